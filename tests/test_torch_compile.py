@@ -17,6 +17,7 @@ torch: Any = pytest.importorskip("torch")
 from modelcc.torch import backend  # noqa: E402
 from modelcc.torch.dynamo import BackendRequest, compiled_by  # noqa: E402
 from modelcc.torch.partition import Parted  # noqa: E402
+from tests.packages import described  # noqa: E402
 
 nn: Any = torch.nn
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -310,16 +311,10 @@ def test_compiled_code_is_found_again(tmp_path: Path) -> None:
 
 def test_torch_finds_the_backend_by_its_name(tmp_path: Path) -> None:
     """As installed: its entry point is what pyproject.toml says."""
-    info = tmp_path / "modelcc_try-0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: modelcc-try\nVersion: 0\n")
-    project = (ROOT / "pyproject.toml").read_text()
-    group = '[project.entry-points.torch_dynamo_backends]\nmodelcc = "'
-    target = project.split(group)[1].split('"')[0]
-    (info / "entry_points.txt").write_text(f"[torch_dynamo_backends]\nmodelcc = {target}\n")
+    _, points = described(ROOT, tmp_path)
     code = textwrap.dedent(f"""
         import sys
-        sys.path.insert(0, {str(tmp_path)!r})
+        sys.path.insert(0, {points!r})
         import torch
         x = torch.randn(5)
         fast = torch.compile(torch.relu, backend="modelcc", options={{"cache": None}})

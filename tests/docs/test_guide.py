@@ -17,13 +17,14 @@ import modelcc
 from docs.generate import PAGES as GENERATED
 from docs.generate import page as generated
 from modelcc.cli.main import cli
+from tests.packages import described
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 TOP = ("README", "ARCHITECTURE", "CONTRIBUTING")
 GUIDE = [page for page in PAGES if page.name not in GENERATED]
-EXTRAS = ("jax",)
-"""Pages on a package that is not among the dependencies, and called like it."""
+EXTRAS = ("jax", "torch")
+"""Pages that need the package of their name."""
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -51,9 +52,11 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MODELCC_CACHE_DIR", "")
     monkeypatch.setenv("PYTHONPATH", str(Path(modelcc.__file__).parents[1]))  # for its processes
     monkeypatch.setenv("MODELCC_NUM_THREADS", "1")
+    monkeypatch.syspath_prepend(described(ROOT, tmp_path / "installed")[1])
     return tmp_path
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 @pytest.mark.parametrize("page", GUIDE, ids=lambda page: page.stem)
 def test_programs_and_commands_of_the_guide_run(page: Path, config: Path) -> None:
     if page.stem in EXTRAS:

@@ -71,16 +71,11 @@ def _loaded(path: Path) -> ExportedProgram:
 
 
 def _user_line(error: Exception) -> tuple[str, ...]:
-    """File and line of the innermost frame that is neither PyTorch's nor ours."""
+    """File and line of the innermost frame of the user's code that the error passed, if any."""
+    ours, theirs = str(Path(__file__).parent), str(Path(torch.__file__).parent)
     frames = traceback.extract_tb(error.__traceback__)
-    ours = str(Path(__file__).parents[2])
-    own = [
-        f for f in frames
-        if not f.filename.startswith((ours, "<")) and "/torch/" not in f.filename
-    ]  # fmt: skip
-    outer = [f for f in frames if f.filename.startswith(ours)]
-    inside = [f for f in own if frames.index(f) > frames.index(outer[-1])] if outer else own
-    return (f"{inside[-1].filename}:{inside[-1].lineno}",) if inside else ()
+    own = [f for f in frames if not f.filename.startswith((ours, theirs, "<"))]
+    return (f"{own[-1].filename}:{own[-1].lineno}",) if own else ()
 
 
 def _labels(module: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> Labels:

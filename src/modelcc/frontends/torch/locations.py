@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
+import torch
 from torch import fx
 
+_TORCH = str(Path(torch.__file__).parent)
+_ROOT = re.compile(r"^L\['\w+'\]\.?")
+"""What Dynamo calls the module that it has traced."""
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)')
 
 
 def location(node: fx.Node) -> tuple[str, ...]:
     """The module's path where there is one, and the node's name with file and line."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    own = [f for f in frames if "/torch/" not in f[0]] or frames
+    own = [f for f in frames if not f[0].startswith(_TORCH)] or frames
     at = f" ({own[-1][0]}:{own[-1][1]})" if own else ""
     return (*_module(node), f"{node.name}{at}")
 
@@ -21,7 +26,7 @@ def location(node: fx.Node) -> tuple[str, ...]:
 def _module(node: fx.Node) -> tuple[str, ...]:
     stack: dict[str, Any] = node.meta.get("nn_module_stack") or {}
     paths = [entry[0] for entry in stack.values() if entry[0]]
-    return (paths[-1].removeprefix("L['self'].") or "model",) if paths else ()
+    return (_ROOT.sub("", paths[-1]) or "model",) if paths else ()
 
 
 def operator_of(node: fx.Node) -> str:
