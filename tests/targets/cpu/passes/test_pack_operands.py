@@ -161,6 +161,13 @@ def test_a_single_row_of_a_named_number_reads_the_operand_as_it_is() -> None:
     assert [k.name for k in branch.other if isinstance(k, Kernel)] == ["Pack", "product"]
 
 
+def test_rows_that_are_never_one_need_no_choice() -> None:
+    sizes = {"n": 7, "k": 120, "m": 800}
+    model = model_of("plain", "float", {"k": 120, "m": 800})
+    net = modelcc.compile(model, dims={"n": (2, None)}, threads=1, cache=None)
+    check(net, "plain", "float", sizes)
+
+
 def test_products_that_fill_a_part_of_a_tensor_are_packed_at_any_size() -> None:
     """A branch would define all of it."""
     program = product("n", 128, 128)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from modelcc.ir.index import Index, Sym, product
+from modelcc.ir.index import Index, Sym, compare, product
 from modelcc.ir.region import Branch
 from modelcc.ir.scalar_tree import substitute_stage
 from modelcc.ir.tensor import Apply, Axis, IndexValue, Item, Kernel, Number, Stage, TensorProgram
@@ -20,9 +20,11 @@ def unless_single(
 ) -> tuple[list[Item], dict[str, TensorType]] | None:
     """``kernel`` as it is if its ``rows`` are one, and ``otherwise`` if not.
 
-    Items, and the types of new tensors.  None if the extents are no names, or others write parts
-    of the kernel's outputs.
+    Items, and the types of new tensors.  None if the extents are no names or never one, or others
+    write parts of the kernel's outputs.
     """
+    if any(compare(a.extent, "==", 1, program.dims) is False for a in rows):
+        return None
     sizes: dict[str, Index] = {a.extent.name: 1 for a in rows if isinstance(a.extent, Sym)}
     if not sizes or not all(a.extent == 1 or isinstance(a.extent, Sym) for a in rows):
         return None
