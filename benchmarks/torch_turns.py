@@ -1,0 +1,64 @@
+"""Ways to run a module of PyTorch, measured in turns: eager, inductor and modelcc."""
+
+from __future__ import annotations
+
+import copy
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from modelcc.torch import backend
+
+Step = Callable[[], object]
+ROUNDS = 15
+ROUND_SECONDS = 0.05
+
+
+def engines(model: Any, freeze: bool = False) -> dict[str, Any]:
+    """Copies of ``model`` by the engine that runs them."""
+    own = {name: copy.deepcopy(model) for name in ("eager", "inductor", "modelcc")}
+    options = {"freeze": freeze, "threads": torch.get_num_threads()}
+    return {
+        "eager": own["eager"],
+        "inductor": torch.compile(own["inductor"]),
+        "modelcc": torch.compile(own["modelcc"], backend=backend, options=options),
+    }
+
+
+def first_seconds(steps: Mapping[str, Step]) -> dict[str, float]:
+    """Seconds of the first call of each, which compiles."""
+    found: dict[str, float] = {}
+    for name, step in steps.items():
+        start = time.perf_counter()
+        step()
+        found[name] = time.perf_counter() - start
+    return found
+
+
+def in_turns(steps: Mapping[str, Step], rounds: int = ROUNDS) -> dict[str, float]:
+    """Median microseconds of a call of each, the rounds taking turns."""
+    found: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(rounds):
+        for name, step in steps.items():
+            step()
+            count, start = 0, time.perf_counter()
+            while (elapsed := time.perf_counter() - start) < ROUND_SECONDS or not count:
+                step()
+                count += 1
+            found[name].append(elapsed / count * 1e6)
+    return {name: statistics.median(times) for name, times in found.items()}
+
+
+def table(title: str, rows: Mapping[str, Mapping[str, float]], extra: Sequence[str] = ()) -> str:
+    """Markdown: a row for each model, and how many times as fast as inductor modelcc is."""
+    names = [*next(iter(rows.values()))]
+    lines = [f"| {title} | {' | '.join(names)} | inductor / modelcc |"]
+    lines.append("|---|" + "---:|" * (len(names) + 1))
+    for model, times in rows.items():
+        ratio = times["inductor"] / times["modelcc"]
+        shown = " | ".join(f"{times[name]:,.1f}" for name in names)
+        lines.append(f"| {model} | {shown} | {ratio:.2f} |")
+    return "\n".join([*lines, *extra])
