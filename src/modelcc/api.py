@@ -62,12 +62,12 @@ def compile(
     cache: str | Path | None = "",
     progress: Progress | None = None,
 ) -> Model:
-    """Compile a model: a path (``.onnx``, ``.pt2``), the bytes of an ONNX file, an
-    ``onnx.ModelProto``, a program of ``torch.export``, or a graph.
+    """Compile a model: a path (``.onnx``, ``.pt2``, ``.mlir``), the bytes of a file, an
+    ``onnx.ModelProto``, a program of ``torch.export`` or ``jax.export``, or a graph.
 
-    A ``torch.nn.Module`` is exported first, by its call with ``args`` and ``kwargs``, which are
-    examples; ``dynamic_shapes`` is as for ``torch.export.export``, and dimensions are called as its
-    ``Dim``.  For any other model the name of a target may stand in the place of ``args``.
+    A ``torch.nn.Module`` is exported first by its call with the examples ``args`` and ``kwargs``;
+    ``dynamic_shapes`` is as for ``torch.export.export``, whose ``Dim`` names dimensions.  For any
+    other model the name of a target may stand in the place of ``args``.
 
     ``threads``: how many to run on (default: ``MODELCC_NUM_THREADS``, else one per core).
     ``dims`` fixes named dimensions (``{"batch": 8}``) or bounds them (``{"batch": (1, 512)}``).
@@ -75,10 +75,8 @@ def compile(
     is 0 to 3, ``accuracy="strict"`` does without Winograd's convolutions and Strassen's products,
     ``schedule`` is the text of schedules for some kernels, ``unchecked`` leaves out the checks of
     indices that come from data.  These and the others are the fields of :class:`Options`;
-    ``options`` gives all of them (its ``threads`` too), and an argument that is not None takes
-    the place of its field.
-
-    ``cache`` is a folder (default: ``MODELCC_CACHE_DIR``, else one below the home), None for no
+    ``options`` gives all of them (its ``threads`` too), and an argument takes the place of its
+    field.  ``cache`` is a folder (default: ``MODELCC_CACHE_DIR``, else one below the home), None for no
     cache.  What ``modelcc machine --measure`` keeps there is used where code is for this machine,
     unless ``measured`` is False.  ``progress`` is called with a text, the parts that are done and
     how many there are.  :class:`ModelError` says what is wrong with the model or an argument.
@@ -95,10 +93,15 @@ def compile(
     checks.function("progress", progress, _PROGRESS)
     folder, jobs = _folder(cache, environment), default_jobs(environment)
     here = _here(asked, folder, measured)
-    source = _source(model)
-    if not (args is None and kwargs is None and dynamic_shapes is None):
-        source = frontend_of(source).called(source, args, kwargs, dynamic_shapes)
+    source = _called(_source(model), args, kwargs, dynamic_shapes)
     return compiled_model(source, here, folder, jobs, progress)
+
+
+def _called(model: ModelSource, args: Any, kwargs: Any, dynamic_shapes: Any) -> ModelSource:
+    """What ``model`` computes of arguments like the examples; itself where there are none."""
+    if args is None and kwargs is None and dynamic_shapes is None:
+        return model
+    return frontend_of(model).called(model, args, kwargs, dynamic_shapes)
 
 
 def compiled_model(

@@ -8,20 +8,20 @@ import pytest
 from click.testing import CliRunner
 
 from modelcc.cli.main import cli
-from modelcc.frontends.kit.layers import LAYERS, Layer
+from modelcc.frontends.kit.layers import LAYERS, StandardLayer
 from modelcc.frontends.onnx.support import operators
 
 ONNX = {support.name for support in operators() if support.how and not support.domain}
 
 
 @pytest.mark.parametrize("layer", LAYERS, ids=[layer.name for layer in LAYERS])
-def test_onnx_has_it(layer: Layer) -> None:
+def test_onnx_has_it(layer: StandardLayer) -> None:
     assert layer.onnx
     assert [name for name in layer.onnx if name not in ONNX] == []
 
 
 @pytest.mark.parametrize("layer", LAYERS, ids=[layer.name for layer in LAYERS])
-def test_torch_has_it(layer: Layer) -> None:
+def test_torch_has_it(layer: StandardLayer) -> None:
     pytest.importorskip("torch")
     handlers = import_module("modelcc.frontends.torch.handlers").HANDLERS
     assert layer.aten
@@ -29,7 +29,7 @@ def test_torch_has_it(layer: Layer) -> None:
 
 
 @pytest.mark.parametrize("layer", LAYERS, ids=[layer.name for layer in LAYERS])
-def test_stablehlo_has_it(layer: Layer) -> None:
+def test_stablehlo_has_it(layer: StandardLayer) -> None:
     pytest.importorskip("jaxlib")
     handlers = import_module("modelcc.frontends.stablehlo.handlers").HANDLERS
     assert [n for n in layer.stablehlo if n not in handlers] == []

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Layer:
+class StandardLayer:
     """A layer, and its operators in ONNX, ATen and StableHLO; none where it is composed there."""
 
     name: str
@@ -19,8 +19,8 @@ class Layer:
     stablehlo: tuple[str, ...] = ()
 
 
-def _layer(name: str, onnx: str = "", aten: str = "", stablehlo: str = "") -> Layer:
-    return Layer(name, tuple(onnx.split()), tuple(aten.split()), tuple(stablehlo.split()))
+def _layer(name: str, onnx: str = "", aten: str = "", stablehlo: str = "") -> StandardLayer:
+    return StandardLayer(name, tuple(onnx.split()), tuple(aten.split()), tuple(stablehlo.split()))
 
 
 LAYERS = (
@@ -33,7 +33,7 @@ LAYERS = (
     _layer("Global and adaptive pooling", "GlobalAveragePool", "adaptive_avg_pool2d", "reduce"),
     _layer("Batch normalisation", "BatchNormalization",
            "_native_batch_norm_legit_no_training", ""),
-    _layer("Layer normalisation", "LayerNormalization", "layer_norm native_layer_norm", ""),
+    _layer("StandardLayer normalisation", "LayerNormalization", "layer_norm native_layer_norm", ""),
     _layer("RMS normalisation", "RMSNormalization", "rms_norm", ""),
     _layer("Group normalisation", "GroupNormalization", "group_norm native_group_norm", ""),
     _layer("Softmax", "Softmax", "softmax _softmax", ""),
