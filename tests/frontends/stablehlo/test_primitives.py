@@ -14,8 +14,9 @@ from conformance.jax_primitives import harnesses, outcome  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-REFUSED = ("@lapack_", "rng_bit_generator", "@ApproxTopK", "complex numbers")
-"""What is refused: LAPACK and devices have no counterpart, complex numbers no order."""
+REFUSED = ("@lapack_", "rng_bit_generator", "@ApproxTopK", "complex numbers", "greatest or least")
+"""What is refused: LAPACK and devices have no counterpart, complex numbers no order, pools of bools
+no gradient."""
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -31,7 +31,8 @@ def _stepped(call: HloCall, rows: Index, step: Step, first: str, *operands: str)
     build = GraphBuilder("step", {**call.bounds, counter: Range(0, rows - 1)})
     state = build.input("state", call.type_of(first))
     own = [build.input(f"operand{n}", call.type_of(name)) for n, name in enumerate(operands)]
-    body = build.build([step(build, Sym(counter), state, own)])
+    place = 0 if rows == 1 else Sym(counter)
+    body = build.build([step(build, place, state, own)])
     return call.emit(Loop(body, counter, rows, 1), first, *operands)
 
 
