@@ -76,8 +76,8 @@ def compile(
     ``schedule`` is the text of schedules for some kernels, ``unchecked`` leaves out the checks of
     indices that come from data.  These and the others are the fields of :class:`Options`;
     ``options`` gives all of them (its ``threads`` too), and an argument takes the place of its
-    field.  ``cache`` is a folder (default: ``MODELCC_CACHE_DIR``, else one below the home), None for no
-    cache.  What ``modelcc machine --measure`` keeps there is used where code is for this machine,
+    field.  ``cache`` is a folder (default: ``MODELCC_CACHE_DIR``, else one below the home), or
+    None.  What ``modelcc machine --measure`` keeps there is used where code is for this machine,
     unless ``measured`` is False.  ``progress`` is called with a text, the parts that are done and
     how many there are.  :class:`ModelError` says what is wrong with the model or an argument.
     """
@@ -93,15 +93,17 @@ def compile(
     checks.function("progress", progress, _PROGRESS)
     folder, jobs = _folder(cache, environment), default_jobs(environment)
     here = _here(asked, folder, measured)
-    source = _called(_source(model), args, kwargs, dynamic_shapes)
-    return compiled_model(source, here, folder, jobs, progress)
+    return compiled_model(
+        _called(model, args, kwargs, dynamic_shapes), here, folder, jobs, progress
+    )
 
 
-def _called(model: ModelSource, args: Any, kwargs: Any, dynamic_shapes: Any) -> ModelSource:
+def _called(model: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> ModelSource:
     """What ``model`` computes of arguments like the examples; itself where there are none."""
+    source = _source(model)
     if args is None and kwargs is None and dynamic_shapes is None:
-        return model
-    return frontend_of(model).called(model, args, kwargs, dynamic_shapes)
+        return source
+    return frontend_of(source).called(source, args, kwargs, dynamic_shapes)
 
 
 def compiled_model(
