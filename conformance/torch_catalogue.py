@@ -128,7 +128,8 @@ def _transformer(kind: Any) -> Built:
         raise NotBuilt("it stays large")
     inputs = {model.main_input_name: _input(model.main_input_name, config)}
     if config.is_encoder_decoder:
-        inputs["decoder_input_ids"] = torch.randint(3, 90, (1, 5))
+        batch = inputs[model.main_input_name].shape[0]
+        inputs["decoder_input_ids"] = torch.randint(3, 90, (batch, 5))
     return model, inputs
 
 
