@@ -67,10 +67,8 @@ def compile(
 
     A ``torch.nn.Module`` is exported first by its call with the examples ``args`` and ``kwargs``;
     ``dynamic_shapes`` is as for ``torch.export.export``, whose ``Dim`` names dimensions.  For any
-    other model the name of a target may stand in the place of ``args``.
-
-    ``threads``: how many to run on (default: ``MODELCC_NUM_THREADS``, else one per core).
-    ``dims`` fixes named dimensions (``{"batch": 8}``) or bounds them (``{"batch": (1, 512)}``).
+    other model the name of a target may stand in the place of ``args``.  ``threads``: how many
+    (default: ``MODELCC_NUM_THREADS``, else one per core).  ``dims`` fixes named dimensions (``{"batch": 8}``) or bounds them (``{"batch": (1, 512)}``).
     ``cpu`` names a processor to compile for (default: ``MODELCC_CPU``, else this one), ``optimize``
     is 0 to 3, ``accuracy="strict"`` does without Winograd's convolutions and Strassen's products,
     ``schedule`` is the text of schedules for some kernels, ``unchecked`` leaves out the checks of
@@ -93,9 +91,8 @@ def compile(
     checks.function("progress", progress, _PROGRESS)
     folder, jobs = _folder(cache, environment), default_jobs(environment)
     here = _here(asked, folder, measured)
-    return compiled_model(
-        _called(model, args, kwargs, dynamic_shapes), here, folder, jobs, progress
-    )
+    source = _called(model, args, kwargs, dynamic_shapes)
+    return compiled_model(source, here, folder, jobs, progress)
 
 
 def _called(model: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> ModelSource:
