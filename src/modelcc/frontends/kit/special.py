@@ -60,9 +60,9 @@ def erfc(x: Value) -> Value:
 def _inverse_ratio(w: Value) -> Value:
     """``erfinv(y) / y`` by ``w = -log(1 - y^2)``."""
     s = of(ew.Sqrt(), w)
-    near = polynomial(table.ERFINV_SMALL, w / 3.125 - 1.0)
+    near = polynomial(table.ERFINV_INNER, w / 3.125 - 1.0)
     middle = polynomial(table.ERFINV_MIDDLE, (s - 3.25) / 0.75)
-    far = polynomial(table.ERFINV_LARGE, (s - 15.5) / 11.5)
+    far = polynomial(table.ERFINV_OUTER, (s - 15.5) / 11.5)
     outer = where(below(s, 4.0), middle, far)
     return where(of(ew.IsInf(), w), INFINITE, where(below(w, 6.25), near, outer))
 
@@ -146,15 +146,15 @@ def _cotangent(n: int, x: Value) -> Value:
 def i0e(x: Value) -> Value:
     """``exp(-|x|) I0(x)``."""
     a = of(ew.Abs(), x)
-    far = polynomial(table.I0_LARGE, 16.0 / a - 1.0) / of(ew.Sqrt(), a)
-    return where(above(a, 8.0), far, polynomial(table.I0_SMALL, a * 0.25 - 1.0))
+    far = polynomial(table.I0_OUTER, 16.0 / a - 1.0) / of(ew.Sqrt(), a)
+    return where(above(a, 8.0), far, polynomial(table.I0_INNER, a * 0.25 - 1.0))
 
 
 def i1e(x: Value) -> Value:
     """``exp(-|x|) I1(x)``."""
     a = of(ew.Abs(), x)
-    far = polynomial(table.I1_LARGE, 16.0 / a - 1.0) / of(ew.Sqrt(), a)
-    found = where(above(a, 8.0), far, polynomial(table.I1_SMALL, a * 0.25 - 1.0) * a)
+    far = polynomial(table.I1_OUTER, 16.0 / a - 1.0) / of(ew.Sqrt(), a)
+    found = where(above(a, 8.0), far, polynomial(table.I1_INNER, a * 0.25 - 1.0) * a)
     return where(below(x, 0.0), -found, found)
 
 
@@ -169,13 +169,13 @@ def i1(x: Value) -> Value:
 def k0(x: Value, scaled: bool = False) -> Value:
     """K0, times ``exp(x)`` if ``scaled``; NaN below zero."""
     u, log = square(x) * 0.5 - 1.0, of(ew.Log(), x * 0.5)
-    return _k(x, polynomial(table.K0_SMALL, u) - log * i0(x), table.K0_LARGE, scaled)
+    return _k(x, polynomial(table.K0_INNER, u) - log * i0(x), table.K0_OUTER, scaled)
 
 
 def k1(x: Value, scaled: bool = False) -> Value:
     """K1, times ``exp(x)`` if ``scaled``; NaN below zero."""
     u, log = square(x) * 0.5 - 1.0, of(ew.Log(), x * 0.5)
-    return _k(x, polynomial(table.K1_SMALL, u) / x + log * i1(x), table.K1_LARGE, scaled)
+    return _k(x, polynomial(table.K1_INNER, u) / x + log * i1(x), table.K1_OUTER, scaled)
 
 
 def _k(x: Value, near: Value, far: tuple[float, ...], scaled: bool) -> Value:
