@@ -131,7 +131,7 @@ TABLES: Mapping[str, tuple[str, Function]] = MappingProxyType(
         "ERFINV_MIDDLE": ("sqrt(w) in [2.5, 4]", between(2.5, 4, lambda s: inverse_error(s * s))),
         "ERFINV_OUTER": ("sqrt(w) in [4, 27]", between(4, 27, lambda s: inverse_error(s * s))),
         "I0_INNER": ("exp(-x) I0(x), x in [0, 8]", between(0, 8, scaled(mp.besseli, 0, -1))),
-        "I0_OUTER": ("the same times sqrt(x), u = 16 / x - 1", beyond(8, scaled(mp.besseli, 0, -1))),
+        "I0_OUTER": ("that times sqrt(x), u = 16 / x - 1", beyond(8, scaled(mp.besseli, 0, -1))),
         "I1_INNER": ("exp(-x) I1(x) / x, x in [0, 8]",
                     between(0, 8, lambda x: scaled(mp.besseli, 1, -1)(x) / x)),
         "I1_OUTER": ("exp(-x) I1(x) sqrt(x), u = 16 / x - 1", beyond(8, scaled(mp.besseli, 1, -1))),
