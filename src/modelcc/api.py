@@ -67,8 +67,9 @@ def compile(
 
     A ``torch.nn.Module`` is exported first by its call with the examples ``args`` and ``kwargs``;
     ``dynamic_shapes`` is as for ``torch.export.export``, whose ``Dim`` names dimensions.  For any
-    other model the name of a target may stand in the place of ``args``.  ``threads``: how many
-    (default: ``MODELCC_NUM_THREADS``, else one per core).  ``dims`` fixes named dimensions (``{"batch": 8}``) or bounds them (``{"batch": (1, 512)}``).
+    other model the name of a target may stand in the place of ``args``.  ``dims`` fixes
+    named dimensions (``{"batch": 8}``) or bounds them (``{"batch": (1, 512)}``); ``threads``: how
+    many to run on (default: ``MODELCC_NUM_THREADS``, else one per core).
     ``cpu`` names a processor to compile for (default: ``MODELCC_CPU``, else this one), ``optimize``
     is 0 to 3, ``accuracy="strict"`` does without Winograd's convolutions and Strassen's products,
     ``schedule`` is the text of schedules for some kernels, ``unchecked`` leaves out the checks of
