@@ -32,7 +32,7 @@ def test_torch_has_it(layer: StandardLayer) -> None:
 def test_stablehlo_has_it(layer: StandardLayer) -> None:
     pytest.importorskip("jaxlib")
     handlers = import_module("modelcc.frontends.stablehlo.handlers").HANDLERS
-    assert [n for n in layer.stablehlo if n not in handlers] == []
+    assert [n for n in layer.stablehlo if f"stablehlo.{n}" not in handlers] == []
 
 
 def test_the_command_lists_it() -> None:

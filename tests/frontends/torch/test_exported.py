@@ -49,3 +49,18 @@ def test_all_operators_that_there_are_not_are_named_with_their_lines() -> None:
         import_exported(program)
     assert len(caught.value.nodes) >= 2
     assert all("test_exported.py:" in node.node for node in caught.value.nodes)
+
+
+def test_outputs_that_are_inputs_parameters_or_each_other() -> None:
+    class Same(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(3))
+
+        def forward(self, x: Any) -> Any:
+            return x, self.weight, x, x.float(), self.weight
+
+    module, x = Same(), torch.randn(4)
+    net = modelcc.compile(module, (x,), cache=None)
+    for ours, theirs in zip(net(x.numpy()), module(x), strict=True):
+        np.testing.assert_array_equal(ours, theirs.detach().numpy())
