@@ -10,6 +10,7 @@ import sys
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,8 @@ CALLS: dict[Callable[..., Any], dict[str, list[object]]] = {
     modelcc.compile: {
         "model": MODELS, **OPTIONS, "options": not_of(None), "cache": FOLDERS,
         "progress": not_of(None, print), "measured": not_of(True),
+        "args": [v for v in not_of(None) if not isinstance(v, str)],
+        "kwargs": not_of(None), "dynamic_shapes": not_of(None),
     },
     modelcc.import_model: {
         "model": MODELS, "options": not_of(None), "dims": OPTIONS["dims"],
@@ -139,12 +142,18 @@ def module_of(package: str, name: str) -> object:
 
 @pytest.mark.parametrize(
     ("package", "advice"),
-    [("torch", "torch.onnx.export("), ("keras", "model.export("), ("sklearn", "skl2onnx")],
+    [("keras", "model.export("), ("sklearn", "skl2onnx")],
 )
 def test_models_of_frameworks_are_told_how_to_export(package: str, advice: str) -> None:
     with pytest.raises(modelcc.ModelError) as caught:
         modelcc.compile(module_of(package, "Net"))  # type: ignore[arg-type]
     assert advice in str(caught.value) and "__main__.Net" in str(caught.value)
+
+
+@pytest.mark.skipif(find_spec("torch") is not None, reason="it is there")
+def test_what_a_module_of_pytorch_needs_is_named() -> None:
+    with pytest.raises(modelcc.ModelError, match=r"pip install modelcc\[torch\]"):
+        modelcc.compile(module_of("torch", "Net"))  # type: ignore[arg-type]
 
 
 def test_bytes_like_models_and_paths_are_taken() -> None:

@@ -6,11 +6,17 @@ from typing import Any
 
 import pytest
 
-from modelcc.frontends.torch import import_exported
 from modelcc.ops.attention import Softmax
 from modelcc.ops.channel_norm import BatchNorm, GroupNorm
 from modelcc.ops.layer_norm import LayerNorm, RMSNorm
-from tests.frontends.torch.comparison import Function, check, compare, compiled, torch
+from tests.frontends.torch.comparison import (
+    Function,
+    check,
+    compare,
+    compiled,
+    import_exported,
+    torch,
+)
 
 F, aten = torch.nn.functional, torch.ops.aten
 X, SCALE, BIAS = torch.randn(2, 6, 4), torch.randn(6), torch.randn(6)
