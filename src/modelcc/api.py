@@ -74,9 +74,9 @@ def compile(
     is 0 to 3, ``accuracy="strict"`` does without Winograd's convolutions and Strassen's products,
     ``schedule`` is the text of schedules for some kernels, ``unchecked`` leaves out the checks of
     indices that come from data.  These and the others are the fields of :class:`Options`;
-    ``options`` gives all of them (its ``threads`` too), and an argument takes the place of its
-    field.  ``cache`` is a folder (default: ``MODELCC_CACHE_DIR``, else one below the home), or
-    None.  What ``modelcc machine --measure`` keeps there is used where code is for this machine,
+    ``options`` gives all of them, and an argument that is not None takes the place of its field.
+    ``cache`` is a folder (default: ``MODELCC_CACHE_DIR``, else one below the home), None for no
+    cache.  What ``modelcc machine --measure`` keeps there is used where code is for this machine,
     unless ``measured`` is False.  ``progress`` is called with a text, the parts that are done and
     how many there are.  :class:`ModelError` says what is wrong with the model or an argument.
     """

@@ -6,14 +6,22 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
 import onnx
 import pytest
 
-from modelcc.cache.compile_cache import ArtifactCache, replace_file
+import modelcc
+from modelcc.cache.compile_cache import ArtifactCache, artifact_key, replace_file
 from modelcc.cache.file_digests import file_digest, known_digest
+from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.graph import Graph
+from modelcc.ir.index import Range, Sym
+from modelcc.ir.types import F32, TensorType
+from modelcc.ops.elementwise import Mul
 
 
 def write(contents: bytes) -> Callable[[Path], None]:
@@ -134,3 +142,30 @@ def test_models_found_in_the_cache_need_no_compiler(tmp_path: Path, script: str)
     command += [tmp_path / "relu.onnx", tmp_path / "cache"]
     said = [subprocess.run(command, capture_output=True, text=True).stdout for _ in range(2)]
     assert [text.splitlines()[-1] for text in said] == ["True True True", "False False False"]
+
+
+def scaled(factor: float, low: int = 1) -> Graph:
+    build = GraphBuilder("scaled", {"n": Range(low, None)})
+    x = build.input("x", TensorType((Sym("n"), 20), F32))
+    return build.build([build.emit(Mul(), x, build.constant(np.full(20, factor, np.float32)))])
+
+
+def test_a_graph_is_found_by_all_that_it_is(tmp_path: Path) -> None:
+    def is_found(graph: Graph) -> bool:
+        return not modelcc.compile(graph, cache=tmp_path)._times  # pyright: ignore[reportPrivateUsage]
+
+    assert [is_found(scaled(2.0)), is_found(scaled(2.0))] == [False, True]
+    assert not is_found(scaled(3.0)) and not is_found(scaled(2.0, low=2))
+    net = modelcc.compile(scaled(3.0), cache=tmp_path)
+    assert net(np.ones((2, 20), np.float32)).tolist() == [[3.0] * 20] * 2
+
+
+def test_graphs_with_ops_of_another_package_are_not_kept(tmp_path: Path) -> None:
+    class Own(Mul):
+        pass
+
+    Own.__module__ = "elsewhere.ops"
+    graph = scaled(2.0)
+    own = replace(graph, nodes=tuple(replace(node, op=Own()) for node in graph.nodes))
+    assert artifact_key(graph, modelcc.Options(), "", tmp_path) is not None
+    assert artifact_key(own, modelcc.Options(), "", tmp_path) is None

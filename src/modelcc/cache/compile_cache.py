@@ -106,11 +106,19 @@ def _content_digest(model: object, cache: Path) -> str | None:
 
 
 def _graph_digest(graph: Graph) -> str | None:
-    """Of its text, which has the digests of constants; None if an op of it has no text."""
-    try:
-        return hashlib.sha256(print_graph(graph).encode()).hexdigest()
-    except TypeError:
-        return None
+    """Of its text, which has the digests of constants; None if that does not tell all.
+
+    What an op of another package means changes without a change of the text.
+    """
+    return hashlib.sha256(print_graph(graph).encode()).hexdigest() if _is_ours(graph) else None
+
+
+def _is_ours(graph: Graph) -> bool:
+    return all(
+        type(node.op).__module__.startswith("modelcc.")
+        and all(map(_is_ours, (v for v in node.op.attributes().values() if isinstance(v, Graph))))
+        for node in graph.nodes
+    )
 
 
 def seen_model(model: object) -> list[Seen]:

@@ -19,6 +19,7 @@ from modelcc.cli.parameters import MODEL, Compiling, compiling, feeding, options
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.driver import compile_model
 from modelcc.environment import Environment
+from modelcc.frontends.choice import ONNX, frontend_of
 from modelcc.ir.errors import ModelError
 from modelcc.report.formats import byte_text
 from modelcc.verification.comparison import compare_all
@@ -107,6 +108,8 @@ def _compiled_file(request: Request, engines: tuple[str, ...], rounds: int) -> M
 
 def _model(request: Request, engines: tuple[str, ...], rounds: int) -> Measured:
     model, options, config = cast(Path, request.model), request.options, request.config
+    if frontend_of(model) is not ONNX:
+        _refuse_peers(model, engines)
     subject = subject_of(request)
     compiled = compile_model(model, options, config)
     with TemporaryDirectory() as folder:
@@ -120,8 +123,8 @@ def _model(request: Request, engines: tuple[str, ...], rounds: int) -> Measured:
 def _refuse_peers(model: Path, peers: tuple[str, ...]) -> None:
     for name in peers:
         if name != "modelcc":
-            hint = f"bench the .onnx file it was made from against {name}"
-            raise ModelError(f"{name} cannot run a compiled model", (str(model),), hint)
+            hint = f"bench an .onnx file of the same model against {name}"
+            raise ModelError(f"{name} runs ONNX models only", (str(model),), hint)
 
 
 def _figures(found: tuple[EngineMeasurement, ...]) -> dict[str, object]:

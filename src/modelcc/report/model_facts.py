@@ -7,7 +7,9 @@ from pathlib import Path
 
 from modelcc.artifact.constants import block_size
 from modelcc.artifact.inspection import inspect_artifact
+from modelcc.frontends.choice import ONNX, frontend_of
 from modelcc.frontends.onnx.facts import onnx_facts
+from modelcc.ir.errors import ModelError
 
 
 def facts_of(path: Path) -> dict[str, object]:
@@ -15,7 +17,12 @@ def facts_of(path: Path) -> dict[str, object]:
 
     :class:`~modelcc.ir.errors.Error` or ``OSError`` if the file is neither.
     """
-    return _artifact_facts(path) if path.suffix == ".mcc" else onnx_facts(path)
+    if path.suffix == ".mcc":
+        return _artifact_facts(path)
+    if frontend_of(path) is not ONNX:
+        hint = f"look at its graph: modelcc compile {path} --emit graph"
+        raise ModelError("only ONNX models and artifacts are inspected", (str(path),), hint)
+    return onnx_facts(path)
 
 
 def _artifact_facts(path: Path) -> dict[str, object]:

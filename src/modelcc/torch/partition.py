@@ -13,8 +13,9 @@ from torch import fx
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from modelcc.frontends.kit.errors import Unsupported
+from modelcc.frontends.kit.errors import OUR_FAULT, Unsupported
 from modelcc.frontends.torch.traced import Traced, import_traced
+from modelcc.ir.errors import ModelError
 
 PREFIX = "modelcc_"
 
@@ -66,6 +67,8 @@ def parted(module: fx.GraphModule) -> Parted:
         if not found:
             count = sum(_computing(_module(split, name).graph.nodes) for name in names)
             return Parted(split, parts, None, tuple(problems.values()), count)
+        if found.keys() <= problems.keys():
+            raise ModelError(f"{', '.join(found)} cannot be taken out of the graph", (), OUR_FAULT)
         problems |= found
 
 

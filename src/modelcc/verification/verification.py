@@ -15,6 +15,7 @@ from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import Manifest
 from modelcc.driver import NOWHERE, ModelSource, compile_model, import_model, target_of
 from modelcc.feeds.random import index_limits, nominal_sizes, random_feeds, size_constraints
+from modelcc.frontends.choice import ONNX, frontend_of
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.graph_interpreter import bind_feeds, interpret
 from modelcc.ir.graph_verifier import node_place
@@ -186,8 +187,9 @@ def first_wrong_stage(request: Request, result: Verification) -> Verification:
 
 
 def peer_of(model: ModelSource, threads: int) -> Peer | None:
-    """``model`` in onnxruntime; None where that is not installed or cannot take it."""
-    if isinstance(model, Graph) or find_spec("onnxruntime") is None:
+    """``model`` in onnxruntime; None where that is not installed or it is no ONNX model."""
+    is_onnx = not isinstance(model, Graph) and frontend_of(model) is ONNX
+    if not is_onnx or find_spec("onnxruntime") is None:
         return None
     make: Callable[..., Peer] = import_module("modelcc.bench.onnxruntime_peer").OnnxruntimeModel
     return make(str(model) if isinstance(model, Path) else model, threads)

@@ -124,3 +124,27 @@ def test_other_models_do_not_load_torch() -> None:
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("pt2") / "net.pt2"
+    torch.export.save(torch.export.export(torch.nn.Linear(8, 3).eval(), (torch.randn(4, 8),)), path)
+    return path
+
+
+def test_a_file_is_verified_by_the_reference_interpreter(file: Path) -> None:
+    result = modelcc.verify(file, cache=None)
+    assert result.agrees and result.reference and not result.peer
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (("inspect",), "only ONNX models and artifacts"),
+        (("bench", "--against", "onnxruntime"), "runs ONNX models only"),
+    ],
+)
+def test_what_is_for_onnx_alone_says_so(file: Path, command: tuple[str, ...], words: str) -> None:
+    result = CliRunner().invoke(cli, [command[0], str(file), *command[1:]])
+    assert result.exit_code != 0 and words in f"{result.output} {result.exception}"

@@ -39,6 +39,10 @@ class UnsupportedModel(ModelError):  # noqa: N818 - the name users know
         self.nodes = tuple(nodes)
 
 
+OUR_FAULT = "this is a fault of modelcc; please report it with the model"
+"""The hint of an error that no model should bring about."""
+
+
 class UnsupportedForm(Exception):  # noqa: N818 - control flow inside the importer, never shown
     """Raised by a handler: this node is valid, but not in a form modelcc can import."""
 

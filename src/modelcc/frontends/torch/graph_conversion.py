@@ -13,7 +13,7 @@ from torch._ops import HigherOrderOperator
 from torch.utils._pytree import tree_leaves
 
 from modelcc.frontends.kit.emit import Emitter
-from modelcc.frontends.kit.errors import Unsupported, UnsupportedForm, unsupported
+from modelcc.frontends.kit.errors import OUR_FAULT, Unsupported, UnsupportedForm, unsupported
 from modelcc.frontends.torch.aten import Aten, Handler, Subgraph
 from modelcc.frontends.torch.dtypes import DTYPES, array_of, dtype_of
 from modelcc.frontends.torch.locations import location, operator_of
@@ -251,10 +251,7 @@ class GraphConversion:
         pairs = zip(type.shape, wanted.shape, strict=False)
         alike = all(compare(a, "==", b, self.emitter.bounds) is not False for a, b in pairs)
         if type.dtype != wanted.dtype or type.rank != wanted.rank or not alike:
-            raise ModelError(f"it became {type} but PyTorch makes {wanted} of it", (), _OUR_FAULT)
-
-
-_OUR_FAULT = "this is a fault of modelcc; please report it with the model"
+            raise ModelError(f"it became {type} but PyTorch makes {wanted} of it", (), OUR_FAULT)
 
 
 def _has_tensors(fake: object) -> bool:
