@@ -9,6 +9,7 @@ from modelcc.frontends.stablehlo.places import (
     IndexNumbers,
     SlicePlaces,
     greatest,
+    index_numbers,
     places_of,
     with_windows,
 )
@@ -23,15 +24,10 @@ from modelcc.ops.slicing import ReplaceSlice, Slice
 
 
 def _numbers(call: HloCall) -> IndexNumbers:
-    n = call.numbering("dimension_numbers")
-    pairs = zip(n["operand_batching_dims"], n["start_indices_batching_dims"], strict=True)
-    return IndexNumbers(
-        tuple(n["offset_dims"]),
-        tuple(n["collapsed_slice_dims"]),
-        tuple(pairs),
-        tuple(n["start_index_map"]),
-        int(n["index_vector_dim"]),
-    )
+    return index_numbers(
+        call, "dimension_numbers", "offset_dims", "collapsed_slice_dims",
+        ("operand_batching_dims", "start_indices_batching_dims"), "start_index_map",
+    )  # fmt: skip
 
 
 def gather(call: HloCall) -> str:

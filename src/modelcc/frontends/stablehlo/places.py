@@ -37,6 +37,23 @@ class IndexNumbers:
         return frozenset((*self.collapsed, *(axis for axis, _ in self.batching)))
 
 
+def index_numbers(
+    call: HloCall,
+    attribute: str,
+    windows: str,
+    collapsed: str,
+    batching: tuple[str, str],
+    mapped: str,
+) -> IndexNumbers:
+    """The dimension numbers in ``attribute``, whose fields have these names."""
+    n = call.numbering(attribute)
+    pairs = zip(n[batching[0]], n[batching[1]], strict=True)
+    return IndexNumbers(
+        tuple(n[windows]), tuple(n[collapsed]), tuple(pairs), tuple(n[mapped]),
+        int(n["index_vector_dim"]),
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class SlicePlaces:
     """Starts of slices: ``indices`` is ``[*batch, parts]`` in i64, a part for each of ``axes``."""

@@ -15,6 +15,7 @@ from modelcc.frontends.stablehlo.places import (
     IndexNumbers,
     SlicePlaces,
     greatest,
+    index_numbers,
     places_of,
     with_windows,
 )
@@ -40,15 +41,10 @@ _OF_BOOLS: Mapping[str, Combination] = MappingProxyType(
 
 
 def _numbers(call: HloCall) -> IndexNumbers:
-    n = call.numbering("scatter_dimension_numbers")
-    pairs = zip(n["input_batching_dims"], n["scatter_indices_batching_dims"], strict=True)
-    return IndexNumbers(
-        tuple(n["update_window_dims"]),
-        tuple(n["inserted_window_dims"]),
-        tuple(pairs),
-        tuple(n["scattered_dims_to_operand_dims"]),
-        int(n["index_vector_dim"]),
-    )
+    return index_numbers(
+        call, "scatter_dimension_numbers", "update_window_dims", "inserted_window_dims",
+        ("input_batching_dims", "scatter_indices_batching_dims"), "scattered_dims_to_operand_dims",
+    )  # fmt: skip
 
 
 def scatter(call: HloCall) -> str:
