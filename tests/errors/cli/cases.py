@@ -60,7 +60,7 @@ CASES = (
     Case("verify-alone", "verify net.mcc", ("net.mcc", "--against MODEL.onnx")),
     Case("verify-layers", "verify net.mcc --against net.onnx --layers", ("net.onnx --layers",)),
     Case("against-a-model", "verify net.onnx --against net.onnx", ("for a compiled model",)),
-    Case("peer-of-artifact", "bench net.mcc --against onnxruntime", ("net.mcc", "bench the .onnx")),
+    Case("peer-of-artifact", "bench net.mcc --against onnxruntime", ("net.mcc", "an .onnx file")),
     Case("no-folder", "compile net.onnx -o none/net.mcc", ("none", "no folder")),
     Case("readonly", "compile net.onnx -o /proc/net.mcc", ("/proc",)),
     Case("stage-text", "compile bad.ll --from llvm --emit asm", ("line 1",)),
