@@ -10,9 +10,9 @@ import numpy as np
 
 from modelcc.frontends.kit.parts import sliced
 from modelcc.frontends.onnx.call import Call, simple, table
-from modelcc.frontends.onnx.contrib_norm import simplified
-from modelcc.frontends.onnx.elementwise import ELEMENTWISE
-from modelcc.frontends.onnx.nn import NN, normalised_over
+from modelcc.frontends.onnx.contrib.norm import simplified
+from modelcc.frontends.onnx.standard.elementwise import ELEMENTWISE
+from modelcc.frontends.onnx.standard.nn import NN, normalised_over
 from modelcc.ops.activation import Affine, ScaledTanh, Softplus
 from modelcc.ops.arithmetic import of
 

@@ -1,0 +1,1 @@
+"""Handlers of onnxruntime's own operators (com.microsoft)."""

@@ -1,0 +1,243 @@
+"""Handlers of onnxruntime's mixtures of experts (com.microsoft): MoE, QMoE.
+
+A loop goes over the experts; each takes the tokens that chose it, a number that is known in the
+run only.  No work of an expert is done for other tokens, and none at all where nothing chose it
+(Shazeer et al., "Outrageously large neural networks", 2017).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.onnx.call import Call, table
+from modelcc.frontends.onnx.contrib.fused import type_of_bits, unpacked
+from modelcc.ir.index import Index, floordiv, product
+from modelcc.ir.types import F32, Array
+from modelcc.ops import activation as act
+from modelcc.ops import elementwise as ew
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.attention import Softmax
+from modelcc.ops.comparison import where
+from modelcc.ops.gather import Gather
+from modelcc.ops.gather_elements import GatherElements, ScatterElements
+from modelcc.ops.gather_nd import ScatterND
+from modelcc.ops.generate import Full
+from modelcc.ops.iteration import Iteration, iterated
+from modelcc.ops.matmul import MatMul
+from modelcc.ops.nonzero import NonZero
+from modelcc.ops.quant import DequantizeLinear
+from modelcc.ops.reduce import ReduceMax, ReduceSum
+from modelcc.ops.top_k import TopK
+from modelcc.ops.views import cast, part, permuted, reshaped
+
+JITTER = 0.01
+"""How far below the greatest score the sparse mixer sees another one (Phi-3.5-MoE)."""
+
+
+@dataclass(frozen=True)
+class Experts:
+    """How experts compute: what comes after the first layer, and how the layers are stored.
+
+    ``fusion`` is where the second factor of a gated unit is: 0 in a layer of its own, 1 in every
+    other column of the first layer, 2 in its second half.  ``block`` is that of scales along
+    inputs, 0 for one scale for each output.
+    """
+
+    activation: str
+    fusion: int
+    alpha: float
+    beta: float
+    limit: float
+    block: int = 0
+
+    def layer(self, at: Iteration, x: Value, number: int) -> Value:
+        """``x`` through layer ``number`` of the expert that is the counter."""
+        weights = at.now(f"w{number}")
+        if f"s{number}" in at:
+            parameters = [at.now(f"{kind}{number}") for kind in "sz"]
+            block = self.block or weights.type.shape[1]
+            assert isinstance(block, int)
+            weights = of(DequantizeLinear(1, block), weights, *parameters)
+        result = of(MatMul(), x, permuted(cast(weights, x.type.dtype), 1, 0))
+        return result + at.now(f"b{number}") if f"b{number}" in at else result
+
+    def output(self, at: Iteration, x: Value) -> Value:
+        """What the expert that is the counter makes of the rows of ``x``."""
+        first = self.layer(at, x, 1)
+        second = self.layer(at, x, 3) if "w3" in at else None
+        if self.fusion and self.activation == "swiglu":
+            size = first.type.shape[-1]
+            half = floordiv(size, 2)
+            other, step = (1, 2) if self.fusion == 1 else (half, 1)
+            first, second = part(first, -1, 0, half, step), part(first, -1, other, half, step)
+        if self.activation == "swiglu":
+            if second is None:
+                unsupported("swiglu experts need a second factor: fc3, or swiglu_fusion of 1 or 2")
+            return self.layer(at, self.gated(first, second), 2)
+        hidden = self.activated(first)
+        return self.layer(at, hidden if second is None else hidden * second, 2)
+
+    def gated(self, gate: Value, linear: Value) -> Value:
+        """``gate * sigmoid(alpha * gate) * (linear + beta)``, both limited."""
+        if not math.isinf(self.limit):
+            gate = of(act.Clip(None, self.limit), gate)
+            linear = of(act.Clip(-self.limit, self.limit), linear)
+        return of(act.Swish(self.alpha), gate) * (linear + self.beta if self.beta else linear)
+
+    def activated(self, x: Value) -> Value:
+        match self.activation:
+            case "relu":
+                return of(act.Relu(), x)
+            case "gelu":
+                return of(act.Gelu("tanh"), x)
+            case "silu":
+                return of(act.Silu(), x)
+            case "identity":
+                return x
+            case name:
+                unsupported(f"activation {name!r} of experts")
+
+
+def _experts(call: Call, block: int = 0) -> Experts:
+    attrs = call.attrs
+    return Experts(
+        attrs.text("activation_type", "relu"),
+        attrs.integer("swiglu_fusion", 0),
+        attrs.number("activation_alpha", 1.0),
+        attrs.number("activation_beta", 0.0),
+        attrs.number("swiglu_limit", math.inf),
+        block,
+    )
+
+
+def shares(call: Call, own: Value | None, among: bool) -> Value:
+    """How much of each token's result each expert gives [tokens, experts]; 0 if not chosen.
+
+    The greatest of operand 1 are chosen, and share by their softmax, or by ``own``; the shares
+    of a token add up to 1 if ``among``.
+    """
+    attrs, scores = call.attrs, cast(call.value(1), F32)
+    if attrs.flag("use_sparse_mixer"):
+        return _sparsely_mixed(scores)
+    (tokens, count), k = scores.type.shape, attrs.integer("k", 1)
+    weights = of(Softmax(1), scores) if own is None else cast(own, F32)
+    _, chosen = (Value(call, n) for n in call.add(TopK(k, 1, True), scores.name))
+    best = of(GatherElements(1), weights, chosen)
+    if among:
+        best = best / of(ReduceSum((1,), True), best)
+    nothing = call.made(Full((tokens, count), 0.0, F32))
+    return of(ScatterElements(1, "none"), nothing, chosen, best)
+
+
+def _sparsely_mixed(scores: Value) -> Value:
+    """The two best experts, each with its share among those close to it (Liu et al., 2023)."""
+    hidden = scores.lift(-np.inf)
+    total: Value | None = None
+    left = scores
+    for _ in range(2):
+        best = of(ReduceMax((1,), True), left)
+        scale = of(ew.Max(), of(ew.Abs(), scores), best)
+        far = of(ew.Greater(), (best - scores) / scale, scores.lift(2 * JITTER))
+        share = of(Softmax(1), where(far, hidden, left))
+        taken = of(ew.Equal(), left, best)
+        gate = where(taken, share, share.lift(0.0))
+        total = gate if total is None else total + gate
+        left = where(taken, hidden, left)
+    assert total is not None
+    return total
+
+
+def mixture(call: Call, experts: Experts, layers: Mapping[str, Value | None], gates: Value) -> str:
+    """The sum of what the chosen experts make of each token, weighted by their shares."""
+    shape = call.shape()
+    width = shape[-1]
+    tokens = product(shape[:-1])
+    rows = reshaped(call.value(0), tokens, width)
+    dtype = rows.type.dtype
+    count = gates.type.shape[1]
+
+    def body(at: Iteration, states: list[Value]) -> tuple[list[Value], list[Value]]:
+        (total,) = states
+        _, number = (Value(at.build, n) for n in at.build.add(NonZero(), at.now("gates", 1).name))
+        return [at.if_any(number, total, share)], []
+
+    def share(at: Iteration, total: Value) -> Value:
+        places, weight = _choosers(at, at.now("gates", 1), tokens)
+        chosen = of(Gather(0), at["rows"], places)
+        result = cast(experts.output(at, chosen), F32) * weight
+        index = reshaped(places, places.type.shape[0], 1)
+        return of(ScatterND("add"), total, index, result)
+
+    nothing = call.made(Full((tokens, width), 0.0, F32))
+    captured = {"rows": rows, "gates": gates, **layers}
+    (total,) = iterated(call, count, [nothing], captured, body)
+    return reshaped(cast(total, dtype), *shape).name
+
+
+def _choosers(at: Iteration, gate: Value, most: Index) -> tuple[Value, Value]:
+    """The tokens whose ``gate`` is not 0, [n], and the gates of these, [n, 1]."""
+    where_, count = (Value(at.build, n) for n in at.build.add(NonZero(), gate.name))
+    size = at.size(count, most)
+    places = reshaped(part(where_, 1, 0, size), size)
+    return places, reshaped(of(Gather(0), gate, places), size, 1)
+
+
+def experts(call: Call) -> str:
+    """A mixture of experts with weights [experts, outputs, inputs]."""
+    places = {"w1": 2, "b1": 3, "w2": 4, "b2": 5, "w3": 6, "b3": 7}
+    layers = {name: call.given(i) for name, i in places.items()}
+    among = call.attrs.flag("normalize_routing_weights")
+    return mixture(call, _experts(call), layers, shares(call, None, among))
+
+
+QUANTISED = MappingProxyType({1: (2, 3, 4, 11), 2: (5, 6, 7, 12), 3: (8, 9, 10, 13)})
+"""Operands of each layer of QMoE: weights, scales, bias, zero points."""
+
+
+def quantised_experts(call: Call) -> str:
+    """A mixture of experts whose weights are integers of few bits, packed along inputs.
+
+    As in onnxruntime for processors, shares that are a softmax are that of the chosen ones.
+    """
+    kind = call.attrs.text("quant_type", "int")
+    if kind != "int":
+        unsupported(f"experts with weights of quantisation {kind!r}; only integers")
+    block = call.attrs.integer("block_size", 0)
+    layers: dict[str, Value | None] = {}
+    for number, (w, _, bias, _) in QUANTISED.items():
+        if call.has(w):
+            layers |= _quantised_layer(call, number, block)
+            layers[f"b{number}"] = call.given(bias)
+    own = call.given(14)
+    among = own is None or call.attrs.flag("normalize_routing_weights")
+    return mixture(call, _experts(call, max(block, 0)), layers, shares(call, own, among))
+
+
+def _quantised_layer(call: Call, number: int, block: int) -> dict[str, Value]:
+    """Weights, scales and zero points [experts, outputs, inputs or blocks]."""
+    w, scale, _, zero = QUANTISED[number]
+    bits = call.attrs.integer("expert_weight_bits", 4)
+    bits = call.attrs.integer(f"fc{number}_expert_weight_bits", bits)
+    dtype = type_of_bits(bits)
+    weights = unpacked(call.array(w, "weights"), dtype)
+    scales = call.array(scale, "scales").reshape(*weights.shape[:2], -1)
+    zeros = np.full(scales.shape, 1 << (bits - 1), np.uint8)
+    if call.has(zero):
+        given = unpacked(call.array(zero, "zero points"), dtype)
+        count = scales.shape[2] if block > 0 else scales.shape[1]
+        zeros = given[..., :count].reshape(scales.shape)
+    arrays: dict[str, Array] = {
+        f"w{number}": weights.astype(dtype.numpy),
+        f"s{number}": scales,
+        f"z{number}": zeros.astype(dtype.numpy),
+    }
+    return {name: call.literal(np.ascontiguousarray(a)) for name, a in arrays.items()}
+
+
+CONTRIB_EXPERTS = table(MoE=experts, QMoE=quantised_experts)

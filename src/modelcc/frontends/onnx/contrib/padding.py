@@ -1,0 +1,168 @@
+"""Handlers of onnxruntime's batches without padding, and of relative positions (com.microsoft).
+
+Tokens of all sequences follow each other; ``offsets`` [batch, length] tells where each of them is
+in the padded batch, first those that count and then the padding.
+"""
+
+from __future__ import annotations
+
+import math
+
+from modelcc.frontends.kit.errors import number_of
+from modelcc.frontends.onnx.call import Call, table
+from modelcc.frontends.onnx.contrib.heads import (
+    biased,
+    hidden,
+    iota,
+    products,
+    projected,
+    split_heads,
+    weighted,
+)
+from modelcc.ir.index import Index, Range, floordiv
+from modelcc.ir.types import F32, I32, I64
+from modelcc.ops import elementwise as ew
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.comparison import where
+from modelcc.ops.cumulative import CumSum
+from modelcc.ops.gather import Gather
+from modelcc.ops.gather_elements import ScatterElements
+from modelcc.ops.gather_nd import ScatterND
+from modelcc.ops.generate import Full
+from modelcc.ops.matmul import MatMul
+from modelcc.ops.reduce import ReduceMax, ReduceSum
+from modelcc.ops.shape import Concat
+from modelcc.ops.views import cast, part, reshaped
+
+
+def without_padding(call: Call) -> tuple[str, ...]:
+    """The tokens that count, their offsets, the ends of sequences, and the greatest length."""
+    x, counts = call.value(0), call.value(1)
+    batch, length, width = x.type.shape
+    room = batch * length
+    steps = iota(call, length)
+    counted = of(ew.Less(), reshaped(steps, 1, length), reshaped(counts, batch, 1))
+    flat = cast(reshaped(counted, room), I32)
+    total = of(ReduceSum((0,), True), counts)
+    before = of(CumSum(0, True, False), flat)
+    padding = of(CumSum(0, True, False), flat.lift(1) - flat) + total
+    rank = where(reshaped(counted, room), before, padding)
+    nothing = call.made(Full((room,), 0, I32))
+    offsets = of(ScatterElements(0, "none"), nothing, rank, iota(call, room))
+    size = call.with_inputs((cast(total, I64).name,)).indices(0, "tokens", Range(0, room))[0]
+    kept = of(Gather(0), reshaped(x, room, width), part(offsets, 0, 0, size))
+    zero = call.made(Full((1,), 0, I32))
+    ends = of(Concat(0), zero, of(CumSum(0, False, False), counts))
+    longest = of(ReduceMax((0,), True), counts)
+    return kept.name, reshaped(offsets, batch, length).name, ends.name, longest.name
+
+
+def _padded(x: Value, offsets: Value) -> Value:
+    """Tokens [n, …] at their places in [batch, length, …], zeros elsewhere."""
+    batch, length = offsets.type.shape
+    count, *rest = x.type.shape
+    room = batch * length
+    nothing = Value(x.build, x.build.emit(Full((room, *rest), 0.0, x.type.dtype)))
+    places = reshaped(part(reshaped(offsets, room), 0, 0, count), count, 1)
+    return reshaped(of(ScatterND("none"), nothing, places, x), batch, length, *rest)
+
+
+def _compact(x: Value, offsets: Value, count: Index) -> Value:
+    """The first ``count`` tokens that ``offsets`` tell of [batch, length, d]."""
+    batch, length, width = x.type.shape
+    places = part(reshaped(offsets, batch * length), 0, 0, count)
+    return of(Gather(0), reshaped(x, batch * length, width), places)
+
+
+def with_padding(call: Call) -> str:
+    return _padded(call.value(0), call.value(1)).name
+
+
+def packed_attention(call: Call) -> str:
+    """Attention of tokens without padding, with the projection."""
+    joint = of(MatMul(), call.value(0), call.value(1)) + call.value(2)
+    return _attended(call, projected(call, joint), (3, 4, 5))
+
+
+def packed_heads(call: Call) -> str:
+    """Attention of projected tokens without padding."""
+    count = call.shape()[0]
+    if call.rank() == 4:
+        width = call.shape()[1] * call.shape()[3]
+        parts = [reshaped(part(call.value(0), 2, i, 1), count, width) for i in range(3)]
+    else:
+        parts = [call.value(i) for i in range(3)]
+    return _attended(call, biased(parts, call.given(3)), (4, 5, 6))
+
+
+def _attended(call: Call, parts: list[Value], places: tuple[int, int, int]) -> str:
+    """Attention of tokens [n, h * d]; ``places``: offsets, ends of sequences, bias."""
+    heads, (offsets, ends) = call.attrs.integer("num_heads"), (call.value(i) for i in places[:2])
+    batch, length = offsets.type.shape
+    q, k, v = (split_heads(_padded(x, offsets), heads) for x in parts)
+    counts = part(ends, 0, 1, batch) - part(ends, 0, 0, batch)
+    steps = reshaped(iota(call, length), 1, 1, 1, length)
+    seen = of(ew.Less(), steps, reshaped(counts, batch, 1, 1, 1))
+    scores = products(call, q, k)
+    if call.has(places[2]):
+        scores = scores + call.value(places[2])
+    scores = where(seen, scores, hidden(call, scores, True))
+    return _compact(weighted(scores, v), offsets, parts[0].type.shape[0]).name
+
+
+def position_bias(call: Call) -> str:
+    """A bias for each head and distance of positions, distances being put into buckets (T5).
+
+    The table is [buckets, heads] in column-major order (Raffel et al., 2020).
+    """
+    buckets, heads = (number_of(e, "table") for e in call.shape())
+    both = call.attrs.flag("is_bidirectional")
+    queries, keys = (call.index(i, "length", Range(0, None)) for i in (1, 2))
+    rows = reshaped(iota(call, queries), queries, 1)
+    bucket = _buckets(call, iota(call, keys) - rows, buckets, both)
+    table = reshaped(call.value(0), heads, buckets)
+    return reshaped(of(Gather(1), table, bucket), 1, heads, queries, keys).name
+
+
+def _buckets(call: Call, distance: Value, count: int, both: bool) -> Value:
+    """Small distances have their own bucket, greater ones share those of their logarithm."""
+    zero = distance.lift(0)
+    if both:
+        count //= 2
+        base = cast(of(ew.Greater(), distance, zero), I32) * count
+        away = of(ew.Abs(), distance)
+    else:
+        base = None
+        away = of(ew.Max(), -distance, zero)
+    exact = count // 2
+    farthest = call.attrs.integer("max_distance", 128)
+    ratio = of(ew.Log(), cast(of(ew.Max(), away, away.lift(1)), F32) * (1 / exact))
+    scaled = cast(ratio * ((count - exact) / math.log(farthest / exact)), I32)
+    far = of(ew.Min(), scaled + exact, away.lift(count - 1))
+    near = of(ew.Less(), away, away.lift(exact))
+    bucket = where(near, away, far)
+    return bucket if base is None else base + bucket
+
+
+def gated_position_bias(call: Call) -> str:
+    """Relative positions, weighted for each query by two gates (WavLM; Chen et al., 2022)."""
+    heads, x = call.attrs.integer("num_heads"), call.value(0)
+    if call.has(6):
+        x = _padded(x, call.value(6))
+    q = split_heads(x + call.value(1), heads)
+    projected = of(MatMul(), q, call.value(3)) + call.value(4)
+    *lead, width = projected.type.shape
+    halves = reshaped(projected, *lead, 2, floordiv(width, 2))
+    gates = of(ew.Sigmoid(), of(ReduceSum((4,), False), halves))
+    u, r = part(gates, 3, 0, 1), part(gates, 3, 1, 1)
+    return ((u * (r * call.value(5) - 1.0) + 2.0) * call.value(2)).name
+
+
+CONTRIB_PADDING = table(
+    RemovePadding=without_padding,
+    RestorePadding=with_padding,
+    PackedAttention=packed_attention,
+    PackedMultiHeadAttention=packed_heads,
+    RelativePositionBias=position_bias,
+    GatedRelativePositionBias=gated_position_bias,
+)

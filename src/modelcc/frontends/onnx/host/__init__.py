@@ -1,0 +1,1 @@
+"""Handlers of texts, maps and images: steps of the runtime before compiled code."""

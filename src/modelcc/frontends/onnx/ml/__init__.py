@@ -1,0 +1,1 @@
+"""Handlers of ai.onnx.ml: trees, linear models, features, labels."""

@@ -1,0 +1,1 @@
+"""Handlers of ai.onnx.preview.training: gradients and optimizers."""
