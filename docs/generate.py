@@ -38,8 +38,8 @@ def _op_lines() -> Iterator[str]:
         f"The built-in dialect `{MCC.name}` has {len(MCC.ops)} ops.  All have a shape rule and a "
         "NumPy reference.  *compute*: lowered to the tensor level, so every target has code for "
         "it; *algorithm*: the same, as a loop function of its own; *decompose*: a composite "
-        "that is also given by simpler ops; *grad*: differentiable; *elements*: the types of the "
-        "first operand."
+        "that is also given by simpler ops; *grad*: a gradient of its own; *elements*: the types "
+        "of the first operand."
     )
     for family, ops in groupby(MCC.ops, key=_family):
         yield from (

@@ -7,13 +7,12 @@ code for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply
-from modelcc.ir.op import Builder, Dialect, Op, Sample, require, same_dtype
+from modelcc.ir.op import Builder, Dialect, Gradients, Op, Sample, Values, require, same_dtype
 from modelcc.ir.types import Array, TensorType
 from modelcc.ops.activation import Activation
 from modelcc.ops.arithmetic import Value, of
@@ -69,7 +68,8 @@ class Energy(Op):
     def compute(self, at: StageBuilder, x: Operand) -> Operand:
         return at.reduce(x.shape[:-1], x.shape[-1:], "sum", lambda o, r: _square(x[(*o, *r)]))
 
-    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str | None, ...]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        (x,) = inputs
         spread = build.emit(Reshape((*build.type_of(x).shape[:-1], 1)), dys[0])
         return ((Value(build, spread) * Value(build, x) * 2.0).name,)
 

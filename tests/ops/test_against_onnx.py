@@ -14,7 +14,7 @@ import pytest
 
 from modelcc.ir.op import Op, Sample
 from modelcc.ir.types import BF16, BOOL, Array, DType, dtype_of
-from modelcc.ops import activation, cumulative, elementwise, gather, reduce, shape
+from modelcc.ops import activation, cumulative, elementwise, gather, padding, reduce, shape
 from modelcc.ops.samples import arrays, sizes
 
 onnx = pytest.importorskip("onnx")
@@ -128,7 +128,7 @@ TWINS: dict[type[Op], Callable[[Any, Sequence[Any]], Twin]] = {
     shape.Transpose: plain,
     shape.Slice: slicing,
     shape.Concat: plain,
-    shape.Pad: pad,
+    padding.Pad: pad,
     shape.Tile: lambda op, xs: ("Tile", {}, [xs[0], ints(op.repeats)]),
     shape.Trilu: lambda op, xs: ("Trilu", {"upper": int(op.upper)}, [xs[0], ints(op.k)]),
     shape.EyeLike: lambda op, xs: ("EyeLike", {"dtype": number_of(op.dtype), "k": op.k}, xs),

@@ -8,7 +8,7 @@ from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Sym
 from modelcc.ir.op import Op
 from modelcc.ir.types import BOOL, F16, F32, I64, STRING, TensorType
-from modelcc.ops import activation, elementwise, gather, reduce, shape
+from modelcc.ops import activation, elementwise, gather, padding, reduce, shape
 from modelcc.ops.samples import tensor
 
 N = Sym("n")
@@ -35,8 +35,8 @@ FAULTS: list[tuple[Op, tuple[TensorType, ...], str]] = [
     (shape.Slice((0,), (N + 1,), (1,)), (tensor("n"),), "takes elements 0 to n of axis 0"),
     (shape.Concat(0), (tensor(2, 3), tensor(2, 4)), "extents differ outside axis 0"),
     (shape.Concat(2), (tensor(2, 3),), "which has rank 2"),
-    (shape.Pad((1,), (1,)), (tensor(2, 3),), r"not \[1\] and \[1\]"),
-    (shape.Pad((-2,), (-2,)), (tensor(3),), "leaves a negative extent"),
+    (padding.Pad((1,), (1,)), (tensor(2, 3),), r"not \[1\] and \[1\]"),
+    (padding.Pad((-2,), (-2,)), (tensor(3),), "leaves a negative extent"),
     (shape.Tile((2,)), (tensor(2, 3),), "one count per axis"),
     (gather.Gather(0), (tensor(3), tensor(2)), "indices of Gather must be integers, not f32"),
     (gather.GatherND(), (tensor(3), tensor(2, 2, dtype=I64)), "more entries than x has axes"),

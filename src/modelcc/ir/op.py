@@ -13,6 +13,10 @@ from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Expr, Index, substitute
 from modelcc.ir.types import Array, DType, TensorType
 
+Values: TypeAlias = Sequence[str]
+Gradients: TypeAlias = tuple[str | None, ...]
+"""Values of a graph by name; the gradients of operands, None where there is none."""
+
 Meeting: TypeAlias = tuple[Index, Index, str]
 """Two extents that must be equal, and what is wrong where they are not."""
 
@@ -57,12 +61,14 @@ class Op:
 
     Absent optional operands are passed as ``None`` to every facet.  Facets not overridden are
     absent: :meth:`has` tells.  ``symbolic`` promises that ``reference`` also works on object
-    arrays of :data:`Index` (shape arithmetic); ``pure`` is false for random ops.
+    arrays of :data:`Index` (shape arithmetic); ``pure`` is false for random ops, ``differentiable``
+    for those whose results no operand moves smoothly: whole numbers, choices, steps.
     """
 
     dialect: ClassVar[str] = "mcc"
     symbolic: ClassVar[bool] = False
     pure: ClassVar[bool] = True
+    differentiable: ClassVar[bool] = True
     samples: ClassVar[tuple[Sample, ...]] = ()
 
     @classmethod
@@ -150,8 +156,11 @@ class Op:
         """The same result from simpler ops; composites keep their identity until it is wanted."""
         raise NotImplementedError(self.mnemonic())
 
-    def grad(self, build: Builder, dys: Sequence[str], *inputs: str) -> tuple[str | None, ...]:
-        """Gradient of each operand (None: not differentiable) given those of the results."""
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        """Gradient of each operand (None: there is none), given those of the results.
+
+        ``inputs`` and ``outputs`` are what the op was applied to and what came of it.
+        """
         raise NotImplementedError(self.mnemonic())
 
 

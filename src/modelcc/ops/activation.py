@@ -34,7 +34,7 @@ class Activation(Differentiable):
         """The derivative at x."""
         raise NotImplementedError(self.mnemonic())
 
-    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+    def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
         return (dy * self.slope(x),)
 
 
@@ -114,7 +114,7 @@ class PRelu(Differentiable):
     def evaluate(self, x: Array, slope: Array) -> Array:
         return np.where(x > 0, x, x * slope)
 
-    def adjoint(self, dy: Value, x: Value, slope: Value) -> tuple[Value, Value]:
+    def adjoint(self, dy: Value, y: Value, x: Value, slope: Value) -> tuple[Value, Value]:
         positive = above(x, 0.0)
         return where(positive, dy, dy * slope), where(positive, 0.0, dy * x)
 

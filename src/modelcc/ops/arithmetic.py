@@ -17,8 +17,10 @@ from modelcc.ir.condition import Constraints
 from modelcc.ir.errors import ModelError
 from modelcc.ir.op import (
     Builder,
+    Gradients,
     Op,
     Sample,
+    Values,
     broadcast_constraints,
     broadcast_shapes,
     require,
@@ -102,15 +104,17 @@ def check_domain(op: str, domain: Domain, dtype: DType) -> None:
 class Differentiable(Elementwise):
     """Base of elementwise ops with gradients; sums them where operands were broadcast."""
 
-    def adjoint(self, dy: Value, *xs: Value) -> tuple[Value | None, ...]:
-        """Gradient of each operand in the broadcast shape; None where there is none."""
+    def adjoint(self, dy: Value, y: Value, *xs: Value) -> tuple[Value | None, ...]:
+        """Gradient of each operand in the broadcast shape, None where there is none; ``y`` is the
+        result."""
         raise NotImplementedError(self.mnemonic())
 
-    def grad(self, build: Builder, dys: Sequence[str], *xs: str) -> tuple[str | None, ...]:
-        grads = self.adjoint(Value(build, dys[0]), *(Value(build, x) for x in xs))
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        dy, y, *xs = (Value(build, name) for name in (dys[0], outputs[0], *inputs))
+        grads = self.adjoint(dy, y, *xs)
         return tuple(
             None if g is None else unbroadcast(build, g.name, build.type_of(x).shape)
-            for g, x in zip(grads, xs, strict=True)
+            for g, x in zip(grads, inputs, strict=True)
         )
 
 
@@ -166,7 +170,7 @@ class Add(Differentiable):
     symbolic = True
     samples = (*binary_samples(), *typed_samples((I64, I32, U8), 2))
 
-    def adjoint(self, dy: Value, a: Value, b: Value) -> tuple[Value, Value]:
+    def adjoint(self, dy: Value, y: Value, a: Value, b: Value) -> tuple[Value, Value]:
         return dy, dy
 
 
@@ -178,7 +182,7 @@ class Sub(Differentiable):
     symbolic = True
     samples = (*binary_samples(), *typed_samples((I64, I32), 2))
 
-    def adjoint(self, dy: Value, a: Value, b: Value) -> tuple[Value, Value]:
+    def adjoint(self, dy: Value, y: Value, a: Value, b: Value) -> tuple[Value, Value]:
         return dy, -dy
 
 
@@ -190,7 +194,7 @@ class Mul(Differentiable):
     symbolic = True
     samples = (*binary_samples(), *typed_samples((I64, I32, U8), 2))
 
-    def adjoint(self, dy: Value, a: Value, b: Value) -> tuple[Value, Value]:
+    def adjoint(self, dy: Value, y: Value, a: Value, b: Value) -> tuple[Value, Value]:
         return dy * b, dy * a
 
 
@@ -211,8 +215,8 @@ class Div(Differentiable):
         divisor: Array = np.where(b == 0, np.ones_like(b), b)
         return (a - np.fmod(a, divisor)) // divisor
 
-    def adjoint(self, dy: Value, a: Value, b: Value) -> tuple[Value, Value]:
-        return dy / b, -(dy * a) / (b * b)
+    def adjoint(self, dy: Value, y: Value, a: Value, b: Value) -> tuple[Value, Value]:
+        return dy / b, -(dy * y) / b
 
 
 @dataclass(frozen=True)
@@ -223,7 +227,7 @@ class Neg(Differentiable):
     symbolic = True
     samples = (*unary_samples(), *typed_samples((I64, I8), 1))
 
-    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+    def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
         return (-dy,)
 
 
@@ -277,7 +281,7 @@ class Identity(Differentiable):
     def evaluate(self, x: Array) -> Array:
         return np.array(x)
 
-    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+    def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
         return (dy,)
 
 
@@ -315,7 +319,8 @@ class Cast(Op):
     def compute(self, at: StageBuilder, x: Operand) -> Operand:
         return at.stage(x.shape, lambda o: x[o].cast(self.to))
 
-    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str | None]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        (x,) = inputs
         dtype = build.type_of(x).dtype
         if not (dtype.is_float and self.to.is_float):
             return (None,)
@@ -326,6 +331,7 @@ class Cast(Op):
 class BitCast(Op):
     """The bits of x as another dtype of the same width."""
 
+    differentiable = False
     to: DType
     samples = (
         sample(tensor(3, "n"), to=I32),
@@ -349,7 +355,7 @@ class BitCast(Op):
 
 
 @dataclass(frozen=True)
-class Mod(Elementwise):
+class Mod(Differentiable):
     """Remainder of ``a / b`` with the sign of b, or with that of a if ``fmod`` (C's ``fmod``)."""
 
     fmod: bool = False
@@ -366,11 +372,15 @@ class Mod(Elementwise):
     def evaluate(self, a: Array, b: Array) -> Array:
         return np.fmod(a, b) if self.fmod else np.mod(a, b)
 
+    def adjoint(self, dy: Value, y: Value, a: Value, b: Value) -> tuple[Value, Value]:
+        return dy, -(dy * ((a - y) / b))
+
 
 @dataclass(frozen=True)
 class Floor(Elementwise):
     """The greatest integer not above x."""
 
+    differentiable = False
     domain, function, numpy = "float", "floor", np.floor
     samples = unary_samples()
 
@@ -379,6 +389,7 @@ class Floor(Elementwise):
 class Ceil(Elementwise):
     """The least integer not below x."""
 
+    differentiable = False
     domain, function, numpy = "float", "ceil", np.ceil
     samples = unary_samples()
 
@@ -387,6 +398,7 @@ class Ceil(Elementwise):
 class Round(Elementwise):
     """The nearest integer, halves to the even one."""
 
+    differentiable = False
     domain, function, numpy = "float", "round", np.rint
     samples = (*unary_samples(), sample(np.array([-2.5, -1.5, 0.5, 1.5, 2.5], np.float32)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -10,7 +10,17 @@ import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
 from modelcc.ir.index import Index
-from modelcc.ir.op import Builder, Meeting, Op, Sample, broadcast_shapes, require, same_dtype
+from modelcc.ir.op import (
+    Builder,
+    Gradients,
+    Meeting,
+    Op,
+    Sample,
+    Values,
+    broadcast_shapes,
+    require,
+    same_dtype,
+)
 from modelcc.ir.types import F16, I32, I64, Array, DType, TensorType
 from modelcc.ops.accumulate import Point, accumulator, combined, require_float, rounded, widen
 from modelcc.ops.arithmetic import Value, of
@@ -98,9 +108,9 @@ class Softmax(AxisOp):
         powers = of(Exp(), value - of(ReduceMax((self.axis,)), value))
         return ((powers / of(ReduceSum((self.axis,)), powers)).name,)
 
-    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
-        y = of(self, Value(build, x))
-        return (softmax_adjoint(Value(build, dys[0]), y, self.axis).name,)
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        dy, y = Value(build, dys[0]), Value(build, outputs[0])
+        return (softmax_adjoint(dy, y, self.axis).name,)
 
 
 def softmax_adjoint(dy: Value, y: Value, axis: int) -> Value:
@@ -134,8 +144,8 @@ class LogSoftmax(AxisOp):
         total = of(ReduceSum((self.axis,)), of(Exp(), shifted))
         return ((shifted - of(Log(), total)).name,)
 
-    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
-        dy, y = Value(build, dys[0]), of(self, Value(build, x))
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        dy, y = Value(build, dys[0]), Value(build, outputs[0])
         return ((dy - of(Exp(), y) * of(ReduceSum((self.axis,)), dy)).name,)
 
 
@@ -254,7 +264,7 @@ class Attention(Op):
         zero = Value(build, build.constant(0.0, scores.dtype))
         return where(of(LessOrEqual(), key, query), zero, -np.inf)
 
-    def grad(self, build: Builder, dys: Sequence[str], *inputs: str) -> tuple[str | None, ...]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
         q, k, v = (Value(build, name) for name in inputs[:3])
         dy, weights = Value(build, dys[0]), self._weights(build, *inputs)
         swap = Transpose((0, 1, 3, 2))

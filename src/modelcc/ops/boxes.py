@@ -46,6 +46,7 @@ PIXELS = 24
 class ImageNumbers(Op):
     """``numbers`` i64[k] of images of x [n, c, h, w], each of which x has, with pixels."""
 
+    differentiable = False
     samples = (sample(np.array([0, 2, 1, 1], np.int32), tensor(3, 2, 4, 5)),)
 
     def infer(self, numbers: TensorType, x: TensorType) -> tuple[TensorType]:

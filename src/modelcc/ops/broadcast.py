@@ -25,7 +25,15 @@ from modelcc.ir.index import (
     simplify,
     symbols,
 )
-from modelcc.ir.op import Builder, Op, Sample, broadcast_shapes, require
+from modelcc.ir.op import (
+    Builder,
+    Gradients,
+    Op,
+    Sample,
+    Values,
+    broadcast_shapes,
+    require,
+)
 from modelcc.ir.scalar import Combine
 from modelcc.ir.types import BF16, BOOL, F16, I64, Array, DType, TensorType
 from modelcc.ops.accumulate import accumulator, combined, require_numeric, widen
@@ -102,7 +110,8 @@ class Reshape(Op):
 
         return at.stage(self.shape, body)
 
-    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        (x,) = inputs
         return (build.emit(Reshape(build.type_of(x).shape), dys[0]),)
 
 
@@ -204,7 +213,8 @@ class Expand(Op):
             places.append(0 if old == 1 else i if fits else minimum(i, old - 1))
         return tuple(places)
 
-    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        (x,) = inputs
         return (unbroadcast(build, dys[0], build.type_of(x).shape),)
 
 
@@ -322,7 +332,8 @@ class ReduceSum(Reduction):
         total = np.sum(widen_numbers(x), axis=self.axes, keepdims=self.keepdims)
         return np.asarray(total, x.dtype)
 
-    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> tuple[str]:
+        (x,) = inputs
         kept = self.keep(build, dys[0], x)
         return (build.emit(Expand(build.type_of(x).shape), kept),)
 

@@ -24,8 +24,8 @@ from modelcc.ops import (
     nonzero,
     norm,
     packed_matmul,
+    padding,
     pool,
-    pool_indices,
     quant,
     quant_matmul,
     recurrent,
@@ -42,8 +42,8 @@ from modelcc.ops import (
 )
 
 FAMILIES = (
-    *(elementwise, activation, reduce, cumulative, shape, gather, matmul, conv, pool),
-    *(pool_indices, norm, nonzero, fourier, attention, hardmax, late_tile, resize),
+    *(elementwise, activation, reduce, cumulative, shape, padding, gather, matmul, conv, pool),
+    *(norm, nonzero, fourier, attention, hardmax, late_tile, resize),
     *(runtime_size, top_k, unique, suppression, quant, packed_matmul, quant_matmul, recurrent),
     *(feature_keys, forest, time_axis, control, boxes, roi_align, roi_pool, grid_sample),
     *(deform_conv, columns),

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply
 from modelcc.ir.index import Index, floordiv, mod
-from modelcc.ir.op import Builder, Meeting, Op, require
+from modelcc.ir.op import (
+    Builder,
+    Gradients,
+    Meeting,
+    Op,
+    Values,
+    require,
+)
 from modelcc.ir.types import F16, Array, TensorType
 from modelcc.ops.accumulate import Point, accumulator, require_float, widen
 from modelcc.ops.arithmetic import Value, of
@@ -93,7 +100,7 @@ class BatchNorm(ChannelNorm):
         y = x * aligned(factor, x.type.rank) + aligned(offset, x.type.rank)
         return (cast(y, dtype).name,)
 
-    def grad(self, build: Builder, dys: Sequence[str], *inputs: str) -> tuple[str, ...]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
         x, scale, _, mean, var = (Value(build, name) for name in inputs)
         dy, rank = Value(build, dys[0]), x.type.rank
         inverse = of(Rsqrt(), var + self.epsilon)
@@ -165,9 +172,8 @@ class GroupedNorm(ChannelNorm):
         flat = of(Reshape(wide.type.shape), y)
         return (cast(flat * aligned(factor, rank) + aligned(offset, rank), dtype).name,)
 
-    def grad(
-        self, build: Builder, dys: Sequence[str], x: str, scale: str, bias: str
-    ) -> tuple[str, str, str]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        x, scale, _ = inputs
         upstream, value, factor = Value(build, dys[0]), Value(build, x), Value(build, scale)
         axes = tuple(range(2, value.type.rank + 1))
         y, inverse = standardised(self._by_group(value), axes, self.epsilon)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -13,9 +14,11 @@ from modelcc.ir.compute import Inputs, Operand, Outputs
 from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index, Sym, ceildiv, floordiv, maximum, minimum, product
 from modelcc.ir.loop import Buffer
-from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.op import Builder, Gradients, Op, Sample, Values, require
 from modelcc.ir.types import F16, Array, TensorType
 from modelcc.ops.accumulate import accumulator, require_numeric
+from modelcc.ops.broadcast import Reshape
+from modelcc.ops.conv import Conv
 from modelcc.ops.samples import sample, tensor
 from modelcc.ops.window import numbers, row_major
 
@@ -88,6 +91,16 @@ class Col2Im(Op):
             y[(..., *spots)] += blocks[(slice(None), slice(None), *tap)]
         inner = tuple(slice(b, b + n) for b, n in zip(self.before, image, strict=True))
         return y[(..., *inner)].astype(x.dtype)
+
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        """The windows as columns: a convolution by kernels of one 1 each."""
+        shape, dtype = build.type_of(inputs[0]).shape, build.type_of(inputs[0]).dtype
+        (channels,) = numbers((self._channels(shape),), "channels of a Col2Im")
+        block = numbers(self.block, "the block of a Col2Im")
+        ones = np.eye(prod(block), dtype=dtype.numpy).reshape(-1, 1, *block)
+        kernels = build.constant(np.tile(ones, (channels, *(1,) * (len(block) + 1))))
+        windows = Conv(self.strides, self.before, self.after, self.dilations, channels)
+        return (build.emit(Reshape(shape), build.emit(windows, dys[0], kernels)),)
 
     def algorithm(self, at: AlgorithmBuilder, inputs: Inputs, outputs: Outputs) -> None:
         (x,), (y,) = inputs, outputs

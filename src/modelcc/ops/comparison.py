@@ -8,11 +8,12 @@ import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, number, select
 from modelcc.ir.index import Index
-from modelcc.ir.op import Op, broadcast_shapes, require, same_dtype
+from modelcc.ir.op import Builder, Op, broadcast_shapes, require, same_dtype
 from modelcc.ir.types import BOOL, F16, I8, I32, I64, U8, Array, TensorType
 from modelcc.ops.arithmetic import (
     Differentiable,
     Elementwise,
+    Identity,
     Value,
     binary_samples,
     check_domain,
@@ -35,6 +36,7 @@ _COMPARED = (
 class Equal(Elementwise):
     """``a == b``."""
 
+    differentiable = False
     domain, function, numpy, predicate = "any", "eq", np.equal, True
     samples = (*_COMPARED, *typed_samples((BOOL,), 2))
 
@@ -43,6 +45,7 @@ class Equal(Elementwise):
 class NotEqual(Elementwise):
     """``a != b``."""
 
+    differentiable = False
     domain, function, numpy, predicate = "any", "ne", np.not_equal, True
     samples = (*_COMPARED, *typed_samples((BOOL,), 2))
 
@@ -51,6 +54,7 @@ class NotEqual(Elementwise):
 class Less(Elementwise):
     """``a < b``."""
 
+    differentiable = False
     function, numpy, predicate = "lt", np.less, True
     samples = _COMPARED
 
@@ -59,6 +63,7 @@ class Less(Elementwise):
 class LessOrEqual(Elementwise):
     """``a <= b``."""
 
+    differentiable = False
     function, numpy, predicate = "le", np.less_equal, True
     samples = _COMPARED
 
@@ -67,6 +72,7 @@ class LessOrEqual(Elementwise):
 class Greater(Elementwise):
     """``a > b``."""
 
+    differentiable = False
     function, numpy, predicate = "gt", np.greater, True
     samples = _COMPARED
 
@@ -75,6 +81,7 @@ class Greater(Elementwise):
 class GreaterOrEqual(Elementwise):
     """``a >= b``."""
 
+    differentiable = False
     function, numpy, predicate = "ge", np.greater_equal, True
     samples = _COMPARED
 
@@ -83,6 +90,7 @@ class GreaterOrEqual(Elementwise):
 class IsNaN(Elementwise):
     """Whether x is not a number."""
 
+    differentiable = False
     domain, function, numpy, predicate = "float", "isnan", np.isnan, True
     samples = (*unary_samples(), sample(_SPECIAL))
 
@@ -91,6 +99,7 @@ class IsNaN(Elementwise):
 class IsInf(Elementwise):
     """Whether x is infinite, of the signs that are to be detected."""
 
+    differentiable = False
     domain, predicate = "float", True
     detect_negative: bool = True
     detect_positive: bool = True
@@ -144,7 +153,9 @@ class Where(Differentiable):
     def evaluate(self, condition: Array, a: Array, b: Array) -> Array:
         return np.where(np.asarray(condition, bool), a, b)
 
-    def adjoint(self, dy: Value, condition: Value, a: Value, b: Value) -> tuple[Value | None, ...]:
+    def adjoint(
+        self, dy: Value, y: Value, condition: Value, a: Value, b: Value
+    ) -> tuple[Value | None, ...]:
         zero = dy.lift(0.0)
         return None, of(Where(), condition, dy, zero), of(Where(), condition, zero, dy)
 
@@ -175,7 +186,7 @@ class Min(Differentiable):
     function, numpy = "min", np.minimum
     samples = _ORDERED
 
-    def adjoint(self, dy: Value, a: Value, b: Value) -> tuple[Value, Value]:
+    def adjoint(self, dy: Value, y: Value, a: Value, b: Value) -> tuple[Value, Value]:
         first = of(LessOrEqual(), a, b)
         return where(first, dy, 0.0), where(first, 0.0, dy)
 
@@ -187,7 +198,7 @@ class Max(Differentiable):
     function, numpy = "max", np.maximum
     samples = _ORDERED
 
-    def adjoint(self, dy: Value, a: Value, b: Value) -> tuple[Value, Value]:
+    def adjoint(self, dy: Value, y: Value, a: Value, b: Value) -> tuple[Value, Value]:
         first = of(GreaterOrEqual(), a, b)
         return where(first, dy, 0.0), where(first, 0.0, dy)
 
@@ -225,6 +236,11 @@ class ClipTensor(Op):
 
         return at.stage(x.shape, body)
 
+    def decompose(self, build: Builder, *inputs: str) -> tuple[str, ...]:
+        x, low, high = (*inputs, "", "")[:3]
+        x = build.emit(Max(), x, low) if low else x
+        return (build.emit(Min(), x, high) if high else build.emit(Identity(), x),)
+
 
 @dataclass(frozen=True)
 class Abs(Differentiable):
@@ -233,7 +249,7 @@ class Abs(Differentiable):
     function, numpy = "abs", np.abs
     samples = (*unary_samples(), *typed_samples((I64, I8, U8), 1))
 
-    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+    def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
         return (dy * of(Sign(), x),)
 
 
@@ -241,6 +257,7 @@ class Abs(Differentiable):
 class Sign(Elementwise):
     """-1, 0 or 1 as x is below, at or above zero."""
 
+    differentiable = False
     function, numpy = "sign", np.sign
     samples = (*unary_samples(), *typed_samples((I64, I8, U8), 1))
 

@@ -7,24 +7,26 @@ may mention the named dimensions of the graph around it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Self
 
 import numpy as np
 
 from modelcc.ir.builder import GraphBuilder
-from modelcc.ir.compute import Operand, StageBuilder
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.index import Expr, Index, Range, Sym, evaluate, substitute, symbols
-from modelcc.ir.op import Op, require
-from modelcc.ir.types import BOOL, I64, Array, TensorType
+from modelcc.ir.op import Builder, Gradients, Op, Values, require
+from modelcc.ir.types import BOOL, Array, TensorType
 from modelcc.ops.arithmetic import Add, Mul
+from modelcc.ops.broadcast import ReduceSum
 from modelcc.ops.comparison import Less
+from modelcc.ops.control_gradients import LoopGradient, branch_gradient, with_history
 from modelcc.ops.generate import Indices
-from modelcc.ops.reduce import ReduceSum
+from modelcc.ops.reverse import GradientError
 from modelcc.ops.samples import sample, tensor
+from modelcc.ops.slicing import At
 
 
 class Control(Op):
@@ -87,6 +89,18 @@ class If(Control):
     def reference(self, condition: Array, *captured: Array) -> tuple[Array, ...]:
         taken = self.then if bool(condition) else self.other
         return _run(taken, captured)
+
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        """Of the branch that is taken: a branch again, which computes what it needs anew."""
+        condition, *captured = inputs
+        wanted = [i for i, name in enumerate(captured) if build.type_of(name).dtype.is_float]
+        bodies = {k: branch_gradient(body, wanted) for k, body in self.graphs().items()}
+        given = [dy for dy in dys if build.type_of(dy).dtype.is_float]
+        found = build.add(If(**bodies), condition, *captured, *given) if wanted else ()
+        gradients: list[str | None] = [None] * len(inputs)
+        for i, name in zip(wanted, found, strict=True):
+            gradients[1 + i] = name
+        return tuple(gradients)
 
 
 def _result_types(body: Graph) -> tuple[TensorType, ...]:
@@ -170,6 +184,30 @@ class Loop(Control):
             parts.append(results[self.states :])
         return (*states, *self._filled(parts, trips))
 
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        """The iterations backwards, from the states that a second run of the loop has kept."""
+        if self.trips is None:
+            raise GradientError("a loop without a bound has no gradient in reverse")
+        back = LoopGradient(self.body, self.counter, self.trips, self.states, self.conditional)
+        kept = replace(
+            self,
+            body=with_history(self.body, self.states, self.conditional),
+            axes=(0,) * back.histories,
+            backwards=(False,) * back.histories,
+        )
+        history = build.add(kept, *inputs)[self.states :]
+        places = tuple(zip(self.axes, map(self.place, range(len(self.axes))), strict=True))
+        body, stacked = back.iteration(places), back.stacked
+        loop = Loop(
+            body,
+            self.counter,
+            self.trips,
+            len(body.outputs) - len(stacked),
+            axes=tuple(s.axis for s in stacked),
+            backwards=tuple(not s.backwards for s in stacked),
+        )
+        return back.by_operand(build.add(loop, *back.operands(build, dys, inputs, history)))
+
     def _filled(self, parts: list[tuple[Array, ...]], trips: int | None) -> list[Array]:
         stacked: list[Array] = []
         types = _result_types(self.body)[self.states :]
@@ -181,38 +219,6 @@ class Loop(Control):
                 np.moveaxis(result, axis, 0)[at] = part[number]
             stacked.append(result)
         return stacked
-
-
-@dataclass(frozen=True)
-class At(Op):
-    """``x`` at ``position`` along ``axis``, which is gone: ``result[i, j] = x[i, position, j]``.
-
-    Positions that are no numbers are taken to lie inside.
-    """
-
-    axis: int
-    position: Index
-    samples = (
-        sample(tensor(4), axis=0, position=2),
-        sample(tensor(3, "n", 2), axis=1, position=Sym("n") - 1),
-        sample(tensor("n", 2, dtype=I64), axis=0, position=0),
-    )
-
-    def infer(self, x: TensorType) -> tuple[TensorType]:
-        require(0 <= self.axis < x.rank, f"{x} has no axis {self.axis}")
-        extent, at = x.shape[self.axis], self.position
-        inside = not isinstance(extent, int) or not isinstance(at, int) or 0 <= at < extent
-        require(inside, f"there is no element {at} along axis {self.axis} of {x}")
-        return (TensorType((*x.shape[: self.axis], *x.shape[self.axis + 1 :]), x.dtype),)
-
-    def reference(self, x: Array) -> Array:
-        assert isinstance(self.position, int)
-        return np.asarray(np.take(x, self.position, self.axis))
-
-    def compute(self, at: StageBuilder, x: Operand) -> Operand:
-        (result,) = self.infer(x.type)
-        k = self.axis
-        return at.stage(result.shape, lambda o: x[(*o[:k], self.position, *o[k:])])
 
 
 def _branch(op: Op) -> Graph:
@@ -257,4 +263,4 @@ Loop.samples = (
     ),
 )
 
-OPS: tuple[type[Op], ...] = (If, Loop, At)
+OPS: tuple[type[Op], ...] = (If, Loop)

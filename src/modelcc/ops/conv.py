@@ -11,7 +11,16 @@ from modelcc.ir.compute import Element, Operand, StageBuilder, guard
 from modelcc.ir.condition import Constraints
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, floordiv, mod
-from modelcc.ir.op import Builder, Meeting, Op, Sample, require, same_dtype
+from modelcc.ir.op import (
+    Builder,
+    Gradients,
+    Meeting,
+    Op,
+    Sample,
+    Values,
+    require,
+    same_dtype,
+)
 from modelcc.ir.types import F16, Array, DType, TensorType
 from modelcc.ops.accumulate import Point, accumulator, combined, require_numeric, rounded, widen
 from modelcc.ops.broadcast import ReduceSum, Reshape
@@ -134,7 +143,7 @@ class Conv(Windowed):
 
         return combined(at, result.shape, (per_group, *window.kernel), "sum", body)
 
-    def grad(self, build: Builder, dys: Sequence[str], *inputs: str) -> tuple[str | None, ...]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
         x, w, *b = inputs
         (dy,) = dys
         window = self.window(build.type_of(w).shape)
@@ -293,7 +302,7 @@ class ConvTranspose(Windowed):
             self._fill(at, total, x, w, chosen)
         return with_bias(at, total, b, x.dtype)
 
-    def grad(self, build: Builder, dys: Sequence[str], *inputs: str) -> tuple[str | None, ...]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
         x, w, *b = inputs
         (dy,) = dys
         window = self.window(build.type_of(w).shape)

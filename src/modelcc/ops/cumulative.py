@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import ml_dtypes
@@ -14,10 +14,24 @@ from modelcc.ir.algorithm import AlgorithmBuilder, call, convert, number
 from modelcc.ir.compute import Inputs, Operand, Outputs
 from modelcc.ir.index import Index, product
 from modelcc.ir.loop import Expr, Select
-from modelcc.ir.op import Builder, Op, Sample, require
+from modelcc.ir.op import (
+    Builder,
+    Gradients,
+    Op,
+    Sample,
+    Values,
+    require,
+)
 from modelcc.ir.types import BF16, I64, Array, DType, TensorType, dtype_of
 from modelcc.ops.accumulate import accumulator, require_float, require_numeric, widen
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.comparison import Equal, Max, Where
+from modelcc.ops.cumulative_gradients import product_gradient
+from modelcc.ops.gather_elements import ScatterElements
+from modelcc.ops.generate import Indices, Iota, filled
+from modelcc.ops.padding import Pad
 from modelcc.ops.samples import sample, tensor
+from modelcc.ops.transcendental import Exp, Log
 
 CHAINS = 2
 """Vectors of rows that are totalled at once where rows lie side by side: none waits for another."""
@@ -62,6 +76,20 @@ class _Cumulative(Op):
         require_numeric(x.dtype, name)
         require(0 <= self.axis < x.rank, f"{name} along axis {self.axis} of {x}")
         return (TensorType(x.shape, x.dtype),)
+
+    def inclusive(self, build: Builder, inputs: Values, outputs: Values) -> str:
+        """The totals with the elements themselves."""
+        if not self.exclusive:
+            return outputs[0]
+        return build.emit(replace(self, exclusive=False), inputs[0])
+
+    def inclusive_dy(self, build: Builder, dy: str) -> str:
+        """Gradients of :meth:`inclusive` totals, from those of this op's."""
+        if not self.exclusive:
+            return dy
+        rank, step = build.type_of(dy).rank, 1 if self.reverse else -1
+        before = tuple(step if a == self.axis else 0 for a in range(rank))
+        return build.emit(Pad(before, tuple(-b for b in before)), dy)
 
     def start(self, dtype: DType) -> float:
         """The total of nothing."""
@@ -120,6 +148,11 @@ class CumProd(_Cumulative):
     def reference(self, x: Array) -> Array:
         return self.totals(np.cumprod, x)
 
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        before = replace(self, exclusive=True)
+        own = (self.axis, self.exclusive, self.reverse)
+        return (product_gradient(build, before, dys[0], inputs[0], *own),)
+
 
 @dataclass(frozen=True)
 class CumSum(_Cumulative):
@@ -131,7 +164,7 @@ class CumSum(_Cumulative):
     def reference(self, x: Array) -> Array:
         return self.totals(np.cumsum, x)
 
-    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
         back = CumSum(self.axis, self.exclusive, not self.reverse)
         return (build.emit(back, dys[0]),)
 
@@ -140,6 +173,19 @@ class _CumulativeExtreme(_Cumulative):
     """Base: NaN from the first one on; ``better``: whether a total stays beside an element."""
 
     better: ClassVar[str]
+
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        """To the last of the elements that are the extreme."""
+        x, result = Value(build, inputs[0]), Value(build, self.inclusive(build, inputs, outputs))
+        shape = x.type.shape
+        numbers = Value(build, build.emit(Iota(shape, self.axis)))
+        end = shape[self.axis] - 1 if self.reverse else 0
+        first = Value(build, build.emit(Indices((end,), ())))
+        extreme = of(Where(), of(Equal(), x, result), numbers, first)
+        latest = CumMin(self.axis, reverse=True) if self.reverse else CumMax(self.axis)
+        zeros, places = filled(build, inputs[0]), of(latest, extreme).name
+        given = self.inclusive_dy(build, dys[0])
+        return (build.emit(ScatterElements(self.axis, "add"), zeros, places, given),)
 
     def more(self, total: Expr, value: Expr) -> Expr:
         """NaN is looked for apart, since machines drop it from extremes."""
@@ -197,6 +243,17 @@ class CumLogSumExp(_Cumulative):
 
     def reference(self, x: Array) -> Array:
         return self.totals(np.logaddexp.accumulate, x)
+
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        """``sum of dy[j] exp(x[k] - y[j])``, in logarithms, for each sign of dy."""
+        x, result = Value(build, inputs[0]), Value(build, self.inclusive(build, inputs, outputs))
+        given = Value(build, self.inclusive_dy(build, dys[0]))
+        back = CumLogSumExp(self.axis, reverse=not self.reverse)
+        parts = [
+            of(Exp(), x + of(back, of(Log(), of(Max(), signed, signed.lift(0.0))) - result))
+            for signed in (given, -given)
+        ]
+        return ((parts[0] - parts[1]).name,)
 
 
 OPS: tuple[type[Op], ...] = (CumProd, CumSum, CumMax, CumMin, CumLogSumExp)

@@ -8,13 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, index_value
-from modelcc.ir.index import Index, floordiv
-from modelcc.ir.op import Meeting, Op, require
+from modelcc.ir.index import Index, floordiv, product
+from modelcc.ir.op import Builder, Meeting, Op, require
 from modelcc.ir.types import Array, DType, TensorType
 from modelcc.ops.accumulate import Point, accumulator, require_float
+from modelcc.ops.arithmetic import Add, Value, of
 from modelcc.ops.bilinear import StoredPixel, sampled, stored_pixels, weighted_pixels
 from modelcc.ops.conv import with_bias
+from modelcc.ops.generate import Iota
+from modelcc.ops.interpolated import linear_taps, read_between
+from modelcc.ops.matmul import MatMul
 from modelcc.ops.samples import sample, tensor
+from modelcc.ops.views import part, reshaped
 from modelcc.ops.window import numbers
 
 
@@ -157,6 +162,39 @@ class DeformConv(Op):
 
         positions = [position(axis) for axis in (0, 1)]
         return stored_pixels(at, positions, sizes, masked)
+
+    def decompose(self, build: Builder, *inputs: str) -> tuple[str, ...]:
+        names = (*inputs, "", "")[:5]
+        x, w, offset, b, mask = (Value(build, n) if n else None for n in names)
+        assert x is not None and w is not None and offset is not None
+        n, channels, *sizes = x.type.shape
+        outer, inner, *kernel = w.type.shape
+        plane, taps = offset.type.shape[2:], product(kernel)
+        lead, each = n * self.offset_groups, floordiv(channels, self.offset_groups)
+        count = taps * product(plane)
+        moved = reshaped(offset, lead, taps, 2, *plane)
+        middles = (self._middles(offset, (*kernel, *plane), a) for a in (0, 1))
+        along = [
+            reshaped(part(moved, 2, a, 1), lead, count) + middle for a, middle in enumerate(middles)
+        ]
+        pairs = zip(along, sizes, strict=True)
+        columns = read_between(
+            reshaped(x, lead, each, *sizes), [linear_taps(p, extent) for p, extent in pairs]
+        )
+        if mask is not None:
+            columns = columns * reshaped(mask, lead, 1, count)
+        rows = reshaped(columns, n, self.groups, inner * taps, product(plane))
+        weights = reshaped(w, self.groups, floordiv(outer, self.groups), inner * taps)
+        result = reshaped(of(MatMul(), weights, rows), n, outer, *plane)
+        return ((result if b is None else result + reshaped(b, outer, 1, 1)).name,)
+
+    def _middles(self, like: Value, shape: tuple[Index, ...], axis: int) -> Value:
+        """Where taps lie along ``axis`` without offsets, for ``shape`` ``[kh, kw, oh, ow]``."""
+        before, dtype = self.pads_before[axis], like.type.dtype
+        tap = Iota(shape, axis, 0 - before, self.dilations[axis], dtype)
+        window = Iota(shape, 2 + axis, 0, self.strides[axis], dtype)
+        both = (Value(like.build, like.build.emit(op)) for op in (tap, window))
+        return reshaped(of(Add(), *both), 1, product(shape))
 
     def reference(self, x: Array, w: Array, offset: Array, *rest: Array | None) -> Array:
         b, mask = (*rest, *(None,) * (2 - len(rest)))

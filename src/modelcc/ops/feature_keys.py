@@ -45,6 +45,7 @@ class FeatureKeys(Op):
     Keys are in ``key``, of at least as many bits as x has; both zeros have the same one.
     """
 
+    differentiable = False
     key: DType
     samples = (
         sample(tensor("n", 3), _COLUMNS, _MISSING, key=I32),

@@ -107,6 +107,7 @@ class Forest(Op):
     these say.
     """
 
+    differentiable = False
     targets: int
     aggregate: Aggregate = "sum"
     bits: int = 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -20,7 +19,13 @@ from modelcc.ir.algorithm import (
 from modelcc.ir.compute import Inputs, Operand, Outputs
 from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index, floordiv
-from modelcc.ir.op import Builder, Op, require
+from modelcc.ir.op import (
+    Builder,
+    Gradients,
+    Op,
+    Values,
+    require,
+)
 from modelcc.ir.types import F32, F64, Array, TensorType
 from modelcc.ops.bluestein import chirped, filtered, unchirped
 from modelcc.ops.complex_line import Copies, Line, alternating, copied, split
@@ -104,9 +109,8 @@ class FourierTransform(Op):
             found = found / x.shape[1]
         return np.stack([found.real, found.imag], -1).astype(x.dtype)
 
-    def grad(
-        self, build: Builder, dys: Sequence[str], x: str, *tables: str
-    ) -> tuple[str | None, ...]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        x, *tables = inputs
         back = FourierTransform(self.length, not self.inverse, self.divided)
         dy = dys[0]
         if self.real:

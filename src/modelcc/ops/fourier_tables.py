@@ -85,6 +85,7 @@ class FourierLengths(Op):
     one of the :data:`FRACTIONS` of one.
     """
 
+    differentiable = False
     length: Index
     samples = tuple(sample(length=n) for n in (1, 7, 11, 64, 65, 67, 127, 257, 4096, 4099))
 
@@ -128,6 +129,7 @@ class FourierTables(Op):
     ``sizes`` says how many numbers they have (:class:`FourierLengths`).
     """
 
+    differentiable = False
     length: Index
     sizes: tuple[Index, Index, Index]
     dtype: DType = F32

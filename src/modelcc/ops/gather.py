@@ -6,7 +6,7 @@ references raise ``IndexError``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,16 +14,25 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, number, select
 from modelcc.ir.index import Index
 from modelcc.ir.index_bound import IndexBound
-from modelcc.ir.op import Builder, Meeting, Op, require
+from modelcc.ir.op import (
+    Builder,
+    Gradients,
+    Meeting,
+    Op,
+    Values,
+    require,
+)
 from modelcc.ir.types import BOOL, F16, I64, Array, TensorType
 from modelcc.ops.accumulate import accumulator, require_numeric, rounded
-from modelcc.ops.broadcast import numbers
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.broadcast import ReduceSum, Reshape, numbers
 from modelcc.ops.gather_elements import GatherElements as GatherElements
 from modelcc.ops.gather_elements import ScatterElements as ScatterElements
 from modelcc.ops.gather_nd import GatherND as GatherND
 from modelcc.ops.gather_nd import ScatterND as ScatterND
 from modelcc.ops.runtime_index import Point, at_index, require_integer, wrapped
 from modelcc.ops.samples import sample, tensor
+from modelcc.ops.shape import Concat
 
 
 @dataclass(frozen=True)
@@ -65,7 +74,8 @@ class Gather(Op):
 
         return at.stage(result.shape, body)
 
-    def grad(self, build: Builder, dys: Sequence[str], x: str, indices: str) -> tuple[str, None]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        x, indices = inputs
         extent = build.type_of(x).shape[self.axis]
         return build.emit(GatherSum(self.axis, extent), dys[0], indices), None
 
@@ -123,7 +133,8 @@ class GatherSum(Op):
     def _bound(self) -> IndexBound:
         return IndexBound(self.extent, f"axis {self.axis} of the sum", wrapped=True)
 
-    def grad(self, build: Builder, dys: Sequence[str], x: str, indices: str) -> tuple[str, None]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        _, indices = inputs
         return build.emit(Gather(self.axis), dys[0], indices), None
 
 
@@ -170,6 +181,15 @@ class OneHot(Op):
             return select(hot, values[1], values[0])
 
         return at.stage(result.shape, body)
+
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        indices, values = inputs
+        dtype, dy = build.type_of(values).dtype, Value(build, dys[0])
+        bits = build.constant(np.array([0, 1], dtype.numpy))
+        hot = dy * Value(build, build.emit(self, indices, bits))
+        axes = tuple(range(dy.type.rank))
+        on, off = (of(Reshape((1,)), of(ReduceSum(axes), part)) for part in (hot, dy - hot))
+        return None, of(Concat(0), off, on).name
 
 
 OPS: tuple[type[Op], ...] = (

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder
 from modelcc.ir.condition import Constraints
 from modelcc.ir.index import compare
-from modelcc.ir.op import Builder, Meeting, Op, require
+from modelcc.ir.op import (
+    Builder,
+    Gradients,
+    Meeting,
+    Op,
+    Values,
+    require,
+)
 from modelcc.ir.types import I32, Array, TensorType
-from modelcc.ops.generate import Full
+from modelcc.ops.generate import filled
 from modelcc.ops.runtime_index import (
     ACCUMULATE,
     COMBINE,
@@ -24,7 +31,7 @@ from modelcc.ops.runtime_index import (
     require_integer,
 )
 from modelcc.ops.samples import sample, tensor
-from modelcc.ops.scatter_gradients import of_replaced
+from modelcc.ops.scatter_gradients import Scattering
 
 
 def inside(axis: int, indices: TensorType, x: TensorType) -> Constraints:
@@ -78,10 +85,11 @@ class GatherElements(Op):
 
         return at.stage(indices.shape, body)
 
-    def grad(self, build: Builder, dys: Sequence[str], x: str, indices: str) -> tuple[str, None]:
-        t = build.type_of(x)
-        zeros = build.emit(Full(t.shape, 0, t.dtype))
-        return build.emit(ScatterElements(self.axis, "add"), zeros, indices, dys[0]), None
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        x, indices = inputs
+        return build.emit(
+            ScatterElements(self.axis, "add"), filled(build, x), indices, dys[0]
+        ), None
 
 
 @dataclass(frozen=True)
@@ -146,13 +154,7 @@ class ScatterElements(Op):
             COMBINE.get(self.reduction),
         )
 
-    def grad(
-        self, build: Builder, dys: Sequence[str], x: str, indices: str, updates: str
-    ) -> tuple[str | None, None, str | None]:
-        get = GatherElements(self.axis)
-        if self.reduction == "none":
-            dx, du = of_replaced(build, self, get, dys[0], indices, updates)
-            return dx, None, du
-        if self.reduction != "add":
-            return None, None, None
-        return dys[0], None, build.emit(get, dys[0], indices)
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        add = replace(self, reduction="add")
+        ways = Scattering(self.reduction, self, add, GatherElements(self.axis))
+        return ways.gradients(build, dys[0], inputs, outputs[0])

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder
-from modelcc.ir.op import Builder, Meeting, Op, require
+from modelcc.ir.op import (
+    Builder,
+    Gradients,
+    Meeting,
+    Op,
+    Values,
+    require,
+)
 from modelcc.ir.types import I32, I64, Array, TensorType
-from modelcc.ops.generate import Full
+from modelcc.ops.generate import Iota, filled
 from modelcc.ops.runtime_index import (
     ACCUMULATE,
     COMBINE,
@@ -22,7 +29,8 @@ from modelcc.ops.runtime_index import (
     require_integer,
 )
 from modelcc.ops.samples import sample, tensor
-from modelcc.ops.scatter_gradients import of_replaced
+from modelcc.ops.scatter_gradients import Scattering
+from modelcc.ops.shape import Concat
 
 
 @dataclass(frozen=True)
@@ -78,14 +86,18 @@ class GatherND(Op):
 
         return at.stage(result.shape, lambda o: read(o, ()))
 
-    def grad(
-        self, build: Builder, dys: Sequence[str], x: str, indices: str
-    ) -> tuple[str | None, None]:
-        if self.batch_dims:
-            return None, None
-        t = build.type_of(x)
-        zeros = build.emit(Full(t.shape, 0, t.dtype))
-        return build.emit(ScatterND("add"), zeros, indices, dys[0]), None
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        x, indices = inputs
+        zeros = filled(build, x)
+        places = self._with_batches(build, indices)
+        return build.emit(ScatterND("add"), zeros, places, dys[0]), None
+
+    def _with_batches(self, build: Builder, indices: str) -> str:
+        """Index tuples that begin with their places along the batch axes."""
+        type = build.type_of(indices)
+        shape = (*type.shape[:-1], 1)
+        batches = [build.emit(Iota(shape, a, dtype=type.dtype)) for a in range(self.batch_dims)]
+        return build.emit(Concat(type.rank - 1), *batches, indices) if batches else indices
 
 
 @dataclass(frozen=True)
@@ -149,12 +161,7 @@ class ScatterND(Op):
             COMBINE.get(self.reduction),
         )
 
-    def grad(
-        self, build: Builder, dys: Sequence[str], x: str, indices: str, updates: str
-    ) -> tuple[str | None, None, str | None]:
-        if self.reduction == "none":
-            dx, du = of_replaced(build, self, GatherND(), dys[0], indices, updates)
-            return dx, None, du
-        if self.reduction != "add":
-            return None, None, None
-        return dys[0], None, build.emit(GatherND(), dys[0], indices)
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        add = replace(self, reduction="add")
+        ways = Scattering(self.reduction, self, add, GatherND())
+        return ways.gradients(build, dys[0], inputs, outputs[0])

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard, index_value, number
 from modelcc.ir.index import Expr, Index, Sym, product
-from modelcc.ir.op import Op, require
+from modelcc.ir.op import (
+    Builder,
+    Op,
+    require,
+)
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import BOOL, F16, F32, I32, I64, Array, DType, TensorType
 from modelcc.ops.broadcast import numbers
@@ -22,6 +25,7 @@ Point = tuple[Index, ...]
 class Full(Op):
     """``value`` everywhere."""
 
+    differentiable = False
     shape: tuple[Index, ...]
     value: float | int | bool
     dtype: DType
@@ -47,6 +51,7 @@ class Full(Op):
 class Indices(Op):
     """Sizes as data: the index expressions ``values``, row-major, in a tensor of ``shape``."""
 
+    differentiable = False
     values: tuple[Index, ...]
     shape: tuple[int, ...]
     dtype: DType = I64
@@ -84,6 +89,7 @@ class Indices(Op):
 class Iota(Op):
     """``result[i] = start + i[axis] * step``."""
 
+    differentiable = False
     shape: tuple[Index, ...]
     axis: int = 0
     start: Index | float = 0
@@ -131,6 +137,7 @@ class Iota(Op):
 class EyeLike(Op):
     """1 where ``j - i == k``, else 0, in the shape of the matrix x."""
 
+    differentiable = False
     dtype: DType
     k: int = 0
     samples = (
@@ -150,8 +157,11 @@ class EyeLike(Op):
         one = number(1, self.dtype)
         return at.stage(x.shape, lambda o: guard([Condition(o[1] - o[0], "==", self.k)], one, 0))
 
-    def grad(self, build: object, dys: Sequence[str], x: str) -> tuple[None]:
-        return (None,)
+
+def filled(build: Builder, like: str, value: float = 0.0) -> str:
+    """A tensor of ``value`` in the shape and dtype of ``like``."""
+    type = build.type_of(like)
+    return build.emit(Full(type.shape, value, type.dtype))
 
 
 OPS: tuple[type[Op], ...] = (Full, Indices, Iota, EyeLike)

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product as cartesian
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
 from modelcc.ir.condition import Constraints
-from modelcc.ir.index import Index
-from modelcc.ir.op import Op, equal, require
+from modelcc.ir.index import Index, product
+from modelcc.ir.op import Builder, Op, equal, require
+from modelcc.ir.operators import Arithmetic
 from modelcc.ir.types import I64, Array, DType, TensorType
 from modelcc.ops.accumulate import Point, accumulator, require_float
+from modelcc.ops.arithmetic import Floor, Mod, Round, Value, of
 from modelcc.ops.bilinear import StoredTap, Tap, clamped, pixel_bound, weighted, within
+from modelcc.ops.comparison import Greater, LessOrEqual, Max, Min, where
+from modelcc.ops.interpolated import PixelTap, between, inside_only, read_between, size_like
 from modelcc.ops.samples import sample, tensor
+from modelcc.ops.views import cast, part, reshaped
 
 Mode = Literal["linear", "nearest", "cubic"]
 Padding = Literal["zeros", "border", "reflection"]
+Curve = TypeVar("Curve", bound=Arithmetic)
 CUBIC = -0.75
 """The coefficient of Keys' cubic convolution that the standard asks for."""
 
@@ -141,6 +147,56 @@ class GridSample(Op):
             weight = select(within(number, extent), weight, 0.0)
         return Tap(clamped(number, extent), weight, pixel_bound(extent))
 
+    # --- graph ops
+
+    def decompose(self, build: Builder, *inputs: str) -> tuple[str, ...]:
+        x, grid = (Value(build, name) for name in inputs)
+        wide = accumulator(x.type.dtype)
+        n, channels, *sizes = x.type.shape
+        plane = grid.type.shape[1:-1]
+        last_first = [part(grid, -1, a, 1) for a in reversed(range(len(sizes)))]
+        along = [cast(reshaped(g, n, product(plane)), wide) for g in last_first]
+        taps = [self._pixel_taps(g, extent) for g, extent in zip(along, sizes, strict=True)]
+        value = read_between(cast(x, wide), taps)
+        return (cast(reshaped(value, n, channels, *plane), x.type.dtype).name,)
+
+    def _pixel_taps(self, g: Value, extent: Index) -> list[PixelTap]:
+        """As :meth:`_axis` and :meth:`_taps` have them."""
+        size = size_like(g, extent)
+        p = ((g + 1.0) * (size - 1.0) if self.align_corners else (g + 1.0) * size - 1.0) * 0.5
+        p = of(Round(), p) if self.mode == "nearest" else p
+        p = self._placed(p, size)
+        low = of(Floor(), p)
+        t = p - low
+        match self.mode:
+            case "nearest":
+                taps = [PixelTap(p, p * 0.0 + 1.0)]
+            case "linear":
+                taps = [PixelTap(low, 1.0 - t), PixelTap(low + 1.0, t)]
+            case "cubic":
+                taps = [PixelTap(low + float(k), cubic(t, k)) for k in (-1, 0, 1, 2)]
+        if self.padding == "zeros":
+            return [inside_only(tap, extent) for tap in taps]
+        if self.padding == "reflection":
+            return [PixelTap(self._placed(tap.number, size), tap.weight) for tap in taps]
+        return taps
+
+    def _placed(self, p: Value, size: Value) -> Value:
+        """As :meth:`_moved` has it."""
+        if self.padding == "zeros":
+            return p
+        if self.padding == "border":
+            nearest = of(Min(), of(Max(), p, p.lift(0.0)), size - 1.0)
+            if self.mode != "cubic" or self.align_corners:
+                return nearest
+            return where(between(p, p.lift(-0.5), size - 0.5), p, nearest)
+        low, period = (0.0, size - 1.0) if self.align_corners else (-0.5, size)
+        t = of(Mod(), p - low, period * 2.0)
+        moved = where(of(LessOrEqual(), t, period), t, period * 2.0 - t) + low
+        if not self.align_corners:
+            return moved
+        return where(of(Greater(), size, size.lift(1.0)), moved, 0.0)
+
     # --- NumPy
 
     def reference(self, x: Array, grid: Array) -> Array:
@@ -197,7 +253,7 @@ class GridSample(Op):
         return low + np.where(t <= period, t, 2 * period - t)
 
 
-def cubic(t: Element, k: int) -> Element:
+def cubic(t: Curve, k: int) -> Curve:
     """Weight of the pixel ``k`` after the one below, at the fraction ``t``.
 
     Keys 1981, "Cubic convolution interpolation for digital image processing".

@@ -52,6 +52,7 @@ def _edges() -> Iterator[Array]:
 class Hardmax(AxisOp):
     """1 at the first greatest element along ``axis``, 0 elsewhere; NaN is the greatest."""
 
+    differentiable = False
     samples = (
         *AxisOp.samples,
         sample(np.array([[1, np.nan, 3, np.nan], [2, 2, 1, 0]], np.float32), axis=1),
@@ -81,6 +82,7 @@ class Hardmax(AxisOp):
 class RowHardmax(AxisOp):
     """:class:`Hardmax` along the last axis: the place of the 1 is searched for in each row."""
 
+    differentiable = False
     samples = (
         *(s for s in Hardmax.samples if s.attributes["axis"] == _rank(s) - 1),
         *(sample(x, axis=1) for x in _edges()),

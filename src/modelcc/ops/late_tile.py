@@ -9,10 +9,11 @@ import numpy as np
 from modelcc.ir.algorithm import AlgorithmBuilder, call, index_number, predicate, splat
 from modelcc.ir.compute import Inputs, Operand, Outputs
 from modelcc.ir.index import Index, Sym, product
-from modelcc.ir.op import Op, require
+from modelcc.ir.op import Builder, Gradients, Op, Values, require
 from modelcc.ir.types import I64, U8, Array, TensorType
 from modelcc.ops.broadcast import numbers
 from modelcc.ops.samples import sample, tensor
+from modelcc.ops.shape import Tile
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,9 @@ class LateTile(Op):
 
     def reference(self, x: Array) -> Array:
         return np.tile(x, numbers(self.repeats))
+
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        return Tile(self.repeats).grad(build, dys, inputs, outputs)
 
     def algorithm(self, at: AlgorithmBuilder, inputs: Inputs, outputs: Outputs) -> None:
         (x,), (y,) = inputs, outputs

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder
-from modelcc.ir.op import Builder, Meeting, Op, require, same_dtype
+from modelcc.ir.op import (
+    Builder,
+    Gradients,
+    Meeting,
+    Op,
+    Values,
+    require,
+    same_dtype,
+)
 from modelcc.ir.types import F16, Array, TensorType
 from modelcc.ops.accumulate import Point, accumulator, require_float, widen
 from modelcc.ops.arithmetic import Add, Mul, Value, of
@@ -87,7 +95,7 @@ class TrailingNorm(Op):
             y = of(combine, y, cast(Value(build, name), y.type.dtype)) if name else y
         return (cast(y, x.type.dtype).name,)
 
-    def grad(self, build: Builder, dys: Sequence[str], *inputs: str) -> tuple[str | None, ...]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
         x, upstream = Value(build, inputs[0]), Value(build, dys[0])
         axes = tuple(range(self.axis, x.type.rank))
         y, inverse = standardised(x, axes, self.epsilon, self.centred)

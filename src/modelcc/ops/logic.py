@@ -27,6 +27,7 @@ _BITS = (
 class And(Elementwise):
     """Whether both hold."""
 
+    differentiable = False
     domain, function, numpy = "bool", "and", np.logical_and
     samples = _BOOLS
 
@@ -35,6 +36,7 @@ class And(Elementwise):
 class Or(Elementwise):
     """Whether at least one holds."""
 
+    differentiable = False
     domain, function, numpy = "bool", "or", np.logical_or
     samples = _BOOLS
 
@@ -43,6 +45,7 @@ class Or(Elementwise):
 class Xor(Elementwise):
     """Whether exactly one holds."""
 
+    differentiable = False
     domain, function, numpy = "bool", "xor", np.logical_xor
     samples = _BOOLS
 
@@ -51,6 +54,7 @@ class Xor(Elementwise):
 class Not(Elementwise):
     """Whether x does not hold."""
 
+    differentiable = False
     domain, function, numpy = "bool", "not", np.logical_not
     samples = (*typed_samples((BOOL,), 1), sample(tensor(dtype=BOOL)))
 
@@ -59,6 +63,7 @@ class Not(Elementwise):
 class BitwiseAnd(Elementwise):
     """Bits set in both."""
 
+    differentiable = False
     domain, function, numpy = "int", "and", np.bitwise_and
     samples = _BITS
 
@@ -67,6 +72,7 @@ class BitwiseAnd(Elementwise):
 class BitwiseOr(Elementwise):
     """Bits set in at least one."""
 
+    differentiable = False
     domain, function, numpy = "int", "or", np.bitwise_or
     samples = _BITS
 
@@ -75,6 +81,7 @@ class BitwiseOr(Elementwise):
 class BitwiseXor(Elementwise):
     """Bits set in exactly one."""
 
+    differentiable = False
     domain, function, numpy = "int", "xor", np.bitwise_xor
     samples = _BITS
 
@@ -83,6 +90,7 @@ class BitwiseXor(Elementwise):
 class BitwiseNot(Elementwise):
     """All bits of x flipped."""
 
+    differentiable = False
     domain, function, numpy = "int", "not", np.invert
     samples = typed_samples((I64, I8, U8), 1, -99, 99)
 
@@ -91,6 +99,7 @@ class BitwiseNot(Elementwise):
 class BitShift(Elementwise):
     """``a`` shifted by b bits, up if ``left``; b is less than the width of a."""
 
+    differentiable = False
     domain = "int"
     left: bool = True
     samples = (

@@ -14,8 +14,10 @@ from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index
 from modelcc.ir.op import (
     Builder,
+    Gradients,
     Meeting,
     Op,
+    Values,
     broadcast_constraints,
     broadcast_shapes,
     require,
@@ -82,7 +84,8 @@ class MatMul(Op):
 
         return combined(at, result.shape, (a.shape[-1],), "sum", body)
 
-    def grad(self, build: Builder, dys: Sequence[str], a: str, b: str) -> tuple[str, str]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        a, b = inputs
         left, right = build.type_of(a).shape, build.type_of(b).shape
         rows, columns = left[-2:-1] or (1,), _columns(build.type_of(b)) or (1,)
         batch = broadcast_shapes(left[:-2], right[:-2])
@@ -201,7 +204,7 @@ class Gemm(Op):
             y = y + (addend if self.beta == 1.0 else addend * self.beta)
         return (y.name,)
 
-    def grad(self, build: Builder, dys: Sequence[str], *inputs: str) -> tuple[str | None, ...]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
         a, b, *c = inputs
         (dy,) = dys
         turned_a, turned_b = self.trans_a, self.trans_b
@@ -288,10 +291,10 @@ class Einsum(Op):
         wide = np.einsum(self.equation, *map(widen, operands), optimize=len(operands) > 1)
         return np.asarray(wide).astype(operands[0].dtype, copy=False)
 
-    def grad(self, build: Builder, dys: Sequence[str], *operands: str) -> tuple[str, ...]:
-        return tuple(self._adjoint(build, dys[0], operands, i) for i in range(len(operands)))
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        return tuple(self._adjoint(build, dys[0], inputs, i) for i in range(len(inputs)))
 
-    def _adjoint(self, build: Builder, dy: str, operands: tuple[str, ...], which: int) -> str:
+    def _adjoint(self, build: Builder, dy: str, operands: Values, which: int) -> str:
         """Gradient of operand ``which``: the same contraction with it and the result exchanged.
 
         A label it repeats scatters to the diagonal through an identity matrix; one that is

@@ -25,6 +25,7 @@ class NonZero(Op):
     Results: i64[rank, elements], of which the first columns count, and i64[1].
     """
 
+    differentiable = False
     samples = (
         sample(np.array([[1.0, 0.0, -2.0], [0.0, 0.0, 3.0]], np.float32)),
         sample(np.array([True, False, True])),

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, guard, number, select
 from modelcc.ir.index import product
-from modelcc.ir.op import Builder, Op, require
+from modelcc.ir.op import (
+    Builder,
+    Gradients,
+    Op,
+    Values,
+    require,
+)
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import F16, Array, TensorType
 from modelcc.ops import channel_norm, layer_norm
@@ -80,7 +85,8 @@ class LpNormalization(Op):
             norm = of(Sqrt(), of(ReduceSum(axes), x * x))
         return where(of(Equal(), norm, norm.lift(0.0)), norm.lift(1.0), norm)
 
-    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        (x,) = inputs
         dy, value = Value(build, dys[0]), Value(build, x)
         norm = self._norm(value)
         y = value / norm
@@ -160,7 +166,8 @@ class LRN(Op):
         total = of(window, images, Value(x.build, x.build.constant(ones)))
         return of(Reshape(x.type.shape), total)
 
-    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        (x,) = inputs
         dy, value = Value(build, dys[0]), Value(build, x)
         scale = self._scale(value)
         power = dy / of(Pow(), scale, scale.lift(self.beta))

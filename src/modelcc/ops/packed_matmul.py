@@ -13,10 +13,16 @@ from functools import partial
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value
-from modelcc.ir.op import Meeting, Op, require
+from modelcc.ir.index import floordiv, product
+from modelcc.ir.op import Builder, Gradients, Meeting, Op, Values, require
 from modelcc.ir.types import F32, U8, U32, Array, TensorType
 from modelcc.ops.accumulate import Point, combined
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.broadcast import ReduceSum, Reshape, numbers
+from modelcc.ops.generate import filled
+from modelcc.ops.matmul import MatMul
 from modelcc.ops.samples import bounded, scalar, tensor
+from modelcc.ops.shape import Transpose
 
 WORD_BITS = 32
 
@@ -107,6 +113,24 @@ class PackedMatMul(Op):
             return x[(*o[:-1], (b * count + w) * per + f)] * weight
 
         return combined(at, (*x.shape[:-1], columns), (blocks, count, per), "sum", body)
+
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        x, words, scale, zero = inputs
+        blocks, _, columns = build.type_of(words).shape
+        rows = build.type_of(x).shape[-1]
+        (count,) = numbers((rows,))
+        lines = (product(build.type_of(x).shape[:-1]), rows)
+        each = build.emit(Reshape(lines), x)
+        dy = build.emit(Reshape((lines[0], columns)), dys[0])
+        eye = build.constant(np.eye(count, dtype=np.float32))
+        one = filled(build, scale, 1.0)
+        weights, steps = (build.emit(self, eye, words, unit, zero) for unit in (scale, one))
+        turn = Transpose((1, 0))
+        dx = build.emit(MatMul(), dy, build.emit(turn, weights))
+        dw = Value(build, build.emit(MatMul(), build.emit(turn, each), dy)) * Value(build, steps)
+        of_blocks = of(Reshape((blocks, floordiv(rows, blocks), columns)), dw)
+        dscale = of(ReduceSum((1,), keepdims=False), of_blocks)
+        return build.emit(Reshape(build.type_of(x).shape), dx), None, dscale.name, None
 
 
 OPS: tuple[type[Op], ...] = (PackedMatMul,)

@@ -11,10 +11,18 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard, index_value, number
 from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index, compare, maximum, minimum, mod
-from modelcc.ir.op import Builder, Op, require
+from modelcc.ir.op import (
+    Builder,
+    Gradients,
+    Op,
+    Values,
+    require,
+)
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import BOOL, I64, Array, TensorType
 from modelcc.ops.broadcast import numbers, shape_text
+from modelcc.ops.gather import GatherSum
+from modelcc.ops.generate import Iota
 from modelcc.ops.samples import sample, tensor
 
 Point = tuple[Index, ...]
@@ -203,11 +211,18 @@ class Pad(Op):
             return max(-pad, 0)
         return 0 if self.mode in ("constant", "edge") else maximum(-pad, 0)
 
-    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str | None]:
-        if self.mode != "constant":
-            return (None,)
-        negated = tuple(-b for b in self.before), tuple(-a for a in self.after)
-        return (build.emit(Pad(*negated), dys[0]),)
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        if self.mode == "constant":
+            negated = tuple(-b for b in self.before), tuple(-a for a in self.after)
+            return (build.emit(Pad(*negated), dys[0]),)
+        dx = dys[0]
+        for axis, extent in enumerate(build.type_of(inputs[0]).shape):
+            pads = self.before[axis], self.after[axis]
+            if pads != (0, 0):
+                along = Pad((pads[0],), (pads[1],), self.mode)
+                places = build.emit(along, build.emit(Iota((extent,))))
+                dx = build.emit(GatherSum(axis, extent), dx, places)
+        return (dx,)
 
 
 def _reflects_once(before: Index, after: Index, size: Index) -> bool:

@@ -19,9 +19,18 @@ from modelcc.ir.compute import (
     select,
 )
 from modelcc.ir.index import Index, Sym, product
-from modelcc.ir.op import Builder, Meeting, Op, Sample, require, same_dtype
+from modelcc.ir.op import (
+    Builder,
+    Gradients,
+    Meeting,
+    Op,
+    Sample,
+    Values,
+    require,
+    same_dtype,
+)
 from modelcc.ir.scalar import identity
-from modelcc.ir.types import F16, I8, I32, U8, Array, TensorType, dtype_of
+from modelcc.ir.types import F16, I8, I32, I64, U8, Array, TensorType, dtype_of
 from modelcc.ops.accumulate import (
     Point,
     accumulator,
@@ -35,6 +44,7 @@ from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.broadcast import Reshape
 from modelcc.ops.comparison import Abs, Sign
 from modelcc.ops.conv import Conv, ConvTranspose
+from modelcc.ops.gather import Gather
 from modelcc.ops.generate import Full
 from modelcc.ops.phase import Phase, choices, conditions, fill_phase, reached, sources
 from modelcc.ops.samples import sample, tensor
@@ -161,9 +171,67 @@ class MaxPool(Pool):
         (result,) = self.infer(x.type)
         return self.greatest(at, x, result.shape)
 
-    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        (x,) = inputs
         attributes = self.attributes()
         return (build.emit(MaxPoolGrad(**attributes), x, dys[0]),)
+
+
+@dataclass(frozen=True)
+class MaxPoolIndices(Pool):
+    """The position of the first greatest element of each window in the flattened x.
+
+    ``column_major`` numbers the last two axes, rows and columns, the other way round.
+    """
+
+    differentiable = False
+    column_major: bool = False
+    samples = (
+        *MaxPool.samples[:10],
+        sample(*MaxPool.samples[0].operands, **MaxPool.samples[0].attributes, column_major=True),
+    )
+
+    def infer(self, x: TensorType) -> tuple[TensorType]:
+        (pooled,) = super().infer(x)
+        return (TensorType(pooled.shape, I64),)
+
+    def reference(self, x: Array) -> Array:
+        values = np.stack([view for _, view in taps(x, self.window, identity("max", dtype_of(x)))])
+        numbers = np.arange(x.size).reshape(x.shape)
+        if self.column_major:
+            numbers = np.moveaxis(
+                np.arange(x.size).reshape(*x.shape[:-2], *x.shape[:-3:-1]), -1, -2
+            )
+        places = np.stack([view for _, view in taps(numbers, self.window, -1)])
+        first = np.argmax(np.where(places >= 0, values, -np.inf), 0)
+        return np.take_along_axis(places, first[None], 0)[0]
+
+    def compute(self, at: StageBuilder, x: Operand) -> Operand:
+        (result,) = self.infer(x.type)
+        best = self.greatest(at, x, result.shape)
+        never = index_value(product(x.shape), I64)
+
+        def place(o: Point, r: Point) -> Element:
+            at_tap = self.window.places(o[2:], r)
+            number = index_value(row_major((*o[:2], *at_tap), x.shape), I64)
+            chosen = apply("eq", x[(*o[:2], *at_tap)], best[o])
+            if x.dtype.is_float:
+                chosen = apply("or", chosen, apply("isnan", best[o]))
+            found = select(chosen, number, never)
+            return guard(self.window.conditions(at_tap, x.shape[2:]), found, never)
+
+        first = combined(at, result.shape, self.kernel, "min", place)
+        if not self.column_major:
+            return first
+        rows, columns = (index_value(e, I64) for e in x.shape[-2:])
+
+        def turned(o: Point) -> Element:
+            number = first[o]
+            row = apply("mod", apply("div", number, columns), rows)
+            column = apply("mod", number, columns)
+            return number - row * columns - column + column * rows + row
+
+        return at.stage(result.shape, turned)
 
 
 @dataclass(frozen=True)
@@ -212,6 +280,12 @@ class MaxPoolGrad(Pool):
         for chosen in choices(self.window, x.shape[2:]):
             self._fill(at, total, winner, dy, chosen)
         return rounded(at, total, x.dtype)
+
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        """Of dy, on which the result depends linearly: what is at the greatest elements."""
+        where = build.emit(MaxPoolIndices(**self.attributes()), inputs[0])
+        line = build.emit(Reshape((product(build.type_of(dys[0]).shape),)), dys[0])
+        return None, build.emit(Gather(0), line, where)
 
     def _winner(self, at: StageBuilder, x: Operand, outputs: tuple[Index, ...]) -> Operand:
         """Row-major number of the first greatest tap of each window."""
@@ -274,7 +348,8 @@ class AveragePool(Pool):
         total = sum_of_taps(widen(x), self.window)
         return (total / self.counts(x.shape[2:]).astype(total.dtype)).astype(x.dtype, copy=False)
 
-    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> tuple[str]:
+        (x,) = inputs
         sizes = build.type_of(x).shape[2:]
         even = self.count(tuple(Sym(f"o{a}") for a in range(len(sizes))), sizes)
         dy = Value(build, dys[0])
@@ -345,7 +420,8 @@ class LpPool(Pool):
         total = combined(at, result.shape, self.kernel, "sum", body)
         return at.stage(result.shape, lambda o: root(total[o], self.p).cast(x.dtype))
 
-    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str | None]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        (x,) = inputs
         dy, value = Value(build, dys[0]), Value(build, x)
         if self.p == 0:
             return (None,)  # infinite, or 1 for a window of one element
@@ -385,4 +461,4 @@ def inverse(p: int) -> float:
     return 1 / p if p else float("inf")
 
 
-OPS: tuple[type[Op], ...] = (MaxPool, MaxPoolGrad, AveragePool, LpPool)
+OPS: tuple[type[Op], ...] = (MaxPool, MaxPoolIndices, MaxPoolGrad, AveragePool, LpPool)

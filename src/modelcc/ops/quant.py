@@ -16,9 +16,13 @@ import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, number, select
 from modelcc.ir.index import ceildiv, floordiv
-from modelcc.ir.op import Meeting, Op, require
+from modelcc.ir.op import Builder, Gradients, Meeting, Op, Values, require
 from modelcc.ir.types import F8E4M3FN, F16, F32, I4, I8, I32, U8, Array, DType, TensorType
 from modelcc.ops.accumulate import Point, accumulator, combined, require_float, widen
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.broadcast import ReduceSum, Reshape
+from modelcc.ops.generate import filled
+from modelcc.ops.padding import Pad
 from modelcc.ops.samples import bounded, sample, scalar, tensor, vector
 
 _SCALES, _SCALES_OF_BLOCKS = vector(0.01, 0.02, 0.1), vector(*np.arange(1, 7) / 10).reshape(2, 3)
@@ -78,6 +82,22 @@ class Granularity:
         place = floordiv(o[self.axis], self.block)
         return parameter[(*o[: self.axis], place, *o[self.axis + 1 :])]
 
+    def summed(self, x: Value, parameter: TensorType) -> Value:
+        """Of the elements of ``x``, those of each element of a parameter."""
+        shape, axis = x.type.shape, self.axis
+        if parameter.elements == 1:
+            return of(Reshape(parameter.shape), of(ReduceSum(tuple(range(len(shape)))), x))
+        if not self.block:
+            others = tuple(a for a in range(len(shape)) if a != axis)
+            return of(ReduceSum(others, keepdims=False), x)
+        blocks = parameter.shape[axis]
+        missing = tuple(
+            blocks * self.block - shape[axis] if a == axis else 0 for a in range(len(shape))
+        )
+        whole = of(Pad((0,) * len(shape), missing), x)
+        split = (*shape[:axis], blocks, self.block, *shape[axis + 1 :])
+        return of(ReduceSum((axis + 1,), keepdims=False), of(Reshape(split), whole))
+
     def spread(self, parameter: Array, x: Array) -> Array:
         """The parameters, shaped to broadcast against ``x``."""
         if parameter.size == 1:
@@ -127,6 +147,7 @@ class LinearQuantization(Op):
 class QuantizeLinear(LinearQuantization):
     """``saturate(round(x / scale) + zero_point)`` as ``to``, halves to even (x, scale, zero?)."""
 
+    differentiable = False
     to: DType = U8
     axis: int = 1
     block: int = 0
@@ -215,11 +236,20 @@ class DequantizeLinear(LinearQuantization):
 
         return at.stage(x.shape, body)
 
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        """Of the scale: what it is multiplied by, summed over its elements."""
+        x, scale, *zero = inputs
+        one = filled(build, scale, 1.0)
+        steps = Value(build, build.emit(self, x, one, *zero))
+        total = self.granularity.summed(Value(build, dys[0]) * steps, build.type_of(scale))
+        return None, total.name, *(None for _ in zero)
+
 
 @dataclass(frozen=True)
 class DynamicQuantizeLinear(Op):
     """x as u8 with the scale and zero point that its own range, extended to 0, asks for."""
 
+    differentiable = False
     samples = (
         sample(tensor("n", 6)),
         bounded((0.5, 2.0), tensor(3, 4)),
@@ -265,6 +295,7 @@ class DynamicQuantizeLinear(Op):
 class Saturate(Op):
     """``round(x)``, halves to even, limited to the range of the integers ``to``."""
 
+    differentiable = False
     to: DType = U8
     samples = (
         bounded((-100, 400), tensor("n", 4)),
@@ -293,6 +324,7 @@ class Saturate(Op):
 class Recentre(Op):
     """u8 as i8 less 128, or i8 as u8 plus 128: the same steps from another zero point."""
 
+    differentiable = False
     samples = (
         bounded((0, 255), tensor("n", 4, dtype=U8)),
         sample(np.array([-128, -1, 0, 127], np.int8)),

@@ -80,6 +80,7 @@ class MatMulInteger(Op):
     Zero points are scalars, one per row of a or column of b, or broadcast against the operand.
     """
 
+    differentiable = False
     samples = (
         _sample(_u8("n", 6), _i8(6, 4)),
         _sample(_u8(3, 6), _i8(6, 4), scalar(90, U8), scalar(-3, I8)),
@@ -132,6 +133,7 @@ class ConvInteger(Windowed):
     Without x_zero pads are ``padding``.  Weights may be i16, too.
     """
 
+    differentiable = False
     groups: int = 1
     padding: int = 0
     samples = (
@@ -201,6 +203,7 @@ class QLinearMatMul(Op):
     scalars; b's may be one per column.
     """
 
+    differentiable = False
     samples = (
         _sample(
             *(_u8("n", 6), scalar(0.02), scalar(110, U8)),
@@ -249,6 +252,7 @@ class QLinearConv(Windowed):
     one per output channel; b is i32 in units of ``x_scale * w_scale``.
     """
 
+    differentiable = False
     groups: int = 1
     samples = (
         _sample(

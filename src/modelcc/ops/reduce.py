@@ -12,15 +12,23 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
 from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index, minimum, product
-from modelcc.ir.op import Builder, Op, require
+from modelcc.ir.op import (
+    Builder,
+    Gradients,
+    Op,
+    Values,
+    require,
+)
 from modelcc.ir.types import BOOL, F16, I32, I64, Array, DType, NumpyType, TensorType, dtype_of
 from modelcc.ops.accumulate import accumulator, combined, require_float, require_numeric, widen
 from modelcc.ops.arithmetic import Value, of
-from modelcc.ops.broadcast import Expand, Reduction, reduction_samples
+from modelcc.ops.broadcast import Expand, Reduction, Reshape, reduction_samples
 from modelcc.ops.broadcast import ReduceSum as ReduceSum
 from modelcc.ops.comparison import Equal, Sign, where
+from modelcc.ops.cumulative import CumProd
 from modelcc.ops.generate import Indices
 from modelcc.ops.samples import sample, tensor
+from modelcc.ops.shape import Transpose
 from modelcc.ops.transcendental import Exp
 
 _INTEGERS = (
@@ -36,10 +44,11 @@ class _Smooth(Reduction):
         """Gradient of x, up to broadcasting; y and dy have the reduced axes as extent 1."""
         raise NotImplementedError(self.mnemonic())
 
-    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        (x,) = inputs
         dy = Value(build, self.keep(build, dys[0], x))
         value = Value(build, x)
-        kept = of(type(self)(self.axes, keepdims=True), value)
+        kept = Value(build, self.keep(build, outputs[0], x))
         return (of(Expand(value.type.shape), self.slope(value, kept, dy)).name,)
 
 
@@ -58,8 +67,9 @@ class ReduceMean(Reduction):
             mean: Array = np.sum(widen(x), axis=self.axes, keepdims=self.keepdims) / count
         return np.asarray(np.trunc(mean) if dtype_of(x).is_integer else mean, x.dtype)
 
-    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
-        (dx,) = ReduceSum(self.axes, self.keepdims).grad(build, dys, x)
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        (x,) = inputs
+        (dx,) = ReduceSum(self.axes, self.keepdims).grad(build, dys, inputs, ())
         shape, dtype = build.type_of(x).shape, build.type_of(x).dtype
         count = build.emit(Indices((product(shape[a] for a in self.axes),), (), dtype))
         return ((Value(build, dx) / Value(build, count)).name,)
@@ -137,7 +147,7 @@ def _limit(dtype: NumpyType, greatest: bool) -> Any:
 
 @dataclass(frozen=True)
 class ReduceProd(_Smooth):
-    """The product over ``axes``; 1 of none.  The gradient is that where no element is 0."""
+    """The product over ``axes``; 1 of none."""
 
     combine = "prod"
     symbolic = True
@@ -148,7 +158,17 @@ class ReduceProd(_Smooth):
         return np.asarray(np.prod(wide, self.axes, keepdims=self.keepdims), x.dtype)
 
     def slope(self, x: Value, y: Value, dy: Value) -> Value:
-        return dy * y / x
+        """The product of the others: of those before an element and of those after it."""
+        rank = x.type.rank
+        kept = [a for a in range(rank) if a not in self.axes]
+        order = (*kept, *self.axes)
+        turned = of(Transpose(order), x)
+        lead = tuple(turned.type.shape[: len(kept)])
+        line = of(Reshape((*lead, product(turned.type.shape[len(kept) :]))), turned)
+        before, after = (of(CumProd(len(kept), True, reverse), line) for reverse in (False, True))
+        others = of(Reshape(turned.type.shape), before * after)
+        back = tuple(order.index(a) for a in range(rank))
+        return dy * of(Transpose(back), others)
 
 
 @dataclass(frozen=True)
@@ -209,7 +229,8 @@ class ReduceL2(_FloatReduction):
         return np.asarray(np.sqrt(total), x.dtype)
 
     def slope(self, x: Value, y: Value, dy: Value) -> Value:
-        return dy * x / y
+        """0 where all are 0: the least of the directions there."""
+        return dy * x / where(of(Equal(), y, y.lift(0.0)), 1.0, y)
 
 
 @dataclass(frozen=True)
@@ -278,6 +299,7 @@ class _Arg(Op):
     NaN is more extreme than any number.
     """
 
+    differentiable = False
     axis: int
     keepdims: bool = True
     select_last_index: bool = False

@@ -10,7 +10,13 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, guard, index_value, select
 from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index, Sym, ceildiv, floordiv, maximum, minimum
-from modelcc.ir.op import Builder, Op, Sample, require
+from modelcc.ir.op import (
+    Builder,
+    Op,
+    Sample,
+    Values,
+    require,
+)
 from modelcc.ir.types import F16, U8, Array, DType, TensorType
 from modelcc.ops.accumulate import Point, accumulator, require_float, require_numeric, rounded
 from modelcc.ops.broadcast import ReduceSum, Reshape
@@ -216,7 +222,8 @@ class Resize(Op):
         values = np.array([map_.numerator(i) for i in range(count)])
         return (values < 0) | (values > (size - 1) * map_.divisor)
 
-    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> tuple[str]:
+        (x,) = inputs
         dx = dys[0]
         for axis, size in enumerate(build.type_of(x).shape):
             repeats = self._repeats(axis, size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -27,6 +27,7 @@ class ReadSize(Op):
     constraints.
     """
 
+    differentiable = False
     names: tuple[str, ...]
     constraints: Constraints = ()
     pure = False
@@ -63,9 +64,6 @@ class ReadSize(Op):
 
     def bound_values(self, x: Array) -> Mapping[str, int]:
         return dict(zip(self.names, x.reshape(-1).tolist(), strict=True))
-
-    def grad(self, build: object, dys: Sequence[str], x: str) -> tuple[None]:
-        return (None,)
 
     def substitute(self, values: Mapping[str, Index]) -> Self:
         return self

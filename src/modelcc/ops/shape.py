@@ -5,7 +5,7 @@ All attributes are given for the full rank, starts and axes non-negative.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,10 +13,18 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard
 from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index, Sym, mod, total
-from modelcc.ir.op import Builder, Op, equal, require, same_dtype
+from modelcc.ir.op import (
+    Builder,
+    Gradients,
+    Op,
+    Values,
+    equal,
+    require,
+    same_dtype,
+)
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import BOOL, F16, I64, Array, TensorType
-from modelcc.ops import broadcast, generate, padding, slicing
+from modelcc.ops import broadcast, generate, slicing
 from modelcc.ops.broadcast import Expand as Expand
 from modelcc.ops.broadcast import ReduceSum, numbers, shape_text
 from modelcc.ops.broadcast import Reshape as Reshape
@@ -24,7 +32,6 @@ from modelcc.ops.generate import EyeLike as EyeLike
 from modelcc.ops.generate import Full as Full
 from modelcc.ops.generate import Indices as Indices
 from modelcc.ops.generate import Iota as Iota
-from modelcc.ops.padding import Pad as Pad
 from modelcc.ops.samples import sample, tensor
 from modelcc.ops.slicing import ReplaceSlice as ReplaceSlice
 from modelcc.ops.slicing import Slice as Slice
@@ -67,7 +74,7 @@ class Transpose(Op):
         """The permutation that undoes this one."""
         return tuple(self.perm.index(a) for a in range(len(self.perm)))
 
-    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
         return (build.emit(Transpose(self.inverse()), dys[0]),)
 
 
@@ -126,10 +133,10 @@ class Concat(Op):
         """Where an operand's element goes, given the extents before it."""
         return lambda o: (*o[: self.axis], o[self.axis] + offset, *o[self.axis + 1 :])
 
-    def grad(self, build: Builder, dys: Sequence[str], *xs: str) -> tuple[str, ...]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
         grads: list[str] = []
         offset: Index = 0
-        for x in xs:
+        for x in inputs:
             shape = build.type_of(x).shape
             starts = tuple(offset if a == self.axis else 0 for a in range(len(shape)))
             grads.append(build.emit(Slice(starts, shape, (1,) * len(shape)), dys[0]))
@@ -177,7 +184,8 @@ class Tile(Op):
             self.infer(x.type)[0].shape, lambda o: x[tuple(map(place, o, x.shape, self.repeats))]
         )
 
-    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        (x,) = inputs
         shape = build.type_of(x).shape
         pairs = tuple(d for pair in zip(self.repeats, shape, strict=True) for d in pair)
         split = build.emit(Reshape(pairs), dys[0])
@@ -215,14 +223,13 @@ class Trilu(Op):
 
         return at.stage(x.shape, body)
 
-    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
         return (build.emit(self, dys[0]),)
 
 
 OPS: tuple[type[Op], ...] = (
     *broadcast.OPS,
     *generate.OPS,
-    *padding.OPS,
     *slicing.OPS,
     *(Transpose, Concat, Tile, Trilu),
 )

@@ -11,11 +11,18 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard
 from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Expr, Index, Sym, compare, maximum, mod
-from modelcc.ir.op import Builder, Op, require, same_dtype
+from modelcc.ir.op import (
+    Builder,
+    Gradients,
+    Op,
+    Values,
+    require,
+    same_dtype,
+)
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import I64, Array, TensorType
-from modelcc.ops.broadcast import dim_bounds, numbers
-from modelcc.ops.generate import Full
+from modelcc.ops.broadcast import Reshape, dim_bounds, numbers
+from modelcc.ops.generate import filled
 from modelcc.ops.samples import sample, tensor
 
 Point = tuple[Index, ...]
@@ -69,7 +76,8 @@ class Slice(Op):
     def compute(self, at: StageBuilder, x: Operand) -> Operand:
         return at.stage(self.extents, lambda o: x[self.source(o)])
 
-    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        (x,) = inputs
         shape = build.type_of(x).shape
         return (build.emit(Unslice(self.starts, self.steps, shape), dys[0]),)
 
@@ -132,7 +140,8 @@ class Unslice(Op):
 
         return at.stage(self.shape, body)
 
-    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        (x,) = inputs
         return (build.emit(Slice(self.starts, build.type_of(x).shape, self.steps), dys[0]),)
 
 
@@ -174,11 +183,50 @@ class ReplaceSlice(Op):
 
         return at.stage(x.shape, body)
 
-    def grad(self, build: Builder, dys: Sequence[str], x: str, y: str) -> tuple[str, str]:
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        _, y = inputs
         shape = build.type_of(y).shape
         own = build.emit(Slice(self.starts, shape, (1,) * len(shape)), dys[0])
-        zeros = build.emit(Full(shape, 0, build.type_of(y).dtype))
-        return build.emit(self, dys[0], zeros), own
+        return build.emit(self, dys[0], filled(build, y)), own
+
+
+@dataclass(frozen=True)
+class At(Op):
+    """``x`` at ``position`` along ``axis``, which is gone: ``result[i, j] = x[i, position, j]``.
+
+    Positions that are no numbers are taken to lie inside.
+    """
+
+    axis: int
+    position: Index
+    samples = (
+        sample(tensor(4), axis=0, position=2),
+        sample(tensor(3, "n", 2), axis=1, position=Sym("n") - 1),
+        sample(tensor("n", 2, dtype=I64), axis=0, position=0),
+    )
+
+    def infer(self, x: TensorType) -> tuple[TensorType]:
+        require(0 <= self.axis < x.rank, f"{x} has no axis {self.axis}")
+        extent, at = x.shape[self.axis], self.position
+        inside = not isinstance(extent, int) or not isinstance(at, int) or 0 <= at < extent
+        require(inside, f"there is no element {at} along axis {self.axis} of {x}")
+        return (TensorType((*x.shape[: self.axis], *x.shape[self.axis + 1 :]), x.dtype),)
+
+    def reference(self, x: Array) -> Array:
+        assert isinstance(self.position, int)
+        return np.asarray(np.take(x, self.position, self.axis))
+
+    def compute(self, at: StageBuilder, x: Operand) -> Operand:
+        (result,) = self.infer(x.type)
+        k = self.axis
+        return at.stage(result.shape, lambda o: x[(*o[:k], self.position, *o[k:])])
+
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        x = build.type_of(inputs[0])
+        zeros = filled(build, inputs[0])
+        part = (*x.shape[: self.axis], 1, *x.shape[self.axis + 1 :])
+        starts = tuple(self.position if a == self.axis else 0 for a in range(x.rank))
+        return (build.emit(ReplaceSlice(starts), zeros, build.emit(Reshape(part), dys[0])),)
 
 
 def inside(place: Index, low: Index, high: Index, extent: Index) -> list[Condition]:
@@ -188,4 +236,4 @@ def inside(place: Index, low: Index, high: Index, extent: Index) -> list[Conditi
     return [Condition(place, ">=", low), Condition(place, "<", high)]
 
 
-OPS: tuple[type[Op], ...] = (Slice, Unslice, ReplaceSlice)
+OPS: tuple[type[Op], ...] = (Slice, Unslice, ReplaceSlice, At)

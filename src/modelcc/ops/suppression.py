@@ -47,6 +47,7 @@ class NonMaxSuppression(Op):
     behind, and how many there are, i64[1].
     """
 
+    differentiable = False
     limit: Index
     centered: bool = False
     samples = (

@@ -10,10 +10,14 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, guard, index_value, select
 from modelcc.ir.index import Index
 from modelcc.ir.index_bound import IndexBound
-from modelcc.ir.op import Meeting, Op, require, same_dtype
+from modelcc.ir.op import Builder, Gradients, Meeting, Op, Values, require, same_dtype
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import I32, I64, Array, TensorType
 from modelcc.ops.accumulate import Point
+from modelcc.ops.arithmetic import Cast, Mod, Value, of
+from modelcc.ops.broadcast import Reshape
+from modelcc.ops.gather_elements import GatherElements
+from modelcc.ops.generate import Indices, Iota, filled
 from modelcc.ops.runtime_index import require_integer
 from modelcc.ops.samples import sample, tensor
 
@@ -66,6 +70,10 @@ class ReverseSequence(Op):
             return at.gather(source, lambda i: x[_with(o, self.time_axis, i)], None)
 
         return at.stage(x.shape, body)
+
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        """The reversal is its own inverse."""
+        return build.emit(self, dys[0], inputs[1]), None
 
 
 @dataclass(frozen=True)
@@ -142,6 +150,21 @@ class CacheUpdate(Op):
             return select(inside, guard([Condition(count, ">=", 1)], new, 0), cache[o])
 
         return at.stage(cache.shape, body)
+
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        cache, update, *starts = inputs
+        type = build.type_of(update)
+        zeros = filled(build, update)
+        places = Value(build, build.emit(Iota(type.shape, self.axis)))
+        for name in filter(None, starts):
+            shape = (type.shape[0], *(1,) * (type.rank - 1))
+            first = of(Cast(I64), Value(build, build.emit(Reshape(shape), name)))
+            places = places + first
+        if self.circular:
+            extent = build.emit(Indices((build.type_of(cache).shape[self.axis],), ()))
+            places = of(Mod(), places, Value(build, extent))
+        dupdate = build.emit(GatherElements(self.axis), dys[0], places.name)
+        return build.emit(self, dys[0], zeros, *starts), dupdate, *(None for _ in starts)
 
 
 def _with(o: Point, axis: int, i: Index) -> Point:

@@ -11,9 +11,11 @@ from modelcc.ir.algorithm import AlgorithmBuilder, call, predicate
 from modelcc.ir.compute import Inputs, Operand, Outputs
 from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index, ceildiv, minimum, product
-from modelcc.ir.op import Op, require
+from modelcc.ir.op import Builder, Gradients, Op, Values, require
 from modelcc.ir.types import F16, I32, I64, U8, Array, TensorType
 from modelcc.ops.broadcast import numbers
+from modelcc.ops.gather_elements import ScatterElements
+from modelcc.ops.generate import filled
 from modelcc.ops.radix_sort import KeyedPlaces, KeyOrder, keyed_places
 from modelcc.ops.samples import sample, tensor
 from modelcc.ops.selection import Row, select_by_key
@@ -84,6 +86,10 @@ class TopK(Op):
         )[..., :k]
         order = np.moveaxis(order, -1, self.axis).astype(np.int64)
         return np.take_along_axis(x, order, self.axis), np.ascontiguousarray(order)
+
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        zeros = filled(build, inputs[0])
+        return (build.emit(ScatterElements(self.axis, "add"), zeros, outputs[1], dys[0]),)
 
     def algorithm(self, at: AlgorithmBuilder, inputs: Inputs, outputs: Outputs) -> None:
         (x,), (values, indices) = inputs, outputs

@@ -28,8 +28,8 @@ class Exp(Differentiable):
     domain, function, numpy = "float", "exp", np.exp
     samples = unary_samples()
 
-    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
-        return (dy * of(Exp(), x),)
+    def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
+        return (dy * y,)
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Exp2(Differentiable):
     domain, function, numpy = "float", "exp2", np.exp2
     samples = unary_samples()
 
-    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
-        return (dy * of(Exp2(), x) * math.log(2.0),)
+    def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
+        return (dy * y * math.log(2.0),)
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Log(Differentiable):
     domain, function, numpy = "float", "log", np.log
     samples = unary_samples(0.25, 4.0)
 
-    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+    def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
         return (dy / x,)
 
 
@@ -61,8 +61,8 @@ class Expm1(Differentiable):
     domain, function, numpy = "float", "expm1", np.expm1
     samples = (*unary_samples(), sample(np.array([1e-9, -1e-9, -80, 0], np.float32)))
 
-    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
-        return (dy * of(Exp(), x),)
+    def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
+        return (dy * (y + 1.0),)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Log1p(Differentiable):
     domain, function, numpy = "float", "log1p", np.log1p
     samples = (*unary_samples(-0.75, 4.0), sample(np.array([1e-9, -1e-9, 3e8, 0], np.float32)))
 
-    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+    def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
         return (dy / (x + 1.0),)
 
 
@@ -83,8 +83,8 @@ class Sqrt(Differentiable):
     domain, function, numpy = "float", "sqrt", np.sqrt
     samples = unary_samples(0.25, 4.0)
 
-    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
-        return (0.5 * dy / of(Sqrt(), x),)
+    def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
+        return (0.5 * dy / y,)
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ class Rsqrt(Differentiable):
     domain, function, numpy = "float", "rsqrt", special.rsqrt
     samples = unary_samples(0.25, 4.0)
 
-    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
-        return (-0.5 * dy * of(Rsqrt(), x) / x,)
+    def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
+        return (-0.5 * dy * y / x,)
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,8 @@ class Reciprocal(Differentiable):
     def evaluate(self, x: Array) -> Array:
         return 1 / x
 
-    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
-        return (-dy / (x * x),)
+    def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
+        return (-dy * y * y,)
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Erf(Differentiable):
     domain, function, numpy = "float", "erf", special.erf
     samples = unary_samples()
 
-    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+    def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
         return (dy * (2 / math.sqrt(math.pi)) * of(Exp(), -(x * x)),)
 
 
@@ -130,8 +130,7 @@ class Sigmoid(Differentiable):
     domain, function, numpy = "float", "sigmoid", special.sigmoid
     samples = unary_samples()
 
-    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
-        y = of(Sigmoid(), x)
+    def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
         return (dy * y * (1.0 - y),)
 
 
@@ -142,8 +141,7 @@ class Tanh(Differentiable):
     domain, function, numpy = "float", "tanh", np.tanh
     samples = unary_samples()
 
-    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
-        y = of(Tanh(), x)
+    def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
         return (dy * (1.0 - y * y),)
 
 
@@ -154,7 +152,7 @@ class Sin(Differentiable):
     domain, function, numpy = "float", "sin", np.sin
     samples = unary_samples()
 
-    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+    def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
         return (dy * of(Cos(), x),)
 
 
@@ -165,7 +163,7 @@ class Cos(Differentiable):
     domain, function, numpy = "float", "cos", np.cos
     samples = unary_samples()
 
-    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+    def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
         return (-dy * of(Sin(), x),)
 
 
@@ -176,8 +174,8 @@ class Tan(Differentiable):
     domain, function, numpy = "float", "tan", np.tan
     samples = unary_samples(-1.0, 1.0)
 
-    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
-        return (dy / (of(Cos(), x) * of(Cos(), x)),)
+    def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
+        return (dy * (y * y + 1.0),)
 
 
 @dataclass(frozen=True)
@@ -187,7 +185,7 @@ class Asin(Differentiable):
     domain, function, numpy = "float", "asin", np.arcsin
     samples = unary_samples(-0.9, 0.9)
 
-    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+    def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
         return (dy * of(Rsqrt(), 1.0 - x * x),)
 
 
@@ -198,7 +196,7 @@ class Acos(Differentiable):
     domain, function, numpy = "float", "acos", np.arccos
     samples = unary_samples(-0.9, 0.9)
 
-    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+    def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
         return (-dy * of(Rsqrt(), 1.0 - x * x),)
 
 
@@ -209,7 +207,7 @@ class Atan(Differentiable):
     domain, function, numpy = "float", "atan", np.arctan
     samples = unary_samples()
 
-    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+    def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
         return (dy / (x * x + 1.0),)
 
 
@@ -220,7 +218,7 @@ class Sinh(Differentiable):
     domain, function, numpy = "float", "sinh", np.sinh
     samples = unary_samples()
 
-    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+    def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
         return (dy * of(Cosh(), x),)
 
 
@@ -231,7 +229,7 @@ class Cosh(Differentiable):
     domain, function, numpy = "float", "cosh", np.cosh
     samples = unary_samples()
 
-    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+    def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
         return (dy * of(Sinh(), x),)
 
 
@@ -242,7 +240,7 @@ class Asinh(Differentiable):
     domain, function, numpy = "float", "asinh", np.arcsinh
     samples = unary_samples()
 
-    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+    def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
         return (dy * of(Rsqrt(), x * x + 1.0),)
 
 
@@ -253,7 +251,7 @@ class Acosh(Differentiable):
     domain, function, numpy = "float", "acosh", np.arccosh
     samples = unary_samples(1.25, 4.0)
 
-    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+    def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
         return (dy * of(Rsqrt(), x * x - 1.0),)
 
 
@@ -264,7 +262,7 @@ class Atanh(Differentiable):
     domain, function, numpy = "float", "atanh", np.arctanh
     samples = unary_samples(-0.9, 0.9)
 
-    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+    def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
         return (dy / (1.0 - x * x),)
 
 
@@ -280,8 +278,8 @@ class Pow(Differentiable):
         *typed_samples((I64,), 2, 0, 4),
     )
 
-    def adjoint(self, dy: Value, a: Value, b: Value) -> tuple[Value, Value]:
-        return dy * b * of(Pow(), a, b - 1.0), dy * of(Pow(), a, b) * of(Log(), a)
+    def adjoint(self, dy: Value, y: Value, a: Value, b: Value) -> tuple[Value, Value]:
+        return dy * b * of(Pow(), a, b - 1.0), dy * y * of(Log(), a)
 
 
 OPS: tuple[type[Op], ...] = (

@@ -36,6 +36,7 @@ class Unique(Op):
     greater than all else.
     """
 
+    differentiable = False
     axis: int | None = None
     sorted: bool = True
     samples = (

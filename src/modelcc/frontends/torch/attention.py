@@ -128,7 +128,7 @@ def flash_backward(
     """Gradients of queries, keys and values, the weights computed again."""
     op = _op(call, q, dropout, causal, scale)
     masks = [] if mask is None else [_added(call, mask, q.type.dtype).name]
-    found = op.grad(call, [dy.name], q.name, k.name, v.name, *masks)
+    found = op.grad(call, [dy.name], [q.name, k.name, v.name, *masks], ())
     return [Value(call, name) for name in found[:3] if name is not None]
 
 

@@ -108,7 +108,7 @@ def convolution_backward(
     """Gradients of x, of the weights and of the bias, those that are wanted."""
     op = _op(call, weight, stride, padding, dilation, transposed, output_padding, groups)
     # The third operand only says that there is a bias: it is not read.
-    found = op.grad(call, [dy.name], x.name, weight.name, weight.name)
+    found = op.grad(call, [dy.name], [x.name, weight.name, weight.name], ())
     pairs = zip(found, output_mask, strict=True)
     return [Value(call, name) if name and wanted else None for name, wanted in pairs]
 

@@ -18,8 +18,7 @@ from modelcc.ops.arithmetic import Mod, Value, of
 from modelcc.ops.broadcast import Expand
 from modelcc.ops.gather import Gather
 from modelcc.ops.matmul import MatMul
-from modelcc.ops.pool import AveragePool, MaxPool, MaxPoolGrad, Pool
-from modelcc.ops.pool_indices import MaxPoolIndices
+from modelcc.ops.pool import AveragePool, MaxPool, MaxPoolGrad, MaxPoolIndices, Pool
 from modelcc.ops.reduce import ArgMax, ReduceMax, ReduceMean
 from modelcc.ops.views import reshaped
 from modelcc.ops.window import Window
@@ -128,7 +127,7 @@ def average_pool_backward(rank: int) -> Handler:
         scaled = dy if factor == 1 else dy * factor
         lead = () if x.type.rank == rank + 2 else (1,)
         whole = reshaped(x, *lead, *x.type.shape)
-        (dx,) = op.grad(call, [reshaped(scaled, *lead, *dy.type.shape).name], whole.name)
+        (dx,) = op.grad(call, [reshaped(scaled, *lead, *dy.type.shape).name], [whole.name], ())
         return reshaped(Value(call, dx), *x.type.shape)
 
     return handler

@@ -49,7 +49,7 @@ class Upsampling:
         aligned, scales = self._options(rest)
         x = call.made(Full(tuple(input_size), 0, dy.type.dtype))
         op = self._op(call, x, dy.type.shape, aligned, scales)
-        return Value(call, op.grad(call, [dy.name], x.name)[0])
+        return Value(call, op.grad(call, [dy.name], [x.name], ())[0])
 
     def _options(self, rest: tuple[Any, ...]) -> tuple[bool, Scales]:
         return (False, rest) if self.mode == "nearest" else (rest[0], rest[1:])

@@ -35,7 +35,8 @@ from modelcc.ops.attention import Attention, Softmax
 from modelcc.ops.comparison import above, where
 from modelcc.ops.gather import GatherND
 from modelcc.ops.matmul import MatMul
-from modelcc.ops.shape import Concat, Expand, Pad
+from modelcc.ops.padding import Pad
+from modelcc.ops.shape import Concat, Expand
 from modelcc.ops.views import part, permuted, reshaped
 
 

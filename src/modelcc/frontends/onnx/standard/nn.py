@@ -25,7 +25,7 @@ from modelcc.ops.columns import Col2Im
 from modelcc.ops.gather_elements import ScatterElements
 from modelcc.ops.generate import Full
 from modelcc.ops.padding import Pad
-from modelcc.ops.pool_indices import MaxPoolIndices
+from modelcc.ops.pool import MaxPoolIndices
 from modelcc.ops.reduce import ReduceMean
 from modelcc.ops.transcendental import Sqrt
 from modelcc.ops.views import part

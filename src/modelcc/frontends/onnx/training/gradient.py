@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.onnx.call import Call, table
-from modelcc.ir.graph import Node
-from modelcc.ops.elementwise import Add
-from modelcc.ops.shape import Full
+from modelcc.ops.generate import filled
+from modelcc.ops.reverse import GradientError, adjoints
 
 
 def gradient(call: Call) -> tuple[str, ...]:
@@ -19,27 +18,13 @@ def gradient(call: Call) -> tuple[str, ...]:
     if list(names) != list(call.labels[: len(names)]):
         call.fail(f"xs {list(names)} are not its first operands, {list(call.labels)}")
     xs = [emitter.stored(x) for x in call.inputs[: len(names)]]
-    adjoint = {emitter.stored(y): _filled(call, emitter.stored(y), 1.0)}
-    for node in reversed(list(emitter.builder.nodes())):
-        if not adjoint.keys().isdisjoint(node.outputs) and not set(node.outputs) <= set(xs):
-            _propagate(call, node, adjoint)
-    return tuple(adjoint.get(x) or _filled(call, x, 0.0) for x in xs)
-
-
-def _filled(call: Call, like: str, value: float) -> str:
-    type = call.type_of(like)
-    return call.emit(Full(type.shape, value, type.dtype))
-
-
-def _propagate(call: Call, node: Node, adjoint: dict[str, str]) -> None:
-    """Add what the results' gradients say of the operands of ``node`` to ``adjoint``."""
-    if not node.op.has("grad"):
-        unsupported(f"the gradient of {node.op.mnemonic()}")
-    dys = [adjoint.get(o) or _filled(call, o, 0.0) for o in node.outputs]
-    for name, found in zip(node.inputs, node.op.grad(call.emitter, dys, *node.inputs), strict=True):
-        if name and found is not None:
-            known = adjoint.get(name)
-            adjoint[name] = found if known is None else call.emit(Add(), known, found)
+    result = emitter.stored(y)
+    nodes = list(emitter.builder.nodes())
+    try:
+        found = adjoints(call, nodes, {result: filled(call, result, 1.0)}, xs)
+    except GradientError as error:
+        unsupported(error.message)
+    return tuple(found.get(x) or filled(call, x) for x in xs)
 
 
 GRADIENT = table(Gradient=gradient)

@@ -1,0 +1,98 @@
+"""Reverse-mode differentiation: gradients pass from results to operands, node by node.
+
+Griewank & Walther, "Evaluating Derivatives" (2008), chapter 3.  What is added is ordinary nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from modelcc.ir.errors import ModelError
+from modelcc.ir.graph import Graph, Node
+from modelcc.ir.op import Builder, Gradients, Op
+from modelcc.ir.types import Array, DType, TensorType
+from modelcc.ops.arithmetic import Add
+from modelcc.ops.generate import filled
+
+
+class GradientError(ModelError):
+    """An op on the way has neither a gradient nor a decomposition."""
+
+
+@dataclass
+class Recorder:
+    """A builder that appends to ``build`` and remembers the nodes."""
+
+    build: Builder
+    nodes: list[Node] = field(default_factory=list[Node])
+
+    def add(self, op: Op, *inputs: str) -> tuple[str, ...]:
+        outputs = self.build.add(op, *inputs)
+        self.nodes.append(Node(op, inputs, outputs))
+        return outputs
+
+    def emit(self, op: Op, *inputs: str) -> str:
+        (result,) = self.add(op, *inputs)
+        return result
+
+    def constant(self, value: Array | float, dtype: DType | None = None) -> str:
+        return self.build.constant(value, dtype)
+
+    def type_of(self, name: str) -> TensorType:
+        return self.build.type_of(name)
+
+
+def adjoints(
+    build: Builder, nodes: Sequence[Node], dys: Mapping[str, str], wanted: Iterable[str]
+) -> dict[str, str]:
+    """Gradients by name of value: of ``wanted`` and of what lies between them and the results.
+
+    ``dys`` are those of results of ``nodes``, which are in topological order.  A value without one
+    does not move the results.  :class:`GradientError` names an op that has none to offer.
+    """
+    active = _active(build, nodes, wanted)
+    found = {name: dy for name, dy in dys.items() if name in active}
+    for node in reversed(nodes):
+        if found.keys().isdisjoint(node.outputs) or active.isdisjoint(node.inputs):
+            continue
+        given = [found.get(o) or filled(build, o) for o in node.outputs]
+        gradients = _gradients(build, node, given)
+        for name, gradient in zip(node.inputs, gradients, strict=True):
+            if gradient is not None and name in active:
+                before = found.get(name)
+                found[name] = gradient if before is None else build.emit(Add(), before, gradient)
+    return found
+
+
+def _active(build: Builder, nodes: Sequence[Node], wanted: Iterable[str]) -> set[str]:
+    """Floats that depend on ``wanted``."""
+    active = {name for name in wanted if build.type_of(name).dtype.is_float}
+    for node in nodes:
+        if node.op.differentiable and not active.isdisjoint(node.inputs):
+            active |= {o for o in node.outputs if build.type_of(o).dtype.is_float}
+    return active
+
+
+def _gradients(build: Builder, node: Node, dys: Sequence[str]) -> Gradients:
+    if node.op.has("grad"):
+        return node.op.grad(build, dys, node.inputs, node.outputs)
+    if not node.op.has("decompose"):
+        raise GradientError(f"{node.op.mnemonic()} has no gradient", node.source)
+    parts = Recorder(build)
+    results = node.op.decompose(parts, *node.inputs)
+    wanted = [name for name in node.inputs if name]
+    given = {result: dy for result, dy in zip(results, dys, strict=True)}
+    found = adjoints(build, parts.nodes, given, wanted)
+    return tuple(found.get(name) for name in node.inputs)
+
+
+def inlined(build: Builder, graph: Graph, inputs: Sequence[str]) -> tuple[str, ...]:
+    """The results of ``graph`` on ``inputs``, as nodes of ``build``."""
+    names = dict(zip(graph.inputs, inputs, strict=True)) | {"": ""}
+    for name, constant in graph.constants.items():
+        names[name] = build.constant(constant.data, constant.type.dtype)
+    for node in graph.nodes:
+        results = build.add(node.op, *(names[i] for i in node.inputs))
+        names.update(zip(node.outputs, results, strict=True))
+    return tuple(names[name] for name in graph.outputs)
