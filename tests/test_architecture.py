@@ -24,7 +24,7 @@ LAYERS = (
     ("ir",),
     ("ops",),
     ("kit",),
-    ("frontends", "train", "passes"),
+    ("frontends", "exporters", "train", "passes"),
     ("schedule",),
     ("targets",),
     ("tune",),

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from modelcc.driver import Translation, pipeline
+from modelcc.exporters.stablehlo import export_stablehlo
 from modelcc.ir.constant import Constant
 from modelcc.ir.errors import ModelError
+from modelcc.ir.graph import Graph
 from modelcc.levels.text import (
     LEVELS,
     constants_of,
@@ -21,14 +23,22 @@ from modelcc.levels.text import (
 )
 from modelcc.ops.registry import dialects
 from modelcc.options import Options
+from modelcc.passes.graph.bodies import in_bodies
+from modelcc.passes.graph.common_subexpressions import CommonSubexpressions
+from modelcc.passes.graph.dead_code import DeadCode
+from modelcc.passes.graph.fold_constants import FoldConstants
 from modelcc.pipeline import Observer, PipelineStage, all_of, before_block, from_block, run_stages
 from modelcc.report.stage_progress import announcer, log_stage
 from modelcc.targets.base import MODULE_LINE, SCHEDULE, BuildConfig, Module, Target
 from modelcc.targets.c.emitter import emit_c
 from modelcc.targets.native.diagnostics import CodegenError
 
+STABLEHLO = "stablehlo"
+"""The graph as other compilers read it."""
+
 FORMS = (
     "graph",
+    STABLEHLO,
     "tensor",
     SCHEDULE,
     "launches",
@@ -46,6 +56,7 @@ SOURCES = ("llvm", "c")
 """Forms that are a target's source language."""
 
 _SUFFIX: Mapping[str, str] = {
+    STABLEHLO: ".mlir",
     SCHEDULE: ".schedule.txt",
     "llvm": ".ll",
     "asm": ".s",
@@ -90,6 +101,10 @@ def emit(
     :class:`ModelError` if the target does not know the form, or it lies before the level.
     """
     check_form(form, level, target)
+    if form == STABLEHLO:
+        stages = before_block(pipeline(target, options, config), "graph")
+        graph = _run(resumed(stages, level) if level else stages, source, observer, config)
+        return Emission(form, stablehlo_text(graph).encode(), _SUFFIX[form])
     if form in SOURCES and level not in ("loop", "llvm"):
         stages = before_block(pipeline(target, options, config), "emit")
         program = _run(resumed(stages, level), source, observer, config)
@@ -117,11 +132,21 @@ def emit(
 
 def check_form(form: str, level: str | None, target: Target) -> None:
     """:class:`ModelError` if ``form`` cannot be made from ``level`` (None: a model)."""
-    if form not in LEVELS and form not in target.forms:
-        known = ", ".join((*LEVELS, *target.forms))
+    if form not in (*LEVELS, STABLEHLO, *target.forms):
+        known = ", ".join((*LEVELS, STABLEHLO, *target.forms))
         raise ModelError(f"target {target.name!r} cannot emit {form!r}", (), f"it knows {known}")
     if level is not None and FORMS.index(form) < FORMS.index(level):
         raise ModelError(f"{form!r} comes before {level!r} and cannot be made from it")
+
+
+def stablehlo_text(graph: Graph) -> str:
+    """The graph without what is constant or unused; :class:`ModelError` lists what has no form."""
+    if graph.interface is not None and not graph.interface.is_plain:
+        message = "arguments or results that are no tensors have no form in StableHLO"
+        raise ModelError(message, (graph.name,))
+    for step in (FoldConstants(), CommonSubexpressions(), DeadCode()):
+        graph = in_bodies(step)(graph)
+    return export_stablehlo(graph)
 
 
 def read_level(path: Path, level: str, constants: Path | None) -> Any:

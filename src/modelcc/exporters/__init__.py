@@ -1,0 +1,1 @@
+"""Graphs in forms that other compilers read, one package for each."""

@@ -1,0 +1,105 @@
+"""How StableHLO spells types, constants and names."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from modelcc.frontends.kit.errors import unsupported
+from modelcc.ir.index import Index
+from modelcc.ir.types import BOOL, F32, I8, U8, Array, DType, TensorType
+
+LISTED = 8
+"""Elements that a constant may have to be listed as numbers, not as its bytes."""
+
+_DTYPES: Mapping[str, str] = MappingProxyType(
+    {
+        **{name: name for name in ("f64", "f32", "f16", "bf16")},
+        **{f"i{bits}": f"i{bits}" for bits in (64, 32, 16, 8, 4, 2)},
+        **{f"u{bits}": f"ui{bits}" for bits in (64, 32, 16, 8, 4, 2)},
+        "bool": "i1",
+        "c64": "complex<f32>",
+        "c128": "complex<f64>",
+        "f8e4m3fn": "f8E4M3FN",
+        "f8e4m3fnuz": "f8E4M3FNUZ",
+        "f8e5m2": "f8E5M2",
+        "f8e5m2fnuz": "f8E5M2FNUZ",
+        "f8e8m0": "f8E8M0FNU",
+        "f4e2m1": "f4E2M1FN",
+        "f6e2m3": "f6E2M3FN",
+        "f6e3m2": "f6E3M2FN",
+    }
+)
+
+
+def type_text(type: TensorType) -> str:
+    """``tensor<?x4xf32>``; not supported for element types that StableHLO lacks."""
+    dtype = _DTYPES.get(type.dtype.name)
+    if dtype is None:
+        unsupported(f"StableHLO has no tensors of {type.dtype}")
+    return f"tensor<{''.join(f'{extent_text(e)}x' for e in type.shape)}{dtype}>"
+
+
+def extent_text(extent: Index) -> str:
+    """A number, or ``?`` if it is known at run time only."""
+    return str(extent) if isinstance(extent, int) else "?"
+
+
+def carrier(dtype: DType) -> DType:
+    """The element type that constants of ``dtype`` are spelled in, to be converted from there:
+    MLIR packs the bytes of narrow ones in ways of its own."""
+    if dtype == BOOL:
+        return U8
+    if dtype.bits >= 8:
+        return dtype
+    return F32 if dtype.is_float else I8 if dtype.kind == "int" else U8
+
+
+def constant_text(array: Array, type: TensorType) -> str:
+    """``dense<[1.0, 2.0]> : tensor<2xf32>``; the bytes in hexadecimal where there are many."""
+    if array.size and np.all(_bits(array) == _bits(array.reshape(-1)[:1])):
+        array = array.reshape(-1)[:1].reshape(())  # one element stands for all
+    is_listed = array.size <= LISTED and type.dtype.kind != "complex"
+    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    contents = _nested(array) if is_listed else f'"0x{little.tobytes().hex().upper()}"'
+    return f"dense<{contents}> : {type_text(type)}"
+
+
+def _bits(array: Array) -> Array:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(-1, array.itemsize)
+
+
+def _nested(array: Array) -> str:
+    if array.ndim == 0:
+        return _number(array)
+    return "[" + ", ".join(map(_nested, array)) + "]" if array.size else ""
+
+
+def _number(value: Array) -> str:
+    if value.dtype == np.bool_:
+        return "true" if value else "false"
+    if value.dtype.kind in "iu":
+        return str(int(value))
+    wide = float(value)
+    if value.dtype == np.float64:
+        text = np.format_float_scientific(wide, trim="0")
+    else:
+        text = np.format_float_scientific(np.float32(wide), trim="0")
+    if np.isfinite(wide) and value.dtype.type(float(text)) == value:
+        return text
+    return f"0x{value.tobytes()[::-1].hex().upper()}"
+
+
+def identifier(name: str) -> str:
+    """``name`` as MLIR may call a value: what it may not hold becomes ``_``."""
+    plain = re.sub(r"[^\w$.-]", "_", name, flags=re.ASCII)
+    return plain if re.match(r"[a-zA-Z_$.-]", plain) else f"_{plain}"
+
+
+def quoted(text: str) -> str:
+    """A string of MLIR."""
+    return json.dumps(text)
