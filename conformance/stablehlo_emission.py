@@ -38,7 +38,7 @@ REFINED = (
 
 
 def run_text(text: str, args: Sequence[Array]) -> list[Array]:
-    """Results of ``main`` by jax's CPU, for arguments of these shapes; what it says if it refuses."""
+    """Results of ``main`` by jax's CPU; jax's own exception if it refuses."""
     jax: Any = import_module("jax")
     ir: Any = import_module("jaxlib.mlir.ir")
     mlir: Any = import_module("jax.interpreters.mlir")

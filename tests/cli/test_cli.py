@@ -106,6 +106,18 @@ def test_machine_forms(folder: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert Path("net.o").read_bytes()[:4] == b"\x7fELF"
 
 
+def test_stablehlo_is_of_the_graph(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compile", "net.onnx", "--emit", "stablehlo"]) == 0
+    direct = capsys.readouterr().out
+    assert "stablehlo.dot_general %x" in direct
+    assert main(["compile", "net.onnx", "--emit", "graph", "-o", "text/"]) == 0
+    assert main(["compile", "text/net.graph.mlir", "--from", "graph", "--emit", "stablehlo"]) == 0
+    assert "stablehlo.dot_general %x" in capsys.readouterr().out
+    assert main(["compile", "net.onnx", "--emit", "tensor", "-o", "text/"]) == 0
+    assert main(["compile", "text/net.tensor.txt", "--from", "tensor", "--emit", "stablehlo"]) != 0
+    assert "comes before" in capsys.readouterr().err
+
+
 def test_dumps_and_times(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compile", "net.onnx", "--dump-dir", "dumps", "--pass-timing"]) == 0
     names = sorted(path.name for path in Path("dumps").iterdir())
