@@ -1,7 +1,8 @@
 """``python -m conformance.stablehlo_cases FOLDER``: cases of the StableHLO repository, compiled.
 
 FOLDER is a checkout of openxla/stablehlo.  Functions of ``stablehlo/tests/interpret`` and modules
-of ``stablehlo/testdata`` compute their results and say what these must be.
+of ``stablehlo/testdata`` compute their results and say what these must be; those of ``dynamic``
+take arguments, and must agree with what jax computes of them for a named size of 3.
 """
 
 from __future__ import annotations
@@ -17,26 +18,38 @@ import numpy as np
 
 import modelcc
 from conformance.jax_primitives import difference
+from conformance.stablehlo_emission import run_text
 from modelcc.frontends.kit.errors import UnsupportedModel
 from modelcc.frontends.stablehlo.convert import convert
 from modelcc.frontends.stablehlo.inputs import module_inputs
 from modelcc.frontends.stablehlo.module import HloModule
 from modelcc.frontends.stablehlo.reading import read_text
+from modelcc.ir.types import I64, Array
 
-CONSTANT = re.compile(r"check\.\w+_const (%[\w#]+),\s*(dense<[^:]*>)[^:]*?:\s*(tensor<.*>)")
-VALUES = re.compile(r"check\.expect_\w+ (%[\w#]+), (%[\w#]+)(?:, .*)? : (tensor<[^,]*>)")
+CONSTANT = re.compile(
+    r"check\.\w+_const (%[\w#]+),\s*(dense<[^:]*>)[^:]*?:\s*(tensor<[^{\n]*>)( \{.*\})?"
+)
+VALUES = re.compile(r"check\.expect_\w+ (%[\w#]+), (%[\w#]+)(?:, .*)? : (tensor<[^,]*>).*")
+PROBE = re.compile(r"interpreter\.probe (%\w+), probe_id = .* : (.*)")
+PROBED = re.compile(r"check\.expect_serialized_eq (%\w+), .* : (.*)")
+NEARLY = re.compile(r"expect_(?:almost|close)|check\.(?:almost|expect_close)")
+TOLERANCE = re.compile(r"tolerance = ([\d.]+)")
+SIZE = 3
+"""The extent that is named in cases with arguments."""
 
 
 def cases(folder: Path) -> Iterator[tuple[str, str]]:
     """Name and text of each module that checks something."""
-    for path in sorted((folder / "stablehlo" / "testdata").glob("*.mlir")):
-        text = path.read_text()
-        if "@check." in text:
-            yield path.stem, text
+    testdata = folder / "stablehlo" / "testdata"
+    for path in sorted(testdata.rglob("*.mlir")):
+        name = path.relative_to(testdata).with_suffix("").as_posix()
+        for text in path.read_text().split("// -----"):
+            if "@check." in text or path.parent.name == "dynamic":
+                yield name, text
     for path in sorted((folder / "stablehlo" / "tests" / "interpret").glob("*.mlir")):
         for number, text in enumerate(path.read_text().split("// -----")):
             if "check." in text and text.count("func.func") == 1:
-                yield f"{path.stem}/{number}", returning(text)
+                yield f"interpret/{path.stem}/{number}", returning(text)
 
 
 def returning(text: str) -> str:
@@ -44,7 +57,7 @@ def returning(text: str) -> str:
     pairs: list[tuple[str, str]] = []
 
     def constant(match: re.Match[str]) -> str:
-        value, contents, type = match.groups()
+        value, contents, type, _ = match.groups()
         pairs.extend([(value, type), (f"%wanted{len(pairs)}", type)])
         return f"{pairs[-1][0]} = stablehlo.constant {contents} : {type}"
 
@@ -53,11 +66,19 @@ def returning(text: str) -> str:
         pairs.extend([(one, type), (other, type)])
         return ""
 
-    text = VALUES.sub(values, CONSTANT.sub(constant, text))
+    def probed(match: re.Match[str]) -> str:
+        value, type = match.groups()
+        pairs.extend([(value, type), (value, type)])
+        return ""
+
+    marks = [m[0] for m in (NEARLY.search(text), TOLERANCE.search(text)) if m]
+    text = PROBE.sub(r"stablehlo.optimization_barrier \1 : \2", text)
+    text = PROBED.sub(probed, VALUES.sub(values, CONSTANT.sub(constant, text)))
     types = ", ".join(type for _, type in pairs)
-    text = re.sub(r"func\.func @\w+\(\)", f"func.func @main() -> ({types})", text)
+    text = re.sub(r"func\.func (?:public )?@\w+\(\)", f"func.func @main() -> ({types})", text)
     names = ", ".join(name for name, _ in pairs)
-    return re.sub(r"(func\.)?return *$", f"func.return {names} : {types}", text, flags=re.M)
+    text = re.sub(r"(func\.)?return *$", f"func.return {names} : {types}", text, flags=re.M)
+    return "".join(f"// {mark}\n" for mark in marks) + text
 
 
 def checked(module: HloModule) -> HloModule:
@@ -84,6 +105,8 @@ def outcome(text: str) -> tuple[str, str]:
         module = checked(read_text(text))
     except modelcc.ModelError as error:
         return "unreadable", str(error)
+    if module.main.body.arguments:
+        return compared(text, module)
     try:
         graph = convert(module, module_inputs(module, {}))
         net = modelcc.compile(graph, cache=None, threads=1)
@@ -92,9 +115,67 @@ def outcome(text: str) -> tuple[str, str]:
         return "unsupported", "; ".join(sorted({f"{n.operator}: {n.reason}" for n in error.nodes}))
     except Exception as error:
         return "error", f"{type(error).__name__}: {error}"
-    pairs = zip(found[::2], found[1::2], strict=True)
-    reason = next(filter(None, (difference(np.asarray(a), np.asarray(b)) for a, b in pairs)), "")
+    pairs = [(np.asarray(a), np.asarray(b)) for a, b in zip(found[::2], found[1::2], strict=True)]
+    if NEARLY.search(text) and all(_near(a, b, text) for a, b in pairs):
+        return "ok", ""
+    reason = next(filter(None, (difference(a, b) for a, b in pairs)), "")
     return ("wrong" if reason else "ok"), reason
+
+
+def _near(found: Array, wanted: Array, text: str) -> bool:
+    """Whether that is near enough for a case that says so, by its own tolerance or StableHLO's."""
+    asked = TOLERANCE.search(text)
+    tolerance = float(asked[1]) if asked else 1e-3
+    same = found.shape == wanted.shape and found.dtype == wanted.dtype
+    if not same or found.dtype.kind in "bc":
+        return same and bool(np.allclose(found, wanted, 0, tolerance, equal_nan=True))
+    a, b = found.astype(np.float64), wanted.astype(np.float64)
+    return bool(np.allclose(a, b, 0, tolerance * 1.001, equal_nan=True))
+
+
+def compared(text: str, module: HloModule) -> tuple[str, str]:
+    """The same against jax: leading arguments that are i64 scalars are named sizes."""
+    generator, args = np.random.default_rng(0), list[Array]()
+    sizes = 0
+    for given in module.main.body.types:
+        shape = [SIZE if extent is None else extent for extent in given.shape]
+        if not shape and given.dtype == I64 and sizes == len(args):
+            sizes += 1
+            args.append(np.array(SIZE))
+        elif given.dtype is None:
+            return "unsupported", f"an argument of {given}"
+        elif given.dtype.is_float:
+            args.append(generator.normal(size=shape).astype(given.dtype.numpy))
+        else:
+            args.append(generator.integers(0, 2, shape).astype(given.dtype.numpy))
+    try:
+        wanted = run_text(_with_sizes(text, sizes), args[sizes:])
+    except Exception as error:
+        return "unreadable", f"jax: {error}"
+    try:
+        graph = convert(module, module_inputs(module, {}))
+        net = modelcc.compile(graph, cache=None, threads=1)
+        found = net.run(dict(zip(graph.inputs, args, strict=True)))
+    except UnsupportedModel as error:
+        return "unsupported", "; ".join(sorted({f"{n.operator}: {n.reason}" for n in error.nodes}))
+    except Exception as error:
+        return "error", f"{type(error).__name__}: {error}"
+    pairs = zip(found.values(), wanted, strict=True)
+    reason = next(filter(None, (difference(np.asarray(a), b) for a, b in pairs)), "")
+    return ("wrong" if reason else "ok"), reason
+
+
+def _with_sizes(text: str, count: int) -> str:
+    """The module with constants in place of its first arguments."""
+    head = re.compile(r"(func\.func public @main\()(.*?)(\) -> .*\{\n)")
+
+    def constant(match: re.Match[str]) -> str:
+        given = re.split(r", (?=%)", match[2])
+        lines = (f"{a.partition(' {')[0].replace(':', f' = stablehlo.constant dense<{SIZE}> :')}\n"
+                 for a in given[:count])  # fmt: skip
+        return f"{match[1]}{', '.join(given[count:])}{match[3]}{''.join(lines)}"
+
+    return head.sub(constant, text, count=1)
 
 
 def run(chosen: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:

@@ -80,7 +80,7 @@ def test_texts_have_no_element_type() -> None:
         (np.array([True, False]), "dense<[true, false]> : tensor<2xi1>"),
         (np.arange(9, dtype=np.uint8), 'dense<"0x000102030405060708"> : tensor<9xui8>'),
         (np.zeros((0, 2), np.int32), "dense<> : tensor<0x2xi32>"),
-        (np.array([1 + 2j], np.complex64), 'dense<"0x0000803F00000040"> : tensor<complex<f32>>'),
+        (np.array([1 + 2j], np.complex64), 'dense<"0x0000803f00000040"> : tensor<complex<f32>>'),
     ],
 )  # fmt: skip
 def test_constants(array: Array, text: str) -> None:

@@ -61,16 +61,18 @@ def carrier(dtype: DType) -> DType:
 
 def constant_text(array: Array, type: TensorType) -> str:
     """``dense<[1.0, 2.0]> : tensor<2xf32>``; the bytes in hexadecimal where there are many."""
-    if array.size and np.all(_bits(array) == _bits(array.reshape(-1)[:1])):
+    if array.size and _is_one(array[(slice(2),) * array.ndim]) and _is_one(array):
         array = array.reshape(-1)[:1].reshape(())  # one element stands for all
     is_listed = array.size <= LISTED and type.dtype.kind != "complex"
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-    contents = _nested(array) if is_listed else f'"0x{little.tobytes().hex().upper()}"'
+    contents = _nested(array) if is_listed else f'"0x{little.tobytes().hex()}"'
     return f"dense<{contents}> : {type_text(type)}"
 
 
-def _bits(array: Array) -> Array:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(-1, array.itemsize)
+def _is_one(array: Array) -> bool:
+    """Whether all elements have the same bits."""
+    bits = np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(-1, array.itemsize)
+    return bool(np.all(bits == bits[:1]))
 
 
 def _nested(array: Array) -> str:

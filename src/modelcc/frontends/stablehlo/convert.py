@@ -185,7 +185,7 @@ class _ModuleImporter:
             found = self._module.functions.get(name)
             if found is None or scope.depth > DEEPEST:
                 raise ModelError(f"there is no function @{name} to call, or it calls itself")
-            inner = _HloScope(scope.emitter, depth=scope.depth + 1, location=op.location)
+            inner = _HloScope(scope.emitter, None, None, scope.lifted, scope.depth + 1, op.location)
             return converted(found.body, inner, operands)
 
         labels = tuple(f"operand {n}" for n in range(len(operands)))

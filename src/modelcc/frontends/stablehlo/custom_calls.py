@@ -11,6 +11,7 @@ from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.kit.shapes import is_symbolic
 from modelcc.frontends.stablehlo.call import Handler, HloCall, Results, table
 from modelcc.frontends.stablehlo.linear_algebra import LAPACK
+from modelcc.frontends.stablehlo.quantization import CALLS
 from modelcc.frontends.stablehlo.structure import converted
 from modelcc.ir.condition import Constraint
 from modelcc.ir.index import Comparison, Expr
@@ -78,6 +79,7 @@ _TARGETS: Mapping[str, Handler] = MappingProxyType(
         "SPMDShardToFullShape": same,
         "annotate_device_placement": same,
         "LayoutConstraint": same,
+        **CALLS,
     }
 )
 

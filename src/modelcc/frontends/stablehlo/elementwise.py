@@ -10,6 +10,7 @@ from modelcc.ir.op import Op
 from modelcc.ir.types import BF16, BOOL, DTYPES, F16, F32, DType
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.generate import Full
 
 
 def wide(call: HloCall, handler: Handler) -> str:
@@ -173,6 +174,11 @@ def negate(call: HloCall) -> str:
     return (x.lift(0) - x).name
 
 
+def imaginary(call: HloCall) -> str:
+    """That part of real numbers."""
+    return call.made(Full(call.shape(), 0, call.dtype())).name
+
+
 def popcnt(call: HloCall) -> str:
     """The bits of a word, summed by pairs, by nibbles, by bytes."""
     x, bits = call.value(0), call.dtype().bits
@@ -235,6 +241,7 @@ ELEMENTWISE = table(
     exponential=function(ew.Exp()),
     exponential_minus_one=function(ew.Expm1()),
     floor=function(ew.Floor()),
+    imag=imaginary,
     is_finite=is_finite,
     log=function(ew.Log()),
     log_plus_one=function(ew.Log1p()),
@@ -245,6 +252,7 @@ ELEMENTWISE = table(
     negate=negate,
     popcnt=popcnt,
     power=function(ew.Pow()),
+    real=lambda call: call.input(0),
     remainder=remainder,
     round_nearest_afz=round_away,
     round_nearest_even=function(ew.Round()),

@@ -24,6 +24,7 @@ from modelcc.frontends.stablehlo.module import (
     HloModule,
     Operation,
 )
+from modelcc.frontends.stablehlo.quantized_text import without_quantized_types
 from modelcc.ir.errors import ModelError
 
 BYTECODE = b"ML\xefR"
@@ -44,7 +45,7 @@ def read_text(text: str, name: str = "model") -> HloModule:
     context = make_ir_context()
     try:
         with context:
-            return read_module(ir.Module.parse(text, context), name)
+            return read_module(ir.Module.parse(without_quantized_types(text), context), name)
     except ir.MLIRError as error:
         raise _unreadable(name, error) from error
     except ValueError as error:
@@ -119,7 +120,8 @@ class _ModuleReader:
     def _block(self, block: Any) -> HloBlock:
         arguments = tuple(self._number(a) for a in block.arguments)
         types = tuple(value_type(a.type) for a in block.arguments)
-        operations = [self._operation(op.operation) for op in block.operations]
+        kept = (op.operation for op in block.operations if not _is_of_tuples(op.operation))
+        operations = list(map(self._operation, kept))
         last = operations.pop()
         return HloBlock(arguments, types, tuple(operations), last.operands)
 
@@ -169,7 +171,28 @@ class _ModuleReader:
         )
 
     def _number(self, value: Any) -> int:
-        return self._numbers.setdefault(value, len(self._numbers))
+        return self._numbers.setdefault(_element(value), len(self._numbers))
+
+
+def _element(value: Any) -> Any:
+    """What stands for ``value``: of an element taken from a tuple made here, that element."""
+    owner = value.owner
+    if getattr(owner, "name", "") != _TAKES:
+        return value
+    made = _element(owner.operands[0]).owner
+    if getattr(made, "name", "") != _TUPLE:
+        return value
+    return _element(made.operands[plain_attribute(owner.attributes["index"])])
+
+
+def _is_of_tuples(op: Any) -> bool:
+    """Whether it makes a tuple of which elements are taken only, or takes one of these."""
+    if op.name == _TUPLE:
+        return all(use.owner.name in (_TUPLE, _TAKES) for use in op.results[0].uses)
+    return op.name == _TAKES and _element(op.results[0]) != op.results[0]
+
+
+_TUPLE, _TAKES = "stablehlo.tuple", "stablehlo.get_tuple_element"
 
 
 def _is_whole(op: Any) -> bool:
