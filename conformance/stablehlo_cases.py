@@ -155,14 +155,21 @@ def compared(text: str, module: HloModule) -> tuple[str, str]:
     try:
         graph = convert(module, module_inputs(module, {}))
         net = modelcc.compile(graph, cache=None, threads=1)
-        found = net.run(dict(zip(graph.inputs, args, strict=True)))
+        found = net.run(dict(zip(graph.inputs, map(_parts, args), strict=True)))
     except UnsupportedModel as error:
         return "unsupported", "; ".join(sorted({f"{n.operator}: {n.reason}" for n in error.nodes}))
     except Exception as error:
         return "error", f"{type(error).__name__}: {error}"
     pairs = zip(found.values(), wanted, strict=True)
-    reason = next(filter(None, (difference(np.asarray(a), b) for a, b in pairs)), "")
+    reason = next(filter(None, (difference(np.asarray(a), _parts(b)) for a, b in pairs)), "")
     return ("wrong" if reason else "ok"), reason
+
+
+def _parts(array: Array) -> Array:
+    """Complex numbers as pairs."""
+    if array.dtype.kind != "c":
+        return array
+    return np.stack([np.real(array), np.imag(array)], -1)
 
 
 def _with_sizes(text: str, count: int) -> str:

@@ -15,7 +15,7 @@ from modelcc.frontends.kit.errors import unsupported
 from modelcc.ir.index import Index
 from modelcc.ir.op import Op
 from modelcc.ir.types import I64, TensorType
-from modelcc.ops.control import If, Loop
+from modelcc.ops.control import At, If, Loop
 from modelcc.ops.conv import Conv, ConvTranspose
 from modelcc.ops.cumulative import CumLogSumExp, CumMax, CumMin, CumProd, CumSum
 from modelcc.ops.fourier import FourierTransform
@@ -32,6 +32,20 @@ def _reshape(at: Writing, op: Reshape, inputs: Names, types: Types) -> tuple[Hlo
 
 def _concat(at: Writing, op: Concat, inputs: Names, types: Types) -> tuple[Hlo]:
     return (at.hlo.concatenate([at.values[n] for n in inputs], op.axis, types[0]),)
+
+
+def _at(at: Writing, op: At, inputs: Names, types: Types) -> tuple[Hlo, ...] | None:
+    """A slice of one element that begins at a place known at run time."""
+    x, domain = at.values[inputs[0]], at.domain()
+    if isinstance(op.position, int) or not x.type.is_static:
+        return None
+    starts = [domain.along(domain.index(op.position if a == op.axis else 0)).hlo
+              for a in range(x.type.rank)]  # fmt: skip
+    sizes = [1 if a == op.axis else e for a, e in enumerate(x.shape)]
+    names = ", ".join(v.name for v in (x, *starts))
+    cut = TensorType(tuple(sizes), x.dtype)
+    found = at.hlo.convert_by(f"dynamic_slice {names}, sizes = {sizes}", cut, x, *starts)
+    return (domain.reshape(found, types[0].shape),)
 
 
 def _hardmax(at: Writing, op: RowHardmax, inputs: Names, types: Types) -> tuple[Hlo, ...]:
@@ -76,6 +90,7 @@ ENTRIES: Mapping[type[Op], Entry] = MappingProxyType(
     {
         Reshape: _reshape,
         Concat: _concat,
+        At: _at,
         Conv: convolution,
         ConvTranspose: transposed,
         MaxPool: greatest,

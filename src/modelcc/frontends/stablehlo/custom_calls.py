@@ -12,6 +12,8 @@ from modelcc.frontends.kit.shapes import is_symbolic
 from modelcc.frontends.stablehlo.call import Handler, HloCall, Results, table
 from modelcc.frontends.stablehlo.linear_algebra import LAPACK
 from modelcc.frontends.stablehlo.quantization import CALLS
+from modelcc.frontends.stablehlo.random_bits import random_bits
+from modelcc.frontends.stablehlo.sorting import approximate_top_k
 from modelcc.frontends.stablehlo.structure import converted
 from modelcc.ir.condition import Constraint
 from modelcc.ir.index import Comparison, Expr
@@ -79,6 +81,7 @@ _TARGETS: Mapping[str, Handler] = MappingProxyType(
         "SPMDShardToFullShape": same,
         "annotate_device_placement": same,
         "LayoutConstraint": same,
+        "ApproxTopK": approximate_top_k,
         **CALLS,
     }
 )
@@ -109,7 +112,9 @@ def refused(reason: str) -> Handler:
 _DEVICES = "it is of several devices"
 _RANDOM = "random numbers of the machine: use a generator of jax, whose numbers are computed"
 
-SPECIAL = table(custom_call=custom_call, reduce_precision=reduce_precision)
+SPECIAL = table(
+    custom_call=custom_call, reduce_precision=reduce_precision, rng_bit_generator=random_bits
+)
 
 REFUSED: Mapping[str, Handler] = MappingProxyType(
     {
@@ -122,6 +127,5 @@ REFUSED: Mapping[str, Handler] = MappingProxyType(
             )
         },
         "stablehlo.rng": refused(_RANDOM),
-        "stablehlo.rng_bit_generator": refused(_RANDOM),
     }
 )

@@ -76,9 +76,25 @@ def _keys(number: int, region: HloBlock, made: dict[int, Operation]) -> list[Key
     if first is None or rest is None or rest.name != "stablehlo.and":
         return []
     before, after = _keys(op.operands[0], region, made), _keys(rest.operands[1], region, made)
+    if before and _tells_of_nan(before[0], rest, region, made):
+        return before
     equal = made.get(rest.operands[0])
     same = equal is not None and str(equal.attributes.get("comparison_direction")) == "EQ"
     return [*before, *after] if same and before and after else []
+
+
+def _tells_of_nan(key: Key, op: Operation, region: HloBlock, made: dict[int, Operation]) -> bool:
+    """Whether ``and(ne(a, a), eq(b, b))`` says that NaN is the greatest, as it is for TopK."""
+    place, descending = key
+    great, less = (2 * place, 2 * place + 1) if descending else (2 * place + 1, 2 * place)
+    wanted = {("NE", great, great), ("EQ", less, less)}
+    tests = [made.get(number) for number in op.operands]
+    found = {
+        (str(test.attributes.get("comparison_direction")), *(
+            region.arguments.index(n) if n in region.arguments else -1 for n in test.operands))
+        for test in tests if test is not None and test.name == "stablehlo.compare"
+    }  # fmt: skip
+    return found == wanted
 
 
 def _compared(
@@ -116,6 +132,21 @@ def top_k(call: HloCall) -> Sequence[str]:
         x = converted(call, x, F32)
     best, places = call.add(TopK(call.integer("k"), call.rank() - 1, True), x)
     return converted(call, best, dtype), converted(call, places, I32)
+
+
+def approximate_top_k(call: HloCall) -> Sequence[str]:
+    """All of the best, of which an accelerator may miss some, and what goes with them."""
+    settings = call.attribute("mhlo.backend_config")
+    (comparator,) = call.attribute("called_computations")
+    ((number, descending),) = order_of(call.functions[comparator].body)
+    if number != 0 or not settings["aggregate_to_topk"]:
+        unsupported("it gives candidates, not the best ones of them")
+    axis = int(settings["reduction_dim"]) % call.rank()
+    chosen = TopK(int(settings["top_k"]), axis, descending)
+    best, places = call.add(chosen, _ordered(call, call.input(0)))
+    return converted(call, best, call.dtype()), call.emit(
+        GatherElements(axis), call.input(1), places
+    )
 
 
 SORTING = table(sort=sort)
