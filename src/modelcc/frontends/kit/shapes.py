@@ -30,6 +30,7 @@ from modelcc.ir.op import Op
 from modelcc.ir.types import BOOL, Array, DType
 from modelcc.ops import elementwise as ew
 from modelcc.ops import reduce as rd
+from modelcc.ops.gather import Gather
 
 LIMIT = 1024
 """Shapes are short: longer contents are data and stay in the graph."""
@@ -219,6 +220,12 @@ def _reduction(function: Callable[[Any, Any], Any]) -> Rule:
     return rule
 
 
+def _taken(op: Op, operands: Sequence[Contents], facts: Facts) -> Contents | None:
+    """Elements at places that are numbers."""
+    x, places = operands
+    return None if is_symbolic(places) else np.asarray(op.reference(x, places))
+
+
 RULES: Mapping[type[Op], Rule] = MappingProxyType(
     {
         ew.Add: _plain(ratio.add),
@@ -239,6 +246,7 @@ RULES: Mapping[type[Op], Rule] = MappingProxyType(
         ew.LessOrEqual: _comparison("<="),
         ew.Greater: _comparison(">"),
         ew.GreaterOrEqual: _comparison(">="),
+        Gather: _taken,
         rd.ReduceSum: _reduction(lambda a, b: a + b),
         rd.ReduceProd: _reduction(lambda a, b: a * b),
         rd.ReduceMax: _reduction(maximum),
