@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from modelcc.exporters.stablehlo.builder import Hlo, HloBuilder
 from modelcc.exporters.stablehlo.text import type_text
+from modelcc.frontends.kit.errors import unsupported
 from modelcc.ir.index import (
     Bounds,
     FloorDiv,
@@ -96,7 +97,9 @@ class Domain:
         return self.hlo.convert_by(f"real_dynamic_slice {names}", type, x, *sizes)
 
     def iota(self, name: str) -> Along:
-        """The index of an axis."""
+        """The index of an axis; a size that no operand has is not supported."""
+        if name not in self.extents:
+            unsupported(f"size {name!r} is not that of an input")
         if self.extents[name] == 1:
             return Along(self.hlo.scalar(0, I64), ())
         return Along(self.counted(TensorType((self.extents[name],), I64), 0), (name,))
@@ -116,7 +119,7 @@ class Domain:
     # --- index expressions
 
     def index(self, e: Index) -> Integer:
-        """The value of an index expression; KeyError names a symbol that has none."""
+        """The value of an index expression."""
         match e:
             case int():
                 return e

@@ -126,8 +126,6 @@ class GraphExporter:
                 self._node(node)
             except UnsupportedForm as error:
                 self.refused.append(f"{_place(node)}: {error}")
-            except KeyError as error:
-                self.refused.append(f"{_place(node)}: size {error} depends on data")
             for name in node.outputs:
                 found = self.values.get(name) or Hlo("%refused", graph.types[name])
                 self.bind(name, self.hlo.rename(found, name, since), graph.types[name])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from modelcc.exporters.stablehlo.domain import Along, Domain
+from modelcc.frontends.kit.errors import unsupported
 from modelcc.ir.types import BOOL, DType
 
 Meaning = Callable[..., Along]
@@ -55,7 +56,10 @@ def apply_function(domain: Domain, function: str, args: tuple[Along, ...]) -> Al
         return domain.apply(_SAME[function], *args)
     if function in _COMPARISONS:
         return domain.compare(_COMPARISONS[function], *args)
-    return _OTHERS[function](domain, *args)
+    meaning = _OTHERS.get(function)
+    if meaning is None:
+        unsupported(f"StableHLO has no {function}")
+    return meaning(domain, *args)
 
 
 def number(domain: Domain, value: float, dtype: DType) -> Along:
