@@ -322,3 +322,13 @@ def test_torch_finds_the_backend_by_its_name(tmp_path: Path) -> None:
         assert "modelcc.torch.dynamo" in sys.modules
     """)
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_tensors_that_the_model_makes_of_numbers() -> None:
+    def extended(x: Any) -> Any:
+        return torch.cat([torch.tensor([], dtype=x.dtype), torch.tensor([1.0, 2.0]), x])
+
+    for gradients in (False, True):
+        x = torch.randn(3, requires_grad=gradients)
+        close(compiled(extended)(x), extended(x))
+        torch._dynamo.reset()

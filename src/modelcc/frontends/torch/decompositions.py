@@ -25,10 +25,14 @@ def functional_decompositions(handlers: Mapping[str, Handler]) -> Decompositions
     """As :func:`decompositions`, for graphs of which PyTorch itself may run a part.
 
     What it runs stays whole: operators of its core, random ones (others would take other numbers
-    of its generator), those that write to their operands, and ``WITH_BACKWARD``.
+    of its generator), those that write to their operands, ``WITH_BACKWARD`` and
+    ``OF_CONTENTS``.
     """
     return {op: rule for op, rule in decompositions(handlers).items() if not _stays_whole(op)}
 
+
+OF_CONTENTS = ("aten.lift_fresh.default", "aten.lift_fresh_copy.default", "aten.lift.default")
+"""What takes a tensor that is there while tracing, of which no other operator may be given."""
 
 WITH_BACKWARD = ("aten._scaled_dot_product_flash_attention_for_cpu.default",)
 """Their backward operators want a result that PyTorch's rules do not compute."""
@@ -41,7 +45,7 @@ def _stays_whole(operator: Any) -> bool:
     return (
         bool(tags.intersection(operator.tags))
         or operator._schema.is_mutable
-        or str(operator) in WITH_BACKWARD
+        or str(operator) in (*WITH_BACKWARD, *OF_CONTENTS)
     )
 
 
