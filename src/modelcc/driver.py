@@ -35,7 +35,6 @@ from modelcc.ir.graph import Graph
 from modelcc.ir.loop import Function
 from modelcc.ir.mapped import release_all
 from modelcc.ir.program import Program, checks
-from modelcc.ir.structure import Interface
 from modelcc.ir.tensor import TensorProgram
 from modelcc.levels.text import verify_level
 from modelcc.options import Options
@@ -295,13 +294,13 @@ def compile_model(
             _warn_of_notes(found, options)
             return Compiled(found, target)
     times: list[StageTime] = []
-    interfaces: list[Interface | None] = []
+    graphs: list[Graph] = []
     files: list[Seen] = []
 
     def note(run: StageRun) -> None:
         times.append(StageTime(run.stage.label, run.seconds))
         if isinstance(run.after, Graph):
-            interfaces.append(run.after.interface)
+            graphs[:] = [run.after]
         if isinstance(run.before, Graph) and isinstance(run.after, TensorProgram):
             release_all(constant.data for constant in run.before.constants.values())
 
@@ -321,7 +320,7 @@ def compile_model(
         watching = all_of(note, log_stage, check_stage, observer)
         begin = announcer(stages, config)
         artifact: Artifact = run_stages(stages, source(), watching, begin)
-    artifact = _with_interface(artifact, interfaces)
+    artifact = _with_interface(artifact, graphs)
     _warn_of_notes(artifact, options)
     if cache and key:
         keep(artifact, key, cache, before, files)
@@ -350,11 +349,14 @@ def report_in(artifact: Artifact) -> Report | None:
     return replace(report_from_json(text), host_steps=tuple(map(str, steps)))
 
 
-def _with_interface(artifact: Artifact, found: Sequence[Interface | None]) -> Artifact:
-    """With the last interface that the graph had, if it had one."""
-    if not found or found[-1] is None:
+def _with_interface(artifact: Artifact, last: Sequence[Graph]) -> Artifact:
+    """With the interface of the ``last`` graph, if it has one, and what its states are at first."""
+    interface = last[0].interface if last else None
+    if interface is None:
         return artifact
-    return replace(artifact, manifest=artifact.manifest.with_interface(found[-1]))
+    states = {name: constant.data for name, constant in last[0].initial.items()}
+    manifest = artifact.manifest.with_interface(interface)
+    return replace(artifact, manifest=manifest, states=states)
 
 
 def _warn_of_notes(artifact: Artifact, options: Options) -> None:

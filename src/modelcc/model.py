@@ -23,7 +23,7 @@ from modelcc.options import Options
 from modelcc.report.formats import byte_text
 from modelcc.runtime.errors import InputError
 from modelcc.runtime.session import Outs, Session
-from modelcc.runtime.values import session_of
+from modelcc.runtime.values import ValueSession, session_of
 
 if TYPE_CHECKING:
     from modelcc.report.report import Report, StageTime
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 class Model:
     """A compiled model, ready to run; safe to call from several threads at once.
 
-    It never changes, so that copies are the model itself.  It can be pickled; another process
-    that reads it needs the same kind of machine.
+    It never changes but for its :attr:`states`, if it has any: without, copies are the model
+    itself.  It can be pickled, with its states; another process that reads it needs the same kind
+    of machine.
     """
 
     def __init__(
@@ -64,12 +65,31 @@ class Model:
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """Name, element type and shape of each input; extents may be named dimensions."""
-        return self._artifact.manifest.inputs
+        kept = {state.input for state in self._artifact.manifest.states.values()}
+        return tuple(s for s in self._artifact.manifest.inputs if s.name not in kept)
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
         """Name, element type and shape of each output."""
-        return self._artifact.manifest.outputs
+        kept = {state.output for state in self._artifact.manifest.states.values()}
+        return tuple(s for s in self._artifact.manifest.outputs if s.name not in kept)
+
+    @property
+    def states(self) -> dict[str, Array]:
+        """What the model keeps from call to call, by name: arrays that no call changes."""
+        return self._session.states.now if isinstance(self._session, ValueSession) else {}
+
+    def reset(self, states: Mapping[str, object] | None = None) -> None:
+        """Set :attr:`states` to what they were at first, or to arrays by name.
+
+        :class:`InputError` for an unknown name or an array of another type.
+        """
+        given = {} if states is None else checks.mapping("states", states, "give net.states")
+        if isinstance(self._session, ValueSession):
+            self._session.states.reset(given)
+        elif given:
+            raise InputError(f"{self.name}.reset", "no states", f"'{next(iter(given))}'",
+                             "this model has none")  # fmt: skip
 
     @property
     def dims(self) -> tuple[DimSpec, ...]:
@@ -84,6 +104,8 @@ class Model:
         lines = [f"<modelcc.Model {self.name}: {self.target} {machine}, {threads}, {weights}"]
         lines += [f"  input   {spec.name}: {spec}" for spec in self.inputs]
         lines += [f"  output  {spec.name}: {spec}" for spec in self.outputs]
+        specs = {spec.name: spec for spec in manifest.inputs}
+        lines += [f"  state   {n}: {specs[state.input]}" for n, state in manifest.states.items()]
         for dim in self.dims:
             most = "" if dim.high is None else dim.high
             lines.append(f"  size    {dim.name}: {dim.low}..{most}")
@@ -93,7 +115,8 @@ class Model:
         """The output, or a tuple of the outputs, for inputs in order, by keyword, or in a dict.
 
         Inputs are NumPy arrays or anything with ``__dlpack__`` and are not copied if contiguous.
-        ``out`` gives arrays to write into.  :class:`InputError` says what does not fit,
+        ``out`` gives arrays to write into.  States change, unless the call fails; where there are
+        any, calls from several threads take turns.  :class:`InputError` says what does not fit,
         :class:`RunError` what stopped the model.
         """
         return self._session(*arguments, out=out, **named)
@@ -157,16 +180,23 @@ class Model:
         return feeds.nominal_sizes(bounds, asked, [spec.shape for spec in self.inputs], constraints)
 
     def __copy__(self) -> Model:
-        return self
+        return self._rebuilt() if self._artifact.manifest.states else self
 
     def __deepcopy__(self, memo: object) -> Model:
-        return self
+        return self.__copy__()
+
+    def _rebuilt(self) -> Model:
+        """A model with states of its own, as they are now here."""
+        made = opened(self._artifact, self.target, self.threads)
+        made.reset(self.states)
+        return made
 
     def __reduce__(self) -> tuple[object, ...]:
         artifact = self._artifact
         pieces = (dict(artifact.objects), dict(artifact.constants), dict(artifact.sources))
-        manifest = manifest_to_json(artifact.manifest)
-        return _unpickled, (manifest, *pieces, self.target, self.threads)
+        manifest, initial = manifest_to_json(artifact.manifest), dict(artifact.states)
+        states = (initial, self.states)
+        return _unpickled, (manifest, *pieces, *states, self.target, self.threads)
 
 
 def opened(artifact: Artifact, target: str, threads: int) -> Model:
@@ -183,6 +213,8 @@ def _unpickled(
     objects: Mapping[str, bytes],
     constants: Mapping[str, Array],
     sources: Mapping[str, str],
+    initial: Mapping[str, Array],
+    states: Mapping[str, Array],
     target: str,
     threads: int,
 ) -> Model:
@@ -190,5 +222,7 @@ def _unpickled(
         found = manifest_from_json(manifest)
     except ManifestError as error:
         raise ArtifactError("pickled model", str(error), "pickle it again") from error
-    artifact = Artifact(found, objects, constants, sources)
-    return opened(artifact, target, threads)
+    artifact = Artifact(found, objects, constants, sources, states=initial)
+    model = opened(artifact, target, threads)
+    model.reset(states)
+    return model

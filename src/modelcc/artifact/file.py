@@ -3,6 +3,7 @@
     manifest.json         see manifest.py
     objects/NAME          object files, linked at load time
     constants             the block of constants
+    states/NUMBER         what states are at first, unless they are zeros
     sources/NAME          optional: texts from the compiler, its report
 
 Any zip tool opens it.  The same content always gives the same bytes, and a file that has other
@@ -16,9 +17,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from os import PathLike
 from pathlib import Path
 from typing import IO
+
+import numpy as np
 
 from modelcc.artifact.archive import (
     ArchiveError,
@@ -47,14 +51,15 @@ AnyPath = str | PathLike[str]
 
 MANIFEST = "manifest.json"
 CONSTANTS = "constants"
-OBJECTS, SOURCES = "objects/", "sources/"
+OBJECTS, STATES, SOURCES = "objects/", "states/", "sources/"
 _REBUILD = "compile the model again"
 _DIGEST = re.compile("[0-9a-fA-F]{64}")
 
 
 @dataclass(frozen=True, eq=False)
 class Artifact:
-    """A compiled model: manifest, object files by name, constants by name, sources by path.
+    """A compiled model: manifest, object files by name, constants by name, sources by path, and
+    what states are at first by name, unless they are zeros.
 
     ``block``, if there is one, holds the constants where the manifest says.
     """
@@ -64,6 +69,7 @@ class Artifact:
     constants: Mapping[str, Array]
     sources: Mapping[str, str] = field(default_factory=dict[str, str])
     block: Block | None = None
+    states: Mapping[str, Array] = field(default_factory=dict[str, Array])
 
     @cached_property
     def digest(self) -> str:
@@ -94,8 +100,18 @@ def _contents(artifact: Artifact) -> list[tuple[str, Sequence[Piece]]]:
         (MANIFEST, [manifest_to_json(manifest).encode()]),
         *((OBJECTS + name, [artifact.objects[name]]) for name in manifest.objects),
         (CONSTANTS, pieces),
+        *(
+            (member, [constant_bytes(artifact.states[name]).data])
+            for name, member in _given_states(manifest).items()
+        ),
         *((SOURCES + name, [text.encode()]) for name, text in sorted(artifact.sources.items())),
     ]
+
+
+def _given_states(manifest: Manifest) -> dict[str, str]:
+    """The members that hold what states are at first."""
+    given = [name for name, state in manifest.states.items() if state.given]
+    return {name: f"{STATES}{number:04}" for number, name in enumerate(given)}
 
 
 def read_artifact(path: AnyPath, verify: bool = False, sha256: str | None = None) -> Artifact:
@@ -169,16 +185,29 @@ def held_artifact(
 def _artifact(held: Held) -> Artifact:
     manifest = manifest_from_json(_text(held, MANIFEST))
     sources = [name for name in held.contents if name.startswith(SOURCES)]
-    known = [MANIFEST, *(OBJECTS + name for name in manifest.objects), CONSTANTS, *sources]
+    states = _given_states(manifest)
+    objects = [OBJECTS + name for name in manifest.objects]
+    known = [MANIFEST, *objects, CONSTANTS, *states.values(), *sources]
     if list(held.contents) != known:
         raise ManifestError("its members are not those of its manifest")
     if len(held.contents[CONSTANTS]) != block_size(manifest.constants):
         raise ManifestError("its constants are not those of its manifest")
-    objects = {name: bytes(held.contents[OBJECTS + name]) for name in manifest.objects}
+    code = {name: bytes(held.contents[OBJECTS + name]) for name in manifest.objects}
     texts = {name.removeprefix(SOURCES): _text(held, name) for name in sources}
     view = held.block.view.toreadonly()
     constants = {spec.name: constant_view(view, spec) for spec in manifest.constants}
-    return Artifact(manifest, objects, constants, texts, held.block)
+    initial = {name: _state(manifest, name, held.contents[m]) for name, m in states.items()}
+    return Artifact(manifest, code, constants, texts, held.block, initial)
+
+
+def _state(manifest: Manifest, name: str, data: Piece) -> Array:
+    before = manifest.states[name].input
+    (spec,) = (spec for spec in manifest.inputs if spec.name == before)
+    shape = tuple(extent for extent in spec.shape if isinstance(extent, int))
+    elements = np.frombuffer(data, np.uint8)
+    if elements.size != prod(shape) * spec.dtype.numpy.itemsize:
+        raise ManifestError(f"its state {name!r} has {elements.size} bytes")
+    return elements.view(spec.dtype.numpy).reshape(shape)
 
 
 def _text(held: Held, name: str) -> str:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from modelcc.ir.condition import Condition
 from modelcc.ir.index import Index
 from modelcc.ir.index_bound import IndexBound
-from modelcc.ir.structure import Interface
+from modelcc.ir.structure import Interface, State
 from modelcc.ir.types import STRING, DType
 
 FORMAT = 3
@@ -142,6 +142,11 @@ class Manifest:
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
     interface: Interface | None = None
     format: int = FORMAT
+
+    @property
+    def states(self) -> Mapping[str, State]:
+        """What is kept from call to call."""
+        return {} if self.interface is None else self.interface.states
 
     def with_interface(self, interface: Interface) -> Manifest:
         """This one for callers that see ``interface``; tensors of texts are called so."""

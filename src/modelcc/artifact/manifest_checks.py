@@ -9,7 +9,7 @@ from math import prod
 
 from modelcc.artifact.manifest import ALIGNMENT, ConstantSpec, Manifest
 from modelcc.ir.index import Index, symbols
-from modelcc.ir.structure import Records, Structure
+from modelcc.ir.structure import Interface, Records, Structure
 from modelcc.ir.types import STRING
 
 
@@ -100,15 +100,28 @@ def _interface_problems(manifest: Manifest) -> Iterator[str]:
     results = [name for step in interface.steps for name in step.outputs]
     given = {leaf for s in interface.inputs.values() for leaf in _leaves(s)}
     made = {spec.name for spec in manifest.outputs}
+    kept = {state.input for state in interface.states.values()}
     for spec in manifest.inputs:
-        if spec.name not in given and spec.name not in results:
+        if spec.name not in given and spec.name not in results and spec.name not in kept:
             yield f"nothing gives input {spec.name!r}"
+    yield from _state_problems(manifest, interface)
     for name in {leaf for s in interface.outputs.values() for leaf in _leaves(s)} - made:
         yield f"nothing makes {name!r}"
     for step in interface.steps:
         for name in step.inputs:
             if name not in given and name not in results:
                 yield f"nothing gives {name!r} to {step.function!r}"
+
+
+def _state_problems(manifest: Manifest, interface: Interface) -> Iterator[str]:
+    before = {spec.name: spec for spec in manifest.inputs}
+    after = {spec.name: spec for spec in manifest.outputs}
+    for name, state in interface.states.items():
+        old, new = before.get(state.input), after.get(state.output)
+        if old is None or new is None or (old.dtype, old.shape) != (new.dtype, new.shape):
+            yield f"state {name!r} is no input and output of one type"
+        elif any(not isinstance(extent, int) for extent in old.shape):
+            yield f"state {name!r} has no fixed size"
 
 
 def _leaves(structure: Structure) -> Iterator[str]:

@@ -30,7 +30,7 @@ from modelcc.ir.condition import COMPARISONS, Condition
 from modelcc.ir.index import Index, parse_index
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.index_expr import Expr
-from modelcc.ir.structure import HostStep, Interface, Records, Setting, Structure
+from modelcc.ir.structure import HostStep, Interface, Records, Setting, State, Structure
 from modelcc.ir.types import DTYPES, DType
 
 Object = Mapping[str, object]
@@ -67,8 +67,14 @@ def _data(manifest: Manifest) -> Object:
     if manifest.libraries:
         data["libraries"] = [_library(spec) for spec in manifest.libraries]
     if manifest.interface is not None:
-        data["interface"] = _plain(manifest.interface)
+        data["interface"] = _interface(manifest.interface)
     return data
+
+
+def _interface(interface: Interface) -> Object:
+    """Without states where there are none, as in files of versions that know none."""
+    parts = ((f.name, getattr(interface, f.name)) for f in fields(interface))
+    return {name: _plain(part) for name, part in parts if part or name != "states"}
 
 
 def manifest_from_json(text: str) -> Manifest:
@@ -235,7 +241,14 @@ def _read_interface(value: object) -> Interface:
         for side in ("inputs", "outputs")
     )
     strings, texts = _texts(data["strings"]), _texts(data["texts"])
-    return Interface(inputs, outputs, strings, texts, list_of(data["steps"], _read_step))
+    steps = list_of(data["steps"], _read_step)
+    states = {n: _read_state(s) for n, s in object_of(data.get("states", {})).items()}
+    return Interface(inputs, outputs, strings, texts, steps, states)
+
+
+def _read_state(value: object) -> State:
+    data = object_of(value)
+    return State(str(data["input"]), str(data["output"]), bool(data["given"]))
 
 
 def _read_step(value: object) -> HostStep:

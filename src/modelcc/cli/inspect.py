@@ -43,8 +43,8 @@ def inspect(model: Path, as_json: bool) -> None:
 def _rows(facts: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
     rows = [("model", facts["name"]), ("file", f"{facts['file']} ({byte_text(facts['bytes'])})")]
     rows += _artifact_rows(facts) if facts["kind"] == "artifact" else _onnx_rows(facts)
-    for side in ("inputs", "outputs"):
-        rows += [(side.removesuffix("s"), f"{n}: {kind}") for n, kind in facts[side].items()]
+    for side in ("inputs", "outputs", "states"):
+        rows += [(side[:-1], f"{n}: {kind}") for n, kind in facts.get(side, {}).items()]
     weights = facts["weights"]
     types = ", ".join(f"{n} {byte_text(size)}" for n, size in weights["by_type"].items())
     rows.append(("weights", byte_text(weights["bytes"]) + (f" ({types})" if types else "")))

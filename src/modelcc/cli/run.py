@@ -96,14 +96,19 @@ def run(
             net = compiled_model(model, options, cache, default_jobs(environment), progress)
     feeds = feeds_for(net, inputs, sizes_of(sizes), seed)
     results = net.run(feeds)
+    states = net.states
     times = timed(net, feeds, repeat)
     if output is not None:
         replace_file(output, lambda path: save_arrays(path, results))
     if as_json:
-        print_json({"outputs": {n: facts(a) for n, a in results.items()}, "seconds": times})
+        known = {"outputs": {n: facts(a) for n, a in results.items()}, "seconds": times}
+        kept = {"states": {n: facts(a) for n, a in states.items()}} if states else {}
+        print_json(known | kept)
         return
     console = output_console()
-    console.print(_output_table(results))
+    console.print(_array_table("output", results))
+    if states:
+        console.print(_array_table("state", states))
     console.print(f"{median(times) * 1e3:.3f} ms (median of {repeat}, {options.threads} threads)")
     if profile:
         # Reports know the compiler, which a model that is found in the cache does not need.
@@ -144,8 +149,8 @@ def facts(array: Array) -> dict[str, Any]:
     return known | {"first": array.reshape(-1)[:4].tolist()}
 
 
-def _output_table(results: dict[str, Array]) -> Table:
-    table = Table("output", "type", "min", "max", "mean", "first values")
+def _array_table(what: str, results: dict[str, Array]) -> Table:
+    table = Table(what, "type", "min", "max", "mean", "first values")
     for name, array in results.items():
         known = facts(array)
         numbers = [f"{known[k]:.5g}" if k in known else "" for k in ("min", "max", "mean")]

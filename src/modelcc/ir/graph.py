@@ -35,7 +35,8 @@ class Node:
 class Graph:
     """A model or sub-graph.  ``dims`` bounds its named dimensions.
 
-    ``interface`` tells what the caller sees, where that is not inputs and outputs as they are.
+    ``interface`` tells what the caller sees, where that is not inputs and outputs as they are, and
+    ``initial`` what its states are before the first call, unless they are zeros.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Graph:
     constants: Mapping[str, Constant] = field(default_factory=dict[str, Constant])
     dims: Bounds = field(default_factory=dict[str, Range])
     interface: Interface | None = None
+    initial: Mapping[str, Constant] = field(default_factory=dict[str, Constant])
 
     def producers(self) -> dict[str, Node]:
         """Value name → the node that makes it."""

@@ -16,7 +16,7 @@ from modelcc.ir.graph import Graph, Node
 from modelcc.ir.index import Expr, Range
 from modelcc.ir.mlir_syntax import ELEMENT_TYPES, Scanner, value_name
 from modelcc.ir.op import Dialect, Op, is_items
-from modelcc.ir.structure import HostStep, Interface, Records, Setting, Structure
+from modelcc.ir.structure import HostStep, Interface, Records, Setting, State, Structure
 from modelcc.ir.types import Array, TensorType
 
 Resolve = Callable[[str, TensorType], Constant]
@@ -92,6 +92,7 @@ class _GraphParser:
                 at.expect(literal)
         dims = {n: self._range(b) for n, b in self._fields(attributes.get("dims", {})).items()}
         interface = attributes.get("interface")
+        seen = None if interface is None else self._interface(self._fields(interface))
         return Graph(
             str(attributes.get("name", "main")),
             tuple(body.inputs),
@@ -100,7 +101,8 @@ class _GraphParser:
             MappingProxyType(body.types),
             MappingProxyType(body.constants),
             MappingProxyType(dims),
-            None if interface is None else self._interface(self._fields(interface)),
+            seen,
+            {} if interface is None else self._initial(self._fields(interface), body.types),
         )
 
     def _arguments(self, body: _GraphBody) -> None:
@@ -251,7 +253,25 @@ class _GraphParser:
         )
         steps = tuple(map(self._host_step, self._items(attribute.get("steps", ()))))
         strings, texts = (self._texts(attribute.get(key, ())) for key in ("strings", "texts"))
-        return Interface(inputs, outputs, strings, texts, steps)
+        states = {n: self._state(v) for n, v in self._fields(attribute.get("states", {})).items()}
+        return Interface(inputs, outputs, strings, texts, steps, states)
+
+    def _state(self, attribute: object) -> State:
+        before, after, digest = self._items(attribute)
+        return State(str(before), str(after), digest is not None)
+
+    def _initial(
+        self, attribute: Mapping[str, object], types: Mapping[str, TensorType]
+    ) -> dict[str, Constant]:
+        """What states are at first, unless they are zeros."""
+        found: dict[str, Constant] = {}
+        for name, state in self._fields(attribute.get("states", {})).items():
+            before, _, digest = self._items(state)
+            if digest is not None:
+                if before not in types:
+                    raise self.at.error(f"state {name!r} is no input")
+                found[name] = self._resolve(str(digest), types[str(before)])
+        return found
 
     def _host_step(self, attribute: object) -> HostStep:
         function, inputs, outputs, settings = self._items(attribute)

@@ -48,7 +48,7 @@ def print_graph(graph: Graph, inline: int = INLINE_ELEMENTS) -> str:
 
 def constants_by_digest(graph: Graph) -> dict[str, Constant]:
     """The constants of a graph and its sub-graphs as ``parse_graph`` wants them."""
-    found = {c.digest: c for c in graph.constants.values()}
+    found = {c.digest: c for c in (*graph.constants.values(), *graph.initial.values())}
     for node in graph.nodes:
         for value in node.op.attributes().values():
             found |= constants_by_digest(value) if isinstance(value, Graph) else {}
@@ -79,7 +79,18 @@ class _Printer:
         strings, texts = (attribute_text(t, []) for t in (interface.strings, interface.texts))
         known = f", strings = {strings}, texts = {texts}" if interface.strings else ""
         known += f", steps = {_steps_text(interface.steps)}" if interface.steps else ""
+        known += f", states = {self._states()}" if interface.states else ""
         return f", interface = {{inputs = {inputs}, outputs = {outputs}{known}}}"
+
+    def _states(self) -> str:
+        """Input and output of each state, and the digest of what it is at first."""
+        interface, initial = self.graph.interface, self.graph.initial
+        found: list[str] = []
+        for name, state in () if interface is None else interface.states.items():
+            digest = initial[name].digest if state.given else None
+            text = attribute_text((state.input, state.output, digest), [])
+            found.append(f"{key_text(name)} = {text}")
+        return "{" + ", ".join(found) + "}"
 
     def _body(self) -> Iterator[str]:
         graph, types = self.graph, self.graph.types

@@ -8,7 +8,7 @@ caller gives and gets is put together from these by the interface that goes with
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 
@@ -45,11 +45,22 @@ class HostStep:
 
 
 @dataclass(frozen=True)
+class State:
+    """A tensor that is kept from call to call: ``input`` is what it is before one, ``output`` after
+    it.  ``given``: the model has contents to begin with; else these are zeros."""
+
+    input: str
+    output: str
+    given: bool = False
+
+
+@dataclass(frozen=True)
 class Interface:
     """What a model takes and returns, by the user's names, in order.
 
     The elements of tensors in ``strings`` are handles of texts: 0, 1, … of those in ``texts``,
-    which the model knows, further ones of others.  ``steps`` come before compiled code.
+    which the model knows, further ones of others.  ``steps`` come before compiled code.  ``states``
+    are neither given nor returned.
     """
 
     inputs: Mapping[str, Structure]
@@ -57,10 +68,11 @@ class Interface:
     strings: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
     steps: tuple[HostStep, ...] = ()
+    states: Mapping[str, State] = field(default_factory=dict[str, State])
 
     @property
     def is_plain(self) -> bool:
         """Whether all of it are tensors as they are."""
-        return not self.steps and all(
+        return not (self.steps or self.states) and all(
             isinstance(s, str) for s in (*self.inputs.values(), *self.outputs.values())
         )

@@ -33,6 +33,7 @@ def _artifact_facts(path: Path) -> dict[str, object]:
         by_type[spec.dtype.name] += spec.size
     ranked = sorted(manifest.constants, key=lambda spec: -spec.size)
     machine = manifest.machine
+    specs = {spec.name: spec for spec in manifest.inputs}
     return {
         "file": str(path),
         "kind": "artifact",
@@ -41,6 +42,7 @@ def _artifact_facts(path: Path) -> dict[str, object]:
         "name": manifest.name,
         "inputs": {spec.name: str(spec) for spec in manifest.inputs},
         "outputs": {spec.name: str(spec) for spec in manifest.outputs},
+        "states": {name: str(specs[state.input]) for name, state in manifest.states.items()},
         "dims": {dim.name: [dim.low, dim.high] for dim in manifest.dims},
         "machine": {
             "triple": machine.triple, "cpu": machine.cpu, "features": list(machine.features),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, TypeGuard
 
@@ -17,6 +18,7 @@ from modelcc.runtime.errors import InputError
 from modelcc.runtime.host_steps import performed
 from modelcc.runtime.pool import available_cores
 from modelcc.runtime.session import Outs, Session
+from modelcc.runtime.states import States
 from modelcc.runtime.texts import Texts
 
 Value = Any
@@ -42,7 +44,8 @@ def session_of(artifact: Artifact, threads: int = 1) -> Session:
 
 
 class ValueSession(Session):
-    """A session that takes and returns lists, None, dicts and texts, as its interface tells.
+    """A session that takes and returns lists, None, dicts and texts, as its interface tells, and
+    keeps the model's states.
 
     Compiled code sees 64-bit handles of texts: those of the model's own are fixed, those of
     arguments are given anew in each call.
@@ -52,6 +55,7 @@ class ValueSession(Session):
         """As for :class:`Session`."""
         manifest = artifact.manifest
         super().__init__(replace(artifact, manifest=_with_handles(manifest)), threads)
+        self.states = States(artifact)
         self._specs = {s.name: s for s in (*manifest.inputs, *manifest.outputs)}
         self._interface = manifest.interface or Interface(
             {s.name: s.name for s in manifest.inputs}, {s.name: s.name for s in manifest.outputs}
@@ -66,7 +70,8 @@ class ValueSession(Session):
         return results[0] if len(results) == 1 else results
 
     def run(self, feeds: Mapping[str, object], out: Mapping[str, Array] | None = None) -> Value:
-        """Outputs by name, for inputs by name; by names of tensors if the inputs are."""
+        """Outputs by name, for inputs by name; by names of tensors if the inputs are, which gives
+        states as well and leaves those of the session alone."""
         if feeds.keys() == self._names and feeds.keys() != self._interface.inputs.keys():
             return self._computed(feeds, out)
         return self._called(ordered(self._values, (), feeds), out)
@@ -76,7 +81,9 @@ class ValueSession(Session):
         structures = self._interface.inputs.items()
         for (name, structure), value in zip(structures, arguments, strict=True):
             _take_apart(structure, value, name, feeds)
-        results = self._computed(feeds, out)
+        with self.states.lock if self.states else nullcontext():
+            results = self._computed(feeds | self.states.inputs(), out)
+            self.states.take(results)
         return {n: _put_together(s, results) for n, s in self._interface.outputs.items()}
 
     def _computed(self, feeds: Mapping[str, object], out: object) -> dict[str, Array]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,8 +21,10 @@ from modelcc.frontends.torch.graph_conversion import GraphConversion
 from modelcc.frontends.torch.handlers import EXPORTED
 from modelcc.frontends.torch.sizes import index_of, symbol_of
 from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.constant import Constant
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
+from modelcc.ir.structure import Interface, State
 from modelcc.ir.types import TensorType
 from modelcc.ir.types import dtype_of as array_dtype
 
@@ -43,8 +46,32 @@ def import_exported(
     imported and their lines in the user's Python, and :class:`ModelError` for what else stands in
     the way.
     """
-    whole = program.run_decompositions(decompositions(EXPORTED))
+    try:
+        whole = program.run_decompositions(decompositions(EXPORTED))
+    except Exception as error:  # whatever PyTorch's rules raise
+        hint = "export it with strict=True, or see torch.export's guide"
+        raise ModelError(f"PyTorch cannot decompose it: {error}", (name,), hint) from error
     return _Exported(whole, dims or {}, name, labels).graph()
+
+
+_CHANGES = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION)
+
+
+def _changed(program: ExportedProgram, name: str) -> dict[str, str]:
+    """Buffers and parameters that a call changes: placeholders with PyTorch's names of them."""
+    signature = program.graph_signature
+    others = [
+        str(spec.target or spec.arg.name)
+        for spec in signature.output_specs
+        if spec.kind not in (*_CHANGES, OutputKind.USER_OUTPUT)
+    ]
+    if others:
+        raise ModelError(
+            f"it changes {', '.join(others)}, which the caller gives", (name,),
+            "return what is new instead of writing it into an input",
+        )  # fmt: skip
+    targets = {spec.target for spec in signature.output_specs if spec.kind in _CHANGES}
+    return {s.arg.name: s.target for s in signature.input_specs if s.target in targets}
 
 
 class _Exported:
@@ -61,12 +88,14 @@ class _Exported:
     def graph(self) -> Graph:
         """The whole graph; outputs have the names that PyTorch gives them."""
         constants = self._contents()
+        changed = _changed(self._program, self._name)
         for node in self._placeholders:
-            self._conversion.values[node] = self._input(node, constants)
+            constant = None if node.name in changed else constants.get(node.name)
+            self._conversion.values[node] = self._input(node, constant)
         self._conversion.run(self._program.graph)
         if self._conversion.problems:
             raise UnsupportedModel(self._name, self._conversion.problems)
-        return self._built()
+        return self._with_states(changed, constants)
 
     def _dimensions(self, dims: Dims, labels: Labels) -> Dimensions:
         """As PyTorch has exported them, called as in ``labels``, fixed and bounded by ``dims``."""
@@ -93,9 +122,9 @@ class _Exported:
                 found[spec.arg.name] = values.get(spec.target, program.constants.get(spec.target))
         return found
 
-    def _input(self, node: fx.Node, constants: Mapping[str, torch.Tensor]) -> str | None:
-        if node.name in constants:
-            array = array_of(constants[node.name])
+    def _input(self, node: fx.Node, constant: torch.Tensor | None) -> str | None:
+        if constant is not None:
+            array = array_of(constant)
             return self._emitter.note(array, array_dtype(array), node.name)
         fake = node.meta.get("val")
         if not isinstance(fake, torch.Tensor):
@@ -103,19 +132,33 @@ class _Exported:
         shape = tuple(index_of(size, self._conversion.names) for size in fake.shape)
         return self._emitter.builder.input(node.name, TensorType(shape, dtype_of(fake.dtype)))
 
-    def _built(self) -> Graph:
+    def _with_states(
+        self, changed: Mapping[str, str], constants: Mapping[str, torch.Tensor]
+    ) -> Graph:
+        """The graph; buffers that are ``changed``, by their placeholders, are states."""
         specs = self._program.graph_signature.output_specs
-        changed = [s.target for s in specs if s.kind != OutputKind.USER_OUTPUT]
-        if changed:
-            raise ModelError(
-                f"it changes {', '.join(map(str, changed))}", (self._name,),
-                "compile it in evaluation mode (module.eval()), or pass what changes as an input "
-                "and return it",
-            )  # fmt: skip
+        order = {spec.target: n for n, spec in enumerate(specs) if spec.kind in _CHANGES}
+        users = [n for n, spec in enumerate(specs) if spec.kind == OutputKind.USER_OUTPUT]
+        graph = self._built([*users, *(order[target] for target in changed.values())])
+        if not changed:
+            return graph
+        after = graph.outputs[len(users) :]
+        initial = {t: array_of(constants[n]).copy() for n, t in changed.items()}
+        initial = {target: Constant(array) for target, array in initial.items() if array.any()}
+        states = {
+            target: State(name, result, target in initial)
+            for (name, target), result in zip(changed.items(), after, strict=True)
+        }
+        seen = [n for n in graph.inputs if n not in changed], graph.outputs[: len(users)]
+        inputs, outputs = ({name: name for name in names} for names in seen)
+        return replace(graph, interface=Interface(inputs, outputs, states=states), initial=initial)
+
+    def _built(self, places: Sequence[int]) -> Graph:
+        """The graph with the program's results at ``places``."""
         (output,) = self._program.graph.output_node().args
         results: list[str] = []
         wanted: dict[str, str] = {}
-        for node in output:
+        for node in (output[place] for place in places):
             if not isinstance(node, fx.Node) or not isinstance(
                 self._conversion.values.get(node), str
             ):

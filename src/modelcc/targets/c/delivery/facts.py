@@ -182,6 +182,13 @@ def _check_interface(interface: Interface | None) -> None:
             (),
             "compile it to a .mcc file and run that, or take those nodes out of the model",
         )
+    if interface.states:
+        kept = ", ".join(interface.states)
+        raise ModelError(
+            f"the model keeps {kept} from call to call, and the C has no place for that",
+            (),
+            "compile it to a .mcc file and run that, or pass what changes as inputs and outputs",
+        )
     if interface.strings:
         raise ModelError(
             f"{interface.strings[0]!r} is a tensor of texts, which has no form in C",
