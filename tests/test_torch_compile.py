@@ -332,3 +332,15 @@ def test_tensors_that_the_model_makes_of_numbers() -> None:
         x = torch.randn(3, requires_grad=gradients)
         close(compiled(extended)(x), extended(x))
         torch._dynamo.reset()
+
+
+def test_results_of_pytorch_s_operators_may_lie_otherwise_than_these_say() -> None:
+    @torch.library.custom_op("tests::by_columns", mutates_args=(), schema="(Tensor x) -> Tensor")
+    def by_columns(x: Any) -> Any:
+        return x.T.contiguous().T
+
+    @by_columns.register_fake
+    def _(x: Any) -> Any:
+        return torch.empty_like(x)
+
+    close(compiled(lambda x: by_columns(x + 1) * 2)(x := torch.randn(3, 4)), (x + 1) * 2)

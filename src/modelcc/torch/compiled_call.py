@@ -83,7 +83,7 @@ class CompiledCall:
             if tensor is not None and not given.dense:
                 tensor = tensor.contiguous()
             elif tensor is not None and self._checked and tensor.stride() != strides:
-                tensor = empty_strided(tensor.shape, strides, tensor.dtype).copy_(tensor)
+                tensor = empty_strided(tuple(tensor.shape), strides, tensor.dtype).copy_(tensor)
             held.append(tensor)
         return held
 

@@ -37,6 +37,8 @@ CASES: dict[str, tuple[Any, ...]] = {
     "batch": (lambda x, s, b: F.batch_norm(x, b, s * s, s, b, eps=1e-3), X, SCALE, BIAS),
     "batch in training": (lambda x, s, b: aten._native_batch_norm_legit_functional(
         x, s, b, b, s * s, True, 0.3, 1e-3), X, SCALE, BIAS),
+    "batch of no statistics": (lambda x, s, b: aten._native_batch_norm_legit.no_stats(
+        x, s, b, True, 0.1, 1e-3), X, SCALE, BIAS),
     "batch without statistics": (lambda x: F.batch_norm(x, None, None, training=True), X),
     "neighbours": (lambda x: F.local_response_norm(x, 3, 0.5), X),
     "similarity": (lambda x: F.cosine_similarity(x[0], x[1], -1), X),

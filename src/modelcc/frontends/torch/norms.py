@@ -222,4 +222,5 @@ NORMS = table(
     batch_norm=batch_norm,
     _native_batch_norm_legit_functional=batch_norm_functional,
     _native_batch_norm_legit_no_training=batch_norm_legit_without_training,
+    **{"_native_batch_norm_legit.no_stats": batch_norm_legit_without_statistics},
 )
