@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from modelcc.ir.condition import Condition
 from modelcc.ir.index import Index
 from modelcc.ir.index_bound import IndexBound
-from modelcc.ir.structure import Interface, State
+from modelcc.ir.structure import Interface, ModelState
 from modelcc.ir.types import STRING, DType
 
 FORMAT = 3
@@ -144,7 +144,7 @@ class Manifest:
     format: int = FORMAT
 
     @property
-    def states(self) -> Mapping[str, State]:
+    def states(self) -> Mapping[str, ModelState]:
         """What is kept from call to call."""
         return {} if self.interface is None else self.interface.states
 

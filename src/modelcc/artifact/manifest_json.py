@@ -30,7 +30,7 @@ from modelcc.ir.condition import COMPARISONS, Condition
 from modelcc.ir.index import Index, parse_index
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.index_expr import Expr
-from modelcc.ir.structure import HostStep, Interface, Records, Setting, State, Structure
+from modelcc.ir.structure import HostStep, Interface, ModelState, Records, Setting, Structure
 from modelcc.ir.types import DTYPES, DType
 
 Object = Mapping[str, object]
@@ -246,9 +246,9 @@ def _read_interface(value: object) -> Interface:
     return Interface(inputs, outputs, strings, texts, steps, states)
 
 
-def _read_state(value: object) -> State:
+def _read_state(value: object) -> ModelState:
     data = object_of(value)
-    return State(str(data["input"]), str(data["output"]), bool(data["given"]))
+    return ModelState(str(data["input"]), str(data["output"]), bool(data["given"]))
 
 
 def _read_step(value: object) -> HostStep:

@@ -16,7 +16,7 @@ from modelcc.ir.graph import Graph, Node
 from modelcc.ir.index import Expr, Range
 from modelcc.ir.mlir_syntax import ELEMENT_TYPES, Scanner, value_name
 from modelcc.ir.op import Dialect, Op, is_items
-from modelcc.ir.structure import HostStep, Interface, Records, Setting, State, Structure
+from modelcc.ir.structure import HostStep, Interface, ModelState, Records, Setting, Structure
 from modelcc.ir.types import Array, TensorType
 
 Resolve = Callable[[str, TensorType], Constant]
@@ -256,9 +256,9 @@ class _GraphParser:
         states = {n: self._state(v) for n, v in self._fields(attribute.get("states", {})).items()}
         return Interface(inputs, outputs, strings, texts, steps, states)
 
-    def _state(self, attribute: object) -> State:
+    def _state(self, attribute: object) -> ModelState:
         before, after, digest = self._items(attribute)
-        return State(str(before), str(after), digest is not None)
+        return ModelState(str(before), str(after), digest is not None)
 
     def _initial(
         self, attribute: Mapping[str, object], types: Mapping[str, TensorType]

@@ -45,7 +45,7 @@ class HostStep:
 
 
 @dataclass(frozen=True)
-class State:
+class ModelState:
     """A tensor that is kept from call to call: ``input`` is what it is before one, ``output`` after
     it.  ``given``: the model has contents to begin with; else these are zeros."""
 
@@ -68,7 +68,7 @@ class Interface:
     strings: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
     steps: tuple[HostStep, ...] = ()
-    states: Mapping[str, State] = field(default_factory=dict[str, State])
+    states: Mapping[str, ModelState] = field(default_factory=dict[str, ModelState])
 
     @property
     def is_plain(self) -> bool:

@@ -200,3 +200,9 @@ def test_scalars_and_nothing(shape: tuple[int, ...]) -> None:
     x = torch.full(shape, 1.75)
     agrees({name: BINARY[name] for name in names}, x, torch.full((), 0.5))
     agrees({name: UNARY[name] for name in ("lgamma", "gelu", "round(1)", "isnan")}, x)
+
+
+def test_operators_that_pytorch_s_rules_are_made_of() -> None:
+    converted = {"prims": lambda x: torch.ops.prims.convert_element_type(x, torch.float64)}
+    agrees(converted, torch.randn(3, 4))
+    agrees({"quotient": torch.ops.aten.true_divide}, torch.randn(3, 4), torch.randint(1, 9, (4,)))

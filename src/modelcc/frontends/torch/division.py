@@ -94,6 +94,7 @@ def rounded(call: Aten, x: Value, decimals: int = 0) -> Value:
 
 DIVISION = table(
     div=divide,
+    true_divide=divide,
     floor_divide=floor_divide,
     remainder=remainder,
     fmod=fmod,

@@ -24,7 +24,7 @@ from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.constant import Constant
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
-from modelcc.ir.structure import Interface, State
+from modelcc.ir.structure import Interface, ModelState
 from modelcc.ir.types import TensorType
 from modelcc.ir.types import dtype_of as array_dtype
 
@@ -146,7 +146,7 @@ class _Exported:
         initial = {t: array_of(constants[n]).copy() for n, t in changed.items()}
         initial = {target: Constant(array) for target, array in initial.items() if array.any()}
         states = {
-            target: State(name, result, target in initial)
+            target: ModelState(name, result, target in initial)
             for (name, target), result in zip(changed.items(), after, strict=True)
         }
         seen = [n for n in graph.inputs if n not in changed], graph.outputs[: len(users)]

@@ -147,6 +147,7 @@ POINTWISE = table(
     sigmoid=promoting(tr.Sigmoid()),
     erf=promoting(tr.Erf()),
     _to_copy=to_copy,
+    **{"prims.convert_element_type": to_copy},
     clone=same,
     alias=same,
     detach=same,

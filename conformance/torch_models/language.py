@@ -1,84 +1,20 @@
-"""Which models of timm, transformers and torchvision are tried, with small sizes where they can."""
+"""Models of transformers that are tried, with small sizes."""
 
 from __future__ import annotations
 
-# First, because importing timm or transformers imports torchvision.
+# First, because importing transformers imports torchvision.
 import benchmarks.zoo.torchvision_operators  # noqa: F401  # pyright: ignore[reportUnusedImport]  isort: skip
 
-import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-import timm
 import torch
-import torchvision
 import transformers
+from transformers.models.auto import modeling_auto
 
-Built = tuple[torch.nn.Module, dict[str, Any]]
-
-
-class NotBuilt(Exception):  # noqa: N818 - no error of anybody
-    """This model has no small form that is known here."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A model, ``library/name``, and how it is made with its inputs."""
-
-    name: str
-    build: Callable[[], Built]
-
-
-SMALL = ("test_", "atto", "femto", "pico", "nano", "_xxt", "tiny", "_mini", "_xxs", "_xs", "small",
-         "_t_", "_s_", "18", "26", "32", "b0", "_050", "_s", "_m", "_b")  # fmt: skip
-"""What names of small models have, the smallest first."""
-
-
-WORDS = re.compile(
-    r"_(x*large|huge|giant\w*|gigantic|base|x*small|x*tiny|mediumd?|nano|pico|femto|atto|d?little|"
-    r"mini|betwixt|dp?wee|[wp]*wee|lite|intern\d+m|so\d+m)(?=_|$)|^test_"
-)
-"""What names say of the size."""
-
-
-def _size_of(name: str) -> tuple[int, int, str]:
-    found = next((i for i, hint in enumerate(SMALL) if hint in name), len(SMALL))
-    return found, len(name), name
-
-
-def timm_models() -> Iterator[Entry]:
-    """The smallest of each family: the names of a module that begin with the same letters."""
-    families: dict[tuple[str, str], list[str]] = {}
-    for module in timm.list_modules():
-        for name in timm.list_models(module=module):
-            letters = re.match(r"[a-z]+(_[a-z]{3,})?", WORDS.sub("", name))
-            families.setdefault((module, letters.group() if letters else name), []).append(name)
-    for names in families.values():
-        name = min(names, key=_size_of)
-        yield Entry(f"timm/{name}", partial(_timm, name))
-
-
-def _timm(name: str) -> Built:
-    model = timm.create_model(name, pretrained=False)
-    size = model.default_cfg["input_size"]
-    return model, {"x": torch.randn(1, *size)}
-
-
-def torchvision_models() -> Iterator[Entry]:
-    for name in torchvision.models.list_models(module=torchvision.models):
-        if not re.search(r"vit_(l|h)|_(128gf|32gf|16gf|large|b[3-7]|l|b)$|152|vgg1[369]", name):
-            yield Entry(f"torchvision/{name}", partial(_torchvision, name))
-
-
-def _torchvision(name: str) -> Built:
-    options = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
-    model = torchvision.models.get_model(name, weights=None, **options)
-    side = 299 if name == "inception_v3" else 224
-    return model, {"x": torch.randn(1, 3, side, side)}
-
+from conformance.torch_models.entries import Built, Entry, NotBuilt
 
 SIZES: Mapping[str, Any] = MappingProxyType({
     "hidden_size": 32, "d_model": 32, "n_embd": 32, "dim": 32, "embed_dim": 32, "emb_dim": 32,
@@ -91,25 +27,61 @@ SIZES: Mapping[str, Any] = MappingProxyType({
     "num_local_experts": 4, "num_experts": 4, "n_routed_experts": 4, "num_experts_per_tok": 2,
     "vocab_size": 99, "max_position_embeddings": 64, "n_positions": 64, "image_size": 32,
     "patch_size": 8, "embedding_size": 32, "use_cache": False, "pad_token_id": 0,
-    "bos_token_id": 1, "eos_token_id": 2, "state_size": 8, "layer_types": None,
+    "bos_token_id": 1, "eos_token_id": 2, "state_size": 8,
     "num_mel_bins": 16, "max_source_positions": 20, "max_target_positions": 20,
 })  # fmt: skip
 """Sizes of a small model, where its configuration has them."""
 
 CACHED = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "phi", "opt", "gpt_neox", "gptj",
-          "mixtral", "olmo", "stablelm", "falcon", "granite", "cohere")  # fmt: skip
+          "mixtral", "olmo", "stablelm", "falcon", "granite", "cohere", "phi3", "gemma2",
+          "starcoder2", "olmo2", "glm", "helium", "smollm3", "bloom", "codegen", "ernie4_5",
+          "arcee", "nemotron")  # fmt: skip
 """Decoders that are also tried with keys and values of earlier steps."""
+
+LARGEST = 30_000_000
+"""Parameters of a model that is small enough."""
 
 
 def transformers_models() -> Iterator[Entry]:
     """The base model of every kind of configuration, and decoders with a cache."""
-    for kind in transformers.MODEL_MAPPING:
-        yield Entry(f"transformers/{kind.model_type}", partial(_transformer, kind))
+    for name in modeling_auto.MODEL_MAPPING_NAMES:
+        yield Entry(f"transformers/{name}", _kind(name), partial(_transformer, name))
     for name in CACHED:
-        yield Entry(f"transformers/{name}_cached", partial(_cached, name))
+        kind = "decoder with cache"
+        yield Entry(f"transformers/{name}_cached", kind, partial(_cached, name))
 
 
-def _small(kind: Any) -> Any:
+STATE_SPACE = ("mamba", "mamba2", "falcon_mamba", "falcon_h1", "jamba", "bamba", "zamba", "zamba2",
+               "rwkv", "xlstm", "recurrent_gemma", "nemotron_h", "granitemoehybrid", "lfm2",
+               "qwen3_next")  # fmt: skip
+
+TASKS: Mapping[str, str] = MappingProxyType({
+    "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES": "decoder",
+    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES": "encoder–decoder",
+    "MODEL_FOR_MASKED_LM_MAPPING_NAMES": "encoder",
+    "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES": "speech",
+    "MODEL_FOR_CTC_MAPPING_NAMES": "speech",
+    "MODEL_FOR_AUDIO_CLASSIFICATION_MAPPING_NAMES": "speech",
+    "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES": "vision",
+    "MODEL_FOR_OBJECT_DETECTION_MAPPING_NAMES": "vision",
+    "MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING_NAMES": "vision",
+    "MODEL_FOR_DEPTH_ESTIMATION_MAPPING_NAMES": "vision",
+    "MODEL_FOR_BACKBONE_MAPPING_NAMES": "vision",
+})  # fmt: skip
+"""Kinds of models, by the tables of transformers that list them; the last one counts."""
+
+
+def _kind(name: str) -> str:
+    if name in STATE_SPACE:
+        return "state space"
+    if "moe" in name or name in ("mixtral", "jetmoe", "dbrx", "olmoe", "deepseek_v3", "gpt_oss"):
+        return "mixture of experts"
+    found = [kind for table, kind in TASKS.items() if name in getattr(modeling_auto, table)]
+    return found[-1] if found else "other"
+
+
+def _small(name: str) -> Any:
+    kind = type(transformers.AutoConfig.for_model(name))
     config = kind()
     own = {k: v for k, v in SIZES.items() if hasattr(config, k)}
     for name in ("hidden_size", "num_hidden_layers", "num_attention_heads"):
@@ -117,14 +89,13 @@ def _small(kind: Any) -> Any:
             own.pop(name, None)
     if any(hasattr(getattr(config, k, None), "to_dict") for k in vars(config)):
         raise NotBuilt("its configuration holds others")
-    own = {k: v for k, v in own.items() if k != "layer_types"}
     return kind(**own)
 
 
-def _transformer(kind: Any) -> Built:
-    config = _small(kind)
+def _transformer(name: str) -> Built:
+    config = _small(name)
     model = transformers.AutoModel.from_config(config, experts_implementation="batched_mm")
-    if sum(p.numel() for p in model.parameters()) > 30_000_000:
+    if sum(p.numel() for p in model.parameters()) > LARGEST:
         raise NotBuilt("it stays large")
     inputs = {model.main_input_name: _input(model.main_input_name, config)}
     if config.is_encoder_decoder:
@@ -164,17 +135,10 @@ class Cached(torch.nn.Module):
 
 
 def _cached(name: str) -> Built:
-    config = _small(type(transformers.AutoConfig.for_model(name)))
+    config = _small(name)
     model = transformers.AutoModel.from_config(config)
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     past = (config.num_hidden_layers, 2, heads, 6, size)
     tensors = {"keys": torch.randn(past), "values": torch.randn(past)}
     return Cached(model), {"input_ids": torch.randint(3, 90, (2, 1)), **tensors}
-
-
-CATALOGUES: tuple[Callable[[], Iterator[Entry]], ...] = (
-    timm_models,
-    torchvision_models,
-    transformers_models,
-)

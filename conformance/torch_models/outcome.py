@@ -1,0 +1,110 @@
+"""What became of a model, and all outcomes as a page of Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+PASSED, NOT_BUILT, REFUSED = "passed", "not built", "export refused by torch"
+EXPORT, COMPILE = "torch.export", "torch.compile"
+TOLERANCE = 1e-4
+"""The greatest error, relative to the greatest element."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a model by a way: ``reason`` starts with the kind of it.
+
+    ``error`` is relative, ``seconds`` the CPU time of compiling without tracing by PyTorch, or with
+    it by ``torch.compile``.  ``nodes`` are operators that were compiled, ``breaks`` those of
+    Dynamo's graph, ``elsewhere`` operators that ran in PyTorch.
+    """
+
+    model: str
+    kind: str
+    way: str
+    reason: str
+    error: float = 0.0
+    seconds: float = 0.0
+    nodes: int = 0
+    breaks: int = 0
+    elsewhere: Sequence[str] = ()
+
+
+HEAD = f"""\
+# Models of PyTorch's libraries
+
+Written by `python -m conformance.torch_models --page docs/torch-models.md`. Each model has random
+weights, none of them one number all over, and the smallest size that its library takes without
+trouble; what comes out is compared with eager execution. It passes if no result differs by more
+than {TOLERANCE:g} of the greatest element. See [PyTorch](torch.md) for the two ways. Not all models
+of these libraries are tried; those that stay large whatever their configuration says are left out.
+"""
+
+TERMS = """\
+Operators are nodes of modelcc's graph by `torch.export`, and of PyTorch's by `torch.compile`.
+Seconds are CPU time of compiling, by `torch.compile` with PyTorch's tracing. Graph breaks are
+Dynamo's; operators in the last column ran in PyTorch.
+"""
+
+KINDS = (PASSED, REFUSED, "unsupported", "refused", "wrong", "crash")
+
+
+def page_of(outcomes: Sequence[Outcome]) -> str:
+    """Counts by library and way, what did not pass with the reason, and all that passed."""
+    built = sorted(
+        (o for o in outcomes if not o.reason.startswith(NOT_BUILT)),
+        key=lambda o: (o.model.split("/")[0], o.kind, o.model, o.way != EXPORT),
+    )
+    failed = [o for o in built if o.reason != PASSED]
+    parts = (HEAD, _counts(built), "## What does not pass", _failures(failed), "## What passes")
+    return "\n".join([*parts, "", TERMS, _passes([o for o in built if o.reason == PASSED])])
+
+
+def _counts(outcomes: Sequence[Outcome]) -> str:
+    lines = [f"| library | way | tried | {' | '.join(KINDS)} |", f"|{'---|' * (3 + len(KINDS))}"]
+    groups = dict.fromkeys((o.model.split("/")[0], o.way) for o in outcomes)
+    for library, way in groups:
+        own = [o for o in outcomes if (o.model.split("/")[0], o.way) == (library, way)]
+        counts = [sum(o.reason.split(":")[0] == kind for o in own) for kind in KINDS]
+        lines.append(f"| {library} | {way} | {len(own)} | {' | '.join(map(str, counts))} |")
+    return "\n".join(lines) + "\n"
+
+
+def _failures(outcomes: Sequence[Outcome]) -> str:
+    lines = ["", "| model | kind | way | reason |", "|---|---|---|---|"]
+    for o in outcomes:
+        lines.append(f"| {o.model} | {o.kind} | {o.way} | {_cell(o.reason)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str, most: int = 240) -> str:
+    """Text that stays in a cell of a table."""
+    plain = " ".join(text.replace("|", "/").replace("`", "'").split())
+    return plain if len(plain) <= most else plain[: most - 1].rstrip() + "…"
+
+
+def _passes(outcomes: Sequence[Outcome]) -> str:
+    columns = ("model", "kind", "way", "operators", "seconds", "difference", "breaks", "in PyTorch")
+    lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+    for o in outcomes:
+        numbers = f"{o.nodes} | {o.seconds:.1f} | {o.error:.1e} | {o.breaks}"
+        left = ", ".join(name.removeprefix("aten.") for name in o.elsewhere)
+        lines.append(f"| {o.model} | {o.kind} | {o.way} | {numbers} | {left} |")
+    return "\n".join(lines) + "\n"
+
+
+def outcomes_in(page: str) -> Iterator[Outcome]:
+    """Those that a page tells, as far as it does."""
+    for line in page.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if "/" not in cells[0] or not line.startswith("| "):
+            continue
+        model, kind, way, *rest = cells
+        if len(rest) == 1:
+            yield Outcome(model, kind, way, rest[0])
+            continue
+        nodes, seconds, error, breaks, left = rest
+        names = tuple(f"aten.{name}" for name in left.split(", ") if left)
+        yield Outcome(model, kind, way, PASSED, float(error), float(seconds), int(nodes),
+                      int(breaks), names)  # fmt: skip

@@ -1,0 +1,149 @@
+"""Models of timm and torchvision that are tried, each with the smallest image that it takes."""
+
+from __future__ import annotations
+
+# First, because importing timm imports torchvision.
+import benchmarks.zoo.torchvision_operators  # noqa: F401  # pyright: ignore[reportUnusedImport]  isort: skip
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import timm
+import torch
+import torchvision
+
+from conformance.torch_models.entries import Built, Entry, NotBuilt
+
+SMALL = ("test_", "atto", "femto", "pico", "nano", "_xxt", "tiny", "_mini", "_xxs", "_xs", "small",
+         "_t_", "_s_", "18", "26", "32", "b0", "_050", "_s", "_m", "_b")  # fmt: skip
+"""What names of small models have, the smallest first."""
+
+WORDS = re.compile(
+    r"_(x*large|huge|giant\w*|gigantic|base|x*small|x*tiny|mediumd?|nano|pico|femto|atto|d?little|"
+    r"mini|betwixt|dp?wee|[wp]*wee|lite|intern\d+m|so\d+m)(?=_|$)|^test_"
+)
+"""What names say of the size."""
+
+SIDES = (64, 96, 128)
+"""Sizes of images that are tried before a model's own."""
+
+
+def timm_models() -> Iterator[Entry]:
+    """The smallest of each family: the names of a module that begin with the same letters."""
+    families: dict[tuple[str, str], list[str]] = {}
+    for module in timm.list_modules():
+        for name in timm.list_models(module=module):
+            letters = re.match(r"[a-z]+(_[a-z]{3,})?", WORDS.sub("", name))
+            families.setdefault((module, letters.group() if letters else name), []).append(name)
+    for (module, _), names in families.items():
+        name = min(names, key=_size_of)
+        yield Entry(f"timm/{name}", module, partial(_timm, name))
+
+
+def _size_of(name: str) -> tuple[int, int, str]:
+    found = next((i for i, hint in enumerate(SMALL) if hint in name), len(SMALL))
+    return found, len(name), name
+
+
+def _timm(name: str) -> Built:
+    config = timm.get_pretrained_cfg(name)
+    channels, side, _ = (3, 224, 224) if config is None else config.input_size
+    make = partial(timm.create_model, name, pretrained=False)
+    if config is not None and config.fixed_input_size:
+        sized = ((partial(make, img_size=small), small) for small in SIDES)
+        return _first((*sized, (make, side)), channels)
+    model = make()
+    return _first(((lambda: model, small) for small in (*SIDES, side)), channels)
+
+
+def _first(tries: Iterable[tuple[Callable[[], Any], int]], channels: int) -> Built:
+    """The first model that takes an image of the size beside it."""
+    problem: Exception | None = None
+    for make, side in tries:
+        image = torch.randn(1, channels, side, side)
+        try:
+            model: torch.nn.Module = make().eval()
+            with torch.no_grad():
+                model(image)
+        except Exception as error:  # whatever a model has against a size
+            problem = error
+        else:
+            return model, {"x": image}
+    raise NotBuilt(f"it takes no image: {problem}") from problem
+
+
+TORCHVISION = {
+    "classification": torchvision.models,
+    "segmentation": torchvision.models.segmentation,
+    "video": torchvision.models.video,
+    "optical flow": torchvision.models.optical_flow,
+    "detection": torchvision.models.detection,
+}
+"""Modules of models, by what they are for."""
+
+LARGE = re.compile(
+    r"vit_(l|h)|_(128gf|32gf|16gf|8gf|large|b[3-7]|l|b|v1_b)$|152|101|161|201|vgg1[369]|vgg11_bn"
+    r"|resnet50_fpn_v2|swin3d_(s|b)|raft_large|convnext_(base|small)|swin(_v2)?_(s|b)$|wide_|_32x8d|_64x4d"
+)
+
+
+def torchvision_models() -> Iterator[Entry]:
+    for kind, module in TORCHVISION.items():
+        for name in torchvision.models.list_models(module=module):
+            if not LARGE.search(name) or name.endswith("v3_large"):
+                yield Entry(f"torchvision/{name}", kind, partial(_torchvision, name, kind))
+    for name in ("resnet18", "mobilenet_v3_small"):
+        yield Entry(f"torchvision/{name}_fpn", "detection", partial(_pyramid, name))
+
+
+def _torchvision(name: str, kind: str) -> Built:
+    options: dict[str, Any] = {"weights": None}
+    if name in ("googlenet", "inception_v3"):
+        options["init_weights"] = False
+    if kind in ("segmentation", "detection"):
+        options["weights_backbone"] = None
+    model = torchvision.models.get_model(name, **options)
+    match kind:
+        case "video":
+            side = 224 if "mvit" in name else 64
+            return model, {"x": torch.randn(1, 3, 16, side, side)}
+        case "optical flow":
+            images = torch.randn(1, 3, 128, 128), torch.randn(1, 3, 128, 128)
+            return _Flow(model), dict(zip(("image1", "image2"), images, strict=True))
+        case "detection":
+            return _Detector(model), {"image": torch.rand(3, 96, 96)}
+        case _:
+            side = {"inception_v3": 96}.get(name, 224 if "vit" in name else 96)
+            return model, {"x": torch.randn(1, 3, side, side)}
+
+
+class _Flow(torch.nn.Module):
+    """Two steps of what refines a flow."""
+
+    def __init__(self, model: Callable[..., Any]) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, image1: torch.Tensor, image2: torch.Tensor) -> Any:
+        return self.model(image1, image2, num_flow_updates=2)
+
+
+class _Detector(torch.nn.Module):
+    """A detector, whose input is a list of images."""
+
+    def __init__(self, model: Callable[..., Any]) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, image: torch.Tensor) -> Any:
+        return self.model([image])
+
+
+def _pyramid(name: str) -> Built:
+    module: Any = torchvision.models.detection.backbone_utils
+    make = module.mobilenet_backbone if "mobile" in name else module.resnet_fpn_backbone
+    options = {"fpn": True} if "mobile" in name else {}
+    model = make(backbone_name=name, weights=None, **options)
+    return model, {"x": torch.randn(1, 3, 96, 96)}
