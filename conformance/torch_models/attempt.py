@@ -120,6 +120,7 @@ def _compiled(case: Case) -> Outcome:
     request = BackendRequest(
         {"threads": 1, "cache": None}, observer=lambda _, part: parts.append(part)
     )
+    torch.compiler.reset()  # else sizes that another model had otherwise are named ones
     counters.clear()
     start = time.process_time()
     found = torch.compile(case.module, backend=partial(compiled_by, request))(*case.inputs)

@@ -203,6 +203,8 @@ def test_scalars_and_nothing(shape: tuple[int, ...]) -> None:
 
 
 def test_operators_that_pytorch_s_rules_are_made_of() -> None:
-    converted = {"prims": lambda x: torch.ops.prims.convert_element_type(x, torch.float64)}
-    agrees(converted, torch.randn(3, 4))
-    agrees({"quotient": torch.ops.aten.true_divide}, torch.randn(3, 4), torch.randint(1, 9, (4,)))
+    cases = {
+        "converted": lambda x, y: torch.ops.prims.convert_element_type(x, torch.float64),
+        "divided": lambda x, y: torch.ops.aten.true_divide.Tensor(x, y),
+    }
+    agrees(cases, torch.randn(3, 4), torch.randint(1, 9, (4,)))

@@ -183,7 +183,7 @@ def _transposed(
     """The columns of a square block, named in ``statements``."""
 
     def named(value: Expr) -> Var:
-        name = names.fresh("t")
+        name = names.fresh("turned")
         statements.append(Let(name, value))
         return Var(name, value.dtype, value.lanes)
 
