@@ -112,8 +112,8 @@ def main(
         made = found(entry, seconds, gigabytes)
         _append(results, made)
         for one in made:
-            took = f"{one.error:.1e} {one.seconds:.0f} s"
-            print(f"{one.model} by {one.way}: {one.reason} {took}", flush=True)
+            took = "" if one.seconds is None else f", {one.seconds:.1f} s"
+            print(f"{one.model} by {one.way}: {one.reason}, {one.error:.1e}{took}", flush=True)
     if page is not None:
         page.write_text(page_of(list(read(results).values())), "utf-8")
 

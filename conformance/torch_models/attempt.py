@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch._dynamo.exc import BackendCompilerFailed
 from torch._dynamo.utils import counters
 from torch.utils._pytree import tree_leaves
 
@@ -91,7 +90,7 @@ def _attempted(case: Case, way: str, attempt: Callable[[Case], Outcome]) -> Outc
     except ModelError as error:
         return made(f"refused: {_line(error)}")
     except Exception as error:  # a crash is an outcome
-        cause = error.inner_exception if isinstance(error, BackendCompilerFailed) else error
+        cause: Exception = getattr(error, "inner_exception", error)  # as Dynamo wraps ours
         return made(f"crash: {type(cause).__name__}: {_line(cause)}")
 
 

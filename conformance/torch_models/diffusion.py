@@ -58,7 +58,7 @@ def _quantized(name: str) -> Built:
 
 def _small_autoencoder(name: str) -> Built:
     model = getattr(diffusers, name)(
-        encoder_block_out_channels=(16, 32), decoder_block_out_channels=(32, 16),
+        encoder_block_out_channels=(16, 16), decoder_block_out_channels=(16, 16),
         num_encoder_blocks=(1, 2), num_decoder_blocks=(2, 1),
     )  # fmt: skip
     return model, {"sample": torch.rand(1, 3, 32, 32)}

@@ -16,8 +16,9 @@ class Outcome:
     """What became of a model by a way: ``reason`` starts with the kind of it.
 
     ``error`` is relative, ``seconds`` the CPU time of compiling without tracing by PyTorch, or with
-    it by ``torch.compile``.  ``nodes`` are operators that were compiled, ``breaks`` those of
-    Dynamo's graph, ``elsewhere`` operators that ran in PyTorch.
+    it by ``torch.compile``, None where it was not measured.  ``nodes`` are operators
+    that were compiled, ``breaks`` those of Dynamo's graph, ``elsewhere`` operators that ran in
+    PyTorch.
     """
 
     model: str
@@ -25,7 +26,7 @@ class Outcome:
     way: str
     reason: str
     error: float = 0.0
-    seconds: float = 0.0
+    seconds: float | None = None
     nodes: int = 0
     breaks: int = 0
     elsewhere: Sequence[str] = ()
@@ -88,7 +89,8 @@ def _passes(outcomes: Sequence[Outcome]) -> str:
     columns = ("model", "kind", "way", "operators", "seconds", "difference", "breaks", "in PyTorch")
     lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
     for o in outcomes:
-        numbers = f"{o.nodes} | {o.seconds:.1f} | {o.error:.1e} | {o.breaks}"
+        seconds = "" if o.seconds is None else f"{o.seconds:.1f}"
+        numbers = f"{o.nodes} | {seconds} | {o.error:.1e} | {o.breaks}"
         left = ", ".join(name.removeprefix("aten.") for name in o.elsewhere)
         lines.append(f"| {o.model} | {o.kind} | {o.way} | {numbers} | {left} |")
     return "\n".join(lines) + "\n"
@@ -106,5 +108,5 @@ def outcomes_in(page: str) -> Iterator[Outcome]:
             continue
         nodes, seconds, error, breaks, left = rest
         names = tuple(f"aten.{name}" for name in left.split(", ") if left)
-        yield Outcome(model, kind, way, PASSED, float(error), float(seconds), int(nodes),
-                      int(breaks), names)  # fmt: skip
+        took = float(seconds) if seconds else None
+        yield Outcome(model, kind, way, PASSED, float(error), took, int(nodes), int(breaks), names)
