@@ -14,6 +14,7 @@ from modelcc.ir.index import (
     bounds_of,
     coefficient,
     loop_range,
+    product,
     simplify,
     substitute,
     symbols,
@@ -50,6 +51,10 @@ MOST_GROWTH = 6.0
 MOST_BORDER = 1 / 8
 """Part of the elements that a sum rather takes from a border than to be guarded against them."""
 
+USES, SUMMANDS = 16, 64
+"""How often each of the weights that come at run time is used, and how many products are summed,
+where it pays to have channels of results together."""
+
 COUNTED = 4096
 """Elements that are looked at one by one, at most."""
 
@@ -76,11 +81,12 @@ def blocked_dims(
 ) -> dict[str, int]:
     """Tensor → the dimension whose blocks should be innermost.
 
-    Seeds are contractions with a constant, which are computed in vectors along the constant's own
-    axis, and padded windows over ``inputs``, whose vectors along rows would end at every border;
-    what reads them along that axis follows.  Where it is the last dimension of a tensor,
-    row-major order already is what is wanted, as it is for what algorithms and readers of sizes
-    touch, and for what transposes it, unless a convolution comes after that.
+    Seeds are contractions with a constant and convolutions by weights that come at run time, which
+    are computed in vectors along these operands' own axis, and padded windows over ``inputs``,
+    whose vectors along rows would end at every border; what reads them along that axis follows.
+    Where it is the last dimension of a tensor, row-major order already is what is wanted, as it is
+    for what algorithms and readers of sizes touch, and for what transposes it, unless a
+    convolution comes after that.
     """
     packed = constants | {t for t, type_ in types.items() if type_.layout is not None}
     convolved = _convolved(items, packed)
@@ -221,17 +227,44 @@ def _from_whole_blocks(stage: Stage, dim: int, block: int) -> bool:
 
 
 def _seed_dim(stage: Stage, constants: frozenset[str]) -> int | None:
-    """The output dimension along which only (or also) the constant operand of a product moves."""
+    """The output dimension along which only (or also) the constant operand of a product moves, or
+    the weights of a convolution that come at run time."""
     pair = _product(stage)
     if pair is None:
         return None
-    constant = next((r for r in pair if r.tensor in constants), None)
-    other = next((r for r in pair if r.tensor not in constants), None)
-    if constant is None or other is None:
+    fixed = [r for r in pair if r.tensor in constants]
+    weights = fixed[0] if len(fixed) == 1 else None if fixed else _weights(stage, pair)
+    if weights is None:
         return None
-    moved = index_symbols(constant)
+    moved = index_symbols(weights)
     candidates = [d for d, i in enumerate(stage.write) if symbols(i) & moved]
     return candidates[-1] if candidates else None
+
+
+def _weights(stage: Stage, pair: tuple[Read, Read]) -> Read | None:
+    """Which of two operands that come at run time the other one is convolved with.
+
+    It moves along one axis of the result only, which is not the innermost; the other one is an
+    image, of which the sum sees windows or the pixels of planes, often enough.
+    """
+    summed = {a.name for a in stage.reduce}
+    inner = next((a.name for a in reversed(stage.axes) if a.extent != 1), "")
+    for image, weights in (pair, pair[::-1]):
+        seen, moved = index_symbols(image), index_symbols(weights)
+        outputs = [a for a in stage.axes if a.name in moved]
+        windows = any(len(symbols(i)) > 1 and symbols(i) & summed for i in image.indices)
+        if len(outputs) != 1 or outputs[0].name in seen or inner not in seen - moved:
+            continue
+        uses = product(a.extent for a in stage.axes if a.name not in moved)
+        summands = product(a.extent for a in stage.reduce)
+        if (windows or len(stage.write) > 3) and _least(uses, USES) and _least(summands, SUMMANDS):
+            return weights
+    return None
+
+
+def _least(count: Index, least: int) -> bool:
+    """Whether ``count`` is no less, as far as is known."""
+    return not isinstance(count, int) or count >= least
 
 
 def _window_dim(stage: Stage, inputs: frozenset[str]) -> int | None:

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Index, Sym, coefficient, product, symbols
+from modelcc.ir.naming import Names
 from modelcc.ir.scalar_tree import index_symbols, reads, transform
-from modelcc.ir.tensor import Apply, Axis, Item, Kernel, Read, Stage, TensorProgram
-from modelcc.ir.types import Layout, Part, TensorType
+from modelcc.ir.tensor import Apply, Axis, Guard, Item, Kernel, Read, Stage, TensorProgram
+from modelcc.ir.types import Layout, Part, TensorType, row_major
 from modelcc.targets.cpu.passes.single_rows import unless_single
 
 
@@ -54,22 +55,22 @@ class PackOperands:
     near: int = 0
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
-        types = dict(program.types)
+        types, names = dict(program.types), Names(program.types)
         items: list[Item] = []
         for item in program.items:
             if not isinstance(item, Kernel):
                 items.append(item)
                 continue
-            changed, added = self._packed(item, program)
+            changed, added = self._packed(item, program, names)
             items += changed
             types |= added
         return replace(program, items=tuple(items), types=types)
 
     def _packed(
-        self, kernel: Kernel, program: TensorProgram
+        self, kernel: Kernel, program: TensorProgram, names: Names
     ) -> tuple[list[Item], dict[str, TensorType]]:
         """``kernel`` with the copies that it is to read, and their types."""
-        copies = tuple(self._copies(kernel, program))
+        copies = tuple(self._copies(kernel, program, names))
         items: list[Item] = []
         reader = kernel
         for copy in copies:
@@ -81,7 +82,7 @@ class PackOperands:
         choice = unless_single(kernel, rows, items, program) if self.rows and rows else None
         return (items, types) if choice is None else (choice[0], types | choice[1])
 
-    def _copies(self, kernel: Kernel, program: TensorProgram) -> Iterator[_Copy]:
+    def _copies(self, kernel: Kernel, program: TensorProgram, names: Names) -> Iterator[_Copy]:
         """The operands of a product to pack."""
         stage, *others = kernel.stages
         lane, factors = _vector_axis(stage, program), _factors(stage)
@@ -91,16 +92,16 @@ class PackOperands:
             return
         moving = [r for r in factors if lane.name in index_symbols(r)]
         for read in factors if len(moving) == 1 else ():
-            plain = program.types[read.tensor].layout is None and read.tensor in kernel.inputs
+            plain = _is_row_major(program.types[read.tensor]) and read.tensor in kernel.inputs
             if not plain or read.tensor in program.constants:
                 continue
             if read in moving and self._worth(stage, read, lane):
                 axes = _axes_of(read, stage)
                 layout = self._layout(axes, lane, stage.reduce)
-                yield _Copy(f"{stage.output}.packed", read, axes, layout)
+                yield _Copy(names.fresh(f"{stage.output}.packed"), read, axes, layout)
             elif read not in moving and self._worth_turning(stage, read):
                 axes = tuple(sorted(_axes_of(read, stage), key=lambda a: a in stage.reduce))
-                yield _Copy(f"{stage.output}.turned", read, axes, None)
+                yield _Copy(names.fresh(f"{stage.output}.turned"), read, axes, None)
 
     def _worth(self, stage: Stage, read: Read, lane: Axis) -> bool:
         """Whether an operand that moves with the vectors is read more often than a copy costs."""
@@ -193,10 +194,16 @@ def _vector_axis(stage: Stage, program: TensorProgram) -> Axis | None:
     return next((a for a in stage.axes if stage.write[innermost] == Sym(a.name)), None)
 
 
+def _is_row_major(type_: TensorType) -> bool:
+    """Whether the last dimension is innermost, a border or not."""
+    return type_.layout is None or type_.layout.parts == row_major(type_.rank).parts
+
+
 def _factors(stage: Stage) -> list[Read]:
-    """The operands of a product of two."""
+    """The operands of a product of two, guards aside."""
     args = stage.body.args if isinstance(stage.body, Apply) else ()
-    return [r for r in args if isinstance(r, Read)]
+    inner = [a.inside if isinstance(a, Guard) else a for a in args]
+    return [r for r in inner if isinstance(r, Read)]
 
 
 def _axes_of(read: Read, stage: Stage) -> tuple[Axis, ...]:

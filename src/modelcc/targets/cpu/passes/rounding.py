@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from math import ceil
 
 from modelcc.targets.cpu.passes.winograd_transforms import (
-    filter_matrix,
     in_two_steps,
     transform_input,
     transform_output,
+    transform_taps,
 )
 
 
@@ -72,17 +72,20 @@ def growth(results: Iterable[Rounded], summands: int) -> float:
     return ceil(max(r.error for r in results) / direct.error * 100) / 100
 
 
-def winograd_rounding(m: int, inputs: int) -> float:
-    """Growth by F(m×m, 3×3) over ``inputs`` channels."""
+def winograd_rounding(m: int, inputs: int, constant: bool = True) -> float:
+    """Growth by F(m×m, 3×3) over ``inputs`` channels; filters are transformed in f32 if they are
+    not ``constant``."""
     size = m + 2
     window = [[Rounded() for _ in range(size)] for _ in range(size)]
     half = in_two_steps(window, lambda line: transform_input(m, line))
-    rows = [sum(map(abs, row)) for row in filter_matrix(m)]
+    taps = [[Rounded() for _ in range(3)] for _ in range(3)]
+    lines = in_two_steps(taps, lambda line: transform_taps(m, line))
     products: list[Sequence[Rounded]] = []
-    for line, row in zip(half, rows, strict=True):
-        # The filter is transformed exactly, then rounded once.
-        filters = (rounded(row * column) for column in rows)
-        pairs = zip(transform_input(m, line), filters, strict=True)
+    for line, filters in zip(half, lines, strict=True):
+        made = transform_taps(m, filters)
+        # Constant filters are transformed exactly, then rounded once.
+        once = [rounded(u.magnitude) for u in made]
+        pairs = zip(transform_input(m, line), once if constant else made, strict=True)
         products.append([sum_of_products(inputs, v, u) for v, u in pairs])
     results = in_two_steps(products, lambda line: transform_output(m, line))
     return growth((y for line in results for y in transform_output(m, line)), 9 * inputs)

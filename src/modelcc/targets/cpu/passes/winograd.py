@@ -11,10 +11,10 @@ Before and after, for tiles of 4 × 4 outputs (an image of 14 × 14 tiles)::
     %s = [co, th, tw, b < 6, i < 4] linear[Aᵀ][i](%m[b, co, t], %m[b + 6, co, t], …)
     %z[n, co, 4*th + i, 4*tw + j] = max(linear[Aᵀ][j](%s[co, th, tw, 0, i], …), 0.0)
 
-with ``t`` the number of a tile of an image, ``d`` and ``s`` in registers, and the constant
-``%u = G w Gᵀ``.  Images of many tiles are cut into blocks of tile rows, so that a block's %v and %m
-stay in cache: then all of it is one kernel with leading block axes.  So are images whose number is
-not known: each is a block, or several.
+with ``t`` the number of a tile of an image, ``d`` and ``s`` in registers, and ``%u = G w Gᵀ``, a
+constant if ``w`` is one, else made by a kernel before.  Images of many tiles are cut into blocks of
+tile rows, so that a block's %v and %m stay in cache: then all of it is one kernel with leading
+block axes.  So are images whose number is not known: each is a block, or several.
 
 Rounding errors, relative to the largest output of the layer: below 1e-5 for m = 4 and 2e-6 for
 m = 2 with up to 512 channels of normally distributed values, also after a ReLU (typically 4e-6
@@ -34,7 +34,7 @@ from typing import Literal
 from modelcc.ir.compute import Element, Matrix, linear
 from modelcc.ir.index import Index, Sym
 from modelcc.ir.tensor import Apply, Axis, Item, Kernel, Read, Stage, TensorProgram
-from modelcc.ir.types import F32, Layout, TensorType, blocked
+from modelcc.ir.types import F32, Layout, Part, TensorType, blocked
 from modelcc.passes.tensor.fused_kernel import kernel_of
 from modelcc.passes.tensor.unread_constants import still_read
 from modelcc.schedule.workload import program_key
@@ -44,9 +44,13 @@ from modelcc.targets.cpu.passes.winograd_cost import Choice, Shape, WinogradCost
 from modelcc.targets.cpu.passes.winograd_filter import TransformedFilter
 from modelcc.targets.cpu.passes.winograd_match import Convolution, match_convolution
 from modelcc.targets.cpu.passes.winograd_tiles import IMAGE, TileRegion, Tiles
-from modelcc.targets.cpu.passes.winograd_transforms import input_factors, output_factors
+from modelcc.targets.cpu.passes.winograd_transforms import (
+    filter_factors,
+    input_factors,
+    output_factors,
+)
 
-Value = Literal["d", "v", "u", "m", "s"]
+Value = Literal["g", "d", "v", "u", "m", "s"]
 At = Callable[[Index, Index], Element]
 """An element of a tile by its row and column."""
 CHANNEL, POINT, INPUT, TILE = "wc", "wp", "wi", "wq"
@@ -83,8 +87,9 @@ class Winograd:
             types |= rewrite.types(kernels)
             x = rewrite.convolution.x
             types[x] = rewrite.widened(types[x])
-            filters = program.constants[rewrite.convolution.w]
-            constants[rewrite.name("u")] = TransformedFilter(filters, rewrite.tiles.m)
+            if rewrite.convolution.constant:
+                filters = program.constants[rewrite.convolution.w.tensor]
+                constants[rewrite.name("u")] = TransformedFilter(filters, rewrite.tiles.m)
         kept = still_read(items, program, constants)
         changed = replace(program, types=types, constants=kept)
         return changed.with_items(tuple(items))
@@ -114,7 +119,7 @@ def _shape(found: Convolution) -> Shape:
     outputs, height, width = found.extents
     # A number of images that is not known may be 1.
     images = found.images if isinstance(found.images, int) else 1
-    return Shape(images, found.inputs, outputs, height, width)
+    return Shape(images, found.inputs, outputs, height, width, found.constant)
 
 
 def _tiles(found: Convolution, choice: Choice) -> Tiles:
@@ -136,33 +141,38 @@ class _WinogradRewrite:
         return f"{self.convolution.product.output}.{value}{suffix}"
 
     def kernels(self) -> list[Kernel]:
-        """One kernel for blocks, else one per step."""
+        """One kernel for blocks, else one per step, after that of filters that are not constant."""
         steps = (list(self._inputs()), [self._products()], list(self._outputs()))
         kernel = self.convolution.kernel
+        before: list[Kernel] = []
+        if not self.convolution.constant:
+            stages, made = tuple(self._filters()), (self.name("u"),)
+            before = [kernel_of("winograd_filter", stages, made, kernel.source)]
         if self.tiles.apart:
             stages = tuple(s for step in steps for s in step)
             whole = kernel_of(f"{kernel.name}_winograd", stages, kernel.outputs, kernel.source)
-            return [self._rounding(whole)]
+            return [*before, self._rounding(whole)]
         stored = ((self.name("v"),), (self.name("m"),), kernel.outputs)
         names = ("winograd_input", "winograd_product", f"{kernel.name}_winograd")
         found = [
             kernel_of(name, tuple(step), outputs, kernel.source)
             for name, step, outputs in zip(names, steps, stored, strict=True)
         ]
-        return [*found[:-1], self._rounding(found[-1])]
+        return [*before, *found[:-1], self._rounding(found[-1])]
 
     def _rounding(self, kernel: Kernel) -> Kernel:
         """``kernel``, which gives the results, with what is known of their errors."""
-        rounding = winograd_rounding(self.tiles.m, self._inner_c)
+        rounding = winograd_rounding(self.tiles.m, self._inner_c, self.convolution.constant)
         return replace(kernel, rounding=rounding, asked=self.asked)
 
     def types(self, kernels: Sequence[Kernel]) -> dict[str, TensorType]:
         """Types of all new tensors of ``kernels``, those in registers included."""
-        found = {self.name("u"): TensorType((self._points, self._outer_c, self._inner_c), F32)}
+        found: dict[str, TensorType] = {}
         for stage in (s for kernel in kernels for s in kernel.stages):
             if stage.output not in self.convolution.kernel.outputs:
                 extents = tuple(a.extent for a in stage.axes)
                 found[stage.output] = TensorType(extents, stage.body.dtype)
+        found[self.name("u")] = self._filter_type
         found[self.name("v")] = self._stored(self._inner_c)
         found[self.name("m")] = self._stored(self._outer_c)
         return found
@@ -179,6 +189,16 @@ class _WinogradRewrite:
             wanted = past if isinstance(past, int) else 0
             halo[dim] = (max(before, pad), max(after, wanted))
         return x.with_layout(Layout(layout.parts, tuple(halo)))
+
+    @property
+    def _filter_type(self) -> TensorType:
+        """Blocks of outputs innermost, unless constants are packed later, with room for planes
+        not to fall on the same cache sets."""
+        plain = TensorType((self._points, self._outer_c, self._inner_c), F32)
+        if self.convolution.constant:
+            return plain
+        parts = (Part(0), Part(1, self.block), Part(2), Part(1, 1, self.block))
+        return plain.with_layout(Layout(parts, ((0, 0), (0, self.block), (0, 0))))
 
     @property
     def _points(self) -> int:
@@ -211,6 +231,19 @@ class _WinogradRewrite:
 
     def _axes(self, channels: int, part: TileRegion) -> tuple[Axis, ...]:
         return (*self.tiles.outer, Axis(CHANNEL, channels), *self.tiles.inner(part))
+
+    def _filters(self) -> Iterator[Stage]:
+        """Those that come at run time, transformed as :class:`TransformedFilter` does."""
+        size, factors = self.tiles.m + 2, filter_factors(self.tiles.m)
+        axes = (Axis(CHANNEL, self._outer_c), Axis(INPUT, self._inner_c))
+
+        def element(i: Index, j: Index) -> Element:
+            return Element(self.convolution.tap(Sym(CHANNEL), Sym(INPUT), i, j))
+
+        value = yield from self._transformed("g", element, factors, factors, axes)
+        where = (Sym(DOWN) * size + Sym(ACROSS), Sym(CHANNEL), Sym(INPUT))
+        own = (Axis(DOWN, size), Axis(ACROSS, size))
+        yield Stage(self.name("u"), (*axes, *own), where, value(Sym(DOWN), Sym(ACROSS)).scalar)
 
     def _inputs(self) -> Iterator[Stage]:
         size, part = self.tiles.m + 2, self.tiles.everything
@@ -265,7 +298,7 @@ class _WinogradRewrite:
         prefix: str = "",
     ) -> Generator[Stage, None, At]:
         """The stage that transforms columns of a tile: elements with rows transformed, too."""
-        size, name = self.tiles.m + 2, self.name(value, prefix)
+        size, name = len(down[0][0]), self.name(value, prefix)
         axes = (*axes, Axis(ACROSS, size), Axis(DOWN, len(down[-1])))
         where = tuple(Sym(axis.name) for axis in axes)
         column = [element(i, Sym(ACROSS)) for i in range(size)]

@@ -10,13 +10,15 @@ from modelcc.targets.cpu.machine import CpuModel
 
 @dataclass(frozen=True)
 class Shape:
-    """A convolution of ``images`` with ``inputs`` channels to ``outputs`` × height × width."""
+    """A convolution of ``images`` with ``inputs`` channels to ``outputs`` × height × width, by
+    filters that are ``constant``, or come at run time."""
 
     images: int
     inputs: int
     outputs: int
     height: int
     width: int
+    constant: bool = True
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,15 @@ class WinogradCost:
         speed = self._speed(values / groups)
         # Filters are prefetched behind the arithmetic, but not quite for free.
         product = max(compute, stream) + 0.3 * min(compute, stream)
-        return product + steps + 2 * values / speed + 2000 * groups
+        made = 0.0 if shape.constant else self._filters(m, shape.inputs * shape.outputs)
+        return product + made + steps + 2 * values / speed + 2000 * groups
+
+    def _filters(self, m: int, count: int) -> float:
+        """Cycles to transform ``count`` filters, each written and read again."""
+        step = 150.0 if m == 4 else 60.0
+        bytes_ = (m + 2) ** 2 * count * 4
+        vectors = count / self.machine.lanes(32) * max(1, 2 / self.machine.fmas)
+        return vectors * step + 2 * bytes_ / self._speed(bytes_)
 
     def _imbalance(self, shape: Shape, choice: Choice, apart: bool) -> float:
         """Time of the thread with most blocks over that of even shares."""

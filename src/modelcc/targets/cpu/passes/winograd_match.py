@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Index, Sym, coefficient, substitute
 from modelcc.ir.tensor import Apply, Axis, Guard, Kernel, Number, Read, Scalar, Stage, TensorProgram
@@ -12,16 +12,19 @@ from modelcc.passes.tensor.shared_axes import shared_axes
 
 @dataclass(frozen=True)
 class Convolution:
-    """A kernel that convolves ``x`` with the constant ``w``, then applies ``epilogue`` stages.
+    """A kernel that convolves ``x`` with ``w``, then applies ``epilogue`` stages.
 
     ``axes`` are the parallel axes n, co, oh, ow; all stages share them.  Window position 0 of
     output 0 is at input row ``-pads[0]``, column ``-pads[1]``.  ``extents`` are those of the axes
-    but for the number of ``images``, which may be symbolic.
+    but for the number of ``images``, which may be symbolic.  Filters are ``constant``, or come at
+    run time; :meth:`tap` tells where each of their elements is.
     """
 
     kernel: Kernel
     x: str
-    w: str
+    w: Read
+    constant: bool
+    taps: tuple[_Tap, _Tap]
     axes: tuple[Axis, Axis, Axis, Axis]
     images: Index
     extents: tuple[int, int, int]
@@ -29,6 +32,25 @@ class Convolution:
     pads: tuple[int, int]
     product: Stage
     epilogue: tuple[Stage, ...]
+
+    def tap(self, output: Index, channel: Index, row: Index, column: Index) -> Read:
+        """The weight of an input channel at a place of the window."""
+        _, co, *_ = self.axes
+        values = {co.name: output, self.product.reduce[0].name: channel}
+        places = zip(self.taps, (row, column), strict=True)
+        values |= {tap.name: 2 - place if tap.turned else place for tap, place in places}
+        moved = tuple(substitute(index, values) for index in self.w.indices)
+        return replace(self.w, indices=moved)
+
+
+@dataclass(frozen=True)
+class _Tap:
+    """An axis of a window, which may be walked backwards (``turned``), as transposed convolutions
+    do, and the ``pad`` before it."""
+
+    name: str
+    pad: int
+    turned: bool
 
 
 def match_convolution(kernel: Kernel, program: TensorProgram, block: int) -> Convolution | None:
@@ -43,7 +65,8 @@ def match_convolution(kernel: Kernel, program: TensorProgram, block: int) -> Con
     x, w = operands
     reduction = tuple(a.extent for a in product.reduce)
     extents = tuple(a.extent for a in product.axes[1:] if isinstance(a.extent, int))
-    if len(extents) != 3 or len(product.axes) != 4 or w.tensor not in program.constants:
+    constant = w.tensor in program.constants
+    if len(extents) != 3 or len(product.axes) != 4:
         return None
     inputs = reduction[0]
     if reduction[1:] != (3, 3) or not isinstance(inputs, int) or inputs % block:
@@ -51,19 +74,22 @@ def match_convolution(kernel: Kernel, program: TensorProgram, block: int) -> Con
     n, co, oh, ow = product.axes
     ci, kh, kw = product.reduce
     plain = product.write == tuple(Sym(a.name) for a in product.axes)
-    filters = w.indices == tuple(Sym(a.name) for a in (co, ci, kh, kw))
+    orders = ((co, ci, kh, kw),) if constant else ((co, ci, kh, kw), (ci, co, kh, kw))
+    filters = w.indices in [tuple(Sym(a.name) for a in order) for order in orders]
     if not plain or not filters or x.indices[1] != Sym(ci.name) or extents[0] % block:
         return None
     if x.indices[0] not in (Sym(n.name), 0) or (x.indices[0] == 0 and n.extent != 1):
         return None
-    pads = (_pad(x.indices[2], oh, kh), _pad(x.indices[3], ow, kw))
-    if pads[0] is None or pads[1] is None or not _blocked(program.types[x.tensor], block):
+    down, across = _tap(x.indices[2], oh, kh), _tap(x.indices[3], ow, kw)
+    if down is None or across is None or not _blocked(program.types[x.tensor], block):
+        return None
+    if constant and (down.turned or across.turned):
         return None
     shape = (extents[0], extents[1], extents[2])
-    axes = (n, co, oh, ow)
-    found = (pads[0], pads[1])
+    axes, pads = (n, co, oh, ow), (down.pad, across.pad)
+    operands = x.tensor, w, constant, (down, across)
     return Convolution(
-        kernel, x.tensor, w.tensor, axes, n.extent, shape, inputs, found, product, tuple(epilogue)
+        kernel, *operands, axes, n.extent, shape, inputs, pads, product, tuple(epilogue)
     )
 
 
@@ -91,12 +117,15 @@ def _unguarded(scalar: Scalar) -> Read | None:
             return None
 
 
-def _pad(index: Index, position: Axis, tap: Axis) -> int | None:
-    """``pad`` of ``position + tap - pad``; None for another index or a negative pad."""
-    if coefficient(index, position.name) != 1 or coefficient(index, tap.name) != 1:
+def _tap(index: Index, position: Axis, tap: Axis) -> _Tap | None:
+    """The window of ``position + tap - pad``, or ``position - tap + 2 - pad``; None for another
+    index or a negative pad."""
+    slope = coefficient(index, tap.name)
+    if coefficient(index, position.name) != 1 or slope not in (1, -1):
         return None
     rest = substitute(index, {position.name: 0, tap.name: 0})
-    return -rest if isinstance(rest, int) and rest <= 0 else None
+    pad = 2 - rest if slope == -1 else -rest
+    return _Tap(tap.name, pad, slope == -1) if isinstance(pad, int) and pad >= 0 else None
 
 
 def _blocked(type_: TensorType, block: int) -> bool:

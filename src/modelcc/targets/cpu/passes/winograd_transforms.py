@@ -113,6 +113,16 @@ def _leading(factors: tuple[Matrix, ...], count: int | None) -> tuple[Matrix, ..
     return (*_leading((*before[:-1], first), None), kept)
 
 
+def filter_factors(m: int) -> tuple[Matrix, ...]:
+    """``G`` of a line of three weights."""
+    return (tuple(map(tuple, filter_matrix(m))),)
+
+
+def transform_taps(m: int, w: Sequence[V]) -> Sequence[V]:
+    """``G w`` for one line of three weights."""
+    return _product(filter_factors(m), w)
+
+
 def transform_input(m: int, d: Sequence[V]) -> Sequence[V]:
     """``Bᵀ d`` for one line of m + 2 inputs."""
     return _product(input_factors(m), d)
