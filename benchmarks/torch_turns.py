@@ -39,13 +39,17 @@ def first_seconds(steps: Mapping[str, Step]) -> dict[str, float]:
 
 
 def in_turns(steps: Mapping[str, Step], rounds: int = ROUNDS) -> dict[str, float]:
-    """Median microseconds of a call of each, the rounds taking turns."""
+    """Median microseconds of a call of each, the rounds taking turns.
+
+    With one thread those of the processor, which others on the machine do not lengthen.
+    """
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     found: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(rounds):
         for name, step in steps.items():
             step()
-            count, start = 0, time.perf_counter()
-            while (elapsed := time.perf_counter() - start) < ROUND_SECONDS or not count:
+            count, start = 0, clock()
+            while (elapsed := clock() - start) < ROUND_SECONDS or not count:
                 step()
                 count += 1
             found[name].append(elapsed / count * 1e6)

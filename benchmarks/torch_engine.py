@@ -1,0 +1,143 @@
+"""One engine on one model of the zoo, in a process of its own: compiled, then timed on request."""
+
+from __future__ import annotations
+
+import copy
+import os
+import resource
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import modelcc
+from benchmarks.zoo.build import build, example
+from benchmarks.zoo.catalogue import find
+from modelcc.torch import backend
+
+Call = Callable[[], object]
+ROUND_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Ready:
+    """An engine that has answered once; ``error`` to eager is relative to the largest output, None
+    where weights are others."""
+
+    cold_seconds: float
+    error: float | None
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Why an engine does not run a model."""
+
+    reason: str
+
+
+def seconds_of(threads: int) -> float:
+    """Of this process and those it waited for, if there is one thread: what others do on the
+    machine does not count then.  Else by the clock."""
+    if threads > 1:
+        return time.perf_counter()
+    return time.process_time() + resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+
+
+def _eager(model: Any, inputs: Any, threads: int) -> Call:
+    return lambda: model(*inputs)
+
+
+def _inductor(model: Any, inputs: Any, threads: int) -> Call:
+    compiled = torch.compile(model)
+    return lambda: compiled(*inputs)
+
+
+def _max_autotune(model: Any, inputs: Any, threads: int) -> Call:
+    """With its own freezing: parameters are constants, as in modelcc's columns."""
+    options = {"freezing": True, "max_autotune": True, "epilogue_fusion": True}
+    compiled = torch.compile(model, options=options)
+    return lambda: compiled(*inputs)
+
+
+def _modelcc(freeze: bool) -> Callable[[Any, Any, int], Call]:
+    def compiled(model: Any, inputs: Any, threads: int) -> Call:
+        options = {"freeze": freeze, "threads": threads, "cache": None}
+        made = torch.compile(model, backend=backend, options=options)
+        return lambda: made(*inputs)
+
+    return compiled
+
+
+def _exported(model: Any, inputs: Any, threads: int) -> Call:
+    made = modelcc.compile(model, inputs, threads=threads, cache=None)
+    return lambda: made(*inputs)
+
+
+ENGINES: Mapping[str, Callable[[Any, Any, int], Call]] = {
+    "eager": _eager,
+    "inductor": _inductor,
+    "max-autotune": _max_autotune,
+    "jax": lambda model, inputs, threads: _jax(model, inputs),
+    "unfrozen": _modelcc(False),
+    "modelcc": _modelcc(True),
+    "exported": _exported,
+}
+"""From a model, its inputs and a number of threads to a call.  ``modelcc`` is ``torch.compile``
+with ``freeze``, ``unfrozen`` without, ``exported`` is ``torch.export``."""
+
+
+def _jax(name: Any, inputs: Any) -> Call:
+    """A twin in JAX of random weights, those that there are."""
+    return import_module("benchmarks.jax_twins").twin(name, inputs)
+
+
+def _error(actual: Any, wanted: Any) -> float:
+    leaves = torch.utils._pytree.tree_leaves
+    pairs = zip(leaves(actual), leaves(wanted), strict=True)
+    found = [(torch.as_tensor(a) - w).abs().max() / w.abs().max() for a, w in pairs]
+    return max(map(float, found))
+
+
+def _times(call: Call, threads: int) -> float:
+    """Seconds of a call, the mean over a round, after one that refills the caches."""
+    call()
+    count, start = 0, seconds_of(threads)
+    while (elapsed := seconds_of(threads) - start) < ROUND_SECONDS or not count:
+        call()
+        count += 1
+    return elapsed / count
+
+
+def _peak_bytes() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+
+
+def serve(connection: Connection, engine: str, name: str, threads: int, cache: str) -> None:
+    """Sends :class:`Ready` or :class:`Refused`, then a round's time whenever asked for one; told
+    to end, the most memory of the process since it was ready, in bytes."""
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
+    torch.set_num_threads(threads)
+    record = find(name)
+    model, inputs = build(record), example(record)
+    with torch.no_grad():
+        wanted = model(*inputs)
+        start = seconds_of(threads)
+        try:
+            subject = name if engine == "jax" else copy.deepcopy(model)
+            call = ENGINES[engine](subject, inputs, threads)
+            result = call()
+        except Exception as error:  # any engine may raise anything: it is reported, not handled
+            connection.send(Refused(f"{type(error).__name__}: {error}".splitlines()[0]))
+            return
+        cold = seconds_of(threads) - start
+        connection.send(Ready(cold, None if engine == "jax" else _error(result, wanted)))
+        Path("/proc/self/clear_refs").write_text("5")  # resets the most memory that was resident
+        while connection.recv():
+            connection.send(_times(call, threads))
+        connection.send(_peak_bytes())
