@@ -127,3 +127,20 @@ def test_planes_of_which_much_is_border_are_left_to_guards(depth: int, border: i
     layout = after.types["y"].layout
     sides = (border, border), (1, 1), (1, 1)
     assert layout is not None and layout.halo == ((0, 0), (0, 0), *sides)
+
+
+def test_results_that_windows_read_have_a_border_in_a_copy() -> None:
+    build = GraphBuilder()
+    x = build.input("x", TensorType((2, 16, 6, 6), F32))
+    w = build.input("w", TensorType((16, 4, 3, 3), F32))
+    r = build.emit(Relu(), x, name="r")
+    y = build.emit(Conv((1, 1), (1, 1), (1, 1), (1, 1), 4), r, w, name="y")
+    before = lower_graph(build.build([y, r]))
+    program = AssignLayouts()(before)
+    assert program.types["r"].layout is None
+    border = ((0, 0), (0, 0), (1, 1), (1, 1))
+    assert program.types["r.padded"].layout == Layout(row_major(4).parts, border)
+    rng = np.random.default_rng(0)
+    data = {n: rng.normal(size=before.types[n].static_shape()).astype("f4") for n in ("x", "w")}
+    wanted, actual = (run_program(p, data, {}) for p in (before, program))
+    assert all(np.allclose(actual[n], wanted[n]) for n in before.outputs)

@@ -82,7 +82,7 @@ class AssignLayouts:
         dims = blocked_dims(program.items, program.types, constants, inputs, self.block)
         borders = halos(program.items, program.types, program.dims, self.widest_halo)
         summed = _read_by_reductions(program)
-        copied = inputs & summed
+        copied = (inputs | (_plain_results(program) - dims.keys())) & summed
         moved = _movable_views(program) & borders.keys() & summed
         own = dims.keys() | copied | moved | (summed - _fixed(program))
         borders = {t: b for t, b in borders.items() if t in own}
@@ -90,7 +90,7 @@ class AssignLayouts:
         operands = {t: d for t, d in operands.items() if t not in program.outputs}
         bytes = byte_dims(program.items, program.types)
         operands |= {t: d for t, d in bytes.items() if t in copied}
-        program = _copy_inputs(program, copied & (borders.keys() | operands.keys()))
+        program = _copied(program, copied & (borders.keys() | operands.keys()))
         program = _copy_outputs(program, dims)
         types = {**program.types}
         for name in dict.fromkeys((*dims, *operands, *borders)):
@@ -113,7 +113,7 @@ class AssignLayouts:
 
 
 def _read_by_reductions(program: TensorProgram) -> frozenset[str]:
-    """Tensors worth a border, inputs in a copy."""
+    """Tensors worth a border, inputs and results in a copy."""
     reductions = [s for s in stages_of(program.items) if s.reduce]
     return frozenset(r.tensor for s in reductions for r in reads(s.body))
 
@@ -122,6 +122,12 @@ def _fixed(program: TensorProgram) -> frozenset[str]:
     """Tensors that others see as row-major memory."""
     viewed = {t for i in program.items if isinstance(i, View) for t in (i.input, i.output)}
     return frozenset((*program.inputs, *program.outputs, *program.constants, *viewed))
+
+
+def _plain_results(program: TensorProgram) -> frozenset[str]:
+    """Results of the program that kernels make: others see them without a border."""
+    kernels = [item for item in program.items if isinstance(item, Kernel)]
+    return frozenset(program.outputs) & {t for k in kernels for t in k.outputs}
 
 
 def _movable_views(program: TensorProgram) -> frozenset[str]:
@@ -146,15 +152,19 @@ def _copy(source: str, target: str, type_: TensorType, nodes: tuple[str, ...]) -
     return Kernel("Copy", (source,), (target,), (stage,), nodes)
 
 
-def _copy_inputs(program: TensorProgram, copied: frozenset[str]) -> TensorProgram:
-    """Copy inputs that reductions want in another layout; they read the copies."""
-    names = {i: _padded(i) for i in program.inputs if i in copied}
+def _copied(program: TensorProgram, copied: frozenset[str]) -> TensorProgram:
+    """Copy inputs and results that reductions want in another layout; they read the copies."""
+    names = {t: _padded(t) for t in (*program.inputs, *program.outputs) if t in copied}
     if not names:
         return program
     types = {**program.types, **{new: program.types[old] for old, new in names.items()}}
-    copies = [_copy(old, new, types[old], ()) for old, new in names.items()]
-    items = [_rename_guarded(i, names) for i in program.items]
-    return replace(program, items=(*copies, *items), types=types)
+    copies = {old: _copy(old, new, types[old], ()) for old, new in names.items()}
+    last = {t: n for n, item in enumerate(program.items) for t in item_outputs(item)}
+    items: list[Item] = [copies[t] for t in copies if t not in last]
+    for position, item in enumerate(program.items):
+        items.append(_rename_guarded(item, names))
+        items += (copies[t] for t in item_outputs(item) if t in copies and last[t] == position)
+    return replace(program, items=tuple(items), types=types)
 
 
 def _rename_guarded(item: Item, names: Mapping[str, str]) -> Item:
