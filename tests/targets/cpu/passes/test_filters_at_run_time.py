@@ -131,3 +131,13 @@ def test_results_have_blocks_of_channels() -> None:
 )
 def test_what_does_not_pay_stays(outputs: int, size: int, kernel: int) -> None:
     assert "y.blocked" not in laid_out(outputs, size, kernel).types
+
+
+def test_images_of_a_gradient_stay_apart() -> None:
+    """What is summed for each of many taps is no block: the other operand's would lie far apart."""
+    build = GraphBuilder()
+    x = build.input("x", TensorType((32, 32, 10, 10), F32))
+    dy = build.input("dy", TensorType((32, 32, 8, 8), F32))
+    y = build.emit(Conv((1, 1), (0, 0), (0, 0), (1, 1), 1), x, dy)
+    program = AssignLayouts()(lower_graph(build.build([y])))
+    assert program.types["x"].layout is None and "x.padded" not in program.types

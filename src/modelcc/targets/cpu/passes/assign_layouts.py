@@ -87,7 +87,7 @@ class AssignLayouts:
         own = dims.keys() | copied | moved | (summed - _fixed(program))
         borders = {t: b for t, b in borders.items() if t in own}
         operands = blocked_operands(program.items, program.types, copied | moved, dims, self.block)
-        operands = {t: d for t, d in operands.items() if t not in program.outputs}
+        operands = {t: d for t, d in operands.items() if t in copied or t not in program.outputs}
         bytes = byte_dims(program.items, program.types)
         operands |= {t: d for t, d in bytes.items() if t in copied}
         program = _copied(program, copied & (borders.keys() | operands.keys()))

@@ -55,6 +55,9 @@ USES, SUMMANDS = 16, 64
 """How often each of the weights that come at run time is used, and how many products are summed,
 where it pays to have channels of results together."""
 
+TAPS = 49
+"""Places of a window, at most, that a sum goes through for every block of channels."""
+
 COUNTED = 4096
 """Elements that are looked at one by one, at most."""
 
@@ -138,9 +141,7 @@ def blocked_operands(
         if not stage.reduce or stage.output not in wanted:
             continue
         own = stage.write[wanted[stage.output]]
-        summed: set[Index] = {
-            Sym(a.name) for a in stage.reduce if isinstance(a.extent, int) and a.extent >= block
-        }
+        summed: set[Index] = {Sym(a.name) for a in stage.reduce if _together(a, stage, block)}
         for read in reads(stage.body):
             for dim, index in enumerate(read.indices[:-1]):
                 along = index == own or (index in summed and read.tensor in names)
@@ -148,6 +149,16 @@ def blocked_operands(
                 if fits and along and _worth_blocking(dim, types[read.tensor], block):
                     found.setdefault(read.tensor, dim)
     return found
+
+
+def _together(axis: Axis, stage: Stage, block: int) -> bool:
+    """Whether a whole block of what is summed along ``axis`` is read before the next tap.
+
+    Of many taps, those of a gradient of weights, the other operand's would lie far apart.
+    """
+    taps = product(a.extent for a in stage.reduce if a != axis)
+    few = not isinstance(taps, int) or taps <= TAPS
+    return isinstance(axis.extent, int) and axis.extent >= block and few
 
 
 def _made_by_elements(items: tuple[Item, ...], types: Mapping[str, TensorType]) -> frozenset[str]:
