@@ -63,6 +63,21 @@ def test_order_is_valid_and_never_needs_more(scheduled: Program) -> None:
     assert plan_memory(ordered).lower_bound <= plan_memory(scheduled).lower_bound
 
 
+def test_no_order_takes_a_result_from_what_it_is_written_over() -> None:
+    """In this order t becomes y; with y before z, t is a tensor of the arena."""
+    types = {n: tensor(100 if n in "ty" else 1) for n in "xabctzy"}
+    items = [
+        kernel(["x"], ["a"], types),
+        kernel(["x"], ["t"], types),
+        kernel(["x"], ["b"], types),
+        kernel(["t"], ["z"], types),
+        kernel(["x"], ["c"], types),
+        kernel(["t", "a"], ["y"], types, in_place=(("y", "t"),)),
+    ]
+    program = scheduled(items, types)
+    assert plan_memory(order_steps(program)).lower_bound == plan_memory(program).lower_bound
+
+
 def launches(program: Program) -> list[Launch]:
     return [step for step in program.steps if isinstance(step, Launch)]
 

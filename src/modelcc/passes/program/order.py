@@ -22,6 +22,7 @@ from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize, View
 from modelcc.passes.program.dynamic_allocation import aligned
 from modelcc.passes.program.nominal import nominal_values
+from modelcc.passes.program.plan_memory import most_live
 from modelcc.passes.program.storage import storages
 from modelcc.passes.program.timeline import timeline
 
@@ -109,7 +110,9 @@ def order_steps(program: Program) -> Program:
     order, peak = _ordered(problem, effects)
     if peak >= _peak(effects, range(len(steps))):
         return program
-    return replace(program, steps=_ordered_steps(program, steps, order))
+    found = replace(program, steps=_ordered_steps(program, steps, order))
+    # The search does not see that what is written over may have become part of a result.
+    return found if most_live(found) <= most_live(program) else program
 
 
 def _ordered(problem: _Problem, effects: _Effects) -> tuple[list[int], int]:

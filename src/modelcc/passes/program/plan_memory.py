@@ -65,13 +65,7 @@ class MemoryPlan:
 
 def plan_memory(program: Program) -> MemoryPlan:
     """The memory plan of a program whose steps stay in this order."""
-    line = timeline(program)
-    shared = share_in_place(line, share_carried(line, storages(program, line)))
-    dynamic = dynamic_allocations(program, shared, line)
-    apart = {name for part in dynamic for name in part.storages}
-    arena = [
-        s for s in bounded(program, shared, line) if s.place == "arena" and s.name not in apart
-    ]
+    shared, dynamic, arena = _storages(program)
     sizes = [aligned(storage.size) for storage in arena]
     samples = sample_values(sizes, program.dims)
     layers = [_blocks(arena, sizes, sample) for sample in samples]
@@ -91,6 +85,25 @@ def plan_memory(program: Program) -> MemoryPlan:
         lower_bound=lower_bound(layers[0]),
         dynamic=dynamic,
     )
+
+
+def most_live(program: Program) -> int:
+    """The most bytes of the arena that are live at once, at typical sizes: no plan needs less."""
+    arena = _storages(program)[2]
+    sizes = [aligned(storage.size) for storage in arena]
+    return lower_bound(_blocks(arena, sizes, sample_values(sizes, program.dims)[0]))
+
+
+def _storages(
+    program: Program,
+) -> tuple[tuple[Storage, ...], tuple[DynamicAllocation, ...], list[Storage]]:
+    """All storages, what is allocated while the program runs, and the storages of the arena."""
+    line = timeline(program)
+    shared = share_in_place(line, share_carried(line, storages(program, line)))
+    dynamic = dynamic_allocations(program, shared, line)
+    apart = {name for part in dynamic for name in part.storages}
+    known = bounded(program, shared, line)
+    return shared, dynamic, [s for s in known if s.place == "arena" and s.name not in apart]
 
 
 def _blocks(
