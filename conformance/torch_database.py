@@ -1,0 +1,167 @@
+"""torch's own database of operators: entries, their samples, and their tolerances."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.testing._internal import common_methods_invocations as database
+from torch.testing._internal.opinfo.core import DecorateInfo
+from torch.utils import _pytree as pytree
+
+PASSED = "passed"
+"""What reasons begin with if results are right."""
+WIDE = f"{PASSED}, as with 64 bits, of which eager's 32 differ by more than the tolerance"
+REFUSED = "refused by torch"
+"""What reasons begin with if torch does not hand the sample over to anyone."""
+DTYPES = (torch.float32, torch.int64, torch.bool, torch.complex64)
+"""The first of these that an entry has is the one that is tried."""
+
+Tensors = Sequence[torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of sample ``index`` of an entry: ``reason`` starts with the kind of it."""
+
+    entry: str
+    index: int
+    reason: str
+
+    @property
+    def passed(self) -> bool:
+        return self.reason.startswith(PASSED)
+
+    @property
+    def refused(self) -> bool:
+        return self.reason.startswith(REFUSED)
+
+
+@dataclass(frozen=True)
+class Half:
+    """One way to try an entry: ``attempt`` tells the outcome of some samples in one graph."""
+
+    attempt: Callable[[Any, Sequence[Any]], str]
+    gradients: bool
+
+    def entries(self, pattern: str) -> list[Any]:
+        """Entries with a type that is tried, whose names match."""
+        names = re.compile(pattern)
+        return [op for op in database.op_db if names.search(label(op)) and self._tried(op)]
+
+    def _tried(self, op: Any) -> bool:
+        if self.gradients:
+            return op.supports_autograd and torch.float32 in op.supported_backward_dtypes("cpu")
+        return dtype_of(op) is not None
+
+    def samples(self, op: Any, share: int) -> list[tuple[int, Any]]:
+        """Every ``share``-th sample, with its place."""
+        torch.manual_seed(0)
+        dtype = torch.float32 if self.gradients else dtype_of(op)
+        made = op.sample_inputs("cpu", dtype, requires_grad=self.gradients)
+        return [(i, s) for i, s in enumerate(made) if i % share == 0]
+
+
+class Wrapped(torch.nn.Module):
+    """An operator called with some samples, whose tensors are inputs."""
+
+    def __init__(self, op: Any, samples: Sequence[Any], gradients: bool = False) -> None:
+        """``gradients``: only of what each sample says that it has gradients to speak of."""
+        super().__init__()
+        calls = [((s.input, *s.args), s.kwargs) for s in samples]
+        self._leaves, self._spec = pytree.tree_flatten(calls)
+        self._op = op.op
+        self._chosen = [s.output_process_fn_grad for s in samples] if gradients else None
+
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """Copies of those of the samples."""
+        given = (x for x in self._leaves if isinstance(x, torch.Tensor))
+        return tuple(x.detach().clone().requires_grad_(x.requires_grad) for x in given)
+
+    def widened(self) -> Wrapped:
+        """The same with 64 bits in place of 32."""
+        wide = copy.copy(self)
+        wide._leaves = [_wide(x) for x in self._leaves]
+        return wide
+
+    def forward(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
+        given = iter(x.clone() for x in tensors)  # what changes its operand changes a copy
+        whole = [next(given) if isinstance(x, torch.Tensor) else x for x in self._leaves]
+        calls = pytree.tree_unflatten(whole, self._spec)
+        results = [self._op(*args, **kwargs) for args, kwargs in calls]
+        if self._chosen is not None:
+            results = [chosen(y) for chosen, y in zip(self._chosen, results, strict=True)]
+        return [x for x in pytree.tree_leaves(results) if isinstance(x, torch.Tensor)]
+
+
+def _wide(x: Any) -> Any:
+    if isinstance(x, torch.Tensor) and x.dtype == torch.float32:
+        return x.detach().double().requires_grad_(x.requires_grad)
+    return torch.float64 if x is torch.float32 else x
+
+
+def label(op: Any) -> str:
+    """The name of an entry, with its variant."""
+    return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else str(op.name)
+
+
+def dtype_of(op: Any) -> torch.dtype | None:
+    """The type that an entry is tried with."""
+    return next((d for d in DTYPES if d in op.supported_dtypes("cpu")), None)
+
+
+def judged(op: Any, ours: Tensors, theirs: Tensors, wide: Callable[[], Tensors]) -> str:
+    """The outcome for results by the entry's tolerance, at worst against those of ``wide``."""
+    unequal = difference(op, ours, theirs)
+    if not unequal:
+        return PASSED
+    try:
+        exact = zip(wide(), theirs, strict=True)
+        best = [w.to(y.dtype) if y.is_floating_point() else y for w, y in exact]
+    except Exception:  # torch raises whatever it likes
+        return f"wrong: {unequal}"
+    return f"wrong: {unequal}" if difference(op, ours, best) else WIDE
+
+
+def difference(op: Any, ours: Tensors, theirs: Tensors, exact: bool = True) -> str:
+    """How results differ by the entry's tolerance, or only by type and shape; empty if not."""
+    try:
+        for mine, yours in zip(ours, theirs, strict=True):
+            assert mine.shape == yours.shape, f"shape {mine.shape}, not {yours.shape}"
+            assert mine.dtype == yours.dtype, f"dtype {mine.dtype}, not {yours.dtype}"
+            if exact:
+                close = tolerance(op, yours.dtype)
+                torch.testing.assert_close(mine, _dense(yours), equal_nan=True, **close)
+    except (AssertionError, ValueError) as error:
+        return " ".join(str(error).split())[:200]
+    return ""
+
+
+def _dense(x: torch.Tensor) -> torch.Tensor:
+    return x.contiguous() if x.layout == torch.strided else x
+
+
+def tolerance(op: Any, dtype: torch.dtype) -> dict[str, float]:
+    """The largest that the entry's decorators ask for; none for torch's defaults."""
+    found = list(_overrides(op, dtype))
+    default = 1.3e-6 if dtype == torch.float32 else 1e-7
+    if not found or not dtype.is_floating_point:
+        return {}
+    return {"atol": max(t.atol for t in found), "rtol": max(default, *(t.rtol for t in found))}
+
+
+def _overrides(op: Any, dtype: torch.dtype) -> Iterator[Any]:
+    for info in op.decorators:
+        if isinstance(info, DecorateInfo) and info.device_type in (None, "cpu"):
+            for each in info.decorators:
+                if dtype in getattr(each, "overrides", {}):
+                    yield each.overrides[dtype]
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in brief."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

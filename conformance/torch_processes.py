@@ -1,0 +1,89 @@
+"""Entries of torch's database in processes of their own: a crash or a hang costs one sample."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from typing import Any
+
+from conformance.torch_database import REFUSED, Half, Outcome, first_line, label
+
+SECONDS = 60.0
+"""What a sample may take."""
+TOGETHER = 8
+"""Samples that are compiled at once, and one by one only where that fails."""
+
+_CONTEXT = multiprocessing.get_context("fork")
+
+
+@dataclass(frozen=True)
+class Position:
+    """Entry ``place`` with ``done`` samples; the next are tried ``together``, ``index`` alone."""
+
+    place: int = 0
+    done: int = 0
+    together: int = TOGETHER
+    index: int | None = None
+
+
+def outcomes(half: Half, ops: Sequence[Any], share: int) -> Iterator[Outcome]:
+    """Of every sample of some entries, one process after the other where one breaks off."""
+    at: Position | None = Position()
+    while at is not None:
+        ours, theirs = _CONTEXT.Pipe(duplex=False)
+        process = _CONTEXT.Process(target=_serve, args=(half, ops, share, at, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        at = None
+        for message in _received(ours):
+            if isinstance(message, Outcome):
+                yield message
+            else:
+                at = message
+        process.kill()
+        process.join()
+        if at is not None and at.index is not None:
+            code = process.exitcode
+            what = f"more than {SECONDS:g} s" if code == -9 else f"exit code {code}"
+            yield Outcome(label(ops[at.place]), at.index, f"crash: {what}")
+            at = replace(at, done=at.done + 1)
+        if at is not None:
+            at = replace(at, together=1, index=None)
+
+
+def _received(pipe: Connection) -> Iterator[Outcome | Position | None]:
+    while True:
+        try:
+            if not pipe.poll(SECONDS):
+                return
+            yield pipe.recv()
+        except EOFError:
+            return
+
+
+def _serve(half: Half, ops: Sequence[Any], share: int, start: Position, pipe: Connection) -> None:
+    """Sends the position before each attempt, what became of each sample, and None at the end."""
+    for place in range(start.place, len(ops)):
+        _serve_entry(half, ops[place], share, start, pipe)
+        start = Position(place + 1)
+    pipe.send(None)
+
+
+def _serve_entry(half: Half, op: Any, share: int, start: Position, pipe: Connection) -> None:
+    pipe.send(start)
+    try:
+        made = half.samples(op, share)
+    except Exception as error:
+        pipe.send(Outcome(label(op), 0, f"{REFUSED}: no samples: {first_line(error)}"))
+        return
+    for done in range(start.done, len(made), start.together):
+        some = made[done : done + start.together]
+        alone = len(some) == 1
+        pipe.send(replace(start, done=done, index=some[0][0] if alone else None))
+        whole = half.attempt(op, [sample for _, sample in some])
+        for k, (index, sample) in enumerate(some):
+            pipe.send(replace(start, done=done + k, index=index))
+            own = whole if alone or whole == "passed" else half.attempt(op, [sample])
+            pipe.send(Outcome(label(op), index, own))
