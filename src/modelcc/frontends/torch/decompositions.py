@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
-from torch._decomp import decomposition_table
+from torch._decomp import _core_aten_decompositions_post_autograd, decomposition_table
 
 from modelcc.frontends.torch.aten import Handler
 
@@ -15,9 +15,12 @@ Decompositions = dict[Any, Callable[..., Any]]
 
 def decompositions(handlers: Mapping[str, Handler]) -> Decompositions:
     """PyTorch's own rules for what has no handler; what has one stays whole."""
-    table: Decompositions = dict(torch.export.default_decompositions().items())
-    for operator, rule in decomposition_table.items():
-        table.setdefault(operator, rule)
+    return _of_others(torch.export.default_decompositions().items(), handlers)
+
+
+def _of_others(first: Iterable[tuple[Any, Any]], handlers: Mapping[str, Handler]) -> Decompositions:
+    table = {**decomposition_table, **dict(first)}
+    table = {op: rule for op, rule in table.items() if str(op) not in UNTRACEABLE}
     return {op: rule for op, rule in table.items() if not _is_handled(op, handlers)}
 
 
@@ -25,14 +28,19 @@ def functional_decompositions(handlers: Mapping[str, Handler]) -> Decompositions
     """As :func:`decompositions`, for graphs of which PyTorch itself may run a part.
 
     What it runs stays whole: operators of its core, random ones (others would take other numbers
-    of its generator), those that write to their operands, ``WITH_BACKWARD`` and
-    ``OF_CONTENTS``.
+    of its generator), those that write to their operands, and ``WITH_BACKWARD``.  Tracing has
+    already taken apart what is so for autograd, too, and export's table takes long to list.
     """
-    return {op: rule for op, rule in decompositions(handlers).items() if not _stays_whole(op)}
+    table = _of_others(_core_aten_decompositions_post_autograd().items(), handlers)
+    return {op: rule for op, rule in table.items() if not _stays_whole(op)}
 
 
-OF_CONTENTS = ("aten.lift_fresh.default", "aten.lift_fresh_copy.default", "aten.lift.default")
-"""What takes a tensor that is there while tracing, of which no other operator may be given."""
+UNTRACEABLE = (
+    *("aten.lift_fresh.default", "aten.lift_fresh_copy.default", "aten.lift.default"),
+    *("aten.complex.default", "aten.polar.default"),
+)
+"""Their rules write to views of new memory, or leave tensors that are there while tracing, of which
+no other operator may be given."""
 
 WITH_BACKWARD = ("aten._scaled_dot_product_flash_attention_for_cpu.default",)
 """Their backward operators want a result that PyTorch's rules do not compute."""
@@ -45,7 +53,7 @@ def _stays_whole(operator: Any) -> bool:
     return (
         bool(tags.intersection(operator.tags))
         or operator._schema.is_mutable
-        or str(operator) in (*WITH_BACKWARD, *OF_CONTENTS)
+        or str(operator) in WITH_BACKWARD
     )
 
 

@@ -124,8 +124,9 @@ class _Import:
         return carried
 
     def traced(self) -> Traced:
-        for position, node in enumerate(self._nodes):
-            self._place(position, node)
+        orders = [self._place(position, node) for position, node in enumerate(self._nodes)]
+        for node, order in zip(self._nodes, orders, strict=True):
+            self._turn(node, order)  # once all inputs have their names
         self._conversion.run(self._module.graph)
         (given,) = self._module.graph.output_node().args
         single = isinstance(given, fx.Node)
@@ -145,8 +146,8 @@ class _Import:
             self._conversion.reasons,
         )
 
-    def _place(self, position: int, node: fx.Node) -> None:
-        """The value of an argument: an input in the order of its memory."""
+    def _place(self, position: int, node: fx.Node) -> tuple[int, ...]:
+        """Makes an argument an input in the order of its memory, which are these axes."""
         fake, conversion = node.meta.get("val"), self._conversion
         conversion.values[node] = None
         if position in self._carried:
@@ -154,23 +155,28 @@ class _Import:
             self._emitter.builder.input(node.name, TensorType(shape, BOOL))
             self._inputs.append(TensorInput(position, shape, (1,), carrier=True))
         if not isinstance(fake, torch.Tensor):
-            return
+            return ()
         try:
-            conversion.values[node] = self._input(position, node, fake)
+            return self._input(position, node, fake)
         except UnsupportedForm:
-            return  # what uses it is not converted and says so
+            return ()  # what uses it is not converted and says so
 
-    def _input(self, position: int, node: fx.Node, fake: torch.Tensor) -> str:
+    def _input(self, position: int, node: fx.Node, fake: torch.Tensor) -> tuple[int, ...]:
         order = memory_order(fake)
         axes = tuple(range(len(fake.shape))) if order is None else order
         extents = tuple(index_of(size, self._conversion.names) for size in fake.shape)
         type = TensorType(tuple(extents[a] for a in axes), dtype_of(fake.dtype))
-        name = self._emitter.builder.input(node.name, type)
+        self._conversion.values[node] = self._emitter.builder.input(node.name, type)
         strides = _strides(extents, axes)
         self._inputs.append(TensorInput(position, type.shape, strides, order is not None))
-        if axes == tuple(range(len(axes))):
-            return name
-        return self._emitter.emit(Transpose(inverted(axes)), name, source=(node.name,))
+        return axes
+
+    def _turn(self, node: fx.Node, axes: tuple[int, ...]) -> None:
+        """The value of an argument, its axes as PyTorch counts them."""
+        value = self._conversion.values[node]
+        if isinstance(value, str) and axes != tuple(range(len(axes))):
+            turned = self._emitter.emit(Transpose(inverted(axes)), value, source=(node.name,))
+            self._conversion.values[node] = turned
 
     def _result(
         self, given: Any, names: list[str], outputs: list[TensorOutput]
