@@ -9,7 +9,7 @@ import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder
 from modelcc.ir.condition import Constraints
-from modelcc.ir.index import compare
+from modelcc.ir.index import Index, compare
 from modelcc.ir.op import (
     Builder,
     Gradients,
@@ -28,6 +28,7 @@ from modelcc.ops.runtime_index import (
     at_index,
     check_updates,
     place_along,
+    require_from_front,
     require_integer,
 )
 from modelcc.ops.samples import sample, tensor
@@ -49,13 +50,18 @@ def inside(axis: int, indices: TensorType, x: TensorType) -> Constraints:
 
 @dataclass(frozen=True)
 class GatherElements(Op):
-    """``result[i] = x[i with i[axis] replaced by indices[i]]``, in the shape of indices."""
+    """``result[i] = x[i with i[axis] replaced by indices[i]]``, in the shape of indices.
+
+    ``signed`` indices may count from the end, others that are below zero are out of range.
+    """
 
     axis: int = 0
+    signed: bool = True
     samples = (
         sample(tensor(3, 4), np.array([[0, 2, -1, 1]]), axis=0),
         sample(tensor(2, 3), np.array([[0, -1], [2, 2]], np.int32), axis=1),
         sample(tensor(3, dtype=I32), np.array([2, 0])),
+        sample(tensor(3, "n"), np.array([[2, 0], [1, 1]]), signed=False),
     )
 
     def infer(self, x: TensorType, indices: TensorType) -> tuple[TensorType]:
@@ -72,6 +78,8 @@ class GatherElements(Op):
         return inside(self.axis, indices, x)
 
     def reference(self, x: Array, indices: Array) -> Array:
+        if not self.signed:
+            require_from_front(indices)
         crop = tuple(
             slice(None) if a == self.axis else slice(e) for a, e in enumerate(indices.shape)
         )
@@ -79,36 +87,41 @@ class GatherElements(Op):
 
     def compute(self, at: StageBuilder, x: Operand, indices: Operand) -> Operand:
         def body(o: Point) -> Element:
-            return at_index(
-                at, indices[o], x, self.axis, lambda i: x[(*o[: self.axis], i, *o[self.axis + 1 :])]
-            )
+            def read(i: Index) -> Element:
+                return x[(*o[: self.axis], i, *o[self.axis + 1 :])]
+
+            return at_index(at, indices[o], x, self.axis, read, self.signed)
 
         return at.stage(indices.shape, body)
 
     def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
         x, indices = inputs
-        return build.emit(
-            ScatterElements(self.axis, "add"), filled(build, x), indices, dys[0]
-        ), None
+        put = ScatterElements(self.axis, "add", self.signed)
+        return build.emit(put, filled(build, x), indices, dys[0]), None
 
 
 @dataclass(frozen=True)
 class ScatterElements(Op):
     """x with ``updates[i]`` put at, or combined into, ``i with i[axis] replaced by indices[i]``.
 
-    Of several updates of one element ``none`` keeps the last.
+    Of several updates of one element ``none`` keeps the last.  ``signed`` indices may count from
+    the end, others that are below zero are out of range.
     """
 
     axis: int = 0
     reduction: Combination = "none"
-    samples = tuple(
-        sample(x, indices, updates, axis=axis, reduction=reduction)
-        for reduction in ("none", "add", "mul", "max", "min")
-        for axis, x, indices, updates in (
-            (1, tensor(2, 4), np.array([[0, 3], [-1, 1]]), tensor(2, 2)),
-            (0, tensor(3, "n"), np.array([[2, 0], [1, 1]], np.int32), tensor(2, 2)),
-            (0, tensor(4, dtype=I32), np.array([1, 3, 0]), tensor(3, dtype=I32)),
-        )
+    signed: bool = True
+    samples = (
+        *(
+            sample(x, indices, updates, axis=axis, reduction=reduction)
+            for reduction in ("none", "add", "mul", "max", "min")
+            for axis, x, indices, updates in (
+                (1, tensor(2, 4), np.array([[0, 3], [-1, 1]]), tensor(2, 2)),
+                (0, tensor(3, "n"), np.array([[2, 0], [1, 1]], np.int32), tensor(2, 2)),
+                (0, tensor(4, dtype=I32), np.array([1, 3, 0]), tensor(3, dtype=I32)),
+            )
+        ),
+        sample(tensor(4), np.array([1, 3, 0]), tensor(3), signed=False),
     )
 
     def infer(self, x: TensorType, indices: TensorType, updates: TensorType) -> tuple[TensorType]:
@@ -135,6 +148,8 @@ class ScatterElements(Op):
             yield index, update, "ScatterElements needs one index per update"
 
     def reference(self, x: Array, indices: Array, updates: Array) -> Array:
+        if not self.signed:
+            require_from_front(indices)
         result = x.copy()
         for place in np.ndindex(*indices.shape):
             target = (*place[: self.axis], indices[place], *place[self.axis + 1 :])
@@ -148,7 +163,7 @@ class ScatterElements(Op):
         return at.scatter(
             x,
             indices.shape,
-            lambda o: [place_along(indices[o], x, self.axis)],
+            lambda o: [place_along(indices[o], x, self.axis, self.signed)],
             lambda o, found: (*o[: self.axis], *found, *o[self.axis + 1 :]),
             lambda o: updates[o],
             COMBINE.get(self.reduction),
@@ -156,5 +171,5 @@ class ScatterElements(Op):
 
     def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
         add = replace(self, reduction="add")
-        ways = Scattering(self.reduction, self, add, GatherElements(self.axis))
+        ways = Scattering(self.reduction, self, add, GatherElements(self.axis, self.signed))
         return ways.gradients(build, dys[0], inputs, outputs[0])

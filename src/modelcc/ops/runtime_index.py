@@ -13,7 +13,7 @@ from modelcc.ir.index import Index
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.op import require, same_dtype
 from modelcc.ir.scalar import Combine
-from modelcc.ir.types import I64, TensorType
+from modelcc.ir.types import I64, Array, TensorType
 from modelcc.ops.accumulate import require_numeric
 
 Point = tuple[Index, ...]
@@ -44,17 +44,33 @@ def bound_along(x: Operand, axis: int, wrapped: bool = True) -> IndexBound:
     return IndexBound(x.shape[axis], f"axis {axis} of {x.name!r}", wrapped=wrapped)
 
 
-def place_along(index: Element, x: Operand, axis: int) -> tuple[Element, IndexBound]:
-    """The run-time ``index`` along ``axis`` of x, which may count from the end, and its bound."""
-    return wrapped(index, x.shape[axis]), bound_along(x, axis)
+def place_along(
+    index: Element, x: Operand, axis: int, signed: bool = True
+) -> tuple[Element, IndexBound]:
+    """The run-time ``index`` along ``axis`` of x and its bound; ``signed`` ones may count from the
+    end."""
+    value = wrapped(index, x.shape[axis]) if signed else index
+    return value, bound_along(x, axis, signed)
 
 
 def at_index(
-    at: StageBuilder, index: Element, x: Operand, axis: int, body: Callable[[Index], Element]
+    at: StageBuilder,
+    index: Element,
+    x: Operand,
+    axis: int,
+    body: Callable[[Index], Element],
+    signed: bool = True,
 ) -> Element:
-    """``body(i)`` at the run-time ``index`` along ``axis`` of x, which may count from the end."""
-    value, bound = place_along(index, x, axis)
+    """``body(i)`` at the run-time ``index`` along ``axis`` of x; ``signed`` ones may count from the
+    end."""
+    value, bound = place_along(index, x, axis, signed)
     return at.gather(value, body, bound)
+
+
+def require_from_front(indices: Array) -> None:
+    """Refuse indices below zero."""
+    if indices.size and indices.min() < 0:
+        raise IndexError(f"index {indices.min()} counts from the end")
 
 
 COMBINE: Mapping[Combination, Combine] = MappingProxyType(

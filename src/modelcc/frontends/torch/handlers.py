@@ -15,6 +15,9 @@ from modelcc.frontends.torch.convolutions import CONVOLUTIONS
 from modelcc.frontends.torch.creation import CREATION
 from modelcc.frontends.torch.diagonals import DIAGONALS
 from modelcc.frontends.torch.division import DIVISION
+from modelcc.frontends.torch.fractional_pooling import FRACTIONAL_POOLING
+from modelcc.frontends.torch.gamma_functions import GAMMA_FUNCTIONS
+from modelcc.frontends.torch.histograms import HISTOGRAMS
 from modelcc.frontends.torch.indexing import INDEXING
 from modelcc.frontends.torch.iteration import ITERATION
 from modelcc.frontends.torch.norm_gradients import NORM_GRADIENTS
@@ -28,12 +31,14 @@ from modelcc.frontends.torch.random import RANDOM
 from modelcc.frontends.torch.recurrent import RECURRENT
 from modelcc.frontends.torch.reductions import REDUCTIONS
 from modelcc.frontends.torch.scatter import SCATTER
+from modelcc.frontends.torch.segments import SEGMENTS
 from modelcc.frontends.torch.special import SPECIAL
 from modelcc.frontends.torch.upsampling import UPSAMPLING
 from modelcc.frontends.torch.views import VIEWS
 
 _TABLES = (
-    *(POINTWISE, DIVISION, COMPARISON, SPECIAL, ITERATION, ACTIVATIONS, CREATION),
+    *(POINTWISE, DIVISION, COMPARISON, SPECIAL, GAMMA_FUNCTIONS, ITERATION, ACTIVATIONS, CREATION),
+    *(HISTOGRAMS, SEGMENTS, FRACTIONAL_POOLING),
     *(VIEWS, PARTS, DIAGONALS, INDEXING, SCATTER, BAGS, ORDER, REDUCTIONS, NORMS, NORM_GRADIENTS),
     *(PRODUCTS, CONVOLUTIONS, POOLING, UPSAMPLING, ATTENTION, RECURRENT, CONTROL),
 )

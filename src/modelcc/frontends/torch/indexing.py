@@ -127,7 +127,7 @@ def gather(call: Aten, x: Value, dim: int, indices: Value, *_: object) -> Value:
         return call.made(Full(call.extents(), 0, x.type.dtype))
     axis = call.axis(dim, x.type.rank)
     places = indices if indices.type.rank else reshaped(indices, 1)
-    found = of(GatherElements(axis), x if x.type.rank else reshaped(x, 1), places)
+    found = of(GatherElements(axis, signed=False), x if x.type.rank else reshaped(x, 1), places)
     return reshaped(found, *indices.type.shape)
 
 
@@ -147,6 +147,12 @@ def masked_select(call: Aten, x: Value, mask: Value) -> Value:
 def nonzero(call: Aten, x: Value) -> Value:
     found = Value(call, places(call, x.name))
     return permuted(found, 1, 0)
+
+
+def nonzero_static(call: Aten, x: Value, size: int, fill: int = -1) -> Value:
+    """The first ``size`` places, and others if there are not as many."""
+    rest = call.made(Full((size, x.type.rank), fill, I64))
+    return part(concatenated(call, 0, nonzero(call, x), rest), 0, 0, size)
 
 
 def embedding(call: Aten, weight: Value, indices: Value, *_: object) -> Value:
@@ -175,6 +181,7 @@ INDEXING = table(
     take=take,
     masked_select=masked_select,
     nonzero=nonzero,
+    nonzero_static=nonzero_static,
     embedding=embedding,
     embedding_dense_backward=embedding_backward,
 )

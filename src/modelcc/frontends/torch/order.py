@@ -174,12 +174,36 @@ def search(
     if edges.type.dtype != x.type.dtype:
         wide = call.promoted()
         edges, x = cast(edges, wide), cast(x, wide)
+    return cast(before(call, edges, x, right or side == "right"), call.result.dtype)
+
+
+FEW = 64
+"""Edges that are all compared, as vectors, sooner than a search among them is done."""
+
+
+def before(call: Aten, edges: Value, x: Value, right: bool) -> Value:
+    """How many edges of a row, or all alike, are less than each value, or if ``right`` equal."""
+    beyond = cp.Greater() if right else cp.GreaterOrEqual()
+    count = edges.type.shape[-1]
+    if isinstance(count, int) and count > FEW:
+        return _bisected(call, edges, x, count, beyond)
     flat = edges.type.rank == 1
-    rows = edges if flat else reshaped(edges, *edges.type.shape[:-1], 1, edges.type.shape[-1])
-    beyond = cp.Greater() if right or side == "right" else cp.GreaterOrEqual()
-    each = reshaped(x, *x.type.shape, 1)
-    before = of(logic.Not(), of(beyond, rows, each))
-    return cast(of(ReduceSum((x.type.rank,), False), cast(before, I64)), call.result.dtype)
+    rows = edges if flat else reshaped(edges, *edges.type.shape[:-1], 1, count)
+    less = of(logic.Not(), of(beyond, rows, reshaped(x, *x.type.shape, 1)))
+    return of(ReduceSum((x.type.rank,), False), cast(less, I64))
+
+
+def _bisected(call: Aten, edges: Value, x: Value, count: int, beyond: Op) -> Value:
+    """The number grows by falling powers of 2 as long as its last edge is still before."""
+    read = Gather(0) if edges.type.rank == 1 else GatherElements(x.type.rank - 1)
+    place = call.made(Full(x.type.shape, 0, I64))
+    for power in reversed(range(count.bit_length())):
+        further = place + (1 << power)
+        edge = of(read, edges, of(cp.Min(), further, further.lift(count)) - 1)
+        there = of(logic.Not(), of(beyond, edge, x))
+        fits = of(cp.LessOrEqual(), further, further.lift(count))
+        place = of(cp.Where(), of(logic.And(), fits, there), further, place)
+    return place
 
 
 def bucketize(

@@ -10,9 +10,10 @@ from modelcc.frontends.kit.errors import number_of
 from modelcc.frontends.kit.parts import taken_apart
 from modelcc.frontends.torch.aten import Aten, Handler, Number, table
 from modelcc.frontends.torch.views import concatenate, concatenated
-from modelcc.ir.index import Expr, Index, mod
+from modelcc.ir.index import Expr, Index, mod, product
 from modelcc.ops.arithmetic import Value, of
-from modelcc.ops.gather import GatherSum
+from modelcc.ops.gather import Gather, GatherSum
+from modelcc.ops.generate import Full
 from modelcc.ops.padding import Mode, Pad
 from modelcc.ops.shape import Tile, Trilu
 from modelcc.ops.slicing import Slice
@@ -91,15 +92,36 @@ def padding(mode: Mode) -> Handler:
     """The last axes padded with elements of the tensor itself."""
 
     def handler(call: Aten, x: Value, pads: Sequence[Index]) -> Value:
-        return of(Pad(*_amounts(pads, x.type.rank), mode), x)
+        before, after = _amounts(pads, x.type.rank)
+        cut = any(isinstance(p, int) and p < 0 for p in pads)
+        if mode != "edge" or not cut:
+            return of(Pad(before, after, mode), x)
+        for axis, extent in enumerate(x.type.shape):
+            if (before[axis], after[axis]) != (0, 0):
+                x = of(Gather(axis), x, _edge_line(call, extent, before[axis], after[axis]))
+        return x
 
     return handler
+
+
+def _edge_line(call: Aten, extent: Index, before: Index, after: Index) -> Value:
+    """Places of the elements along an axis; what is cut away at one end may repeat at the other."""
+    size, first, last = (number_of(n, "padded extent") for n in (extent, before, after))
+    return call.literal(np.clip(np.arange(-first, size + last), 0, size - 1))
 
 
 def _amounts(pads: Sequence[Index], rank: int) -> tuple[tuple[Index, ...], tuple[Index, ...]]:
     """Amounts before and after each axis; PyTorch gives pairs, the last axis first."""
     rest = (0,) * (rank - len(pads) // 2)
     return (*rest, *reversed(pads[::2])), (*rest, *reversed(pads[1::2]))
+
+
+def resize(call: Aten, x: Value, *_: object) -> Value:
+    """The first elements in another shape; behind them what memory has, which is zeros here."""
+    count = product(call.extents())
+    room = call.made(Full((count,), 0, x.type.dtype))
+    flat = concatenated(call, 0, reshaped(x, x.type.elements), room)
+    return reshaped(part(flat, 0, 0, count), *call.extents())
 
 
 def padding_backward(mode: Mode) -> Handler:
@@ -109,15 +131,19 @@ def padding_backward(mode: Mode) -> Handler:
         before, after = _amounts(pads, x.type.rank)
         for axis, extent in enumerate(x.type.shape):
             if (before[axis], after[axis]) != (0, 0):
-                amounts = (before[axis],), (after[axis],)
-                line = call.literal(np.arange(number_of(extent, "padded extent")))
-                dy = of(GatherSum(axis, extent), dy, of(Pad(*amounts, mode), line))
+                if mode == "edge":
+                    places = _edge_line(call, extent, before[axis], after[axis])
+                else:
+                    line = call.literal(np.arange(number_of(extent, "padded extent")))
+                    places = of(Pad((before[axis],), (after[axis],), mode), line)
+                dy = of(GatherSum(axis, extent), dy, places)
         return dy
 
     return handler
 
 
 PARTS = table(
+    resize=resize,
     split=split,
     split_with_sizes=split,
     split_copy=split,

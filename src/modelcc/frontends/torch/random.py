@@ -13,11 +13,14 @@ from zlib import crc32
 from modelcc.frontends.kit import random
 from modelcc.frontends.torch.activations import rrelu as evaluated_rrelu
 from modelcc.frontends.torch.aten import Aten, Operand, overloads
+from modelcc.frontends.torch.order import before
 from modelcc.ir.types import BOOL, F32, F64
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.comparison import above, where
-from modelcc.ops.views import cast
+from modelcc.ops.cumulative import CumSum
+from modelcc.ops.top_k import TopK
+from modelcc.ops.views import cast, part
 
 
 def _seed(call: Aten) -> int:
@@ -107,6 +110,17 @@ def _thrown(call: Aten, p: Value) -> Value:
     return cast(of(ew.Less(), _uniform(call), p), call.result.dtype)
 
 
+def multinomial(call: Aten, p: Value, count: int, replacement: bool = False, *_: object) -> Value:
+    """By running totals, or without replacement the first arrivals at rates ``p``."""
+    axis, noise = p.type.rank - 1, 1.0 - random.uniform(call, p.type.shape, _seed(call))
+    if not replacement:
+        return call.many(TopK(count, axis, True), cast(p, F32) / -of(ew.Log(), noise))[1]
+    ends = of(CumSum(axis), cast(p, F32))
+    total = part(ends, axis, p.type.shape[axis] - 1, 1)
+    found = before(call, ends, _uniform(call) * total, right=True)
+    return of(ew.Min(), found, call.as_value(p.type.shape[axis] - 1))
+
+
 def dropout(call: Aten, x: Value, p: float, train: bool | None = None) -> tuple[Value, Value]:
     """What is left of ``x``, scaled, and where it is."""
     share = 0.0 if train is False else p
@@ -149,6 +163,7 @@ RANDOM = overloads(
         "bernoulli": bernoulli,
         "bernoulli.p": bernoulli_of,
         "bernoulli.Tensor": bernoulli_of,
+        "multinomial": multinomial,
         "native_dropout": dropout,
     }
 )

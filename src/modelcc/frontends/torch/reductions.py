@@ -6,17 +6,24 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+import numpy as np
+
+from modelcc.frontends.kit.errors import number_of
 from modelcc.frontends.torch.aten import Aten, Handler, Number, Result, overloads
+from modelcc.frontends.torch.views import concatenated
 from modelcc.ir.index import product
 from modelcc.ir.op import Op
-from modelcc.ir.types import BOOL, I64, U8, DType
+from modelcc.ir.types import BOOL, F64, I64, U8, U64, DType
 from modelcc.ops import comparison as cp
 from modelcc.ops import reduce as rd
 from modelcc.ops.arithmetic import Sub, Value, of
-from modelcc.ops.generate import Indices
+from modelcc.ops.elementwise import BitCast
+from modelcc.ops.gather import Gather
+from modelcc.ops.generate import Full, Indices
+from modelcc.ops.logic import BitwiseXor
 from modelcc.ops.reduce import ReduceMax, ReduceMean, ReduceMin, ReduceSum
 from modelcc.ops.transcendental import Pow, Sqrt
-from modelcc.ops.views import cast, reshaped
+from modelcc.ops.views import cast, part, reshaped
 
 Axes = Sequence[int] | int | None
 Reduce = Callable[[tuple[int, ...], bool], Op]
@@ -180,6 +187,29 @@ def pairwise_distance(
     return vector_norm(call, apart, order, (-1,))
 
 
+def hashed(call: Aten, x: Value, dims: Axes = None, keepdim: bool = False, mode: int = 0) -> Value:
+    """Elements as 64 bits, combined by exclusive or, half by half."""
+    wide = of(BitCast(U64), cast(x, F64 if x.type.dtype.is_float else I64))
+    for axis in call.axes_of(dims, x.type.rank)[: x.type.rank]:
+        while (extent := number_of(wide.type.shape[axis], "extent")) > 1:
+            half = extent // 2
+            pair = (part(wide, axis, start, half) for start in (0, half))
+            both = of(BitwiseXor(), *pair)
+            rest = part(wide, axis, 2 * half, extent - 2 * half)
+            wide = both if extent == 2 * half else concatenated(call, axis, both, rest)
+        if not extent:
+            shape = tuple(1 if a == axis else e for a, e in enumerate(wide.type.shape))
+            wide = call.made(Full(shape, 0, U64))
+    return reshaped(wide, *call.extents())
+
+
+def own_distances(call: Aten, x: Value, order: float = 2.0) -> Value:
+    """Of each row from those behind it."""
+    first, second = np.triu_indices(number_of(x.type.shape[0], "number of rows"), 1)
+    rows = (of(Gather(0), x, call.literal(i.astype(np.int64))) for i in (first, second))
+    return vector_norm(call, next(rows) - next(rows), order, (-1,))
+
+
 def least(call: Aten, x: Value, y: Value) -> Value:
     return call.op(cp.Min(), x, y)
 
@@ -222,6 +252,8 @@ REDUCTIONS = overloads(
         "nansum": sum_of_numbers,
         "dist": distance,
         "_cdist_forward": pairwise_distance,
+        "hash_tensor": hashed,
+        "_pdist_forward": own_distances,
         **{f"{name}.correction": handler for name, handler in _SPREADS.items()},
         **{f"{name}.dim": unbiased(handler) for name, handler in _SPREADS.items()},
         **{f"{name}.default": unbiased_of_all(handler) for name, handler in _SPREADS.items()},

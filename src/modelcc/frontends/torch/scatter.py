@@ -33,8 +33,14 @@ COMBINATIONS: Mapping[str | None, Combination] = MappingProxyType(
 """By PyTorch's names of reductions."""
 
 
-def put(call: Aten, x: Value, axis: int, indices: Value, updates: Value, how: Combination) -> Value:
-    """``updates`` at ``indices`` along ``axis``, as many as there are indices."""
+def put(
+    call: Aten, x: Value, axis: int, indices: Value, updates: Value, how: Combination,
+    signed: bool = False,
+) -> Value:  # fmt: skip
+    """``updates`` at ``indices`` along ``axis``, as many as there are indices.
+
+    ``signed`` ones may count from the end.
+    """
     if 0 in indices.type.shape:
         return x
     narrow = x.type.dtype if how == "none" or x.type.dtype != BOOL else U8
@@ -43,7 +49,7 @@ def put(call: Aten, x: Value, axis: int, indices: Value, updates: Value, how: Co
         value, source, indices = (reshaped(v, 1) for v in (value, source, indices))
     for a, count in enumerate(indices.type.shape):
         source = part(source, a, 0, count)
-    done = of(ScatterElements(axis, how), value, indices, source)
+    done = of(ScatterElements(axis, how, signed), value, indices, source)
     return cast(reshaped(done, *x.type.shape), x.type.dtype)
 
 
@@ -172,7 +178,8 @@ def flat_put(
 ) -> Value:
     """Elements at places in row-major order."""
     flat = [reshaped(v, v.type.elements) for v in (x, indices, source)]
-    done = put(call, flat[0], 0, flat[1], flat[2], "add" if accumulate else "none")
+    how: Combination = "add" if accumulate else "none"
+    done = put(call, flat[0], 0, flat[1], flat[2], how, signed=True)
     return reshaped(done, *x.type.shape)
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-from modelcc.frontends.kit import special
+from modelcc.frontends.kit import special, special_airy
 from modelcc.frontends.torch.aten import Aten, Handler, Operand, table
 from modelcc.frontends.torch.comparison import INTEGERS, copysign, signbit
 from modelcc.ir.types import F64, I64
@@ -26,21 +26,6 @@ def widely(function: Callable[[Value], Value]) -> Handler:
     return handler
 
 
-def polygamma(call: Aten, n: int, x: Value) -> Value:
-    return (
-        digamma(call, x) if n == 0 else cast(special.polygamma(n, cast(x, F64)), call.result.dtype)
-    )
-
-
-def digamma(call: Aten, x: Value) -> Value:
-    """At zero infinite of the other sign, at negative integers not a number."""
-    a = cast(x, F64)
-    pole = of(logic.And(), special.below(a, 0.0), of(ew.Equal(), a, of(ew.Floor(), a)))
-    found = where(pole, math.nan, special.polygamma(0, a))
-    zero = where(signbit(call, a), math.inf, a.lift(-math.inf))
-    return cast(where(of(ew.Equal(), a, a.lift(0.0)), zero, found), call.result.dtype)
-
-
 def arctangent(call: Aten, y: Operand, x: Operand) -> Value:
     """The angle of the point (x, y) in [-pi, pi], with the signs of zeros."""
     a, b = call.as_value(y), call.as_value(x)
@@ -53,6 +38,12 @@ def arctangent(call: Aten, y: Operand, x: Operand) -> Value:
     infinite = both(of(ew.IsInf(), a), of(ew.IsInf(), b))
     angle = where(infinite, where(left, -diagonal, diagonal), angle)
     return where(left, angle + copysign(call, math.pi, a), angle)
+
+
+def airy(call: Aten, x: Operand) -> Value:
+    """Not a number at infinity, as in PyTorch."""
+    a = call.as_value(x, F64)
+    return cast(where(of(ew.IsInf(), a), math.nan, special_airy.airy(a)), call.result.dtype)
 
 
 def angle(call: Aten, x: Value) -> Value:
@@ -103,8 +94,7 @@ SPECIAL = table(
     special_erfcx=widely(special.erfcx),
     special_ndtri=widely(special.ndtri),
     lgamma=widely(special.lgamma),
-    digamma=digamma,
-    polygamma=polygamma,
+    special_airy_ai=airy,
     i0=widely(special.i0),
     special_i0e=widely(special.i0e),
     special_i1=widely(special.i1),

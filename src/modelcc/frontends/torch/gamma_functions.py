@@ -1,0 +1,203 @@
+"""Handlers of functions around gamma: polygamma, Hurwitz's zeta, the incomplete gamma functions.
+
+Sources: Moshier, Cephes (zeta.c, igam.c), which PyTorch follows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+from modelcc.frontends.kit import special
+from modelcc.frontends.torch.aten import Aten, Operand, table
+from modelcc.frontends.torch.comparison import signbit
+from modelcc.frontends.torch.iteration import repeated
+from modelcc.ir.types import F32, F64
+from modelcc.ops import elementwise as ew
+from modelcc.ops import logic
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.broadcast import Expand
+from modelcc.ops.comparison import above, where
+from modelcc.ops.views import cast
+
+EPSILON = 2.0**-53
+BERNOULLI = (
+    *(12.0, -720.0, 30240.0, -1209600.0, 47900160.0, -1.8924375803183791606e9),
+    *(7.47242496e10, -2.950130727918164224e12, 1.1646782814350067249e14),
+    *(-4.5979787224074726105e15, 1.8152105401943546773e17, -7.1661652561756670113e18),
+)
+"""``(2 k)! / B_2k``."""
+
+_both = partial(of, logic.And())
+
+
+def digamma(call: Aten, x: Value) -> Value:
+    """At zero infinite of the other sign, at negative integers not a number."""
+    a = cast(x, F64)
+    pole = _both(special.below(a, 0.0), of(ew.Equal(), a, of(ew.Floor(), a)))
+    found = where(pole, math.nan, special.polygamma(0, a))
+    zero = where(signbit(call, a), math.inf, a.lift(-math.inf))
+    return cast(where(of(ew.Equal(), a, a.lift(0.0)), zero, found), call.result.dtype)
+
+
+def polygamma(call: Aten, n: int, x: Value) -> Value:
+    if n < 2:
+        return trigamma(call, x) if n else digamma(call, x)
+    factor = math.factorial(n) * (1.0 if n % 2 else -1.0)
+    order = call.literal(n + 1.0, F64)
+    return cast(_zeta(call, order, cast(x, F64)) * factor, call.result.dtype)
+
+
+def trigamma(call: Aten, x: Value) -> Value:
+    """With as many bits as PyTorch: near its poles another rounding is another number."""
+    a = cast(x, F64 if x.type.dtype == F64 else F32)
+    mirrored = special.below(a, 0.5)
+    sine = of(ew.Sin(), a * math.pi)
+    b = where(mirrored, 1.0 - a, a)
+    total = where(mirrored, -(math.pi * math.pi) / (sine * sine), a.lift(0.0))
+    for _ in range(6):
+        total = total + 1.0 / (b * b)
+        b = b + 1.0
+    c = 1.0 / (b * b)
+    tail = special.polynomial((1 / 6, -1 / 30, 1 / 42), c) * c
+    total = total + (1.0 + 1.0 / (b * 2.0) + tail) / b
+    return cast(where(mirrored, -total, total), call.result.dtype)
+
+
+def zeta(call: Aten, x: Operand, q: Operand) -> Value:
+    """The sum of ``(q + k)^-x``."""
+    order, start = call.as_value(x, F64), call.as_value(q, F64)
+    return cast(_zeta(call, order, start), call.result.dtype)
+
+
+def _zeta(call: Aten, x: Value, q: Value) -> Value:
+    """Terms one by one while they are of numbers up to 9, the rest by Euler and Maclaurin."""
+    x, q = (of(Expand(call.extents()), v) for v in (x, q))
+
+    def power(a: Value, x: Value) -> Value:
+        return of(ew.Pow(), a, -x)
+
+    def going(states: Sequence[Value]) -> Value:
+        return of(ew.Not(), above(states[0], 9.0))
+
+    def step(states: Sequence[Value]) -> Sequence[Value]:
+        a, total, x = states
+        open_ = going(states)
+        return where(open_, a + 1.0, a), where(open_, total + power(a, x), total), x
+
+    total = power(q, x)
+    for k in range(1, 9):
+        total = total + power(q + float(k), x)
+    w, total, _ = repeated(call, (q + 9.0, total, x), going, step)
+    first = power(w, x)
+    b, product = first, x.lift(1.0)
+    tail = first * w / (x - 1.0) + first * 0.5
+    for k, divisor in enumerate(BERNOULLI):
+        product = product * (x + 2.0 * k)
+        b = b / w
+        tail = tail + product * b / divisor
+        product, b = product * (x + (2.0 * k + 1.0)), b / w
+    whole = total + where(of(ew.Equal(), first, first.lift(0.0)), 0.0, tail)
+    return _zeta_edges(x, q, whole)
+
+
+def _zeta_edges(x: Value, q: Value, inside: Value) -> Value:
+    left = of(ew.Not(), above(q, 0.0))
+    odd = _both(left, of(ew.NotEqual(), x, of(ew.Floor(), x)))
+    pole = _both(left, of(ew.Equal(), q, of(ew.Floor(), q)))
+    found = where(pole, math.inf, where(odd, math.nan, inside))
+    found = where(special.below(x, 1.0), math.nan, found)
+    return where(of(ew.Equal(), x, x.lift(1.0)), math.inf, found)
+
+
+# --- the incomplete gamma functions ------------------------------------------------------------
+
+
+def lower_gamma(call: Aten, a: Operand, x: Operand) -> Value:
+    """The regularised lower incomplete gamma function."""
+    return _gamma(call, a, x, lower=True)
+
+
+def upper_gamma(call: Aten, a: Operand, x: Operand) -> Value:
+    """1 less the lower one, exact where that is small."""
+    return _gamma(call, a, x, lower=False)
+
+
+def _gamma(call: Aten, a: Operand, x: Operand, lower: bool) -> Value:
+    """A series below ``a + 1`` and a continued fraction above, as long as they change."""
+    shape, dtype = call.extents(), call.result.dtype
+    a, x = (of(Expand(shape), call.as_value(v, F64)) for v in (a, x))
+    regular = _both(_both(above(a, 0.0), above(x, 0.0)), _both(_finite(a), _finite(x)))
+    small = _both(regular, of(ew.Less(), x, a + 1.0))
+    large = _both(regular, of(ew.Not(), small))
+    series = _lower_series(call, where(small, a, 1.0), where(small, x, 1.0))
+    fraction = _upper_fraction(call, where(large, a, 1.0), where(large, x, 9.0))
+    found = where(small, series if lower else 1.0 - series, 1.0 - fraction if lower else fraction)
+    return cast(where(regular, found, _gamma_edges(a, x, lower)), dtype)
+
+
+def _finite(x: Value) -> Value:
+    return special.below(of(ew.Abs(), x), math.inf)
+
+
+def _factor(a: Value, x: Value, rising: Value) -> Value:
+    """``x^a exp(-x) / gamma(rising)``."""
+    return of(ew.Exp(), a * of(ew.Log(), x) - x - special.lgamma(rising))
+
+
+def _lower_series(call: Aten, a: Value, x: Value) -> Value:
+    def going(states: Sequence[Value]) -> Value:
+        return of(ew.Greater(), states[1], states[0] * EPSILON)
+
+    def step(states: Sequence[Value]) -> Sequence[Value]:
+        total, term, n, x = states
+        term = where(going(states), term * x / n, 0.0)
+        return total + term, term, n + 1.0, x
+
+    one = a * 0.0 + 1.0
+    return repeated(call, (one, one, a + 1.0, x), going, step)[0] * _factor(a, x, a + 1.0)
+
+
+def _upper_fraction(call: Aten, a: Value, x: Value) -> Value:
+    """By Lentz's method as Thompson and Barnett, J. Comput. Phys. 64 (1986), changed it."""
+
+    def going(states: Sequence[Value]) -> Value:
+        change = of(ew.Abs(), states[4] - 1.0)
+        return of(ew.Greater(), change, change.lift(4 * EPSILON))
+
+    def step(states: Sequence[Value]) -> Sequence[Value]:
+        whole, b, c, d, _, k, a = states
+        factor = k * (a - k)
+        b = b + 2.0
+        d = 1.0 / (factor * d + b)
+        c = b + factor / c
+        change = where(going(states), c * d, 1.0)
+        return whole * change, b, c, d, change, k + 1.0, a
+
+    b = x + 1.0 - a
+    first = 1.0 / b
+    start = (first, b, b.lift(1e300) + b * 0.0, first, b * 0.0 + 2.0, b * 0.0 + 1.0, a)
+    return repeated(call, start, going, step)[0] * _factor(a, x, a)
+
+
+def _gamma_edges(a: Value, x: Value, lower: bool) -> Value:
+    """Zeros, infinities, and NaN for numbers below zero."""
+    none, all_ = (0.0, 1.0) if lower else (1.0, 0.0)
+    found = where(of(ew.Not(), _finite(x)), all_, a.lift(math.nan))
+    found = where(of(ew.Not(), _finite(a)), where(_finite(x), none, a.lift(math.nan)), found)
+    found = where(of(ew.Equal(), x, x.lift(0.0)), none, found)
+    zero = where(above(x, 0.0), all_, a.lift(math.nan))
+    found = where(of(ew.Equal(), a, a.lift(0.0)), zero, found)
+    negative = of(logic.Or(), special.below(a, 0.0), special.below(x, 0.0))
+    unordered = of(logic.Or(), of(ew.IsNaN(), a), of(ew.IsNaN(), x))
+    return where(of(logic.Or(), negative, unordered), math.nan, found)
+
+
+GAMMA_FUNCTIONS = table(
+    digamma=digamma,
+    polygamma=polygamma,
+    special_zeta=zeta,
+    igamma=lower_gamma,
+    igammac=upper_gamma,
+)
