@@ -14,8 +14,9 @@ NOTE = "<!-- Made by `python -m conformance.torch_ops --page docs/torch-operator
 HALVES = ("Forward", "Forward and backward")
 INTRODUCTION = """torch has a database of its operators (`op_db`) with samples of their operands.
 *refused*: torch itself does not run, export or trace the sample, or no tensor comes out.
-*as wide*: passed because equal, by the entry's tolerance, to what eager gives with 64 bits, or no
-farther from it than what eager gives with 32: sums of products are fused here and not there.
+*as wide*: passed because equal, by the entry's tolerance, to what eager gives with 64 bits, or at
+most twice as far from it as what eager gives with 32: both round, and products that are added up
+are fused here and not there.
 An entry passes if all of its samples do that are not refused."""
 TEXTS = (
     "Exported by `torch.export`, compiled, and compared with eager execution by the entry's own "

@@ -344,3 +344,46 @@ def test_results_of_pytorch_s_operators_may_lie_otherwise_than_these_say() -> No
         return torch.empty_like(x)
 
     close(compiled(lambda x: by_columns(x + 1) * 2)(x := torch.randn(3, 4)), (x + 1) * 2)
+
+
+def test_an_input_may_be_called_as_what_is_made_of_another() -> None:
+    """The gradients of a product get transposed views of its operands."""
+    first, second = torch.randn(2, 3, 4, requires_grad=True), torch.randn(2, 4, 5)
+    second.requires_grad_()
+    expected = torch.autograd.grad(torch.bmm(first, second).sum(), (first, second))
+    found = torch.autograd.grad(compiled(torch.bmm)(first, second).sum(), (first, second))
+    close(found, expected)
+
+
+def test_what_torch_leaves_as_columns_is_brought_into_rows() -> None:
+    """A part after an operator that PyTorch runs, whose results lie otherwise than inferred."""
+    a, b = torch.randn(4, 4).tril() + 4 * torch.eye(4), torch.randn(4, 2)
+    a.requires_grad_()
+
+    def solved(a: Any, b: Any) -> Any:
+        return torch.triangular_solve(b, a, upper=False)[0] * 2
+
+    (expected,) = torch.autograd.grad(solved(a, b).sum(), a)
+    (found,) = torch.autograd.grad(compiled(solved)(a, b).sum(), a)
+    close(found, expected)
+
+
+def test_lists_index() -> None:
+    x = torch.randn(4, 3, requires_grad=True)
+    close(compiled(lambda x: x[[2, 0]] * 2)(x), x[[2, 0]] * 2)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("padding", [None, 1])
+def test_bags_have_gradients(mode: str, padding: int | None) -> None:
+    table = torch.randn(6, 3, requires_grad=True)
+    indices, offsets = torch.tensor([0, 1, 1, 5, 2]), torch.tensor([0, 3, 3])
+
+    def bag(table: Any) -> Any:
+        bag = nn.functional.embedding_bag
+        return bag(indices, table, offsets, mode=mode, padding_idx=padding)
+
+    given = torch.randn(3, 3)
+    (expected,) = torch.autograd.grad(bag(table), table, given)
+    (found,) = torch.autograd.grad(compiled(bag)(table), table, given)
+    close(found, expected)

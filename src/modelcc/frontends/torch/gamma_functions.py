@@ -182,16 +182,17 @@ def _upper_fraction(call: Aten, a: Value, x: Value) -> Value:
 
 
 def _gamma_edges(a: Value, x: Value, lower: bool) -> Value:
-    """Zeros, infinities, and NaN for numbers below zero."""
+    """Zeros, infinities, NaN for numbers below zero; a limit does not ask whether the other
+    operand is a number, as in PyTorch."""
     none, all_ = (0.0, 1.0) if lower else (1.0, 0.0)
-    found = where(of(ew.Not(), _finite(x)), all_, a.lift(math.nan))
-    found = where(of(ew.Not(), _finite(a)), where(_finite(x), none, a.lift(math.nan)), found)
+    far = of(ew.IsInf(), x)
+    found = where(far, all_, a.lift(math.nan))
+    found = where(of(ew.IsInf(), a), where(far, math.nan, a.lift(none)), found)
     found = where(of(ew.Equal(), x, x.lift(0.0)), none, found)
     zero = where(above(x, 0.0), all_, a.lift(math.nan))
     found = where(of(ew.Equal(), a, a.lift(0.0)), zero, found)
     negative = of(logic.Or(), special.below(a, 0.0), special.below(x, 0.0))
-    unordered = of(logic.Or(), of(ew.IsNaN(), a), of(ew.IsNaN(), x))
-    return where(of(logic.Or(), negative, unordered), math.nan, found)
+    return where(negative, math.nan, found)
 
 
 GAMMA_FUNCTIONS = table(

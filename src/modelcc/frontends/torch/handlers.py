@@ -31,6 +31,7 @@ from modelcc.frontends.torch.random import RANDOM
 from modelcc.frontends.torch.recurrent import RECURRENT
 from modelcc.frontends.torch.reductions import REDUCTIONS
 from modelcc.frontends.torch.scatter import SCATTER
+from modelcc.frontends.torch.searches import SEARCHES
 from modelcc.frontends.torch.segments import SEGMENTS
 from modelcc.frontends.torch.special import SPECIAL
 from modelcc.frontends.torch.upsampling import UPSAMPLING
@@ -38,7 +39,7 @@ from modelcc.frontends.torch.views import VIEWS
 
 _TABLES = (
     *(POINTWISE, DIVISION, COMPARISON, SPECIAL, GAMMA_FUNCTIONS, ITERATION, ACTIVATIONS, CREATION),
-    *(HISTOGRAMS, SEGMENTS, FRACTIONAL_POOLING),
+    *(SEARCHES, HISTOGRAMS, SEGMENTS, FRACTIONAL_POOLING),
     *(VIEWS, PARTS, DIAGONALS, INDEXING, SCATTER, BAGS, ORDER, REDUCTIONS, NORMS, NORM_GRADIENTS),
     *(PRODUCTS, CONVOLUTIONS, POOLING, UPSAMPLING, ATTENTION, RECURRENT, CONTROL),
 )

@@ -7,7 +7,7 @@ from math import prod
 
 from modelcc.frontends.kit.errors import number_of
 from modelcc.frontends.torch.aten import Aten, Number, overloads
-from modelcc.frontends.torch.order import before
+from modelcc.frontends.torch.searches import before
 from modelcc.ir.index import product
 from modelcc.ir.types import I64, DType
 from modelcc.ops import comparison as cp

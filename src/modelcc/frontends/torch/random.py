@@ -13,7 +13,7 @@ from zlib import crc32
 from modelcc.frontends.kit import random
 from modelcc.frontends.torch.activations import rrelu as evaluated_rrelu
 from modelcc.frontends.torch.aten import Aten, Operand, overloads
-from modelcc.frontends.torch.order import before
+from modelcc.frontends.torch.searches import before
 from modelcc.ir.types import BOOL, F32, F64
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from modelcc.frontends.torch.aten import Aten, Number, table
-from modelcc.frontends.torch.order import before
 from modelcc.frontends.torch.scatter import COMBINATIONS, put
+from modelcc.frontends.torch.searches import before
 from modelcc.ir.types import I64
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.broadcast import Expand

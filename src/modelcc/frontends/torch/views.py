@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import MappingProxyType
 
+from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.kit.parts import joined, sliced
 from modelcc.frontends.kit.slicing import FAR, clamped_range
 from modelcc.frontends.torch.aten import Aten, table
 from modelcc.ir.index import Index
-from modelcc.ir.types import BOOL
+from modelcc.ir.types import BOOL, DType
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.broadcast import Expand
 from modelcc.ops.comparison import Where
+from modelcc.ops.elementwise import BitCast
 from modelcc.ops.generate import Full
 from modelcc.ops.shape import Transpose
 from modelcc.ops.slicing import Unslice
@@ -22,6 +24,13 @@ from modelcc.ops.views import reshaped
 def view(call: Aten, x: Value, *_: object) -> Value:
     """The elements in row-major order, in the shape that PyTorch has inferred."""
     return reshaped(x, *call.extents())
+
+
+def retyped(call: Aten, x: Value, dtype: DType) -> Value:
+    """The bits of the elements as another type of as many."""
+    if dtype.bits != x.type.dtype.bits or BOOL in (dtype, x.type.dtype):
+        unsupported(f"a view of {x.type.dtype} as {dtype}")
+    return x if dtype == x.type.dtype else of(BitCast(dtype), x)
 
 
 def permute(call: Aten, x: Value, dims: Sequence[int]) -> Value:
@@ -185,6 +194,7 @@ _OF_ONE = MappingProxyType(
 )
 
 VIEWS = table(
+    **{"view.dtype": retyped},
     **_OF_ONE,
     **{f"{name}_copy": handler for name, handler in _OF_ONE.items()},
     cat=concatenate,
