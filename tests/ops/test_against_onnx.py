@@ -61,6 +61,12 @@ def reduction(op: Any, xs: Sequence[Array | None]) -> Twin:
     return name, attributes, [xs[0], ints(op.axes)]
 
 
+def at_elements(op: Any, xs: Sequence[Array | None]) -> Twin:
+    """Indices of ONNX are always signed."""
+    name, attributes, operands = plain(op, xs)
+    return name, {k: v for k, v in attributes.items() if k != "signed"}, operands
+
+
 def slicing(op: Any, xs: Sequence[Array | None]) -> Twin:
     steps = zip(op.starts, op.extents, op.steps, strict=True)
     stops = [start + extent * step for start, extent, step in steps]
@@ -133,9 +139,9 @@ TWINS: dict[type[Op], Callable[[Any, Sequence[Any]], Twin]] = {
     shape.Trilu: lambda op, xs: ("Trilu", {"upper": int(op.upper)}, [xs[0], ints(op.k)]),
     shape.EyeLike: lambda op, xs: ("EyeLike", {"dtype": number_of(op.dtype), "k": op.k}, xs),
     gather.Gather: plain,
-    gather.GatherElements: plain,
+    gather.GatherElements: at_elements,
     gather.GatherND: plain,
-    gather.ScatterElements: plain,
+    gather.ScatterElements: at_elements,
     gather.ScatterND: plain,
     gather.OneHot: lambda op, xs: ("OneHot", {"axis": op.axis}, [xs[0], ints(op.depth), xs[1]]),
 }
