@@ -12,6 +12,7 @@ torch: Any = pytest.importorskip("torch")
 import modelcc  # noqa: E402
 from modelcc.frontends.kit.errors import UnsupportedModel  # noqa: E402
 from modelcc.frontends.torch import import_exported  # noqa: E402
+from modelcc.ir.errors import ModelError  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 
@@ -64,3 +65,10 @@ def test_outputs_that_are_inputs_parameters_or_each_other() -> None:
     net = modelcc.compile(module, (x,), cache=None)
     for ours, theirs in zip(net(x.numpy()), module(x), strict=True):
         np.testing.assert_array_equal(ours, theirs.detach().numpy())
+
+
+def test_complex_inputs_are_named() -> None:
+    example = torch.zeros(2, dtype=torch.complex64)
+    program = torch.export.export(torch.nn.Identity(), (example,))
+    with pytest.raises(ModelError, match=r"input 'input'.*complex64"):
+        import_exported(program)

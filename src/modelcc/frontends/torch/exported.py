@@ -12,7 +12,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
 from modelcc.frontends.kit.emit import Emitter
-from modelcc.frontends.kit.errors import UnsupportedModel
+from modelcc.frontends.kit.errors import UnsupportedForm, UnsupportedModel
 from modelcc.frontends.kit.naming import renamed
 from modelcc.frontends.torch.decompositions import decompositions
 from modelcc.frontends.torch.dimensions import Dimensions, Dims, dimensions, range_of
@@ -130,7 +130,12 @@ class _Exported:
         if not isinstance(fake, torch.Tensor):
             return None
         shape = tuple(index_of(size, self._conversion.names) for size in fake.shape)
-        return self._emitter.builder.input(node.name, TensorType(shape, dtype_of(fake.dtype)))
+        try:
+            dtype = dtype_of(fake.dtype)
+        except UnsupportedForm as form:
+            place = (self._name, f"input {node.name!r}")
+            raise ModelError(f"unsupported: {form}", place) from form
+        return self._emitter.builder.input(node.name, TensorType(shape, dtype))
 
     def _with_states(
         self, changed: Mapping[str, str], constants: Mapping[str, torch.Tensor]
