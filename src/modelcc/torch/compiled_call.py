@@ -50,7 +50,8 @@ class CompiledCall:
         self._checked = checked
         self._sizes = tuple(traced.sizes.values())
         self._places = tuple(i.argument for i in traced.inputs)
-        self._plain = not checked and all(i.dense and not i.carrier for i in traced.inputs)
+        plain = (i.dense and not i.carrier and not i.complex for i in traced.inputs)
+        self._plain = not checked and all(plain)
         self._only_outputs = traced.results == tuple(map(FromOutput, range(len(traced.outputs))))
         self._evaluate = _evaluator(traced)
         self._layouts: dict[Shape, CallLayout] = {}
@@ -80,6 +81,8 @@ class CompiledCall:
         held: list[Any] = []
         for given, strides in zip(self._traced.inputs, layout.strides, strict=True):
             tensor: Any = None if given.carrier else arguments[given.argument]
+            if given.complex:
+                tensor = tensor.resolve_conj()
             if tensor is not None and not given.dense:
                 tensor = tensor.contiguous()
             elif tensor is not None and self._checked and tensor.stride() != strides:

@@ -13,6 +13,9 @@ import modelcc
 torch: Any = pytest.importorskip("torch")
 
 from modelcc.frontends.torch import import_exported  # noqa: E402
+from modelcc.frontends.torch.dtypes import array_of  # noqa: E402
+
+__all__ = ["array_of", "check", "compare", "compiled", "torch"]
 
 
 class Function(torch.nn.Module):

@@ -11,9 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from modelcc.frontends.kit.errors import unsupported
-from modelcc.frontends.stablehlo.call import Handler, Handlers, HloCall, Results, table
-from modelcc.frontends.stablehlo.complex_functions import (
+from modelcc.frontends.kit.complex_functions import (
     Complex,
     cosine,
     direction,
@@ -22,14 +20,17 @@ from modelcc.frontends.stablehlo.complex_functions import (
     hyperbolic_tangent,
     logarithm,
     logarithm_of_one_more,
+    logistic,
     magnitude,
-    one,
     power,
+    reciprocal_root,
     root,
     sine,
     tangent,
 )
-from modelcc.frontends.stablehlo.complex_values import ComplexValue, part_type
+from modelcc.frontends.kit.complex_values import ComplexValue, part_type
+from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.stablehlo.call import Handler, Handlers, HloCall, Results, table
 from modelcc.frontends.stablehlo.elementwise import is_finite
 from modelcc.frontends.stablehlo.module import Operation, ValueType
 from modelcc.frontends.stablehlo.regions import single, spelled
@@ -160,17 +161,17 @@ def _none(call: HloCall, real: Value) -> Value:
     return call.made(Full(real.type.shape, 0, real.type.dtype))
 
 
-def _unary(function: Callable[[HloCall, Complex], Complex]) -> Handler:
+def _unary(function: Callable[[Complex], Complex]) -> Handler:
     def handler(call: HloCall) -> str:
-        found = function(call, _operand(call, 0))
+        found = function(_operand(call, 0))
         return _pair(call, found.re, found.im)
 
     return handler
 
 
-def _binary(function: Callable[[HloCall, Complex, Complex], Complex]) -> Handler:
+def _binary(function: Callable[[Complex, Complex], Complex]) -> Handler:
     def handler(call: HloCall) -> str:
-        found = function(call, _operand(call, 0), _operand(call, 1))
+        found = function(_operand(call, 0), _operand(call, 1))
         return _pair(call, found.re, found.im)
 
     return handler
@@ -235,19 +236,19 @@ FORMULAS: Handlers = table(
     convert=_convert,
     is_finite=_both_finite,
     abs=_abs,
-    multiply=_binary(lambda call, a, b: a * b),
-    divide=_binary(lambda call, a, b: a / b),
+    multiply=_binary(Complex.__mul__),
+    divide=_binary(Complex.__truediv__),
     power=_binary(power),
-    exponential=_unary(lambda call, z: exponential(z)),
-    exponential_minus_one=_unary(lambda call, z: exponential_less_one(z)),
+    exponential=_unary(exponential),
+    exponential_minus_one=_unary(exponential_less_one),
     log=_unary(logarithm),
     log_plus_one=_unary(logarithm_of_one_more),
     sqrt=_unary(root),
-    rsqrt=_unary(lambda call, z: one(call, z) / root(call, z)),
-    sine=_unary(lambda call, z: sine(z)),
-    cosine=_unary(lambda call, z: cosine(z)),
-    tan=_unary(lambda call, z: tangent(z)),
-    tanh=_unary(lambda call, z: hyperbolic_tangent(z)),
-    logistic=_unary(lambda call, z: one(call, z) / (one(call, z) + exponential(z.scaled(-1.0)))),
-    sign=_unary(lambda call, z: direction(z)),
+    rsqrt=_unary(reciprocal_root),
+    sine=_unary(sine),
+    cosine=_unary(cosine),
+    tan=_unary(tangent),
+    tanh=_unary(hyperbolic_tangent),
+    logistic=_unary(logistic),
+    sign=_unary(direction),
 )

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from modelcc.frontends.kit.body import Body, BodyInputs
+from modelcc.frontends.kit.complex_values import as_parts, of_parts
 from modelcc.frontends.kit.emit import Emitter
 from modelcc.frontends.kit.errors import Unsupported, UnsupportedForm, UnsupportedModel
 from modelcc.frontends.kit.naming import renamed
 from modelcc.frontends.stablehlo.call import HloCall, index_scalar
 from modelcc.frontends.stablehlo.complex_operations import complex_results, is_complex
-from modelcc.frontends.stablehlo.complex_values import as_parts, of_parts
 from modelcc.frontends.stablehlo.handlers import HANDLERS
 from modelcc.frontends.stablehlo.inputs import ModuleInputs
 from modelcc.frontends.stablehlo.module import HloBlock, HloModule, Operation, ValueType

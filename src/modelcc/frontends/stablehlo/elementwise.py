@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from modelcc.frontends.kit.angles import arctangent, is_negative
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.stablehlo.call import Handler, HloCall, plain, table
 from modelcc.ir.op import Op
-from modelcc.ir.types import BF16, BOOL, DTYPES, F16, F32, DType
+from modelcc.ir.types import BOOL, DTYPES, F32, DType
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.generate import Full
@@ -117,29 +118,7 @@ def cbrt(call: HloCall) -> str:
 
 
 def atan2(call: HloCall) -> str:
-    """By the arctangent of the lesser through the greater, turned into the right octant."""
-    y, x = call.value(0), call.value(1)
-    if call.dtype() in (F16, BF16):
-        y, x = (of(ew.Cast(F32), v) for v in (y, x))
-    ay, ax = of(ew.Abs(), y), of(ew.Abs(), x)
-    great, less = of(ew.Max(), ax, ay), of(ew.Min(), ax, ay)
-    none = of(ew.Equal(), great, great.lift(0.0))
-    both = of(ew.IsInf(), less)
-    ratio = of(ew.Where(), both, x.lift(1.0), less / of(ew.Where(), none, x.lift(1.0), great))
-    angle = of(ew.Atan(), ratio)
-    angle = of(ew.Where(), of(ew.Greater(), ay, ax), -angle + np.pi / 2, angle)
-    angle = of(ew.Where(), _is_negative(x), -angle + np.pi, angle)
-    angle = of(ew.Where(), _is_negative(y), -angle, angle)
-    odd = of(ew.Or(), of(ew.IsNaN(), x), of(ew.IsNaN(), y))
-    return as_type(call, of(ew.Where(), odd, x + y, angle).name, call.dtype())
-
-
-def _is_negative(x: Value) -> Value:
-    """Whether the sign is minus, of zeros too."""
-    zero = of(ew.Equal(), x, x.lift(0.0))
-    safe = of(ew.Where(), zero, x, x.lift(1.0))
-    inverse = of(ew.Less(), safe.lift(1.0) / safe, x.lift(0.0))
-    return of(ew.Where(), zero, inverse, of(ew.Less(), x, x.lift(0.0)))
+    return arctangent(call.value(0), call.value(1)).name
 
 
 def is_finite(call: HloCall) -> str:
@@ -155,7 +134,7 @@ def round_away(call: HloCall) -> str:
     down = of(ew.Floor(), size)
     up = of(ew.GreaterOrEqual(), size - down, x.lift(0.5))
     whole = of(ew.Where(), up, down + 1.0, down)
-    return of(ew.Where(), _is_negative(x), -whole, whole).name
+    return of(ew.Where(), is_negative(x), -whole, whole).name
 
 
 def clamp(call: HloCall) -> str:

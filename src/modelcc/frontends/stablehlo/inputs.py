@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from modelcc.frontends.stablehlo.complex_values import part_type
+from modelcc.frontends.kit.complex_values import part_type
 from modelcc.frontends.stablehlo.module import HloFunction, HloModule, ValueType
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import (

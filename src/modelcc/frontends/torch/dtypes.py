@@ -69,15 +69,20 @@ _UNKNOWN_TO_NUMPY = (
 
 
 def dtype_of(dtype: torch.dtype) -> DType:
-    """The element type; not supported if there is none, or none that is computed with."""
+    """The element type; not supported if there is none."""
     found = DTYPES.get(dtype)
-    if found is None or found.kind == "complex":
+    if found is None:
         unsupported(f"tensors of {dtype}")
     return found
 
 
 def array_of(tensor: torch.Tensor) -> Array:
-    """The elements of ``tensor``, in its own memory if that is contiguous and on the host."""
+    """The elements of ``tensor``, in its own memory if that is contiguous and on the host.
+
+    Complex numbers have their parts in a last axis of two.
+    """
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
     dtype = dtype_of(tensor.dtype)
     plain = tensor.detach().cpu().contiguous()
     if plain.dtype in _UNKNOWN_TO_NUMPY:

@@ -25,8 +25,6 @@ from modelcc.ir.constant import Constant
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
 from modelcc.ir.structure import Interface, ModelState
-from modelcc.ir.types import TensorType
-from modelcc.ir.types import dtype_of as array_dtype
 
 Labels = Sequence[Sequence[str | None]]
 """Names of dimensions, by input and axis."""
@@ -124,8 +122,7 @@ class _Exported:
 
     def _input(self, node: fx.Node, constant: torch.Tensor | None) -> str | None:
         if constant is not None:
-            array = array_of(constant)
-            return self._emitter.note(array, array_dtype(array), node.name)
+            return self._conversion.constant(constant, node.name)
         fake = node.meta.get("val")
         if not isinstance(fake, torch.Tensor):
             return None
@@ -135,7 +132,7 @@ class _Exported:
         except UnsupportedForm as form:
             place = (self._name, f"input {node.name!r}")
             raise ModelError(f"unsupported: {form}", place) from form
-        return self._emitter.builder.input(node.name, TensorType(shape, dtype))
+        return self._conversion.input(node.name, shape, dtype)
 
     def _with_states(
         self, changed: Mapping[str, str], constants: Mapping[str, torch.Tensor]

@@ -12,15 +12,18 @@ from torch import fx
 from torch._ops import HigherOrderOperator
 from torch.utils._pytree import tree_leaves
 
+from modelcc.frontends.kit.complex_values import ComplexValue, as_parts, of_parts, part_type
 from modelcc.frontends.kit.emit import Emitter
 from modelcc.frontends.kit.errors import OUR_FAULT, Unsupported, UnsupportedForm, unsupported
 from modelcc.frontends.torch.aten import Aten, Handler, Subgraph
+from modelcc.frontends.torch.complex_parts import is_complex
+from modelcc.frontends.torch.complex_tensors import complex_result
 from modelcc.frontends.torch.dtypes import DTYPES, array_of, dtype_of
 from modelcc.frontends.torch.locations import location, operator_of
 from modelcc.frontends.torch.sizes import index_of, symbol_of
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, compare
-from modelcc.ir.types import I64, TensorType
+from modelcc.ir.types import C64, C128, F32, I64, DType, TensorType
 from modelcc.ir.types import dtype_of as array_dtype
 from modelcc.ops.arithmetic import Value
 from modelcc.ops.elementwise import Identity
@@ -106,7 +109,9 @@ class GraphConversion:
         value = self.values[node]
         assert isinstance(value, str)
         builder, source = self.emitter.builder, (node.name,)
-        stored = self.emitter.stored(value)
+        stored = self.emitter.stored(as_parts(self.emitter, value))
+        if order and self.emitter.find_group(value) is not None:
+            order = (*order, len(order))
         if tuple(order) != tuple(range(len(order))):
             stored = builder.emit(Transpose(tuple(order)), stored, source=source)
         owned = builder.is_input(stored) or builder.constant_value(stored) is not None
@@ -156,8 +161,20 @@ class GraphConversion:
         found = self._found(node)
         if not isinstance(found, torch.Tensor):
             return None
-        array = array_of(found)
-        return self.emitter.note(array, array_dtype(array), str(node.target))
+        return self.constant(found, str(node.target))
+
+    def constant(self, tensor: torch.Tensor, name: str) -> str:
+        """The value of a tensor that never changes."""
+        array = array_of(tensor)
+        value = self.emitter.note(array, array_dtype(array), name)
+        return of_parts(self.emitter, value) if tensor.is_complex() else value
+
+    def input(self, name: str, shape: Sequence[Index], dtype: DType) -> str:
+        """The value of an input; a complex one is given with its parts in a last axis."""
+        if dtype.kind != "complex":
+            return self.emitter.builder.input(name, TensorType(tuple(shape), dtype))
+        type = TensorType((*shape, 2), part_type(dtype))
+        return of_parts(self.emitter, self.emitter.builder.input(name, type))
 
     def _size(self, node: fx.Node, fake: object, source: tuple[str, ...]) -> None:
         """Note what a size that is read from a tensor stands for."""
@@ -170,9 +187,12 @@ class GraphConversion:
         self.names[symbol] = index
 
     def _converted(self, node: fx.Node, fake: object, source: tuple[str, ...]) -> Stored:
-        handler = self._handler(node)
         call = self._call(node, fake, source)
-        results = handler(call, *(self._argument(a, call) for a in _arguments(node)))
+        arguments = [self._argument(a, call) for a in _arguments(node)]
+        if is_complex(call):
+            results = complex_result(call, self._found_handler(node), arguments)
+        else:
+            results = self._handler(node)(call, *arguments)
         single = isinstance(results, Value)
         names = [results.name] if single else [None if r is None else r.name for r in results]
         fakes: Sequence[object] = [fake] if single else cast("Sequence[object]", fake)
@@ -182,11 +202,14 @@ class GraphConversion:
         return names[0] if single else tuple(names)
 
     def _handler(self, node: fx.Node) -> Handler:
-        name = operator_of(node).removeprefix("aten.")
-        handler = self.handlers.get(name) or self.handlers.get(name.rpartition(".")[0])
+        handler = self._found_handler(node)
         if handler is None:
             unsupported("modelcc has no such operator")
         return handler
+
+    def _found_handler(self, node: fx.Node) -> Handler | None:
+        name = operator_of(node).removeprefix("aten.")
+        return self.handlers.get(name) or self.handlers.get(name.rpartition(".")[0])
 
     def _call(self, node: fx.Node, fake: object, source: tuple[str, ...]) -> Aten:
         operands = [n for n in node.all_input_nodes if isinstance(self.values.get(n), str)]
@@ -238,10 +261,18 @@ class GraphConversion:
             return self._subgraph(self._found(node))
         unsupported(f"its operand {node.name!r}, which is neither a tensor nor a size")
 
+    def _made(self, name: str) -> TensorType:
+        """The type of a value, as PyTorch has it of complex ones."""
+        group = self.emitter.find_group(name)
+        if not isinstance(group, ComplexValue):
+            return self.emitter.type_of(name)
+        real = self.emitter.type_of(group.real)
+        return TensorType(real.shape, C64 if real.dtype == F32 else C128)
+
     def _check(self, name: str, fake: object) -> None:
         """That a result is what PyTorch infers; sizes that are new there get their meaning."""
         assert isinstance(fake, torch.Tensor)
-        type = self.emitter.type_of(name)
+        type = self._made(name)
         for size, extent in zip(fake.shape, type.shape, strict=False):
             symbol = symbol_of(size)
             if symbol is not None and symbol not in self.names:

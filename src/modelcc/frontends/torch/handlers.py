@@ -10,6 +10,7 @@ from modelcc.frontends.torch.aten import Handler
 from modelcc.frontends.torch.attention import ATTENTION
 from modelcc.frontends.torch.bags import BAGS
 from modelcc.frontends.torch.comparison import COMPARISON
+from modelcc.frontends.torch.complex_tensors import FORMULAS
 from modelcc.frontends.torch.control import CONTROL
 from modelcc.frontends.torch.convolutions import CONVOLUTIONS
 from modelcc.frontends.torch.creation import CREATION
@@ -38,6 +39,7 @@ from modelcc.frontends.torch.upsampling import UPSAMPLING
 from modelcc.frontends.torch.views import VIEWS
 
 _TABLES = (
+    FORMULAS,  # those of real tensors go before them
     *(POINTWISE, DIVISION, COMPARISON, SPECIAL, GAMMA_FUNCTIONS, ITERATION, ACTIVATIONS, CREATION),
     *(SEARCHES, HISTOGRAMS, SEGMENTS, FRACTIONAL_POOLING),
     *(VIEWS, PARTS, DIAGONALS, INDEXING, SCATTER, BAGS, ORDER, REDUCTIONS, NORMS, NORM_GRADIENTS),

@@ -15,7 +15,6 @@ from modelcc.frontends.torch.graph_conversion import GraphConversion
 from modelcc.frontends.torch.locations import location, operator_of
 from modelcc.frontends.torch.sizes import index_of
 from modelcc.ir.errors import ModelError
-from modelcc.ir.types import TensorType
 
 HOST = "cpu"
 
@@ -51,10 +50,9 @@ class PartialConversion(GraphConversion):
             return None
         try:
             shape = tuple(index_of(size, self.names) for size in fake.shape)
-            type = TensorType(shape, dtype_of(fake.dtype))
+            return self.input(name, shape, dtype_of(fake.dtype))
         except UnsupportedForm:
             return None
-        return self.emitter.builder.input(name, type)
 
 
 def _results(node: fx.Node) -> Sequence[Any]:

@@ -118,6 +118,7 @@ POINTWISE = table(
     rsub=reversed_subtract,
     mul=multiply,
     neg=promoting(ew.Neg()),
+    _neg_view=promoting(ew.Neg()),
     abs=absolute,
     pow=power,
     exp=promoting(tr.Exp()),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from modelcc.frontends.kit import special, special_airy
+from modelcc.frontends.kit.angles import arctangent
 from modelcc.frontends.torch.aten import Aten, Handler, Operand, table
 from modelcc.frontends.torch.comparison import INTEGERS, copysign, signbit
 from modelcc.ir.types import F64, I64
@@ -26,18 +27,8 @@ def widely(function: Callable[[Value], Value]) -> Handler:
     return handler
 
 
-def arctangent(call: Aten, y: Operand, x: Operand) -> Value:
-    """The angle of the point (x, y) in [-pi, pi], with the signs of zeros."""
-    a, b = call.as_value(y), call.as_value(x)
-    angle = of(ew.Atan(), a / b)
-    both = partial(of, logic.And())
-    zero = both(of(ew.Equal(), a, a.lift(0.0)), of(ew.Equal(), b, b.lift(0.0)))
-    angle = where(zero, copysign(call, 0.0, a), angle)
-    diagonal = copysign(call, math.pi / 4, a)
-    left = signbit(call, b)
-    infinite = both(of(ew.IsInf(), a), of(ew.IsInf(), b))
-    angle = where(infinite, where(left, -diagonal, diagonal), angle)
-    return where(left, angle + copysign(call, math.pi, a), angle)
+def atan2(call: Aten, y: Operand, x: Operand) -> Value:
+    return arctangent(call.as_value(y), call.as_value(x))
 
 
 def airy(call: Aten, x: Operand) -> Value:
@@ -88,7 +79,7 @@ SPECIAL = table(
     angle=angle,
     nextafter=nextafter,
     frexp=frexp,
-    atan2=arctangent,
+    atan2=atan2,
     erfc=widely(special.erfc),
     erfinv=widely(special.erfinv),
     special_erfcx=widely(special.erfcx),

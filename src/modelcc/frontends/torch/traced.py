@@ -30,7 +30,8 @@ class TensorInput:
     """An input of the graph: which argument, its ``shape`` as it lies in memory, its strides.
 
     One that is not ``dense`` is wanted as a contiguous copy.  ``carrier``: the argument is a
-    number, which the extent of an input tells that nobody reads.
+    number, which the extent of an input tells that nobody reads.  A ``complex`` one has an axis
+    of parts more in ``shape``, and may be a conjugate view.
     """
 
     argument: int
@@ -38,6 +39,7 @@ class TensorInput:
     strides: tuple[Index, ...]
     dense: bool = True
     carrier: bool = False
+    complex: bool = False
 
 
 @dataclass(frozen=True)
@@ -165,18 +167,23 @@ class _Import:
         order = memory_order(fake)
         axes = tuple(range(len(fake.shape))) if order is None else order
         extents = tuple(index_of(size, self._conversion.names) for size in fake.shape)
-        type = TensorType(tuple(extents[a] for a in axes), dtype_of(fake.dtype))
-        self._conversion.values[node] = self._emitter.builder.input(node.name, type)
-        strides = _strides(extents, axes)
-        self._inputs.append(TensorInput(position, type.shape, strides, order is not None))
+        lying, dtype = tuple(extents[a] for a in axes), dtype_of(fake.dtype)
+        whole = dtype.kind == "complex"
+        self._conversion.values[node] = self._conversion.input(node.name, lying, dtype)
+        strides, shape = _strides(extents, axes), (*lying, 2) if whole else lying
+        self._inputs.append(TensorInput(position, shape, strides, order is not None, False, whole))
         return axes
 
     def _turn(self, node: fx.Node, axes: tuple[int, ...]) -> None:
         """The value of an argument, its axes as PyTorch counts them."""
         value = self._conversion.values[node]
-        if isinstance(value, str) and axes != tuple(range(len(axes))):
-            turned = self._emitter.emit(Transpose(inverted(axes)), value, source=(node.name,))
-            self._conversion.values[node] = turned
+        if not isinstance(value, str) or axes == tuple(range(len(axes))):
+            return
+        group, turn = self._emitter.find_group(value), Transpose(inverted(axes))
+        parts = [value] if group is None else group.parts
+        turned = [self._emitter.emit(turn, part, source=(node.name,)) for part in parts]
+        whole = turned[0] if group is None else self._emitter.group(group.of(turned))
+        self._conversion.values[node] = whole
 
     def _result(
         self, given: Any, names: list[str], outputs: list[TensorOutput]

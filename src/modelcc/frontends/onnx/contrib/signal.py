@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.kit.fourier import Form, transformed
 from modelcc.frontends.onnx.call import Call, table
-from modelcc.frontends.onnx.standard.fourier import Form, transformed
 from modelcc.frontends.onnx.standard.window import per_axis
 from modelcc.ir.index import Index, Range, floordiv
 from modelcc.ir.types import F32, I64

@@ -8,9 +8,9 @@ from math import log
 import numpy as np
 
 from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.kit.fourier import Form, transformed
 from modelcc.frontends.kit.vectors import axes_at, positions, vector_of
 from modelcc.frontends.onnx.call import Call, table
-from modelcc.frontends.onnx.standard.fourier import Form, transformed
 from modelcc.frontends.onnx.standard.runtime_shape import around, sized
 from modelcc.frontends.onnx.standard.shape import reshaped
 from modelcc.ir.index import Index, Range, compare, floordiv, product, simplify

@@ -1,4 +1,4 @@
-"""Fourier transforms along an axis, as DFT, STFT and those of vendors want them."""
+"""Fourier transforms along an axis, with real and imaginary parts in the last one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from math import isqrt
 
 import numpy as np
 
+from modelcc.frontends.kit.conversion import Conversion
 from modelcc.frontends.kit.parts import sliced
-from modelcc.frontends.onnx.call import Call
-from modelcc.frontends.onnx.standard.shape import reshaped
 from modelcc.ir.index import Index, Range, floordiv, minimum, product, simplify
 from modelcc.ir.types import F32, F64, Array
 from modelcc.ops import elementwise as ew
@@ -65,7 +64,7 @@ def matrix(used: int, length: int, form: Form) -> Array:
     return found / length
 
 
-def transformed(call: Call, x: str, axis: int, form: Form, length: Index) -> str:
+def transformed(call: Conversion, x: str, axis: int, form: Form, length: Index) -> str:
     """The transform of ``x`` [..., axis, ..., parts] along ``axis``, cut or with zeros behind."""
     if isinstance(length, int) and length < 1:
         call.fail(f"a transform of {length} numbers, which has no meaning")
@@ -87,7 +86,7 @@ def transformed(call: Call, x: str, axis: int, form: Form, length: Index) -> str
     return result if straight else call.emit(Transpose(back), result)
 
 
-def _by_matrix(call: Call, x: str, form: Form, used: int, length: int) -> str:
+def _by_matrix(call: Conversion, x: str, form: Form, used: int, length: int) -> str:
     """Of rows [rows, used, parts]."""
     type = call.type_of(x)
     if type.shape[-1] == 2 and used == length and not form.onesided:
@@ -101,7 +100,9 @@ def _by_matrix(call: Call, x: str, form: Form, used: int, length: int) -> str:
     return reshaped(call, call.emit(MatMul(), flat, weights), (type.shape[0], count, results))
 
 
-def _by_factors(call: Call, x: str, outer: tuple[Index, ...], length: int, inverse: bool) -> str:
+def _by_factors(
+    call: Conversion, x: str, outer: tuple[Index, ...], length: int, inverse: bool
+) -> str:
     """The unscaled transform of complex numbers ``x`` [*outer, length, 2].
 
     A composite length is split in two (Cooley and Tukey, "An algorithm for the machine calculation
@@ -124,7 +125,7 @@ def _by_factors(call: Call, x: str, outer: tuple[Index, ...], length: int, inver
     return call.emit(Reshape((*outer, length, 2)), call.emit(Transpose(swap), result))
 
 
-def _turned(call: Call, x: str, length: int, inverse: bool) -> str:
+def _turned(call: Conversion, x: str, length: int, inverse: bool) -> str:
     """``x`` [..., j, k, 2] times ``exp(-2 pi i j k / length)``, its conjugate if ``inverse``."""
     type = call.type_of(x)
     rows, columns = (extent for extent in type.shape[-3:-1] if isinstance(extent, int))
@@ -140,7 +141,7 @@ def _turned(call: Call, x: str, length: int, inverse: bool) -> str:
     )
 
 
-def _by_stages(call: Call, x: str, form: Form, length: Index) -> str:
+def _by_stages(call: Conversion, x: str, form: Form, length: Index) -> str:
     """Of rows [rows, used, parts], in f32 if they are narrower."""
     dtype = call.type_of(x).dtype
     wide = F64 if dtype == F64 else F32
@@ -168,7 +169,7 @@ def _by_stages(call: Call, x: str, form: Form, length: Index) -> str:
     return found if dtype == wide else call.emit(ew.Cast(dtype), found)
 
 
-def _transform(call: Call, x: str, op: FourierTransform) -> str:
+def _transform(call: Conversion, x: str, op: FourierTransform) -> str:
     dtype, length = call.type_of(x).dtype, op.length
     if isinstance(length, int) and length <= KEPT:
         given = [call.constant(table) for table in tables(length, dtype)]
@@ -185,10 +186,15 @@ def _transform(call: Call, x: str, op: FourierTransform) -> str:
     return call.emit(op, x, *call.emitter.add_node(made, source=call.source))
 
 
-def _mirrored(call: Call, x: str, length: Index) -> str:
+def _mirrored(call: Conversion, x: str, length: Index) -> str:
     """The whole spectrum of real numbers, of its first half [rows, length // 2 + 1, 2]."""
     type = call.type_of(x)
     rest = length - floordiv(length, 2) - 1
     tail = call.emit(Slice((0, rest, 0), (type.shape[0], rest, 2), (1, -1, 1)), x)
     signs = call.constant(np.array([1, -1], type.dtype.numpy))
     return call.emit(Concat(1), x, call.emit(ew.Mul(), tail, signs))
+
+
+def reshaped(call: Conversion, x: str, shape: tuple[Index, ...]) -> str:
+    """``x`` in another shape; itself where that is its shape already."""
+    return x if call.type_of(x).shape == shape else call.emit(Reshape(shape), x)

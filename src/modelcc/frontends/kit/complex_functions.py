@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from modelcc.frontends.stablehlo.call import HloCall
-from modelcc.frontends.stablehlo.elementwise import atan2
+from modelcc.frontends.kit.angles import arctangent
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
 
@@ -52,8 +51,8 @@ def magnitude(z: Complex) -> Value:
     return of(ew.Where(), plain, great, great * of(ew.Sqrt(), ratio * ratio + 1.0))
 
 
-def angle(call: HloCall, z: Complex) -> Value:
-    return call.as_value(atan2(call.with_inputs(z.im.name, z.re.name)))
+def angle(z: Complex) -> Value:
+    return arctangent(z.im, z.re)
 
 
 def exponential(z: Complex) -> Complex:
@@ -63,11 +62,11 @@ def exponential(z: Complex) -> Complex:
     return Complex(size * of(ew.Cos(), z.im), sine)
 
 
-def logarithm(call: HloCall, z: Complex) -> Complex:
-    return Complex(of(ew.Log(), magnitude(z)), angle(call, z))
+def logarithm(z: Complex) -> Complex:
+    return Complex(of(ew.Log(), magnitude(z)), angle(z))
 
 
-def root(call: HloCall, z: Complex) -> Complex:
+def root(z: Complex) -> Complex:
     """The root in the right half plane: of ``|re| + |z|``, the other part by division."""
     size = magnitude(z)
     root = of(ew.Sqrt(), (of(ew.Abs(), z.re) + size) * 0.5)
@@ -75,7 +74,7 @@ def root(call: HloCall, z: Complex) -> Complex:
     other = of(ew.Abs(), z.im) / of(ew.Where(), zero, root.lift(1.0), root) * 0.5
     right = of(ew.GreaterOrEqual(), z.re, z.re.lift(0.0))
     re, im = of(ew.Where(), right, root, other), of(ew.Where(), right, other, root)
-    below = of(ew.Less(), angle(call, z), z.im.lift(0.0))
+    below = of(ew.Less(), angle(z), z.im.lift(0.0))
     return Complex(re, of(ew.Where(), below, -im, im))
 
 
@@ -104,10 +103,10 @@ def tangent(z: Complex) -> Complex:
     return Complex(back.im, -back.re)
 
 
-def logarithm_of_one_more(call: HloCall, z: Complex) -> Complex:
+def logarithm_of_one_more(z: Complex) -> Complex:
     """``log |1 + z|`` as half of ``log1p(re (2 + re) + im²)``."""
     inner = z.re * (z.re + 2.0) + z.im * z.im
-    turn = angle(call, Complex(z.re + 1.0, z.im))
+    turn = angle(Complex(z.re + 1.0, z.im))
     return Complex(of(ew.Log1p(), inner) * 0.5, turn)
 
 
@@ -125,13 +124,32 @@ def direction(z: Complex) -> Complex:
     return Complex(z.re / safe, z.im / safe)
 
 
-def power(call: HloCall, a: Complex, b: Complex) -> Complex:
-    found = exponential(logarithm(call, a) * b)
+def power(a: Complex, b: Complex) -> Complex:
+    found = exponential(logarithm(a) * b)
     zero = of(ew.Equal(), magnitude(a), a.re.lift(0.0))
     none = of(ew.Equal(), magnitude(b), b.re.lift(0.0))
     re = of(ew.Where(), zero, of(ew.Where(), none, a.re.lift(1.0), a.re.lift(0.0)), found.re)
     return Complex(re, of(ew.Where(), zero, a.im.lift(0.0), found.im))
 
 
-def one(call: HloCall, like: Complex) -> Complex:
+def one(like: Complex) -> Complex:
+    """1, in the shape of ``like``'s parts or one that broadcasts to it."""
     return Complex(like.re.lift(1.0), like.re.lift(0.0))
+
+
+def reciprocal_root(z: Complex) -> Complex:
+    return one(z) / root(z)
+
+
+def logistic(z: Complex) -> Complex:
+    return one(z) / (one(z) + exponential(z.scaled(-1.0)))
+
+
+def hyperbolic_sine(z: Complex) -> Complex:
+    """``-i sin(i z)``."""
+    back = sine(z.turned())
+    return Complex(back.im, -back.re)
+
+
+def hyperbolic_cosine(z: Complex) -> Complex:
+    return cosine(z.turned())
