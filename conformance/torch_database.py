@@ -67,16 +67,22 @@ class Half:
         return [(i, s) for i, s in enumerate(made) if i % share == 0]
 
 
+FREE = re.compile(r"svd$|eigh$")
+"""Entries whose results are vectors of any sign; samples say what of them is certain."""
+
+
 class Wrapped(torch.nn.Module):
     """An operator called with some samples, whose tensors are inputs."""
 
     def __init__(self, op: Any, samples: Sequence[Any], gradients: bool = False) -> None:
-        """``gradients``: only of what each sample says that it has gradients to speak of."""
+        """``gradients``: only of what each sample says that it has gradients to speak of; nor is
+        more compared of what is ``FREE``."""
         super().__init__()
         calls = [((s.input, *s.args), s.kwargs) for s in samples]
         self._leaves, self._spec = pytree.tree_flatten(calls)
         self._op = op.op
-        self._chosen = [s.output_process_fn_grad for s in samples] if gradients else None
+        partly = gradients or FREE.search(op.name)
+        self._chosen = [s.output_process_fn_grad for s in samples] if partly else None
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
         """Copies of those of the samples."""

@@ -20,9 +20,11 @@ from modelcc.ops import (
     grid_sample,
     hardmax,
     late_tile,
+    linear_algebra,
     matmul,
     nonzero,
     norm,
+    orthogonal,
     packed_matmul,
     padding,
     pool,
@@ -46,7 +48,7 @@ FAMILIES = (
     *(norm, nonzero, fourier, attention, hardmax, late_tile, resize),
     *(runtime_size, top_k, unique, suppression, quant, packed_matmul, quant_matmul, recurrent),
     *(feature_keys, forest, time_axis, control, boxes, roi_align, roi_pool, grid_sample),
-    *(deform_conv, columns),
+    *(deform_conv, columns, linear_algebra, orthogonal),
 )
 """Modules of ops that belong together."""
 

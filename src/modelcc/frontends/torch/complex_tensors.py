@@ -32,6 +32,7 @@ from modelcc.frontends.torch.complex_parts import (
 )
 from modelcc.frontends.torch.diagonals import DIAGONALS
 from modelcc.frontends.torch.fourier import FOURIER
+from modelcc.frontends.torch.linear_algebra import EIGENVALUES
 from modelcc.frontends.torch.parts import PARTS
 from modelcc.frontends.torch.reductions import REDUCTIONS, vector_norm
 from modelcc.frontends.torch.views import VIEWS
@@ -234,6 +235,7 @@ def _scaled_logarithm(base: float) -> Handler:
 
 FORMULAS = table(
     **FOURIER,
+    **EIGENVALUES,
     complex=made,
     polar=polar,
     view_as_real=view_as_real,

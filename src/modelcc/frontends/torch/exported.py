@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import fx
 from torch.export import ExportedProgram
@@ -61,7 +62,7 @@ def _changed(program: ExportedProgram, name: str) -> dict[str, str]:
     others = [
         str(spec.target or spec.arg.name)
         for spec in signature.output_specs
-        if spec.kind not in (*_CHANGES, OutputKind.USER_OUTPUT)
+        if spec.kind not in (*_CHANGES, OutputKind.USER_OUTPUT, OutputKind.TOKEN)
     ]
     if others:
         raise ModelError(
@@ -76,6 +77,8 @@ class _Exported:
     def __init__(self, program: ExportedProgram, dims: Dims, name: str, labels: Labels) -> None:
         self._program = program
         self._name = name
+        inputs = program.graph_signature.input_specs
+        self._tokens = {s.arg.name for s in inputs if s.kind == InputKind.TOKEN}
         self._placeholders = [n for n in program.graph.nodes if n.op == "placeholder"]
         found = self._dimensions(dims, labels)
         self._emitter = Emitter(GraphBuilder(name, found.bounds), found.bounds)
@@ -124,6 +127,8 @@ class _Exported:
         if constant is not None:
             return self._conversion.constant(constant, node.name)
         fake = node.meta.get("val")
+        if node.name in self._tokens:
+            return self._emitter.constant(np.zeros(0, np.float32))
         if not isinstance(fake, torch.Tensor):
             return None
         shape = tuple(index_of(size, self._conversion.names) for size in fake.shape)

@@ -11,7 +11,7 @@ from modelcc.frontends.torch.attention import ATTENTION
 from modelcc.frontends.torch.bags import BAGS
 from modelcc.frontends.torch.comparison import COMPARISON
 from modelcc.frontends.torch.complex_tensors import FORMULAS
-from modelcc.frontends.torch.control import CONTROL
+from modelcc.frontends.torch.control import CONTROL, EFFECTS
 from modelcc.frontends.torch.convolutions import CONVOLUTIONS
 from modelcc.frontends.torch.creation import CREATION
 from modelcc.frontends.torch.diagonals import DIAGONALS
@@ -21,6 +21,7 @@ from modelcc.frontends.torch.gamma_functions import GAMMA_FUNCTIONS
 from modelcc.frontends.torch.histograms import HISTOGRAMS
 from modelcc.frontends.torch.indexing import INDEXING
 from modelcc.frontends.torch.iteration import ITERATION
+from modelcc.frontends.torch.linear_algebra import LINEAR_ALGEBRA
 from modelcc.frontends.torch.norm_gradients import NORM_GRADIENTS
 from modelcc.frontends.torch.norms import NORMS
 from modelcc.frontends.torch.order import ORDER
@@ -43,12 +44,12 @@ _TABLES = (
     *(POINTWISE, DIVISION, COMPARISON, SPECIAL, GAMMA_FUNCTIONS, ITERATION, ACTIVATIONS, CREATION),
     *(SEARCHES, HISTOGRAMS, SEGMENTS, FRACTIONAL_POOLING),
     *(VIEWS, PARTS, DIAGONALS, INDEXING, SCATTER, BAGS, ORDER, REDUCTIONS, NORMS, NORM_GRADIENTS),
-    *(PRODUCTS, CONVOLUTIONS, POOLING, UPSAMPLING, ATTENTION, RECURRENT, CONTROL),
+    *(PRODUCTS, LINEAR_ALGEBRA, CONVOLUTIONS, POOLING, UPSAMPLING, ATTENTION, RECURRENT, CONTROL),
 )
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
     {name: handler for table in _TABLES for name, handler in table.items()}
 )
 
-EXPORTED: Mapping[str, Handler] = MappingProxyType({**HANDLERS, **RANDOM})
+EXPORTED: Mapping[str, Handler] = MappingProxyType({**HANDLERS, **RANDOM, **EFFECTS})
 """Those of exported programs, which draw their own random numbers."""

@@ -9,7 +9,7 @@ from functools import partial
 from modelcc.frontends.kit import special, special_airy
 from modelcc.frontends.kit.angles import arctangent
 from modelcc.frontends.torch.aten import Aten, Handler, Operand, table
-from modelcc.frontends.torch.comparison import INTEGERS, copysign, signbit
+from modelcc.frontends.torch.comparison import INTEGERS, copysign
 from modelcc.ir.types import F64, I64
 from modelcc.ops import elementwise as ew
 from modelcc.ops import logic
