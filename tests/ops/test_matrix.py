@@ -142,6 +142,11 @@ def loss(op: Op, operands: Sequence[Array | None], weights: Sequence[Array]) -> 
 WITHOUT_GRADIENT = {
     "mcc.RoiAlign": "not written yet",
     "mcc.MaxRoiPool": "not written yet",
+    **dict.fromkeys(
+        ("mcc.Cholesky", "mcc.TriangularSolve", "mcc.Lu", "mcc.HouseholderQr", "mcc.Reflect"),
+        "PyTorch and JAX have formulas of their own",
+    ),
+    "mcc.OrthogonalRows": "PyTorch and JAX have formulas of their own",
 }
 """Differentiable ops that a model cannot be trained through, and why."""
 

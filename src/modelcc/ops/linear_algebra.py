@@ -16,7 +16,7 @@ from modelcc.ir.op import Op, require
 from modelcc.ir.types import F32, F64, I32, Array, DType, TensorType
 from modelcc.ops.broadcast import numbers
 from modelcc.ops.matrix_rows import (
-    Rows,
+    MatrixRows,
     count_of,
     dot,
     require_matrices,
@@ -214,7 +214,7 @@ class Lu(Op):
             at.store(info, matrix, Convert(bad, I32))
 
 
-def _greatest(at: AlgorithmBuilder, a: Rows, column: Index, height: Index) -> Var:
+def _greatest(at: AlgorithmBuilder, a: MatrixRows, column: Index, height: Index) -> Var:
     """The row, from that of the diagonal on, that has the greatest number of a column."""
     best = at.register(index_number(column))
     most = at.register(call("abs", a.load(at, column, column)))
@@ -232,6 +232,7 @@ class PivotPermutation(Op):
     row i with row ``pivots[..., i]``, i32[..., k].
     """
 
+    differentiable = False
     rows: Index
     samples = (
         sample(np.array([[2, 2, 2], [0, 3, 3]], np.int32), rows=4),

@@ -13,7 +13,7 @@ from modelcc.ir.types import F32, F64, TensorType
 
 
 @dataclass(frozen=True)
-class Row:
+class MatrixRow:
     """The elements of ``buffer`` from ``start`` on."""
 
     buffer: Buffer | Operand
@@ -25,21 +25,21 @@ class Row:
     def store(self, at: AlgorithmBuilder, place: Index, value: Expr) -> None:
         at.store(self.buffer, self.start + place, value)
 
-    def after(self, count: Index) -> Row:
+    def after(self, count: Index) -> MatrixRow:
         """Without its first ``count`` elements."""
-        return Row(self.buffer, self.start + count)
+        return MatrixRow(self.buffer, self.start + count)
 
 
 @dataclass(frozen=True)
-class Rows:
+class MatrixRows:
     """A matrix of rows of ``width`` elements, the first of which is at ``start``."""
 
     buffer: Buffer | Operand
     start: Index
     width: Index
 
-    def row(self, number: Index) -> Row:
-        return Row(self.buffer, self.start + number * self.width)
+    def row(self, number: Index) -> MatrixRow:
+        return MatrixRow(self.buffer, self.start + number * self.width)
 
     def load(self, at: AlgorithmBuilder, row: Index, column: Index) -> Expr:
         return at.load(self.buffer, self.start + row * self.width + column)
@@ -48,10 +48,10 @@ class Rows:
         at.store(self.buffer, self.start + row * self.width + column, value)
 
 
-def rows_of(x: Operand, matrix: Index) -> Rows:
+def rows_of(x: Operand, matrix: Index) -> MatrixRows:
     """Number ``matrix`` of those that the last two axes of ``x`` are."""
     height, width = x.shape[-2:]
-    return Rows(x, matrix * height * width, width)
+    return MatrixRows(x, matrix * height * width, width)
 
 
 def count_of(x: TensorType) -> Index:
@@ -66,7 +66,7 @@ def require_matrices(x: TensorType, op: str, square: bool = False) -> None:
     require(not square or x.shape[-1] == x.shape[-2], f"{op} of {x}, which is not square")
 
 
-def dot(at: AlgorithmBuilder, a: Row, b: Row, count: Index) -> Var:
+def dot(at: AlgorithmBuilder, a: MatrixRow, b: MatrixRow, count: Index) -> Var:
     """The sum of the products of as many elements."""
     dtype, lanes = a.buffer.dtype, at.lanes
     wide = at.register(number(0.0, dtype, lanes))
@@ -79,25 +79,27 @@ def dot(at: AlgorithmBuilder, a: Row, b: Row, count: Index) -> Var:
     return total
 
 
-def _accumulate(at: AlgorithmBuilder, total: Var, a: Row, b: Row, place: Index) -> None:
+def _accumulate(at: AlgorithmBuilder, total: Var, a: MatrixRow, b: MatrixRow, place: Index) -> None:
     term = call("mul", a.load(at, place, total.lanes), b.load(at, place, total.lanes))
     at.assign(total, call("add", total, term))
 
 
-def subtract_scaled(at: AlgorithmBuilder, y: Row, x: Row, factor: Expr, count: Index) -> None:
+def subtract_scaled(
+    at: AlgorithmBuilder, y: MatrixRow, x: MatrixRow, factor: Expr, count: Index
+) -> None:
     """``y -= factor * x``, of as many elements."""
     for place, lanes in at.vectors(count):
         scaled = call("mul", splat(factor, lanes), x.load(at, place, lanes))
         y.store(at, place, call("sub", y.load(at, place, lanes), scaled))
 
 
-def scale(at: AlgorithmBuilder, x: Row, factor: Expr, count: Index) -> None:
+def scale(at: AlgorithmBuilder, x: MatrixRow, factor: Expr, count: Index) -> None:
     """``x *= factor``, of as many elements."""
     for place, lanes in at.vectors(count):
         x.store(at, place, call("mul", x.load(at, place, lanes), splat(factor, lanes)))
 
 
-def swap(at: AlgorithmBuilder, a: Row, b: Row, count: Index) -> None:
+def swap(at: AlgorithmBuilder, a: MatrixRow, b: MatrixRow, count: Index) -> None:
     """As many elements of both, exchanged."""
     for place, lanes in at.vectors(count):
         one, other = at.let(a.load(at, place, lanes)), at.let(b.load(at, place, lanes))
@@ -105,7 +107,9 @@ def swap(at: AlgorithmBuilder, a: Row, b: Row, count: Index) -> None:
         b.store(at, place, one)
 
 
-def rotate(at: AlgorithmBuilder, a: Row, b: Row, cosine: Expr, sine: Expr, count: Index) -> None:
+def rotate(
+    at: AlgorithmBuilder, a: MatrixRow, b: MatrixRow, cosine: Expr, sine: Expr, count: Index
+) -> None:
     """``a, b = cosine a - sine b, sine a + cosine b``, of as many elements."""
     for place, lanes in at.vectors(count):
         c, s = splat(cosine, lanes), splat(sine, lanes)

@@ -15,8 +15,8 @@ from modelcc.ir.loop import Convert, Expr, Select, Var
 from modelcc.ir.op import Op, require
 from modelcc.ir.types import F64, Array, DType, TensorType
 from modelcc.ops.matrix_rows import (
-    Row,
-    Rows,
+    MatrixRow,
+    MatrixRows,
     count_of,
     dot,
     require_matrices,
@@ -72,11 +72,11 @@ class HouseholderQr(Op):
             with at.loop(0, least) as k:
                 tau = _reflection(at, a, k, m)
                 at.store(taus, matrix * least + k, tau)
-                right = Rows(y, a.start + k + 1, n)
-                _reflect(at, a, k, tau, right, m, n - k - 1, Row(sums, matrix * n))
+                right = MatrixRows(y, a.start + k + 1, n)
+                _reflect(at, a, k, tau, right, m, n - k - 1, MatrixRow(sums, matrix * n))
 
 
-def _reflection(at: AlgorithmBuilder, a: Rows, k: Index, height: Index) -> Var:
+def _reflection(at: AlgorithmBuilder, a: MatrixRows, k: Index, height: Index) -> Var:
     """Column ``k`` below the diagonal becomes a reflection's vector, which goes with the result."""
     dtype = a.buffer.dtype
     zero, one = number(0.0, dtype), number(1.0, dtype)
@@ -97,8 +97,8 @@ def _reflection(at: AlgorithmBuilder, a: Rows, k: Index, height: Index) -> Var:
 
 
 def _reflect(
-    at: AlgorithmBuilder, a: Rows, k: Index, tau: Expr, c: Rows, height: Index, width: Index,
-    sums: Row,
+    at: AlgorithmBuilder, a: MatrixRows, k: Index, tau: Expr, c: MatrixRows, height: Index,
+    width: Index, sums: MatrixRow,
 ) -> None:  # fmt: skip
     """``c`` reflected by column ``k`` of ``a``; ``sums`` is room for ``width`` numbers."""
     at.copy(sums.buffer, sums.start, c.buffer, c.row(k).start, width)
@@ -158,7 +158,7 @@ class Reflect(Op):
             with at.loop(0, k) as step:
                 own = step if self.transposed else k - 1 - step
                 factor = at.let(at.load(tau, matrix * k + own))
-                _reflect(at, vectors, own, factor, whole, m, n, Row(sums, matrix * n))
+                _reflect(at, vectors, own, factor, whole, m, n, MatrixRow(sums, matrix * n))
 
 
 @dataclass(frozen=True)
@@ -214,15 +214,15 @@ class OrthogonalRows(Op):
                 with at.loop(0, n) as i, at.loop(i + 1, n) as j:
                     pair.turn(at, i, j, turned)
                 at.assign(sweeps, add(sweeps, 1))
-            pair.order(at, Row(lengths, matrix * n))
+            pair.order(at, MatrixRow(lengths, matrix * n))
 
 
 @dataclass(frozen=True)
 class _Turned:
     """The ``count`` rows of ``width`` of one matrix, and the product of all rotations so far."""
 
-    turns: Rows
-    rows: Rows
+    turns: MatrixRows
+    rows: MatrixRows
     count: Index
     width: Index
 
@@ -246,7 +246,7 @@ class _Turned:
             rotate(at, self.turns.row(i), self.turns.row(j), cosine, sine, self.count)
             at.assign(turned, add(turned, 1))
 
-    def order(self, at: AlgorithmBuilder, lengths: Row) -> None:
+    def order(self, at: AlgorithmBuilder, lengths: MatrixRow) -> None:
         """The longest rows first; the greatest element of each row of the rotation positive."""
         dtype = self.rows.buffer.dtype
         with at.loop(0, self.count) as i:
