@@ -46,5 +46,7 @@ def test_polygamma(order: int) -> None:
 def test_airy() -> None:
     x = torch.linspace(-30, 12, 200, dtype=F64)
     found = compiled(torch.special.airy_ai, (x,))(x.numpy())
-    np.testing.assert_allclose(found, special.airy(x.numpy())[0], 1e-6, 1e-6)
+    np.testing.assert_allclose(found, torch.special.airy_ai(x).numpy(), 1e-9, 1e-12)
+    # PyTorch's own is off by that much left of -2.09, where its series ends.
+    np.testing.assert_allclose(found, special.airy(x.numpy())[0], 0, 3e-6)
     check(torch.special.airy_ai, torch.tensor([float("inf"), float("nan"), 200.0, 0.0], dtype=F64))

@@ -20,6 +20,7 @@ from modelcc.ops.conv import Conv, ConvTranspose
 from modelcc.ops.cumulative import CumLogSumExp, CumMax, CumMin, CumProd, CumSum
 from modelcc.ops.fourier import FourierTransform
 from modelcc.ops.hardmax import Hardmax, RowHardmax
+from modelcc.ops.linear_algebra import TriangularSolve
 from modelcc.ops.pool import AveragePool, MaxPool
 from modelcc.ops.runtime_size import ReadSize
 from modelcc.ops.shape import Concat, Reshape
@@ -86,6 +87,19 @@ def _first(at: Writing, x: Hlo, axis: int, count: Index) -> Hlo:
     return at.domain().slice(x, (0,) * len(extents), extents, (1,) * len(extents))
 
 
+def _triangular_solve(
+    at: Writing, op: TriangularSolve, inputs: Names, types: Types
+) -> tuple[Hlo, ...]:
+    settings = {
+        "left_side": "true",
+        "lower": str(op.lower).lower(),
+        "unit_diagonal": str(op.unit).lower(),
+        "transpose_a": "#stablehlo<transpose NO_TRANSPOSE>",
+    }
+    operands = [at.values[name] for name in inputs]
+    return at.hlo.generic("triangular_solve", operands, types, settings)
+
+
 ENTRIES: Mapping[type[Op], Entry] = MappingProxyType(
     {
         Reshape: _reshape,
@@ -100,6 +114,7 @@ ENTRIES: Mapping[type[Op], Entry] = MappingProxyType(
         RowHardmax: _hardmax,
         TopK: _top_k,
         FourierTransform: fourier,
+        TriangularSolve: _triangular_solve,
         If: branch,
         Loop: loop,
         ReadSize: _read_size,
