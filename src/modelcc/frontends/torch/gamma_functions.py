@@ -29,6 +29,16 @@ BERNOULLI = (
 )
 """``(2 k)! / B_2k``."""
 
+TERMS = 9
+"""Of a sum of powers, before the rest is one of derivatives."""
+STEPS, LARGE = 2000, 50_000.0
+"""Of a series or a fraction, at the most; from which ``a`` on these would not be enough."""
+UNIFORM = (
+    *(-1 / 3, 1 / 12, -2 / 135, 1 / 864, 1 / 2835, -139 / 777600, 1 / 25515),
+    *(-571 / 261273600,),
+)
+"""By powers of eta: the first term of Temme's expansion, SIAM J. Math. Anal. 10 (1979), 757."""
+
 _both = partial(of, logic.And())
 
 
@@ -72,25 +82,28 @@ def zeta(call: Aten, x: Operand, q: Operand) -> Value:
 
 
 def _zeta(call: Aten, x: Value, q: Value) -> Value:
-    """Terms one by one while they are of numbers up to 9, the rest by Euler and Maclaurin."""
+    """For q below zero and whole x, terms of numbers below zero are those of a sum above it,
+    mirrored: ``zeta(x, f) + (-1)^x (zeta(x, 1 - f) - zeta(x, 1 - q))``, f the fraction of q."""
     x, q = (of(Expand(call.extents()), v) for v in (x, q))
+    fraction = q - of(ew.Floor(), q)
+    negative = special.below(q, 0.0)
+    sign = where(of(ew.Equal(), of(ew.Mod(), x, x.lift(2.0)), x.lift(0.0)), x.lift(1.0), -1.0)
+    found = _sum_of_powers(x, where(negative, fraction, q))
+    mirrored = _sum_of_powers(x, 1.0 - fraction) - _sum_of_powers(x, 1.0 - q)
+    return _zeta_edges(x, q, where(negative, found + sign * mirrored, found))
 
-    def power(a: Value, x: Value) -> Value:
+
+def _sum_of_powers(x: Value, q: Value) -> Value:
+    """``(q + k)^-x`` of all k, for positive q: nine terms, the rest by Euler and Maclaurin."""
+
+    def power(a: Value) -> Value:
         return of(ew.Pow(), a, -x)
 
-    def going(states: Sequence[Value]) -> Value:
-        return of(ew.Not(), above(states[0], 9.0))
-
-    def step(states: Sequence[Value]) -> Sequence[Value]:
-        a, total, x = states
-        open_ = going(states)
-        return where(open_, a + 1.0, a), where(open_, total + power(a, x), total), x
-
-    total = power(q, x)
-    for k in range(1, 9):
-        total = total + power(q + float(k), x)
-    w, total, _ = repeated(call, (q + 9.0, total, x), going, step)
-    first = power(w, x)
+    total = power(q)
+    for k in range(1, TERMS):
+        total = total + power(q + float(k))
+    w = q + float(TERMS)
+    first = power(w)
     b, product = first, x.lift(1.0)
     tail = first * w / (x - 1.0) + first * 0.5
     for k, divisor in enumerate(BERNOULLI):
@@ -98,8 +111,7 @@ def _zeta(call: Aten, x: Value, q: Value) -> Value:
         b = b / w
         tail = tail + product * b / divisor
         product, b = product * (x + (2.0 * k + 1.0)), b / w
-    whole = total + where(of(ew.Equal(), first, first.lift(0.0)), 0.0, tail)
-    return _zeta_edges(x, q, whole)
+    return total + where(of(ew.Equal(), first, first.lift(0.0)), 0.0, tail)
 
 
 def _zeta_edges(x: Value, q: Value, inside: Value) -> Value:
@@ -125,16 +137,37 @@ def upper_gamma(call: Aten, a: Operand, x: Operand) -> Value:
 
 
 def _gamma(call: Aten, a: Operand, x: Operand, lower: bool) -> Value:
-    """A series below ``a + 1`` and a continued fraction above, as long as they change."""
+    """A series below ``a + 1`` and a continued fraction above, as long as they change; for large
+    ``a`` an expansion that is uniform in ``x``."""
     shape, dtype = call.extents(), call.result.dtype
     a, x = (of(Expand(shape), call.as_value(v, F64)) for v in (a, x))
     regular = _both(_both(above(a, 0.0), above(x, 0.0)), _both(_finite(a), _finite(x)))
-    small = _both(regular, of(ew.Less(), x, a + 1.0))
-    large = _both(regular, of(ew.Not(), small))
+    usual = _both(regular, special.below(a, LARGE))
+    small = _both(usual, of(ew.Less(), x, a + 1.0))
+    large = _both(usual, of(ew.Not(), small))
     series = _lower_series(call, where(small, a, 1.0), where(small, x, 1.0))
     fraction = _upper_fraction(call, where(large, a, 1.0), where(large, x, 9.0))
     found = where(small, series if lower else 1.0 - series, 1.0 - fraction if lower else fraction)
+    found = where(usual, found, _uniform(where(regular, a, LARGE), where(regular, x, LARGE), lower))
     return cast(where(regular, found, _gamma_edges(a, x, lower)), dtype)
+
+
+def _uniform(a: Value, x: Value, lower: bool) -> Value:
+    """``erfc(+-eta sqrt(a / 2)) / 2`` and what little is missing, for ``a`` of at least ``LARGE``.
+
+    ``eta^2 / 2 = m - log(1 + m)`` with ``m = x / a - 1``, whose sign eta has.
+    """
+    m = (x - a) / a
+    near = special.polynomial((1 / 2, -1 / 3, 1 / 4, -1 / 5, 1 / 6, -1 / 7, 1 / 8), m)
+    small = special.below(of(ew.Abs(), m), 0.01)
+    half = where(small, near * special.square(m), m - of(ew.Log1p(), m))
+    eta = of(ew.Sqrt(), half * 2.0) * of(ew.Sign(), m)
+    upper = special.erfc(eta * of(ew.Sqrt(), a * 0.5) * (-1.0 if lower else 1.0)) * 0.5
+    # Farther out the exponential is nothing.
+    close = where(special.below(of(ew.Abs(), eta), 0.5), eta, 0.0)
+    rest = of(ew.Exp(), -(a * half)) * special.polynomial(UNIFORM, close)
+    rest = rest / of(ew.Sqrt(), a * (2.0 * math.pi))
+    return upper - rest if lower else upper + rest
 
 
 def _finite(x: Value) -> Value:
@@ -156,7 +189,7 @@ def _lower_series(call: Aten, a: Value, x: Value) -> Value:
         return total + term, term, n + 1.0, x
 
     one = a * 0.0 + 1.0
-    return repeated(call, (one, one, a + 1.0, x), going, step)[0] * _factor(a, x, a + 1.0)
+    return repeated(call, (one, one, a + 1.0, x), going, step, STEPS)[0] * _factor(a, x, a + 1.0)
 
 
 def _upper_fraction(call: Aten, a: Value, x: Value) -> Value:
@@ -178,7 +211,7 @@ def _upper_fraction(call: Aten, a: Value, x: Value) -> Value:
     b = x + 1.0 - a
     first = 1.0 / b
     start = (first, b, b.lift(1e300) + b * 0.0, first, b * 0.0 + 2.0, b * 0.0 + 1.0, a)
-    return repeated(call, start, going, step)[0] * _factor(a, x, a)
+    return repeated(call, start, going, step, STEPS)[0] * _factor(a, x, a)
 
 
 def _gamma_edges(a: Value, x: Value, lower: bool) -> Value:

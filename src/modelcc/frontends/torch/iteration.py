@@ -22,8 +22,10 @@ Step = Callable[[Sequence[Value]], Sequence[Value]]
 Going = Callable[[Sequence[Value]], Value]
 
 
-def repeated(call: Aten, states: Sequence[Value], going: Going, step: Step) -> tuple[Value, ...]:
-    """``step`` of the states while ``going`` holds of any element."""
+def repeated(
+    call: Aten, states: Sequence[Value], going: Going, step: Step, most: int | None = None
+) -> tuple[Value, ...]:
+    """``step`` of the states while ``going`` holds of any element, ``most`` times at the most."""
     emitter = Emitter(GraphBuilder("steps", call.bounds), call.bounds, inner=True)
     inner = replace(call, emitter=emitter)
     emitter.builder.input("going", call.type_of(_any(going(states)).name))
@@ -33,7 +35,7 @@ def repeated(call: Aten, states: Sequence[Value], going: Going, step: Step) -> t
     results = [emitter.stored(v.name) for v in (_any(going(following)), *following)]
     body = emitter.builder.build(results)
     counter = next(name for i in count() if (name := f"step{i}") not in call.bounds)
-    loop = Loop(body, counter, None, 1 + len(states), True)
+    loop = Loop(body, counter, most, 1 + len(states), True)
     return call.many(loop, _any(going(states)), *states)[1:]
 
 
