@@ -61,7 +61,7 @@ class GatherElements(Op):
         sample(tensor(3, 4), np.array([[0, 2, -1, 1]]), axis=0),
         sample(tensor(2, 3), np.array([[0, -1], [2, 2]], np.int32), axis=1),
         sample(tensor(3, dtype=I32), np.array([2, 0])),
-        sample(tensor(3, "n"), np.array([[2, 0], [1, 1]]), signed=False),
+        sample(tensor(3, 4), np.array([[2, 0], [1, 1]]), signed=False),
     )
 
     def infer(self, x: TensorType, indices: TensorType) -> tuple[TensorType]:

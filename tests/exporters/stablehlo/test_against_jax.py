@@ -13,7 +13,7 @@ from conformance.stablehlo_emission import cases, outcome, run_text
 from modelcc.driver import import_model
 from modelcc.emit.emission import stablehlo_text
 from modelcc.ir.graph_interpreter import interpret
-from modelcc.options import Options
+from tests.machines import chosen_options
 from tests.small_models import mlp
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -62,7 +62,7 @@ def test_what_is_partly_refused_is_partly_written() -> None:
 
 @pytest.mark.parametrize("batch", [2, "n"])
 def test_a_model_runs(batch: int | str) -> None:
-    graph = import_model(mlp(batch), Options())
+    graph = import_model(mlp(batch), chosen_options())
     x = np.random.default_rng(0).normal(size=(2, 6)).astype(np.float32)
     (found,), wanted = run_text(stablehlo_text(graph), [x]), interpret(graph, {"x": x})["y"]
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
