@@ -25,15 +25,7 @@ from modelcc.ir.index import (
     simplify,
     symbols,
 )
-from modelcc.ir.op import (
-    Builder,
-    Gradients,
-    Op,
-    Sample,
-    Values,
-    broadcast_shapes,
-    require,
-)
+from modelcc.ir.op import Builder, Gradients, Op, Sample, Values, broadcast_shapes, require
 from modelcc.ir.scalar import Combine
 from modelcc.ir.types import BF16, BOOL, F16, I64, Array, DType, TensorType
 from modelcc.ops.accumulate import accumulator, combined, require_numeric, widen

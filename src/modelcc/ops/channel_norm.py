@@ -9,14 +9,7 @@ import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply
 from modelcc.ir.index import Index, floordiv, mod
-from modelcc.ir.op import (
-    Builder,
-    Gradients,
-    Meeting,
-    Op,
-    Values,
-    require,
-)
+from modelcc.ir.op import Builder, Gradients, Meeting, Op, Values, require
 from modelcc.ir.types import F16, Array, TensorType
 from modelcc.ops.accumulate import Point, accumulator, require_float, widen
 from modelcc.ops.arithmetic import Value, of

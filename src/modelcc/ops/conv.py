@@ -11,16 +11,7 @@ from modelcc.ir.compute import Element, Operand, StageBuilder, guard
 from modelcc.ir.condition import Constraints
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, floordiv, mod
-from modelcc.ir.op import (
-    Builder,
-    Gradients,
-    Meeting,
-    Op,
-    Sample,
-    Values,
-    require,
-    same_dtype,
-)
+from modelcc.ir.op import Builder, Gradients, Meeting, Op, Sample, Values, require, same_dtype
 from modelcc.ir.types import F16, Array, DType, TensorType
 from modelcc.ops.accumulate import Point, accumulator, combined, require_numeric, rounded, widen
 from modelcc.ops.broadcast import ReduceSum, Reshape

@@ -14,14 +14,7 @@ from modelcc.ir.algorithm import AlgorithmBuilder, call, convert, number
 from modelcc.ir.compute import Inputs, Operand, Outputs
 from modelcc.ir.index import Index, product
 from modelcc.ir.loop import Expr, Select
-from modelcc.ir.op import (
-    Builder,
-    Gradients,
-    Op,
-    Sample,
-    Values,
-    require,
-)
+from modelcc.ir.op import Builder, Gradients, Op, Sample, Values, require
 from modelcc.ir.types import BF16, I64, Array, DType, TensorType, dtype_of
 from modelcc.ops.accumulate import accumulator, require_float, require_numeric, widen
 from modelcc.ops.arithmetic import Value, of

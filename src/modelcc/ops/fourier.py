@@ -19,13 +19,7 @@ from modelcc.ir.algorithm import (
 from modelcc.ir.compute import Inputs, Operand, Outputs
 from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index, floordiv
-from modelcc.ir.op import (
-    Builder,
-    Gradients,
-    Op,
-    Values,
-    require,
-)
+from modelcc.ir.op import Builder, Gradients, Op, Values, require
 from modelcc.ir.types import F32, F64, Array, TensorType
 from modelcc.ops.bluestein import chirped, filtered, unchirped
 from modelcc.ops.complex_line import Copies, Line, alternating, copied, split

@@ -14,14 +14,7 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, number, select
 from modelcc.ir.index import Index
 from modelcc.ir.index_bound import IndexBound
-from modelcc.ir.op import (
-    Builder,
-    Gradients,
-    Meeting,
-    Op,
-    Values,
-    require,
-)
+from modelcc.ir.op import Builder, Gradients, Meeting, Op, Values, require
 from modelcc.ir.types import BOOL, F16, I64, Array, TensorType
 from modelcc.ops.accumulate import accumulator, require_numeric, rounded
 from modelcc.ops.arithmetic import Value, of

@@ -10,14 +10,7 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder
 from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index, compare
-from modelcc.ir.op import (
-    Builder,
-    Gradients,
-    Meeting,
-    Op,
-    Values,
-    require,
-)
+from modelcc.ir.op import Builder, Gradients, Meeting, Op, Values, require
 from modelcc.ir.types import I32, Array, TensorType
 from modelcc.ops.generate import filled
 from modelcc.ops.runtime_index import (

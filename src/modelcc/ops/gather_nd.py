@@ -8,14 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder
-from modelcc.ir.op import (
-    Builder,
-    Gradients,
-    Meeting,
-    Op,
-    Values,
-    require,
-)
+from modelcc.ir.op import Builder, Gradients, Meeting, Op, Values, require
 from modelcc.ir.types import I32, I64, Array, TensorType
 from modelcc.ops.generate import Iota, filled
 from modelcc.ops.runtime_index import (

@@ -8,11 +8,7 @@ import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard, index_value, number
 from modelcc.ir.index import Expr, Index, Sym, product
-from modelcc.ir.op import (
-    Builder,
-    Op,
-    require,
-)
+from modelcc.ir.op import Builder, Op, require
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import BOOL, F16, F32, I32, I64, Array, DType, TensorType
 from modelcc.ops.broadcast import numbers

@@ -9,15 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder
-from modelcc.ir.op import (
-    Builder,
-    Gradients,
-    Meeting,
-    Op,
-    Values,
-    require,
-    same_dtype,
-)
+from modelcc.ir.op import Builder, Gradients, Meeting, Op, Values, require, same_dtype
 from modelcc.ir.types import F16, Array, TensorType
 from modelcc.ops.accumulate import Point, accumulator, require_float, widen
 from modelcc.ops.arithmetic import Add, Mul, Value, of

@@ -8,13 +8,7 @@ import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, guard, number, select
 from modelcc.ir.index import product
-from modelcc.ir.op import (
-    Builder,
-    Gradients,
-    Op,
-    Values,
-    require,
-)
+from modelcc.ir.op import Builder, Gradients, Op, Values, require
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import F16, Array, TensorType
 from modelcc.ops import channel_norm, layer_norm

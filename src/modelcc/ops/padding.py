@@ -11,13 +11,7 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard, index_value, number
 from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index, compare, maximum, minimum, mod
-from modelcc.ir.op import (
-    Builder,
-    Gradients,
-    Op,
-    Values,
-    require,
-)
+from modelcc.ir.op import Builder, Gradients, Op, Values, require
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import BOOL, I64, Array, TensorType
 from modelcc.ops.broadcast import numbers, shape_text

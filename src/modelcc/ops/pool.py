@@ -19,16 +19,7 @@ from modelcc.ir.compute import (
     select,
 )
 from modelcc.ir.index import Index, Sym, product
-from modelcc.ir.op import (
-    Builder,
-    Gradients,
-    Meeting,
-    Op,
-    Sample,
-    Values,
-    require,
-    same_dtype,
-)
+from modelcc.ir.op import Builder, Gradients, Meeting, Op, Sample, Values, require, same_dtype
 from modelcc.ir.scalar import identity
 from modelcc.ir.types import F16, I8, I32, I64, U8, Array, TensorType, dtype_of
 from modelcc.ops.accumulate import (

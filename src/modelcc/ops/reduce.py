@@ -12,13 +12,7 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
 from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index, minimum, product
-from modelcc.ir.op import (
-    Builder,
-    Gradients,
-    Op,
-    Values,
-    require,
-)
+from modelcc.ir.op import Builder, Gradients, Op, Values, require
 from modelcc.ir.types import BOOL, F16, I32, I64, Array, DType, NumpyType, TensorType, dtype_of
 from modelcc.ops.accumulate import accumulator, combined, require_float, require_numeric, widen
 from modelcc.ops.arithmetic import Value, of

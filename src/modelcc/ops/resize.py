@@ -10,13 +10,7 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, guard, index_value, select
 from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index, Sym, ceildiv, floordiv, maximum, minimum
-from modelcc.ir.op import (
-    Builder,
-    Op,
-    Sample,
-    Values,
-    require,
-)
+from modelcc.ir.op import Builder, Op, Sample, Values, require
 from modelcc.ir.types import F16, U8, Array, DType, TensorType
 from modelcc.ops.accumulate import Point, accumulator, require_float, require_numeric, rounded
 from modelcc.ops.broadcast import ReduceSum, Reshape

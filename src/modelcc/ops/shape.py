@@ -13,15 +13,7 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard
 from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index, Sym, mod, total
-from modelcc.ir.op import (
-    Builder,
-    Gradients,
-    Op,
-    Values,
-    equal,
-    require,
-    same_dtype,
-)
+from modelcc.ir.op import Builder, Gradients, Op, Values, equal, require, same_dtype
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import BOOL, F16, I64, Array, TensorType
 from modelcc.ops import broadcast, generate, slicing

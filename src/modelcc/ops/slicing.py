@@ -11,14 +11,7 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard
 from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Expr, Index, Sym, compare, maximum, mod
-from modelcc.ir.op import (
-    Builder,
-    Gradients,
-    Op,
-    Values,
-    require,
-    same_dtype,
-)
+from modelcc.ir.op import Builder, Gradients, Op, Values, require, same_dtype
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import I64, Array, TensorType
 from modelcc.ops.broadcast import Reshape, dim_bounds, numbers

@@ -19,7 +19,8 @@ def gradient(call: Call) -> tuple[str, ...]:
         call.fail(f"xs {list(names)} are not its first operands, {list(call.labels)}")
     xs = [emitter.stored(x) for x in call.inputs[: len(names)]]
     result = emitter.stored(y)
-    nodes = list(emitter.builder.nodes())
+    # The xs are independent of each other, whatever one of them is computed from.
+    nodes = [node for node in emitter.builder.nodes() if not set(node.outputs) <= set(xs)]
     try:
         found = adjoints(call, nodes, {result: filled(call, result, 1.0)}, xs)
     except GradientError as error:
