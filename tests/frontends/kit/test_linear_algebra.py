@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -13,19 +14,21 @@ from modelcc.frontends.kit.matrices import identity, swapped
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.types import Array, TensorType, dtype_of
 from modelcc.ops.arithmetic import Value
+from tests.machines import chosen_options
 
 Function = Callable[..., Sequence[Value]]
 SIDES = (1, 2, 5, 17, 64)
 ACCURACY = {"float32": 2e-4, "float64": 1e-11}
 
 
-def run(function: Function, *operands: Array) -> list[Array]:
+def run(function: Function, *operands: Array, cpu: str = "") -> list[Array]:
     """The results of ``function``, compiled for these operands."""
     build = GraphBuilder("algebra")
     types = [TensorType(x.shape, dtype_of(x)) for x in operands]
     values = [Value(build, build.input(f"x{n}", t)) for n, t in enumerate(types)]
     graph = build.build([y.name for y in function(*values)])
-    found = modelcc.compile(graph, cache=None, optimize=0)(*operands)
+    chosen = cpu or chosen_options().cpu
+    found = modelcc.compile(graph, cache=None, optimize=0, cpu=chosen)(*operands)
     return list(found) if isinstance(found, tuple) else [found]
 
 
@@ -132,6 +135,14 @@ def test_exponential() -> None:
     near(found @ transposed(found), np.eye(4), "float64")
     (found,) = run(lambda x: [la.exponential(x)], np.array([[0.0, 300.0], [0.0, 1.0]]))
     near(found, np.array([[1, 300 * (np.e - 1)], [0, np.e]]), "float64")
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the processor's registers are those")
+def test_sums_of_more_operands_than_registers() -> None:
+    """The powers of an exponential are summed in products of 15 operands, for 16 registers."""
+    x = random(4, 4)
+    (found,) = run(lambda x: [la.exponential(x)], x - transposed(x), cpu="x86-64-v2")
+    near(found @ transposed(found), np.eye(4), "float64")
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

@@ -307,7 +307,8 @@ def _longest(found: list[list[SlidingWindow]]) -> list[SlidingWindow]:
 def _candidates(
     blocks: LoopVar, spatial: Sequence[LoopVar], held: int, machine: CpuModel
 ) -> Iterator[RegisterTile]:
-    """Tiles whose accumulators, with ``held`` operands of each vector, fit into registers."""
+    """Tiles whose accumulators, with ``held`` operands of each vector, fit into registers; of more
+    operands than there are registers, one vector."""
     budget = machine.vector_registers - (3 if machine.vector_registers > 16 else 2)
     most = blocks.extent if isinstance(blocks.extent, int) else 8
     widths = [n for n in range(1, 9) if n <= most]
@@ -316,7 +317,7 @@ def _candidates(
     for nv in widths:
         for w in _tile_sizes(inner, budget // nv):
             for h in _tile_sizes(outer, min(4, budget // (nv * w))):
-                if nv * w * h + held * nv > budget + 1:
+                if nv * w * h > 1 and nv * w * h + held * nv > budget + 1:
                     continue
                 points = [(blocks.name, nv)]
                 points += [(inner.name, w)] if inner is not None else []
