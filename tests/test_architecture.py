@@ -74,6 +74,8 @@ SHARED_NAMES: dict[str, str] = {
     **dict.fromkeys(("ArithmeticCode", "Code", "EmitOptions"), _PRINTERS),
     **dict.fromkeys(("ExpressionCode", "IndexCode", "MemoryCode", "StatementCode"), _PRINTERS),
     **dict.fromkeys(("LibraryCallCode", "StepsCode"), _PRINTERS),
+    "Graph": "the compiler's, and what users declare",
+    "Tensor": "of a delivered model, and what users compute with",
 }
 """Classes that several modules define → why.  A stale entry fails."""
 

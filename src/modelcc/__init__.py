@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from modelcc.pipeline import StageError
     from modelcc.report.report import Report
     from modelcc.runtime.errors import InputError, LoadError, RunError
+    from modelcc.tensor.declared import Graph
+    from modelcc.tensor.gradients import grad, value_and_grad
+    from modelcc.tensor.lazy import TracingError
+    from modelcc.tensor.spec import Input
+    from modelcc.tensor.tensor import Tensor
+    from modelcc.tensor.tracing import jit, trace
     from modelcc.verification.verification import Verification
 
 __version__ = VERSION
@@ -34,6 +40,8 @@ _HOME = MappingProxyType(
     {
         "ArtifactError": "modelcc.artifact.errors",
         "Error": "modelcc.ir.errors",
+        "Graph": "modelcc.tensor.declared",
+        "Input": "modelcc.tensor.spec",
         "InputError": "modelcc.runtime.errors",
         "Limit": "modelcc.options",
         "LoadError": "modelcc.runtime.errors",
@@ -43,10 +51,16 @@ _HOME = MappingProxyType(
         "Report": "modelcc.report.report",
         "RunError": "modelcc.runtime.errors",
         "StageError": "modelcc.pipeline",
+        "Tensor": "modelcc.tensor.tensor",
+        "TracingError": "modelcc.tensor.lazy",
         "Verification": "modelcc.verification.verification",
         "compile": "modelcc.api",
+        "grad": "modelcc.tensor.gradients",
         "import_model": "modelcc.api",
+        "jit": "modelcc.tensor.tracing",
         "load": "modelcc.api",
+        "trace": "modelcc.tensor.tracing",
+        "value_and_grad": "modelcc.tensor.gradients",
         "verify": "modelcc.api",
     }
 )
@@ -54,6 +68,8 @@ _HOME = MappingProxyType(
 __all__ = [
     "ArtifactError",
     "Error",
+    "Graph",
+    "Input",
     "InputError",
     "Limit",
     "LoadError",
@@ -63,10 +79,16 @@ __all__ = [
     "Report",
     "RunError",
     "StageError",
+    "Tensor",
+    "TracingError",
     "Verification",
     "compile",
+    "grad",
     "import_model",
+    "jit",
     "load",
+    "trace",
+    "value_and_grad",
     "verify",
 ]
 

@@ -1,0 +1,44 @@
+"""Nodes of tensors made by whatever appends to a graph: gradients, and what frontends share."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from modelcc.ir.builder import as_array
+from modelcc.ir.op import Op
+from modelcc.ir.types import Array, DType, TensorType
+from modelcc.tensor.lazy import Lazy, apply
+
+Kind = TypeVar("Kind", bound=Lazy)
+
+
+class TensorBuilder(Generic[Kind]):
+    """A :class:`~modelcc.ir.op.Builder` whose values are tensors under names."""
+
+    def __init__(self, kind: type[Kind]) -> None:
+        """It makes nodes of ``kind``."""
+        self.kind = kind
+        self._tensors: dict[str, Kind] = {"": None}  # type: ignore[dict-item]
+
+    def name(self, tensor: Kind) -> str:
+        """A new name of ``tensor``."""
+        name = f"v{len(self._tensors)}"
+        self._tensors[name] = tensor
+        return name
+
+    def tensor(self, name: str) -> Kind:
+        """The tensor called ``name``."""
+        return self._tensors[name]
+
+    def add(self, op: Op, *inputs: str) -> tuple[str, ...]:
+        return tuple(map(self.name, apply(self.kind, op, [self._tensors[n] for n in inputs])))
+
+    def emit(self, op: Op, *inputs: str) -> str:
+        (result,) = self.add(op, *inputs)
+        return result
+
+    def constant(self, value: Array | float, dtype: DType | None = None) -> str:
+        return self.name(self.kind.of_array(as_array(value, dtype)))
+
+    def type_of(self, name: str) -> TensorType:
+        return self._tensors[name].type

@@ -1,0 +1,86 @@
+"""What is pending, in order, and as a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.graph import Graph
+from modelcc.ops.arithmetic import Identity
+from modelcc.tensor.lazy import Alias, Lazy, Placeholder, Projection
+
+
+def pending(wanted: Iterable[Lazy]) -> list[Lazy]:
+    """``wanted`` and what they are made of, operands first, down to what is computed."""
+    order: list[Lazy] = []
+    done: set[int] = set()
+    stack = list(wanted)[::-1]
+    while stack:
+        node = stack[-1]
+        if id(node) in done:
+            stack.pop()
+            continue
+        depth = len(stack)
+        if node.held is None:
+            stack.extend(x for x in node.operands if x is not None and id(x) not in done)
+        if len(stack) == depth:
+            stack.pop()
+            done.add(id(node))
+            order.append(node)
+    return order
+
+
+def emitted(
+    order: Sequence[Lazy], inputs: Sequence[Lazy], build: GraphBuilder, names: Sequence[str]
+) -> dict[int, str]:
+    """The nodes of ``order`` appended to ``build``; names of values by identity.
+
+    ``inputs`` are inputs, called ``names``; what else holds an array is a constant.
+    """
+    found: dict[int, str] = {}
+    several: dict[int, tuple[str, ...]] = {}
+    for node, name in zip(inputs, names, strict=True):
+        bounds = dict(node.op.bounds) if isinstance(node.op, Placeholder) else {}
+        found[id(node)] = build.input(name, node.type, bounds)
+    for node in order:
+        if id(node) in found:
+            continue
+        found[id(node)] = _emitted(node, build, found, several)
+    return found
+
+
+def _emitted(
+    node: Lazy, build: GraphBuilder, found: dict[int, str], several: dict[int, tuple[str, ...]]
+) -> str:
+    if node.held is not None:
+        return build.constant(node.held, node.type.dtype)
+    if isinstance(node.op, Projection):
+        return several[id(node.operands[0])][node.op.number]
+    if isinstance(node.op, Alias):
+        return found[id(node.operands[0])]
+    assert node.op is not None and not isinstance(node.op, Placeholder)
+    operands = [found[id(x)] if x is not None else "" for x in node.operands]
+    results = build.add(node.op, *operands, source=node.source)
+    several[id(node)] = results
+    return results[0]
+
+
+def graph_of(
+    name: str,
+    inputs: Sequence[Lazy],
+    input_names: Sequence[str],
+    outputs: Sequence[Lazy],
+    output_names: Sequence[str],
+) -> Graph:
+    """The graph that computes ``outputs`` of ``inputs``, all under these names.
+
+    Other values that have arrays are its constants.
+    """
+    build = GraphBuilder(name)
+    order = pending(outputs)
+    found = emitted(order, inputs, build, input_names)
+    results = [
+        build.emit(Identity(), found[id(node)], name=wanted)
+        for node, wanted in zip(outputs, output_names, strict=True)
+    ]
+    return build.build(results)

@@ -1,0 +1,183 @@
+"""A value that was asked for: an op and its operands, and what came of it once it is computed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from modelcc.ir.builder import infer_types
+from modelcc.ir.errors import ModelError
+from modelcc.ir.index import Range
+from modelcc.ir.op import Op
+from modelcc.ir.types import Array, DType, TensorType, dtype_of
+from modelcc.ops.arithmetic import Cast
+
+FREE, RECORDED, TRACED = range(3)
+"""Phases of a value: nobody needs how it came about; a gradient does; it has no contents."""
+
+PACKAGE = str(Path(__file__).parent.parent)
+
+
+@dataclass(frozen=True)
+class Placeholder:
+    """What a value without contents stands for: an input called ``name``."""
+
+    name: str
+    bounds: tuple[tuple[str, Range], ...] = ()
+
+
+@dataclass(frozen=True)
+class Projection:
+    """One of several results of an op."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Alias:
+    """The operand itself, where a gradient begins: what follows from it is recorded."""
+
+
+Maker = Op | Placeholder | Projection | Alias
+"""What a node is made by."""
+
+
+class TracingError(ModelError):
+    """Python asked for the contents of a value that has none while a function is traced."""
+
+
+class Lazy:
+    """A node of a graph under construction.
+
+    ``op`` and ``operands`` are what it is made by (None and nothing once it is computed and free);
+    ``held`` is its array, if it is computed.  A node of several results has no array: each of
+    these is a :class:`Projection` of it.
+    """
+
+    __slots__ = ("__weakref__", "held", "op", "operands", "phase", "source", "type")
+
+    op: Maker | None
+    operands: tuple[Any, ...]
+    type: TensorType
+    held: Array | None
+    phase: int
+    source: tuple[str, ...]
+
+    @classmethod
+    def made(
+        cls,
+        op: Maker | None,
+        operands: tuple[Any, ...],
+        type: TensorType,
+        phase: int,
+        held: Array | None = None,
+    ) -> Self:
+        """A node, as it is."""
+        node = object.__new__(cls)  # without the conversions of a subclass
+        node.op = op
+        node.operands = operands
+        node.type = type
+        node.held = held
+        node.phase = phase
+        node.source = ()
+        return node
+
+    @classmethod
+    def of_array(cls, array: Array) -> Self:
+        """A node that holds ``array``, which nobody may change any more."""
+        return cls.made(None, (), array_type(array.shape, array.dtype), FREE, array)
+
+    @classmethod
+    def placeholder(
+        cls, name: str, type: TensorType, bounds: tuple[tuple[str, Range], ...] = ()
+    ) -> Self:
+        """An input of a function that is traced."""
+        return cls.made(Placeholder(name, bounds), (), type, TRACED)
+
+    def results(self, op: Op, *operands: Lazy | None) -> tuple[Self, ...]:
+        """Results of ``op``; :class:`ModelError` with the caller's line if it does not suit."""
+        return apply(type(self), op, operands)
+
+    def result(self, op: Op, *operands: Lazy | None) -> Self:
+        """The single result of ``op``."""
+        (made,) = apply(type(self), op, operands)
+        return made
+
+    def cast(self, dtype: DType) -> Self:
+        """The same values as ``dtype``."""
+        return self if self.type.dtype == dtype else self.result(Cast(dtype), self)
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Extents: numbers, or named dimensions while a function is traced."""
+        return self.type.shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.type.shape)
+
+
+@lru_cache(65536)
+def unique(type: TensorType) -> TensorType:
+    """The one object of all equal types, so that ``is`` tells whether types are equal."""
+    return type
+
+
+@lru_cache(65536)
+def array_type(shape: tuple[int, ...], dtype: np.dtype[Any]) -> TensorType:
+    """The type of an array."""
+    return unique(TensorType(shape, dtype_of(dtype)))
+
+
+@lru_cache(65536)
+def _result_types(op: Op, types: tuple[TensorType | None, ...]) -> tuple[TensorType, ...]:
+    return tuple(map(unique, infer_types(op, types)))
+
+
+Kind = TypeVar("Kind", bound=Lazy)
+
+
+def apply(kind: type[Kind], op: Op, operands: Sequence[Lazy | None]) -> tuple[Kind, ...]:
+    """Results of ``op`` as nodes of ``kind``."""
+    types = tuple([None if x is None else x.type for x in operands])
+    try:
+        made = _result_types(op, types)
+    except ModelError as error:
+        raise _located(error, op, types) from error
+    phase = max((x.phase for x in operands if x is not None), default=FREE)
+    source = callers_line() if phase == TRACED else ()
+    node = kind.made(op, tuple(operands), made[0], phase)
+    node.source = source
+    return (node,) if len(made) == 1 else parts(node)
+
+
+def parts(node: Kind) -> tuple[Kind, ...]:
+    """All results of a node, which is its only one itself."""
+    types = tuple([None if x is None else x.type for x in node.operands])
+    assert isinstance(node.op, Op)
+    made = _result_types(node.op, types)
+    if len(made) == 1:
+        return (node,)
+    return tuple(node.made(Projection(i), (node,), t, node.phase) for i, t in enumerate(made))
+
+
+def _located(error: ModelError, op: Op, types: Sequence[TensorType | None]) -> ModelError:
+    given = ", ".join("absent" if type is None else str(type) for type in types)
+    place = (*callers_line(), f"{type(op).__name__}({given})")
+    return ModelError(error.message, place, error.hint)
+
+
+def callers_line() -> tuple[str, ...]:
+    """File and line of the Python code outside of this package that is running."""
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            return (f"{frame.f_code.co_filename}:{frame.f_lineno}",)
+        frame = frame.f_back
+    return ()

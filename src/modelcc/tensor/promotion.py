@@ -1,0 +1,50 @@
+"""Element types of mixed operands, as NumPy 2 has them (NEP 50): numbers of Python are weak."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from modelcc.ir.errors import ModelError
+from modelcc.ir.types import BOOL, DTYPES, F32, F64, I64, DType, dtype_of
+
+Number = bool | int | float
+"""A number of Python, which takes the type of what it meets."""
+
+
+@lru_cache(4096)
+def promoted(a: DType, b: DType) -> DType:
+    """The type that holds the values of both; :class:`ModelError` if there is none."""
+    if a == b:
+        return a
+    try:
+        return dtype_of(np.result_type(a.numpy, b.numpy))
+    except TypeError as error:
+        raise ModelError(f"{a} and {b} have no common type", (), "cast one of them") from error
+
+
+def with_number(dtype: DType, number: Number) -> DType:
+    """The type of a result of a tensor of ``dtype`` and ``number``."""
+    if isinstance(number, bool):
+        return dtype
+    if isinstance(number, int):
+        return I64 if dtype == BOOL else dtype
+    return dtype if dtype.is_float else F64
+
+
+def default_type(number: Number) -> DType:
+    """The type of a tensor made of a number of Python: floats are f32."""
+    if isinstance(number, bool):
+        return BOOL
+    return I64 if isinstance(number, int) else F32
+
+
+def named_type(dtype: Any) -> DType:
+    """A :class:`DType` by its name (``f32``), NumPy's dtype or its name; ``TypeError`` if none."""
+    if isinstance(dtype, DType):
+        return dtype
+    if isinstance(dtype, str) and dtype in DTYPES:
+        return DTYPES[dtype]
+    return dtype_of(np.dtype(dtype))

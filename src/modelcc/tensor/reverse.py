@@ -1,0 +1,89 @@
+"""Gradients of tensors by tensors: the nodes between them, backwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from modelcc.ir.graph import Node
+from modelcc.ops.arithmetic import Add, Identity
+from modelcc.ops.reverse import adjoints
+from modelcc.tensor.builder import TensorBuilder
+from modelcc.tensor.lazy import FREE, RECORDED, Alias, Lazy, Placeholder, Projection, parts
+
+Kind = TypeVar("Kind", bound=Lazy)
+
+
+def gradients(
+    results: Sequence[Kind], dys: Sequence[Kind], wanted: Sequence[Kind]
+) -> list[Kind | None]:
+    """Gradients of ``wanted``, given those of ``results``; None where these do not depend on it.
+
+    :class:`~modelcc.ops.reverse.GradientError` names an op on the way that has none.
+    """
+    build = TensorBuilder(type(results[0]))
+    nodes, names = _recorded(results, build)
+    total: dict[str, str] = {}
+    for result, dy in zip(results, dys, strict=True):
+        name, given = names[id(result)], build.name(dy)
+        total[name] = given if name not in total else build.emit(Add(), total[name], given)
+    asked = [names.get(id(x)) for x in wanted]
+    found = adjoints(build, nodes, total, [name for name in asked if name is not None])
+    return [build.tensor(found[n]) if n is not None and n in found else None for n in asked]
+
+
+def _recorded(
+    results: Sequence[Kind], build: TensorBuilder[Kind]
+) -> tuple[list[Node], dict[int, str]]:
+    """Nodes that lead to ``results``, operands first, and names of all values by identity."""
+    names: dict[int, str] = {}
+    nodes: list[Node] = []
+    made: dict[tuple[int, int], str] = {}
+    for node in _history(results):
+        if isinstance(node.op, Projection):
+            names[id(node)] = made[id(node.operands[0]), node.op.number]
+            continue
+        if node.phase == FREE or node.op is None or isinstance(node.op, Placeholder):
+            names[id(node)] = build.name(node)
+            continue
+        op = Identity() if isinstance(node.op, Alias) else node.op
+        outputs = tuple(map(build.name, parts(node) if op is node.op else (node,)))
+        made.update({(id(node), i): name for i, name in enumerate(outputs)})
+        names[id(node)] = outputs[0]
+        inputs = tuple("" if x is None else names[id(x)] for x in node.operands)
+        nodes.append(Node(op, inputs, outputs, node.source))
+    return nodes, names
+
+
+def _history(results: Sequence[Kind]) -> list[Kind]:
+    """``results`` and what they are made of, operands first, computed or not."""
+    order: list[Kind] = []
+    done: set[int] = set()
+    stack = list(results)
+    while stack:
+        node = stack[-1]
+        if id(node) in done:
+            stack.pop()
+            continue
+        depth = len(stack)
+        if node.phase != FREE:
+            stack.extend(x for x in node.operands if x is not None and id(x) not in done)
+        if len(stack) == depth:
+            stack.pop()
+            done.add(id(node))
+            order.append(node)
+    return order
+
+
+def release(results: Sequence[Lazy], own: Sequence[Lazy]) -> None:
+    """Forget how ``results`` follow from the aliases ``own``, unless they follow from others."""
+    history = _history(results)
+    mine = {id(node) for node in own}
+    aliases = [node for node in history if isinstance(node.op, Alias)]
+    if any(id(node) not in mine for node in aliases):
+        return
+    for node in history:
+        if node.phase == RECORDED:
+            node.phase = FREE
+            if node.held is not None:
+                node.op, node.operands = None, ()
