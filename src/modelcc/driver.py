@@ -376,7 +376,7 @@ def _importer(options: Options) -> Callable[[ModelSource], Graph]:
 def _scheduler(target: Target, context: BuildContext) -> Callable[[TensorProgram], Program]:
     def run(program: TensorProgram) -> Program:
         context.scheduling(program)
-        return target.schedule(program, context.scheduled)
+        return replace(target.schedule(program, context.scheduled), states=program.states)
 
     return run
 
