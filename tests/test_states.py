@@ -46,7 +46,7 @@ def momentum() -> Graph:
     error = b.emit(Sub(), b.emit(MatMul(), w, x), y, name="error")
     transposed = b.constant(np.ones((4, 8), np.float32))
     g = b.emit(MatMul(), error, transposed)
-    after = b.emit(Add(), b.emit(Mul(), m, b.constant(np.float32(0.9))), g, name="m_after")
+    after = b.emit(Add(), b.emit(Mul(), m, b.constant(0.9)), g, name="m_after")
     moved = b.emit(Sub(), w, b.emit(Mul(), after, rate), name="w_after")
     late = b.emit(MatMul(), w, b.constant(np.full((8, 1), 2, np.float32)), name="late")
     states = {"w": ("w", moved), "m": ("m", after)}

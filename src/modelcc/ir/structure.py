@@ -87,9 +87,12 @@ class Interface:
     @property
     def is_plain(self) -> bool:
         """Whether all of it are tensors as they are."""
-        return not (self.steps or self.states) and all(
-            isinstance(s, str) for s in (*self.inputs.values(), *self.outputs.values())
-        )
+        return not (self.steps or self.states) and self.has_tensors_alone
+
+    @property
+    def has_tensors_alone(self) -> bool:
+        """Whether what is given and returned are tensors."""
+        return all(isinstance(s, str) for s in (*self.inputs.values(), *self.outputs.values()))
 
 
 def states_of(interface: Interface | None) -> Mapping[str, ModelState]:

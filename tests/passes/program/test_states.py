@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scheduled_programs import execute, kernel, program_of, scheduled_programs, tensor
 
 from modelcc.ir.index_bound import IndexBound
-from modelcc.ir.program import CopyTensor, Program, Step
+from modelcc.ir.program import CopyTensor, Launch, Program, Step
 from modelcc.ir.program_verifier import verify_program
 from modelcc.passes.program.apply_plan import apply_plan
 from modelcc.passes.program.order import order_steps
@@ -38,7 +38,7 @@ def of(steps: list[Step], states: dict[str, str], *outputs: str, **more: Any) ->
     """A program of tensors of one type."""
     inputs = ("x", *dict.fromkeys(states.values()))
     names = dict.fromkeys((*inputs, *outputs, *states))
-    names |= dict.fromkeys(n for s in steps for n in getattr(s, "arguments", ()))
+    names |= dict.fromkeys(n for s in steps if isinstance(s, Launch) for n in s.arguments)
     return program_of(
         inputs, (*outputs, *states), steps, dict.fromkeys(names, FLAT), states=states, **more
     )
@@ -54,7 +54,7 @@ def copies(program: Program) -> list[tuple[str, str]]:
 
 
 def order(program: Program) -> list[str]:
-    return [s.arguments[-1] for s in order_steps(program).steps if hasattr(s, "arguments")]
+    return [s.arguments[-1] for s in order_steps(program).steps if isinstance(s, Launch)]
 
 
 UPDATE = launch("s g", "t", in_place=(("t", "s"), ("t", "g")))
