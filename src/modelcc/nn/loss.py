@@ -87,6 +87,7 @@ class BCEWithLogitsLoss(Module):
 
 class _Loss(Module):
     """Base: how costs become one number."""
+
     reduction: Reduction
 
     def __init__(self, reduction: Reduction = "mean") -> None:
