@@ -9,7 +9,8 @@ import pytest
 
 pytest.importorskip("jax")
 
-from conformance.stablehlo_emission import cases, outcome, run_text
+from conformance.sample_graphs import cases
+from conformance.stablehlo_emission import outcome, run_text
 from modelcc.driver import import_model
 from modelcc.emit.emission import stablehlo_text
 from modelcc.ir.graph_interpreter import interpret
