@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -32,10 +33,8 @@ from modelcc.ir.types import Array, dtype_of
 from modelcc.ops.samples import sizes
 from modelcc.options import Options
 
-NO_KERNEL = (
-    onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented,
-    onnxruntime.capi.onnxruntime_pybind11_state.InvalidGraph,
-)
+_STATE: Any = import_module("onnxruntime.capi.onnxruntime_pybind11_state")
+NO_KERNEL = (_STATE.NotImplemented, _STATE.InvalidGraph)
 """What onnxruntime raises where it lacks a kernel for an element type."""
 
 
@@ -67,7 +66,7 @@ def difference(found: Array, wanted: Array) -> str:
 
 
 def outcome(op: Op, sample: Sample, named: bool) -> tuple[str, str]:
-    """``ok``, ``judged`` by ONNX's evaluator, ``no kernel``, ``refused``, ``wrong`` or ``error``."""
+    """``ok``, ``judged`` by ONNX's evaluator, ``no kernel``, ``refused`` or ``wrong``, and why."""
     graph, feeds = sample_graph(op, sample)
     if not named:
         known = sizes(op, sample).items()

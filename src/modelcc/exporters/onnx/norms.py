@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from modelcc.exporters.onnx.builder import OnnxValue
-from modelcc.exporters.onnx.writing import OnnxWriting, Settings
+from modelcc.exporters.onnx.writing import OnnxWriting, Settings, settings_of
 from modelcc.ir.index import Index
 from modelcc.ir.types import F64
 from modelcc.ops.attention import Attention
@@ -24,11 +24,7 @@ def reduction(at: OnnxWriting, op: Any) -> OnnxValue:
 
 
 def extreme_place(at: OnnxWriting, op: ArgMax | ArgMin) -> tuple[OnnxValue, ...]:
-    settings: Settings = {
-        "keepdims": int(op.keepdims),
-        "select_last_index": int(op.select_last_index),
-    }
-    return at.direct(type(op).__name__, axis=op.axis, **settings)
+    return at.direct(type(op).__name__, **settings_of(op))
 
 
 def batch_norm(at: OnnxWriting, op: BatchNorm) -> OnnxValue:

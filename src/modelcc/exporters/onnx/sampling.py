@@ -69,11 +69,17 @@ def _factors(op: Resize, extents: Sequence[Index]) -> list[float]:
     found: list[float] = []
     for scale, size, extent in zip(op.scales, op.shape, extents, strict=True):
         factor = _ratio(size, extent) if scale is None else _number(scale)
-        known = isinstance(size, int) and isinstance(extent, int)
-        if factor is None or (known and floor(float(np.float32(factor)) * extent) != size):
+        if factor is None or _misses(factor, size, extent):
             unsupported(f"no scale of ONNX makes {size} of {extent} by the ratio {scale}")
         found.append(factor)
     return found
+
+
+def _misses(factor: float, size: Index, extent: Index) -> bool:
+    """Whether the factor, a number of 32 bits, is known to give another size."""
+    if not isinstance(size, int) or not isinstance(extent, int):
+        return False
+    return floor(float(np.float32(factor)) * extent) != size
 
 
 def sampled(at: OnnxWriting, op: GridSample) -> OnnxValue:

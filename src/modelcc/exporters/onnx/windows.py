@@ -133,23 +133,30 @@ def greatest_gradient(at: OnnxWriting, op: MaxPoolGrad) -> OnnxValue:
 
 
 def average(at: OnnxWriting, op: AveragePool) -> OnnxValue:
-    return at.node(
-        "AveragePool",
-        at.input(),
-        count_include_pad=int(op.count_include_pad),
-        **_pool(at, op, _required(op)),
-    )
+    """Means of what is padded, by the share that is not pads, where pads are named or crop."""
+    pads = plain_pads(op.pads_before, op.pads_after)
+    if pads is not None:
+        settings = {**_pool(at, op, pads), "count_include_pad": int(op.count_include_pad)}
+        return at.node("AveragePool", at.input(), **settings)
+    settings = _pool(at, op, [0] * (2 * len(op.kernel)))
+    mean = at.node("AveragePool", _in_zeros(at, op, at.input()), **settings)
+    if op.count_include_pad:
+        return mean
+    ones = at.full(1, (1, 1, *at.shape[2:]), mean.dtype)
+    return at.node("Div", mean, at.node("AveragePool", _in_zeros(at, op, ones), **settings))
 
 
 def norm(at: OnnxWriting, op: LpPool) -> OnnxValue:
-    return at.node("LpPool", at.input(), p=op.p, **_pool(at, op, _required(op)))
-
-
-def _required(op: Pool) -> list[int]:
-    pads = plain_pads(op.pads_before, op.pads_after)
+    x, pads = at.input(), plain_pads(op.pads_before, op.pads_after)
     if pads is None:
-        unsupported(f"its pads {op.pads_before} and {op.pads_after} are no numbers from 0 on")
-    return pads
+        if op.p < 1:
+            unsupported(f"of p = {op.p}, with pads {op.pads_before} and {op.pads_after}")
+        x, pads = _in_zeros(at, op, x), [0] * (2 * len(op.kernel))
+    return at.node("LpPool", x, p=op.p, **_pool(at, op, pads))
+
+
+def _in_zeros(at: OnnxWriting, op: Pool, x: OnnxValue) -> OnnxValue:
+    return _padded(at, x, op.pads_before, op.pads_after, 0)
 
 
 def deformed(at: OnnxWriting, op: DeformConv) -> OnnxValue | None:
