@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from modelcc.version import VERSION
 
 if TYPE_CHECKING:
-    from modelcc.api import compile, import_model, load, verify
+    from modelcc.api import compile, export_onnx, import_model, load, verify
     from modelcc.artifact.errors import ArtifactError
     from modelcc.ir.errors import Error, ModelError
     from modelcc.model import Model
@@ -45,6 +45,7 @@ _HOME = MappingProxyType(
         "StageError": "modelcc.pipeline",
         "Verification": "modelcc.verification.verification",
         "compile": "modelcc.api",
+        "export_onnx": "modelcc.api",
         "import_model": "modelcc.api",
         "load": "modelcc.api",
         "verify": "modelcc.api",
@@ -65,6 +66,7 @@ __all__ = [
     "StageError",
     "Verification",
     "compile",
+    "export_onnx",
     "import_model",
     "load",
     "verify",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from modelcc.driver import Translation, pipeline
-from modelcc.exporters.onnx import export_onnx
+from modelcc.exporters.onnx import export_onnx, write_onnx
 from modelcc.exporters.onnx.file import MOST
 from modelcc.exporters.stablehlo import export_stablehlo
 from modelcc.ir.constant import Constant
@@ -165,6 +165,11 @@ def onnx_model(graph: Graph) -> bytes:
         hint = "modelcc.export_onnx writes them into a file beside it"
         raise ModelError(message, (graph.name,), hint)
     return export_onnx(simple).SerializeToString()
+
+
+def write_simplified(graph: Graph, path: Path) -> tuple[Path, ...]:
+    """The graph without what is constant or unused, as a file of ONNX; the files written."""
+    return write_onnx(simplified(graph), path)
 
 
 def simplified(graph: Graph) -> Graph:

@@ -23,7 +23,6 @@ from modelcc.ir.graph import Graph, Node
 from modelcc.ir.index import Index, Sym, floordiv, split_affine, symbols
 from modelcc.ir.op import Op
 from modelcc.ir.types import F64, Array, DType, TensorType, dtype_of
-from modelcc.version import VERSION
 
 COMPUTED = 4096
 """Elements that a result without operands may have to be a constant of the model."""
@@ -140,7 +139,6 @@ class OnnxExporter:
             opset_imports=[helper.make_opsetid("", self.build.opset)],
             ir_version=OPSETS[self.build.opset],
             producer_name="modelcc",
-            producer_version=VERSION,
         )
         constants = self.build.constants.items()
         return OnnxProgram(proto, {n: data for n, data in constants if n in used})

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from modelcc.exporters.onnx.builder import OnnxValue
 from modelcc.exporters.onnx.writing import OnnxWriting, Settings
+from modelcc.ir.types import I32
 from modelcc.ops.recurrence import USUAL, Recurrent
 from modelcc.ops.recurrent import GRU, LSTM
+
+_LENGTHS = 4
+"""The operand that has as many elements as there are sequences."""
 
 
 def layer(at: OnnxWriting, op: Recurrent) -> tuple[OnnxValue, ...] | None:
@@ -13,12 +17,14 @@ def layer(at: OnnxWriting, op: Recurrent) -> tuple[OnnxValue, ...] | None:
     hidden = at.type(2).shape[-1]
     if not isinstance(hidden, int):
         return None
-    names = op.activations or op.defaults * op.directions
-    return at.direct(
+    operands = [at.cast(x, I32) if n == _LENGTHS and x else x for n, x in enumerate(at.inputs)]
+    return at.build.node_of(
         type(op).__name__,
+        operands,
+        [t.dtype for t in at.results],
         hidden_size=hidden,
         direction=op.direction,
-        activations=list(names) if op.activations else None,
+        activations=list(op.activations) or None,
         clip=op.clip,
         **_parameters(op),
         **_own(op),

@@ -136,7 +136,7 @@ def average(at: OnnxWriting, op: AveragePool) -> OnnxValue:
     """Means of what is padded, by the share that is not pads, where pads are named or crop."""
     pads = plain_pads(op.pads_before, op.pads_after)
     if pads is not None:
-        settings = {**_pool(at, op, pads), "count_include_pad": int(op.count_include_pad)}
+        settings: Settings = {**_pool(at, op, pads), "count_include_pad": int(op.count_include_pad)}
         return at.node("AveragePool", at.input(), **settings)
     settings = _pool(at, op, [0] * (2 * len(op.kernel)))
     mean = at.node("AveragePool", _in_zeros(at, op, at.input()), **settings)
