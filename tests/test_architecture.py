@@ -275,7 +275,7 @@ def test_frameworks_are_imported_in_their_frontend_only() -> None:
     others = ("modelcc.bench.onnxruntime_peer", "modelcc.onnx_backend")
     stablehlo = ("modelcc.frontends.stablehlo", "modelcc.jax")
     homes = {
-        "onnx": ("modelcc.frontends.onnx", *others),
+        "onnx": ("modelcc.frontends.onnx", "modelcc.exporters.onnx", *others),
         "torch": ("modelcc.frontends.torch", "modelcc.torch"),
         "jax": stablehlo,
         "jaxlib": stablehlo,

@@ -19,7 +19,7 @@ from modelcc.version import VERSION
 
 if TYPE_CHECKING:
     from modelcc import nn as nn
-    from modelcc.api import compile, import_model, load, verify
+    from modelcc.api import compile, export_onnx, import_model, load, verify
     from modelcc.artifact.errors import ArtifactError
     from modelcc.ir.errors import Error, ModelError
     from modelcc.model import Model
@@ -56,6 +56,7 @@ _HOME = MappingProxyType(
         "TracingError": "modelcc.tensor.lazy",
         "Verification": "modelcc.verification.verification",
         "compile": "modelcc.api",
+        "export_onnx": "modelcc.api",
         "grad": "modelcc.tensor.gradients",
         "import_model": "modelcc.api",
         "jit": "modelcc.tensor.tracing",
@@ -87,6 +88,7 @@ __all__ = [
     "TracingError",
     "Verification",
     "compile",
+    "export_onnx",
     "grad",
     "import_model",
     "jit",
