@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from modelcc.pipeline import StageError
     from modelcc.report.report import Report
     from modelcc.runtime.errors import InputError, LoadError, RunError
+    from modelcc.tensor.control import cond, while_loop
     from modelcc.tensor.declared import Graph
     from modelcc.tensor.gradients import grad, value_and_grad
     from modelcc.tensor.lazy import TracingError
+    from modelcc.tensor.loops import fori_loop, map, scan
     from modelcc.tensor.spec import Input
     from modelcc.tensor.tensor import Tensor
     from modelcc.tensor.tracing import jit, trace
@@ -55,13 +57,18 @@ _HOME = MappingProxyType(
         "TracingError": "modelcc.tensor.lazy",
         "Verification": "modelcc.verification.verification",
         "compile": "modelcc.api",
+        "cond": "modelcc.tensor.control",
+        "fori_loop": "modelcc.tensor.loops",
         "grad": "modelcc.tensor.gradients",
         "import_model": "modelcc.api",
         "jit": "modelcc.tensor.tracing",
         "load": "modelcc.api",
+        "map": "modelcc.tensor.loops",
+        "scan": "modelcc.tensor.loops",
         "trace": "modelcc.tensor.tracing",
         "value_and_grad": "modelcc.tensor.gradients",
         "verify": "modelcc.api",
+        "while_loop": "modelcc.tensor.control",
     }
 )
 
@@ -83,13 +90,18 @@ __all__ = [
     "TracingError",
     "Verification",
     "compile",
+    "cond",
+    "fori_loop",
     "grad",
     "import_model",
     "jit",
     "load",
+    "map",
+    "scan",
     "trace",
     "value_and_grad",
     "verify",
+    "while_loop",
 ]
 
 

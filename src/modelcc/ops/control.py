@@ -195,7 +195,7 @@ class Loop(Control):
             axes=(0,) * back.histories,
             backwards=(False,) * back.histories,
         )
-        history = build.add(kept, *inputs)[self.states :]
+        history = build.add(kept, *inputs)[self.states :] if back.histories else ()
         places = tuple(zip(self.axes, map(self.place, range(len(self.axes))), strict=True))
         body, stacked = back.iteration(places), back.stacked
         loop = Loop(

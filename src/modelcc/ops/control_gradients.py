@@ -32,7 +32,7 @@ def branch_gradient(branch: Graph, wanted: Sequence[int]) -> Graph:
     Results that are no floats have none.
     """
     build = GraphBuilder(f"{branch.name}_gradient", branch.dims)
-    inputs = [build.input(name, branch.types[name]) for name in branch.inputs]
+    inputs = [build.input(f"x{i}", branch.types[name]) for i, name in enumerate(branch.inputs)]
     dys = [
         build.input(f"dy{i}", branch.types[name])
         for i, name in enumerate(branch.outputs)

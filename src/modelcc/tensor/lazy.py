@@ -44,7 +44,14 @@ class Alias:
     """The operand itself, where a gradient begins: what follows from it is recorded."""
 
 
-Maker = Op | Placeholder | Projection | Alias
+@dataclass(frozen=True)
+class Literal:
+    """A number in the program's text, always the same where it is written."""
+
+
+LITERAL = Literal()
+
+Maker = Op | Placeholder | Projection | Alias | Literal
 """What a node is made by."""
 
 

@@ -42,7 +42,7 @@ from modelcc.ops.elementwise import (
     Xor,
 )  # fmt: skip
 from modelcc.ops.matmul import MatMul
-from modelcc.tensor.lazy import FREE, TRACED, Lazy, array_type, callers_line
+from modelcc.tensor.lazy import FREE, LITERAL, TRACED, Lazy, array_type, callers_line
 from modelcc.tensor.promotion import Number, promoted, with_number
 
 ADD, SUB, MUL, DIV = Add(), Sub(), Mul(), Div()
@@ -79,7 +79,7 @@ class TensorOperators(Lazy):
     def of_number(self, number: Number, dtype: DType) -> Self:
         """A number as a tensor."""
         found = _scalar(number, type(number), dtype.name)
-        return type(self).made(None, (), found[0], FREE, found[1])
+        return type(self).made(LITERAL, (), found[0], FREE, found[1])
 
     def lifted(self, other: Any) -> Self:
         """``other`` as a tensor, a number of Python in the type that it has beside this one."""

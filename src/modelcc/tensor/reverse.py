@@ -9,7 +9,7 @@ from modelcc.ir.graph import Node
 from modelcc.ops.arithmetic import Add, Identity
 from modelcc.ops.reverse import adjoints
 from modelcc.tensor.builder import TensorBuilder
-from modelcc.tensor.lazy import FREE, RECORDED, Alias, Lazy, Placeholder, Projection, parts
+from modelcc.tensor.lazy import FREE, RECORDED, Alias, Lazy, Literal, Placeholder, Projection, parts
 
 Kind = TypeVar("Kind", bound=Lazy)
 
@@ -43,7 +43,7 @@ def _recorded(
         if isinstance(node.op, Projection):
             names[id(node)] = made[id(node.operands[0]), node.op.number]
             continue
-        if node.phase == FREE or node.op is None or isinstance(node.op, Placeholder):
+        if node.phase == FREE or node.op is None or isinstance(node.op, Placeholder | Literal):
             names[id(node)] = build.name(node)
             continue
         op = Identity() if isinstance(node.op, Alias) else node.op
