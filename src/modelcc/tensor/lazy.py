@@ -41,7 +41,12 @@ class Projection:
 
 @dataclass(frozen=True)
 class Alias:
-    """The operand itself, where a gradient begins: what follows from it is recorded."""
+    """The operand itself, where a gradient begins: what follows from it is recorded.
+
+    It is ``open`` until the function whose gradient is taken has returned.
+    """
+
+    open: bool = True
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from modelcc.tensor.lazy import FREE, RECORDED, Alias, Lazy, Literal, Placeholde
 
 Kind = TypeVar("Kind", bound=Lazy)
 
+CLOSED = Alias(open=False)
+
 
 def gradients(
     results: Sequence[Kind], dys: Sequence[Kind], wanted: Sequence[Kind]
@@ -75,15 +77,28 @@ def _history(results: Sequence[Kind]) -> list[Kind]:
     return order
 
 
+def is_recorded(results: Sequence[Lazy]) -> bool:
+    """Whether a gradient that is being taken needs what leads to ``results``."""
+    return any(isinstance(n.op, Alias) and n.op.open for n in _history(results))
+
+
 def release(results: Sequence[Lazy], own: Sequence[Lazy]) -> None:
     """Forget how ``results`` follow from the aliases ``own``, unless they follow from others."""
-    history = _history(results)
-    mine = {id(node) for node in own}
-    aliases = [node for node in history if isinstance(node.op, Alias)]
-    if any(id(node) not in mine for node in aliases):
+    for node in own:
+        node.op = CLOSED
+    if is_recorded(results):
         return
-    for node in history:
+    for node in _history(results):
         if node.phase == RECORDED:
             node.phase = FREE
             if node.held is not None:
                 node.op, node.operands = None, ()
+
+
+def alone(node: Kind) -> Kind:
+    """The value of ``node`` without what is recorded of it."""
+    if node.phase != RECORDED:
+        return node
+    if node.held is not None:
+        return node.made(None, (), node.type, FREE, node.held)
+    return node.made(Alias(), (node,), node.type, FREE)
