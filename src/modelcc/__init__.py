@@ -27,12 +27,16 @@ if TYPE_CHECKING:
     from modelcc.pipeline import StageError
     from modelcc.report.report import Report
     from modelcc.runtime.errors import InputError, LoadError, RunError
+    from modelcc.tensor.control import cond, while_loop
+    from modelcc.tensor.custom import checkpoint, custom_gradient, stop_gradient
     from modelcc.tensor.declared import Graph
     from modelcc.tensor.gradients import grad, value_and_grad
     from modelcc.tensor.lazy import TracingError
+    from modelcc.tensor.loops import fori_loop, map, scan
     from modelcc.tensor.spec import Input
     from modelcc.tensor.tensor import Tensor
     from modelcc.tensor.tracing import jit, trace
+    from modelcc.tensor.transforms import hessian, jacobian, jvp, vjp
     from modelcc.verification.verification import Verification
 
 __version__ = VERSION
@@ -55,15 +59,27 @@ _HOME = MappingProxyType(
         "Tensor": "modelcc.tensor.tensor",
         "TracingError": "modelcc.tensor.lazy",
         "Verification": "modelcc.verification.verification",
+        "checkpoint": "modelcc.tensor.custom",
         "compile": "modelcc.api",
+        "cond": "modelcc.tensor.control",
+        "custom_gradient": "modelcc.tensor.custom",
         "export_onnx": "modelcc.api",
+        "fori_loop": "modelcc.tensor.loops",
         "grad": "modelcc.tensor.gradients",
+        "hessian": "modelcc.tensor.transforms",
         "import_model": "modelcc.api",
+        "jacobian": "modelcc.tensor.transforms",
         "jit": "modelcc.tensor.tracing",
+        "jvp": "modelcc.tensor.transforms",
         "load": "modelcc.api",
+        "map": "modelcc.tensor.loops",
+        "scan": "modelcc.tensor.loops",
+        "stop_gradient": "modelcc.tensor.custom",
         "trace": "modelcc.tensor.tracing",
         "value_and_grad": "modelcc.tensor.gradients",
         "verify": "modelcc.api",
+        "vjp": "modelcc.tensor.transforms",
+        "while_loop": "modelcc.tensor.control",
     }
 )
 
@@ -87,16 +103,28 @@ __all__ = [
     "Tensor",
     "TracingError",
     "Verification",
+    "checkpoint",
     "compile",
+    "cond",
+    "custom_gradient",
     "export_onnx",
+    "fori_loop",
     "grad",
+    "hessian",
     "import_model",
+    "jacobian",
     "jit",
+    "jvp",
     "load",
+    "map",
     "nn",
+    "scan",
+    "stop_gradient",
     "trace",
     "value_and_grad",
     "verify",
+    "vjp",
+    "while_loop",
 ]
 
 

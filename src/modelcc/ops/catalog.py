@@ -12,6 +12,7 @@ from modelcc.ops import (
     conv,
     cumulative,
     deform_conv,
+    differentiation,
     elementwise,
     feature_keys,
     forest,
@@ -48,7 +49,7 @@ FAMILIES = (
     *(norm, nonzero, fourier, attention, hardmax, late_tile, resize),
     *(runtime_size, top_k, unique, suppression, quant, packed_matmul, quant_matmul, recurrent),
     *(feature_keys, forest, time_axis, control, boxes, roi_align, roi_pool, grid_sample),
-    *(deform_conv, columns, linear_algebra, orthogonal),
+    *(deform_conv, differentiation, columns, linear_algebra, orthogonal),
 )
 """Modules of ops that belong together."""
 

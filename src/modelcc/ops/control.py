@@ -53,7 +53,8 @@ class Control(Op):
         return tuple(sorted(own.union(*(g.symbols for g in self.graphs().values()))))
 
 
-def _require_inputs(what: str, body: Graph, operands: Sequence[TensorType | None]) -> None:
+def require_inputs(what: str, body: Graph, operands: Sequence[TensorType | None]) -> None:
+    """Refuse operands that are not of the types of the inputs of ``body``."""
     expected = [body.types[name] for name in body.inputs]
     require(len(expected) == len(operands), f"{what} takes {len(expected)} operands")
     for name, wanted, given in zip(body.inputs, expected, operands, strict=True):
@@ -79,8 +80,8 @@ class If(Control):
     def infer(self, condition: TensorType, *captured: TensorType | None) -> tuple[TensorType, ...]:
         _require_condition(condition)
         for what, body in (("then", self.then), ("else", self.other)):
-            _require_inputs(f"the {what} branch", body, captured)
-        results = [_result_types(body) for body in (self.then, self.other)]
+            require_inputs(f"the {what} branch", body, captured)
+        results = [result_types(body) for body in (self.then, self.other)]
         for number, (a, b) in enumerate(zip(*results, strict=False)):
             require(a == b, f"result {number} of the branches differs: {a} and {b}")
         require(len(results[0]) == len(results[1]), "the branches differ in their results")
@@ -88,7 +89,7 @@ class If(Control):
 
     def reference(self, condition: Array, *captured: Array) -> tuple[Array, ...]:
         taken = self.then if bool(condition) else self.other
-        return _run(taken, captured)
+        return run_body(taken, captured)
 
     def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
         """Of the branch that is taken: a branch again, which computes what it needs anew."""
@@ -103,11 +104,13 @@ class If(Control):
         return tuple(gradients)
 
 
-def _result_types(body: Graph) -> tuple[TensorType, ...]:
+def result_types(body: Graph) -> tuple[TensorType, ...]:
+    """Types of what ``body`` results in."""
     return tuple(body.types[name].with_layout(None) for name in body.outputs)
 
 
-def _run(body: Graph, operands: Sequence[Array]) -> tuple[Array, ...]:
+def run_body(body: Graph, operands: Sequence[Array]) -> tuple[Array, ...]:
+    """What ``body`` results in, interpreted."""
     results = interpret(body, dict(zip(body.inputs, operands, strict=True)))
     return tuple(results[name] for name in body.outputs)
 
@@ -140,14 +143,14 @@ class Loop(Control):
         return tuple(name for name in super().symbols() if name != self.counter)
 
     def infer(self, *operands: TensorType | None) -> tuple[TensorType, ...]:
-        _require_inputs("the loop", self.body, operands)
+        require_inputs("the loop", self.body, operands)
         require(
             self.trips is not None or (self.conditional and not self.axes),
             "a loop without a bound needs a condition, and cannot stack slices",
         )
         if self.conditional:
             _require_condition(operands[0] if operands else None)
-        results = _result_types(self.body)
+        results = result_types(self.body)
         counted = self.states + len(self.axes)
         require(
             len(results) == counted and len(self.axes) == len(self.backwards),
@@ -179,7 +182,7 @@ class Loop(Control):
             if self.conditional and not bool(states[0]):
                 break
             body = self.body.substitute({self.counter: step})
-            results = _run(body, (*states, *captured))
+            results = run_body(body, (*states, *captured))
             states = list(results[: self.states])
             parts.append(results[self.states :])
         return (*states, *self._filled(parts, trips))
@@ -195,7 +198,7 @@ class Loop(Control):
             axes=(0,) * back.histories,
             backwards=(False,) * back.histories,
         )
-        history = build.add(kept, *inputs)[self.states :]
+        history = build.add(kept, *inputs)[self.states :] if back.histories else ()
         places = tuple(zip(self.axes, map(self.place, range(len(self.axes))), strict=True))
         body, stacked = back.iteration(places), back.stacked
         loop = Loop(
@@ -210,7 +213,7 @@ class Loop(Control):
 
     def _filled(self, parts: list[tuple[Array, ...]], trips: int | None) -> list[Array]:
         stacked: list[Array] = []
-        types = _result_types(self.body)[self.states :]
+        types = result_types(self.body)[self.states :]
         for number, (axis, type) in enumerate(zip(self.axes, types, strict=True)):
             whole = self._stacked(type, axis)
             result = np.zeros(whole.static_shape(), type.dtype.numpy)

@@ -32,7 +32,7 @@ def branch_gradient(branch: Graph, wanted: Sequence[int]) -> Graph:
     Results that are no floats have none.
     """
     build = GraphBuilder(f"{branch.name}_gradient", branch.dims)
-    inputs = [build.input(name, branch.types[name]) for name in branch.inputs]
+    inputs = [build.input(f"x{i}", branch.types[name]) for i, name in enumerate(branch.inputs)]
     dys = [
         build.input(f"dy{i}", branch.types[name])
         for i, name in enumerate(branch.outputs)
@@ -42,11 +42,11 @@ def branch_gradient(branch: Graph, wanted: Sequence[int]) -> Graph:
     results = inlined(body, branch, inputs)
     floats = [name for name in results if is_float(build.type_of(name))]
     names = [inputs[i] for i in wanted]
-    found = adjoints(build, body.nodes, _summed(build, floats, dys), names)
+    found = adjoints(build, body.nodes, summed(build, floats, dys), names)
     return build.build([found.get(name) or filled(build, name) for name in names])
 
 
-def _summed(build: Builder, names: Sequence[str], dys: Sequence[str]) -> dict[str, str]:
+def summed(build: Builder, names: Sequence[str], dys: Sequence[str]) -> dict[str, str]:
     """Gradients by name, added where a name occurs several times."""
     total: dict[str, str] = {}
     for name, dy in zip(names, dys, strict=True):
@@ -167,7 +167,7 @@ class LoopGradient:
         results = inlined(run, body, inputs)
         read = [run.nodes[s.reader].outputs[0] for s in self.stacked]
         wanted = [*(inputs[i] for i in (*self.floats, *self.summed)), *read]
-        given = _summed(
+        given = summed(
             build,
             [name for name in results if is_float(build.type_of(name))],
             [*old[: len(self.floats)], *slices],

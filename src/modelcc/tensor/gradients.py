@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from modelcc.ir.errors import ModelError
@@ -10,7 +10,9 @@ from modelcc.ops.generate import Full
 from modelcc.tensor.lazy import RECORDED, Alias, callers_line
 from modelcc.tensor.reverse import gradients, release
 from modelcc.tensor.tensor import Tensor
-from modelcc.tensor.trees import flatten, like
+from modelcc.tensor.trees import flatten, like, paths
+
+OPEN = Alias()
 
 
 def value_and_grad(
@@ -34,7 +36,11 @@ def value_and_grad(
             wanted.append(leaves)
         result = function(*given, **kwargs)
         loss = result[0] if has_aux else result
-        found = _gradients(loss, [leaf for leaves in wanted for leaf in leaves])
+        own = [leaf for leaves in wanted for leaf in leaves]
+        slopes = _gradients(loss, own)
+        # A layer may have changed its buffers, which are parts of what it was given.
+        _forget([result, *(given[place] for place in places)], slopes, own)
+        found = iter(slopes)
         trees = [like(args[place], found) for place in places]
         return result, trees[0] if isinstance(argnums, int) else tuple(trees)
 
@@ -54,14 +60,20 @@ def grad(
     return evaluated
 
 
-def recorded(leaf: Any) -> Tensor:
+def recorded(leaf: Any, alias: Alias = OPEN) -> Tensor:
     """``leaf`` as a tensor of which gradients can be taken: how others follow from it is kept."""
     tensor = leaf if isinstance(leaf, Tensor) else Tensor(leaf)
     phase = max(RECORDED, tensor.phase)
-    return Tensor.made(Alias(), (tensor,), tensor.type, phase, tensor.held)
+    return Tensor.made(alias, (tensor,), tensor.type, phase, tensor.held)
 
 
-def _gradients(loss: Any, wanted: Sequence[Tensor]) -> Iterator[Tensor | None]:
+def _forget(trees: Sequence[Any], found: Sequence[Tensor | None], own: Sequence[Tensor]) -> None:
+    leaves = [leaf for tree in trees for _, leaf in paths(tree)]
+    kept = [leaf for leaf in (*leaves, *found) if isinstance(leaf, Tensor)]
+    release(kept, own)
+
+
+def _gradients(loss: Any, wanted: Sequence[Tensor]) -> list[Tensor | None]:
     if not isinstance(loss, Tensor) or loss.shape or not loss.dtype.is_float:
         given = loss.type if isinstance(loss, Tensor) else type(loss).__name__
         hint = "take the mean or the sum of it; with has_aux=True return a pair"
@@ -70,9 +82,7 @@ def _gradients(loss: Any, wanted: Sequence[Tensor]) -> Iterator[Tensor | None]:
     one = Tensor(1.0, loss.dtype)
     floats = [x for x in wanted if x.dtype.is_float]
     found = dict(zip(map(id, floats), gradients([loss], [one], floats), strict=True))
-    made = [_or_zeros(found[id(x)], x) if x.dtype.is_float else None for x in wanted]
-    release([loss, *(x for x in made if x is not None)], wanted)
-    return iter(made)
+    return [_or_zeros(found[id(x)], x) if x.dtype.is_float else None for x in wanted]
 
 
 def _or_zeros(found: Tensor | None, x: Tensor) -> Tensor:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
+from modelcc.ir.op import Op
 from modelcc.ops.arithmetic import Identity
-from modelcc.tensor.lazy import Alias, Lazy, Placeholder, Projection
+from modelcc.tensor.lazy import Alias, Lazy, Placeholder, Projection, TracingError, callers_line
 
 
 def pending(wanted: Iterable[Lazy]) -> list[Lazy]:
@@ -38,14 +39,18 @@ def emitted(
     ``inputs`` are inputs, called ``names``; what else holds an array is a constant.
     """
     found: dict[int, str] = {}
-    several: dict[int, tuple[str, ...]] = {}
     for node, name in zip(inputs, names, strict=True):
         bounds = dict(node.op.bounds) if isinstance(node.op, Placeholder) else {}
         found[id(node)] = build.input(name, node.type, bounds)
+    return continued(order, found, build)
+
+
+def continued(order: Sequence[Lazy], found: dict[int, str], build: GraphBuilder) -> dict[int, str]:
+    """As :func:`emitted`, where the values ``found`` are there already."""
+    several: dict[int, tuple[str, ...]] = {}
     for node in order:
-        if id(node) in found:
-            continue
-        found[id(node)] = _emitted(node, build, found, several)
+        if id(node) not in found:
+            found[id(node)] = _emitted(node, build, found, several)
     return found
 
 
@@ -58,11 +63,22 @@ def _emitted(
         return several[id(node.operands[0])][node.op.number]
     if isinstance(node.op, Alias):
         return found[id(node.operands[0])]
-    assert node.op is not None and not isinstance(node.op, Placeholder)
+    if isinstance(node.op, Placeholder):
+        raise foreign(node.op.name)
+    assert isinstance(node.op, Op)
     operands = [found[id(x)] if x is not None else "" for x in node.operands]
     results = build.add(node.op, *operands, source=node.source)
     several[id(node)] = results
     return results[0]
+
+
+def foreign(name: str) -> TracingError:
+    """What is wrong with a value of ``name``, an input of another function that was traced."""
+    return TracingError(
+        f"a value that depends on {name!r} is used outside of the function that it was traced in",
+        callers_line(),
+        "return it from there, and do not keep it in a variable or an attribute",
+    )
 
 
 def graph_of(

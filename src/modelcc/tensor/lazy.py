@@ -41,10 +41,22 @@ class Projection:
 
 @dataclass(frozen=True)
 class Alias:
-    """The operand itself, where a gradient begins: what follows from it is recorded."""
+    """The operand itself, where a gradient begins: what follows from it is recorded.
+
+    It is ``open`` until the function whose gradient is taken has returned.
+    """
+
+    open: bool = True
 
 
-Maker = Op | Placeholder | Projection | Alias
+@dataclass(frozen=True)
+class Literal:
+    """A number in the program's text, always the same where it is written."""
+
+
+LITERAL = Literal()
+
+Maker = Op | Placeholder | Projection | Alias | Literal
 """What a node is made by."""
 
 

@@ -43,7 +43,7 @@ from modelcc.ops.elementwise import (
     Xor,
 )  # fmt: skip
 from modelcc.ops.matmul import MatMul
-from modelcc.tensor.lazy import TRACED, Lazy, callers_line
+from modelcc.tensor.lazy import FREE, LITERAL, TRACED, Lazy, array_type, callers_line
 from modelcc.tensor.promotion import Number, promoted, with_number
 
 ADD, SUB, MUL, DIV = Add(), Sub(), Mul(), Div()
@@ -63,7 +63,7 @@ def _scalar(number: Number, kind: type, dtype: str, negative: bool, node: type[L
     """A number as a node; ``kind`` tells 1 from True in the cache, ``negative`` 0.0 from -0.0."""
     array = np.asarray(number, DTYPES[dtype].numpy)
     array.flags.writeable = False
-    return node.of_array(array)
+    return node.made(LITERAL, (), array_type((), array.dtype), FREE, array)
 
 
 def is_number(value: object) -> bool:

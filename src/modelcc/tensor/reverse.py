@@ -9,9 +9,11 @@ from modelcc.ir.graph import Node
 from modelcc.ops.arithmetic import Add, Identity
 from modelcc.ops.reverse import adjoints
 from modelcc.tensor.builder import TensorBuilder
-from modelcc.tensor.lazy import FREE, RECORDED, Alias, Lazy, Placeholder, Projection, parts
+from modelcc.tensor.lazy import FREE, RECORDED, Alias, Lazy, Literal, Placeholder, Projection, parts
 
 Kind = TypeVar("Kind", bound=Lazy)
+
+CLOSED = Alias(open=False)
 
 
 def gradients(
@@ -43,7 +45,7 @@ def _recorded(
         if isinstance(node.op, Projection):
             names[id(node)] = made[id(node.operands[0]), node.op.number]
             continue
-        if node.phase == FREE or node.op is None or isinstance(node.op, Placeholder):
+        if node.phase == FREE or node.op is None or isinstance(node.op, Placeholder | Literal):
             names[id(node)] = build.name(node)
             continue
         op = Identity() if isinstance(node.op, Alias) else node.op
@@ -75,15 +77,28 @@ def _history(results: Sequence[Kind]) -> list[Kind]:
     return order
 
 
+def is_recorded(results: Sequence[Lazy]) -> bool:
+    """Whether a gradient that is being taken needs what leads to ``results``."""
+    return any(isinstance(n.op, Alias) and n.op.open for n in _history(results))
+
+
 def release(results: Sequence[Lazy], own: Sequence[Lazy]) -> None:
     """Forget how ``results`` follow from the aliases ``own``, unless they follow from others."""
-    history = _history(results)
-    mine = {id(node) for node in own}
-    aliases = [node for node in history if isinstance(node.op, Alias)]
-    if any(id(node) not in mine for node in aliases):
+    for node in own:
+        node.op = CLOSED
+    if is_recorded(results):
         return
-    for node in history:
+    for node in _history(results):
         if node.phase == RECORDED:
             node.phase = FREE
             if node.held is not None:
                 node.op, node.operands = None, ()
+
+
+def alone(node: Kind) -> Kind:
+    """The value of ``node`` without what is recorded of it."""
+    if node.phase != RECORDED:
+        return node
+    if node.held is not None:
+        return node.made(None, (), node.type, FREE, node.held)
+    return node.made(Alias(), (node,), node.type, FREE)

@@ -8,10 +8,11 @@ from functools import partial, update_wrapper
 from inspect import signature
 from typing import Any
 
+from modelcc.ir.errors import ModelError
 from modelcc.model import Model
 from modelcc.tensor.declared import Graph
 from modelcc.tensor.evaluation import results_of
-from modelcc.tensor.lazy import FREE
+from modelcc.tensor.lazy import FREE, callers_line
 from modelcc.tensor.spec import Input
 from modelcc.tensor.tensor import Tensor
 from modelcc.tensor.trees import flatten, like, paths
@@ -43,7 +44,7 @@ def traced(
     names = _parameters(function, len(args))
     given = [_inputs(graph, name, value) for name, value in zip(names, args, strict=True)]
     named = {name: _inputs(graph, name, value) for name, value in kwargs.items()}
-    result = function(*given, **named)
+    result = function(*map(_plain, given), **{name: _plain(v) for name, v in named.items()})
     for place, leaf in paths(result, "output"):
         graph.output(leaf if isinstance(leaf, Tensor) else Tensor(leaf), place)
     return TracedFunction(graph, result)
@@ -70,15 +71,45 @@ def _inputs(graph: Graph, name: str, tree: Any) -> Any:
     return like(tree, iter(made))
 
 
+@dataclass(frozen=True)
+class Static:
+    """An argument that is fixed in a trace."""
+
+    value: Hashable
+    kind: type  # 1 and True are equal
+
+
+def _static(name: str, value: Any) -> Static:
+    try:
+        hash(value)
+    except TypeError as error:
+        raise ModelError(
+            f"the static argument {name!r} is a {type(value).__name__}, which has no hash",
+            callers_line(),
+            "pass a number, a text, a tuple or a frozen dataclass",
+        ) from error
+    return Static(value, value.__class__)
+
+
+def _plain(value: Any) -> Any:
+    if not isinstance(value, Static):
+        return value
+    inner: Any = value.value
+    return inner
+
+
 @dataclass
 class CompiledFunction:
     """A function that is compiled for each structure, shapes and types of arguments it meets.
 
-    ``models`` are what was compiled so far.
+    ``static`` are parameters whose values are fixed, ``shapes`` extents of others, or of their
+    parts, of which some have names.  ``models`` are what was compiled so far.
     """
 
     function: Callable[..., Any]
     options: Mapping[str, Any]
+    static: frozenset[str] = frozenset()
+    shapes: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict[str, Any])
     models: dict[Hashable, tuple[Model, Any]] = field(default_factory=dict[Hashable, Any])
 
     def __post_init__(self) -> None:
@@ -86,30 +117,76 @@ class CompiledFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the function returns; inside of another traced function, traced with it."""
+        names = _parameters(self.function, len(args)) if self.static or self.shapes else ()
+        if self.static:
+            args = tuple(map(self._fixed, names, args))
+            kwargs = {name: self._fixed(name, value) for name, value in kwargs.items()}
         leaves, form = flatten((args, kwargs))
         if any(isinstance(leaf, Tensor) and leaf.phase != FREE for leaf in leaves):
-            return self.function(*args, **kwargs)
+            named = {name: _plain(value) for name, value in kwargs.items()}
+            return self.function(*map(_plain, args), **named)
         tensors = [leaf if isinstance(leaf, Tensor) else Tensor(leaf) for leaf in leaves]
-        key = (form, *[tensor.type for tensor in tensors])
+        types: Sequence[Any] = [tensor.type for tensor in tensors]
+        if self.shapes:
+            types = self._declared(args, kwargs, names, tensors)
+        key = (form, *types)
         found = self.models.get(key)
         if found is None:
-            found = self._compiled(args, kwargs)
+            found = self._compiled(*like((args, kwargs), iter(types if self.shapes else leaves)))
             self.models[key] = found
         model, result = found
         arrays = results_of(model, [tensor.numpy() for tensor in tensors])
         return like(result, map(Tensor.of_array, arrays))
+
+    def _fixed(self, name: str, value: Any) -> Any:
+        return _static(name, value) if name in self.static else value
+
+    def _declared(
+        self,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        names: Sequence[str],
+        tensors: Sequence[Tensor],
+    ) -> list[Input]:
+        """Types of the inputs; :class:`ModelError` for a tensor that its shape does not fit."""
+        trees = (*zip(names, args, strict=True), *kwargs.items())
+        places = [place for name, tree in trees for place, _ in paths(tree, name)]
+        unknown = [p for p in self.shapes if p not in places]
+        if unknown:
+            raise ModelError(f"{unknown[0]!r} has a shape, and is none of {', '.join(places)}")
+        return list(map(self._input, places, tensors))
+
+    def _input(self, place: str, tensor: Tensor) -> Input:
+        shape = self.shapes.get(place, tensor.type.static_shape())
+        numbers = [
+            w if isinstance(w, int) else e for w, e in zip(shape, tensor.shape, strict=False)
+        ]
+        if len(shape) != tensor.ndim or tuple(numbers) != tensor.shape:
+            declared = ", ".join(map(str, shape))
+            raise ModelError(f"{place!r} is declared [{declared}], and given as {tensor.type}")
+        return Input(tuple(shape), tensor.dtype)
 
     def _compiled(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Model, Any]:
         found = traced(self.function, args, kwargs)
         return found.graph.compile(**self.options), found.result
 
 
-def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+def jit(
+    function: Callable[..., Any] | None = None,
+    *,
+    static: Sequence[str] = (),
+    shapes: Mapping[str, Sequence[int | str]] | None = None,
+    **options: Any,
+) -> Any:
     """``function`` traced and compiled when it is called: a decorator.
 
     Arguments are trees of tensors, arrays and numbers; flags, texts and None are fixed, and other
-    ones are traced anew.  ``options`` are those of :func:`modelcc.compile`.
+    ones are traced anew.  So are parameters that are ``static``, whatever they are: Python may ask
+    for their values.  ``shapes`` gives extents of parameters, some by name: what is compiled then
+    serves all sizes of these (``{"x": ("batch", 784)}``; ``"params.weight"`` is a part of a tree).
+    ``options`` are those of :func:`modelcc.compile`.
     """
     if function is None:
-        return partial(CompiledFunction, options=options)
-    return CompiledFunction(function, options)
+        return partial(jit, static=static, shapes=shapes, **options)
+    declared = {name: tuple(shape) for name, shape in (shapes or {}).items()}
+    return CompiledFunction(function, options, frozenset(static), declared)

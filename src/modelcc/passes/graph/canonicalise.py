@@ -11,6 +11,7 @@ from modelcc.ir.graph import Graph, Node
 from modelcc.ir.index import product
 from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
 from modelcc.ops.activation import Clip, Relu
+from modelcc.ops.differentiation import After, StopGradient
 from modelcc.ops.elementwise import (
     Add,
     Cast,
@@ -36,7 +37,8 @@ ROUNDED = 2e-7
 class Canonicalise:
     """No identities, constants on the right, Relu and Clip with numbers, plain Gemm.
 
-    - ``Identity``, a ``Cast`` to the same type and a ``Concat`` of one value go.
+    - ``Identity``, ``StopGradient``, a ``Cast`` to the same type, a ``Concat`` of one value and
+      ``After`` of a constant go.
     - ``c + x`` and ``c * x`` become ``x + c`` and ``x * c``.
     - ``ClipTensor``, ``Min`` and ``Max`` with constant scalars become ``Clip``; ``Clip`` at 0
       from below becomes ``Relu``.
@@ -79,7 +81,10 @@ class Canonicalise:
 
 def no_identity(node: Node, at: Rewriter) -> Replacement:
     """What gives back its only operand."""
-    if not isinstance(node.op, Identity | Cast | Concat) or len(node.inputs) != 1:
+    if isinstance(node.op, After) and at.constant_value(node.inputs[0]) is not None:
+        return node.inputs[0]
+    same = isinstance(node.op, Identity | StopGradient | Cast | Concat)
+    if not same or len(node.inputs) != 1:
         return None
     (x,) = node.inputs
     return x if at.type_of(x) == at.type_of(node.outputs[0]) else None
