@@ -18,14 +18,14 @@ import json
 import multiprocessing
 import os
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.training.engines import ENGINES, Failed, Task, Trained, serve
+from benchmarks.training.engines import CHECKED_STEPS, ENGINES, Failed, Task, Trained, serve
 from benchmarks.training.parameters import write_parameters
 
 OURS = "modelcc"
@@ -136,15 +136,22 @@ def table(title: str, rows: Mapping[str, Mapping[str, str]], columns: Sequence[s
     return "\n".join(lines)
 
 
+def _texts(
+    rows: Mapping[str, Mapping[str, Measured]], text: Callable[[Measured], str]
+) -> dict[str, dict[str, str]]:
+    return {name: {engine: text(m) for engine, m in row.items()} for name, row in rows.items()}
+
+
 def report(found: Mapping[str, Mapping[str, Measured]], engines: Sequence[str]) -> str:
     """All tables, and what did not run."""
-    compared = {"eager / ours": ["eager"], "best / ours": [e for e in engines if e not in (OURS, "eager")]}
+    others = [engine for engine in engines if engine not in (OURS, "eager")]
+    compared = {"eager / ours": ["eager"], "best / ours": others}
     times: dict[str, dict[str, str]] = {}
     ratios: dict[str, list[float]] = {column: [] for column in compared}
     for name, row in found.items():
         times[name] = {e: f"{m.seconds * 1e3:.3f}" for e, m in row.items() if m.rounds}
-        for column, others in compared.items():
-            value = ratio(row, others)
+        for column, peers in compared.items():
+            value = ratio(row, peers)
             times[name][column] = "" if value is None else f"{value:.2f}"
             ratios[column] += [] if value is None else [value]
     parts = [table("ms of a step", times, [*engines, *compared])]
@@ -153,15 +160,15 @@ def report(found: Mapping[str, Mapping[str, Measured]], engines: Sequence[str]) 
             mean = statistics.geometric_mean(values)
             parts.append(f"{column}: geometric mean {mean:.2f}, least {min(values):.2f}.")
     ran = {n: {e: m for e, m in r.items() if m.rounds} for n, r in found.items()}
-    cold = {n: {e: f"{m.cold:.1f}" for e, m in r.items()} for n, r in ran.items()}
+    cold = _texts(ran, lambda m: f"{m.cold:.1f}")
     for name, row in ran.items():
         cold[name]["cached"] = f"{row[OURS].cached:.2f}" if OURS in row else ""
-    peak = {n: {e: f"{m.peak / 1e6:.0f} / {m.whole / 1e6:.0f}" for e, m in r.items()} for n, r in ran.items()}
-    losses = {n: {e: f"{m.losses[-1]:.6f}" for e, m in r.items()} for n, r in ran.items()}
+    peak = _texts(ran, lambda m: f"{m.peak / 1e6:.0f} / {m.whole / 1e6:.0f}")
+    losses = _texts(ran, lambda m: f"{m.losses[-1]:.6f}")
     parts += [
         table("s of the first step", cold, [*engines, "cached"]),
         table("MB, running / in all", peak, engines),
-        table(f"loss of step {len(next(iter(next(iter(ran.values())).values())).losses)}", losses, engines),
+        table(f"loss of step {CHECKED_STEPS}", losses, engines),
     ]
     lost = [f"- {n}, {e}: {m.failed}" for n, r in found.items() for e, m in r.items() if m.failed]
     return "\n\n".join([*parts, *(["\n".join(lost)] if lost else [])])
