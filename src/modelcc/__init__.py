@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from modelcc.version import VERSION
 
 if TYPE_CHECKING:
+    from modelcc import optim, training
     from modelcc.api import compile, import_model, load, verify
     from modelcc.artifact.errors import ArtifactError
     from modelcc.ir.errors import Error, ModelError
@@ -65,6 +66,8 @@ _HOME = MappingProxyType(
     }
 )
 
+_PACKAGES = ("optim", "training")
+
 __all__ = [
     "ArtifactError",
     "Error",
@@ -87,7 +90,9 @@ __all__ = [
     "import_model",
     "jit",
     "load",
+    "optim",
     "trace",
+    "training",
     "value_and_grad",
     "verify",
 ]
@@ -97,6 +102,8 @@ if not TYPE_CHECKING:  # else whatever is asked for would be an object to type c
 
     def __getattr__(name: str) -> object:
         """The public name, from the module that defines it."""
+        if name in _PACKAGES:
+            return import_module(f"{__name__}.{name}")
         home = _HOME.get(name)
         if home is None:
             raise AttributeError(f"module 'modelcc' has no attribute {name!r}")
