@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from modelcc.optim.arithmetic import greatest, mixed
+from modelcc.optim.averages import mixed
 from modelcc.optim.optimizer import Moment, PerParameter, Rate
 from modelcc.tensor.tensor import Tensor
 
@@ -35,10 +35,10 @@ class Adam(PerParameter):
         squares = kept["exp_avg_sq"] * self.betas[1] + grad * grad * (1.0 - self.betas[1])
         now = {"exp_avg": mixed(kept["exp_avg"], grad, self.betas[0]), "exp_avg_sq": squares}
         if self.amsgrad:
-            squares = now["max_exp_avg_sq"] = greatest(kept["max_exp_avg_sq"], squares)
+            squares = now["max_exp_avg_sq"] = kept["max_exp_avg_sq"].maximum(squares)
         first = 1.0 - self.betas[0] ** at.count
-        second = (1.0 - self.betas[1] ** at.count) ** 0.5
-        scale = squares**0.5 / second.astype(param.dtype) + self.eps
+        second = (1.0 - self.betas[1] ** at.count).sqrt()
+        scale = squares.sqrt() / second.astype(param.dtype) + self.eps
         return param - now["exp_avg"] / scale * (at.rate / first).astype(param.dtype), now
 
     def decayed(self, at: Moment, param: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
@@ -77,7 +77,7 @@ class Adagrad(PerParameter):
             grad = grad + param * self.weight_decay
         rate = at.rate / (1.0 + (at.count - 1.0) * self.lr_decay) if self.lr_decay else at.rate
         total = kept["sum"] + grad * grad
-        scaled = grad / (total**0.5 + self.eps)
+        scaled = grad / (total.sqrt() + self.eps)
         return param - scaled * rate.astype(param.dtype), {"sum": total}
 
 
@@ -108,7 +108,7 @@ class RMSprop(PerParameter):
         if self.centered:
             mean = now["grad_avg"] = mixed(kept["grad_avg"], grad, self.alpha)
             spread = squares - mean * mean
-        way = grad / (spread**0.5 + self.eps)
+        way = grad / (spread.sqrt() + self.eps)
         if self.momentum:
             way = now["momentum_buffer"] = kept["momentum_buffer"] * self.momentum + way
         return param - way * at.rate_as(param.dtype), now

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from modelcc.ops.broadcast import ReduceSum
-from modelcc.optim.arithmetic import greatest, least
 from modelcc.optim.optimizer import Tensors
 from modelcc.tensor.tensor import Tensor
 
@@ -30,7 +28,7 @@ class ClipValue:
     limit: float
 
     def __call__(self, grads: Tensors) -> dict[str, Tensor]:
-        return {p: greatest(least(g, self.limit), -self.limit) for p, g in grads.items()}
+        return {p: g.clip(-self.limit, self.limit) for p, g in grads.items()}
 
 
 @dataclass(frozen=True)
@@ -58,16 +56,16 @@ class ClipGlobalNorm:
 
 def global_norm(grads: Tensors) -> Tensor:
     """The Euclidean norm of all gradients together, a scalar; 0 if there are none."""
-    return _sum([_squares(grad) for grad in grads.values()]) ** 0.5
+    return _sum([_squares(grad) for grad in grads.values()]).sqrt()
 
 
 def _scaled(grad: Tensor, norm: Tensor, limit: float) -> Tensor:
-    return grad * least(limit / (norm + EPSILON), 1.0).astype(grad.dtype)
+    return grad * (limit / (norm + EPSILON)).minimum(1.0).astype(grad.dtype)
 
 
 def _squares(grad: Tensor) -> Tensor:
     wide = grad.astype("f32") if grad.dtype.bits < 32 else grad
-    return wide.result(ReduceSum(tuple(range(wide.ndim)), keepdims=False), wide * wide)
+    return wide.square().sum()
 
 
 def _sum(terms: Sequence[Tensor]) -> Tensor:

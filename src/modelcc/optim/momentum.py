@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from modelcc.ir.errors import ModelError
-from modelcc.ops.comparison import Sign
-from modelcc.optim.arithmetic import mixed, where
+from modelcc.ir.types import F64
+from modelcc.numpy import where
+from modelcc.optim.averages import mixed
 from modelcc.optim.optimizer import Moment, PerParameter, Rate
 from modelcc.tensor.tensor import Tensor
 
@@ -39,7 +40,7 @@ class SGD(PerParameter):
             return param - grad * rate, {}
         fresh = grad
         if self.dampening:  # the first gradient is taken whole
-            share = where(at.count <= 1.0, 1.0, 1.0 - self.dampening)
+            share = where(at.count <= 1.0, Tensor(1.0, F64), Tensor(1.0 - self.dampening, F64))
             fresh = grad * share.astype(param.dtype)
         buffer = kept["momentum_buffer"] * self.momentum + fresh
         way = grad + buffer * self.momentum if self.nesterov else buffer
@@ -65,5 +66,5 @@ class Lion(PerParameter):
         way = mixed(mean, grad, self.betas[0])
         if self.weight_decay:
             param = param * (1.0 - rate * self.weight_decay)
-        param = param - way.result(Sign(), way) * rate
+        param = param - way.sign() * rate
         return param, {"exp_avg": mixed(mean, grad, self.betas[1])}

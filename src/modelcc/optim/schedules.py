@@ -11,8 +11,7 @@ from math import pi
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.types import F64
-from modelcc.ops.transcendental import Cos
-from modelcc.optim.arithmetic import greatest, least, where
+from modelcc.numpy import where
 from modelcc.optim.optimizer import Rate, rate_at
 from modelcc.tensor.tensor import Tensor
 
@@ -60,7 +59,7 @@ class Cosine:
     end: float = 0.0
 
     def __call__(self, step: Tensor) -> Tensor:
-        return annealed(self.rate, self.end, least(step.astype(F64) / self.steps, 1.0))
+        return annealed(self.rate, self.end, (step.astype(F64) / self.steps).minimum(1.0))
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class Polynomial:
     end: float = 0.0
 
     def __call__(self, step: Tensor) -> Tensor:
-        left = 1.0 - least(step.astype(F64) / self.steps, 1.0)
+        left = 1.0 - (step.astype(F64) / self.steps).minimum(1.0)
         return left**self.power * (self.rate - self.end) + self.end
 
 
@@ -92,7 +91,7 @@ class Warmup:
         first = rate_at(self.schedule, Tensor(0, "i64"))
         done = step.astype(F64) / self.steps
         line = first * (done * (1.0 - self.start) + self.start)
-        later = rate_at(self.schedule, greatest(step - self.steps, 0))
+        later = rate_at(self.schedule, (step - self.steps).maximum(0))
         return where(step < self.steps, line, later)
 
 
@@ -113,7 +112,7 @@ class OneCycle:
     def __call__(self, step: Tensor) -> Tensor:
         first = self.rate / self.divisor
         top, last = self.warm * self.steps - 1.0, self.steps - 1.0
-        place = least(step.astype(F64), last)
+        place = step.astype(F64).minimum(last)
         up = annealed(first, self.rate, place / top)
         down = annealed(self.rate, first / self.final, (place - top) / (last - top))
         return where(place <= top, up, down)
@@ -137,11 +136,11 @@ class Piecewise:
     def __call__(self, step: Tensor) -> Tensor:
         found = Tensor(self.rates[-1], F64)
         for boundary, rate in reversed(list(zip(self.boundaries, self.rates[:-1], strict=True))):
-            found = where(step < boundary, rate, found)
+            found = where(step < boundary, Tensor(rate, F64), found)
         return found
 
 
 def annealed(start: float, end: float, done: Tensor) -> Tensor:
     """Between ``start`` and ``end`` along half a cosine, ``done`` of the way."""
-    cosine = done.result(Cos(), done * pi)
+    cosine = (done * pi).cos()
     return (cosine + 1.0) * (0.5 * (start - end)) + end

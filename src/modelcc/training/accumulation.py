@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from modelcc.ir.errors import ModelError
-from modelcc.ops.slicing import Slice
 from modelcc.tensor.tensor import Tensor
 from modelcc.tensor.trees import mapped
 from modelcc.training.objective import Batch, Loss, Outcome, differentiated
@@ -38,9 +37,8 @@ def _part(batch: Batch, number: int, count: int) -> Batch:
         if not isinstance(extent, int) or extent % count:
             what = f"a batch of {x.type} cannot be cut into {count} equal parts"
             raise ModelError(what, ("accumulate",), f"give multiples of {count} on axis 0")
-        starts = (extent // count * number, *(0,) * (x.ndim - 1))
-        extents = (extent // count, *x.shape[1:])
-        return x.result(Slice(starts, extents, (1,) * x.ndim), x)
+        size = extent // count
+        return x[size * number : size * (number + 1)]
 
     args, kwargs = mapped(taken, (tuple(batch.args), dict(batch.kwargs)))
     return Batch(args, kwargs)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from modelcc.ir.errors import ModelError
-from modelcc.ir.types import Array
 from modelcc.tensor.tensor import Tensor
 from modelcc.tensor.trees import like, paths
 
@@ -72,29 +71,27 @@ class Batches:
 def arguments(batch: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
     """A batch as arguments: of a tuple or a list in order, of a dict by name."""
     if isinstance(batch, dict):
-        return (), batch  # pyright: ignore[reportUnknownVariableType]
-    return (tuple(batch), {}) if isinstance(batch, tuple | list) else ((batch,), {})
+        return (), cast("dict[str, Any]", batch)
+    if isinstance(batch, tuple | list):
+        return tuple(cast("Sequence[Any]", batch)), {}
+    return (batch,), {}
 
 
 def as_arrays(tree: Any) -> Any:
     """``tree`` with arrays in place of tensors, of whatever library."""
     if isinstance(tree, tuple | list):
-        items: Sequence[Any] = tree
-        made = [as_arrays(item) for item in items]
+        made = [as_arrays(item) for item in cast("Sequence[Any]", tree)]
         return made if isinstance(tree, list) else tuple(made)
     if isinstance(tree, dict):
-        return {name: as_arrays(item) for name, item in tree.items()}  # pyright: ignore
+        return {n: as_arrays(item) for n, item in cast("dict[str, Any]", tree).items()}
     return _as_array(tree)
 
 
 def _as_array(leaf: Any) -> Any:
-    if isinstance(leaf, np.ndarray):
-        return leaf  # pyright: ignore[reportUnknownVariableType]
     if isinstance(leaf, Tensor):
         return leaf.numpy()
-    if isinstance(leaf, int | float) and not isinstance(leaf, bool | np.generic):
+    if type(leaf) in (int, float):
         return Tensor(leaf).numpy()
     if hasattr(leaf, "__array__"):
-        found: Array = np.asarray(leaf)
-        return found
+        return np.asarray(leaf)
     return np.from_dlpack(leaf) if hasattr(leaf, "__dlpack__") else leaf

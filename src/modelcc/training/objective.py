@@ -42,7 +42,7 @@ class Batch:
 def outcome(loss: Loss, model: Any, batch: Batch) -> Outcome:
     """The ``loss`` of ``model``, which nobody else has; :class:`ModelError` if it is none."""
     result = loss(model, *batch.args, **batch.kwargs)
-    value, metrics = result if isinstance(result, tuple) else (result, {})
+    value, metrics = cast("tuple[Any, Any]", result) if isinstance(result, tuple) else (result, {})
     if not isinstance(value, Tensor) or value.shape or not value.dtype.is_float:
         given = value.type if isinstance(value, Tensor) else type(value).__name__
         raise ModelError(f"a loss is one float, and the function returned {given}",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -106,7 +106,7 @@ class Trainer:
                 return self._finished(progress, bar)
         if progress.step == before and not progress.batch:
             raise ModelError(f"the data has no batches in epoch {number}", ("Trainer",),
-                             "give what can be iterated again, such as a list or Batches")  # fmt: skip
+                             "give what can be iterated again, as a list or Batches")  # fmt: skip
         return self._finished(progress.after_epoch(), bar)
 
     def _trained(self, progress: Progress, batch: Any) -> Progress:
@@ -214,8 +214,8 @@ def epoch_of(data: Any, number: int, start: int = 0) -> Iterator[Any]:
     """Batches of an epoch of ``data`` from number ``start`` on."""
     if hasattr(data, "epoch"):
         return data.epoch(number, start)
-    batches: Iterable[Any] = data(number) if callable(data) else data
-    return islice(iter(batches), start, None)
+    batches = data(number) if callable(data) else data
+    return islice(cast("Iterable[Any]", batches), start, None)
 
 
 def _length(data: Any) -> int | None:
