@@ -35,6 +35,7 @@ class TrainingBar:
             completed=batch,
             total=batches,
             numbers=text,
+            visible=True,
         )
 
     def says(self, text: str) -> None:
@@ -55,9 +56,9 @@ def training_bar(
     drawn = shown and console.is_terminal and not console.is_dumb_terminal
     columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=24),
                MofNCompleteColumn(), TextColumn("{task.fields[numbers]}", markup=False),
-               TimeElapsedColumn(), TimeRemainingColumn())  # fmt: skip
+               TimeElapsedColumn(), TextColumn("<"), TimeRemainingColumn())  # fmt: skip
     with Progress(*columns, console=console, transient=True, disable=not drawn) as bar:
-        task = bar.add_task("", total=None, visible=drawn, numbers="")
+        task = bar.add_task("", total=None, visible=False, numbers="")
         if not drawn:
             console.quiet = True
         yield TrainingBar(bar, task, epochs)

@@ -103,11 +103,11 @@ class Trainer:
             bar.shows(number, progress.batch, _length(self.data), text)
             progress = self._after_step(progress, bar)
             if self._ended(progress):
-                return self._finished(progress, bar)
+                return self._saved(self._seen(progress, bar))
         if progress.step == before and not progress.batch:
             raise ModelError(f"the data has no batches in epoch {number}", ("Trainer",),
                              "give what can be iterated again, as a list or Batches")  # fmt: skip
-        return self._finished(progress.after_epoch(), bar)
+        return self._saved(self._seen(progress, bar).after_epoch())
 
     def _trained(self, progress: Progress, batch: Any) -> Progress:
         args, kwargs = arguments(batch)
@@ -126,17 +126,14 @@ class Trainer:
         if self.validate_every and progress.step % self.validate_every == 0:
             progress = self._validated(progress, bar)
         if self.checkpoint_every and progress.step % self.checkpoint_every == 0:
-            self._save(progress)
+            self._saved(progress)
         return progress
 
-    def _finished(self, progress: Progress, bar: TrainingBar) -> Progress:
-        """At the end of an epoch, or of the run."""
+    def _seen(self, progress: Progress, bar: TrainingBar) -> Progress:
+        """Logged and validated, at the end of an epoch or of the run."""
         if progress.count:
             progress = self._logged(progress)
-        if not self.validate_every:
-            progress = self._validated(progress, bar)
-        self._save(progress)
-        return progress
+        return progress if self.validate_every else self._validated(progress, bar)
 
     def _logged(self, progress: Progress) -> Progress:
         self._write("train", progress, progress.means)
@@ -147,7 +144,8 @@ class Trainer:
             return progress
         found = self.evaluate(self.validation)
         self._write("validation", progress, found)
-        bar.says(f"epoch {progress.epoch}, step {progress.step}: {numbers_text(found)}")
+        where = f"epoch {progress.epoch + 1}, step {progress.step}"
+        bar.says(f"{where}: validation {numbers_text(found)}")
         if self.stopping is None:
             return progress
         if self.stopping.metric not in found:
@@ -190,9 +188,10 @@ class Trainer:
         marks = tuple(log.mark() for log in self.logs)
         return Checkpoint(self.step.values, progress, _identity(self.data), marks)
 
-    def _save(self, progress: Progress) -> None:
+    def _saved(self, progress: Progress) -> Progress:
         if self._checkpoints is not None:
             self._checkpoints.add(self._checkpoint(progress))
+        return progress
 
     def _keep_best(self, progress: Progress) -> None:
         if self._checkpoints is None:
