@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING
 from modelcc.version import VERSION
 
 if TYPE_CHECKING:
-    from modelcc import optim, training
+    from modelcc import nn as nn
+    from modelcc import optim as optim
+    from modelcc import training as training
     from modelcc.api import compile, import_model, load, verify
     from modelcc.artifact.errors import ArtifactError
     from modelcc.ir.errors import Error, ModelError
@@ -66,7 +68,8 @@ _HOME = MappingProxyType(
     }
 )
 
-_PACKAGES = ("optim", "training")
+_PACKAGES = ("nn", "optim", "training")
+"""Packages that are there without an import of their own."""
 
 __all__ = [
     "ArtifactError",
@@ -90,6 +93,7 @@ __all__ = [
     "import_model",
     "jit",
     "load",
+    "nn",
     "optim",
     "trace",
     "training",
@@ -103,7 +107,7 @@ if not TYPE_CHECKING:  # else whatever is asked for would be an object to type c
     def __getattr__(name: str) -> object:
         """The public name, from the module that defines it."""
         if name in _PACKAGES:
-            return import_module(f"{__name__}.{name}")
+            return import_module(f"modelcc.{name}")
         home = _HOME.get(name)
         if home is None:
             raise AttributeError(f"module 'modelcc' has no attribute {name!r}")
