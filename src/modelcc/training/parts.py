@@ -55,6 +55,15 @@ class Parts:
         """All of them."""
         return {**self.params, **self.frozen, **self.buffers}
 
+    def buffers_of(self, model: Any) -> dict[str, Tensor]:
+        """What a copy of the model has in place of its buffers; :class:`ModelError` if one is
+        gone."""
+        found = model.buffers() if isinstance(model, Layered) else dict(paths(model))
+        lost = [path for path in self.buffers if path not in found]
+        if lost:
+            raise ModelError(f"the loss takes the buffer {lost[0]!r} from the model")
+        return {path: found[path] for path in self.buffers}
+
     def rebuilt(self, tensors: Mapping[str, Tensor]) -> Any:
         """A copy of the model with ``tensors`` in place of all of its own."""
         if not isinstance(self.model, Layered):

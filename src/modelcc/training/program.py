@@ -109,7 +109,7 @@ def evaluation_program(parts: Parts, loss: Loss, types: BatchTypes) -> Program:
     given = types.inputs()
     before = _placeholders({f"{MODEL}.{path}": x for path, x in parts.tensors.items()})
     model = in_use(parts.rebuilt({path: before[f"{MODEL}.{path}"] for path in parts.tensors}))
-    found = outcome(loss, model, types.batch(given))
+    found = outcome(loss, parts, model, types.batch(given))
     return _program("evaluation", before, given, found.reported, {})
 
 
