@@ -59,9 +59,7 @@ def data(seed: int) -> tuple[np.ndarray, np.ndarray]:
 def train(folder: Path) -> None:
     """Train in ``folder``, from where the last process was; its outcome is a file there."""
     optimizer = optim.AdamW(optim.Warmup(optim.Cosine(1e-2, 400), 20), amsgrad=True)
-    step = training.TrainStep(
-        model(), loss, optimizer, clip=optim.ClipGlobalNorm(1.0), threads=1
-    )
+    step = training.TrainStep(model(), loss, optimizer, clip=optim.ClipGlobalNorm(1.0), threads=1)
     trainer = training.Trainer(
         step,
         training.Batches(data(0), 48, seed=3),

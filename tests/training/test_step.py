@@ -297,11 +297,12 @@ def test_what_is_no_loss_is_refused() -> None:
         params["count"] = params["count"].astype("f32")
         return squares(params, x)
 
+    counted = {**weights(), "count": Tensor(0)}
     cases: dict[str, tuple[Any, dict[str, Tensor]]] = {
         r"a loss is one float, and the function returned f32\[8, 3\]": (no_scalar, weights()),
         "metrics are a dict by name": (no_metrics, weights()),
         "the loss depends on no parameter": (constant, weights()),
-        "a step makes f32.. of model.count, which is i64": (grown, {**weights(), "count": Tensor(0)}),
+        "a step makes f32.. of model.count, which is i64": (grown, counted),
     }
     for message, (function, params) in cases.items():
         step = training.TrainStep(params, function, optim.SGD(), threads=1)

@@ -55,6 +55,8 @@ def write_tensors(path: Path, arrays: Mapping[str, Array], texts: Mapping[str, s
     end = 0
     for name, array in arrays.items():
         start, end = end, end + array.nbytes
+        if array.dtype not in _NAMES:
+            raise TensorFileError(f"safetensors has no elements of {array.dtype}", (name,))
         header[name] = {"dtype": _NAMES[array.dtype], "shape": list(array.shape),
                         "data_offsets": [start, end]}  # fmt: skip
     text = json.dumps(header).encode()
