@@ -72,7 +72,7 @@ class GELU(Module):
 
     def __init__(self, approximate: Literal["none", "tanh"] = "none") -> None:
         """Of these settings."""
-        self.approximate = approximate
+        self.approximate: Literal["none", "tanh"] = approximate
 
     def forward(self, x: Any) -> Tensor:
         return functions.gelu(x, self.approximate)

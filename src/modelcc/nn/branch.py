@@ -52,7 +52,7 @@ class Branch:
 
     def tree_form(self) -> Hashable:
         """All that is no part: the mode, roles of tensors, and other attributes."""
-        fixed = tuple((n, type(v), _fixed(n, v)) for n, v in self.settings().items())
+        fixed = tuple((n, _kind(v), _fixed(n, v)) for n, v in self.settings().items())
         return self.training, tuple(sorted(self._roles.items())), fixed
 
     def settings(self) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def _fixed(name: str, value: Any) -> Hashable:
     """A value that can be compared, of lists and dicts what is in them."""
     if isinstance(value, list | tuple | dict):
         parts = nested(cast("object", value)).items()
-        return tuple((k, type(v), _fixed(name, v)) for k, v in parts)
+        return tuple((k, _kind(v), _fixed(name, v)) for k, v in parts)
     try:
         hash(value)
     except TypeError as error:
@@ -157,3 +157,7 @@ def _fixed(name: str, value: Any) -> Hashable:
             "make it a tensor, a tuple or a number",
         ) from error
     return value
+
+
+def _kind(value: object) -> type:
+    return type(value)

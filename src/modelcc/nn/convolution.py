@@ -81,11 +81,12 @@ class _Convolution(_Windowed):
         self.in_channels, self.out_channels = in_channels, out_channels
         self.kernel_size = per_axis(kernel_size, self.rank, "kernel_size")
         self.stride = per_axis(stride, self.rank, "stride")
-        self.padding = (
+        self.padding: Padding = (
             padding if isinstance(padding, str) else per_axis(padding, self.rank, "padding")
         )
         self.dilation = per_axis(dilation, self.rank, "dilation")
-        self.groups, self.padding_mode = groups, padding_mode
+        self.groups = groups
+        self.padding_mode: PaddingMode = padding_mode
         shape = (out_channels, in_channels // groups, *self.kernel_size)
         self._drawn(shape, out_channels, bias, dtype, rng)
 

@@ -52,7 +52,7 @@ def ones(shape: Shape, dtype: Any = "f32") -> Tensor:
 def eye(shape: Shape, dtype: Any = "f32") -> Tensor:
     """The identity, as far as a matrix of this shape has it."""
     _require_rank(shape, 2, "eye", exactly=True)
-    return _tensor(np.eye(*shape), dtype)
+    return _tensor(np.eye(shape[0], shape[1]), dtype)
 
 
 def dirac(shape: Shape, groups: int = 1, dtype: Any = "f32") -> Tensor:

@@ -260,7 +260,6 @@ class _InstanceNorm(_RunningNorm):
     def _follow(self, x: Tensor) -> None:
         """Running statistics with the mean of those of all images."""
         assert self.running_mean is not None and self.running_var is not None
-        assert self.num_batches_tracked is not None
         x = detached(x)
         axes = tuple(range(2, x.ndim))
         mean = averaged(x, *axes, keepdims=True)
@@ -270,7 +269,6 @@ class _InstanceNorm(_RunningNorm):
         assert share is not None
         self.running_mean = self.running_mean * (1 - share) + averaged(mean, 0, *axes) * share
         self.running_var = self.running_var * (1 - share) + averaged(var, 0) * share
-        self.num_batches_tracked = self.num_batches_tracked + 1
 
 
 class InstanceNorm1d(_InstanceNorm):

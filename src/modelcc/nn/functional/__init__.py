@@ -28,6 +28,7 @@ from modelcc.nn.functional.activation import (
     tanhshrink,
     threshold,
 )
+from modelcc.nn.functional.attention import scaled_dot_product_attention
 from modelcc.nn.functional.classification import (
     cross_entropy,
     focal_loss,
@@ -42,6 +43,7 @@ from modelcc.nn.functional.convolution import (
     conv_transpose2d,
     conv_transpose3d,
 )
+from modelcc.nn.functional.ctc import ctc_loss
 from modelcc.nn.functional.dropout import dropout, feature_dropout
 from modelcc.nn.functional.linear import bilinear, embedding, linear, one_hot
 from modelcc.nn.functional.losses import (
@@ -79,6 +81,17 @@ from modelcc.nn.functional.pooling import (
     max_pool2d,
     max_pool3d,
 )
+from modelcc.nn.functional.resizing import interpolate, pad
+from modelcc.nn.functional.shaping import flatten, pixel_shuffle, pixel_unshuffle, unflatten
+from modelcc.nn.functional.similarity import (
+    cosine_embedding_loss,
+    cosine_similarity,
+    margin_ranking_loss,
+    normalize,
+    pairwise_distance,
+    triplet_margin_loss,
+    vector_norm,
+)
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -102,11 +115,15 @@ __all__ = [
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
+    "cosine_embedding_loss",
+    "cosine_similarity",
     "cross_entropy",
+    "ctc_loss",
     "dropout",
     "elu",
     "embedding",
     "feature_dropout",
+    "flatten",
     "focal_loss",
     "gelu",
     "glu",
@@ -117,6 +134,7 @@ __all__ = [
     "hardtanh",
     "huber_loss",
     "instance_norm",
+    "interpolate",
     "kl_div",
     "l1_loss",
     "layer_norm",
@@ -127,18 +145,25 @@ __all__ = [
     "lp_pool1d",
     "lp_pool2d",
     "lp_pool3d",
+    "margin_ranking_loss",
     "max_pool1d",
     "max_pool2d",
     "max_pool3d",
     "mish",
     "mse_loss",
     "nll_loss",
+    "normalize",
     "one_hot",
+    "pad",
+    "pairwise_distance",
+    "pixel_shuffle",
+    "pixel_unshuffle",
     "poisson_nll_loss",
     "prelu",
     "relu",
     "relu6",
     "rms_norm",
+    "scaled_dot_product_attention",
     "selu",
     "sigmoid",
     "sigmoid_focal_loss",
@@ -152,4 +177,7 @@ __all__ = [
     "tanh",
     "tanhshrink",
     "threshold",
+    "triplet_margin_loss",
+    "unflatten",
+    "vector_norm",
 ]

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from modelcc.ir.errors import ModelError
+from modelcc.ir.index import Index
 from modelcc.ir.types import F32
-from modelcc.nn.functional.values import as_tensor, averaged, filled, of, reshaped, stopped
+from modelcc.nn.functional.values import as_tensor, filled, of, reshaped
 from modelcc.ops.channel_norm import BatchNorm, GroupNorm, InstanceNorm
 from modelcc.ops.layer_norm import LayerNorm, RMSNorm
+from modelcc.ops.moments import Moments
 from modelcc.tensor.lazy import callers_line
 from modelcc.tensor.tensor import Tensor
 
@@ -21,10 +23,8 @@ def batch_statistics(x: Any) -> tuple[Tensor, Tensor]:
     """Mean and variance (of the whole, not an estimate) of each channel of ``[N, C, *S]``."""
     x = as_tensor(x)
     axes = (0, *range(2, x.ndim))
-    mean = averaged(x, *axes)
-    # The gradient of the variance by the mean is 0, so it need not be summed up.
-    centred = x - reshaped(stopped(mean), mean.shape[0], *(1,) * (x.ndim - 2))
-    return mean, averaged(centred * centred, *axes)
+    mean, var = (reshaped(moment, x.shape[1]) for moment in x.results(Moments(axes), x))
+    return mean, var
 
 
 def batch_norm(
@@ -84,13 +84,14 @@ def rms_norm(
 
 
 def _trailing(x: Tensor, shape: Sequence[int]) -> int:
-    last = x.shape[x.ndim - len(shape) :] if len(shape) <= x.ndim else ()
-    fits = len(last) == len(shape) > 0
-    pairs = zip(last, shape, strict=False)
-    if not fits or any(isinstance(e, int) and e != s for e, s in pairs):
+    if not 0 < len(shape) <= x.ndim or not _meets(x.shape[x.ndim - len(shape) :], shape):
         raise ModelError(f"the last axes of {x.type} are not {list(shape)}, which are normalised",
                          callers_line())  # fmt: skip
     return x.ndim - len(shape)
+
+
+def _meets(extents: Sequence[Index], shape: Sequence[int]) -> bool:
+    return all(not isinstance(e, int) or e == s for e, s in zip(extents, shape, strict=True))
 
 
 def group_norm(

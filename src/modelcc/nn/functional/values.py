@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -108,6 +108,11 @@ def detached(x: Tensor) -> Tensor:
     return Tensor.made(Alias(), (x,), x.type, FREE, x.held) if x.phase == RECORDED else x
 
 
+def apart(x: Tensor) -> Tensor:
+    """Another tensor of the same values: two parameters that begin alike are not one."""
+    return Tensor.made(x.op, x.operands, x.type, x.phase, x.held)
+
+
 def axis_of(x: Tensor, dim: int) -> int:
     """An axis counted from the front; :class:`ModelError` if there is none."""
     if not -x.ndim <= dim < x.ndim:
@@ -154,4 +159,4 @@ def batched(op: Op, x: Tensor, rank: int, *rest: Tensor | None) -> Tensor:
 
 def as_tensor(value: Any) -> Tensor:
     """A tensor, or what one is made of."""
-    return cast("Tensor", Tensor(value))
+    return Tensor(value)
