@@ -11,7 +11,7 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder
 from modelcc.ir.condition import Constraints
 from modelcc.ir.errors import ModelError
-from modelcc.ir.index import Index
+from modelcc.ir.index import Index, product
 from modelcc.ir.op import (
     Builder,
     Gradients,
@@ -91,10 +91,15 @@ class MatMul(Op):
         batch = broadcast_shapes(left[:-2], right[:-2])
         matrix_a = _reshaped(build, a, (*left[:-2], *rows, left[-1]))
         matrix_b = _reshaped(build, b, right if len(right) > 1 else (*right, 1))
+        a_type, b_type = build.type_of(matrix_a), build.type_of(matrix_b)
         dy = _reshaped(build, dys[0], (*batch, *rows, *columns))
         da = build.emit(MatMul(), dy, _swapped(build, matrix_b))
+        if len(right) <= 2 and batch:  # one sum over the rows of all matrices, none of products
+            all_rows = product((*batch, *rows))
+            matrix_a = _reshaped(build, matrix_a, (all_rows, left[-1]))
+            dy = _reshaped(build, dy, (all_rows, *columns))
         db = build.emit(MatMul(), _swapped(build, matrix_a), dy)
-        return _summed_to(build, da, matrix_a, left), _summed_to(build, db, matrix_b, right)
+        return _summed_to(build, da, a_type, left), _summed_to(build, db, b_type, right)
 
 
 def _reshaped(build: Builder, x: str, shape: tuple[Index, ...]) -> str:
@@ -106,9 +111,9 @@ def _swapped(build: Builder, x: str) -> str:
     return build.emit(Transpose((*range(rank - 2), rank - 1, rank - 2)), x)
 
 
-def _summed_to(build: Builder, dx: str, matrix: str, shape: tuple[Index, ...]) -> str:
+def _summed_to(build: Builder, dx: str, matrix: TensorType, shape: tuple[Index, ...]) -> str:
     """``dx`` without the axes that broadcasting or vectors added to an operand of ``shape``."""
-    return _reshaped(build, unbroadcast(build, dx, build.type_of(matrix).shape), shape)
+    return _reshaped(build, unbroadcast(build, dx, matrix.shape), shape)
 
 
 def _columns(b: TensorType) -> tuple[Index, ...]:
