@@ -51,6 +51,7 @@ from modelcc.passes.graph.eliminate_transposes import EliminateTransposes
 from modelcc.passes.graph.fold_batch_norm import FoldBatchNorm
 from modelcc.passes.graph.fold_constants import FoldConstants
 from modelcc.passes.graph.intern_strings import InternStrings
+from modelcc.passes.graph.join_parts import JoinParts
 from modelcc.passes.graph.merge_branches import MergeBranches
 from modelcc.passes.graph.pack_weights import PackWeights
 from modelcc.passes.graph.recognise_attention import RecogniseAttention
@@ -73,6 +74,7 @@ from modelcc.passes.tensor.assert_reads import AssertReads
 from modelcc.passes.tensor.check_indices import CheckIndices
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
+from modelcc.passes.tensor.hoist_invariants import HoistInvariants
 from modelcc.passes.tensor.inline import InlineStages
 from modelcc.passes.tensor.permute_products import PermuteProducts
 from modelcc.passes.tensor.regions import InRegions
@@ -145,6 +147,7 @@ def pipeline(
                 RecogniseRmsNorm(),
                 RecogniseSoftmax(),
                 SimplifyAlgebra(),
+                JoinParts(),
                 FoldConstants(),
                 EliminateReshapes(),
                 EliminateTransposes(),
@@ -168,6 +171,7 @@ def pipeline(
             "tensor",
             *_in_regions(*tensors.layouts, InlineStages(), PermuteProducts()),
             *_in_regions(*tensors.operands, FuseKernels(), *tensors.kernels),
+            HoistInvariants(),
         ),
         *_back_end(target, context or in_order(target, config)),
     )

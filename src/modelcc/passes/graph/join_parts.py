@@ -1,0 +1,139 @@
+"""Sums of tensors that are zero but for a part each, as the parts side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from modelcc.ir.graph import Graph, Node
+from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
+from modelcc.ops.arithmetic import Add
+from modelcc.ops.shape import Concat
+from modelcc.ops.slicing import Unslice
+
+
+@dataclass(frozen=True)
+class JoinParts:
+    """Parts that follow each other along an axis are concatenated.
+
+    Gradients of a tensor whose slices go different ways, as the gates of an LSTM do and packed
+    queries, keys and values, are such sums.  (-0.0 stays, which the sum with 0 makes 0.)
+
+    before::
+
+        "mcc.graph"() ({
+        ^bb0(%a: tensor<2x3xf32>, %b: tensor<2x1xf32>, %c: tensor<2x4xf32>):
+          %x = "mcc.Unslice"(%a) {starts = [0, 1], steps = [1, 1], shape = [2, 4]}
+          %y = "mcc.Unslice"(%b) {starts = [0, 0], steps = [1, 1], shape = [2, 4]}
+          %s = "mcc.Add"(%x, %c)
+          %r = "mcc.Add"(%s, %y)
+          "mcc.return"(%r)
+        })
+
+    after::
+
+        "mcc.graph"() ({
+        ^bb0(%a: tensor<2x3xf32>, %b: tensor<2x1xf32>, %c: tensor<2x4xf32>):
+          %j = "mcc.Concat"(%b, %a) {axis = 1}
+          %r = "mcc.Add"(%c, %j)
+          "mcc.return"(%r)
+        })
+    """
+
+    limit: int | None = None
+
+    def __call__(self, graph: Graph) -> Graph:
+        return rewrite(graph, (joined_parts,), self.limit)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A term that is ``part`` from ``start`` on along ``axis``, and 0 elsewhere."""
+
+    term: str
+    part: str
+    axis: int
+    start: int
+    extent: int
+
+    @property
+    def end(self) -> int:
+        """Where it ends."""
+        return self.start + self.extent
+
+
+def joined_parts(node: Node, at: Rewriter) -> Replacement:
+    """The whole sum that ``node`` ends, with the parts joined that follow each other."""
+    if not isinstance(node.op, Add) or _is_term(node.outputs[0], at):
+        return None
+    terms = list(_terms(node.outputs[0], at))
+    found = [piece for piece in (_piece(term, at) for term in terms) if piece is not None]
+    runs = [run for run in _runs(found) if len(run) > 1]
+    if not runs:
+        return None
+    gone = {piece.term for run in runs for piece in run}
+    rest = [term for term in terms if term not in gone]
+    made = [_joined(run, node.outputs[0], at) for run in runs]
+    total, *others = [*rest, *made]
+    for term in others:
+        total = at.emit(Add(), total, term)
+    return total
+
+
+def _is_term(name: str, at: Rewriter) -> bool:
+    """Whether ``name`` is but a step to a longer sum of the same shape."""
+    if at.uses(name) != 1 or at.is_output(name):
+        return False
+    (reader,) = at.consumers(name)
+    return isinstance(reader.op, Add) and at.type_of(reader.outputs[0]) == at.type_of(name)
+
+
+def _terms(name: str, at: Rewriter) -> Iterator[str]:
+    made = at.producer(name)
+    assert made is not None
+    whole = at.type_of(name)
+    for operand in made.inputs:
+        inner = at.producer(operand)
+        once = at.uses(operand) == 1 and at.type_of(operand) == whole
+        if inner is not None and isinstance(inner.op, Add) and once:
+            yield from _terms(operand, at)
+        else:
+            yield operand
+
+
+def _piece(term: str, at: Rewriter) -> Piece | None:
+    made = at.producer(term)
+    if made is None or not isinstance(made.op, Unslice) or at.uses(term) != 1:
+        return None
+    part = at.type_of(made.inputs[0]).shape
+    axes = [a for a, (own, full) in enumerate(zip(part, made.op.shape, strict=True)) if own != full]
+    if len(axes) != 1 or any(step != 1 for step in made.op.steps):
+        return None
+    start, extent = made.op.starts[axes[0]], part[axes[0]]
+    if not (isinstance(start, int) and isinstance(extent, int)):
+        return None
+    return Piece(term, made.inputs[0], axes[0], start, extent)
+
+
+def _runs(pieces: list[Piece]) -> Iterator[list[Piece]]:
+    """Pieces of an axis that follow each other."""
+    ordered = sorted(pieces, key=lambda p: (p.axis, p.start))
+    for _, group in groupby(ordered, key=lambda p: p.axis):
+        run: list[Piece] = []
+        for piece in group:
+            if run and run[-1].end != piece.start:
+                yield run
+                run = []
+            run.append(piece)
+        yield run
+
+
+def _joined(run: list[Piece], total: str, at: Rewriter) -> str:
+    first, last = run[0], run[-1]
+    joined = at.emit(Concat(first.axis), *(piece.part for piece in run))
+    whole = at.type_of(total).shape
+    if last.end - first.start == whole[first.axis]:
+        return joined
+    starts = tuple(first.start if a == first.axis else 0 for a in range(len(whole)))
+    return at.emit(Unslice(starts, (1,) * len(whole), whole), joined)
