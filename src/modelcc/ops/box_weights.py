@@ -71,10 +71,9 @@ def _axis_weights(how: BoxPoints, boxes: Value, axis: int, bins: int, extent: In
     numbers = _counted(boxes, (1, bins))
     base = start + numbers * step + of(Min(), step, step.lift(0.0))
     apart = of(Abs(), step / some)
-    points = _Points(
-        *(reshaped(v, *v.type.shape, 1) for v in (base + apart * 0.5, apart)),
-        count if count.type.rank == 0 else reshaped(count, k, 1, 1),
-    )
+    first = base + apart * 0.5
+    many = count if count.type.rank == 0 else reshaped(count, k, 1, 1)
+    points = _Points(reshaped(first, k, bins, 1), reshaped(apart, k, 1, 1), many)
     weights = points.weights(_counted(boxes, (1, 1, extent)), extent)
     return weights / (some if some.type.rank == 0 else reshaped(some, k, 1, 1))
 
