@@ -23,7 +23,7 @@ from modelcc.ops.pool import MaxPool
 from modelcc.ops.recurrent import LSTM
 from modelcc.ops.reduce import ReduceMean, ReduceSum
 from modelcc.ops.reverse import GradientError
-from modelcc.ops.roi_pool import MaxRoiPool
+from modelcc.ops.roi_align import RoiAlign
 from modelcc.ops.shape import Reshape, Transpose
 from modelcc.ops.slicing import Slice
 from modelcc.train.gradients import value_and_gradients
@@ -113,11 +113,12 @@ def test_what_cannot_be_differentiated_is_named() -> None:
     build = GraphBuilder()
     x, boxes = build.input("x", f64(1, 2, 4, 4)), build.input("boxes", f64(3, 4))
     numbers = build.input("numbers", TensorType((3,), I64))
-    (pooled,) = build.add(MaxRoiPool(2, 2, 1.0), boxes, numbers, x, "", source=("pool7",))
+    op = RoiAlign(2, 2, largest=True)
+    (pooled,) = build.add(op, boxes, numbers, x, "", source=("pool7",))
     build.emit(ReduceSum((0, 1, 2, 3), False), pooled, name="loss")
     build.emit(Cast(I64), "loss", name="whole")
     graph = build.build(["loss", "whole"])
-    with pytest.raises(GradientError, match="MaxRoiPool has no gradient") as error:
+    with pytest.raises(GradientError, match="greatest pixels has no gradient") as error:
         value_and_gradients(graph, "loss", ["x"])
     assert "pool7" in str(error.value)
     for loss, wrt, message in (

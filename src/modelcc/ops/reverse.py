@@ -17,7 +17,7 @@ from modelcc.ops.generate import filled
 
 
 class GradientError(ModelError):
-    """An op on the way has neither a gradient nor a decomposition."""
+    """An op on the way has neither a gradient nor a decomposition, or none in its form."""
 
 
 @dataclass
@@ -76,7 +76,7 @@ def _active(build: Builder, nodes: Sequence[Node], wanted: Iterable[str]) -> set
 
 def _gradients(build: Builder, node: Node, dys: Sequence[str]) -> Gradients:
     if node.op.has("grad"):
-        return node.op.grad(build, dys, node.inputs, node.outputs)
+        return _located(build, node, dys)
     if not node.op.has("decompose"):
         raise GradientError(f"{node.op.mnemonic()} has no gradient", node.source)
     parts = Recorder(build)
@@ -85,6 +85,16 @@ def _gradients(build: Builder, node: Node, dys: Sequence[str]) -> Gradients:
     given = {result: dy for result, dy in zip(results, dys, strict=True)}
     found = adjoints(build, parts.nodes, given, wanted)
     return tuple(found.get(name) for name in node.inputs)
+
+
+def _located(build: Builder, node: Node, dys: Sequence[str]) -> Gradients:
+    """The gradients by the op itself, which knows of no place."""
+    try:
+        return node.op.grad(build, dys, node.inputs, node.outputs)
+    except GradientError as error:
+        if error.where or not node.source:
+            raise
+        raise GradientError(error.message, node.source, error.hint) from error
 
 
 def inlined(build: Builder, graph: Graph, inputs: Sequence[str]) -> tuple[str, ...]:

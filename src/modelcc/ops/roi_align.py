@@ -21,10 +21,12 @@ from modelcc.ir.algorithm import (
 from modelcc.ir.compute import Inputs, Operand, Outputs
 from modelcc.ir.index import Index, minimum
 from modelcc.ir.loop import Expr, MulAdd, Select, Var
-from modelcc.ir.op import Op
+from modelcc.ir.op import Builder, Gradients, Op, Values
 from modelcc.ir.types import I64, Array, DType, dtype_of
 from modelcc.ops.accumulate import accumulator
+from modelcc.ops.arithmetic import Value
 from modelcc.ops.box_taps import TapLists, Taps, TapWriter
+from modelcc.ops.box_weights import BoxPoints, box_means
 from modelcc.ops.boxes import (
     BoxPool,
     Channels,
@@ -36,7 +38,9 @@ from modelcc.ops.boxes import (
     layouts,
     whole_between,
 )
+from modelcc.ops.reverse import GradientError, Recorder, adjoints
 from modelcc.ops.samples import sample, tensor
+from modelcc.ops.views import permuted
 
 MOST_POINTS = 1 << 30
 """Points along an axis of a bin whose number the size of its box decides."""
@@ -69,6 +73,20 @@ class RoiAlign(BoxPool):
         sample(_BOXES, _NUMBERS, None, tensor(2, "h", 10, "c"), **_BINS),
         sample(_BOXES, _NUMBERS, tensor(2, "c", "h", 10), None, **_BINS),
     )
+
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        """Of the mean as a product of matrices; images that are given twice have it as x."""
+        if self.largest:
+            raise GradientError("RoiAlign of greatest pixels has no gradient: only means have one")
+        boxes, numbers, x, turned = inputs
+        parts = Recorder(build)
+        order, own = ((0, 2, 1, 3), x) if x else ((0, 1, 3, 2), turned)
+        images = permuted(Value(parts, own), *order)
+        how = BoxPoints(self.points, self.scale, self.half_pixel)
+        corners, owners = Value(parts, boxes), Value(parts, numbers)
+        means = box_means(how, (self.height, self.width), corners, owners, images)
+        found = adjoints(build, parts.nodes, {means.name: dys[0]}, (boxes, own))
+        return tuple(found.get(name) for name in inputs)
 
     # --- loops
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,15 +14,17 @@ from modelcc.ir.algorithm import (
     call,
     convert,
     index_number,
+    integer,
     number,
     predicate,
 )
 from modelcc.ir.compute import Inputs, Operand, Outputs
-from modelcc.ir.index import Index
+from modelcc.ir.index import Index, product
 from modelcc.ir.loop import Buffer, Expr
-from modelcc.ir.op import Op
-from modelcc.ir.types import I64, Array
+from modelcc.ir.op import Builder, Gradients, Op, Values
+from modelcc.ir.types import I64, Array, TensorType
 from modelcc.ops.accumulate import accumulator
+from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.boxes import (
     BoxPool,
     Channels,
@@ -33,19 +36,22 @@ from modelcc.ops.boxes import (
     layouts,
     whole_between,
 )
+from modelcc.ops.comparison import Less, Max, where
+from modelcc.ops.gather import GatherSum
 from modelcc.ops.samples import sample, tensor
+from modelcc.ops.views import permuted, reshaped
 
 _BOXES = np.array([[0, 0, 7, 5], [2, 1, 3, 6], [6, 4, 9, 9]], np.float32)
 _NUMBERS = np.array([0, 1, 0])
 
+Span = Callable[[Index], tuple[Index, Index]]
+"""Where a bin begins and ends along an axis."""
+
 
 @dataclass(frozen=True)
-class MaxRoiPool(BoxPool):
-    """The greatest element of x in each of ``height * width`` bins of each box; 0 of an empty bin.
-
-    x is [n, c, h, w], or ``turned`` [n, h, w, c].  A box is (x1, y1, x2, y2) of the image of that
-    number; its corners, times ``scale``, are rounded to pixels, which belong to it.
-    """
+class WholePixelPool(BoxPool):
+    """Base: a box (x1, y1, x2, y2) of the image of that number; its corners, times ``scale``, are
+    rounded to pixels, which belong to it, and bins are whole pixels."""
 
     scale: float = 1.0
     samples = (
@@ -68,9 +74,14 @@ class MaxRoiPool(BoxPool):
             image = image_of(at, numbers, box, count)
             rows, columns = (partial(axis.of, at, share) for axis in edges)
             for images in layouts(at, x, turned):
-                start = image * images.image
-                for block, row, column, to in self.each_bin(at, y, box, rows, columns):
-                    _pool(at, images, y, block, start, row, column, to)
+                self.pool(at, images, extents, y, image, box, rows, columns)
+
+    def pool(
+        self, at: AlgorithmBuilder, images: Images, extents: Sequence[Index], y: Operand,
+        image: Index, box: Index, rows: Span, columns: Span,
+    ) -> None:  # fmt: skip
+        """The bins of one box: ``rows`` and ``columns`` tell where each begins and ends."""
+        raise NotImplementedError(type(self).__name__)
 
     def _find(
         self,
@@ -100,22 +111,107 @@ class MaxRoiPool(BoxPool):
                 place = whole_between(at, add(edge, start), most)
                 at.store(buffer, share * edges.bins + bin, place)
 
-    def reference(
-        self, boxes: Array, numbers: Array, x: Array | None, turned: Array | None
-    ) -> Array:
-        x = channels_first(x, turned)
-        result = np.zeros((len(boxes), x.shape[1], self.height, self.width), x.dtype)
+    def parts(
+        self, boxes: Array, numbers: Array, shape: Sequence[int]
+    ) -> Iterator[tuple[tuple[int, int, int], int, slice, slice]]:
+        """The pixels of each bin of images of this shape: which box and bin, of which image."""
         for k, corners in enumerate(boxes.tolist()):
             x1, y1, x2, y2 = (
                 int(np.copysign(np.floor(abs(c) + 0.5), c))
                 for c in (c * self.scale for c in corners)
             )
-            rows = _bins(y1, y2, self.height, x.shape[2])
-            columns = _bins(x1, x2, self.width, x.shape[3])
+            rows = _bins(y1, y2, self.height, shape[2])
+            columns = _bins(x1, x2, self.width, shape[3])
             for i, j in np.ndindex(self.height, self.width):
-                part = x[numbers[k], :, rows[i], columns[j]]
-                if part.size:
-                    result[k, :, i, j] = part.max((1, 2))
+                yield (k, i, j), int(numbers[k]), rows[i], columns[j]
+
+
+@dataclass(frozen=True)
+class MaxRoiPool(WholePixelPool):
+    """The greatest element of x in each of ``height * width`` bins of each box; 0 of an empty bin.
+
+    x is [n, c, h, w], or ``turned`` [n, h, w, c].  A box is (x1, y1, x2, y2) of the image of that
+    number; its corners, times ``scale``, are rounded to pixels, which belong to it.
+    """
+
+    def pool(
+        self, at: AlgorithmBuilder, images: Images, extents: Sequence[Index], y: Operand,
+        image: Index, box: Index, rows: Span, columns: Span,
+    ) -> None:  # fmt: skip
+        start = image * images.image
+        for block, row, column, to in self.each_bin(at, y, box, rows, columns):
+            _pool(at, images, y, block, start, row, column, to)
+
+    def reference(
+        self, boxes: Array, numbers: Array, x: Array | None, turned: Array | None
+    ) -> Array:
+        x = channels_first(x, turned)
+        result = np.zeros((len(boxes), x.shape[1], self.height, self.width), x.dtype)
+        for (k, i, j), image, rows, columns in self.parts(boxes, numbers, x.shape):
+            part = x[image, :, rows, columns]
+            if part.size:
+                result[k, :, i, j] = part.max((1, 2))
+        return result
+
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        """Added at the greatest elements; images that are given twice have it as x."""
+        op = MaxRoiPoolIndices(self.height, self.width, self.scale)
+        places, dy = Value(build, build.emit(op, *inputs)), Value(build, dys[0])
+        x, turned = (build.type_of(name) if name else None for name in inputs[2:])
+        n, channels, height, width = extents_of(x, turned)
+        empty = of(Less(), places, places.lift(0.0))
+        given = reshaped(where(empty, 0.0, dy), product(dy.type.shape))
+        line = reshaped(of(Max(), places, places.lift(0.0)), product(dy.type.shape))
+        total = of(GatherSum(0, n * channels * height * width), given, line)
+        dx = reshaped(total, n, channels, height, width)
+        if x is None:
+            return None, None, None, permuted(dx, 0, 2, 3, 1).name
+        return None, None, dx.name, None
+
+
+@dataclass(frozen=True)
+class MaxRoiPoolIndices(WholePixelPool):
+    """Where :class:`MaxRoiPool` finds its elements, i64: the first of equal ones in the flattened
+    images [n, c, h, w]; -1 of an empty bin, and of one without any that is greater than the least.
+    """
+
+    differentiable = False
+
+    def infer(
+        self, boxes: TensorType, numbers: TensorType, *images: TensorType | None
+    ) -> tuple[TensorType]:
+        (pooled,) = super().infer(boxes, numbers, *images)
+        return (TensorType(pooled.shape, I64),)
+
+    def pool(
+        self, at: AlgorithmBuilder, images: Images, extents: Sequence[Index], y: Operand,
+        image: Index, box: Index, rows: Span, columns: Span,
+    ) -> None:  # fmt: skip
+        channels, start, (height, width) = y.shape[1], image * images.image, extents
+        with at.loop(0, channels) as c, at.loop(0, self.height) as i, at.loop(0, self.width) as j:
+            best = at.register(number(float("-inf"), images.elements.dtype))
+            place = at.register(integer(-1))
+            with at.loop(*rows(i)) as row, at.loop(*columns(j)) as column:
+                pixel = start + row * images.row + column * images.pixel + c * images.channel
+                value = at.let(at.load(images.elements, pixel))
+                with at.when(call("gt", value, best)):
+                    at.assign(best, value)
+                    plane = (image * channels + c) * height
+                    at.assign(place, index_number((plane + row) * width + column))
+            to = ((box * channels + c) * self.height + i) * self.width + j
+            at.store(y, to, place)
+
+    def reference(
+        self, boxes: Array, numbers: Array, x: Array | None, turned: Array | None
+    ) -> Array:
+        x = channels_first(x, turned)
+        result = np.full((len(boxes), x.shape[1], self.height, self.width), -1)
+        places = np.arange(x.size).reshape(x.shape)
+        for (k, i, j), image, rows, columns in self.parts(boxes, numbers, x.shape):
+            part, own = (v[image, :, rows, columns].reshape(x.shape[1], -1) for v in (x, places))
+            if part.size:
+                found = np.take_along_axis(own, np.argmax(part, 1)[:, None], 1)[:, 0]
+                result[k, :, i, j] = np.where(part.max(1) > -np.inf, found, -1)
         return result
 
 
@@ -171,4 +267,4 @@ def _bins(start: int, end: int, bins: int, extent: int) -> list[slice]:
     return [slice(min(max(a, 0), extent), min(max(b, 0), extent)) for a, b in edges]
 
 
-OPS: tuple[type[Op], ...] = (MaxRoiPool,)
+OPS: tuple[type[Op], ...] = (MaxRoiPool, MaxRoiPoolIndices)

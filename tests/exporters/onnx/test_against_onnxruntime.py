@@ -35,6 +35,7 @@ _LOOPS = "its loops are no operator of ONNX, and it is not made of simpler ops"
 _SIZES = "no input has the extent that is named"
 REFUSED = {
     **dict.fromkeys(("Forest", "FeatureKeys", "FourierTables", "PivotPermutation"), _LOOPS),
+    "MaxRoiPoolIndices": "ONNX's MaxRoiPool does not tell where it finds its elements",
     **dict.fromkeys(("Cholesky", "TriangularSolve", "Lu"), _LOOPS),
     **dict.fromkeys(("HouseholderQr", "Reflect", "OrthogonalRows"), _LOOPS),
 }

@@ -23,7 +23,7 @@ _SIZES = "sizes of a result depend on data"
 _LOOPS = "an algorithm that StableHLO has no operation for"
 REFUSED = {
     **dict.fromkeys(("NonZero", "Unique", "NonMaxSuppression", "ReadSize"), _SIZES),
-    **dict.fromkeys(("Forest", "RoiAlign", "MaxRoiPool", "Col2Im"), _LOOPS),
+    **dict.fromkeys(("Forest", "RoiAlign", "MaxRoiPool", "MaxRoiPoolIndices", "Col2Im"), _LOOPS),
     **dict.fromkeys(("FourierLengths", "FourierTables"), _LOOPS),
     **dict.fromkeys(("Lu", "PivotPermutation"), _LOOPS),
     "Cholesky": "StableHLO's does not say where it fails",

@@ -28,6 +28,11 @@ from modelcc.ops.logic import BitShift
 Formula = Callable[[OnnxWriting, Any, OnnxValue], OnnxValue | None]
 
 
+def unchanged(at: OnnxWriting, op: object) -> OnnxValue:
+    """What only gradients, or the order of a computation, tell from its operand."""
+    return at.node("Identity", at.input())
+
+
 def cast(at: OnnxWriting, op: Cast) -> OnnxValue:
     return at.node("Cast", at.input(), dtype=op.to, to=element_type(op.to))
 

@@ -32,6 +32,7 @@ from modelcc.ops.control import If, Loop
 from modelcc.ops.conv import Conv, ConvTranspose
 from modelcc.ops.cumulative import CumLogSumExp, CumMax, CumMin, CumProd, CumSum
 from modelcc.ops.deform_conv import DeformConv
+from modelcc.ops.differentiation import After, StopGradient
 from modelcc.ops.fourier import FourierTransform
 from modelcc.ops.gather import Gather, GatherSum, OneHot
 from modelcc.ops.gather_elements import GatherElements, ScatterElements
@@ -42,6 +43,7 @@ from modelcc.ops.hardmax import Hardmax, RowHardmax
 from modelcc.ops.late_tile import LateTile
 from modelcc.ops.layer_norm import LayerNorm, RMSNorm
 from modelcc.ops.matmul import Einsum, Gemm, MatMul
+from modelcc.ops.moments import Moments
 from modelcc.ops.nonzero import NonZero
 from modelcc.ops.norm import LRN, LpNormalization
 from modelcc.ops.packed_matmul import PackedMatMul
@@ -112,11 +114,13 @@ ENTRIES: Mapping[type[Op], Entry] = MappingProxyType(
         activation.Affine: elementwise.affine,
         activation.ScaledTanh: elementwise.scaled_tanh,
         activation.Clip: elementwise.clip,
+        **dict.fromkeys((StopGradient, After), elementwise.unchanged),
         Saturate: elementwise.saturated,
         Recentre: elementwise.recentred,
         **dict.fromkeys(reduce.OPS, norms.reduction),
         reduce.ArgMax: norms.extreme_place,
         reduce.ArgMin: norms.extreme_place,
+        Moments: norms.moments,
         CumSum: totals.running_sum,
         CumProd: totals.running("Mul"),
         CumMax: totals.running("Max"),

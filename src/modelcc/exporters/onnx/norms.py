@@ -9,10 +9,12 @@ from modelcc.exporters.onnx.builder import OnnxValue
 from modelcc.exporters.onnx.writing import OnnxWriting, Settings, settings_of
 from modelcc.ir.index import Index
 from modelcc.ir.types import F64
+from modelcc.ops.accumulate import accumulator
 from modelcc.ops.attention import Attention
 from modelcc.ops.channel_norm import BatchNorm, GroupNorm, InstanceNorm
 from modelcc.ops.layer_norm import LayerNorm, RMSNorm
 from modelcc.ops.matmul import Einsum, Gemm
+from modelcc.ops.moments import Moments
 from modelcc.ops.reduce import ArgMax, ArgMin
 
 
@@ -21,6 +23,17 @@ def reduction(at: OnnxWriting, op: Any) -> OnnxValue:
     axes = at.build.ints(*op.axes)
     settings: Settings = {"keepdims": int(op.keepdims), "noop_with_empty_axes": 1}
     return at.node(type(op).__name__, at.input(), axes, **settings)
+
+
+def moments(at: OnnxWriting, op: Moments) -> tuple[OnnxValue, ...]:
+    """Of narrow floats in 32 bits."""
+    (result, _), axes = at.results, at.build.ints(*op.axes)
+    x = at.cast(at.input(), accumulator(result.dtype))
+    mean = at.node("ReduceMean", x, axes, keepdims=1, noop_with_empty_axes=1)
+    apart = at.node("Sub", x, mean)
+    squares = at.node("Mul", apart, apart)
+    spread = at.node("ReduceMean", squares, axes, keepdims=1, noop_with_empty_axes=1)
+    return at.cast(mean, result.dtype), at.cast(spread, result.dtype)
 
 
 def extreme_place(at: OnnxWriting, op: ArgMax | ArgMin) -> tuple[OnnxValue, ...]:

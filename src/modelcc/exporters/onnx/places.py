@@ -29,8 +29,12 @@ def scatter_elements(at: OnnxWriting, op: ScatterElements) -> OnnxValue:
 
 
 def scatter_nd(at: OnnxWriting, op: ScatterND) -> OnnxValue:
-    operands = at.input(), at.indices(1), at.input(2)
-    return at.node("ScatterND", *operands, reduction=op.reduction)
+    """ONNX selects along the first axes."""
+    rank, last = at.type().rank, op.axis + op.depth(at.type(1))
+    order = [*range(op.axis, last), *range(op.axis), *range(last, rank)]
+    operands = at.transpose(at.input(), order), at.indices(1), at.input(2)
+    found = at.node("ScatterND", *operands, reduction=op.reduction)
+    return at.transpose(found, [order.index(a) for a in range(rank)])
 
 
 def gather_sum(at: OnnxWriting, op: GatherSum) -> OnnxValue:
