@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from heapq import heapify, heappop, heappush
-from operator import or_
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,9 @@ def states_last(
     """``needs``, the steps that each must follow, with more of them for the sake of ``states``,
     the first first; ``may_end`` are the steps after which there may be none."""
     found, before = list(needs), _closure(needs)
-    followed = reduce(or_, needs, 0)
+    followed = 0
+    for need in needs:
+        followed |= need
     for state in states:
         first = (state.readers | may_end) & ~state.writers
         if any(before[step] & state.writers for step in bits(first)):
