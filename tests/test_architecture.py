@@ -75,7 +75,6 @@ SHARED_NAMES: dict[str, str] = {
     **dict.fromkeys(("ExpressionCode", "IndexCode", "MemoryCode", "StatementCode"), _PRINTERS),
     **dict.fromkeys(("LibraryCallCode", "StepsCode"), _PRINTERS),
     "Graph": "the compiler's, and what users declare",
-    "State": "of a delivered model, and of tuning",
     "Tensor": "of a delivered model, and what users compute with",
 }
 """Classes that several modules define → why.  A stale entry fails."""

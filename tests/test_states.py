@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from modelcc.driver import pipeline, target_of
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
+from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.graph_states import with_states
 from modelcc.ir.index import Index, Sym
 from modelcc.ir.program import CopyTensor, Program
@@ -22,8 +24,13 @@ from modelcc.ir.tensor import TensorProgram
 from modelcc.ir.types import F32, I64, TensorType
 from modelcc.levels.interpretation import interpret_level
 from modelcc.levels.text import constants_of, level_text, parse_level, verify_level
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.comparison import Greater
+from modelcc.ops.control import If
 from modelcc.ops.elementwise import Add, Identity, Mul, Sub
+from modelcc.ops.iteration import Iteration, iterated
 from modelcc.ops.matmul import MatMul
+from modelcc.ops.reduce import ReduceSum
 from modelcc.ops.registry import dialects
 from modelcc.ops.time_axis import CacheUpdate
 from modelcc.options import Options
@@ -83,6 +90,36 @@ def exchange() -> Graph:
     return with_states(graph, pairs, {"b": np.ones(3, np.float32)})
 
 
+def looped() -> Graph:
+    """A state that a loop begins with and ends with, and one that is read in the loop."""
+    b = GraphBuilder("looped")
+    h, c, x = (Value(b, b.input(name, f32(4))) for name in "hcx")
+
+    def body(at: Iteration, old: list[Value]) -> tuple[Sequence[Value], Sequence[Value]]:
+        return [old[0] * 0.5 + at["c"]], [old[0]]
+
+    last, rows = iterated(b, 5, [h], {"c": c}, body, (0,))
+    after = c + last * x
+    states = {"h": ("h", last.name), "c": ("c", after.name)}
+    return with_states(b.build([rows.name, last.name, after.name]), states)
+
+
+def branched() -> Graph:
+    """A state that a branch changes, or not."""
+    b = GraphBuilder("branched")
+    h, x = b.input("h", f32(4)), b.input("x", f32(4))
+    sides: list[Graph] = []
+    for name in ("then", "other"):
+        side = GraphBuilder(name)
+        state, given = side.input("h", f32(4)), side.input("x", f32(4))
+        op, operands = (Add(), (state, given)) if name == "then" else (Identity(), (state,))
+        sides.append(side.build([side.emit(op, *operands)]))
+    total = Value(b, b.emit(ReduceSum((0,), False), x))
+    going = of(Greater(), total, total.lift(0.0))
+    after = b.emit(If(*sides), going.name, h, x)
+    return with_states(b.build([b.emit(Mul(), after, x), after]), {"h": ("h", after)})
+
+
 def stages(graph: Graph) -> dict[str, Any]:
     """What each stage makes, by its name."""
     options = Options(threads=1)
@@ -117,8 +154,16 @@ FEEDS: dict[str, Any] = {
         "cache": RNG.standard_normal((1, 64, 16), np.float32),
     },
     "exchange": {n: RNG.standard_normal(3, np.float32) for n in "xabcd"},
+    "looped": {n: RNG.standard_normal(4, np.float32) for n in "hcx"},
+    "branched": {n: RNG.standard_normal(4, np.float32) for n in "hx"},
 }  # fmt: skip
-GRAPHS = {"momentum": momentum, "decoder": decoder, "exchange": exchange}
+GRAPHS = {
+    "momentum": momentum,
+    "decoder": decoder,
+    "exchange": exchange,
+    "looped": looped,
+    "branched": branched,
+}
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -188,6 +233,25 @@ def test_states_that_change_places() -> None:
         now |= {"a": now["b"], "b": now["a"] + x, "c": now["a"]}
         for name, array in net.states.items():
             np.testing.assert_array_equal(array, now[name], err_msg=name)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_calls_follow_the_reference(name: str) -> None:
+    graph = GRAPHS[name]()
+    net = modelcc.compile(graph, cache=None)
+    assert graph.interface is not None
+    kept, feeds = graph.interface.states, FEEDS[name]
+    net.reset({n: feeds[state.input] for n, state in kept.items()})
+    given = {spec.name: feeds[spec.name] for spec in net.inputs}
+    for call in range(4):
+        now = {state.input: net.states[n] for n, state in kept.items()}
+        if name == "branched":
+            given = {"x": feeds["x"] * np.float32(-1) ** call}
+        wanted = interpret(graph, {**given, **now})
+        found = net.run(given) | {state.output: net.states[n] for n, state in kept.items()}
+        assert len(found) == len({*graph.outputs})
+        for n, array in found.items():
+            np.testing.assert_allclose(array, wanted[n], 1e-5, 1e-5, err_msg=n)
 
 
 def test_by_names_of_tensors_nothing_of_the_session_changes() -> None:

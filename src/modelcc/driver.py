@@ -351,7 +351,10 @@ def report_in(artifact: Artifact) -> Report | None:
         return None
     interface = artifact.manifest.interface
     steps = () if interface is None else interface.steps
-    return replace(report_from_json(text), host_steps=tuple(map(str, steps)))
+    report = report_from_json(text)
+    names = {state.input: name for name, state in artifact.manifest.states.items()}
+    states = tuple(replace(row, name=names.get(row.name, row.name)) for row in report.states)
+    return replace(report, host_steps=tuple(map(str, steps)), states=states)
 
 
 def _with_interface(artifact: Artifact, last: Sequence[Graph]) -> Artifact:

@@ -57,8 +57,12 @@ def sample(weights: Mapping[str, Any] = WEIGHTS) -> Artifact:
     manifest = Manifest(
         name="tiny",
         entry="tiny_run",
-        inputs=(TensorSpec("x", F32, (N, 4)), TensorSpec("größe", I64, ())),
-        outputs=(TensorSpec("y", F32, (N + 1, 3)),),
+        inputs=(
+            TensorSpec("x", F32, (N, 4)),
+            TensorSpec("größe", I64, ()),
+            TensorSpec("s", F32, (3,)),
+        ),
+        outputs=(TensorSpec("y", F32, (N + 1, 3)), TensorSpec("t", F32, (3,))),
         machine=MachineSpec("x86_64-unknown-linux-gnu", "znver5", ("+avx2", "-amx-tile")),
         dims=(DimSpec("n", 1, 64), DimSpec("m")),
         definitions=(("at0", maximum(64 * N, 12 * N + 100)),),
@@ -68,6 +72,7 @@ def sample(weights: Mapping[str, Any] = WEIGHTS) -> Artifact:
         libraries=(BLAS,),
         options="abc",
         versions={"modelcc": "0.1.0", "llvm": "22"},
+        aliases={"t": "s"},
     )
     objects = {"program.o": b"\x7fELF" + bytes(range(256)), "kernels.o": b"code"}
     return Artifact(manifest, objects, weights, {"graph.mlir": "module {\n}\n"})
@@ -326,6 +331,22 @@ EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
     "texts as constants": lambda m: m["constants"][0].update(dtype="string"),
     "no features": lambda m: m["machine"].update(features=None),
     "interface of a number": lambda m: m.update(interface=7),
+    "place of no input": lambda m: m.update(aliases={"t": "r"}),
+    "place of another type": lambda m: m.update(aliases={"t": "größe"}),
+    "place of two outputs": lambda m: m.update(
+        outputs=[m["outputs"][1] | {"name": n} for n in "tu"], aliases={"t": "s", "u": "s"}
+    ),
+    "state in two arrays": lambda m: m.update(
+        aliases={},
+        interface={
+            "inputs": {"x": "x", "größe": "größe"},
+            "outputs": {"y": "y"},
+            "strings": [],
+            "texts": [],
+            "steps": [],
+            "states": {"s": {"input": "s", "output": "t", "given": False}},
+        },
+    ),
 }
 
 

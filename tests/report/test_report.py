@@ -8,11 +8,14 @@ from rich.console import Console
 import modelcc
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
+from modelcc.ir.graph_states import with_states
 from modelcc.ir.loop import Buffer, Function, Parameter
 from modelcc.ir.program import Binding, Launch, Placement, Program, Step
 from modelcc.ir.region import Repeat
 from modelcc.ir.types import F32, TensorType
+from modelcc.ops.activation import Relu
 from modelcc.ops.conv import Conv
+from modelcc.ops.elementwise import Add, Identity
 from modelcc.report.page import report_page
 from modelcc.report.report import report_from_json, report_of
 from modelcc.report.tables import report_tables
@@ -82,3 +85,24 @@ def test_a_loop_has_the_rounding_of_what_it_launches() -> None:
     steps: tuple[Step, ...] = (launches[0], Repeat("i", 3, (), (), launches))
     rows = report_of(program_of(steps, {}), "native", {}).kernels
     assert [row.rounding for row in rows] == [1.0, 4.5]
+
+
+def test_states_say_whether_they_are_where_they_were() -> None:
+    make = GraphBuilder()
+    x = make.input("x", TensorType((4,), F32))
+    names = [make.input(name, TensorType((4,), F32)) for name in ("sum", "last")]
+    after = [make.emit(Add(), names[0], x), make.emit(Relu(), x)]
+    after.append(make.emit(Identity(), after[1]))
+    states = {"the sum": ("sum", after[0]), "the last": ("last", after[2])}
+    report = modelcc.compile(with_states(make.build(after), states), cache=None).report()
+    assert (list(report.inputs), len(report.outputs)) == (["x"], 1)
+    wanted = [
+        "the sum: f32[4], updated in place",
+        "the last: f32[4], copied at the end of each call",
+    ]
+    assert [str(state) for state in report.states] == wanted
+    assert report_from_json(report.to_json()) == report
+    shown = StringIO()
+    Console(width=200, file=shown).print(report_tables(report))
+    for text in wanted:
+        assert f"state {text}" in repr(report) and text in shown.getvalue()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -57,6 +57,21 @@ class Region:
 
 
 @dataclass(frozen=True)
+class StateRow:
+    """What the model keeps from call to call, and whether it is computed where it is: else each
+    call copies it there at its end."""
+
+    name: str
+    type: str
+    bytes: int
+    in_place: bool
+
+    def __str__(self) -> str:
+        how = "updated in place" if self.in_place else "copied at the end of each call"
+        return f"{self.name}: {self.type}, {how}"
+
+
+@dataclass(frozen=True)
 class StageTime:
     """Seconds that one stage of the compiler took."""
 
@@ -86,6 +101,7 @@ class Report:
     stages: tuple[StageTime, ...] = field(default=())
     host_steps: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    states: tuple[StateRow, ...] = ()
 
     def __repr__(self) -> str:
         """A line on memory and work, then a line for each step."""
@@ -95,7 +111,9 @@ class Report:
         before = (f"  the runtime: {step}" for step in self.host_steps)
         head += f"; {self.rounding}" if self.rounding else ""
         notes = (f"  note: {note}" for note in self.notes)
-        return "\n".join((head, *notes, *before, *(f"  {kernel}" for kernel in self.kernels)))
+        kept = (f"  state {state}" for state in self.states)
+        steps = (f"  {kernel}" for kernel in self.kernels)
+        return "\n".join((head, *notes, *kept, *before, *steps))
 
     @property
     def flops(self) -> int:
@@ -143,19 +161,29 @@ def report_of(program: Program, target: str, sizes: Mapping[str, int]) -> Report
     for definition in program.placed.definitions:
         env[definition.symbol] = evaluate(definition.value, env)
     regions = _regions(program, env)
+    kept = frozenset(program.states.values())
     return Report(
         model=program.name,
         target=target,
         sizes=dict(sizes),
-        inputs={name: str(program.types[name]) for name in program.inputs},
-        outputs={name: str(program.types[name]) for name in program.outputs},
+        inputs={n: str(program.types[n]) for n in program.inputs if n not in kept},
+        outputs={n: str(program.types[n]) for n in program.outputs if n not in program.states},
         kernels=tuple(StepRow(*row) for row in step_work(program, env)),
         regions=regions,
         arena=evaluate(program.placed.arena, env),
         lower_bound=most_live(regions),
         constants=sum(c.nbytes for c in program.constants.values()),
         notes=program.notes,
+        states=tuple(_states(program, env)),
     )
+
+
+def _states(program: Program, env: Mapping[str, int]) -> Iterator[StateRow]:
+    """The states, under the names of the inputs that they are."""
+    copied = {step.target for step in program.steps if isinstance(step, CopyTensor)}
+    for output, before in program.states.items():
+        type = program.types[before]
+        yield StateRow(before, str(type), evaluate(type.bytes, env), output not in copied)
 
 
 def report_from_json(text: str) -> Report:
@@ -168,6 +196,7 @@ def report_from_json(text: str) -> Report:
     data["stages"] = tuple(StageTime(**row) for row in data["stages"])
     data["host_steps"] = tuple(data["host_steps"])
     data["notes"] = tuple(data.get("notes", ()))
+    data["states"] = tuple(StateRow(**row) for row in data.get("states", ()))
     return Report(**data)
 
 

@@ -27,6 +27,8 @@ def summary(report: Report) -> RenderableType:
     for kind, values in (("input", report.inputs), ("output", report.outputs)):
         for name, type in values.items():
             table.add_row(kind, Text(f"{name}: {type}"))
+    for state in report.states:
+        table.add_row("state", Text(str(state)))
     for note in report.notes:
         table.add_row("note", Text(note))
     for step in report.host_steps:

@@ -4,7 +4,8 @@ What no language changes is here: which addresses, sizes and checks come before 
 long they are known, and with which status a run ends.
 
 A run is given ``inputs``, ``outputs`` and ``constants``, arrays of buffer addresses in the
-program's order; ``arena``, aligned to 64 bytes; ``sizes``, the values of ``program.dims`` in order,
+program's order, of which those of states' outputs do not matter: they are where their inputs are;
+``arena``, aligned to 64 bytes; ``sizes``, the values of ``program.dims`` in order,
 into which those that are read from memory are written; ``pool``, null or a thread pool; and, if
 the program allocates while it runs, ``host``: a function ``allocate(context, which, bytes)`` and
 its context, where ``which`` counts ``program.allocated``.  The status is 0, 1 + the position of

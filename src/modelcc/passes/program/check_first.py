@@ -24,10 +24,7 @@ from modelcc.passes.loop.split_checks import checks_alone, without_checks
 
 
 def check_first(program: Program) -> Program:
-    """``program`` with the checks of steps that states' next values are in as steps before them.
-
-    Only of those that do not hang on such values.
-    """
+    """``program`` with the checks of steps that states' next values are in as steps before them."""
     if not program.states:
         return program
     splitting = _Splitting(program)
@@ -100,8 +97,6 @@ class _Splitting:
         pairs = zip(function.parameters, launch.arguments, strict=True)
         given = {parameter.buffer.name: name for parameter, name in pairs}
         read = tuple(given[parameter.buffer.name] for parameter in checks.parameters)
-        if not self._made.isdisjoint(map(self._base, read)):
-            return None
         rest = without_checks(function)
         self.callees |= {checks.name: checks, rest.name: rest}
         first = Launch(checks.name, read, launch.sizes, launch.source, launch.bounds)

@@ -217,9 +217,12 @@ def _needs(program: Program, calls: Sequence[_Step]) -> tuple[int, ...]:
         for name in call.outputs:
             writers[bases.get(name, name)] = writers.get(bases.get(name, name), 0) | 1 << step
         ends |= int(any(map(_may_end, leaves((call.item,))))) << step
+    # A large state in its place is worth more than a small one, which may be what indexes it.
+    sizes = {output: program.types[output].elements for output in program.states}
+    largest = sorted(sizes, key=lambda name: -n if isinstance(n := sizes[name], int) else 0)
     states = [
-        StateSteps(users.get(before, 0), writers.get(bases.get(output, output), 0))
-        for output, before in program.states.items()
+        StateSteps(users.get(program.states[output], 0), writers.get(bases.get(output, output), 0))
+        for output in largest
     ]
     return states_last(needs, states, ends)
 

@@ -26,6 +26,9 @@ def states_last(
     """``needs``, the steps that each must follow, with more of them for the sake of ``states``,
     the first first; ``may_end`` are the steps after which there may be none."""
     found, before = list(needs), _closure(needs)
+    followed = 0
+    for need in needs:
+        followed |= need
     for state in states:
         first = (state.readers | may_end) & ~state.writers
         if any(before[step] & state.writers for step in bits(first)):
@@ -33,12 +36,13 @@ def states_last(
         known = first
         for step in bits(first):
             known |= before[step]
-        for step, ahead in enumerate(before):
-            writes = state.writers >> step & 1
-            if writes:
-                found[step] |= first
-            if writes or ahead & state.writers:
-                before[step] |= known
+        behind = enumerate(before) if followed & state.writers else ()
+        later = [step for step, ahead in behind if ahead & state.writers]
+        for step in bits(state.writers):
+            found[step] |= first
+        for step in (*bits(state.writers), *later):
+            before[step] |= known
+        followed |= first
     return tuple(found)
 
 

@@ -57,6 +57,7 @@ def program_head(program: Program, dialect: CDialect = GNU) -> str:
         *(f"Link it with -l{name}." for name in libraries(program)),
         *listed("inputs", program.inputs),
         *listed("outputs", program.outputs),
+        *(f"  {name} is where input {taken} is" for name, taken in program.states.items()),
         *listed("constants", program.constants),
         f"arena: {program.placed.arena} bytes, 64-aligned",
     ]

@@ -81,7 +81,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class State:
+class DeliveredState:
     """What the model keeps from call to call: which of the program's inputs it is, and where in the
     weights what it is at first (None: it is zeros)."""
 
@@ -115,7 +115,7 @@ class DeliveredModel:
     weights: WeightBlock | None
     level: int
     threads: int
-    states: tuple[State, ...] = ()
+    states: tuple[DeliveredState, ...] = ()
 
     @property
     def name(self) -> str:
@@ -208,7 +208,7 @@ def first_name(state: str) -> str:
 
 def _states(
     program: Program, request: DeliveryRequest, weights: WeightBlock | None
-) -> tuple[State, ...]:
+) -> tuple[DeliveredState, ...]:
     """States by their names, else by those of the inputs that they are."""
     known = {s.input: name for name, s in states_of(request.interface).items()}
     kept = [name for name in program.inputs if name in program.states.values()]
@@ -216,7 +216,7 @@ def _states(
     table = () if weights is None else weights.table
     places = {spec.name: spec.offset for spec in table}
     return tuple(
-        State(tensor, name, places.get(first_name(tensor.name)))
+        DeliveredState(tensor, name, places.get(first_name(tensor.name)))
         for tensor, name in zip(tensors, kept, strict=True)
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from modelcc.targets.c.code import folded
-from modelcc.targets.c.delivery.facts import DeliveredModel, State
+from modelcc.targets.c.delivery.facts import DeliveredModel, DeliveredState
 from modelcc.targets.c.delivery.filling import filled, indented, inner_lines
 
 
@@ -60,7 +60,7 @@ def states_reset(facts: DeliveredModel) -> Iterator[str]:
     yield "\n".join([reset_signature(facts), "{", indented(lines), "}"])
 
 
-def _set(state: State) -> str:
+def _set(state: DeliveredState) -> str:
     size = _elements(state) * state.tensor.type.dtype.bytes
     target = f"states->{state.tensor.field}"
     if state.offset is None:
@@ -68,7 +68,7 @@ def _set(state: State) -> str:
     return f"memcpy({target}, (const uint8_t *)weights + {state.offset}, {size});"
 
 
-def _elements(state: State) -> int:
+def _elements(state: DeliveredState) -> int:
     count = state.tensor.type.elements
     assert isinstance(count, int), "states have fixed sizes"
     return count
