@@ -45,7 +45,8 @@ class Moments(Op):
         wide = widen(x)
         mean = np.asarray(wide.mean(self.axes, keepdims=True))
         squares = np.asarray(np.square(wide - mean))
-        return tuple(np.asarray(m, x.dtype) for m in (mean, squares.mean(self.axes, keepdims=True)))
+        var = np.asarray(squares.mean(self.axes, keepdims=True), x.dtype)
+        return mean.astype(x.dtype), var
 
     def compute(self, at: StageBuilder, x: Operand) -> tuple[Operand, Operand]:
         """By two passes, so that nothing cancels."""
