@@ -138,3 +138,46 @@ def test_a_module_is_an_argument_of_a_compiled_function(case: Case) -> None:
         np.testing.assert_allclose(result.numpy(), wanted.numpy(), rtol=1e-9, atol=1e-9)
     for name, tensor in layer.buffers().items():
         np.testing.assert_allclose(after.buffers()[name].numpy(), tensor.numpy(), rtol=1e-9)
+
+
+SECOND = [c for c in COMPILED if c.name in ("Conv2d", "Linear", "BatchNorm2d", "LayerNorm", "LSTM",
+                                            "MultiheadAttention")]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SECOND, ids=str)
+def test_gradients_of_gradients(case: Case) -> None:
+    """Along one direction, by differences of first gradients."""
+    layer = made(case)
+    own = [t.numpy() for t in layer.parameters().values()]
+    rng = np.random.default_rng(3)
+    ways = [rng.normal(size=x.shape) for x in case.inputs]
+
+    def slope(params: dict[str, Tensor], *xs: Any) -> Tensor:
+        """The derivative of a cost along ``ways``, by its gradient."""
+
+        def cost(inputs: tuple[Tensor, ...]) -> Tensor:
+            results = leaves(layer.with_parameters(params)(*inputs))
+            totals = [summed(r * r * r) for r in results]
+            return sum(totals[1:], totals[0])
+
+        found = modelcc.grad(cost)(xs)
+        totals = [summed(g * Tensor(w)) for g, w in zip(found, ways, strict=True)]
+        return sum(totals[1:], totals[0])
+
+    types = declared(case)
+    first = modelcc.trace(slope, layer.parameters(), *types)
+    both = modelcc.trace(
+        lambda params, *xs: modelcc.grad(lambda inputs: slope(params, *inputs))(xs),
+        layer.parameters(),
+        *types,
+    )
+    gradients = run(both, [*own, *case.inputs])
+    moves = [rng.normal(size=x.shape) for x in case.inputs]
+
+    def moved(by: float) -> float:
+        given = [x + by * m for x, m in zip(case.inputs, moves, strict=True)]
+        return float(run(first, [*own, *given])[0])
+
+    expected = (moved(STEP) - moved(-STEP)) / (2 * STEP)
+    found = sum(float((g * m).sum()) for g, m in zip(gradients, moves, strict=True))
+    assert found == pytest.approx(expected, rel=1e-5, abs=1e-5)

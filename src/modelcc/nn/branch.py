@@ -13,7 +13,7 @@ OWN = ("training", "_roles")
 """Attributes of every branch, which are no parts of it."""
 
 
-class Branch:
+class TensorBranch:
     """A :class:`~modelcc.tensor.trees.TreeBranch` of the tensors and branches among its attributes.
 
     Roles of tensors are kept by the name of the attribute.
@@ -70,7 +70,7 @@ class Branch:
 
 def has_tensors(value: Any) -> bool:
     """Whether ``value`` is or holds a tensor or a branch."""
-    return isinstance(value, Lazy | Branch) or any(map(has_tensors, nested(value).values()))
+    return isinstance(value, Lazy | TensorBranch) or any(map(has_tensors, nested(value).values()))
 
 
 def nested(value: Any) -> dict[Any, Any]:
@@ -87,14 +87,14 @@ def joined(path: str, name: object) -> str:
     return f"{path}.{name}" if path else str(name)
 
 
-def entries(branch: Branch, path: str = "") -> Iterator[tuple[str, Role, Any]]:
+def entries(branch: TensorBranch, path: str = "") -> Iterator[tuple[str, Role, Any]]:
     """Path, role and value of each tensor."""
     for name, part in branch.tree_parts().items():
         yield from _entries(part, joined(path, name), branch.role(name))
 
 
 def _entries(value: Any, path: str, role: Role) -> Iterator[tuple[str, Role, Any]]:
-    if isinstance(value, Branch):
+    if isinstance(value, TensorBranch):
         yield from entries(value, path)
     elif isinstance(value, Lazy):
         yield path, role, value
@@ -102,14 +102,14 @@ def _entries(value: Any, path: str, role: Role) -> Iterator[tuple[str, Role, Any
         yield from _entries(part, joined(path, name), role)
 
 
-def branches(value: Any, path: str = "", deep: bool = True) -> Iterator[tuple[str, Branch]]:
+def branches(value: Any, path: str = "", deep: bool = True) -> Iterator[tuple[str, TensorBranch]]:
     """Branches in ``value`` and their paths, itself first; not ``deep`` those next to it."""
     parts = nested(value)
-    if isinstance(value, Branch):
+    if isinstance(value, TensorBranch):
         yield path, value
         parts = value.tree_parts()
     for name, part in parts.items():
-        if deep or not isinstance(part, Branch):
+        if deep or not isinstance(part, TensorBranch):
             yield from branches(part, joined(path, name), deep)
         else:
             yield joined(path, name), part
@@ -119,12 +119,12 @@ Change = Callable[[str, Role, Any], Any]
 """A tensor in place of that at a path."""
 
 
-def rebuilt(branch: Branch, change: Change) -> Branch:
+def rebuilt(branch: TensorBranch, change: Change) -> TensorBranch:
     """A copy with changed tensors; a branch that has several paths keeps them."""
-    made: dict[int, Branch] = {}
+    made: dict[int, TensorBranch] = {}
 
     def built(value: Any, path: str, role: Role) -> Any:
-        if isinstance(value, Branch):
+        if isinstance(value, TensorBranch):
             if id(value) not in made:
                 parts = value.tree_parts().items()
                 new = {n: built(p, joined(path, n), value.role(n)) for n, p in parts}
@@ -140,7 +140,7 @@ def rebuilt(branch: Branch, change: Change) -> Branch:
         kind: Any = type(cast("object", value))
         return kind(*parts.values()) if hasattr(kind, "_fields") else kind(parts.values())
 
-    return cast("Branch", built(branch, "", "buffer"))
+    return cast("TensorBranch", built(branch, "", "buffer"))
 
 
 def _fixed(name: str, value: Any) -> Hashable:

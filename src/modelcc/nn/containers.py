@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self, cast, overload
 
-from modelcc.nn.branch import Branch
+from modelcc.nn.branch import TensorBranch
 from modelcc.nn.module import Module
 
 
@@ -61,7 +61,7 @@ class Sequential(ModuleList):
         if isinstance(first, Mapping):
             for name, module in cast("Mapping[str, Module]", first).items():
                 setattr(self, name, module)
-        elif first is not None and not isinstance(first, Branch):
+        elif first is not None and not isinstance(first, TensorBranch):
             self.extend(first)
         else:
             self.extend(cast("tuple[Module, ...]", modules))

@@ -38,7 +38,7 @@ def save(
     """
     library = _library(f"{LIBRARY}.numpy")
     state = tensors.state_dict() if isinstance(tensors, Module) else tensors
-    arrays = {name: np.ascontiguousarray(array_of(value)) for name, value in state.items()}
+    arrays = {name: np.asarray(array_of(value), order="C") for name, value in state.items()}
     data: bytes = library.save(arrays, None if metadata is None else dict(metadata))
     replace_file(Path(path), lambda temporary: temporary.write_bytes(data), durable=True)
 

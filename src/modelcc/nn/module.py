@@ -8,7 +8,7 @@ from typing import Any, Self, cast
 import numpy as np
 
 from modelcc.ir.errors import ModelError
-from modelcc.nn.branch import Branch, branches, entries, rebuilt
+from modelcc.nn.branch import TensorBranch, branches, entries, rebuilt
 from modelcc.nn.layer_errors import located
 from modelcc.nn.roles import Role
 from modelcc.nn.state import changed, loaded, suiting
@@ -17,7 +17,7 @@ from modelcc.tensor.promotion import named_type
 from modelcc.tensor.tensor import Tensor
 
 
-class Module(Branch):
+class Module(TensorBranch):
     """A function with tensors of its own: define ``forward``, and call the module.
 
     Attributes that are tensors, modules, or lists, tuples and dicts of these are its parts:
@@ -97,7 +97,7 @@ class Module(Branch):
 
     # --- modules and modes
 
-    def modules(self) -> dict[str, Branch]:
+    def modules(self) -> dict[str, TensorBranch]:
         """This module, whose path is empty, and all in it by their paths."""
         return dict(branches(self))
 

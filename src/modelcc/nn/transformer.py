@@ -34,7 +34,7 @@ def _function(activation: Activation) -> Callable[[Any], Tensor]:
     return relu if activation == "relu" else gelu
 
 
-class _Block(Module):
+class _TransformerBlock(Module):
     """Base: attention to itself, and two linear maps, each beside what it was given."""
 
     linear1: Linear
@@ -54,7 +54,7 @@ class _Block(Module):
         return after(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
 
-class TransformerEncoderLayer(_Block):
+class TransformerEncoderLayer(_TransformerBlock):
     """Attention to itself and a feed-forward network, each with a residual and a LayerNorm.
 
     Vaswani et al., "Attention is all you need", 2017; norms come after, with ``norm_first`` before.
@@ -110,7 +110,7 @@ class TransformerEncoderLayer(_Block):
         return self.dropout1(y)
 
 
-class TransformerDecoderLayer(_Block):
+class TransformerDecoderLayer(_TransformerBlock):
     """As :class:`TransformerEncoderLayer`, with attention to the results of an encoder between."""
 
     norm1: LayerNorm
