@@ -202,7 +202,8 @@ def test_focal_losses() -> None:
         def theirs(x: Any, *, alpha: Any = alpha, reduction: Any = reduction) -> Any:
             chance, hit = torch.sigmoid(x), torch.tensor(target) > 0
             right = torch.where(hit, chance, 1 - chance)
-            weight = 1.0 if alpha < 0 else torch.where(hit, alpha, 1 - alpha)
+            share = torch.tensor(target) * (2 * alpha - 1) + 1 - alpha
+            weight = 1.0 if alpha < 0 else share
             costs = -weight * (1 - right) ** 1.5 * torch.log(right)
             return costs if reduction == "none" else getattr(costs, reduction)()
 

@@ -64,7 +64,7 @@ def test_a_copy_has_other_tensors_and_the_module_its_own() -> None:
     copy = net.with_parameters({"first.weight": before + 1})
     assert net.first.weight is before
     np.testing.assert_array_equal(copy.first.weight.numpy(), before.numpy() + 1)
-    assert copy.rest[0].weight is net.rest[0].weight
+    assert copy.parameters()["rest.0.weight"] is net.parameters()["rest.0.weight"]
     with pytest.raises(ModelError, match=r"is 'first\.wieght' meant to be 'first\.weight'"):
         net.with_parameters({"first.wieght": before})
     with pytest.raises(ModelError, match=r"first.weight: f32\[4\] for f32\[4, 3\]"):
@@ -100,6 +100,28 @@ def test_layers_of_one_stack_begin_alike_and_are_trained_apart() -> None:
     assert len(stack.parameters()) == 2 * len(first.parameters())
 
 
+def test_a_compiled_module_keeps_what_it_changes() -> None:
+    net, other = Net(), Net()
+    step = modelcc.jit(net, shapes={"x": ("batch", 3)})
+    for _ in range(2):
+        np.testing.assert_allclose(step(X).numpy(), other(X).numpy(), rtol=1e-5, atol=1e-5)
+    for name, tensor in other.buffers().items():
+        np.testing.assert_allclose(net.buffers()[name].numpy(), tensor.numpy(), rtol=1e-6)
+    net.load_state_dict({n: t.numpy() + 1 for n, t in net.state_dict().items()})
+    other.load_state_dict(net.state_dict())
+    net.eval(), other.eval()
+    np.testing.assert_allclose(step(X).numpy(), other(X).numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_tracing_leaves_a_module_as_it_is() -> None:
+    net = Net()
+    before = net.buffers()
+    graph = modelcc.trace(net, modelcc.Input(("n", 3)))
+    assert {n: t is before[n] for n, t in net.buffers().items()} == dict.fromkeys(before, True)
+    assert [str(t.type) for t in graph.outputs.values()] == ["f32[n, 4]"]
+    assert list(graph.inputs) == ["x"]
+
+
 def test_what_is_frozen_is_no_parameter() -> None:
     net = Net().freeze("first", "rest.0.bias")
     assert list(net.frozen_parameters()) == ["first.weight", "first.bias", "rest.0.bias"]
@@ -130,10 +152,10 @@ def test_modes_are_those_of_all_modules() -> None:
     net = Net()
     first, second = net(X), net(X)
     assert (first.numpy() != second.numpy()).any()
-    assert net.norm.num_batches_tracked.item() == 2
+    assert net.buffers()["norm.num_batches_tracked"].item() == 2
     net.eval()
     np.testing.assert_array_equal(net(X).numpy(), net(X).numpy())
-    assert net.norm.num_batches_tracked.item() == 2
+    assert net.buffers()["norm.num_batches_tracked"].item() == 2
     assert all(m.training for m in net.train().modules().values())
 
 

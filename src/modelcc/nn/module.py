@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from inspect import Signature, signature
 from typing import Any, Self, cast
 
 import numpy as np
@@ -17,6 +18,15 @@ from modelcc.tensor.promotion import named_type
 from modelcc.tensor.tensor import Tensor
 
 
+class _ForwardSignature:
+    """The parameters of a module, for whoever asks :mod:`inspect`: inputs of graphs have them."""
+
+    def __get__(self, module: Module | None, kind: type[Module]) -> Signature:
+        if module is None:
+            raise AttributeError("__signature__")
+        return signature(module.forward)
+
+
 class Module(TensorBranch):
     """A function with tensors of its own: define ``forward``, and call the module.
 
@@ -25,6 +35,8 @@ class Module(TensorBranch):
     module is a tree: ``modelcc.grad`` and ``modelcc.jit`` take it as an argument, and hand a copy
     with other tensors to the function.  ``training`` tells layers such as Dropout how to behave.
     """
+
+    __signature__ = _ForwardSignature()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes."""
@@ -70,7 +82,7 @@ class Module(TensorBranch):
         :class:`ModelError` lists names that are missing or unknown, unless not ``strict``, and
         shapes that differ.
         """
-        self._assign(loaded(type(self).__name__, self.state_dict(), state, strict))
+        self.replace_tensors(loaded(type(self).__name__, self.state_dict(), state, strict))
 
     def with_parameters(self, tensors: Mapping[str, Tensor]) -> Self:
         """A copy with these in place of parameters, frozen ones included, of the same types."""
@@ -85,7 +97,7 @@ class Module(TensorBranch):
         given = suiting(type(self).__name__, own, tensors)
         return cast("Self", rebuilt(self, changed(own, given)))
 
-    def _assign(self, tensors: Mapping[str, Tensor]) -> None:
+    def replace_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Put these in place of what is at their paths."""
         own = {path: tensor for path, _, tensor in entries(self)}
         by_tensor = {id(own[path]): tensor for path, tensor in tensors.items()}
@@ -158,7 +170,7 @@ class Module(TensorBranch):
         """The floats of this module become ``dtype``."""
         to = named_type(dtype)
         tensors = {path: t.cast(to) for path, _, t in entries(self) if t.type.dtype.is_float}
-        self._assign(tensors)
+        self.replace_tensors(tensors)
         return self
 
     # --- text
