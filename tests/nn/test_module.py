@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import re
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +94,16 @@ def test_one_tensor_at_two_places_is_trained_once() -> None:
     assert copy.head.weight is copy.embedding.weight
 
 
+def test_copies_are_trained_apart() -> None:
+    layer = nn.Linear(3, 3, rng=0)
+    several = nn.ModuleList([layer, deepcopy(layer)])
+    assert len(several.parameters()) == 4
+    np.testing.assert_array_equal(several[0].weight.numpy(), several[1].weight.numpy())
+    restored = pickle.loads(pickle.dumps(Net()))
+    np.testing.assert_array_equal(restored.first.weight.numpy(), Net().first.weight.numpy())
+    assert list(restored.parameters()) == PARAMETERS
+
+
 def test_layers_of_one_stack_begin_alike_and_are_trained_apart() -> None:
     stack = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8, rng=0), 2, rng=0)
     first, second = stack.layers
@@ -109,7 +121,8 @@ def test_a_compiled_module_keeps_what_it_changes() -> None:
         np.testing.assert_allclose(net.buffers()[name].numpy(), tensor.numpy(), rtol=1e-6)
     net.load_state_dict({n: t.numpy() + 1 for n, t in net.state_dict().items()})
     other.load_state_dict(net.state_dict())
-    net.eval(), other.eval()
+    net.eval()
+    other.eval()
     np.testing.assert_allclose(step(X).numpy(), other(X).numpy(), rtol=1e-5, atol=1e-5)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from copy import deepcopy
 from typing import Any, Self, cast
 
 from modelcc.ir.errors import ModelError
@@ -54,6 +55,14 @@ class TensorBranch:
         """All that is no part: the mode, roles of tensors, and other attributes."""
         fixed = tuple((n, _kind(v), _fixed(n, v)) for n, v in self.settings().items())
         return self.training, tuple(sorted(self._roles.items())), fixed
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Tensors of its own: they begin alike, and those that are one here are one there."""
+        copy = object.__new__(type(self))
+        memo[id(self)] = copy
+        for name, value in self.__dict__.items():
+            copy.__dict__[name] = _copied(value, memo)
+        return copy
 
     def settings(self) -> dict[str, Any]:
         """Attributes that hold no tensors."""
@@ -141,6 +150,19 @@ def rebuilt(branch: TensorBranch, change: Change) -> TensorBranch:
         return kind(*parts.values()) if hasattr(kind, "_fields") else kind(parts.values())
 
     return cast("TensorBranch", built(branch, "", "buffer"))
+
+
+def _copied(value: Any, memo: dict[int, Any]) -> Any:
+    if isinstance(value, Lazy):
+        if id(value) not in memo:
+            memo[id(value)] = value.made(
+                value.op, value.operands, value.type, value.phase, value.held
+            )
+        return memo[id(value)]
+    if not has_tensors(value) or isinstance(value, TensorBranch):
+        return deepcopy(value, memo)
+    parts = {name: _copied(part, memo) for name, part in nested(value).items()}
+    return parts if isinstance(value, dict) else type(value)(parts.values())
 
 
 def _fixed(name: str, value: Any) -> Hashable:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, cast
+from copy import deepcopy
+from typing import Any, Literal
 
 import numpy as np
 
 from modelcc.ir.errors import ModelError
 from modelcc.nn import init
 from modelcc.nn.attention import MultiheadAttention
-from modelcc.nn.branch import branches, rebuilt
+from modelcc.nn.branch import branches
 from modelcc.nn.containers import ModuleList
 from modelcc.nn.dropout import Dropout, Keyed
 from modelcc.nn.functional.activation import gelu, relu
-from modelcc.nn.functional.values import apart, as_tensor
+from modelcc.nn.functional.values import as_tensor
 from modelcc.nn.init import Rng
 from modelcc.nn.linear import Linear
 from modelcc.nn.module import Module
@@ -239,7 +240,7 @@ class TransformerDecoder(Module):
 
 
 def _copied(layer: Module, rng: np.random.Generator) -> Module:
-    copy = cast("Module", rebuilt(layer, lambda path, role, tensor: apart(tensor)))
+    copy = deepcopy(layer)
     for _, module in branches(copy):
         if isinstance(module, Keyed) and hasattr(module, "key"):
             module.draw_key(rng)

@@ -108,11 +108,6 @@ def detached(x: Tensor) -> Tensor:
     return Tensor.made(Alias(), (x,), x.type, FREE, x.held) if x.phase == RECORDED else x
 
 
-def apart(x: Tensor) -> Tensor:
-    """Another tensor of the same values: two parameters that begin alike are not one."""
-    return Tensor.made(x.op, x.operands, x.type, x.phase, x.held)
-
-
 def axis_of(x: Tensor, dim: int) -> int:
     """An axis counted from the front; :class:`ModelError` if there is none."""
     if not -x.ndim <= dim < x.ndim:
