@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 from copy import deepcopy
 from pathlib import Path
@@ -99,9 +98,6 @@ def test_copies_are_trained_apart() -> None:
     several = nn.ModuleList([layer, deepcopy(layer)])
     assert len(several.parameters()) == 4
     np.testing.assert_array_equal(several[0].weight.numpy(), several[1].weight.numpy())
-    restored = pickle.loads(pickle.dumps(Net()))
-    np.testing.assert_array_equal(restored.first.weight.numpy(), Net().first.weight.numpy())
-    assert list(restored.parameters()) == PARAMETERS
 
 
 def test_layers_of_one_stack_begin_alike_and_are_trained_apart() -> None:

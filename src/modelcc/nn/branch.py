@@ -9,6 +9,7 @@ from typing import Any, Self, cast
 from modelcc.ir.errors import ModelError
 from modelcc.nn.roles import Role, unmarked
 from modelcc.tensor.lazy import Lazy, callers_line
+from modelcc.tensor.spec import Input
 
 OWN = ("training", "_roles")
 """Attributes of every branch, which are no parts of it."""
@@ -78,8 +79,10 @@ class TensorBranch:
 
 
 def has_tensors(value: Any) -> bool:
-    """Whether ``value`` is or holds a tensor or a branch."""
-    return isinstance(value, Lazy | TensorBranch) or any(map(has_tensors, nested(value).values()))
+    """Whether ``value`` is or holds a tensor, the type of one, or a branch."""
+    return isinstance(value, Lazy | Input | TensorBranch) or any(
+        map(has_tensors, nested(value).values())
+    )
 
 
 def nested(value: Any) -> dict[Any, Any]:

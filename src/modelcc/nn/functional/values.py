@@ -10,8 +10,6 @@ import numpy as np
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, product
 from modelcc.ir.op import Op
-from modelcc.ir.types import I16, I32, I64
-from modelcc.ops.arithmetic import BitCast
 from modelcc.ops.broadcast import Expand, ReduceSum, Reshape
 from modelcc.ops.comparison import Where
 from modelcc.ops.generate import Full
@@ -95,12 +93,6 @@ def _lifted(model: Tensor, value: Tensor | float) -> Tensor:
 def filled(x: Tensor, value: float, *shape: Index) -> Tensor:
     """``value`` in the element type of ``x``."""
     return x.result(Full(shape, value, x.dtype))
-
-
-def stopped(x: Tensor) -> Tensor:
-    """The same values, of which no gradient is taken: as integers of their bits and back."""
-    integer = {16: I16, 32: I32, 64: I64}[x.dtype.bits]
-    return of(BitCast(x.dtype), of(BitCast(integer), x))
 
 
 def detached(x: Tensor) -> Tensor:
