@@ -138,6 +138,7 @@ def test_what_is_frozen_is_no_parameter() -> None:
     assert list(net.unfreeze("first.bias").frozen_parameters()) == ["first.weight", "rest.0.bias"]
     assert list(net.freeze().parameters()) == []
     assert list(net.unfreeze().parameters()) == PARAMETERS
+    assert list(net.freeze("scale").initialize(0).frozen_parameters()) == ["scale"]
     with pytest.raises(ModelError, match="no parameters at firts"):
         net.freeze("firts")
 
@@ -148,6 +149,10 @@ def test_a_seed_gives_the_same_values() -> None:
         found = {**other.state_dict(), **other.buffers()}[name]
         np.testing.assert_array_equal(tensor.numpy(), found.numpy())
     assert (one.first.weight.numpy() != Net().initialize(4).first.weight.numpy()).any()
+
+    wide = Net().astype("f64").initialize(3)
+    assert {t.dtype.name for t in wide.parameters().values()} == {"f64"}
+    np.testing.assert_array_equal(wide.first.weight.numpy(), one.first.weight.numpy())
 
     class Own(nn.Module):
         def __init__(self) -> None:
@@ -234,6 +239,8 @@ def test_containers() -> None:
     assert list(several.modules()) == ["", "0", "1", "2", "3"]
     several[-1] = nn.Tanh()
     assert isinstance(several[3], nn.Tanh)
+    with pytest.raises(ModelError, match="a function among modules"):
+        nn.Sequential(nn.Linear(3, 4), functional.relu)  # type: ignore[arg-type]
     named = nn.ModuleDict({"x": nn.Linear(1, 2), "y": nn.ReLU()})
     assert list(named) == ["x", "y"] and "x" in named and isinstance(named["y"], nn.ReLU)
     assert list(named.parameters()) == ["x.weight", "x.bias"]
@@ -287,6 +294,15 @@ def test_wrong_settings_are_refused() -> None:
         functional.mse_loss(X, X[:, :1])
     with pytest.raises(ModelError, match="targets"):
         functional.cross_entropy(X, X[:2].astype(np.int64))
+
+
+def test_classes_of_any_integers() -> None:
+    scores, classes = X, np.array([0, 1, 2, 2, 0])
+    costs = [
+        functional.cross_entropy(scores, classes.astype(kind), label_smoothing=0.1).item()
+        for kind in (np.int64, np.int32, np.uint8)
+    ]
+    assert costs[0] == costs[1] == costs[2]
 
 
 def test_a_class_that_there_is_not_ends_the_run() -> None:

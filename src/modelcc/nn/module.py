@@ -153,17 +153,24 @@ class Module(TensorBranch):
     def initialize(self, seed: int | np.random.Generator) -> Self:
         """Draw all parameters anew, and keys of random numbers; the same ones for a seed.
 
+        Element types stay as they are.
+
         :class:`ModelError` for a module with parameters of its own and no ``reset_parameters``.
         """
         rng = np.random.default_rng(seed)
+        types = {path: tensor.type.dtype for path, _, tensor in entries(self)}
         for path, module in branches(self):
             reset = getattr(module, "reset_parameters", None)
             if reset is not None:
+                roles = dict(module.roles())
                 reset(rng)
+                module.roles().update(roles)  # what was frozen stays so
             elif not {"parameter", "frozen"}.isdisjoint(module.roles().values()):
                 where = (*callers_line(), *([path] if path else []))
                 message = f"{type(module).__name__} does not say how its parameters are drawn"
                 raise ModelError(message, where, "define reset_parameters(self, rng)")
+        drawn = {path: tensor for path, _, tensor in entries(self)}
+        self.replace_tensors({p: t.cast(types[p]) for p, t in drawn.items() if p in types})
         return self
 
     def astype(self, dtype: Any) -> Self:
