@@ -72,6 +72,30 @@ def test_initial_values_are_distributed_as_theirs(name: str) -> None:
         assert abs(found.mean() - expected.mean()) < 5 * sigma
 
 
+def test_stacks_of_transformers() -> None:
+    def made(package: Any) -> tuple[Any, Any]:
+        encoder = package.TransformerEncoderLayer(6, 2, 8, 0.0, batch_first=True)
+        decoder = package.TransformerDecoderLayer(6, 2, 8, 0.0, batch_first=True)
+        return (
+            package.TransformerEncoder(encoder, 2, package.LayerNorm(6)),
+            package.TransformerDecoder(decoder, 2),
+        )
+
+    rng = np.random.default_rng(0)
+    x, y = (rng.normal(size=(2, n, 6)).astype(np.float32) for n in (5, 4))
+    padded = np.array([[False] * 5, [False, False, False, True, True]])
+    (encoder, decoder), (theirs, other) = made(nn), made(torch.nn)
+    encoder.load_state_dict(theirs.state_dict())
+    decoder.load_state_dict(other.state_dict())
+    memory = encoder(x, src_key_padding_mask=padded)
+    found = decoder(y, memory, tgt_is_causal=True)
+    seen = theirs(torch.tensor(x), src_key_padding_mask=torch.tensor(padded))
+    mask = torch.triu(torch.ones(4, 4, dtype=torch.bool), 1)
+    expected = other(torch.tensor(y), seen, tgt_mask=mask).detach().numpy()
+    np.testing.assert_allclose(memory.numpy(), seen.detach().numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-5)
+
+
 def test_gains_and_fans_are_theirs() -> None:
     for kind in ("linear", "conv2d", "sigmoid", "tanh", "relu", "leaky_relu", "selu"):
         assert init.calculate_gain(kind) == torch.nn.init.calculate_gain(kind)
