@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -44,8 +44,8 @@ def check(
     expected = leaves(theirs(**tensors))
     rng = np.random.default_rng(7)
     weights = [rng.uniform(0.5, 1.5, tuple(e.shape)) for e in expected]
-    total = sum((e * torch.tensor(w)).sum() for e, w in zip(expected, weights, strict=True))
-    total.backward()
+    costs = [(e * torch.tensor(w)).sum() for e, w in zip(expected, weights, strict=True)]
+    torch.stack(costs).sum().backward()
 
     def loss(chosen: dict[str, Tensor]) -> tuple[Tensor, list[Tensor]]:
         given = {n: chosen[n] if n in chosen else Tensor(a) for n, a in arrays.items()}
@@ -98,13 +98,3 @@ def check_layer(
     for name, tensor in kept[0].buffers().items():
         if name in buffers:
             assert_close(tensor, buffers[name], name, tolerance)
-
-
-def normal(*shape: int, seed: int = 0) -> Array:
-    """Numbers of f64."""
-    return np.random.default_rng((seed, *shape)).normal(size=shape)
-
-
-def table(*rows: tuple[Any, ...]) -> Sequence[Any]:
-    """Cases of a matrix, the first of each row its name."""
-    return [pytest.param(*row[1:], id=row[0]) for row in rows]

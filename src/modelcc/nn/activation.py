@@ -1,4 +1,7 @@
-"""Activations as layers: those of :mod:`modelcc.nn.functional.activation`, with their settings."""
+"""Activations as layers: those of :mod:`modelcc.nn.functional.activation`, with their settings.
+
+``inplace`` is there for programs that say it; tensors are never changed, so it means nothing.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,18 @@ from modelcc.tensor.tensor import Tensor
 class ReLU(Module):
     """``max(x, 0)``."""
 
+    def __init__(self, inplace: bool = False) -> None:
+        """There is nothing to set."""
+
     def forward(self, x: Any) -> Tensor:
         return functions.relu(x)
 
 
 class ReLU6(Module):
     """``min(max(x, 0), 6)``."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        """There is nothing to set."""
 
     def forward(self, x: Any) -> Tensor:
         return functions.relu6(x)
@@ -30,7 +39,7 @@ class ReLU6(Module):
 class LeakyReLU(Module):
     """x where it is above 0, else ``negative_slope * x``."""
 
-    def __init__(self, negative_slope: float = 0.01) -> None:
+    def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
         """Of these settings."""
         self.negative_slope = negative_slope
 
@@ -41,7 +50,7 @@ class LeakyReLU(Module):
 class ELU(Module):
     """x where it is above 0, else ``alpha * (exp(x) - 1)``."""
 
-    def __init__(self, alpha: float = 1.0) -> None:
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         """Of these settings."""
         self.alpha = alpha
 
@@ -52,7 +61,7 @@ class ELU(Module):
 class CELU(Module):
     """x where it is above 0, else ``alpha * (exp(x / alpha) - 1)``."""
 
-    def __init__(self, alpha: float = 1.0) -> None:
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         """Of these settings."""
         self.alpha = alpha
 
@@ -62,6 +71,9 @@ class CELU(Module):
 
 class SELU(Module):
     """A scaled ELU that keeps mean 0 and variance 1 (Klambauer et al., 2017)."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        """There is nothing to set."""
 
     def forward(self, x: Any) -> Tensor:
         return functions.selu(x)
@@ -81,12 +93,18 @@ class GELU(Module):
 class SiLU(Module):
     """``x * sigmoid(x)``."""
 
+    def __init__(self, inplace: bool = False) -> None:
+        """There is nothing to set."""
+
     def forward(self, x: Any) -> Tensor:
         return functions.silu(x)
 
 
 class Mish(Module):
     """``x * tanh(softplus(x))``."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        """There is nothing to set."""
 
     def forward(self, x: Any) -> Tensor:
         return functions.mish(x)
@@ -134,12 +152,18 @@ class LogSigmoid(Module):
 class Hardsigmoid(Module):
     """``x / 6 + 1/2`` within 0 and 1."""
 
+    def __init__(self, inplace: bool = False) -> None:
+        """There is nothing to set."""
+
     def forward(self, x: Any) -> Tensor:
         return functions.hardsigmoid(x)
 
 
 class Hardswish(Module):
     """``x * hardsigmoid(x)``."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        """There is nothing to set."""
 
     def forward(self, x: Any) -> Tensor:
         return functions.hardswish(x)
@@ -148,7 +172,7 @@ class Hardswish(Module):
 class Hardtanh(Module):
     """x within the limits."""
 
-    def __init__(self, min_val: float = -1.0, max_val: float = 1.0) -> None:
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         """Of these settings."""
         self.min_val, self.max_val = min_val, max_val
 
@@ -188,7 +212,7 @@ class Tanhshrink(Module):
 class Threshold(Module):
     """x where it is above ``threshold``, else ``value``."""
 
-    def __init__(self, threshold: float, value: float) -> None:
+    def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
         """Of these settings."""
         self.threshold, self.value = threshold, value
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from copy import deepcopy
 from typing import Any, Self, cast
 
 from modelcc.ir.errors import ModelError
 from modelcc.nn.roles import Role, unmarked
 from modelcc.tensor.lazy import Lazy, callers_line
+from modelcc.tensor.spec import Input
 
 OWN = ("training", "_roles")
 """Attributes of every branch, which are no parts of it."""
 
 
-class Branch:
+class TensorBranch:
     """A :class:`~modelcc.tensor.trees.TreeBranch` of the tensors and branches among its attributes.
 
     Roles of tensors are kept by the name of the attribute.
@@ -55,6 +57,14 @@ class Branch:
         fixed = tuple((n, _kind(v), _fixed(n, v)) for n, v in self.settings().items())
         return self.training, tuple(sorted(self._roles.items())), fixed
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Tensors of its own: they begin alike, and those that are one here are one there."""
+        copy = object.__new__(type(self))
+        memo[id(self)] = copy
+        for name, value in self.__dict__.items():
+            copy.__dict__[name] = _copied(value, memo)
+        return copy
+
     def settings(self) -> dict[str, Any]:
         """Attributes that hold no tensors."""
         return {n: v for n, v in self.__dict__.items() if n not in OWN and not has_tensors(v)}
@@ -69,8 +79,10 @@ class Branch:
 
 
 def has_tensors(value: Any) -> bool:
-    """Whether ``value`` is or holds a tensor or a branch."""
-    return isinstance(value, Lazy | Branch) or any(map(has_tensors, nested(value).values()))
+    """Whether ``value`` is or holds a tensor, the type of one, or a branch."""
+    return isinstance(value, Lazy | Input | TensorBranch) or any(
+        map(has_tensors, nested(value).values())
+    )
 
 
 def nested(value: Any) -> dict[Any, Any]:
@@ -87,14 +99,14 @@ def joined(path: str, name: object) -> str:
     return f"{path}.{name}" if path else str(name)
 
 
-def entries(branch: Branch, path: str = "") -> Iterator[tuple[str, Role, Any]]:
+def entries(branch: TensorBranch, path: str = "") -> Iterator[tuple[str, Role, Any]]:
     """Path, role and value of each tensor."""
     for name, part in branch.tree_parts().items():
         yield from _entries(part, joined(path, name), branch.role(name))
 
 
 def _entries(value: Any, path: str, role: Role) -> Iterator[tuple[str, Role, Any]]:
-    if isinstance(value, Branch):
+    if isinstance(value, TensorBranch):
         yield from entries(value, path)
     elif isinstance(value, Lazy):
         yield path, role, value
@@ -102,14 +114,14 @@ def _entries(value: Any, path: str, role: Role) -> Iterator[tuple[str, Role, Any
         yield from _entries(part, joined(path, name), role)
 
 
-def branches(value: Any, path: str = "", deep: bool = True) -> Iterator[tuple[str, Branch]]:
+def branches(value: Any, path: str = "", deep: bool = True) -> Iterator[tuple[str, TensorBranch]]:
     """Branches in ``value`` and their paths, itself first; not ``deep`` those next to it."""
     parts = nested(value)
-    if isinstance(value, Branch):
+    if isinstance(value, TensorBranch):
         yield path, value
         parts = value.tree_parts()
     for name, part in parts.items():
-        if deep or not isinstance(part, Branch):
+        if deep or not isinstance(part, TensorBranch):
             yield from branches(part, joined(path, name), deep)
         else:
             yield joined(path, name), part
@@ -119,12 +131,12 @@ Change = Callable[[str, Role, Any], Any]
 """A tensor in place of that at a path."""
 
 
-def rebuilt(branch: Branch, change: Change) -> Branch:
+def rebuilt(branch: TensorBranch, change: Change) -> TensorBranch:
     """A copy with changed tensors; a branch that has several paths keeps them."""
-    made: dict[int, Branch] = {}
+    made: dict[int, TensorBranch] = {}
 
     def built(value: Any, path: str, role: Role) -> Any:
-        if isinstance(value, Branch):
+        if isinstance(value, TensorBranch):
             if id(value) not in made:
                 parts = value.tree_parts().items()
                 new = {n: built(p, joined(path, n), value.role(n)) for n, p in parts}
@@ -140,7 +152,20 @@ def rebuilt(branch: Branch, change: Change) -> Branch:
         kind: Any = type(cast("object", value))
         return kind(*parts.values()) if hasattr(kind, "_fields") else kind(parts.values())
 
-    return cast("Branch", built(branch, "", "buffer"))
+    return cast("TensorBranch", built(branch, "", "buffer"))
+
+
+def _copied(value: Any, memo: dict[int, Any]) -> Any:
+    if isinstance(value, Lazy):
+        if id(value) not in memo:
+            memo[id(value)] = value.made(
+                value.op, value.operands, value.type, value.phase, value.held
+            )
+        return memo[id(value)]
+    if not has_tensors(value) or isinstance(value, TensorBranch):
+        return deepcopy(value, memo)
+    parts = {name: _copied(part, memo) for name, part in nested(value).items()}
+    return parts if isinstance(value, dict) else type(value)(parts.values())
 
 
 def _fixed(name: str, value: Any) -> Hashable:

@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self, cast, overload
 
-from modelcc.nn.branch import Branch
+from modelcc.ir.errors import ModelError
+from modelcc.nn.branch import TensorBranch
 from modelcc.nn.module import Module
+from modelcc.tensor.lazy import callers_line
+
+
+def _module(value: object) -> Module:
+    """``value``; :class:`ModelError` if it is no module."""
+    if isinstance(value, Module):
+        return value
+    raise ModelError(f"a {type(value).__name__} among modules", callers_line(),
+                     "give a module; of a function make one with a forward")  # fmt: skip
 
 
 class ModuleList(Module):
@@ -21,7 +31,7 @@ class ModuleList(Module):
 
     def append(self, module: Module) -> Self:
         """One more at the end."""
-        setattr(self, str(len(self)), module)
+        setattr(self, str(len(self)), _module(module))
         return self
 
     def extend(self, modules: Iterable[Module]) -> Self:
@@ -40,7 +50,7 @@ class ModuleList(Module):
         return list(self)[place]
 
     def __setitem__(self, place: int, module: Module) -> None:
-        setattr(self, list(self._modules())[place], module)
+        setattr(self, list(self._modules())[place], _module(module))
 
     def __len__(self) -> int:
         return len(self._modules())
@@ -60,8 +70,8 @@ class Sequential(ModuleList):
         first = modules[0] if len(modules) == 1 else None
         if isinstance(first, Mapping):
             for name, module in cast("Mapping[str, Module]", first).items():
-                setattr(self, name, module)
-        elif first is not None and not isinstance(first, Branch):
+                setattr(self, name, _module(module))
+        elif first is not None and not isinstance(first, TensorBranch):
             self.extend(first)
         else:
             self.extend(cast("tuple[Module, ...]", modules))
@@ -87,7 +97,7 @@ class ModuleDict(Module):
         return self._modules()[name]
 
     def __setitem__(self, name: str, module: Module) -> None:
-        setattr(self, name, module)
+        setattr(self, name, _module(module))
 
     def __contains__(self, name: str) -> bool:
         return name in self._modules()

@@ -58,7 +58,7 @@ def _require_groups(groups: int, *channels: int) -> None:
                          f"{groups} groups", callers_line())  # fmt: skip
 
 
-class _Convolution(_Windowed):
+class _ConvolutionLayer(_Windowed):
     """Weight ``[out, in / groups, *kernel]``, bias ``[out]``; x ``[N, in, *S]`` or without N."""
 
     def __init__(
@@ -97,22 +97,22 @@ class _Convolution(_Windowed):
         )  # fmt: skip
 
 
-class Conv1d(_Convolution):
-    __doc__ = f"Convolution along one axis. {_Convolution.__doc__}"
+class Conv1d(_ConvolutionLayer):
+    __doc__ = f"Convolution along one axis. {_ConvolutionLayer.__doc__}"
     rank = 1
 
 
-class Conv2d(_Convolution):
-    __doc__ = f"Convolution of images. {_Convolution.__doc__}"
+class Conv2d(_ConvolutionLayer):
+    __doc__ = f"Convolution of images. {_ConvolutionLayer.__doc__}"
     rank = 2
 
 
-class Conv3d(_Convolution):
-    __doc__ = f"Convolution of volumes. {_Convolution.__doc__}"
+class Conv3d(_ConvolutionLayer):
+    __doc__ = f"Convolution of volumes. {_ConvolutionLayer.__doc__}"
     rank = 3
 
 
-class _Transposed(_Windowed):
+class _TransposedLayer(_Windowed):
     """Weight ``[in, out / groups, *kernel]``, bias ``[out]``; x ``[N, in, *S]`` or without N."""
 
     def __init__(
@@ -149,16 +149,16 @@ class _Transposed(_Windowed):
         )  # fmt: skip
 
 
-class ConvTranspose1d(_Transposed):
-    __doc__ = f"The transpose of Conv1d. {_Transposed.__doc__}"
+class ConvTranspose1d(_TransposedLayer):
+    __doc__ = f"The transpose of Conv1d. {_TransposedLayer.__doc__}"
     rank = 1
 
 
-class ConvTranspose2d(_Transposed):
-    __doc__ = f"The transpose of Conv2d. {_Transposed.__doc__}"
+class ConvTranspose2d(_TransposedLayer):
+    __doc__ = f"The transpose of Conv2d. {_TransposedLayer.__doc__}"
     rank = 2
 
 
-class ConvTranspose3d(_Transposed):
-    __doc__ = f"The transpose of Conv3d. {_Transposed.__doc__}"
+class ConvTranspose3d(_TransposedLayer):
+    __doc__ = f"The transpose of Conv3d. {_TransposedLayer.__doc__}"
     rank = 3

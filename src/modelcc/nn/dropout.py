@@ -43,8 +43,8 @@ def chance(p: float) -> float:
 class _Dropout(Keyed):
     """Base: the chance."""
 
-    def __init__(self, p: float = 0.5, *, rng: Rng = None) -> None:
-        """``p`` is the chance of an element to become 0."""
+    def __init__(self, p: float = 0.5, inplace: bool = False, *, rng: Rng = None) -> None:
+        """``p`` is the chance of an element to become 0; ``inplace`` means nothing."""
         self.p = chance(p)
         self.draw_key(init.generator(rng))
 

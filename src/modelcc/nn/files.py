@@ -21,9 +21,9 @@ from modelcc.tensor.tensor import Tensor
 
 LIBRARY = "safetensors"
 OWN_NAMES: Mapping[str, str] = MappingProxyType(
-    {"I8": "i8", "U8": "u8", "I16": "i16", "U16": "u16", "I32": "i32", "U32": "u32", "I64": "i64",
-     "U64": "u64", "F16": "f16", "BF16": "bf16", "F32": "f32", "F64": "f64", "BOOL": "bool"}
-)  # fmt: skip
+    {kind: kind.lower() for kind in ("I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64", "F16")}
+    | {kind: kind.lower() for kind in ("BF16", "F32", "F64", "BOOL")}
+)
 """Element types of the format by their names there."""
 
 
@@ -38,7 +38,7 @@ def save(
     """
     library = _library(f"{LIBRARY}.numpy")
     state = tensors.state_dict() if isinstance(tensors, Module) else tensors
-    arrays = {name: np.ascontiguousarray(array_of(value)) for name, value in state.items()}
+    arrays = {name: np.asarray(array_of(value), order="C") for name, value in state.items()}
     data: bytes = library.save(arrays, None if metadata is None else dict(metadata))
     replace_file(Path(path), lambda temporary: temporary.write_bytes(data), durable=True)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from modelcc.ir.errors import ModelError
-from modelcc.nn.branch import Branch, branches, has_tensors
+from modelcc.nn.branch import TensorBranch, branches, has_tensors
 from modelcc.tensor.lazy import Lazy, callers_line
 from modelcc.tensor.trees import flatten
 
@@ -21,7 +21,7 @@ class LayerError(ModelError):
     identity: int
 
 
-def located(error: ModelError, module: Branch, args: Sequence[Any]) -> LayerError:
+def located(error: ModelError, module: TensorBranch, args: Sequence[Any]) -> LayerError:
     """``error`` in ``module``, or in one inside that has been located already."""
     if not isinstance(error, LayerError):
         line = error.where[:1] if error.where else callers_line()
@@ -34,7 +34,7 @@ def located(error: ModelError, module: Branch, args: Sequence[Any]) -> LayerErro
 
 
 def _made(
-    error: ModelError, module: Branch, path: str, described: str, line: tuple[str, ...],
+    error: ModelError, module: TensorBranch, path: str, described: str, line: tuple[str, ...],
     rest: tuple[str, ...],
 ) -> LayerError:  # fmt: skip
     whole = type(module).__name__
@@ -45,7 +45,7 @@ def _made(
     return made
 
 
-def _signature(module: Branch) -> str:
+def _signature(module: TensorBranch) -> str:
     text = repr(module)
     return text if "\n" not in text else type(module).__name__
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from inspect import Signature, signature
 from typing import Any, Self, cast
 
 import numpy as np
 
 from modelcc.ir.errors import ModelError
-from modelcc.nn.branch import Branch, branches, entries, rebuilt
+from modelcc.nn.branch import TensorBranch, branches, entries, rebuilt
 from modelcc.nn.layer_errors import located
 from modelcc.nn.roles import Role
 from modelcc.nn.state import changed, loaded, suiting
@@ -17,7 +18,16 @@ from modelcc.tensor.promotion import named_type
 from modelcc.tensor.tensor import Tensor
 
 
-class Module(Branch):
+class _ForwardSignature:
+    """The parameters of a module, for whoever asks :mod:`inspect`: inputs of graphs have them."""
+
+    def __get__(self, module: Module | None, kind: type[Module]) -> Signature:
+        if module is None:
+            raise AttributeError("__signature__")
+        return signature(module.forward)
+
+
+class Module(TensorBranch):
     """A function with tensors of its own: define ``forward``, and call the module.
 
     Attributes that are tensors, modules, or lists, tuples and dicts of these are its parts:
@@ -25,6 +35,8 @@ class Module(Branch):
     module is a tree: ``modelcc.grad`` and ``modelcc.jit`` take it as an argument, and hand a copy
     with other tensors to the function.  ``training`` tells layers such as Dropout how to behave.
     """
+
+    __signature__ = _ForwardSignature()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes."""
@@ -70,7 +82,7 @@ class Module(Branch):
         :class:`ModelError` lists names that are missing or unknown, unless not ``strict``, and
         shapes that differ.
         """
-        self._assign(loaded(type(self).__name__, self.state_dict(), state, strict))
+        self.replace_tensors(loaded(type(self).__name__, self.state_dict(), state, strict))
 
     def with_parameters(self, tensors: Mapping[str, Tensor]) -> Self:
         """A copy with these in place of parameters, frozen ones included, of the same types."""
@@ -85,7 +97,7 @@ class Module(Branch):
         given = suiting(type(self).__name__, own, tensors)
         return cast("Self", rebuilt(self, changed(own, given)))
 
-    def _assign(self, tensors: Mapping[str, Tensor]) -> None:
+    def replace_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Put these in place of what is at their paths."""
         own = {path: tensor for path, _, tensor in entries(self)}
         by_tensor = {id(own[path]): tensor for path, tensor in tensors.items()}
@@ -97,7 +109,7 @@ class Module(Branch):
 
     # --- modules and modes
 
-    def modules(self) -> dict[str, Branch]:
+    def modules(self) -> dict[str, TensorBranch]:
         """This module, whose path is empty, and all in it by their paths."""
         return dict(branches(self))
 
@@ -141,24 +153,31 @@ class Module(Branch):
     def initialize(self, seed: int | np.random.Generator) -> Self:
         """Draw all parameters anew, and keys of random numbers; the same ones for a seed.
 
+        Element types stay as they are.
+
         :class:`ModelError` for a module with parameters of its own and no ``reset_parameters``.
         """
         rng = np.random.default_rng(seed)
+        types = {path: tensor.type.dtype for path, _, tensor in entries(self)}
         for path, module in branches(self):
             reset = getattr(module, "reset_parameters", None)
             if reset is not None:
+                roles = dict(module.roles())
                 reset(rng)
+                module.roles().update(roles)  # what was frozen stays so
             elif not {"parameter", "frozen"}.isdisjoint(module.roles().values()):
                 where = (*callers_line(), *([path] if path else []))
                 message = f"{type(module).__name__} does not say how its parameters are drawn"
                 raise ModelError(message, where, "define reset_parameters(self, rng)")
+        drawn = {path: tensor for path, _, tensor in entries(self)}
+        self.replace_tensors({p: t.cast(types[p]) for p, t in drawn.items() if p in types})
         return self
 
     def astype(self, dtype: Any) -> Self:
         """The floats of this module become ``dtype``."""
         to = named_type(dtype)
         tensors = {path: t.cast(to) for path, _, t in entries(self) if t.type.dtype.is_float}
-        self._assign(tensors)
+        self.replace_tensors(tensors)
         return self
 
     # --- text

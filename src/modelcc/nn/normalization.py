@@ -255,7 +255,7 @@ class _InstanceNorm(_RunningNorm):
             )
         if self.training and self.running_mean is not None:
             self._follow(x)
-        return instance_norm(x, self.weight, self.bias, self.eps)
+        return instance_norm(x, weight=self.weight, bias=self.bias, eps=self.eps)
 
     def _follow(self, x: Tensor) -> None:
         """Running statistics with the mean of those of all images."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import Any, Literal, cast
 
 from modelcc.ir.errors import ModelError
 from modelcc.tensor.lazy import callers_line
@@ -55,23 +56,34 @@ def unmarked(value: Any) -> tuple[Any, Role | None]:
     """``value`` without marks, in lists and dicts too, and the role that they say."""
     if isinstance(value, Marked):
         return value.tensor, value.role
-    if isinstance(value, list | tuple):
-        pairs = [unmarked(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-        found = _common([role for _, role in pairs])
-        if found is None:
-            return value, None  # pyright: ignore[reportUnknownVariableType]
-        kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
-        return kind([item for item, _ in pairs]), found
-    if isinstance(value, dict):
-        items = {k: unmarked(v) for k, v in value.items()}  # pyright: ignore
-        found = _common([role for _, role in items.values()])
-        return (value if found is None else {k: v for k, (v, _) in items.items()}), found
-    return value, None
-
-
-def _common(roles: list[Role | None]) -> Role | None:
-    found = {role for role in roles if role is not None}
-    if len(found) > 1:
+    roles = _roles_in(value)
+    if not roles:
+        return value, None
+    if len(roles) > 1:
         raise ModelError("one attribute has tensors of several roles", callers_line(),
                          "put parameters and buffers into attributes of their own")  # fmt: skip
-    return next(iter(found), None)
+    return _without_marks(value), roles.pop()
+
+
+def _roles_in(value: Any) -> set[Role]:
+    if isinstance(value, Marked):
+        return {value.role}
+    return {role for item in _items(value) for role in _roles_in(item)}
+
+
+def _items(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return cast("dict[Any, Any]", value).values()
+    return cast("list[Any]", value) if isinstance(value, list | tuple) else ()
+
+
+def _without_marks(value: Any) -> Any:
+    if isinstance(value, Marked):
+        return value.tensor
+    if isinstance(value, dict):
+        items = cast("dict[Any, Any]", value).items()
+        return {name: _without_marks(item) for name, item in items}
+    if isinstance(value, list | tuple):
+        parts = [_without_marks(item) for item in _items(cast("object", value))]
+        return parts if isinstance(value, list) else tuple(parts)
+    return value

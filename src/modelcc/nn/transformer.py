@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, cast
+from copy import deepcopy
+from typing import Any, Literal
 
 import numpy as np
 
 from modelcc.ir.errors import ModelError
 from modelcc.nn import init
 from modelcc.nn.attention import MultiheadAttention
-from modelcc.nn.branch import branches, rebuilt
+from modelcc.nn.branch import branches
 from modelcc.nn.containers import ModuleList
 from modelcc.nn.dropout import Dropout, Keyed
 from modelcc.nn.functional.activation import gelu, relu
-from modelcc.nn.functional.values import apart, as_tensor
+from modelcc.nn.functional.values import as_tensor
 from modelcc.nn.init import Rng
 from modelcc.nn.linear import Linear
 from modelcc.nn.module import Module
@@ -34,7 +35,7 @@ def _function(activation: Activation) -> Callable[[Any], Tensor]:
     return relu if activation == "relu" else gelu
 
 
-class _Block(Module):
+class _TransformerBlock(Module):
     """Base: attention to itself, and two linear maps, each beside what it was given."""
 
     linear1: Linear
@@ -54,7 +55,7 @@ class _Block(Module):
         return after(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
 
-class TransformerEncoderLayer(_Block):
+class TransformerEncoderLayer(_TransformerBlock):
     """Attention to itself and a feed-forward network, each with a residual and a LayerNorm.
 
     Vaswani et al., "Attention is all you need", 2017; norms come after, with ``norm_first`` before.
@@ -110,7 +111,7 @@ class TransformerEncoderLayer(_Block):
         return self.dropout1(y)
 
 
-class TransformerDecoderLayer(_Block):
+class TransformerDecoderLayer(_TransformerBlock):
     """As :class:`TransformerEncoderLayer`, with attention to the results of an encoder between."""
 
     norm1: LayerNorm
@@ -239,7 +240,7 @@ class TransformerDecoder(Module):
 
 
 def _copied(layer: Module, rng: np.random.Generator) -> Module:
-    copy = cast("Module", rebuilt(layer, lambda path, role, tensor: apart(tensor)))
+    copy = deepcopy(layer)
     for _, module in branches(copy):
         if isinstance(module, Keyed) and hasattr(module, "key"):
             module.draw_key(rng)

@@ -11,10 +11,12 @@ from modelcc.ir.index import product
 from modelcc.ir.op import Builder, Gradients, Op, Values, require
 from modelcc.ir.types import Array, TensorType
 from modelcc.ops.accumulate import Point, accumulator, combined, require_float, widen
-from modelcc.ops.arithmetic import Value
+from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.broadcast import Reduction, reduction_samples
 from modelcc.ops.generate import Indices
+from modelcc.ops.reduce import ReduceMean
 from modelcc.ops.samples import Sample
+from modelcc.ops.views import cast
 
 
 def _samples() -> tuple[Sample, ...]:
@@ -45,7 +47,8 @@ class Moments(Op):
         wide = widen(x)
         mean = np.asarray(wide.mean(self.axes, keepdims=True))
         squares = np.asarray(np.square(wide - mean))
-        return tuple(np.asarray(m, x.dtype) for m in (mean, squares.mean(self.axes, keepdims=True)))
+        var = np.asarray(squares.mean(self.axes, keepdims=True), x.dtype)
+        return mean.astype(x.dtype), var
 
     def compute(self, at: StageBuilder, x: Operand) -> tuple[Operand, Operand]:
         """By two passes, so that nothing cancels."""
@@ -66,6 +69,14 @@ class Moments(Op):
         squares = combined(at, shape, extents, "sum", square)
         var = at.stage(shape, lambda o: (squares[o] / count).cast(x.dtype))
         return (mean if wide == x.dtype else at.stage(shape, lambda o: mean[o].cast(x.dtype))), var
+
+    def decompose(self, build: Builder, x: str) -> tuple[str, str]:
+        dtype = build.type_of(x).dtype
+        wide = cast(Value(build, x), accumulator(dtype))
+        mean = of(ReduceMean(self.axes), wide)
+        distance = wide - mean
+        var = of(ReduceMean(self.axes), distance * distance)
+        return cast(mean, dtype).name, cast(var, dtype).name
 
     def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
         """The variance by way of the mean adds nothing: distances from it add up to 0."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, update_wrapper
-from inspect import signature
+from inspect import Parameter, Signature, signature
 from typing import Any
 
 from modelcc.ir.errors import ModelError
@@ -15,7 +15,7 @@ from modelcc.tensor.evaluation import results_of
 from modelcc.tensor.lazy import FREE, callers_line
 from modelcc.tensor.spec import Input
 from modelcc.tensor.tensor import Tensor
-from modelcc.tensor.trees import flatten, like, paths
+from modelcc.tensor.trees import ChangingBranch, TreeBranch, flatten, like, paths
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,8 @@ def traced(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> TracedFunction:
     """As :func:`trace`, with what ``function`` returned."""
+    if isinstance(function, TreeBranch):  # what it changes of itself shall not be left in it
+        function = like(function, iter(flatten(function)[0]))
     graph = Graph(getattr(function, "__name__", "main"))
     names = _parameters(function, len(args))
     given = [_inputs(graph, name, value) for name, value in zip(names, args, strict=True)]
@@ -171,6 +173,34 @@ class CompiledFunction:
         return found.graph.compile(**self.options), found.result
 
 
+@dataclass
+class CompiledBranch:
+    """A module that is compiled as it is called; ``branch`` is the module itself."""
+
+    branch: ChangingBranch
+    function: CompiledFunction
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module returns; tensors that it replaces are replaced in it."""
+        result, changed = self.function(self.branch, *args, **kwargs)
+        self.branch.replace_tensors(changed)
+        return result
+
+
+def _as_function(branch: ChangingBranch) -> Callable[..., Any]:
+    """What a branch returns, and tensors that are others afterwards by their paths."""
+
+    def called(own: Any, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        before = {place: id(leaf) for place, leaf in paths(own)}
+        result = own(*args, **kwargs)
+        return result, {n: leaf for n, leaf in paths(own) if before.get(n) != id(leaf)}
+
+    first = Parameter(type(branch).__name__, Parameter.POSITIONAL_ONLY)
+    rest = signature(branch).parameters.values()
+    called.__dict__["__signature__"] = Signature([first, *rest])
+    return called
+
+
 def jit(
     function: Callable[..., Any] | None = None,
     *,
@@ -184,9 +214,14 @@ def jit(
     ones are traced anew.  So are parameters that are ``static``, whatever they are: Python may ask
     for their values.  ``shapes`` gives extents of parameters, some by name: what is compiled then
     serves all sizes of these (``{"x": ("batch", 784)}``; ``"params.weight"`` is a part of a tree).
-    ``options`` are those of :func:`modelcc.compile`.
+    ``options`` are those of :func:`modelcc.compile`.  A module is compiled as a function of its
+    tensors, too, and keeps what it changes of itself.
     """
     if function is None:
         return partial(jit, static=static, shapes=shapes, **options)
     declared = {name: tuple(shape) for name, shape in (shapes or {}).items()}
+    if isinstance(function, ChangingBranch):
+        called = _as_function(function)
+        compiled = CompiledFunction(called, options, frozenset(static), declared)
+        return CompiledBranch(function, compiled)
     return CompiledFunction(function, options, frozenset(static), declared)

@@ -30,6 +30,19 @@ class TreeBranch(Protocol):
         ...
 
 
+@runtime_checkable
+class ChangingBranch(TreeBranch, Protocol):
+    """A branch that replaces tensors of its own when it is called, such as a module."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What it computes."""
+        ...
+
+    def replace_tensors(self, tensors: Mapping[str, Any]) -> None:
+        """Put these in place of what is at their paths."""
+        ...
+
+
 @dataclass(frozen=True)
 class Leaf:
     """The place of a tensor."""

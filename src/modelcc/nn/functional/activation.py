@@ -1,4 +1,7 @@
-"""Activations, elementwise and along an axis, under PyTorch's names and with its defaults."""
+"""Activations, elementwise and along an axis, under PyTorch's names and with its defaults.
+
+``inplace`` is there for programs that say it; tensors are never changed, so it means nothing.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +21,17 @@ def _applied(op: Op, x: Any) -> Tensor:
     return of(op, as_tensor(x))
 
 
-def relu(x: Any) -> Tensor:
+def relu(x: Any, inplace: bool = False) -> Tensor:
     """``max(x, 0)``."""
     return _applied(ops.Relu(), x)
 
 
-def relu6(x: Any) -> Tensor:
+def relu6(x: Any, inplace: bool = False) -> Tensor:
     """``min(max(x, 0), 6)``."""
     return _applied(ops.Clip(0.0, 6.0), x)
 
 
-def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
+def leaky_relu(x: Any, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x where it is above 0, else ``negative_slope * x``."""
     return _applied(ops.LeakyRelu(negative_slope), x)
 
@@ -40,17 +43,17 @@ def prelu(x: Any, weight: Tensor) -> Tensor:
     return of(ops.PRelu(), x, reshaped(weight, *shape))
 
 
-def elu(x: Any, alpha: float = 1.0) -> Tensor:
+def elu(x: Any, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where it is above 0, else ``alpha * (exp(x) - 1)``."""
     return _applied(ops.Elu(alpha), x)
 
 
-def celu(x: Any, alpha: float = 1.0) -> Tensor:
+def celu(x: Any, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where it is above 0, else ``alpha * (exp(x / alpha) - 1)``."""
     return _applied(ops.Celu(alpha), x)
 
 
-def selu(x: Any) -> Tensor:
+def selu(x: Any, inplace: bool = False) -> Tensor:
     """A scaled ELU that keeps mean 0 and variance 1 (Klambauer et al., 2017)."""
     return _applied(ops.Selu(), x)
 
@@ -60,12 +63,12 @@ def gelu(x: Any, approximate: Literal["none", "tanh"] = "none") -> Tensor:
     return _applied(ops.Gelu(approximate), x)
 
 
-def silu(x: Any) -> Tensor:
+def silu(x: Any, inplace: bool = False) -> Tensor:
     """``x * sigmoid(x)``."""
     return _applied(ops.Silu(), x)
 
 
-def mish(x: Any) -> Tensor:
+def mish(x: Any, inplace: bool = False) -> Tensor:
     """``x * tanh(softplus(x))``."""
     return _applied(ops.Mish(), x)
 
@@ -98,17 +101,17 @@ def logsigmoid(x: Any) -> Tensor:
     return -of(ops.Softplus(), -as_tensor(x))
 
 
-def hardsigmoid(x: Any) -> Tensor:
+def hardsigmoid(x: Any, inplace: bool = False) -> Tensor:
     """``x / 6 + 1/2`` within 0 and 1."""
     return _applied(ops.HardSigmoid(1 / 6, 0.5), x)
 
 
-def hardswish(x: Any) -> Tensor:
+def hardswish(x: Any, inplace: bool = False) -> Tensor:
     """``x * hardsigmoid(x)``."""
     return _applied(ops.HardSwish(), x)
 
 
-def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """x within the limits."""
     return _applied(ops.Clip(min_val, max_val), x)
 
@@ -131,7 +134,7 @@ def tanhshrink(x: Any) -> Tensor:
     return x - of(Tanh(), x)
 
 
-def threshold(x: Any, threshold: float, value: float) -> Tensor:
+def threshold(x: Any, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where it is above ``threshold``, else ``value``."""
     x = as_tensor(x)
     return where(of(Greater(), *x.alike(threshold)), x, float(value))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from modelcc.ir.errors import ModelError
+from modelcc.ir.types import I64
 from modelcc.nn.functional.activation import log_softmax
 from modelcc.nn.functional.losses import (
     Reduction,
@@ -41,6 +42,7 @@ def cross_entropy(
     logarithms = log_softmax(x, 1 if x.ndim > 1 else 0)
     if target.dtype.is_float:
         return _by_chances(logarithms, target, weight, reduction, label_smoothing)
+    target = target.cast(I64)
     if not label_smoothing:
         return nll_loss(logarithms, target, weight, ignore_index, reduction)
     costs, weights = _picked(logarithms, target, weight, ignore_index)
@@ -74,6 +76,7 @@ def _picked(
     if target.dtype.is_float or target.ndim != x.ndim - 1:
         raise ModelError(f"targets {target.type} for classes along axis {axis} of {x.type}",
                          callers_line(), "give the number of a class for each row")  # fmt: skip
+    target = target.cast(I64)
     seen = target != ignore_index
     safe = where(seen, target, 0)
     places = reshaped(safe, *safe.shape[:axis], 1, *safe.shape[axis:])
@@ -175,5 +178,5 @@ def focal_loss(
     costs, seen = _picked(logarithms, target, None, ignore_index)
     costs = costs * (1 - of(Exp(), -costs)) ** gamma
     if alpha is not None:
-        costs = costs * of(Gather(0), alpha, where(seen > 0, target, 0))
+        costs = costs * of(Gather(0), alpha, where(seen > 0, target.cast(I64), 0))
     return _mean_by_weights(costs, seen, reduction)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from modelcc.ir.errors import ModelError
-from modelcc.nn.functional.values import as_tensor, number, of, reshaped, stopped, swapped, where
+from modelcc.nn.functional.values import as_tensor, number, of, reshaped, swapped, where
 from modelcc.ops.gather import Gather, OneHot
 from modelcc.ops.matmul import Einsum
+from modelcc.tensor.custom import stop_gradient
 from modelcc.tensor.lazy import callers_line
 from modelcc.tensor.promotion import named_type
 from modelcc.tensor.tensor import Tensor
@@ -42,7 +43,7 @@ def embedding(indices: Any, weight: Tensor, padding_idx: int | None = None) -> T
         return rows
     padding = reshaped(indices == padding_idx % number(weight.shape[0], "a number of rows"),
                        *indices.shape, 1)  # fmt: skip
-    return where(padding, stopped(rows), rows)
+    return where(padding, stop_gradient(rows), rows)
 
 
 def one_hot(indices: Any, num_classes: int, dtype: Any = "i64", dim: int = -1) -> Tensor:

@@ -34,6 +34,7 @@ def batch_norm(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     training: bool = False,
+    *,
     eps: float = 1e-5,
 ) -> Tensor:
     """``(x - mean) / sqrt(var + eps) * weight + bias`` for each channel of ``[N, C, *S]``.
@@ -107,7 +108,7 @@ def group_norm(
 
 
 def instance_norm(
-    x: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+    x: Any, *, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
     """Each channel of each image of ``[N, C, *S]`` by its own statistics."""
     x = as_tensor(x)

@@ -10,8 +10,6 @@ import numpy as np
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, product
 from modelcc.ir.op import Op
-from modelcc.ir.types import I16, I32, I64
-from modelcc.ops.arithmetic import BitCast
 from modelcc.ops.broadcast import Expand, ReduceSum, Reshape
 from modelcc.ops.comparison import Where
 from modelcc.ops.generate import Full
@@ -97,20 +95,9 @@ def filled(x: Tensor, value: float, *shape: Index) -> Tensor:
     return x.result(Full(shape, value, x.dtype))
 
 
-def stopped(x: Tensor) -> Tensor:
-    """The same values, of which no gradient is taken: as integers of their bits and back."""
-    integer = {16: I16, 32: I32, 64: I64}[x.dtype.bits]
-    return of(BitCast(x.dtype), of(BitCast(integer), x))
-
-
 def detached(x: Tensor) -> Tensor:
     """The same values without the history that gradients need."""
     return Tensor.made(Alias(), (x,), x.type, FREE, x.held) if x.phase == RECORDED else x
-
-
-def apart(x: Tensor) -> Tensor:
-    """Another tensor of the same values: two parameters that begin alike are not one."""
-    return Tensor.made(x.op, x.operands, x.type, x.phase, x.held)
 
 
 def axis_of(x: Tensor, dim: int) -> int:
