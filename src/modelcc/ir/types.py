@@ -37,6 +37,9 @@ class DType:
     bits: int
     numpy_name: str
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     @cached_property
     def numpy(self) -> NumpyType:
         """The NumPy dtype that stores one element (ml_dtypes for small ones)."""

@@ -64,7 +64,7 @@ def full(shape: Shape, fill_value: Any, dtype: Any = None) -> Tensor:
     value = asarray(fill_value, dtype)
     if value.held is not None and isinstance(size, int) and size <= SMALL:
         numbers = [e for e in extents if isinstance(e, int)]
-        return of_array(np.ascontiguousarray(np.broadcast_to(value.held, numbers)))
+        return of_array(np.array(np.broadcast_to(value.held, numbers)))
     return value.broadcast_to(extents) if extents else value
 
 
@@ -118,9 +118,9 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Te
     given = (low, high, step)
     if any(isinstance(v, Expr) for v in given):
         return _symbolic_range(low, high, step, dtype)
-    made: Any = np.arange(*given)
-    own = F32 if all(isinstance(v, int | float) for v in given) else made.dtype
-    own = made.dtype if made.dtype.kind != "f" else own
+    made: Array = cast(Any, np.arange)(*given)
+    plain = all(isinstance(v, int | float) for v in given)
+    own: Any = F32 if plain and made.dtype.kind == "f" else made.dtype
     kind = named_type(own if dtype is None else dtype)
     if made.size <= SMALL or not all(isinstance(v, int) for v in given):
         return of_array(made.astype(kind.numpy))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 
@@ -232,7 +232,7 @@ def nan_to_num(x: Any, nan: float = 0.0, posinf: Any = None, neginf: Any = None)
     value = asarray(x)
     if not value.dtype.is_float:
         return value
-    limits: Any = ml_dtypes.finfo(value.dtype.numpy)
+    limits: Any = cast(Any, ml_dtypes.finfo)(value.dtype.numpy)
     most = float(limits.max)
     found = where(value.isnan(), nan, value)
     found = where(isposinf(value), most if posinf is None else posinf, found)

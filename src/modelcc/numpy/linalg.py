@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import ml_dtypes
 
@@ -171,7 +171,7 @@ def pinv(a: Any, rcond: float | None = None) -> Tensor:
 
 def _rounding(x: Tensor) -> float:
     """The share of the greatest singular value that rounding makes of 0, as NumPy guesses it."""
-    limits: Any = ml_dtypes.finfo(x.dtype.numpy)
+    limits: Any = cast(Any, ml_dtypes.finfo)(x.dtype.numpy)
     return max([e for e in x.shape[-2:] if isinstance(e, int)], default=1) * float(limits.eps)
 
 

@@ -22,13 +22,13 @@ from modelcc.tensor.lazy import TRACED, TracingError, callers_line
 from modelcc.tensor.tensor import Tensor
 
 
-def sort(a: Any, axis: int | None = -1) -> Tensor:
-    """Ascending along ``axis``, None for all elements on one; NaN last."""
+def sort(a: Any, axis: int | None = -1, kind: str | None = None) -> Tensor:
+    """Ascending along ``axis``, None for all elements on one; NaN last.  Any ``kind`` is one."""
     return asarray(a).sort(axis)
 
 
-def argsort(a: Any, axis: int | None = -1) -> Tensor:
-    """Places in ascending order along ``axis``; equal elements keep theirs."""
+def argsort(a: Any, axis: int | None = -1, kind: str | None = None) -> Tensor:
+    """Places in ascending order along ``axis``; equal ones keep theirs, whatever the ``kind``."""
     return asarray(a).argsort(axis)
 
 

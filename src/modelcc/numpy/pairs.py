@@ -25,6 +25,14 @@ def both(x: Any, y: Any) -> tuple[Tensor, Tensor]:
     return a, b
 
 
+def floats(x: Any, y: Any) -> tuple[Tensor, Tensor]:
+    """Two operands as floats of one type: the least in which NumPy computes with both."""
+    if is_number(x) or is_number(y):
+        a, b = both(x, y)
+        return a.floats(), b.floats()
+    return asarray(x).floats().alike(asarray(y).floats())
+
+
 def where(condition: Any, x: Any, y: Any) -> Tensor:
     """``x`` where ``condition`` holds, else ``y``."""
     yes = asarray(condition).cast(BOOL)
@@ -75,7 +83,7 @@ mod = remainder
 
 def fmod(x1: Any, x2: Any) -> Tensor:
     """What is left of ``x1 / x2`` rounded towards 0, with the sign of ``x1``."""
-    a, b = both(x1, x2)
+    a, b = (x.counted() for x in both(x1, x2))
     return a.result(Mod(fmod=True), a, b)
 
 
@@ -119,7 +127,7 @@ def fmin(x1: Any, x2: Any) -> Tensor:
 
 def hypot(x1: Any, x2: Any) -> Tensor:
     """``sqrt(x1 * x1 + x2 * x2)`` without overflow."""
-    a, b = (x.floats().abs() for x in both(x1, x2))
+    a, b = (x.abs() for x in floats(x1, x2))
     most = a.maximum(b)
     safe = where(most == 0, 1, most)
     length = most * ((a / safe).square() + (b / safe).square()).sqrt()
@@ -128,14 +136,14 @@ def hypot(x1: Any, x2: Any) -> Tensor:
 
 def arctan2(x1: Any, x2: Any) -> Tensor:
     """The angle of the point ``(x2, x1)``, within -pi … pi."""
-    y, x = (v.floats() for v in both(x1, x2))
+    y, x = floats(x1, x2)
     still = (x == 0) & (y == 0)
     straight = where(still, y, (y / where(still, 1, x)).arctan())
     both_infinite = x.isinf() & y.isinf()
-    slanted = y.sign() * where(x < 0, -math.pi / 4, math.pi / 4)
+    slanted = y.sign() * where(x < 0, y.of_number(-math.pi / 4, y.dtype), math.pi / 4)
     straight = where(both_infinite, slanted, straight)
     upright = where(y == 0, y, y.sign() * (math.pi / 2))
-    turned = where(_is_negative(y), -math.pi, math.pi)
+    turned = where(_is_negative(y), y.of_number(-math.pi, y.dtype), math.pi)
     found = where(x == 0, upright, straight)
     found = where(_is_negative(x) & ((x != 0) | (y == 0)), found + turned, found)
     return where(x.isnan() | y.isnan(), math.nan, found)
@@ -154,13 +162,13 @@ def signbit(x: Any) -> Tensor:
 
 def copysign(x1: Any, x2: Any) -> Tensor:
     """The size of ``x1`` with the sign of ``x2``."""
-    a, b = (v.floats() for v in both(x1, x2))
+    a, b = floats(x1, x2)
     return where(_is_negative(b), -a.abs(), a.abs())
 
 
 def logaddexp(x1: Any, x2: Any) -> Tensor:
     """``log(exp(x1) + exp(x2))`` without overflow."""
-    a, b = (v.floats() for v in both(x1, x2))
+    a, b = floats(x1, x2)
     most, least = a.maximum(b), a.minimum(b)
     same = a == b
     return where(same, a + math.log(2), most + where(same, 0, least - most).exp().log1p())
@@ -168,7 +176,7 @@ def logaddexp(x1: Any, x2: Any) -> Tensor:
 
 def heaviside(x1: Any, x2: Any) -> Tensor:
     """0 below 0, 1 above, ``x2`` at 0."""
-    a, b = (v.floats() for v in both(x1, x2))
+    a, b = floats(x1, x2)
     step = where(a == 0, b, where(a < 0, 0.0, 1.0).cast(a.dtype))
     return where(a.isnan(), a, step)
 
@@ -258,7 +266,7 @@ def isclose(
     a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
     """Where they differ by at most ``atol + rtol * abs(b)``."""
-    x, y = (v.floats() for v in both(a, b))
+    x, y = floats(a, b)
     near = ((x - y).abs() <= atol + rtol * y.abs()) & y.isfinite()
     near = near | (x == y)
     return near | (x.isnan() & y.isnan()) if equal_nan else near

@@ -9,7 +9,7 @@ bits of ``jax.random`` of JAX 0.5 and later: ``bits``, ``uniform``, ``randint``,
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from modelcc.frontends.kit.special import erfinv
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import product
-from modelcc.ir.types import BF16, F16, F32, F64, I32, I64, U16, U32, U64, DType
+from modelcc.ir.types import BF16, F16, F32, F64, I32, I64, U8, U16, U32, U64, DType
 from modelcc.numpy.arrays import Shape, arange, asarray, of_array
 from modelcc.numpy.joining import stack
 from modelcc.numpy.threefry import counted, threefry
@@ -28,8 +28,8 @@ from modelcc.tensor.lazy import callers_line
 from modelcc.tensor.promotion import named_type
 from modelcc.tensor.tensor import Tensor
 
-MANTISSAS = {F32: (U32, 32, 23), F64: (U64, 64, 52), F16: (U16, 16, 10), BF16: (U16, 16, 7)}
-"""The type of the bits of a float, how many they are, and those of its fraction."""
+MANTISSAS = {F32: (U32, U32, 23), F64: (U64, U64, 52), F16: (U16, U16, 10), BF16: (U8, U16, 7)}
+"""The type of the random bits of a float, that of all its bits, and how many its fraction has."""
 
 
 def key(seed: int) -> Tensor:
@@ -73,8 +73,8 @@ def uniform(
 ) -> Tensor:
     """Floats from ``minval`` on, below ``maxval``, each as likely."""
     kind = _float(dtype)
-    words, width, fraction = MANTISSAS[kind]
-    found = bits(key, shape, words) >> (width - fraction)
+    drawn, words, fraction = MANTISSAS[kind]
+    found = (bits(key, shape, drawn) >> (drawn.bits - fraction)).cast(words)
     one = int(np.ones((), kind.numpy).view(words.numpy))
     whole = found | one
     unit = whole.result(BitCast(kind), whole) - 1.0
@@ -169,7 +169,7 @@ def choice(key: Tensor, a: Any, shape: Shape = (), replace: bool = True) -> Tens
 def gumbel(key: Tensor, shape: Shape = (), dtype: Any = "f32") -> Tensor:
     """``-log(-log(u))`` of uniform u."""
     kind = _float(dtype)
-    limits: Any = ml_dtypes.finfo(kind.numpy)
+    limits: Any = cast(Any, ml_dtypes.finfo)(kind.numpy)
     return -(-uniform(key, shape, kind, float(limits.tiny), 1.0).log()).log()
 
 

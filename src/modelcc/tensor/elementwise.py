@@ -44,6 +44,12 @@ from modelcc.ops.elementwise import (
 )
 from modelcc.tensor.operators import TensorOperators
 
+EXP, EXP2, EXPM1, LOG, LOG1P, SQRT = Exp(), Exp2(), Expm1(), Log(), Log1p(), Sqrt()
+RSQRT, RECIPROCAL, SIGMOID, ERF, SIN, COS = Rsqrt(), Reciprocal(), Sigmoid(), Erf(), Sin(), Cos()
+TAN, ASIN, ACOS, ATAN, SINH, COSH = Tan(), Asin(), Acos(), Atan(), Sinh(), Cosh()
+TANH, ASINH, ACOSH, ATANH, ABS, SIGN = Tanh(), Asinh(), Acosh(), Atanh(), Abs(), Sign()
+FLOOR, CEIL, ROUND, ISNAN, ISINF = Floor(), Ceil(), Round(), IsNaN(), IsInf()
+
 
 @lru_cache(256)
 def float_type(dtype: DType) -> DType:
@@ -60,8 +66,7 @@ class TensorElementwise(TensorOperators):
 
     def of_floats(self, op: Op) -> Self:
         """``op`` of the elements as floats."""
-        x = self.floats()
-        return x.result(op, x)
+        return (self if self.type.dtype.kind == "float" else self.floats()).of_elements(op)
 
     def floats(self) -> Self:
         """The same values as floats, which may be what they are."""
@@ -69,23 +74,23 @@ class TensorElementwise(TensorOperators):
 
     def exp(self) -> Self:
         """e to the power of each element."""
-        return self.of_floats(Exp())
+        return self.of_floats(EXP)
 
     def exp2(self) -> Self:
         """2 to the power of each element."""
-        return self.of_floats(Exp2())
+        return self.of_floats(EXP2)
 
     def expm1(self) -> Self:
         """``exp(x) - 1``, exact near 0."""
-        return self.of_floats(Expm1())
+        return self.of_floats(EXPM1)
 
     def log(self) -> Self:
         """The natural logarithm."""
-        return self.of_floats(Log())
+        return self.of_floats(LOG)
 
     def log1p(self) -> Self:
         """``log(1 + x)``, exact near 0."""
-        return self.of_floats(Log1p())
+        return self.of_floats(LOG1P)
 
     def log2(self) -> Self:
         """The logarithm to base 2."""
@@ -97,106 +102,107 @@ class TensorElementwise(TensorOperators):
 
     def sqrt(self) -> Self:
         """The square root; NaN below 0."""
-        return self.of_floats(Sqrt())
+        return self.of_floats(SQRT)
 
     def rsqrt(self) -> Self:
         """``1 / sqrt(x)``."""
-        return self.of_floats(Rsqrt())
+        return self.of_floats(RSQRT)
 
     def reciprocal(self) -> Self:
         """``1 / x``."""
-        return self.of_floats(Reciprocal())
+        return self.of_floats(RECIPROCAL)
 
     def square(self) -> Self:
         """The square."""
-        return self * self
+        x = self.counted()
+        return x * x
 
     def sigmoid(self) -> Self:
         """``1 / (1 + exp(-x))``."""
-        return self.of_floats(Sigmoid())
+        return self.of_floats(SIGMOID)
 
     def erf(self) -> Self:
         """The error function."""
-        return self.of_floats(Erf())
+        return self.of_floats(ERF)
 
     def sin(self) -> Self:
         """The sine."""
-        return self.of_floats(Sin())
+        return self.of_floats(SIN)
 
     def cos(self) -> Self:
         """The cosine."""
-        return self.of_floats(Cos())
+        return self.of_floats(COS)
 
     def tan(self) -> Self:
         """The tangent."""
-        return self.of_floats(Tan())
+        return self.of_floats(TAN)
 
     def arcsin(self) -> Self:
         """The inverse sine."""
-        return self.of_floats(Asin())
+        return self.of_floats(ASIN)
 
     def arccos(self) -> Self:
         """The inverse cosine."""
-        return self.of_floats(Acos())
+        return self.of_floats(ACOS)
 
     def arctan(self) -> Self:
         """The inverse tangent."""
-        return self.of_floats(Atan())
+        return self.of_floats(ATAN)
 
     def sinh(self) -> Self:
         """The hyperbolic sine."""
-        return self.of_floats(Sinh())
+        return self.of_floats(SINH)
 
     def cosh(self) -> Self:
         """The hyperbolic cosine."""
-        return self.of_floats(Cosh())
+        return self.of_floats(COSH)
 
     def tanh(self) -> Self:
         """The hyperbolic tangent."""
-        return self.of_floats(Tanh())
+        return self.of_floats(TANH)
 
     def arcsinh(self) -> Self:
         """The inverse hyperbolic sine."""
-        return self.of_floats(Asinh())
+        return self.of_floats(ASINH)
 
     def arccosh(self) -> Self:
         """The inverse hyperbolic cosine."""
-        return self.of_floats(Acosh())
+        return self.of_floats(ACOSH)
 
     def arctanh(self) -> Self:
         """The inverse hyperbolic tangent."""
-        return self.of_floats(Atanh())
+        return self.of_floats(ATANH)
 
     def abs(self) -> Self:
         """The magnitude."""
-        return self if self.type.dtype == BOOL else self.result(Abs(), self)
+        return self if self.type.dtype == BOOL else self.of_elements(ABS)
 
     def sign(self) -> Self:
         """-1, 0 or 1."""
-        return self.result(Sign(), self)
+        return self.of_elements(SIGN)
 
     def _stepped(self, op: Op) -> Self:
         """``op`` of floats; whole numbers are what they are."""
-        return self.result(op, self) if self.type.dtype.is_float else self
+        return self.of_elements(op) if self.type.dtype.is_float else self
 
     def floor(self) -> Self:
         """The greatest whole number not above x."""
-        return self._stepped(Floor())
+        return self._stepped(FLOOR)
 
     def ceil(self) -> Self:
         """The least whole number not below x."""
-        return self._stepped(Ceil())
+        return self._stepped(CEIL)
 
     def trunc(self) -> Self:
         """The next whole number towards 0."""
         if not self.type.dtype.is_float:
             return self
-        return self.result(Floor(), self.abs()) * self.sign()
+        return self.result(FLOOR, self.abs()) * self.sign()
 
     def round(self, decimals: int = 0) -> Self:
         """To so many decimals, halves to the even neighbour."""
         if not decimals:
-            return self._stepped(Round())
+            return self._stepped(ROUND)
         if not self.type.dtype.is_float:
             scale = 10**-decimals if decimals < 0 else 1
             return (self.floats() / scale).round().cast(self.type.dtype) * scale
@@ -226,11 +232,11 @@ class TensorElementwise(TensorOperators):
 
     def isnan(self) -> Self:
         """Where it is not a number."""
-        return self.result(IsNaN(), self.floats())
+        return self.result(ISNAN, self.floats())
 
     def isinf(self) -> Self:
         """Where it is infinite, of either sign."""
-        return self.result(IsInf(), self.floats())
+        return self.result(ISINF, self.floats())
 
     def isfinite(self) -> Self:
         """Where it is neither infinite nor NaN."""

@@ -38,6 +38,13 @@ ABSENT, END = -1, -2
 """The number of an operand that is not there, and what ends the numbers of a step."""
 
 
+MARKS = (Projection, Alias)
+"""Makers of nodes with one operand that are no ops."""
+
+MANY = 1 << 62
+"""Uses of a node that is no output: it has several results."""
+
+
 @dataclass(frozen=True)
 class Structure:
     """Nodes by number: a step is a type where there is an array, else an op and numbers.
@@ -156,6 +163,16 @@ class _Pending:
                             continue
                         second = self._leaf(b)
                     row += id(node.op), first, second, END
+                elif len(operands) == 1 and type(node.op) not in MARKS:
+                    (a,) = operands
+                    first = number_of(a)
+                    if first is None:
+                        if a.held is None:
+                            stack.append(node)
+                            node = a
+                            continue
+                        first = self._leaf(a)
+                    row += id(node.op), first, END
                 elif not self._row_of(node, stack):
                     break
                 if getrefcount(node) != USED_ONCE:
@@ -204,21 +221,27 @@ class _Pending:
         cost, never what comes out.
         """
         uses = dict.fromkeys(self.shared, 0)
-        several: set[Lazy] = set()
         if len(uses) > len(asked):
-            for node in self.numbers:
-                for x in node.operands if node.held is None else ():
-                    if x in uses:
-                        uses[x] += 1
-                if type(node.op) is Projection:
-                    several.add(node.operands[0])
+            self._count(uses)
         wanted = set(asked)
         for node in self.shared:
             # Held by the list of what is shared, the numbers, the uses, and this loop.
             held = getrefcount(node) > uses[node] + USED_ONCE + 2
-            if node in wanted or (held and node not in several):
+            if node in wanted or held:
                 self.outputs.append(node)
         self.row += [self.numbers[node] for node in self.outputs]
+
+    def _count(self, uses: dict[Lazy, int]) -> None:
+        """Count how often the keys of ``uses`` are operands; what has several results is no output.
+
+        Apart from the caller, whose locals would count as references.
+        """
+        for node in self.numbers:
+            for x in node.operands if node.held is None else ():
+                if x in uses:
+                    uses[x] += 1
+            if type(node.op) is Projection:
+                uses[node.operands[0]] = MANY
 
     def structure(self) -> Structure:
         """The structure that ``row`` tells of."""

@@ -48,7 +48,7 @@ class TensorIndexing(TensorReductions):
     def _view(self, subscript: Any) -> Self:
         """Of what is computed, without an operation, which each index would have of its own."""
         parts_of(subscript, self.type.shape, self.lifted)
-        return self.of_array(np.ascontiguousarray(self.contents()[subscript]))
+        return self.of_array(np.asarray(self.contents()[subscript], order="C"))
 
     def cut(self, parts: Sequence[Part]) -> Self:
         """The slices of ``parts``; axes keep their places, those that go have extent 1."""

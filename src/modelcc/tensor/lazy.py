@@ -116,6 +116,23 @@ class Lazy:
         """Results of ``op``; :class:`ModelError` with the caller's line if it does not suit."""
         return apply(type(self), op, operands)
 
+    def of_elements(self, op: Op) -> Self:
+        """The result of an ``op`` of each element, which of floats are floats of the same type."""
+        mine, phase = self.type, self.phase
+        if phase != TRACED and mine.dtype.kind == "float" and mine.dtype.bits > 8:
+            return self.made(op, (self,), mine, phase)
+        return self.unary(op)
+
+    def unary(self, op: Op) -> Self:
+        """The result of an ``op`` that has one operand and one result."""
+        if self.phase == TRACED:
+            return self.result(op, self)
+        try:
+            op, (made,) = _application(op, (self.type,))
+        except ModelError as error:
+            raise _located(error, op, (self.type,)) from error
+        return self.made(op, (self,), made, self.phase)
+
     def result(self, op: Op, *operands: Lazy | None) -> Self:
         """The single result of ``op``."""
         (made,) = apply(type(self), op, operands)
@@ -163,7 +180,10 @@ def apply(kind: type[Kind], op: Op, operands: Sequence[Lazy | None]) -> tuple[Ki
         op, made = _application(op, types)
     except ModelError as error:
         raise _located(error, op, types) from error
-    phase = max((x.phase for x in operands if x is not None), default=FREE)
+    phase = FREE
+    for x in operands:
+        if x is not None and x.phase > phase:
+            phase = x.phase
     source = callers_line() if phase == TRACED else ()
     node = kind.made(op, tuple(operands), made[0], phase)
     node.source = source

@@ -12,7 +12,7 @@ import numpy as np
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.op import Op
-from modelcc.ir.types import BOOL, DTYPES, F64, I64, DType
+from modelcc.ir.types import BOOL, DTYPES, F64, I8, I64, DType
 from modelcc.ops.broadcast import Reshape
 from modelcc.ops.elementwise import (
     Abs,
@@ -46,10 +46,10 @@ from modelcc.ops.matmul import MatMul
 from modelcc.tensor.lazy import FREE, LITERAL, TRACED, Lazy, array_type, callers_line
 from modelcc.tensor.promotion import Number, promoted, with_number
 
-ADD, SUB, MUL, DIV = Add(), Sub(), Mul(), Div()
+ADD, SUB, MUL, DIV, NEG, ABS = Add(), Sub(), Mul(), Div(), Neg(), Abs()
 NUMBERS = (bool, int, float)
 
-OF_BOOLS: Mapping[Op, Op] = MappingProxyType({ADD: Or(), MUL: And(), Pow(): Or()})
+OF_BOOLS: Mapping[Op, Op] = MappingProxyType({ADD: Or(), MUL: And()})
 """Arithmetic of two bools, as NumPy has it."""
 
 BITS: Mapping[Op, Op] = MappingProxyType(
@@ -95,6 +95,8 @@ class TensorOperators(Lazy):
     def alike(self, other: Any) -> tuple[Self, Self]:
         """Both in their common element type."""
         b = self.lifted(other)
+        if b.type.dtype is self.type.dtype:
+            return self, b
         dtype = promoted(self.type.dtype, b.type.dtype)
         return self.cast(dtype), b.cast(dtype)
 
@@ -156,6 +158,10 @@ class TensorOperators(Lazy):
             a, b = a.cast(F64), b.cast(F64)
         return a.arithmetic(DIV, b, swapped)
 
+    def counted(self) -> Self:
+        """Bools as whole numbers of 8 bits, with which NumPy divides them."""
+        return self.cast(I8) if self.type.dtype == BOOL else self
+
     def __floordiv__(self, other: Any) -> Self:
         return self.floor_divided(*self.alike(other))
 
@@ -164,25 +170,26 @@ class TensorOperators(Lazy):
 
     def floor_divided(self, a: Self, b: Self) -> Self:
         """The quotient rounded down; integers by 0 give what the processor makes of it."""
+        a, b = a.counted(), b.counted()
         if a.type.dtype.is_float:
             return (a / b).result(Floor(), a / b)
         return (a - a % b).arithmetic(DIV, b)
 
     def __mod__(self, other: Any) -> Self:
-        return self.combined(Mod(), other)
+        return self.counted().combined(Mod(), other)
 
     def __rmod__(self, other: Any) -> Self:
-        return self.combined(Mod(), other, True)
+        return self.counted().combined(Mod(), other, True)
 
     def __pow__(self, other: Any) -> Self:
         if is_number(other) and self.type.dtype.is_float:
             simple = self._simple_power(other)
             if simple is not None:
                 return simple
-        return self.arithmetic(Pow(), other)
+        return self.counted().arithmetic(Pow(), other)
 
     def __rpow__(self, other: Any) -> Self:
-        return self.arithmetic(Pow(), other, True)
+        return self.counted().arithmetic(Pow(), other, True)
 
     def _simple_power(self, exponent: float) -> Self | None:
         if exponent == 2:
@@ -217,13 +224,13 @@ class TensorOperators(Lazy):
         return result if a.ndim > 1 < b.ndim else result.result(Reshape(tuple(shape)), result)
 
     def __neg__(self) -> Self:
-        return self.result(Neg(), self)
+        return self.of_elements(NEG)
 
     def __pos__(self) -> Self:
         return self
 
     def __abs__(self) -> Self:
-        return self.result(Abs(), self)
+        return self.of_elements(ABS)
 
     def __invert__(self) -> Self:
         return self.result(Not() if self.type.dtype == BOOL else BitwiseNot(), self)

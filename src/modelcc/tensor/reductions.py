@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, product
-from modelcc.ir.types import BOOL, F64, I64, U64, DType
+from modelcc.ir.types import BOOL, F64, I64, U8, U64, DType
 from modelcc.ops.broadcast import Reduction
 from modelcc.ops.cumulative import CumProd, CumSum
 from modelcc.ops.generate import Indices
@@ -143,8 +143,9 @@ class TensorReductions(TensorShapes):
 
     def top_k(self, k: Index, axis: int = -1, largest: bool = True) -> tuple[Self, Self]:
         """The ``k`` largest or smallest elements along ``axis``, best first, and their places."""
-        values, places = self.results(TopK(k, axis_of(axis, self.ndim), largest), self)
-        return values, places
+        x = self.cast(U8) if self.type.dtype == BOOL else self
+        values, places = x.results(TopK(k, axis_of(axis, self.ndim), largest), x)
+        return values.cast(self.type.dtype), places
 
     def sort(self, axis: int | None = -1) -> Self:
         """Ascending along ``axis``, None for all elements on one; NaN last."""

@@ -8,12 +8,12 @@ import numpy as np
 
 from modelcc.ir.types import Array, DType
 from modelcc.tensor.evaluation import evaluate
-from modelcc.tensor.indexing import TensorIndexing
+from modelcc.tensor.interoperability import TensorInteroperability
 from modelcc.tensor.lazy import TRACED
 from modelcc.tensor.promotion import named_type
 
 
-class Tensor(TensorIndexing):
+class Tensor(TensorInteroperability):
     """An immutable array, whose value is computed when somebody looks at it.
 
     >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -55,16 +55,6 @@ class Tensor(TensorIndexing):
         """The same values as ``dtype``: a name, a type of NumPy or of modelcc."""
         return self.cast(named_type(dtype))
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        array = self.numpy()
-        return np.array(array, dtype, copy=True if copy else None)
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self.numpy().__dlpack__(**options)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)
-
     def item(self) -> Any:
         """The only element, as a number of Python."""
         return self.numpy().item()
@@ -89,6 +79,15 @@ class Tensor(TensorIndexing):
         if not self.ndim:
             raise TypeError("a tensor without axes has no length")
         return self.shape[0]
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
+    def __setitem__(self, subscript: Any, value: Any) -> None:
+        raise TypeError("tensors do not change: write x = x.at[...].set(value)")
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec else str(self)
 
     def __repr__(self) -> str:
         if self.phase == TRACED and self.held is None:
