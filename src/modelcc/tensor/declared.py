@@ -13,6 +13,7 @@ from modelcc.ir.graph_text import print_graph
 from modelcc.ir.index import DIM, Range
 from modelcc.model import Model
 from modelcc.tensor.graphs import graph_of
+from modelcc.tensor.memory_budget import Fitted, fitted
 from modelcc.tensor.spec import Input
 from modelcc.tensor.tensor import Tensor
 
@@ -63,6 +64,16 @@ class Graph:
         """Its text, which ``modelcc.ir.graph_parser`` reads back."""
         return print_graph(self.graph)
 
-    def compile(self, **options: Any) -> Model:
-        """The compiled model; ``options`` are those of :func:`modelcc.compile`."""
-        return compile(self.graph, **options)
+    def compile(self, *, memory: int | str | None = None, **options: Any) -> Model:
+        """The compiled model; ``options`` are those of :func:`modelcc.compile`.
+
+        With ``memory`` (``"512MB"``) it takes no more for what is between inputs and outputs:
+        values are computed again rather than kept, as :meth:`fitted` says.
+        """
+        graph = self.graph if memory is None else self.fitted(memory, **options).graph
+        return compile(graph, **options)
+
+    def fitted(self, memory: int | str, **options: Any) -> Fitted:
+        """What is computed again so that ``memory`` is enough, and what that saves: its text is a
+        report.  :class:`ModelError` says how much is needed if it is not enough."""
+        return fitted(self.graph, memory, **options)

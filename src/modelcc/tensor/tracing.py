@@ -184,7 +184,7 @@ def jit(
     ones are traced anew.  So are parameters that are ``static``, whatever they are: Python may ask
     for their values.  ``shapes`` gives extents of parameters, some by name: what is compiled then
     serves all sizes of these (``{"x": ("batch", 784)}``; ``"params.weight"`` is a part of a tree).
-    ``options`` are those of :func:`modelcc.compile`.
+    ``options`` are those of :meth:`~modelcc.tensor.declared.Graph.compile`.
     """
     if function is None:
         return partial(jit, static=static, shapes=shapes, **options)
