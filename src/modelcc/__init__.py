@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from modelcc.version import VERSION
 
 if TYPE_CHECKING:
+    from modelcc import nn as nn
     from modelcc.api import compile, import_model, load, verify
     from modelcc.artifact.errors import ArtifactError
     from modelcc.ir.errors import Error, ModelError
@@ -81,6 +82,9 @@ _HOME = MappingProxyType(
     }
 )
 
+_PACKAGES = ("nn",)
+"""Packages that are there without an import of their own."""
+
 __all__ = [
     "ArtifactError",
     "Error",
@@ -111,6 +115,7 @@ __all__ = [
     "jvp",
     "load",
     "map",
+    "nn",
     "scan",
     "stop_gradient",
     "trace",
@@ -125,6 +130,8 @@ if not TYPE_CHECKING:  # else whatever is asked for would be an object to type c
 
     def __getattr__(name: str) -> object:
         """The public name, from the module that defines it."""
+        if name in _PACKAGES:
+            return import_module(f"modelcc.{name}")
         home = _HOME.get(name)
         if home is None:
             raise AttributeError(f"module 'modelcc' has no attribute {name!r}")

@@ -11,7 +11,7 @@ from modelcc.ir.index import product
 from modelcc.ir.op import Builder, Gradients, Op, Values, require
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import F16, Array, TensorType
-from modelcc.ops import channel_norm, layer_norm
+from modelcc.ops import channel_norm, layer_norm, moments
 from modelcc.ops.accumulate import Point, accumulator, combined, require_float, widen
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.broadcast import ReduceSum, Reshape
@@ -170,4 +170,7 @@ class LRN(Op):
         return ((power - value * mirrored * slope).name,)
 
 
-OPS: tuple[type[Op], ...] = (*channel_norm.OPS, *layer_norm.OPS, LpNormalization, LRN)
+OPS: tuple[type[Op], ...] = (
+    *(*channel_norm.OPS, *layer_norm.OPS, *moments.OPS),
+    *(LpNormalization, LRN),
+)

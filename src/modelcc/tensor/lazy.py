@@ -148,8 +148,9 @@ def array_type(shape: tuple[int, ...], dtype: np.dtype[Any]) -> TensorType:
 
 
 @lru_cache(65536)
-def _result_types(op: Op, types: tuple[TensorType | None, ...]) -> tuple[TensorType, ...]:
-    return tuple(map(unique, infer_types(op, types)))
+def _application(op: Op, types: tuple[TensorType | None, ...]) -> tuple[Op, tuple[TensorType, ...]]:
+    """The one object of all ops equal to ``op``, and the types of its results."""
+    return op, tuple(map(unique, infer_types(op, types)))
 
 
 Kind = TypeVar("Kind", bound=Lazy)
@@ -159,7 +160,7 @@ def apply(kind: type[Kind], op: Op, operands: Sequence[Lazy | None]) -> tuple[Ki
     """Results of ``op`` as nodes of ``kind``."""
     types = tuple([None if x is None else x.type for x in operands])
     try:
-        made = _result_types(op, types)
+        op, made = _application(op, types)
     except ModelError as error:
         raise _located(error, op, types) from error
     phase = max((x.phase for x in operands if x is not None), default=FREE)
@@ -173,7 +174,7 @@ def parts(node: Kind) -> tuple[Kind, ...]:
     """All results of a node, which is its only one itself."""
     types = tuple([None if x is None else x.type for x in node.operands])
     assert isinstance(node.op, Op)
-    made = _result_types(node.op, types)
+    _, made = _application(node.op, types)
     if len(made) == 1:
         return (node,)
     return tuple(node.made(Projection(i), (node,), t, node.phase) for i, t in enumerate(made))

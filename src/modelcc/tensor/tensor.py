@@ -8,12 +8,12 @@ import numpy as np
 
 from modelcc.ir.types import Array, DType
 from modelcc.tensor.evaluation import evaluate
+from modelcc.tensor.indexing import TensorIndexing
 from modelcc.tensor.lazy import TRACED
-from modelcc.tensor.operators import TensorOperators
 from modelcc.tensor.promotion import named_type
 
 
-class Tensor(TensorOperators):
+class Tensor(TensorIndexing):
     """An immutable array, whose value is computed when somebody looks at it.
 
     >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -43,6 +43,8 @@ class Tensor(TensorOperators):
         assert self.held is not None
         self.held.flags.writeable = False
         return self.held
+
+    contents = numpy
 
     @property
     def dtype(self) -> DType:

@@ -1,0 +1,269 @@
+"""Activations as layers: those of :mod:`modelcc.nn.functional.activation`, with their settings."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from modelcc.nn import init
+from modelcc.nn.functional import activation as functions
+from modelcc.nn.module import Module
+from modelcc.nn.roles import Parameter
+from modelcc.tensor.tensor import Tensor
+
+
+class ReLU(Module):
+    """``max(x, 0)``."""
+
+    def forward(self, x: Any) -> Tensor:
+        return functions.relu(x)
+
+
+class ReLU6(Module):
+    """``min(max(x, 0), 6)``."""
+
+    def forward(self, x: Any) -> Tensor:
+        return functions.relu6(x)
+
+
+class LeakyReLU(Module):
+    """x where it is above 0, else ``negative_slope * x``."""
+
+    def __init__(self, negative_slope: float = 0.01) -> None:
+        """Of these settings."""
+        self.negative_slope = negative_slope
+
+    def forward(self, x: Any) -> Tensor:
+        return functions.leaky_relu(x, self.negative_slope)
+
+
+class ELU(Module):
+    """x where it is above 0, else ``alpha * (exp(x) - 1)``."""
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        """Of these settings."""
+        self.alpha = alpha
+
+    def forward(self, x: Any) -> Tensor:
+        return functions.elu(x, self.alpha)
+
+
+class CELU(Module):
+    """x where it is above 0, else ``alpha * (exp(x / alpha) - 1)``."""
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        """Of these settings."""
+        self.alpha = alpha
+
+    def forward(self, x: Any) -> Tensor:
+        return functions.celu(x, self.alpha)
+
+
+class SELU(Module):
+    """A scaled ELU that keeps mean 0 and variance 1 (Klambauer et al., 2017)."""
+
+    def forward(self, x: Any) -> Tensor:
+        return functions.selu(x)
+
+
+class GELU(Module):
+    """``x * Phi(x)`` of the normal distribution, or its approximation by tanh."""
+
+    def __init__(self, approximate: Literal["none", "tanh"] = "none") -> None:
+        """Of these settings."""
+        self.approximate: Literal["none", "tanh"] = approximate
+
+    def forward(self, x: Any) -> Tensor:
+        return functions.gelu(x, self.approximate)
+
+
+class SiLU(Module):
+    """``x * sigmoid(x)``."""
+
+    def forward(self, x: Any) -> Tensor:
+        return functions.silu(x)
+
+
+class Mish(Module):
+    """``x * tanh(softplus(x))``."""
+
+    def forward(self, x: Any) -> Tensor:
+        return functions.mish(x)
+
+
+class Softplus(Module):
+    """``log(1 + exp(beta * x)) / beta``; x itself where ``beta * x`` is above ``threshold``."""
+
+    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
+        """Of these settings."""
+        self.beta, self.threshold = beta, threshold
+
+    def forward(self, x: Any) -> Tensor:
+        return functions.softplus(x, self.beta, self.threshold)
+
+
+class Softsign(Module):
+    """``x / (1 + |x|)``."""
+
+    def forward(self, x: Any) -> Tensor:
+        return functions.softsign(x)
+
+
+class Sigmoid(Module):
+    """``1 / (1 + exp(-x))``."""
+
+    def forward(self, x: Any) -> Tensor:
+        return functions.sigmoid(x)
+
+
+class Tanh(Module):
+    """The hyperbolic tangent."""
+
+    def forward(self, x: Any) -> Tensor:
+        return functions.tanh(x)
+
+
+class LogSigmoid(Module):
+    """``log(sigmoid(x))``."""
+
+    def forward(self, x: Any) -> Tensor:
+        return functions.logsigmoid(x)
+
+
+class Hardsigmoid(Module):
+    """``x / 6 + 1/2`` within 0 and 1."""
+
+    def forward(self, x: Any) -> Tensor:
+        return functions.hardsigmoid(x)
+
+
+class Hardswish(Module):
+    """``x * hardsigmoid(x)``."""
+
+    def forward(self, x: Any) -> Tensor:
+        return functions.hardswish(x)
+
+
+class Hardtanh(Module):
+    """x within the limits."""
+
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0) -> None:
+        """Of these settings."""
+        self.min_val, self.max_val = min_val, max_val
+
+    def forward(self, x: Any) -> Tensor:
+        return functions.hardtanh(x, self.min_val, self.max_val)
+
+
+class Hardshrink(Module):
+    """x where ``|x|`` is above ``lambd``, else 0."""
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        """Of these settings."""
+        self.lambd = lambd
+
+    def forward(self, x: Any) -> Tensor:
+        return functions.hardshrink(x, self.lambd)
+
+
+class Softshrink(Module):
+    """x moved by ``lambd`` towards 0, and 0 where that is farther."""
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        """Of these settings."""
+        self.lambd = lambd
+
+    def forward(self, x: Any) -> Tensor:
+        return functions.softshrink(x, self.lambd)
+
+
+class Tanhshrink(Module):
+    """``x - tanh(x)``."""
+
+    def forward(self, x: Any) -> Tensor:
+        return functions.tanhshrink(x)
+
+
+class Threshold(Module):
+    """x where it is above ``threshold``, else ``value``."""
+
+    def __init__(self, threshold: float, value: float) -> None:
+        """Of these settings."""
+        self.threshold, self.value = threshold, value
+
+    def forward(self, x: Any) -> Tensor:
+        return functions.threshold(x, self.threshold, self.value)
+
+
+class GLU(Module):
+    """The first half along an axis times the sigmoid of the second (Dauphin et al., 2016)."""
+
+    def __init__(self, dim: int = -1) -> None:
+        """Of these settings."""
+        self.dim = dim
+
+    def forward(self, x: Any) -> Tensor:
+        return functions.glu(x, self.dim)
+
+
+class Softmax(Module):
+    """``exp(x) / sum exp(x)`` along an axis."""
+
+    def __init__(self, dim: int = -1) -> None:
+        """Of these settings."""
+        self.dim = dim
+
+    def forward(self, x: Any) -> Tensor:
+        return functions.softmax(x, self.dim)
+
+
+class LogSoftmax(Module):
+    """``x - log sum exp(x)`` along an axis."""
+
+    def __init__(self, dim: int = -1) -> None:
+        """Of these settings."""
+        self.dim = dim
+
+    def forward(self, x: Any) -> Tensor:
+        return functions.log_softmax(x, self.dim)
+
+
+class Softmin(Module):
+    """The softmax of ``-x``."""
+
+    def __init__(self, dim: int = -1) -> None:
+        """Of these settings."""
+        self.dim = dim
+
+    def forward(self, x: Any) -> Tensor:
+        return functions.softmin(x, self.dim)
+
+
+class Softmax2d(Module):
+    """The softmax over the channels of ``[N, C, H, W]`` or ``[C, H, W]``."""
+
+    def forward(self, x: Any) -> Tensor:
+        return functions.softmax(x, -3)
+
+
+class PReLU(Module):
+    """x where it is above 0, else ``weight * x``: one weight, or one for each channel (axis 1).
+
+    He et al., "Delving deep into rectifiers", 2015.
+    """
+
+    weight: Tensor
+
+    def __init__(self, num_parameters: int = 1, init: float = 0.25, *, dtype: Any = "f32") -> None:
+        """``init`` is what the weights begin as."""
+        self.num_parameters, self.init, self._dtype = num_parameters, init, dtype
+        self.reset_parameters()
+
+    def reset_parameters(self, rng: np.random.Generator | None = None) -> None:
+        """The first value again."""
+        weight = init.constant((self.num_parameters,), self.init, self._dtype)
+        self.weight = Parameter(weight)
+
+    def forward(self, x: Any) -> Tensor:
+        return functions.prelu(x, self.weight)

@@ -1,0 +1,177 @@
+"""Modules: layers, and what is made of layers, as trees of their tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Self, cast
+
+import numpy as np
+
+from modelcc.ir.errors import ModelError
+from modelcc.nn.branch import Branch, branches, entries, rebuilt
+from modelcc.nn.layer_errors import located
+from modelcc.nn.roles import Role
+from modelcc.nn.state import changed, loaded, suiting
+from modelcc.tensor.lazy import TracingError, callers_line
+from modelcc.tensor.promotion import named_type
+from modelcc.tensor.tensor import Tensor
+
+
+class Module(Branch):
+    """A function with tensors of its own: define ``forward``, and call the module.
+
+    Attributes that are tensors, modules, or lists, tuples and dicts of these are its parts:
+    tensors marked as :class:`~modelcc.nn.roles.Parameter` are trained, others are buffers.  A
+    module is a tree: ``modelcc.grad`` and ``modelcc.jit`` take it as an argument, and hand a copy
+    with other tensors to the function.  ``training`` tells layers such as Dropout how to behave.
+    """
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module computes."""
+        raise NotImplementedError(f"{type(self).__name__} has no forward")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """:meth:`forward`; errors name the layer, its place and what it was given."""
+        try:
+            return self.forward(*args, **kwargs)
+        except TracingError:
+            raise
+        except ModelError as error:
+            raise located(error, self, args) from error.__cause__
+
+    # --- tensors by name
+
+    def parameters(self) -> dict[str, Tensor]:
+        """Tensors that are trained, by their paths; one that has several paths by the first."""
+        return self._of_roles("parameter")
+
+    def frozen_parameters(self) -> dict[str, Tensor]:
+        """Parameters that are not trained, by their paths."""
+        return self._of_roles("frozen")
+
+    def buffers(self) -> dict[str, Tensor]:
+        """Tensors that are no parameters, by their paths: statistics, keys of random numbers."""
+        return self._of_roles("buffer", "transient")
+
+    def _of_roles(self, *roles: Role) -> dict[str, Tensor]:
+        found: dict[int, tuple[str, Tensor]] = {}
+        for path, role, tensor in entries(self):
+            if role in roles:
+                found.setdefault(id(tensor), (path, tensor))
+        return dict(found.values())
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Parameters and persistent buffers under PyTorch's names."""
+        return {path: tensor for path, role, tensor in entries(self) if role != "transient"}
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
+        """Take tensors by name, also PyTorch's and arrays, in the element types of this module.
+
+        :class:`ModelError` lists names that are missing or unknown, unless not ``strict``, and
+        shapes that differ.
+        """
+        self._assign(loaded(type(self).__name__, self.state_dict(), state, strict))
+
+    def with_parameters(self, tensors: Mapping[str, Tensor]) -> Self:
+        """A copy with these in place of parameters, frozen ones included, of the same types."""
+        return self._with(tensors, "parameter", "frozen")
+
+    def with_buffers(self, tensors: Mapping[str, Tensor]) -> Self:
+        """A copy with these in place of buffers of the same types."""
+        return self._with(tensors, "buffer", "transient")
+
+    def _with(self, tensors: Mapping[str, Tensor], *roles: Role) -> Self:
+        own = {path: t for path, role, t in entries(self) if role in roles}
+        given = suiting(type(self).__name__, own, tensors)
+        return cast("Self", rebuilt(self, changed(own, given)))
+
+    def _assign(self, tensors: Mapping[str, Tensor]) -> None:
+        """Put these in place of what is at their paths."""
+        own = {path: tensor for path, _, tensor in entries(self)}
+        by_tensor = {id(own[path]): tensor for path, tensor in tensors.items()}
+        copy = rebuilt(self, lambda path, _, tensor: by_tensor.get(id(tensor), tensor))
+        pairs = zip(branches(self), branches(copy), strict=True)
+        for (_, ours), (_, theirs) in pairs:
+            parts = theirs.tree_parts().items()
+            ours.__dict__.update({n: v for n, v in parts if not any(branches(v))})
+
+    # --- modules and modes
+
+    def modules(self) -> dict[str, Branch]:
+        """This module, whose path is empty, and all in it by their paths."""
+        return dict(branches(self))
+
+    def children(self) -> Iterator[Any]:
+        """The modules next to this one in the tree."""
+        return (module for path, module in branches(self, deep=False) if path)
+
+    def train(self, mode: bool = True) -> Self:
+        """Behave as in training, all modules in it too."""
+        for _, module in branches(self):
+            module.training = mode
+        return self
+
+    def eval(self) -> Self:
+        """Behave as in use: no dropout, statistics as they are."""
+        return self.train(False)
+
+    def freeze(self, *paths: str) -> Self:
+        """Train none of the parameters at or below ``paths``; without paths none at all."""
+        return self._reassigned("parameter", "frozen", paths)
+
+    def unfreeze(self, *paths: str) -> Self:
+        """Train the parameters at or below ``paths`` again; without paths all."""
+        return self._reassigned("frozen", "parameter", paths)
+
+    def _reassigned(self, old: Role, new: Role, paths: tuple[str, ...]) -> Self:
+        met: set[str] = set()
+        for place, module in branches(self):
+            for name, role in list(module.roles().items()):
+                path = f"{place}.{name}" if place else name
+                chosen = {p for p in paths if path == p or path.startswith(f"{p}.")}
+                met |= chosen
+                if role == old and (chosen or not paths):
+                    module.roles()[name] = new
+        unknown = [p for p in paths if p not in met]
+        if unknown:
+            message = f"{type(self).__name__} has no parameters at {', '.join(unknown)}"
+            raise ModelError(message, callers_line(), "modules() has the paths of all modules")
+        return self
+
+    def initialize(self, seed: int | np.random.Generator) -> Self:
+        """Draw all parameters anew, and keys of random numbers; the same ones for a seed.
+
+        :class:`ModelError` for a module with parameters of its own and no ``reset_parameters``.
+        """
+        rng = np.random.default_rng(seed)
+        for path, module in branches(self):
+            reset = getattr(module, "reset_parameters", None)
+            if reset is not None:
+                reset(rng)
+            elif not {"parameter", "frozen"}.isdisjoint(module.roles().values()):
+                where = (*callers_line(), *([path] if path else []))
+                message = f"{type(module).__name__} does not say how its parameters are drawn"
+                raise ModelError(message, where, "define reset_parameters(self, rng)")
+        return self
+
+    def astype(self, dtype: Any) -> Self:
+        """The floats of this module become ``dtype``."""
+        to = named_type(dtype)
+        tensors = {path: t.cast(to) for path, _, t in entries(self) if t.type.dtype.is_float}
+        self._assign(tensors)
+        return self
+
+    # --- text
+
+    def extra_repr(self) -> str:
+        """What tells it from others of its class: its settings."""
+        shown = {n: v for n, v in self.settings().items() if not n.startswith("_")}
+        return ", ".join(f"{name}={value!r}" for name, value in shown.items())
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        lines = [f"({path}): {module!r}" for path, module in branches(self, deep=False) if path]
+        if not lines:
+            return f"{name}({self.extra_repr()})"
+        inner = "\n".join(lines).replace("\n", "\n  ")
+        return f"{name}(\n  {inner}\n)"

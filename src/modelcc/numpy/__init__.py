@@ -1,0 +1,30 @@
+"""Functions of tensors under NumPy's names: ``import modelcc.numpy as mnp``."""
+
+from modelcc.numpy.arrays import arange as arange
+from modelcc.numpy.arrays import array as array
+from modelcc.numpy.arrays import asarray as asarray
+from modelcc.numpy.arrays import empty as empty
+from modelcc.numpy.arrays import empty_like as empty_like
+from modelcc.numpy.arrays import eye as eye
+from modelcc.numpy.arrays import full as full
+from modelcc.numpy.arrays import full_like as full_like
+from modelcc.numpy.arrays import identity as identity
+from modelcc.numpy.arrays import linspace as linspace
+from modelcc.numpy.arrays import logspace as logspace
+from modelcc.numpy.arrays import meshgrid as meshgrid
+from modelcc.numpy.arrays import ones as ones
+from modelcc.numpy.arrays import ones_like as ones_like
+from modelcc.numpy.arrays import tri as tri
+from modelcc.numpy.arrays import zeros as zeros
+from modelcc.numpy.arrays import zeros_like as zeros_like
+from modelcc.numpy.elementwise import where as where
+from modelcc.numpy.joining import array_split as array_split
+from modelcc.numpy.joining import atleast_1d as atleast_1d
+from modelcc.numpy.joining import atleast_2d as atleast_2d
+from modelcc.numpy.joining import column_stack as column_stack
+from modelcc.numpy.joining import concatenate as concatenate
+from modelcc.numpy.joining import hstack as hstack
+from modelcc.numpy.joining import split as split
+from modelcc.numpy.joining import stack as stack
+from modelcc.numpy.joining import unstack as unstack
+from modelcc.numpy.joining import vstack as vstack
