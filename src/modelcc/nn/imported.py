@@ -134,7 +134,8 @@ class GraphModule(Module):
             results = self._results(node, [values[name] for name in node.inputs])
             values.update(zip(node.outputs, results, strict=True))
         outputs = tuple(values[name] for name in graph.outputs)
-        return outputs if len(outputs) > 1 else outputs[0]
+        (only, *more) = outputs
+        return outputs if more else only
 
     def _results(self, node: Node, operands: Sequence[Any]) -> tuple[Tensor, ...]:
         follows = isinstance(node.op, BatchNorm) and self.batch_norm == "training"
