@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 from modelcc.api import compile
@@ -13,7 +14,6 @@ from modelcc.ir.graph_text import print_graph
 from modelcc.ir.index import DIM, Range
 from modelcc.model import Model
 from modelcc.tensor.graphs import graph_of
-from modelcc.tensor.memory_budget import Fitted, fitted
 from modelcc.tensor.spec import Input
 from modelcc.tensor.tensor import Tensor
 
@@ -73,7 +73,9 @@ class Graph:
         graph = self.graph if memory is None else self.fitted(memory, **options).graph
         return compile(graph, **options)
 
-    def fitted(self, memory: int | str, **options: Any) -> Fitted:
+    def fitted(self, memory: int | str, **options: Any) -> Any:
         """What is computed again so that ``memory`` is enough, and what that saves: its text is a
-        report.  :class:`ModelError` says how much is needed if it is not enough."""
-        return fitted(self.graph, memory, **options)
+        report.  It is a :class:`modelcc.tensor.memory_budget.Fitted`; :class:`ModelError` says how much is needed if it is not enough."""
+        # The compiler is needed to plan memory, and not to declare a graph.
+        budget: Any = import_module("modelcc.tensor.memory_budget")
+        return budget.fitted(self.graph, memory, **options)

@@ -6,15 +6,13 @@ taken the planner: the fewest of them are computed again whose plan fits.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from modelcc.api import asked_options
+from modelcc.api import options_of
 from modelcc.driver import NOWHERE, pipeline, target_of
-from modelcc.environment import read_environment
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
 from modelcc.options import Options
@@ -67,7 +65,7 @@ def fitted(graph: Graph, memory: int | str, **options: Any) -> Fitted:
     would do if that is too little.
     """
     budget = bytes_of(memory)
-    asked = asked_options(read_environment(os.environ), None, **options)
+    asked = options_of(**options)
     plain = _simplified(graph)
     before = planned_peak(plain, asked)
     if before <= budget:
