@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import resource
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -16,6 +14,7 @@ from typing import Any
 import torch
 
 import modelcc
+from benchmarks.busy_time import peak_bytes, seconds_of
 from benchmarks.zoo.build import build, example
 from benchmarks.zoo.catalogue import find
 from modelcc.torch import backend
@@ -38,14 +37,6 @@ class Refused:
     """Why an engine does not run a model."""
 
     reason: str
-
-
-def seconds_of(threads: int) -> float:
-    """Of this process and those it waited for, if there is one thread: what others do on the
-    machine does not count then.  Else by the clock."""
-    if threads > 1:
-        return time.perf_counter()
-    return time.process_time() + resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
 
 
 def _eager(model: Any, inputs: Any, threads: int) -> Call:
@@ -113,11 +104,6 @@ def _times(call: Call, threads: int) -> float:
     return elapsed / count
 
 
-def _peak_bytes() -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
-
-
 def serve(connection: Connection, engine: str, name: str, threads: int, cache: str) -> None:
     """Sends :class:`Ready` or :class:`Refused`, then a round's time whenever asked for one; told
     to end, the most memory of the process since it was ready, in bytes."""
@@ -140,4 +126,4 @@ def serve(connection: Connection, engine: str, name: str, threads: int, cache: s
         Path("/proc/self/clear_refs").write_text("5")  # resets the most memory that was resident
         while connection.recv():
             connection.send(_times(call, threads))
-        connection.send(_peak_bytes())
+        connection.send(peak_bytes())

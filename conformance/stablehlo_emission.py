@@ -7,7 +7,7 @@ What is written must pass the verifier of jaxlib, run on its CPU and agree with 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter
@@ -17,18 +17,16 @@ import click
 import numpy as np
 
 from conformance.jax_primitives import difference
+from conformance.sample_graphs import cases, sample_graph
 from modelcc.driver import import_model
 from modelcc.emit.emission import stablehlo_text
 from modelcc.exporters.stablehlo import export_stablehlo
 from modelcc.feeds.random import index_limits, nominal_sizes, random_feeds
-from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.errors import ModelError
-from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.op import Op, Sample
-from modelcc.ir.types import Array, TensorType
-from modelcc.ops.catalog import MCC
-from modelcc.ops.samples import arrays, sizes
+from modelcc.ir.types import Array
+from modelcc.ops.samples import sizes
 from modelcc.options import Options
 
 REFINED = (
@@ -68,18 +66,6 @@ def _refine(module: Any, args: Sequence[Array]) -> None:
     manager.parse(passes).run(module.operation)
 
 
-def sample_graph(op: Op, sample: Sample) -> tuple[Graph, Mapping[str, Array]]:
-    """The op alone, and inputs for it; operands of the sample that are arrays are constants."""
-    build, feeds, names = GraphBuilder("sample"), dict[str, Array](), list[str]()
-    for n, (given, value) in enumerate(zip(sample.operands, arrays(op, sample), strict=True)):
-        if isinstance(given, TensorType) and value is not None:
-            names.append(build.input(f"x{n}", given))
-            feeds[f"x{n}"] = value
-        else:
-            names.append("" if given is None else build.constant(np.asarray(given)))
-    return build.build(build.add(op, *names)), feeds
-
-
 def outcome(op: Op, sample: Sample, named: bool) -> tuple[str, str]:
     """``ok``, ``refused``, ``wrong`` or ``error``, and why."""
     graph, feeds = sample_graph(op, sample)
@@ -97,16 +83,6 @@ def outcome(op: Op, sample: Sample, named: bool) -> tuple[str, str]:
     pairs = zip(found, (wanted[name] for name in graph.outputs), strict=True)
     reason = next(filter(None, (difference(a, b) for a, b in pairs)), "")
     return ("wrong" if reason else "ok"), reason
-
-
-def cases() -> Iterator[tuple[Op, int, bool]]:
-    """Each op as its sample of a number has it, with numbers and with names for extents."""
-    for kind in MCC.ops:
-        for number, sample in enumerate(kind.samples):
-            op = kind(**sample.attributes)
-            yield from (
-                (op, number, named) for named in (False, True)[: 1 + bool(sizes(op, sample))]
-            )
 
 
 def _run_ops(only: str) -> None:

@@ -15,6 +15,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from modelcc.driver import target_of
 from modelcc.emit.delivery import deliver
+from modelcc.ir.graph import Graph
 from modelcc.ir.types import Array
 from modelcc.options import Options
 from modelcc.targets.base import BuildConfig
@@ -92,7 +93,7 @@ def run(command: Sequence[str], place: Path) -> str:
 
 
 def delivered(
-    model: ModelProto,
+    model: ModelProto | Graph,
     place: Path,
     name: str = "net",
     weights: WeightsForm = "bin",

@@ -35,12 +35,16 @@ def kernel(
 ) -> Call:
     """A call of an empty function with one parameter for each tensor, named after their sizes."""
     arguments = (*inputs, *outputs)
+    shared = {name for pair in options.get("in_place", ()) for name in pair}
     parameters = tuple(
-        Parameter(Buffer(f"b{i}", F32, types[n].physical.size(types[n].shape)), n in outputs)
+        Parameter(
+            Buffer(f"b{i}", F32, types[n].physical.size(types[n].shape)), n in outputs, n in shared
+        )
         for i, n in enumerate(arguments)
     )
     given, made = ([str(types[n].elements) for n in names] for names in (inputs, outputs))
-    name = f"{'_'.join(given)} to {'_'.join(made)}"
+    apart = "" if not shared else " in place"
+    name = f"{'_'.join(given)} to {'_'.join(made)}{apart}"
     return Call(name, arguments, function=Function(name, parameters, (), ()), **options)
 
 
@@ -61,13 +65,15 @@ def tensor(*shape: Index) -> TensorType:
 
 
 @st.composite
-def scheduled_programs(draw: st.DrawFn, symbolic: bool = False) -> Program:
-    """Random programs with views, in-place candidates, partial writers, many kinds of outputs."""
+def scheduled_programs(draw: st.DrawFn, symbolic: bool = False, states: int = 0) -> Program:
+    """Random programs with views, in-place candidates, partial writers, many kinds of outputs, and
+    up to so many ``states``."""
     n, m = Sym("n"), Sym("m")
     sizes = [1, 7, 16, 100, 250]
     if symbolic:
         sizes += [n, 3 * n + 5, 16 * n, n * m, 64 * m, 2 * m + n]
     types = {f"x{i}": tensor(draw(st.sampled_from(sizes))) for i in range(draw(st.integers(1, 2)))}
+    types |= {f"s{i}": tensor(draw(st.sampled_from([7, 16]))) for i in range(states)}
     inputs = tuple(types)
     types["w"] = tensor(16)
     live = [*inputs, "w"]
@@ -93,7 +99,13 @@ def scheduled_programs(draw: st.DrawFn, symbolic: bool = False) -> Program:
     outputs = tuple(draw(st.lists(st.sampled_from(live), min_size=1, max_size=3)))
     dims = {"n": Range(1, None), "m": Range(1, 300)} if symbolic else {}
     constants = {"w": Constant(np.zeros(16, np.float32))}
-    return program_of(inputs, outputs, items, types, constants=constants, dims=dims)
+    kept: dict[str, str] = {}
+    for before in inputs[-states:] if states else ():
+        fitting = [n for n in live if types[n] == types[before] and n not in (*outputs, *kept)]
+        if fitting:
+            kept[draw(st.sampled_from(fitting))] = before
+    made = (*outputs, *kept)
+    return program_of(inputs, made, items, types, constants=constants, dims=dims, states=kept)
 
 
 def definition_values(
@@ -116,6 +128,7 @@ def execute(scheduled: Program, program: Program, values: dict[str, int]) -> Non
     memory: dict[str, list[int | None]] = {
         name: [None] for name, b in bindings.items() if b.place != "arena"
     }
+    memory |= {name: memory[before] for name, before in program.states.items()}
     size = evaluate(program.placed.arena, known)
     assert size % ALIGNMENT == 0
     arena = np.full(size, -1)
@@ -150,14 +163,19 @@ def execute(scheduled: Program, program: Program, values: dict[str, int]) -> Non
         _check_aliases(call, outputs, pairs, region)
         for bound, name in pairs:
             if name in outputs:
-                assert bindings[bound].place in ("arena", "output")
+                updated = bound in program.states
+                assert bindings[bound].place in (("input",) if updated else ("arena", "output"))
                 _write(region(bound, name), tag[name], name in call.partial, parts, name)
     for step in program.steps:
         if isinstance(step, CopyTensor):
-            memory[step.target][0] = memory[step.source_tensor][0]
-            assert bindings[step.target].place == "output"
+            source, target = (
+                memory[n] if n in memory else region(n, n.removesuffix(".kept"))
+                for n in (step.source_tensor, step.target)
+            )
+            target[:] = [source[0]] * len(target)
+            assert step.target.endswith(".kept") or step.target in program.outputs
     for bound, name in zip(program.outputs, scheduled.outputs, strict=True):
-        assert bindings[bound].place == "output"
+        assert bindings[bound].place == ("input" if bound in program.states else "output")
         check(bound, name)
 
 

@@ -19,7 +19,7 @@ from modelcc.version import VERSION
 
 if TYPE_CHECKING:
     from modelcc import nn as nn
-    from modelcc.api import compile, import_model, load, verify
+    from modelcc.api import compile, export_onnx, import_model, load, verify
     from modelcc.artifact.errors import ArtifactError
     from modelcc.ir.errors import Error, ModelError
     from modelcc.model import Model
@@ -64,6 +64,7 @@ _HOME = MappingProxyType(
         "compile": "modelcc.api",
         "cond": "modelcc.tensor.control",
         "custom_gradient": "modelcc.tensor.custom",
+        "export_onnx": "modelcc.api",
         "fori_loop": "modelcc.tensor.loops",
         "grad": "modelcc.tensor.gradients",
         "hessian": "modelcc.tensor.transforms",
@@ -108,6 +109,7 @@ __all__ = [
     "compile",
     "cond",
     "custom_gradient",
+    "export_onnx",
     "fori_loop",
     "grad",
     "hessian",

@@ -160,6 +160,28 @@ def import_model(
     return _driver().import_model(_source(model), asked)
 
 
+def export_onnx(
+    model: ModelSource,
+    path: str | Path,
+    *,
+    options: Options | None = None,
+    dims: Dims | None = None,
+    keep: Sequence[str] | None = None,
+) -> tuple[Path, ...]:
+    """Write a model of any kind, or a graph, as an ONNX file; the files that were written.
+
+    Constants of more than 2 GB go into a file beside it, ``path`` with ``.data`` added.
+    :class:`ModelError` names what has no form in ONNX, and where it is in the model.  Arguments are
+    as for :func:`compile`.
+    """
+    source, target = _source(model), checks.file_path("path", path)
+    if isinstance(source, Path) and target.exists() and target.samefile(source):
+        hint = "give the copy another name"
+        raise ModelError("it would be written over the model that is read", (str(target),), hint)
+    graph = import_model(source, options=options, dims=dims, keep=keep)
+    return _emission().write_simplified(graph, target)
+
+
 def verify(
     model: ModelSource,
     feeds: Mapping[str, Array] | None = None,
@@ -220,6 +242,10 @@ def verify(
 
 def _here(asked: Options, folder: Path | None, measured: bool) -> Options:
     return with_measurements(asked, folder if checks.flag("measured", measured) else None)
+
+
+def _emission() -> Any:
+    return import_module("modelcc.emit.emission")
 
 
 def _verification() -> Any:
@@ -294,4 +320,4 @@ def default_threads(asked: int | None, environment: Environment) -> int:
     return environment.threads if environment.threads is not None else available_cores()
 
 
-__all__ = ["Model", "compile", "import_model", "load", "verify"]
+__all__ = ["Model", "compile", "export_onnx", "import_model", "load", "verify"]

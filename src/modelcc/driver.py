@@ -66,6 +66,7 @@ from modelcc.passes.graph.simplify_control import SimplifyControl
 from modelcc.passes.graph.trim_windows import TrimWindows
 from modelcc.passes.pass_base import Pass
 from modelcc.passes.program.apply_plan import apply_plan
+from modelcc.passes.program.check_first import check_first
 from modelcc.passes.program.order import order_steps
 from modelcc.passes.program.plan_memory import plan_memory
 from modelcc.passes.tensor.assert_reads import AssertReads
@@ -178,7 +179,7 @@ def _back_end(target: Target, context: BuildContext) -> tuple[PipelineStage, ...
     return (
         *block("schedule", ("schedule", _scheduler(target, context))),
         *block("loop", ("legalize", _on_functions(context.legalize))),
-        *block("plan", order_steps, ("plan_memory", _planned)),
+        *block("plan", check_first, order_steps, ("plan_memory", _planned)),
         *block("emit", ("emit", _emitter(context))),
         *block("build", ("build", _builder(context))),
         *block("package", ("package", _packager(target, context))),
@@ -376,7 +377,7 @@ def _importer(options: Options) -> Callable[[ModelSource], Graph]:
 def _scheduler(target: Target, context: BuildContext) -> Callable[[TensorProgram], Program]:
     def run(program: TensorProgram) -> Program:
         context.scheduling(program)
-        return target.schedule(program, context.scheduled)
+        return replace(target.schedule(program, context.scheduled), states=program.states)
 
     return run
 

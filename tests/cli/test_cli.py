@@ -118,6 +118,20 @@ def test_stablehlo_is_of_the_graph(folder: Path, capsys: pytest.CaptureFixture[s
     assert "comes before" in capsys.readouterr().err
 
 
+def test_onnx_there_and_back(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compile", "net.onnx", "--emit", "onnx"]) != 0
+    assert "would be overwritten" in capsys.readouterr().err
+    assert main(["compile", "net.onnx", "--emit", "onnx", "-o", "copy.mcc"]) != 0
+    assert "name it copy.onnx" in capsys.readouterr().err
+    assert main(["compile", "net.onnx", "--emit", "onnx", "-o", "copy.onnx"]) == 0
+    x = np.random.default_rng(0).standard_normal((5, 6)).astype(np.float32)
+    found, wanted = (
+        np.asarray(onnxruntime.InferenceSession(name).run(None, {"x": x})[0])
+        for name in ("copy.onnx", "net.onnx")
+    )
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
 def test_dumps_and_times(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compile", "net.onnx", "--dump-dir", "dumps", "--pass-timing"]) == 0
     names = sorted(path.name for path in Path("dumps").iterdir())

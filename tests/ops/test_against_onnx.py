@@ -89,6 +89,16 @@ def clip(op: Any, xs: Sequence[Array | None]) -> Twin:
     return "Clip", {}, [x, *bounds]
 
 
+def at_tuples(op: Any, xs: Sequence[Any]) -> Twin:
+    """Indices with places along the axes before those that they select."""
+    x, indices, updates = xs
+    lead, outer = x.shape[: op.axis], indices.shape[:-1]
+    grid = np.moveaxis(np.indices(lead, indices.dtype), 0, -1)
+    own = indices.reshape(*outer, *(1,) * op.axis, -1)
+    sides = [np.broadcast_to(a, (*outer, *lead, a.shape[-1])) for a in (grid, own)]
+    return "ScatterND", {"reduction": op.reduction}, [x, np.concatenate(sides, -1), updates]
+
+
 TWINS: dict[type[Op], Callable[[Any, Sequence[Any]], Twin]] = {
     **dict.fromkeys((*elementwise.OPS, *activation.OPS), plain),
     **dict.fromkeys(reduce.OPS, reduction),
@@ -142,7 +152,7 @@ TWINS: dict[type[Op], Callable[[Any, Sequence[Any]], Twin]] = {
     gather.GatherElements: at_elements,
     gather.GatherND: plain,
     gather.ScatterElements: at_elements,
-    gather.ScatterND: plain,
+    gather.ScatterND: at_tuples,
     gather.OneHot: lambda op, xs: ("OneHot", {"axis": op.axis}, [xs[0], ints(op.depth), xs[1]]),
 }
 OPSETS: dict[type[Op], int] = {

@@ -10,6 +10,9 @@ bytes; ``sizes`` is the array of int64 values of ``dims``; ``pool`` is a thread 
 returns 0, or the number (from 1) of the entry of ``checks``, then ``indices``, that says why it
 stopped.  If an index was not within its bound, it is in the first 8 bytes of the arena then.
 
+Outputs that ``aliases`` names are where an input is, which the code changes; their own address is
+not looked at.  A run that fails leaves these inputs as they were.
+
 A model with ``sizes`` that depend on data writes them behind the values of ``dims``.  One with
 ``allocated`` memory takes another ``ptr host``: it points to the function
 ``ptr allocate(ptr context, int64 which, int64 bytes)`` and to its context, and is called for each
@@ -24,7 +27,7 @@ from dataclasses import dataclass, field, replace
 from modelcc.ir.condition import Condition
 from modelcc.ir.index import Index
 from modelcc.ir.index_bound import IndexBound
-from modelcc.ir.structure import Interface, ModelState
+from modelcc.ir.structure import Interface, ModelState, states_of
 from modelcc.ir.types import STRING, DType
 
 FORMAT = 3
@@ -120,7 +123,8 @@ class Manifest:
     ``arena`` is in bytes, ``definitions`` are evaluated in order; all are in terms of ``dims``
     and earlier definitions.  ``options`` identifies the compiler options, ``versions`` the tools
     that were used, both for the reader only.  ``interface`` puts inputs and outputs together to
-    what the caller sees (None: as they are).
+    what the caller sees (None: as they are).  ``aliases`` are outputs, each with the input whose
+    memory it takes: the model's states.
     """
 
     name: str
@@ -141,12 +145,13 @@ class Manifest:
     options: str = ""
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
     interface: Interface | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     format: int = FORMAT
 
     @property
     def states(self) -> Mapping[str, ModelState]:
         """What is kept from call to call."""
-        return {} if self.interface is None else self.interface.states
+        return states_of(self.interface)
 
     def with_interface(self, interface: Interface) -> Manifest:
         """This one for callers that see ``interface``; tensors of texts are called so."""

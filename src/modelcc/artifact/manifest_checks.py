@@ -9,7 +9,7 @@ from math import prod
 
 from modelcc.artifact.manifest import ALIGNMENT, ConstantSpec, Manifest
 from modelcc.ir.index import Index, symbols
-from modelcc.ir.structure import Interface, Records, Structure
+from modelcc.ir.structure import Interface, leaves_of
 from modelcc.ir.types import STRING
 
 
@@ -34,6 +34,7 @@ def _problems(manifest: Manifest) -> Iterator[str]:
     yield from _size_problems(manifest)
     yield from _constant_problems(manifest.constants)
     yield from _interface_problems(manifest)
+    yield from _alias_problems(manifest)
 
 
 def _name_problems(manifest: Manifest) -> Iterator[str]:
@@ -98,14 +99,14 @@ def _interface_problems(manifest: Manifest) -> Iterator[str]:
     if interface is None:
         return
     results = [name for step in interface.steps for name in step.outputs]
-    given = {leaf for s in interface.inputs.values() for leaf in _leaves(s)}
+    given = {leaf for s in interface.inputs.values() for leaf in leaves_of(s)}
     made = {spec.name for spec in manifest.outputs}
     kept = {state.input for state in interface.states.values()}
     for spec in manifest.inputs:
         if spec.name not in given and spec.name not in results and spec.name not in kept:
             yield f"nothing gives input {spec.name!r}"
     yield from _state_problems(manifest, interface)
-    for name in {leaf for s in interface.outputs.values() for leaf in _leaves(s)} - made:
+    for name in {leaf for s in interface.outputs.values() for leaf in leaves_of(s)} - made:
         yield f"nothing makes {name!r}"
     for step in interface.steps:
         for name in step.inputs:
@@ -124,14 +125,16 @@ def _state_problems(manifest: Manifest, interface: Interface) -> Iterator[str]:
             yield f"state {name!r} has no fixed size"
 
 
-def _leaves(structure: Structure) -> Iterator[str]:
-    match structure:
-        case str():
-            yield structure
-        case Records():
-            yield structure.tensor
-        case tuple():
-            for part in structure:
-                yield from _leaves(part)
-        case None:
-            pass
+def _alias_problems(manifest: Manifest) -> Iterator[str]:
+    before = {spec.name: spec for spec in manifest.inputs}
+    after = {spec.name: spec for spec in manifest.outputs}
+    for output, taken in manifest.aliases.items():
+        old, new = before.get(taken), after.get(output)
+        if old is None or new is None or (old.dtype, old.shape) != (new.dtype, new.shape):
+            yield f"output {output!r} cannot be where input {taken!r} is"
+    for name, count in Counter(manifest.aliases.values()).items():
+        if count > 1:
+            yield f"several outputs are where input {name!r} is"
+    for name, state in manifest.states.items():
+        if manifest.aliases.get(state.output) != state.input:
+            yield f"state {name!r} is not changed in its place, as in files of older versions"

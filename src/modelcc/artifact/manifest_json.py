@@ -66,6 +66,8 @@ def _data(manifest: Manifest) -> Object:
     }
     if manifest.libraries:
         data["libraries"] = [_library(spec) for spec in manifest.libraries]
+    if manifest.aliases:
+        data["aliases"] = dict(manifest.aliases)
     if manifest.interface is not None:
         data["interface"] = _interface(manifest.interface)
     return data
@@ -142,6 +144,7 @@ def _manifest(data: Object) -> Manifest:
         options=str(data["options"]),
         versions={k: str(v) for k, v in object_of(data["versions"]).items()},
         interface=_read_interface(data["interface"]) if "interface" in data else None,
+        aliases={n: str(v) for n, v in object_of(data.get("aliases", {})).items()},
     )
 
 

@@ -21,7 +21,7 @@ _SUFFIXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ".ll": ("llvm",),
         ".s": ("asm",),
         ".c": ("c",),
-        ".onnx": (),
+        ".onnx": ("onnx",),
         ".npz": (),
         ".npy": (),
         ".html": (),

@@ -8,7 +8,6 @@ from modelcc.driver import check_stage, pipeline
 from modelcc.emit.emission import resumed
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
-from modelcc.ir.structure import Interface
 from modelcc.options import Options
 from modelcc.pipeline import Observer, StageRun, all_of, before_block, run_stages
 from modelcc.targets.base import BuildConfig, Target
@@ -32,12 +31,14 @@ def deliver(
     """
     if not isinstance(target, CTarget):
         raise ModelError(f"target {target.name!r} writes no C", (), "leave --target out")
-    interfaces: list[Interface | None] = []
+    graphs: list[Graph] = []
 
     def note(run: StageRun) -> None:
         if isinstance(run.after, Graph):
-            interfaces.append(run.after.interface)
+            graphs[:] = [run.after]
 
     stages = before_block(pipeline(target, options, config), "emit")
     program = run_stages(resumed(stages, level), source, all_of(note, check_stage, observer))
-    return target.deliver(program, replace(request, interface=(interfaces or [None])[-1]))
+    for graph in graphs:
+        request = replace(request, interface=graph.interface, initial=graph.initial)
+    return target.deliver(program, request)

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from modelcc.driver import Translation, pipeline
+from modelcc.exporters.onnx import export_onnx, write_onnx
+from modelcc.exporters.onnx.file import MOST
 from modelcc.exporters.stablehlo import export_stablehlo
 from modelcc.ir.constant import Constant
 from modelcc.ir.errors import ModelError
@@ -28,17 +30,19 @@ from modelcc.passes.graph.common_subexpressions import CommonSubexpressions
 from modelcc.passes.graph.dead_code import DeadCode
 from modelcc.passes.graph.fold_constants import FoldConstants
 from modelcc.pipeline import Observer, PipelineStage, all_of, before_block, from_block, run_stages
+from modelcc.report.formats import byte_text
 from modelcc.report.stage_progress import announcer, log_stage
 from modelcc.targets.base import MODULE_LINE, SCHEDULE, BuildConfig, Module, Target
 from modelcc.targets.c.emitter import emit_c
 from modelcc.targets.native.diagnostics import CodegenError
 
-STABLEHLO = "stablehlo"
-"""The graph as other compilers read it."""
+STABLEHLO, ONNX = "stablehlo", "onnx"
+EXCHANGED = (STABLEHLO, ONNX)
+"""The graph as others read it."""
 
 FORMS = (
     "graph",
-    STABLEHLO,
+    *EXCHANGED,
     "tensor",
     SCHEDULE,
     "launches",
@@ -57,6 +61,7 @@ SOURCES = ("llvm", "c")
 
 _SUFFIX: Mapping[str, str] = {
     STABLEHLO: ".mlir",
+    ONNX: ".onnx",
     SCHEDULE: ".schedule.txt",
     "llvm": ".ll",
     "asm": ".s",
@@ -64,7 +69,7 @@ _SUFFIX: Mapping[str, str] = {
     "obj": ".o",
     "so": ".so",
 }
-_BINARY = ("obj", "so")
+_BINARY = (ONNX, "obj", "so")
 
 
 @dataclass(frozen=True)
@@ -101,10 +106,11 @@ def emit(
     :class:`ModelError` if the target does not know the form, or it lies before the level.
     """
     check_form(form, level, target)
-    if form == STABLEHLO:
+    if form in EXCHANGED:
         stages = before_block(pipeline(target, options, config), "graph")
         graph = _run(resumed(stages, level) if level else stages, source, observer, config)
-        return Emission(form, stablehlo_text(graph).encode(), _SUFFIX[form])
+        contents = onnx_model(graph) if form == ONNX else stablehlo_text(graph).encode()
+        return Emission(form, contents, _SUFFIX[form])
     if form in SOURCES and level not in ("loop", "llvm"):
         stages = before_block(pipeline(target, options, config), "emit")
         program = _run(resumed(stages, level), source, observer, config)
@@ -132,8 +138,8 @@ def emit(
 
 def check_form(form: str, level: str | None, target: Target) -> None:
     """:class:`ModelError` if ``form`` cannot be made from ``level`` (None: a model)."""
-    if form not in (*LEVELS, STABLEHLO, *target.forms):
-        known = ", ".join((*LEVELS, STABLEHLO, *target.forms))
+    if form not in (*LEVELS, *EXCHANGED, *target.forms):
+        known = ", ".join((*LEVELS, *EXCHANGED, *target.forms))
         raise ModelError(f"target {target.name!r} cannot emit {form!r}", (), f"it knows {known}")
     if level is not None and FORMS.index(form) < FORMS.index(level):
         raise ModelError(f"{form!r} comes before {level!r} and cannot be made from it")
@@ -144,9 +150,33 @@ def stablehlo_text(graph: Graph) -> str:
     if graph.interface is not None and not graph.interface.is_plain:
         message = "arguments or results that are no tensors have no form in StableHLO"
         raise ModelError(message, (graph.name,))
+    return export_stablehlo(simplified(graph))
+
+
+def onnx_model(graph: Graph) -> bytes:
+    """The graph without what is constant or unused, as a file of ONNX.
+
+    :class:`ModelError` lists what has no form, or says that the constants are too many for a file.
+    """
+    simple = simplified(graph)
+    room = sum(constant.nbytes for constant in simple.constants.values())
+    if room > MOST:
+        message = f"its constants take {byte_text(room)}, and a file of ONNX ends at 2 GB"
+        hint = "modelcc.export_onnx writes them into a file beside it"
+        raise ModelError(message, (graph.name,), hint)
+    return export_onnx(simple).SerializeToString()
+
+
+def write_simplified(graph: Graph, path: Path) -> tuple[Path, ...]:
+    """The graph without what is constant or unused, as a file of ONNX; the files written."""
+    return write_onnx(simplified(graph), path)
+
+
+def simplified(graph: Graph) -> Graph:
+    """The graph that is written for others: without what is constant or unused."""
     for step in (FoldConstants(), CommonSubexpressions(), DeadCode()):
         graph = in_bodies(step)(graph)
-    return export_stablehlo(graph)
+    return graph
 
 
 def read_level(path: Path, level: str, constants: Path | None) -> Any:

@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass
 from modelcc.ir.builder import infer_types
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph, Node
+from modelcc.ir.graph_states import verify_graph_states
 from modelcc.ir.index import Expr, symbols
 from modelcc.ir.op import is_items
 
@@ -40,6 +41,7 @@ def verify_graph(
     spare = sorted(graph.types.keys() - defined)
     if spare:
         raise ModelError(f"there is a type for {spare[0]!r}, which is no value", (graph.name,))
+    verify_graph_states(graph)
 
 
 def _settled(graph: Graph, before: Graph | None) -> frozenset[int]:

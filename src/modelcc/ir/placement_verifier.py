@@ -38,7 +38,10 @@ def verify_placement(
         require_symbols(binding.offset, known, where)
         if name not in program.types:
             raise ModelError("there is no tensor of this name", where)
-        if binding.place != "arena":
+        if name in program.states:
+            if binding.place != "input":
+                raise ModelError("the state is not in the place of its input", where)
+        elif binding.place != "arena":
             if name not in program.named(binding.place):
                 raise ModelError(f"the program has no {binding.place} of this name", where)
         else:

@@ -28,6 +28,12 @@ block.  What they make large without bounds is allocated then::
       read n = %count
       allocate %y size 8*n
       launch @nonzero(%x, %y; n)
+
+A *state* is an output with the input that it is the next value of.  Before memory is planned that
+is a wish; then the output lies where the input does, and is written when nothing reads that::
+
+      state %next over %w
+      launch @sgd(%w, %dw, %next)
 """
 
 from __future__ import annotations
@@ -53,6 +59,8 @@ Place = Literal["input", "output", "constant", "arena"]
 @dataclass(frozen=True)
 class Binding:
     """Where a tensor lives.  ``offset`` is in bytes, into the arena; 0 elsewhere.
+
+    A state's output is at the place of its input, ``"input"``.
 
     It may mention the counter of a loop that all steps naming the tensor are in.  ``segment``
     names a part of the arena that is allocated while the program runs.
@@ -190,7 +198,7 @@ class Program:
     ``types`` has the type, with its physical layout, of every tensor that a step mentions.
     ``dims`` bounds the inputs' dimensions, then the symbols that steps read from memory.
     ``notes`` tell the user what of their wishes was not done.  Without a ``placement`` memory is
-    not planned yet.
+    not planned yet.  ``states`` are outputs, each with the input whose memory it takes.
     """
 
     name: str
@@ -203,6 +211,7 @@ class Program:
     dims: Bounds = field(default_factory=dict[str, Range])
     notes: tuple[str, ...] = ()
     placement: Placement | None = None
+    states: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def placed(self) -> Placement:
@@ -210,6 +219,11 @@ class Program:
         if self.placement is None:
             raise ValueError(f"the memory of program {self.name!r} is not planned yet")
         return self.placement
+
+    @property
+    def updated(self) -> Mapping[str, str]:
+        """Outputs that lie where an input does, with it: the states, once memory is planned."""
+        return self.states if self.placement is not None else dict[str, str]()
 
     @property
     def functions(self) -> tuple[Function, ...]:
@@ -252,8 +266,10 @@ class Program:
         return tuple(dict.fromkeys(found))
 
     def position(self, name: str) -> int:
-        """Which of the inputs, outputs or constants a tensor is; ``KeyError`` if it is none."""
-        return self._positions[self.placed.bindings[name].place][name]
+        """Which of the inputs, outputs or constants a tensor is, or takes the place of;
+        ``KeyError`` if it is none."""
+        place = self.placed.bindings[name].place
+        return self._positions[place][self.states.get(name, name) if place == "input" else name]
 
     @cached_property
     def _positions(self) -> Mapping[Place, Mapping[str, int]]:

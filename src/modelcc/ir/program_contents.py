@@ -19,7 +19,7 @@ ALIGNMENT = 64
 
 Values: TypeAlias = Mapping[str, int]
 Region: TypeAlias = tuple[str, int, int]
-"""Segment of the arena, with start and end in it; or ``OWN``, and the number of a tensor."""
+"""Segment of the arena, with start and end in it; or ``OWN``, and numbers of a tensor's own."""
 
 OWN = " "
 """Stands for the memory of tensors that have their own, each one interval."""
@@ -115,11 +115,19 @@ class DefinedTensors:
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._given = {*program.inputs, *program.constants}
+        self._over = program.updated
+        self._replaced = frozenset(self._over.values())
+        self._given = {*program.inputs, *program.constants} - self._replaced
         self._numbers: dict[str, int] = {}
         self.contents = Contents()
+        for name in self._replaced:
+            self.contents.put(self._own_region(name))
         self.sizes: dict[str, int] = {}
         self._lost: dict[Region, str] = {}
+
+    def keeps(self, name: str, values: Values) -> bool:
+        """Whether an output is there: what no step writes of a state stays as it was."""
+        return name in self._over or self.holds(name, values)
 
     def holds(self, name: str, values: Values) -> bool:
         """Whether the tensor holds what was written to it."""
@@ -177,11 +185,15 @@ class DefinedTensors:
         program, placement = self._program, self._program.placement
         binding = None if placement is None else placement.bindings[name]
         if placement is None or binding is None or binding.place != "arena":
-            base = program.bases.get(name, name)
-            number = self._numbers.setdefault(base, len(self._numbers))
-            return OWN, number, number + 1
+            return self._own_region(program.bases.get(name, name))
         size = self.sizes.get(binding.segment) if binding.segment else None
         return (binding.segment, *require_inside(program, placement, name, values, size))
+
+    def _own_region(self, base: str) -> Region:
+        """That of memory which a tensor, itself no view, does not share, but for a state: what it
+        replaces ends behind it, so it goes where the state is written."""
+        number = 2 * self._numbers.setdefault(self._over.get(base, base), len(self._numbers))
+        return OWN, number, number + (2 if base in self._replaced else 1)
 
 
 def given_values(values: Values) -> str:

@@ -8,23 +8,11 @@ from modelcc.ir.forms import Spelling, Syntax, TextForm, TextForms, block, liste
 from modelcc.ir.library import Address, Argument, ExternalCall
 from modelcc.ir.loop import Const, IndexOf
 from modelcc.ir.loop_forms import EXPRESSIONS
-from modelcc.ir.mlir_syntax import value_text
 from modelcc.ir.program import Allocate, CopyTensor, Definition, Launch, Step
 from modelcc.ir.region import Branch, Carry, Repeat
-from modelcc.ir.spellings import BOUND, CONDITION, SPELLINGS
+from modelcc.ir.spellings import BOUND, CONDITION, OVER, SPELLINGS
 from modelcc.ir.tensor import ReadSize, View
 from modelcc.ir.text_reader import TextReader
-
-
-def _shared_text(pair: tuple[str, str], types: object) -> str:
-    output, taken = map(value_text, pair)
-    return f"{output} over {taken}"
-
-
-def _shared(at: TextReader, stops: tuple[str, ...]) -> tuple[str, str]:
-    output = at.value()
-    at.expect("over ")
-    return output, at.value()
 
 
 def _argument_text(argument: Argument, types: object) -> str:
@@ -54,7 +42,7 @@ _SPELLINGS: Mapping[str, Spelling] = {
     **SPELLINGS,
     "tuple[I, ...]": block(_STEP),
     "tuple[Carry, ...]": listed(_CARRY.syntax),
-    "tuple[tuple[str, str], ...]": listed(Syntax(_shared_text, _shared)),
+    "tuple[tuple[str, str], ...]": listed(OVER),
     "tuple[IndexBound, ...]": repeated(BOUND.syntax, "check"),
     "constraints": repeated(CONDITION, "require"),
     "tuple[Argument, ...]": listed(Syntax(_argument_text, _argument)),

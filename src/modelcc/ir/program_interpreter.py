@@ -145,9 +145,13 @@ class _Memory:
         self.dims = program.dims
         self._arenas = {"": _fresh(evaluate(placement.arena, values))}
         self._own = ChainMap[str, Array]()
+        replaced = frozenset(program.updated.values())
         for name in program.inputs:
             layout = program.types[name].physical
-            self._own[name] = pack(feeds[name], layout).reshape(-1)
+            packed = pack(feeds[name], layout).reshape(-1)
+            self._own[name] = packed.copy() if name in replaced else packed
+        for name, before in program.updated.items():
+            self._own[name] = self._own[before]
         for name, constant in program.constants.items():
             self._own[name] = np.ascontiguousarray(constant.data).reshape(-1)
         self.make((n for n, b in self._bindings.items() if b.place == "output"

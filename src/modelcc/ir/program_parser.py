@@ -12,11 +12,12 @@ from modelcc.ir.library import Callee, LibraryFunction
 from modelcc.ir.loop_parser import read_function
 from modelcc.ir.program import Binding, Definition, Place, Placement, Program, Step
 from modelcc.ir.program_forms import DEFINITION, EXTERNAL_CALL, STEPS
+from modelcc.ir.spellings import OVER
 from modelcc.ir.text_reader import TextReader
 from modelcc.ir.types import TensorType
 
 _HEAD = frozenset(
-    ("dim", "define", "arena", "note", "input", "output", "constant", "place", "tensor")
+    ("dim", "define", "arena", "note", "input", "output", "state", "constant", "place", "tensor")
 )
 """Words of what a program has beside its steps."""
 
@@ -49,6 +50,7 @@ class _ProgramParser:
         self._steps: list[Step] = []
         self._notes: list[str] = []
         self._arena: Index | None = None
+        self._states: dict[str, str] = {}
 
     def program(self) -> Program:
         """The whole text."""
@@ -63,7 +65,7 @@ class _ProgramParser:
         return Program(
             name, tuple(self._names["input"]), tuple(self._names["output"]), tuple(self._steps),
             self._types, tuple(callees), self._constants, self._dims, tuple(self._notes),
-            self._placement(),
+            self._placement(), self._states,
         )  # fmt: skip
 
     def _callee(self) -> Callee:
@@ -77,7 +79,8 @@ class _ProgramParser:
         """Where memory is, if there is an arena."""
         if self._arena is None:
             return None
-        return Placement(self._bindings, self._arena, tuple(self._definitions))
+        over = dict.fromkeys(self._states, Binding("input"))
+        return Placement({**self._bindings, **over}, self._arena, tuple(self._definitions))
 
     def _item(self) -> None:
         word = self._at.next_word()
@@ -102,6 +105,9 @@ class _ProgramParser:
                 self._notes.append(self._at.string())
             case "input" | "output":
                 self._names[word].append(self._bound(word))
+            case "state":
+                output, taken = OVER.read(self._at, ("\n",))
+                self._states[output] = taken
             case "constant":
                 self._constant()
             case "place":

@@ -7,7 +7,10 @@
       define g_at = ((28*batch + 63) floordiv 64)*64
       arena 2*g_at
       input %x: tensor<?x7xf32, ["batch"]>
+      input %r: tensor<3xf32>
       output %y: tensor<?x7xf32, ["batch"]>
+      output %s: tensor<3xf32>
+      state %s over %r
       constant %w: tensor<1xf32> digest "9f2c…"
       place %h: tensor<?xf32, ["7*batch"]> at 0
       launch @add(%x, %x, %h; 7*batch) from "Add_0"
@@ -44,6 +47,7 @@ from modelcc.ir.loop_text import print_function
 from modelcc.ir.mlir_syntax import string_text, type_text, value_text
 from modelcc.ir.program import Placement, Program
 from modelcc.ir.program_forms import DEFINITION, EXTERNAL_CALL, STEPS
+from modelcc.ir.spellings import OVER
 
 
 def print_program(program: Program) -> str:
@@ -71,6 +75,8 @@ def _program_lines(program: Program) -> Iterator[str]:
     for word, names in (("input", program.inputs), ("output", program.outputs)):
         for name in names:
             yield f"  {word} {_typed(program, name)}"
+    for pair in program.states.items():
+        yield f"  state {OVER.text(pair, {})}"
     for name, constant in program.constants.items():
         yield f"  constant {_typed(program, name)} digest {string_text(constant.digest)}"
     passed = {*program.inputs, *program.outputs, *program.constants}

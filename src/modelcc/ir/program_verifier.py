@@ -31,6 +31,7 @@ from modelcc.ir.program_contents import Values
 from modelcc.ir.program_walk import step_place, walk_steps
 from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.region_verifier import verify_carry, verify_condition, verify_view
+from modelcc.ir.state_verifier import verify_states
 from modelcc.ir.tensor import ReadSize, View
 from modelcc.ir.types import I64
 
@@ -63,6 +64,8 @@ def verify_program(program: Program, before: Program | None = None) -> None:
         verify_placement(program, program.placement, samples, inner, known)
     for name in (*program.inputs, *program.outputs, *program.constants):
         _verify_named(program, (name,), (program.name,))
+    given = program.inputs, program.outputs
+    verify_states(program.states, *given, program.types, (program.name,))
     verifier = _ProgramVerifier(program)
     verifier.steps(program.steps, frozenset(samples[0]) - dynamic)
     if before is None or not _runs_alike(program, before):
@@ -103,6 +106,7 @@ def _runs_alike(program: Program, before: Program) -> bool:
         and program.types is before.types
         and program.placement is before.placement
         and program.dims is before.dims
+        and program.states == before.states
     )
     return same and all(
         new.parameters == old.parameters and new.sizes == old.sizes
@@ -262,6 +266,7 @@ class _ProgramVerifier:
             raise ModelError(message, where)
         for parameter, name in zip(function.parameters, step.arguments, strict=True):
             self._argument(parameter, name, where)
+        self._verify_apart(function, step, where)
         written = program.results(step)
         for name in (*(output for output, _ in step.in_place), *step.partial):
             if name not in written:
@@ -272,6 +277,17 @@ class _ProgramVerifier:
         if found is None:
             found = self._checks[function.name] = checks_in(function)
         return found
+
+    def _verify_apart(self, function: Function, step: Launch, where: tuple[str, ...]) -> None:
+        """A kernel that writes a state over its input knows that the two are in one place."""
+        states = self._program.updated
+        pairs = zip(function.parameters, step.arguments, strict=True)
+        alone = {name for parameter, name in pairs if not parameter.shared}
+        for output in (n for n in self._program.results(step) if n in states):
+            over = states[output]
+            if over in step.arguments and (output in alone or over in alone):
+                message = f"'{output}' is in the memory of '{over}', which the kernel does not know"
+                raise ModelError(message, where)
 
     def _argument(self, parameter: Parameter, name: str, where: tuple[str, ...]) -> None:
         buffer, type = parameter.buffer, self._program.types[name]

@@ -43,7 +43,8 @@ def walk_steps(program: Program, values: Values) -> None:
     """:class:`ModelError` at the first step that does not fit, with dimensions ``values``.
 
     Each tensor read was written, and nothing that shares bytes with it was written since.
-    Tensors with the same offset and size are views of each other.  Steps that a run with these
+    Tensors with the same offset and size are views of each other; what a state replaces is gone
+    when the state is written.  Steps that a run with these
     dimensions never comes to, for a constraint that does not hold, are not looked at.
     """
     dynamic = frozenset(program.read_sizes)
@@ -54,7 +55,7 @@ def walk_steps(program: Program, values: Values) -> None:
     except _EndOfRun:
         return
     for name in program.outputs:
-        if not walk.memory.holds(name, values):
+        if not walk.memory.keeps(name, values):
             raise ModelError(f"output '{name}' is never written", (program.name,))
 
 

@@ -24,6 +24,17 @@ def _decimal(at: TextReader) -> float:
     return float(at.bare("number", _DECIMAL))
 
 
+def _over_text(pair: tuple[str, str], types: object) -> str:
+    output, taken = map(value_text, pair)
+    return f"{output} over {taken}"
+
+
+def _over(at: TextReader, stops: tuple[str, ...]) -> tuple[str, str]:
+    output = at.value()
+    at.expect("over ")
+    return output, at.value()
+
+
 VALUE = syntax(value_text, TextReader.value, ("%",))
 VALUES = listed(VALUE)
 SYMBOL = syntax(quote_name, TextReader.symbol)
@@ -35,6 +46,8 @@ INDEX = Syntax[Index](lambda index, _: str(index), lambda at, stops: at.index_be
 INDICES = listed(INDEX)
 CONDITION = Syntax[Condition](lambda c, _: str(c), lambda at, stops: at.condition(*stops))
 CONDITIONS = listed(CONDITION)
+OVER = Syntax(_over_text, _over)
+"""A tensor and the one whose memory it takes."""
 
 SPELLINGS: Mapping[str, Spelling] = MappingProxyType(
     {

@@ -7,7 +7,7 @@ caller gives and gets is put together from these by the interface that goes with
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -22,6 +22,20 @@ class Records:
 
 Structure: TypeAlias = "str | Records | tuple[Structure, ...] | None"
 """A tensor by name, a list of structures, a list of dicts; None is None."""
+
+
+def leaves_of(structure: Structure) -> Iterator[str]:
+    """Names of the tensors that a structure is made of."""
+    match structure:
+        case str():
+            yield structure
+        case Records():
+            yield structure.tensor
+        case tuple():
+            for part in structure:
+                yield from leaves_of(part)
+        case None:
+            pass
 
 
 Setting: TypeAlias = "str | int | float | tuple[Setting, ...]"
@@ -73,6 +87,14 @@ class Interface:
     @property
     def is_plain(self) -> bool:
         """Whether all of it are tensors as they are."""
-        return not (self.steps or self.states) and all(
-            isinstance(s, str) for s in (*self.inputs.values(), *self.outputs.values())
-        )
+        return not (self.steps or self.states) and self.has_tensors_alone
+
+    @property
+    def has_tensors_alone(self) -> bool:
+        """Whether what is given and returned are tensors."""
+        return all(isinstance(s, str) for s in (*self.inputs.values(), *self.outputs.values()))
+
+
+def states_of(interface: Interface | None) -> Mapping[str, ModelState]:
+    """What a model keeps from call to call."""
+    return {} if interface is None else interface.states

@@ -330,6 +330,15 @@ def leaf_items(items: Sequence[Item]) -> Iterator[LeafItem]:
                 yield item
 
 
+def view_bases(items: Sequence[Item]) -> dict[str, str]:
+    """What views are of: tensors that are none."""
+    found: dict[str, str] = {}
+    for item in leaf_items(items):
+        if isinstance(item, View):
+            found[item.output] = found.get(item.input, item.input)
+    return found
+
+
 def counters(items: Sequence[Item]) -> Iterator[str]:
     """Counters of the loops among items and in them."""
     for item in items:
@@ -345,7 +354,11 @@ def counters(items: Sequence[Item]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class TensorProgram:
-    """A model at the tensor level: items in execution order; every tensor has a type."""
+    """A model at the tensor level: items in execution order; every tensor has a type.
+
+    ``states`` are outputs, each with the input whose memory it is to take: what a model keeps from
+    call to call.
+    """
 
     name: str
     inputs: tuple[str, ...]
@@ -354,6 +367,7 @@ class TensorProgram:
     types: Mapping[str, TensorType]
     constants: Mapping[str, Constant] = field(default_factory=dict[str, Constant])
     dims: Bounds = field(default_factory=dict[str, Range])
+    states: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def tensors(self) -> tuple[str, ...]:
         """Every tensor that the program takes, makes or returns, in order of appearance."""

@@ -22,7 +22,7 @@ from modelcc.ir.loop_text import print_function
 from modelcc.ir.mlir_syntax import key_text, value_text
 from modelcc.ir.region import Branch, Carry, Repeat
 from modelcc.ir.scalar_text import declare, print_stage, read_stage
-from modelcc.ir.spellings import SPELLINGS
+from modelcc.ir.spellings import OVER, SPELLINGS
 from modelcc.ir.tensor import Algorithm, Item, Kernel, ReadSize, Scatter, Stage, View
 from modelcc.ir.text_reader import TextReader
 
@@ -81,6 +81,7 @@ def _dim_text(dim: tuple[str, Range], types: object) -> str:
 
 
 DIMS = enclosed(listed(Syntax(_dim_text, _read_dim)), "(", ")")
+STATES = enclosed(listed(OVER), "(", ")")
 SYMBOL_NAME = syntax(lambda name: "@" + key_text(name), _read_symbol)
 TYPED = Syntax(_typed_text, _read_typed, ("%",))
 TYPEDS = listed(TYPED)

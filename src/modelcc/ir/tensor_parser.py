@@ -11,7 +11,7 @@ from modelcc.ir.forms import enclosed
 from modelcc.ir.graph_parser import Resolve, resolver
 from modelcc.ir.spellings import VALUES
 from modelcc.ir.tensor import Item, Kernel, TensorProgram
-from modelcc.ir.tensor_forms import DIMS, ITEMS, SYMBOL_NAME, TYPED, TYPEDS
+from modelcc.ir.tensor_forms import DIMS, ITEMS, STATES, SYMBOL_NAME, TYPED, TYPEDS
 from modelcc.ir.text_reader import TextReader
 from modelcc.ir.types import TensorType
 
@@ -49,6 +49,7 @@ def _read_program(at: TextReader, resolve: Resolve) -> TensorProgram:
     inputs = enclosed(TYPEDS, "(", ")").read(at, ())
     at.expect("->")
     outputs = enclosed(VALUES, "(", ")").read(at, ())
+    states = dict(STATES.read(at, ())) if at.accept("states") else {}
     dims = dict(DIMS.read(at, ())) if at.accept("dims") else {}
     at.expect("{")
     constants: dict[str, Constant] = {}
@@ -67,6 +68,7 @@ def _read_program(at: TextReader, resolve: Resolve) -> TensorProgram:
         MappingProxyType(at.types),
         MappingProxyType(constants),
         MappingProxyType(dims),
+        MappingProxyType(states),
     )
 
 

@@ -1,6 +1,6 @@
 """Text form of tensor programs, read back to an equal program by ``parse_tensor_program``.
 
-    program @main(%x: f32[batch, 64]) -> (%y) dims(batch in 1:) {
+    program @main(%x: f32[batch, 64], %r: f32[3]) -> (%y, %s) states(%s over %r) dims(batch in 1:) {
       constant %w: f32[64, 32] = "9f2c…"
       kernel @fc(%x: f32[batch, 64], %w: f32[64, 32]) -> (%h: f32[batch, 32]) source("fc1") {
         %t: f32[batch, 32] = [i < batch, j < 32] sum[k < 64] %x[i, k] * %w[k, j]
@@ -43,7 +43,7 @@ from collections.abc import Iterator, Mapping
 from modelcc.ir.mlir_syntax import string_text
 from modelcc.ir.spellings import VALUES
 from modelcc.ir.tensor import Kernel, TensorProgram
-from modelcc.ir.tensor_forms import DIMS, ITEMS, SYMBOL_NAME, TYPED, TYPEDS
+from modelcc.ir.tensor_forms import DIMS, ITEMS, STATES, SYMBOL_NAME, TYPED, TYPEDS
 from modelcc.ir.types import TensorType
 
 
@@ -60,8 +60,9 @@ def print_kernel(kernel: Kernel, types: Mapping[str, TensorType]) -> str:
 def _program_lines(program: TensorProgram) -> Iterator[str]:
     types = program.types
     signature = f"({TYPEDS.text(program.inputs, types)}) -> ({VALUES.text(program.outputs, types)})"
+    states = f" states{STATES.text((*program.states.items(),), types)}" if program.states else ""
     dims = f" dims{DIMS.text(tuple(program.dims.items()), types)}" if program.dims else ""
-    yield f"program {SYMBOL_NAME.text(program.name, types)}{signature}{dims} {{"
+    yield f"program {SYMBOL_NAME.text(program.name, types)}{signature}{states}{dims} {{"
     for name, constant in program.constants.items():
         yield f"  constant {TYPED.text(name, types)} = {string_text(constant.digest)}"
     for item in program.items:

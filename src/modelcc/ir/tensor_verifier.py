@@ -16,6 +16,7 @@ from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.region_verifier import verify_carry, verify_condition, verify_view
 from modelcc.ir.scalar_tree import index_symbols, reads
 from modelcc.ir.stage_verifier import verify_scatter, verify_stage, verify_symbols
+from modelcc.ir.state_verifier import verify_states
 from modelcc.ir.tensor import (
     Algorithm,
     Item,
@@ -55,6 +56,7 @@ def verify_tensor_program(program: TensorProgram, before: TensorProgram | None =
     for name in program.outputs:
         if name not in inside:
             raise ModelError(f"program output {name!r} is not computed by any kernel", place)
+    verify_states(program.states, program.inputs, program.outputs, program.types, place)
 
 
 class _TensorVerifier:

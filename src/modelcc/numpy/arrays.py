@@ -118,7 +118,7 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Te
     given = (low, high, step)
     if any(isinstance(v, Expr) for v in given):
         return _symbolic_range(low, high, step, dtype)
-    made: Array = np.arange(*given)
+    made: Any = np.arange(*given)
     own = F32 if all(isinstance(v, int | float) for v in given) else made.dtype
     own = made.dtype if made.dtype.kind != "f" else own
     kind = named_type(own if dtype is None else dtype)

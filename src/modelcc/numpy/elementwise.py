@@ -1,30 +1,249 @@
-"""Functions of each element, and of pairs of elements, under NumPy's names."""
+"""Functions of each element under NumPy's names."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from modelcc.ir.types import BOOL, F32
+import ml_dtypes
+
+from modelcc.ir.types import BOOL
 from modelcc.numpy.arrays import asarray
-from modelcc.ops.comparison import Where
-from modelcc.tensor.operators import is_number
+from modelcc.numpy.pairs import where
+from modelcc.ops.comparison import IsInf
 from modelcc.tensor.tensor import Tensor
 
 
-def where(condition: Any, x: Any, y: Any) -> Tensor:
-    """``x`` where ``condition`` holds, else ``y``."""
-    yes = asarray(condition).cast(BOOL)
-    a, b = both(x, y)
-    return yes.result(Where(), yes, a, b)
+def exp(x: Any) -> Tensor:
+    """e to the power of each element."""
+    return asarray(x).exp()
 
 
-def both(x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    """Two operands as tensors of one type; numbers of Python take that of the other."""
-    if isinstance(x, Tensor) or not is_number(x):
-        a = asarray(x)
-        return a.alike(y if is_number(y) else asarray(y))
-    if is_number(y):
-        kind = F32 if isinstance(x, float) or isinstance(y, float) else None
-        return asarray(x, kind).alike(asarray(y, kind))
-    b, a = asarray(y).alike(x)
-    return a, b
+def exp2(x: Any) -> Tensor:
+    """2 to the power of each element."""
+    return asarray(x).exp2()
+
+
+def expm1(x: Any) -> Tensor:
+    """``exp(x) - 1``, exact near 0."""
+    return asarray(x).expm1()
+
+
+def log(x: Any) -> Tensor:
+    """The natural logarithm."""
+    return asarray(x).log()
+
+
+def log1p(x: Any) -> Tensor:
+    """``log(1 + x)``, exact near 0."""
+    return asarray(x).log1p()
+
+
+def log2(x: Any) -> Tensor:
+    """The logarithm to base 2."""
+    return asarray(x).log2()
+
+
+def log10(x: Any) -> Tensor:
+    """The logarithm to base 10."""
+    return asarray(x).log10()
+
+
+def sqrt(x: Any) -> Tensor:
+    """The square root; NaN below 0."""
+    return asarray(x).sqrt()
+
+
+def reciprocal(x: Any) -> Tensor:
+    """``1 / x``."""
+    return asarray(x).reciprocal()
+
+
+def square(x: Any) -> Tensor:
+    """The square."""
+    return asarray(x).square()
+
+
+def sin(x: Any) -> Tensor:
+    """The sine."""
+    return asarray(x).sin()
+
+
+def cos(x: Any) -> Tensor:
+    """The cosine."""
+    return asarray(x).cos()
+
+
+def tan(x: Any) -> Tensor:
+    """The tangent."""
+    return asarray(x).tan()
+
+
+def arcsin(x: Any) -> Tensor:
+    """The inverse sine."""
+    return asarray(x).arcsin()
+
+
+def arccos(x: Any) -> Tensor:
+    """The inverse cosine."""
+    return asarray(x).arccos()
+
+
+def arctan(x: Any) -> Tensor:
+    """The inverse tangent."""
+    return asarray(x).arctan()
+
+
+def sinh(x: Any) -> Tensor:
+    """The hyperbolic sine."""
+    return asarray(x).sinh()
+
+
+def cosh(x: Any) -> Tensor:
+    """The hyperbolic cosine."""
+    return asarray(x).cosh()
+
+
+def tanh(x: Any) -> Tensor:
+    """The hyperbolic tangent."""
+    return asarray(x).tanh()
+
+
+def arcsinh(x: Any) -> Tensor:
+    """The inverse hyperbolic sine."""
+    return asarray(x).arcsinh()
+
+
+def arccosh(x: Any) -> Tensor:
+    """The inverse hyperbolic cosine."""
+    return asarray(x).arccosh()
+
+
+def arctanh(x: Any) -> Tensor:
+    """The inverse hyperbolic tangent."""
+    return asarray(x).arctanh()
+
+
+def abs(x: Any) -> Tensor:
+    """The magnitude."""
+    return asarray(x).abs()
+
+
+def sign(x: Any) -> Tensor:
+    """-1, 0 or 1."""
+    return asarray(x).sign()
+
+
+def floor(x: Any) -> Tensor:
+    """The greatest whole number not above x."""
+    return asarray(x).floor()
+
+
+def ceil(x: Any) -> Tensor:
+    """The least whole number not below x."""
+    return asarray(x).ceil()
+
+
+def trunc(x: Any) -> Tensor:
+    """The next whole number towards 0."""
+    return asarray(x).trunc()
+
+
+def isnan(x: Any) -> Tensor:
+    """Where it is not a number."""
+    return asarray(x).isnan()
+
+
+def isinf(x: Any) -> Tensor:
+    """Where it is infinite, of either sign."""
+    return asarray(x).isinf()
+
+
+def isfinite(x: Any) -> Tensor:
+    """Where it is neither infinite nor NaN."""
+    return asarray(x).isfinite()
+
+
+def rint(x: Any) -> Tensor:
+    """The nearest whole number, as a float; halves to the even one."""
+    return asarray(x).floats().round()
+
+
+def round(a: Any, decimals: int = 0) -> Tensor:
+    """To so many decimals, halves to the even neighbour."""
+    return asarray(a).round(decimals)
+
+
+def negative(x: Any) -> Tensor:
+    """``-x``."""
+    return -asarray(x)
+
+
+def positive(x: Any) -> Tensor:
+    """``x``."""
+    return asarray(x)
+
+
+def cbrt(x: Any) -> Tensor:
+    """The cube root."""
+    value = asarray(x).floats()
+    return value.sign() * value.abs() ** (1 / 3)
+
+
+def deg2rad(x: Any) -> Tensor:
+    """Degrees as radians."""
+    return asarray(x).floats() * (math.pi / 180)
+
+
+def rad2deg(x: Any) -> Tensor:
+    """Radians as degrees."""
+    return asarray(x).floats() * (180 / math.pi)
+
+
+def clip(a: Any, a_min: Any = None, a_max: Any = None) -> Tensor:
+    """Between ``a_min`` and ``a_max``, None for no bound."""
+    return asarray(a).clip(a_min, a_max)
+
+
+def logical_not(x: Any) -> Tensor:
+    """Where it is 0."""
+    return ~asarray(x).cast(BOOL)
+
+
+def bitwise_not(x: Any) -> Tensor:
+    """All bits exchanged."""
+    return ~asarray(x)
+
+
+def isneginf(x: Any) -> Tensor:
+    """Where it is below all numbers."""
+    value = asarray(x).floats()
+    return value.result(IsInf(True, False), value)
+
+
+def isposinf(x: Any) -> Tensor:
+    """Where it is above all numbers."""
+    value = asarray(x).floats()
+    return value.result(IsInf(False, True), value)
+
+
+def nan_to_num(x: Any, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Tensor:
+    """Numbers in place of what is none: 0 for NaN, the greatest and the least for infinities."""
+    value = asarray(x)
+    if not value.dtype.is_float:
+        return value
+    limits: Any = ml_dtypes.finfo(value.dtype.numpy)
+    most = float(limits.max)
+    found = where(value.isnan(), nan, value)
+    found = where(isposinf(value), most if posinf is None else posinf, found)
+    return where(isneginf(value), -most if neginf is None else neginf, found)
+
+
+def sigmoid(x: Any) -> Tensor:
+    """``1 / (1 + exp(-x))``."""
+    return asarray(x).sigmoid()
+
+
+def astype(x: Any, dtype: Any) -> Tensor:
+    """The same values as ``dtype``."""
+    return asarray(x).astype(dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from modelcc.ops.runtime_index import (
 )
 from modelcc.ops.samples import sample, tensor
 from modelcc.ops.scatter_gradients import Scattering
-from modelcc.ops.shape import Concat
+from modelcc.ops.shape import Concat, Transpose
 
 
 @dataclass(frozen=True)
@@ -95,20 +95,27 @@ class GatherND(Op):
 
 @dataclass(frozen=True)
 class ScatterND(Op):
-    """x with slice ``updates[j…]`` put at, or combined into, ``x[*indices[j…, :]]``.
+    """x with slice ``updates[j…]`` put at, or combined into, ``x[i…, *indices[j…, :]]``, for all
+    ``i`` along ``axis`` axes.
 
     Of several updates of one slice ``none`` keeps the last.
     """
 
     reduction: Combination = "none"
-    samples = tuple(
-        sample(x, indices, updates, reduction=reduction)
-        for reduction in ("none", "add", "mul", "max", "min")
-        for x, indices, updates in (
-            (tensor(3, 4), np.array([[0, 1], [2, -1], [0, 1]]), tensor(3)),
-            (tensor(3, "n"), np.array([[2], [0]], np.int32), tensor(2, "n")),
-            (tensor(2, 3, dtype=I32), np.array([[[1, 1]], [[0, 2]]]), tensor(2, 1, dtype=I32)),
-        )
+    axis: int = 0
+    samples = (
+        *(
+            sample(x, indices, updates, reduction=reduction)
+            for reduction in ("none", "add", "mul", "max", "min")
+            for x, indices, updates in (
+                (tensor(3, 4), np.array([[0, 1], [2, -1], [0, 1]]), tensor(3)),
+                (tensor(3, "n"), np.array([[2], [0]], np.int32), tensor(2, "n")),
+                (tensor(2, 3, dtype=I32), np.array([[[1, 1]], [[0, 2]]]), tensor(2, 1, dtype=I32)),
+            )
+        ),
+        sample(tensor(2, 4, 3), np.array([[3], [-4]]), tensor(2, 2, 3), axis=1),
+        sample(tensor(2, 4, 3), np.array([[3, 1], [0, 2]]), tensor(2, 2), axis=1, reduction="add"),
+        sample(tensor("n", 5), np.array([[1]]), tensor(1, "n"), axis=1),
     )
 
     def depth(self, indices: TensorType) -> int:
@@ -117,7 +124,8 @@ class ScatterND(Op):
 
     def infer(self, x: TensorType, indices: TensorType, updates: TensorType) -> tuple[TensorType]:
         check_updates("ScatterND", self.reduction, x, updates)
-        (slices,) = GatherND().infer(x, indices)
+        require(0 <= self.axis < max(1, x.rank), f"ScatterND: {x} has no axis {self.axis}")
+        (slices,) = self._slices(x, indices)
         require(
             slices.rank == updates.rank,
             f"the updates of ScatterND into {x} at indices {indices} must be {slices}, "
@@ -129,32 +137,51 @@ class ScatterND(Op):
     def meetings(
         self, x: TensorType, indices: TensorType, updates: TensorType
     ) -> Iterator[Meeting]:
-        (slices,) = GatherND().infer(x, indices)
+        (slices,) = self._slices(x, indices)
         for wanted, given in zip(slices.shape, updates.shape, strict=True):
             yield wanted, given, "extents of the updates of ScatterND differ"
 
     def reference(self, x: Array, indices: Array, updates: Array) -> Array:
         result = x.copy()
         for place in np.ndindex(*indices.shape[:-1]):
-            target = tuple(indices[place])
+            target = (*(slice(None),) * self.axis, *indices[place])
             if self.reduction == "none":
                 result[target] = updates[place]
             else:
                 result[target] = ACCUMULATE[self.reduction](result[target], updates[place])
         return result
 
+    def _slices(self, x: TensorType, indices: TensorType) -> tuple[TensorType]:
+        """The type of updates, whose axes before ``axis`` are behind those of the indices."""
+        shape = [x.shape[a] for a in self._order(x, indices)]
+        return GatherND().infer(TensorType(tuple(shape), x.dtype), indices)
+
+    def _order(self, x: TensorType, indices: TensorType) -> tuple[int, ...]:
+        """Axes of x with those that are selected first."""
+        first = self.axis + self.depth(indices)
+        return (*range(self.axis, min(first, x.rank)), *range(self.axis), *range(first, x.rank))
+
     def compute(self, at: StageBuilder, x: Operand, indices: Operand, updates: Operand) -> Operand:
-        outer, depth = indices.rank - 1, self.depth(indices.type)
+        outer, depth, first = indices.rank - 1, self.depth(indices.type), self.axis
         return at.scatter(
             x,
             updates.shape,
-            lambda o: [place_along(indices[(*o[:outer], k)], x, k) for k in range(depth)],
-            lambda o, found: (*found, *o[outer:]),
+            lambda o: [place_along(indices[(*o[:outer], k)], x, first + k) for k in range(depth)],
+            lambda o, found: (*o[outer : outer + first], *found, *o[outer + first :]),
             lambda o: updates[o],
             COMBINE.get(self.reduction),
         )
 
     def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
-        add = replace(self, reduction="add")
-        ways = Scattering(self.reduction, self, add, GatherND())
-        return ways.gradients(build, dys[0], inputs, outputs[0])
+        x, indices, updates = inputs
+        order = self._order(build.type_of(x), build.type_of(indices))
+        back = tuple(map(order.index, range(len(order))))
+
+        def turned(name: str, perm: tuple[int, ...]) -> str:
+            return build.emit(Transpose(perm), name) if self.axis else name
+
+        ways = Scattering(self.reduction, ScatterND(self.reduction), ScatterND("add"), GatherND())
+        operands = (turned(x, order), indices, updates)
+        dy, result = turned(dys[0], order), turned(outputs[0], order)
+        dx, none, du = ways.gradients(build, dy, operands, result)
+        return turned(dx, back), none, du

@@ -1,5 +1,6 @@
-"""Triangular factors of matrices, and systems of triangular ones (Golub and Van Loan, Matrix
-Computations, 3.1, 3.4 and 4.2).  Leading axes are matrices that have nothing to do with each other.
+"""Triangular factors of matrices (Golub and Van Loan, Matrix Computations, 3.4 and 4.2).
+
+Leading axes are matrices that have nothing to do with each other.
 """
 
 from __future__ import annotations
@@ -12,9 +13,14 @@ from modelcc.ir.algorithm import AlgorithmBuilder, call, index_number, integer, 
 from modelcc.ir.compute import Inputs, Outputs
 from modelcc.ir.index import Index, minimum, product
 from modelcc.ir.loop import Convert, Var
-from modelcc.ir.op import Op, require
-from modelcc.ir.types import F32, F64, I32, Array, DType, TensorType
-from modelcc.ops.broadcast import numbers
+from modelcc.ir.op import Builder, Gradients, Op, Values, require
+from modelcc.ir.types import F32, F64, I32, I64, Array, DType, TensorType
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.broadcast import Expand, numbers
+from modelcc.ops.comparison import Equal, where
+from modelcc.ops.factor_gradients import cholesky_adjoint, lu_adjoint
+from modelcc.ops.gather_elements import ScatterElements
+from modelcc.ops.generate import filled
 from modelcc.ops.matrix_rows import (
     MatrixRows,
     count_of,
@@ -24,7 +30,10 @@ from modelcc.ops.matrix_rows import (
     subtract_scaled,
     swap,
 )
-from modelcc.ops.samples import bounded, sample, tensor
+from modelcc.ops.matrix_values import column
+from modelcc.ops.samples import sample, tensor
+from modelcc.ops.triangular_solve import TriangularSolve
+from modelcc.ops.views import cast, reshaped
 
 
 def _positive(*shape: int, dtype: DType = F32) -> Array:
@@ -63,6 +72,13 @@ class Cholesky(Op):
             found[at] = np.nan if info[at] else np.linalg.cholesky(x[at])
         return found, info
 
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        """Of the triangle that is read; 0 of matrices without a factor."""
+        factor, info, dy = (Value(build, name) for name in (*outputs, dys[0]))
+        found = of(Equal(), info, info.lift(0.0))
+        cases = reshaped(found, *found.type.shape, 1, 1)
+        return (where(cases, cholesky_adjoint(factor, dy), 0.0).name,)
+
     def algorithm(self, at: AlgorithmBuilder, inputs: Inputs, outputs: Outputs) -> None:
         (x,), (y, info) = inputs, outputs
         assert x is not None
@@ -94,57 +110,6 @@ def _factored(x: Array, order: int) -> bool:
         return bool(np.isfinite(np.linalg.cholesky(x[:order, :order])).all())
     except np.linalg.LinAlgError:
         return False
-
-
-@dataclass(frozen=True)
-class TriangularSolve(Op):
-    """``x`` [..., n, m] with ``a @ x = b``: of a [..., n, n] one triangle is read, without the
-    diagonal if that is ``unit``.  Zeros of it give infinities and NaN.
-    """
-
-    lower: bool = True
-    unit: bool = False
-    samples = (
-        *(
-            bounded((1.0, 2.0), tensor(2, 4, 4), tensor(2, 4, 3), lower=lower, unit=unit)
-            for lower in (True, False)
-            for unit in (True, False)
-        ),
-        bounded((1.0, 2.0), tensor(5, 5, dtype=F64), tensor(5, 19, dtype=F64)),
-        bounded((1.0, 2.0), tensor("b", "n", "n"), tensor("b", "n", 1)),
-        sample(tensor(2, 0, 0), tensor(2, 0, 3)),
-    )
-
-    def infer(self, a: TensorType, b: TensorType) -> tuple[TensorType]:
-        require_matrices(a, "TriangularSolve", square=True)
-        fits = a.dtype == b.dtype and a.shape[:-1] == b.shape[:-1] and a.rank == b.rank
-        require(fits, f"TriangularSolve of {a} and {b}, which do not fit")
-        return (b,)
-
-    def reference(self, a: Array, b: Array) -> Array:
-        x, n = np.zeros_like(b), a.shape[-1]
-        for i in range(n) if self.lower else reversed(range(n)):
-            rest = b[..., i, :] - (a[..., i, None, :] @ x)[..., 0, :]
-            x[..., i, :] = rest if self.unit else rest / a[..., i, i, None]
-        return x
-
-    def algorithm(self, at: AlgorithmBuilder, inputs: Inputs, outputs: Outputs) -> None:
-        (a, b), (y,) = inputs, outputs
-        assert a is not None and b is not None
-        n, width = b.shape[-2:]
-        with at.shared_loop(count_of(b.type), b.type.elements * n) as matrix:
-            left, right, x = rows_of(a, matrix), rows_of(b, matrix), rows_of(y, matrix)
-            with at.loop(0, n) as step:
-                i = step if self.lower else n - 1 - step
-                own = x.row(i)
-                at.copy(y, own.start, b, right.row(i).start, width)
-                first, stop = (0, i) if self.lower else (i + 1, n)
-                with at.loop(first, stop) as k:
-                    subtract_scaled(at, own, x.row(k), at.let(left.load(at, i, k)), width)
-                if not self.unit:
-                    divisor = at.let(left.load(at, i, i))
-                    with at.loop(0, width) as j:
-                        own.store(at, j, call("div", own.load(at, j), divisor))
 
 
 @dataclass(frozen=True)
@@ -187,6 +152,15 @@ class Lu(Op):
                 a[k + 1 :, k] /= a[k, k]
                 a[k + 1 :, k + 1 :] -= np.outer(a[k + 1 :, k], a[k, k + 1 :])
         return y, pivots, info
+
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        """Rows go back to where they were before they were exchanged; pivots are not moved."""
+        packed, pivots, dy = (Value(build, name) for name in (*outputs[:2], dys[0]))
+        turned, rank = lu_adjoint(packed, dy), packed.type.rank
+        order = of(PivotPermutation(packed.type.shape[-2]), pivots)
+        places = of(Expand(packed.type.shape), cast(column(order), I64))
+        zero = Value(build, filled(build, turned.name))
+        return (of(ScatterElements(rank - 2), zero, places, turned).name,)
 
     def algorithm(self, at: AlgorithmBuilder, inputs: Inputs, outputs: Outputs) -> None:
         (x,), (y, pivots, info) = inputs, outputs

@@ -12,8 +12,11 @@ from modelcc.ir.algorithm import AlgorithmBuilder, add, call, index_number, inte
 from modelcc.ir.compute import Inputs, Outputs
 from modelcc.ir.index import Index, minimum
 from modelcc.ir.loop import Convert, Expr, Select, Var
-from modelcc.ir.op import Op, require
+from modelcc.ir.op import Builder, Gradients, Op, Values, require
 from modelcc.ir.types import F64, Array, DType, TensorType
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.comparison import Equal, where
+from modelcc.ops.factor_gradients import qr_adjoint, reflections_adjoint, rotations_adjoint
 from modelcc.ops.matrix_rows import (
     MatrixRow,
     MatrixRows,
@@ -26,7 +29,11 @@ from modelcc.ops.matrix_rows import (
     subtract_scaled,
     swap,
 )
+from modelcc.ops.matrix_values import block, column, identity, lower, product, row, swapped, upper
 from modelcc.ops.samples import sample, tensor
+from modelcc.ops.shape import Concat
+from modelcc.ops.triangular_solve import solved
+from modelcc.ops.views import part
 
 SWEEPS = 40
 """Sweeps over all pairs of rows at most; matrices of 64 rows take about ten."""
@@ -59,6 +66,24 @@ class HouseholderQr(Op):
             return x, np.zeros((*x.shape[:-2], min(x.shape[-2:])), x.dtype)
         turned, tau = np.linalg.qr(x, "raw")
         return np.swapaxes(turned, -1, -2).astype(x.dtype), tau.astype(x.dtype)
+
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        """By way of the orthogonal columns that the reflections make.  Columns behind a square are
+        ``q^T x``, turned only."""
+        x, packed, tau = (Value(build, name) for name in (*inputs, *outputs))
+        dy, dtau = (Value(build, name) for name in dys)
+        m, n = x.type.shape[-2:]
+        k = minimum(m, n)
+        vectors = part(packed, -1, 0, k)
+        q = of(Reflect(), vectors, tau, identity(x, m, k))
+        dq = reflections_adjoint(q, vectors, part(dy, -1, 0, k), dtau)
+        triangle, dtriangle = (upper(block(y, k, k)) for y in (packed, dy))
+        if n - k == 0:
+            return (qr_adjoint(q, triangle, dq, dtriangle).name,)
+        behind, dbehind = part(x, -1, k, n - k), part(part(dy, -2, 0, k), -1, k, n - k)
+        dq = dq + product(behind, swapped(dbehind))
+        first = qr_adjoint(q, triangle, dq, dtriangle)
+        return (of(Concat(x.type.rank - 1), first, product(q, dbehind)).name,)
 
     def algorithm(self, at: AlgorithmBuilder, inputs: Inputs, outputs: Outputs) -> None:
         (x,), (y, taus) = inputs, outputs
@@ -146,6 +171,20 @@ class Reflect(Op):
             y = y - tau[..., k, None, None] * v * (np.swapaxes(v, -1, -2) @ y)
         return y.astype(c.dtype)
 
+    def decompose(self, build: Builder, *inputs: str) -> tuple[str]:
+        """``c - v t v^T c`` with ``t = d (1 + s d)^-1``, where d is tau on a diagonal and s what
+        ``v^T v`` has above it (Joffrain et al., "Accumulating Householder transformations,
+        revisited", 2006)."""
+        a, tau, c = (Value(build, name) for name in inputs)
+        v = lower(a, -1) + identity(a, *a.type.shape[-2:])
+        shares = upper(product(swapped(v), v), 1) * row(tau)
+        seen = product(swapped(v), c)
+        if self.transposed:
+            found = solved(swapped(shares), column(tau) * seen, True, unit=True)
+        else:
+            found = column(tau) * solved(shares, seen, False, unit=True)
+        return ((c - product(v, found)).name,)
+
     def algorithm(self, at: AlgorithmBuilder, inputs: Inputs, outputs: Outputs) -> None:
         (a, tau, c), (y,) = inputs, outputs
         assert a is not None and tau is not None and c is not None
@@ -194,6 +233,15 @@ class OrthogonalRows(Op):
         rows = q @ wide
         found = q, rows, np.linalg.norm(rows, axis=-1)
         return found[0].astype(x.dtype), found[1].astype(x.dtype), found[2].astype(x.dtype)
+
+    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
+        """Lengths move with the rows; 0 where they are."""
+        q, rows, lengths = (Value(build, name) for name in outputs)
+        dq, drows, dlengths = (Value(build, name) for name in dys)
+        none = of(Equal(), lengths, lengths.lift(0.0))
+        each = where(none, 0.0, dlengths / where(none, 1.0, lengths))
+        drows = drows + column(each) * rows
+        return (rotations_adjoint(q, rows, lengths, dq, drows).name,)
 
     def algorithm(self, at: AlgorithmBuilder, inputs: Inputs, outputs: Outputs) -> None:
         (x,), (turns, rows, lengths) = inputs, outputs

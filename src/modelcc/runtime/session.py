@@ -103,12 +103,19 @@ class Session:
         self, feeds: Mapping[str, object], out: Mapping[str, Array] | None = None
     ) -> dict[str, Array]:
         """Outputs by name, for inputs by name; otherwise as a call."""
+        return self._by_name(feeds, out, in_place=False)
+
+    def _by_name(
+        self, feeds: Mapping[str, object], out: Mapping[str, Array] | None, in_place: bool
+    ) -> dict[str, Array]:
+        """Outputs by name; those of states are their inputs, changed, if it happens ``in_place``,
+        which wants these as arrays of their types."""
         if out is None and len(feeds) == self._inputs:
-            results = self._at_once(tuple(map(feeds.get, self._order)))
+            results = self._at_once(tuple(map(feeds.get, self._order)), in_place)
             if results is not None:
                 return dict(zip(self._results, results, strict=True))
         arguments = ordered(self.manifest, (), feeds)
-        return dict(zip(self._results, self._run(arguments, out), strict=True))
+        return dict(zip(self._results, self._run(arguments, out, in_place), strict=True))
 
     def profile(
         self, feeds: Mapping[str, object], steps: int, runs: int = 20
@@ -136,8 +143,9 @@ class Session:
         """Run on memory at these addresses, in the order of inputs and outputs.
 
         For callers that know their arrays to be of the signature's shapes, row-major, aligned to
-        an element and apart from each other; an input without elements, or one that only tells a
-        size, may be anywhere.  The shape of no output may depend on data.
+        an element and apart from each other, but that the output of a state is where its input is;
+        an input without elements, or one that only tells a size, may be anywhere.  The shape of no
+        output may depend on data.
         """
         try:
             slot = self._idle.pop()
@@ -166,24 +174,26 @@ class Session:
         """Bytes of scratch memory that a call with inputs of these shapes takes."""
         return self._signature(shapes).arena
 
-    def _at_once(self, arguments: tuple[object, ...]) -> list[Array] | None:
+    def _at_once(self, arguments: tuple[object, ...], in_place: bool = False) -> list[Array] | None:
         """The results, if a slot is ready for just these arguments."""
         try:
             slot = self._idle.pop()
         except IndexError:
             return None
         try:
-            return slot.at_once(arguments)
+            return slot.at_once(arguments, in_place)
         finally:
             self._idle.append(slot)
 
-    def _run(self, arguments: tuple[object, ...], out: Outs | None) -> list[Array]:
+    def _run(
+        self, arguments: tuple[object, ...], out: Outs | None, in_place: bool = False
+    ) -> list[Array]:
         try:
             slot = self._idle.pop()
         except IndexError:
             slot = Slot(self._model)
         try:
-            status, results = self._run_any(slot, arguments, out)
+            status, results = self._run_any(slot, arguments, out, in_place)
             failure = self._failure(status, slot) if status else None
         finally:
             self._idle.append(slot)
@@ -203,7 +213,11 @@ class Session:
         return RunError(f"{check_message(checks[status - 1], sizes)}; other inputs are needed")
 
     def _run_any(
-        self, slot: Slot, arguments: tuple[object, ...], out: Outs | None
+        self,
+        slot: Slot,
+        arguments: tuple[object, ...],
+        out: Outs | None,
+        in_place: bool = False,
     ) -> tuple[int, list[Array]]:
         arrays = [as_input(s, v) for s, v in zip(self.manifest.inputs, arguments, strict=True)]
         signature = self._signature(tuple(array.shape for array in arrays))
@@ -211,7 +225,7 @@ class Session:
         slot.prepare(signature)
         if out is None:
             slot.place(arrays)
-            return slot.run()
+            return slot.run(arrays, in_place)
         if self.manifest.allocated:
             raise InputError(
                 "out=",
@@ -224,7 +238,7 @@ class Session:
             if any(overlap(array, target) for target in outs):
                 arrays[position] = array.copy()
         slot.place(arrays)
-        return slot.run_into(outs)
+        return slot.run_into(outs, arrays)
 
     def _signature(self, shapes: tuple[tuple[int, ...], ...]) -> Signature:
         found = self._signatures.get(shapes)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -33,8 +34,8 @@ Entry = Callable[..., int]
 _number = ctypes.c_int64.from_address
 _HEAD = object.__basicsize__
 
-_DYNAMIC = -1
-"""In place of the bytes of a result that the host is asked for."""
+_DYNAMIC, _ALIASED = -1, -2
+"""In place of the bytes of a result that the host is asked for, or that is where an input is."""
 _NOTHING: Array = np.empty(0, np.uint8)
 """In place of such a result before the call."""
 
@@ -77,6 +78,7 @@ class Slot:
             if spec.name in manifest.allocated
         }
         self._names = (*(dim.name for dim in manifest.dims), *manifest.sizes)
+        self._over = aliased_positions(manifest)
         dynamic = [manifest.outputs[position].shape for position in self._dynamic]
         self._dynamic_shapes = compile_shapes(dynamic, self._names)
         self._call: Callable[[], int] = lambda: 1
@@ -94,7 +96,7 @@ class Slot:
             (
                 shape,
                 spec.dtype.numpy,
-                _DYNAMIC if i in self._dynamic else _nbytes(shape, spec.dtype.numpy),
+                self._result_size(i, shape, spec.dtype.numpy),
             )
             for i, (spec, shape) in enumerate(zip(manifest.outputs, signature.outputs, strict=True))
         ]
@@ -116,9 +118,15 @@ class Slot:
         self._signature = signature
         self._ready = (checks, self._inputs, self._results, self._outputs, self._call)
 
-    def at_once(self, arguments: tuple[object, ...]) -> list[Array] | None:
+    def _result_size(self, position: int, shape: tuple[int, ...], dtype: NumpyType) -> int:
+        size = _nbytes(shape, dtype)
+        known = _DYNAMIC if position in self._dynamic else size
+        return _ALIASED if position in self._over else known
+
+    def at_once(self, arguments: tuple[object, ...], in_place: bool = False) -> list[Array] | None:
         """The results for arrays of the prepared signature, in a single pass over all that a call
-        touches: the weights have just driven it out of the caches.
+        touches: the weights have just driven it out of the caches.  ``in_place`` is as for
+        :meth:`run`.
 
         None, for whatever reason, sends the caller the longer way, which knows the reason.
         """
@@ -137,8 +145,11 @@ class Slot:
             inputs[position] = address
         results: list[Array] = []
         for position, (shape, dtype, size) in enumerate(makes):
-            if size == _DYNAMIC:
-                results.append(_NOTHING)
+            if size < 0:
+                aliased = size == _ALIASED
+                results.append(
+                    self._updated(position, arguments, in_place) if aliased else _NOTHING
+                )
                 continue
             if size >= LARGE:
                 array = self._memory[position].array(shape, dtype, size)
@@ -163,19 +174,38 @@ class Slot:
         """The index that ended the last call, if one did."""
         return _number(self._arena.address).value
 
-    def run(self) -> tuple[int, list[Array]]:
-        """The entry point's status and the results, in arrays that nobody else has."""
+    def run(self, arrays: list[Array], in_place: bool = False) -> tuple[int, list[Array]]:
+        """The entry point's status and the results for ``arrays`` that have been placed, in arrays
+        that nobody else has.
+
+        Those that are where an input is are that input, changed, if all happens ``in_place``.
+        """
         results = [
-            _result(memory, *given)
-            for memory, given in zip(self._memory, self._results, strict=True)
+            self._updated(position, arrays, in_place)
+            if given[2] == _ALIASED
+            else _result(memory, *given)
+            for position, (memory, given) in enumerate(
+                zip(self._memory, self._results, strict=True)
+            )
         ]
-        if self._host is None:
-            return self.run_into(results)
         self._point_to(results)
+        if self._host is None:
+            return self._call(), results
         return self._run_hosted(self._host, results), results
 
+    def _updated(self, position: int, arguments: Sequence[Any], in_place: bool) -> Array:
+        """The result that is where an input is: that, or a copy to work on."""
+        taken = self._over[position]
+        value: Array = arguments[taken]
+        if in_place:
+            return value
+        result = value.copy()
+        self._inputs[taken] = address_of(result)
+        return result
+
     def run_at(self, inputs: list[int], outputs: list[int]) -> int:
-        """The entry point's status, on memory at these addresses, which fit the signature."""
+        """The entry point's status, on memory at these addresses, which fit the signature.  An
+        output that is where an input is has no other address."""
         self._inputs[: len(inputs)] = inputs
         self._outputs[: len(outputs)] = outputs
         return self._call()
@@ -192,15 +222,28 @@ class Slot:
             host.clear()
         return status
 
-    def run_into(self, results: list[Array]) -> tuple[int, list[Array]]:
+    def run_into(self, results: list[Array], arrays: list[Array]) -> tuple[int, list[Array]]:
         """As :meth:`run`, with the results written into these arrays."""
         self._point_to(results)
+        for position, taken in self._over.items():
+            np.copyto(results[position], arrays[taken])
+            self._inputs[taken] = address_of(results[position])
         return self._call(), results
 
     def _point_to(self, results: list[Array]) -> None:
         table = self._outputs
         for position, array in enumerate(results):
             table[position] = address_of(array)
+
+
+def aliased_positions(manifest: Manifest) -> dict[int, int]:
+    """Outputs by number, with the numbers of the inputs whose places they take."""
+    inputs = {spec.name: position for position, spec in enumerate(manifest.inputs)}
+    return {
+        position: inputs[manifest.aliases[spec.name]]
+        for position, spec in enumerate(manifest.outputs)
+        if spec.name in manifest.aliases
+    }
 
 
 def _result(memory: ResultMemory, shape: tuple[int, ...], dtype: NumpyType, size: int) -> Array:

@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import Any, TypeGuard
 
 import numpy as np
+from numpy.typing import NDArray
 
 from modelcc.artifact.file import AnyPath, Artifact, read_artifact
 from modelcc.artifact.manifest import Manifest, TensorSpec
-from modelcc.ir.structure import Interface, Records, Structure
+from modelcc.ir.structure import Interface, Records, Structure, leaves_of
 from modelcc.ir.types import I64, STRING, Array
 from modelcc.runtime.arguments import ordered, with_names
 from modelcc.runtime.errors import InputError
@@ -61,6 +62,8 @@ class ValueSession(Session):
             {s.name: s.name for s in manifest.inputs}, {s.name: s.name for s in manifest.outputs}
         )
         self._texts = Texts(self._interface.texts)
+        returned = (leaf for s in self._interface.outputs.values() for leaf in leaves_of(s))
+        self._lent = frozenset(returned) & manifest.aliases.keys()
         self._values = _values_manifest(manifest, self._interface)
 
     def __call__(self, *arguments: object, out: Outs | None = None, **named: object) -> Value:
@@ -82,11 +85,20 @@ class ValueSession(Session):
         for (name, structure), value in zip(structures, arguments, strict=True):
             _take_apart(structure, value, name, feeds)
         with self.states.lock if self.states else nullcontext():
-            results = self._computed(feeds | self.states.inputs(), out)
-            self.states.take(results)
+            results = self._computed(feeds | self.states.inputs, out, in_place=True)
+            results |= {name: results[name].copy() for name in self._lent}
         return {n: _put_together(s, results) for n, s in self._interface.outputs.items()}
 
-    def _computed(self, feeds: Mapping[str, object], out: object) -> dict[str, Array]:
+    def profile(
+        self, feeds: Mapping[str, object], steps: int, runs: int = 20
+    ) -> NDArray[np.float64]:
+        """As for :class:`Session`, from the states as they are, which stay so."""
+        with self.states.lock:
+            return super().profile({**self.states.inputs, **feeds}, steps, runs)
+
+    def _computed(
+        self, feeds: Mapping[str, object], out: object, in_place: bool = False
+    ) -> dict[str, Array]:
         """Results of the compiled code, by names of tensors."""
         if out is not None:
             raise InputError("out=", "nothing", "arrays", "this model's results are new each time")
@@ -96,7 +108,7 @@ class ValueSession(Session):
         texts = self._texts.for_call()
         specs = {n: self._specs[n] for n in self._names}
         plain = {n: self._handles(spec, known[n], texts) for n, spec in specs.items()}
-        results = super().run(plain)
+        results = self._by_name(plain, None, in_place)
         return {
             name: texts.texts(array) if self._specs[name].dtype == STRING else array
             for name, array in results.items()

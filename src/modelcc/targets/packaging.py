@@ -73,6 +73,7 @@ def package(
         libraries=tuple(libraries),
         options=label.options,
         versions=label.versions,
+        aliases=_aliases(program, names),
     )
     return Artifact(manifest, files, constants, label.sources, block)
 
@@ -96,6 +97,12 @@ def _allocated(program: Program, names: Sequence[str]) -> tuple[str, ...]:
     """By the user's names where they are outputs."""
     users = dict(zip(program.outputs, names, strict=True))
     return tuple(users.get(name, name) for name in program.allocated)
+
+
+def _aliases(program: Program, names: Sequence[str]) -> dict[str, str]:
+    """Inputs that outputs take the place of, these by the user's names."""
+    users = zip(program.outputs, names, strict=True)
+    return {name: program.states[bound] for bound, name in users if bound in program.states}
 
 
 def _dim(name: str, known: Range) -> DimSpec:

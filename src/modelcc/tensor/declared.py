@@ -74,8 +74,11 @@ class Graph:
         return compile(graph, **options)
 
     def fitted(self, memory: int | str, **options: Any) -> Any:
-        """What is computed again so that ``memory`` is enough, and what that saves: its text is a
-        report.  It is a :class:`modelcc.tensor.memory_budget.Fitted`; :class:`ModelError` says how much is needed if it is not enough."""
+        """What is computed again so that ``memory`` is enough, and what that saves.
+
+        It is a :class:`modelcc.tensor.memory_budget.Fitted`, whose text is a report.
+        :class:`ModelError` says how much is needed if that is not enough.
+        """
         # The compiler is needed to plan memory, and not to declare a graph.
         budget: Any = import_module("modelcc.tensor.memory_budget")
         return budget.fitted(self.graph, memory, **options)

@@ -31,14 +31,11 @@ from modelcc.tensor.lazy import (
 KEPT = 1024
 """Structures whose programs are kept."""
 
+SMALL = 32
+"""Steps up to which a structure is compiled in less time than the cache on disk takes."""
+
 ABSENT, END = -1, -2
 """The number of an operand that is not there, and what ends the numbers of a step."""
-
-NEVER = -(1 << 62)
-"""Uses of a node that is no output: it has an array, or several results."""
-
-OWN = 2
-"""References to a node in the list of what is pending, and as the argument that counts them."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +52,25 @@ class Structure:
 class Key:
     """A structure by the identity of its ops and types, which is quick to find again.
 
-    It keeps them alive, so that no others have their identities.
+    The structure, which is made when it is asked for, keeps them alive, so that no others have
+    their identities.
     """
 
-    __slots__ = ("identities", "structure")
+    __slots__ = ("_found", "_structure", "identities")
 
-    def __init__(self, identities: tuple[int, ...], structure: Structure) -> None:
-        """``identities`` are all of the structure in one row."""
+    def __init__(self, identities: tuple[int, ...], found: _Pending) -> None:
+        """``identities`` are all of the structure of ``found`` in one row."""
         self.identities = identities
-        self.structure = structure
+        self._found: _Pending | None = found
+        self._structure: Structure | None = None
+
+    def structure(self) -> Structure:
+        """Its nodes; their arrays are let go."""
+        if self._structure is None:
+            assert self._found is not None
+            self._structure = self._found.structure()
+        self._found = None
+        return self._structure
 
     def __hash__(self) -> int:
         return hash(self.identities)
@@ -82,20 +89,10 @@ def evaluate(wanted: Sequence[Lazy]) -> None:
         return
     found = _Pending()
     found.visit(waiting)
-    asked = {id(node) for node in waiting}
-    order = found.order
-    outputs = tuple([
-        number
-        for number, used in enumerate(found.uses)
-        # What is computed and not kept would be computed again when it is asked for: counts of
-        # references decide what that may cost, never what comes out.
-        if used >= 0
-        and (getrefcount(order[number]) > used + OWN or id(order[number]) in asked)
-    ])  # fmt: skip
-    found.identities.extend(outputs)
-    key = Key(tuple(found.identities), Structure(tuple(found.steps), outputs))
-    for number, array in zip(outputs, results_of(_kept(key), found.leaves), strict=True):
-        _settle(order[number], array)
+    found.choose(waiting)
+    key = Key(tuple(found.row), found)
+    for node, array in zip(found.outputs, results_of(_kept(key), found.leaves), strict=True):
+        _settle(node, array)
 
 
 def results_of(model: Model, inputs: Sequence[Array]) -> tuple[Array, ...]:
@@ -104,64 +101,135 @@ def results_of(model: Model, inputs: Sequence[Array]) -> tuple[Array, ...]:
     return cast("tuple[Array, ...]", results if isinstance(results, tuple) else (results,))
 
 
-class _Pending:
-    """What is pending, operands first: nodes, how often each is an operand, and arrays.
+def _references() -> int:
+    """To an object that is an element of one tuple besides the local that is asked about."""
+    operands = (object(),)
+    stack = [operands[0]]
+    node = stack.pop()
+    return getrefcount(node)
 
-    ``steps`` are those of a structure and ``identities`` theirs in one row.
+
+USED_ONCE = _references()
+"""References to a node that is a local and an operand once, and that nobody else holds."""
+
+
+class _Pending:
+    """What is pending: numbers of nodes, operands first, and the arrays among them.
+
+    ``row`` has the identities of ops and types with the numbers of operands, step after step, and
+    then the numbers of ``outputs``.  ``shared`` are those that are operands twice or held.
     """
 
     def __init__(self) -> None:
-        self.order: list[Lazy] = []
-        self.uses: list[int] = []
-        self.steps: list[Any] = []
-        self.identities: list[int] = []
+        self.numbers: dict[Lazy, int] = {}
+        self.row: list[int] = []
         self.leaves: list[Array] = []
+        self.shared: list[Lazy] = []
+        self.outputs: list[Lazy] = []
 
     def visit(self, wanted: Sequence[Lazy]) -> None:
-        """Add ``wanted`` and what they are made of, down to what is computed."""
-        numbers: dict[int, int] = {}
-        order, uses, steps, identities = self.order, self.uses, self.steps, self.identities
+        """Add ``wanted`` and what they are made of, down to what is computed.
+
+        Nearly all time goes by here, hence the plain loop, with a way of its own for two operands.
+        """
+        numbers, row = self.numbers, self.row
+        number_of = numbers.get
         stack = list(wanted)
         while stack:
-            node = stack[-1]
-            mine = id(node)
-            if mine in numbers:
-                stack.pop()
-                continue
-            if node.held is not None:
-                self._add_leaf(node)
-            else:
-                depth = len(stack)
-                for x in node.operands:
-                    if id(x) not in numbers and x is not None:
-                        stack.append(x)
-                if len(stack) > depth:
-                    continue
-                places = [ABSENT if x is None else numbers[id(x)] for x in node.operands]
-                for place in places:
-                    uses[place] += 1
-                uses.append(0)
-                op = node.op
-                if type(op) is Projection:
-                    uses[places[0]] = NEVER
-                    identities.append(op.number)
-                elif type(op) is Placeholder:
-                    raise no_contents(op.name)
-                else:
-                    identities.append(id(op))
-                identities += places
-                identities.append(END)
-                steps.append((op, *places))
-            stack.pop()
-            numbers[mine] = len(order)
-            order.append(node)
+            node = stack.pop()
+            while node not in numbers:
+                operands = node.operands
+                if len(operands) == 2:
+                    a, b = operands
+                    first = number_of(a)
+                    if first is None:
+                        if a is not None and a.held is None:
+                            stack.append(node)
+                            node = a
+                            continue
+                        first = self._leaf(a)
+                    second = number_of(b)
+                    if second is None:
+                        if b is not None and b.held is None:
+                            stack.append(node)
+                            node = b
+                            continue
+                        second = self._leaf(b)
+                    row += id(node.op), first, second, END
+                elif not self._row_of(node, stack):
+                    break
+                if getrefcount(node) != USED_ONCE:
+                    self.shared.append(node)
+                numbers[node] = len(numbers)
+                break
 
-    def _add_leaf(self, node: Lazy) -> None:
-        self.uses.append(NEVER)
-        self.identities.append(id(node.type))
-        self.steps.append(node.type)
+    def _row_of(self, node: Lazy, stack: list[Lazy]) -> bool:
+        """Add what makes ``node``, unless operands have to come first: then all go to ``stack``."""
+        places: list[int] = []
+        stack.append(node)
+        depth = len(stack)
+        for x in node.operands:
+            number = self.numbers.get(x)
+            if number is None and x is not None and x.held is None:
+                stack.append(x)
+            elif len(stack) == depth:
+                places.append(self._leaf(x) if number is None else number)
+        if len(stack) > depth:
+            return False
+        stack.pop()
+        op = node.op
+        if type(op) is Placeholder:
+            raise no_contents(op.name)
+        self.row.append(op.number if type(op) is Projection else id(op))
+        self.row += places
+        self.row.append(END)
+        return True
+
+    def _leaf(self, node: Lazy | None) -> int:
+        """The number of an operand that has an array, or is not there."""
+        if node is None:
+            return ABSENT
         assert node.held is not None
-        self.leaves.append(node.held)
+        number = self.numbers.get(node)
+        if number is None:
+            number = self.numbers[node] = len(self.numbers)
+            self.row.append(id(node.type))
+            self.leaves.append(node.held)
+        return number
+
+    def choose(self, asked: Sequence[Lazy]) -> None:
+        """Find the outputs: what is ``asked`` for, and what somebody holds.
+
+        That would be computed again when it is asked for: counts of references decide what it may
+        cost, never what comes out.
+        """
+        uses = dict.fromkeys(self.shared, 0)
+        several: set[Lazy] = set()
+        if len(uses) > len(asked):
+            for node in self.numbers:
+                for x in node.operands if node.held is None else ():
+                    if x in uses:
+                        uses[x] += 1
+                if type(node.op) is Projection:
+                    several.add(node.operands[0])
+        wanted = set(asked)
+        for node in self.shared:
+            # Held by the list of what is shared, the numbers, the uses, and this loop.
+            held = getrefcount(node) > uses[node] + USED_ONCE + 2
+            if node in wanted or (held and node not in several):
+                self.outputs.append(node)
+        self.row += [self.numbers[node] for node in self.outputs]
+
+    def structure(self) -> Structure:
+        """The structure that ``row`` tells of."""
+        numbers = self.numbers
+        steps: list[Any] = [
+            node.type
+            if node.held is not None
+            else (node.op, *[ABSENT if x is None else numbers[x] for x in node.operands])
+            for node in numbers
+        ]
+        return Structure(tuple(steps), tuple(numbers[node] for node in self.outputs))
 
 
 def _settle(node: Lazy, array: Array) -> None:
@@ -174,7 +242,7 @@ def _settle(node: Lazy, array: Array) -> None:
 
 @lru_cache(KEPT)
 def _kept(key: Key) -> Model:
-    return _program(key.structure)
+    return _program(key.structure())
 
 
 @lru_cache(KEPT)
@@ -197,7 +265,8 @@ def _program(structure: Structure) -> Model:
         names = ["" if n == ABSENT else results[n][0] for n in operands]
         results.append(build.add(op, *names))
     made = [build.emit(Identity(), results[n][0]) for n in structure.outputs]
-    return compile(build.build(made))
+    graph = build.build(made)
+    return compile(graph, cache=None) if len(structure.steps) <= SMALL else compile(graph)
 
 
 def no_contents(name: str) -> TracingError:

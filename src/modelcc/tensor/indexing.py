@@ -42,7 +42,7 @@ class TensorIndexing(TensorReductions):
             return self._view(subscript)
         parts = unmasked(parts_of(subscript, self.type.shape, self.lifted))
         cut = self.cut(parts)
-        places = Places.of(parts)
+        places = AdvancedIndex.of(parts)
         return places.read(cut) if places.picked else cut.reshape(_extents(parts, cut.type.shape))
 
     def _view(self, subscript: Any) -> Self:
@@ -60,9 +60,9 @@ class TensorIndexing(TensorReductions):
         return self.result(Slice(tuple(c.start for c in cuts), counts, steps), self)
 
     @property
-    def at(self) -> Updates[Self]:
+    def at(self) -> Updatable[Self]:
         """Copies with other elements: ``x.at[0].set(1)``, ``x.at[i].add(y)``."""
-        return Updates(self)
+        return Updatable(self)
 
     def __iter__(self) -> Iterator[Self]:
         if not self.ndim:
@@ -121,7 +121,7 @@ def _unmasked(part: Part) -> Sequence[Part]:
 
 
 @dataclass(frozen=True)
-class Places(Generic[Kind]):
+class AdvancedIndex(Generic[Kind]):
     """Where indices pick: axes of a tensor, an index tensor for each, and where they go.
 
     ``first`` is the place of the indices' own axes in the result; ``shape`` says what is made of
@@ -133,7 +133,7 @@ class Places(Generic[Kind]):
     first: int
 
     @classmethod
-    def of(cls, parts: Sequence[Part]) -> Places[Any]:
+    def of(cls, parts: Sequence[Part]) -> AdvancedIndex[Any]:
         """Numbers count as indices where there are any; side by side their axes stay in place."""
         if not any(isinstance(p, Picked) for p in parts):
             return cls(tuple(parts), (), 0)
@@ -204,7 +204,7 @@ def _rows(indices: Sequence[Kind]) -> Kind:
 
 
 @dataclass(frozen=True)
-class Updates(Generic[Kind]):
+class Updatable(Generic[Kind]):
     """Copies of a tensor with other elements, after the brackets."""
 
     tensor: Kind
@@ -248,7 +248,7 @@ class Update(Generic[Kind]):
         x = self.tensor
         values = x.lifted(given).cast(x.type.dtype)
         parts = unmasked(parts_of(self.subscript, x.type.shape, x.lifted))
-        places = Places[Kind].of(parts)
+        places = AdvancedIndex[Kind].of(parts)
         cut = x.cut(parts)
         if places.picked:
             made = places.write(cut, values, how)

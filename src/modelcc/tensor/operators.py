@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from math import copysign
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.op import Op
-from modelcc.ir.types import BOOL, DTYPES, F64, I64, Array, DType, TensorType
+from modelcc.ir.types import BOOL, DTYPES, F64, I64, DType
 from modelcc.ops.broadcast import Reshape
 from modelcc.ops.elementwise import (
     Abs,
@@ -58,11 +59,11 @@ BITS: Mapping[Op, Op] = MappingProxyType(
 
 
 @lru_cache(4096)
-def _scalar(number: Number, kind: type, dtype: str) -> tuple[TensorType, Array]:
-    """The type and the array of a number; ``kind`` tells 1 from True in the cache."""
+def _scalar(number: Number, kind: type, dtype: str, negative: bool, node: type[Lazy]) -> Any:
+    """A number as a node; ``kind`` tells 1 from True in the cache, ``negative`` 0.0 from -0.0."""
     array = np.asarray(number, DTYPES[dtype].numpy)
     array.flags.writeable = False
-    return array_type((), array.dtype), array
+    return node.made(LITERAL, (), array_type((), array.dtype), FREE, array)
 
 
 def is_number(value: object) -> bool:
@@ -78,8 +79,8 @@ class TensorOperators(Lazy):
 
     def of_number(self, number: Number, dtype: DType) -> Self:
         """A number as a tensor."""
-        found = _scalar(number, type(number), dtype.name)
-        return type(self).made(LITERAL, (), found[0], FREE, found[1])
+        negative = not number and copysign(1.0, number) < 0
+        return _scalar(number, type(number), dtype.name, negative, type(self))
 
     def lifted(self, other: Any) -> Self:
         """``other`` as a tensor, a number of Python in the type that it has beside this one."""
@@ -104,17 +105,17 @@ class TensorOperators(Lazy):
 
     def arithmetic(self, op: Op, other: Any, swapped: bool = False) -> Self:
         """As :meth:`combined`, of numbers; the usual case without looking further."""
-        mine = self.type
-        if type(other) is type(self):
+        mine, kind = self.type, type(self)
+        if type(other) is kind:
             b = other
         elif type(other) is float and mine.dtype.is_float:
             b = self.of_number(other, mine.dtype)
         else:
             b = self.lifted(other)
-        phase = self.phase if self.phase > b.phase else b.phase
-        same = b.type is mine or (b.type.dtype is mine.dtype and not b.type.shape)
-        if same and phase != TRACED and mine.dtype.bits > 8:
-            return type(self).made(op, (b, self) if swapped else (self, b), mine, phase)
+        if b.type is mine or (b.type.dtype is mine.dtype and not b.type.shape):
+            phase = self.phase if self.phase > b.phase else b.phase
+            if phase != TRACED and mine.dtype.bits > 8:
+                return kind.made(op, (b, self) if swapped else (self, b), mine, phase)
         if mine.dtype == BOOL and b.type.dtype == BOOL:
             if op not in OF_BOOLS:
                 raise ModelError(f"{type(op).__name__} is not for bools", callers_line(),

@@ -34,6 +34,11 @@ class TensorShapes(TensorElementwise):
             return self.of_array(self.held.reshape([e for e in new if isinstance(e, int)]))
         return self.result(Reshape(new), self)
 
+    @property
+    def size(self) -> Index:
+        """The number of elements."""
+        return product(self.type.shape)
+
     def ravel(self) -> Self:
         """All elements on one axis."""
         return self.reshape((product(self.type.shape),))

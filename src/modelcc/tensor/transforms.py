@@ -94,7 +94,7 @@ def hessian(function: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class _Run:
+class _ForwardRun:
     """What a function returned of the aliases ``own`` of its arguments' leaves."""
 
     result: Outcome
@@ -127,7 +127,7 @@ def _detached(tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
     return [None if t is None else alone(t) for t in tensors]
 
 
-def _rows(run: _Run, number: int) -> list[Tensor | None]:
+def _rows(run: _ForwardRun, number: int) -> list[Tensor | None]:
     """Derivatives of all elements of one result, backwards one by one in a loop."""
     leaf = run.result.results[number]
     if not leaf.dtype.is_float or not leaf.type.is_static:
@@ -158,13 +158,13 @@ def _zeros(x: Tensor) -> Tensor:
     return x.result(Full(x.shape, 0, x.dtype))
 
 
-def _run(function: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> _Run:
+def _run(function: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> _ForwardRun:
     own = [recorded(leaf) for leaf in flatten(primals)[0]]
     returned = function(*like(primals, iter(own)))
     for node in own:
         node.op = CLOSED
     result, aux = returned if has_aux else (returned, ())
-    return _Run(outcome(result), outcome(aux), own)
+    return _ForwardRun(outcome(result), outcome(aux), own)
 
 
 def _cotangents(result: Outcome, given: Any) -> list[Tensor | None]:

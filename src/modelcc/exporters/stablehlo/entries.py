@@ -20,11 +20,11 @@ from modelcc.ops.conv import Conv, ConvTranspose
 from modelcc.ops.cumulative import CumLogSumExp, CumMax, CumMin, CumProd, CumSum
 from modelcc.ops.fourier import FourierTransform
 from modelcc.ops.hardmax import Hardmax, RowHardmax
-from modelcc.ops.linear_algebra import TriangularSolve
 from modelcc.ops.pool import AveragePool, MaxPool
 from modelcc.ops.runtime_size import ReadSize
 from modelcc.ops.shape import Concat, Reshape
 from modelcc.ops.top_k import TopK
+from modelcc.ops.triangular_solve import TriangularSolve
 
 
 def _reshape(at: Writing, op: Reshape, inputs: Names, types: Types) -> tuple[Hlo]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from modelcc.frontends.kit.conversion import Conversion
 from modelcc.frontends.kit.stretching import common_shape
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index
 from modelcc.ops.arithmetic import Value
 from modelcc.ops.matmul import Einsum
@@ -15,14 +16,21 @@ from modelcc.ops.views import reshaped
 
 def contracted(call: Conversion, equation: str, names: Sequence[str]) -> str:
     """The values ``names`` contracted; an equation without a result has what comes once, sorted."""
+    ranks = [call.type_of(name).rank for name in names]
+    return _broadcast_product(call, explicit(equation, ranks), names)
+
+
+def explicit(equation: str, ranks: Sequence[int]) -> str:
+    """``equation`` for operands of ``ranks`` with its result and letters in place of ellipses.
+
+    :class:`ModelError` if it does not fit the operands.
+    """
     equation = equation.replace(" ", "")
     if "->" not in equation:
         letters = sorted(set(equation) - set(",."))
         once = "".join(c for c in letters if equation.count(c) == 1)
         equation = f"{equation}->{'...' if '...' in equation else ''}{once}"
-    if "..." in equation:
-        equation = _spelled_out(call, equation, names)
-    return _broadcast_product(call, equation, names)
+    return _spelled_out(equation, ranks) if "..." in equation else equation
 
 
 def _broadcast_product(call: Conversion, equation: str, names: Sequence[str]) -> str:
@@ -55,20 +63,20 @@ def _letters_met(call: Conversion, parts: Sequence[str], values: Sequence[str]) 
     ]
 
 
-def _spelled_out(call: Conversion, equation: str, names: Sequence[str]) -> str:
+def _spelled_out(equation: str, ranks: Sequence[int]) -> str:
     """Letters for the ellipses, aligned at the right as in broadcasting."""
     terms, result = equation.split("->")
     free = [c for c in string.ascii_letters if c not in equation]
     parts = terms.split(",")
-    if len(parts) != len(names):
-        call.fail(f"equation {equation!r} has {len(parts)} terms for {len(names)} operands")
+    if len(parts) != len(ranks):
+        raise ModelError(f"equation {equation!r} has {len(parts)} terms for {len(ranks)} operands")
     counts = [
-        call.type_of(names[i]).rank - len(part.replace("...", "")) if "..." in part else 0
-        for i, part in enumerate(parts)
+        rank - len(part.replace("...", "")) if "..." in part else 0
+        for part, rank in zip(parts, ranks, strict=True)
     ]
     most = max(counts)
     if min(counts) < 0 or most > len(free):
-        call.fail(f"equation {equation!r} does not fit its operands' ranks")
+        raise ModelError(f"equation {equation!r} does not fit its operands' ranks")
     hidden = "".join(free[:most])
     spelled = [
         part.replace("...", hidden[most - count :])

@@ -23,8 +23,9 @@ from modelcc.ops import elementwise as ew
 from modelcc.ops import reduce as rd
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.generate import Iota
-from modelcc.ops.linear_algebra import Cholesky, Lu, PivotPermutation, TriangularSolve
+from modelcc.ops.linear_algebra import Cholesky, Lu, PivotPermutation
 from modelcc.ops.orthogonal import HouseholderQr, OrthogonalRows, Reflect
+from modelcc.ops.triangular_solve import TriangularSolve
 from modelcc.ops.views import cast, part
 
 TERMS = 14

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,10 +21,9 @@ from modelcc.frontends.torch.graph_conversion import GraphConversion
 from modelcc.frontends.torch.handlers import EXPORTED
 from modelcc.frontends.torch.sizes import index_of, symbol_of
 from modelcc.ir.builder import GraphBuilder
-from modelcc.ir.constant import Constant
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
-from modelcc.ir.structure import Interface, ModelState
+from modelcc.ir.graph_states import with_states
 
 Labels = Sequence[Sequence[str | None]]
 """Names of dimensions, by input and axis."""
@@ -150,15 +148,10 @@ class _Exported:
         if not changed:
             return graph
         after = graph.outputs[len(users) :]
+        pairs = zip(changed.items(), after, strict=True)
+        states = {target: (name, result) for (name, target), result in pairs}
         initial = {t: array_of(constants[n]).copy() for n, t in changed.items()}
-        initial = {target: Constant(array) for target, array in initial.items() if array.any()}
-        states = {
-            target: ModelState(name, result, target in initial)
-            for (name, target), result in zip(changed.items(), after, strict=True)
-        }
-        seen = [n for n in graph.inputs if n not in changed], graph.outputs[: len(users)]
-        inputs, outputs = ({name: name for name in names} for names in seen)
-        return replace(graph, interface=Interface(inputs, outputs, states=states), initial=initial)
+        return with_states(graph, states, initial)
 
     def _built(self, places: Sequence[int]) -> Graph:
         """The graph with the program's results at ``places``."""

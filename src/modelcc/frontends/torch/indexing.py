@@ -33,6 +33,12 @@ class Selection:
     indices: tuple[Value, ...]
     place: int
 
+    @property
+    def side_by_side(self) -> bool:
+        """Whether the indexed axes follow each other, in order."""
+        first, count = self.order[0], len(self.indices)
+        return self.order[:count] == tuple(range(first, first + count))
+
     def front(self, x: Value) -> Value:
         """The tensor with its indexed axes first."""
         return _ordered(x, self.order)

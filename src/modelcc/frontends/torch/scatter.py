@@ -125,16 +125,19 @@ def index_put(
         return masked
     chosen = selection(call, x, indices)
     narrow = U8 if accumulate and x.type.dtype == BOOL else x.type.dtype
-    front = cast(chosen.front(x), narrow)
     count = len(chosen.indices)
-    own, rest = chosen.indices[0].type.shape, front.type.shape[count:]
+    own = chosen.indices[0].type.shape
+    rest = tuple(x.type.shape[a] for a in chosen.order[count:])
     wanted = (*rest[: chosen.place], *own, *rest[chosen.place :])
     whole = source if source.type.shape == wanted else _stretched(source, wanted)
     updates = cast(chosen.unplaced(whole), narrow)
     if 0 in updates.type.shape:
         return x
     how: Combination = "add" if accumulate else "none"
-    return chosen.back(cast(of(ScatterND(how), front, chosen.tuples(call), updates), x.type.dtype))
+    target = cast(x if chosen.side_by_side else chosen.front(x), narrow)
+    axis = chosen.order[0] if chosen.side_by_side else 0
+    done = cast(of(ScatterND(how, axis), target, chosen.tuples(call), updates), x.type.dtype)
+    return done if chosen.side_by_side else chosen.back(done)
 
 
 def _stretched(x: Value, shape: tuple[Index, ...]) -> Value:

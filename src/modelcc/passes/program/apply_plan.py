@@ -45,14 +45,15 @@ from modelcc.ir.types import TensorType
 from modelcc.passes.program.functions import unique_functions
 from modelcc.passes.program.idle_copies import without_idle_copies
 from modelcc.passes.program.plan_memory import MemoryPlan
+from modelcc.passes.program.states import copied_states, kept
 
 
 def apply_plan(program: Program, plan: MemoryPlan) -> Program:
     """``program`` in the memory that ``plan`` gives it.
 
     Outputs that no kernel can write directly (an input, a constant, the same tensor twice) are
-    copied at the end.  One that bears an input's name, or an earlier output's, is bound as
-    ``name.output``; ``outputs`` keeps its order.
+    copied at the end, states last.  One that bears an input's name, or an earlier output's, is
+    bound as ``name.output``; ``outputs`` keeps its order.
     """
     launches = [step for step in leaves(program.steps) if isinstance(step, Launch)]
     foreign = {n for s in plan.storages if s.place in ("input", "output") for n in s.tensors}
@@ -74,6 +75,7 @@ def apply_plan(program: Program, plan: MemoryPlan) -> Program:
         constants={n: c for n, c in program.constants.items() if n in places},
         dims=_dims(program, launches),
         notes=program.notes,
+        states=_states(program, outputs),
         placement=Placement(
             {name: place.binding for name, place in places.items()},
             _arena(plan, launches),
@@ -84,16 +86,18 @@ def apply_plan(program: Program, plan: MemoryPlan) -> Program:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a tensor is, under the name that steps use."""
+    """Where a tensor is, under the name that steps use; ``buffer`` is that of tensors which may
+    have other names in the same memory."""
 
     name: str
     type: TensorType
     binding: Binding
+    buffer: str
 
     @property
     def memory(self) -> tuple[str, str, Index]:
         """What tells whether two tensors are in one place."""
-        own = "" if self.binding.place == "arena" else self.name
+        own = "" if self.binding.place == "arena" else self.buffer
         return (own, self.binding.segment, self.binding.offset)
 
 
@@ -189,7 +193,18 @@ class _Steps:
         home = self.plan.home[tensor]
         segment = self.plan.segment.get(home.name, "")
         binding = Binding(home.place, self.plan.offset(tensor), segment)
-        return _Place(self.bound(tensor), self.program.types[tensor], binding)
+        buffer = self.plan.buffer(tensor)
+        return _Place(self.bound(tensor), self.program.types[tensor], binding, buffer)
+
+    def kept(self, state: str) -> str:
+        """Where the next value of a state that is to be copied is from: a copy of its own of what
+        is overwritten meanwhile."""
+        name = kept(state)
+        if name not in self.plan.home:
+            return self.bound(state)
+        binding = Binding("arena", self.plan.offset(name))
+        self.states[name] = _Place(name, self.program.types[state], binding, name)
+        return name
 
     def _name(self, place: _Place) -> str:
         if place.name not in self.plan.home:
@@ -201,13 +216,25 @@ def _copies(program: Program, outputs: Sequence[str], writer: _Steps) -> Iterato
     """Steps that write the outputs which no kernel writes, those of data-dependent size
     allocated before."""
     read = frozenset(program.read_sizes)
-    for bound, name in zip(outputs, program.outputs, strict=True):
-        if bound == writer.bound(name):
+    names = dict(zip(outputs, program.outputs, strict=True))
+    for bound, name in names.items():
+        if bound == writer.bound(name) or name in program.states:
             continue
         size = program.types[name].bytes
         if symbols(size) & read:
             yield Allocate(bound, size)
         yield CopyTensor(bound, writer.bound(name))
+    states = {name: bound for bound, name in names.items()}
+    copied = copied_states(program, writer.plan.home)
+    found = {name: writer.kept(name) for name in copied}
+    yield from (CopyTensor(n, writer.bound(s)) for s, n in found.items() if n != writer.bound(s))
+    yield from (CopyTensor(states[name], source) for name, source in found.items())
+
+
+def _states(program: Program, outputs: Sequence[str]) -> dict[str, str]:
+    """The states, by the names that outputs are bound as."""
+    pairs = zip(outputs, program.outputs, strict=True)
+    return {bound: program.states[name] for bound, name in pairs if name in program.states}
 
 
 def _dims(program: Program, launches: Sequence[Launch]) -> dict[str, Range]:
@@ -245,9 +272,10 @@ def _places(
     """Where everything is that is passed, or that a step mentions."""
     places: dict[str, _Place] = {}
     for name in program.inputs:
-        places[name] = _Place(name, program.types[name], Binding("input"))
+        places[name] = _Place(name, program.types[name], Binding("input"), name)
     for bound, name in zip(outputs, program.outputs, strict=True):
-        places[bound] = _Place(bound, _output_type(program, name), Binding("output"))
+        binding = Binding("input" if name in program.states else "output")
+        places[bound] = _Place(bound, _output_type(program, name), binding, bound)
     for name in dict.fromkeys(n for step in steps for n in step_tensors(step)):
         if name in writer.states:
             places[name] = writer.states[name]

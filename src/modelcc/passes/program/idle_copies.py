@@ -26,7 +26,7 @@ def without_idle_copies(function: Callee, call: Launch, plan: MemoryPlan) -> Cal
     places: dict[tuple[str, Index], str] = {}
     homes: dict[str, str] = {}
     for parameter, tensor in zip(function.parameters, call.arguments, strict=True):
-        place = (plan.home[tensor].name, plan.offset(tensor))
+        place = (plan.buffer(tensor), plan.offset(tensor))
         homes[parameter.buffer.name] = places.setdefault(place, parameter.buffer.name)
     if len(places) == len(homes):
         return function

@@ -22,6 +22,7 @@ from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize, View
 from modelcc.passes.program.dynamic_allocation import aligned
 from modelcc.passes.program.nominal import nominal_values
+from modelcc.passes.program.order_states import StateSteps, stable_order, states_last
 from modelcc.passes.program.plan_memory import most_live
 from modelcc.passes.program.storage import storages
 from modelcc.passes.program.timeline import timeline
@@ -102,9 +103,14 @@ class _Partial:
 def order_steps(program: Program) -> Program:
     """``program`` with its kernels in an order of lower peak memory, or unchanged.
 
-    Symbolic sizes are compared at typical values.
+    States are written as late as they can be changed in their places.  Symbolic sizes are compared
+    at typical values.
     """
     steps = _steps(program)
+    if program.states:
+        first = stable_order(_needs(program, steps))
+        program = replace(program, steps=_ordered_steps(program, steps, first))
+        steps = [steps[number] for number in first]
     problem = _problem(program, steps)
     effects = _Effects(problem)
     order, peak = _ordered(problem, effects)
@@ -188,14 +194,39 @@ def _problem(program: Program, calls: Sequence[_Step]) -> _Problem:
     over = tuple(
         {number[o]: number[i] for o, i in c.in_place if o in number and i in number} for c in calls
     )
-    needs = _dependencies(line.bases, calls)
     return _Problem(
-        needs=needs,
+        needs=_needs(program, calls),
         touches=touches,
         users=tuple(users),
         sizes=tuple(evaluate(size, values) for size in sizes),
         over=over,
     )
+
+
+def _needs(program: Program, calls: Sequence[_Step]) -> tuple[int, ...]:
+    """For each step the set of those it must follow, or should for the sake of states."""
+    needs, bases = _dependencies(program.bases, calls), program.bases
+    if not program.states:
+        return needs
+    users: dict[str, int] = {}
+    writers: dict[str, int] = {}
+    ends = 0
+    for step, call in enumerate(calls):
+        for name in call.arguments:
+            users[bases.get(name, name)] = users.get(bases.get(name, name), 0) | 1 << step
+        for name in call.outputs:
+            writers[bases.get(name, name)] = writers.get(bases.get(name, name), 0) | 1 << step
+        ends |= int(any(map(_may_end, leaves((call.item,))))) << step
+    states = [
+        StateSteps(users.get(before, 0), writers.get(bases.get(output, output), 0))
+        for output, before in program.states.items()
+    ]
+    return states_last(needs, states, ends)
+
+
+def _may_end(step: Step) -> bool:
+    """Whether the run may end with a step, or for want of memory behind it."""
+    return isinstance(step, ReadSize) or (isinstance(step, Launch) and bool(step.bounds))
 
 
 def _dependencies(bases: Mapping[str, str], calls: Sequence[_Step]) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ becomes: %h and %y are the caller's output buffer; the arena is empty.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from modelcc.ir.index import Index, evaluate, symbols
@@ -24,7 +24,8 @@ from modelcc.passes.program.dynamic_allocation import (
 from modelcc.passes.program.nominal import sample_values
 from modelcc.passes.program.placement import placements
 from modelcc.passes.program.stacking import Stacking, stacked_offsets, stacking, symbolic_offsets
-from modelcc.passes.program.storage import Storage, share_in_place, storages
+from modelcc.passes.program.states import replaced_by, share_states, updated_states
+from modelcc.passes.program.storage import Storage, share_in_place, storage_of, storages
 from modelcc.passes.program.timeline import timeline
 
 
@@ -35,7 +36,8 @@ class MemoryPlan:
     ``offsets`` are bytes from the start of the arena, by storage name; ``arena`` is its size.
     Both are in terms of dimensions and ``definitions``.  ``nominal`` are the dimension values
     at which ``peak`` and ``lower_bound`` (the greatest sum of sizes live at once) are given.
-    ``dynamic`` is what must be allocated while the program runs.
+    ``dynamic`` is what must be allocated while the program runs.  ``states`` are outputs that are
+    computed where the inputs are whose places they take, with these inputs.
     """
 
     storages: tuple[Storage, ...]
@@ -46,6 +48,7 @@ class MemoryPlan:
     peak: int
     lower_bound: int
     dynamic: tuple[DynamicAllocation, ...] = ()
+    states: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @cached_property
     def segment(self) -> Mapping[str, str]:
@@ -56,6 +59,12 @@ class MemoryPlan:
     def home(self) -> Mapping[str, Storage]:
         """Tensor name to the storage it lives in."""
         return {name: storage for storage in self.storages for name in storage.tensors}
+
+    def buffer(self, tensor: str) -> str:
+        """What tensors of one memory have in common: a state's output is where its input is."""
+        storage = self.home[tensor]
+        name = storage.name
+        return self.states.get(name, name) if storage.place == "input" else name
 
     def offset(self, tensor: str) -> Index:
         """Bytes from the start of the arena (in other places: of its buffer) to a tensor."""
@@ -84,6 +93,7 @@ def plan_memory(program: Program) -> MemoryPlan:
         peak=_peak(stack, layers[0]),
         lower_bound=lower_bound(layers[0]),
         dynamic=dynamic,
+        states=updated_states(program, storage_of(shared)),
     )
 
 
@@ -99,11 +109,14 @@ def _storages(
 ) -> tuple[tuple[Storage, ...], tuple[DynamicAllocation, ...], list[Storage]]:
     """All storages, what is allocated while the program runs, and the storages of the arena."""
     line = timeline(program)
-    shared = share_in_place(line, share_carried(line, storages(program, line)))
-    dynamic = dynamic_allocations(program, shared, line)
-    apart = {name for part in dynamic for name in part.storages}
+    apart = share_carried(line, storages(program, line))
+    replaced = replaced_by(program, line, apart)
+    whole = share_in_place(line, apart, replaced)
+    dynamic = dynamic_allocations(program, whole, line)
+    shared = share_states(program, line, whole, dynamic)
+    asked = {name for part in dynamic for name in part.storages}
     known = bounded(program, shared, line)
-    return shared, dynamic, [s for s in known if s.place == "arena" and s.name not in apart]
+    return shared, dynamic, [s for s in known if s.place == "arena" and s.name not in asked]
 
 
 def _blocks(

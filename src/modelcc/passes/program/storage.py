@@ -120,19 +120,48 @@ def storage_of(found: Sequence[Storage]) -> dict[str, Storage]:
     return {name: storage for storage in found for name in storage.tensors}
 
 
-def share_in_place(line: Timeline, found: Sequence[Storage]) -> tuple[Storage, ...]:
+@dataclass(frozen=True)
+class Replaced:
+    """What the output of a state replaces: tensors, and the last number at which one is needed."""
+
+    tensors: tuple[str, ...]
+    last: int
+
+
+def share_in_place(
+    line: Timeline, found: Sequence[Storage], states: Mapping[str, Replaced]
+) -> tuple[Storage, ...]:
     """Storages after letting kernels write over operands they are the last to read.
 
     Only memory of our own is written over: arena storages that die in the step.  If the result is
-    a graph output, the operand is computed in the caller's output buffer already.
+    a graph output, the operand is computed in the caller's output buffer already; the outputs of
+    ``states`` only take what is computed when these may be overwritten.
     """
     shared = _Shared(found)
     for step, call in line.calls.items():
         for output, operand in call.in_place if isinstance(call, Launch) else ():
             target, source = shared.of(output), shared.of(operand)
+            over, first = states.get(target.storage.name), source.storage.first
+            if over is not None and not may_replace(line, first, source.tensors, over):
+                continue
             if _may_share(step, call, output, operand, target, source, shared):
                 shared.merge(target, source)
     return shared.storages()
+
+
+def may_replace(line: Timeline, first: int, tensors: Sequence[str], over: Replaced) -> bool:
+    """Whether ``tensors``, which are first written at ``first``, may be where a state is."""
+    if first != over.last:
+        return first > over.last
+    call = line.calls.get(first)
+    if not isinstance(call, Launch):
+        carries = (c for span in line.loops if span.begin == first for c in span.loop.carries)
+        return any(c.initial in over.tensors and c.state in tensors for c in carries)
+    touched = {n for n in call.arguments if n in tensors or n in over.tensors}
+    return any(
+        output in tensors and operand in over.tensors and touched == {output, operand}
+        for output, operand in call.in_place
+    )
 
 
 @dataclass

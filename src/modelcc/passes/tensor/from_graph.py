@@ -23,6 +23,7 @@ from modelcc.ir.index import Bounds, Sym, loop_range, simplify
 from modelcc.ir.op import Op
 from modelcc.ir.scalar import identity
 from modelcc.ir.scalar_tree import reads, transform
+from modelcc.ir.structure import states_of
 from modelcc.ir.tensor import (
     Axis,
     Bind,
@@ -69,8 +70,9 @@ def lower_graph(graph: Graph, capacity: Capacity = SCALAR) -> TensorProgram:
     graph = with_sizes_apart(graph)
     lowered = lower_items(graph, ProgramScope.of(graph), capacity)
     dims = {**graph.dims, **lowered.dims}
+    states = {state.output: state.input for state in states_of(graph.interface).values()}
     program = TensorProgram(
-        graph.name, graph.inputs, graph.outputs, (), lowered.types, lowered.constants, dims
+        graph.name, graph.inputs, graph.outputs, (), lowered.types, lowered.constants, dims, states
     )
     return program.with_items(tuple(lowered.items))
 

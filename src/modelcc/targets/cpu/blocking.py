@@ -97,10 +97,11 @@ def default_blocking(
     sizes = _sizes(anchor, tile, lane, rows, machine)
     tensors = {r.tensor for r in roles_of(anchor, lane).broadcasts}
     again = sum(_bytes(types[name]) for name in tensors if name in types)
-    if not sizes.starved(again):
+    outer, several = anchor.reduce[0], -(-_size(panels) // tile.of(panels.name))
+    outgrown = _holds_sums(group) and sizes.outgrown(_size(outer))
+    if not (sizes.starved(again) or outgrown):
         return None
-    outer = anchor.reduce[0]
-    steps = sizes.block_steps(outer) if _holds_sums(group) else _size(outer)
+    steps = sizes.block_steps(outer, several) if _holds_sums(group) else _size(outer)
     points = sizes.block_points(panels, tile.of(panels.name), steps)
     if steps == _size(outer):
         return Blocking(panels.name, points, inside)
@@ -123,6 +124,12 @@ class _BlockSizes:
         every panel."""
         return self.machine.bandwidth(again * 2) * self.cycles < RESTARTS * self.broadcast
 
+    def outgrown(self, outer: int) -> bool:
+        """Whether the vectors of one panel, all ``outer`` steps of it, come too slowly to come
+        again for every row tile."""
+        panel = self.vector * self.inner * outer
+        return self.machine.bandwidth(panel) * self.cycles < self.vector
+
     @property
     def room(self) -> float:
         """Bytes for a block in the largest cache from which vectors come fast enough."""
@@ -131,9 +138,9 @@ class _BlockSizes:
         fast = [level for level in caches if level.bandwidth >= wanted] or caches[:1]
         return fast[-1].bytes * (OWN if fast[-1].cores == 1 else SHARED)
 
-    def block_steps(self, outer: LoopVar) -> int:
-        """Steps of the ``outer`` loop of the sum in a block of some panels."""
-        one = (LEAST_PANELS * self.vector + self.broadcast) * self.inner
+    def block_steps(self, outer: LoopVar, several: int) -> int:
+        """Steps of the ``outer`` loop of the sum in a block of some of ``several`` panels."""
+        one = (min(LEAST_PANELS, several) * self.vector + self.broadcast) * self.inner
         fitting = [
             n
             for n in _divisors(_size(outer))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from modelcc.ir.index import Sym, symbols
-from modelcc.ir.scalar_tree import reads
+from modelcc.ir.index import Index, Sym, substitute, symbols
+from modelcc.ir.scalar_tree import reads, transform, walk
+from modelcc.ir.tensor import Guard, Read, Scalar
 from modelcc.ir.types import TensorType
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.nest import Nest
@@ -17,18 +19,46 @@ def pairs_in_place(
     stored: frozenset[str],
     kernel: CanonicalKernel,
     types: Mapping[str, TensorType],
+    together: frozenset[tuple[str, str]] = frozenset(),
 ) -> list[tuple[str, str]]:
     """(output, input) pairs in which every read of the input is where the output is written,
-    by that nest or an earlier one."""
+    by that nest or an earlier one; of pairs ``together``, whose nests go through all points as
+    one, by a later one as well if the element is at hand by then."""
     pairs: list[tuple[str, str]] = []
     for position, nest in enumerate(nests):
         if nest.output not in stored:
             continue
+        before, after = nests[: position + 1], nests[position + 1 :]
         for name in kernel.inputs:
             same = types[name] == types[nest.output] and name not in kernel.constants
-            if same and _read_in_place(name, nest, nests[: position + 1], nests[position + 1 :]):
+            if not same:
+                continue
+            early, late = before, after
+            if (nest.output, name) in together:
+                early, late = map(_without_single_loops, (before, after))
+                late = [] if _at_hand(name, early[-1], early, late) else late
+            if _read_in_place(name, early[-1], early, late):
                 pairs.append((nest.output, name))
     return pairs
+
+
+def _without_single_loops(nests: Sequence[Nest]) -> list[Nest]:
+    """Nests whose places do not mention loops of one iteration."""
+    return [
+        replace(
+            nest,
+            body=transform(nest.body, lambda s, at=at: _placed(s, at)),
+            store=substitute(nest.store, at),
+        )
+        for nest in nests
+        for at in [{v.name: 0 for v in nest.parallel if v.extent == 1}]
+    ]
+
+
+def _placed(node: Scalar, at: Mapping[str, Index]) -> Scalar:
+    if isinstance(node, Read):
+        return replace(node, indices=tuple(substitute(i, at) for i in node.indices))
+    return node
 
 
 def pairs_of_parts(
@@ -54,6 +84,20 @@ def _read_in_place(name: str, writer: Nest, before: Sequence[Nest], after: Seque
     once = {v.name for v in writer.parallel if v.extent != 1} <= symbols(writer.store)
     walked = not reduced or _row_walk(before)
     return bool(early) and exact and once and not late and pointwise and walked
+
+
+def _at_hand(name: str, writer: Nest, before: Sequence[Nest], after: Sequence[Nest]) -> bool:
+    """Whether reads after the write are of an element that was loaded, in any case, before it."""
+    late = [(n, r) for n in after for r in reads(n.body) if r.tensor == name]
+    exact = all(r.indices == (writer.store,) and not (n.own or n.reduce) for n, r in late)
+    loaded = (n for n in before if not (n.own or n.reduce))
+    return exact and any(name in _loaded(n.body) for n in loaded)
+
+
+def _loaded(body: Scalar) -> frozenset[str]:
+    """Tensors that are read whatever conditions say."""
+    guarded = {r for node in walk(body) if isinstance(node, Guard) for r in reads(node.inside)}
+    return frozenset(r.tensor for r in reads(body) if r not in guarded)
 
 
 def _is_pointwise(name: str, nests: Sequence[Nest]) -> bool:

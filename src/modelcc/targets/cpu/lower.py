@@ -69,6 +69,7 @@ class _Workload:
     kernel: CanonicalKernel
     names: FreshNames
     machine: CpuModel
+    together: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def types(self) -> Mapping[str, TensorType]:
@@ -90,18 +91,20 @@ def schedule_kernel(
     machine: CpuModel,
     source: tuple[str, ...] = (),
     wanted: Schedule | None = None,
+    states: frozenset[tuple[str, str]] = frozenset(),
 ) -> ScheduledKernel:
     """The function ``name`` of a kernel, scheduled as ``wanted`` or else by default.
 
+    ``states`` are outputs that are to lie where inputs do, if that can be.
     :class:`NoScheduleError` if no default fits; :class:`ScheduleError` if ``wanted`` does not.
     """
     if wanted is None and machine.preferred:
         wanted = next(library_calls(kernel, machine), None)
     if isinstance(wanted, LibraryCall):
         call = external_call(kernel, wanted, machine)
-        plain = _by_loops(kernel, name, machine, source, Parts((Tiled(),)))
+        plain = _by_loops(kernel, name, machine, source, Parts((Tiled(),)), frozenset())
         return ScheduledKernel(LibraryFunction(call, meaning_of(plain.function)), {}, (), wanted)
-    return _by_loops(kernel, name, machine, source, wanted)
+    return _by_loops(kernel, name, machine, source, wanted, states)
 
 
 def _by_loops(
@@ -110,13 +113,14 @@ def _by_loops(
     machine: CpuModel,
     source: tuple[str, ...],
     wanted: Schedule | None,
+    states: frozenset[tuple[str, str]],
 ) -> ScheduledKernel:
     types = dict(kernel.types)
     names = FreshNames(frozenset(name for name, _ in kernel.dims))
     statements: list[Stmt] = []
     for output in kernel.outputs:
         statements += clear_border(output, types[output], names, machine)
-    lowered = _lowered(_Workload(kernel, names, machine), wanted)
+    lowered = _lowered(_Workload(kernel, names, machine, states), wanted)
     layouts = lowered.layouts
     laid_out = {n: t.with_layout(layouts.get(n, t.layout)) for n, t in types.items()}
     shared = frozenset(name for pair in lowered.in_place for name in pair)
@@ -199,7 +203,10 @@ def _compute_at(workload: _Workload, wanted: ComputeAt | None) -> _Lowered | Non
     several = product(axis.extent for axis in grouped.outer) != 1
     worth = workload.worth_a_fork and several if wanted is None else wanted.parallel
     types = {**workload.types, **grouped.scratch}
-    in_place = [pair for plan in plans for pair in _alone_in_place(plan, plans, kernel, types)]
+    together = workload.together
+    in_place = [
+        pair for plan in plans for pair in _alone_in_place(plan, plans, kernel, types, together)
+    ]
     schedules = zip(plans, chunks, strict=True)
     groups = tuple(replace(plan.schedule, parallel=parts) for plan, parts in schedules)
     body = in_blocks(grouped, workload.names, statements, worth)
@@ -219,14 +226,18 @@ def _check_one_fork(parallel: Sequence[bool], outer: Sequence[object] = ()) -> N
 
 
 def _alone_in_place(
-    plan: Plan, plans: Sequence[Plan], kernel: CanonicalKernel, types: Mapping[str, TensorType]
+    plan: Plan,
+    plans: Sequence[Plan],
+    kernel: CanonicalKernel,
+    types: Mapping[str, TensorType],
+    together: frozenset[tuple[str, str]],
 ) -> list[tuple[str, str]]:
     """(output, input) pairs of one group, whose input no other group reads."""
     if plan.overwrites_early:
         return []
     others = [n for p in plans if p is not plan for n in p.group.nests]
     read = {r.tensor for n in others for r in reads(n.body)}
-    found = pairs_in_place(plan.group.nests, plan.group.stored, kernel, types)
+    found = pairs_in_place(plan.group.nests, plan.group.stored, kernel, types, together)
     return [(output, name) for output, name in found if name not in read]
 
 
@@ -288,7 +299,7 @@ def _part(workload: _Workload, piece: Piece, worth: bool, wanted: Part | None) -
         in_place = pairs_in_place(plan.nests, plan.stored, kernel, types)
         return _LoweredPart(emit_rows(plan, names, chunks), schedule, layouts, in_place)
     nests = () if plan.overwrites_early else plan.group.nests
-    in_place = pairs_in_place(nests, plan.group.stored, kernel, types)
+    in_place = pairs_in_place(nests, plan.group.stored, kernel, types, workload.together)
     return _LoweredPart(emit_tiled(plan, names, chunks), schedule, layouts, in_place)
 
 

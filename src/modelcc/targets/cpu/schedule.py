@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from modelcc.ir.constant import Constant
 from modelcc.ir.errors import ModelError
@@ -26,6 +26,7 @@ from modelcc.ir.tensor import (
     TensorProgram,
     View,
     leaf_items,
+    view_bases,
 )
 from modelcc.ir.types import Layout, TensorType
 from modelcc.schedule.canonical import CanonicalKernel, canonical, with_numbers
@@ -41,6 +42,9 @@ from modelcc.targets.cpu.lower import NoScheduleError, schedule_kernel
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.scatter import schedule_scatter
 from modelcc.targets.cpu.scheduled_kernel import ScheduledKernel
+
+Pairs: TypeAlias = frozenset[tuple[str, str]]
+"""Results and operands in one place."""
 
 WORTH_SHARING = 8
 """Copies of which one function is made, that takes all places as arguments, rather than some."""
@@ -148,7 +152,7 @@ class _Scheduler:
         self._ready = ready
         self._wanted = wanted
         self._algorithms = wanted.algorithms
-        self._cache: dict[CanonicalKernel, _Uses] = {}
+        self._cache: dict[tuple[CanonicalKernel, Pairs], _Uses] = {}
         self._scatters: dict[tuple[CanonicalKernel, str], _Uses] = {}
         self._as_they_are: dict[Function, Callee] = {}
         self.callees: dict[str, Callee] = {}
@@ -156,6 +160,10 @@ class _Scheduler:
         self._copies = Counter[CanonicalKernel]()
         self._seen: dict[int, _Canonical] = {}
         self._parts = _parts(program)
+        self._bases = view_bases(program.items)
+        self._replaced = {
+            self._bases.get(output, output): before for output, before in program.states.items()
+        }
         steps = (item for item in leaf_items(program.items) if isinstance(item, ReadSize))
         self._read = frozenset(name for step in steps for name in step.symbols)
         self.packed = _PackedConstants(program)
@@ -230,10 +238,12 @@ class _Scheduler:
         if is_copy(item.stages) and self._copies[key] < WORTH_SHARING:
             key, sizes = with_free_place(found.kernel)
         try:
-            uses = self._cache.get(key)
+            states = self._states(key, found.names)
+            uses = self._cache.get((key, states))
             if uses is None:
                 name = f"k{len(self._cache)}_{item.name}"
-                uses = self._cache[key] = _Uses(self._lowered(key, name, item.source))
+                scheduled = self._lowered(key, name, item.source, states)
+                uses = self._cache[key, states] = _Uses(scheduled)
         except NoScheduleError:
             return [
                 call for kernel in unfused(item) for call in self._kernel(kernel, dims, counter)
@@ -273,32 +283,47 @@ class _Scheduler:
         of = ", ".join(item.source) or item.name
         self.notes[f"{of}: {reason}, which tuning chose; tune the model anew"] = None
 
+    def _states(self, kernel: CanonicalKernel, own: Mapping[str, str]) -> Pairs:
+        """Results and operands that are one state of the program."""
+        return frozenset(
+            (output, name)
+            for output in (kernel.outputs if self._replaced else ())
+            for name in kernel.inputs
+            if self._replaced.get(own[output]) == self._bases.get(own[name], own[name])
+        )
+
     def _lowered(
-        self, kernel: CanonicalKernel, name: str, source: tuple[str, ...]
+        self, kernel: CanonicalKernel, name: str, source: tuple[str, ...], states: Pairs
     ) -> ScheduledKernel:
         if not self._wanted.anything:
-            return schedule_kernel(kernel, name, self._machine, source)
+            return schedule_kernel(kernel, name, self._machine, source, None, states)
         key = workload_key(kernel)
         self.keys.add(key)
         given = self._wanted.given.schedules.get(key)
-        tuned = self._as_tuned(kernel, name, source, key) if given is None else None
+        tuned = self._as_tuned(kernel, name, source, key, states) if given is None else None
         if tuned is not None:
             return tuned
         try:
-            return schedule_kernel(kernel, name, self._machine, source, given)
+            return schedule_kernel(kernel, name, self._machine, source, given, states)
         except ScheduleError as error:
             hint = "--emit schedule prints what it has by default"
             raise ModelError(f"the schedule of kernel {key}: {error}", source, hint) from error
 
     def _as_tuned(
-        self, kernel: CanonicalKernel, name: str, source: tuple[str, ...], key: str
+        self,
+        kernel: CanonicalKernel,
+        name: str,
+        source: tuple[str, ...],
+        key: str,
+        states: Pairs,
     ) -> ScheduledKernel | None:
         """None, with a note, if the schedule that tuning found does not fit any more."""
         text = self._wanted.tuned.get(key)
         if text is None:
             return None
         try:
-            return schedule_kernel(kernel, name, self._machine, source, parse_schedule(text))
+            wanted = parse_schedule(text)
+            return schedule_kernel(kernel, name, self._machine, source, wanted, states)
         except ScheduleError as error:
             of = f"{', '.join(source) or name}: kernel {key} has its default schedule"
             note = f"{of}: the tuned one does not fit ({error}); tune the model anew"
@@ -309,7 +334,7 @@ class _Scheduler:
         """What has been scheduled, in its order."""
         return tuple(
             Scheduled(kernel, uses.scheduled.schedule, tuple(uses.nodes), uses.calls)
-            for kernel, uses in self._cache.items()
+            for (kernel, _), uses in self._cache.items()
             if uses.scheduled.schedule is not None
         )
 

@@ -60,6 +60,10 @@ DIVISIBLE_STEPS = 128 << 10
 """Multiply-adds of a nest that is not left in one tile, which only one thread could compute."""
 
 
+FEW_TAPS = 4
+"""Iterations of loops that leave a tile without room to use a vector again."""
+
+
 @dataclass(frozen=True)
 class RegisterTile:
     """Unrolled points per parallel loop and unrolling of reduction loops.
@@ -175,11 +179,18 @@ def ranked_tiles(
     held += UNFUSED if multiplies_pairs(anchor) else 0
     if roles.broadcasts and not reused and not roles.packed and held == 1:
         held = 0  # what is used once comes from memory as the product is added
-    loops = _tiled_loops(reused or others, anchor, roles.broadcasts)
-    found = list(_candidates(anchor.var(blocks), loops, held, machine))
+    found = [
+        candidate
+        for loops in _tiled_loops(reused or others, anchor, roles.broadcasts)
+        for candidate in _candidates(anchor.var(blocks), loops, held, machine)
+    ]
     candidates = [c for c in found if _tiles(c, anchor, lane) > 1] if _divisible(anchor) else []
     ranked = sorted(
-        candidates or found, key=lambda c: (_cycles(c, anchor, blocks, roles, machine), c.points)
+        candidates or found,
+        key=lambda c: (
+            _cycles(c, anchor, blocks, roles, machine) * _around(c, others),
+            c.points,
+        ),
     )
     for tile in ranked:
         yield RegisterTile(blocks, tile.points, _unrolling(anchor, tile, roles))
@@ -250,15 +261,32 @@ def _check_factors(what: str, factors: Factors, loops: Set[str], most: int) -> N
 
 def _tiled_loops(
     loops: Sequence[LoopVar], anchor: Nest, broadcasts: Sequence[Read]
-) -> Sequence[LoopVar]:
+) -> list[Sequence[LoopVar]]:
     """The innermost of ``loops``, two at most: a batch of unknown length may be 1, and is tiled
-    only if the loop inside of it is short."""
+    only if the loop inside of it is short.
+
+    Where these two are short, as the taps of a filter are whose gradient is summed up, the loop
+    around them as well.
+    """
     if len(loops) < 2:
-        return loops
+        return [loops]
     outer, inner = loops[-2:]
     long = not isinstance(inner.extent, int) or inner.extent >= LONG_LOOP
     batch = not isinstance(outer.extent, int) and not _slid(outer, anchor, broadcasts)
-    return loops[-1:] if long and batch else loops[-2:]
+    chosen = [loops[-1:] if long and batch else loops[-2:]]
+    if len(loops) > 2 and all(_is_short(v, FEW_TAPS) for v in (outer, inner)):
+        chosen.append([loops[-3]])
+    return chosen
+
+
+def _around(tile: RegisterTile, loops: Sequence[LoopVar]) -> int:
+    """Iterations of the ``loops`` that have no part in ``tile``."""
+    tiled = {name for name, _ in tile.points}
+    return prod(_extent(v) for v in loops if v.name not in tiled)
+
+
+def _is_short(loop: LoopVar, most: int) -> bool:
+    return isinstance(loop.extent, int) and loop.extent <= most
 
 
 def _slid(loop: LoopVar, anchor: Nest, broadcasts: Sequence[Read]) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from modelcc.targets.c.delivery.facts import DeliveredModel, Tensor
 from modelcc.targets.c.delivery.filling import filled, indented
 from modelcc.targets.c.delivery.header import arguments, elements_function, tensor_macro
+from modelcc.targets.c.delivery.states import reset_arguments
 from modelcc.targets.c.names import comment, string_body
 
 _NOTHING = "{NULL, NULL, NULL, 0, 0, {0}, NULL},"
@@ -35,6 +36,7 @@ def example(facts: DeliveredModel) -> str:
         input_fields=_fields("inputs_", facts.inputs),
         output_fields=_fields("outputs_", facts.outputs),
         arguments=arguments(facts),
+        again=_again(facts),
         results=indented(list(_results(facts))),
         clean_up=indented(list(_clean_up(facts))),
     )
@@ -46,6 +48,8 @@ def _options(facts: DeliveredModel) -> Iterator[tuple[str, str]]:
         yield "-d NAME=SIZE", f"-d {facts.dims[0].name}={max(2, facts.dims[0].low)}"
     if _reads_weights(facts):
         yield "-w FILE", f"-w {facts.name}_weights.bin"
+    if facts.states:
+        yield "-n CALLS", "-n 2"
     if facts.has_pool:
         yield "-t THREADS", f"-t {facts.threads}"
 
@@ -95,6 +99,8 @@ def _locals(facts: DeliveredModel) -> Iterator[str]:
         yield f'#define {macro}_WEIGHTS_PATH "{name}_weights.bin"'
         yield "#endif"
         yield f"const char *weights_path = {macro}_WEIGHTS_PATH;"
+    if facts.states:
+        yield "int64_t calls = 1;"
     if facts.has_pool:
         yield f"int32_t threads = {facts.threads};"
 
@@ -107,6 +113,7 @@ def _option_cases(facts: DeliveredModel) -> Iterator[str]:
     for option, action in (
         ("-d", "set_dim(&dims, value);" if facts.dims else ""),
         ("-w", "weights_path = value;" if _reads_weights(facts) else ""),
+        ("-n", "calls = atoll(value);" if facts.states else ""),
         ("-t", "threads = (int32_t)atoi(value);" if facts.has_pool else ""),
     ):
         if action:
@@ -137,6 +144,14 @@ def _prepare(facts: DeliveredModel) -> Iterator[str]:
         yield f"if (opened != {macro}_OK) fail(weights_path, {name}_status_text(opened));"
     elif facts.weights:
         yield f"const void *weights = {name}_weights();"
+    if facts.states:
+        for state in facts.states:
+            size = f"{tensor_macro(facts, state.tensor)}_BYTES"
+            yield f"{state.tensor.element} *state_{state.tensor.field} = memory({size});"
+        fields = ", ".join(f"state_{state.tensor.field}" for state in facts.states)
+        yield f"const {name}_states states = {{{fields}}};"
+        yield f"const {name}_status set = {name}_states_reset({reset_arguments(facts)});"
+        yield f'if (set != {macro}_OK) fail("states", {name}_status_text(set));'
     if facts.has_pool:
         yield f"struct {name}_pool *pool = {name}_pool_create(threads);"
         yield 'if (pool == NULL) fail("-t", "the system refuses so many threads");'
@@ -152,6 +167,11 @@ def _fields(side: str, tensors: Sequence[Tensor]) -> str:
         if tensor.memory is not None and tensor.type.rank:
             found.append("{0}")
     return ", ".join(found) or "0"
+
+
+def _again(facts: DeliveredModel) -> str:
+    """Further calls, which go on from the states that the ones before have left."""
+    return filled("again.c", name=facts.name, arguments=arguments(facts)) if facts.states else ""
 
 
 def _results(facts: DeliveredModel) -> Iterator[str]:
@@ -170,6 +190,8 @@ def _results(facts: DeliveredModel) -> Iterator[str]:
 def _clean_up(facts: DeliveredModel) -> Iterator[str]:
     if facts.has_pool:
         yield f"{facts.name}_pool_destroy(pool);"
+    for state in facts.states:
+        yield f"free(state_{state.tensor.field});"
     if _reads_weights(facts):
         yield f"{facts.name}_weights_close(weights);"
     if facts.memories:

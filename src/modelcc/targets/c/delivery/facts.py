@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from modelcc.ir.constant import Constant
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index
 from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.program import Program
-from modelcc.ir.structure import Interface
+from modelcc.ir.structure import Interface, states_of
 from modelcc.ir.types import TensorType
 from modelcc.targets.c.delivery.block import WeightBlock, weights_of
 from modelcc.targets.c.delivery.naming import field_names
@@ -26,7 +27,8 @@ class DeliveryRequest:
     """What is wanted: names that begin with ``name``, and the form of the weights.
 
     ``origin`` is the model's file, ``version`` modelcc's; both are for the reader.  ``interface``
-    is what a caller of the model sees (None: its tensors).
+    is what a caller of the model sees (None: its tensors), ``initial`` what its states are before
+    the first call, unless they are zeros.
     """
 
     name: str
@@ -34,6 +36,7 @@ class DeliveryRequest:
     origin: str = ""
     version: str = ""
     interface: Interface | None = None
+    initial: Mapping[str, Constant] = field(default_factory=dict[str, Constant])
 
 
 @dataclass(frozen=True)
@@ -45,15 +48,18 @@ class CompilerTarget:
     macros: tuple[str, ...] = ()
 
 
+Side = Literal["input", "output", "state"]
+
+
 @dataclass(frozen=True)
 class Tensor:
-    """An input or output: the user's name, the field's, and the number under which the caller is
-    asked for its memory (None: it is known before the call)."""
+    """An input, output or state: the user's name, the field's, and the number under which the
+    caller is asked for its memory (None: it is known before the call)."""
 
     name: str
     field: str
     type: TensorType
-    side: Literal["input", "output"]
+    side: Side
     memory: int | None = None
 
     @property
@@ -72,6 +78,16 @@ class Tensor:
     def is_static(self) -> bool:
         """Whether its extents are numbers."""
         return self.type.is_static
+
+
+@dataclass(frozen=True)
+class State:
+    """What the model keeps from call to call: which of the program's inputs it is, and where in the
+    weights what it is at first (None: it is zeros)."""
+
+    tensor: Tensor
+    input: str
+    offset: int | None
 
 
 @dataclass(frozen=True)
@@ -99,6 +115,7 @@ class DeliveredModel:
     weights: WeightBlock | None
     level: int
     threads: int
+    states: tuple[State, ...] = ()
 
     @property
     def name(self) -> str:
@@ -112,8 +129,13 @@ class DeliveredModel:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """Inputs, then outputs."""
-        return (*self.inputs, *self.outputs)
+        """Inputs, then outputs, then states."""
+        return (*self.inputs, *self.outputs, *(state.tensor for state in self.states))
+
+    @property
+    def starts_from_weights(self) -> bool:
+        """Whether the weights have what states are at first."""
+        return any(state.offset is not None for state in self.states)
 
     @property
     def sized(self) -> tuple[Tensor, ...]:
@@ -157,18 +179,45 @@ def facts_of(
     _check_interface(request.interface)
     dynamic = program.allocated
     fields = field_names(dynamic)
+    kept = frozenset(program.states.values())
+    inputs = [name for name in program.inputs if name not in kept]
+    names = zip(program.outputs, outputs, strict=True)
+    made = {bound: name for bound, name in names if bound not in program.states}
+    first = {first_name(name): constant for name, constant in request.initial.items()}
+    weights = weights_of({**program.constants, **first})
     return DeliveredModel(
         request,
         program,
         processor,
-        _tensors(program, "input", program.inputs, program.inputs),
-        _tensors(program, "output", program.outputs, outputs),
+        _tensors(program, "input", inputs, inputs),
+        _tensors(program, "output", [*made], [*made.values()]),
         _dimensions(program),
         fields,
         tuple(checks),
-        weights_of(program.constants),
+        weights,
         level,
         threads,
+        _states(program, request, weights),
+    )
+
+
+def first_name(state: str) -> str:
+    """Name among the weights of what a state is at first."""
+    return f"{state} at first"
+
+
+def _states(
+    program: Program, request: DeliveryRequest, weights: WeightBlock | None
+) -> tuple[State, ...]:
+    """States by their names, else by those of the inputs that they are."""
+    known = {s.input: name for name, s in states_of(request.interface).items()}
+    kept = [name for name in program.inputs if name in program.states.values()]
+    tensors = _tensors(program, "state", kept, [known.get(name, name) for name in kept])
+    table = () if weights is None else weights.table
+    places = {spec.name: spec.offset for spec in table}
+    return tuple(
+        State(tensor, name, places.get(first_name(tensor.name)))
+        for tensor, name in zip(tensors, kept, strict=True)
     )
 
 
@@ -182,13 +231,6 @@ def _check_interface(interface: Interface | None) -> None:
             (),
             "compile it to a .mcc file and run that, or take those nodes out of the model",
         )
-    if interface.states:
-        kept = ", ".join(interface.states)
-        raise ModelError(
-            f"the model keeps {kept} from call to call, and the C has no place for that",
-            (),
-            "compile it to a .mcc file and run that, or pass what changes as inputs and outputs",
-        )
     if interface.strings:
         raise ModelError(
             f"{interface.strings[0]!r} is a tensor of texts, which has no form in C",
@@ -199,7 +241,7 @@ def _check_interface(interface: Interface | None) -> None:
 
 def _tensors(
     program: Program,
-    side: Literal["input", "output"],
+    side: Side,
     bound: Sequence[str],
     names: Sequence[str],
 ) -> tuple[Tensor, ...]:
@@ -228,8 +270,8 @@ def _fields(names: Sequence[str], is_dynamic: Sequence[bool]) -> tuple[str, ...]
 def _dimensions(program: Program) -> tuple[Dimension, ...]:
     known = {n: r for n, r in program.dims.items() if n not in program.read_sizes}
     found: list[Dimension] = []
-    for (name, bounds), field in zip(known.items(), field_names(known), strict=True):
+    for (name, bounds), spelled in zip(known.items(), field_names(known), strict=True):
         low = bounds.lo if isinstance(bounds.lo, int) else 0
         high = bounds.hi if isinstance(bounds.hi, int) else None
-        found.append(Dimension(name, field, low, high))
+        found.append(Dimension(name, spelled, low, high))
     return tuple(found)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from modelcc.targets.c.code import WIDTH, folded
 from modelcc.targets.c.delivery.facts import DeliveredModel, Dimension, Tensor
 from modelcc.targets.c.delivery.filling import commented, filled, indented
+from modelcc.targets.c.delivery.states import states_declared
 from modelcc.targets.c.names import comment
 
 LANGUAGE = "GNU C11 (-std=gnu11): GCC 12, Clang 14 or newer"
@@ -61,6 +62,7 @@ def header(facts: DeliveredModel) -> str:
         inputs=indented(_fields(facts, facts.inputs)),
         outputs=indented(_fields(facts, facts.outputs)),
         sizes="\n".join(sizes),
+        states=_states(facts),
         arena="\n".join(_arena(facts)),
         weights=_weights(facts),
         allocator=_allocator(facts),
@@ -75,6 +77,7 @@ def signature(facts: DeliveredModel, end: str = "") -> str:
     parameters = [f"const {name}_inputs *inputs", f"{name}_outputs *outputs"]
     parameters += [f"const {name}_dims *dims"] if facts.dims else []
     parameters += ["const void *weights"] if facts.weights else []
+    parameters += [f"const {name}_states *states"] if facts.states else []
     parameters += ["void *arena", "int64_t arena_bytes"]
     parameters += [f"struct {name}_pool *pool"] if facts.has_pool else []
     parameters += [f"const {name}_allocator *allocator"] if facts.memories else []
@@ -84,7 +87,8 @@ def signature(facts: DeliveredModel, end: str = "") -> str:
 def arguments(facts: DeliveredModel) -> str:
     """Arguments of a call of that function, as the examples name them."""
     found = ["&inputs", "&outputs", *(["&dims"] if facts.dims else [])]
-    found += [*(["weights"] if facts.weights else []), "arena", "arena_bytes"]
+    found += [*(["weights"] if facts.weights else []), *(["&states"] if facts.states else [])]
+    found += ["arena", "arena_bytes"]
     found += ["pool"] if facts.has_pool else []
     return ", ".join([*found, *(["&allocator"] if facts.memories else [])])
 
@@ -98,7 +102,9 @@ def _head(facts: DeliveredModel) -> Iterator[str]:
         yield f"    in   {tensor.name}: {tensor.type}"
     for tensor in facts.outputs:
         yield f"    out  {tensor.name}: {tensor.type}"
-    if request.interface is not None and not request.interface.is_plain:
+    for state in facts.states:
+        yield f"    kept {state.tensor.name}: {state.tensor.type}"
+    if request.interface is not None and not request.interface.has_tensors_alone:
         yield ""
         yield "Sequences and optional values are tensors here, in this order:"
         for side in (request.interface.inputs, request.interface.outputs):
@@ -112,7 +118,8 @@ def _head(facts: DeliveredModel) -> Iterator[str]:
     yield "them and allocates nothing; its outputs and its arena must not overlap anything else."
     if facts.memories:
         yield "It asks the caller's allocator for what depends on data."
-    yield "Threads: calls may run at the same time, each with an arena and outputs of its own;"
+    own = "an arena, states and outputs" if facts.states else "an arena and outputs"
+    yield f"Threads: calls may run at the same time, each with {own} of its own;"
     shared = [
         *(["the weights"] if facts.weights else []),
         *(["the pool"] if facts.has_pool else []),
@@ -173,6 +180,11 @@ def _field(facts: DeliveredModel, tensor: Tensor) -> Iterator[str]:
     yield from [noted] if len(noted) + 4 <= WIDTH else [*folded(f"/* {comment(note)} */", ""), line]
     if tensor.memory is not None and tensor.type.rank:
         yield f"int64_t {tensor.field}_dims[{tensor.type.rank}]; /* its extents, set by a run */"
+
+
+def _states(facts: DeliveredModel) -> str:
+    fields = [line for state in facts.states for line in _field(facts, state.tensor)]
+    return states_declared(facts, fields)
 
 
 def tensor_macro(facts: DeliveredModel, tensor: Tensor) -> str:
@@ -256,6 +268,8 @@ def _about_run(facts: DeliveredModel) -> Iterator[str]:
         yield "dims: the sizes of this call; they say how large the buffers are."
     if facts.weights is not None:
         yield f"weights: {macro}_WEIGHTS_BYTES bytes, aligned to {macro}_ALIGNMENT."
+    if facts.states:
+        yield f"states: memory that {name}_states_reset has set, as calls before have left it."
     size = f"{macro}_ARENA_BYTES" if facts.static_arena is not None else f"{name}_arena_bytes(dims)"
     yield f"arena: arena_bytes bytes, aligned to {macro}_ALIGNMENT; NULL where none are needed."
     yield f"arena_bytes: at least {size}."
@@ -264,4 +278,5 @@ def _about_run(facts: DeliveredModel) -> Iterator[str]:
     if facts.memories:
         yield "allocator: is asked for memory whose size depends on data."
     yield ""
-    yield f"Returns {macro}_OK, or what is wrong; the outputs are undefined then."
+    left = ", and the states as they were" if facts.states else ""
+    yield f"Returns {macro}_OK, or what is wrong; the outputs are undefined then{left}."

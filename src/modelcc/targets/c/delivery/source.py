@@ -18,6 +18,7 @@ from modelcc.targets.c.delivery.header import (
     signature,
     statuses,
 )
+from modelcc.targets.c.delivery.states import states_reset
 from modelcc.targets.c.emitter import EmitOptions, definitions
 from modelcc.targets.c.names import string_body
 from modelcc.targets.c.prelude import Prelude
@@ -40,7 +41,7 @@ def source(facts: DeliveredModel) -> str:
     write_steps(program, steps)
     sizes = [_elements(facts, tensor, prelude) for tensor in facts.sized]
     sizes = [_bounds(facts), *sizes, _arena(facts, prelude)] if facts.dims else []
-    functions = [*sizes, _status_text(facts), _run(facts, prelude)]
+    functions = [*sizes, _status_text(facts), *states_reset(facts), _run(facts, prelude)]
     host = [HOST, filled("ask.c", name=facts.name).rstrip()] if facts.memories else []
     return filled(
         "model.c",
@@ -186,6 +187,8 @@ def _refusals(facts: DeliveredModel) -> Iterator[str]:
     given = [f"inputs->{t.field}" for t in facts.inputs]
     given += [f"outputs->{t.field}" for t in facts.outputs if t.memory is None]
     given += ["weights"] if facts.weights else []
+    states = [f"states->{state.tensor.field}" for state in facts.states]
+    given += ["states", *states] if states else []
     given += ["allocator", "allocator->allocate"] if facts.memories else []
     yield from _not_null(facts, given)
     if facts.dims:
@@ -212,13 +215,17 @@ def _not_null(facts: DeliveredModel, pointers: list[str]) -> Iterator[str]:
 
 def _tables(facts: DeliveredModel) -> Iterator[str]:
     """Arrays of addresses and sizes, as the steps want them."""
-    inputs = [f"(void *)inputs->{t.field}" for t in facts.inputs]
-    outputs = ["NULL" if t.memory is not None else f"outputs->{t.field}" for t in facts.outputs]
+    kept = {state.input: f"states->{state.tensor.field}" for state in facts.states}
+    given = iter(f"(void *)inputs->{t.field}" for t in facts.inputs)
+    inputs = [kept[name] if name in kept else next(given) for name in facts.program.inputs]
+    made = iter("NULL" if t.memory is not None else f"outputs->{t.field}" for t in facts.outputs)
+    outputs = ["NULL" if n in facts.program.states else next(made) for n in facts.program.outputs]
     yield from _table("void *const", "mcc_inputs", inputs)
     yield from _table("void *const", "mcc_outputs", outputs)
-    if facts.weights:
+    if facts.weights and facts.program.constants:
         yield "uint8_t *const mcc_weights = (uint8_t *)weights;"
-        addresses = [f"mcc_weights + {spec.offset}" for spec in facts.weights.table]
+        table = facts.weights.table[: len(facts.program.constants)]
+        addresses = [f"mcc_weights + {spec.offset}" for spec in table]
     else:  # constants without elements have an address, too, if none of their own
         addresses = ["NULL"] * len(facts.program.constants)
     yield from _table("void *const", "mcc_constants", addresses)
@@ -237,8 +244,8 @@ def _table(kind: str, name: str, values: list[str]) -> Iterator[str]:
 def _call(facts: DeliveredModel, prelude: Prelude) -> Iterator[str]:
     program = facts.program
     tables = [
-        "mcc_inputs" if facts.inputs else "NULL",
-        "mcc_outputs" if facts.outputs else "NULL",
+        "mcc_inputs" if program.inputs else "NULL",
+        "mcc_outputs" if program.outputs else "NULL",
         "mcc_constants" if program.constants else "NULL",
         "arena",
         "mcc_sizes" if program.dims else "NULL",

@@ -167,8 +167,9 @@ ${prepare}
 
     const ${name}_inputs inputs = {${input_fields}};
     ${name}_outputs outputs = {${output_fields}};
-    const ${name}_status status = ${name}_run(
+    ${name}_status status = ${name}_run(
         ${arguments});
+${again}
     if (status != ${NAME}_OK) fail("${name}_run", ${name}_status_text(status));
 ${results}
 

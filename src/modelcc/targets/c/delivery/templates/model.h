@@ -34,6 +34,7 @@ ${outputs}
 
 ${sizes}
 
+${states}
 /* ---- memory */
 
 /* The arena is scratch memory. Nothing has to be in it before a call, and nothing stays. */

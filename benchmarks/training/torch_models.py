@@ -1,0 +1,89 @@
+"""The models of the comparison in PyTorch; the others take their parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+
+class Residual(nn.Module):
+    """Two convolutions with batch norms, and what goes around them."""
+
+    def __init__(self, given: int, made: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(given, made, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(made)
+        self.conv2 = nn.Conv2d(made, made, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(made)
+        around = [nn.Conv2d(given, made, 1, stride, bias=False), nn.BatchNorm2d(made)]
+        self.downsample = nn.Sequential(*(around if stride > 1 else []))
+
+    def forward(self, x: Any) -> Any:
+        """The block's result."""
+        y = torch.relu(self.bn1(self.conv1(x)))
+        return torch.relu(self.bn2(self.conv2(y)) + self.downsample(x))
+
+
+class Transformer(nn.Module):
+    """Four encoder layers without dropout, of width 256."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(
+            nn.TransformerEncoderLayer(256, 4, 1024, 0.0, "gelu", batch_first=True)
+            for _ in range(4)
+        )
+        self.head = nn.Linear(256, 10)
+
+    def forward(self, x: Any) -> Any:
+        """Logits of the mean over the sequence."""
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x.mean(1))
+
+
+class Recurrent(nn.Module):
+    """One LSTM layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.head = nn.LSTM(64, 128, batch_first=True), nn.Linear(128, 10)
+
+    def forward(self, x: Any) -> Any:
+        """Logits of the last step."""
+        return self.head(self.lstm(x)[0][:, -1])
+
+
+WIDTHS = ((64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1), (128, 256, 2), (256, 256, 1),
+          (256, 512, 2), (512, 512, 1))  # fmt: skip
+"""Blocks of ResNet-18: channels in and out, and the stride."""
+
+
+def _mlp() -> nn.Module:
+    layers = [nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)]
+    return nn.Sequential(*layers)
+
+
+def _cnn() -> nn.Module:
+    features = [nn.Conv2d(1, 16, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+                nn.Conv2d(16, 32, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]  # fmt: skip
+    return nn.Sequential(*features, nn.Linear(800, 120), nn.ReLU(), nn.Linear(120, 10))
+
+
+def _resnet18() -> nn.Module:
+    stem = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+    head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10)]
+    return nn.Sequential(*stem, *(Residual(*w) for w in WIDTHS), *head)
+
+
+MODELS: Mapping[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "mlp": (_mlp, (64, 784)),
+    "cnn": (_cnn, (64, 1, 28, 28)),
+    "resnet18": (_resnet18, (32, 3, 32, 32)),
+    "transformer": (Transformer, (8, 128, 256)),
+    "lstm": (Recurrent, (16, 32, 64)),
+}
+"""What makes each model, and the shape of a batch; labels are ten classes."""

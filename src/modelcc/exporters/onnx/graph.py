@@ -1,0 +1,249 @@
+"""ONNX models of graphs.
+
+An op is written by its entry in the table, or by its decomposition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from onnx import ModelProto, helper
+
+from modelcc.exporters.onnx.builder import OPSETS, OnnxBuilder, OnnxValue, mentioned_names
+from modelcc.exporters.onnx.entries import ENTRIES
+from modelcc.exporters.onnx.sizes import OnnxSizes
+from modelcc.exporters.onnx.types import tensor_proto, value_info
+from modelcc.exporters.onnx.writing import OnnxWriting
+from modelcc.frontends.kit.errors import UnsupportedForm, unsupported
+from modelcc.ir.builder import as_array, infer_types
+from modelcc.ir.errors import ModelError
+from modelcc.ir.graph import Graph, Node
+from modelcc.ir.index import Index, Sym, floordiv, split_affine, symbols
+from modelcc.ir.op import Op
+from modelcc.ir.types import F64, Array, DType, TensorType, dtype_of
+
+COMPUTED = 4096
+"""Elements that a result without operands may have to be a constant of the model."""
+
+
+@dataclass(frozen=True)
+class OnnxProgram:
+    """A model whose constants are still apart."""
+
+    proto: ModelProto
+    constants: Mapping[str, Array]
+
+
+def export_onnx(graph: Graph) -> ModelProto:
+    """The graph as a model of ai.onnx: inputs, outputs and constants under their names.
+
+    :class:`ModelError` names every node whose result is needed and that has no form in ONNX, why,
+    and where it is in the user's model.  Constants are in the model, whatever their size:
+    :func:`~modelcc.exporters.onnx.write_onnx` writes files of any size.
+    """
+    program = onnx_program(graph)
+    tensors = (tensor_proto(name, data) for name, data in program.constants.items())
+    program.proto.graph.initializer.extend(tensors)
+    return program.proto
+
+
+def onnx_program(graph: Graph) -> OnnxProgram:
+    """:func:`export_onnx` without a copy of the constants."""
+    if graph.interface is not None and not graph.interface.is_plain:
+        message = "arguments or results that are no tensors have no form in ONNX"
+        raise ModelError(message, (graph.name,))
+    exporter = OnnxExporter(OnnxBuilder(graph.inputs, graph.outputs), {})
+    exporter.arguments(graph)
+    exporter.run(graph)
+    return exporter.program(graph)
+
+
+class OnnxExporter:
+    """Writes nodes of a graph or of a body in one (:class:`~modelcc.ir.op.Builder`).
+
+    ``refused``: what cannot be written, by the name of a value that nothing defines.
+    """
+
+    def __init__(self, build: OnnxBuilder, refused: dict[str, str]) -> None:
+        self.build, self.refused = build, refused
+        self._values: dict[str, OnnxValue] = {}
+        self._types: dict[str, TensorType] = {}
+        self._number = 0
+
+    # --- graphs
+
+    def arguments(self, graph: Graph) -> None:
+        """Take the inputs of a model, and the sizes of its dimensions from their extents."""
+        for name in graph.inputs:
+            type = graph.types[name]
+            self._bind(name, OnnxValue(name, type.dtype), type)
+        extents = [
+            (e, self._values[name], axis)
+            for name in graph.inputs
+            for axis, e in enumerate(graph.types[name].shape)
+            if not isinstance(e, int)
+        ]
+        for e, x, axis in sorted(extents, key=lambda known: not isinstance(known[0], Sym)):
+            self._bind_size(e, x, axis)
+
+    def _bind_size(self, e: Index, x: OnnxValue, axis: int) -> None:
+        unknown = [n for n in sorted(symbols(e)) if n not in self.build.symbols]
+        split = split_affine(e, unknown) if len(unknown) == 1 else None
+        if split is None:
+            return
+        scale, offset = split[0][unknown[0]], split[1]
+        place = f".{x.name}.{axis}"
+        self.build.symbols[place] = self.build.extent(x, axis)
+        solved = floordiv(Sym(place) - offset, scale)
+        self.build.symbols[unknown[0]] = OnnxSizes(self.build).one(solved)
+
+    def run(self, graph: Graph) -> None:
+        """Write all nodes."""
+        used = {name for node in graph.nodes for name in node.inputs}.union(graph.outputs)
+        for name, constant in graph.constants.items():
+            if name in used:
+                self._constant(name, constant.data, graph)
+        outer = self.build.label
+        for node in graph.nodes:
+            self.build.label = next(iter(node.source), node.outputs[0])
+            since = self.build.count
+            for name, value in zip(node.outputs, self._node(node), strict=True):
+                self.build.call(value, name, since)
+                self._bind(name, value, graph.types[name])
+        self.build.label = outer
+
+    def body(self, graph: Graph, operands: Sequence[OnnxValue]) -> list[OnnxValue]:
+        """The results of a graph in an op, whose inputs are ``operands``."""
+        inner = OnnxExporter(self.build, self.refused)
+        for name, value in zip(graph.inputs, operands, strict=True):
+            inner._bind(name, value, graph.types[name])
+        inner.run(graph)
+        return [inner._values[name] for name in graph.outputs]
+
+    def program(self, graph: Graph) -> OnnxProgram:
+        """The model, once all nodes are written; :class:`ModelError` if some could not be."""
+        for name in graph.outputs:
+            self.build.result(self._values[name], name)
+        nodes = self.build.finish()
+        used = mentioned_names(nodes).union(graph.outputs)
+        refused = [why for name, why in self.refused.items() if name in used]
+        refused += list(_untyped(graph))
+        if refused:
+            raise ModelError(_refusal(refused), (graph.name,))
+        inputs = [value_info(n, graph.types[n]) for n in graph.inputs]
+        outputs = [value_info(n, graph.types[n]) for n in graph.outputs]
+        proto = helper.make_model(
+            helper.make_graph(nodes, graph.name or "graph", inputs, outputs),
+            opset_imports=[helper.make_opsetid("", self.build.opset)],
+            ir_version=OPSETS[self.build.opset],
+            producer_name="modelcc",
+        )
+        constants = self.build.constants.items()
+        return OnnxProgram(proto, {n: data for n, data in constants if n in used})
+
+    def _bind(self, name: str, value: OnnxValue, type: TensorType) -> None:
+        self._values[name], self._types[name] = value, type
+
+    def _constant(self, name: str, data: Array, graph: Graph) -> None:
+        try:
+            value = self.build.stored(name, data)
+        except UnsupportedForm as error:
+            value = self._without_form(f"constant {name}: {error}", graph.types[name])
+        self._bind(name, value, graph.types[name])
+
+    def _node(self, node: Node) -> tuple[OnnxValue, ...]:
+        try:
+            return self.written(node.op, node.inputs)
+        except UnsupportedForm as error:
+            where = ", ".join(node.source) or node.outputs[0]
+            why = f"{where}: {type(node.op).__name__}: {error}"
+        types = infer_types(node.op, [self._types[n] if n else None for n in node.inputs])
+        return tuple(self._without_form(why, t) for t in types)
+
+    def _without_form(self, why: str, type: TensorType) -> OnnxValue:
+        value = OnnxValue(self.build.fresh("refused"), type.dtype)
+        self.refused[value.name] = why
+        return value
+
+    # --- ops
+
+    def written(self, op: Op, inputs: Sequence[str]) -> tuple[OnnxValue, ...]:
+        """The results of ``op``."""
+        values = tuple(self._values[n] if n else None for n in inputs)
+        given = tuple(self._types[n] if n else None for n in inputs)
+        types = infer_types(op, given)
+        if _is_known(op, inputs, types):
+            return (self.build.constant(np.asarray(op.reference()), types[0].dtype),)
+        entry = ENTRIES.get(type(op))
+        if op.has("decompose") and not _is_exact(op, types):
+            entry = None
+        at = OnnxWriting(self.build, self, values, given, types)
+        found = None if entry is None else entry(at, op)
+        if found is not None:
+            return found if isinstance(found, tuple) else (found,)
+        if op.has("decompose"):
+            return tuple(self._values[n] for n in op.decompose(self, *inputs))
+        unsupported("ONNX has no operator for it, and it is not made of simpler ops")
+
+    # --- what decompositions ask for
+
+    def add(self, op: Op, *inputs: str) -> tuple[str, ...]:
+        """Write ``op``; the names of its results."""
+        types = infer_types(op, [self._types[n] if n else None for n in inputs])
+        names = tuple(self._fresh() for _ in types)
+        for name, value, type in zip(names, self.written(op, inputs), types, strict=True):
+            self._bind(name, value, type)
+        return names
+
+    def emit(self, op: Op, *inputs: str) -> str:
+        """Write ``op``; the name of its one result."""
+        (name,) = self.add(op, *inputs)
+        return name
+
+    def constant(self, value: Array | float, dtype: DType | None = None) -> str:
+        """A constant."""
+        array, name = as_array(value, dtype), self._fresh()
+        own = dtype or dtype_of(array)
+        self._bind(name, self.build.constant(array, own), TensorType(array.shape, own))
+        return name
+
+    def type_of(self, name: str) -> TensorType:
+        """The type of a value."""
+        return self._types[name]
+
+    def _fresh(self) -> str:
+        self._number += 1
+        return f".{self._number}"
+
+
+def _is_known(op: Op, inputs: Sequence[str], types: Sequence[TensorType]) -> bool:
+    """Whether the op makes one small tensor of nothing."""
+    if inputs or op.symbols() or len(types) != 1 or not op.pure:
+        return False
+    elements = types[0].elements
+    return isinstance(elements, int) and elements <= COMPUTED
+
+
+def _is_exact(op: Op, types: Sequence[TensorType]) -> bool:
+    """Whether attributes, which are numbers of 32 bits in ONNX, are as exact as results are."""
+    numbers = (v for v in op.attributes().values() if isinstance(v, float))
+    return F64 not in (t.dtype for t in types) or all(np.float32(v) == v for v in numbers)
+
+
+def _untyped(graph: Graph) -> Iterator[str]:
+    """Inputs and outputs that ONNX has no type for, and why."""
+    for what, names in (("input", graph.inputs), ("output", graph.outputs)):
+        for name in names:
+            try:
+                value_info(name, graph.types[name])
+            except UnsupportedForm as error:
+                yield f"{what} {name}: {error}"
+
+
+def _refusal(refused: Sequence[str]) -> str:
+    lines = "".join(f"\n  {line}" for line in dict.fromkeys(refused))
+    count = len(dict.fromkeys(refused))
+    nodes = f"{count} node{'s' if count > 1 else ''} of the model"
+    return f"{nodes} cannot be written as ONNX:{lines}"

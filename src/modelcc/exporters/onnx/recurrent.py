@@ -1,0 +1,51 @@
+"""Recurrent layers; their operands are those of ONNX."""
+
+from __future__ import annotations
+
+from modelcc.exporters.onnx.builder import OnnxValue
+from modelcc.exporters.onnx.writing import OnnxWriting, Settings
+from modelcc.ir.types import I32
+from modelcc.ops.recurrence import USUAL, Recurrent
+from modelcc.ops.recurrent import GRU, LSTM
+
+_LENGTHS = 4
+"""The operand that has as many elements as there are sequences."""
+
+
+def layer(at: OnnxWriting, op: Recurrent) -> tuple[OnnxValue, ...] | None:
+    """A layer whose number of states is known."""
+    hidden = at.type(2).shape[-1]
+    if not isinstance(hidden, int):
+        return None
+    operands = [at.cast(x, I32) if n == _LENGTHS and x else x for n, x in enumerate(at.inputs)]
+    return at.build.node_of(
+        type(op).__name__,
+        operands,
+        [t.dtype for t in at.results],
+        hidden_size=hidden,
+        direction=op.direction,
+        activations=list(op.activations) or None,
+        clip=op.clip,
+        **_parameters(op),
+        **_own(op),
+    )
+
+
+def _parameters(op: Recurrent) -> dict[str, list[float] | None]:
+    """Those of all activations one after another."""
+    lists: tuple[list[float], list[float]] = ([], [])
+    for name, given in zip(op.activations, op.parameters, strict=False):
+        for kind, number in zip(lists, given or USUAL.get(name, ()), strict=False):
+            kind.append(number)
+    alpha, beta = lists
+    return {"activation_alpha": alpha or None, "activation_beta": beta or None}
+
+
+def _own(op: Recurrent) -> Settings:
+    match op:
+        case GRU():
+            return {"linear_before_reset": int(op.linear_before_reset)}
+        case LSTM():
+            return {"input_forget": int(op.input_forget)}
+        case _:
+            return {}

@@ -1,0 +1,229 @@
+"""Convolutions and pools; pads that ONNX has not go before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from modelcc.exporters.onnx.builder import OnnxValue
+from modelcc.exporters.onnx.writing import OnnxWriting, Settings
+from modelcc.frontends.kit.errors import unsupported
+from modelcc.ir.index import Index, ceildiv, compare, product
+from modelcc.ir.scalar import identity
+from modelcc.ir.types import I32, I64
+from modelcc.ops.accumulate import accumulator
+from modelcc.ops.columns import Col2Im
+from modelcc.ops.conv import Conv, ConvTranspose, Windowed
+from modelcc.ops.deform_conv import DeformConv
+from modelcc.ops.pool import AveragePool, LpPool, MaxPool, MaxPoolGrad, MaxPoolIndices, Pool
+from modelcc.ops.quant_matmul import ConvInteger, QLinearConv
+from modelcc.ops.window import Window
+
+Pads = Sequence[Index]
+
+
+def plain_pads(before: Pads, after: Pads) -> list[int] | None:
+    """As an attribute; None if one is no number, or crops."""
+    pads = [p for p in (*before, *after) if isinstance(p, int) and p >= 0]
+    return pads if len(pads) == len(before) + len(after) else None
+
+
+def _padded(at: OnnxWriting, x: OnnxValue, before: Pads, after: Pads, value: float) -> OnnxValue:
+    """An image with its pads."""
+    return at.pad(x, (0, 0, *before), (0, 0, *after), value)
+
+
+def _window(op: Windowed, weights: Sequence[Index]) -> Settings:
+    """Settings of a convolution but for its pads."""
+    kernel = [e for e in weights[2:] if isinstance(e, int)]
+    whole = kernel if len(kernel) == len(weights) - 2 else None
+    return {"strides": op.strides, "dilations": op.dilations, "kernel_shape": whole}
+
+
+def convolution(at: OnnxWriting, op: Conv) -> OnnxValue:
+    """Pads that are named or crop go before."""
+    x, pads = at.input(), plain_pads(op.pads_before, op.pads_after)
+    if pads is None:
+        x, pads = _padded(at, x, op.pads_before, op.pads_after, 0), [0] * (2 * len(op.strides))
+    window = _window(op, at.type(1).shape)
+    return at.node("Conv", x, *at.inputs[1:], pads=pads, group=op.groups, **window)
+
+
+def transposed(at: OnnxWriting, op: ConvTranspose) -> OnnxValue:
+    """In whole, then cropped and extended, where ONNX's limits on pads are not met."""
+    pads, more = plain_pads(op.pads_before, op.pads_after), op.output_padding
+    window: Settings = {**_window(op, at.type(1).shape), "group": op.groups}
+    reach = zip(more, op.strides, strict=True)
+    fits = all(isinstance(m, int) and 0 <= m < stride for m, stride in reach)
+    if pads is not None and fits:
+        return at.node("ConvTranspose", *at.inputs, pads=pads, output_padding=more, **window)
+    whole = at.node("ConvTranspose", at.input(0), at.input(1), **window)
+    before = [-b for b in op.pads_before]
+    after = [m - a for m, a in zip(more, op.pads_after, strict=True)]
+    found = _padded(at, whole, before, after, 0)
+    if not at.has(2):
+        return found
+    column = at.build.ints(1, -1, *(1,) * len(more))
+    return at.node("Add", found, at.node("Reshape", at.input(2), column))
+
+
+def _pool(at: OnnxWriting, op: Pool, pads: Sequence[int]) -> Settings:
+    """Settings of a pool.  Checkers count windows that begin in the padding behind, runtimes do
+    not: where there would be some, pads say how many windows there are."""
+    rank = len(op.kernel)
+    sizes, counts = at.shape[2:], at.results[0].shape[2:]
+    if isinstance(op, MaxPoolGrad):
+        counts = at.type(1).shape[2:]
+    ceil_mode = op.ceil_mode
+    rooms = (sizes[a] + pads[a] + pads[rank + a] - op.window.reach(a) for a in range(rank))
+    counted = tuple(ceildiv(r, s) + 1 for r, s in zip(rooms, op.strides, strict=True))
+    if op.ceil_mode and counted != counts and at.type().is_static:
+        fitted = op.window.fitted_after(sizes, counts)
+        after = [max(a, 0) for a in fitted if isinstance(a, int)]
+        beyond = any(a > p for a, p in zip(after, pads[rank:], strict=True))
+        if beyond and isinstance(op, AveragePool) and op.count_include_pad:
+            unsupported("its last windows go beyond the padding that it counts")
+        pads, ceil_mode = [*pads[:rank], *after], False
+    return {
+        "kernel_shape": op.kernel,
+        "strides": op.strides,
+        "pads": pads,
+        "dilations": op.dilations,
+        "ceil_mode": int(ceil_mode),
+    }
+
+
+def _pool_pads(op: Pool) -> list[int] | None:
+    """Pads that a pool may have: less than its windows reach."""
+    pads = plain_pads(op.pads_before, op.pads_after)
+    reach = [op.window.reach(a) for a in range(len(op.kernel))] * 2
+    if pads is None or any(compare(p, ">=", r, {}) for p, r in zip(pads, reach, strict=True)):
+        return None
+    return pads
+
+
+def greatest(at: OnnxWriting, op: MaxPool) -> OnnxValue:
+    """Pads that a pool may not have are least elements."""
+    x, pads = at.input(), _pool_pads(op)
+    if pads is None:
+        least = identity("max", x.dtype)
+        x, pads = _padded(at, x, op.pads_before, op.pads_after, least), [0] * (2 * len(op.kernel))
+    return at.node("MaxPool", x, **_pool(at, op, pads))
+
+
+def greatest_places(at: OnnxWriting, op: MaxPoolIndices | MaxPoolGrad) -> OnnxValue:
+    """The second result of a pool."""
+    pads = _pool_pads(op)
+    if pads is None:
+        unsupported(f"its pads {op.pads_before} and {op.pads_after} are none of a pool of ONNX")
+    column_major = isinstance(op, MaxPoolIndices) and op.column_major
+    settings: Settings = {**_pool(at, op, pads), "storage_order": int(column_major)}
+    x = at.input()
+    return at.build.node_of("MaxPool", [x], [x.dtype, I64], **settings)[1]
+
+
+def greatest_gradient(at: OnnxWriting, op: MaxPoolGrad) -> OnnxValue:
+    """Added at the places of the greatest elements."""
+    line = at.build.ints(-1)
+    wide = accumulator(at.input().dtype)
+    given = greatest_places(at, op), at.cast(at.input(1), wide)
+    operands = (at.node("Reshape", x, line) for x in given)
+    zeros = at.full(0, (product(at.shape),), wide)
+    total = at.node("ScatterElements", zeros, *operands, axis=0, reduction="add")
+    return at.cast(at.reshape(total, at.shape), at.input().dtype)
+
+
+def average(at: OnnxWriting, op: AveragePool) -> OnnxValue:
+    """Means of what is padded, by the share that is not pads, where pads are named or crop."""
+    pads = plain_pads(op.pads_before, op.pads_after)
+    if pads is not None:
+        settings: Settings = {**_pool(at, op, pads), "count_include_pad": int(op.count_include_pad)}
+        return at.node("AveragePool", at.input(), **settings)
+    settings = _pool(at, op, [0] * (2 * len(op.kernel)))
+    mean = at.node("AveragePool", _in_zeros(at, op, at.input()), **settings)
+    if op.count_include_pad:
+        return mean
+    ones = at.full(1, (1, 1, *at.shape[2:]), mean.dtype)
+    return at.node("Div", mean, at.node("AveragePool", _in_zeros(at, op, ones), **settings))
+
+
+def norm(at: OnnxWriting, op: LpPool) -> OnnxValue:
+    x, pads = at.input(), plain_pads(op.pads_before, op.pads_after)
+    if pads is None:
+        if op.p < 1:
+            unsupported(f"of p = {op.p}, with pads {op.pads_before} and {op.pads_after}")
+        x, pads = _in_zeros(at, op, x), [0] * (2 * len(op.kernel))
+    return at.node("LpPool", x, p=op.p, **_pool(at, op, pads))
+
+
+def _in_zeros(at: OnnxWriting, op: Pool, x: OnnxValue) -> OnnxValue:
+    return _padded(at, x, op.pads_before, op.pads_after, 0)
+
+
+def deformed(at: OnnxWriting, op: DeformConv) -> OnnxValue | None:
+    """Pads after follow from the result."""
+    kernel = at.type(1).shape[2:]
+    window = Window(kernel, op.strides, op.pads_before, (0,) * len(kernel), op.dilations)
+    pads = plain_pads(op.pads_before, window.fitted_after(at.shape[2:], at.results[0].shape[2:]))
+    if pads is None:
+        return None
+    settings: Settings = {
+        "group": op.groups,
+        "offset_group": op.offset_groups,
+        "strides": op.strides,
+    }
+    return at.node("DeformConv", *at.inputs, pads=pads, dilations=op.dilations, **settings)
+
+
+def columns(at: OnnxWriting, op: Col2Im) -> OnnxValue:
+    image, block = at.vector(op.image), at.vector(op.block)
+    settings: Settings = {
+        "strides": op.strides,
+        "dilations": op.dilations,
+        "pads": [*op.before, *op.after],
+    }
+    return at.node("Col2Im", at.input(), image, block, **settings)
+
+
+def integer_convolution(at: OnnxWriting, op: ConvInteger) -> OnnxValue:
+    """Pads are zero points, or what they are given as."""
+    x, pads = at.input(), plain_pads(op.pads_before, op.pads_after)
+    if pads is None or (op.padding and not at.has(2)):
+        if at.has(2):
+            unsupported(f"its pads {op.pads_before} and {op.pads_after} are no numbers from 0 on")
+        x = _padded(at, x, op.pads_before, op.pads_after, op.padding)
+        pads = [0] * (2 * len(op.strides))
+    settings: Settings = {
+        "dtype": I32,
+        "pads": pads,
+        "group": op.groups,
+        **_window(op, at.type(1).shape),
+    }
+    zeros = at.inputs[2:]
+    if not at.has(3) or at.type(3).elements == 1:
+        return at.node("ConvInteger", x, at.input(1), *zeros, **settings)
+    whole = at.node("ConvInteger", x, at.input(1), *zeros[:1], **settings)
+    return at.node("Sub", whole, _shares_of_zeros(at, op, x, settings))
+
+
+def _shares_of_zeros(
+    at: OnnxWriting, op: ConvInteger, x: OnnxValue, settings: Settings
+) -> OnnxValue:
+    """What zero points of output channels add, which runtimes do not take: each times the sum of
+    what its windows see."""
+    w, (_, per_group, *kernel) = at.input(1), at.type(1).shape
+    ones = at.full(1, (op.groups, per_group, *kernel), w.dtype)
+    seen = at.node("ConvInteger", x, ones, *at.inputs[2:3], **settings)
+    seen = at.node("Unsqueeze", seen, at.build.ints(2))
+    column = at.build.ints(op.groups, -1, *(1,) * len(kernel))
+    zeros = at.node("Reshape", at.cast(at.input(3), I32), column)
+    return at.reshape(at.node("Mul", seen, zeros), at.results[0].shape)
+
+
+def quantised_convolution(at: OnnxWriting, op: QLinearConv) -> OnnxValue | None:
+    pads = plain_pads(op.pads_before, op.pads_after)
+    if pads is None:
+        return None
+    (result,) = at.results
+    window = _window(op, at.type(3).shape)
+    settings: Settings = {"dtype": result.dtype, "pads": pads, "group": op.groups}
+    return at.node("QLinearConv", *at.inputs, **settings, **window)

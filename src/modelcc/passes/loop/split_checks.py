@@ -1,0 +1,120 @@
+"""A function's checks of indices as a function of their own, and the function without them.
+
+Before::
+
+    func @update(%places: i64[8], %rows: f32[8], %table: mut f32[n]; n) {
+      for i in 0 .. 8 {
+        let %g = load %places[i]
+        check %g below [n]
+        store %table[%g] = load %rows[i]
+      }
+    }
+
+After, the checks::
+
+    func @update.checks(%places: i64[8]; n) {
+      for i in 0 .. 8 {
+        let %g = load %places[i]
+        check %g below [n]
+      }
+    }
+
+and ``@update.checked``, which has all but the check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from modelcc.ir.loop import (
+    Alloc,
+    Assign,
+    Barrier,
+    BindIndex,
+    Check,
+    Comment,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    ParallelCall,
+    Register,
+    Stmt,
+    Store,
+    VectorGather,
+    VectorScatter,
+    While,
+)
+from modelcc.ir.loop_traversal import FAULTS, blocks, map_blocks, mentions, names_used, statements
+
+
+def checks_alone(function: Function) -> Function | None:
+    """What finds out whether the checks of ``function`` hold, on those of its buffers that this
+    reads; None if they hang on what the function writes."""
+    if any(isinstance(s, Barrier | ParallelCall) for s in statements(function.body)):
+        return None
+    needed = _needed(function.body)
+    written = {p.buffer.name for p in function.parameters if p.mutable}
+    body = _kept(function.body, lambda s: isinstance(s, Check) or _defines(s) in needed)
+    stores = (s.buffer for s in statements(body) if isinstance(s, Store | VectorScatter))
+    reads = mentions(body, lambda e: isinstance(e, Load | VectorGather) and e.buffer in written)
+    if reads or not written.isdisjoint(stores):
+        return None
+    parameters = tuple(p for p in function.parameters if p.buffer.name in needed)
+    name = f"{function.name}.checks"
+    return replace(function, name=name, parameters=parameters, body=body)
+
+
+def without_checks(function: Function) -> Function:
+    """``function`` where the checks are known to hold."""
+    body = _kept(function.body, lambda s: not isinstance(s, Check))
+    return replace(function, name=f"{function.name}.checked", body=body)
+
+
+def _needed(body: Sequence[Stmt]) -> frozenset[str]:
+    """Names that checks, and what leads to them, mention."""
+    uses = list(_uses(body, ()))
+    needed = frozenset(n for s, names in uses if isinstance(s, Check) for n in names)
+    while True:
+        more = frozenset(n for s, names in uses if _defines(s) in needed for n in names)
+        if more <= needed:
+            return needed - {FAULTS}
+        needed |= more
+
+
+def _uses(body: Sequence[Stmt], outside: tuple[str, ...]) -> Iterator[tuple[Stmt, tuple[str, ...]]]:
+    """Statements with the names that they mention, and those that what is around them does."""
+    for s in body:
+        own = (*outside, *names_used((map_blocks(s, lambda _: ()),)))
+        yield s, own
+        for block in blocks(s):
+            yield from _uses(block, own)
+
+
+def _defines(s: Stmt) -> str | None:
+    """What a statement gives a value to."""
+    match s:
+        case Let(name) | Register(name) | Assign(name):
+            return name
+        case BindIndex(symbol):
+            return symbol
+        case Store(buffer) | VectorScatter(buffer):
+            return buffer
+        case Alloc(buffer):
+            return buffer.name
+        case _:
+            return None
+
+
+def _kept(body: Sequence[Stmt], keep: Callable[[Stmt], bool]) -> tuple[Stmt, ...]:
+    """Statements that are to be kept, and those around them."""
+    found: list[Stmt] = []
+    for s in body:
+        if isinstance(s, For | If | While):
+            inner = map_blocks(s, lambda block: _kept(block, keep))
+            found += [inner] if any(blocks(inner)) else []
+        elif keep(s) and not isinstance(s, Comment):
+            found.append(s)
+    return tuple(found)

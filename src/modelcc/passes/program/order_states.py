@@ -1,0 +1,81 @@
+"""Which steps come before a state is written, so that it can be where it was.
+
+A state's output is written after all that reads what it replaces, and after the last step that may
+end the run: what fails leaves states as they were.  Some states cannot be so: where two are
+computed from each other one of them is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+
+@dataclass(frozen=True)
+class StateSteps:
+    """Steps by their bits: ``readers`` of a state, and ``writers`` of what replaces it."""
+
+    readers: int
+    writers: int
+
+
+def states_last(
+    needs: Sequence[int], states: Sequence[StateSteps], may_end: int
+) -> tuple[int, ...]:
+    """``needs``, the steps that each must follow, with more of them for the sake of ``states``,
+    the first first; ``may_end`` are the steps after which there may be none."""
+    found, before = list(needs), _closure(needs)
+    for state in states:
+        first = (state.readers | may_end) & ~state.writers
+        if any(before[step] & state.writers for step in bits(first)):
+            continue
+        known = first
+        for step in bits(first):
+            known |= before[step]
+        for step, ahead in enumerate(before):
+            writes = state.writers >> step & 1
+            if writes:
+                found[step] |= first
+            if writes or ahead & state.writers:
+                before[step] |= known
+    return tuple(found)
+
+
+def stable_order(needs: Sequence[int]) -> list[int]:
+    """An order that keeps to ``needs``, and otherwise to the steps' numbers."""
+    waiting = [need.bit_count() for need in needs]
+    followers: list[list[int]] = [[] for _ in needs]
+    for step, need in enumerate(needs):
+        for other in bits(need):
+            followers[other].append(step)
+    ready = [step for step, count in enumerate(waiting) if not count]
+    heapify(ready)
+    order: list[int] = []
+    while ready:
+        step = heappop(ready)
+        order.append(step)
+        for other in followers[step]:
+            waiting[other] -= 1
+            if not waiting[other]:
+                heappush(ready, other)
+    return order
+
+
+def bits(steps: int) -> Iterator[int]:
+    """The steps of a set."""
+    while steps:
+        step = steps.bit_length() - 1
+        yield step
+        steps ^= 1 << step
+
+
+def _closure(needs: Sequence[int]) -> list[int]:
+    """All steps that come before each, which ``needs`` of them in their order give."""
+    before: list[int] = []
+    for need in needs:
+        known = need
+        for step in bits(need):
+            known |= before[step]
+        before.append(known)
+    return before
