@@ -24,7 +24,7 @@ from modelcc.passes.graph.decompose import Decompose
 from modelcc.passes.program.order import order_steps
 from modelcc.passes.program.plan_memory import plan_memory
 from modelcc.pipeline import before_block, run_stages
-from modelcc.train.rematerialisation import Choice, ranked, recomputed
+from modelcc.train.rematerialisation import Recomputation, ranked, recomputed
 
 UNITS: Mapping[str, int] = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9,
                             "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}  # fmt: skip
@@ -35,7 +35,7 @@ class Fitted:
     """A graph that needs no more than ``after`` bytes, where it needed ``before``."""
 
     graph: Graph
-    choices: tuple[Choice, ...]
+    choices: tuple[Recomputation, ...]
     before: int
     after: int
 
@@ -83,7 +83,7 @@ def fitted(graph: Graph, memory: int | str, **options: Any) -> Fitted:
     return Fitted(recomputed(plain, [c.name for c in chosen]), chosen, before, peak)
 
 
-def _fewest(plain: Graph, choices: list[Choice], budget: int, asked: Options) -> tuple[int, int]:
+def _fewest(plain: Graph, choices: list[Recomputation], budget: int, asked: Options) -> tuple[int, int]:
     """How many of ``choices`` do, by bisection, and their peak; the least peak if none does."""
     known: dict[int, int] = {}
 

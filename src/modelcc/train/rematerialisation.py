@@ -127,7 +127,7 @@ def _inside(body: Graph) -> float:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Recomputation:
     """A value that is to be computed again, the bytes that are free then, and the operations."""
 
     name: str
@@ -135,14 +135,14 @@ class Choice:
     work: float
 
 
-def ranked(graph: Graph) -> list[Choice]:
+def ranked(graph: Graph) -> list[Recomputation]:
     """All values that could be computed again, the most bytes for each operation first.
 
     The work of one is that of what it takes, where those before it are not kept, either.
     """
     lives = Lifetimes(graph)
     chosen: set[str] = set()
-    order: list[Choice] = []
+    order: list[Recomputation] = []
     queue = [_entry(lives, name, chosen) for name in lives.candidates]
     heapq.heapify(queue)
     while queue:
@@ -154,7 +154,7 @@ def ranked(graph: Graph) -> list[Choice]:
         if entry[0] == inf:
             break
         chosen.add(name)
-        order.append(Choice(name, lives.size(name), entry[3]))
+        order.append(Recomputation(name, lives.size(name), entry[3]))
     return order
 
 

@@ -10,10 +10,9 @@ import numpy as np
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, product
 from modelcc.ir.op import Op
-from modelcc.ir.types import I16, I32, I64
-from modelcc.ops.arithmetic import BitCast
 from modelcc.ops.broadcast import Expand, ReduceSum, Reshape
 from modelcc.ops.comparison import Where
+from modelcc.ops.differentiation import StopGradient
 from modelcc.ops.generate import Full
 from modelcc.ops.reduce import ReduceMean
 from modelcc.ops.shape import Concat, Transpose
@@ -98,9 +97,8 @@ def filled(x: Tensor, value: float, *shape: Index) -> Tensor:
 
 
 def stopped(x: Tensor) -> Tensor:
-    """The same values, of which no gradient is taken: as integers of their bits and back."""
-    integer = {16: I16, 32: I32, 64: I64}[x.dtype.bits]
-    return of(BitCast(x.dtype), of(BitCast(integer), x))
+    """The same values, of which no gradient is taken."""
+    return of(StopGradient(), x)
 
 
 def detached(x: Tensor) -> Tensor:
