@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from modelcc.artifact.errors import ArtifactError
     from modelcc.ir.errors import Error, ModelError
     from modelcc.model import Model
+    from modelcc.nn.imported import load_onnx
     from modelcc.options import Limit, Options
     from modelcc.pipeline import StageError
     from modelcc.report.report import Report
@@ -74,6 +75,7 @@ _HOME = MappingProxyType(
         "jit": "modelcc.tensor.tracing",
         "jvp": "modelcc.tensor.transforms",
         "load": "modelcc.api",
+        "load_onnx": "modelcc.nn.imported",
         "map": "modelcc.tensor.loops",
         "scan": "modelcc.tensor.loops",
         "stop_gradient": "modelcc.tensor.custom",
@@ -118,6 +120,7 @@ __all__ = [
     "jit",
     "jvp",
     "load",
+    "load_onnx",
     "map",
     "nn",
     "optim",

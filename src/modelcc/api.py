@@ -261,6 +261,11 @@ _PROGRESS = "give a function of (what: str, done: int, total: int)"
 _FEEDS = "for example {'x': numpy.zeros((1, 3), 'float32')}"
 
 
+def options_of(**given: Any) -> Options:
+    """The options that :func:`compile` has for these arguments, and by the environment."""
+    return asked_options(read_environment(os.environ), None, **given)
+
+
 def asked_options(environment: Environment, base: Options | None, **given: Any) -> Options:
     """``base`` with what is ``given`` (not None) in place of its fields.
 

@@ -1,6 +1,6 @@
 """Layers, and modules made of them: names, defaults and state dicts are PyTorch's."""
 
-from modelcc.nn import functional, init
+from modelcc.nn import functional, init, quantization
 from modelcc.nn.activation import (
     CELU,
     ELU,
@@ -242,5 +242,6 @@ __all__ = [
     "functional",
     "init",
     "load",
+    "quantization",
     "save",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 from modelcc.api import compile
@@ -63,6 +64,21 @@ class Graph:
         """Its text, which ``modelcc.ir.graph_parser`` reads back."""
         return print_graph(self.graph)
 
-    def compile(self, **options: Any) -> Model:
-        """The compiled model; ``options`` are those of :func:`modelcc.compile`."""
-        return compile(self.graph, **options)
+    def compile(self, *, memory: int | str | None = None, **options: Any) -> Model:
+        """The compiled model; ``options`` are those of :func:`modelcc.compile`.
+
+        With ``memory`` (``"512MB"``) it takes no more for what is between inputs and outputs:
+        values are computed again rather than kept, as :meth:`fitted` says.
+        """
+        graph = self.graph if memory is None else self.fitted(memory, **options).graph
+        return compile(graph, **options)
+
+    def fitted(self, memory: int | str, **options: Any) -> Any:
+        """What is computed again so that ``memory`` is enough, and what that saves.
+
+        It is a :class:`modelcc.tensor.memory_budget.Fitted`, whose text is a report.
+        :class:`ModelError` says how much is needed if that is not enough.
+        """
+        # The compiler is needed to plan memory, and not to declare a graph.
+        budget: Any = import_module("modelcc.tensor.memory_budget")
+        return budget.fitted(self.graph, memory, **options)

@@ -79,7 +79,8 @@ def _history(results: Sequence[Kind]) -> list[Kind]:
 
 def is_recorded(results: Sequence[Lazy]) -> bool:
     """Whether a gradient that is being taken needs what leads to ``results``."""
-    return any(isinstance(n.op, Alias) and n.op.open for n in _history(results))
+    history = _history(results)
+    return any(isinstance(n.op, Alias) and n.op.open and n.phase != FREE for n in history)
 
 
 def release(results: Sequence[Lazy], own: Sequence[Lazy]) -> None:

@@ -214,8 +214,8 @@ def jit(
     ones are traced anew.  So are parameters that are ``static``, whatever they are: Python may ask
     for their values.  ``shapes`` gives extents of parameters, some by name: what is compiled then
     serves all sizes of these (``{"x": ("batch", 784)}``; ``"params.weight"`` is a part of a tree).
-    ``options`` are those of :func:`modelcc.compile`.  A module is compiled as a function of its
-    tensors, too, and keeps what it changes of itself.
+    ``options`` are those of :meth:`~modelcc.tensor.declared.Graph.compile`.  A module is compiled
+    as a function of its tensors, too, and keeps what it changes of itself.
     """
     if function is None:
         return partial(jit, static=static, shapes=shapes, **options)

@@ -1,0 +1,20 @@
+"""Training with quantisation in view: bytes are simulated, and become bytes when it is done."""
+
+from modelcc.nn.quantization.fake import FakeQuantize, fake_quantize
+from modelcc.nn.quantization.layers import (
+    ByteLayer,
+    SimulatedLayer,
+    calibrated,
+    converted,
+    prepared,
+)
+
+__all__ = [
+    "ByteLayer",
+    "FakeQuantize",
+    "SimulatedLayer",
+    "calibrated",
+    "converted",
+    "fake_quantize",
+    "prepared",
+]

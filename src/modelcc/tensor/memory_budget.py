@@ -1,0 +1,118 @@
+"""Graphs of training steps that fit into memory: what does not is computed again.
+
+Which values are worth it a graph knows (:mod:`modelcc.train.rematerialisation`), how much memory is
+taken the planner: the fewest of them are computed again whose plan fits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from modelcc.api import options_of
+from modelcc.driver import NOWHERE, pipeline, target_of
+from modelcc.ir.errors import ModelError
+from modelcc.ir.graph import Graph
+from modelcc.options import Options
+from modelcc.passes.graph.bodies import in_bodies
+from modelcc.passes.graph.canonicalise import Canonicalise
+from modelcc.passes.graph.common_subexpressions import CommonSubexpressions
+from modelcc.passes.graph.dead_code import DeadCode
+from modelcc.passes.graph.decompose import Decompose
+from modelcc.passes.program.order import order_steps
+from modelcc.passes.program.plan_memory import plan_memory
+from modelcc.pipeline import before_block, run_stages
+from modelcc.train.rematerialisation import Recomputation, ranked, recomputed
+
+UNITS: Mapping[str, int] = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9,
+                            "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A graph that needs no more than ``after`` bytes, where it needed ``before``."""
+
+    graph: Graph
+    choices: tuple[Recomputation, ...]
+    before: int
+    after: int
+
+    def __str__(self) -> str:
+        work = sum(choice.work for choice in self.choices)
+        head = f"{self.before:,} bytes at most before, {self.after:,} after; "
+        head += f"{len(self.choices)} values are computed again, {work / 1e6:,.1f} MFLOP more"
+        rows = (f"  {c.name}: {c.bytes:,} bytes, {c.work / 1e6:,.3f} MFLOP" for c in self.choices)
+        return "\n".join((head, *rows))
+
+
+def bytes_of(memory: int | str) -> int:
+    """``512MB``, ``1.5 GiB`` or a number of bytes; :class:`ModelError` for anything else."""
+    if isinstance(memory, int):
+        return memory
+    found = re.fullmatch(r"\s*([\d.]+)\s*([A-Za-z]*)\s*", memory)
+    unit = UNITS.get(found[2].upper()) if found else None
+    if found is None or unit is None:
+        raise ModelError(f"memory={memory!r} is no size", (), "write for example '512MB'")
+    return int(float(found[1]) * unit)
+
+
+def fitted(graph: Graph, memory: int | str, **options: Any) -> Fitted:
+    """``graph`` with the fewest values computed again with which its arena takes ``memory``.
+
+    ``options`` are those of :func:`modelcc.compile`.  :class:`ModelError` says how little memory
+    would do if that is too little.
+    """
+    budget = bytes_of(memory)
+    asked = options_of(**options)
+    plain = _simplified(graph)
+    before = planned_peak(plain, asked)
+    if before <= budget:
+        return Fitted(graph, (), before, before)
+    choices = ranked(plain)
+    enough, peak = _fewest(plain, choices, budget, asked)
+    if peak > budget:
+        raise ModelError(
+            f"{graph.name!r} needs {before:,} bytes, {peak:,} if values are computed again, "
+            f"and memory is {budget:,}",
+            (),
+            "give it more memory, or a smaller batch",
+        )
+    chosen = tuple(choices[:enough])
+    return Fitted(recomputed(plain, [c.name for c in chosen]), chosen, before, peak)
+
+
+def _fewest(plain: Graph, choices: list[Recomputation], budget: int, asked: Options) -> tuple[int, int]:
+    """How many of ``choices`` do, by bisection, and their peak; the least peak if none does."""
+    known: dict[int, int] = {}
+
+    def peak(count: int) -> int:
+        if count not in known:
+            names = [c.name for c in choices[:count]]
+            known[count] = planned_peak(recomputed(plain, names), asked)
+        return known[count]
+
+    low, high = 0, len(choices)
+    if peak(high) > budget:  # the last ones may not pay: their operands are kept for longer
+        steps = sorted({len(choices) * part // 8 for part in range(1, 8)})
+        high = min((*steps, high), key=peak)
+    while peak(high) <= budget and high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if peak(middle) <= budget else (middle, high)
+    return high, peak(high)
+
+
+def planned_peak(graph: Graph, options: Options) -> int:
+    """Bytes of the arena that a plan of ``graph`` needs at typical sizes; nothing is built."""
+    stages = pipeline(target_of(options, NOWHERE), options, NOWHERE)
+    program = run_stages(before_block(stages, "loop"), graph)
+    return plan_memory(order_steps(program)).peak
+
+
+def _simplified(graph: Graph) -> Graph:
+    """What is computed twice only once, so that it shows what is kept."""
+    for step in (Decompose(), CommonSubexpressions(), DeadCode(), Canonicalise(),
+                 CommonSubexpressions(), DeadCode()):  # fmt: skip
+        graph = in_bodies(step)(graph)
+    return graph

@@ -1,0 +1,79 @@
+"""Training steps that are to fit into memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import modelcc
+from modelcc import ModelError, Tensor
+from modelcc.ir.types import Array
+from modelcc.ops.transcendental import Sin
+from modelcc.tensor.declared import Graph
+from modelcc.tensor.memory_budget import bytes_of
+from tests.tensor.differences import total
+
+LAYERS, ROWS, WIDTH = 3, 64, 32
+
+
+def array(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32)
+
+
+def loss(ws: list[Tensor], x: Tensor) -> Tensor:
+    for w in ws:
+        y = x.result(Sin(), x @ w)
+        x = x.result(Sin(), y * y)
+    return total(x)
+
+
+ARGUMENTS = (
+    [Tensor(array(WIDTH, WIDTH, seed=i)) for i in range(LAYERS)],
+    Tensor(array(ROWS, WIDTH)),
+)
+
+
+def traced() -> Graph:
+    return modelcc.trace(modelcc.grad(loss), *ARGUMENTS)
+
+
+def test_a_step_fits_and_its_gradients_are_the_same() -> None:
+    graph = traced()
+    whole = graph.compile()
+    before = whole.report().arena
+    budget = before * 2 // 3
+    plan = graph.fitted(budget)
+    assert plan.before == before
+    assert plan.choices
+    assert plan.after <= budget
+    text = str(plan)
+    assert f"{before:,} bytes at most before" in text
+    assert all(choice.name in text for choice in plan.choices)
+    small = modelcc.compile(plan.graph)
+    assert small.report().arena == plan.after
+    feeds = [*(w.numpy() for w in ARGUMENTS[0]), ARGUMENTS[1].numpy()]
+    for a, b in zip(whole(*feeds), small(*feeds), strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-5)
+
+
+def test_what_fits_stays_as_it_is() -> None:
+    plan = traced().fitted("1 GB")
+    assert not plan.choices
+    assert plan.before == plan.after
+
+
+def test_too_little_memory_is_refused_with_what_would_do() -> None:
+    with pytest.raises(ModelError, match=r"needs [\d,]+ bytes, [\d,]+ if"):
+        traced().fitted("1KB")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("512MB", 512_000_000), ("1.5 KiB", 1536), ("64", 64), (7, 7)]
+)
+def test_sizes(text: int | str, size: int) -> None:
+    assert bytes_of(text) == size
+
+
+def test_no_size() -> None:
+    with pytest.raises(ModelError, match="memory='much' is no size"):
+        bytes_of("much")
