@@ -19,6 +19,8 @@ from modelcc.version import VERSION
 
 if TYPE_CHECKING:
     from modelcc import nn as nn
+    from modelcc import optim as optim
+    from modelcc import training as training
     from modelcc.api import compile, export_onnx, import_model, load, verify
     from modelcc.artifact.errors import ArtifactError
     from modelcc.ir.errors import Error, ModelError
@@ -83,7 +85,7 @@ _HOME = MappingProxyType(
     }
 )
 
-_PACKAGES = ("nn",)
+_PACKAGES = ("nn", "optim", "training")
 """Packages that are there without an import of their own."""
 
 __all__ = [
@@ -118,9 +120,11 @@ __all__ = [
     "load",
     "map",
     "nn",
+    "optim",
     "scan",
     "stop_gradient",
     "trace",
+    "training",
     "value_and_grad",
     "verify",
     "vjp",
