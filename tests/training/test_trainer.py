@@ -48,9 +48,8 @@ def step(**options: Any) -> training.TrainStep:
 
 
 def trainer(**settings: Any) -> training.Trainer:
-    return training.Trainer(
-        **{"step": step(), "data": batches(), "show_progress": False, **settings}
-    )
+    given: dict[str, Any] = {"step": step(), "data": batches(), "show_progress": False}
+    return training.Trainer(**given | settings)
 
 
 def assert_equal(found: training.TrainStep, wanted: training.TrainStep) -> None:
@@ -75,7 +74,7 @@ def test_batches_have_an_order_for_each_epoch() -> None:
         assert [len(batch["x"]) for batch in epoch] == [4, 4, 2]
         assert sorted(order) == list(range(10))
         assert all(np.array_equal(batch["y"], batch["x"] * 2) for batch in epoch)
-    assert not np.array_equal(*orders)
+    assert not np.array_equal(orders[0], orders[1])
     rest = list(training.Batches({"x": x, "y": x * 2}, 4, seed=3).epoch(1, 2))
     np.testing.assert_array_equal(rest[0]["x"], epochs[1][2]["x"])
     (first, *_) = training.Batches((x,), 4, shuffle=False, drop_last=True)
@@ -263,7 +262,7 @@ def test_tensorboard_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
-    with pytest.raises(ModelError, match=r"pip install 'modelcc\[tensorboard\]'"):
+    with pytest.raises(ModelError, match=r"pip install 'modelcc\[train\]'"):
         trainer(epochs=1, logs=[training.TensorBoard(tmp_path)]).fit()
 
 

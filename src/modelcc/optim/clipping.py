@@ -13,7 +13,7 @@ EPSILON = 1e-6
 """What torch adds to a norm before it divides by it."""
 
 
-class Clip(Protocol):
+class Clipping(Protocol):
     """A function of gradients by path."""
 
     def __call__(self, grads: Tensors) -> dict[str, Tensor]:

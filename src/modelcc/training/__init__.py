@@ -3,7 +3,7 @@
 from modelcc.training.batches import Batches
 from modelcc.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from modelcc.training.finite import NonFiniteError
-from modelcc.training.logs import JsonLines, Log, Record, TensorBoard
+from modelcc.training.logs import JsonLines, Record, TensorBoard, TrainingLog
 from modelcc.training.progress import EarlyStopping, Progress
 from modelcc.training.step import TrainStep
 from modelcc.training.trainer import Trainer
@@ -13,13 +13,13 @@ __all__ = [
     "Checkpoint",
     "EarlyStopping",
     "JsonLines",
-    "Log",
     "NonFiniteError",
     "Progress",
     "Record",
     "TensorBoard",
     "TrainStep",
     "Trainer",
+    "TrainingLog",
     "read_checkpoint",
     "write_checkpoint",
 ]

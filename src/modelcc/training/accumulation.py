@@ -3,42 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
 from modelcc.ir.errors import ModelError
+from modelcc.ops.generate import Full
+from modelcc.tensor.loops import scan
 from modelcc.tensor.tensor import Tensor
 from modelcc.tensor.trees import mapped
 from modelcc.training.objective import Batch, Loss, Outcome, differentiated
-from modelcc.training.parts import Parts
+from modelcc.training.parts import ModelParts
+
+Carry = tuple[dict[str, Tensor], dict[str, Tensor]]
+"""Sums of gradients, and buffers."""
 
 
 def accumulated(
-    loss: Loss, parts: Parts, tensors: Mapping[str, Tensor], batch: Batch, count: int
+    loss: Loss, parts: ModelParts, tensors: Mapping[str, Tensor], batch: Batch, count: int
 ) -> tuple[Outcome, dict[str, Tensor]]:
-    """As :func:`differentiated`, of ``count`` parts along axis 0: means of all but buffers, which
-    pass from part to part."""
-    found, grads = differentiated(loss, parts, tensors, _part(batch, 0, count))
-    totals, now = found.reported, dict(tensors)
-    for number in range(1, count):
-        now |= found.buffers
-        found, fresh = differentiated(loss, parts, now, _part(batch, number, count))
-        totals = {name: totals[name] + x for name, x in found.reported.items()}
-        grads = {path: grads[path] + x for path, x in fresh.items()}
-    means = {name: total / count for name, total in totals.items()}
-    mean_grads = {path: grad * (1.0 / count) for path, grad in grads.items()}
-    return Outcome(means.pop("loss"), means, found.buffers), mean_grads
-
-
-def _part(batch: Batch, number: int, count: int) -> Batch:
+    """As :func:`differentiated`, of ``count`` parts along axis 0 in a loop: means of all but
+    buffers, which pass from part to part."""
     if count == 1:
-        return batch
+        return differentiated(loss, parts, tensors, batch)
+    reached: set[str] = set()
 
-    def taken(x: Tensor) -> Tensor:
-        extent = x.shape[0] if x.ndim else None
-        if not isinstance(extent, int) or extent % count:
-            what = f"a batch of {x.type} cannot be cut into {count} equal parts"
-            raise ModelError(what, ("accumulate",), f"give multiples of {count} on axis 0")
-        size = extent // count
-        return x[size * number : size * (number + 1)]
+    def body(carry: Carry, part: tuple[Any, Any]) -> tuple[Carry, dict[str, Tensor]]:
+        sums, buffers = carry
+        found, grads = differentiated(loss, parts, {**tensors, **buffers}, Batch(*part))
+        reached.update(grads)
+        sums = {path: sums[path] + grads[path] if path in grads else sums[path] for path in sums}
+        return (sums, found.buffers), found.reported
 
-    args, kwargs = mapped(taken, (tuple(batch.args), dict(batch.kwargs)))
-    return Batch(args, kwargs)
+    zeros = {path: _zeros(tensors[path]) for path in parts.params}
+    before = {path: tensors[path] for path in parts.buffers}
+    slices = mapped(partial(_cut, count=count), (tuple(batch.args), dict(batch.kwargs)))
+    (sums, buffers), reported = scan(body, (zeros, before), slices)
+    means = {name: values.mean(0) for name, values in reported.items()}
+    grads = {path: sums[path] * (1.0 / count) for path in sums if path in reached}
+    return Outcome(means.pop("loss"), means, buffers), grads
+
+
+def _zeros(like: Tensor) -> Tensor:
+    return like.result(Full(like.shape, 0, like.dtype))
+
+
+def _cut(x: Tensor, count: int) -> Tensor:
+    """``x`` as ``[count, n / count, …]``."""
+    extent = x.shape[0] if x.ndim else None
+    if not isinstance(extent, int) or extent % count:
+        what = f"a batch of {x.type} cannot be cut into {count} equal parts"
+        raise ModelError(what, ("accumulate",), f"give multiples of {count} on axis 0")
+    return x.reshape(count, extent // count, *x.shape[1:])

@@ -25,7 +25,7 @@ NEAR = 4
 
 
 @dataclass(frozen=True)
-class Range:
+class Spread:
     """The least and the greatest finite element, and the worst of all."""
 
     worst: int
@@ -66,17 +66,17 @@ def first_non_finite(graph: Graph, feeds: Mapping[str, Array], output: str) -> s
     return _told(graph, _culprit(graph, ranges, output), ranges)
 
 
-def range_of(array: Array) -> Range:
+def range_of(array: Array) -> Spread:
     """The range of an array; other elements than floats are all finite."""
     if not array.size or not dtype_of(array).is_float:
-        return Range(FINE, 0.0, 0.0)
+        return Spread(FINE, 0.0, 0.0)
     wide = array.astype(np.float64)
     finite = wide[np.isfinite(wide)]
     worst = UNDEFINED if np.isnan(wide).any() else INFINITE if finite.size < wide.size else FINE
-    return Range(worst, *((finite.min(), finite.max()) if finite.size else (np.nan, np.nan)))
+    return Spread(worst, *((finite.min(), finite.max()) if finite.size else (np.nan, np.nan)))
 
 
-def _culprit(graph: Graph, ranges: Mapping[str, Range], name: str) -> Node:
+def _culprit(graph: Graph, ranges: Mapping[str, Spread], name: str) -> Node:
     """Back from value ``name`` to what made the first value that is not finite: NaN before
     infinity, which masks have on purpose."""
     producers = graph.producers()
@@ -88,7 +88,7 @@ def _culprit(graph: Graph, ranges: Mapping[str, Range], name: str) -> Node:
         node = producers[max(spoiled, key=lambda n: ranges[n].worst)]
 
 
-def _told(graph: Graph, node: Node, ranges: Mapping[str, Range]) -> str:
+def _told(graph: Graph, node: Node, ranges: Mapping[str, Spread]) -> str:
     operands = "; ".join(f"operand {n} is {ranges[x]}" for n, x in enumerate(node.inputs) if x)
     made = "NaN" if ranges[node.outputs[0]].worst == UNDEFINED else "infinity"
     text = f"{type(node.op).__name__} made the first {made}"

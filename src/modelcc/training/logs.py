@@ -24,7 +24,7 @@ class Record:
     values: Mapping[str, float]
 
 
-class Log(Protocol):
+class TrainingLog(Protocol):
     """What takes records down."""
 
     def start(self, step: int, mark: Any) -> None:
@@ -82,7 +82,7 @@ class JsonLines:
 
 @dataclass
 class TensorBoard:
-    """Event files in ``folder``, which TensorBoard draws; needs the extra ``tensorboard``."""
+    """Event files in ``folder``, which TensorBoard draws; needs the extra ``train``."""
 
     folder: str | os.PathLike[str]
     _writer: Any = field(default=None, init=False, repr=False)
@@ -91,7 +91,7 @@ class TensorBoard:
         try:
             package: Any = import_module("tensorboardX")
         except ImportError as error:
-            hint = "pip install 'modelcc[tensorboard]', or log to JsonLines"
+            hint = "pip install 'modelcc[train]', or log to JsonLines"
             raise ModelError("no package writes TensorBoard's files", (), hint) from error
         purged = None if mark is None else step + 1
         self._writer = package.SummaryWriter(os.fspath(self.folder), purge_step=purged)

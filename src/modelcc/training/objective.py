@@ -11,7 +11,7 @@ from modelcc.tensor.gradients import recorded
 from modelcc.tensor.lazy import callers_line
 from modelcc.tensor.reverse import gradients
 from modelcc.tensor.tensor import Tensor
-from modelcc.training.parts import Parts
+from modelcc.training.parts import ModelParts
 
 Loss = Callable[..., Any]
 """``loss(model, *batch)``: one float, or a pair of it and a dict of metrics."""
@@ -39,15 +39,19 @@ class Batch:
     kwargs: Mapping[str, Any]
 
 
-def outcome(loss: Loss, parts: Parts, model: Any, batch: Batch) -> Outcome:
+def outcome(loss: Loss, parts: ModelParts, model: Any, batch: Batch) -> Outcome:
     """The ``loss`` of ``model``, a copy that nobody else has; :class:`ModelError` if it is none."""
     result = loss(model, *batch.args, **batch.kwargs)
-    value, metrics = cast("tuple[Any, Any]", result) if isinstance(result, tuple) else (result, {})
+    value, metrics = _pair(result)
     if not isinstance(value, Tensor) or value.shape or not value.dtype.is_float:
         given = value.type if isinstance(value, Tensor) else type(value).__name__
         raise ModelError(f"a loss is one float, and the function returned {given}",
                          callers_line(), "take the mean or the sum of it")  # fmt: skip
     return Outcome(value, _metrics(metrics), parts.buffers_of(model))
+
+
+def _pair(result: Any) -> tuple[Any, Any]:
+    return cast("tuple[Any, Any]", result) if isinstance(result, tuple) else (result, {})
 
 
 def _metrics(given: Any) -> dict[str, Tensor]:
@@ -59,7 +63,7 @@ def _metrics(given: Any) -> dict[str, Tensor]:
 
 
 def differentiated(
-    loss: Loss, parts: Parts, tensors: Mapping[str, Tensor], batch: Batch
+    loss: Loss, parts: ModelParts, tensors: Mapping[str, Tensor], batch: Batch
 ) -> tuple[Outcome, dict[str, Tensor]]:
     """The outcome of the model with ``tensors``, and gradients of the parameters that move it."""
     params = {path: recorded(tensors[path]) for path in parts.params}

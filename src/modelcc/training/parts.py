@@ -41,7 +41,7 @@ class Layered(Protocol):
 
 
 @dataclass(frozen=True)
-class Parts:
+class ModelParts:
     """The tensors of ``model`` by path: ``params`` are trained, ``frozen`` are not, and what the
     model does itself may change ``buffers``."""
 
@@ -73,13 +73,13 @@ class Parts:
         return self.model.with_parameters(weights).with_buffers(buffers)
 
 
-def parts_of(model: Any) -> Parts:
+def parts_of(model: Any) -> ModelParts:
     """The parts of a module, or of a tree of tensors, whose floats are all parameters.
 
     :class:`ModelError` if there is nothing to train.
     """
     if isinstance(model, Layered):
-        found = Parts(model, model.parameters(), model.frozen_parameters(), model.buffers())
+        found = ModelParts(model, model.parameters(), model.frozen_parameters(), model.buffers())
     else:
         found = _of_tree(model)
     if not found.params:
@@ -88,12 +88,12 @@ def parts_of(model: Any) -> Parts:
     return found
 
 
-def _of_tree(model: Any) -> Parts:
+def _of_tree(model: Any) -> ModelParts:
     if is_leaf(model):
         model = {"weight": model}
     tensors = {path: x if isinstance(x, Tensor) else Tensor(x) for path, x in paths(model)}
     params = {path: x for path, x in tensors.items() if x.dtype.is_float}
-    return Parts(model, params, {}, {p: x for p, x in tensors.items() if p not in params})
+    return ModelParts(model, params, {}, {p: x for p, x in tensors.items() if p not in params})
 
 
 def in_use(model: Any) -> Any:

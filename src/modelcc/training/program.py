@@ -15,14 +15,14 @@ from modelcc.ir.graph import Graph
 from modelcc.ir.index import Range
 from modelcc.ir.structure import Interface, ModelState
 from modelcc.ir.types import TensorType
-from modelcc.optim.clipping import Clip
+from modelcc.optim.clipping import Clipping
 from modelcc.optim.optimizer import Optimizer, State
 from modelcc.tensor.graphs import graph_of
 from modelcc.tensor.tensor import Tensor
 from modelcc.tensor.trees import like, paths
 from modelcc.training.accumulation import accumulated
 from modelcc.training.objective import Batch, Loss, outcome
-from modelcc.training.parts import Parts, in_use
+from modelcc.training.parts import ModelParts, in_use
 
 MODEL, OPTIMIZER, NEXT = "model", "optimizer", "next"
 """Prefixes of names."""
@@ -34,16 +34,16 @@ Bounds = tuple[tuple[str, Range], ...]
 class Recipe:
     """How a step is made: of a model's ``parts``, with the optimiser's ``state`` before it."""
 
-    parts: Parts
+    parts: ModelParts
     loss: Loss
     optimizer: Optimizer
     state: State
-    clip: Clip | None = None
+    clip: Clipping | None = None
     accumulate: int = 1
 
 
 @dataclass(frozen=True)
-class Program:
+class StepProgram:
     """A graph, names of what it reports, of the ``states`` that it changes, and of tensors of the
     model and the optimiser that it only reads."""
 
@@ -55,7 +55,7 @@ class Program:
 
 @dataclass(frozen=True)
 class BatchTypes:
-    """The tree of a batch, types of its leaves, and bounds of their named dimensions."""
+    """A tree of the form of a batch, types of its leaves, and bounds of named dimensions."""
 
     tree: tuple[tuple[Any, ...], dict[str, Any]]
     types: tuple[TensorType, ...]
@@ -77,13 +77,13 @@ class BatchTypes:
         return Batch(args, kwargs)
 
 
-def named_tensors(parts: Parts, state: State) -> dict[str, Tensor]:
+def named_tensors(parts: ModelParts, state: State) -> dict[str, Tensor]:
     """All that training changes or depends on, by name."""
     own = {f"{MODEL}.{path}": tensor for path, tensor in parts.tensors.items()}
     return own | dict(paths(state, OPTIMIZER))
 
 
-def step_program(recipe: Recipe, types: BatchTypes) -> Program:
+def step_program(recipe: Recipe, types: BatchTypes) -> StepProgram:
     """Forward, backward and update as one graph."""
     parts, given = recipe.parts, types.inputs()
     before = _placeholders(named_tensors(parts, recipe.state))
@@ -104,7 +104,7 @@ def step_program(recipe: Recipe, types: BatchTypes) -> Program:
     return _program("train_step", before, given, found.reported, changed)
 
 
-def evaluation_program(parts: Parts, loss: Loss, types: BatchTypes) -> Program:
+def evaluation_program(parts: ModelParts, loss: Loss, types: BatchTypes) -> StepProgram:
     """Loss and metrics of the model as it behaves when it is not trained."""
     given = types.inputs()
     before = _placeholders({f"{MODEL}.{path}": x for path, x in parts.tensors.items()})
@@ -123,7 +123,7 @@ def _program(
     given: Mapping[str, Tensor],
     reported: Mapping[str, Tensor],
     changed: Mapping[str, Tensor],
-) -> Program:
+) -> StepProgram:
     """The graph of ``reported`` and of ``changed`` states."""
     inputs = {**given, **before}
     outputs = {**reported, **{f"{NEXT}.{state}": x for state, x in changed.items()}}
@@ -136,7 +136,9 @@ def _program(
     unread = set(graph.inputs).difference(kept)
     types = {n: t for n, t in graph.types.items() if n not in unread}
     graph = replace(graph, inputs=kept, types=types)
-    return Program(_with_states(graph, reported, changed), tuple(reported), tuple(changed), reads)
+    return StepProgram(
+        _with_states(graph, reported, changed), tuple(reported), tuple(changed), reads
+    )
 
 
 def _with_states(graph: Graph, reported: Sequence[str] | Any, changed: Any) -> Graph:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,12 +14,12 @@ from modelcc.ir.graph import Graph
 from modelcc.ir.index import Range, Sym
 from modelcc.ir.types import Array, TensorType
 from modelcc.model import Model
-from modelcc.optim.clipping import Clip
+from modelcc.optim.clipping import Clipping
 from modelcc.optim.optimizer import Optimizer
 from modelcc.tensor.evaluation import results_of
 from modelcc.tensor.lazy import array_type, unique
 from modelcc.tensor.tensor import Tensor
-from modelcc.tensor.trees import flatten
+from modelcc.tensor.trees import flatten, like
 from modelcc.training.batches import as_arrays
 from modelcc.training.differences import require_same
 from modelcc.training.finite import NonFiniteError, require_finite
@@ -28,8 +28,8 @@ from modelcc.training.parts import parts_of
 from modelcc.training.program import (
     MODEL,
     BatchTypes,
-    Program,
     Recipe,
+    StepProgram,
     evaluation_program,
     named_tensors,
     step_program,
@@ -37,11 +37,20 @@ from modelcc.training.program import (
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledStep:
     """A program, and the model it was compiled to."""
 
-    program: Program
+    program: StepProgram
     model: Model
+
+
+@dataclass
+class Prepared:
+    """What there is for batches of these ``types``."""
+
+    types: BatchTypes
+    step: CompiledStep | None = None
+    evaluation: CompiledStep | None = None
 
 
 class TrainStep:
@@ -64,7 +73,7 @@ class TrainStep:
         loss: Loss,
         optimizer: Optimizer,
         *,
-        clip: Clip | None = None,
+        clip: Clipping | None = None,
         accumulate: int = 1,
         batch_dim: str | None = None,
         check_finite: bool = False,
@@ -82,25 +91,24 @@ class TrainStep:
         self._recipe = Recipe(parts, loss, optimizer, state, clip, accumulate)
         self.types = {n: x.type for n, x in named_tensors(parts, state).items()}
         self._values = {n: x.numpy() for n, x in named_tensors(parts, state).items()}
-        self._ahead: Compiled | None = None
-        self._entered: Compiled | None = None
-        self._steps: dict[Hashable, Compiled] = {}
-        self._evaluations: dict[Hashable, Compiled] = {}
+        self._ahead: CompiledStep | None = None
+        self._entered: CompiledStep | None = None
+        self._prepared: dict[Hashable, Prepared] = {}
 
     def __call__(self, *batch: Any, **named: Any) -> dict[str, Array]:
         """Train on a batch: ``loss`` and the metrics, as they were before the update.
 
         :class:`~modelcc.training.finite.NonFiniteError` if ``check_finite`` and one is not.
         """
-        arrays, types = self._given(batch, named)
-        compiled = self._compiled(types)
+        arrays, prepared = self._given(batch, named)
+        compiled = self._step_of(prepared)
         before = self.values if self.check_finite else {}
         self._enter(compiled)
         program = compiled.program
         results = results_of(compiled.model, [*arrays, *(self._values[n] for n in program.reads)])
         reported = dict(zip(program.reported, results, strict=True))
         if self.check_finite:
-            feeds = dict(zip(types.names(), arrays, strict=True)) | before
+            feeds = dict(zip(prepared.types.names(), arrays, strict=True)) | before
             self._require_finite(compiled.program.graph, feeds, reported, before)
         return reported
 
@@ -119,19 +127,18 @@ class TrainStep:
 
     def evaluate(self, *batch: Any, **named: Any) -> dict[str, Array]:
         """Loss and metrics of the model as it is now, in the mode of use; nothing changes."""
-        arrays, types = self._given(batch, named)
-        key = (flatten(types.tree)[1], types.types)
-        found = self._evaluations.get(key)
+        arrays, prepared = self._given(batch, named)
+        found = prepared.evaluation
         if found is None:
-            program = evaluation_program(self._recipe.parts, self._recipe.loss, types)
-            found = self._evaluations[key] = self._built(program)
+            program = evaluation_program(self._recipe.parts, self._recipe.loss, prepared.types)
+            found = prepared.evaluation = self._built(program)
         values, program = self.values, found.program
         results = results_of(found.model, [*arrays, *(values[n] for n in program.reads)])
         return dict(zip(program.reported, results, strict=True))
 
     def compile(self, *batch: Any, **named: Any) -> Model:
         """The compiled step for batches like this one, which changes nothing."""
-        return self._compiled(self._given(batch, named)[1]).model
+        return self._step_of(self._given(batch, named)[1]).model
 
     @property
     def module(self) -> Any:
@@ -157,7 +164,7 @@ class TrainStep:
         self._ahead = None
         self._entered = None
 
-    def _enter(self, compiled: Compiled) -> None:
+    def _enter(self, compiled: CompiledStep) -> None:
         """Have the states where ``compiled`` changes them."""
         if self._entered is not compiled:
             values = self.values
@@ -165,24 +172,37 @@ class TrainStep:
             self._entered = compiled
         self._ahead = compiled
 
-    def _compiled(self, types: BatchTypes) -> Compiled:
-        key = (flatten(types.tree)[1], types.types)
-        found = self._steps.get(key)
+    def _step_of(self, prepared: Prepared) -> CompiledStep:
+        if prepared.step is None:
+            prepared.step = self._built(step_program(self._recipe, prepared.types))
+        return prepared.step
+
+    def _built(self, program: StepProgram) -> CompiledStep:
+        return CompiledStep(program, compile(program.graph, **self.options))
+
+    def _given(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[list[Array], Prepared]:
+        """The arrays of a batch, and what there is for its types."""
+        plain = [x if type(x) is np.ndarray else as_arrays(x) for x in args]
+        form: Hashable = len(args)
+        arrays = plain
+        if kwargs or any(type(x) is not np.ndarray for x in plain):
+            arrays, form = flatten((tuple(plain), as_arrays(kwargs)))
+        first = 0 if self.batch_dim is None else 1
+        key = (form, *[(x.ndim, x.shape[first:], x.dtype) for x in arrays])
+        found = self._prepared.get(key)
         if found is None:
-            found = self._steps[key] = self._built(step_program(self._recipe, types))
-        return found
+            found = self._prepared[key] = Prepared(self._types_of(plain, kwargs, arrays))
+        return arrays, found
 
-    def _built(self, program: Program) -> Compiled:
-        return Compiled(program, compile(program.graph, **self.options))
-
-    def _given(self, args: Any, kwargs: Any) -> tuple[list[Array], BatchTypes]:
-        tree = (as_arrays(args), as_arrays(kwargs))
-        arrays: list[Array] = flatten(tree)[0]
-        types = tuple([array_type(array.shape, array.dtype) for array in arrays])
+    def _types_of(self, args: Any, kwargs: Any, arrays: Sequence[Array]) -> BatchTypes:
+        places = like((tuple(args), as_arrays(kwargs)), iter(range(len(arrays))))
+        types = [array_type(array.shape, array.dtype) for array in arrays]
         if self.batch_dim is None:
-            return arrays, BatchTypes(tree, types)
+            return BatchTypes(places, tuple(types))
         named = tuple([_named(type, self.batch_dim) for type in types])
-        return arrays, BatchTypes(tree, named, ((self.batch_dim, Range(1, None)),))
+        return BatchTypes(places, named, ((self.batch_dim, Range(1, None)),))
 
 
 def _named(type: TensorType, dim: str) -> TensorType:

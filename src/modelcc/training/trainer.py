@@ -23,7 +23,7 @@ from modelcc.training.checkpoint import (
 )
 from modelcc.training.differences import require_same
 from modelcc.training.finite import NonFiniteError
-from modelcc.training.logs import Log, Record
+from modelcc.training.logs import Record, TrainingLog
 from modelcc.training.progress import EarlyStopping, Progress
 from modelcc.training.progress_bar import TrainingBar, numbers_text, training_bar
 from modelcc.training.step import TrainStep
@@ -54,7 +54,7 @@ class Trainer:
     log_every: int = 50
     keep: int = 2
     stopping: EarlyStopping | None = None
-    logs: Sequence[Log] = ()
+    logs: Sequence[TrainingLog] = ()
     show_progress: bool = True
     _best: Mapping[str, Array] | None = field(default=None, init=False, repr=False)
 
