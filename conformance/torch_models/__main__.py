@@ -2,18 +2,16 @@
 
 A model gets random weights and is compiled by ``torch.export`` and :func:`modelcc.compile`, and by
 ``torch.compile``; what comes out is compared with eager execution.  Each model has a process of its
-own, with limits of time and memory.  Outcomes are appended to a file, so that a run goes on where
-an earlier one ended.
+own, with limits of time and memory.  The page of all outcomes is their record: it is written after
+each model, and a run goes on where an earlier one ended.
 """
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import re
 import resource
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -24,7 +22,7 @@ from conformance.torch_models.attempt import WAYS, outcomes
 from conformance.torch_models.diffusion import diffusers_models
 from conformance.torch_models.entries import Entry
 from conformance.torch_models.language import transformers_models
-from conformance.torch_models.outcome import PASSED, Outcome, page_of
+from conformance.torch_models.outcome import PASSED, Outcome, outcomes_in, page_of
 from conformance.torch_models.vision import timm_models, torchvision_models
 
 CATALOGUES = (timm_models, transformers_models, torchvision_models, diffusers_models)
@@ -71,11 +69,10 @@ def entries(pattern: str) -> Iterator[Entry]:
     return (e for catalogue in CATALOGUES for e in catalogue() if names.search(e.name))
 
 
-def read(results: Path) -> dict[tuple[str, str], Outcome]:
-    """The last outcome of each model by each way."""
-    lines = results.read_text("utf-8").splitlines() if results.is_file() else []
-    every = [Outcome(**json.loads(line)) for line in lines]
-    return {(one.model, one.way): one for one in every}
+def recorded(page: Path) -> dict[tuple[str, str], Outcome]:
+    """The outcome of each model by each way that a page tells."""
+    text = page.read_text("utf-8") if page.is_file() else ""
+    return {(one.model, one.way): one for one in outcomes_in(text)}
 
 
 def _tried(entry: Entry, known: dict[tuple[str, str], Outcome], again: bool) -> bool:
@@ -84,38 +81,29 @@ def _tried(entry: Entry, known: dict[tuple[str, str], Outcome], again: bool) -> 
     return len(own) == len(WAYS) and not failed
 
 
-def _append(results: Path, made: Sequence[Outcome]) -> None:
-    with results.open("a", encoding="utf-8") as file:
-        file.writelines(json.dumps(asdict(one)) + "\n" for one in made)
-
-
 @click.command()
 @click.option("-k", "pattern", default="", help="Regular expression that names must contain.")
 @click.option("--seconds", default=300.0, show_default=True, help="What a way may take.")
 @click.option("--gigabytes", default=12.0, show_default=True, help="Memory of a model's process.")
 @click.option("--again", is_flag=True, help="Try again what did not pass.")
 @click.option(
-    "--results", type=click.Path(path_type=Path), default=Path("torch-models.jsonl"),
-    show_default=True, help="Outcomes, one a line; models that are there are not tried.",
+    "--page", type=click.Path(path_type=Path), default=Path("docs/torch-models.md"),
+    show_default=True, help="The record: models that are there are not tried.",
 )  # fmt: skip
-@click.option("--page", type=click.Path(path_type=Path), help="Write the table of all there.")
-def main(
-    pattern: str, seconds: float, gigabytes: float, again: bool, results: Path, page: Path | None
-) -> None:
+def main(pattern: str, seconds: float, gigabytes: float, again: bool, page: Path) -> None:
     """Compile models of timm, transformers, torchvision and diffusers, and compare."""
     torch.set_num_threads(1)
     _warm()
-    known = read(results)
+    known = recorded(page)
     for entry in entries(pattern):
         if _tried(entry, known, again):
             continue
         made = found(entry, seconds, gigabytes)
-        _append(results, made)
+        every = recorded(page) | {(one.model, one.way): one for one in made}
+        page.write_text(page_of(list(every.values())), "utf-8")
         for one in made:
             took = "" if one.seconds is None else f", {one.seconds:.1f} s"
             print(f"{one.model} by {one.way}: {one.reason}, {one.error:.1e}{took}", flush=True)
-    if page is not None:
-        page.write_text(page_of(list(read(results).values())), "utf-8")
 
 
 if __name__ == "__main__":
