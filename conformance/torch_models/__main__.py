@@ -11,6 +11,7 @@ from __future__ import annotations
 import multiprocessing
 import re
 import resource
+import signal
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -27,22 +28,25 @@ from conformance.torch_models.vision import timm_models, torchvision_models
 
 CATALOGUES = (timm_models, transformers_models, torchvision_models, diffusers_models)
 
+BUSY = 10
+"""How much longer than its processor time a model may take on a machine that others use, too."""
+
 _CONTEXT = multiprocessing.get_context("fork")
 
 
 def found(entry: Entry, seconds: float, gigabytes: float) -> list[Outcome]:
     """Outcomes of a model, one for each way, from a process of its own."""
     ours, theirs = _CONTEXT.Pipe(duplex=False)
-    process = _CONTEXT.Process(target=_serve, args=(entry, theirs, gigabytes), daemon=True)
+    process = _CONTEXT.Process(target=_serve, args=(entry, theirs, seconds, gigabytes), daemon=True)
     process.start()
     theirs.close()
     made: list[Outcome] = []
     try:
-        while len(made) < len(WAYS) and ours.poll(seconds):
+        while len(made) < len(WAYS) and ours.poll(seconds * BUSY):
             made.append(ours.recv())
     except EOFError:
-        pass
-    timed_out = process.is_alive()
+        process.join()
+    timed_out = process.is_alive() or process.exitcode == -signal.SIGXCPU
     process.kill()
     process.join()
     what = f"more than {seconds:g} s" if timed_out else f"exit code {process.exitcode}"
@@ -50,9 +54,10 @@ def found(entry: Entry, seconds: float, gigabytes: float) -> list[Outcome]:
     return [*made, *(Outcome(entry.name, entry.kind, way, f"crash: {what}") for way in rest)]
 
 
-def _serve(entry: Entry, pipe: Connection, gigabytes: float) -> None:
+def _serve(entry: Entry, pipe: Connection, seconds: float, gigabytes: float) -> None:
     most = int(gigabytes * 2**30)
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds * len(WAYS)), resource.RLIM_INFINITY))
     torch.set_num_threads(1)
     outcomes(entry, pipe.send)
 
@@ -77,15 +82,15 @@ def recorded(page: Path) -> dict[tuple[str, str], Outcome]:
 
 def _tried(entry: Entry, known: dict[tuple[str, str], Outcome], again: bool) -> bool:
     own = [known[entry.name, way] for way in WAYS if (entry.name, way) in known]
-    failed = again and any(one.reason != PASSED for one in own)
+    failed = again and any(one.reason != PASSED or one.elsewhere for one in own)
     return len(own) == len(WAYS) and not failed
 
 
 @click.command()
 @click.option("-k", "pattern", default="", help="Regular expression that names must contain.")
-@click.option("--seconds", default=300.0, show_default=True, help="What a way may take.")
+@click.option("--seconds", default=300.0, show_default=True, help="Processor time of a way.")
 @click.option("--gigabytes", default=12.0, show_default=True, help="Memory of a model's process.")
-@click.option("--again", is_flag=True, help="Try again what did not pass.")
+@click.option("--again", is_flag=True, help="Try again what did not pass whole.")
 @click.option(
     "--page", type=click.Path(path_type=Path), default=Path("docs/torch-models.md"),
     show_default=True, help="The record: models that are there are not tried.",
