@@ -30,7 +30,7 @@ SIDES = (64, 96, 128)
 """Sizes of images that are tried before a model's own."""
 
 
-DEEP = 200
+DEEP = 80
 """Modules of a model that is taken with fewer blocks, where its configuration allows that."""
 
 SHORTER: Sequence[dict[str, Any]] = (
@@ -57,7 +57,9 @@ def timm_models() -> Iterator[Entry]:
 
 
 def _size_of(name: str) -> tuple[int, int, str]:
-    found = next((i for i, hint in enumerate(SMALL) if hint in name), len(SMALL))
+    whole = (rf"(?<!\d){hint}(?!\d)" if hint.isdigit() else hint for hint in SMALL)
+    hints = (re.search(hint, name) for hint in whole)
+    found = next((i for i, hint in enumerate(hints) if hint), len(SMALL))
     return found, len(name), name
 
 
@@ -65,7 +67,7 @@ def _timm(name: str) -> Built:
     config = timm.get_pretrained_cfg(name)
     channels, side, _ = (3, 224, 224) if config is None else config.input_size
     make = partial(timm.create_model, name, pretrained=False)
-    if _modules(make()) > DEEP:
+    if _modules(make) > DEEP:
         make = partial(make, **_shortest(make))
     if config is not None and config.fixed_input_size:
         sized = ((partial(make, img_size=small), small) for small in SIDES)
@@ -75,18 +77,21 @@ def _timm(name: str) -> Built:
 
 
 def _shortest(make: Callable[..., torch.nn.Module]) -> dict[str, Any]:
-    """Options by which a model has fewest blocks, of those that its library takes for it."""
-    found: list[tuple[int, dict[str, Any]]] = [(_modules(make()), {})]
+    """Options by which a model has fewer blocks, the first that its library takes for it."""
+    whole = _modules(make)
     for options in SHORTER:
         try:
-            found.append((_modules(make(**options)), options))
+            if _modules(partial(make, **options)) < whole:
+                return options
         except Exception:  # a model has no such option
             continue
-    return min(found, key=lambda one: one[0])[1]
+    return {}
 
 
-def _modules(model: torch.nn.Module) -> int:
-    return sum(1 for _ in model.modules())
+def _modules(make: Callable[[], torch.nn.Module]) -> int:
+    """How many there are in a model, which needs no numbers for that."""
+    with torch.device("meta"):
+        return sum(1 for _ in make().modules())
 
 
 def _first(tries: Iterable[tuple[Callable[[], Any], int]], channels: int) -> Built:
