@@ -43,6 +43,38 @@ ROWS: Mapping[str, Callable[[int], int]] = MappingProxyType({
 })  # fmt: skip
 """The same for what has a size in each stage."""
 
+OWN: Mapping[str, Mapping[str, Any]] = MappingProxyType({
+    "funnel": {"block_sizes": [1, 1], "d_head": 8, "d_inner": 64, "num_decoder_layers": 1},
+    "reformer": {"axial_pos_embds_dim": (16, 16), "axial_pos_shape": (2, 4), "hidden_size": 32,
+                 "attention_head_size": 8, "feed_forward_size": 64, "num_buckets": 2,
+                 "attn_layers": ["local", "lsh"], "local_attn_chunk_length": 4,
+                 "lsh_attn_chunk_length": 4, "hash_seed": 0},
+    "levit": {"image_size": 64, "patch_size": 16},
+    "hiera": {"image_size": [64, 64], "embed_dim": 16, "num_heads": [1, 2, 4, 8]},
+    "luke": {"entity_vocab_size": 20, "entity_emb_size": 16},
+    "perceiver": {"num_latents": 8, "d_latents": 32, "d_model": 16, "num_self_attends_per_block": 1,
+                  "num_cross_attention_heads": 4, "num_self_attention_heads": 4},
+    "efficientnet": {"width_coefficient": 0.25, "depth_coefficient": 0.25, "hidden_dim": 320},
+    "patchtst": {"context_length": 32, "patch_length": 8, "num_input_channels": 3},
+    "patchtsmixer": {"context_length": 32, "patch_length": 8, "num_input_channels": 3},
+    "encodec": {"hidden_size": 16, "num_filters": 4, "codebook_dim": 16, "codebook_size": 32},
+    "dac": {"encoder_hidden_size": 4, "decoder_hidden_size": 64, "hidden_size": 64,
+            "codebook_dim": 4, "codebook_size": 32, "n_codebooks": 2},
+    "mimi": {"num_filters": 4, "codebook_dim": 16, "vector_quantization_hidden_dimension": 16,
+             "codebook_size": 32, "hidden_size": 32, "upsample_groups": 32},
+    "bamba": {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_n_groups": 1},
+    "granitemoehybrid": {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 8,
+                         "mamba_n_groups": 1},
+})  # fmt: skip
+"""Sizes that only one kind of model has, or has by other names."""
+
+SHAPES: Mapping[str, tuple[str, tuple[int, ...]]] = MappingProxyType({
+    "patchtst": ("past_values", (2, 32, 3)), "patchtsmixer": ("past_values", (2, 32, 3)),
+    "encodec": ("input_values", (1, 1, 1280)), "dac": ("input_values", (1, 1, 1280)),
+    "mimi": ("input_values", (1, 1, 3840)),
+})  # fmt: skip
+"""Inputs of floating-point numbers that are unlike others of the name."""
+
 CACHED = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "phi", "opt", "gpt_neox", "gptj",
           "mixtral", "olmo", "stablelm", "falcon", "granite", "cohere", "phi3", "gemma2",
           "starcoder2", "olmo2", "glm", "helium", "smollm3", "bloom", "codegen", "ernie4_5",
@@ -109,6 +141,9 @@ def _small(kind: Any) -> Any:
     for name in ("hidden_size", "num_hidden_layers", "num_attention_heads"):
         if name in config.attribute_map and config.attribute_map[name] in own:
             own.pop(name, None)
+    if isinstance(getattr(kind, "num_hidden_layers", None), property):  # it follows from others
+        own.pop("num_hidden_layers", None)
+    own |= OWN.get(config.model_type, {})
     parts = {k: v for k, v in vars(config).items() if isinstance(v, transformers.PreTrainedConfig)}
     own |= {name: _small(type(part)).to_dict() for name, part in parts.items()}
     return kind(**own)
@@ -119,6 +154,9 @@ def _transformer(name: str) -> Built:
     model = transformers.AutoModel.from_config(config, experts_implementation="batched_mm")
     if sum(p.numel() for p in model.parameters()) > LARGEST:
         raise NotBuilt("it stays large")
+    if name in SHAPES:
+        main, shape = SHAPES[name]
+        return model, {main: torch.randn(shape)}
     inputs = {model.main_input_name: _input(model.main_input_name, config)}
     if config.is_encoder_decoder:
         batch = inputs[model.main_input_name].shape[0]
