@@ -126,7 +126,8 @@ def _kind(name: str) -> str:
 def _small(kind: Any) -> Any:
     """A configuration of small sizes, also of the parts of the model that it holds."""
     config = kind()
-    own = {k: v for k, v in SIZES.items() if isinstance(getattr(config, k, ""), int | None)}
+    settable = {k: v for k, v in SIZES.items() if not isinstance(getattr(kind, k, 0), property)}
+    own = {k: v for k, v in settable.items() if isinstance(getattr(config, k, ""), int | None)}
     rows = {k: getattr(config, k, None) for k in ROWS}
     own |= {
         k: [*map(ROWS[k], range(len(v)))] for k, v in rows.items() if isinstance(v, list | tuple)
@@ -141,8 +142,6 @@ def _small(kind: Any) -> Any:
     for name in ("hidden_size", "num_hidden_layers", "num_attention_heads"):
         if name in config.attribute_map and config.attribute_map[name] in own:
             own.pop(name, None)
-    if isinstance(getattr(kind, "num_hidden_layers", None), property):  # it follows from others
-        own.pop("num_hidden_layers", None)
     own |= OWN.get(config.model_type, {})
     parts = {k: v for k, v in vars(config).items() if isinstance(v, transformers.PreTrainedConfig)}
     own |= {name: _small(type(part)).to_dict() for name, part in parts.items()}
@@ -151,7 +150,7 @@ def _small(kind: Any) -> Any:
 
 def _transformer(name: str) -> Built:
     config = _small(type(transformers.AutoConfig.for_model(name)))
-    model = transformers.AutoModel.from_config(config, experts_implementation="batched_mm")
+    model = transformers.AutoModel.from_config(config)
     if sum(p.numel() for p in model.parameters()) > LARGEST:
         raise NotBuilt("it stays large")
     if name in SHAPES:
