@@ -5,7 +5,8 @@ from __future__ import annotations
 # First, because importing transformers imports torchvision.
 import benchmarks.zoo.torchvision_operators  # noqa: F401  # pyright: ignore[reportUnusedImport]  isort: skip
 
-from collections.abc import Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -29,8 +30,50 @@ SIZES: Mapping[str, Any] = MappingProxyType({
     "patch_size": 8, "embedding_size": 32, "use_cache": False, "pad_token_id": 0,
     "bos_token_id": 1, "eos_token_id": 2, "state_size": 8,
     "num_mel_bins": 16, "max_source_positions": 20, "max_target_positions": 20,
+    "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8, "q_lora_rank": 16,
+    "kv_lora_rank": 16, "rotary_dim": 4, "projection_dim": 32, "index_head_dim": 16,
+    "index_n_heads": 4, "num_blocks": 2,
+    "window_size": 2, "max_length": 64, "input_feat_per_channel": 16, "conv_channels": 32,
 })  # fmt: skip
 """Sizes of a small model, where its configuration has them."""
+
+ROWS: Mapping[str, Callable[[int], int]] = MappingProxyType({
+    "hidden_sizes": lambda stage: 16 << stage, "depths": lambda _: 1,
+    "num_heads": lambda stage: 2 << stage, "num_attention_heads": lambda stage: 1 << stage,
+})  # fmt: skip
+"""The same for what has a size in each stage."""
+
+OWN: Mapping[str, Mapping[str, Any]] = MappingProxyType({
+    "funnel": {"block_sizes": [1, 1], "d_head": 8, "d_inner": 64, "num_decoder_layers": 1},
+    "reformer": {"axial_pos_embds_dim": (16, 16), "axial_pos_shape": (2, 4), "hidden_size": 32,
+                 "attention_head_size": 8, "feed_forward_size": 64, "num_buckets": 2,
+                 "attn_layers": ["local", "lsh"], "local_attn_chunk_length": 4,
+                 "lsh_attn_chunk_length": 4, "hash_seed": 0},
+    "levit": {"image_size": 64, "patch_size": 16},
+    "hiera": {"image_size": [64, 64], "embed_dim": 16, "num_heads": [1, 2, 4, 8]},
+    "luke": {"entity_vocab_size": 20, "entity_emb_size": 16},
+    "perceiver": {"num_latents": 8, "d_latents": 32, "d_model": 16, "num_self_attends_per_block": 1,
+                  "num_cross_attention_heads": 4, "num_self_attention_heads": 4},
+    "efficientnet": {"width_coefficient": 0.25, "depth_coefficient": 0.25, "hidden_dim": 320},
+    "patchtst": {"context_length": 32, "patch_length": 8, "num_input_channels": 3},
+    "patchtsmixer": {"context_length": 32, "patch_length": 8, "num_input_channels": 3},
+    "encodec": {"hidden_size": 16, "num_filters": 4, "codebook_dim": 16, "codebook_size": 32},
+    "dac": {"encoder_hidden_size": 4, "decoder_hidden_size": 64, "hidden_size": 64,
+            "codebook_dim": 4, "codebook_size": 32, "n_codebooks": 2},
+    "mimi": {"num_filters": 4, "codebook_dim": 16, "vector_quantization_hidden_dimension": 16,
+             "codebook_size": 32, "hidden_size": 32, "upsample_groups": 32},
+    "bamba": {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_n_groups": 1},
+    "granitemoehybrid": {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 8,
+                         "mamba_n_groups": 1},
+})  # fmt: skip
+"""Sizes that only one kind of model has, or has by other names."""
+
+SHAPES: Mapping[str, tuple[str, tuple[int, ...]]] = MappingProxyType({
+    "patchtst": ("past_values", (2, 32, 3)), "patchtsmixer": ("past_values", (2, 32, 3)),
+    "encodec": ("input_values", (1, 1, 1280)), "dac": ("input_values", (1, 1, 1280)),
+    "mimi": ("input_values", (1, 1, 3840)),
+})  # fmt: skip
+"""Inputs of floating-point numbers that are unlike others of the name."""
 
 CACHED = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "phi", "opt", "gpt_neox", "gptj",
           "mixtral", "olmo", "stablelm", "falcon", "granite", "cohere", "phi3", "gemma2",
@@ -80,27 +123,46 @@ def _kind(name: str) -> str:
     return found[-1] if found else "other"
 
 
-def _small(name: str) -> Any:
-    kind = type(transformers.AutoConfig.for_model(name))
+def _small(kind: Any) -> Any:
+    """A configuration of small sizes, also of the parts of the model that it holds."""
     config = kind()
-    own = {k: v for k, v in SIZES.items() if hasattr(config, k)}
+    settable = {k: v for k, v in SIZES.items() if not isinstance(getattr(kind, k, 0), property)}
+    own = {k: v for k, v in settable.items() if isinstance(getattr(config, k, ""), int | None)}
+    rows = {k: getattr(config, k, None) for k in ROWS}
+    own |= {
+        k: [*map(ROWS[k], range(len(v)))] for k, v in rows.items() if isinstance(v, list | tuple)
+    }
+    if hasattr(config, "kv_lora_rank"):  # all heads share what it compresses
+        own["num_key_value_heads"] = own["num_attention_heads"]
+    if "depths" in own:  # as many stages as it has by default, each a half of the one before
+        own = {k: v for k, v in own.items() if k not in ("num_layers", "num_hidden_layers")}
+        own |= {"image_size": 64, "patch_size": 4} if "patch_size" in own else {}
+    if isinstance(getattr(config, "expand", None), int) and "num_heads" in own:
+        own["num_heads"] = config.expand * own["hidden_size"] // own["head_dim"]
     for name in ("hidden_size", "num_hidden_layers", "num_attention_heads"):
         if name in config.attribute_map and config.attribute_map[name] in own:
             own.pop(name, None)
-    if any(hasattr(getattr(config, k, None), "to_dict") for k in vars(config)):
-        raise NotBuilt("its configuration holds others")
+    own |= OWN.get(config.model_type, {})
+    parts = {k: v for k, v in vars(config).items() if isinstance(v, transformers.PreTrainedConfig)}
+    own |= {name: _small(type(part)).to_dict() for name, part in parts.items()}
     return kind(**own)
 
 
 def _transformer(name: str) -> Built:
-    config = _small(name)
-    model = transformers.AutoModel.from_config(config, experts_implementation="batched_mm")
+    config = _small(type(transformers.AutoConfig.for_model(name)))
+    model = transformers.AutoModel.from_config(config)
     if sum(p.numel() for p in model.parameters()) > LARGEST:
         raise NotBuilt("it stays large")
+    if name in SHAPES:
+        main, shape = SHAPES[name]
+        return model, {main: torch.randn(shape)}
     inputs = {model.main_input_name: _input(model.main_input_name, config)}
     if config.is_encoder_decoder:
         batch = inputs[model.main_input_name].shape[0]
         inputs["decoder_input_ids"] = torch.randint(3, 90, (batch, 5))
+    taken = inspect.signature(model.forward).parameters
+    if "pixel_values" in taken and "vision_config" in config.to_dict():  # both sides of a pair
+        inputs["pixel_values"] = _input("pixel_values", config.vision_config)
     return model, inputs
 
 
@@ -111,8 +173,12 @@ def _input(name: str, config: Any) -> torch.Tensor:
         side = getattr(config, "image_size", 64)
         side = side if isinstance(side, int) else 64
         return torch.randn(1, getattr(config, "num_channels", 3), side, side)
+    if name == "input_values" and hasattr(config, "num_mel_bins"):
+        return torch.randn(1, config.max_length, config.num_mel_bins)
     if name == "input_values":
         return torch.randn(1, 4000)
+    if name == "input_features" and hasattr(config, "input_feat_per_channel"):
+        return torch.randn(1, 40, config.input_feat_per_channel)
     if name == "input_features":
         return torch.randn(1, getattr(config, "num_mel_bins", 16), 40)
     raise NotBuilt(f"its input is {name}")
@@ -135,7 +201,7 @@ class Cached(torch.nn.Module):
 
 
 def _cached(name: str) -> Built:
-    config = _small(name)
+    config = _small(type(transformers.AutoConfig.for_model(name)))
     model = transformers.AutoModel.from_config(config)
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

@@ -35,11 +35,11 @@ class Outcome:
 HEAD = f"""\
 # Models of PyTorch's libraries
 
-Written by `python -m conformance.torch_models --page docs/torch-models.md`. Each model has random
-weights, none of them one number all over, and the smallest size that its library takes without
-trouble; what comes out is compared with eager execution. It passes if no result differs by more
-than {TOLERANCE:g} of the greatest element. See [PyTorch](torch.md) for the two ways. Not all models
-of these libraries are tried; those that stay large whatever their configuration says are left out.
+Written by `python -m conformance.torch_models`, which adds models to those that are here. Each has
+random weights, none of them one number all over, and the smallest size that its library takes
+without trouble; what comes out is compared with eager execution. It passes if no result differs by
+more than {TOLERANCE:g} of the greatest element. See [PyTorch](torch.md) for the two ways. Of timm
+there is at least the smallest architecture of each module.
 """
 
 TERMS = """\
@@ -48,18 +48,36 @@ Seconds are CPU time of compiling, by `torch.compile` with PyTorch's tracing. Gr
 Dynamo's; operators in the last column ran in PyTorch.
 """
 
+LEFT_OUT = """\
+For these no small form is known here, or PyTorch itself does not run it.
+
+| model | kind | reason |
+|---|---|---|
+"""
+
 KINDS = (PASSED, REFUSED, "unsupported", "refused", "wrong", "crash")
 
 
 def page_of(outcomes: Sequence[Outcome]) -> str:
-    """Counts by library and way, what did not pass with the reason, and all that passed."""
-    built = sorted(
-        (o for o in outcomes if not o.reason.startswith(NOT_BUILT)),
-        key=lambda o: (o.model.split("/")[0], o.kind, o.model, o.way != EXPORT),
+    """Counts by library and way, what did not pass with the reason, all that passed, and the rest.
+
+    What was not built is the same by any way.
+    """
+    every = sorted(
+        outcomes, key=lambda o: (o.model.split("/")[0], o.kind, o.model, o.way != EXPORT)
     )
+    built = [o for o in every if not o.reason.startswith(NOT_BUILT)]
     failed = [o for o in built if o.reason != PASSED]
     parts = (HEAD, _counts(built), "## What does not pass", _failures(failed), "## What passes")
-    return "\n".join([*parts, "", TERMS, _passes([o for o in built if o.reason == PASSED])])
+    passed = _passes([o for o in built if o.reason == PASSED])
+    left = _left_out([o for o in every if o not in built and o.way == EXPORT])
+    return "\n".join([*parts, "", TERMS, passed, "## What is left out", "", left])
+
+
+def _left_out(outcomes: Sequence[Outcome]) -> str:
+    plain = ((o, o.reason.removeprefix(f"{NOT_BUILT}: ")) for o in outcomes)
+    rows = (f"| {o.model} | {o.kind} | {_cell(reason, 120)} |\n" for o, reason in plain)
+    return f"{LEFT_OUT}{''.join(rows)}"
 
 
 def _counts(outcomes: Sequence[Outcome]) -> str:
@@ -101,6 +119,11 @@ def outcomes_in(page: str) -> Iterator[Outcome]:
     for line in page.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]
         if "/" not in cells[0] or not line.startswith("| "):
+            continue
+        if len(cells) == 3:
+            model, kind, reason = cells
+            reason = f"{NOT_BUILT}: {reason}"
+            yield from (Outcome(model, kind, way, reason) for way in (EXPORT, COMPILE))
             continue
         model, kind, way, *rest = cells
         if len(rest) == 1:

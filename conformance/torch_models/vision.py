@@ -6,7 +6,7 @@ from __future__ import annotations
 import benchmarks.zoo.torchvision_operators  # noqa: F401  # pyright: ignore[reportUnusedImport]  isort: skip
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -30,20 +30,36 @@ SIDES = (64, 96, 128)
 """Sizes of images that are tried before a model's own."""
 
 
+DEEP = 80
+"""Modules of a model that is taken with fewer blocks, where its configuration allows that."""
+
+SHORTER: Sequence[dict[str, Any]] = (
+    {"depth": 4}, {"depths": (1, 1, 1, 1)}, {"depths": (1, 1, 2, 1)}, {"depths": (1, 1, 1)},
+    {"layers": (1, 1, 1, 1)}, {"num_layers": 4}, {"stage_depths": (1, 1, 1, 1)},
+)  # fmt: skip
+"""What models call their numbers of blocks."""
+
+
 def timm_models() -> Iterator[Entry]:
-    """The smallest of each family: the names of a module that begin with the same letters."""
+    """The smallest of each module, then that of each family of names which begin alike in one."""
     families: dict[tuple[str, str], list[str]] = {}
     for module in timm.list_modules():
         for name in timm.list_models(module=module):
             letters = re.match(r"[a-z]+(_[a-z]{3,})?", WORDS.sub("", name))
             families.setdefault((module, letters.group() if letters else name), []).append(name)
+    smallest: dict[str, list[str]] = {}
     for (module, _), names in families.items():
-        name = min(names, key=_size_of)
-        yield Entry(f"timm/{name}", module, partial(_timm, name))
+        smallest.setdefault(module, []).append(min(names, key=_size_of))
+    found = {module: sorted(names, key=_size_of) for module, names in smallest.items()}
+    ordered = [(names[0], m) for m, names in found.items()]
+    ordered += [(name, m) for m, names in found.items() for name in names[1:]]
+    yield from (Entry(f"timm/{name}", m, partial(_timm, name)) for name, m in ordered)
 
 
 def _size_of(name: str) -> tuple[int, int, str]:
-    found = next((i for i, hint in enumerate(SMALL) if hint in name), len(SMALL))
+    whole = (rf"(?<!\d){hint}(?!\d)" if hint.isdigit() else hint for hint in SMALL)
+    hints = (re.search(hint, name) for hint in whole)
+    found = next((i for i, hint in enumerate(hints) if hint), len(SMALL))
     return found, len(name), name
 
 
@@ -51,11 +67,31 @@ def _timm(name: str) -> Built:
     config = timm.get_pretrained_cfg(name)
     channels, side, _ = (3, 224, 224) if config is None else config.input_size
     make = partial(timm.create_model, name, pretrained=False)
+    if _modules(make) > DEEP:
+        make = partial(make, **_shortest(make))
     if config is not None and config.fixed_input_size:
         sized = ((partial(make, img_size=small), small) for small in SIDES)
         return _first((*sized, (make, side)), channels)
     model = make()
     return _first(((lambda: model, small) for small in (*SIDES, side)), channels)
+
+
+def _shortest(make: Callable[..., torch.nn.Module]) -> dict[str, Any]:
+    """Options by which a model has fewer blocks, the first that its library takes for it."""
+    whole = _modules(make)
+    for options in SHORTER:
+        try:
+            if _modules(partial(make, **options)) < whole:
+                return options
+        except Exception:  # a model has no such option
+            continue
+    return {}
+
+
+def _modules(make: Callable[[], torch.nn.Module]) -> int:
+    """How many there are in a model, which needs no numbers for that."""
+    with torch.device("meta"):
+        return sum(1 for _ in make().modules())
 
 
 def _first(tries: Iterable[tuple[Callable[[], Any], int]], channels: int) -> Built:

@@ -26,5 +26,5 @@ def test_outcomes_are_counted_by_library_and_way() -> None:
     assert "| b | torch.compile | 1 | 1 | 0 | 0 | 0 | 0 | 0 |" in page
     assert "| a/one | encoder | torch.export | unsupported: aten.x (a / b) more |" in page
     assert "| b/two | vision | torch.compile | 9 | 1.3 | 2.0e-07 | 1 | sort |" in page
-    assert "a/none" not in page
-    assert [o.model for o in outcomes_in(page)] == ["a/one", "b/two", "b/two"]
+    assert "| a/none | encoder | it stays large |" in page
+    assert [o.model for o in outcomes_in(page)] == ["a/one", "b/two", "b/two", "a/none", "a/none"]

@@ -49,6 +49,25 @@ def test_products(function: Any, shapes: Any, named: tuple[int, ...]) -> None:
     agree(function, *(r(shape) for shape in shapes), named=named)
 
 
+@pytest.mark.parametrize("ends", [[2, 2, 7], [0, 3, 5]])
+def test_groups_of_rows_have_matrices_of_their_own(ends: list[int]) -> None:
+    def product(x: Any, weight: Any, ends: Any) -> Any:
+        rows = torch.arange(len(x)).unsqueeze(1) < ends[-1]  # the others are left undefined
+        found = torch._grouped_mm(x.bfloat16(), weight.bfloat16(), offs=ends).float()
+        return torch.where(rows, found, 0.0)
+
+    agree(product, r(7, 8), r(3, 8, 16), torch.tensor(ends, dtype=torch.int32), tolerance=1e-2)
+
+
+def test_experts_of_transformers_are_groups_of_rows() -> None:
+    pytest.importorskip("transformers.integrations.moe")
+
+    def product(x: Any, weight: Any, ends: Any) -> Any:
+        return torch.ops.transformers.grouped_mm_fallback(x, weight, ends)
+
+    agree(product, r(6, 4), r(3, 4, 5), torch.tensor([1, 1, 4], dtype=torch.int32))
+
+
 def test_a_layer_of_rows_is_one_product() -> None:
     graph = agree(torch.nn.Linear(4, 3), r(2, 4), named=(0,))
     assert [type(node.op) for node in graph.nodes] == [Gemm]
@@ -94,6 +113,10 @@ POOLINGS: list[tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]] = [
     (lambda x: F.max_pool1d(x, 2, return_indices=True), (3, 8), ()),
     (lambda x: F.max_pool3d(x, 2, return_indices=True), (1, 2, 4, 5, 6), ()),
     (lambda x: F.avg_pool2d(x, 3, 2, 1, True, True), (2, 3, 8, 7), (0,)),
+    (lambda x: F.avg_pool2d(x, 9, ceil_mode=True), (2, 3, 4, 9), (0,)),
+    (lambda x: F.avg_pool2d(x, 9, 8, 1, True, False), (2, 3, 4, 6), (0,)),
+    (lambda x: F.avg_pool2d(x, 9, 8, 1, True, True, 5), (2, 3, 4, 6), ()),
+    (lambda x: F.max_pool2d(x, 9, ceil_mode=True, return_indices=True), (2, 3, 4, 9), ()),
     (lambda x: F.avg_pool2d(x, 3, 2, 1, True, False), (2, 3, 8, 7), (0,)),
     (lambda x: F.avg_pool2d(x, 3, 2, 1, True, True, 5), (2, 3, 8, 7), (0,)),
     (lambda x: F.avg_pool3d(x, 2), (2, 4, 5, 6), ()),

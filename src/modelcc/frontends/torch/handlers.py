@@ -18,6 +18,7 @@ from modelcc.frontends.torch.diagonals import DIAGONALS
 from modelcc.frontends.torch.division import DIVISION
 from modelcc.frontends.torch.fractional_pooling import FRACTIONAL_POOLING
 from modelcc.frontends.torch.gamma_functions import GAMMA_FUNCTIONS
+from modelcc.frontends.torch.grouped_products import GROUPED_PRODUCTS
 from modelcc.frontends.torch.histograms import HISTOGRAMS
 from modelcc.frontends.torch.indexing import INDEXING
 from modelcc.frontends.torch.iteration import ITERATION
@@ -42,7 +43,7 @@ from modelcc.frontends.torch.views import VIEWS
 _TABLES = (
     FORMULAS,  # those of real tensors go before them
     *(POINTWISE, DIVISION, COMPARISON, SPECIAL, GAMMA_FUNCTIONS, ITERATION, ACTIVATIONS, CREATION),
-    *(SEARCHES, HISTOGRAMS, SEGMENTS, FRACTIONAL_POOLING),
+    *(SEARCHES, HISTOGRAMS, SEGMENTS, FRACTIONAL_POOLING, GROUPED_PRODUCTS),
     *(VIEWS, PARTS, DIAGONALS, INDEXING, SCATTER, BAGS, ORDER, REDUCTIONS, NORMS, NORM_GRADIENTS),
     *(PRODUCTS, LINEAR_ALGEBRA, CONVOLUTIONS, POOLING, UPSAMPLING, ATTENTION, RECURRENT, CONTROL),
 )

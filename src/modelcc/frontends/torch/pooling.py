@@ -37,15 +37,25 @@ Geometry = tuple[Ints, Ints, Ints, Ints, Ints]
 
 
 def _geometry(
-    call: Aten, rank: int, kernel: Numbers, stride: Numbers, padding: Numbers, dilation: Numbers
-) -> Geometry:
-    """Kernel, strides, pads before and after, dilations; the stride is the kernel if not given."""
-    pads = per_axis(call, padding, rank)
+    call: Aten, sizes: Sequence[Index], kernel: Numbers, stride: Numbers, padding: Numbers,
+    dilation: Numbers = 1, ceil_mode: bool = False,
+) -> Geometry:  # fmt: skip
+    """Kernel, strides, pads before and after, dilations; the stride is the kernel if not given.
+
+    A partial window that has more than the whole padded axis is as large as that.
+    """
+    rank = len(sizes)
+    pads, dilations = per_axis(call, padding, rank), per_axis(call, dilation, rank)
+    extents = per_axis(call, kernel, rank)
     steps = kernel if stride in ((), [], None) else stride
-    return (
-        per_axis(call, kernel, rank), per_axis(call, steps, rank), pads, pads,
-        per_axis(call, dilation, rank),
-    )  # fmt: skip
+    if ceil_mode:
+        cut = zip(extents, sizes, pads, dilations, strict=True)
+        extents = tuple(_within(k, size, pad) if d == 1 else k for k, size, pad, d in cut)
+    return extents, per_axis(call, steps, rank), pads, pads, dilations
+
+
+def _within(kernel: int, size: Index, pad: int) -> int:
+    return min(kernel, size + 2 * pad) if isinstance(size, int) and size else kernel
 
 
 def max_pool(rank: int, with_indices: bool) -> Handler:
@@ -55,12 +65,13 @@ def max_pool(rank: int, with_indices: bool) -> Handler:
         call: Aten, x: Value, kernel: Numbers, stride: Numbers = (), padding: Numbers = 0,
         dilation: Numbers = 1, ceil_mode: bool = False,
     ) -> Value | tuple[Value, Value]:  # fmt: skip
-        geometry = _geometry(call, rank, kernel, stride, padding, dilation)
+        sizes = x.type.shape[-rank:]
+        geometry = _geometry(call, sizes, kernel, stride, padding, dilation, ceil_mode)
         values = _batched(MaxPool(*geometry, ceil_mode), x, rank)
         if not with_indices:
             return values
         places = _batched(MaxPoolIndices(*geometry, ceil_mode), x, rank)
-        return values, _in_image(call, places, x.type.shape[-rank:])
+        return values, _in_image(call, places, sizes)
 
     return handler
 
@@ -77,7 +88,9 @@ def max_pool_backward(rank: int) -> Handler:
         call: Aten, dy: Value, x: Value, kernel: Numbers, stride: Numbers, padding: Numbers,
         dilation: Numbers, ceil_mode: bool, indices: Value,
     ) -> Value:  # fmt: skip
-        op = MaxPoolGrad(*_geometry(call, rank, kernel, stride, padding, dilation), ceil_mode)
+        sizes = x.type.shape[-rank:]
+        geometry = _geometry(call, sizes, kernel, stride, padding, dilation, ceil_mode)
+        op = MaxPoolGrad(*geometry, ceil_mode)
         if x.type.rank == rank + 2:
             return of(op, x, dy)
         single = (reshaped(v, 1, *v.type.shape) for v in (x, dy))
@@ -91,8 +104,9 @@ def average_pool(rank: int) -> Handler:
         call: Aten, x: Value, kernel: Numbers, stride: Numbers = (), padding: Numbers = 0,
         ceil_mode: bool = False, count_include_pad: bool = True, divisor: int | None = None,
     ) -> Value:  # fmt: skip
-        geometry = _geometry(call, rank, kernel, stride, padding, 1)
-        op, factor = _average(geometry, ceil_mode, count_include_pad, divisor, x.type.shape[-rank:])
+        sizes = x.type.shape[-rank:]
+        geometry = _geometry(call, sizes, kernel, stride, padding, ceil_mode=ceil_mode)
+        op, factor = _average(geometry, ceil_mode, count_include_pad, divisor, sizes)
         y = _batched(op, x, rank)
         return y if factor == 1 else y * factor
 
@@ -122,8 +136,9 @@ def average_pool_backward(rank: int) -> Handler:
         call: Aten, dy: Value, x: Value, kernel: Numbers, stride: Numbers, padding: Numbers,
         ceil_mode: bool, count_include_pad: bool, divisor: int | None,
     ) -> Value:  # fmt: skip
-        geometry = _geometry(call, rank, kernel, stride, padding, 1)
-        op, factor = _average(geometry, ceil_mode, count_include_pad, divisor, x.type.shape[-rank:])
+        sizes = x.type.shape[-rank:]
+        geometry = _geometry(call, sizes, kernel, stride, padding, ceil_mode=ceil_mode)
+        op, factor = _average(geometry, ceil_mode, count_include_pad, divisor, sizes)
         scaled = dy if factor == 1 else dy * factor
         lead = () if x.type.rank == rank + 2 else (1,)
         whole = reshaped(x, *lead, *x.type.shape)
