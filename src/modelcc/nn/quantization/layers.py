@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from modelcc.ir.errors import ModelError
-from modelcc.nn.branch import Branch, branches, joined
+from modelcc.nn.branch import TensorBranch, branches, joined
 from modelcc.nn.convolution import Conv1d, Conv2d, Conv3d
 from modelcc.nn.functional.values import of
 from modelcc.nn.linear import Linear
@@ -129,10 +129,10 @@ def _required(module: Module, made: Any, what: str) -> Module:
 
 def _replaced(value: Any, path: str, change: Callable[[str, Any], Any]) -> Any:
     """A copy of a tree of modules, with what ``change`` makes of those it answers for."""
-    made = change(path, value) if isinstance(value, Branch) else None
+    made = change(path, value) if isinstance(value, TensorBranch) else None
     if made is not None:
         return made
-    if isinstance(value, Branch):
+    if isinstance(value, TensorBranch):
         parts = value.tree_parts().items()
         return value.with_tree_parts({n: _replaced(p, joined(path, n), change) for n, p in parts})
     if isinstance(value, Mapping):

@@ -48,7 +48,7 @@ class JoinParts:
 
 
 @dataclass(frozen=True)
-class Piece:
+class PlacedPart:
     """A term that is ``part`` from ``start`` on along ``axis``, and 0 elsewhere."""
 
     term: str
@@ -102,7 +102,7 @@ def _terms(name: str, at: Rewriter) -> Iterator[str]:
             yield operand
 
 
-def _piece(term: str, at: Rewriter) -> Piece | None:
+def _piece(term: str, at: Rewriter) -> PlacedPart | None:
     made = at.producer(term)
     if made is None or not isinstance(made.op, Unslice) or at.uses(term) != 1:
         return None
@@ -113,14 +113,14 @@ def _piece(term: str, at: Rewriter) -> Piece | None:
     start, extent = made.op.starts[axes[0]], part[axes[0]]
     if not (isinstance(start, int) and isinstance(extent, int)):
         return None
-    return Piece(term, made.inputs[0], axes[0], start, extent)
+    return PlacedPart(term, made.inputs[0], axes[0], start, extent)
 
 
-def _runs(pieces: list[Piece]) -> Iterator[list[Piece]]:
+def _runs(pieces: list[PlacedPart]) -> Iterator[list[PlacedPart]]:
     """Pieces of an axis that follow each other."""
     ordered = sorted(pieces, key=lambda p: (p.axis, p.start))
     for _, group in groupby(ordered, key=lambda p: p.axis):
-        run: list[Piece] = []
+        run: list[PlacedPart] = []
         for piece in group:
             if run and run[-1].end != piece.start:
                 yield run
@@ -129,7 +129,7 @@ def _runs(pieces: list[Piece]) -> Iterator[list[Piece]]:
         yield run
 
 
-def _joined(run: list[Piece], total: str, at: Rewriter) -> str:
+def _joined(run: list[PlacedPart], total: str, at: Rewriter) -> str:
     first, last = run[0], run[-1]
     joined = at.emit(Concat(first.axis), *(piece.part for piece in run))
     whole = at.type_of(total).shape
