@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import onnx.parser
@@ -13,11 +15,21 @@ import modelcc
 from modelcc.driver import target_of
 from modelcc.emit.emission import emit
 from modelcc.ir.errors import ModelError
+from modelcc.ir.index import evaluate
+from modelcc.ir.library import meaning_of
+from modelcc.ir.loop import For, Function, Load, Prefetch, Stmt
+from modelcc.ir.loop_traversal import statement_expressions, walk
+from modelcc.ir.tensor_parser import parse_kernel
 from modelcc.options import Options
+from modelcc.schedule.canonical import CanonicalKernel, canonical
+from modelcc.schedule.text import parse_schedule, print_schedule
 from modelcc.targets.base import BuildConfig
+from modelcc.targets.cpu.lower import schedule_kernel
+from modelcc.targets.cpu.machine import CpuModel
+from modelcc.targets.cpu.processors import PROCESSORS
 
 SMALL = {
-    "l1_bytes": 1024, "l2_bytes": 16384, "l3_bytes": 0, "l1_bandwidth": 64.0, "l2_bandwidth": 32.0,
+    "l1_bytes": 1024, "l2_bytes": 36864, "l3_bytes": 0, "l1_bandwidth": 64.0, "l2_bandwidth": 32.0,
     "memory_bandwidth": 1.0,
 }  # fmt: skip
 """Caches in which small products find no room."""
@@ -110,6 +122,90 @@ def test_products_have_blocks_where_their_rows_do_not_stay_in_cache(
     options = Options(cpu="znver3", strassen=False)
     found = emit(product(*size), None, "schedule", target_of(options), options, BuildConfig())
     assert len(blocks(found.contents.decode())) == cut
+
+
+@pytest.mark.parametrize(
+    ("cpu", "size", "cut"),
+    [
+        ("sapphirerapids", (64, 5632, 2048), 2),  # panels of all steps do not fit into L2
+        ("sapphirerapids", (64, 768, 3072), 0),
+        ("sapphirerapids", (1536, 1536, 1536), 1),
+        ("znver4", (64, 5632, 2048), 0),  # L3 is fast enough
+    ],
+)
+def test_products_have_blocks_where_their_panels_come_too_slowly(
+    cpu: str, size: tuple[int, int, int], cut: int
+) -> None:
+    machine = PROCESSORS[cpu].model
+    schedule = schedule_kernel(product_kernel(*size), "p", machine).schedule
+    assert schedule is not None
+    factors = [
+        {name: int(number) for name, number in re.findall(r"(\w+): (\d+)", block)}
+        for block in blocks(print_schedule(schedule))
+    ]
+    assert [len(each) for each in factors] == [cut] * bool(cut)
+    for each in factors:
+        assert each["a1b"] * 64 * each.get("a2", size[1]) <= machine.l2_bytes // 2
+
+
+def product_kernel(m: int, k: int, n: int) -> CanonicalKernel:
+    """A product of ``m`` rows, ``k`` steps and ``n`` columns of constants."""
+    x, w, y = f"f32[{m}, {k}]", f"f32[{k}, {n}]", f"f32[{m}, {n}]"
+    body = f"%y: {y} = [m < {m}, n < {n}] sum[k < {k}](%x[m, k] * %w[k, n])"
+    kernel, types = parse_kernel(f"kernel @p(%x: {x}, %w: {w}) -> (%y: {y}) {{ {body} }}")
+    return canonical(kernel, types, frozenset(["w"]), {})[0]
+
+
+def made(rows: int, factors: str) -> Function:
+    """The loops of a product of ``rows``, 384 steps and 192 columns of constants, in blocks."""
+    tiled = "tiled(vector=a1, lanes=16, tile={a1b: 2, a0: 4}, unroll={a2: 4}"
+    schedule = parse_schedule(f"{tiled}, blocks={{{factors}}})")
+    return meaning_of(
+        schedule_kernel(product_kernel(rows, 384, 192), "p", CpuModel(), (), schedule).function
+    )
+
+
+Lines = dict[tuple[int, ...], set[int]]
+
+
+def lines_by_block(function: Function, around: int) -> tuple[Lines, Lines]:
+    """Lines of the constant that each block loads and that it fetches, in the order of blocks,
+    which are the ``around`` outermost loops."""
+    loaded: Lines = {}
+    fetched: Lines = {}
+
+    def visit(body: Sequence[Stmt], at: dict[str, int]) -> None:
+        block = tuple(at.values())[:around]
+        for s in body:
+            if isinstance(s, Prefetch):
+                fetched.setdefault(block, set()).add(evaluate(s.offset, at) // 16)
+            elif isinstance(s, For):
+                numbers = range(evaluate(s.start, at), evaluate(s.stop, at), s.step)
+                for n in numbers:
+                    visit(s.body, {**at, s.variable: n})
+            for e in (part for each in statement_expressions(s) for part in walk(each)):
+                if isinstance(e, Load) and e.buffer == "x1":
+                    loaded.setdefault(block, set()).add(evaluate(e.offset, at) // 16)
+
+    visit(function.body, {})
+    return loaded, fetched
+
+
+@pytest.mark.parametrize(
+    ("rows", "factors", "around"),
+    [(8, "a1b: 4", 1), (8, "a1b: 4, a2: 128", 2), (16, "a1b: 6, a2: 192", 2)],
+)
+def test_a_block_fetches_the_next_one(rows: int, factors: str, around: int) -> None:
+    loaded, fetched = lines_by_block(made(rows, factors), around)
+    assert len(loaded) > 2
+    for block, following in pairwise(loaded):
+        assert loaded[following] <= fetched[block]
+        assert not loaded[block] & loaded[following]
+
+
+def test_a_block_of_very_many_rows_fetches_nothing() -> None:
+    _, fetched = lines_by_block(made(4 * 65, "a1b: 4, a2: 128"), 2)
+    assert not fetched
 
 
 def with_blocks(text: str, factors: str) -> str:

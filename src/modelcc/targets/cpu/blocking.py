@@ -53,6 +53,13 @@ STREAMS = 1.25
 OWN, SHARED = 1 / 2, 1 / 16
 """Shares of a cache of its own, and of one of several cores, that a core's block may fill."""
 
+BESIDE = 1 / 5
+"""Share of a cache of its own for a block while the next one is fetched into it."""
+
+FEW_TILES = 64
+"""Row tiles up to which the next block is fetched meanwhile; of more, the first of a block, which
+waits for it, costs less."""
+
 
 @dataclass(frozen=True)
 class Blocking:
@@ -111,12 +118,14 @@ def default_blocking(
 @dataclass(frozen=True)
 class _BlockSizes:
     """A product's register tile loads ``vector`` and broadcasts ``broadcast`` bytes in each step of
-    the sum, which takes ``cycles``; the sum's outer loop has ``inner`` of them in each of its."""
+    the sum, which takes ``cycles``; the sum's outer loop has ``inner`` of them in each of its.  A
+    block may fill the share ``own`` of a core's own cache."""
 
     vector: int
     broadcast: int
     cycles: float
     inner: int
+    own: float
     machine: CpuModel
 
     def starved(self, again: int) -> bool:
@@ -126,9 +135,9 @@ class _BlockSizes:
 
     def outgrown(self, outer: int) -> bool:
         """Whether the vectors of one panel, all ``outer`` steps of it, come too slowly to come
-        again for every row tile."""
+        again for every row tile, while the next one is fetched."""
         panel = self.vector * self.inner * outer
-        return self.machine.bandwidth(panel) * self.cycles < self.vector
+        return self.machine.bandwidth(panel * 2) * self.cycles < self.vector
 
     @property
     def room(self) -> float:
@@ -136,7 +145,7 @@ class _BlockSizes:
         caches = [level for level in self.machine.levels if level.bytes]
         wanted = STREAMS * self.vector / self.cycles
         fast = [level for level in caches if level.bandwidth >= wanted] or caches[:1]
-        return fast[-1].bytes * (OWN if fast[-1].cores == 1 else SHARED)
+        return fast[-1].bytes * (self.own if fast[-1].cores == 1 else SHARED)
 
     def block_steps(self, outer: LoopVar, several: int) -> int:
         """Steps of the ``outer`` loop of the sum in a block of some of ``several`` panels."""
@@ -169,6 +178,7 @@ def _sizes(
         broadcast=points * bytes,
         cycles=tile.size * lanes / machine.multiply_adds(bytes * 8),
         inner=prod(_size(v) for v in anchor.reduce[1:]),
+        own=BESIDE if _tiles(rows, tile) <= FEW_TILES else OWN,
         machine=machine,
     )
 

@@ -19,8 +19,10 @@ from modelcc.ir.index import Index, coefficient, floordiv, simplify, substitute
 from modelcc.ir.loop import Prefetch, Stmt
 from modelcc.ir.scalar_tree import depends_on, reads
 from modelcc.ir.tensor import Read
+from modelcc.schedule.nest import LoopVar
 from modelcc.schedule.parallel import Chosen, Point
 from modelcc.schedule.structure import is_contraction
+from modelcc.targets.cpu.blocking import FEW_TILES
 from modelcc.targets.cpu.plan import Plan, is_covered
 from modelcc.targets.cpu.quads import QUAD
 
@@ -178,25 +180,30 @@ def next_panel(plan: Plan, corner: Point, chosen: Chosen) -> NextPanel | None:
     found = _streamed(plan)
     if len(found) != 1 or found[0][2]:
         return None
-    read, steps, _ = found[0]
+    read, _, _ = found[0]
     anchor, lane, vector = plan.group.anchor, plan.lane, plan.tile.vector
     assert anchor is not None and lane is not None and vector is not None
+    if plan.blocking is not None and plan.blocking.panels != vector:
+        return None
     size = plan.tile.of(vector)
     width = size * plan.lanes * _depth(plan)
     tile, tiles = _tile_number(plan, corner, chosen)
     whole = chosen[vector].tile == size and chosen[vector].count != 1
-    if not whole or tiles < 2:
+    most = FEW_TILES if plan.blocking is not None else tiles
+    if not whole or not 2 <= tiles <= most:
         return None
-    if steps * width * read.dtype.bytes < SMALLEST_PANEL:
+    steps = prod(_steps_at_once(plan, v) for v in anchor.reduce)
+    if plan.blocking is None and steps * width * read.dtype.bytes < SMALLEST_PANEL:
         return None
-    point = {**corner, **_first_element(plan)}
     origin = {v.name: 0 for v in anchor.reduce}
-    after = {**point, **origin, vector: corner[vector] + size}
+    after = _next_place(plan, vector, corner)
+    point = {**corner, **_first_element(plan)}
+    before = {name: corner.get(name, 0) for name in origin}
     return NextPanel(
         read,
         point,
-        substitute(read.indices[0], {**point, **origin}),
-        substitute(read.indices[0], after),
+        substitute(read.indices[0], {**point, **before}),
+        substitute(read.indices[0], {**point, **origin, **after}),
         tile,
         tiles,
         steps,
@@ -204,15 +211,43 @@ def next_panel(plan: Plan, corner: Point, chosen: Chosen) -> NextPanel | None:
     )
 
 
+def _steps_at_once(plan: Plan, loop: LoopVar) -> int:
+    """Steps of a reduction loop that a register tile sums up before the next one."""
+    blocking = plan.blocking
+    if blocking is not None and blocking.summed == loop:
+        return blocking.steps
+    return loop.extent if isinstance(loop.extent, int) else 0
+
+
+def _next_place(plan: Plan, vector: str, corner: Point) -> Point:
+    """Where the panel begins that is used after this one: its neighbour, or in blocks the panel in
+    its place of the next block.
+
+    Blocks of steps follow each other, then the next panels begin with their first steps.
+    """
+    blocking, here = plan.blocking, corner[vector]
+    if blocking is None:
+        return {vector: here + plan.tile.of(vector)}
+    if blocking.summed is None:
+        return {vector: here + blocking.points}
+    name, extent = blocking.summed.name, blocking.summed.extent
+    following = corner[name] + blocking.steps
+    rounds = floordiv(following, extent)
+    return {vector: here + rounds * blocking.points, name: following - rounds * extent}
+
+
 def _tile_number(plan: Plan, corner: Point, chosen: Chosen) -> tuple[Index, int]:
     """Number of the register tile among those that use the same panel, and how many there are.
 
     Symbolic numbers of tiles are taken to be many: the first ones fetch the panel.
     """
-    names = [v.name for v in plan.order]
+    vector, order = plan.tile.vector or "", [v.name for v in plan.order]
+    names = order[order.index(vector) + 1 :]
+    if plan.blocking is not None:
+        names = [name for name in plan.blocking.inside if name != vector]
     number: Index = 0
     total = 1
-    for name in names[names.index(plan.tile.vector or "") + 1 :]:
+    for name in names:
         segments = plan.segments[name]
         position = segments.index(chosen[name])
         before: Index = 0

@@ -83,7 +83,7 @@ def _emit_tile(
     start = Const(identity(anchor.combine, dtype), dtype, plan.lanes)
     registers = [names.fresh("acc") for _ in corners]
     if plan.blocking is not None:
-        panel = None
+        panel = next_panel(plan, corners[0], chosen)
     elif ahead is not None and not streams(plan, corners[0], chosen):
         panel = ahead.at(plan, corners[0], chosen)
     else:
