@@ -1,0 +1,126 @@
+"""Which operation made the first number that is none (NaN or infinite)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from modelcc.ir.errors import Error
+from modelcc.ir.graph import Graph, Node
+from modelcc.ir.graph_interpreter import interpret
+from modelcc.ir.types import Array, dtype_of
+
+
+class NonFiniteError(Error):
+    """A loss, or what an update makes of a parameter, is NaN or infinite."""
+
+
+FINE, INFINITE, UNDEFINED = range(3)
+"""What is the worst in an array: numbers, infinity, NaN."""
+
+NEAR = 4
+"""Nodes that are passed on the way from the backward to the forward pass."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The least and the greatest finite element, and the worst of all."""
+
+    worst: int
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        spoiled = ("", ", infinite", ", NaN")[self.worst]
+        return f"{self.low:.4g} to {self.high:.4g}{spoiled}"
+
+
+def require_finite(graph: Graph, feeds: Mapping[str, Array], *results: Mapping[str, Array]) -> None:
+    """:class:`NonFiniteError` if one of ``results`` is not finite, with the operation of ``graph``
+    that made it so of ``feeds``."""
+    bad = next((n for found in results for n, a in found.items() if not _finite(a)), None)
+    if bad is None:
+        return
+    given = [name for name, array in feeds.items() if name in graph.inputs and not _finite(array)]
+    if given:
+        raise NonFiniteError(f"{bad} is not finite: {given[0]} was not before the step")
+    output = bad if bad in graph.outputs else f"next.{bad}"
+    raise NonFiniteError(f"{bad} is not finite: {first_non_finite(graph, feeds, output)}")
+
+
+def first_non_finite(graph: Graph, feeds: Mapping[str, Array], output: str) -> str:
+    """Where numbers that are none, which end up in ``output``, come from."""
+    ranges = {name: range_of(constant.data) for name, constant in graph.constants.items()}
+    known = {name: np.asarray(feeds[name]) for name in graph.inputs}
+    ranges |= {name: range_of(array) for name, array in known.items()}
+
+    def note(node: Node, results: tuple[Array, ...]) -> None:
+        ranges.update(zip(node.outputs, map(range_of, results), strict=True))
+
+    interpret(graph, known, note)
+    if ranges[output].worst == FINE:
+        return ("the reference interpreter gets finite numbers from the same inputs; "
+                "modelcc.verify tells whether compiled code agrees with it")  # fmt: skip
+    return _told(graph, _culprit(graph, ranges, output), ranges)
+
+
+def range_of(array: Array) -> Spread:
+    """The range of an array; other elements than floats are all finite."""
+    if not array.size or not dtype_of(array).is_float:
+        return Spread(FINE, 0.0, 0.0)
+    wide = array.astype(np.float64)
+    finite = wide[np.isfinite(wide)]
+    worst = UNDEFINED if np.isnan(wide).any() else INFINITE if finite.size < wide.size else FINE
+    return Spread(worst, *((finite.min(), finite.max()) if finite.size else (np.nan, np.nan)))
+
+
+def _culprit(graph: Graph, ranges: Mapping[str, Spread], name: str) -> Node:
+    """Back from value ``name`` to what made the first value that is not finite: NaN before
+    infinity, which masks have on purpose."""
+    producers = graph.producers()
+    node = producers[name]
+    while True:
+        spoiled = [n for n in node.inputs if n in producers and ranges[n].worst != FINE]
+        if not spoiled:
+            return node
+        node = producers[max(spoiled, key=lambda n: ranges[n].worst)]
+
+
+def _told(graph: Graph, node: Node, ranges: Mapping[str, Spread]) -> str:
+    operands = "; ".join(f"operand {n} is {ranges[x]}" for n, x in enumerate(node.inputs) if x)
+    made = "NaN" if ranges[node.outputs[0]].worst == UNDEFINED else "infinity"
+    text = f"{type(node.op).__name__} made the first {made}"
+    text += f"\n  operands: {operands}" if operands else ""
+    forward = _ancestors(graph, "loss")
+    if node in forward:
+        return text + "".join(f"\n  at {place}" for place in node.source)
+    near = next((n for n in _towards(graph, node) if n in forward and n.source), None)
+    if near is None:
+        return text + "\n  in the update of parameters"
+    return text + (f"\n  in the backward pass, near {type(near.op).__name__} "
+                   f"at {', '.join(near.source)}")  # fmt: skip
+
+
+def _ancestors(graph: Graph, name: str) -> list[Node]:
+    needed = {name}
+    found: list[Node] = []
+    for node in reversed(graph.nodes):
+        if not needed.isdisjoint(node.outputs):
+            needed |= set(node.inputs)
+            found.append(node)
+    return found
+
+
+def _towards(graph: Graph, node: Node) -> Iterator[Node]:
+    """What ``node`` is made of, the nearest first."""
+    producers = graph.producers()
+    layer = [node]
+    for _ in range(NEAR):
+        layer = [producers[n] for at in layer for n in at.inputs if n in producers]
+        yield from layer
+
+
+def _finite(array: Array) -> bool:
+    return not dtype_of(array).is_float or bool(np.isfinite(array.astype(np.float64)).all())

@@ -1,0 +1,164 @@
+"""A step of training, and an evaluation, as graphs of the compiler.
+
+What a step changes are states of the model that is compiled: parameters, what the optimiser keeps,
+buffers.  What it only reads are inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from modelcc.ir.errors import ModelError
+from modelcc.ir.graph import Graph
+from modelcc.ir.index import Range
+from modelcc.ir.structure import Interface, ModelState
+from modelcc.ir.types import TensorType
+from modelcc.optim.clipping import Clipping
+from modelcc.optim.optimizer import Optimizer, State
+from modelcc.tensor.graphs import graph_of
+from modelcc.tensor.tensor import Tensor
+from modelcc.tensor.trees import like, paths
+from modelcc.training.accumulation import accumulated
+from modelcc.training.objective import Batch, Loss, outcome
+from modelcc.training.parts import ModelParts, in_use
+
+MODEL, OPTIMIZER, NEXT = "model", "optimizer", "next"
+"""Prefixes of names."""
+
+Bounds = tuple[tuple[str, Range], ...]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a step is made: of a model's ``parts``, with the optimiser's ``state`` before it."""
+
+    parts: ModelParts
+    loss: Loss
+    optimizer: Optimizer
+    state: State
+    clip: Clipping | None = None
+    accumulate: int = 1
+
+
+@dataclass(frozen=True)
+class StepProgram:
+    """A graph, names of what it reports, of the ``states`` that it changes, and of tensors of the
+    model and the optimiser that it only reads."""
+
+    graph: Graph
+    reported: tuple[str, ...]
+    states: frozenset[str]
+    reads: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BatchTypes:
+    """A tree of the form of a batch, types of its leaves, and bounds of named dimensions."""
+
+    tree: tuple[tuple[Any, ...], dict[str, Any]]
+    types: tuple[TensorType, ...]
+    bounds: Bounds = ()
+
+    def names(self) -> list[str]:
+        """Names of its leaves."""
+        args, kwargs = self.tree
+        return [f"batch.{path}" for path, _ in (*paths(args), *paths(kwargs))]
+
+    def inputs(self) -> dict[str, Tensor]:
+        """Inputs without contents by name."""
+        pairs = zip(self.names(), self.types, strict=True)
+        return {name: Tensor.placeholder(name, type, self.bounds) for name, type in pairs}
+
+    def batch(self, inputs: Mapping[str, Tensor]) -> Batch:
+        """The arguments of a loss."""
+        args, kwargs = like(self.tree, iter(inputs.values()))
+        return Batch(args, kwargs)
+
+
+def hollow(state: State) -> State:
+    """A state without contents."""
+    blank = [Tensor.placeholder(path, x.type) for path, x in paths(state)]
+    return like(state, iter(blank))
+
+
+def named_tensors(parts: ModelParts, state: State) -> dict[str, Tensor]:
+    """All that training changes or depends on, by name."""
+    own = {f"{MODEL}.{path}": tensor for path, tensor in parts.tensors.items()}
+    return own | dict(paths(state, OPTIMIZER))
+
+
+def step_program(recipe: Recipe, types: BatchTypes) -> StepProgram:
+    """Forward, backward and update as one graph."""
+    parts, given = recipe.parts, types.inputs()
+    before = _placeholders(named_tensors(parts, recipe.state))
+    own = {path: before[f"{MODEL}.{path}"] for path in parts.tensors}
+    batch = types.batch(given)
+    found, grads = accumulated(recipe.loss, parts, own, batch, recipe.accumulate)
+    if not grads:
+        raise ModelError("the loss depends on no parameter", (), "compute it from the model")
+    state = like(recipe.state, iter(before[name] for name, _ in paths(recipe.state, OPTIMIZER)))
+    params = {path: own[path] for path in parts.params}
+    params, state = recipe.optimizer.update(
+        grads if recipe.clip is None else recipe.clip(grads), state, params
+    )
+    after = {f"{MODEL}.{path}": x for path, x in (params | found.buffers).items()}
+    after |= paths(state, OPTIMIZER)
+    _require_same_types(before, after)
+    changed = {name: x for name, x in after.items() if x is not before[name]}
+    return _program("train_step", before, given, found.reported, changed)
+
+
+def evaluation_program(parts: ModelParts, loss: Loss, types: BatchTypes) -> StepProgram:
+    """Loss and metrics of the model as it behaves when it is not trained."""
+    given = types.inputs()
+    before = _placeholders({f"{MODEL}.{path}": x for path, x in parts.tensors.items()})
+    model = in_use(parts.rebuilt({path: before[f"{MODEL}.{path}"] for path in parts.tensors}))
+    found = outcome(loss, parts, model, types.batch(given))
+    return _program("evaluation", before, given, found.reported, {})
+
+
+def _placeholders(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: Tensor.placeholder(name, x.type) for name, x in tensors.items()}
+
+
+def _program(
+    name: str,
+    before: Mapping[str, Tensor],
+    given: Mapping[str, Tensor],
+    reported: Mapping[str, Tensor],
+    changed: Mapping[str, Tensor],
+) -> StepProgram:
+    """The graph of ``reported`` and of ``changed`` states."""
+    inputs = {**given, **before}
+    outputs = {**reported, **{f"{NEXT}.{state}": x for state, x in changed.items()}}
+    graph = graph_of(
+        name, list(inputs.values()), list(inputs), list(outputs.values()), list(outputs)
+    )
+    read = {operand for node in graph.nodes for operand in node.inputs}
+    reads = tuple(n for n in before if n in read and n not in changed)
+    kept = tuple(n for n in graph.inputs if n not in before or n in changed or n in reads)
+    unread = set(graph.inputs).difference(kept)
+    types = {n: t for n, t in graph.types.items() if n not in unread}
+    graph = replace(graph, inputs=kept, types=types)
+    return StepProgram(
+        _with_states(graph, reported, changed), tuple(reported), frozenset(changed), reads
+    )
+
+
+def _with_states(graph: Graph, reported: Sequence[str] | Any, changed: Any) -> Graph:
+    if not changed:
+        return graph
+    states = {name: ModelState(name, f"{NEXT}.{name}") for name in changed}
+    seen = {name: name for name in graph.inputs if name not in changed}
+    return replace(graph, interface=Interface(seen, {n: n for n in reported}, states=states))
+
+
+def _require_same_types(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> None:
+    for name, tensor in after.items():
+        if tensor.type != before[name].type:
+            raise ModelError(
+                f"a step makes {tensor.type} of {name}, which is {before[name].type}", (),
+                "keep shapes and element types of parameters and buffers",
+            )  # fmt: skip
