@@ -4,7 +4,7 @@ PYTHON ?= python
 MODELS ?= benchmarks/models
 PEERS ?= modelcc,modelcc-strict,onnxruntime,openvino,openvino-default
 
-.PHONY: check test test-quick test-costs test-all levels targets replay bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-torch fuzz-operands fuzz-artifacts fmt docs pool
+.PHONY: check test test-quick test-costs test-all levels targets replay bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-torch fuzz-operands fuzz-artifacts killed fmt docs pool
 check:  ## style and types
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
@@ -90,6 +90,9 @@ fuzz-operands:  ## operators with extreme run-time operands and empty extents ag
 
 fuzz-artifacts:  ## N broken .mcc files from SEED, each in a process with limits
 	$(PYTHON) -m fuzz.artifacts -n $(or $(N),2000) --seed $(or $(SEED),0)
+
+killed:  ## a training run that is killed N times at moments from SEED, and must end as if it had not been
+	$(PYTHON) -m fuzz.killed_training -n $(or $(N),50) --seed $(or $(SEED),0)
 
 fmt:  ## put the sources into the project's style
 	$(PYTHON) -m ruff check --fix .
