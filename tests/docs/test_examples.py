@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import runpy
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +12,7 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import numpy as np
+import pytest
 from small_models import mlp
 
 import modelcc
@@ -55,3 +57,15 @@ def test_the_server_answers_many_threads_and_refuses_in_words() -> None:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def test_digits_are_learned_and_training_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("sklearn")
+    main = runpy.run_path(str(EXAMPLES / "train_digits.py"))["main"]
+    for _ in range(2):
+        monkeypatch.setattr(sys, "argv", ["train_digits.py", "--folder", str(tmp_path)])
+        assert main() == 0
+    first, _, second, _ = capsys.readouterr().out.splitlines()
+    assert first.partition("; ")[2] == second.partition("; ")[2]
