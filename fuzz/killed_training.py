@@ -97,9 +97,10 @@ class Tally:
 def killed(kills: int, seed: int, folder: Path) -> Tally:
     """Kill ``kills`` times; ``AssertionError`` if a run ends otherwise than one never killed."""
     rng = random.Random(seed)
-    start = time.perf_counter()
-    wanted = _whole_run(folder / "undisturbed")
-    longest = time.perf_counter() - start
+    wanted, longest = _whole_run(folder / "undisturbed")
+    again, found_in_cache = _whole_run(folder / "again")
+    assert again == wanted, f"two runs that nobody killed ended otherwise: {again}, {wanted}"
+    longest = min(longest, found_in_cache)
     done = runs = 0
     while done < kills:
         place = folder / f"run{runs}"
@@ -112,9 +113,11 @@ def killed(kills: int, seed: int, folder: Path) -> Tally:
     return Tally(done, runs)
 
 
-def _whole_run(place: Path) -> str:
+def _whole_run(place: Path) -> tuple[str, float]:
+    """The outcome of a run that nobody kills, and its seconds."""
+    start = time.perf_counter()
     assert not _started(place, None)
-    return (place / OUTCOME).read_text()
+    return (place / OUTCOME).read_text(), time.perf_counter() - start
 
 
 def _started(place: Path, seconds: float | None) -> bool:

@@ -74,6 +74,7 @@ SHARED_NAMES: dict[str, str] = {
     **dict.fromkeys(("ArithmeticCode", "Code", "EmitOptions"), _PRINTERS),
     **dict.fromkeys(("ExpressionCode", "IndexCode", "MemoryCode", "StatementCode"), _PRINTERS),
     **dict.fromkeys(("LibraryCallCode", "StepsCode"), _PRINTERS),
+    "Checkpoint": "what a backward pass computes again, and a file of a training run",
     "Constant": "data of a program, and a learning rate that stays",
     "Graph": "the compiler's, and what users declare",
     "Tensor": "of a delivered model, and what users compute with",

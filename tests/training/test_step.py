@@ -115,6 +115,8 @@ def test_keys_of_random_numbers_are_kept() -> None:
     assert len(set(losses)) == 3
     assert len({key.tobytes() for key in keys}) == 4
     assert len({float(step.evaluate(x, y)["loss"]) for _ in range(3)}) == 1
+    assert step.module.training
+    assert step(x[:4], y[:4])["loss"] != step.evaluate(x[:4], y[:4])["loss"]
 
 
 def test_batches_of_other_sizes_go_on_with_the_same_state() -> None:
@@ -311,6 +313,8 @@ def test_what_is_no_loss_is_refused() -> None:
             step(rows())
     with pytest.raises(ModelError, match="no parameters to train"):
         training.TrainStep({"count": Tensor(1)}, squares, optim.SGD())
+    with pytest.raises(ModelError, match=r"no parameters to train\n.*a dict of tensors"):
+        training.TrainStep(Tensor([1.0]), squares, optim.SGD())
     with pytest.raises(ModelError, match="accumulate=2"):
         training.TrainStep(weights(), squares, optim.SGD(), accumulate=2, batch_dim="batch")
 

@@ -11,7 +11,7 @@ from modelcc.ops.generate import Full
 from modelcc.tensor.loops import scan
 from modelcc.tensor.tensor import Tensor
 from modelcc.tensor.trees import mapped
-from modelcc.training.objective import Batch, Loss, Outcome, differentiated
+from modelcc.training.objective import Batch, BatchOutcome, Loss, differentiated
 from modelcc.training.parts import ModelParts
 
 Carry = tuple[dict[str, Tensor], dict[str, Tensor]]
@@ -20,7 +20,7 @@ Carry = tuple[dict[str, Tensor], dict[str, Tensor]]
 
 def accumulated(
     loss: Loss, parts: ModelParts, tensors: Mapping[str, Tensor], batch: Batch, count: int
-) -> tuple[Outcome, dict[str, Tensor]]:
+) -> tuple[BatchOutcome, dict[str, Tensor]]:
     """As :func:`differentiated`, of ``count`` parts along axis 0 in a loop: means of all but
     buffers, which pass from part to part."""
     if count == 1:
@@ -40,7 +40,7 @@ def accumulated(
     (sums, buffers), reported = scan(body, (zeros, before), slices)
     means = {name: values.mean(0) for name, values in reported.items()}
     grads = {path: sums[path] * (1.0 / count) for path in sums if path in reached}
-    return Outcome(means.pop("loss"), means, buffers), grads
+    return BatchOutcome(means.pop("loss"), means, buffers), grads
 
 
 def _zeros(like: Tensor) -> Tensor:

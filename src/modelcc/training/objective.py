@@ -18,7 +18,7 @@ Loss = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BatchOutcome:
     """What came of a batch: the ``loss``, metrics by name, and the model's buffers after it."""
 
     loss: Tensor
@@ -39,7 +39,7 @@ class Batch:
     kwargs: Mapping[str, Any]
 
 
-def outcome(loss: Loss, parts: ModelParts, model: Any, batch: Batch) -> Outcome:
+def outcome(loss: Loss, parts: ModelParts, model: Any, batch: Batch) -> BatchOutcome:
     """The ``loss`` of ``model``, a copy that nobody else has; :class:`ModelError` if it is none."""
     result = loss(model, *batch.args, **batch.kwargs)
     value, metrics = _pair(result)
@@ -47,7 +47,7 @@ def outcome(loss: Loss, parts: ModelParts, model: Any, batch: Batch) -> Outcome:
         given = value.type if isinstance(value, Tensor) else type(value).__name__
         raise ModelError(f"a loss is one float, and the function returned {given}",
                          callers_line(), "take the mean or the sum of it")  # fmt: skip
-    return Outcome(value, _metrics(metrics), parts.buffers_of(model))
+    return BatchOutcome(value, _metrics(metrics), parts.buffers_of(model))
 
 
 def _pair(result: Any) -> tuple[Any, Any]:
@@ -64,7 +64,7 @@ def _metrics(given: Any) -> dict[str, Tensor]:
 
 def differentiated(
     loss: Loss, parts: ModelParts, tensors: Mapping[str, Tensor], batch: Batch
-) -> tuple[Outcome, dict[str, Tensor]]:
+) -> tuple[BatchOutcome, dict[str, Tensor]]:
     """The outcome of the model with ``tensors``, and gradients of the parameters that move it."""
     params = {path: recorded(tensors[path]) for path in parts.params}
     found = outcome(loss, parts, parts.rebuilt({**tensors, **params}), batch)

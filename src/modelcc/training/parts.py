@@ -55,6 +55,11 @@ class ModelParts:
         """All of them."""
         return {**self.params, **self.frozen, **self.buffers}
 
+    def hollow(self) -> ModelParts:
+        """The same without contents: types are enough to make programs of."""
+        blank = {path: Tensor.placeholder(path, x.type) for path, x in self.tensors.items()}
+        return parts_of(self.rebuilt(blank))
+
     def buffers_of(self, model: Any) -> dict[str, Tensor]:
         """What a copy of the model has in place of its buffers; :class:`ModelError` if one is
         gone."""
@@ -81,7 +86,7 @@ def parts_of(model: Any) -> ModelParts:
     if isinstance(model, Layered):
         found = ModelParts(model, model.parameters(), model.frozen_parameters(), model.buffers())
     else:
-        found = _of_tree(model)
+        found = ModelParts(model, {}, {}, {}) if is_leaf(model) else _of_tree(model)
     if not found.params:
         hint = "unfreeze some" if found.frozen else "give a module, or a dict of tensors"
         raise ModelError(f"a {type(model).__name__} has no parameters to train", (), hint)
@@ -89,8 +94,6 @@ def parts_of(model: Any) -> ModelParts:
 
 
 def _of_tree(model: Any) -> ModelParts:
-    if is_leaf(model):
-        model = {"weight": model}
     tensors = {path: x if isinstance(x, Tensor) else Tensor(x) for path, x in paths(model)}
     params = {path: x for path, x in tensors.items() if x.dtype.is_float}
     return ModelParts(model, params, {}, {p: x for p, x in tensors.items() if p not in params})

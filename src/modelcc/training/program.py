@@ -49,7 +49,7 @@ class StepProgram:
 
     graph: Graph
     reported: tuple[str, ...]
-    states: tuple[str, ...]
+    states: frozenset[str]
     reads: tuple[str, ...]
 
 
@@ -75,6 +75,12 @@ class BatchTypes:
         """The arguments of a loss."""
         args, kwargs = like(self.tree, iter(inputs.values()))
         return Batch(args, kwargs)
+
+
+def hollow(state: State) -> State:
+    """A state without contents."""
+    blank = [Tensor.placeholder(path, x.type) for path, x in paths(state)]
+    return like(state, iter(blank))
 
 
 def named_tensors(parts: ModelParts, state: State) -> dict[str, Tensor]:
@@ -137,7 +143,7 @@ def _program(
     types = {n: t for n, t in graph.types.items() if n not in unread}
     graph = replace(graph, inputs=kept, types=types)
     return StepProgram(
-        _with_states(graph, reported, changed), tuple(reported), tuple(changed), reads
+        _with_states(graph, reported, changed), tuple(reported), frozenset(changed), reads
     )
 
 

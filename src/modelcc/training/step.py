@@ -31,6 +31,7 @@ from modelcc.training.program import (
     Recipe,
     StepProgram,
     evaluation_program,
+    hollow,
     named_tensors,
     step_program,
 )
@@ -88,7 +89,7 @@ class TrainStep:
         self.check_finite = check_finite
         self.options = options
         self.batch_dim = batch_dim
-        self._recipe = Recipe(parts, loss, optimizer, state, clip, accumulate)
+        self._recipe = Recipe(parts.hollow(), loss, optimizer, hollow(state), clip, accumulate)
         self.types = {n: x.type for n, x in named_tensors(parts, state).items()}
         self._values = {n: x.numpy() for n, x in named_tensors(parts, state).items()}
         self._ahead: CompiledStep | None = None
@@ -166,11 +167,14 @@ class TrainStep:
 
     def _enter(self, compiled: CompiledStep) -> None:
         """Have the states where ``compiled`` changes them."""
+        if self._ahead is compiled:
+            return
+        values, states = self.values, compiled.program.states
         if self._entered is not compiled:
-            values = self.values
-            compiled.model.reset({name: values[name] for name in compiled.program.states})
-            self._entered = compiled
-        self._ahead = compiled
+            compiled.model.reset({name: values[name] for name in states})
+        self._entered = self._ahead = compiled
+        # What the model has is not kept twice.
+        self._values = {name: array for name, array in values.items() if name not in states}
 
     def _step_of(self, prepared: Prepared) -> CompiledStep:
         if prepared.step is None:
