@@ -38,8 +38,8 @@ HEAD = f"""\
 Written by `python -m conformance.torch_models`, which adds models to those that are here. Each has
 random weights, none of them one number all over, and the smallest size that its library takes
 without trouble; what comes out is compared with eager execution. It passes if no result differs by
-more than {TOLERANCE:g} of the greatest element. See [PyTorch](torch.md) for the two ways. Of timm
-there is at least the smallest architecture of each module.
+more than {TOLERANCE:g} of the greatest element. See [PyTorch](torch.md) for the two ways. What is
+not here has not been tried.
 """
 
 TERMS = """\

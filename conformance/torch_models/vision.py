@@ -5,6 +5,7 @@ from __future__ import annotations
 # First, because importing timm imports torchvision.
 import benchmarks.zoo.torchvision_operators  # noqa: F401  # pyright: ignore[reportUnusedImport]  isort: skip
 
+import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -143,7 +144,7 @@ def _torchvision(name: str, kind: str) -> Built:
     model = torchvision.models.get_model(name, **options)
     match kind:
         case "video":
-            side = 224 if "mvit" in name else 64
+            side = 224 if name in ("mvit_v2_s", "s3d") else 64
             return model, {"x": torch.randn(1, 3, 16, side, side)}
         case "optical flow":
             images = torch.randn(1, 3, 128, 128), torch.randn(1, 3, 128, 128)
@@ -151,8 +152,9 @@ def _torchvision(name: str, kind: str) -> Built:
         case "detection":
             return _Detector(model), {"image": torch.rand(3, 96, 96)}
         case _:
-            side = {"inception_v3": 96}.get(name, 224 if "vit" in name else 96)
-            return model, {"x": torch.randn(1, 3, side, side)}
+            side = 224 if "vit" in name else 96
+            first = next(iter(inspect.signature(model.forward).parameters))
+            return model, {first: torch.randn(1, 3, side, side)}
 
 
 class _Flow(torch.nn.Module):

@@ -212,6 +212,15 @@ def test_masks_of_attention_and_groups_of_heads() -> None:
     agree(lambda q, k: attention(q, k, k), r(3, 8), r(5, 8))
 
 
+def test_fewer_heads_of_keys_and_values_have_gradients() -> None:
+    flash = aten._scaled_dot_product_flash_attention_for_cpu
+    q, k, v = r(2, 4, 3, 8), r(2, 2, 7, 8), r(2, 2, 7, 8)
+    agree(lambda q, k, v: flash(q, k, v, 0.0, False), q, k, v)
+    y, sums = flash(q, k, v, 0.0, False)
+    back = aten._scaled_dot_product_flash_attention_for_cpu_backward
+    agree(lambda *xs: back(*xs, 0.0, False), r(2, 4, 3, 8), q, k, v, y, sums)
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_as_trained(causal: bool) -> None:
     flash = aten._scaled_dot_product_flash_attention_for_cpu

@@ -8,6 +8,7 @@ import pytest
 
 from tests.frontends.torch.comparison import check, compare, compiled, torch
 
+ATEN = torch.ops.aten
 NAN = float("nan")
 X = torch.randn(3, 4, 5)
 ODD = torch.tensor([[3.0, NAN, 1.0, 3.0], [-0.0, 2.0, 0.0, float("-inf")], [NAN, 5.0, NAN, 5.0]])
@@ -24,6 +25,7 @@ ORDERS: dict[str, Any] = {
     "cummin": lambda x: torch.cummin(x, 0),
     "max": lambda x: (*torch.max(x, -1), torch.max(x), torch.amax(x, (0, 1))),
     "min": lambda x: (*torch.min(x, 0, keepdim=True), torch.min(x), torch.amin(x, 0)),
+    "any and all of bits": lambda x: (ATEN._is_any_true(x > 1), ATEN._is_all_true(x > -9)),
     "any and all": lambda x: (x.any(), x.all(-1), x.any(0, keepdim=True)),
     "count": lambda x: (torch.count_nonzero(x), torch.count_nonzero(x, -1)),
 }

@@ -17,7 +17,7 @@ from modelcc.ops.attention import Attention
 from modelcc.ops.broadcast import Expand
 from modelcc.ops.comparison import Greater, where
 from modelcc.ops.matmul import MatMul
-from modelcc.ops.reduce import ReduceLogSumExp, ReduceMax
+from modelcc.ops.reduce import ReduceLogSumExp, ReduceMax, ReduceSum
 from modelcc.ops.shape import Transpose
 from modelcc.ops.views import cast, reshaped
 
@@ -108,7 +108,11 @@ def flash(
     call: Aten, q: Value, k: Value, v: Value, dropout: float = 0.0, causal: bool = False,
     mask: Value | None = None, scale: float | None = None,
 ) -> tuple[Value, Value]:  # fmt: skip
-    """The result, and for each query the logarithm of the sum of its exponentials."""
+    """The result, and for each query the logarithm of the sum of its exponentials.
+
+    Heads of keys and values may be fewer, each for a group of those of queries.
+    """
+    k, v = (_repeated(x, q) for x in (k, v))
     y = attention(call, q, k, v, mask, dropout, causal, scale)
     op = _op(call, q, dropout, causal, scale)
     wide = [cast(x, F32) for x in (q, k)] if q.type.dtype.bits < 32 else [q, k]
@@ -128,8 +132,19 @@ def flash_backward(
     """Gradients of queries, keys and values, the weights computed again."""
     op = _op(call, q, dropout, causal, scale)
     masks = [] if mask is None else [_added(call, mask, q.type.dtype).name]
-    found = op.grad(call, [dy.name], [q.name, k.name, v.name, *masks], ())
-    return [Value(call, name) for name in found[:3] if name is not None]
+    heads = [q, *(_repeated(x, q) for x in (k, v))]
+    found = op.grad(call, [dy.name], [*(x.name for x in heads), *masks], ())
+    grads = [Value(call, name) for name in found[:3] if name is not None]
+    return [_of_groups(dx, x) for dx, x in zip(grads, (q, k, v), strict=True)]
+
+
+def _of_groups(dx: Value, x: Value) -> Value:
+    """Gradients of heads that were repeated, summed to those of ``x``."""
+    if dx.type.shape == x.type.shape:
+        return dx
+    batch, heads, length, size = x.type.shape
+    times = number_of(dx.type.shape[1], "heads") // number_of(heads, "heads")
+    return of(ReduceSum((2,), False), reshaped(dx, batch, heads, times, length, size))
 
 
 ATTENTION = table(

@@ -246,6 +246,8 @@ REDUCTIONS = overloads(
         "aminmax": both_extremes,
         "any": truth(ReduceMax),
         "all": truth(ReduceMin),
+        "_is_any_true": truth(ReduceMax),
+        "_is_all_true": truth(ReduceMin),
         "logsumexp": reduction(rd.ReduceLogSumExp),
         "linalg_vector_norm": vector_norm,
         "count_nonzero": count_nonzero,
