@@ -67,7 +67,7 @@ def joined_parts(node: Node, at: Rewriter) -> Replacement:
     """The whole sum that ``node`` ends, with the parts joined that follow each other."""
     if not isinstance(node.op, Add) or _is_term(node.outputs[0], at):
         return None
-    terms = list(_terms(node.outputs[0], at))
+    terms = _terms(node.outputs[0], at)
     found = [piece for piece in (_piece(term, at) for term in terms) if piece is not None]
     runs = [run for run in _runs(found) if len(run) > 1]
     if not runs:
@@ -89,17 +89,18 @@ def _is_term(name: str, at: Rewriter) -> bool:
     return isinstance(reader.op, Add) and at.type_of(reader.outputs[0]) == at.type_of(name)
 
 
-def _terms(name: str, at: Rewriter) -> Iterator[str]:
-    made = at.producer(name)
-    assert made is not None
-    whole = at.type_of(name)
-    for operand in made.inputs:
-        inner = at.producer(operand)
-        once = at.uses(operand) == 1 and at.type_of(operand) == whole
-        if inner is not None and isinstance(inner.op, Add) and once:
-            yield from _terms(operand, at)
+def _terms(total: str, at: Rewriter) -> list[str]:
+    """The terms of a sum, however it is bracketed, from left to right."""
+    found: list[str] = []
+    stack = [total]
+    while stack:
+        name = stack.pop()
+        made = at.producer(name)
+        if made is not None and isinstance(made.op, Add) and (name == total or _is_term(name, at)):
+            stack += reversed(made.inputs)
         else:
-            yield operand
+            found.append(name)
+    return found
 
 
 def _piece(term: str, at: Rewriter) -> PlacedPart | None:
