@@ -4,7 +4,7 @@ PYTHON ?= python
 MODELS ?= benchmarks/models
 PEERS ?= modelcc,modelcc-strict,onnxruntime,openvino,openvino-default
 
-.PHONY: check test test-quick test-costs test-all levels targets replay bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-torch fuzz-operands fuzz-artifacts killed fmt docs pool
+.PHONY: bench-train check test test-quick test-costs test-all levels targets replay bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-torch fuzz-operands fuzz-artifacts killed fmt docs pool
 check:  ## style and types
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
@@ -60,6 +60,10 @@ bench-int8:  ## quantised models on one core, as ONNX Runtime quantises them, ag
 	$(PYTHON) -m benchmarks.compare --folder $(MODELS) --peers modelcc,onnxruntime --threads 1 \
 		--models $(INT8)
 	$(PYTHON) -m benchmarks.accuracy --folder $(MODELS) --no-light --models $(INT8)
+
+bench-train:  ## training steps of modelcc's layers beside PyTorch and JAX, on one core and on two; needs the bench and jax extras
+	$(PYTHON) -m benchmarks.training --threads 1
+	$(PYTHON) -m benchmarks.training --threads 2
 
 accuracy:  ## every model of the zoo against ONNX Runtime; REAL=folder adds trained ones
 	$(PYTHON) -m benchmarks.accuracy --sizes 3 $(if $(REAL),--real $(REAL))

@@ -103,7 +103,7 @@ def delivered(
     chosen = settings or options()
     request = DeliveryRequest(name, weights, "net.onnx", "0")
     place.mkdir(exist_ok=True)
-    for file in deliver(model, None, request, target_of(chosen), chosen, BuildConfig()):
+    for file in deliver(model, None, request, target_of(chosen), chosen, BuildConfig()).files:
         (place / file.name).write_bytes(file.contents)
     return Folder(place, name)
 

@@ -18,7 +18,7 @@ from modelcc.cli.outputs import ARTIFACT, check_outputs, check_suffix, is_artifa
 from modelcc.cli.parameters import MODEL, Compiling, check_writable, compiling, options_of
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.driver import Compiled, compile_model, report_in, target_of
-from modelcc.emit.delivery import deliver
+from modelcc.emit.delivery import Delivery, deliver
 from modelcc.emit.dumping import dump_observer
 from modelcc.emit.emission import (
     FORMS,
@@ -160,7 +160,7 @@ def compile_command(
         if wanted is not None:
             check_form(wanted, level, target)
         source = read_level(model, level, constants) if level else model
-        result: Emission | Compiled | tuple[File, ...]
+        result: Emission | Compiled | Delivery
         if in_folder:
             prefix = prefix_of(stem_of(model)) if name is None else checked_prefix(name)
             request = DeliveryRequest(prefix, weights or "bin", model.name, VERSION)
@@ -174,7 +174,8 @@ def compile_command(
         _write_emission(result, path, is_folder)
         return
     if not isinstance(result, Compiled):
-        _write_folder(result, place or Path(), partial(_sources, model, level, constants))
+        sources = partial(_sources, model, level, constants)
+        _write_folder(result.files, place or Path(), sources)
         return
     assert path is not None
     result.save(path)

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from typing import cast
 
 from modelcc.driver import check_stage, pipeline
 from modelcc.emit.emission import resumed
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
+from modelcc.ir.index import Index
 from modelcc.options import Options
 from modelcc.pipeline import Observer, StageRun, all_of, before_block, run_stages
 from modelcc.targets.base import BuildConfig, Target
 from modelcc.targets.c.delivery.facts import DeliveryRequest
 from modelcc.targets.c.delivery.folder import File
 from modelcc.targets.native.c_target import CTarget
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """The files of a folder, and bytes that its functions want: of the arena (an expression of
+    named dimensions, if there are), of weights, and of states."""
+
+    files: tuple[File, ...]
+    arena: Index
+    weights: int
+    states: Index
 
 
 def deliver(
@@ -24,8 +39,8 @@ def deliver(
     options: Options,
     config: BuildConfig,
     observer: Observer | None = None,
-) -> tuple[File, ...]:
-    """The files for ``source`` (a model, or a program of ``level``).
+) -> Delivery:
+    """The folder for ``source`` (a model, or a program of ``level``).
 
     :class:`ModelError` if the target writes no C, or something of the model has no form in C.
     """
@@ -41,4 +56,7 @@ def deliver(
     program = run_stages(resumed(stages, level), source, all_of(note, check_stage, observer))
     for graph in graphs:
         request = replace(request, interface=graph.interface, initial=graph.initial)
-    return target.deliver(program, request)
+    sizes = (program.types[taken].bytes for taken in program.states.values())
+    states = reduce(add, sizes, cast(Index, 0))
+    weights = sum(constant.nbytes for constant in program.constants.values())
+    return Delivery(target.deliver(program, request), program.placed.arena, weights, states)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-from modelcc.api import compile
+from modelcc.api import compile, export_onnx
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph as IrGraph
 from modelcc.ir.graph_text import print_graph
@@ -63,6 +64,10 @@ class Graph:
     def text(self) -> str:
         """Its text, which ``modelcc.ir.graph_parser`` reads back."""
         return print_graph(self.graph)
+
+    def export_onnx(self, path: str | Path) -> tuple[Path, ...]:
+        """Write it as ONNX; the files that were written, as :func:`modelcc.export_onnx`."""
+        return export_onnx(self.graph, path)
 
     def compile(self, *, memory: int | str | None = None, **options: Any) -> Model:
         """The compiled model; ``options`` are those of :func:`modelcc.compile`.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from modelcc.api import compile
+from modelcc.emit.delivery import Delivery
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
 from modelcc.ir.index import Range, Sym
@@ -21,6 +23,7 @@ from modelcc.tensor.lazy import array_type, unique
 from modelcc.tensor.tensor import Tensor
 from modelcc.tensor.trees import flatten, like
 from modelcc.training.batches import as_arrays
+from modelcc.training.delivery import write_c
 from modelcc.training.differences import require_same
 from modelcc.training.finite import NonFiniteError, require_finite
 from modelcc.training.objective import Loss
@@ -140,6 +143,18 @@ class TrainStep:
     def compile(self, *batch: Any, **named: Any) -> Model:
         """The compiled step for batches like this one, which changes nothing."""
         return self._step_of(self._given(batch, named)[1]).model
+
+    def deliver(
+        self, folder: str | Path, *batch: Any, name: str = "train", **named: Any
+    ) -> Delivery:
+        """The step for batches like this one as C in ``folder``: no allocation, memory of the
+        caller's; parameters and all else that changes begin as they are now.
+
+        Only layers that are not frozen are updated, and take memory for it.  The result tells the
+        bytes of the arena, of states and of weights.
+        """
+        program = self._step_of(self._given(batch, named)[1]).program
+        return write_c(program, self.values, Path(folder), name, self.options)
 
     @property
     def module(self) -> Any:
