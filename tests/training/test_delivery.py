@@ -62,12 +62,8 @@ def batches() -> list[tuple[Any, Any]]:
 
 
 def test_losses_are_those_of_the_session_and_nothing_is_allocated(tmp_path: Path) -> None:
-    options = {
-        "target": "c",
-        "cpu": "portable",
-        "threads": 1,
-    }
-    step = TrainStep(network(), loss, optim.SGD(0.1, momentum=0.9), **options)
+    rule = optim.SGD(0.1, momentum=0.9)
+    step = TrainStep(network(), loss, rule, target="c", cpu="portable", threads=1)
     data = batches()
     delivery = step.deliver(tmp_path, *data[0], name="learn")
     (tmp_path / "main.c").write_text(PROGRAM)
