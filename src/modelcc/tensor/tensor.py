@@ -102,7 +102,8 @@ def _copied(value: Any, dtype: DType | None) -> Array:
         if array.dtype == np.float64:
             array = array.astype(np.float32)
     elif hasattr(value, "__array__") or not hasattr(value, "__dlpack__"):
-        array = np.array(value, None if dtype is None else dtype.numpy, order="C")
+        # Not np.array alone: not every __array__ knows of copies.
+        array = np.array(np.asarray(value), None if dtype is None else dtype.numpy, order="C")
     else:
         array = np.array(np.from_dlpack(value), None if dtype is None else dtype.numpy, order="C")
     array.flags.writeable = False

@@ -30,7 +30,8 @@ def write_c(
 
     What the step only reads, such as frozen layers, is among the weights.
     """
-    asked = Options(**{"threads": 1, "cpu": PORTABLE, **options, "target": "c"})
+    wanted: dict[str, Any] = {"threads": 1, "cpu": PORTABLE, **options, "target": "c"}
+    asked = Options(**wanted)
     request = DeliveryRequest(name, "array", program.graph.name, VERSION)
     graph = _self_contained(program, values)
     delivery = deliver(graph, None, request, target_of(asked), asked, NOWHERE)

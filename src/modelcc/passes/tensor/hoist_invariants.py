@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeGuard
@@ -82,7 +83,9 @@ def _of_loop(loop: Repeat[Item], program: TensorProgram) -> tuple[Item, ...]:
     sizes = (i for i in leaf_items(loop.body) if isinstance(i, ReadSize))
     own = {loop.counter, *(name for size in sizes for name in size.symbols)}
     changing = {c.state for c in loop.carries} | {n for i in loop.body for n in item_outputs(i)}
-    kept = {*(c.next for c in loop.carries), *loop.filled}
+    makers = Counter(n for i in loop.body for n in item_outputs(i))
+    shared = (name for name, count in makers.items() if count > 1)  # each makes a part
+    kept = {*(c.next for c in loop.carries), *loop.filled, *shared}
     moved: list[Item] = []
     body: list[Item] = []
     for item in loop.body:
