@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from machines import chosen_options
 
 import modelcc
 from modelcc.driver import pipeline, target_of
@@ -33,7 +34,6 @@ from modelcc.ops.matmul import MatMul
 from modelcc.ops.reduce import ReduceSum
 from modelcc.ops.registry import dialects
 from modelcc.ops.time_axis import CacheUpdate
-from modelcc.options import Options
 from modelcc.pipeline import run_stages
 from modelcc.targets.base import BuildConfig
 
@@ -122,7 +122,7 @@ def branched() -> Graph:
 
 def stages(graph: Graph) -> dict[str, Any]:
     """What each stage makes, by its name."""
-    options = Options(threads=1)
+    options = chosen_options(threads=1)
     made: dict[str, Any] = {}
     names = pipeline(target_of(options), options, BuildConfig())
     kept = [stage for stage in names if stage.block not in ("emit", "build", "package")]

@@ -55,7 +55,7 @@ def steps(schedule: Schedule) -> tuple[object, ...]:
             return ()
 
 
-@pytest.mark.parametrize(("name", "least"), [("sums", 8), ("pads", 3), ("blocks", 4), ("ends", 8)])
+@pytest.mark.parametrize(("name", "least"), [("sums", 4), ("pads", 3), ("blocks", 4), ("ends", 8)])
 def test_the_text_says_all_and_gives_the_same_function(name: str, least: int) -> None:
     one = task(name)
     assert len(steps(one.default)) >= least
