@@ -77,7 +77,7 @@ def calls(chain: Chain) -> dict[str, Callable[[], object]]:
         with torch.no_grad():
             return chain(a, b)
 
-    np.testing.assert_allclose(chain(x, y).numpy(), eager(), 1e-4, 1e-5)
+    np.testing.assert_allclose(chain(x, y).numpy(), np.asarray(eager()), 1e-4, 1e-5)
     return {"modelcc": lambda: chain(x, y).numpy(), "torch eager": eager}
 
 
