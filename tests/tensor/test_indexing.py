@@ -156,6 +156,7 @@ def test_tensors_do_not_change() -> None:
 
 def test_iteration() -> None:
     assert [row.tolist() for row in Tensor([[1, 2], [3, 4]])] == [[1, 2], [3, 4]]
+    assert all(row.held is not None for row in Tensor([[1, 2], [3, 4]]) * 2)
     assert len(Tensor([[1, 2], [3, 4]])) == 2
     with pytest.raises(TypeError, match="without axes"):
         iter(Tensor(1.0))

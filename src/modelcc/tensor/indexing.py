@@ -71,6 +71,8 @@ class TensorIndexing(TensorReductions):
         if not isinstance(extent, int):
             raise TracingError(f"{self.type} cannot be iterated over: {extent} has no value",
                                callers_line(), "use modelcc.scan")  # fmt: skip
+        if self.phase == FREE:
+            self.contents()  # once, not by a program for each part
         return (self[i] for i in range(extent))
 
     def take(self, indices: Any, axis: int | None = None) -> Self:
