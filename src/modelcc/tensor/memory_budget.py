@@ -83,7 +83,9 @@ def fitted(graph: Graph, memory: int | str, **options: Any) -> Fitted:
     return Fitted(recomputed(plain, [c.name for c in chosen]), chosen, before, peak)
 
 
-def _fewest(plain: Graph, choices: list[Recomputation], budget: int, asked: Options) -> tuple[int, int]:
+def _fewest(
+    plain: Graph, choices: list[Recomputation], budget: int, asked: Options
+) -> tuple[int, int]:
     """How many of ``choices`` do, by bisection, and their peak; the least peak if none does."""
     known: dict[int, int] = {}
 
