@@ -13,7 +13,7 @@ from modelcc.tensor.declared import Graph
 from modelcc.tensor.memory_budget import bytes_of
 from tests.tensor.differences import total
 
-LAYERS, ROWS, WIDTH = 3, 64, 32
+LAYERS, ROWS, WIDTH = 2, 64, 32
 
 
 def array(*shape: int, seed: int = 0) -> Array:
