@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
@@ -94,10 +95,19 @@ def test_what_is_no_key_is_refused() -> None:
         random.uniform(random.key(0), (3,), "i32")
 
 
-@pytest.mark.parametrize("seed", [0, 2**40 + 3])
-def test_bits_are_those_of_jax(seed: int) -> None:
+@pytest.fixture
+def jax() -> Iterator[Any]:
+    """With types of 32 bits by default, whatever other tests have set."""
     pytest.importorskip("jax")
-    jax: Any = import_module("jax")
+    module: Any = import_module("jax")
+    before = module.config.jax_enable_x64
+    module.config.update("jax_enable_x64", False)
+    yield module
+    module.config.update("jax_enable_x64", before)
+
+
+@pytest.mark.parametrize("seed", [0, 2**40 + 3])
+def test_bits_are_those_of_jax(seed: int, jax: Any) -> None:
     key, their = random.key(seed), jax.random.PRNGKey(seed % 2**32)
     if seed >= 2**32:
         their = jax.numpy.array([seed >> 32, seed % 2**32], "uint32")
