@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from modelcc import ModelError, Tensor, nn
-from modelcc.nn import files
+from modelcc.tensor import files
 
 
 def net(seed: int) -> nn.Sequential:
@@ -45,7 +45,7 @@ def test_broken_files_are_refused(tmp_path: Path) -> None:
     pytest.importorskip("safetensors")
     path = tmp_path / "net.safetensors"
     path.write_bytes(b"no weights at all")
-    with pytest.raises(ModelError, match="is no file of safetensors"):
+    with pytest.raises(ModelError, match=r"net.safetensors: no whole safetensors file"):
         nn.load(path)
 
 

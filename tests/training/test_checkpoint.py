@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from modelcc.tensor.files import TYPES, TensorFileError
 from modelcc.training.checkpoint import (
     Checkpoint,
     Checkpoints,
@@ -16,14 +17,15 @@ from modelcc.training.checkpoint import (
     write_checkpoint,
 )
 from modelcc.training.progress import Progress
-from modelcc.training.tensor_file import TYPES, TensorFileError
 
 PROGRESS = Progress(7, 1, 3, {"loss": 0.1 + 0.2}, 2, 1 / 3, 1, False)
 
 
 def values() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
-    made = {name: np.asarray(rng.integers(0, 2, (2, 3))).astype(t) for name, t in TYPES.items()}
+    made = {
+        name: np.asarray(rng.integers(0, 2, (2, 3))).astype(t.numpy) for name, t in TYPES.items()
+    }
     return {**made, "scalar": np.array(1.5, np.float32), "empty": np.zeros((0, 3), np.int64)}
 
 

@@ -1,30 +1,18 @@
-"""Tensors by name in files, in the format of safetensors."""
+"""The state of a module in a file, in the format of safetensors."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from importlib import import_module
+from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from modelcc.artifact.replacement import replace_file
-from modelcc.ir.errors import ModelError
-from modelcc.ir.types import DTYPES
 from modelcc.nn.module import Module
 from modelcc.nn.state import array_of
-from modelcc.tensor.lazy import callers_line
+from modelcc.tensor.files import read_tensors, write_tensors
 from modelcc.tensor.tensor import Tensor
-
-LIBRARY = "safetensors"
-OWN_NAMES: Mapping[str, str] = MappingProxyType(
-    {kind: kind.lower() for kind in ("I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64", "F16")}
-    | {kind: kind.lower() for kind in ("BF16", "F32", "F64", "BOOL")}
-)
-"""Element types of the format by their names there."""
 
 
 def save(
@@ -34,42 +22,19 @@ def save(
 ) -> None:
     """Write the state of a module, or tensors by name; the file is seen whole or not at all.
 
-    :class:`ModelError` without the package safetensors.
+    :class:`~modelcc.ir.errors.ModelError` without the package safetensors.
     """
-    library = _library(f"{LIBRARY}.numpy")
     state = tensors.state_dict() if isinstance(tensors, Module) else tensors
-    arrays = {name: np.asarray(array_of(value), order="C") for name, value in state.items()}
-    data: bytes = library.save(arrays, None if metadata is None else dict(metadata))
-    replace_file(Path(path), lambda temporary: temporary.write_bytes(data), durable=True)
+    arrays = {name: array_of(value) for name, value in state.items()}
+    write = partial(write_tensors, arrays=arrays, texts=metadata or {})
+    replace_file(Path(path), write, durable=True)
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     """The tensors of a file by name; a module takes them by ``load_state_dict``.
 
-    :class:`ModelError` for a file that is broken, and without the package safetensors.
+    :class:`~modelcc.tensor.files.TensorFileError` for a file that is broken, and
+    :class:`~modelcc.ir.errors.ModelError` without the package safetensors.
     """
-    library = _library(LIBRARY)
-    try:
-        found: list[tuple[str, Any]] = library.deserialize(Path(path).read_bytes())
-    except library.SafetensorError as error:
-        message = f"{os.fspath(path)} is no file of {LIBRARY}: {error}"
-        raise ModelError(message, callers_line()) from error
-    return {name: _tensor(name, entry) for name, entry in found}
-
-
-def _tensor(name: str, entry: Mapping[str, Any]) -> Tensor:
-    kind = entry["dtype"]
-    if kind not in OWN_NAMES:
-        raise ModelError(f"tensor {name!r} has elements of {kind}", callers_line(),
-                         f"there are {', '.join(OWN_NAMES)}")  # fmt: skip
-    dtype = DTYPES[OWN_NAMES[kind]].numpy
-    array = np.frombuffer(bytes(entry["data"]), dtype).reshape(entry["shape"])
-    return Tensor.of_array(array)
-
-
-def _library(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise ModelError("files of weights take the package safetensors", callers_line(),
-                         "pip install 'modelcc[train]'") from error  # fmt: skip
+    arrays, _ = read_tensors(Path(path))
+    return {name: Tensor.of_array(array) for name, array in arrays.items()}

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Generic
 
 from modelcc.ir.builder import as_array
 from modelcc.ir.op import Op
 from modelcc.ir.types import Array, DType, TensorType
-from modelcc.tensor.lazy import Lazy, apply
-
-Kind = TypeVar("Kind", bound=Lazy)
+from modelcc.tensor.lazy import Kind, apply
 
 
 class TensorBuilder(Generic[Kind]):

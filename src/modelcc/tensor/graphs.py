@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
 from modelcc.ir.op import Op
 from modelcc.ops.arithmetic import Identity
-from modelcc.tensor.lazy import Alias, Lazy, Placeholder, Projection, TracingError, callers_line
+from modelcc.tensor.lazy import (
+    Alias,
+    Kind,
+    Lazy,
+    Placeholder,
+    Projection,
+    TracingError,
+    callers_line,
+)
 
 
-def pending(wanted: Iterable[Lazy]) -> list[Lazy]:
+def pending(wanted: Iterable[Kind]) -> list[Kind]:
     """``wanted`` and what they are made of, operands first, down to what is computed."""
-    order: list[Lazy] = []
+    return operands_first(wanted, lambda node: node.held is None)
+
+
+def operands_first(wanted: Iterable[Kind], goes_on: Callable[[Kind], bool]) -> list[Kind]:
+    """``wanted`` and what they are made of, down to nodes at which it does not go on."""
+    order: list[Kind] = []
     done: set[int] = set()
     stack = list(wanted)[::-1]
     while stack:
@@ -22,7 +35,7 @@ def pending(wanted: Iterable[Lazy]) -> list[Lazy]:
             stack.pop()
             continue
         depth = len(stack)
-        if node.held is None:
+        if goes_on(node):
             stack.extend(x for x in node.operands if x is not None and id(x) not in done)
         if len(stack) == depth:
             stack.pop()

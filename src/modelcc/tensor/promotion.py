@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from modelcc.ir.errors import ModelError
-from modelcc.ir.types import BOOL, DTYPES, F32, F64, I64, DType, dtype_of
+from modelcc.ir.types import BOOL, DTYPES, F64, I64, DType, dtype_of
 
 Number = bool | int | float
 """A number of Python, which takes the type of what it meets."""
@@ -32,13 +32,6 @@ def with_number(dtype: DType, number: Number) -> DType:
     if isinstance(number, int):
         return I64 if dtype == BOOL else dtype
     return dtype if dtype.is_float else F64
-
-
-def default_type(number: Number) -> DType:
-    """The type of a tensor made of a number of Python: floats are f32."""
-    if isinstance(number, bool):
-        return BOOL
-    return I64 if isinstance(number, int) else F32
 
 
 def named_type(dtype: Any) -> DType:

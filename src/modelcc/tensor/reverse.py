@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 from modelcc.ir.graph import Node
 from modelcc.ops.arithmetic import Add, Identity
 from modelcc.ops.reverse import adjoints
 from modelcc.tensor.builder import TensorBuilder
-from modelcc.tensor.lazy import FREE, RECORDED, Alias, Lazy, Literal, Placeholder, Projection, parts
-
-Kind = TypeVar("Kind", bound=Lazy)
+from modelcc.tensor.graphs import operands_first
+from modelcc.tensor.lazy import (
+    FREE,
+    RECORDED,
+    Alias,
+    Kind,
+    Lazy,
+    Literal,
+    Placeholder,
+    Projection,
+    parts,
+)
 
 CLOSED = Alias(open=False)
 
@@ -59,22 +67,7 @@ def _recorded(
 
 def _history(results: Sequence[Kind]) -> list[Kind]:
     """``results`` and what they are made of, operands first, computed or not."""
-    order: list[Kind] = []
-    done: set[int] = set()
-    stack = list(results)
-    while stack:
-        node = stack[-1]
-        if id(node) in done:
-            stack.pop()
-            continue
-        depth = len(stack)
-        if node.phase != FREE:
-            stack.extend(x for x in node.operands if x is not None and id(x) not in done)
-        if len(stack) == depth:
-            stack.pop()
-            done.add(id(node))
-            order.append(node)
-    return order
+    return operands_first(results, lambda node: node.phase != FREE)
 
 
 def is_recorded(results: Sequence[Lazy]) -> bool:

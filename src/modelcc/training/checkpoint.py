@@ -12,10 +12,11 @@ from typing import Any
 from modelcc.artifact.replacement import PREFIX, is_abandoned, replace_file
 from modelcc.ir.errors import ModelError
 from modelcc.ir.types import Array
+from modelcc.tensor.files import TensorFileError, read_tensors, write_tensors
 from modelcc.training.progress import Progress, from_json, to_json
-from modelcc.training.tensor_file import TensorFileError, read_tensors, write_tensors
 
 FORMAT = "modelcc.training/1"
+"""The one text of a file, so that equal checkpoints are equal files."""
 SUFFIX = ".safetensors"
 BEST = f"best{SUFFIX}"
 PATTERN = f"step-*{SUFFIX}"
@@ -34,25 +35,24 @@ class Checkpoint:
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Write ``path``: whoever kills this process or the machine finds it whole or not at all."""
-    texts = {
-        "format": FORMAT,
-        "progress": json.dumps(to_json(checkpoint.progress)),
-        "data": json.dumps(dict(checkpoint.data)),
-        "marks": json.dumps(checkpoint.marks),
+    parts = {
+        "progress": to_json(checkpoint.progress),
+        "data": dict(checkpoint.data),
+        "marks": checkpoint.marks,
     }
-    save = partial(write_tensors, arrays=checkpoint.values, texts=texts)
+    save = partial(write_tensors, arrays=checkpoint.values, texts={FORMAT: json.dumps(parts)})
     replace_file(path, save, durable=True)
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
     """The checkpoint in the file ``path``; :class:`TensorFileError` if it is none."""
     values, texts = read_tensors(path)
-    if texts.get("format") != FORMAT:
+    if FORMAT not in texts:
         raise TensorFileError("no checkpoint of this version", (str(path),))
     try:
-        parts = (json.loads(texts[name]) for name in ("progress", "data", "marks"))
-        progress, data, marks = parts
-        return Checkpoint(values, from_json(progress), data, tuple(marks))
+        parts: Any = json.loads(texts[FORMAT])
+        progress = from_json(parts["progress"])
+        return Checkpoint(values, progress, parts["data"], tuple(parts["marks"]))
     except (KeyError, TypeError, ValueError) as error:
         raise TensorFileError(f"a damaged checkpoint: {error}", (str(path),)) from error
 

@@ -12,7 +12,6 @@ from modelcc.ir.index import Index, product
 from modelcc.ir.op import Op
 from modelcc.ops.broadcast import Expand, ReduceSum, Reshape
 from modelcc.ops.comparison import Where
-from modelcc.ops.differentiation import StopGradient
 from modelcc.ops.generate import Full
 from modelcc.ops.reduce import ReduceMean
 from modelcc.ops.shape import Concat, Transpose
@@ -94,11 +93,6 @@ def _lifted(model: Tensor, value: Tensor | float) -> Tensor:
 def filled(x: Tensor, value: float, *shape: Index) -> Tensor:
     """``value`` in the element type of ``x``."""
     return x.result(Full(shape, value, x.dtype))
-
-
-def stopped(x: Tensor) -> Tensor:
-    """The same values, of which no gradient is taken."""
-    return of(StopGradient(), x)
 
 
 def detached(x: Tensor) -> Tensor:
