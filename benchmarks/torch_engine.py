@@ -15,6 +15,7 @@ import torch
 
 import modelcc
 from benchmarks.busy_time import peak_bytes, seconds_of
+from benchmarks.engine_worker import Refused
 from benchmarks.zoo.build import build, example
 from benchmarks.zoo.catalogue import find
 from modelcc.torch import backend
@@ -30,13 +31,6 @@ class Ready:
 
     cold_seconds: float
     error: float | None
-
-
-@dataclass(frozen=True)
-class Refused:
-    """Why an engine does not run a model."""
-
-    reason: str
 
 
 def _eager(model: Any, inputs: Any, threads: int) -> Call:

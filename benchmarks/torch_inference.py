@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import statistics
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -24,7 +22,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.torch_engine import ENGINES, Ready, Refused, serve
+from benchmarks.engine_worker import Worker
+from benchmarks.torch_engine import ENGINES, Ready, serve
 from benchmarks.zoo.catalogue import MODELS
 
 OURS = ("modelcc", "exported")
@@ -47,45 +46,6 @@ class Measured:
         return statistics.median(self.rounds)
 
 
-class Worker:
-    """A process with one engine and one model; what does not answer in time is ended."""
-
-    def __init__(self, engine: str, name: str, threads: int, cache: str, limit: float) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._own, theirs = context.Pipe()
-        arguments = (theirs, engine, name, threads, cache)
-        self._process = context.Process(target=serve, args=arguments, daemon=False)
-        self._process.start()
-        theirs.close()
-        self._limit = limit
-
-    def answer(self) -> Any:
-        """What the process says next."""
-        start = time.perf_counter()
-        if not self._own.poll(self._limit):
-            return Refused(f"no answer in {time.perf_counter() - start:.0f} s")
-        try:
-            return self._own.recv()
-        except EOFError:
-            return Refused("the process ended")
-
-    def round(self) -> Any:
-        """Seconds of a call now."""
-        self._own.send(True)
-        return self.answer()
-
-    def end(self) -> int:
-        """The most memory of the process."""
-        self._own.send(False)
-        found = self.answer()
-        return found if isinstance(found, int) else 0
-
-    def close(self) -> None:
-        """End the process, whatever it is doing."""
-        self._process.terminate()
-        self._process.join()
-
-
 def measured(
     name: str, engines: Sequence[str], threads: int, rounds: int, limit: float
 ) -> dict[str, Measured]:
@@ -95,7 +55,7 @@ def measured(
     with ExitStack() as stack:
         for engine in engines:
             cache = stack.enter_context(TemporaryDirectory(ignore_cleanup_errors=True))
-            worker = Worker(engine, name, threads, cache, limit)
+            worker = Worker(serve, (engine, name, threads, cache), limit)
             stack.callback(worker.close)
             ready = worker.answer()
             if isinstance(ready, Ready):
@@ -106,12 +66,18 @@ def measured(
         times: dict[str, list[float]] = {engine: [] for engine in workers}
         for _ in range(rounds):
             for engine, (worker, _) in workers.items():
-                answer = worker.round()
+                answer = worker.ask(True)
                 times[engine] += [answer] if isinstance(answer, float) else []
         for engine, (worker, ready) in workers.items():
             rows = tuple(times[engine])
-            found[engine] = Measured(rows, ready.cold_seconds, ready.error, worker.end())
+            found[engine] = Measured(
+                rows, ready.cold_seconds, ready.error, _bytes(worker.ask(False))
+            )
     return {engine: found[engine] for engine in engines}
+
+
+def _bytes(answer: Any) -> int:
+    return answer if isinstance(answer, int) else 0
 
 
 def ratio(row: Mapping[str, Measured]) -> float | None:

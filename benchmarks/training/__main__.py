@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -23,13 +22,13 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
-from benchmarks.training.engines import CHECKED_STEPS, ENGINES, Failed, Task, Trained, serve
+from benchmarks.engine_worker import Worker
+from benchmarks.training.engines import CHECKED_STEPS, ENGINES, Task, Trained, serve
 from benchmarks.training.parameters import write_parameters
+from benchmarks.training.shapes import BATCHES
 
 OURS = "modelcc"
-MODELS = ("mlp", "cnn", "resnet18", "transformer", "lstm")
 
 
 @dataclass(frozen=True)
@@ -51,37 +50,6 @@ class Measured:
         return statistics.median(self.rounds)
 
 
-class Worker:
-    """A process with one engine and one model; what does not answer in time is ended."""
-
-    def __init__(self, engine: str, task: Task, limit: float) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._own, theirs = context.Pipe()
-        self._process = context.Process(target=serve, args=(theirs, engine, task), daemon=False)
-        self._process.start()
-        theirs.close()
-        self._limit = limit
-
-    def answer(self) -> Any:
-        """What the process says next."""
-        if not self._own.poll(self._limit):
-            return Failed(f"no answer in {self._limit:.0f} s")
-        try:
-            return self._own.recv()
-        except EOFError:
-            return Failed("the process ended")
-
-    def ask(self, seconds: float) -> Any:
-        """Seconds of a step, over a round of ``seconds``; 0 ends, and tells bytes."""
-        self._own.send(seconds)
-        return self.answer()
-
-    def close(self) -> None:
-        """End the process, whatever it is doing."""
-        self._process.terminate()
-        self._process.join()
-
-
 def measured(model: str, asked: argparse.Namespace) -> dict[str, Measured]:
     """All engines on a model: one after the other until each is ready, then in turns."""
     found: dict[str, Measured] = {}
@@ -91,7 +59,7 @@ def measured(model: str, asked: argparse.Namespace) -> dict[str, Measured]:
         file = write_parameters(model, folder / "parameters.npz")
         for engine in asked.engines.split(","):
             task = Task(model, file, asked.threads, folder / engine)
-            worker = Worker(engine, task, asked.limit)
+            worker = Worker(serve, (engine, task), asked.limit)
             stack.callback(worker.close)
             ready = worker.answer()
             if not isinstance(ready, Trained):
@@ -113,7 +81,7 @@ def _cached(engine: str, task: Task, limit: float) -> float:
     """Seconds of the first step in a process that finds what another one has compiled."""
     if engine != OURS:
         return 0.0
-    worker = Worker(engine, task, limit)
+    worker = Worker(serve, (engine, task), limit)
     ready = worker.answer()
     worker.close()
     return ready.cold_seconds if isinstance(ready, Trained) else 0.0
@@ -178,7 +146,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--models", default=",".join(BATCHES))
     parser.add_argument("--engines", default=",".join(ENGINES))
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=0.3, help="of a round")

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.busy_time import peak_bytes, seconds_of
+from benchmarks.engine_worker import Refused
 
 RATE, MOMENTUM = 0.01, 0.9
 CHECKED_STEPS = 5
@@ -55,18 +56,11 @@ class Trained:
     losses: tuple[float, ...]
 
 
-@dataclass(frozen=True)
-class Failed:
-    """Why an engine does not train a model."""
-
-    reason: str
-
-
 def _torch_step(task: Task, compiled: bool, whole: bool) -> Step:
     torch: Any = import_module("torch")
     models: Any = import_module("benchmarks.training.torch_models")
     torch.set_num_threads(task.threads)
-    made = models.MODELS[task.model][0]().train()
+    made = models.MODELS[task.model]().train()
     made.load_state_dict({n: torch.from_numpy(a) for n, a in task.arrays().items()})
     model = torch.compile(made) if compiled else made
     optimizer = torch.optim.SGD(made.parameters(), RATE, MOMENTUM)
@@ -128,7 +122,7 @@ ENGINES: Mapping[str, Callable[[Task], Step]] = {
 
 
 def serve(connection: Connection, engine: str, task: Task) -> None:
-    """Sends :class:`Trained` or :class:`Failed`, then a round's seconds of a step whenever asked;
+    """Sends :class:`Trained` or :class:`Refused`, then a round's seconds of a step whenever asked;
     told to end, the most memory of the process since it was ready, and in all, in bytes."""
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(task.cache)
     os.environ["MODELCC_CACHE_DIR"] = str(task.cache)
@@ -139,7 +133,7 @@ def serve(connection: Connection, engine: str, task: Task) -> None:
         cold = seconds_of(task.threads) - begun
         losses += [step() for _ in range(CHECKED_STEPS - 1)]
     except Exception as error:  # any engine may raise anything: it is reported, not handled
-        connection.send(Failed(f"{type(error).__name__}: {error}".splitlines()[0]))
+        connection.send(Refused(f"{type(error).__name__}: {error}".splitlines()[0]))
         return
     connection.send(Trained(cold, tuple(losses)))
     whole = peak_bytes()

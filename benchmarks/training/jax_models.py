@@ -11,7 +11,7 @@ from typing import Any
 import jax
 from jax import lax
 
-from benchmarks.training.torch_models import WIDTHS
+from benchmarks.training.shapes import WIDTHS
 
 jnp: Any = jax.numpy
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from benchmarks.training.shapes import WIDTHS
 from modelcc import nn, optim
 from modelcc.nn import functional
 from modelcc.tensor.tensor import Tensor
 from modelcc.training import TrainStep
-
-WIDTHS = ((64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1), (128, 256, 2), (256, 256, 1),
-          (256, 512, 2), (512, 512, 1))  # fmt: skip
-"""Blocks of ResNet-18: channels in and out, and the stride."""
 
 
 class Residual(nn.Module):

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.training.shapes import BATCHES
 from benchmarks.training.torch_models import MODELS
 
 
 def write_parameters(name: str, file: Path) -> Path:
     """An ``.npz`` with the model's state, ``batch`` and ``labels``; its path."""
     torch.manual_seed(0)
-    make, shape = MODELS[name]
-    state: dict[str, Any] = {n: t.detach().numpy() for n, t in make().state_dict().items()}
+    shape, model = BATCHES[name], MODELS[name]()
+    state: dict[str, Any] = {n: t.detach().numpy() for n, t in model.state_dict().items()}
     labels = torch.arange(shape[0]) % 10
     np.savez(file, batch=torch.randn(shape).numpy(), labels=labels.numpy(), **state)
     return file

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from benchmarks.training.shapes import WIDTHS
+
 
 class Residual(nn.Module):
     """Two convolutions with batch norms, and what goes around them."""
@@ -57,11 +59,6 @@ class Recurrent(nn.Module):
         return self.head(self.lstm(x)[0][:, -1])
 
 
-WIDTHS = ((64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1), (128, 256, 2), (256, 256, 1),
-          (256, 512, 2), (512, 512, 1))  # fmt: skip
-"""Blocks of ResNet-18: channels in and out, and the stride."""
-
-
 def _mlp() -> nn.Module:
     layers = [nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)]
     return nn.Sequential(*layers)
@@ -79,11 +76,10 @@ def _resnet18() -> nn.Module:
     return nn.Sequential(*stem, *(Residual(*w) for w in WIDTHS), *head)
 
 
-MODELS: Mapping[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
-    "mlp": (_mlp, (64, 784)),
-    "cnn": (_cnn, (64, 1, 28, 28)),
-    "resnet18": (_resnet18, (32, 3, 32, 32)),
-    "transformer": (Transformer, (8, 128, 256)),
-    "lstm": (Recurrent, (16, 32, 64)),
+MODELS: Mapping[str, Callable[[], nn.Module]] = {
+    "mlp": _mlp,
+    "cnn": _cnn,
+    "resnet18": _resnet18,
+    "transformer": Transformer,
+    "lstm": Recurrent,
 }
-"""What makes each model, and the shape of a batch; labels are ten classes."""

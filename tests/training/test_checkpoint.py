@@ -76,6 +76,24 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
         read_checkpoint(path)
 
 
+def test_broken_bytes_are_noticed_wherever_they_are(tmp_path: Path) -> None:
+    path, rng = tmp_path / "a.safetensors", np.random.default_rng(0)
+    write_checkpoint(path, checkpoint())
+    whole = np.fromfile(path, np.uint8)
+    for place in rng.integers(0, len(whole), 300):
+        broken = whole.copy()
+        broken[place] ^= rng.integers(1, 256, dtype=np.uint8)
+        broken.tofile(path)
+        try:
+            found = read_checkpoint(path)
+        except TensorFileError:
+            continue
+        # Spaces that end the header, and spellings of the same text, say the same.
+        assert (found.progress, found.data, found.marks) == (PROGRESS, {"seed": 1}, (123, None))
+        for name, array in values().items():
+            np.testing.assert_array_equal(found.values[name], array)
+
+
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     write_checkpoint(path, checkpoint())

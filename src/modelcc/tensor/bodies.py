@@ -83,7 +83,7 @@ class TracedBody:
     """
 
     results: Sequence[Tensor]
-    order: list[Lazy]
+    order: Sequence[Lazy]
     captured: list[Lazy]
 
     def graph(self, build: GraphBuilder, own: dict[int, str], captured: Sequence[Lazy]) -> Graph:

@@ -6,8 +6,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from modelcc.artifact.replacement import PREFIX, is_abandoned, replace_file
 from modelcc.ir.errors import ModelError
@@ -39,6 +42,7 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
         "progress": to_json(checkpoint.progress),
         "data": dict(checkpoint.data),
         "marks": checkpoint.marks,
+        "sha256": _digest(checkpoint.values),
     }
     save = partial(write_tensors, arrays=checkpoint.values, texts={FORMAT: json.dumps(parts)})
     replace_file(path, save, durable=True)
@@ -52,9 +56,20 @@ def read_checkpoint(path: Path) -> Checkpoint:
     try:
         parts: Any = json.loads(texts[FORMAT])
         progress = from_json(parts["progress"])
+        if parts["sha256"] != _digest(values):
+            raise ValueError("its tensors are not those that were written")
         return Checkpoint(values, progress, parts["data"], tuple(parts["marks"]))
     except (KeyError, TypeError, ValueError) as error:
         raise TensorFileError(f"a damaged checkpoint: {error}", (str(path),)) from error
+
+
+def _digest(values: Mapping[str, Array]) -> str:
+    """Of names, types, shapes and elements: the format has none."""
+    found = sha256()
+    for name, array in sorted(values.items()):
+        found.update(f"{name} {array.dtype.name} {array.shape} ".encode())
+        found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return found.hexdigest()
 
 
 @dataclass(frozen=True)
