@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import ModelProto, helper
 
+from modelcc.exporters.extents import named_extents
 from modelcc.exporters.onnx.builder import OPSETS, OnnxBuilder, OnnxValue, mentioned_names
 from modelcc.exporters.onnx.entries import ENTRIES
 from modelcc.exporters.onnx.sizes import OnnxSizes
@@ -20,7 +21,6 @@ from modelcc.frontends.kit.errors import UnsupportedForm, unsupported
 from modelcc.ir.builder import as_array, infer_types
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph, Node
-from modelcc.ir.index import Index, Sym, floordiv, split_affine, symbols
 from modelcc.ir.op import Op
 from modelcc.ir.types import F64, Array, DType, TensorType, dtype_of
 
@@ -79,25 +79,12 @@ class OnnxExporter:
         for name in graph.inputs:
             type = graph.types[name]
             self._bind(name, OnnxValue(name, type.dtype), type)
-        extents = [
-            (e, self._values[name], axis)
-            for name in graph.inputs
-            for axis, e in enumerate(graph.types[name].shape)
-            if not isinstance(e, int)
-        ]
-        for e, x, axis in sorted(extents, key=lambda known: not isinstance(known[0], Sym)):
-            self._bind_size(e, x, axis)
-
-    def _bind_size(self, e: Index, x: OnnxValue, axis: int) -> None:
-        unknown = [n for n in sorted(symbols(e)) if n not in self.build.symbols]
-        split = split_affine(e, unknown) if len(unknown) == 1 else None
-        if split is None:
-            return
-        scale, offset = split[0][unknown[0]], split[1]
-        place = f".{x.name}.{axis}"
-        self.build.symbols[place] = self.build.extent(x, axis)
-        solved = floordiv(Sym(place) - offset, scale)
-        self.build.symbols[unknown[0]] = OnnxSizes(self.build).one(solved)
+        for each in named_extents(graph):
+            place = f".{each.input}.{each.axis}"
+            solved = each.solved(place, self.build.symbols)
+            if solved is not None:
+                self.build.symbols[place] = self.build.extent(self._values[each.input], each.axis)
+                self.build.symbols[solved[0]] = OnnxSizes(self.build).one(solved[1])
 
     def run(self, graph: Graph) -> None:
         """Write all nodes."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from modelcc.exporters.extents import named_extents
 from modelcc.exporters.stablehlo.builder import Hlo, HloBuilder
 from modelcc.exporters.stablehlo.domain import Along, Domain
 from modelcc.exporters.stablehlo.entries import ENTRIES
@@ -18,7 +19,7 @@ from modelcc.ir.builder import infer_types
 from modelcc.ir.compute import Operand, StageBuilder
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph, Node
-from modelcc.ir.index import Bounds, Index, Sym, floordiv, split_affine, symbols
+from modelcc.ir.index import Bounds
 from modelcc.ir.op import Op
 from modelcc.ir.types import Array, DType, TensorType
 from modelcc.ops.runtime_size import with_sizes_apart
@@ -92,27 +93,13 @@ class GraphExporter:
 
     def bind_sizes(self, graph: Graph) -> None:
         """Values of named dimensions from the inputs' extents, those that are a name first."""
-        extents = [
-            (e, self.values[name], axis)
-            for name in graph.inputs
-            for axis, e in enumerate(graph.types[name].shape)
-            if not isinstance(e, int)
-        ]
-        for e, x, axis in sorted(extents, key=lambda known: not isinstance(known[0], Sym)):
-            self._bind_size(e, x, axis)
-
-    def _bind_size(self, e: Index, x: Hlo, axis: int) -> None:
-        unknown = [n for n in sorted(symbols(e)) if n not in self.hlo.symbols]
-        if len(unknown) != 1:
-            return
-        split = split_affine(e, unknown)
-        if split is None:
-            return
-        scale, offset = split[0][unknown[0]], split[1]
-        domain = self.domain()
-        domain.symbols["."] = Along(self.hlo.size(x, axis), ())
-        solved = floordiv(Sym(".") - offset, scale)
-        self.hlo.symbols[unknown[0]] = domain.along(domain.index(solved)).hlo
+        for each in named_extents(graph):
+            solved = each.solved(".", self.hlo.symbols)
+            if solved is not None:
+                domain = self.domain()
+                size = self.hlo.size(self.values[each.input], each.axis)
+                domain.symbols["."] = Along(size, ())
+                self.hlo.symbols[solved[0]] = domain.along(domain.index(solved[1])).hlo
 
     def run(self, graph: Graph) -> None:
         """Write all nodes; those that cannot be are listed, and stand-ins take their place."""
