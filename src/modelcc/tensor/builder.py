@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Generic
+from collections.abc import Callable
+from typing import Any, Generic
 
 from modelcc.ir.builder import as_array
 from modelcc.ir.op import Op
 from modelcc.ir.types import Array, DType, TensorType
+from modelcc.ops.arithmetic import Value
 from modelcc.tensor.lazy import Kind, apply
 
 
@@ -40,3 +42,11 @@ class TensorBuilder(Generic[Kind]):
 
     def type_of(self, name: str) -> TensorType:
         return self._tensors[name].type
+
+
+def applied(function: Callable[..., Any], *operands: Kind) -> list[Kind]:
+    """A function of graph values, which gives one or several, of tensors."""
+    build = TensorBuilder(type(operands[0]))
+    found: Any = function(*(Value(build, build.name(x)) for x in operands))
+    values: Any = found if isinstance(found, tuple) else (found,)  # pyright: ignore
+    return [build.tensor(value.name) for value in values]
