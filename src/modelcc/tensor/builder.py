@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic
 
 from modelcc.ir.builder import as_array
@@ -19,6 +19,13 @@ class TensorBuilder(Generic[Kind]):
         """It makes nodes of ``kind``."""
         self.kind = kind
         self._tensors: dict[str, Kind] = {"": None}  # type: ignore[dict-item]
+        self._source: tuple[str, ...] | None = None
+
+    def located(self, source: Sequence[str]) -> TensorBuilder[Kind]:
+        """This builder, whose nodes come from ``source`` and not from the line that is running."""
+        made = TensorBuilder(self.kind)
+        made._tensors, made._source = self._tensors, tuple(source)
+        return made
 
     def name(self, tensor: Kind) -> str:
         """A new name of ``tensor``."""
@@ -31,7 +38,10 @@ class TensorBuilder(Generic[Kind]):
         return self._tensors[name]
 
     def add(self, op: Op, *inputs: str) -> tuple[str, ...]:
-        return tuple(map(self.name, apply(self.kind, op, [self._tensors[n] for n in inputs])))
+        return tuple(map(self.name, self._applied(op, inputs)))
+
+    def _applied(self, op: Op, inputs: Sequence[str]) -> tuple[Kind, ...]:
+        return apply(self.kind, op, [self._tensors[n] for n in inputs], self._source)
 
     def emit(self, op: Op, *inputs: str) -> str:
         (result,) = self.add(op, *inputs)
