@@ -356,3 +356,21 @@ def test_kernels_are_from_lines_of_the_loss_or_from_the_update() -> None:
     step = training.TrainStep(weights(), looped, optim.Adam(0.1), clip=optim.ClipGlobalNorm(1.0))
     found = {place for kernel in step.compile(rows()).report().kernels for place in kernel.source}
     assert found == {line_of("the product"), line_of("the loop"), "the update of parameters"}
+
+
+def test_a_step_fits_into_memory_and_learns_the_same() -> None:
+    def deep(params: dict[str, Tensor], x: Tensor) -> Tensor:
+        for _ in range(2):
+            x = (x @ params["w"]).sin().sin()
+        return x.mean()
+
+    params = {"w": Tensor(np.eye(16, dtype=np.float32))}
+    x = np.ones((64, 16), np.float32)
+    whole = training.TrainStep(params, deep, optim.SGD(0.1), threads=1)
+    most = whole.compile(x).report().arena
+    small = training.TrainStep(params, deep, optim.SGD(0.1), memory=most - 1, threads=1)
+    for _ in range(2):
+        np.testing.assert_allclose(small(x)["loss"], whole(x)["loss"], 1e-6)
+    report = small.compile(x).report()
+    assert report.arena < most == report.arena_before
+    assert report.recomputed and np.asarray(small.values["model.w"]).shape == (16, 16)

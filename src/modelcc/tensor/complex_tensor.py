@@ -233,8 +233,8 @@ class ComplexUpdatable:
 
     def get(self) -> ComplexTensor[Any]:
         """The elements."""
-        found: ComplexTensor[Any] = self.tensor[self.subscript]
-        return found
+        whole: Any = self.tensor
+        return whole[self.subscript]
 
     def set(self, values: Any) -> ComplexTensor[Any]:
         """With ``values``; of several for one element the last."""
