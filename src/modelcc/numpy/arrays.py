@@ -30,8 +30,9 @@ def asarray(a: Any, dtype: Any = None) -> Tensor:
     Complex numbers are a :class:`~modelcc.tensor.complex_tensor.ComplexTensor`, which has the same
     methods where they have a meaning, and refuses others.
     """
-    if isinstance(a, Tensor | ComplexTensor):
-        found: Any = a
+    given: Any = a
+    if isinstance(given, Tensor | ComplexTensor):
+        found = cast(Tensor, given)
         return found if dtype is None else found.astype(dtype)
     if isinstance(a, Expr):
         (size,) = apply(Tensor, Indices((a,), ()), ())
