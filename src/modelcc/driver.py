@@ -357,6 +357,11 @@ def report_in(artifact: Artifact) -> Report | None:
     return replace(report, host_steps=tuple(map(str, steps)), states=states)
 
 
+def with_report(artifact: Artifact, report: Report) -> Artifact:
+    """``artifact`` with another report."""
+    return replace(artifact, sources={**artifact.sources, REPORT: report.to_json()})
+
+
 def _with_interface(artifact: Artifact, last: Sequence[Graph]) -> Artifact:
     """With the interface of the ``last`` graph, if it has one, and what its states are at first."""
     interface = last[0].interface if last else None
