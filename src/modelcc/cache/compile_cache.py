@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -33,16 +33,15 @@ _ARTIFACT = ".mcc"
 _NOTE = ".json"
 
 
+@lru_cache(1)
 def compiler_fingerprint() -> str:
-    """Changes whenever a file of the installed compiler does."""
-    root = Path(__file__).parents[1]
+    """Changes whenever a file of the installed compiler does; of those that this process found."""
     digest = hashlib.sha256()
-    for path in sorted(root.rglob("*")):
-        if path.suffix in (".py", ".ll", ".c", ".h"):
-            status = path.stat()
-            digest.update(
-                f"{path.relative_to(root)} {status.st_size} {status.st_mtime_ns}".encode()
-            )
+    for folder, _, names in sorted(os.walk(Path(__file__).parents[1])):
+        for name in sorted(names):
+            if name.endswith((".py", ".ll", ".c", ".h")):
+                status = os.stat(os.path.join(folder, name))
+                digest.update(f"{folder} {name} {status.st_size} {status.st_mtime_ns}".encode())
     return digest.hexdigest()
 
 
