@@ -24,6 +24,7 @@ from modelcc.cache.compile_cache import (
     seen_model,
 )
 from modelcc.cache.file_digests import Seen, seen
+from modelcc.cache.maintenance import trim_now_and_then
 from modelcc.collection import no_cycle_collection
 from modelcc.feeds.random import nominal_sizes
 from modelcc.frontends.choice import ONNX, frontend_of
@@ -329,6 +330,8 @@ def compile_model(
     _warn_of_notes(artifact, options)
     if cache and key:
         keep(artifact, key, cache, before, files)
+    if config.cache:
+        trim_now_and_then(config.cache)
     return Compiled(artifact, target, tuple(times))
 
 

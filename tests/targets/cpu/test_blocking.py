@@ -84,6 +84,7 @@ def blocks(text: str) -> list[str]:
     return re.findall(r"blocks=\{([^}]*)\}", text)
 
 
+@pytest.mark.share(3, "name", "threads", "given")
 @pytest.mark.parametrize("given", [True, False], ids=["constants", "run time"])
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("name", MODELS)

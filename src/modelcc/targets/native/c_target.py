@@ -150,8 +150,6 @@ class CTarget(CpuTarget):
             objects[key] = contents
             if cache:
                 cache.put(key, contents)
-        if cache and missing:
-            cache.trim()
         return tuple(objects[key] for key in keys)
 
     def render(self, modules: Sequence[Module], form: str, config: BuildConfig) -> bytes:
