@@ -51,6 +51,7 @@ from modelcc.passes.graph.eliminate_transposes import EliminateTransposes
 from modelcc.passes.graph.fold_batch_norm import FoldBatchNorm
 from modelcc.passes.graph.fold_constants import FoldConstants
 from modelcc.passes.graph.intern_strings import InternStrings
+from modelcc.passes.graph.join_loops import JoinLoops
 from modelcc.passes.graph.join_parts import JoinParts
 from modelcc.passes.graph.merge_branches import MergeBranches
 from modelcc.passes.graph.pack_weights import PackWeights
@@ -64,6 +65,7 @@ from modelcc.passes.graph.recognise_softmax import RecogniseSoftmax
 from modelcc.passes.graph.scalar_quantization import ScalarQuantization
 from modelcc.passes.graph.simplify_algebra import SimplifyAlgebra
 from modelcc.passes.graph.simplify_control import SimplifyControl
+from modelcc.passes.graph.sum_after_loops import SumAfterLoops
 from modelcc.passes.graph.trim_windows import TrimWindows
 from modelcc.passes.pass_base import Pass
 from modelcc.passes.program.apply_plan import apply_plan
@@ -140,6 +142,8 @@ def pipeline(
                 SimplifyControl(),
                 Canonicalise(),
                 CommonSubexpressions(),
+                JoinLoops(),
+                SumAfterLoops(),
                 RecogniseGelu(),
                 RecogniseSilu(),
                 RecogniseHardSwish(),
