@@ -106,6 +106,16 @@ ModelSource = OnnxModel | LoadedModel | Graph | Any
 _LOGGER = logging.getLogger(__name__)
 DEFAULT = Options()
 NOWHERE = BuildConfig()
+TIDYING: tuple[Pass[Graph], ...] = (
+    EliminateTransposes(),
+    EliminateReshapes(),
+    Canonicalise(),
+    SimplifyControl(),
+    FoldConstants(),
+    CommonSubexpressions(),
+    DeadCode(),
+)
+"""What the other passes on graphs leave behind is cleared away."""
 REPORT = "report.json"
 """Where in an artifact's sources the report is."""
 
@@ -160,13 +170,7 @@ def pipeline(
                 TrimWindows(),
                 *graphs.convolutions,
                 RecogniseAttention(),
-                EliminateTransposes(),
-                EliminateReshapes(),
-                Canonicalise(),
-                SimplifyControl(),
-                FoldConstants(),
-                CommonSubexpressions(),
-                DeadCode(),
+                *TIDYING,
             ),
             InternStrings(),
         ),

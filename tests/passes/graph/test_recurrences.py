@@ -34,17 +34,21 @@ STEPS = (
 TIME, BATCH, INPUTS, HIDDEN = 4, 2, 3, 6
 
 
-def training(op: Recurrent) -> Graph:
-    """A sum over what the layer results in, each element with a weight, and its gradients."""
-    build = GraphBuilder("training")
-    shapes = {
+def shapes(op: Recurrent) -> dict[str, tuple[int, ...]]:
+    """Of the operands of a layer, and of the weights of its results."""
+    return {
         "x": (TIME, BATCH, INPUTS),
         "w": (op.directions, op.gates * HIDDEN, INPUTS),
         "r": (op.directions, op.gates * HIDDEN, HIDDEN),
         "b": (op.directions, 2 * op.gates * HIDDEN),
         "weights": (TIME, op.directions, BATCH, HIDDEN),
     }
-    for name, shape in shapes.items():
+
+
+def training(op: Recurrent) -> Graph:
+    """A sum over what the layer results in, each element with a weight, and its gradients."""
+    build = GraphBuilder("training")
+    for name, shape in shapes(op).items():
         build.input(name, TensorType(shape, F64))
     y, *_ = build.add(op, "x", "w", "r", "b")
     weighted = build.emit(Mul(), y, "weights")
@@ -87,11 +91,11 @@ def test_no_product_is_made_twice_or_added_up_step_by_step(
     graph = simplified(whole)
     assert sorted(products(graph)) == sorted(expected)
     rng = np.random.default_rng(0)
-    feeds = {n: rng.uniform(-0.8, 0.8, whole.types[n].shape) for n in whole.inputs}
+    feeds = {n: rng.uniform(-0.8, 0.8, shape) for n, shape in shapes(op).items()}
     found = values(graph, feeds)
     for one, other in zip(found, values(whole, feeds), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
-    by = {n: rng.uniform(-1, 1, whole.types[n].shape) * 1e-6 for n in ("x", "w", "r", "b")}
+    by = {n: rng.uniform(-1, 1, feeds[n].shape) * 1e-6 for n in ("x", "w", "r", "b")}
     up = values(graph, feeds | {n: feeds[n] + d for n, d in by.items()})[0]
     down = values(graph, feeds | {n: feeds[n] - d for n, d in by.items()})[0]
     slope = sum(float((g * d).sum()) for g, d in zip(found[1:], by.values(), strict=True))

@@ -69,13 +69,13 @@ class JoinLoops:
     def __call__(self, graph: Graph) -> Graph:
         if sum(isinstance(node.op, Loop) for node in graph.nodes) < 2:
             return graph
-        writer = _Writer(graph)
+        writer = _LoopJoiner(graph)
         for node in graph.nodes:
             writer.visit(node)
         return writer.result()
 
 
-class _Writer:
+class _LoopJoiner:
     """Writes a graph anew, node by node."""
 
     def __init__(self, graph: Graph) -> None:
