@@ -52,6 +52,7 @@ from modelcc.passes.graph.eliminate_transposes import EliminateTransposes
 from modelcc.passes.graph.fold_batch_norm import FoldBatchNorm
 from modelcc.passes.graph.fold_constants import FoldConstants
 from modelcc.passes.graph.intern_strings import InternStrings
+from modelcc.passes.graph.join_loops import JoinLoops
 from modelcc.passes.graph.join_parts import JoinParts
 from modelcc.passes.graph.merge_branches import MergeBranches
 from modelcc.passes.graph.pack_weights import PackWeights
@@ -65,6 +66,7 @@ from modelcc.passes.graph.recognise_softmax import RecogniseSoftmax
 from modelcc.passes.graph.scalar_quantization import ScalarQuantization
 from modelcc.passes.graph.simplify_algebra import SimplifyAlgebra
 from modelcc.passes.graph.simplify_control import SimplifyControl
+from modelcc.passes.graph.sum_after_loops import SumAfterLoops
 from modelcc.passes.graph.trim_windows import TrimWindows
 from modelcc.passes.pass_base import Pass
 from modelcc.passes.program.apply_plan import apply_plan
@@ -105,6 +107,16 @@ ModelSource = OnnxModel | LoadedModel | Graph | Any
 _LOGGER = logging.getLogger(__name__)
 DEFAULT = Options()
 NOWHERE = BuildConfig()
+TIDYING: tuple[Pass[Graph], ...] = (
+    EliminateTransposes(),
+    EliminateReshapes(),
+    Canonicalise(),
+    SimplifyControl(),
+    FoldConstants(),
+    CommonSubexpressions(),
+    DeadCode(),
+)
+"""What the other passes on graphs leave behind is cleared away."""
 REPORT = "report.json"
 """Where in an artifact's sources the report is."""
 
@@ -141,6 +153,8 @@ def pipeline(
                 SimplifyControl(),
                 Canonicalise(),
                 CommonSubexpressions(),
+                JoinLoops(),
+                SumAfterLoops(),
                 RecogniseGelu(),
                 RecogniseSilu(),
                 RecogniseHardSwish(),
@@ -157,13 +171,7 @@ def pipeline(
                 TrimWindows(),
                 *graphs.convolutions,
                 RecogniseAttention(),
-                EliminateTransposes(),
-                EliminateReshapes(),
-                Canonicalise(),
-                SimplifyControl(),
-                FoldConstants(),
-                CommonSubexpressions(),
-                DeadCode(),
+                *TIDYING,
             ),
             InternStrings(),
         ),

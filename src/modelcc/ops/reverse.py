@@ -56,6 +56,11 @@ class Recorder:
         (result,) = self.add(op, *inputs)
         return result
 
+    def recall(self, op: Op, inputs: Sequence[str], outputs: Sequence[str]) -> tuple[str, ...]:
+        """Remember a node whose results are there already: nothing is added."""
+        self.nodes.append(Node(op, tuple(inputs), tuple(outputs), self.source))
+        return tuple(outputs)
+
     def constant(self, value: Array | float, dtype: DType | None = None) -> str:
         return self.build.constant(value, dtype)
 
@@ -121,11 +126,25 @@ def _located(build: Builder, node: Node, dys: Sequence[str]) -> Gradients:
 
 def inlined(build: Builder, graph: Graph, inputs: Sequence[str]) -> tuple[str, ...]:
     """The results of ``graph`` on ``inputs``, as nodes of ``build``."""
+    return recalled(Recorder(build), graph, inputs, {})
+
+
+def recalled(
+    run: Recorder, graph: Graph, inputs: Sequence[str], known: Mapping[str, str]
+) -> tuple[str, ...]:
+    """The results of ``graph`` on ``inputs``, as nodes of ``run``, one for each of its own.
+
+    Nodes whose results are all ``known``, by their names in ``graph``, are not computed again.
+    """
     names = dict(zip(graph.inputs, inputs, strict=True)) | {"": ""}
     for name, constant in graph.constants.items():
-        names[name] = build.constant(constant.data, constant.type.dtype)
+        names[name] = run.constant(constant.data, constant.type.dtype)
     for node in graph.nodes:
-        at = located(build, node.source)
-        results = at.add(node.op, *(names[i] for i in node.inputs))
+        at = run.located(node.source or run.source)
+        given = [names[i] for i in node.inputs]
+        if all(name in known for name in node.outputs):
+            results = at.recall(node.op, given, [known[name] for name in node.outputs])
+        else:
+            results = at.add(node.op, *given)
         names.update(zip(node.outputs, results, strict=True))
     return tuple(names[name] for name in graph.outputs)
