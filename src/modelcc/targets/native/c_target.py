@@ -215,7 +215,8 @@ def c_target(options: TargetOptions) -> CTarget:
 
 def _plain(cpu: CpuModel) -> CpuModel:
     """A processor without vectors and for small tiles, for C to read or for any compiler."""
-    return replace(cpu, vector_bits=1, vector_registers=8, fused=False)
+    few = {"vector_bits": 1, "vector_registers": 8, "widest_bits": 0, "most_registers": 0}
+    return replace(cpu, **few, fused=False)
 
 
 def _compiled(
