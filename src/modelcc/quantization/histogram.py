@@ -54,7 +54,7 @@ class Histogram:
     @property
     def centres(self) -> NDArray[np.float64]:
         """The middle of each bin."""
-        return (np.arange(BINS) + 0.5) * (2 * self.limit / BINS) - self.limit
+        return (np.arange(BINS, dtype=np.float64) + 0.5) * (2 * self.limit / BINS) - self.limit
 
 
 def _widened(counts: NDArray[np.int64], limit: float, to: float) -> NDArray[np.int64]:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any, cast
+
+from modelcc.artifact.replacement import replace_file
 
 
 @dataclass(frozen=True)
@@ -54,14 +59,24 @@ class QuantizationReport:
         """Of the worst output."""
         return max((row.error for row in self.outputs), default=0.0)
 
-    def to_json(self) -> str:
-        """All of it; what is infinite, as exact outputs are, is null."""
-        return json.dumps(_finite(asdict(self)), indent=1, default=str)
+    def as_dict(self) -> dict[str, object]:
+        """All of it; what is infinite, as the SQNR of exact outputs, is None."""
+        return {**_finite(asdict(self)), "error": self.error}
+
+    def save(self, path: Path) -> None:
+        """Write it as JSON; the file is seen whole or not at all."""
+        text = json.dumps(self.as_dict(), indent=1)
+        replace_file(path, lambda temporary: _write(temporary, text))
 
 
-def _finite(value: object) -> object:
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _finite(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(k): _finite(v) for k, v in value.items()}  # type: ignore[reportUnknownVariableType]
+        items = cast("Mapping[str, Any]", value).items()
+        return {name: _finite(item) for name, item in items}
     if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]  # type: ignore[reportUnknownVariableType]
-    return None if isinstance(value, float) and value in (float("inf"), float("-inf")) else value
+        return [_finite(item) for item in cast("Sequence[Any]", value)]
+    return None if isinstance(value, float) and not isfinite(value) else value
