@@ -65,7 +65,7 @@ _DEFAULT = QuantizationSettings()
 @click.option("--activations", type=click.Choice(list(ACTIVATIONS)), default=_DEFAULT.activations,
               show_default=True, help="Type of activations; none: weights alone.")  # fmt: skip
 @click.option("--weights", type=click.Choice(list(WEIGHTS)), default=_DEFAULT.weights,
-              show_default=True, help="Type of weights; int4 needs --activations none.")  # fmt: skip
+              show_default=True, help="Type of weights; int4 is for weights alone.")  # fmt: skip
 @click.option("--method", type=click.Choice(METHODS), default=_DEFAULT.method,
               show_default=True, help="How ranges are found.")  # fmt: skip
 @click.option("--percentile", type=float, default=_DEFAULT.percentile, show_default=True,

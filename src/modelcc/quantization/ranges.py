@@ -101,11 +101,13 @@ def entropy(seen: Histogram, levels: int) -> tuple[float, float]:
     """The range that loses least information: the least Kullback-Leibler divergence.
 
     Migacz, "8-bit inference with TensorRT", 2017: what is beyond a threshold counts as at it, and
-    what is below is spread evenly over the bins of a level.
+    what is below is spread evenly over the bins of a level.  Zeros, which are exact, do not count.
     """
     half = BINS // 2
     signed = seen.low < 0
-    count = seen.counts if signed else seen.counts[half:]
+    counts = seen.counts.copy()
+    counts[half] = min(counts[half], counts[half + 1])
+    count = counts if signed else counts[half:]
     middle = half if signed else 0
     widths = np.unique(np.geomspace(levels // 2 if signed else levels, half, 64).astype(int))
     scored = [(_divergence(count, middle, int(w), levels), w) for w in widths]
