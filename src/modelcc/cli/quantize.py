@@ -11,7 +11,7 @@ from rich.text import Text
 
 from modelcc.cli.build_config import build_config_of
 from modelcc.cli.console import note, output_console, print_json, progress_of
-from modelcc.cli.outputs import check_apart, check_outputs, check_suffix
+from modelcc.cli.outputs import check_apart, check_outputs
 from modelcc.cli.parameters import MODEL, check_files
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.driver import import_model
@@ -152,8 +152,6 @@ def _check_places(
     for place in places:
         if place.suffix not in (".onnx", ".mcc"):
             raise ModelError(f"cannot write {place}", (), "its name must end with .onnx or .mcc")
-    if report is not None:
-        check_suffix(report, "json")
     check_files(*places, report)
     check_outputs([*places, report], [model, *([calibration] if calibration else [])])
     check_apart((*places, report))

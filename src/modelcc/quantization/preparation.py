@@ -37,7 +37,11 @@ STEPS = (
 
 
 def prepared_graph(graph: Graph) -> Graph:
-    """The graph to quantise; :class:`ModelError` if somebody has done it already."""
+    """The graph to quantise; :class:`ModelError` if somebody has done it already, or if a call does
+    not depend on its inputs alone, which are tensors."""
+    if graph.interface is not None and not graph.interface.is_plain:
+        what = "a model that keeps states, or whose arguments are no tensors, cannot be quantised"
+        raise ModelError(what, (graph.name,), "quantise the part of it that computes")
     done = next((node for node in graph.nodes if isinstance(node.op, INTEGERS)), None)
     if done is not None:
         place = done.source or done.outputs

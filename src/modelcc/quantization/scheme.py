@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -40,9 +40,26 @@ class Scheme:
     graph: Graph
     settings: QuantizationSettings
     seen: Mapping[str, Histogram]
+    _plans: dict[Selection, QuantizationPlan] = field(
+        init=False, compare=False, default_factory=dict[Selection, QuantizationPlan]
+    )
+    _roundings: dict[Selection, dict[str, Rounding]] = field(
+        init=False, compare=False, default_factory=dict[Selection, "dict[str, Rounding]"]
+    )
 
     def plan(self, selection: Selection = ALL) -> QuantizationPlan:
         """What is quantised."""
+        if selection not in self._plans:
+            self._plans[selection] = self._planned(selection)
+        return self._plans[selection]
+
+    def roundings(self, selection: Selection = ALL) -> dict[str, Rounding]:
+        """How tensors are rounded."""
+        if selection not in self._roundings:
+            self._roundings[selection] = self._chosen(selection)
+        return self._roundings[selection]
+
+    def _planned(self, selection: Selection) -> QuantizationPlan:
         settings = self.settings
         skip = selection.floats.union(settings.skip)
         plan = quantization_plan(self.graph, settings.ops, skip)
@@ -51,8 +68,7 @@ class Scheme:
         weighty = tuple(layer for layer in plan.layers if layer.weights)
         return replace(plan, integer=_NONE, rounded={}, layers=weighty)
 
-    def roundings(self, selection: Selection = ALL) -> dict[str, Rounding]:
-        """How tensors are rounded."""
+    def _chosen(self, selection: Selection) -> dict[str, Rounding]:
         dtype, plan = self.settings.activation, self.plan(selection)
         if dtype is None:
             return {}
