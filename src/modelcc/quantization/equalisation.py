@@ -31,7 +31,7 @@ ROUNDS, ENOUGH = 20, 1e-3
 
 
 @dataclass(frozen=True)
-class _Pair:
+class _Neighbours:
     """Two products, the first's results going to the second alone."""
 
     first: Node
@@ -52,7 +52,7 @@ def equalised(graph: Graph) -> Graph:
     return replace(graph, constants=MappingProxyType(constants))
 
 
-def _pairs(graph: Graph) -> Iterator[_Pair]:
+def _pairs(graph: Graph) -> Iterator[_Neighbours]:
     readers = graph.consumers()
     uses = {n: len(nodes) for n, nodes in readers.items()}
     for node in graph.nodes:
@@ -62,7 +62,7 @@ def _pairs(graph: Graph) -> Iterator[_Pair]:
         while len(readers.get(name, ())) == 1 and name not in graph.outputs:
             (reader,) = readers[name]
             if _is_product(reader, graph, uses) and reader.inputs[0] == name:
-                yield _Pair(node, reader)
+                yield _Neighbours(node, reader)
             if not isinstance(reader.op, HOMOGENEOUS):
                 break
             name = reader.outputs[0]
@@ -97,7 +97,7 @@ def _grouped(node: Node, weights: Array) -> NDArray[Any]:
     return first.reshape(groups, outputs // groups, inputs, -1)
 
 
-def _equalise(pair: _Pair, data: dict[str, Array]) -> float:
+def _equalise(pair: _Neighbours, data: dict[str, Array]) -> float:
     """Move one pair's factors; how far the one that differs most is from 1."""
     first, second = (_grouped(n, data[n.inputs[1]]) for n in (pair.first, pair.second))
     r1 = np.abs(first).max((2, 3), initial=0.0).reshape(-1)

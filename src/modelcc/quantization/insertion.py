@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 import numpy as np
 
-from modelcc.ir.builder import infer_types
-from modelcc.ir.constant import Constant
 from modelcc.ir.graph import Graph, Node
-from modelcc.ir.naming import Names
-from modelcc.ir.op import Op
 from modelcc.ir.quantized_form import QuantizedForm
 from modelcc.ir.types import Array, DType
 from modelcc.ops.quant import DequantizeLinear, QuantizeLinear
+from modelcc.quantization.graph_writer import GraphWriter
 from modelcc.quantization.plan import QuantizationPlan
 from modelcc.quantization.ranges import Rounding, rounding
 from modelcc.quantization.weights import (
@@ -71,53 +67,6 @@ def bias_of(node: Node, form: QuantizedForm, graph: Graph) -> Array | None:
     if constant is None or constant.data.size != outputs:
         return None
     return constant.data.reshape(-1)
-
-
-class GraphWriter:
-    """A copy of a graph in the making, whose values keep their names."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.source = graph
-        self.types, self.constants = dict(graph.types), dict(graph.constants)
-        self.names = Names(graph.types)
-        self.nodes: list[Node] = []
-
-    def emit(self, op: Op, *inputs: str, source: tuple[str, ...] = (), name: str = "") -> str:
-        """Append a node of one result; the name of that."""
-        (type,) = infer_types(op, [self.types[n] if n else None for n in inputs], *source)
-        result = name or self.names.fresh(f"{inputs[0]}_{type_name(op)}")
-        self.types[result] = type
-        self.nodes.append(Node(op, inputs, (result,), source))
-        return result
-
-    def append(self, node: Node) -> None:
-        """A node whose results have their names and types already, or those of the graph."""
-        self.nodes.append(node)
-
-    def constant(self, data: Array, name: str) -> str:
-        """A constant called after ``name``."""
-        found = Constant(data)
-        fresh = self.names.fresh(name)
-        self.types[fresh], self.constants[fresh] = found.type, found
-        return fresh
-
-    def graph(self) -> Graph:
-        """What has been written, without constants that nothing reads."""
-        read = {name for node in self.nodes for name in node.inputs}.union(self.source.outputs)
-        constants = {name: c for name, c in self.constants.items() if name in read}
-        made = (name for node in self.nodes for name in node.outputs)
-        kept = (*self.source.inputs, *constants, *made)
-        return replace(
-            self.source,
-            nodes=tuple(self.nodes),
-            types=MappingProxyType({name: self.types[name] for name in kept}),
-            constants=MappingProxyType(constants),
-        )
-
-
-def type_name(op: Op) -> str:
-    """What values that ``op`` makes are called after."""
-    return type(op).__name__.lower()
 
 
 class _Insertion:

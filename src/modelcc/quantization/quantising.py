@@ -11,6 +11,7 @@ from modelcc.artifact.file import write_artifact
 from modelcc.artifact.replacement import replace_file
 from modelcc.driver import compile_model
 from modelcc.emit.emission import simplified, write_simplified
+from modelcc.exporters.onnx.file import MOST
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
 from modelcc.ir.types import Array, dtype_of
@@ -32,8 +33,8 @@ from modelcc.quantization.running import Engine, Noise, compared, samples_per_ru
 from modelcc.quantization.samples import Calibration, Feeds, calibration_feeds
 from modelcc.quantization.scheme import (
     ALL,
+    LayerSelection,
     Scheme,
-    Selection,
     constant_bytes,
     integer_bytes,
 )
@@ -58,12 +59,15 @@ class QuantizedModel:
     def save(self, path: str | Path) -> None:
         """Write an ONNX model of QuantizeLinear and DequantizeLinear, or an artifact (``.mcc``).
 
-        The file is seen whole or not at all; :class:`ModelError` for another suffix.
+        The file is seen whole or not at all, unless its constants are more than one may have;
+        :class:`ModelError` for another suffix.
         """
         place = Path(path)
         if place.suffix == ".mcc":
             compiled = compile_model(self.graph, self.engine.options, self.engine.config)
             write_artifact(place, compiled.artifact)
+        elif place.suffix == ".onnx" and constant_bytes(self.graph) > MOST:
+            write_simplified(self.graph, place)  # a file beside it has its constants, by its name
         elif place.suffix == ".onnx":
             replace_file(place, lambda temporary: write_simplified(self.graph, temporary))
         else:
@@ -125,7 +129,7 @@ def _calibrated(
 
 def _carried_out(
     scheme: Scheme,
-    selection: Selection,
+    selection: LayerSelection,
     alone: Mapping[str, float],
     feeds: Sequence[Feeds],
     run: Runner,
@@ -158,24 +162,24 @@ def _carried_out(
 
 def _selected(
     scheme: Scheme, simulation: Simulation, costs: Costs, target: float | None
-) -> Selection:
+) -> LayerSelection:
     """Layers that stay as they are by the budgets."""
     settings = scheme.settings
     budget = Budget(target, settings.max_bytes)
     if not settings.has_budget:
         return ALL
 
-    def error_of(selection: Selection) -> float:
+    def error_of(selection: LayerSelection) -> float:
         return simulation.error(scheme.choice(selection))
 
     floats = settings.fallback == FLOAT
     kept = kept_for_bytes(budget, costs, floats)
     if budget.bytes is not None and floats:
-        error = error_of(Selection(kept))
+        error = error_of(LayerSelection(kept))
         if target is not None and error > target:
             raise too_inexact(error, target)
-        return Selection(kept)
-    made = Selection if floats else partial(Selection, frozenset())
+        return LayerSelection(kept)
+    made = LayerSelection if floats else partial(LayerSelection, frozenset())
     layers = scheme.plan().layers
     return made(kept_for_error(budget, costs, layers, lambda names: error_of(made(names))))
 
@@ -225,7 +229,9 @@ def _check_without_data(settings: QuantizationSettings) -> None:
         raise ModelError(f"{what} needs calibration data", (), hint)
 
 
-def _rows(scheme: Scheme, plan: QuantizationPlan, selection: Selection) -> tuple[LayerRow, ...]:
+def _rows(
+    scheme: Scheme, plan: QuantizationPlan, selection: LayerSelection
+) -> tuple[LayerRow, ...]:
     rounded = scheme.roundings(selection)
     weights = scheme.weights(selection)
     made = {layer.node.outputs[0] for layer in scheme.plan(selection).layers}

@@ -14,7 +14,7 @@ from modelcc.quantization.histogram import Histogram
 from modelcc.quantization.insertion import Numbers, layer_weights, quantised_graph
 from modelcc.quantization.plan import QuantizationPlan, quantization_plan
 from modelcc.quantization.ranges import Rounding
-from modelcc.quantization.sensitivity import Choice
+from modelcc.quantization.sensitivity import Switches
 from modelcc.quantization.settings import WEIGHTS, QuantizationSettings
 from modelcc.quantization.weight_only import layer_weights_only, with_integer_weights
 from modelcc.quantization.weights import IntegerWeights
@@ -23,14 +23,14 @@ _NONE: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
-class Selection:
+class LayerSelection:
     """Layers, by their nodes' results, that stay ``floats``, and those with 16-bit activations."""
 
     floats: frozenset[str] = _NONE
     wide: frozenset[str] = _NONE
 
 
-ALL = Selection()
+ALL = LayerSelection()
 
 
 @dataclass(frozen=True)
@@ -40,26 +40,26 @@ class Scheme:
     graph: Graph
     settings: QuantizationSettings
     seen: Mapping[str, Histogram]
-    _plans: dict[Selection, QuantizationPlan] = field(
-        init=False, compare=False, default_factory=dict[Selection, QuantizationPlan]
+    _plans: dict[LayerSelection, QuantizationPlan] = field(
+        init=False, compare=False, default_factory=dict[LayerSelection, QuantizationPlan]
     )
-    _roundings: dict[Selection, dict[str, Rounding]] = field(
-        init=False, compare=False, default_factory=dict[Selection, "dict[str, Rounding]"]
+    _roundings: dict[LayerSelection, dict[str, Rounding]] = field(
+        init=False, compare=False, default_factory=dict[LayerSelection, "dict[str, Rounding]"]
     )
 
-    def plan(self, selection: Selection = ALL) -> QuantizationPlan:
+    def plan(self, selection: LayerSelection = ALL) -> QuantizationPlan:
         """What is quantised."""
         if selection not in self._plans:
             self._plans[selection] = self._planned(selection)
         return self._plans[selection]
 
-    def roundings(self, selection: Selection = ALL) -> dict[str, Rounding]:
+    def roundings(self, selection: LayerSelection = ALL) -> dict[str, Rounding]:
         """How tensors are rounded."""
         if selection not in self._roundings:
             self._roundings[selection] = self._chosen(selection)
         return self._roundings[selection]
 
-    def _planned(self, selection: Selection) -> QuantizationPlan:
+    def _planned(self, selection: LayerSelection) -> QuantizationPlan:
         settings = self.settings
         skip = selection.floats.union(settings.skip)
         plan = quantization_plan(self.graph, settings.ops, skip)
@@ -68,7 +68,7 @@ class Scheme:
         weighty = tuple(layer for layer in plan.layers if layer.weights)
         return replace(plan, integer=_NONE, rounded={}, layers=weighty)
 
-    def _chosen(self, selection: Selection) -> dict[str, Rounding]:
+    def _chosen(self, selection: LayerSelection) -> dict[str, Rounding]:
         dtype, plan = self.settings.activation, self.plan(selection)
         if dtype is None:
             return {}
@@ -78,12 +78,12 @@ class Scheme:
                 dtypes |= dict.fromkeys((plan.rounded[name] for name in layer.operands), I16)
         return roundings(plan, self.seen, dtypes, self.settings)
 
-    def numbers(self, selection: Selection = ALL) -> Numbers:
+    def numbers(self, selection: LayerSelection = ALL) -> Numbers:
         """What the plan is carried out with."""
         weights = WEIGHTS[self.settings.weights]
         return Numbers(self.roundings(selection), weights, self.settings.per_channel)
 
-    def weights(self, selection: Selection = ALL) -> dict[str, IntegerWeights]:
+    def weights(self, selection: LayerSelection = ALL) -> dict[str, IntegerWeights]:
         """Integers of the layers that have weights, by their nodes' results."""
         plan, numbers = self.plan(selection), self.numbers(selection)
         layers = (layer for layer in plan.layers if layer.weights)
@@ -98,7 +98,7 @@ class Scheme:
             for layer in layers
         }
 
-    def left(self, selection: Selection = ALL) -> dict[str, Array]:
+    def left(self, selection: LayerSelection = ALL) -> dict[str, Array]:
         """What rounding leaves of weights, shaped as they were, by the results of layers' nodes."""
         found: dict[str, Array] = {}
         layers = {layer.node.outputs[0]: layer for layer in self.plan(selection).layers}
@@ -108,13 +108,13 @@ class Scheme:
             found[name] = floats if floats.shape == shape else np.ascontiguousarray(floats.T)
         return found
 
-    def choice(self, selection: Selection) -> Choice:
+    def choice(self, selection: LayerSelection) -> Switches:
         """The same for a simulation, where 16 bits are as good as floats."""
         plan, found = self.plan(selection), self.roundings(selection)
         rounded = frozenset(name for name, r in found.items() if r.dtype.bits <= 8)
-        return Choice(rounded, frozenset(layer.node.outputs[0] for layer in plan.layers))
+        return Switches(rounded, frozenset(layer.node.outputs[0] for layer in plan.layers))
 
-    def quantised(self, selection: Selection) -> Graph:
+    def quantised(self, selection: LayerSelection) -> Graph:
         """The graph on integers."""
         plan, numbers = self.plan(selection), self.numbers(selection)
         if self.settings.activation is None:

@@ -16,7 +16,7 @@ from modelcc.ir.graph import Graph
 from modelcc.ir.types import BOOL, Array, TensorType
 from modelcc.ops.comparison import Where
 from modelcc.ops.quant import DequantizeLinear, QuantizeLinear
-from modelcc.quantization.insertion import GraphWriter
+from modelcc.quantization.graph_writer import GraphWriter
 from modelcc.quantization.plan import QuantizationPlan
 from modelcc.quantization.ranges import Rounding
 from modelcc.quantization.running import Engine, Noise, compared
@@ -27,7 +27,7 @@ SAMPLES = 16
 
 
 @dataclass(frozen=True)
-class Choice:
+class Switches:
     """Tensors that are rounded, and layers (by their nodes' results) whose weights are."""
 
     rounded: Collection[str]
@@ -58,17 +58,17 @@ class Simulation:
         self.switches: dict[str, str] = {}
         self.places: dict[str, str] = {}
         self._run = engine.runner(self._switched(roundings))
-        nothing = Choice((), ())
+        nothing = Switches((), ())
         self.expected = [self._outputs(one, nothing) for one in self.feeds]
 
-    def error(self, choice: Choice) -> float:
+    def error(self, choice: Switches) -> float:
         """The error of the worst output."""
         noise = {name: Noise() for name in self.graph.outputs}
         for one, expected in zip(self.feeds, self.expected, strict=True):
             compared(self._outputs(one, choice), expected, noise)
         return max(each.error for each in noise.values())
 
-    def _outputs(self, feeds: Feeds, choice: Choice) -> dict[str, Array]:
+    def _outputs(self, feeds: Feeds, choice: Switches) -> dict[str, Array]:
         switched = {s: np.asarray(n in choice.rounded) for n, s in self.switches.items()}
         weights = {
             place: self.weights[name][name in choice.weights] for name, place in self.places.items()
@@ -125,6 +125,6 @@ def layer_errors(simulation: Simulation, plan: QuantizationPlan) -> dict[str, fl
     for n, layer in enumerate(plan.layers):
         report("quantising one layer at a time", n, count)
         name = layer.node.outputs[0]
-        errors[name] = simulation.error(Choice(layer.operands, (name,)))
+        errors[name] = simulation.error(Switches(layer.operands, (name,)))
     report("quantising one layer at a time", count, count)
     return errors

@@ -37,7 +37,7 @@ class QuantizationSettings:
 
     activations: str = "int8"
     weights: str = "int8"
-    method: str = "mse"
+    method: str = "minmax"
     percentile: float = 99.99
     symmetric: bool = False
     per_channel: bool = True
