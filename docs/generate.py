@@ -29,7 +29,7 @@ from modelcc.targets.registry import BUILT_IN, make_target
 FOLDER = Path(__file__).parent
 NOTE = "<!-- Made by `python -m docs.generate`; change the sources instead. -->"
 WIDTH = 96
-FACETS = ("compute", "algorithm", "decompose", "grad")
+FACETS = ("compute", "algorithm", "decompose", "grad", "quantize")
 
 
 def _op_lines() -> Iterator[str]:
@@ -38,17 +38,18 @@ def _op_lines() -> Iterator[str]:
         f"The built-in dialect `{MCC.name}` has {len(MCC.ops)} ops.  All have a shape rule and a "
         "NumPy reference.  *compute*: lowered to the tensor level, so every target has code for "
         "it; *algorithm*: the same, as a loop function of its own; *decompose*: a composite "
-        "that is also given by simpler ops; *grad*: a gradient of its own; *elements*: the types "
-        "of the first operand."
+        "that is also given by simpler ops; *grad*: a gradient of its own; *quantize*: "
+        "integers of few bits where a float model is quantised; *elements*: the types of the "
+        "first operand."
     )
     for family, ops in groupby(MCC.ops, key=_family):
         yield from (
             "",
             f"## {family}",
             "",
-            "| op | compute | algorithm | decompose | grad | elements | meaning |",
+            "| op | compute | algorithm | decompose | grad | quantize | elements | meaning |",
         )
-        yield "|---|:-:|:-:|:-:|:-:|---|---|"
+        yield "|---|:-:|:-:|:-:|:-:|:-:|---|---|"
         for op in ops:
             marks = " | ".join("✓" if op.has(facet) else " " for facet in FACETS)
             elements = summary(accepted(op))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from modelcc import nn as nn
     from modelcc import optim as optim
     from modelcc import training as training
-    from modelcc.api import compile, export_onnx, import_model, load, verify
+    from modelcc.api import compile, export_onnx, import_model, load, quantize, verify
     from modelcc.artifact.errors import ArtifactError
     from modelcc.ir.errors import Error, ModelError
     from modelcc.model import Model
@@ -79,6 +79,7 @@ _HOME = MappingProxyType(
         "load": "modelcc.api",
         "load_onnx": "modelcc.nn.imported",
         "map": "modelcc.tensor.loops",
+        "quantize": "modelcc.api",
         "scan": "modelcc.tensor.loops",
         "stop_gradient": "modelcc.tensor.custom",
         "trace": "modelcc.tensor.tracing",
@@ -127,6 +128,7 @@ __all__ = [
     "map",
     "nn",
     "optim",
+    "quantize",
     "scan",
     "stop_gradient",
     "trace",

@@ -30,6 +30,9 @@ from modelcc.runtime.pool import available_cores
 if TYPE_CHECKING:
     from modelcc.driver import Compiled, ModelSource
     from modelcc.ir.graph import Graph
+    from modelcc.quantization.quantising import QuantizedModel
+    from modelcc.quantization.samples import Calibration
+    from modelcc.quantization.settings import QuantizationSettings
     from modelcc.targets.base import Progress
     from modelcc.verification.verification import Verification
 
@@ -182,6 +185,43 @@ def export_onnx(
     return _emission().write_simplified(graph, target)
 
 
+def quantize(
+    model: ModelSource,
+    calibration: Calibration | None = None,
+    *,
+    settings: QuantizationSettings | None = None,
+    options: Options | None = None,
+    threads: int | None = None,
+    dims: Dims | None = None,
+    cache: str | Path | None = "",
+    progress: Progress | None = None,
+    **asked: Any,
+) -> QuantizedModel:
+    """The model on integers of few bits, by ranges of its values over ``calibration``: a ``.npz``
+    file or a folder of NumPy's files with samples along the first axis, such arrays by input, or an
+    iterable of feeds.
+
+    ``asked`` are fields of :class:`~modelcc.quantization.settings.QuantizationSettings`, in place
+    of those of ``settings``: ``method="entropy"``, ``max_error=0.01``.  With
+    ``activations="none"`` only weights are quantised, and calibration may be left out.  The rest is
+    as for :func:`compile`.  The result has a ``graph`` for :func:`compile`, ``save`` and a
+    ``report``; :class:`ModelError` says what does not fit, or which budget can be met.
+    """
+    environment = read_environment(os.environ)
+    compiling = asked_options(environment, options, threads=threads, dims=dims)
+    home = import_module("modelcc.quantization.settings").QuantizationSettings
+    wrong = next((name for name in asked if name not in home.__dataclass_fields__), None)
+    if wrong is not None:
+        known = ", ".join(home.__dataclass_fields__)
+        raise ModelError(f"quantize has no argument {wrong!r}", (), f"settings are {known}")
+    wanted = home(**asked) if settings is None else replace(settings, **asked)
+    graph = import_model(model, options=compiling)
+    config = _build_config(_folder(cache, environment), environment, progress)
+    engine = import_module("modelcc.quantization.running").Engine(compiling, config)
+    quantised = import_module("modelcc.quantization.quantising").quantised_model
+    return quantised(graph, calibration, wanted, engine)
+
+
 def verify(
     model: ModelSource,
     feeds: Mapping[str, Array] | None = None,
@@ -320,4 +360,4 @@ def default_threads(asked: int | None, environment: Environment) -> int:
     return environment.threads if environment.threads is not None else available_cores()
 
 
-__all__ = ["Model", "compile", "export_onnx", "import_model", "load", "verify"]
+__all__ = ["Model", "compile", "export_onnx", "import_model", "load", "quantize", "verify"]

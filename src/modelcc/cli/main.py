@@ -68,6 +68,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "compile": ("modelcc.cli.compile", "compile_command"),
         "run": ("modelcc.cli.run", "run"),
         "bench": ("modelcc.cli.bench", "bench"),
+        "quantize": ("modelcc.cli.quantize", "quantize"),
         "tune": ("modelcc.cli.tune", "tune"),
         "verify": ("modelcc.cli.verify", "verify"),
         "inspect": ("modelcc.cli.inspect", "inspect"),

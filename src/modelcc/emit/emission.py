@@ -15,6 +15,7 @@ from modelcc.exporters.stablehlo import export_stablehlo
 from modelcc.ir.constant import Constant
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
+from modelcc.ir.op import Op
 from modelcc.levels.text import (
     LEVELS,
     constants_of,
@@ -23,6 +24,7 @@ from modelcc.levels.text import (
     parse_level,
     read_constants,
 )
+from modelcc.ops.quant import DequantizeLinear
 from modelcc.ops.registry import dialects
 from modelcc.options import Options
 from modelcc.passes.graph.bodies import in_bodies
@@ -58,6 +60,9 @@ FORMS = (
 
 SOURCES = ("llvm", "c")
 """Forms that are a target's source language."""
+
+INTEGERS = (DequantizeLinear,)
+"""Ops that are kept where others read the graph, so that constants stay integers."""
 
 _SUFFIX: Mapping[str, str] = {
     STABLEHLO: ".mlir",
@@ -158,7 +163,7 @@ def onnx_model(graph: Graph) -> bytes:
 
     :class:`ModelError` lists what has no form, or says that the constants are too many for a file.
     """
-    simple = simplified(graph)
+    simple = simplified(graph, INTEGERS)
     room = sum(constant.nbytes for constant in simple.constants.values())
     if room > MOST:
         message = f"its constants take {byte_text(room)}, and a file of ONNX ends at 2 GB"
@@ -169,12 +174,13 @@ def onnx_model(graph: Graph) -> bytes:
 
 def write_simplified(graph: Graph, path: Path) -> tuple[Path, ...]:
     """The graph without what is constant or unused, as a file of ONNX; the files written."""
-    return write_onnx(simplified(graph), path)
+    return write_onnx(simplified(graph, INTEGERS), path)
 
 
-def simplified(graph: Graph) -> Graph:
-    """The graph that is written for others: without what is constant or unused."""
-    for step in (FoldConstants(), CommonSubexpressions(), DeadCode()):
+def simplified(graph: Graph, keep: tuple[type[Op], ...] = ()) -> Graph:
+    """The graph that is written for others: without what is constant, but for ops to ``keep``, or
+    unused."""
+    for step in (FoldConstants(keep=keep), CommonSubexpressions(), DeadCode()):
         graph = in_bodies(step)(graph)
     return graph
 

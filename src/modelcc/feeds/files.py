@@ -69,20 +69,21 @@ def _named(array: Array, wanted: DType) -> Array:
 
 
 def _load_npy(path: Path) -> Array:
-    loaded = _load(path)
+    loaded = read_file(path)
     if isinstance(loaded, dict):
         raise ModelError(f"{path} holds several arrays", (), "give it without a name, as FILE.npz")
     return loaded
 
 
 def _load_npz(path: Path) -> dict[str, Array]:
-    loaded = _load(path)
+    loaded = read_file(path)
     if not isinstance(loaded, dict):
         raise ModelError(f"{path} is not an .npz file")
     return loaded
 
 
-def _load(path: Path) -> Array | dict[str, Array]:
+def read_file(path: Path) -> Array | dict[str, Array]:
+    """The array of a file, or those of several by name; :class:`ModelError` says what is wrong."""
     try:
         return read_arrays(path)
     except OSError as error:

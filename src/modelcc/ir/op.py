@@ -11,6 +11,7 @@ from modelcc.ir.compute import Operand, StageBuilder
 from modelcc.ir.condition import Constraints
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Expr, Index, substitute
+from modelcc.ir.quantized_form import QuantizedForm
 from modelcc.ir.types import Array, DType, TensorType
 
 Values: TypeAlias = Sequence[str]
@@ -163,6 +164,10 @@ class Op:
 
         ``inputs`` and ``outputs`` are what the op was applied to and what came of it.
         """
+        raise NotImplementedError(self.mnemonic())
+
+    def quantize(self) -> QuantizedForm | None:
+        """How it computes on integers of few bits; None if it does not, with these attributes."""
         raise NotImplementedError(self.mnemonic())
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from modelcc.ir import special
 from modelcc.ir.compute import Element, apply, select
 from modelcc.ir.op import Builder, Op, Sample
+from modelcc.ir.quantized_form import FOLLOWS, ROUNDED, QuantizedForm
 from modelcc.ir.types import I32, Array
 from modelcc.ops.arithmetic import (
     Differentiable,
@@ -37,6 +38,9 @@ class Activation(Differentiable):
     def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
         return (dy * self.slope(x),)
 
+    def quantize(self) -> QuantizedForm:
+        return ROUNDED
+
 
 class Composite(Activation):
     """Base of activations that are a formula of other ops."""
@@ -47,6 +51,9 @@ class Composite(Activation):
 
     def decompose(self, build: Builder, x: str) -> tuple[str]:
         return (self.formula(Value(build, x)).name,)
+
+    def quantize(self) -> QuantizedForm:
+        return FOLLOWS
 
 
 def sigmoid(x: Element) -> Element:
@@ -79,6 +86,9 @@ class Relu(Activation):
 
     def slope(self, x: Value) -> Value:
         return one_of(x, 0.0, 1.0, 0.0)
+
+    def quantize(self) -> QuantizedForm:
+        return FOLLOWS
 
 
 @dataclass(frozen=True)
@@ -117,6 +127,9 @@ class PRelu(Differentiable):
     def adjoint(self, dy: Value, y: Value, x: Value, slope: Value) -> tuple[Value, Value]:
         positive = above(x, 0.0)
         return where(positive, dy, dy * slope), where(positive, 0.0, dy * x)
+
+    def quantize(self) -> QuantizedForm:
+        return ROUNDED
 
 
 @dataclass(frozen=True)
@@ -325,6 +338,9 @@ class Clip(Activation):
     def slope(self, x: Value) -> Value:
         one = 1.0 if self.high is None else one_of(x, self.high, 0.0, 1.0)
         return x.lift(one) if self.low is None else one_of(x, self.low, one, 0.0)
+
+    def quantize(self) -> QuantizedForm:
+        return FOLLOWS
 
 
 @dataclass(frozen=True)

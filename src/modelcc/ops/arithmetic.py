@@ -27,6 +27,7 @@ from modelcc.ir.op import (
     same_dtype,
 )
 from modelcc.ir.operators import Arithmetic
+from modelcc.ir.quantized_form import QuantizedForm
 from modelcc.ir.types import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, Array, DType, TensorType
 from modelcc.ops.broadcast import unbroadcast
 from modelcc.ops.samples import bounded, sample, tensor
@@ -173,6 +174,9 @@ class Add(Differentiable):
     def adjoint(self, dy: Value, y: Value, a: Value, b: Value) -> tuple[Value, Value]:
         return dy, dy
 
+    def quantize(self) -> QuantizedForm:
+        return QuantizedForm(None, follows=True)
+
 
 @dataclass(frozen=True)
 class Sub(Differentiable):
@@ -185,6 +189,9 @@ class Sub(Differentiable):
     def adjoint(self, dy: Value, y: Value, a: Value, b: Value) -> tuple[Value, Value]:
         return dy, -dy
 
+    def quantize(self) -> QuantizedForm:
+        return QuantizedForm(None, follows=True)
+
 
 @dataclass(frozen=True)
 class Mul(Differentiable):
@@ -196,6 +203,9 @@ class Mul(Differentiable):
 
     def adjoint(self, dy: Value, y: Value, a: Value, b: Value) -> tuple[Value, Value]:
         return dy * b, dy * a
+
+    def quantize(self) -> QuantizedForm:
+        return QuantizedForm(None, follows=True)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from modelcc.ir.index import (
     symbols,
 )
 from modelcc.ir.op import Builder, Gradients, Op, Sample, Values, broadcast_shapes, require
+from modelcc.ir.quantized_form import MOVES, QuantizedForm
 from modelcc.ir.scalar import Combine
 from modelcc.ir.types import BF16, BOOL, F16, I64, Array, DType, TensorType
 from modelcc.ops.accumulate import accumulator, combined, require_numeric, widen
@@ -105,6 +106,9 @@ class Reshape(Op):
     def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
         (x,) = inputs
         return (build.emit(Reshape(build.type_of(x).shape), dys[0]),)
+
+    def quantize(self) -> QuantizedForm:
+        return MOVES
 
 
 def _reshaped(
@@ -208,6 +212,9 @@ class Expand(Op):
     def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
         (x,) = inputs
         return (unbroadcast(build, dys[0], build.type_of(x).shape),)
+
+    def quantize(self) -> QuantizedForm:
+        return MOVES
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from modelcc.ir.condition import Constraints
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, floordiv, mod
 from modelcc.ir.op import Builder, Gradients, Meeting, Op, Sample, Values, require, same_dtype
+from modelcc.ir.quantized_form import QuantizedForm
 from modelcc.ir.types import F16, Array, DType, TensorType
 from modelcc.ops.accumulate import Point, accumulator, combined, require_numeric, rounded, widen
 from modelcc.ops.broadcast import ReduceSum, Reshape
@@ -153,6 +154,9 @@ class Conv(Windowed):
         if self.groups == 1:
             return 0
         return floordiv(output, floordiv(w[0], self.groups)) * w[1]
+
+    def quantize(self) -> QuantizedForm:
+        return QuantizedForm(weights=1, axis=0, channel=1, bias=2)
 
 
 def _check(op: str, x: TensorType, w: TensorType, b: TensorType | None) -> DType:
@@ -321,6 +325,11 @@ class ConvTranspose(Windowed):
             return padded.cast(y.dtype) * w[(channel, own, *reached(axes, r[1:]))].cast(y.dtype)
 
         fill_phase(at, y, axes, (inputs,), body)
+
+    def quantize(self) -> QuantizedForm | None:
+        if self.groups != 1:  # its weights have no axis that all output channels are on
+            return None
+        return QuantizedForm(weights=1, axis=1, channel=1, bias=2)
 
 
 OPS: tuple[type[Op], ...] = (Conv, ConvTranspose)

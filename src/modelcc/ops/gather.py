@@ -15,6 +15,7 @@ from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_valu
 from modelcc.ir.index import Index
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.op import Builder, Gradients, Meeting, Op, Values, require
+from modelcc.ir.quantized_form import MOVES, QuantizedForm
 from modelcc.ir.types import BOOL, F16, I64, Array, TensorType
 from modelcc.ops.accumulate import accumulator, require_numeric, rounded
 from modelcc.ops.arithmetic import Value, of
@@ -71,6 +72,9 @@ class Gather(Op):
         x, indices = inputs
         extent = build.type_of(x).shape[self.axis]
         return build.emit(GatherSum(self.axis, extent), dys[0], indices), None
+
+    def quantize(self) -> QuantizedForm:
+        return MOVES
 
 
 @dataclass(frozen=True)

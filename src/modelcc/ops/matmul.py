@@ -24,6 +24,7 @@ from modelcc.ir.op import (
     require,
     same_dtype,
 )
+from modelcc.ir.quantized_form import QuantizedForm
 from modelcc.ir.types import F16, I32, Array, DType, TensorType
 from modelcc.ops.accumulate import Point, accumulator, combined, require_numeric, rounded, widen
 from modelcc.ops.arithmetic import Value
@@ -102,6 +103,9 @@ class MatMul(Op):
             dy = _reshaped(build, dy, (all_rows, *columns))
         db = build.emit(MatMul(), _swapped(build, matrix_a), dy)
         return _summed_to(build, da, a_type, left), _summed_to(build, db, b_type, right)
+
+    def quantize(self) -> QuantizedForm:
+        return QuantizedForm(weights=1, axis=-1, channel=-1)
 
 
 def _reshaped(build: Builder, x: str, shape: tuple[Index, ...]) -> str:
@@ -227,6 +231,10 @@ class Gemm(Op):
     def _addend_gradient(self, build: Builder, dy: str, c: str) -> str:
         scaled = Value(build, dy) * self.beta if self.beta != 1.0 else Value(build, dy)
         return unbroadcast(build, scaled.name, build.type_of(c).shape)
+
+    def quantize(self) -> QuantizedForm:
+        bias = 2 if self.alpha == self.beta == 1.0 else None
+        return QuantizedForm(weights=1, axis=0 if self.trans_b else 1, channel=1, bias=bias)
 
 
 def _turned(pair: Sequence[Index], transposed: bool) -> tuple[Index, Index]:

@@ -12,6 +12,7 @@ from modelcc.ir.compute import Element, Operand, StageBuilder, guard, index_valu
 from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index, compare, maximum, minimum, mod
 from modelcc.ir.op import Builder, Gradients, Op, Values, require
+from modelcc.ir.quantized_form import MOVES, QuantizedForm
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import BOOL, I64, Array, TensorType
 from modelcc.ops.broadcast import numbers, shape_text
@@ -217,6 +218,9 @@ class Pad(Op):
                 places = build.emit(along, build.emit(Iota((extent,))))
                 dx = build.emit(GatherSum(axis, extent), dx, places)
         return (dx,)
+
+    def quantize(self) -> QuantizedForm | None:
+        return MOVES if self.mode != "constant" or self.value == 0 else None
 
 
 def _reflects_once(before: Index, after: Index, size: Index) -> bool:

@@ -20,6 +20,7 @@ from modelcc.ir.compute import (
 )
 from modelcc.ir.index import Index, Sym, product
 from modelcc.ir.op import Builder, Gradients, Meeting, Op, Sample, Values, require, same_dtype
+from modelcc.ir.quantized_form import MOVES, ROUNDED, QuantizedForm
 from modelcc.ir.scalar import identity
 from modelcc.ir.types import F16, I8, I32, I64, U8, Array, TensorType, dtype_of
 from modelcc.ops.accumulate import (
@@ -166,6 +167,9 @@ class MaxPool(Pool):
         (x,) = inputs
         attributes = self.attributes()
         return (build.emit(MaxPoolGrad(**attributes), x, dys[0]),)
+
+    def quantize(self) -> QuantizedForm:
+        return MOVES
 
 
 @dataclass(frozen=True)
@@ -376,6 +380,9 @@ class AveragePool(Pool):
             return (total[o] / divisor).cast(x.dtype)
 
         return at.stage(result.shape, mean)
+
+    def quantize(self) -> QuantizedForm:
+        return ROUNDED
 
 
 @dataclass(frozen=True)

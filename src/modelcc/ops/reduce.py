@@ -13,6 +13,7 @@ from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_valu
 from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index, minimum, product
 from modelcc.ir.op import Builder, Gradients, Op, Values, require
+from modelcc.ir.quantized_form import MOVES, ROUNDED, QuantizedForm
 from modelcc.ir.types import BOOL, F16, I32, I64, Array, DType, NumpyType, TensorType, dtype_of
 from modelcc.ops.accumulate import accumulator, combined, require_float, require_numeric, widen
 from modelcc.ops.arithmetic import Value, of
@@ -68,6 +69,9 @@ class ReduceMean(Reduction):
         count = build.emit(Indices((product(shape[a] for a in self.axes),), (), dtype))
         return ((Value(build, dx) / Value(build, count)).name,)
 
+    def quantize(self) -> QuantizedForm:
+        return ROUNDED
+
 
 class _Extreme(_Smooth):
     """Base of ReduceMax and ReduceMin; ties share the gradient equally."""
@@ -93,6 +97,9 @@ class _Extreme(_Smooth):
     def slope(self, x: Value, y: Value, dy: Value) -> Value:
         chosen = where(of(Equal(), x, y), dy.lift(1.0), 0.0)
         return chosen * (dy / of(ReduceSum(self.axes, keepdims=True), chosen))
+
+    def quantize(self) -> QuantizedForm:
+        return MOVES
 
 
 _EXTREMES = (

@@ -11,6 +11,7 @@ from modelcc.ir.compute import Element, Operand, StageBuilder, apply, guard, ind
 from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index, Sym, ceildiv, floordiv, maximum, minimum
 from modelcc.ir.op import Builder, Op, Sample, Values, require
+from modelcc.ir.quantized_form import MOVES, ROUNDED, QuantizedForm
 from modelcc.ir.types import F16, U8, Array, DType, TensorType
 from modelcc.ops.accumulate import Point, accumulator, require_float, require_numeric, rounded
 from modelcc.ops.broadcast import ReduceSum, Reshape
@@ -353,6 +354,9 @@ class Resize(Op):
             return apply("max", 1.0 - d, 0.0)
         tail = select(d < 2.0, far(d, self.cubic_a), 0.0)
         return select(d <= 1.0, near(d, self.cubic_a), tail)
+
+    def quantize(self) -> QuantizedForm:
+        return MOVES if self.mode == "nearest" else ROUNDED
 
 
 def _summed_runs(build: Builder, dy: str, axis: int, size: Index, run: int) -> str:

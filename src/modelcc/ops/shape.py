@@ -14,6 +14,7 @@ from modelcc.ir.compute import Element, Operand, StageBuilder, guard
 from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index, Sym, mod, total
 from modelcc.ir.op import Builder, Gradients, Op, Values, equal, require, same_dtype
+from modelcc.ir.quantized_form import MOVES, QuantizedForm
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import BOOL, F16, I64, Array, TensorType
 from modelcc.ops import broadcast, generate, slicing
@@ -68,6 +69,9 @@ class Transpose(Op):
 
     def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
         return (build.emit(Transpose(self.inverse()), dys[0]),)
+
+    def quantize(self) -> QuantizedForm:
+        return MOVES
 
 
 @dataclass(frozen=True)
@@ -135,6 +139,9 @@ class Concat(Op):
             offset = offset + shape[self.axis]
         return tuple(grads)
 
+    def quantize(self) -> QuantizedForm:
+        return QuantizedForm(None, moves=True)
+
 
 def _fit(shape: tuple[Index, ...], first: tuple[Index, ...], axis: int) -> bool:
     return len(shape) == len(first) and all(
@@ -183,6 +190,9 @@ class Tile(Op):
         split = build.emit(Reshape(pairs), dys[0])
         axes = tuple(range(0, len(pairs), 2))
         return (build.emit(ReduceSum(axes, keepdims=False), split),)
+
+    def quantize(self) -> QuantizedForm:
+        return MOVES
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from modelcc.ir.compute import Element, Operand, StageBuilder, guard
 from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Expr, Index, Sym, compare, maximum, mod
 from modelcc.ir.op import Builder, Gradients, Op, Values, require, same_dtype
+from modelcc.ir.quantized_form import MOVES, QuantizedForm
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import I64, Array, TensorType
 from modelcc.ops.broadcast import Reshape, dim_bounds, numbers
@@ -73,6 +74,9 @@ class Slice(Op):
         (x,) = inputs
         shape = build.type_of(x).shape
         return (build.emit(Unslice(self.starts, self.steps, shape), dys[0]),)
+
+    def quantize(self) -> QuantizedForm:
+        return MOVES
 
 
 def _picks(

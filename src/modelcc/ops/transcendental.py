@@ -9,6 +9,7 @@ import numpy as np
 
 from modelcc.ir import special
 from modelcc.ir.op import Op
+from modelcc.ir.quantized_form import ROUNDED, QuantizedForm
 from modelcc.ir.types import I64, Array
 from modelcc.ops.arithmetic import (
     Differentiable,
@@ -133,6 +134,9 @@ class Sigmoid(Differentiable):
     def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
         return (dy * y * (1.0 - y),)
 
+    def quantize(self) -> QuantizedForm:
+        return ROUNDED
+
 
 @dataclass(frozen=True)
 class Tanh(Differentiable):
@@ -143,6 +147,9 @@ class Tanh(Differentiable):
 
     def adjoint(self, dy: Value, y: Value, x: Value) -> tuple[Value]:
         return (dy * (1.0 - y * y),)
+
+    def quantize(self) -> QuantizedForm:
+        return ROUNDED
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import modelcc
+from conformance.onnx_emission import run_model
 from modelcc import Input, ModelError, Tensor, nn
 from modelcc.driver import NOWHERE, pipeline, target_of
 from modelcc.ir.graph import Graph
+from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.types import Array
 from modelcc.nn.quantization import (
     FakeQuantize,
@@ -121,6 +125,22 @@ def test_a_converted_network_runs_on_integers_and_is_what_was_simulated() -> Non
     np.testing.assert_allclose(found, expected, atol=step)
     plain = network().eval()(Tensor(x)).numpy()
     assert np.abs(found - plain).max() < 0.1 * np.abs(plain).max()
+
+
+def test_onnxruntime_runs_an_exported_network_on_its_bytes(tmp_path: Path) -> None:
+    x = array(4, 3, 8, 8)
+    net = converted(calibrated(prepared(network()), [Tensor(x)]))
+    graph = modelcc.trace(lambda x: net(x), Input(("n", 3, 8, 8))).graph
+    modelcc.export_onnx(graph, tmp_path / "net.onnx")
+    model = onnx.load(tmp_path / "net.onnx")
+    kinds = [onnx.TensorProto.DataType.Name(i.data_type) for i in model.graph.initializer]
+    assert kinds.count("INT8") >= 3  # weights, and no floats of their size
+    assert sum(np.prod(i.dims) for i in model.graph.initializer if i.data_type == 1) < 100
+    (found,) = run_model(model, {graph.inputs[0]: x})
+    expected = interpret(graph, {graph.inputs[0]: x})[graph.outputs[0]]
+    step = float(np.abs(expected).max()) / 127
+    np.testing.assert_allclose(found, expected, atol=step)
+    assert np.median(np.abs(found - expected)) < 1e-5
 
 
 @pytest.mark.parametrize("learned", [False, True])

@@ -11,7 +11,7 @@ from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.graph_interpreter import run_node
 from modelcc.ir.index import Expr
-from modelcc.ir.op import is_items
+from modelcc.ir.op import Op, is_items
 from modelcc.ir.types import Array, TensorType
 from modelcc.passes.graph.dead_code import with_nodes
 
@@ -23,7 +23,8 @@ class FoldConstants:
     """Nodes whose operands are all constants are evaluated by their reference.
 
     Results larger than ``max_bytes`` are folded only if they are not larger than their operands
-    together: expanding a number to a large tensor would only make the artifact grow.
+    together: expanding a number to a large tensor would only make the artifact grow.  What is in
+    ``keep`` stays.
 
     before::
 
@@ -47,6 +48,7 @@ class FoldConstants:
     """
 
     max_bytes: int = 16 * MIB
+    keep: tuple[type[Op], ...] = ()
     limit: int | None = None
 
     def __call__(self, graph: Graph) -> Graph:
@@ -67,7 +69,9 @@ class FoldConstants:
 
     def _foldable(self, graph: Graph, node: Node, constants: dict[str, Constant]) -> bool:
         types = [graph.types[n] for n in node.outputs]
-        if not node.op.pure or not all(n in constants for n in node.inputs if n):
+        if not node.op.pure or isinstance(node.op, self.keep):
+            return False
+        if not all(n in constants for n in node.inputs if n):
             return False
         if not all(t.is_static for t in types) or not _is_known(node.op.attributes().values()):
             return False
