@@ -90,7 +90,7 @@ def missing_tools(model: McuModel) -> str:
 def build(folder: Path, name: str, model: McuModel, optimize: str = "-O2") -> Path:
     """The program of the delivered model ``name`` in ``folder``; its file."""
     board, program = BOARDS[model.name], folder / "program.elf"
-    (folder / "board_main.c").write_text(_main(folder, name))
+    (folder / "board_main.c").write_text(board_main(folder, name))
     places = {
         "FLASH": board.flash, "FLASH_BYTES": board.flash_bytes,
         "RAM": board.ram, "RAM_BYTES": board.ram_bytes,
@@ -146,7 +146,8 @@ def _parameter(text: str) -> tuple[str, str]:
     return words[-1], words[-2]
 
 
-def _main(folder: Path, name: str) -> str:
+def board_main(folder: Path, name: str) -> str:
+    """A program that runs the delivered model ``name`` once: inputs and outputs are files."""
     header = (folder / f"{name}.h").read_text()
     macro, found = name.upper(), slots(header, name)
     lines = [f'#include "{name}.h"', '#include "board.h"', "",

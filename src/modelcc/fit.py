@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -13,6 +14,7 @@ from modelcc.targets.mcu.cross_compiler import CrossCompiler, find_cross_compile
 from modelcc.targets.mcu.delivery.model import EmbeddedModel
 from modelcc.targets.mcu.footprint import Footprint, footprint
 
+_SIZE = re.compile(r"(\d+) ?([KM]?)i?B?", re.IGNORECASE)
 _SHOWN = 4
 """Tensors and constants that are named."""
 
@@ -60,12 +62,10 @@ def fit(model: EmbeddedModel, budget: Budget, optimize: int) -> Fit:
 
 def bytes_of(text: str) -> int:
     """A size as people write it: ``64K``, ``1M``, ``65536``; :class:`ModelError` for others."""
-    number, unit = text.strip().upper().removesuffix("B").removesuffix("I"), 1
-    if number[-1:] in ("K", "M"):
-        number, unit = number[:-1], {"K": 1 << 10, "M": 1 << 20}[number[-1]]
-    if not number.isdigit():
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
         raise ModelError(f"{text!r} is no size", (), "write 64K, 1M or a number of bytes")
-    return int(number) * unit
+    return int(found[1]) << {"": 0, "K": 10, "M": 20}[found[2].upper()]
 
 
 def _fullest(report: Report) -> tuple[int, list[Region]]:

@@ -27,7 +27,7 @@ from modelcc.targets.mcu.target import McuTarget
 from modelcc.version import VERSION
 
 HELP = """Tell what MODEL takes of a microcontroller's memories, and whether that is there: the
-exact arena, flash by part, and the stack, as the compiler for the processor says if it is installed.
+exact arena, flash by part, and the stack, as GCC for the processor says if it is installed.
 
 \b
   modelcc check model.onnx --target cortex-m4 --ram 64K --flash 256K

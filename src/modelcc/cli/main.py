@@ -1,7 +1,7 @@
 """The command ``modelcc``, its help and its exit codes.
 
-0: done; 1: a result is wrong (``verify``), or the model does not fit (``check``); 2: something about
-the model, the files or the arguments, all in one message; 3: a fault of modelcc.
+0: done; 1: a result is wrong (``verify``), or the model does not fit (``check``); 2: something
+about the model, the files or the arguments, all in one message; 3: a fault of modelcc.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ Environment:
                         empty for no cache
 
 \b
-Exit codes: 0 done, 1 a result differs or does not fit, 2 wrong model or arguments, 3 a fault of modelcc.
+Exit codes: 0 done, 1 a result differs or a model does not fit, 2 wrong model or arguments,
+3 a fault of modelcc.
 """
 
 

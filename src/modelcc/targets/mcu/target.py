@@ -68,7 +68,7 @@ class McuTarget(CTarget):
 
     def graph_passes(self) -> GraphPasses:
         """Products of integers."""
-        return GraphPasses(integers=(IntegerContractions(bytes=False),))
+        return GraphPasses(integers=(IntegerContractions(),))
 
     def tensor_passes(self) -> TensorPasses:
         """None: tensors lie as the model has them."""
