@@ -17,7 +17,6 @@ import numpy as np
 from modelcc.ir import special
 from modelcc.ir.types import BOOL, Array, DType
 
-
 Domain = Literal["float", "int", "i32", "bool", "number", "any"]
 
 
