@@ -183,7 +183,7 @@ def _back_end(target: Target, context: BuildContext) -> tuple[PipelineStage, ...
     return (
         *block("schedule", ("schedule", _scheduler(target, context))),
         *block("loop", ("legalize", _on_functions(context.legalize))),
-        *block("plan", check_first, order_steps, ("plan_memory", _planned)),
+        *block("plan", check_first, order_steps, ("plan_memory", _planner(target))),
         *block("emit", ("emit", _emitter(context))),
         *block("build", ("build", _builder(context))),
         *block("package", ("package", _packager(target, context))),
@@ -397,8 +397,11 @@ def _on_functions(legalize: Callable[[Function], Function]) -> Callable[[Program
     return run
 
 
-def _planned(program: Program) -> Program:
-    return apply_plan(program, plan_memory(program))
+def _planner(target: Target) -> Callable[[Program], Program]:
+    def run(program: Program) -> Program:
+        return apply_plan(program, plan_memory(program, target.memory))
+
+    return run
 
 
 def _emitter(context: BuildContext) -> Callable[[Program], Translation]:

@@ -18,6 +18,7 @@ from modelcc.ir.capacity import Capacity
 from modelcc.ir.graph import Graph
 from modelcc.ir.library import Callee
 from modelcc.ir.loop import Function
+from modelcc.ir.memory_rules import DEFAULT_RULES, MemoryRules
 from modelcc.ir.program import Program
 from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.pass_base import Pass
@@ -147,6 +148,11 @@ class Target(Protocol):
     def capacity(self) -> Capacity:
         """What ops that write their loops (sort, top-k) may take of the machine."""
         ...
+
+    @property
+    def memory(self) -> MemoryRules:
+        """What the arena is to be like."""
+        return DEFAULT_RULES
 
     def graph_passes(self) -> GraphPasses:
         """Its rewrites of graphs; none is what an accelerator with plain tensors wants."""

@@ -80,6 +80,8 @@ def apply_plan(program: Program, plan: MemoryPlan) -> Program:
             {name: place.binding for name, place in places.items()},
             _arena(plan, launches),
             plan.definitions,
+            plan.alignment,
+            _room(program, outputs, plan),
         ),
     )
 
@@ -99,6 +101,12 @@ class _Place:
         """What tells whether two tensors are in one place."""
         own = "" if self.binding.place == "arena" else self.buffer
         return (own, self.binding.segment, self.binding.offset)
+
+
+def _room(program: Program, outputs: Sequence[str], plan: MemoryPlan) -> dict[str, int]:
+    """Places for inputs and outputs, by the names that these are bound as."""
+    bound = {n: n for n in program.inputs} | dict(zip(program.outputs, outputs, strict=True))
+    return {bound[name]: offset for name, offset in plan.room.items()}
 
 
 def _arena(plan: MemoryPlan, launches: Sequence[Launch]) -> Index:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from modelcc.ir.index import Index, evaluate, symbols
+from modelcc.ir.memory_rules import ALIGNMENT, DEFAULT_RULES, MemoryRules
 from modelcc.ir.program import Definition, Program
 from modelcc.passes.program.block import LiveBlock, Offsets, height, lower_bound
 from modelcc.passes.program.carried import share_carried
@@ -37,7 +38,8 @@ class MemoryPlan:
     Both are in terms of dimensions and ``definitions``.  ``nominal`` are the dimension values
     at which ``peak`` and ``lower_bound`` (the greatest sum of sizes live at once) are given.
     ``dynamic`` is what must be allocated while the program runs.  ``states`` are outputs that are
-    computed where the inputs are whose places they take, with these inputs.
+    computed where the inputs are whose places they take, with these inputs.  ``room`` has offsets
+    of inputs and outputs that may be in the arena.
     """
 
     storages: tuple[Storage, ...]
@@ -49,6 +51,8 @@ class MemoryPlan:
     lower_bound: int
     dynamic: tuple[DynamicAllocation, ...] = ()
     states: Mapping[str, str] = field(default_factory=dict[str, str])
+    alignment: int = ALIGNMENT
+    room: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @cached_property
     def segment(self) -> Mapping[str, str]:
@@ -72,19 +76,23 @@ class MemoryPlan:
         return self.offsets.get(storage.name, 0) + storage.within.get(tensor, 0)
 
 
-def plan_memory(program: Program) -> MemoryPlan:
+def plan_memory(program: Program, rules: MemoryRules = DEFAULT_RULES) -> MemoryPlan:
     """The memory plan of a program whose steps stay in this order."""
     shared, dynamic, arena = _storages(program)
-    sizes = [aligned(storage.size) for storage in arena]
+    guests = _guests(program, shared) if rules.room else []
+    arena = [*arena, *guests]
+    sizes = [aligned(storage.size, rules.alignment) for storage in arena]
     samples = sample_values(sizes, program.dims)
     layers = [_blocks(arena, sizes, sample) for sample in samples]
     stack = _best_stacking(layers)
     taken = {name for t in program.types.values() for d in t.shape for name in symbols(d)}
     symbolic = symbolic_offsets(stack, sizes, program.dims, taken | set(program.dims))
+    offsets = {s.name: o for s, o in zip(arena, symbolic.offsets, strict=True)}
+    room = {s.name: o for s in guests if isinstance(o := offsets.pop(s.name), int)}
     return MemoryPlan(
         storages=shared,
         offsets={
-            **{s.name: o for s, o in zip(arena, symbolic.offsets, strict=True)},
+            **offsets,
             **{name: o for part in dynamic for name, o in part.offsets.items()},
         },
         arena=symbolic.height,
@@ -94,7 +102,16 @@ def plan_memory(program: Program) -> MemoryPlan:
         lower_bound=lower_bound(layers[0]),
         dynamic=dynamic,
         states=updated_states(program, storage_of(shared)),
+        alignment=rules.alignment,
+        room=room,
     )
+
+
+def _guests(program: Program, found: Sequence[Storage]) -> list[Storage]:
+    """Inputs and outputs that the arena may have room for: no states, which last longer."""
+    kept = {*program.states, *program.states.values()}
+    sized = (s for s in found if isinstance(s.size, int) and s.name not in kept)
+    return [s for s in sized if s.place in ("input", "output")]
 
 
 def most_live(program: Program) -> int:

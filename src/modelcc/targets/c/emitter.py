@@ -87,7 +87,7 @@ def file_text(parts: Sequence[str], prelude: Prelude, options: EmitOptions) -> s
 def prototype(callee: Callee, static: bool = False, dialect: CDialect = GNU) -> str:
     """The function's head, without a semicolon."""
     function = meaning_of(callee)
-    parameters = ", ".join(_bind_parameters(Code(dialect.reserved), function, dialect.groups))
+    parameters = ", ".join(_bind_parameters(Code(dialect), function, dialect.groups))
     before = "static " if static else ""
     if dialect.groups is not None:
         before += _launch_head(function, dialect.name, dialect.groups)
@@ -111,7 +111,7 @@ def _definitions(function: Callee, prelude: Prelude, options: EmitOptions) -> li
     if isinstance(function, LibraryFunction):
         return [_library_definition(function, prelude, options)]
     function = outline_parallel(remove_unused(function))
-    code = Code(prelude.dialect.reserved)
+    code = Code(prelude.dialect)
     head = prototype(function, options.static, prelude.dialect)
     _bind_parameters(code, function, prelude.dialect.groups)
     StatementCode(code, prelude).block(function.body)
@@ -121,7 +121,7 @@ def _definitions(function: Callee, prelude: Prelude, options: EmitOptions) -> li
 
 
 def _library_definition(function: LibraryFunction, prelude: Prelude, options: EmitOptions) -> str:
-    code = Code(prelude.dialect.reserved)
+    code = Code(prelude.dialect)
     _bind_parameters(code, function.meaning)
     LibraryCallCode(code, prelude, function.call).emit()
     head = prototype(function, options.static, prelude.dialect)
@@ -130,7 +130,7 @@ def _library_definition(function: LibraryFunction, prelude: Prelude, options: Em
 
 def _outlined(function: Function, prelude: Prelude) -> list[str]:
     """The function, its arguments as a structure, and the function that the pool calls."""
-    code, name = Code(), outlined_symbol(function)
+    code, name = Code(prelude.dialect), outlined_symbol(function)
     values = [bind_value(code, prelude, value) for value in function.values]
     parameters = [*values, *_bind_parameters(code, function)]
     StatementCode(code, prelude).block(function.body)
@@ -169,7 +169,7 @@ def _bind_parameters(
         name = code.fresh(size)
         code.scope.symbols[size] = name
         code.scope.bounds[size] = Range(0, None)
-        texts.append(f"int64_t {name}")
+        texts.append(f"{code.index} {name}")
     count = checks_in(function)
     if count:
         name = code.fresh("faults")

@@ -115,7 +115,8 @@ class Prelude:
 
     def index(self, name: str) -> str:
         """``mcc_floordiv``, ``mcc_mod``, ``mcc_min`` or ``mcc_max``, defined."""
-        return self.function(name, "int64_t", "int64_t a, int64_t b", lambda: _INDEX[name])
+        kind = self.dialect.index
+        return self.function(name, kind, f"{kind} a, {kind} b", lambda: _INDEX[name])
 
     def checked(self, name: str) -> str:
         """``mcc_add``, ``mcc_mul`` (of a and b) or ``mcc_divisor`` (b, to divide a by), defined.

@@ -122,7 +122,7 @@ class StatementCode:
     def _bind_index(self, s: BindIndex) -> None:
         operand = self.expressions.operand(s.value)
         spelled = self._code.fresh(s.symbol)
-        self._code.line(f"const int64_t {spelled} = {operand.text};")
+        self._code.line(f"const {self._code.index} {spelled} = {self._code.narrowed(operand)};")
         self._code.scope.symbols[s.symbol] = spelled
 
     def _check(self, s: Check) -> None:
@@ -198,7 +198,7 @@ class StatementCode:
         indices = groups.group if s.kind == "grid" else groups.thread
         inside = sum(isinstance(o, For) and o.kind == s.kind for o in statements(s.body))
         spelled = self._code.fresh(s.variable)
-        self._code.line(f"const int64_t {spelled} = {indices[inside]};")
+        self._code.line(f"const {self._code.index} {spelled} = {indices[inside]};")
         self._code.scope.symbols[s.variable] = spelled
         self._code.scope.bounds[s.variable] = Range(0, s.stop - 1)
         self.block(s.body)
@@ -228,7 +228,8 @@ class StatementCode:
         with self._code.nested() as scope:
             i = self._code.fresh(s.variable)
         step = f"{i}++" if s.step == 1 else f"{i} += {s.step}"
-        with self._code.block(f"for (int64_t {i} = {first}; {i} < {last}; {step})") as scope:
+        head = f"for ({self._code.index} {i} = {first}; {i} < {last}; {step})"
+        with self._code.block(head) as scope:
             scope.taken.add(i)
             scope.symbols[s.variable] = i
             scope.bounds[s.variable] = known
