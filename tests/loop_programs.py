@@ -538,7 +538,8 @@ def roundings(lanes: int) -> Case:
     """Products and quotients of fixed-point numbers, halves and the least number among them."""
     a, b = Load("a", i, I32, lanes), Load("b", i, I32, lanes)
     shift = Load("s", i, I32, lanes)
-    calls = {"high": ("rounding_high_mul", (a, b)), "shr": ("rounding_shr", (a, shift))}
+    products = {f"high_{what}": (f"rounding_high_{what}", (a, b)) for what in ("mul", "word")}
+    calls = {**products, "shr": ("rounding_shr", (a, shift))}
     stores = tuple(Store(f"y_{n}", i, ScalarCall(f, x, I32, lanes)) for n, (f, x) in calls.items())
     buffers = {name: (I32, 64, False) for name in "abs"}
     buffers |= {f"y_{name}": (I32, 64, True) for name in calls}
@@ -554,10 +555,15 @@ def roundings(lanes: int) -> Case:
 
     def expected(given: Arrays) -> dict[str, Any]:
         a, b, s = ([int(v) for v in given[name]] for name in "abs")
-        high = [floor(Fraction(x * y, 1 << 31) + Fraction(1, 2)) for x, y in zip(a, b, strict=True)]
-        near = [floor(Fraction(abs(x), 1 << n) + Fraction(1, 2)) for x, n in zip(a, s, strict=True)]
+        half = Fraction(1, 2)
+        products = [x * y for x, y in zip(a, b, strict=True)]
+        high, word = (
+            [floor(Fraction(p, 1 << n) + Fraction(1, 2)) for p in products] for n in (31, 32)
+        )
+        near = [floor(Fraction(abs(x), 1 << n) + half) for x, n in zip(a, s, strict=True)]
         signed = [n if x >= 0 else -n for x, n in zip(a, near, strict=True)]
-        return {"y_high": [min(h, (1 << 31) - 1) for h in high], "y_shr": signed}
+        high = [min(h, (1 << 31) - 1) for h in high]
+        return {"y_high_mul": high, "y_high_word": word, "y_shr": signed}
 
     body = For("i", 0, 64, stores, lanes)
     return Case(function(f"roundings_{lanes}", buffers, (), body), arguments, {}, expected, 0)

@@ -213,6 +213,9 @@ class ArithmeticCode:
                 return self._dot_bytes(args, dtype, lanes)
             case "rounding_high_mul":
                 return self._rounding_high_mul(args, lanes)
+            case "rounding_high_word":
+                high = self._rounded_product(args, 32, lanes)
+                return self._cast("trunc", high, I64, I32, lanes)
             case "rounding_shr":
                 return self._rounding_shr(args, dtype, lanes)
             case _:
@@ -256,14 +259,18 @@ class ArithmeticCode:
         return sums
 
     def _rounding_high_mul(self, args: tuple[str, ...], lanes: int) -> str:
-        wide = tuple(self._cast("sext", a, I32, I64, lanes) for a in args)
-        product = self._integer_call("mul", wide, I64, lanes)
-        rounded = (product, constant(1 << 30, I64, lanes))
-        high = self._integer_call("add", rounded, I64, lanes)
-        high = self._shift("shr", (high, constant(31, I64, lanes)), I64, lanes)
+        high = self._rounded_product(args, 31, lanes)
         limit = constant((1 << 31) - 1, I64, lanes)
         fits = self._compare("lt", (high, limit), I64, lanes)
         return self._cast("trunc", self.select(fits, high, limit, I64, lanes), I64, I32, lanes)
+
+    def _rounded_product(self, args: tuple[str, ...], bits: int, lanes: int) -> str:
+        """A quotient of 64 bits by a power of two."""
+        wide = tuple(self._cast("sext", a, I32, I64, lanes) for a in args)
+        product = self._integer_call("mul", wide, I64, lanes)
+        rounded = (product, constant(1 << (bits - 1), I64, lanes))
+        high = self._integer_call("add", rounded, I64, lanes)
+        return self._shift("shr", (high, constant(bits, I64, lanes)), I64, lanes)
 
     def _rounding_shr(self, args: tuple[str, ...], dtype: DType, lanes: int) -> str:
         one, zero, last = (constant(n, dtype, lanes) for n in (1, 0, 31))
