@@ -68,17 +68,12 @@ class FixedPointMultiply(Elementwise):
 
     def element(self, *xs: Element) -> Element:
         x, multiplier, shift = xs
-        product = x.cast(I64) * multiplier.cast(I64)
         if self.once:
+            product = x.cast(I64) * multiplier.cast(I64)
             places = shift.cast(I64) + 31
             half = apply("shl", number(1, I64), places - 1)
             return apply("shr", product + half, places).cast(I32)
-        high = apply("shr", product + (1 << 30), 31).cast(I32)
-        mask = apply("shl", number(1, I32), shift) - 1
-        rest = apply("and", high, mask)
-        negative = apply("shr", high, 31)
-        threshold = apply("shr", mask, 1) - negative
-        return apply("shr", high, shift) + apply("gt", rest, threshold).cast(I32)
+        return apply("rounding_shr", apply("rounding_high_mul", x, multiplier), shift)
 
     def decompose(self, build: Builder, *inputs: str) -> tuple[str]:
         x, multiplier, shift = (of(Cast(I64), Value(build, name)) for name in inputs)

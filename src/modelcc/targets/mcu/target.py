@@ -26,6 +26,10 @@ from modelcc.targets.mcu.delivery.files import embedded_files
 from modelcc.targets.mcu.delivery.model import embedded_model
 from modelcc.targets.mcu.delivery.source import source
 from modelcc.targets.mcu.machine import MODELS, McuModel
+from modelcc.targets.mcu.passes.channels_last import ChannelsLast
+from modelcc.targets.mcu.passes.flat_weights import FlatWeights
+from modelcc.targets.mcu.passes.scalar_constants import ScalarConstants
+from modelcc.targets.mcu.passes.zero_points import InlineZeroPoints
 from modelcc.targets.native.c_target import CTarget
 from modelcc.targets.native.linux_machine import linux_machine
 
@@ -71,8 +75,11 @@ class McuTarget(CTarget):
         return GraphPasses(integers=(IntegerContractions(bytes=False),))
 
     def tensor_passes(self) -> TensorPasses:
-        """None: tensors lie as the model has them."""
-        return TensorPasses()
+        """Images with channels last, and integers as instructions take them."""
+        return TensorPasses(
+            layouts=(ScalarConstants(), InlineZeroPoints(), ChannelsLast()),
+            kernels=(FlatWeights(),),
+        )
 
     def legalize(self, function: Function) -> Function:
         """As for any processor, and without threads."""
