@@ -226,6 +226,11 @@ class Program:
         return self.placement
 
     @property
+    def room(self) -> Mapping[str, int]:
+        """Where in the arena inputs and outputs may be: nowhere before memory is planned."""
+        return dict[str, int]() if self.placement is None else self.placement.room
+
+    @property
     def updated(self) -> Mapping[str, str]:
         """Outputs that lie where an input does, with it: the states, once memory is planned."""
         return self.states if self.placement is not None else dict[str, str]()

@@ -117,13 +117,12 @@ class DefinedTensors:
         self._program = program
         self._over = program.updated
         self._replaced = frozenset(self._over.values())
-        self._room = {} if program.placement is None else program.placement.room
-        self._given = {*program.inputs, *program.constants} - self._replaced - self._room.keys()
+        self._given = {*program.inputs, *program.constants} - self._replaced - program.room.keys()
         self._numbers: dict[str, int] = {}
         self.contents = Contents()
         for name in self._replaced:
             self.contents.put(self._own_region(name))
-        for name in self._room.keys() & {*program.inputs}:
+        for name in program.room.keys() & {*program.inputs}:
             self.contents.put(self._region(name, {}))
         self.sizes: dict[str, int] = {}
         self._lost: dict[Region, str] = {}
@@ -187,7 +186,7 @@ class DefinedTensors:
     def _region(self, name: str, values: Values) -> Region:
         program, placement = self._program, self._program.placement
         binding = None if placement is None else placement.bindings[name]
-        own = binding is None or (binding.place != "arena" and name not in self._room)
+        own = binding is None or (binding.place != "arena" and name not in program.room)
         if placement is None or binding is None or own:
             return self._own_region(program.bases.get(name, name))
         size = self.sizes.get(binding.segment) if binding.segment else None

@@ -17,9 +17,8 @@ from modelcc.ir.spellings import OVER
 from modelcc.ir.text_reader import TextReader
 from modelcc.ir.types import TensorType
 
-_HEAD = frozenset(
-    "dim define arena aligned note input output state room constant place tensor".split()
-)
+_WORDS = "dim define arena aligned note input output state room constant place tensor"
+_HEAD = frozenset(_WORDS.split())
 """Words of what a program has beside its steps."""
 
 

@@ -80,7 +80,7 @@ def _program_lines(program: Program) -> Iterator[str]:
             yield f"  {word} {_typed(program, name)}"
     for pair in program.states.items():
         yield f"  state {OVER.text(pair, {})}"
-    for name, offset in {} if program.placement is None else program.placement.room.items():
+    for name, offset in program.room.items():
         yield f"  room {value_text(name)} at {offset}"
     for name, constant in program.constants.items():
         yield f"  constant {_typed(program, name)} digest {string_text(constant.digest)}"

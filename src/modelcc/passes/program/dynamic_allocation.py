@@ -21,6 +21,7 @@ from modelcc.ir.tensor import ReadSize
 from modelcc.passes.program.storage import Storage
 from modelcc.passes.program.timeline import Timeline
 
+
 def aligned(size: Index, alignment: int = ALIGNMENT) -> Index:
     """``size`` rounded up to a multiple of the alignment."""
     return ceildiv(size, alignment) * alignment

@@ -119,7 +119,9 @@ class StepsCode:
         with self._code.nested():
             number = self._code.fresh(step.counter)
         bound = f"{number} < {last}" if last else ""
-        with self._code.block(f"for ({self._code.index} {number} = 0; {bound}; {number}++)") as scope:
+        with self._code.block(
+            f"for ({self._code.index} {number} = 0; {bound}; {number}++)"
+        ) as scope:
             scope.taken.add(number)
             scope.symbols[step.counter] = number
             scope.bounds |= step.inside({})

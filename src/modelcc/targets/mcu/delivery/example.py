@@ -14,7 +14,7 @@ def example(model: EmbeddedModel) -> str:
     """Text of the file."""
     return "\n".join(
         [
-            f"/* An example for {model.name}.h: fill the inputs, run the model, use the outputs. */",
+            f"/* How to use {model.name}.h: fill inputs, run the model, read outputs. */",
             f'#include "{model.name}.h"',
             "",
             *_memory(model),

@@ -47,6 +47,11 @@ class ConstantArray:
         """What it takes of the flash."""
         return self.array.size * self.dtype.bytes
 
+    @property
+    def is_weight(self) -> bool:
+        """Whether it has several extents: else it is a table of numbers, or one number."""
+        return sum(extent > 1 for extent in self.array.shape) > 1
+
 
 @dataclass(frozen=True)
 class EmbeddedModel:

@@ -18,6 +18,17 @@ from modelcc.targets.steps import write_steps
 
 _KERNELS = EmitOptions(static=True, dialect=EMBEDDED)
 
+WORD = 4
+"""Bytes that instructions load at once, of elements of less."""
+
+_ALIGNED = "MCC_ALIGNED"
+_ALIGNMENT = f"""\
+#ifdef __GNUC__
+#define {_ALIGNED} __attribute__((aligned({WORD})))
+#else /* no instructions for several elements either */
+#define {_ALIGNED}
+#endif"""
+
 
 def source(model: EmbeddedModel) -> str:
     """Text of the file."""
@@ -26,12 +37,14 @@ def source(model: EmbeddedModel) -> str:
     steps = EmbeddedSteps(model, prelude)
     write_steps(model.program, steps)
     given = tuple(name for name, _ in parameters(model))
+    words = bool(model.machine.features)
     return "\n\n".join(
         [
             _head(model),
             f'#include "{model.name}.h"',
             prelude.text(),
-            *(array_text(one) for one in model.arrays),
+            *([_ALIGNMENT] if words else []),
+            *(array_text(one, words) for one in model.arrays),
             *kernels,
             *_reset(model),
             steps.definition(signature(model), given),
@@ -52,11 +65,13 @@ def _head(model: EmbeddedModel) -> str:
     return f"/*\n{commented(lines)}\n */"
 
 
-def array_text(one: ConstantArray) -> str:
-    """A constant array, with the names that its elements have in the model."""
+def array_text(one: ConstantArray, words: bool) -> str:
+    """A constant array, with the names that its elements have in the model; with ``words``, whole
+    words of it may be loaded."""
     shape = "x".join(map(str, one.array.shape))
     note = comment(f"{', '.join(one.names)}: {one.dtype}[{shape}]")
-    head = f"static const {memory_type(one.dtype)} {one.field}[{one.array.size}] = {{"
+    aligned = f" {_ALIGNED}" if words and one.dtype.bytes < WORD else ""
+    head = f"static const {memory_type(one.dtype)} {one.field}[{one.array.size}]{aligned} = {{"
     return "\n".join([f"/* {note} */", head, *value_rows(one.array, one.dtype, EMBEDDED, 4), "};"])
 
 
@@ -67,6 +82,6 @@ def _reset(model: EmbeddedModel) -> Iterator[str]:
     lines: list[str] = []
     for state in model.states:
         first = model.first(state)
-        call = f"memset({state.field}, 0" if first is None else f"memcpy({state.field}, {first.field}"
-        lines.append(f"    {call}, {state.type.bytes});")
+        call, given = ("memset", "0") if first is None else ("memcpy", first.field)
+        lines.append(f"    {call}({state.field}, {given}, {state.type.bytes});")
     yield "\n".join([reset_signature(model), "{", *lines, "}"])

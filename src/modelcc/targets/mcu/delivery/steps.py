@@ -1,4 +1,4 @@
-"""C text of the steps of a program whose tensors are parameters, constants and parts of an arena."""
+"""C text of steps whose tensors are parameters, constant arrays and parts of the arena."""
 
 from __future__ import annotations
 
