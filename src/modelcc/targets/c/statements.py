@@ -166,7 +166,7 @@ class StatementCode:
         shared = self._groups(s).shared if buffer.space == "shared" else ""
         self._code.line(
             f"{shared}{memory_type(buffer.dtype)} {spelled}[{self._index.text(buffer.size)}]"
-            f"{self._dialect.aligned.format(buffer.align)};"
+            f"{self._dialect.aligned.format(min(buffer.align, self._dialect.alignment))};"
         )
 
     # --- control flow
