@@ -9,18 +9,33 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from modelcc.ir.instructions import LANE
-from modelcc.ir.loop import Instruction, InstructionOperand, Load, ScalarCall
+from modelcc.ir.loop import Const, Instruction, InstructionOperand, Load, ScalarCall
 from modelcc.ir.loop_parser import parse_function
 from modelcc.ir.types import I32
 from modelcc.targets.isa.templates import CTemplate, Encoding, RoutineText
 
 _MACRO = "__ARM_FEATURE_DSP"
 
+_A, _B = Load("a", LANE, I32), Load("b", LANE, I32)
+
 SMMULR = Instruction(
     "smmulr",
     (InstructionOperand("a", I32), InstructionOperand("b", I32)),
-    ScalarCall("rounding_high_word", (Load("a", LANE, I32), Load("b", LANE, I32)), I32),
+    ScalarCall("rounding_high_word", (_A, _B), I32),
 )
+
+SSAT8 = Instruction(
+    "ssat8",
+    (InstructionOperand("a", I32),),
+    ScalarCall("min", (ScalarCall("max", (_A, Const(-128, I32)), I32), Const(127, I32)), I32),
+)
+
+ASR = Instruction(
+    "asr",
+    (InstructionOperand("a", I32), InstructionOperand("b", I32)),
+    ScalarCall("shr", (_A, ScalarCall("and", (_B, Const(255, I32)), I32)), I32),
+)
+"""By the lowest byte, as a register has it."""
 
 DOT_3X2 = parse_function("""
 func @dot_3x2(%columns: i16[12*n], %weights: i8[8*n], %sums: mut i32[6]; n) {
@@ -184,16 +199,24 @@ def _text(lines: Iterator[str]) -> CTemplate:
 
 _WHERE = ("arm", ("+dsp",))
 
+
+def _one(instruction: Instruction, text: str, inputs: str) -> Encoding:
+    """An instruction of all Cortex-M that have it, on registers."""
+    lines = (
+        "int32_t d;",
+        f'__asm__("{text}" : "=r"(d) : {inputs});',
+        "return d;",
+    )
+    return Encoding(
+        instruction, 1, *_WHERE, (text.split()[0],), c=CTemplate("", (_MACRO,), "\n".join(lines))
+    )
+
+
 ENCODINGS = (
-    Encoding(
-        SMMULR, 1, *_WHERE, ("smmulr",),
-        c=CTemplate("", (_MACRO,), """
-            int32_t d;
-            __asm__("smmulr %0, %1, %2" : "=r"(d) : "r"(a), "r"(b));
-            return d;
-        """),
-    ),
-)  # fmt: skip
+    _one(SMMULR, "smmulr %0, %1, %2", '"r"(a), "r"(b)'),
+    _one(SSAT8, "ssat %0, #8, %1", '"r"(a)'),
+    _one(ASR, "asr %0, %1, %2", '"r"(a), "r"(b)'),
+)
 
 ROUTINES = (
     RoutineText(DOT_3X2, *_WHERE, _text(_dot_3x2())),

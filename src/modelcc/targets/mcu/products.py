@@ -167,16 +167,12 @@ def _without_bias(
     total: str, nests: tuple[Nest, ...], row: LoopVar
 ) -> tuple[Read | None, tuple[Nest, ...]]:
     """The number of its row that is first added to the sum, which then has it from the start."""
-    uses = [n for nest in nests for n in walk(nest.body) if isinstance(n, Read)]
-    found = [
-        node
-        for nest in nests
-        for node in walk(nest.body)
-        if isinstance(node, Apply) and node.function == "add" and _is_bias(node, total, row)
-    ]
-    if len(found) != 1 or sum(read.tensor == total for read in uses) != 1:
+    nodes = [node for nest in nests for node in walk(nest.body)]
+    uses = [n for n in nodes if isinstance(n, Read) and n.tensor == total]
+    found = [n for n in nodes if isinstance(n, Apply) and _is_bias(n, total, row)]
+    if len(set(found)) != 1 or len(uses) != len(found):
         return None, nests
-    (add,) = found
+    add = found[0]
     sums, bias = sorted(add.args, key=lambda a: isinstance(a, Read) and a.tensor != total)
     assert isinstance(bias, Read)
 
@@ -187,6 +183,8 @@ def _without_bias(
 
 
 def _is_bias(node: Apply, total: str, row: LoopVar) -> bool:
+    if node.function != "add":
+        return False
     names = [a.tensor for a in node.args if isinstance(a, Read)]
     others = [a for a in node.args if isinstance(a, Read) and a.tensor != total]
     if len(names) != 2 or total not in names or len(others) != 1:

@@ -30,6 +30,7 @@ from modelcc.targets.mcu.delivery.source import source
 from modelcc.targets.mcu.lower import schedule_kernel
 from modelcc.targets.mcu.machine import MODELS, McuModel
 from modelcc.targets.mcu.passes.channels_last import ChannelsLast
+from modelcc.targets.mcu.passes.fixed_point import FixedPoint
 from modelcc.targets.mcu.passes.flat_weights import FlatWeights
 from modelcc.targets.mcu.passes.scalar_constants import ScalarConstants
 from modelcc.targets.mcu.passes.zero_points import InlineZeroPoints
@@ -81,7 +82,7 @@ class McuTarget(CTarget):
         """Images with channels last, and integers as instructions take them."""
         return TensorPasses(
             layouts=(ScalarConstants(), InlineZeroPoints(), ChannelsLast()),
-            kernels=(FlatWeights(),),
+            kernels=(FlatWeights(), FixedPoint()),
         )
 
     def schedule(self, program: TensorProgram, on_function: OnFunction | None = None) -> Program:
