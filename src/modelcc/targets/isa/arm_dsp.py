@@ -92,6 +92,25 @@ func @spread(%x: i8[4*n], %columns: mut i16[12*n - 8]; n, zero) {
 """)
 """Bytes less ``zero - 128`` as one of the columns of ``dot_3x2``."""
 
+DEPTHWISE_4 = parse_function("""
+func @depthwise_4(%x: i8[down*rows - down + right*columns - right + 4],
+                  %weights: i8[4*rows*columns], %sums: mut i32[4];
+                  rows, columns, down, right, zero) {
+  for c in 0 .. 4 {
+    register %sum = load %sums[c]
+    for i in 0 .. rows {
+      for j in 0 .. columns {
+        let %v = sub(convert[i32](load %x[down*i + right*j + c]), index[i32](zero - 128))
+        let %w = convert[i32](load %weights[4*columns*i + 4*j + c])
+        %sum = muladd(%v, %w, %sum)
+      }
+    }
+    store %sums[c] = %sum
+  }
+}
+""")
+"""Windows of four channels, bytes less ``zero - 128``, by weights of their own."""
+
 
 def _assembly(lines: Sequence[str]) -> str:
     return "\n".join(f'    "{line}\\n"' for line in lines)
@@ -193,6 +212,42 @@ def _spread() -> Iterator[str]:
     yield head
 
 
+_TAP = [
+    "sxtab16 %[e], %[zeros], %[o]", "sxtab16 %[o], %[zeros], %[o], ror #8",
+    "ldr %[v], [%[w]], #4", "sxtb16 %[u], %[v]", "sxtb16 %[v], %[v], ror #8",
+    "smlabb %[s0], %[e], %[u], %[s0]", "smlatt %[s2], %[e], %[u], %[s2]",
+    "smlabb %[s1], %[o], %[v], %[s1]", "smlatt %[s3], %[o], %[v], %[s3]",
+]  # fmt: skip
+"""One place of a window, whose four bytes are in ``o``."""
+
+
+def _depthwise_4() -> Iterator[str]:
+    yield """
+    int32_t s0 = sums[0], s1 = sums[1], s2 = sums[2], s3 = sums[3];
+    const int8_t *w = weights;
+    const uint32_t zeros = (uint16_t)(128 - zero) * 0x10001u;
+    uint32_t e, o, u, v;
+    if (rows == 3 && columns == 3) {
+        __asm__ volatile("""
+    outputs = """\
+        : [s0] "+r"(s0), [s1] "+r"(s1), [s2] "+r"(s2), [s3] "+r"(s3), [w] "+r"(w), [e] "=&r"(e),
+          [o] "=&r"(o), [u] "=&r"(u), [v] "=&r"(v), [x] "+r"(x)"""
+    places = "[%[x]]", "[%[x], %[right]]", "[%[x], %[right], lsl #1]"
+    row = [line for place in places for line in (f"ldr %[o], {place}", *_TAP)]
+    yield _assembly([".rept 3", *row, "add %[x], %[x], %[down]", ".endr"])
+    yield f"""{outputs}
+        : [zeros] "r"(zeros), [right] "r"(right), [down] "r"(down)
+        : "memory");
+    }} else for (int32_t i = 0; i < rows; i++, x += down - right * columns)
+        for (int32_t j = 0; j < columns; j++)
+            __asm__ volatile("""
+    yield _assembly(["ldr %[o], [%[x]]", *_TAP, "add %[x], %[x], %[right]"])
+    yield f"""{outputs}
+        : [zeros] "r"(zeros), [right] "r"(right)
+        : "memory");
+    sums[0] = s0, sums[1] = s1, sums[2] = s2, sums[3] = s3;"""
+
+
 def _text(lines: Iterator[str]) -> CTemplate:
     return CTemplate("", (_MACRO,), "\n".join(lines))
 
@@ -221,5 +276,6 @@ ENCODINGS = (
 ROUTINES = (
     RoutineText(DOT_3X2, *_WHERE, _text(_dot_3x2())),
     RoutineText(DOT_1X4, *_WHERE, _text(_dot_1x4())),
+    RoutineText(DEPTHWISE_4, *_WHERE, _text(_depthwise_4())),
     RoutineText(SPREAD, *_WHERE, _text(_spread())),
 )

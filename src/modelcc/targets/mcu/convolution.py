@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from modelcc.ir.argument import Argument
-from modelcc.ir.index import Index, Sym, floordiv, minimum, mod, substitute
+from modelcc.ir.index import Index, Sym, minimum
 from modelcc.ir.loop import (
-    Alloc,
     BindIndex,
     Buffer,
-    Const,
     For,
+    Function,
     IndexOf,
-    Load,
+    Parameter,
     RoutineCall,
     Stmt,
-    Store,
 )
-from modelcc.ir.types import I32, I64, Layout, Part
-from modelcc.schedule.expression import FreshNames, PointEmitter
+from modelcc.ir.types import I8, I16, I64, Layout, Part
+from modelcc.schedule.expression import FreshNames
 from modelcc.targets.isa.arm_dsp import DOT_3X2
-from modelcc.targets.mcu.gathering import WORD, Gathering, longest_run
+from modelcc.targets.mcu.blocks import WORD, Block, SharedRows, routine, shared_rows
+from modelcc.targets.mcu.gathering import Gathering, longest_run
+from modelcc.targets.mcu.pixels import pixel_at
 from modelcc.targets.mcu.products import Product
 
 PIXELS, ROWS = 3, 2
@@ -51,7 +50,7 @@ class Convolution:
         gathering = Gathering(product, longest_run(product), names)
         columns, patch = names.fresh("columns"), names.fresh("patch")
         block, start, which = names.fresh("p"), names.fresh("start"), names.fresh("j")
-        point, bound = self._pixel(Sym(start) + Sym(which))
+        point, bound = pixel_at(product, Sym(start) + Sym(which), names)
         column = (*bound, *gathering.column(point, columns, Sym(which), patch))
         first = IndexOf(minimum(Sym(block), product.points - PIXELS), I64)
         body = (
@@ -61,57 +60,40 @@ class Convolution:
         )
         return [*gathering.memory(columns, patch), For(block, 0, product.points, body, PIXELS)]
 
-    def _pixel(self, number: Index) -> tuple[Mapping[str, Index], list[Stmt]]:
-        """Loop variables at a pixel, and what binds them."""
-        product, names = self.product, self.names
-        if product.step(product.operand.offset) and not product.operand.conditions:
-            return product.at(number), []
-        bound: list[Stmt] = []
-        point: dict[str, Index] = {}
-        for position, v in reversed(list(enumerate(product.pixels))):
-            own = mod(number, v.extent) if position else number
-            name = names.fresh(v.name)
-            bound.append(BindIndex(name, IndexOf(own, I64)))
-            point[v.name] = Sym(name)
-            number = floordiv(number, v.extent)
-        return point, bound
-
     def _rows(self, columns: str, start: Index, fours: int) -> Stmt:
-        """Two rows of weights after the other, by all three columns."""
-        product, names = self.product, self.names
-        pair, sums = names.fresh("o"), names.fresh("sums")
-        body: list[Stmt] = [Alloc(Buffer(sums, I32, PIXELS * ROWS, "local", WORD))]
-        emitter = PointEmitter(names, None)
-        for row in range(ROWS):
-            bias = self._bias(emitter, ROWS * Sym(pair) + row)
-            body += emitter.statements
-            emitter.statements = []
-            body += [Store(sums, row * PIXELS + pixel, bias) for pixel in range(PIXELS)]
-        weights = Argument(product.weights, 2 * WORD * fours * Sym(pair))
-        given = (Argument(columns, 0), weights, Argument(sums, 0))
-        body.append(RoutineCall(DOT_3X2, given, (fours,)))
-        for row in range(ROWS):
-            for pixel in range(PIXELS):
-                total = Load(sums, row * PIXELS + pixel, I32)
-                point = {**product.at(start + pixel), product.row.name: ROWS * Sym(pair) + row}
-                body += self._epilogue(emitter, point, total)
-        return For(pair, 0, product.rows // ROWS, tuple(body))
+        """All rows of weights by three columns."""
+        product, shared = self.product, shared_rows(self.product)
+        if shared is None:
+            return _pairs(product, self.names, columns, start, fours, product.rows // ROWS)
+        step = next(product.step(n.store) for n in product.nests if n.output in product.stored)
+        given = (
+            Argument(columns, 0),
+            Argument(product.weights, 0),
+            *shared.arguments(product, start),
+        )
+        return RoutineCall(_function(shared), given, (fours, product.rows // ROWS, step))
 
-    def _bias(self, emitter: PointEmitter, row: Index):
-        bias = self.product.bias
-        if bias is None:
-            return Const(0, I32)
-        return emitter.emit(bias, {self.product.row.name: row}, {})
 
-    def _epilogue(
-        self, emitter: PointEmitter, point: Mapping[str, Index], total: Load
-    ) -> list[Stmt]:
-        product = self.product
-        values = {product.total: emitter.name("sum", total)}
-        for nest in product.nests:
-            value = emitter.emit(nest.body, point, values)
-            if nest.output in product.stored:
-                emitter.statements.append(Store(nest.output, substitute(nest.store, point), value))
-            values[nest.output] = emitter.name("v", value)
-        found, emitter.statements = emitter.statements, []
-        return found
+def _pairs(
+    product: Product, names: FreshNames, columns: str, start: Index, fours: Index, pairs: Index
+) -> Stmt:
+    """Two rows of weights after the other."""
+    pair = names.fresh("o")
+
+    def dot(sums: str) -> RoutineCall:
+        weights = Argument(product.weights, 2 * WORD * Sym(pair) * fours)
+        return RoutineCall(DOT_3X2, (Argument(columns, 0), weights, Argument(sums, 0)), (fours,))
+
+    block = Block(product, names, PIXELS, ROWS, True)
+    return For(pair, 0, pairs, tuple(block.statements(start, ROWS * Sym(pair), dot, ROWS * pairs)))
+
+
+def _function(shared: SharedRows) -> Function:
+    fours, pairs = Sym("fours"), Sym("pairs")
+    parameters = [
+        Parameter(Buffer("columns", I16, 3 * WORD * fours, align=WORD)),
+        Parameter(Buffer("weights", I8, 2 * WORD * fours * pairs, align=WORD)),
+        *shared.buffers(ROWS * pairs, PIXELS),
+    ]
+    body = _pairs(shared.product, FreshNames(), "columns", 0, fours, pairs)
+    return routine("rows_of_three", parameters, ("fours", "pairs", "step"), [body])

@@ -35,10 +35,8 @@ from modelcc.ir.types import I8, I16, I64
 from modelcc.schedule.expression import FreshNames
 from modelcc.schedule.nest import LoopVar
 from modelcc.targets.isa.arm_dsp import SPREAD
+from modelcc.targets.mcu.blocks import WORD
 from modelcc.targets.mcu.products import Product
-
-WORD = 4
-"""Bytes of a word, and elements that are spread at once."""
 
 CLEAR = parse_function("""
 func @clear(%columns: mut i16[12*n - 8]; n) {

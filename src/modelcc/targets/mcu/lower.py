@@ -6,7 +6,8 @@ any processor, one element at a time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from modelcc.ir.loop import Function, Stmt
 from modelcc.ir.types import Layout
@@ -16,8 +17,26 @@ from modelcc.schedule.schedule import Schedule
 from modelcc.targets.cpu.lower import schedule_kernel as schedule_plain
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.scheduled_kernel import ScheduledKernel, buffer_parameter
-from modelcc.targets.mcu import convolution
+from modelcc.targets.mcu import convolution, dense, depthwise
+from modelcc.targets.mcu.convolution import Convolution
+from modelcc.targets.mcu.dense import Dense
+from modelcc.targets.mcu.depthwise import Depthwise
 from modelcc.targets.mcu.products import Product, find_product
+
+
+class _Way(NamedTuple):
+    """How a product may be computed, and the layout that its weights have then."""
+
+    fits: Callable[[Product], bool]
+    make: Callable[[Product, FreshNames], Convolution | Dense | Depthwise]
+    layout: Layout
+
+
+_WAYS = (
+    _Way(convolution.fits, Convolution, convolution.PAIRS),
+    _Way(dense.fits, Dense, dense.FOURS),
+    _Way(depthwise.fits, Depthwise, depthwise.BY_FOURS),
+)
 
 
 def schedule_kernel(
@@ -30,10 +49,10 @@ def schedule_kernel(
 ) -> ScheduledKernel:
     """The function ``name`` of a kernel: see :func:`modelcc.targets.cpu.lower.schedule_kernel`."""
     product = find_product(kernel) if wanted is None else None
-    if product is not None and convolution.fits(product):
-        names = FreshNames()
-        body = convolution.Convolution(product, names).statements()
-        return _scheduled(kernel, name, source, body, product, convolution.PAIRS)
+    for way in _WAYS if product is not None else ():
+        if way.fits(product):
+            body = way.make(product, FreshNames()).statements()
+            return _scheduled(kernel, name, source, body, product, way.layout)
     return schedule_plain(kernel, name, machine, source, wanted, states)
 
 
