@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from modelcc.ir.argument import Argument
 from modelcc.ir.condition import Condition
@@ -176,3 +177,18 @@ def routines_in(body: Sequence[Stmt]) -> tuple[Function, ...]:
         if isinstance(s, RoutineCall):
             found.update(dict.fromkeys((*routines_in(s.routine.body), s.routine)))
     return tuple(found)
+
+
+def map_routines(
+    body: tuple[Stmt, ...], change: Callable[[Function], Function]
+) -> tuple[Stmt, ...]:
+    """``body`` with each routine that it calls changed."""
+
+    def changed(s: Stmt) -> Stmt:
+        s = map_blocks(s, lambda block: map_routines(block, change))
+        if not isinstance(s, RoutineCall):
+            return s
+        routine = change(s.routine)
+        return s if routine is s.routine else replace(s, routine=routine)
+
+    return tuple(map(changed, body))

@@ -22,6 +22,7 @@ from modelcc.ir.instructions import LANE, vectors
 from modelcc.ir.loop import Const, Expr, Function, Instruction, Intrinsic, Load, ScalarCall, Stmt
 from modelcc.ir.loop_traversal import (
     map_blocks,
+    map_routines,
     mentions,
     operands,
     statement_expressions,
@@ -36,7 +37,9 @@ Available = Mapping[Instruction, frozenset[int]]
 
 
 def expand_instructions(function: Function, available: Available) -> Function:
-    """``function`` with instructions that are ``available``, and no others."""
+    """``function`` with instructions that are ``available``, and no others; so what it calls."""
+    called = map_routines(function.body, lambda routine: expand_instructions(routine, available))
+    function = replace(function, body=called) if called != function.body else function
     patterns = sorted(filter(_is_pattern, available), key=_size, reverse=True)
     innermost = {_calls(i)[-1] for i in patterns}
 

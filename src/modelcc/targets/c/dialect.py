@@ -111,12 +111,17 @@ EMBEDDED = replace(
     opening="""\
 #ifdef __GNUC__
 #define MCC_EVERYWHERE __attribute__((always_inline, unused))
-#define MCC_ALONE __attribute__((noinline))
 #define MCC_ALIGN(bytes) __attribute__((aligned(bytes)))
 #else
 #define MCC_EVERYWHERE
-#define MCC_ALONE
 #define MCC_ALIGN(bytes)
+#endif
+#if defined(__clang__)
+#define MCC_ALONE __attribute__((noinline))
+#elif defined(__GNUC__)
+#define MCC_ALONE __attribute__((noinline, noclone))
+#else
+#define MCC_ALONE
 #endif""",
 )
 """C99 for processors of 32 bits, where no tensor has 2 GiB."""
