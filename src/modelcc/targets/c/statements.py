@@ -19,6 +19,7 @@ from modelcc.ir.loop import (
     ParallelCall,
     Prefetch,
     Register,
+    RoutineCall,
     Stmt,
     Store,
     VectorScatter,
@@ -31,6 +32,7 @@ from modelcc.targets.c.dialect import GroupDialect
 from modelcc.targets.c.expressions import ExpressionCode
 from modelcc.targets.c.parallel import parallel_call
 from modelcc.targets.c.prelude import Prelude
+from modelcc.targets.c.routines import routine_call
 from modelcc.targets.c.values import memory_type
 
 
@@ -72,12 +74,18 @@ class StatementCode:
                 self._alloc(s)
             case ParallelCall():
                 parallel_call(self._code, self.expressions, self._prelude, s)
+            case RoutineCall():
+                routine_call(self._code, self.expressions, self._prelude, s, self._elsewhere)
             case Comment():
                 self._code.comment(s.text)
             case Barrier():
                 self._code.line(self._groups(s).barrier)
             case Store() | VectorScatter() | Prefetch():
                 self._memory_statement(s)
+
+    def _elsewhere(self, code: Code, body: Sequence[Stmt]) -> None:
+        """Print statements of another function."""
+        StatementCode(code, self._prelude).block(body)
 
     def _memory_statement(self, s: Store | VectorScatter | Prefetch) -> None:
         memory, operand = self.expressions.memory, self.expressions.operand
@@ -158,7 +166,7 @@ class StatementCode:
         shared = self._groups(s).shared if buffer.space == "shared" else ""
         self._code.line(
             f"{shared}{memory_type(buffer.dtype)} {spelled}[{self._index.text(buffer.size)}]"
-            f"{self._dialect.aligned.format(buffer.align)};"
+            f"{self._dialect.aligned.format(min(buffer.align, self._dialect.alignment))};"
         )
 
     # --- control flow

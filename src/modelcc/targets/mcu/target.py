@@ -12,20 +12,28 @@ from functools import cached_property, partial
 from modelcc.ir.loop import Function
 from modelcc.ir.memory_rules import MemoryRules
 from modelcc.ir.program import Program
+from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.graph.integer_contractions import IntegerContractions
 from modelcc.passes.loop.expand_instructions import Available
 from modelcc.passes.loop.serialise import serialise
-from modelcc.targets.base import SCHEDULE, GraphPasses, TargetOptions, TensorPasses
+from modelcc.targets.base import SCHEDULE, GraphPasses, OnFunction, TargetOptions, TensorPasses
 from modelcc.targets.c.delivery.facts import DeliveryRequest
 from modelcc.targets.c.delivery.folder import File
 from modelcc.targets.c.dialect import EMBEDDED
 from modelcc.targets.cpu.machine import CpuModel
+from modelcc.targets.cpu.schedule import schedule_program
 from modelcc.targets.isa.table import available, lanes_of
 from modelcc.targets.isa.templates import Encoding
 from modelcc.targets.mcu.delivery.files import embedded_files
 from modelcc.targets.mcu.delivery.model import embedded_model
 from modelcc.targets.mcu.delivery.source import source
+from modelcc.targets.mcu.lower import schedule_kernel
 from modelcc.targets.mcu.machine import MODELS, McuModel
+from modelcc.targets.mcu.passes.channels_last import ChannelsLast
+from modelcc.targets.mcu.passes.fixed_point import FixedPoint
+from modelcc.targets.mcu.passes.flat_weights import FlatWeights
+from modelcc.targets.mcu.passes.scalar_constants import ScalarConstants
+from modelcc.targets.mcu.passes.zero_points import InlineZeroPoints
 from modelcc.targets.native.c_target import CTarget
 from modelcc.targets.native.linux_machine import linux_machine
 
@@ -71,8 +79,17 @@ class McuTarget(CTarget):
         return GraphPasses(integers=(IntegerContractions(),))
 
     def tensor_passes(self) -> TensorPasses:
-        """None: tensors lie as the model has them."""
-        return TensorPasses()
+        """Images with channels last, and integers as instructions take them."""
+        return TensorPasses(
+            layouts=(ScalarConstants(), InlineZeroPoints(), ChannelsLast()),
+            kernels=(FlatWeights(), FixedPoint()),
+        )
+
+    def schedule(self, program: TensorProgram, on_function: OnFunction | None = None) -> Program:
+        """Kernels become loop functions, products of bytes in the processor's own way."""
+        if "+dsp" not in self.model.features:
+            return super().schedule(program, on_function)
+        return schedule_program(program, self.cpu, on_function, self.wanted, schedule_kernel)
 
     def legalize(self, function: Function) -> Function:
         """As for any processor, and without threads."""
