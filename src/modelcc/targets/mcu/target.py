@@ -16,6 +16,7 @@ from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.graph.integer_contractions import IntegerContractions
 from modelcc.passes.loop.expand_instructions import Available
 from modelcc.passes.loop.serialise import serialise
+from modelcc.passes.tensor.store_narrow import StoreNarrow
 from modelcc.targets.base import SCHEDULE, GraphPasses, OnFunction, TargetOptions, TensorPasses
 from modelcc.targets.c.delivery.facts import DeliveryRequest
 from modelcc.targets.c.delivery.folder import File
@@ -81,7 +82,7 @@ class McuTarget(CTarget):
     def tensor_passes(self) -> TensorPasses:
         """Images with channels last, and integers as instructions take them."""
         return TensorPasses(
-            layouts=(ScalarConstants(), InlineZeroPoints(), ChannelsLast()),
+            layouts=(StoreNarrow(), ScalarConstants(), InlineZeroPoints(), ChannelsLast()),
             kernels=(FlatWeights(), FixedPoint()),
         )
 
