@@ -75,7 +75,6 @@ from modelcc.passes.tensor.check_indices import CheckIndices
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.hoist_invariants import HoistInvariants
-from modelcc.passes.tensor.inline import InlineStages
 from modelcc.passes.tensor.permute_products import PermuteProducts
 from modelcc.passes.tensor.regions import InRegions
 from modelcc.pipeline import (
@@ -169,7 +168,7 @@ def pipeline(
         *block("lower", *_checked(to_tensor, options)),
         *block(
             "tensor",
-            *_in_regions(*tensors.layouts, InlineStages(), PermuteProducts()),
+            *_in_regions(*tensors.layouts, tensors.inline, PermuteProducts()),
             *_in_regions(*tensors.operands, FuseKernels(), *tensors.kernels),
             HoistInvariants(),
         ),

@@ -22,6 +22,7 @@ from modelcc.ir.memory_rules import DEFAULT_RULES, MemoryRules
 from modelcc.ir.program import Program
 from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.pass_base import Pass
+from modelcc.passes.tensor.inline import InlineStages
 from modelcc.runtime.session import Session
 
 Progress = Callable[[str, int, int], None]
@@ -66,11 +67,12 @@ class GraphPasses:
 class TensorPasses:
     """What a target does to tensor programs, among the passes that fit any machine: to the
     ``layouts`` of tensors first, to ``operands`` of products once stages are inlined, and to
-    ``kernels`` once they are fused."""
+    ``kernels`` once they are fused; and how stages are inlined for it."""
 
     layouts: tuple[Pass[TensorProgram], ...] = ()
     operands: tuple[Pass[TensorProgram], ...] = ()
     kernels: tuple[Pass[TensorProgram], ...] = ()
+    inline: InlineStages = InlineStages()
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.graph.integer_contractions import IntegerContractions
 from modelcc.passes.loop.expand_instructions import Available
 from modelcc.passes.loop.serialise import serialise
-from modelcc.passes.tensor.store_narrow import StoreNarrow
+from modelcc.passes.tensor.inline import InlineStages
 from modelcc.targets.base import SCHEDULE, GraphPasses, OnFunction, TargetOptions, TensorPasses
 from modelcc.targets.c.delivery.facts import DeliveryRequest
 from modelcc.targets.c.delivery.folder import File
@@ -76,14 +76,16 @@ class McuTarget(CTarget):
         return lanes_of(e for e in self.encodings if e.c)
 
     def graph_passes(self) -> GraphPasses:
-        """Products of integers."""
-        return GraphPasses(integers=(IntegerContractions(),))
+        """Products of integers, which processors with instructions for them take as they are."""
+        known = () if "+dsp" in self.model.features else (IntegerContractions(),)
+        return GraphPasses(integers=known)
 
     def tensor_passes(self) -> TensorPasses:
         """Images with channels last, and integers as instructions take them."""
         return TensorPasses(
-            layouts=(StoreNarrow(), ScalarConstants(), InlineZeroPoints(), ChannelsLast()),
+            layouts=(ScalarConstants(), InlineZeroPoints(), ChannelsLast()),
             kernels=(FlatWeights(), FixedPoint()),
+            inline=InlineStages(narrow=True),
         )
 
     def schedule(self, program: TensorProgram, on_function: OnFunction | None = None) -> Program:

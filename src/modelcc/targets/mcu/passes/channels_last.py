@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from modelcc.ir.index import Index, Sym, coefficient, symbols
+from modelcc.ir.index import Index, Sym, coefficient, substitute, symbols
 from modelcc.ir.scalar_tree import reads, transform
 from modelcc.ir.tensor import (
     Axis,
@@ -77,13 +77,22 @@ def _turned(program: TensorProgram) -> frozenset[str]:
         for read in reads(stage.body):
             if _is_window(read, stage):
                 windows |= {read.tensor, stage.output}
-            if read.indices == stage.write:
+            if _same_place(read, stage):
                 parents[root(read.tensor)] = root(stage.output)
     known = {root(name) for name in windows}
     ranks = {s.output: len(s.write) for s in stages}
     ranks |= {r.tensor: len(r.indices) for s in stages for r in reads(s.body)}
     found = (name for name in parents if root(name) in known and ranks[name] in _RANKS)
     return frozenset(found) - fixed
+
+
+def _same_place(read: Read, stage: Stage) -> bool:
+    """Whether each point reads the element that it writes."""
+    ones: dict[str, Index] = {a.name: 0 for a in stage.axes if a.extent == 1}
+    if len(read.indices) != len(stage.write):
+        return False
+    pairs = zip(read.indices, stage.write, strict=True)
+    return all(substitute(a, ones) == substitute(b, ones) for a, b in pairs)
 
 
 def _read(stage: Stage) -> Iterator[str]:
