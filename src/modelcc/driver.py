@@ -123,7 +123,7 @@ def pipeline(
     graphs, tensors = target.graph_passes(), target.tensor_passes()
     to_tensor = partial(lower_graph, capacity=target.capacity)
     stages = (
-        *block("import", ("import", _importer(options))),
+        *block("import", ("import", _importer(target, options))),
         *block(
             "graph",
             BoundDimensions(),
@@ -373,9 +373,13 @@ def _warn_of_notes(artifact: Artifact, options: Options) -> None:
         _LOGGER.warning("%s", note)
 
 
-def _importer(options: Options) -> Callable[[ModelSource], Graph]:
+def _importer(target: Target, options: Options) -> Callable[[ModelSource], Graph]:
     def run(model: ModelSource) -> Graph:
-        return import_model(model, options)
+        graph = import_model(model, options)
+        usual = tuple((n, size) for n, size in target.usual_dims.items() if n in graph.dims)
+        if not usual or isinstance(model, Graph):
+            return graph
+        return import_model(model, replace(options, dims=(*options.dims, *usual)))
 
     return run
 

@@ -11,7 +11,7 @@ from modelcc.ir.types import F32, F64
 from modelcc.report.formats import byte_text
 from modelcc.report.report import Region, Report, report_of
 from modelcc.targets.mcu.cross_compiler import CrossCompiler, find_cross_compiler
-from modelcc.targets.mcu.delivery.model import EmbeddedModel
+from modelcc.targets.mcu.delivery.model import ConstantArray, EmbeddedModel
 from modelcc.targets.mcu.footprint import Footprint, footprint
 
 _SIZE = re.compile(r"(\d+) ?([KM]?)i?B?", re.IGNORECASE)
@@ -112,7 +112,7 @@ def _of_flash(
     if budget.flash is None or taken.flash <= budget.flash:
         return None
     largest = sorted(model.arrays, key=lambda one: -one.bytes)[:_SHOWN]
-    named = ", ".join(f"{one.names[0]} ({one.bytes} bytes)" for one in largest)
+    named = "; ".join(f"{_words_of(one)} ({one.bytes} bytes)" for one in largest)
     reasons = (
         f"weights take {taken.weights} bytes, tables {taken.tables}, code {taken.code}, "
         f"libraries {taken.library}",
@@ -121,6 +121,10 @@ def _of_flash(
     small = taken if compiler is None else footprint(model, _for_size(compiler))
     changes = tuple(_smaller_flash(model, taken, small))
     return Shortage("flash", taken.flash - budget.flash, small.flash, reasons, changes)
+
+
+def _words_of(one: ConstantArray) -> str:
+    return f"{one.names[0]} of {one.source[0]}" if one.source else one.names[0]
 
 
 def _smaller_flash(model: EmbeddedModel, taken: Footprint, small: Footprint) -> Iterator[str]:

@@ -155,6 +155,11 @@ class Target(Protocol):
         ...
 
     @property
+    def usual_dims(self) -> Mapping[str, int]:
+        """Sizes of named dimensions for which a user gives none."""
+        return dict[str, int]()
+
+    @property
     def memory(self) -> MemoryRules:
         """What the arena is to be like."""
         return DEFAULT_RULES

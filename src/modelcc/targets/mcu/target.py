@@ -6,6 +6,7 @@ what instructions mean in place of those that it does not have.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -59,6 +60,11 @@ class McuTarget(CTarget):
     @property
     def forms(self) -> tuple[str, ...]:
         return (SCHEDULE, "c")
+
+    @property
+    def usual_dims(self) -> Mapping[str, int]:
+        """One sample at a time: frontends call axes so that models leave open for several."""
+        return {"batch": 1}
 
     @property
     def memory(self) -> MemoryRules:

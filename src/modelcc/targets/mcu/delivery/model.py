@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,7 +11,7 @@ import numpy as np
 from modelcc.ir.constant import Constant
 from modelcc.ir.errors import ModelError
 from modelcc.ir.output_names import user_name
-from modelcc.ir.program import Program, checks, index_bounds
+from modelcc.ir.program import Program, checks, index_bounds, leaves, own_tensors
 from modelcc.ir.types import Array, DType
 from modelcc.targets.c.delivery.facts import (
     CompilerTarget,
@@ -35,12 +35,14 @@ _TAKEN = "arena inputs outputs constants sizes pool host status"
 
 @dataclass(frozen=True)
 class ConstantArray:
-    """One array in flash: ``names`` are the program's constants with these elements."""
+    """One array in flash: ``names`` are the program's constants with these elements, ``source``
+    the model's nodes that read them."""
 
     field: str
     names: tuple[str, ...]
     array: Array
     dtype: DType
+    source: tuple[str, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -120,7 +122,16 @@ def embedded_model(program: Program, request: DeliveryRequest, machine: McuModel
     constants = {**program.constants, **_initial(facts, request)}
     arena = program.placed.arena
     assert isinstance(arena, int)
-    return EmbeddedModel(facts, machine, arena, _arrays(constants, taken))
+    return EmbeddedModel(facts, machine, arena, _arrays(constants, taken, _readers(program)))
+
+
+def _readers(program: Program) -> dict[str, dict[str, None]]:
+    """The nodes that read each tensor."""
+    found: dict[str, dict[str, None]] = {}
+    for step in leaves(program.steps):
+        for name in own_tensors(step):
+            found.setdefault(name, {}).update(dict.fromkeys(step.source))
+    return found
 
 
 def _check(program: Program) -> None:
@@ -146,7 +157,11 @@ def _initial(facts: DeliveredModel, request: DeliveryRequest) -> dict[str, Const
     return {first_name(name): constant for name, constant in found}
 
 
-def _arrays(constants: dict[str, Constant], taken: Iterable[str]) -> tuple[ConstantArray, ...]:
+def _arrays(
+    constants: Mapping[str, Constant],
+    taken: Iterable[str],
+    readers: Mapping[str, Mapping[str, None]],
+) -> tuple[ConstantArray, ...]:
     """Constants with the same type and bytes are one array; those without elements are none."""
     groups: dict[tuple[DType, bytes], list[str]] = {}
     for name, constant in constants.items():
@@ -154,8 +169,12 @@ def _arrays(constants: dict[str, Constant], taken: Iterable[str]) -> tuple[Const
             key = constant.type.dtype.storage, np.ascontiguousarray(constant.data).tobytes()
             groups.setdefault(key, []).append(name)
     fields = field_names(_short([names[0] for names in groups.values()]), taken)
+
+    def source(names: Sequence[str]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(node for name in names for node in readers.get(name, ())))
+
     return tuple(
-        ConstantArray(field, tuple(names), constants[names[0]].data, dtype)
+        ConstantArray(field, tuple(names), constants[names[0]].data, dtype, source(names))
         for field, ((dtype, _), names) in zip(fields, groups.items(), strict=True)
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from modelcc.targets.c.code import folded
 from modelcc.targets.c.delivery.filling import commented
 from modelcc.targets.c.delivery.weights import value_rows
 from modelcc.targets.c.dialect import EMBEDDED
@@ -69,10 +70,18 @@ def array_text(one: ConstantArray, words: bool) -> str:
     """A constant array, with the names that its elements have in the model; with ``words``, whole
     words of it may be loaded."""
     shape = "x".join(map(str, one.array.shape))
-    note = comment(f"{', '.join(one.names)}: {one.dtype}[{shape}]")
+    of = f" of {', '.join(one.source)}" if one.source else ""
+    note = f"{', '.join(one.names)}: {one.dtype}[{shape}]{of}"
     aligned = f" {_ALIGNED}" if words and one.dtype.bytes < WORD else ""
     head = f"static const {memory_type(one.dtype)} {one.field}[{one.array.size}]{aligned} = {{"
-    return "\n".join([f"/* {note} */", head, *value_rows(one.array, one.dtype, EMBEDDED, 4), "};"])
+    return "\n".join(
+        [
+            *folded(f"/* {comment(note)} */", ""),
+            head,
+            *value_rows(one.array, one.dtype, EMBEDDED, 4),
+            "};",
+        ]
+    )
 
 
 def _reset(model: EmbeddedModel) -> Iterator[str]:
