@@ -153,19 +153,23 @@ _FOUR = [
 
 
 def _dot_3x2() -> Iterator[str]:
+    """What the end is compared with is on the stack: all registers are taken."""
     yield """
     int32_t a0 = sums[0], a1 = sums[1], a2 = sums[2], b0 = sums[3], b1 = sums[4], b2 = sums[5];
     const int16_t *p = columns;
-    const int8_t *w = weights, *const most = weights + n / 4 * 32, *const all = weights + n * 8;
-    uint32_t x, y, t, u;"""
-    for count, last in ((4, "most"), (1, "all")):
-        yield f"    if (w != {last}) __asm__ volatile("
-        yield _loop(_FOUR, count, ["ldr %[t], %[last]", "cmp %[w], %[t]"])
+    const int8_t *w = weights;
+    uint32_t x, y, u;"""
+    for count, last in ((4, "weights + n / 4 * 32"), (1, "weights + n * 8")):
+        yield f"    const int8_t *t{count} = {last};"
+        yield f"    if (w != t{count}) __asm__ volatile("
+        yield _assembly(["push {%[t]}"])
+        yield _loop(_FOUR, count, ["ldr %[t], [sp]", "cmp %[w], %[t]"])
+        yield _assembly(["add sp, #4"])
         yield f"""\
         : [a0] "+r"(a0), [a1] "+r"(a1), [a2] "+r"(a2), [b0] "+r"(b0), [b1] "+r"(b1),
-          [b2] "+r"(b2), [p] "+r"(p), [w] "+r"(w), [x] "=&r"(x), [y] "=&r"(y), [t] "=&r"(t),
-          [u] "=&r"(u)
-        : [last] "m"({last})
+          [b2] "+r"(b2), [p] "+r"(p), [w] "+r"(w), [t] "+r"(t{count}), [x] "=&r"(x),
+          [y] "=&r"(y), [u] "=&r"(u)
+        :
         : "r12", "lr", "memory", "cc");"""
     yield """\
     sums[0] = a0, sums[1] = a1, sums[2] = a2, sums[3] = b0, sums[4] = b1, sums[5] = b2;"""
