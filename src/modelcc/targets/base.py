@@ -63,6 +63,9 @@ class GraphPasses:
     convolutions: tuple[Pass[Graph], ...] = ()
 
 
+_USUAL = InlineStages()
+
+
 @dataclass(frozen=True)
 class TensorPasses:
     """What a target does to tensor programs, among the passes that fit any machine: to the
@@ -72,7 +75,7 @@ class TensorPasses:
     layouts: tuple[Pass[TensorProgram], ...] = ()
     operands: tuple[Pass[TensorProgram], ...] = ()
     kernels: tuple[Pass[TensorProgram], ...] = ()
-    inline: InlineStages = InlineStages()
+    inline: InlineStages = _USUAL
 
 
 @dataclass(frozen=True)

@@ -28,12 +28,12 @@ from modelcc.ir.loop_traversal import (
 )
 from modelcc.passes.loop.outline_parallel import outline_parallel
 from modelcc.passes.loop.remove_unused import remove_unused
-from modelcc.targets.c.code import Code, folded, words_of
+from modelcc.targets.c.code import Code, folded
 from modelcc.targets.c.dialect import GNU, CDialect, GroupDialect
 from modelcc.targets.c.library_call import LibraryCallCode, library_prototype
 from modelcc.targets.c.names import comment, symbol
 from modelcc.targets.c.parallel import bind_value, context_fields, outlined_symbol
-from modelcc.targets.c.parameters import bind_parameters
+from modelcc.targets.c.parameters import bind_parameters, note_unused
 from modelcc.targets.c.prelude import Prelude
 from modelcc.targets.c.statements import StatementCode
 from modelcc.targets.parallel import with_range
@@ -140,9 +140,6 @@ def _outlined(function: Function, prelude: Prelude) -> list[str]:
 
 
 def _definition(head: str, code: Code, source: Sequence[str] = ()) -> str:
-    used = words_of(code.lines)
-    unused = [name for name in code.scopes[0].taken if name not in used]
-    if unused:
-        code.line(", ".join(f"(void){name}" for name in sorted(unused)) + ";")
+    note_unused(code)
     notes = folded(f"/* {comment(', '.join(source))} */", "") if source else []
     return "\n".join([*notes, *folded(head, ""), "{", *code.lines, "}"])

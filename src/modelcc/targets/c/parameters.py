@@ -6,7 +6,7 @@ from modelcc.ir.index import Range
 from modelcc.ir.loop import Buffer, Function
 from modelcc.ir.loop_traversal import FAULTS, checks_in, takes_pool
 from modelcc.ir.types import I64
-from modelcc.targets.c.code import Code
+from modelcc.targets.c.code import Code, words_of
 from modelcc.targets.c.dialect import GroupDialect
 from modelcc.targets.c.parallel import declaration
 
@@ -34,3 +34,11 @@ def bind_parameters(
     if takes_pool(function):
         texts.append(f"void *{code.fresh('pool')}")
     return texts or ["void"]
+
+
+def note_unused(code: Code) -> None:
+    """Tell compilers of names of the whole function that its lines do not mention."""
+    used = words_of(code.lines)
+    unused = [name for name in code.scopes[0].taken if name not in used]
+    if unused:
+        code.line(", ".join(f"(void){name}" for name in sorted(unused)) + ";")

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from modelcc.ir.loop import Function, RoutineCall, Stmt
+from modelcc.passes.loop.remove_unused import remove_unused
 from modelcc.targets.c.code import Code, folded
 from modelcc.targets.c.expressions import ExpressionCode
 from modelcc.targets.c.names import symbol
-from modelcc.targets.c.parameters import bind_parameters
+from modelcc.targets.c.parameters import bind_parameters, note_unused
 from modelcc.targets.c.prelude import Prelude
 from modelcc.targets.isa.table import ROUTINES
 
@@ -34,7 +35,8 @@ def routine_call(
 def _definition(name: str, routine: Function, prelude: Prelude, block: Print) -> str:
     code = Code(prelude.dialect)
     parameters = ", ".join(bind_parameters(code, routine))
-    block(code, routine.body)
+    block(code, remove_unused(routine).body)
+    note_unused(code)
     own = list(_own_texts(routine, prelude))
     lines = [*own, "#else", *code.lines, "#endif"] if own else code.lines
     before = "MCC_INLINE" if own else prelude.dialect.alone

@@ -37,25 +37,35 @@ ASR = Instruction(
 )
 """By the lowest byte, as a register has it."""
 
-DOT_3X2 = parse_function("""
-func @dot_3x2(%columns: i16[12*n], %weights: i8[8*n], %sums: mut i32[6]; n) {
-  for p in 0 .. 3 {
-    for c in 0 .. 2 {
-      register %sum = load %sums[p + 3*c]
-      for k in 0 .. n {
-        let %x0 = convert[i32](load %columns[12*k + 4*p])
-        let %x2 = convert[i32](load %columns[12*k + 4*p + 1])
-        let %x1 = convert[i32](load %columns[12*k + 4*p + 2])
-        let %x3 = convert[i32](load %columns[12*k + 4*p + 3])
-        %sum = muladd(%x0, convert[i32](load %weights[8*k + 4*c]), %sum)
-        %sum = muladd(%x1, convert[i32](load %weights[8*k + 4*c + 1]), %sum)
-        %sum = muladd(%x2, convert[i32](load %weights[8*k + 4*c + 2]), %sum)
-        %sum = muladd(%x3, convert[i32](load %weights[8*k + 4*c + 3]), %sum)
-      }
-      store %sums[p + 3*c] = %sum
-    }
-  }
-}
+
+def _sums(count: int, body: Sequence[str]) -> str:
+    """Loops that add to ``count`` sums, which are registers meanwhile."""
+    first = [f"register %s{n} = load %sums[{n}]" for n in range(count)]
+    last = [f"store %sums[{n}] = %s{n}" for n in range(count)]
+    return "\n".join([*first, *body, *last])
+
+
+_ORDER = 0, 2, 1, 3
+"""Where the elements of a four are in a column."""
+
+
+def _dot_3x2_meaning() -> Iterator[str]:
+    yield "for k in 0 .. n {"
+    for i, place in enumerate(_ORDER):
+        for c in range(2):
+            yield f"let %w{c}{i} = convert[i32](load %weights[8*k + {4 * c + i}])"
+        for p in range(3):
+            yield f"let %x{p}{i} = convert[i32](load %columns[12*k + {4 * p + place}])"
+            yield from (
+                f"%s{p + 3 * c} = muladd(%x{p}{i}, %w{c}{i}, %s{p + 3 * c})" for c in (0, 1)
+            )
+    yield "}"
+
+
+DOT_3X2 = parse_function(f"""
+func @dot_3x2(%columns: i16[12*n], %weights: i8[8*n], %sums: mut i32[6]; n) {{
+{_sums(6, list(_dot_3x2_meaning()))}
+}}
 """)
 """Three columns of ``4 * n`` numbers by two rows of weights.
 
@@ -63,19 +73,21 @@ Fours of all columns follow each other, and within a four the second and the thi
 changed places, as the extension of bytes to halves leaves them; so do fours of the rows.
 """
 
-DOT_1X4 = parse_function("""
-func @dot_1x4(%x: i8[4*n], %weights: i8[16*n], %sums: mut i32[4]; n, zero) {
-  for c in 0 .. 4 {
-    register %sum = load %sums[c]
-    for k in 0 .. n {
-      for i in 0 .. 4 {
-        let %v = sub(convert[i32](load %x[4*k + i]), index[i32](zero - 128))
-        %sum = muladd(%v, convert[i32](load %weights[16*k + 4*c + i]), %sum)
-      }
-    }
-    store %sums[c] = %sum
-  }
-}
+
+def _dot_1x4_meaning() -> Iterator[str]:
+    yield "for k in 0 .. n {"
+    for i in range(4):
+        yield f"let %v{i} = sub(convert[i32](load %x[4*k + {i}]), index[i32](zero - 128))"
+        for c in range(4):
+            yield f"let %w{c}{i} = convert[i32](load %weights[16*k + {4 * c + i}])"
+            yield f"%s{c} = muladd(%v{i}, %w{c}{i}, %s{c})"
+    yield "}"
+
+
+DOT_1X4 = parse_function(f"""
+func @dot_1x4(%x: i8[4*n], %weights: i8[16*n], %sums: mut i32[4]; n, zero) {{
+{_sums(4, list(_dot_1x4_meaning()))}
+}}
 """)
 """One column of bytes less ``zero - 128`` by four rows of weights, fours of which follow each
 other."""
@@ -92,22 +104,25 @@ func @spread(%x: i8[4*n], %columns: mut i16[12*n - 8]; n, zero) {
 """)
 """Bytes less ``zero - 128`` as one of the columns of ``dot_3x2``."""
 
-DEPTHWISE_4 = parse_function("""
+
+def _depthwise_meaning() -> Iterator[str]:
+    yield "for i in 0 .. rows {"
+    yield "for j in 0 .. columns {"
+    for c in range(4):
+        x = f"load %x[down*i + right*j + {c}]"
+        yield f"let %v{c} = sub(convert[i32]({x}), index[i32](zero - 128))"
+        yield f"let %w{c} = convert[i32](load %weights[4*columns*i + 4*j + {c}])"
+        yield f"%s{c} = muladd(%v{c}, %w{c}, %s{c})"
+    yield "}"
+    yield "}"
+
+
+DEPTHWISE_4 = parse_function(f"""
 func @depthwise_4(%x: i8[down*rows - down + right*columns - right + 4],
                   %weights: i8[4*rows*columns], %sums: mut i32[4];
-                  rows, columns, down, right, zero) {
-  for c in 0 .. 4 {
-    register %sum = load %sums[c]
-    for i in 0 .. rows {
-      for j in 0 .. columns {
-        let %v = sub(convert[i32](load %x[down*i + right*j + c]), index[i32](zero - 128))
-        let %w = convert[i32](load %weights[4*columns*i + 4*j + c])
-        %sum = muladd(%v, %w, %sum)
-      }
-    }
-    store %sums[c] = %sum
-  }
-}
+                  rows, columns, down, right, zero) {{
+{_sums(4, list(_depthwise_meaning()))}
+}}
 """)
 """Windows of four channels, bytes less ``zero - 128``, by weights of their own."""
 
@@ -138,19 +153,23 @@ _FOUR = [
 
 
 def _dot_3x2() -> Iterator[str]:
+    """What the end is compared with is on the stack: all registers are taken."""
     yield """
     int32_t a0 = sums[0], a1 = sums[1], a2 = sums[2], b0 = sums[3], b1 = sums[4], b2 = sums[5];
     const int16_t *p = columns;
-    const int8_t *w = weights, *const most = weights + n / 4 * 32, *const all = weights + n * 8;
-    uint32_t x, y, t, u;"""
-    for count, last in ((4, "most"), (1, "all")):
-        yield f"    if (w != {last}) __asm__ volatile("
-        yield _loop(_FOUR, count, ["ldr %[t], %[last]", "cmp %[w], %[t]"])
+    const int8_t *w = weights;
+    uint32_t x, y, u;"""
+    for count, last in ((4, "weights + n / 4 * 32"), (1, "weights + n * 8")):
+        yield f"    const int8_t *t{count} = {last};"
+        yield f"    if (w != t{count}) __asm__ volatile("
+        yield _assembly(["push {%[t]}"])
+        yield _loop(_FOUR, count, ["ldr %[t], [sp]", "cmp %[w], %[t]"])
+        yield _assembly(["add sp, #4"])
         yield f"""\
         : [a0] "+r"(a0), [a1] "+r"(a1), [a2] "+r"(a2), [b0] "+r"(b0), [b1] "+r"(b1),
-          [b2] "+r"(b2), [p] "+r"(p), [w] "+r"(w), [x] "=&r"(x), [y] "=&r"(y), [t] "=&r"(t),
-          [u] "=&r"(u)
-        : [last] "m"({last})
+          [b2] "+r"(b2), [p] "+r"(p), [w] "+r"(w), [t] "+r"(t{count}), [x] "=&r"(x),
+          [y] "=&r"(y), [u] "=&r"(u)
+        :
         : "r12", "lr", "memory", "cc");"""
     yield """\
     sums[0] = a0, sums[1] = a1, sums[2] = a2, sums[3] = b0, sums[4] = b1, sums[5] = b2;"""

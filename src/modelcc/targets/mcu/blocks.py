@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from modelcc.ir.argument import Argument
 from modelcc.ir.condition import Condition
-from modelcc.ir.index import Index, Sym, substitute
+from modelcc.ir.index import Index, Sym, minimum, substitute
 from modelcc.ir.loop import (
     Alloc,
     Buffer,
@@ -61,7 +61,7 @@ class Block:
         body: list[Stmt] = [Alloc(Buffer(sums, I32, count, "local", WORD))]
         emitter = PointEmitter(self.names, None)
         for row in range(self.rows):
-            bias = self._bias(emitter, first + row)
+            bias = self._bias(emitter, first + row, limit)
             body += self._taken(emitter)
             places = range(row * self.pixels, (row + 1) * self.pixels)
             body += [Store(sums, place, bias) for place in places]
@@ -76,11 +76,13 @@ class Block:
             body += found if own is emitter else [If(there, tuple(found))]
         return body
 
-    def _bias(self, emitter: PointEmitter, row: Index) -> Expr:
+    def _bias(self, emitter: PointEmitter, row: Index, limit: Index) -> Expr:
+        """Of a row that may not be there the last one's."""
         bias = self.product.bias
         if bias is None:
             return Const(0, I32)
-        return emitter.emit(bias, {self.product.row.name: row}, {})
+        there = row if self.whole else minimum(row, limit - 1)
+        return emitter.emit(bias, {self.product.row.name: there}, {})
 
     def _epilogue(self, emitter: PointEmitter, pixel: Index, row: Index, total: Load) -> list[Stmt]:
         product = self.product
@@ -88,9 +90,10 @@ class Block:
         values: dict[str, Expr] = {product.total: emitter.name("sum", total)}
         for nest in product.nests:
             value = emitter.emit(nest.body, point, values)
+            if nest is not product.nests[-1]:
+                value = values[nest.output] = emitter.name("v", value)
             if nest.output in product.stored:
                 emitter.statements.append(Store(nest.output, substitute(nest.store, point), value))
-            values[nest.output] = emitter.name("v", value)
         return self._taken(emitter)
 
     def _taken(self, emitter: PointEmitter) -> list[Stmt]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from modelcc.ir.argument import Argument
-from modelcc.ir.index import Index, Sym, minimum
+from modelcc.ir.index import Index, Sym, ceildiv, minimum
 from modelcc.ir.loop import (
     BindIndex,
     Buffer,
@@ -32,9 +32,9 @@ PAIRS = Layout((Part(0, ROWS), Part(1, WORD), Part(0, 1, ROWS), Part(1, 1, WORD)
 
 
 def fits(product: Product) -> bool:
-    """Whether there are pixels enough, whose results lie evenly, and whole pairs of rows."""
+    """Whether there are pixels enough, whose results lie evenly."""
     even = all(product.step(nest.store) for nest in product.nests if nest.output in product.stored)
-    return product.points >= PIXELS and even and not product.shared and product.rows % ROWS == 0
+    return product.points >= PIXELS and even and not product.shared
 
 
 @dataclass(frozen=True)
@@ -63,37 +63,40 @@ class Convolution:
     def _rows(self, columns: str, start: Index, fours: int) -> Stmt:
         """All rows of weights by three columns."""
         product, shared = self.product, shared_rows(self.product)
+        whole = product.rows % ROWS == 0
         if shared is None:
-            return _pairs(product, self.names, columns, start, fours, product.rows // ROWS)
+            return _pairs(product, self.names, columns, start, fours, product.rows, whole)
         step = next(product.step(n.store) for n in product.nests if n.output in product.stored)
         given = (
             Argument(columns, 0),
             Argument(product.weights, 0),
             *shared.arguments(product, start),
         )
-        return RoutineCall(_function(shared), given, (fours, product.rows // ROWS, step))
+        return RoutineCall(_function(shared, whole), given, (fours, product.rows, step))
 
 
 def _pairs(
-    product: Product, names: FreshNames, columns: str, start: Index, fours: Index, pairs: Index
-) -> Stmt:
-    """Two rows of weights after the other."""
+    product: Product, names: FreshNames, columns: str, start: Index, fours: Index, rows: Index,
+    whole: bool,
+) -> Stmt:  # fmt: skip
+    """Two rows of weights after the other; without ``whole`` the last one may be alone."""
     pair = names.fresh("o")
 
     def dot(sums: str) -> RoutineCall:
         weights = Argument(product.weights, 2 * WORD * Sym(pair) * fours)
         return RoutineCall(DOT_3X2, (Argument(columns, 0), weights, Argument(sums, 0)), (fours,))
 
-    block = Block(product, names, PIXELS, ROWS, True)
-    return For(pair, 0, pairs, tuple(block.statements(start, ROWS * Sym(pair), dot, ROWS * pairs)))
+    block = Block(product, names, PIXELS, ROWS, whole)
+    body = block.statements(start, ROWS * Sym(pair), dot, rows)
+    return For(pair, 0, ceildiv(rows, ROWS), tuple(body))
 
 
-def _function(shared: SharedRows) -> Function:
-    fours, pairs = Sym("fours"), Sym("pairs")
+def _function(shared: SharedRows, whole: bool) -> Function:
+    fours, rows = Sym("fours"), Sym("rows")
     parameters = [
         Parameter(Buffer("columns", I16, 3 * WORD * fours, align=WORD)),
-        Parameter(Buffer("weights", I8, 2 * WORD * fours * pairs, align=WORD)),
-        *shared.buffers(ROWS * pairs, PIXELS),
+        Parameter(Buffer("weights", I8, ROWS * WORD * fours * ceildiv(rows, ROWS), align=WORD)),
+        *shared.buffers(rows, PIXELS),
     ]
-    body = _pairs(shared.product, FreshNames(), "columns", 0, fours, pairs)
-    return routine("rows_of_three", parameters, ("fours", "pairs", "step"), [body])
+    body = _pairs(shared.product, FreshNames(), "columns", 0, fours, rows, whole)
+    return routine("rows_of_three", parameters, ("fours", "rows", "step"), [body])

@@ -52,7 +52,7 @@ class Dense:
         if shared is None:
             return _blocks(product, self.names, x, pixel, fours, product.rows, zero)
         given = (x, Argument(product.weights, 0), *shared.arguments(product, pixel))
-        return RoutineCall(_function(shared), given, (fours, product.rows, zero, 0))
+        return RoutineCall(_function(shared), given, (fours, product.rows, zero))
 
 
 def _blocks(
@@ -79,4 +79,4 @@ def _function(shared: SharedRows) -> Function:
         *shared.buffers(rows, 1),
     ]
     body = _blocks(shared.product, FreshNames(), Argument("x", 0), 0, fours, rows, zero)
-    return routine("rows_of_one", parameters, ("fours", "rows", "zero", "step"), [body])
+    return routine("rows_of_one", parameters, ("fours", "rows", "zero"), [body])

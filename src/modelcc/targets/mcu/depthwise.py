@@ -135,7 +135,7 @@ class Depthwise:
         if shared is None or function is None:
             return _fours(product, self.names, x, pixel, product.rows // CHANNELS, sizes)
         given = (x, Argument(product.weights, 0), *shared.arguments(product, pixel))
-        return RoutineCall(function, given, (product.rows // CHANNELS, *sizes, 0))
+        return RoutineCall(function, given, (product.rows // CHANNELS, *sizes))
 
 
 def _fours(
@@ -168,7 +168,7 @@ def _function(shared: SharedRows) -> Function:
     ]
     sizes = (rows, columns, down, right, zero)
     body = _fours(shared.product, FreshNames(), Argument("x", 0), 0, fours, sizes)
-    return routine("channels_of_one", parameters, ("fours", *names, "step"), [body])
+    return routine("channels_of_one", parameters, ("fours", *names), [body])
 
 
 def _int(index: Index | None) -> int:

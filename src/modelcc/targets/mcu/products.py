@@ -6,14 +6,13 @@ what becomes of the sum, point by point, is the *epilogue*.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 from modelcc.ir.condition import Condition
 from modelcc.ir.index import Index, Sym, coefficient, substitute, symbols
 from modelcc.ir.scalar_tree import index_symbols, reads, transform, walk
-from modelcc.ir.tensor import Apply, Cast, Number, Read, Scalar
+from modelcc.ir.tensor import Apply, Cast, Guard, Number, Read, Scalar
 from modelcc.ir.types import I8, I32
 from modelcc.passes.tensor.shared_axes import shared_axes
 from modelcc.schedule.canonical import CanonicalKernel
@@ -108,7 +107,7 @@ def _product(anchor: Nest, nests: tuple[Nest, ...], stored: frozenset[str]) -> P
     for one, other in ((left, right), (right, left)):
         operand, weights = _difference(one), _byte(other)
         if operand is not None and weights is not None and len(weights.indices) == 2:
-            found = replace(operand, conditions=conditions)
+            found = replace(operand, conditions=(*conditions, *operand.conditions))
             return _arranged(anchor, nests, stored, found, weights)
     return None
 
@@ -143,16 +142,21 @@ def _arranged(
 
 def _difference(scalar: Scalar) -> Operand | None:
     """``i32(i16(read) - i16(number))``, or a read without the difference."""
+    found: tuple[Condition, ...] = ()
     match scalar:
         case Cast(Apply("sub", (Cast(Read() as read, _), Number(value)), _), _):
             pass
+        case Cast(Apply("sub", (Cast(Guard(conditions, Read() as read, Number(pad))), zero), _), _):
+            if zero != Number(pad, zero.dtype):
+                return None
+            value, found = pad, conditions
         case Cast(Read() as read, _):
             value = 0
         case _:
             return None
     if read.dtype != I8 or len(read.indices) != 1:
         return None
-    return Operand(read.tensor, read.indices[0], int(value), ())
+    return Operand(read.tensor, read.indices[0], int(value), found)
 
 
 def _byte(scalar: Scalar) -> Read | None:
@@ -194,14 +198,3 @@ def _is_bias(node: Apply, total: str, row: LoopVar) -> bool:
 
 def _number(index: Index | None) -> int:
     return index if isinstance(index, int) else 0
-
-
-def point_of(product: Product, values: Mapping[str, Index], row: Index) -> dict[str, Index]:
-    """Loop variables at a pixel and a row."""
-    return {**values, product.row.name: row}
-
-
-def parameters_of(product: Product) -> Sequence[Read]:
-    """What the epilogue reads that moves along rows alone."""
-    found = (r for nest in product.nests for r in reads(nest.body) if r.indices)
-    return tuple(dict.fromkeys(r for r in found if index_symbols(r) == {product.row.name}))

@@ -14,7 +14,6 @@ from modelcc.ir.loop import Function
 from modelcc.ir.memory_rules import MemoryRules
 from modelcc.ir.program import Program
 from modelcc.ir.tensor import TensorProgram
-from modelcc.passes.graph.integer_contractions import IntegerContractions
 from modelcc.passes.loop.expand_instructions import Available
 from modelcc.passes.loop.serialise import serialise
 from modelcc.passes.tensor.inline import InlineStages
@@ -82,9 +81,8 @@ class McuTarget(CTarget):
         return lanes_of(e for e in self.encodings if e.c)
 
     def graph_passes(self) -> GraphPasses:
-        """Products of integers, which processors with instructions for them take as they are."""
-        known = () if "+dsp" in self.model.features else (IntegerContractions(),)
-        return GraphPasses(integers=known)
+        """None: products of bytes are taken as they are."""
+        return GraphPasses()
 
     def tensor_passes(self) -> TensorPasses:
         """Images with channels last, and integers as instructions take them."""
@@ -96,8 +94,6 @@ class McuTarget(CTarget):
 
     def schedule(self, program: TensorProgram, on_function: OnFunction | None = None) -> Program:
         """Kernels become loop functions, products of bytes in the processor's own way."""
-        if "+dsp" not in self.model.features:
-            return super().schedule(program, on_function)
         return schedule_program(program, self.cpu, on_function, self.wanted, schedule_kernel)
 
     def legalize(self, function: Function) -> Function:

@@ -14,7 +14,7 @@ import numpy as np
 from modelcc.ir.constant import Constant
 from modelcc.ir.naming import Names
 from modelcc.ir.scalar_tree import reads, transform
-from modelcc.ir.tensor import Apply, Item, Kernel, Number, Read, Scalar, Stage, TensorProgram
+from modelcc.ir.tensor import Apply, Cast, Item, Kernel, Number, Read, Scalar, Stage, TensorProgram
 from modelcc.ir.types import I32, Array
 from modelcc.targets.mcu.magnitudes import Magnitudes
 
@@ -97,11 +97,13 @@ class _Rewriter:
         added = (np.int64(1) << (bits - 1)) + (np.int64(zero) << bits)
         if sizes.of(x) + int(np.abs(added).max()) + 1 > _MOST:
             return None
-        half = self._constant(added.astype(np.int32), shift)
+        half = self._constant(added.astype(np.int32), shift, "half")
         sign = Apply("shr", (x, Number(31, I32)), I32)
         total = Apply("add", (Apply("add", (x, sign), I32), half), I32)
-        low = shift if isinstance(shift, Number) else Apply("and", (shift, Number(255, I32)), I32)
-        return Apply("shr", (total, low), I32)
+        if isinstance(shift, Number):
+            return Apply("shr", (total, shift), I32)
+        low = Cast(self._constant(bits.astype(np.int8), shift, "bits"), I32)
+        return Apply("shr", (total, Apply("and", (low, Number(255, I32)), I32)), I32)
 
     def _with_zero(self, shr: Apply, zero: int, sizes: Magnitudes) -> Scalar | None:
         """A quotient of :meth:`_shifted` with a number added to it."""
@@ -111,6 +113,8 @@ class _Rewriter:
             ):
                 if isinstance(shift, Apply):
                     shift = shift.args[0]
+                if isinstance(shift, Cast):
+                    shift = shift.value
                 known, bits = self._contents(half), self._contents(shift)
                 if known is None or bits is None or not bits.size or bits.min() < 1:
                     return None
@@ -130,15 +134,15 @@ class _Rewriter:
             case _:
                 return None
 
-    def _constant(self, data: Array, like: Scalar) -> Scalar:
+    def _constant(self, data: Array, like: Scalar, what: str) -> Scalar:
         """``data`` at the place that ``like`` reads."""
         if not isinstance(like, Read):
             return Number(int(data), I32)
         constant = Constant(data)
         same = next((n for n, c in self.added.items() if c == constant), None)
-        name = same or self._names.fresh(f"{like.tensor}.half")
+        name = same or self._names.fresh(f"{like.tensor}.{what}")
         self.added[name] = constant
-        return replace(like, tensor=name)
+        return replace(like, tensor=name, dtype=constant.type.dtype)
 
 
 def _shl(a: Scalar) -> Scalar:
