@@ -1,8 +1,8 @@
 """How far behind its result an operand must begin, for both to lie in memory that they share.
 
-A kernel that goes through rows in order is done with an operand's first rows when it writes the last
-ones.  So its result may take the place of what has been read, if it begins a few rows before the
-operand.
+A kernel that goes through rows in order is done with an operand's first rows when it writes the
+last ones.  So its result may take the place of what has been read, if it begins a few rows before
+the operand.
 """
 
 from __future__ import annotations
@@ -227,8 +227,11 @@ class _Walk:
                 case While() | ParallelCall() | BindIndex():
                     raise _UnknownError
                 case _:
-                    found = [a.moment(self.ends, ranges) for a in self.accesses.of(s)]
-                    self.moments += _together(found)
+                    found = [(a, a.moment(self.ends, ranges)) for a in self.accesses.of(s)]
+                    if not isinstance(s, RoutineCall):  # what it stores it has computed by then
+                        self.moments += _together([m for a, m in found if a.is_read])
+                        found = [(a, m) for a, m in found if not a.is_read]
+                    self.moments += _together([moment for _, moment in found])
 
     def _loop(self, s: For, ranges: Mapping[str, Range], room: int) -> None:
         starts, stops = self.ends.of(s.start, ranges), self.ends.of(s.stop, ranges)

@@ -40,8 +40,8 @@ class MemoryPlan:
     at which ``peak`` and ``lower_bound`` (the greatest sum of sizes live at once) are given.
     ``dynamic`` is what must be allocated while the program runs.  ``states`` are outputs that are
     computed where the inputs are whose places they take, with these inputs.  ``room`` has offsets
-    of inputs and outputs that may be in the arena; results of the functions ``sharing`` may lie over
-    operands.
+    of inputs and outputs that may be in the arena; results of the functions ``sharing`` may lie
+    over operands.
     """
 
     storages: tuple[Storage, ...]
