@@ -43,7 +43,7 @@ _STEP, _PIXEL, _ROW = "step", "pixel", "row"
 
 
 @dataclass(frozen=True)
-class Block:
+class SumBlock:
     """``pixels`` by ``rows`` of the sums of a product, of which ``whole`` says that all rows of a
     block are there."""
 

@@ -25,7 +25,7 @@ from modelcc.ir.types import I8, Layout, Part
 from modelcc.schedule.expression import FreshNames
 from modelcc.schedule.nest import LoopVar
 from modelcc.targets.isa.arm_dsp import DEPTHWISE_4
-from modelcc.targets.mcu.blocks import WORD, Block, SharedRows, routine, shared_rows
+from modelcc.targets.mcu.blocks import WORD, SharedRows, SumBlock, routine, shared_rows
 from modelcc.targets.mcu.products import Product
 
 CHANNELS = 4
@@ -151,7 +151,7 @@ def _fours(
         weights = Argument(product.weights, CHANNELS * rows * columns * Sym(number))
         return RoutineCall(DEPTHWISE_4, (own, weights, Argument(sums, 0)), sizes)
 
-    block = Block(product, names, 1, CHANNELS, True)
+    block = SumBlock(product, names, 1, CHANNELS, True)
     body = block.statements(pixel, CHANNELS * Sym(number), dot, CHANNELS * count)
     return For(number, 0, count, tuple(body))
 

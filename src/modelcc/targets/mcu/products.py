@@ -11,7 +11,7 @@ from math import prod
 
 from modelcc.ir.condition import Condition
 from modelcc.ir.index import Index, Sym, coefficient, substitute, symbols
-from modelcc.ir.scalar_tree import index_symbols, reads, transform, walk
+from modelcc.ir.scalar_tree import reads, transform, walk
 from modelcc.ir.tensor import Apply, Cast, Guard, Number, Read, Scalar
 from modelcc.ir.types import I8, I32
 from modelcc.passes.tensor.shared_axes import shared_axes
@@ -21,7 +21,7 @@ from modelcc.schedule.structure import make_group, neutral_guards
 
 
 @dataclass(frozen=True)
-class Operand:
+class ByteOperand:
     """Bytes ``tensor[offset]`` less ``zero`` where the ``conditions`` hold (``left >= 0``), else
     0."""
 
@@ -40,7 +40,7 @@ class Product:
     ``nests`` compute outputs from the sum ``total``.
     """
 
-    operand: Operand
+    operand: ByteOperand
     weights: str
     place: Index
     steps: int
@@ -113,7 +113,11 @@ def _product(anchor: Nest, nests: tuple[Nest, ...], stored: frozenset[str]) -> P
 
 
 def _arranged(
-    anchor: Nest, nests: tuple[Nest, ...], stored: frozenset[str], operand: Operand, weights: Read
+    anchor: Nest,
+    nests: tuple[Nest, ...],
+    stored: frozenset[str],
+    operand: ByteOperand,
+    weights: Read,
 ) -> Product | None:
     row_index, place = weights.indices
     by_name = {v.name: v for v in anchor.variables}
@@ -140,7 +144,7 @@ def _arranged(
     )  # fmt: skip
 
 
-def _difference(scalar: Scalar) -> Operand | None:
+def _difference(scalar: Scalar) -> ByteOperand | None:
     """``i32(i16(read) - i16(number))``, or a read without the difference."""
     found: tuple[Condition, ...] = ()
     match scalar:
@@ -156,7 +160,7 @@ def _difference(scalar: Scalar) -> Operand | None:
             return None
     if read.dtype != I8 or len(read.indices) != 1:
         return None
-    return Operand(read.tensor, read.indices[0], int(value), found)
+    return ByteOperand(read.tensor, read.indices[0], int(value), found)
 
 
 def _byte(scalar: Scalar) -> Read | None:
@@ -193,7 +197,7 @@ def _is_bias(node: Apply, total: str, row: LoopVar) -> bool:
     others = [a for a in node.args if isinstance(a, Read) and a.tensor != total]
     if len(names) != 2 or total not in names or len(others) != 1:
         return False
-    return index_symbols(others[0]) == {row.name} and others[0].indices == (Sym(row.name),)
+    return others[0].indices == (Sym(row.name),)
 
 
 def _number(index: Index | None) -> int:
