@@ -171,11 +171,13 @@ class Gathering:
             BindIndex(end, IndexOf(maximum(last, Sym(begin)), I64)),
         ]
         a, b = Sym(begin), Sym(end)
+        # Where there is nothing left, the place must still be one.
+        from_a, from_b = (unit * minimum(n, count - 1) for n in (a, b))
         return [
             *bound,
             *self._zeros(place, a, target),
-            *self._bytes(place + unit * a, offset + unit * a, b - a, target),
-            *self._zeros(place + unit * b, count - b, target),
+            *self._bytes(place + from_a, offset + from_a, b - a, target),
+            *self._zeros(place + from_b, count - b, target),
         ]
 
     def _bytes(self, place: Index, offset: Index, count: Index, target: Target) -> list[Stmt]:
@@ -199,7 +201,7 @@ class Gathering:
 
     def memory(self, columns: str, patch: str) -> list[Stmt]:
         """What columns need, with zeros where there are no steps."""
-        size = 3 * WORD * self.fours + 2 * WORD
+        size = 3 * WORD * self.fours
         made: list[Stmt] = [Alloc(Buffer(columns, I16, size, "local", WORD))]
         if not self.direct:
             zero, steps = Const(self.product.operand.zero, I8), self.product.steps

@@ -6,6 +6,7 @@ what becomes of the sum, point by point, is the *epilogue*.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -94,7 +95,31 @@ def find_product(kernel: CanonicalKernel) -> Product | None:
         return None
     if anchor.output in stored or len(weights) != 1:
         return None
-    return _product(anchor, tuple(nests), stored)
+    return _product(anchor, _without_copies(nests, stored), stored)
+
+
+def _without_copies(nests: Sequence[Nest], stored: frozenset[str]) -> tuple[Nest, ...]:
+    """Values that another nest only hands on are its own."""
+    kept: list[Nest] = []
+    for nest in nests:
+        before = kept[-1] if kept else None
+        is_copy = isinstance(nest.body, Read) and not nest.body.indices
+        if (
+            before is not None
+            and is_copy
+            and before.output not in stored
+            and (nest.body == Read(before.output, (), nest.body.dtype))
+        ):
+            others = [n for n in nests if n is not nest and _uses(n, before.output)]
+            if not others:
+                kept[-1] = replace(before, output=nest.output, store=nest.store)
+                continue
+        kept.append(nest)
+    return tuple(kept)
+
+
+def _uses(nest: Nest, tensor: str) -> bool:
+    return any(read.tensor == tensor for read in reads(nest.body))
 
 
 def _product(anchor: Nest, nests: tuple[Nest, ...], stored: frozenset[str]) -> Product | None:
