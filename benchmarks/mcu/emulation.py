@@ -150,8 +150,9 @@ def board_main(folder: Path, name: str) -> str:
     """A program that runs the delivered model ``name`` once: inputs and outputs are files."""
     header = (folder / f"{name}.h").read_text()
     macro, found = name.upper(), slots(header, name)
-    lines = [f'#include "{name}.h"', '#include "board.h"', "",
-             f"static uint64_t arena[{macro}_ARENA_BYTES / 8 + 1];"]  # fmt: skip
+    words = f"({macro}_ARENA_BYTES + 7) / 8 + !{macro}_ARENA_BYTES"
+    head = [f'#include "{name}.h"', '#include "board.h"', ""]
+    lines = [*head, f"static uint64_t arena[{words}];"]
     body: list[str] = []
     for slot in found:
         if f"{slot.macro}_ARENA_OFFSET" in header:

@@ -12,11 +12,13 @@ ALIGNMENT = 64
 class MemoryRules:
     """Tensors in the arena start at multiples of ``alignment`` bytes, a power of two.
 
-    With ``room`` the arena has places for inputs and outputs, too, which the caller may use.
+    With ``room`` the arena has places for inputs and outputs, too, which the caller may use.  With
+    ``overlap`` results may lie over what has been read of an operand.
     """
 
     alignment: int = ALIGNMENT
     room: bool = False
+    overlap: bool = False
 
 
 DEFAULT_RULES = MemoryRules()

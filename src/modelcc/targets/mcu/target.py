@@ -69,7 +69,7 @@ class McuTarget(CTarget):
     @property
     def memory(self) -> MemoryRules:
         """What the largest elements want; inputs and outputs may be in the arena, too."""
-        return MemoryRules(alignment=8, room=True)
+        return MemoryRules(alignment=8, room=True, overlap=True)
 
     @cached_property
     def encodings(self) -> tuple[Encoding, ...]:

@@ -28,8 +28,8 @@ def example(model: EmbeddedModel) -> str:
 
 
 def _memory(model: EmbeddedModel) -> Iterator[str]:
-    yield f"/* In units of 8 bytes: aligned for {model.macro}_ARENA_ALIGNMENT. */"
-    yield f"static uint64_t arena[{model.macro}_ARENA_BYTES / 8 + 1];"
+    yield f"/* {model.macro}_ARENA_BYTES, aligned for {model.macro}_ARENA_ALIGNMENT. */"
+    yield f"static uint64_t arena[{max(1, model.arena // 8)}];"
     for tensor in model.facts.tensors:
         if tensor.field not in model.room:
             yield f"static {tensor.element} {tensor.field}[{macro_of(model, tensor)}_ELEMENTS];"
