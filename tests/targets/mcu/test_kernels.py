@@ -24,8 +24,10 @@ from modelcc.targets.isa.arm_dsp import DEPTHWISE_4, DOT_1X4, DOT_3X2
 from modelcc.targets.mcu.machine import MODELS
 from tests.embedded import embedded, run_here, written
 
-ONE, BOTH, END = ((0, 0),) * 2, ((1, 1),) * 2, ((0, 1),) * 2
 Pads = tuple[tuple[int, int], tuple[int, int]]
+ONE: Pads = ((0, 0), (0, 0))
+BOTH: Pads = ((1, 1), (1, 1))
+END: Pads = ((0, 1), (0, 1))
 
 
 def requantised(b: GraphBuilder, sums: str, shape: tuple[int, ...], zero: int, low: int) -> str:
