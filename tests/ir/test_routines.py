@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -102,7 +104,7 @@ def test_one_name_is_one_routine() -> None:
     call = "run @add(%x[0], %y[0]; 4)"
     function, other = (parse_function(calling(call).replace("add(load", f"{f}(load"))
                        for f in ("add", "sub"))  # fmt: skip
-    both = type(function)(**{**vars(function), "body": function.body + other.body})
+    both = replace(function, body=function.body + other.body)
     with pytest.raises(ModelError, match="two routines called @add"):
         verify_function(both)
 
