@@ -94,9 +94,10 @@ def test_inputs_and_outputs_have_room_in_the_arena() -> None:
     offset = re.search(r"#define NET_OUTPUT_point1_ARENA_OFFSET (\d+)", text)
     assert offset and int(offset[1]) + 8 * 9 * 5 <= model.arena
     assert f"#define NET_ARENA_BYTES {model.arena}\n" in text
-    assert model.arena == 2 * 8 * 9 * 5  # no step needs more than what it reads and writes
+    image = 8 * 9 * 5
+    assert image < model.arena < 2 * image  # results lie over what has been read of operands
 
 
 def test_sizes_must_be_known() -> None:
-    with pytest.raises(ModelError, match=r"dimension 'batch'.*is not known\n.*--dim batch=1"):
-        embedded(mlp("batch"))
+    with pytest.raises(ModelError, match=r"dimension 'rows'.*is not known\n.*--dim rows=1"):
+        embedded(mlp("rows"))

@@ -9,7 +9,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from benchmarks.mcu.emulation import BOARDS, build, missing_tools, run
+from benchmarks.mcu.emulation import build, missing_tools, run
 from modelcc.targets.mcu.machine import MODELS
 from modelcc.targets.registry import BUILT_IN
 from tests.embedded import WARNINGS, command, embedded, keyword_spotter, leaky_sum, written
@@ -32,7 +32,7 @@ def test_compiles_without_a_warning(name: str, tmp_path: Path) -> None:
     command([f"{model.compiler}gcc", *WARNINGS, *model.flags, *free, "-c", "net.c"], folder)
 
 
-@pytest.mark.parametrize("name", BOARDS)
+@pytest.mark.parametrize("name", ["cortex-m4", "cortex-m3", "cortex-m55"])
 def test_runs(name: str, tmp_path: Path) -> None:
     model = MODELS[name]
     missing = missing_tools(model)
@@ -40,12 +40,13 @@ def test_runs(name: str, tmp_path: Path) -> None:
         pytest.skip(missing)
     network = keyword_spotter()
     x = np.random.default_rng(3).integers(-128, 128, (1, 1, 9, 5), np.int8)
-    program = build(written(embedded(network, name), tmp_path), "net", model)
+    delivered = embedded(network, name)
+    program = build(written(delivered, tmp_path), "net", model)
     got = run(program, model, {"x": x.tobytes()})
     (want,) = onnxruntime.InferenceSession(network.SerializeToString()).run(None, {"x": x})
     np.testing.assert_array_equal(np.frombuffer(got.outputs["point1"], np.int8), np.ravel(want))
     assert 0 < got.stack < 1024
-    assert got.variables < 2 * x.size * 8 + 64  # the arena
+    assert delivered.arena <= got.variables <= delivered.arena + 16
 
 
 def test_states_run_on_a_processor(tmp_path: Path) -> None:

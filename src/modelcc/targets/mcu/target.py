@@ -14,6 +14,7 @@ from modelcc.ir.loop import Function
 from modelcc.ir.memory_rules import MemoryRules
 from modelcc.ir.program import Program
 from modelcc.ir.tensor import TensorProgram
+from modelcc.passes.graph.integer_contractions import IntegerContractions
 from modelcc.passes.loop.expand_instructions import Available
 from modelcc.passes.loop.serialise import serialise
 from modelcc.passes.tensor.inline import InlineStages
@@ -81,8 +82,8 @@ class McuTarget(CTarget):
         return lanes_of(e for e in self.encodings if e.c)
 
     def graph_passes(self) -> GraphPasses:
-        """None: products of bytes are taken as they are."""
-        return GraphPasses()
+        """Products of integers, where a model dequantises their operands."""
+        return GraphPasses(integers=(IntegerContractions(),))
 
     def tensor_passes(self) -> TensorPasses:
         """Images with channels last, and integers as instructions take them."""
