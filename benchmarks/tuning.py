@@ -39,7 +39,8 @@ CACHES = ("l1_bytes", "l2_bytes", "l3_bytes")
 RATES = ("l1_bandwidth", "l2_bandwidth", "l3_bandwidth", "memory_bandwidth")
 ARITHMETIC: Numbers = MappingProxyType({"fmas": 1, "loads": 4, "fma_latency": 10})
 FEWER_REGISTERS: Numbers = MappingProxyType({"vector_registers": 16})
-"""Register tiles as AVX2 has them; a machine that has no more registers is taken for itself."""
+"""Half of those of AVX-512; a machine that has no more is taken for itself."""
+AVX2: Numbers = MappingProxyType({"vector_bits": 256, "vector_registers": 16})
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,8 @@ def wrong_numbers(right: CpuModel) -> Mapping[str, Numbers]:
         "zen 5's caches": {name: getattr(other, name) for name in names},
         "half the caches": {name: getattr(right, name) // 2 for name in CACHES},
         "wrong arithmetic": ARITHMETIC,
-        "avx2's tiles": FEWER_REGISTERS,
+        "16 registers": FEWER_REGISTERS,
+        "avx2's tiles": AVX2,
     }
 
 

@@ -60,12 +60,14 @@ def _generated() -> list[Case]:
         warnings.simplefilter("ignore")
         found = collect_testcases(None)
     return sorted(
-        (_case_of(case) for case in found if case.model is not None and case.data_sets),
+        (case_of(case) for case in found if case.model is not None and case.data_sets),
         key=lambda case: case.name,
     )
 
 
-def _case_of(case: TestCase) -> Case:
+def case_of(case: TestCase) -> Case:
+    """A case of a single operator, as the installed package makes it."""
+
     def load() -> Loaded:
         assert case.model is not None
         sets = [(_values(i), _values(o)) for i, o in case.data_sets or ()]

@@ -35,7 +35,8 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1)
     asked = parser.parse_args()
     start = perf_counter()
-    trainer = trainer_of(asked.folder, asked.epochs, asked.seed, asked.threads)
+    model = network(asked.seed)
+    trainer = trainer_of(model, asked.folder, asked.epochs, asked.seed, asked.threads)
     end = trainer.fit()
     found = trainer.evaluate(trainer.validation)
     seconds = perf_counter() - start
@@ -79,12 +80,14 @@ def data() -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     return (images[learned], classes[learned]), (images[held_out], classes[held_out])
 
 
-def trainer_of(folder: Path | None, epochs: int, seed: int, threads: int) -> training.Trainer:
-    """What trains the network."""
+def trainer_of(
+    model: nn.Module, folder: Path | None, epochs: int, seed: int, threads: int
+) -> training.Trainer:
+    """What trains ``model``."""
     learned, held_out = data()
     batches = training.Batches(learned, BATCH, seed=seed, drop_last=True)
     optimizer = optim.AdamW(optim.OneCycle(3e-3, steps=epochs * len(batches)))
-    step = training.TrainStep(network(seed), loss, optimizer, threads=threads)
+    step = training.TrainStep(model, loss, optimizer, threads=threads)
     return training.Trainer(
         step,
         batches,

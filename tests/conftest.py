@@ -40,12 +40,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 # How long an example takes says how busy the machine is, not whether it is right.
-settings.register_profile("modelcc", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("all", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("share", settings.get_profile("all"), max_examples=50)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """For this process, whose tests ask for it, and for those that tests start."""
-    settings.load_profile("modelcc")
+    settings.load_profile("all" if config.getoption("--all-ops") else "share")
     config.addinivalue_line("markers", MARKER)
     if config.getoption("--costs"):
         config.pluginmanager.register(Costs())

@@ -110,6 +110,7 @@ def by_onnxruntime(case: Case, feeds: tuple[np.ndarray, ...]) -> np.ndarray:
     return result
 
 
+@pytest.mark.share(2, "case", "target")
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.op}{c.wrong[0]}")
 @pytest.mark.parametrize("target", ["native", "c"])
 def test_sizes_that_do_not_agree_are_refused(case: Case, target: str) -> None:

@@ -176,6 +176,7 @@ def all_of(result: Any) -> list[np.ndarray]:
     return list(result) if isinstance(result, tuple) else [result]
 
 
+@pytest.mark.share(3, "case", "target", "threads", "named")
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 @pytest.mark.parametrize(("target", "threads"), [("native", 1), ("native", 2), ("c", 2)])
 @pytest.mark.parametrize("named", [False, True], ids=["static", "named"])

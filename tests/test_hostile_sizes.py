@@ -86,6 +86,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.share(2, "name", "threads")
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", REFUSED)
 def test_counts_that_cannot_be_are_refused(name: str, threads: int) -> None:
@@ -159,6 +160,7 @@ GIVEN: dict[str, tuple[str, dict[str, Any], list[Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.share(2, "name", "threads")
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", GIVEN)
 def test_odd_counts_and_lengths_give_what_the_standard_says(name: str, threads: int) -> None:

@@ -137,6 +137,7 @@ def agree(model: ModelProto, feeds: Values) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.share(3, "window", "constants")
 @pytest.mark.parametrize(
     ("weights", "named", "constants"),
     [("int8", True, ()), ("uint8", True, ("w", "v")), ("uint8", False, ("w", "v", "z"))],
@@ -162,6 +163,7 @@ def test_zero_points_at_the_ends(name: str, types: tuple[str, str]) -> None:
         agree(integer_model(window, types, False, known), feeds)
 
 
+@pytest.mark.share(3, "name", "constants")
 @pytest.mark.parametrize("constants", [(), ("w", "v"), ("w", "v", "z")], ids=str)
 @pytest.mark.parametrize("name", ["line", "dilated", "plane", "odd channels", "depthwise"])
 def test_named_extents_of_any_size(name: str, constants: tuple[str, ...]) -> None:
@@ -181,6 +183,7 @@ def test_named_extents_of_any_size(name: str, constants: tuple[str, ...]) -> Non
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.share(3, "name", "form", "at_run_time", "dtype")
 @pytest.mark.parametrize(
     ("form", "at_run_time", "dtype"),
     [

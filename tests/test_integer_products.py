@@ -37,6 +37,7 @@ def everything(rng: np.random.Generator, dtype: str, *shape: int) -> np.ndarray:
     return rng.integers(info.min, info.max, shape, TYPES[dtype], endpoint=True)
 
 
+@pytest.mark.share(2, "shape", "named")
 @pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_all_signs_are_exact(shape: tuple[int, int, int], named: bool) -> None:
@@ -77,7 +78,7 @@ def _functions(model: ModelProto, cpu: str) -> set[str]:
     return {n.function for n in nodes if isinstance(n, Apply) and n.function in WORD_DOTS}
 
 
-@pytest.mark.share(2, "types", "zeros", "batch")
+@pytest.mark.share(4, "types", "zeros", "batch")
 @pytest.mark.parametrize("batch", [(), (3,), (2, 3)], ids=str)
 @pytest.mark.parametrize("zeros", [("", ""), ("", "n"), ("m", ""), ("m", "n")], ids=str)
 @pytest.mark.parametrize("types", tuple(product(TYPES, TYPES)), ids=str)

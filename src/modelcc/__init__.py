@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from modelcc.pipeline import StageError
     from modelcc.report.report import Report
     from modelcc.runtime.errors import InputError, LoadError, RunError
+    from modelcc.tensor.complex_tensor import ComplexTensor
     from modelcc.tensor.control import cond, while_loop
     from modelcc.tensor.custom import checkpoint, custom_gradient, stop_gradient
     from modelcc.tensor.declared import Graph
@@ -47,6 +48,7 @@ __version__ = VERSION
 _HOME = MappingProxyType(
     {
         "ArtifactError": "modelcc.artifact.errors",
+        "ComplexTensor": "modelcc.tensor.complex_tensor",
         "Error": "modelcc.ir.errors",
         "Graph": "modelcc.tensor.declared",
         "Input": "modelcc.tensor.spec",
@@ -92,6 +94,7 @@ _PACKAGES = ("nn", "optim", "training")
 
 __all__ = [
     "ArtifactError",
+    "ComplexTensor",
     "Error",
     "Graph",
     "Input",

@@ -24,6 +24,7 @@ from modelcc.cache.compile_cache import (
     seen_model,
 )
 from modelcc.cache.file_digests import Seen, seen
+from modelcc.cache.maintenance import trim_now_and_then
 from modelcc.collection import no_cycle_collection
 from modelcc.feeds.random import nominal_sizes
 from modelcc.frontends.choice import ONNX, frontend_of
@@ -51,6 +52,7 @@ from modelcc.passes.graph.eliminate_transposes import EliminateTransposes
 from modelcc.passes.graph.fold_batch_norm import FoldBatchNorm
 from modelcc.passes.graph.fold_constants import FoldConstants
 from modelcc.passes.graph.intern_strings import InternStrings
+from modelcc.passes.graph.join_loops import JoinLoops
 from modelcc.passes.graph.join_parts import JoinParts
 from modelcc.passes.graph.merge_branches import MergeBranches
 from modelcc.passes.graph.pack_weights import PackWeights
@@ -64,6 +66,7 @@ from modelcc.passes.graph.recognise_softmax import RecogniseSoftmax
 from modelcc.passes.graph.scalar_quantization import ScalarQuantization
 from modelcc.passes.graph.simplify_algebra import SimplifyAlgebra
 from modelcc.passes.graph.simplify_control import SimplifyControl
+from modelcc.passes.graph.sum_after_loops import SumAfterLoops
 from modelcc.passes.graph.trim_windows import TrimWindows
 from modelcc.passes.pass_base import Pass
 from modelcc.passes.program.apply_plan import apply_plan
@@ -103,6 +106,16 @@ ModelSource = OnnxModel | LoadedModel | Graph | Any
 _LOGGER = logging.getLogger(__name__)
 DEFAULT = Options()
 NOWHERE = BuildConfig()
+TIDYING: tuple[Pass[Graph], ...] = (
+    EliminateTransposes(),
+    EliminateReshapes(),
+    Canonicalise(),
+    SimplifyControl(),
+    FoldConstants(),
+    CommonSubexpressions(),
+    DeadCode(),
+)
+"""What the other passes on graphs leave behind is cleared away."""
 REPORT = "report.json"
 """Where in an artifact's sources the report is."""
 
@@ -139,6 +152,8 @@ def pipeline(
                 SimplifyControl(),
                 Canonicalise(),
                 CommonSubexpressions(),
+                JoinLoops(),
+                SumAfterLoops(),
                 RecogniseGelu(),
                 RecogniseSilu(),
                 RecogniseHardSwish(),
@@ -155,13 +170,7 @@ def pipeline(
                 TrimWindows(),
                 *graphs.convolutions,
                 RecogniseAttention(),
-                EliminateTransposes(),
-                EliminateReshapes(),
-                Canonicalise(),
-                SimplifyControl(),
-                FoldConstants(),
-                CommonSubexpressions(),
-                DeadCode(),
+                *TIDYING,
             ),
             InternStrings(),
         ),
@@ -328,6 +337,8 @@ def compile_model(
     _warn_of_notes(artifact, options)
     if cache and key:
         keep(artifact, key, cache, before, files)
+    if config.cache:
+        trim_now_and_then(config.cache)
     return Compiled(artifact, target, tuple(times))
 
 
@@ -354,6 +365,11 @@ def report_in(artifact: Artifact) -> Report | None:
     names = {state.input: name for name, state in artifact.manifest.states.items()}
     states = tuple(replace(row, name=names.get(row.name, row.name)) for row in report.states)
     return replace(report, host_steps=tuple(map(str, steps)), states=states)
+
+
+def with_report(artifact: Artifact, report: Report) -> Artifact:
+    """``artifact`` with another report."""
+    return replace(artifact, sources={**artifact.sources, REPORT: report.to_json()})
 
 
 def _with_interface(artifact: Artifact, last: Sequence[Graph]) -> Artifact:

@@ -65,14 +65,6 @@ def test_files_that_did_not_change_are_read_once(tmp_path: Path) -> None:
         assert cache.find(key) is None
 
 
-def test_the_least_used_goes_first(tmp_path: Path) -> None:
-    cache = ArtifactCache(tmp_path, limit=250)
-    for number, key in enumerate(("aa", "bb", "cc")):
-        path = cache.add(key, write(bytes(100)), {})
-        os.utime(path, (number, number))
-    assert [cache.find(key) is not None for key in ("aa", "bb")] == [False, True]
-
-
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     target = tmp_path / "file"
     target.write_bytes(b"old")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -124,6 +125,19 @@ def test_pairs_of_contractions_are_kept_apart_or_fused() -> None:
         assert plain == made[default]
         for word in made:
             check_results(model, with_lines({"model contractions": word}))
+
+
+def test_a_machine_model_of_few_registers_is_tried_with_all_there_are() -> None:
+    def schedules(options: Options) -> list[str]:
+        text = emitted(model, options, "schedule")
+        return [line for line in text.splitlines() if line.startswith("kernel ")]
+
+    model = with_weights(SMALL_PRODUCT)
+    few = replace(PLAIN, machine=(("vector_registers", 8.0),))
+    assert whole_choices(model, few)[0] == (("model vectors", "all"),)
+    chosen = replace(few, schedule=listing_text({}, {"model vectors": "all"}))
+    assert schedules(chosen) == schedules(PLAIN) != schedules(few)
+    check_results(model, chosen)
 
 
 def test_only_choices_that_change_the_model_are_tried() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,8 @@ from tests.nn.layer_cases import CASES, Case
 
 STEP = 1e-6
 PADDING = "padding_idx"
+EAGER = {str(case) for case in CASES[::3]}
+"""Compiled as they come; all are with ``--all-ops``."""
 
 
 def leaves(tree: Any) -> list[Tensor]:
@@ -59,9 +61,18 @@ def run(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     return list(interpret(graph.graph, feeds).values())
 
 
+def evaluated(
+    step: Callable[..., tuple[Any, ...]], parameters: dict[str, Tensor], inputs: list[Array]
+) -> list[Array]:
+    """All results by NumPy, of the traced ``step``."""
+    types = [Input(x.shape, dtype_of(x)) for x in inputs]
+    graph = modelcc.trace(step, parameters, *types)
+    return run(graph, [*(t.numpy() for t in parameters.values()), *inputs])
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_layers_and_gradients(case: Case) -> None:
-    """Compiled as it comes, by NumPy as it is traced, and by differences."""
+def test_layers_and_gradients(case: Case, all_cases: bool) -> None:
+    """By NumPy as it is traced, some compiled as they come, and by differences."""
     layer, graph = made(case), traced(case)
     parameters = {n: t.numpy() for n, t in layer.parameters().items()}
     own = list(parameters.values())
@@ -78,12 +89,20 @@ def test_layers_and_gradients(case: Case) -> None:
         totals = [summed(r * Tensor(w)) for r, w in zip(results, weights, strict=True)]
         return sum(totals[1:], totals[0]), results
 
-    inputs = [Tensor(case.inputs[i]) for i in floats]
-    (_, results), gradients = modelcc.value_and_grad(cost, argnums=(0, 1), has_aux=True)(
-        layer.parameters(), inputs
-    )
+    def step(params: dict[str, Tensor], *chosen: Tensor) -> tuple[Tensor, ...]:
+        (_, results), gradients = modelcc.value_and_grad(cost, argnums=(0, 1), has_aux=True)(
+            params, list(chosen)
+        )
+        return (*results, *gradients[0].values(), *gradients[1])
+
+    inputs = [case.inputs[i] for i in floats]
+    if all_cases or str(case) in EAGER:
+        found = [t.numpy() for t in step(layer.parameters(), *map(Tensor, inputs))]
+    else:
+        found = evaluated(step, layer.parameters(), inputs)
+    results, gradients = found[: len(expected)], found[len(expected) :]
     for result, wanted in zip(results, expected, strict=True):
-        np.testing.assert_allclose(result.numpy(), wanted, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(result, wanted, rtol=1e-9, atol=1e-9)
 
     ways = [rng.normal(size=a.shape) for a in own]
     if case.kwargs.get(PADDING) is not None:
@@ -99,9 +118,8 @@ def test_layers_and_gradients(case: Case) -> None:
 
     slope = (moved(STEP) - moved(-STEP)) / (2 * STEP)
     taken = [*ways, *(m for m in moves if m is not None)]
-    pairs = zip([*gradients[0].values(), *gradients[1]], taken, strict=True)
-    found = sum(float((g.numpy() * way).sum()) for g, way in pairs)
-    assert found == pytest.approx(slope, rel=1e-6, abs=1e-6)
+    by_gradients = sum(float((g * w).sum()) for g, w in zip(gradients, taken, strict=True))
+    assert by_gradients == pytest.approx(slope, rel=1e-6, abs=1e-6)
 
 
 CHOSEN = ("Conv2d(3, 4, 3, padding=1)", "ConvTranspose2d(4", "Linear(5, 3) of 4", "BatchNorm2d(3) ",

@@ -129,6 +129,7 @@ def test_functions_of_pairs(name: str) -> None:
     compare(name, cases())
 
 
+@pytest.mark.share(3, "name", "axis")
 @pytest.mark.parametrize("name", REDUCTIONS)
 @pytest.mark.parametrize("axis", [None, 0, -1])
 def test_reductions(name: str, axis: int | None) -> None:

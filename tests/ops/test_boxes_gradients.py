@@ -65,6 +65,7 @@ def test_gradients_agree_with_differences(op: BoxPool, name: str) -> None:
         np.testing.assert_allclose(gradient[place], slope, rtol=1e-5, atol=1e-7, err_msg=str(place))
 
 
+@pytest.mark.share(2, "op", "height")
 @pytest.mark.parametrize("op", FORMS)
 @pytest.mark.parametrize("height", [10, Sym("h")])
 def test_compiled_gradients(op: BoxPool, height: int | Sym) -> None:

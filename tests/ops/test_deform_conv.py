@@ -90,6 +90,7 @@ def weights_of(layer: Layer) -> np.ndarray:
     return np.random.default_rng(1).standard_normal(shape).astype(np.float32)
 
 
+@pytest.mark.share(2, "layer", "named", "constant")
 @pytest.mark.parametrize("constant", [False, True])
 @pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)

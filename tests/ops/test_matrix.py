@@ -21,7 +21,8 @@ from modelcc.ir.op import Op, Sample
 from modelcc.ir.tensor_interpreter import allocate, evaluate_stages
 from modelcc.ir.types import F32, F64, Array, DType, TensorType, dtype_of
 from modelcc.ops.catalog import MCC
-from modelcc.ops.reverse import GradientError, adjoints
+from modelcc.ops.control_gradients import summed
+from modelcc.ops.reverse import GradientError, Recorder, adjoints
 from modelcc.ops.samples import arrays, sizes
 
 SAMPLES: list[tuple[str, Op, Sample]] = [
@@ -163,17 +164,30 @@ DIFFERENTIABLE = [
 ]
 
 
-@pytest.mark.parametrize(("case", "op", "sample"), DIFFERENTIABLE)
-def test_gradients_agree_with_finite_differences(case: str, op: Op, sample: Sample) -> None:
+def in_f64(op: Op, sample: Sample) -> list[Array | None]:
+    """Operands of a sample with all floats in f64; skips ops that do not take these."""
     concrete = op.substitute(sizes(op, sample))
     operands = [doubled(a) for a in arrays(op, sample, seed=1)]
     try:
-        concrete.infer(*(a if a is None else TensorType(a.shape, dtype_of(a)) for a in operands))
+        types = concrete.infer(
+            *(a if a is None else TensorType(a.shape, dtype_of(a)) for a in operands)
+        )
     except ModelError:
         pytest.skip("the operands are of fixed dtypes")
-    results = tupled(concrete.reference(*operands))
-    if not any(dtype_of(r) == F64 for r in results):
+    if not any(t.dtype == F64 for t in types):
         pytest.skip("the result is of a fixed dtype")
+    return operands
+
+
+def results_of(op: Op, operands: Sequence[Array | None]) -> tuple[Array, ...]:
+    with np.errstate(all="ignore"):
+        return tupled(op.reference(*operands))
+
+
+@pytest.mark.parametrize(("case", "op", "sample"), DIFFERENTIABLE)
+def test_gradients_agree_with_finite_differences(case: str, op: Op, sample: Sample) -> None:
+    concrete, operands = op.substitute(sizes(op, sample)), in_f64(op, sample)
+    results = results_of(concrete, operands)
     rng = np.random.default_rng(2)
     weights = [np.asarray(rng.uniform(-1, 1, r.shape) * np.isfinite(r)) for r in results]
     build = Eager()
@@ -248,6 +262,70 @@ def finite_difference(
             )
         slope[place] = (moved[0] - moved[1]) / (2 * step)
     return slope
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """A weighted sum of the gradients of ``operands``, and its own gradients by them."""
+
+    total: float
+    second: Sequence[Array | None]
+
+
+def slopes(
+    op: Op, operands: Sequence[Array | None], dys: Sequence[Array], rough: int, deep: bool
+) -> Slopes:
+    """Of all operands in f64 but number ``rough``, with the second gradients if ``deep``."""
+    eager = Eager()
+    build = Recorder(eager)
+    names = ["" if a is None else eager.define(a) for a in operands]
+    wanted = [
+        name
+        for n, (name, a) in enumerate(zip(names, operands, strict=True))
+        if a is not None and dtype_of(a) == F64 and n != rough
+    ]
+    outputs = tuple(map(eager.define, results_of(op, operands)))
+    given = map(eager.define, dys)
+    node = Node(op, tuple(names), outputs)
+    with np.errstate(all="ignore"):
+        first = adjoints(build, [node], dict(zip(outputs, given, strict=True)), wanted)
+        pairs = [(first[n], eager.values[first[n]]) for n in wanted if n in first]
+        rng = np.random.default_rng(4)
+        weights = [np.asarray(rng.uniform(-1, 1, g.shape)) for _, g in pairs]
+        total = sum(float((g * w).sum()) for (_, g), w in zip(pairs, weights, strict=True))
+        if not deep:
+            return Slopes(total, ())
+        seeds = summed(build, [n for n, _ in pairs], [eager.define(w) for w in weights])
+        second = adjoints(build, [node, *build.nodes], seeds, wanted)
+    found = (second.get(n) if n in wanted else None for n in names)
+    return Slopes(total, [None if n is None else eager.values[n] for n in found])
+
+
+@pytest.mark.share(2, "case")
+@pytest.mark.parametrize(
+    ("case", "op", "sample"), [c for c in DIFFERENTIABLE if c.id not in REFUSED]
+)
+def test_second_gradients_agree_with_finite_differences(case: str, op: Op, sample: Sample) -> None:
+    """Of a sum of all gradients, along a direction in which all operands move."""
+    concrete, operands = op.substitute(sizes(op, sample)), in_f64(op, sample)
+    rough, _ = KINKS.get(case, (-1, ""))
+    results = results_of(concrete, operands)
+    rng = np.random.default_rng(2)
+    dys = [np.asarray(rng.uniform(-1, 1, r.shape) * np.isfinite(r)) for r in results]
+    second = slopes(concrete, operands, dys, rough, True).second
+    step, expected, scale = 1e-5, 0.0, 0.0
+    ends = [[None if a is None else a.copy() for a in operands] for _ in (1, -1)]
+    for n, a in enumerate(operands):
+        if a is None or dtype_of(a) != F64 or n == rough:
+            continue
+        direction = rng.uniform(-1, 1, a.shape)
+        for end, sign in zip(ends, (1, -1), strict=True):
+            end[n] = np.asarray(a + sign * step * direction)
+        along = np.zeros(1) if (found := second[n]) is None else found * direction
+        expected += float(along.sum())
+        scale += float(np.abs(along).sum())
+    high, low = (slopes(concrete, end, dys, rough, False).total for end in ends)
+    assert abs(expected - (high - low) / (2 * step)) <= 1e-6 + 1e-6 * scale
 
 
 def test_every_op_has_a_gradient_or_says_that_there_is_none() -> None:

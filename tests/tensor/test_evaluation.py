@@ -53,6 +53,22 @@ def test_one_structure_is_compiled_once() -> None:
     assert evaluation._program.cache_info().misses == before  # pyright: ignore
 
 
+def test_places_of_slices_are_operands_of_one_program() -> None:
+    """The first places have a program of their own, all others one together."""
+    x = np.arange(24, dtype=np.float32).reshape(6, 4)
+    before = evaluation._program.cache_info().misses  # pyright: ignore[reportPrivateUsage]
+    for row in range(5):
+        y = Tensor(x) * 3.0
+        part = y[row, 1:3] + y[row : row + 2, -1] + y[:, 0].sum() - y[::2][1, 2]
+        changed = y.at[row, 2:].set(part)
+        del y, part
+        expected = x * 3
+        sums = expected[row, 1:3] + expected[row : row + 2, -1] + expected[:, 0].sum()
+        expected[row, 2:] = sums - expected[2, 2]
+        np.testing.assert_allclose(changed.numpy(), expected)
+    assert evaluation._program.cache_info().misses == before + 2  # pyright: ignore
+
+
 def test_a_program_kept_keeps_no_arrays() -> None:
     x = Tensor(A)
     y = x - 7.25

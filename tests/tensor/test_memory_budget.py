@@ -48,12 +48,24 @@ def test_a_step_fits_and_its_gradients_are_the_same() -> None:
     assert plan.after <= budget
     text = str(plan)
     assert f"{before:,} bytes at most before" in text
-    assert all(choice.name in text for choice in plan.choices)
+    assert "Sin f32[64, 32]: 8192 bytes" in text
     small = modelcc.compile(plan.graph)
     assert small.report().arena == plan.after
     feeds = [*(w.numpy() for w in ARGUMENTS[0]), ARGUMENTS[1].numpy()]
     for a, b in zip(whole(*feeds), small(*feeds), strict=True):
         np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-5)
+
+
+def test_a_compiled_function_fits_and_says_how() -> None:
+    whole, small = modelcc.jit(modelcc.grad(loss)), modelcc.jit(modelcc.grad(loss), memory="30KB")
+    for a, b in zip(whole(*ARGUMENTS), small(*ARGUMENTS), strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-5)
+    reports = [model.report() for f in (whole, small) for model, _ in f.models.values()]
+    assert reports[1].arena <= 30_000 < reports[0].arena == reports[1].arena_before
+    saved = reports[0].arena - reports[1].arena
+    assert f"{saved} bytes of {reports[0].arena} less" in repr(reports[1])
+    assert reports[0].recomputation == ""
+    assert any(row.op == "Sin" and __file__ in row.source[0] for row in reports[1].recomputed)
 
 
 def test_what_fits_stays_as_it_is() -> None:
@@ -64,7 +76,7 @@ def test_what_fits_stays_as_it_is() -> None:
 
 def test_too_little_memory_is_refused_with_what_would_do() -> None:
     with pytest.raises(ModelError, match=r"needs [\d,]+ bytes, [\d,]+ if"):
-        traced().fitted("1KB")
+        modelcc.jit(modelcc.grad(loss), memory="1KB")(*ARGUMENTS)
 
 
 @pytest.mark.parametrize(

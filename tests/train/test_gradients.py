@@ -129,3 +129,15 @@ def test_what_cannot_be_differentiated_is_named() -> None:
     ):
         with pytest.raises(ModelError, match=message):
             value_and_gradients(graph, loss, [wrt])
+
+
+def test_nodes_of_a_gradient_come_from_where_their_op_does() -> None:
+    build = GraphBuilder()
+    x = build.input("x", f64(3, 4))
+    (y,) = build.add(Softmax(1), x, source=("the first line",))
+    (z,) = build.add(Mul(), y, x, source=("the second line",))
+    graph = build.build([build.emit(ReduceSum((0, 1), False), z, name="loss")])
+    nodes = value_and_gradients(graph, "loss", ["x"]).nodes[len(graph.nodes) :]
+    places = [node.source for node in nodes if node.source]
+    assert set(places) == {("the first line",), ("the second line",)}
+    assert places[0] == ("the second line",)

@@ -268,20 +268,26 @@ def test_the_first_operation_that_was_not_finite_is_named() -> None:
         step(rows())
     text = str(error.value)
     assert "loss is not finite: Log made the first NaN" in text
-    lines = Path(__file__).read_text("utf-8").splitlines()
-    number = next(n for n, line in enumerate(lines, 1) if line.endswith("# the place"))
-    assert f"{__file__}:{number}" in text
+    assert line_of("the place") in text
     for name, array in step.values.items():
         np.testing.assert_array_equal(array, before[name])
 
 
+def line_of(mark: str) -> str:
+    """Where in this file a line ends with ``mark`` as a comment."""
+    lines = Path(__file__).read_text("utf-8").splitlines()
+    return f"{__file__}:{next(n for n, x in enumerate(lines, 1) if x.endswith('# ' + mark))}"
+
+
 def test_a_gradient_that_was_not_finite_is_named() -> None:
     def root(params: dict[str, Tensor], x: Tensor) -> Tensor:
-        return (params["w"] * 0.0).sqrt().sum() + squares(params, x)
+        least = (params["w"] * 0.0).sqrt().sum()  # the root
+        return least + squares(params, x)
 
     step = training.TrainStep(weights(), root, optim.SGD(0.1), check_finite=True, threads=1)
-    with pytest.raises(training.NonFiniteError, match=r"model.w is not finite.*\n.*\n.*backward"):
+    with pytest.raises(training.NonFiniteError, match=r"model.w is not finite") as error:
         step(rows())
+    assert f"in the backward pass\n  at {line_of('the root')}" in str(error.value)
     fine = training.TrainStep(weights(), squares, optim.SGD(0.1), check_finite=True, threads=1)
     assert np.isfinite(fine(rows())["loss"])
 
@@ -340,3 +346,31 @@ def test_a_step_is_one_program_that_prints_and_reads_back() -> None:
     assert [spec.name for spec in model.inputs] == ["batch.0", "batch.1"]
     assert [spec.name for spec in model.outputs] == ["loss", "accuracy"]
     assert model.states.keys() == step.values.keys()
+
+
+def test_kernels_are_from_lines_of_the_loss_or_from_the_update() -> None:
+    def looped(params: dict[str, Tensor], x: Tensor) -> Tensor:
+        y = (x @ params["w"]).sin()  # the product
+        return modelcc.scan(lambda c, r: (c + r.tanh().sum(), r), 0.0, y)[0]  # the loop
+
+    step = training.TrainStep(weights(), looped, optim.Adam(0.1), clip=optim.ClipGlobalNorm(1.0))
+    found = {place for kernel in step.compile(rows()).report().kernels for place in kernel.source}
+    assert found == {line_of("the product"), line_of("the loop"), "the update of parameters"}
+
+
+def test_a_step_fits_into_memory_and_learns_the_same() -> None:
+    def deep(params: dict[str, Tensor], x: Tensor) -> Tensor:
+        for _ in range(2):
+            x = (x @ params["w"]).sin().sin()
+        return x.mean()
+
+    params = {"w": Tensor(np.eye(16, dtype=np.float32))}
+    x = np.ones((64, 16), np.float32)
+    whole = training.TrainStep(params, deep, optim.SGD(0.1), threads=1)
+    most = whole.compile(x).report().arena
+    small = training.TrainStep(params, deep, optim.SGD(0.1), memory=most - 1, threads=1)
+    for _ in range(2):
+        np.testing.assert_allclose(small(x)["loss"], whole(x)["loss"], 1e-6)
+    report = small.compile(x).report()
+    assert report.arena < most == report.arena_before
+    assert report.recomputed and np.asarray(small.values["model.w"]).shape == (16, 16)

@@ -103,6 +103,27 @@ def test_the_fastest_is_taken_and_nothing_is_measured_twice(
     assert again.asked == [print_schedule(found.best)]  # to be sure that it still is
 
 
+def test_what_disturbs_once_costs_no_schedule(
+    tasks: list[Task], database: Database, target: CpuTarget
+) -> None:
+    class Disturbed(Fake):
+        left = 1
+
+        def times(
+            self, kernel: CanonicalKernel, default: Schedule, others: Sequence[Schedule]
+        ) -> list[Times]:
+            again = print_schedule(others[0]) in self.asked
+            found = super().times(kernel, default, others)
+            if not again or not self.left:
+                return found
+            self.left -= 1
+            return [Times(DEFAULT, DEFAULT, 1.0)]
+
+    measurer = Disturbed(lambda schedule: DEFAULT / (1 + points(schedule) % 5))
+    (found,) = search(measurer, database, target).run(tasks)
+    assert measurer.left == 0 and found.gain == pytest.approx(5)
+
+
 def test_gains_over_another_default_are_none_over_the_best(
     tasks: list[Task], database: Database, target: CpuTarget
 ) -> None:

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,13 +22,6 @@ from modelcc.artifact.file import Artifact, read_artifact, write_artifact
 from modelcc.artifact.json_values import is_object
 from modelcc.artifact.replacement import replace_file
 from modelcc.cache.file_digests import Seen, file_digest, known_digest, seen
-from modelcc.cache.maintenance import (
-    ARTIFACTS,
-    DEFAULT_LIMIT,
-    items_of,
-    remove_beyond,
-    trim_now_and_then,
-)
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_text import print_graph
 from modelcc.options import Options
@@ -40,16 +33,15 @@ _ARTIFACT = ".mcc"
 _NOTE = ".json"
 
 
+@lru_cache(1)
 def compiler_fingerprint() -> str:
-    """Changes whenever a file of the installed compiler does."""
-    root = Path(__file__).parents[1]
+    """Changes whenever a file of the installed compiler does; of those that this process found."""
     digest = hashlib.sha256()
-    for path in sorted(root.rglob("*")):
-        if path.suffix in (".py", ".ll", ".c", ".h"):
-            status = path.stat()
-            digest.update(
-                f"{path.relative_to(root)} {status.st_size} {status.st_mtime_ns}".encode()
-            )
+    for folder, _, names in sorted(os.walk(Path(__file__).parents[1])):
+        for name in sorted(names):
+            if name.endswith((".py", ".ll", ".c", ".h")):
+                status = os.stat(os.path.join(folder, name))
+                digest.update(f"{folder} {name} {status.st_size} {status.st_mtime_ns}".encode())
     return digest.hexdigest()
 
 
@@ -148,7 +140,6 @@ def keep(
             _LOGGER.warning("%s changed while it was compiled; the result is not kept", changed[0])
             return
         _LOGGER.debug("kept in the cache as %s", entries.add(key, save, digests))
-        trim_now_and_then(cache)
     except OSError as error:
         _LOGGER.warning(
             "compiled models cannot be kept in %s (%s): each run compiles again; set "
@@ -160,14 +151,13 @@ def keep(
 
 @dataclass(frozen=True)
 class ArtifactCache:
-    """Artifacts in ``directory``, together at most ``limit`` bytes; the least used go first.
+    """Artifacts in ``directory``.
 
     Any number of processes may use one directory at the same time.  In the folder ``digests``, if
     there is one, those of files are kept until they change.
     """
 
     directory: Path
-    limit: int = DEFAULT_LIMIT
     digests: Path | None = None
 
     def find(self, key: str) -> Path | None:
@@ -212,7 +202,6 @@ class ArtifactCache:
             path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(artifact, save)
         replace_file(note, lambda path: path.write_text(json.dumps(digests)))
-        self._trim()
         return artifact
 
     def _digest(self, path: Path) -> str:
@@ -220,9 +209,6 @@ class ArtifactCache:
 
     def _path(self, key: str, suffix: str) -> Path:
         return self.directory / key[:2] / (key + suffix)
-
-    def _trim(self) -> None:
-        remove_beyond(self.limit, [*items_of(self.directory, ARTIFACTS)])
 
 
 def _entry(key: str, digests: Mapping[str, str]) -> str:

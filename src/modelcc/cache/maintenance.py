@@ -119,13 +119,13 @@ def clear_cache(folder: Path) -> CacheUsage:
 
 
 def trim_now_and_then(folder: Path) -> None:
-    """As :func:`trim_cache`, unless that was done a minute ago; OSError if it cannot be noted."""
+    """As :func:`trim_cache`, unless that was done a minute ago, or cannot be noted."""
     stamp = folder / _STAMP
-    with suppress(FileNotFoundError):
-        if 0 <= time.time() - stamp.stat().st_mtime < _INTERVAL:
+    with suppress(OSError):
+        if stamp.exists() and 0 <= time.time() - stamp.stat().st_mtime < _INTERVAL:
             return
-    stamp.touch()
-    trim_cache(folder)
+        stamp.touch()
+        trim_cache(folder)
 
 
 def remove_beyond(limit: int, items: Iterable[Item]) -> list[Item]:

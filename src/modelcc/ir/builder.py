@@ -9,6 +9,7 @@ graph = build.build([y])
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
@@ -159,6 +160,10 @@ class GraphBuilder:
         (result,) = self.add(op, *inputs, source=source, names=(name,) if name else ())
         return result
 
+    def located(self, source: Sequence[str]) -> LocatedBuilder:
+        """This builder, whose nodes come from ``source``."""
+        return LocatedBuilder(self, tuple(source))
+
     def type_of(self, name: str) -> TensorType:
         """Type of a value; ``ValueError`` if there is none of this name."""
         found = self._types.get(name)
@@ -199,3 +204,27 @@ class GraphBuilder:
 
     def _result_name(self, op: Op, wanted: str) -> str:
         return self._names.claim(wanted) if wanted else self._names.fresh(type(op).__name__.lower())
+
+
+@dataclass(frozen=True)
+class LocatedBuilder:
+    """A builder whose nodes come from one place in the user's program."""
+
+    build: GraphBuilder
+    source: tuple[str, ...]
+
+    def located(self, source: Sequence[str]) -> LocatedBuilder:
+        """The same builder, at another place."""
+        return self.build.located(source)
+
+    def add(self, op: Op, *inputs: str) -> tuple[str, ...]:
+        return self.build.add(op, *inputs, source=self.source)
+
+    def emit(self, op: Op, *inputs: str) -> str:
+        return self.build.emit(op, *inputs, source=self.source)
+
+    def constant(self, value: Array | float, dtype: DType | None = None) -> str:
+        return self.build.constant(value, dtype)
+
+    def type_of(self, name: str) -> TensorType:
+        return self.build.type_of(name)

@@ -50,6 +50,7 @@ ELEMENT_TEXT: Mapping[DType, str] = MappingProxyType({d: _element_text(d) for d 
 ELEMENT_TYPES: Mapping[str, DType] = MappingProxyType({t: d for d, t in ELEMENT_TEXT.items()})
 
 _BARE: Final = frozenset(string.ascii_letters + string.digits + "._-")
+_BARE_NAME: Final = re.compile(r"[A-Za-z._-][A-Za-z0-9._-]*")
 _BARE_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*")
 _ESCAPED: Final = re.compile(r"\\([0-9A-Fa-f]{2}|[\"\\nt])")
 _SLASH: Final = re.compile(r"\$2F(?![0-9A-F]{2})")
@@ -65,7 +66,7 @@ def value_text(name: str, depth: int = 0) -> str:
     prefix = f"%$in{depth}." if depth else "%"
     if not name:
         return prefix + ABSENT
-    if name.isascii() and name.isdigit():
+    if _BARE_NAME.fullmatch(name) or (name.isascii() and name.isdigit()):
         return prefix + name
     first, rest = _escape(name[0], _BARE - set(string.digits)), _escape(name[1:], _BARE)
     spelled = _SLASH.sub("$", first + rest)
@@ -96,7 +97,8 @@ def string_text(text: str) -> str:
             return "\\" + c
         return c if c.isprintable() else "".join(f"\\{b:02X}" for b in c.encode("utf-8"))
 
-    return '"' + "".join(map(one, text)) + '"'
+    plain = text.isprintable() and '"' not in text and "\\" not in text
+    return f'"{text}"' if plain else '"' + "".join(map(one, text)) + '"'
 
 
 def string_value(quoted: str) -> str:

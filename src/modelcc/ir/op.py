@@ -62,13 +62,15 @@ class Op:
     Absent optional operands are passed as ``None`` to every facet.  Facets not overridden are
     absent: :meth:`has` tells.  ``symbolic`` promises that ``reference`` also works on object
     arrays of :data:`Index` (shape arithmetic); ``pure`` is false for random ops, ``differentiable``
-    for those whose results no operand moves smoothly: whole numbers, choices, steps.
+    for those whose results no operand moves smoothly: whole numbers, choices, steps.  Results of
+    ``costly`` ops gradients of loops keep; all else they compute again.
     """
 
     dialect: ClassVar[str] = "mcc"
     symbolic: ClassVar[bool] = False
     pure: ClassVar[bool] = True
     differentiable: ClassVar[bool] = True
+    costly: ClassVar[bool] = False
     samples: ClassVar[tuple[Sample, ...]] = ()
 
     @classmethod

@@ -134,7 +134,8 @@ class Choosing:
 
 
 def whole_choices(model: ModelSource, options: Options) -> list[Lines]:
-    """Choices for the model as a whole that make other kernels of it than the default."""
+    """Choices for the model as a whole by which it has other kernels than by default, or other
+    schedules of these."""
     target, plain, found = target_of(options), _kernels(model, options), list[Lines]()
     assert isinstance(target, CpuTarget)
     for name, values in target.wanted.choices.items():
@@ -143,8 +144,8 @@ def whole_choices(model: ModelSource, options: Options) -> list[Lines]:
     return found
 
 
-def _kernels(model: ModelSource, options: Options) -> Counter[str]:
-    return Counter({one.key: one.calls for one in tasks_of(model, options)})
+def _kernels(model: ModelSource, options: Options) -> Counter[tuple[str, Schedule]]:
+    return Counter({(one.key, one.default): one.calls for one in tasks_of(model, options)})
 
 
 def direct_lines(model: ModelSource, options: Options) -> list[Lines]:

@@ -1,5 +1,6 @@
 """Functions of tensors under NumPy's names: ``import modelcc.numpy as mnp``."""
 
+from modelcc.numpy import fft as fft
 from modelcc.numpy import linalg as linalg
 from modelcc.numpy import random as random
 from modelcc.numpy.arrays import arange as arange
@@ -19,6 +20,15 @@ from modelcc.numpy.arrays import ones_like as ones_like
 from modelcc.numpy.arrays import tri as tri
 from modelcc.numpy.arrays import zeros as zeros
 from modelcc.numpy.arrays import zeros_like as zeros_like
+from modelcc.numpy.complex_numbers import angle as angle
+from modelcc.numpy.complex_numbers import conj as conj
+from modelcc.numpy.complex_numbers import conjugate as conjugate
+from modelcc.numpy.complex_numbers import imag as imag
+from modelcc.numpy.complex_numbers import iscomplex as iscomplex
+from modelcc.numpy.complex_numbers import iscomplexobj as iscomplexobj
+from modelcc.numpy.complex_numbers import isreal as isreal
+from modelcc.numpy.complex_numbers import isrealobj as isrealobj
+from modelcc.numpy.complex_numbers import real as real
 from modelcc.numpy.elementwise import abs as abs
 from modelcc.numpy.elementwise import arccos as arccos
 from modelcc.numpy.elementwise import arccosh as arccosh

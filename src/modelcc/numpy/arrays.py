@@ -12,8 +12,9 @@ from modelcc.ir.index import Expr, Index, ceildiv, product
 from modelcc.ir.types import F32, I64, Array, DType
 from modelcc.ops.generate import EyeLike, Indices, Iota
 from modelcc.tensor.axes import extents_of
+from modelcc.tensor.complex_tensor import ComplexTensor
 from modelcc.tensor.lazy import apply, callers_line
-from modelcc.tensor.promotion import Number, named_type
+from modelcc.tensor.promotion import Number, is_complex, named_type
 from modelcc.tensor.tensor import Tensor
 
 Shape = Index | Sequence[Index]
@@ -24,9 +25,15 @@ SMALL = 4096
 
 
 def asarray(a: Any, dtype: Any = None) -> Tensor:
-    """``a`` as a tensor; a tensor as it is.  Lists may hold tensors."""
-    if isinstance(a, Tensor):
-        return a if dtype is None else a.astype(dtype)
+    """``a`` as a tensor; a tensor as it is.  Lists may hold tensors.
+
+    Complex numbers are a :class:`~modelcc.tensor.complex_tensor.ComplexTensor`, which has the same
+    methods where they have a meaning, and refuses others.
+    """
+    given: Any = a
+    if isinstance(given, Tensor | ComplexTensor):
+        found = cast(Tensor, given)
+        return found if dtype is None else found.astype(dtype)
     if isinstance(a, Expr):
         (size,) = apply(Tensor, Indices((a,), ()), ())
         return asarray(size, dtype)
@@ -45,7 +52,7 @@ def array(a: Any, dtype: Any = None) -> Tensor:
 
 def _holds_tensors(items: Sequence[Any]) -> bool:
     return any(
-        isinstance(item, Tensor | Expr)
+        isinstance(item, Tensor | ComplexTensor | Expr)
         or (isinstance(item, list | tuple) and _holds_tensors(cast("Sequence[Any]", item)))
         for item in items
     )
@@ -62,9 +69,10 @@ def full(shape: Shape, fill_value: Any, dtype: Any = None) -> Tensor:
     extents = extents_of(shape)
     size = product(extents)
     value = asarray(fill_value, dtype)
-    if value.held is not None and isinstance(size, int) and size <= SMALL:
+    held = None if is_complex(value) else value.held
+    if held is not None and isinstance(size, int) and size <= SMALL:
         numbers = [e for e in extents if isinstance(e, int)]
-        return of_array(np.array(np.broadcast_to(value.held, numbers)))
+        return of_array(np.array(np.broadcast_to(held, numbers)))
     return value.broadcast_to(extents) if extents else value
 
 

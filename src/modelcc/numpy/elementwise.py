@@ -11,6 +11,7 @@ from modelcc.ir.types import BOOL
 from modelcc.numpy.arrays import asarray
 from modelcc.numpy.pairs import where
 from modelcc.ops.comparison import IsInf
+from modelcc.tensor.promotion import is_complex
 from modelcc.tensor.tensor import Tensor
 
 
@@ -230,6 +231,9 @@ def isposinf(x: Any) -> Tensor:
 def nan_to_num(x: Any, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Tensor:
     """Numbers in place of what is none: 0 for NaN, the greatest and the least for infinities."""
     value = asarray(x)
+    if is_complex(value):
+        whole: Any = value
+        return whole.paired(*(nan_to_num(p, nan, posinf, neginf) for p in (value.real, value.imag)))
     if not value.dtype.is_float:
         return value
     limits: Any = cast(Any, ml_dtypes.finfo)(value.dtype.numpy)

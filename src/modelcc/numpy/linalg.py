@@ -6,7 +6,6 @@ factor of what is not positive.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, NamedTuple, cast
 
@@ -24,8 +23,9 @@ from modelcc.ops.arithmetic import Value
 from modelcc.ops.broadcast import dim_bounds
 from modelcc.ops.linear_algebra import Lu
 from modelcc.tensor.axes import Axes, axes_of
-from modelcc.tensor.builder import TensorBuilder
+from modelcc.tensor.builder import applied
 from modelcc.tensor.lazy import callers_line
+from modelcc.tensor.promotion import is_complex
 from modelcc.tensor.tensor import Tensor
 
 
@@ -58,14 +58,6 @@ class SlogdetResult(NamedTuple):
     logabsdet: Tensor
 
 
-def _applied(function: Callable[..., Any], *operands: Tensor) -> list[Tensor]:
-    """A function of graph values, which gives one or several, of tensors."""
-    build = TensorBuilder(Tensor)
-    found: Any = function(*(Value(build, build.name(x)) for x in operands))
-    values: Any = found if isinstance(found, tuple) else (found,)  # pyright: ignore
-    return [build.tensor(value.name) for value in values]
-
-
 def _matrices(a: Any, square: bool = True) -> Tensor:
     """``a`` in f32 or f64; :class:`ModelError` if its last axes are no matrices."""
     x = asarray(a)
@@ -79,7 +71,7 @@ def _matrices(a: Any, square: bool = True) -> Tensor:
 def cholesky(a: Any, upper: bool = False) -> Tensor:
     """The lower (or upper) triangle that times its transpose is ``a``; NaN if there is none."""
     x = _matrices(a)
-    factor, _ = _applied(partial(kit.cholesky, is_lower=not upper), x)
+    factor, _ = applied(partial(kit.cholesky, is_lower=not upper), x)
     return factor
 
 
@@ -88,14 +80,14 @@ def qr(a: Any, mode: Literal["reduced", "complete"] = "reduced") -> QRResult:
     if mode not in ("reduced", "complete"):
         raise ModelError(f"mode {mode!r} of qr", callers_line(), "'reduced' or 'complete'")
     x = _matrices(a, square=False)
-    return QRResult(*_applied(partial(kit.qr, whole=mode == "complete"), x))
+    return QRResult(*applied(partial(kit.qr, whole=mode == "complete"), x))
 
 
 def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     """The singular value decomposition; only the values if not ``compute_uv``."""
     x = _matrices(a, square=False)
     bounds = dim_bounds(x.shape)
-    found = _applied(partial(kit.svd, whole=full_matrices and compute_uv, bounds=bounds), x)
+    found = applied(partial(kit.svd, whole=full_matrices and compute_uv, bounds=bounds), x)
     return SVDResult(*found) if compute_uv else found[1]
 
 
@@ -107,7 +99,7 @@ def svdvals(x: Any) -> Tensor:
 def eigh(a: Any, UPLO: Literal["L", "U"] = "L") -> EighResult:  # noqa: N803
     """Eigenvalues and vectors of symmetric matrices, of which one triangle is read."""
     x = _matrices(a)
-    return EighResult(*_applied(partial(kit.eigh, is_lower=UPLO == "L"), x))
+    return EighResult(*applied(partial(kit.eigh, is_lower=UPLO == "L"), x))
 
 
 def eigvalsh(a: Any, UPLO: Literal["L", "U"] = "L") -> Tensor:  # noqa: N803
@@ -128,7 +120,7 @@ def solve(a: Any, b: Any) -> Tensor:
         packed, pivots, _ = kit.results(Lu(), m)
         return kit.solved_by_lu(packed, pivots, r)
 
-    (found,) = _applied(solved, x, right)
+    (found,) = applied(solved, x, right)
     return found
 
 
@@ -140,19 +132,19 @@ def inv(a: Any) -> Tensor:
         one = identity(m, m.type.shape[-1], m.type.shape[-1])
         return kit.solved_by_lu(packed, pivots, one)
 
-    (found,) = _applied(inverse, _matrices(a))
+    (found,) = applied(inverse, _matrices(a))
     return found
 
 
 def det(a: Any) -> Tensor:
     """The determinant."""
-    (found,) = _applied(kit.determinant, _matrices(a))
+    (found,) = applied(kit.determinant, _matrices(a))
     return found
 
 
 def slogdet(a: Any) -> SlogdetResult:
     """The sign of the determinant and the logarithm of its absolute value."""
-    return SlogdetResult(*_applied(kit.sign_and_logarithm, _matrices(a)))
+    return SlogdetResult(*applied(kit.sign_and_logarithm, _matrices(a)))
 
 
 def pinv(a: Any, rcond: float | None = None) -> Tensor:
@@ -165,7 +157,7 @@ def pinv(a: Any, rcond: float | None = None) -> Tensor:
     def inverse(m: Value, least: Value, part: Value) -> Value:
         return kit.pseudo_inverse(m, least, part, False, bounds)
 
-    (found,) = _applied(inverse, x, *limits)
+    (found,) = applied(inverse, x, *limits)
     return found
 
 
@@ -197,7 +189,7 @@ def matrix_power(a: Any, n: int) -> Tensor:
 
 def norm(x: Any, ord: Any = None, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Of vectors along one axis, of matrices along two; without ``axis`` of all elements."""
-    value = asarray(x).floats()
+    value = _sizes(x)
     if axis is None and ord is None:
         return value.square().sum(None, keepdims=keepdims).sqrt()
     axes = axes_of(axis, value.ndim)
@@ -205,8 +197,14 @@ def norm(x: Any, ord: Any = None, axis: Axes = None, keepdims: bool = False) -> 
         return vector_norm(value, 2 if ord is None else ord, axes, keepdims)
     if len(axes) != 2:
         raise ModelError(f"norm over {len(axes)} axes", callers_line(), "give one or two axes")
-    found = _matrix_norm(value.moveaxis(axes, (-2, -1)), ord)
+    matrix = asarray(x) if ord in ("nuc", 2, -2) else value
+    found = _matrix_norm(matrix.moveaxis(axes, (-2, -1)), ord)
     return found.expand_dims(sorted(axes)) if keepdims else found
+
+
+def _sizes(x: Any) -> Tensor:
+    """``x`` as floats; of complex numbers how far they are from 0."""
+    return asarray(x).abs() if is_complex(x) else asarray(x).floats()
 
 
 def vector_norm(x: Any, ord: float = 2, axis: Axes = None, keepdims: bool = False) -> Tensor:
@@ -214,7 +212,7 @@ def vector_norm(x: Any, ord: float = 2, axis: Axes = None, keepdims: bool = Fals
 
     Of ``inf`` it is the greatest size, of ``-inf`` the least, of 0 how many are not 0.
     """
-    size = asarray(x).floats().abs()
+    size = _sizes(x).abs()
     if ord == float("inf"):
         return size.max(axis, keepdims)
     if ord == -float("inf"):

@@ -10,6 +10,7 @@ from modelcc.numpy.arrays import asarray
 from modelcc.ops.comparison import Where
 from modelcc.ops.elementwise import Mod
 from modelcc.tensor.operators import is_number
+from modelcc.tensor.promotion import is_complex
 from modelcc.tensor.tensor import Tensor
 
 
@@ -36,7 +37,15 @@ def floats(x: Any, y: Any) -> tuple[Tensor, Tensor]:
 def where(condition: Any, x: Any, y: Any) -> Tensor:
     """``x`` where ``condition`` holds, else ``y``."""
     yes = asarray(condition).cast(BOOL)
-    return yes.result(Where(), yes, *both(x, y))
+    return chosen(yes, *both(x, y))
+
+
+def chosen(yes: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """As :func:`where`, of operands of one type."""
+    if is_complex(a):
+        whole: Any = a
+        return whole.paired(chosen(yes, a.real, b.real), chosen(yes, a.imag, b.imag))
+    return yes.result(Where(), yes, a, b)
 
 
 def add(x1: Any, x2: Any) -> Tensor:
@@ -266,7 +275,7 @@ def isclose(
     a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
     """Where they differ by at most ``atol + rtol * abs(b)``."""
-    x, y = floats(a, b)
+    x, y = both(a, b) if is_complex(a) or is_complex(b) else floats(a, b)
     near = ((x - y).abs() <= atol + rtol * y.abs()) & y.isfinite()
     near = near | (x == y)
     return near | (x.isnan() & y.isnan()) if equal_nan else near

@@ -16,6 +16,7 @@ from modelcc.numpy.pairs import both, where
 from modelcc.ops.matmul import Einsum
 from modelcc.tensor.axes import axes_of, axis_of
 from modelcc.tensor.lazy import callers_line
+from modelcc.tensor.promotion import is_complex
 from modelcc.tensor.tensor import Tensor
 
 
@@ -31,8 +32,17 @@ def einsum(subscripts: str, *operands: Any) -> Tensor:
     parts = terms.split(",")
     if [len(p) for p in parts] == [x.ndim for x in given]:
         parts, given = _without_single(parts, given)
-    op = Einsum(f"{','.join(parts)}->{result}")
-    return given[0].result(op, *given)
+    return _summed(f"{','.join(parts)}->{result}", given)
+
+
+def _summed(equation: str, operands: Sequence[Tensor]) -> Tensor:
+    """The sum of products of operands of one type."""
+
+    def product(*parts: Tensor) -> Tensor:
+        return parts[0].result(Einsum(equation), *parts)
+
+    first: Any = operands[0]
+    return first.multiplied(product, operands) if is_complex(first) else product(*operands)
 
 
 def _located(subscripts: str, ranks: Sequence[int]) -> str:
@@ -73,9 +83,9 @@ def dot(a: Any, b: Any) -> Tensor:
 
 
 def vdot(a: Any, b: Any) -> Tensor:
-    """The sum of products of all elements in order."""
+    """The sum of products of all elements in order, conjugates of ``a`` if that is complex."""
     x, y = both(a, b)
-    return x.ravel() @ y.ravel()
+    return x.conj().ravel() @ y.ravel()
 
 
 def inner(a: Any, b: Any) -> Tensor:
@@ -103,7 +113,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
     result = [c for k, c in enumerate(mine) if k not in left]
     result += [c for k, c in enumerate(other) if k not in right]
     equation = f"{''.join(mine)},{''.join(other)}->{''.join(result)}"
-    return x.result(Einsum(equation), x, y)
+    return _summed(equation, (x, y))
 
 
 def kron(a: Any, b: Any) -> Tensor:

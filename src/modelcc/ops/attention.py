@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import ClassVar
 
 import numpy as np
 
@@ -157,6 +158,7 @@ class Attention(Op):
     ``[b, h, m, n]`` and is added.  If ``causal``, query i sees the keys up to ``i + offset``.
     """
 
+    costly: ClassVar[bool] = True
     scale: float
     causal: bool = False
     offset: Index = 0

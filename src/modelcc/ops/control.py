@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -31,6 +31,8 @@ from modelcc.ops.slicing import At
 
 class Control(Op):
     """Base of ops with graphs among their attributes."""
+
+    costly: ClassVar[bool] = True
 
     def graphs(self) -> dict[str, Graph]:
         """The bodies by attribute name."""
@@ -194,7 +196,7 @@ class Loop(Control):
         back = LoopGradient(self.body, self.counter, self.trips, self.states, self.conditional)
         kept = replace(
             self,
-            body=with_history(self.body, self.states, self.conditional),
+            body=with_history(self.body, self.states, self.conditional, back.saved),
             axes=(0,) * back.histories,
             backwards=(False,) * back.histories,
         )

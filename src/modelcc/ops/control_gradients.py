@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
 
@@ -17,7 +17,7 @@ from modelcc.ir.types import BOOL, TensorType
 from modelcc.ops.arithmetic import Add, Identity
 from modelcc.ops.comparison import Where
 from modelcc.ops.generate import filled
-from modelcc.ops.reverse import Recorder, adjoints, inlined
+from modelcc.ops.reverse import Recorder, adjoints, inlined, recalled
 from modelcc.ops.slicing import At
 
 
@@ -54,18 +54,17 @@ def summed(build: Builder, names: Sequence[str], dys: Sequence[str]) -> dict[str
     return total
 
 
-def with_history(body: Graph, states: int, conditional: bool) -> Graph:
-    """A loop's body that results in its states, and in those at its start as slices.
-
-    If ``conditional``, a bool that says that there was an iteration is the last slice.
+def with_history(body: Graph, states: int, conditional: bool, saved: Sequence[str]) -> Graph:
+    """A loop's body that results in its states, and in slices: the states at its start, a bool that
+    says that there was an iteration if ``conditional``, and the values ``saved``.
     """
     build = GraphBuilder(f"{body.name}_history", body.dims)
     inputs = [build.input(name, body.types[name]) for name in body.inputs]
-    results = inlined(build, body, inputs)
+    results = inlined(build, replace(body, outputs=(*body.outputs[:states], *saved)), inputs)
     slices = [build.emit(Identity(), name) for name in inputs[:states]]
     if conditional:
         slices.append(build.constant(np.array(True), BOOL))
-    return build.build([*results[:states], *slices])
+    return build.build([*results[:states], *slices, *results[states:]])
 
 
 @dataclass(frozen=True)
@@ -92,10 +91,26 @@ class LoopGradient:
     states: int
     conditional: bool
 
+    @cached_property
+    def saved(self) -> list[str]:
+        """Values of the body that are kept for the way back: results of products and of control
+        flow, but for what is the same in every iteration.  All else is computed again."""
+        varying = set(self.body.inputs[: self.states])
+        own = {self.counter, *(size for node in self.body.nodes for size in node.op.binds)}
+        found: list[str] = []
+        for node in self.body.nodes:
+            if varying.isdisjoint(node.inputs) and own.isdisjoint(node.op.symbols()):
+                continue
+            varying.update(node.outputs)
+            extents = [e for name in node.outputs for e in self.body.types[name].shape]
+            alike = own.isdisjoint(s for extent in extents for s in symbols(extent))
+            found += node.outputs if alike and node.op.costly else ()
+        return found
+
     @property
     def histories(self) -> int:
-        """Tensors of what iterations began with."""
-        return self.states + self.conditional
+        """Tensors of what iterations began with, and of what is saved."""
+        return self.states + self.conditional + len(self.saved)
 
     @cached_property
     def floats(self) -> list[int]:
@@ -162,9 +177,11 @@ class LoopGradient:
             if is_float(self._result(self.states + i))
         ]
         begun = [build.emit(At(0, before), name) for name in history]
-        inputs = [*begun[: self.states], *captured]
+        first, ran = begun[: self.states], begun[self.states] if self.conditional else None
+        inputs = [*first, *captured]
         run = Recorder(build)
-        results = inlined(run, body, inputs)
+        known = dict(zip(self.saved, begun[self.states + self.conditional :], strict=True))
+        results = recalled(run, body, inputs, known)
         read = [run.nodes[s.reader].outputs[0] for s in self.stacked]
         wanted = [*(inputs[i] for i in (*self.floats, *self.summed)), *read]
         given = summed(
@@ -174,7 +191,7 @@ class LoopGradient:
         )
         found = adjoints(build, run.nodes, given, wanted)
         new = [found.get(name) or filled(build, name) for name in wanted]
-        return build.build(self._next(build, old, new, begun[-1] if self.conditional else None))
+        return build.build(self._next(build, old, new, ran))
 
     def _next(self, build: Builder, old: Values, new: Sequence[str], ran: str | None) -> list[str]:
         """``new`` added to sums in ``old``, and without effect unless there was an iteration."""
@@ -198,6 +215,7 @@ class LoopGradient:
     def _histories(self, build: GraphBuilder) -> list[str]:
         types = [self.body.types[name] for name in self.body.inputs[: self.states]]
         types += [TensorType((), BOOL)] * self.conditional
+        types += [self.body.types[name] for name in self.saved]
         return [
             build.input(f"begun{i}", TensorType((self.trips, *t.shape), t.dtype))
             for i, t in enumerate(types)

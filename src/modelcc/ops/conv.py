@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -59,6 +60,7 @@ class Conv(Windowed):
     x is ``[N, C, *S]``, w ``[O, C/groups, *K]``, b ``[O]``; pads are zeros, negative ones crop.
     """
 
+    costly: ClassVar[bool] = True
     groups: int = 1
     samples = (
         _sample(tensor("n", 3, 8, 8), tensor(4, 3, 3, 3), tensor(4), **_same(2)),
@@ -213,6 +215,7 @@ class ConvTranspose(Windowed):
     ``(P-1)*stride + (K-1)*dilation + 1 - pads + output_padding``.
     """
 
+    costly: ClassVar[bool] = True
     groups: int
     output_padding: tuple[Index, ...]
     samples = (

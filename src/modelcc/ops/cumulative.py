@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 import ml_dtypes
 import numpy as np
@@ -18,7 +18,7 @@ from modelcc.ir.op import Builder, Gradients, Op, Sample, Values, require
 from modelcc.ir.types import BF16, I64, Array, DType, TensorType, dtype_of
 from modelcc.ops.accumulate import accumulator, require_float, require_numeric, widen
 from modelcc.ops.arithmetic import Value, of
-from modelcc.ops.comparison import Equal, Max, Where
+from modelcc.ops.comparison import Equal, Greater, Where
 from modelcc.ops.cumulative_gradients import product_gradient
 from modelcc.ops.gather_elements import ScatterElements
 from modelcc.ops.generate import Indices, Iota, filled
@@ -242,11 +242,17 @@ class CumLogSumExp(_Cumulative):
         x, result = Value(build, inputs[0]), Value(build, self.inclusive(build, inputs, outputs))
         given = Value(build, self.inclusive_dy(build, dys[0]))
         back = CumLogSumExp(self.axis, reverse=not self.reverse)
-        parts = [
-            of(Exp(), x + of(back, of(Log(), of(Max(), signed, signed.lift(0.0))) - result))
-            for signed in (given, -given)
-        ]
+        parts = [of(Exp(), x + of(back, _logarithm(signed) - result)) for signed in (given, -given)]
         return ((parts[0] - parts[1]).name,)
+
+
+def _logarithm(x: Value) -> Value:
+    """Of numbers that are not positive so little that it is as good as none; it is finite, so that
+    it has a gradient."""
+    limits: Any = cast(Any, ml_dtypes.finfo)(x.type.dtype.numpy)
+    positive = of(Greater(), x, x.lift(0.0))
+    found = of(Log(), of(Where(), positive, x, x.lift(1.0)))
+    return of(Where(), positive, found, x.lift(float(limits.min) / 4))
 
 
 OPS: tuple[type[Op], ...] = (CumProd, CumSum, CumMax, CumMin, CumLogSumExp)

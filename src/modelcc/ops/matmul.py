@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_letters
+from typing import ClassVar
 
 import numpy as np
 
@@ -36,6 +37,7 @@ from modelcc.ops.window import numbers
 class MatMul(Op):
     """Matrix product of the last two axes, leading axes broadcast; as ``numpy.matmul``."""
 
+    costly: ClassVar[bool] = True
     samples = (
         sample(tensor(4, 5), tensor(5, 3)),
         sample(tensor("n", 7), tensor(7, 16)),
@@ -124,6 +126,7 @@ def _columns(b: TensorType) -> tuple[Index, ...]:
 class Gemm(Op):
     """``alpha * a' @ b' + beta * c``; ``a'`` is ``a`` transposed if ``trans_a``, c broadcasts."""
 
+    costly: ClassVar[bool] = True
     alpha: float = 1.0
     beta: float = 1.0
     trans_a: bool = False
@@ -239,6 +242,7 @@ class Einsum(Op):
     A label twice in one operand takes its diagonal.
     """
 
+    costly: ClassVar[bool] = True
     equation: str
     samples = (
         sample(tensor(3, 4), tensor(4, 5), equation="ij,jk->ik"),

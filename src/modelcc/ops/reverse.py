@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph, Node
@@ -20,21 +21,45 @@ class GradientError(ModelError):
     """An op on the way has neither a gradient nor a decomposition, or none in its form."""
 
 
+@runtime_checkable
+class LocatableBuilder(Builder, Protocol):
+    """A builder that can say where in the user's program its nodes come from."""
+
+    def located(self, source: Sequence[str]) -> Builder:
+        """This builder, whose nodes come from ``source``."""
+        ...
+
+
+def located(build: Builder, source: Sequence[str]) -> Builder:
+    """``build``, whose nodes come from ``source`` if that is known and it can say so."""
+    return build.located(source) if source and isinstance(build, LocatableBuilder) else build
+
+
 @dataclass
 class Recorder:
     """A builder that appends to ``build`` and remembers the nodes."""
 
     build: Builder
     nodes: list[Node] = field(default_factory=list[Node])
+    source: tuple[str, ...] = ()
+
+    def located(self, source: Sequence[str]) -> Recorder:
+        """This builder, whose nodes come from ``source``."""
+        return Recorder(located(self.build, source), self.nodes, tuple(source))
 
     def add(self, op: Op, *inputs: str) -> tuple[str, ...]:
         outputs = self.build.add(op, *inputs)
-        self.nodes.append(Node(op, inputs, outputs))
+        self.nodes.append(Node(op, inputs, outputs, self.source))
         return outputs
 
     def emit(self, op: Op, *inputs: str) -> str:
         (result,) = self.add(op, *inputs)
         return result
+
+    def recall(self, op: Op, inputs: Sequence[str], outputs: Sequence[str]) -> tuple[str, ...]:
+        """Remember a node whose results are there already: nothing is added."""
+        self.nodes.append(Node(op, tuple(inputs), tuple(outputs), self.source))
+        return tuple(outputs)
 
     def constant(self, value: Array | float, dtype: DType | None = None) -> str:
         return self.build.constant(value, dtype)
@@ -49,19 +74,21 @@ def adjoints(
     """Gradients by name of value: of ``wanted`` and of what lies between them and the results.
 
     ``dys`` are those of results of ``nodes``, which are in topological order.  A value without one
-    does not move the results.  :class:`GradientError` names an op that has none to offer.
+    does not move the results.  Nodes that are added come from where that one does whose gradient
+    they are.  :class:`GradientError` names an op that has none to offer.
     """
     active = _active(build, nodes, wanted)
     found = {name: dy for name, dy in dys.items() if name in active}
     for node in reversed(nodes):
         if found.keys().isdisjoint(node.outputs) or active.isdisjoint(node.inputs):
             continue
-        given = [found.get(o) or filled(build, o) for o in node.outputs]
-        gradients = _gradients(build, node, given)
+        at = located(build, node.source)
+        given = [found.get(o) or filled(at, o) for o in node.outputs]
+        gradients = _gradients(at, node, given)
         for name, gradient in zip(node.inputs, gradients, strict=True):
             if gradient is not None and name in active:
                 before = found.get(name)
-                found[name] = gradient if before is None else build.emit(Add(), before, gradient)
+                found[name] = gradient if before is None else at.emit(Add(), before, gradient)
     return found
 
 
@@ -99,10 +126,25 @@ def _located(build: Builder, node: Node, dys: Sequence[str]) -> Gradients:
 
 def inlined(build: Builder, graph: Graph, inputs: Sequence[str]) -> tuple[str, ...]:
     """The results of ``graph`` on ``inputs``, as nodes of ``build``."""
+    return recalled(Recorder(build), graph, inputs, {})
+
+
+def recalled(
+    run: Recorder, graph: Graph, inputs: Sequence[str], known: Mapping[str, str]
+) -> tuple[str, ...]:
+    """The results of ``graph`` on ``inputs``, as nodes of ``run``, one for each of its own.
+
+    Nodes whose results are all ``known``, by their names in ``graph``, are not computed again.
+    """
     names = dict(zip(graph.inputs, inputs, strict=True)) | {"": ""}
     for name, constant in graph.constants.items():
-        names[name] = build.constant(constant.data, constant.type.dtype)
+        names[name] = run.constant(constant.data, constant.type.dtype)
     for node in graph.nodes:
-        results = build.add(node.op, *(names[i] for i in node.inputs))
+        at = run.located(node.source or run.source)
+        given = [names[i] for i in node.inputs]
+        if all(name in known for name in node.outputs):
+            results = at.recall(node.op, given, [known[name] for name in node.outputs])
+        else:
+            results = at.add(node.op, *given)
         names.update(zip(node.outputs, results, strict=True))
     return tuple(names[name] for name in graph.outputs)

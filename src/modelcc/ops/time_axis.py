@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from modelcc.ir.compute import Element, Operand, StageBuilder, apply, guard, index_value, select
+from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
 from modelcc.ir.index import Index
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.op import Builder, Gradients, Meeting, Op, Values, require, same_dtype
-from modelcc.ir.tensor import Condition
 from modelcc.ir.types import I32, I64, Array, TensorType
 from modelcc.ops.accumulate import Point
 from modelcc.ops.arithmetic import Cast, Mod, Value, of
@@ -126,30 +125,23 @@ class CacheUpdate(Op):
     def compute(
         self, at: StageBuilder, cache: Operand, update: Operand, starts: Operand | None = None
     ) -> Operand:
+        """The new rows alone are written."""
         extent, count = cache.shape[self.axis], update.shape[self.axis]
         room = f"starts of an update along axis {self.axis} of {cache.name!r}"
         bound = IndexBound(extent - count + 1, room, "start")
 
-        def body(o: Point) -> Element:
-            place = index_value(o[self.axis], I64)
-            if starts is None:
-                return put(o, place)
-            start = starts[o[0]].cast(I64)
-            if self.circular:
-                place = place - apply("mod", start, index_value(extent, I64))
-                return put(o, select(place < 0, place + index_value(extent, I64), place))
-            return at.gather(start, lambda s: put(o, place - index_value(s, I64)), bound)
+        def places(o: Point) -> Sequence[tuple[Element, IndexBound | None]]:
+            start = index_value(0, I64) if starts is None else starts[o[0]].cast(I64)
+            if not self.circular:
+                return [(start, bound)]
+            return [(apply("mod", start + index_value(o[self.axis], I64), whole), None)]
 
-        def put(o: Point, place: Element) -> Element:
-            """The element of the cache at ``o``, at ``place`` of the update if that has it."""
-            inside = apply("and", place >= 0, place < index_value(count, I64))
-            at_least = apply("max", place, 0)
-            nearest = apply("min", at_least, index_value(count - 1, I64))
-            # Within the update, where that has elements.
-            new = at.gather(nearest, lambda i: update[_with(o, self.axis, i)], None)
-            return select(inside, guard([Condition(count, ">=", 1)], new, 0), cache[o])
+        def write(o: Point, found: Point) -> Point:
+            (place,) = found
+            return _with(o, self.axis, place if self.circular else place + o[self.axis])
 
-        return at.stage(cache.shape, body)
+        whole = index_value(extent, I64)
+        return at.scatter(cache, update.shape, places, write, lambda o: update[o])
 
     def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
         cache, update, *starts = inputs

@@ -70,6 +70,23 @@ class StateRow:
 
 
 @dataclass(frozen=True)
+class RecomputedRow:
+    """A value that is computed again rather than kept: what makes it, the user's nodes that it is
+    from, its ``bytes`` and the operations that are repeated."""
+
+    op: str
+    type: str
+    source: tuple[str, ...]
+    bytes: int
+    flops: int
+
+    def __str__(self) -> str:
+        place = ", ".join(self.source) or "the compiler"
+        work = f"{self.bytes} bytes, {self.flops / 1e6:.3f} MFLOP"
+        return f"{self.op} {self.type}: {work} from {place}"
+
+
+@dataclass(frozen=True)
 class StageTime:
     """Seconds that one stage of the compiler took."""
 
@@ -83,7 +100,8 @@ class Report:
 
     ``arena`` and ``lower_bound`` (the most that is live at once) are in bytes, ``constants`` the
     bytes of all weights.  ``host_steps`` is work that the runtime does before them, ``notes``
-    tell what of the user's wishes was not done.
+    tell what of the user's wishes was not done.  ``recomputed`` are values that are not kept, so
+    that the arena, ``arena_before`` bytes without that, fits into the memory that was asked for.
     """
 
     model: str
@@ -100,6 +118,8 @@ class Report:
     host_steps: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     states: tuple[StateRow, ...] = ()
+    recomputed: tuple[RecomputedRow, ...] = ()
+    arena_before: int = 0
 
     def __repr__(self) -> str:
         """A line on memory and work, then a line for each step."""
@@ -110,8 +130,11 @@ class Report:
         head += f"; {self.rounding}" if self.rounding else ""
         notes = (f"  note: {note}" for note in self.notes)
         kept = (f"  state {state}" for state in self.states)
+        if self.recomputed:
+            head += f"\n  {self.recomputation}"
+        again = (f"  again {row}" for row in self.recomputed)
         steps = (f"  {kernel}" for kernel in self.kernels)
-        return "\n".join((head, *notes, *kept, *before, *steps))
+        return "\n".join((head, *notes, *kept, *again, *before, *steps))
 
     @property
     def flops(self) -> int:
@@ -126,6 +149,15 @@ class Report:
             return ""
         most = f"error bounds up to {times_text(max(found))} theirs"
         return f"{len(found)} steps round otherwise than plain sums, {most}; accuracy strict: none"
+
+    @property
+    def recomputation(self) -> str:
+        """How many values are computed again, what that saves and costs; empty if none is."""
+        if not self.recomputed:
+            return ""
+        saved, work = self.arena_before - self.arena, sum(row.flops for row in self.recomputed)
+        values = f"{len(self.recomputed)} values are computed again: "
+        return f"{values}{saved} bytes of {self.arena_before} less, {work / 1e6:.3f} MFLOP more"
 
     @property
     def seconds(self) -> float | None:
@@ -195,6 +227,10 @@ def report_from_json(text: str) -> Report:
     data["host_steps"] = tuple(data["host_steps"])
     data["notes"] = tuple(data.get("notes", ()))
     data["states"] = tuple(StateRow(**row) for row in data.get("states", ()))
+    recomputed: Iterable[dict[str, Any]] = data.get("recomputed", ())
+    for row in recomputed:
+        row["source"] = tuple(row["source"])
+    data["recomputed"] = tuple(RecomputedRow(**row) for row in recomputed)
     return Report(**data)
 
 

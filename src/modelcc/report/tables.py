@@ -40,6 +40,10 @@ def summary(report: Report) -> RenderableType:
     table.add_row("arena", f"{byte_text(report.arena)} ({bound})")
     table.add_row("weights", byte_text(report.constants))
     table.add_row("work", f"{report.flops / 1e9:.3f} GFLOP in {len(report.kernels)} steps")
+    if report.recomputed:
+        table.add_row("again", report.recomputation)
+    for row in report.recomputed:
+        table.add_row("", Text(str(row)))
     if report.rounding:
         table.add_row("rounding", report.rounding)
     return table

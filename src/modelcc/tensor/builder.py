@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Generic
+from collections.abc import Callable, Sequence
+from typing import Any, Generic
 
 from modelcc.ir.builder import as_array
 from modelcc.ir.op import Op
 from modelcc.ir.types import Array, DType, TensorType
+from modelcc.ops.arithmetic import Value
 from modelcc.tensor.lazy import Kind, apply
 
 
@@ -17,6 +19,13 @@ class TensorBuilder(Generic[Kind]):
         """It makes nodes of ``kind``."""
         self.kind = kind
         self._tensors: dict[str, Kind] = {"": None}  # type: ignore[dict-item]
+        self._source: tuple[str, ...] | None = None
+
+    def located(self, source: Sequence[str]) -> TensorBuilder[Kind]:
+        """This builder, whose nodes come from ``source`` and not from the line that is running."""
+        made = TensorBuilder(self.kind)
+        made._tensors, made._source = self._tensors, tuple(source)
+        return made
 
     def name(self, tensor: Kind) -> str:
         """A new name of ``tensor``."""
@@ -29,7 +38,10 @@ class TensorBuilder(Generic[Kind]):
         return self._tensors[name]
 
     def add(self, op: Op, *inputs: str) -> tuple[str, ...]:
-        return tuple(map(self.name, apply(self.kind, op, [self._tensors[n] for n in inputs])))
+        return tuple(map(self.name, self._applied(op, inputs)))
+
+    def _applied(self, op: Op, inputs: Sequence[str]) -> tuple[Kind, ...]:
+        return apply(self.kind, op, [self._tensors[n] for n in inputs], self._source)
 
     def emit(self, op: Op, *inputs: str) -> str:
         (result,) = self.add(op, *inputs)
@@ -40,3 +52,11 @@ class TensorBuilder(Generic[Kind]):
 
     def type_of(self, name: str) -> TensorType:
         return self._tensors[name].type
+
+
+def applied(function: Callable[..., Any], *operands: Kind) -> list[Kind]:
+    """A function of graph values, which gives one or several, of tensors."""
+    build = TensorBuilder(type(operands[0]))
+    found: Any = function(*(Value(build, build.name(x)) for x in operands))
+    values: Any = found if isinstance(found, tuple) else (found,)  # pyright: ignore
+    return [build.tensor(value.name) for value in values]

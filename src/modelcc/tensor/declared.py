@@ -73,10 +73,11 @@ class Graph:
         """The compiled model; ``options`` are those of :func:`modelcc.compile`.
 
         With ``memory`` (``"512MB"``) it takes no more for what is between inputs and outputs:
-        values are computed again rather than kept, as :meth:`fitted` says.
+        values are computed again rather than kept, as :meth:`fitted` and the model's report say.
         """
-        graph = self.graph if memory is None else self.fitted(memory, **options).graph
-        return compile(graph, **options)
+        if memory is None:
+            return compile(self.graph, **options)
+        return self._budget().compiled_within(self.graph, memory, **options)
 
     def fitted(self, memory: int | str, **options: Any) -> Any:
         """What is computed again so that ``memory`` is enough, and what that saves.
@@ -84,6 +85,9 @@ class Graph:
         It is a :class:`modelcc.tensor.memory_budget.Fitted`, whose text is a report.
         :class:`ModelError` says how much is needed if that is not enough.
         """
-        # The compiler is needed to plan memory, and not to declare a graph.
-        budget: Any = import_module("modelcc.tensor.memory_budget")
-        return budget.fitted(self.graph, memory, **options)
+        return self._budget().fitted(self.graph, memory, **options)
+
+    @staticmethod
+    def _budget() -> Any:
+        """The compiler is needed to plan memory, and not to declare a graph."""
+        return import_module("modelcc.tensor.memory_budget")

@@ -12,11 +12,11 @@ from functools import lru_cache
 from sys import getrefcount
 from typing import Any, cast
 
+import numpy as np
+
 from modelcc.api import compile
-from modelcc.ir.builder import GraphBuilder
-from modelcc.ir.types import Array, TensorType
+from modelcc.ir.types import Array
 from modelcc.model import Model
-from modelcc.ops.arithmetic import Identity
 from modelcc.tensor.lazy import (
     FREE,
     Alias,
@@ -27,6 +27,7 @@ from modelcc.tensor.lazy import (
     array_type,
     callers_line,
 )
+from modelcc.tensor.structures import ABSENT, Structure, graph_of_structure, without_places
 
 KEPT = 1024
 """Structures whose programs are kept."""
@@ -34,9 +35,8 @@ KEPT = 1024
 SMALL = 32
 """Steps up to which a structure is compiled in less time than the cache on disk takes."""
 
-ABSENT, END = -1, -2
-"""The number of an operand that is not there, and what ends the numbers of a step."""
-
+END = -2
+"""Ends the numbers of a step."""
 
 MARKS = (Projection, Alias)
 """Makers of nodes with one operand that are no ops."""
@@ -46,14 +46,11 @@ MANY = 1 << 62
 
 
 @dataclass(frozen=True)
-class Structure:
-    """Nodes by number: a step is a type where there is an array, else an op and numbers.
+class PlacedProgram:
+    """A program, and what it takes after the arrays of a structure."""
 
-    ``outputs`` are the numbers of what is to be computed.
-    """
-
-    steps: tuple[Any, ...]
-    outputs: tuple[int, ...]
+    model: Model
+    places: tuple[Array, ...] = ()
 
 
 class Key:
@@ -98,7 +95,9 @@ def evaluate(wanted: Sequence[Lazy]) -> None:
     found.visit(waiting)
     found.choose(waiting)
     key = Key(tuple(found.row), found)
-    for node, array in zip(found.outputs, results_of(_kept(key), found.leaves), strict=True):
+    program = _kept(key)
+    results = results_of(program.model, (*found.leaves, *program.places))
+    for node, array in zip(found.outputs, results, strict=True):
         _settle(node, array)
 
 
@@ -264,31 +263,32 @@ def _settle(node: Lazy, array: Array) -> None:
 
 
 @lru_cache(KEPT)
-def _kept(key: Key) -> Model:
-    return _program(key.structure())
+def _kept(key: Key) -> PlacedProgram:
+    """The program of a structure: its own, or where there was one before that differs in places
+    alone, one for all such."""
+    structure = key.structure()
+    general, places = without_places(structure)
+    if not places:
+        return PlacedProgram(_program(structure))
+    first = _first_of(general)
+    if not first:
+        first.append(structure)
+    if first[0] == structure:
+        return PlacedProgram(_program(structure))
+    return PlacedProgram(_program(general), (np.array(places, np.int64),))
+
+
+@lru_cache(KEPT)
+def _first_of(general: Structure) -> list[Structure]:
+    """Room for the first structure that is ``general`` but for its places."""
+    return []
 
 
 @lru_cache(KEPT)
 def _program(structure: Structure) -> Model:
-    """The compiled program of a structure; its inputs are the steps that are types."""
-    build = GraphBuilder("tensors")
-    results: list[tuple[str, ...]] = []
-    for number, step in enumerate(structure.steps):
-        if isinstance(step, TensorType):
-            results.append((build.input(f"x{number}", step),))
-            continue
-        op: Any = step[0]
-        operands: tuple[int, ...] = step[1:]
-        if isinstance(op, Projection):
-            results.append((results[operands[0]][op.number],))
-            continue
-        if isinstance(op, Alias):
-            results.append(results[operands[0]])
-            continue
-        names = ["" if n == ABSENT else results[n][0] for n in operands]
-        results.append(build.add(op, *names))
-    made = [build.emit(Identity(), results[n][0]) for n in structure.outputs]
-    graph = build.build(made)
+    """The compiled program of a structure; its inputs are the steps that are types, and the places
+    that it lacks."""
+    graph = graph_of_structure(structure)
     return compile(graph, cache=None) if len(structure.steps) <= SMALL else compile(graph)
 
 

@@ -12,10 +12,15 @@ from modelcc.ir.types import Array
 from modelcc.tensor.indexing import TensorIndexing
 
 
-class TensorInteroperability(TensorIndexing):
-    """What others ask a tensor for."""
+class ArrayProtocols:
+    """NumPy's protocols, of what has contents."""
 
     __slots__ = ()
+    __array_priority__ = 1000.0
+
+    def contents(self) -> Array:
+        """The value; computed if it is pending."""
+        raise NotImplementedError
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         array = self.contents()
@@ -27,7 +32,7 @@ class TensorInteroperability(TensorIndexing):
         if found is not None:
             return found(*inputs)
         outs = options.get("out", ())
-        if any(isinstance(out, TensorInteroperability) for out in outs):
+        if any(isinstance(out, ArrayProtocols) for out in outs):
             return NotImplemented  # nobody may write to a tensor
         return getattr(ufunc, method)(*map(_arrays, inputs), **options)
 
@@ -39,16 +44,6 @@ class TensorInteroperability(TensorIndexing):
         if found is not None:
             return found(*args, **kwargs)
         return function(*map(_arrays, args), **{k: _arrays(v) for k, v in kwargs.items()})
-
-    def __dlpack__(self, **options: Any) -> Any:
-        """The memory itself to those who know that they must not write to it, others get a copy."""
-        array = self.contents()
-        if (options.get("max_version") or (0, 0))[0] < 1:
-            array = array.copy()
-        return array.__dlpack__(**options)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (np.array(self.contents()),)
@@ -64,17 +59,33 @@ class TensorInteroperability(TensorIndexing):
         return self
 
 
+class TensorInteroperability(ArrayProtocols, TensorIndexing):
+    """What others ask a tensor for."""
+
+    __slots__ = ()
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """The memory itself to those who know that they must not write to it, others get a copy."""
+        array = self.contents()
+        if (options.get("max_version") or (0, 0))[0] < 1:
+            array = array.copy()
+        return array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
 def _function(function: Any) -> Callable[..., Any] | None:
     """The function of tensors that is called like one of NumPy's."""
     module: str = getattr(function, "__module__", None) or "numpy"
-    if module not in ("numpy", "numpy.linalg"):
+    if module not in ("numpy", "numpy.linalg", "numpy.fft"):
         return None
     return getattr(import_module(f"modelcc.{module}"), function.__name__, None)
 
 
 def _arrays(value: Any) -> Any:
     """Tensors in ``value`` as arrays."""
-    if isinstance(value, TensorInteroperability):
+    if isinstance(value, ArrayProtocols):
         return value.contents()
     if isinstance(value, list | tuple):
         items: Any = value  # pyright: ignore[reportUnknownVariableType]

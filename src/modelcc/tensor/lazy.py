@@ -173,8 +173,13 @@ def _application(op: Op, types: tuple[TensorType | None, ...]) -> tuple[Op, tupl
 Kind = TypeVar("Kind", bound=Lazy)
 
 
-def apply(kind: type[Kind], op: Op, operands: Sequence[Lazy | None]) -> tuple[Kind, ...]:
-    """Results of ``op`` as nodes of ``kind``."""
+def apply(
+    kind: type[Kind],
+    op: Op,
+    operands: Sequence[Lazy | None],
+    source: tuple[str, ...] | None = None,
+) -> tuple[Kind, ...]:
+    """Results of ``op`` as nodes of ``kind``, from ``source`` or the line that is running."""
     types = tuple([None if x is None else x.type for x in operands])
     try:
         op, made = _application(op, types)
@@ -184,9 +189,9 @@ def apply(kind: type[Kind], op: Op, operands: Sequence[Lazy | None]) -> tuple[Ki
     for x in operands:
         if x is not None and x.phase > phase:
             phase = x.phase
-    source = callers_line() if phase == TRACED else ()
     node = kind.made(op, tuple(operands), made[0], phase)
-    node.source = source
+    if phase == TRACED:
+        node.source = callers_line() if source is None else source
     return (node,) if len(made) == 1 else parts(node)
 
 

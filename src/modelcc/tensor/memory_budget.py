@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from modelcc.api import options_of
+from modelcc.api import compile, options_of
 from modelcc.driver import NOWHERE, pipeline, target_of
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
+from modelcc.model import Model
 from modelcc.options import Options
 from modelcc.passes.graph.bodies import in_bodies
 from modelcc.passes.graph.canonicalise import Canonicalise
@@ -24,6 +25,7 @@ from modelcc.passes.graph.decompose import Decompose
 from modelcc.passes.program.order import order_steps
 from modelcc.passes.program.plan_memory import plan_memory
 from modelcc.pipeline import before_block, run_stages
+from modelcc.report.report import RecomputedRow
 from modelcc.train.rematerialisation import Recomputation, ranked, recomputed
 
 UNITS: Mapping[str, int] = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9,
@@ -43,8 +45,22 @@ class Fitted:
         work = sum(choice.work for choice in self.choices)
         head = f"{self.before:,} bytes at most before, {self.after:,} after; "
         head += f"{len(self.choices)} values are computed again, {work / 1e6:,.1f} MFLOP more"
-        rows = (f"  {c.name}: {c.bytes:,} bytes, {c.work / 1e6:,.3f} MFLOP" for c in self.choices)
+        rows = (f"  {_row(choice)}" for choice in self.choices)
         return "\n".join((head, *rows))
+
+
+def compiled_within(graph: Graph, memory: int | str, **options: Any) -> Model:
+    """``graph`` compiled as :func:`fitted` makes it; the model's report tells what that is."""
+    plan = fitted(graph, memory, **options)
+    model = compile(plan.graph, **options)
+    rows = tuple(map(_row, plan.choices))
+    report = replace(model.report(), recomputed=rows, arena_before=plan.before, stages=())
+    return model.with_report(report) if rows else model
+
+
+def _row(choice: Recomputation) -> RecomputedRow:
+    op, source = type(choice.node.op).__name__, choice.node.source
+    return RecomputedRow(op, str(choice.type), source, choice.bytes, round(choice.work))
 
 
 def bytes_of(memory: int | str) -> int:

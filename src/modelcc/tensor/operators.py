@@ -12,7 +12,7 @@ import numpy as np
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.op import Op
-from modelcc.ir.types import BOOL, DTYPES, F64, I8, I64, DType
+from modelcc.ir.types import BOOL, C64, DTYPES, F64, I8, I64, DType
 from modelcc.ops.broadcast import Reshape
 from modelcc.ops.elementwise import (
     Abs,
@@ -44,7 +44,7 @@ from modelcc.ops.elementwise import (
 )  # fmt: skip
 from modelcc.ops.matmul import MatMul
 from modelcc.tensor.lazy import FREE, LITERAL, TRACED, Lazy, array_type, callers_line
-from modelcc.tensor.promotion import Number, promoted, with_number
+from modelcc.tensor.promotion import Number, is_complex, promoted, with_number
 
 ADD, SUB, MUL, DIV, NEG, ABS = Add(), Sub(), Mul(), Div(), Neg(), Abs()
 NUMBERS = (bool, int, float)
@@ -75,17 +75,22 @@ class TensorOperators(Lazy):
     """What stands between tensors, numbers and arrays."""
 
     __slots__ = ()
-    __array_priority__ = 1000.0
 
     def of_number(self, number: Number, dtype: DType) -> Self:
         """A number as a tensor."""
         negative = not number and copysign(1.0, number) < 0
         return _scalar(number, type(number), dtype.name, negative, type(self))
 
+    def as_complex(self, dtype: DType = C64) -> Any:
+        """The same values as complex numbers of ``dtype`` at least."""
+        raise NotImplementedError
+
     def lifted(self, other: Any) -> Self:
         """``other`` as a tensor, a number of Python in the type that it has beside this one."""
         if isinstance(other, type(self)):
             return other
+        if is_complex(other):
+            return self.as_complex().lifted(other)
         if is_number(other):
             return self.of_number(other, with_number(self.type.dtype, other))
         array = np.array(other)
@@ -97,6 +102,8 @@ class TensorOperators(Lazy):
         b = self.lifted(other)
         if b.type.dtype is self.type.dtype:
             return self, b
+        if b.type.dtype.kind == "complex":
+            return self.as_complex().alike(b)
         dtype = promoted(self.type.dtype, b.type.dtype)
         return self.cast(dtype), b.cast(dtype)
 
@@ -112,6 +119,8 @@ class TensorOperators(Lazy):
             b = other
         elif type(other) is float and mine.dtype.is_float:
             b = self.of_number(other, mine.dtype)
+        elif is_complex(other):
+            return self.as_complex().arithmetic(op, other, swapped)
         else:
             b = self.lifted(other)
         if b.type is mine or (b.type.dtype is mine.dtype and not b.type.shape):
@@ -151,7 +160,7 @@ class TensorOperators(Lazy):
 
     def divided(self, other: Any, swapped: bool = False) -> Self:
         """The quotient; integers are divided as f64."""
-        if self.type.dtype.is_float:
+        if self.type.dtype.is_float or is_complex(other):
             return self.arithmetic(DIV, other, swapped)
         a, b = self.alike(other)
         if not a.type.dtype.is_float:
@@ -203,10 +212,12 @@ class TensorOperators(Lazy):
         return self if exponent == 1 else None
 
     def __matmul__(self, other: Any) -> Self:
-        return self.product(*self.alike(other))
+        a, b = self.alike(other)
+        return a.product(a, b)
 
     def __rmatmul__(self, other: Any) -> Self:
-        return self.product(*self.alike(other)[::-1])
+        a, b = self.alike(other)
+        return a.product(b, a)
 
     def product(self, a: Self, b: Self) -> Self:
         """The matrix product; a vector is a row at the left and a column at the right."""
@@ -287,6 +298,8 @@ class TensorOperators(Lazy):
 
     def compared(self, op: Op, other: Any) -> Self:
         """A comparison; bools are compared as numbers."""
+        if is_complex(other):
+            return self.as_complex().compared(op, other)
         a, b = self.alike(other)
         if a.type.dtype == BOOL and not isinstance(op, Equal | NotEqual):
             a, b = a.cast(I64), b.cast(I64)

@@ -34,6 +34,12 @@ def with_number(dtype: DType, number: Number) -> DType:
     return dtype if dtype.is_float else F64
 
 
+def is_complex(value: object) -> bool:
+    """Whether ``value`` is a complex number, or an array or tensor of such."""
+    kind: object = getattr(getattr(value, "dtype", None), "kind", None)
+    return isinstance(value, complex) or kind in ("c", "complex")
+
+
 def named_type(dtype: Any) -> DType:
     """A :class:`DType` by its name (``f32``), NumPy's dtype or its name; ``TypeError`` if none."""
     if isinstance(dtype, DType):

@@ -162,15 +162,19 @@ class TensorShapes(TensorElementwise):
 
     def concatenated(self, others: Sequence[Any], axis: int = 0) -> Self:
         """This and ``others`` one after another along ``axis``, in their common type."""
-        parts = self.all_alike(others)
-        return self.result(Concat(axis_of(axis, self.ndim)), *parts)
+        first, *rest = self.all_alike(others)
+        return first.joined(rest, axis_of(axis, self.ndim))
+
+    def joined(self, others: Sequence[Self], axis: int) -> Self:
+        """This and ``others`` of the same type along ``axis``."""
+        return self.result(Concat(axis), self, *others)
 
     def all_alike(self, others: Sequence[Any]) -> list[Self]:
         """This and ``others`` in the type that holds the values of all."""
         parts = [self, *map(self.lifted, others)]
         for part in parts[1:]:
             parts[0], _ = parts[0].alike(part)
-        return [part.cast(parts[0].type.dtype) for part in parts]
+        return [part.alike(parts[0])[0] for part in parts]
 
     def pad(self, pad_width: Any, mode: Mode = "constant", constant_values: Any = 0) -> Self:
         """With so many more elements: a number, a pair, or a pair for each axis."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 
-from modelcc.ir.types import Array, DType
+from modelcc.frontends.kit.complex_values import part_type
+from modelcc.ir.types import C64, Array, DType
+from modelcc.ops.generate import Full
+from modelcc.tensor.complex_tensor import ComplexTensor
 from modelcc.tensor.evaluation import evaluate
 from modelcc.tensor.interoperability import TensorInteroperability
 from modelcc.tensor.lazy import TRACED
-from modelcc.tensor.promotion import named_type
+from modelcc.tensor.promotion import named_type, promoted
 
 
 class Tensor(TensorInteroperability):
@@ -30,10 +33,18 @@ class Tensor(TensorInteroperability):
     __slots__ = ()
 
     def __new__(cls, value: Any, dtype: Any = None) -> Self:
-        """A copy of ``value``: numbers, nested lists, arrays, anything with ``__dlpack__``."""
+        """A copy of ``value``: numbers, nested lists, arrays, anything with ``__dlpack__``.
+
+        Complex numbers make a :class:`~modelcc.tensor.complex_tensor.ComplexTensor`.
+        """
         if isinstance(value, Tensor):
             return value if dtype is None else value.astype(dtype)  # pyright: ignore
-        array = _copied(value, None if dtype is None else named_type(dtype))
+        wanted = None if dtype is None else named_type(dtype)
+        if wanted is not None and wanted.kind == "complex":
+            return cls(value).astype(wanted)
+        array = _copied(value, wanted)
+        if array.dtype.kind == "c":
+            return cast("Self", ComplexTensor[Tensor].of_array(Tensor, array))
         return cls.of_array(array)
 
     def numpy(self) -> Array:
@@ -53,7 +64,29 @@ class Tensor(TensorInteroperability):
 
     def astype(self, dtype: Any) -> Self:
         """The same values as ``dtype``: a name, a type of NumPy or of modelcc."""
-        return self.cast(named_type(dtype))
+        wanted = named_type(dtype)
+        return self.as_complex(wanted) if wanted.kind == "complex" else self.cast(wanted)
+
+    def as_complex(self, dtype: DType = C64) -> Any:
+        """The same values as complex numbers of ``dtype`` at least."""
+        part = part_type(promoted(self.dtype, dtype))
+        return ComplexTensor(self.cast(part), self.result(Full(self.shape, 0, part)))
+
+    @property
+    def real(self) -> Self:
+        """Itself."""
+        return self
+
+    @property
+    def imag(self) -> Self:
+        """0 everywhere."""
+        return self.result(Full(self.shape, 0, self.dtype))
+
+    def conj(self) -> Self:
+        """Itself."""
+        return self
+
+    conjugate = conj
 
     def item(self) -> Any:
         """The only element, as a number of Python."""
@@ -101,6 +134,8 @@ def _copied(value: Any, dtype: DType | None) -> Array:
         array = np.array(value)
         if array.dtype == np.float64:
             array = array.astype(np.float32)
+        elif array.dtype == np.complex128:
+            array = array.astype(np.complex64)
     elif hasattr(value, "__array__") or not hasattr(value, "__dlpack__"):
         # Not np.array alone: not every __array__ knows of copies.
         array = np.array(np.asarray(value), None if dtype is None else dtype.numpy, order="C")

@@ -9,7 +9,9 @@ from typing import Any, Protocol, Self, cast, runtime_checkable
 import numpy as np
 
 from modelcc.ir.errors import ModelError
+from modelcc.tensor.complex_tensor import ComplexTensor
 from modelcc.tensor.lazy import Lazy
+from modelcc.tensor.promotion import is_complex
 from modelcc.tensor.spec import Input
 
 
@@ -79,14 +81,25 @@ def flatten(tree: Any) -> tuple[list[Any], Form]:
 
 
 def is_leaf(tree: Any) -> bool:
-    """Whether ``tree`` is a tensor, an array, a number, or the type of an input."""
-    return isinstance(tree, Lazy | np.ndarray | np.generic | Input) or type(tree) in (int, float)
+    """Whether ``tree`` is a tensor, an array, a number, or the type of an input; not complex."""
+    if isinstance(tree, np.ndarray | np.generic):
+        return not is_complex(cast("object", tree))
+    return isinstance(tree, Lazy | Input) or type(tree) in (int, float)
+
+
+def _complex_as_tensor(tree: Any) -> Any:
+    """A complex array or number as the tensor that it becomes; others as they are."""
+    if isinstance(tree, ComplexTensor) or not is_complex(tree):
+        return cast("Any", tree)
+    array: Any = np.asarray(tree, np.complex64 if type(tree) is complex else None)
+    return ComplexTensor[Any](array.real, array.imag)
 
 
 def _form(tree: Any, leaves: list[Any]) -> Form:
     if is_leaf(tree):
         leaves.append(tree)
         return LEAF
+    tree = _complex_as_tensor(tree)
     parts = parts_of(tree)
     if parts is None:
         try:
@@ -109,6 +122,7 @@ def _kind(value: object) -> type:
 
 def parts_of(tree: Any) -> dict[Any, Any] | None:
     """The parts of a branch by name; None if ``tree`` is none."""
+    tree = _complex_as_tensor(tree)
     if isinstance(tree, dict):
         return cast("dict[Any, Any]", tree)
     if isinstance(tree, list | tuple):
@@ -121,6 +135,7 @@ def like(tree: Any, leaves: Iterator[Any]) -> Any:
     """A tree of the form of ``tree`` with ``leaves`` in their places."""
     if is_leaf(tree):
         return next(leaves)
+    tree = _complex_as_tensor(tree)
     parts = parts_of(tree)
     if parts is None:
         return tree

@@ -128,9 +128,12 @@ def _inside(body: Graph) -> float:
 
 @dataclass(frozen=True)
 class Recomputation:
-    """A value that is to be computed again, the bytes that are free then, and the operations."""
+    """A value that is to be computed again: the node that makes it, the bytes that are free then,
+    and the operations."""
 
     name: str
+    type: TensorType
+    node: Node
     bytes: int
     work: float
 
@@ -154,7 +157,8 @@ def ranked(graph: Graph) -> list[Recomputation]:
         if entry[0] == inf:
             break
         chosen.add(name)
-        order.append(Recomputation(name, lives.size(name), entry[3]))
+        node = graph.nodes[lives.made[name]]
+        order.append(Recomputation(name, graph.types[name], node, lives.size(name), entry[3]))
     return order
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,8 +20,8 @@ class NonFiniteError(Error):
 FINE, INFINITE, UNDEFINED = range(3)
 """What is the worst in an array: numbers, infinity, NaN."""
 
-NEAR = 4
-"""Nodes that are passed on the way from the backward to the forward pass."""
+UPDATE = ("the update of parameters",)
+"""Where nodes of an optimiser come from that has no line in the user's program."""
 
 
 @dataclass(frozen=True)
@@ -93,14 +93,10 @@ def _told(graph: Graph, node: Node, ranges: Mapping[str, Spread]) -> str:
     made = "NaN" if ranges[node.outputs[0]].worst == UNDEFINED else "infinity"
     text = f"{type(node.op).__name__} made the first {made}"
     text += f"\n  operands: {operands}" if operands else ""
-    forward = _ancestors(graph, "loss")
-    if node in forward:
-        return text + "".join(f"\n  at {place}" for place in node.source)
-    near = next((n for n in _towards(graph, node) if n in forward and n.source), None)
-    if near is None:
-        return text + "\n  in the update of parameters"
-    return text + (f"\n  in the backward pass, near {type(near.op).__name__} "
-                   f"at {', '.join(near.source)}")  # fmt: skip
+    if node.source == UPDATE:
+        return f"{text}\n  in {UPDATE[0]}"
+    text += "" if node in _ancestors(graph, "loss") else "\n  in the backward pass"
+    return text + "".join(f"\n  at {place}" for place in node.source)
 
 
 def _ancestors(graph: Graph, name: str) -> list[Node]:
@@ -111,15 +107,6 @@ def _ancestors(graph: Graph, name: str) -> list[Node]:
             needed |= set(node.inputs)
             found.append(node)
     return found
-
-
-def _towards(graph: Graph, node: Node) -> Iterator[Node]:
-    """What ``node`` is made of, the nearest first."""
-    producers = graph.producers()
-    layer = [node]
-    for _ in range(NEAR):
-        layer = [producers[n] for at in layer for n in at.inputs if n in producers]
-        yield from layer
 
 
 def _finite(array: Array) -> bool:

@@ -17,10 +17,12 @@ from modelcc.ir.structure import Interface, ModelState
 from modelcc.ir.types import TensorType
 from modelcc.optim.clipping import Clipping
 from modelcc.optim.optimizer import Optimizer, State
-from modelcc.tensor.graphs import graph_of
+from modelcc.tensor.graphs import graph_of, operands_first
+from modelcc.tensor.lazy import callers_line
 from modelcc.tensor.tensor import Tensor
 from modelcc.tensor.trees import like, paths
 from modelcc.training.accumulation import accumulated
+from modelcc.training.finite import UPDATE
 from modelcc.training.objective import Batch, Loss, outcome
 from modelcc.training.parts import ModelParts, in_use
 
@@ -103,11 +105,22 @@ def step_program(recipe: Recipe, types: BatchTypes) -> StepProgram:
     params, state = recipe.optimizer.update(
         grads if recipe.clip is None else recipe.clip(grads), state, params
     )
+    _locate((params, state), {id(x) for x in (*grads.values(), *before.values())})
     after = {f"{MODEL}.{path}": x for path, x in (params | found.buffers).items()}
     after |= paths(state, OPTIMIZER)
     _require_same_types(before, after)
     changed = {name: x for name, x in after.items() if x is not before[name]}
     return _program("train_step", before, given, found.reported, changed)
+
+
+def _locate(updated: Any, given: set[int]) -> None:
+    """Tell that what is ``updated`` is computed of what is ``given`` by the optimiser, unless its
+    rule is in the user's program."""
+    here = callers_line()
+    leaves = [x for _, x in paths(updated)]
+    for node in operands_first(leaves, lambda node: id(node) not in given):
+        if id(node) not in given and node.source == here:
+            node.source = UPDATE
 
 
 def evaluation_program(parts: ModelParts, loss: Loss, types: BatchTypes) -> StepProgram:

@@ -20,6 +20,7 @@ from modelcc.optim.clipping import Clipping
 from modelcc.optim.optimizer import Optimizer
 from modelcc.tensor.evaluation import results_of
 from modelcc.tensor.lazy import array_type, unique
+from modelcc.tensor.memory_budget import compiled_within
 from modelcc.tensor.tensor import Tensor
 from modelcc.tensor.trees import flatten, like
 from modelcc.training.batches import as_arrays
@@ -68,7 +69,9 @@ class TrainStep:
     ``clip`` changes gradients before the update; ``accumulate`` cuts a batch into so many parts,
     one after the other, whose gradients are averaged.  ``check_finite`` looks at every loss and
     update, and names the operation that made the first number that is none; it keeps a copy of
-    everything for that, and goes back to it.  ``options`` are those of :func:`modelcc.compile`.
+    everything for that, and goes back to it.  With ``memory`` (``"512MB"``) the arena of the step
+    takes no more: values of the forward pass are computed again.  ``options`` are those of
+    :func:`modelcc.compile`.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class TrainStep:
         accumulate: int = 1,
         batch_dim: str | None = None,
         check_finite: bool = False,
+        memory: int | str | None = None,
         **options: Any,
     ) -> None:
         """The tensors of ``model`` are taken as they are now, and do not change."""
@@ -90,6 +94,7 @@ class TrainStep:
         parts = parts_of(model)
         state = optimizer.init(parts.params)
         self.check_finite = check_finite
+        self.memory = memory
         self.options = options
         self.batch_dim = batch_dim
         self._recipe = Recipe(parts.hollow(), loss, optimizer, hollow(state), clip, accumulate)
@@ -193,11 +198,13 @@ class TrainStep:
 
     def _step_of(self, prepared: Prepared) -> CompiledStep:
         if prepared.step is None:
-            prepared.step = self._built(step_program(self._recipe, prepared.types))
+            prepared.step = self._built(step_program(self._recipe, prepared.types), self.memory)
         return prepared.step
 
-    def _built(self, program: StepProgram) -> CompiledStep:
-        return CompiledStep(program, compile(program.graph, **self.options))
+    def _built(self, program: StepProgram, memory: int | str | None = None) -> CompiledStep:
+        if memory is None:
+            return CompiledStep(program, compile(program.graph, **self.options))
+        return CompiledStep(program, compiled_within(program.graph, memory, **self.options))
 
     def _given(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]

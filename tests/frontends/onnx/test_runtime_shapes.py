@@ -125,6 +125,7 @@ def results(net: modelcc.Model, feeds: Sequence[Array]) -> tuple[Array, ...]:
     return found if isinstance(found, tuple) else (np.asarray(found),)
 
 
+@pytest.mark.share(2, "name", "target")
 @pytest.mark.parametrize("target", ["native", "c"])
 @pytest.mark.parametrize("name", CASES)
 def test_one_artifact_serves_all_values(name: str, target: str) -> None:

@@ -72,6 +72,7 @@ EXTREMES: list[tuple[str, Sequence[Array | np.generic | None]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.share(2, "operands", "constant")
 @pytest.mark.parametrize("constant", [True, False])
 @pytest.mark.parametrize(("op", "operands"), EXTREMES)
 def test_numbers_at_the_limits(op: str, operands: list[Array | None], constant: bool) -> None:

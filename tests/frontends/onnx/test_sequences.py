@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 from onnx import parser
-from onnx.backend.test.case.node import collect_testcases
 from onnx.backend.test.case.test_case import TestCase
 from onnx.reference import ReferenceEvaluator
 
@@ -22,17 +20,11 @@ from modelcc.ir.graph_parser import parse_graph
 from modelcc.ir.graph_text import constants_by_digest, print_graph
 from modelcc.ops.catalog import MCC
 from modelcc.runtime.errors import InputError
+from tests.frontends.onnx.standard_cases import cases_of
 
-STARTS = ("identity_opt", "identity_sequence", "optional_", "sequence_", "split_to_sequence",
-          "if_opt", "if_seq", "loop13_seq")  # fmt: skip
-
-
-def _collected() -> list[TestCase]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        cases = collect_testcases(None)
-    starts = tuple(f"test_{start}" for start in STARTS)
-    return [c for c in cases if c.name.startswith(starts)]
+MODULES = ("identity", "if_", "loop", "optionalgetelement", "optionalhaselement", "sequence_map",
+           "sequenceinsert", "splittosequence")  # fmt: skip
+CASES = [case for module in MODULES for case in cases_of(module)]
 
 
 def _same(got: Any, expected: Any) -> bool:
@@ -43,7 +35,7 @@ def _same(got: Any, expected: Any) -> bool:
     return got.dtype == expected.dtype and np.array_equal(got, expected)
 
 
-@pytest.mark.parametrize("case", _collected(), ids=lambda c: c.name)
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_case_of_the_standard(case: TestCase) -> None:
     assert case.model is not None and case.data_sets is not None
     for inputs, outputs in case.data_sets:

@@ -24,9 +24,10 @@ from modelcc.options import Options
 from modelcc.schedule.canonical import CanonicalKernel, canonical
 from modelcc.schedule.text import parse_schedule, print_schedule
 from modelcc.targets.base import BuildConfig
+from modelcc.targets.cpu.blocking import TRANSLATED
 from modelcc.targets.cpu.lower import schedule_kernel
 from modelcc.targets.cpu.machine import CpuModel
-from modelcc.targets.cpu.processors import PROCESSORS
+from modelcc.targets.cpu.processors import COMMON, PROCESSORS
 
 SMALL = {
     "l1_bytes": 1024, "l2_bytes": 36864, "l3_bytes": 0, "l1_bandwidth": 64.0, "l2_bandwidth": 32.0,
@@ -84,6 +85,7 @@ def blocks(text: str) -> list[str]:
     return re.findall(r"blocks=\{([^}]*)\}", text)
 
 
+@pytest.mark.share(3, "name", "threads", "given")
 @pytest.mark.parametrize("given", [True, False], ids=["constants", "run time"])
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("name", MODELS)
@@ -128,6 +130,7 @@ def test_products_have_blocks_where_their_rows_do_not_stay_in_cache(
     ("cpu", "size", "cut"),
     [
         ("sapphirerapids", (64, 5632, 2048), 2),  # panels of all steps do not fit into L2
+        ("x86-64-v3", (64, 5632, 2048), 2),
         ("sapphirerapids", (64, 768, 3072), 0),
         ("sapphirerapids", (1536, 1536, 1536), 1),
         ("znver4", (64, 5632, 2048), 0),  # L3 is fast enough
@@ -136,16 +139,18 @@ def test_products_have_blocks_where_their_rows_do_not_stay_in_cache(
 def test_products_have_blocks_where_their_panels_come_too_slowly(
     cpu: str, size: tuple[int, int, int], cut: int
 ) -> None:
-    machine = PROCESSORS[cpu].model
+    machine = COMMON[cpu] if cpu in COMMON else PROCESSORS[cpu].model
     schedule = schedule_kernel(product_kernel(*size), "p", machine).schedule
     assert schedule is not None
+    most = TRANSLATED if size[0] == 64 else machine.l2_bytes // 2
+    vector = machine.vector_bits // 8
     factors = [
         {name: int(number) for name, number in re.findall(r"(\w+): (\d+)", block)}
         for block in blocks(print_schedule(schedule))
     ]
     assert [len(each) for each in factors] == [cut] * bool(cut)
     for each in factors:
-        assert each["a1b"] * 64 * each.get("a2", size[1]) <= machine.l2_bytes // 2
+        assert each["a1b"] * vector * each.get("a2", size[1]) <= most
 
 
 def product_kernel(m: int, k: int, n: int) -> CanonicalKernel:

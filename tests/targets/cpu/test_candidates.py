@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import islice
 
 import pytest
 from hypothesis import given, settings
@@ -29,9 +31,12 @@ from modelcc.schedule.wanted import Wanted
 from modelcc.schedule.workload import workload_key
 from modelcc.targets.cpu.candidates import candidates
 from modelcc.targets.cpu.lower import schedule_kernel
+from modelcc.targets.cpu.processors import PROCESSORS
 from modelcc.targets.cpu.schedule import schedule_program, scheduled_kernels
+from modelcc.tune.search import BATCH
 from tests.passes.tensor.networks import networks
 from tests.passes.tensor.test_random_networks import PASSES, assert_same, feeds_of
+from tests.targets.cpu.test_blocking import product_kernel
 
 SHARE = 12
 """Of so many samples of ops one is tried without ``--all-ops``."""
@@ -68,6 +73,19 @@ def test_random_networks_mean_the_same_by_any_schedule(graph: Graph, seed: int) 
     execute = native(scheduled)
     assert_same(run_scheduled(scheduled, execute, feeds, {}), wanted)
     assert_same(run_scheduled(scheduled, execute, feeds, {}, in_place=True), wanted)
+
+
+@pytest.mark.parametrize("few", [{"vector_registers": 16}, {"vector_bits": 256}])
+def test_what_instructions_have_is_tried_whatever_the_model_says(few: dict[str, int]) -> None:
+    right = PROCESSORS["sapphirerapids"].model
+    whole = {"widest_bits": right.vector_bits, "most_registers": right.vector_registers}
+    wrong = replace(right, **whole, **few)
+    kernel = product_kernel(197, 768, 3072)
+    best, default = (schedule_kernel(kernel, "p", one).schedule for one in (right, wrong))
+    assert best is not None and default is not None and best != default
+    assert best in list(islice(candidates(kernel, default, wrong), BATCH))
+    functions = [schedule_kernel(kernel, "p", one, (), best).function for one in (right, wrong)]
+    assert functions[0] == functions[1]
 
 
 @pytest.mark.share(SHARE, "sample")

@@ -67,6 +67,7 @@ def test_few_outputs(case: Any) -> None:
     np.testing.assert_allclose(modelcc.compile(model, cache=None)(x), wanted, atol=1e-5)
 
 
+@pytest.mark.share(2, "case", "cpu")
 @pytest.mark.parametrize("cpu", ["x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_nothing_is_gathered(case: Any, cpu: str) -> None:

@@ -81,6 +81,7 @@ def step(update: Update, type: TensorType) -> Graph:
     return with_states(build.build(after), {"w": ("w", after[1]), "m": ("m", after[2])})
 
 
+@pytest.mark.share(3, "dtype", "shape", "update")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize(("update", "in_place"), UPDATES, ids=lambda u: getattr(u, "__name__", ""))

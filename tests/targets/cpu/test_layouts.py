@@ -156,7 +156,7 @@ KERNELS: dict[str, Callable[[], Graph]] = {
 }
 
 
-@pytest.mark.share(3, "name", "pair")
+@pytest.mark.share(6, "name", "pair")
 @pytest.mark.parametrize("pair", KERNEL_PAIRS, ids=" to ".join)
 @pytest.mark.parametrize("name", KERNELS)
 def test_ragged_channels(name: str, pair: tuple[str, str]) -> None:

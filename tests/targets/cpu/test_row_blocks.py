@@ -245,6 +245,7 @@ def test_the_text_of_a_default_names_the_tiles_of_both_products(case: str) -> No
     assert given == schedule_kernel(one.kernel, "kernel", machine(small))
 
 
+@pytest.mark.share(2, "case", "product")
 @pytest.mark.parametrize("product", ["scores", "total"])
 @pytest.mark.parametrize("case", SCHEDULED)
 def test_any_tiles_of_a_product_mean_the_same(case: str, product: str) -> None:

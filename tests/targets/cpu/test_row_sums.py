@@ -55,6 +55,7 @@ KINDS = [(name, "float") for name in MODELS] + [
 ]  # fmt: skip
 
 
+@pytest.mark.share(2, "name", "dtype", "threads")
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(("name", "dtype"), KINDS)
 def test_named_sizes(name: str, dtype: str, threads: int) -> None:
@@ -67,6 +68,7 @@ def test_named_sizes(name: str, dtype: str, threads: int) -> None:
             np.testing.assert_array_equal(np.asarray(y), z, err_msg=f"{k} x {n}")
 
 
+@pytest.mark.share(2, "name", "size")
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("size", [(1024, 1024), (9, 120_001)], ids=str)
 def test_given_sizes(name: str, size: tuple[int, int]) -> None:

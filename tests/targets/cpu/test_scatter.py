@@ -59,6 +59,7 @@ def feeds_of(kind: str, dtype: type, seed: int = 0) -> dict[str, np.ndarray]:
     return {"x": numbers[0], "i": random.integers(-limits, limits, i), "u": numbers[1]}
 
 
+@pytest.mark.share(2, "kind", "reduction")
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("kind", SHAPES)
 def test_updates_come_one_after_the_other(kind: str, reduction: str) -> None:

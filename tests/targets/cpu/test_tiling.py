@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
+import pytest
 from machines import chosen_cpu
 
 from modelcc.ir.builder import GraphBuilder
@@ -15,8 +17,10 @@ from modelcc.ir.types import F32, TensorType
 from modelcc.ops.conv import Conv
 from modelcc.ops.matmul import Einsum, MatMul
 from modelcc.passes.tensor.from_graph import lower_graph
+from modelcc.schedule.text import print_schedule
 from modelcc.targets.cpu.passes.assign_layouts import AssignLayouts
-from modelcc.targets.cpu.schedule import schedule_program
+from modelcc.targets.cpu.processors import PROCESSORS
+from modelcc.targets.cpu.schedule import schedule_program, scheduled_kernels
 
 
 def accumulators(rows: int, summed: int, columns: int) -> int:
@@ -37,6 +41,18 @@ def test_a_panel_that_is_read_once_is_wide_at_any_length() -> None:
     """It comes from the second-level cache however narrow it is."""
     short, long = accumulators(1, 64, 1024), accumulators(1, 256, 1024)
     assert short == long >= 4
+
+
+@pytest.mark.parametrize(("bandwidth", "vectors"), [(48.0, 3), (128.0, 6)])
+def test_a_long_panel_is_as_wide_as_its_cache_is_fast(bandwidth: float, vectors: int) -> None:
+    """Tiles of 3 x 8 and 6 x 4 multiply and add as much in as many cycles."""
+    machine = replace(PROCESSORS["sapphirerapids"].model, l2_bandwidth=bandwidth)
+    make = GraphBuilder()
+    x = make.input("x", TensorType((64, 2048), F32))
+    w = make.constant(np.zeros((2048, 5632), np.float32))
+    program = lower_graph(make.build([make.emit(MatMul(), x, w)]))
+    (one,) = scheduled_kernels(program, machine)
+    assert f"b: {vectors}, " in print_schedule(one.schedule)
 
 
 def test_rows_share_what_they_read() -> None:

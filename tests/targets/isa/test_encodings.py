@@ -109,6 +109,7 @@ def test_llvm_computes_what_is_meant(encoding: Encoding, repeated: bool, tmp_pat
     check(compiled_llvm(function, arrays, tmp_path, encoding), function, arrays)
 
 
+@pytest.mark.share(2, "encoding", "repeated")
 @BY_C
 @REPEATED
 def test_c_computes_what_is_meant(encoding: Encoding, repeated: bool, tmp_path: Path) -> None:
@@ -119,6 +120,7 @@ def test_c_computes_what_is_meant(encoding: Encoding, repeated: bool, tmp_path: 
     check(compiled_c(function, arrays, tmp_path, encoding), function, arrays)
 
 
+@pytest.mark.share(2, "encoding", "repeated")
 @EACH
 @REPEATED
 def test_without_the_instruction_it_is_arithmetic(

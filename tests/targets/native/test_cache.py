@@ -1,6 +1,5 @@
 """The object cache: keys, damage, eviction, several processes at once."""
 
-import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -58,19 +57,6 @@ def test_a_damaged_entry_is_absent_and_removed(tmp_path: Path, damage: Any) -> N
     assert cache.get(KEY) == b"object"
 
 
-def test_trim_removes_the_least_recently_used(tmp_path: Path) -> None:
-    cache = ObjectCache(tmp_path, limit=3 * 1100)
-    keys = [object_key(str(n), MACHINE, OPTIONS) for n in range(5)]
-    for age, key in enumerate(keys):
-        cache.put(key, bytes(1000))
-        os.utime(entry_of(cache, key), ns=(age * 10**9, age * 10**9))
-    assert cache.get(keys[0]) is not None  # now the youngest
-    cache.trim()
-    assert cache.size() <= cache.limit
-    kept = [key for key in keys if cache.get(key) is not None]
-    assert kept == [keys[0], keys[3], keys[4]]
-
-
 def test_no_temporary_files_remain(tmp_path: Path) -> None:
     cache = ObjectCache(tmp_path)
     cache.put(KEY, b"x")
@@ -80,8 +66,9 @@ def test_no_temporary_files_remain(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
+from modelcc.cache.maintenance import trim_cache
 from modelcc.targets.native.cache import ObjectCache
-cache = ObjectCache(Path(sys.argv[1]), limit=20000)
+cache = ObjectCache(Path(sys.argv[1], "objects"))
 wrong = 0
 for n in range(200):
     key = f"{n % 17:064x}"
@@ -90,7 +77,7 @@ for n in range(200):
     wrong += found not in (None, contents)
     cache.put(key, contents)
     if n % 10 == 0:
-        cache.trim()
+        trim_cache(Path(sys.argv[1]), 20000)
 sys.exit(wrong)
 """
 

@@ -76,6 +76,13 @@ def test_this_machine_has_the_caches_that_the_system_tells(monkeypatch: pytest.M
     assert model.l3_bandwidth == PROCESSORS["znver5"].model.l3_bandwidth
 
 
+def test_a_model_may_have_fewer_vectors_than_instructions() -> None:
+    right = cpu_model(ZEN5, 1)
+    wrong = cpu_model(ZEN5, 1, [("vector_bits", 256), ("vector_registers", 16)])
+    assert (wrong.lanes(32), wrong.vector_registers) == (8, 16)
+    assert right == right.instruction_set == wrong.instruction_set
+
+
 def test_two_caches_are_all_and_one_is_not_believed() -> None:
     model = CpuModel()
     two = with_caches(model, (SystemCache(1, 32 << 10, 1), SystemCache(2, 4 << 20, 4)))

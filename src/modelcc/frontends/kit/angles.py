@@ -19,7 +19,7 @@ def arctangent(y: Value, x: Value) -> Value:
     if dtype in (F16, BF16):
         y, x = cast(y, F32), cast(x, F32)
     ay, ax = of(ew.Abs(), y), of(ew.Abs(), x)
-    great, less = of(ew.Max(), ax, ay), of(ew.Min(), ax, ay)
+    great, less = ordered(ax, ay)
     none = of(ew.Equal(), great, great.lift(0.0))
     both = of(ew.IsInf(), less)
     ratio = of(ew.Where(), both, x.lift(1.0), less / of(ew.Where(), none, x.lift(1.0), great))
@@ -29,6 +29,15 @@ def arctangent(y: Value, x: Value) -> Value:
     angle = of(ew.Where(), is_negative(y), -angle, angle)
     odd = of(ew.Or(), of(ew.IsNaN(), x), of(ew.IsNaN(), y))
     return cast(of(ew.Where(), odd, x + y, angle), dtype)
+
+
+def ordered(a: Value, b: Value) -> tuple[Value, Value]:
+    """The greater of both, and the other one: where they are alike ``a``, and then ``b``.
+
+    Max and Min would both have their gradient by ``a`` there.
+    """
+    rising = of(ew.Greater(), b, a)
+    return of(ew.Where(), rising, b, a), of(ew.Where(), rising, a, b)
 
 
 def is_negative(x: Value) -> Value:

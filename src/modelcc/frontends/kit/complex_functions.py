@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from modelcc.frontends.kit.angles import arctangent
+from modelcc.frontends.kit.angles import arctangent, ordered
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
 
@@ -45,10 +45,10 @@ class Complex:
 def magnitude(z: Complex) -> Value:
     """The absolute value, without overflow."""
     a, b = of(ew.Abs(), z.re), of(ew.Abs(), z.im)
-    great, less = of(ew.Max(), a, b), of(ew.Min(), a, b)
+    great, less = ordered(a, b)
     plain = of(ew.Or(), of(ew.Equal(), great, great.lift(0.0)), of(ew.IsInf(), great))
     ratio = less / of(ew.Where(), plain, great.lift(1.0), great)
-    return of(ew.Where(), plain, great, great * of(ew.Sqrt(), ratio * ratio + 1.0))
+    return of(ew.Where(), plain, a + b, great * of(ew.Sqrt(), ratio * ratio + 1.0))
 
 
 def angle(z: Complex) -> Value:

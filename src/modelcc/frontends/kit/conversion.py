@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn, TypeVar
 
 import numpy as np
@@ -40,6 +40,10 @@ class Conversion:
     def bounds(self) -> Bounds:
         """Bounds of the named dimensions."""
         return self.emitter.bounds
+
+    def located(self, source: Sequence[str]) -> Conversion:
+        """The same operator, as if it were at ``source``."""
+        return replace(self, source=tuple(source))
 
     def emit(self, op: Op, *inputs: str) -> str:
         """The single result of ``op``."""

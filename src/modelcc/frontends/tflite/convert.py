@@ -44,9 +44,12 @@ class _TfliteScope:
     values: dict[int, str | None] = field(default_factory=dict[int, str | None])
 
     def find(self, number: int) -> str | None:
-        """The value of a tensor; constants are noted when they are first read."""
+        """The value of a tensor; constants are noted when they are first read, and variables are
+        no values."""
         if number not in self.values:
             tensor = self.subgraph.tensors[number]
+            if tensor.variable:
+                return ""
             if tensor.data is None or tensor.dtype is None:
                 raise ModelError(
                     f"tensor {tensor.name!r} is read before anything computes it",
@@ -174,10 +177,15 @@ class _TfliteImporter:
         def inline(number: int, operands: Sequence[str], once: bool = False) -> tuple[str, ...]:
             return converted(inner(number, scope.emitter, once), operands)
 
-        def body(number: int, bounds: Bounds, inputs: BodyInputs) -> Body:
+        def body(
+            number: int, bounds: Bounds, inputs: BodyInputs, following: int | None = None
+        ) -> Body:
             emitter = Emitter(GraphBuilder("body", bounds), bounds, inner=True)
             made = Body(scope.emitter, emitter)
-            return replace(made, outputs=converted(inner(number, emitter, False), inputs(made)))
+            results = converted(inner(number, emitter, False), inputs(made))
+            if following is not None:
+                results = (*converted(inner(following, emitter, False), results), *results)
+            return replace(made, outputs=results)
 
         return TfliteCall(
             operands,
@@ -187,6 +195,7 @@ class _TfliteImporter:
             op,
             tuple(None if n == -1 else tensors[n] for n in op.inputs),
             tuple(tensors[n] for n in op.outputs),
+            tuple(None if n == -1 else tensors[n] for n in op.intermediates),
             self._states,
             scope.once,
             inline,

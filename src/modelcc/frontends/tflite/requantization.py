@@ -72,8 +72,13 @@ def rescaled_once(x: Value, real: float, low: int, high: int) -> Value:
     if found is not None:
         multiplier, shift = (_constant(x, np.asarray(part), I32) for part in found)
         return of(FixedPointMultiply(once=True), x, multiplier, shift)
-    wide = of(ew.Cast(F64), x) * _constant(x, np.asarray(real), F64)
-    return of(ew.Cast(I32), half_away(of(Clip(low - 1, high + 1), wide)))
+    return rescaled_in_doubles(x, real)
+
+
+def rescaled_in_doubles(x: Value, reals: Array | float) -> Value:
+    """Integers ``x`` times ``reals`` rounded to the nearest, halves away from zero; in i32."""
+    wide = of(ew.Cast(F64), x) * _constant(x, np.asarray(reals), F64)
+    return of(ew.Cast(I32), half_away(of(Clip(-(2.0**31), 2.0**31 - 1), wide)))
 
 
 def half_away(x: Value) -> Value:
@@ -180,6 +185,13 @@ def rounded_quotient(x: Value, counts: Array | int) -> Value:
     half = _constant(x, np.asarray(counts) // 2, I32)
     positive = of(ew.Greater(), x, x.lift(0))
     return (x + of(ew.Where(), positive, half, -half)) / _constant(x, np.asarray(counts), I32)
+
+
+def divided_by_power(x: Value, places: int) -> Value:
+    """i32 ``x`` by ``2^places`` to the nearest integer, halves away from zero."""
+    down, half = BitShift(left=False), (1 << places) >> 1
+    less = of(down, x, x.lift(31)) if half else x.lift(0)
+    return of(down, x + less + half, x.lift(places))
 
 
 def _parts(reals: Array | float) -> tuple[Array, Array]:

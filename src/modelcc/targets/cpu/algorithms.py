@@ -35,12 +35,13 @@ BLOCK = 16
 """Channels, or columns of an operand, that lie together, unless others were chosen for the
 former."""
 
-CHANNELS, CONTRACTIONS = "channels", "contractions"
+VECTORS, CHANNELS, CONTRACTIONS = "vectors", "channels", "contractions"
 CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {CHANNELS: ("8", "16", "32"), CONTRACTIONS: ("apart", "fused")}
+    {VECTORS: ("all",), CHANNELS: ("8", "16", "32"), CONTRACTIONS: ("apart", "fused")}
 )
-"""What may be chosen for a model as a whole: how many channels lie together in memory, and whether
-two contractions with rows between them are one kernel, by default where that seems to pay."""
+"""What may be chosen for a model as a whole: all vectors and registers that instructions have, be
+there fewer in the machine's model, how many channels lie together in memory, and whether two
+contractions with rows between them are one kernel, by default where that seems to pay."""
 
 ATTENTION_ROWS = 8
 """Rows of scores that are computed at once, at least."""
@@ -60,6 +61,11 @@ PARALLEL_FROM = 1 << 15
 ELEMENTS = 8
 """Elements of 32 bits that such work has in a vector, at most: one register of 256 bits, or two of
 128, which do not wait for each other.  Of two of 256 bits there are too few for transforms."""
+
+
+def scheduled_for(machine: CpuModel, wanted: Wanted) -> CpuModel:
+    """What kernels are scheduled for by default: ``machine``, or what was chosen in its place."""
+    return machine.instruction_set if wanted.model.get(VECTORS) == "all" else machine
 
 
 def capacity_of(machine: CpuModel) -> Capacity:

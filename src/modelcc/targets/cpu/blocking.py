@@ -56,6 +56,10 @@ OWN, SHARED = 1 / 2, 1 / 16
 BESIDE = 1 / 5
 """Share of a cache of its own for a block while the next one is fetched into it."""
 
+TRANSLATED = 256 << 10
+"""Bytes of such a block at most, 64 pages: what translations of addresses of the first level reach
+(64 to 96 pages)."""
+
 FEW_TILES = 64
 """Row tiles up to which the next block is fetched meanwhile; of more, the first of a block, which
 waits for it, costs less."""
@@ -118,14 +122,14 @@ def default_blocking(
 @dataclass(frozen=True)
 class _BlockSizes:
     """A product's register tile loads ``vector`` and broadcasts ``broadcast`` bytes in each step of
-    the sum, which takes ``cycles``; the sum's outer loop has ``inner`` of them in each of its.  A
-    block may fill the share ``own`` of a core's own cache."""
+    the sum, which takes ``cycles``; the sum's outer loop has ``inner`` of them in each of its.  The
+    next block may be fetched ``beside`` one."""
 
     vector: int
     broadcast: int
     cycles: float
     inner: int
-    own: float
+    beside: bool
     machine: CpuModel
 
     def starved(self, again: int) -> bool:
@@ -145,7 +149,10 @@ class _BlockSizes:
         caches = [level for level in self.machine.levels if level.bytes]
         wanted = STREAMS * self.vector / self.cycles
         fast = [level for level in caches if level.bandwidth >= wanted] or caches[:1]
-        return fast[-1].bytes * (self.own if fast[-1].cores == 1 else SHARED)
+        largest = fast[-1]
+        if largest.cores > 1:
+            return largest.bytes * SHARED
+        return min(largest.bytes * BESIDE, TRANSLATED) if self.beside else largest.bytes * OWN
 
     def block_steps(self, outer: LoopVar, several: int) -> int:
         """Steps of the ``outer`` loop of the sum in a block of some of ``several`` panels."""
@@ -178,7 +185,7 @@ def _sizes(
         broadcast=points * bytes,
         cycles=tile.size * lanes / machine.multiply_adds(bytes * 8),
         inner=prod(_size(v) for v in anchor.reduce[1:]),
-        own=BESIDE if _tiles(rows, tile) <= FEW_TILES else OWN,
+        beside=_tiles(rows, tile) <= FEW_TILES,
         machine=machine,
     )
 

@@ -52,7 +52,7 @@ KEYS = (0, 64, 128, 256, 512)
 """Blocks of two contractions."""
 
 
-One = TypeVar("One", bound=Part | RowBlocks | RowSums)
+One = TypeVar("One", bound=Schedule | Part | tuple[Step, ...])
 
 
 def candidates(
@@ -61,10 +61,12 @@ def candidates(
     """Schedules that fit ``kernel``, each once, without ``default``.
 
     They change one thing of ``base`` (default: of the default), or call one of the machine's
-    libraries.
+    libraries.  Where instructions have more registers or wider vectors than the machine's model
+    says, what these allow comes in turns with what the model does.
     """
-    seen = {default}
-    changed = _changed(kernel, default if base is None else base, machine)
+    seen, start = {default}, default if base is None else base
+    models = dict.fromkeys((machine, machine.instruction_set))
+    changed = _in_turns(*(_changed(kernel, start, model) for model in models))
     for schedules in (library_calls(kernel, machine), changed):
         for schedule in schedules:
             if schedule not in seen and fits(kernel, schedule, machine):
@@ -144,8 +146,7 @@ def _other_products(
         for name, (piece, own) in planned.products.items()
     ]
     ways.append(replace(base, steps=steps) for steps in _other_steps(planned.steps, machine))
-    for changed in zip_longest(*ways):
-        yield from (one for one in changed if one is not None)
+    yield from _in_turns(*ways)
 
 
 def _other_steps(steps: Steps, machine: CpuModel) -> Iterator[tuple[Step, ...]]:
@@ -159,8 +160,7 @@ def _other_steps(steps: Steps, machine: CpuModel) -> Iterator[tuple[Step, ...]]:
         elif piece is not None:
             found = _product_tiles(piece, own, machine)
         ways.append([(*before, one, *after) for one in found if one != own])
-    for changed in zip_longest(*ways):
-        yield from (one for one in changed if one is not None)
+    yield from _in_turns(*ways)
 
 
 def _other_sums(base: RowSums) -> Iterator[RowSums]:
@@ -229,10 +229,10 @@ def _tiles(piece: Piece, machine: CpuModel) -> Iterator[Tiled]:
     return islice(() if shared is None else shared.tilings(machine), TILES)
 
 
-def _in_turns(first: Iterable[One], second: Iterable[One]) -> Iterator[One]:
+def _in_turns(*ways: Iterable[One]) -> Iterator[One]:
     """One of each after the other, as long as there are any."""
-    for pair in zip_longest(first, second):
-        yield from (one for one in pair if one is not None)
+    for changed in zip_longest(*ways):
+        yield from (one for one in changed if one is not None)
 
 
 def _unrolled(tiled: Tiled) -> Iterator[Tiled]:

@@ -31,7 +31,9 @@ class CpuModel:
     is none) and serves so many ``cores``; a ``bandwidth`` is what one core reads from there, in
     bytes per cycle.  What is read once is fetched ``ahead_bytes`` before its use (0: a core alone
     is faster).  Kernels may call the ``libraries``, and do so by default where these are
-    ``preferred``.  The defaults are those of Zen 5, without its third cache's other users.
+    ``preferred``.  Instructions have vectors of up to ``widest_bits`` and ``most_registers`` of
+    them (0: as the model has): schedules may ask for these, the model says what is best by default.
+    The defaults are those of Zen 5, without its third cache's other users.
     """
 
     vector_bits: int = 512
@@ -54,6 +56,15 @@ class CpuModel:
     ahead_bytes: int = AHEAD_BYTES
     libraries: tuple[str, ...] = ()
     preferred: bool = False
+    widest_bits: int = 0
+    most_registers: int = 0
+
+    @property
+    def instruction_set(self) -> CpuModel:
+        """The model with all vectors and registers that instructions have."""
+        bits = max(self.vector_bits, self.widest_bits)
+        registers = max(self.vector_registers, self.most_registers)
+        return replace(self, vector_bits=bits, vector_registers=registers)
 
     def lanes(self, bits: int) -> int:
         """Elements of ``bits`` bits in one vector register, a power of two."""
@@ -83,7 +94,8 @@ class CpuModel:
         return next(fits, self.memory_bandwidth)
 
 
-_NO_NUMBERS = ("fused", "threads", "libraries", "preferred")
+_INSTRUCTIONS = ("fused", "widest_bits", "most_registers")
+_NO_NUMBERS = (*_INSTRUCTIONS, "threads", "libraries", "preferred")
 NUMBERS = tuple(f.name for f in fields(CpuModel) if f.name not in _NO_NUMBERS)
 """Fields of a model that can be measured, or given by hand."""
 

@@ -109,7 +109,8 @@ def plan_rows(
     row = next((v for v in nests[0].parallel if v.name == row_name), UNIT)
     outer = tuple(v for v in nests[0].parallel if v.name != row_name)
     lanes = _lane_count(nests, row, machine)
-    lanes = lanes if wanted is None else _wanted(wanted, lanes)
+    if wanted is not None:
+        lanes = _wanted(wanted, max(lanes, _lane_count(nests, row, machine.instruction_set)))
     scratch = {n: _row_buffer(n, nests, row.extent, lanes) for n in scratch_names}
     walks = frozenset(s.output for s in domain.stages if domain.walks_rows(s))
     unroll = _unroll(row, lanes) if wanted is None else wanted.unroll

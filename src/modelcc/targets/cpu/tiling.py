@@ -35,7 +35,12 @@ UNROLLED_STEPS = 256
 SLACK = 1.15
 """Loads do not keep up their rate where operands come from the second-level cache."""
 L2_CYCLES = 1.5
-"""Cycles that a vector takes to come from the second-level cache."""
+"""Cycles that a vector takes to come from the second-level cache for its first use."""
+HIDDEN, UNHIDDEN = 0.6, 0.5
+"""Vectors that come from the second-level cache in this part of the cycles of arithmetic hide
+behind it; so much of what they take beyond that does not: a first-level cache that takes a line
+loads nothing meanwhile (Treibig & Hager, "Introducing a performance model for bandwidth-limited
+loop kernels", 2009)."""
 ROW_CYCLES = 16
 """Cycles that a part of the next row takes to come: nothing fetches it ahead."""
 ROW_ELEMENTS = 256
@@ -393,9 +398,13 @@ def _part_cycles(
     vectors = sum(_distinct(names, tile) for names in roles.moving_vectors)
     loads = vectors + sum(_distinct(names, tile) for names in roles.moving_broadcasts)
     busy = max(points / machine.fmas, SLACK * loads / machine.loads, machine.fma_latency)
+    step = vectors * (machine.vector_bits // 8)
+    waiting = max(vectors * L2_CYCLES - busy, 0)
     # The first use brings a panel into the first-level cache, if it has room for it.
-    kept = vectors * _steps(anchor) * (machine.vector_bits // 8) <= machine.l1_bytes
-    waiting = max(vectors * L2_CYCLES - busy, 0) / (uses if kept else 1)
+    if step * _steps(anchor) <= machine.l1_bytes:
+        waiting /= uses
+    else:
+        waiting = max(waiting, UNHIDDEN * (step / machine.l2_bandwidth - HIDDEN * busy))
     if roles.broadcasts and not roles.packed and uses == 1 and _in_rows(roles, anchor):
         waiting += ROW_CYCLES
     return panels * tiles * (busy + waiting + 0.5)

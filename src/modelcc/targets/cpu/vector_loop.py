@@ -36,7 +36,7 @@ def wanted_vector_loop(
     if inner is None:
         names = ", ".join(v.name for v in group.final.parallel)
         raise ScheduleError(f"there is no parallel loop {wanted.vector!r}, but {names or 'none'}")
-    lanes, most = wanted.lanes, _lanes_along(group, inner, machine)
+    lanes, most = wanted.lanes, _lanes_along(group, inner, machine.instruction_set)
     if not 1 <= lanes <= most or lanes & (lanes - 1):
         raise ScheduleError(f"vectors have up to {most} lanes here, a power of two, not {lanes}")
     if _vector_lanes(group, inner, lanes) != lanes:

@@ -43,7 +43,7 @@ _STEP, _PIXEL, _ROW = "step", "pixel", "row"
 
 
 @dataclass(frozen=True)
-class Block:
+class SumBlock:
     """``pixels`` by ``rows`` of the sums of a product, of which ``whole`` says that all rows of a
     block are there."""
 
@@ -118,11 +118,11 @@ class SharedRows:
         result = Buffer(nest.output, nest.body.dtype, size, align=WORD)
         return [*map(Parameter, taken), Parameter(result, mutable=True)]
 
-    def arguments(self, own: Product, start: Index) -> list[Argument]:
-        """What these are given for ``own``, at pixel ``start``."""
-        point = {**own.at(start), own.row.name: 0}
+    def arguments(self, own: Product, start: Index, row: Index = 0) -> list[Argument]:
+        """What these are given for ``own``, at pixel ``start`` and from a row on."""
+        point = {**own.at(start), own.row.name: row}
         store = next(n.store for n in own.nests if n.output in own.stored)
-        parts = [Argument(read.tensor, 0) for _, read in self.parameters]
+        parts = [Argument(read.tensor, row) for _, read in self.parameters]
         return [*parts, Argument(self.output, substitute(store, point))]
 
 

@@ -19,7 +19,7 @@ from modelcc.ir.loop import (
 from modelcc.ir.types import I8, I16, I64, Layout, Part
 from modelcc.schedule.expression import FreshNames
 from modelcc.targets.isa.arm_dsp import DOT_3X2
-from modelcc.targets.mcu.blocks import WORD, Block, SharedRows, routine, shared_rows
+from modelcc.targets.mcu.blocks import WORD, SharedRows, SumBlock, routine, shared_rows
 from modelcc.targets.mcu.gathering import Gathering, longest_run
 from modelcc.targets.mcu.pixels import pixel_at
 from modelcc.targets.mcu.products import Product
@@ -38,7 +38,7 @@ def fits(product: Product) -> bool:
 
 
 @dataclass(frozen=True)
-class Convolution:
+class ByColumns:
     """Statements of a product that :func:`fits`."""
 
     product: Product
@@ -86,7 +86,7 @@ def _pairs(
         weights = Argument(product.weights, 2 * WORD * Sym(pair) * fours)
         return RoutineCall(DOT_3X2, (Argument(columns, 0), weights, Argument(sums, 0)), (fours,))
 
-    block = Block(product, names, PIXELS, ROWS, whole)
+    block = SumBlock(product, names, PIXELS, ROWS, whole)
     body = block.statements(start, ROWS * Sym(pair), dot, rows)
     return For(pair, 0, ceildiv(rows, ROWS), tuple(body))
 

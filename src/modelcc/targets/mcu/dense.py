@@ -10,7 +10,7 @@ from modelcc.ir.loop import Buffer, For, Function, Parameter, RoutineCall, Stmt
 from modelcc.ir.types import I8, Layout, Part
 from modelcc.schedule.expression import FreshNames
 from modelcc.targets.isa.arm_dsp import DOT_1X4
-from modelcc.targets.mcu.blocks import WORD, Block, SharedRows, routine, shared_rows
+from modelcc.targets.mcu.blocks import WORD, SharedRows, SumBlock, routine, shared_rows
 from modelcc.targets.mcu.gathering import longest_run
 from modelcc.targets.mcu.pixels import pixel_at
 from modelcc.targets.mcu.products import Product
@@ -66,7 +66,7 @@ def _blocks(
         weights = Argument(product.weights, ROWS * WORD * fours * Sym(number))
         return RoutineCall(DOT_1X4, (x, weights, Argument(sums, 0)), (fours, zero))
 
-    block = Block(product, names, 1, ROWS, False)
+    block = SumBlock(product, names, 1, ROWS, False)
     body = block.statements(pixel, ROWS * Sym(number), dot, rows)
     return For(number, 0, ceildiv(rows, ROWS), tuple(body))
 

@@ -25,7 +25,7 @@ from modelcc.ir.types import I8, Layout, Part
 from modelcc.schedule.expression import FreshNames
 from modelcc.schedule.nest import LoopVar
 from modelcc.targets.isa.arm_dsp import DEPTHWISE_4
-from modelcc.targets.mcu.blocks import WORD, Block, SharedRows, routine, shared_rows
+from modelcc.targets.mcu.blocks import WORD, SharedRows, SumBlock, routine, shared_rows
 from modelcc.targets.mcu.products import Product
 
 CHANNELS = 4
@@ -60,29 +60,30 @@ class Depthwise:
         product, names = self.product, self.names
         shared = shared_rows(product)
         function = None if shared is None else _function(shared)
-        window, number = names.fresh("window"), self._number()
         offset = substitute(product.operand.offset, {product.row.name: 0})
         inner = {v.name: 0 for v in product.reduce}
         steps = [_int(coefficient(offset, v.name)) for v in self._window]
-        inside = self._rows(
-            shared, function, Argument(product.operand.tensor, substitute(offset, inner)), steps,
-            number,
-        )  # fmt: skip
+        x = Argument(product.operand.tensor, substitute(offset, inner))
+        inside = self._rows(shared, function, x, steps, 0, product.rows)
         body: list[Stmt] = [inside]
         made: list[Stmt] = []
         if product.operand.conditions:
-            rows = product.rows
-            made = [Alloc(Buffer(window, I8, product.steps * rows, "local", WORD))]
-            columns = self._window[1].extent
-            own = [_int(columns) * rows, rows]
-            border = [
-                *self._copied(window),
-                self._rows(shared, function, Argument(window, 0), own, number),
-            ]
-            body = [If(Predicate(self._whole()), (inside,), tuple(border))]
+            window, first = names.fresh("window"), names.fresh("first")
+            some = self._copied_at_once if shared is not None else product.rows
+            made = [Alloc(Buffer(window, I8, product.steps * some, "local", WORD))]
+            own = [_int(self._window[1].extent) * some, some]
+            rows = self._rows(shared, function, Argument(window, 0), own, Sym(first), some)
+            copied = self._copied(window, Sym(first), some)
+            border = For(first, 0, product.rows, (*copied, rows), some)
+            body = [If(Predicate(self._whole()), (inside,), (border,))]
         for v in reversed(product.pixels):
             body = [For(v.name, 0, v.extent, tuple(body))]
         return [*made, *body]
+
+    @property
+    def _copied_at_once(self) -> int:
+        """Channels of a window that is copied: few, for memory is dear."""
+        return next(n for n in (16, 12, 8, 4) if self.product.rows % n == 0)
 
     @property
     def _window(self) -> tuple[LoopVar, LoopVar]:
@@ -111,14 +112,13 @@ class Depthwise:
             result.append(Condition(left, ">=", 0))
         return tuple(result)
 
-    def _copied(self, window: str) -> list[Stmt]:
+    def _copied(self, window: str, first: Index, some: int) -> list[Stmt]:
         """Channels of every place of a window, or the zero point."""
         product, operand, i = self.product, self.product.operand, self.names.fresh("i")
-        rows = product.rows
-        at = product.place * rows + Sym(i)
-        offset = substitute(operand.offset, {product.row.name: Sym(i)})
-        inside = For(i, 0, rows, (Store(window, at, Load(operand.tensor, offset, I8)),))
-        outside = For(i, 0, rows, (Store(window, at, Const(operand.zero, I8)),))
+        at = product.place * some + Sym(i)
+        offset = substitute(operand.offset, {product.row.name: first + Sym(i)})
+        inside = For(i, 0, some, (Store(window, at, Load(operand.tensor, offset, I8)),))
+        outside = For(i, 0, some, (Store(window, at, Const(operand.zero, I8)),))
         body: Stmt = If(Predicate(operand.conditions), (inside,), (outside,))
         for v in reversed(product.reduce):
             body = For(v.name, 0, v.extent, (body,))
@@ -126,16 +126,18 @@ class Depthwise:
 
     def _rows(
         self, shared: SharedRows | None, function: Function | None, x: Argument, steps: list[int],
-        pixel: Index,
+        first: Index, some: int,
     ) -> Stmt:  # fmt: skip
-        product = self.product
+        """``some`` channels of a pixel from the ``first`` on."""
+        product, pixel = self.product, self._number()
         rows, columns = (_int(v.extent) for v in self._window)
         down, right = steps if len(steps) == 2 else (0, *steps)
         sizes = (rows, columns, down, right, product.operand.zero + 128)
         if shared is None or function is None:
             return _fours(product, self.names, x, pixel, product.rows // CHANNELS, sizes)
-        given = (x, Argument(product.weights, 0), *shared.arguments(product, pixel))
-        return RoutineCall(function, given, (product.rows // CHANNELS, *sizes))
+        weights = Argument(product.weights, product.steps * first)
+        given = (x, weights, *shared.arguments(product, pixel, first))
+        return RoutineCall(function, given, (some // CHANNELS, *sizes))
 
 
 def _fours(
@@ -151,7 +153,7 @@ def _fours(
         weights = Argument(product.weights, CHANNELS * rows * columns * Sym(number))
         return RoutineCall(DEPTHWISE_4, (own, weights, Argument(sums, 0)), sizes)
 
-    block = Block(product, names, 1, CHANNELS, True)
+    block = SumBlock(product, names, 1, CHANNELS, True)
     body = block.statements(pixel, CHANNELS * Sym(number), dot, CHANNELS * count)
     return For(number, 0, count, tuple(body))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from modelcc.ir.argument import Argument
 from modelcc.ir.condition import Condition
@@ -49,6 +50,10 @@ func @clear(%columns: mut i16[12*n - 8]; n) {
 }
 """)
 """Zeros as part of a column of ``dot_3x2``."""
+
+
+Target: TypeAlias = Callable[[Index], tuple[str, Index]]
+"""Buffer and element where the bytes from a step of the sum on are to go."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +131,7 @@ class Gathering:
         whole = (Argument(patch, 0), Argument(columns, WORD * which))
         return [*body, RoutineCall(SPREAD, whole, sizes)]
 
-    def _runs(self, point, target) -> list[Stmt]:
+    def _runs(self, point: Mapping[str, Index], target: Target) -> list[Stmt]:
         """A run for each point of the outer loops, zeros where it is outside."""
         product, operand = self.product, self.product.operand
         conditions = [replace_left(c, point) for c in operand.conditions]
@@ -137,7 +142,7 @@ class Gathering:
         offset = substitute(operand.offset, {**point, **({own: 0} if own else {})})
         inner = {v.name: 0 for v in product.reduce if v not in self.run.outer}
         place, offset = substitute(place, inner), substitute(offset, inner)
-        body = self._clipped(along, own, place, offset, target)
+        body: list[Stmt] = self._clipped(along, own, place, offset, target)
         if across:
             outside = self._zeros(place, self.run.count, target)
             body = [If(Predicate(across), tuple(body), tuple(outside))]
@@ -146,7 +151,7 @@ class Gathering:
         return body
 
     def _clipped(
-        self, along: Sequence[Condition], own: str, place: Index, offset: Index, target
+        self, along: Sequence[Condition], own: str, place: Index, offset: Index, target: Target
     ) -> list[Stmt]:
         """A run, with zeros before and after what is inside."""
         count, unit = self.run.count, self.run.unit
@@ -166,14 +171,16 @@ class Gathering:
             BindIndex(end, IndexOf(maximum(last, Sym(begin)), I64)),
         ]
         a, b = Sym(begin), Sym(end)
+        # Where there is nothing left, the place must still be one.
+        from_a, from_b = (unit * minimum(n, count - 1) for n in (a, b))
         return [
             *bound,
             *self._zeros(place, a, target),
-            *self._bytes(place + unit * a, offset + unit * a, b - a, target),
-            *self._zeros(place + unit * b, count - b, target),
+            *self._bytes(place + from_a, offset + from_a, b - a, target),
+            *self._zeros(place + from_b, count - b, target),
         ]
 
-    def _bytes(self, place: Index, offset: Index, count: Index, target) -> list[Stmt]:
+    def _bytes(self, place: Index, offset: Index, count: Index, target: Target) -> list[Stmt]:
         operand, unit = self.product.operand, self.run.unit
         buffer, at = target(place)
         if self.direct:
@@ -183,7 +190,7 @@ class Gathering:
         value = Load(operand.tensor, offset + Sym(i), I8)
         return [For(i, 0, count * unit, (Store(buffer, at + Sym(i), value),))]
 
-    def _zeros(self, place: Index, count: Index, target) -> list[Stmt]:
+    def _zeros(self, place: Index, count: Index, target: Target) -> list[Stmt]:
         unit = self.run.unit
         buffer, at = target(place)
         if self.direct:
@@ -194,7 +201,7 @@ class Gathering:
 
     def memory(self, columns: str, patch: str) -> list[Stmt]:
         """What columns need, with zeros where there are no steps."""
-        size = 3 * WORD * self.fours + 2 * WORD
+        size = 3 * WORD * self.fours
         made: list[Stmt] = [Alloc(Buffer(columns, I16, size, "local", WORD))]
         if not self.direct:
             zero, steps = Const(self.product.operand.zero, I8), self.product.steps

@@ -18,7 +18,7 @@ from modelcc.targets.cpu.lower import schedule_kernel as schedule_plain
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.scheduled_kernel import ScheduledKernel, buffer_parameter
 from modelcc.targets.mcu import convolution, dense, depthwise
-from modelcc.targets.mcu.convolution import Convolution
+from modelcc.targets.mcu.convolution import ByColumns
 from modelcc.targets.mcu.dense import Dense
 from modelcc.targets.mcu.depthwise import Depthwise
 from modelcc.targets.mcu.products import Product, find_product
@@ -28,12 +28,12 @@ class _Way(NamedTuple):
     """How a product may be computed, and the layout that its weights have then."""
 
     fits: Callable[[Product], bool]
-    make: Callable[[Product, FreshNames], Convolution | Dense | Depthwise]
+    make: Callable[[Product, FreshNames], ByColumns | Dense | Depthwise]
     layout: Layout
 
 
 _WAYS = (
-    _Way(convolution.fits, Convolution, convolution.PAIRS),
+    _Way(convolution.fits, ByColumns, convolution.PAIRS),
     _Way(dense.fits, Dense, dense.FOURS),
     _Way(depthwise.fits, Depthwise, depthwise.BY_FOURS),
 )
@@ -49,10 +49,11 @@ def schedule_kernel(
 ) -> ScheduledKernel:
     """The function ``name`` of a kernel: see :func:`modelcc.targets.cpu.lower.schedule_kernel`."""
     product = find_product(kernel) if wanted is None else None
-    for way in _WAYS if product is not None else ():
-        if way.fits(product):
-            body = way.make(product, FreshNames()).statements()
-            return _scheduled(kernel, name, source, body, product, way.layout)
+    if product is not None:
+        for way in _WAYS:
+            if way.fits(product):
+                body = way.make(product, FreshNames()).statements()
+                return _scheduled(kernel, name, source, body, product, way.layout)
     return schedule_plain(kernel, name, machine, source, wanted, states)
 
 

@@ -6,12 +6,13 @@ what becomes of the sum, point by point, is the *epilogue*.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 from modelcc.ir.condition import Condition
 from modelcc.ir.index import Index, Sym, coefficient, substitute, symbols
-from modelcc.ir.scalar_tree import index_symbols, reads, transform, walk
+from modelcc.ir.scalar_tree import reads, transform, walk
 from modelcc.ir.tensor import Apply, Cast, Guard, Number, Read, Scalar
 from modelcc.ir.types import I8, I32
 from modelcc.passes.tensor.shared_axes import shared_axes
@@ -21,7 +22,7 @@ from modelcc.schedule.structure import make_group, neutral_guards
 
 
 @dataclass(frozen=True)
-class Operand:
+class ByteOperand:
     """Bytes ``tensor[offset]`` less ``zero`` where the ``conditions`` hold (``left >= 0``), else
     0."""
 
@@ -40,7 +41,7 @@ class Product:
     ``nests`` compute outputs from the sum ``total``.
     """
 
-    operand: Operand
+    operand: ByteOperand
     weights: str
     place: Index
     steps: int
@@ -94,7 +95,31 @@ def find_product(kernel: CanonicalKernel) -> Product | None:
         return None
     if anchor.output in stored or len(weights) != 1:
         return None
-    return _product(anchor, tuple(nests), stored)
+    return _product(anchor, _without_copies(nests, stored), stored)
+
+
+def _without_copies(nests: Sequence[Nest], stored: frozenset[str]) -> tuple[Nest, ...]:
+    """Values that another nest only hands on are its own."""
+    kept: list[Nest] = []
+    for nest in nests:
+        before = kept[-1] if kept else None
+        is_copy = isinstance(nest.body, Read) and not nest.body.indices
+        if (
+            before is not None
+            and is_copy
+            and before.output not in stored
+            and (nest.body == Read(before.output, (), nest.body.dtype))
+        ):
+            others = [n for n in nests if n is not nest and _uses(n, before.output)]
+            if not others:
+                kept[-1] = replace(before, output=nest.output, store=nest.store)
+                continue
+        kept.append(nest)
+    return tuple(kept)
+
+
+def _uses(nest: Nest, tensor: str) -> bool:
+    return any(read.tensor == tensor for read in reads(nest.body))
 
 
 def _product(anchor: Nest, nests: tuple[Nest, ...], stored: frozenset[str]) -> Product | None:
@@ -113,7 +138,11 @@ def _product(anchor: Nest, nests: tuple[Nest, ...], stored: frozenset[str]) -> P
 
 
 def _arranged(
-    anchor: Nest, nests: tuple[Nest, ...], stored: frozenset[str], operand: Operand, weights: Read
+    anchor: Nest,
+    nests: tuple[Nest, ...],
+    stored: frozenset[str],
+    operand: ByteOperand,
+    weights: Read,
 ) -> Product | None:
     row_index, place = weights.indices
     by_name = {v.name: v for v in anchor.variables}
@@ -140,7 +169,7 @@ def _arranged(
     )  # fmt: skip
 
 
-def _difference(scalar: Scalar) -> Operand | None:
+def _difference(scalar: Scalar) -> ByteOperand | None:
     """``i32(i16(read) - i16(number))``, or a read without the difference."""
     found: tuple[Condition, ...] = ()
     match scalar:
@@ -156,7 +185,7 @@ def _difference(scalar: Scalar) -> Operand | None:
             return None
     if read.dtype != I8 or len(read.indices) != 1:
         return None
-    return Operand(read.tensor, read.indices[0], int(value), found)
+    return ByteOperand(read.tensor, read.indices[0], int(value), found)
 
 
 def _byte(scalar: Scalar) -> Read | None:
@@ -193,7 +222,7 @@ def _is_bias(node: Apply, total: str, row: LoopVar) -> bool:
     others = [a for a in node.args if isinstance(a, Read) and a.tensor != total]
     if len(names) != 2 or total not in names or len(others) != 1:
         return False
-    return index_symbols(others[0]) == {row.name} and others[0].indices == (Sym(row.name),)
+    return others[0].indices == (Sym(row.name),)
 
 
 def _number(index: Index | None) -> int:

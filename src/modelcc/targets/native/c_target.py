@@ -79,7 +79,7 @@ class CTarget(CpuTarget):
         """Layouts in blocks of channels are for vectors."""
         options = self.options if self.dialect.vectors else replace(self.options, optimize=0)
         return tensor_passes(
-            self.cpu, self.pairs_shorts, options, self.wanted, self.multiplies_bytes
+            self.scheduled, self.pairs_shorts, options, self.wanted, self.multiplies_bytes
         )
 
     @property
@@ -133,9 +133,8 @@ class CTarget(CpuTarget):
         """What the C is for, in the words of C compilers."""
         words = self.machine.cpu or self.machine.architecture
         name = f"any {self.machine.architecture}" if self.arch in _ANY else words
-        return CompilerTarget(
-            name, (f"-march={self.arch}",), required_macros(self.machine, self.cpu)
-        )
+        macros = required_macros(self.machine, self.cpu.instruction_set)
+        return CompilerTarget(name, (f"-march={self.arch}",), macros)
 
     def build(self, modules: Sequence[Module], config: BuildConfig) -> tuple[bytes, ...]:
         """Object files; finished ones are kept in the build configuration's cache."""
@@ -150,8 +149,6 @@ class CTarget(CpuTarget):
             objects[key] = contents
             if cache:
                 cache.put(key, contents)
-        if cache and missing:
-            cache.trim()
         return tuple(objects[key] for key in keys)
 
     def render(self, modules: Sequence[Module], form: str, config: BuildConfig) -> bytes:
@@ -215,7 +212,8 @@ def c_target(options: TargetOptions) -> CTarget:
 
 def _plain(cpu: CpuModel) -> CpuModel:
     """A processor without vectors and for small tiles, for C to read or for any compiler."""
-    return replace(cpu, vector_bits=1, vector_registers=8, fused=False)
+    few = {"vector_bits": 1, "vector_registers": 8, "widest_bits": 0, "most_registers": 0}
+    return replace(cpu, **few, fused=False)
 
 
 def _compiled(

@@ -9,7 +9,6 @@ counts as absent.
 import hashlib
 import logging
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,13 +23,12 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ObjectCache:
-    """Object files in `directory`, together at most `limit` bytes after `trim`.
+    """Object files in `directory`; `cache.maintenance` takes the least used ones away.
 
     Any number of processes and threads may use one directory at the same time.
     """
 
     directory: Path
-    limit: int = 1 << 30
 
     def get(self, key: str) -> bytes | None:
         """The object stored under `key`; None when there is none or it is damaged."""
@@ -59,19 +57,6 @@ class ObjectCache:
         except OSError as error:
             _LOGGER.info("cannot keep an object file in %s: %s", self.directory, error)
 
-    def trim(self) -> None:
-        """Remove the entries used longest ago until at most `limit` bytes remain."""
-        entries = sorted(self._entries(), key=lambda entry: (-entry[0], entry[2]))
-        total = 0
-        for _, size, path in entries:
-            total += size
-            if total > self.limit:
-                _remove(path)
-
-    def size(self) -> int:
-        """Bytes that all entries take."""
-        return sum(size for _, size, _ in self._entries())
-
     def _path(self, key: str) -> Path:
         return self.directory / key[:2] / (key + _SUFFIX)
 
@@ -80,15 +65,6 @@ class ObjectCache:
             os.utime(path)
         except OSError:
             return  # removed by another process, or not ours to change: only the order is at stake
-
-    def _entries(self) -> Iterator[tuple[int, int, Path]]:
-        """(time of last use in ns, bytes, path) of each entry."""
-        for path in self.directory.glob(f"*/*{_SUFFIX}"):
-            try:
-                status = path.stat()
-            except OSError:  # another process trims too
-                continue
-            yield status.st_mtime_ns, status.st_size, path
 
 
 def _remove(path: Path) -> None:

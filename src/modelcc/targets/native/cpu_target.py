@@ -41,6 +41,7 @@ from modelcc.targets.cpu.algorithms import (
     alternatives,
     capacity_of,
     graph_passes,
+    scheduled_for,
     tensor_passes,
 )
 from modelcc.targets.cpu.machine import CpuModel
@@ -95,11 +96,11 @@ class CpuTarget(Target):
     def tensor_passes(self) -> TensorPasses:
         """Layouts, packed operands and algorithms of fewer multiplications."""
         bytes = self.multiplies_bytes
-        return tensor_passes(self.cpu, self.pairs_shorts, self.options, self.wanted, bytes)
+        return tensor_passes(self.scheduled, self.pairs_shorts, self.options, self.wanted, bytes)
 
     def schedule(self, program: TensorProgram, on_function: OnFunction | None = None) -> Program:
         """Kernels become loop functions; constants are packed as these want them."""
-        return schedule_program(program, self.cpu, on_function, self.wanted)
+        return schedule_program(program, self.scheduled, on_function, self.wanted)
 
     @property
     def wanted(self) -> Wanted:
@@ -109,6 +110,11 @@ class CpuTarget(Target):
         check_machine(listing, self.words)
         check_choices(listing, CHOICES)
         return Wanted(listing, dict(self.options.tuned), CHOICES)
+
+    @property
+    def scheduled(self) -> CpuModel:
+        """What kernels are scheduled for: ``cpu``, unless all its vectors were asked for."""
+        return scheduled_for(self.cpu, self.wanted)
 
     @property
     def words(self) -> str:
@@ -124,12 +130,12 @@ class CpuTarget(Target):
 
     def kernels(self, program: TensorProgram) -> tuple[Scheduled, ...]:
         """The distinct kernels of a program, and how they run by default or as was asked for."""
-        return scheduled_kernels(program, self.cpu, self.wanted)
+        return scheduled_kernels(program, self.scheduled, self.wanted)
 
     def alternatives(self, program: TensorProgram) -> Mapping[str, tuple[str, ...]]:
         """By algorithms, keys of contractions of a program that could be computed by them and are
         not."""
-        return alternatives(program, self.cpu, self.options, self.wanted)
+        return alternatives(program, self.scheduled, self.options, self.wanted)
 
     def list_schedules(self, program: TensorProgram) -> str:
         """How each distinct kernel runs, in a text to edit."""

@@ -126,7 +126,8 @@ def cpu_model(
     model = processor_model(machine.tuning or machine.cpu, machine.vector_bits, fused, arm)
     if arm:
         model = replace(model, vector_registers=_ARM_REGISTERS)
-    model = with_caches(model, caches)
+    vectors = {"widest_bits": model.vector_bits, "most_registers": model.vector_registers}
+    model = replace(with_caches(model, caches), **vectors)
     return replace(with_numbers(model, numbers), threads=threads)
 
 

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import IO
@@ -78,8 +79,6 @@ def build(
         objects[key] = contents
         if cache:
             cache.put(key, contents)
-    if cache and missing:
-        cache.trim()
     return [objects[key] for key in keys]
 
 
@@ -91,9 +90,15 @@ def _compile_all(
             return pool.compile(requests, report)
     contents: list[bytes] = []
     for request in requests:
-        contents.append(compile_llvm(request.text, request.machine, request.options))
+        contents.append(_compile_here(request))
         report(len(contents))
     return contents
+
+
+@lru_cache(64)
+def _compile_here(request: CompileRequest) -> bytes:
+    """Compiled in this process.  The last ones are kept: most programs have the thread pool."""
+    return compile_llvm(request.text, request.machine, request.options)
 
 
 class ParallelBuilder:
@@ -145,8 +150,6 @@ class ParallelBuilder:
             self._found[key] = contents
             if self._cache:
                 self._cache.put(key, contents)
-        if self._cache and pending:
-            self._cache.trim()
         return [self._found[key] for key in keys]
 
     def close(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -12,21 +11,14 @@ import onnx
 import pytest
 from numpy.typing import NDArray
 from onnx import parser
-from onnx.backend.test.case.node import collect_testcases
 from onnx.backend.test.case.test_case import TestCase
 
 import modelcc
 from modelcc.frontends.kit.errors import UnsupportedModel
 from modelcc.runtime.errors import InputError, RunError
+from tests.frontends.onnx.standard_cases import cases_of
 
 image = pytest.importorskip("PIL.Image")
-
-
-def _collected() -> list[TestCase]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        cases = collect_testcases(None)
-    return [c for c in cases if c.name.startswith("test_image_decoder")]
 
 
 def _model(body: str) -> onnx.ModelProto:
@@ -47,7 +39,7 @@ def _encoded(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.frombuffer(file.getvalue(), np.uint8)
 
 
-@pytest.mark.parametrize("case", _collected(), ids=lambda c: c.name)
+@pytest.mark.parametrize("case", cases_of("image_decoder"), ids=lambda c: c.name)
 def test_case_of_the_standard(case: TestCase) -> None:
     assert case.model is not None and case.data_sets is not None
     net = modelcc.compile(case.model, threads=1, cache=None)

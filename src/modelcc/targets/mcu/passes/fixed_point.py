@@ -17,6 +17,7 @@ from modelcc.ir.scalar_tree import reads, transform
 from modelcc.ir.tensor import Apply, Cast, Item, Kernel, Number, Read, Scalar, Stage, TensorProgram
 from modelcc.ir.types import I32, Array
 from modelcc.targets.mcu.magnitudes import Magnitudes
+from modelcc.targets.mcu.passes.scalar_constants import with_used_constants
 
 _SMALL = 1 << 30
 _MOST = (1 << 31) - 1
@@ -50,8 +51,8 @@ class FixedPoint:
         )
         types = {**program.types, **{n: c.type for n, c in rewriter.added.items()}}
         constants = {**program.constants, **rewriter.added}
-        return replace(program, types=types, constants=constants).with_items(
-            tuple[Item, ...](items)
+        return with_used_constants(
+            replace(program, items=tuple[Item, ...](items), types=types, constants=constants)
         )
 
 

@@ -13,6 +13,7 @@ from modelcc.ir.naming import Names
 from modelcc.ir.scalar_tree import reads, transform
 from modelcc.ir.tensor import Axis, Item, Kernel, Read, Stage, TensorProgram
 from modelcc.ir.types import TensorType
+from modelcc.targets.mcu.passes.scalar_constants import with_used_constants
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,9 @@ class FlatWeights:
                 types[name] = TensorType(tuple(found.data.shape), found.read.dtype)
                 item = found.applied(item, name)
             items.append(item)
-        changed = replace(program, types=types).with_items(tuple(items))
-        used = changed.tensors()
-        constants = {n: c for n, c in known.items() if n in used or n in program.outputs}
-        return replace(changed, constants=constants).with_items(changed.items)
+        return with_used_constants(
+            replace(program, items=tuple(items), types=types, constants=known)
+        )
 
 
 @dataclass(frozen=True)

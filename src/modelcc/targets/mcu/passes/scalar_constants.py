@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from modelcc.ir.constant import Constant
 from modelcc.ir.scalar_tree import reads, transform
-from modelcc.ir.tensor import Cast, Item, Kernel, Number, Read, Scalar, TensorProgram
+from modelcc.ir.tensor import Cast, Item, Kernel, Number, Read, Scalar, TensorProgram, item_tensors
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class ScalarConstants:
 
         program @main(%x: i8[4]) -> (%y) {
           kernel @Sub(%x: i8[4]) -> (%y: i16[4]) {
-            %y: i16[4] = [i < 4] i16(%x[i]) - -7:i16
+            %y: i16[4] = [i < 4] i16(%x[i]) - -1:i16
           }
         }
     """
@@ -35,9 +35,14 @@ class ScalarConstants:
     def __call__(self, program: TensorProgram) -> TensorProgram:
         known = program.constants
         items = (_known(i, known) if isinstance(i, Kernel) else i for i in program.items)
-        changed = program.with_items(tuple[Item, ...](items))
-        constants = {n: c for n, c in known.items() if n in changed.tensors()}
-        return replace(changed, constants=constants).with_items(changed.items)
+        return with_used_constants(replace(program, items=tuple[Item, ...](items)))
+
+
+def with_used_constants(program: TensorProgram) -> TensorProgram:
+    """``program`` without constants that nothing mentions any more."""
+    used = {*program.outputs, *(n for item in program.items for n in item_tensors(item))}
+    constants = {n: c for n, c in program.constants.items() if n in used}
+    return replace(program, constants=constants).with_items(program.items)
 
 
 def _known(kernel: Kernel, constants: Mapping[str, Constant]) -> Kernel:

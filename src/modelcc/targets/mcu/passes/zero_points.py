@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from modelcc.ir.index import substitute, symbols
+from modelcc.ir.index import Index, substitute, symbols
 from modelcc.ir.scalar_tree import reads, substitute_indices, transform
 from modelcc.ir.tensor import (
     Apply,
@@ -81,7 +81,7 @@ def _with(body: Scalar, differences: Mapping[str, Stage]) -> Scalar:
         if not isinstance(node, Read) or node.tensor not in differences:
             return node
         stage = differences[node.tensor]
-        values = {}
+        values: dict[str, Index] = {}
         for index, own in zip(node.indices, stage.write, strict=True):
             for name in symbols(own):
                 values[name] = index
