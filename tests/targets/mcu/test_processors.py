@@ -44,7 +44,9 @@ def test_runs(name: str, tmp_path: Path) -> None:
     program = build(written(delivered, tmp_path), "net", model)
     got = run(program, model, {"x": x.tobytes()})
     (want,) = onnxruntime.InferenceSession(network.SerializeToString()).run(None, {"x": x})
-    np.testing.assert_array_equal(np.frombuffer(got.outputs["point1"], np.int8), np.ravel(want))
+    np.testing.assert_array_equal(
+        np.frombuffer(got.outputs["point1"], np.int8), np.ravel(np.asarray(want))
+    )
     assert 0 < got.stack < 1024
     assert delivered.arena <= got.variables <= delivered.arena + 16
 

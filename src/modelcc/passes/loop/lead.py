@@ -80,13 +80,19 @@ def lead(function: Function, results: Collection[str], operands: Collection[str]
 def _lead_of(moments: Sequence[_Moment]) -> int:
     """The most that writing is ahead of what is still to be read."""
     reads = [moment.read for moment in reversed(moments)]
-    still = [*accumulate(reads, lambda a, b: b if a is None else a if b is None else min(a, b))]
+    still: list[int | None] = [*accumulate(reads, _lesser)]
     most, written = 0, 0
     for moment, first in zip(moments, reversed(still), strict=True):
         written = max(written, moment.written or 0)
         if first is not None:
             most = max(most, written - first)
     return most
+
+
+def _lesser(a: int | None, b: int | None) -> int | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return min(a, b)
 
 
 @dataclass(frozen=True)
