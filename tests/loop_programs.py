@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from math import floor
 from typing import Any
 
 import numpy as np
@@ -532,6 +534,41 @@ def _dot_halves(a: np.ndarray, b: np.ndarray, dtype: DType) -> np.ndarray:
     return np.array(sums, f"u{dtype.bits // 8}").astype(dtype.numpy)
 
 
+def roundings(lanes: int) -> Case:
+    """Products and quotients of fixed-point numbers, halves and the least number among them."""
+    a, b = Load("a", i, I32, lanes), Load("b", i, I32, lanes)
+    shift = Load("s", i, I32, lanes)
+    products = {f"high_{what}": (f"rounding_high_{what}", (a, b)) for what in ("mul", "word")}
+    calls = {**products, "shr": ("rounding_shr", (a, shift))}
+    stores = tuple(Store(f"y_{n}", i, ScalarCall(f, x, I32, lanes)) for n, (f, x) in calls.items())
+    buffers = {name: (I32, 64, False) for name in "abs"}
+    buffers |= {f"y_{name}": (I32, 64, True) for name in calls}
+
+    def arguments(rng: np.random.Generator) -> dict[str, np.ndarray]:
+        a, b = rng.integers(-(1 << 31), 1 << 31, (2, 64)).astype(np.int32)
+        a[:8] = [-(1 << 31), 1 << 30, -(1 << 30), 3, -3, 5, -5, (1 << 31) - 1]
+        b[:8] = [-(1 << 31), 1, 1, 1 << 30, 1 << 30, 1 << 30, 1 << 30, (1 << 31) - 1]
+        s = rng.integers(0, 32, 64).astype(np.int32)
+        s[:8] = [31, 31, 31, 1, 1, 1, 1, 0]
+        outputs = {f"y_{name}": np.zeros(64, np.int32) for name in calls}
+        return {"a": a, "b": b, "s": s, **outputs}
+
+    def expected(given: Arrays) -> dict[str, Any]:
+        a, b, s = ([int(v) for v in given[name]] for name in "abs")
+        half = Fraction(1, 2)
+        products = [x * y for x, y in zip(a, b, strict=True)]
+        high, word = (
+            [floor(Fraction(p, 1 << n) + Fraction(1, 2)) for p in products] for n in (31, 32)
+        )
+        near = [floor(Fraction(abs(x), 1 << n) + half) for x, n in zip(a, s, strict=True)]
+        signed = [n if x >= 0 else -n for x, n in zip(a, near, strict=True)]
+        high = [min(h, (1 << 31) - 1) for h in high]
+        return {"y_high_mul": high, "y_high_word": word, "y_shr": signed}
+
+    body = For("i", 0, 64, stores, lanes)
+    return Case(function(f"roundings_{lanes}", buffers, (), body), arguments, {}, expected, 0)
+
+
 def float_functions(dtype: DType) -> Case:
     """Float functions that every target has an instruction for."""
     lanes = 8
@@ -670,6 +707,7 @@ CASES = (
     *(byte_dots(lanes) for lanes in (1, 4, 8, 16, 32)),
     *(shuffles(d) for d in (F32, F64, I8, U16)),
     *(integers(d) for d in (I8, I16, I32, I64, U8, U16, U32)),
+    *map(roundings, (1, 4)),
     *(float_functions(d) for d in (F32, F64, F16, BF16)),
 )  # fmt: skip
 

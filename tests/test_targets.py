@@ -99,7 +99,7 @@ def test_installed_targets_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
         return EntryPoints(p for p in points if name in (None, p.name) and p.group == group)
 
     monkeypatch.setattr(registry, "entry_points", installed)
-    assert registry.target_names() == ("native", "c", "c99", "broken", "extra")
+    assert registry.target_names() == (*registry.BUILT_IN, "broken", "extra")
     assert registry.make_target("extra", TargetOptions()) == native_target(TargetOptions())
     with pytest.raises(modelcc.ModelError, match="'broken' of no_such_package:make"):
         registry.make_target("broken", TargetOptions())

@@ -78,7 +78,6 @@ from modelcc.passes.tensor.check_indices import CheckIndices
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.hoist_invariants import HoistInvariants
-from modelcc.passes.tensor.inline import InlineStages
 from modelcc.passes.tensor.permute_products import PermuteProducts
 from modelcc.passes.tensor.regions import InRegions
 from modelcc.pipeline import (
@@ -137,7 +136,7 @@ def pipeline(
     graphs, tensors = target.graph_passes(), target.tensor_passes()
     to_tensor = partial(lower_graph, capacity=target.capacity)
     stages = (
-        *block("import", ("import", _importer(options))),
+        *block("import", ("import", _importer(target, options))),
         *block(
             "graph",
             BoundDimensions(),
@@ -178,7 +177,7 @@ def pipeline(
         *block("lower", *_checked(to_tensor, options)),
         *block(
             "tensor",
-            *_in_regions(*tensors.layouts, InlineStages(), PermuteProducts()),
+            *_in_regions(*tensors.layouts, tensors.inline, PermuteProducts()),
             *_in_regions(*tensors.operands, FuseKernels(), *tensors.kernels),
             HoistInvariants(),
         ),
@@ -192,7 +191,7 @@ def _back_end(target: Target, context: BuildContext) -> tuple[PipelineStage, ...
     return (
         *block("schedule", ("schedule", _scheduler(target, context))),
         *block("loop", ("legalize", _on_functions(context.legalize))),
-        *block("plan", check_first, order_steps, ("plan_memory", _planned)),
+        *block("plan", check_first, order_steps, ("plan_memory", _planner(target))),
         *block("emit", ("emit", _emitter(context))),
         *block("build", ("build", _builder(context))),
         *block("package", ("package", _packager(target, context))),
@@ -390,9 +389,13 @@ def _warn_of_notes(artifact: Artifact, options: Options) -> None:
         _LOGGER.warning("%s", note)
 
 
-def _importer(options: Options) -> Callable[[ModelSource], Graph]:
+def _importer(target: Target, options: Options) -> Callable[[ModelSource], Graph]:
     def run(model: ModelSource) -> Graph:
-        return import_model(model, options)
+        graph = import_model(model, options)
+        usual = tuple((n, size) for n, size in target.usual_dims.items() if n in graph.dims)
+        if not usual or isinstance(model, Graph):
+            return graph
+        return import_model(model, replace(options, dims=(*options.dims, *usual)))
 
     return run
 
@@ -413,8 +416,11 @@ def _on_functions(legalize: Callable[[Function], Function]) -> Callable[[Program
     return run
 
 
-def _planned(program: Program) -> Program:
-    return apply_plan(program, plan_memory(program))
+def _planner(target: Target) -> Callable[[Program], Program]:
+    def run(program: Program) -> Program:
+        return apply_plan(program, plan_memory(program, target.memory))
+
+    return run
 
 
 def _emitter(context: BuildContext) -> Callable[[Program], Translation]:

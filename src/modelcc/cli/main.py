@@ -1,7 +1,7 @@
 """The command ``modelcc``, its help and its exit codes.
 
-0: done; 1: a result is wrong (``verify``); 2: something about the model, the files or the
-arguments, all in one message; 3: a fault of modelcc.
+0: done; 1: a result is wrong (``verify``), or the model does not fit (``check``); 2: something
+about the model, the files or the arguments, all in one message; 3: a fault of modelcc.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ HELP = """A deep learning compiler: cc for models.
   modelcc run model.mcc --input image.npy   run it (or straight from the .onnx)
   modelcc verify model.onnx --layers        is it right? where does it go wrong?
   modelcc bench model.onnx --against onnxruntime
+  modelcc check model.onnx --target cortex-m4 --ram 64K   does it fit a microcontroller?
   modelcc compile model.onnx --emit graph   look at any level of the compiler
 
 Each command explains itself: modelcc COMMAND --help.
@@ -59,7 +60,8 @@ Environment:
                         empty for no cache
 
 \b
-Exit codes: 0 done, 1 a result differs, 2 wrong model or arguments, 3 a fault of modelcc.
+Exit codes: 0 done, 1 a result differs or a model does not fit, 2 wrong model or arguments,
+3 a fault of modelcc.
 """
 
 
@@ -71,6 +73,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "quantize": ("modelcc.cli.quantize", "quantize"),
         "tune": ("modelcc.cli.tune", "tune"),
         "verify": ("modelcc.cli.verify", "verify"),
+        "check": ("modelcc.cli.check", "check"),
         "inspect": ("modelcc.cli.inspect", "inspect"),
         "machine": ("modelcc.cli.machine", "machine"),
         "schedules": ("modelcc.cli.schedules", "schedules"),

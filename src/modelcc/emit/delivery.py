@@ -12,6 +12,7 @@ from modelcc.emit.emission import resumed
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
 from modelcc.ir.index import Index
+from modelcc.ir.program import Program
 from modelcc.options import Options
 from modelcc.pipeline import Observer, StageRun, all_of, before_block, run_stages
 from modelcc.targets.base import BuildConfig, Target
@@ -46,6 +47,23 @@ def deliver(
     """
     if not isinstance(target, CTarget):
         raise ModelError(f"target {target.name!r} writes no C", (), "leave --target out")
+    program, request = planned(source, level, request, target, options, config, observer)
+    sizes = (program.types[taken].bytes for taken in program.states.values())
+    states = reduce(add, sizes, cast(Index, 0))
+    weights = sum(constant.nbytes for constant in program.constants.values())
+    return Delivery(target.deliver(program, request), program.placed.arena, weights, states)
+
+
+def planned(
+    source: object,
+    level: str | None,
+    request: DeliveryRequest,
+    target: Target,
+    options: Options,
+    config: BuildConfig,
+    observer: Observer | None = None,
+) -> tuple[Program, DeliveryRequest]:
+    """The program that is delivered of ``source``, and the request with what its graph says."""
     graphs: list[Graph] = []
 
     def note(run: StageRun) -> None:
@@ -56,7 +74,4 @@ def deliver(
     program = run_stages(resumed(stages, level), source, all_of(note, check_stage, observer))
     for graph in graphs:
         request = replace(request, interface=graph.interface, initial=graph.initial)
-    sizes = (program.types[taken].bytes for taken in program.states.values())
-    states = reduce(add, sizes, cast(Index, 0))
-    weights = sum(constant.nbytes for constant in program.constants.values())
-    return Delivery(target.deliver(program, request), program.placed.arena, weights, states)
+    return program, request

@@ -40,6 +40,7 @@ from modelcc.ir.loop import (
 )
 from modelcc.ir.loop_traversal import (
     operands,
+    routines_in,
     statement_expressions,
     statements,
     walk,
@@ -136,8 +137,9 @@ def meaning_fault(instruction: Instruction, lanes: int) -> str:
 
 
 def instructions_in(body: Sequence[Stmt]) -> tuple[Instruction, ...]:
-    """Those that statements use, by first use."""
-    found = (e for s in statements(body) for whole in statement_expressions(s) for e in walk(whole))
+    """Those that statements and what they call use, by first use."""
+    every = (*(s for r in routines_in(body) for s in statements(r.body)), *statements(body))
+    found = (e for s in every for whole in statement_expressions(s) for e in walk(whole))
     return tuple(dict.fromkeys(e.instruction for e in found if isinstance(e, Intrinsic)))
 
 

@@ -33,6 +33,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from modelcc.ir.argument import Argument
 from modelcc.ir.condition import Condition
 from modelcc.ir.index import Index
 from modelcc.ir.types import BOOL, DType
@@ -442,29 +443,27 @@ class ParallelCall:
 
 
 @dataclass(frozen=True)
+class RoutineCall:
+    """Runs ``routine`` on parts of buffers; those that it writes meet no others.  It has neither
+    values nor checks and is known by its name.  Several functions may have it in common, and
+    processors a text of their own for it (:mod:`modelcc.targets.isa`)."""
+
+    routine: Routine
+    arguments: tuple[Argument, ...]
+    sizes: tuple[Index, ...] = ()
+
+
+@dataclass(frozen=True)
 class Comment:
-    """Text for the reader of emitted code, e.g. the user's node names."""
+    """Text for the reader of emitted code."""
 
     text: str
 
 
 Stmt: TypeAlias = (
-    For
-    | While
-    | If
-    | Let
-    | BindIndex
-    | Check
-    | Register
-    | Assign
-    | Store
-    | VectorScatter
-    | Alloc
-    | Barrier
-    | Prefetch
-    | ParallelCall
-    | Comment
-)
+    For | While | If | Let | BindIndex | Check | Register | Assign | Store | VectorScatter | Alloc
+    | Barrier | Prefetch | ParallelCall | RoutineCall | Comment
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -495,3 +494,6 @@ class Function:
     body: tuple[Stmt, ...]
     source: tuple[str, ...] = ()
     values: tuple[Var, ...] = ()
+
+
+Routine: TypeAlias = Function

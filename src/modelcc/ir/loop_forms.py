@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from modelcc.ir.argument import Argument
 from modelcc.ir.forms import NO_TYPES, Spelling, Syntax, TextForms, block, listed, syntax
 from modelcc.ir.index import Index
 from modelcc.ir.loop import (
@@ -37,6 +38,7 @@ from modelcc.ir.loop import (
     Prefetch,
     Reduce,
     Register,
+    RoutineCall,
     ScalarCall,
     Select,
     Shuffle,
@@ -116,6 +118,25 @@ def _instruction_name(instruction: Instruction) -> str:
 
 def _read_instruction(at: TextReader) -> Instruction:
     return at.instructions[at.word("instruction")]
+
+
+def _read_routine(at: TextReader) -> Function:
+    name = at.function_name()
+    if name not in at.routines:
+        raise at.error(f"there is no routine @{name}")
+    return at.routines[name]
+
+
+def _argument_text(argument: Argument) -> str:
+    return f"{value_text(argument.buffer)}[{argument.offset}]"
+
+
+def _read_argument(at: TextReader) -> Argument:
+    buffer = _read_buffer_name(at)
+    at.expect("[")
+    offset = at.index_before("]")
+    at.expect("]")
+    return Argument(buffer, offset)
 
 
 def _number_text(value: float | int | bool) -> str:
@@ -203,6 +224,8 @@ _SPELLINGS: Mapping[str, Spelling] = {
     "Buffer": syntax(_local_text, _read_local, ("local", "shared")),
     "DType": syntax(str, _read_dtype),
     "number": syntax(_number_text, _read_number),
+    "Routine": syntax(lambda r: FUNCTION.text(r.name, NO_TYPES), _read_routine, ("@",)),
+    "tuple[Argument, ...]": listed(syntax(_argument_text, _read_argument)),
     "Instruction": syntax(_instruction_name, _read_instruction),
     "Expr": _EXPR,
     "tuple[Expr, ...]": listed(_EXPR),
@@ -220,6 +243,7 @@ STATEMENTS = TextForms[Stmt](
         "(? part {part}?) {body}",
         If: "if (?rare {rare}?){condition} {then}(? else {other}?)",
         While: "while {condition} {body}",
+        RoutineCall: "run {routine}({arguments}(?; {sizes}?))",
         ParallelCall: "call parallel 0 .. {count}(? when {when}?) func {outlined}",
         Let: "let {name:value} = {value}",
         Register: "register {name:value} = {value}",

@@ -21,6 +21,7 @@ from modelcc.ir.loop import (
     Load,
     ParallelCall,
     Register,
+    RoutineCall,
     Stmt,
     Var,
     VectorGather,
@@ -206,6 +207,8 @@ class _Threads:
                 raise self._fail(s, "memory that a group shares is there before its threads")
             case ParallelCall():
                 raise self._fail(s, "a thread of a group cannot use the pool")
+            case RoutineCall():
+                raise self._fail(s, "threads of groups call nothing")
             case _:
                 pass
 

@@ -14,8 +14,8 @@ import numpy as np
 from modelcc.ir.index import evaluate
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_groups import Watch
-from modelcc.ir.loop_memory import Lanes, gather, load, scatter, store
-from modelcc.ir.loop_source import python_function
+from modelcc.ir.loop_memory import Lanes, gather, load, part, scatter, store
+from modelcc.ir.loop_source import Source, python_function
 from modelcc.ir.scalar import FUNCTIONS
 from modelcc.ir.types import Array, NumpyType, dtype_of
 
@@ -31,11 +31,7 @@ def compile_loops(function: Function) -> Kernel:
     Groups run one after the other, their threads from barrier to barrier; :mod:`loop_groups
     <modelcc.ir.loop_groups>` raises its errors where they depend on who comes first.
     """
-    source = python_function(function)
-    scope: dict[str, object] = {**_PRIMITIVES, **source.constants}
-    exec(compile(source.text, f"<loop function {function.name}>", "exec"), scope)
-    run = scope["run"]
-    assert callable(run)
+    run = _defined(python_function(function), function.name)
 
     def kernel(arrays: Sequence[Array], sizes: Sequence[int]) -> None:
         flat = _checked(function, arrays, dict(zip(function.sizes, sizes, strict=True)))
@@ -43,6 +39,19 @@ def compile_loops(function: Function) -> Kernel:
             run(*flat, *sizes)
 
     return kernel
+
+
+def _defined(source: Source, name: str) -> Callable[..., object]:
+    """The function that ``source`` defines."""
+    scope: dict[str, object] = {
+        own: _defined(value, own) if isinstance(value, Source) else value
+        for own, value in source.constants.items()
+    }
+    scope |= _PRIMITIVES
+    exec(compile(source.text, f"<loop function {name}>", "exec"), scope)
+    run = scope["run"]
+    assert callable(run)
+    return run
 
 
 def interpret_loops(function: Function, arrays: Sequence[Array], sizes: Sequence[int]) -> None:
@@ -136,6 +145,7 @@ _PRIMITIVES: Mapping[str, Callable[..., object]] = {
     "gather": gather,
     "store": store,
     "scatter": scatter,
+    "part": part,
     "watching": Watch,
     "check": _check_index,
     "ranges": _ranges,

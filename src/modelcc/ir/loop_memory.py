@@ -32,6 +32,13 @@ def gather(buffer: Array, offset: int, offsets: Lanes, active: int | None) -> La
     return _lanes(buffer, offset + offsets.astype(np.int64), active)
 
 
+def part(buffer: Array, offset: int, count: int) -> Array:
+    """A view of ``count`` elements from ``offset`` on."""
+    if count > 0:
+        _check(buffer, offset, offset + count - 1)
+    return buffer[offset : offset + count]
+
+
 def _lanes(buffer: Array, where: Array, active: int | None) -> Array:
     count = len(where) if active is None else min(max(active, 0), len(where))
     result = np.zeros(len(where), buffer.dtype)

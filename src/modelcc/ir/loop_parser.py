@@ -31,10 +31,13 @@ def parse_function(text: str) -> Function:
 
 
 def read_function(at: TextReader) -> Function:
-    """``func @name(buffers; sizes) from "…" { … }``, after the instructions that it uses."""
-    at.instructions = {}
+    """``func @name(buffers; sizes) from "…" { … }``, after instructions and what it calls."""
+    at.instructions, at.routines = {}, {}
     while at.accept("instruction "):
         instruction = instruction_of(read_definition(at))
         at.instructions[instruction.name] = instruction
+    while at.accept("routine "):
+        routine = read_definition(at)
+        at.routines[routine.name] = routine
     at.expect("func ")
     return read_definition(at)

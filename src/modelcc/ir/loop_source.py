@@ -16,10 +16,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
-from modelcc.ir.index import Index, python_source, symbols
+from modelcc.ir.index import Index, python_source, substitute, symbols
 from modelcc.ir.instructions import vectors
 from modelcc.ir.loop import (
     Alloc,
@@ -46,6 +47,7 @@ from modelcc.ir.loop import (
     Prefetch,
     Reduce,
     Register,
+    RoutineCall,
     ScalarCall,
     Select,
     Shuffle,
@@ -69,10 +71,14 @@ _PREFIX = {"neg": "-", "not": "~"}
 
 @dataclass(frozen=True)
 class Source:
-    """``text`` defines a function called ``run``; ``constants`` are the globals it needs."""
+    """``text`` defines a function called ``run``; ``constants`` are the globals it needs, of which
+    sources are functions that they define."""
 
     text: str
-    constants: dict[str, Array | NumpyType]
+    constants: dict[str, Global]
+
+
+Global: TypeAlias = Array | NumpyType | Source
 
 
 def python_function(function: Function) -> Source:
@@ -90,7 +96,7 @@ def python_function(function: Function) -> Source:
 class _Writer:
     parameters: list[str]
     lines: list[str] = field(default_factory=list[str])
-    constants: dict[str, Array | NumpyType] = field(default_factory=dict[str, Array | NumpyType])
+    constants: dict[str, Global] = field(default_factory=dict[str, "Global"])
     meanings: dict[str, str] = field(default_factory=dict[str, str])
     names: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     barriers: int = 0
@@ -98,7 +104,8 @@ class _Writer:
     """Before the names of functions that read and write memory."""
 
     def bound(self, kind: str, name: str) -> str:
-        """The Python name of a buffer (B), instruction (F), index symbol (I) or value (V)."""
+        """The Python name of a buffer (B), instruction (F), index symbol (I), routine (R) or
+        value (V)."""
         known = self.names.get((kind, name))
         if known is None:
             readable = re.sub(r"\W", "_", name, flags=re.ASCII)
@@ -164,8 +171,29 @@ class _Writer:
                 first, last = (self.bound("I", name) for name in s.outlined.sizes[-2:])
                 self._line(depth, f"for {first}, {last} in ranges({self.index(s.count)}):")
                 self.block(s.outlined.body, depth + 1)
+            case RoutineCall():
+                self._line(depth, self._call_routine(s))
             case Prefetch() | Comment():
                 pass
+
+    def _call_routine(self, s: RoutineCall) -> str:
+        """A call, on views of as many elements as the routine's buffers have."""
+        sizes = dict(zip(s.routine.sizes, s.sizes, strict=True))
+        parts: list[str] = []
+        for argument, parameter in zip(s.arguments, s.routine.parameters, strict=True):
+            buffer, first = self.bound("B", argument.buffer), self.index(argument.offset)
+            count = self.index(substitute(parameter.buffer.size, sizes))
+            parts.append(f"part({buffer}, {first}, {count})")
+        given = (*parts, *map(self.index, s.sizes))
+        return f"{self._routine(s.routine)}({', '.join(given)})"
+
+    def _routine(self, routine: Function) -> str:
+        """The name of what runs ``routine``, a global of its own."""
+        name = self.bound("R", routine.name)
+        if name not in self.constants:
+            source = python_function(routine)
+            self.constants[name] = source
+        return name
 
     def _grid(self, s: For, depth: int) -> None:
         """Groups, one after the other."""

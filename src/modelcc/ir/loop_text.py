@@ -15,6 +15,7 @@
         %s = muladd(%s, convert[f32](gather %q[4; index[i32x8](g step 1)]), %s)
         %t = dot4(load %u[0] x4, load %w[0] x64, %t)
         scatter %y[0; %to] = select(gt(%s, %s), %s, %s)
+        run @add(%x[4], %s[0]; 16)
         store %y[0] stride(2) = reduce[add](%s)
         prefetch %x[64] level 2
       } else {
@@ -24,7 +25,8 @@
       }
     }
 
-Instructions that a function uses are told before it, as :mod:`modelcc.ir.instructions` shows.
+Instructions that a function uses are told before it, as :mod:`modelcc.ir.instructions` shows, then
+functions that it calls, as ``routine @add(…``.
 Types of values follow from those of buffers and constants, so only conversions spell theirs.
 """
 
@@ -35,6 +37,7 @@ from collections.abc import Sequence
 from modelcc.ir.instructions import instruction_function, instructions_in
 from modelcc.ir.loop import Function, Stmt
 from modelcc.ir.loop_forms import STATEMENTS, definition_text
+from modelcc.ir.loop_traversal import routines_in
 
 
 def print_functions(functions: Sequence[Function]) -> str:
@@ -43,9 +46,10 @@ def print_functions(functions: Sequence[Function]) -> str:
 
 
 def print_function(function: Function) -> str:
-    """The text of ``function``, behind the instructions that it uses."""
+    """The text of ``function``, behind the instructions that it uses and what it calls."""
     needed = map(instruction_function, instructions_in(function.body))
     texts = [f"instruction {definition_text(each)}\n" for each in needed]
+    texts += [f"routine {definition_text(each)}\n" for each in routines_in(function.body)]
     return "".join((*texts, f"func {definition_text(function)}\n"))
 
 

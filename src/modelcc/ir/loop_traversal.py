@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
+from modelcc.ir.argument import Argument
 from modelcc.ir.condition import Condition
 from modelcc.ir.fields import NodeParts
 from modelcc.ir.index import Index, symbols
@@ -16,6 +18,7 @@ from modelcc.ir.loop import (
     Load,
     ParallelCall,
     Prefetch,
+    RoutineCall,
     Stmt,
     Store,
     Var,
@@ -29,7 +32,7 @@ which the first is set and the second is the index where one fails."""
 
 
 _EXPRESSIONS = NodeParts[Expr]("Expr")
-_INDICES = NodeParts[Index]("Index", Condition)
+_INDICES = NodeParts[Index]("Index", Condition, Argument)
 _BLOCKS = NodeParts[tuple[Stmt, ...]]("tuple[Stmt, ...]", Function)
 
 operands = _EXPRESSIONS.of
@@ -102,6 +105,8 @@ def names_used(body: Sequence[Stmt]) -> dict[str, None]:
                 found[s.name] = None
             case Check():
                 found[FAULTS] = None
+            case RoutineCall():
+                found.update(dict.fromkeys(a.buffer for a in s.arguments))
             case _:
                 pass
         for outer in statement_expressions(s):
@@ -163,3 +168,27 @@ def checks_in(function: Function) -> int:
 
 def _is_parallel(s: Stmt) -> bool:
     return isinstance(s, For) and s.kind == "parallel"
+
+
+def routines_in(body: Sequence[Stmt]) -> tuple[Function, ...]:
+    """What statements call, by first use, each after those that it calls itself."""
+    found: dict[Function, None] = {}
+    for s in statements(body):
+        if isinstance(s, RoutineCall):
+            found.update(dict.fromkeys((*routines_in(s.routine.body), s.routine)))
+    return tuple(found)
+
+
+def map_routines(
+    body: tuple[Stmt, ...], change: Callable[[Function], Function]
+) -> tuple[Stmt, ...]:
+    """``body`` with each routine that it calls changed."""
+
+    def changed(s: Stmt) -> Stmt:
+        s = map_blocks(s, lambda block: map_routines(block, change))
+        if not isinstance(s, RoutineCall):
+            return s
+        routine = change(s.routine)
+        return s if routine is s.routine else replace(s, routine=routine)
+
+    return tuple(map(changed, body))

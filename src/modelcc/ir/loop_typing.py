@@ -19,7 +19,7 @@ from modelcc.ir.loop import (
     VectorGather,
 )
 from modelcc.ir.scalar import FUNCTIONS
-from modelcc.ir.types import BOOL, DType
+from modelcc.ir.types import BOOL, I32, DType
 
 FOLDS = ("add", "mul", "min", "max", "and", "or", "xor")
 
@@ -115,6 +115,8 @@ def _in_domain(dtype: DType, domain: str) -> bool:
             return dtype.is_float
         case "int":
             return dtype.is_integer
+        case "i32":
+            return dtype == I32
         case "bool":
             return dtype == BOOL
         case "number":

@@ -7,7 +7,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from modelcc.ir.errors import ModelError
-from modelcc.ir.index import Bounds, Index, Range, Sym, bounds_of, evaluate, split_affine, symbols
+from modelcc.ir.index import (
+    Bounds,
+    Index,
+    Range,
+    Sym,
+    bounds_of,
+    evaluate,
+    split_affine,
+    substitute,
+    symbols,
+)
 from modelcc.ir.instructions import meaning_fault
 from modelcc.ir.loop import (
     Alloc,
@@ -26,6 +36,7 @@ from modelcc.ir.loop import (
     ParallelCall,
     Prefetch,
     Register,
+    RoutineCall,
     Stmt,
     Store,
     Var,
@@ -36,6 +47,7 @@ from modelcc.ir.loop import (
 from modelcc.ir.loop_group_verifier import GroupLimits, is_of_groups, verify_groups
 from modelcc.ir.loop_text import statement_text
 from modelcc.ir.loop_traversal import (
+    checks_in,
     indices,
     operands,
     statement_expressions,
@@ -102,6 +114,8 @@ class _Verifier:
         self._conditions = 0
         self._dynamic_loops = 0
         self._instructions: dict[str, tuple[Instruction, set[int]]] = {}
+        self._routines: dict[str, Function] = {}
+        self._verified: set[Function] = set()
 
     def verify(self) -> None:
         """Check parameters, then the body."""
@@ -227,6 +241,8 @@ class _Verifier:
                 self._buffer(s.buffer)
             case ParallelCall():
                 self._parallel_call(s, top)
+            case RoutineCall():
+                self._call(s)
             case _:
                 pass
 
@@ -274,6 +290,40 @@ class _Verifier:
             raise self._fail(f"@{outlined.name} is no part of a parallel loop")
         verify_function(outlined)
 
+    def _call(self, s: RoutineCall) -> None:
+        routine = s.routine
+        if self._routines.setdefault(routine.name, routine) != routine:
+            raise self._fail(f"there are two routines called @{routine.name}")
+        if len(s.arguments) != len(routine.parameters) or len(s.sizes) != len(routine.sizes):
+            raise self._fail(f"@{routine.name} takes {_count(routine.parameters, routine.sizes)}, "
+                             f"not {_count(s.arguments, s.sizes)}")  # fmt: skip
+        if takes_pool(routine) or checks_in(routine) or routine.values:
+            raise self._fail(f"@{routine.name} can be run by itself only")
+        if routine not in self._verified:
+            verify_function(routine)
+            self._verified.add(routine)
+        named = [argument.buffer for argument in s.arguments]
+        sizes = dict(zip(routine.sizes, s.sizes, strict=True))
+        for argument, parameter in zip(s.arguments, routine.parameters, strict=True):
+            buffer, mutable, scope = self._buffer(argument.buffer)
+            taken = parameter.buffer
+            if buffer.dtype != taken.dtype:
+                raise self._fail(f"%{taken.name} of @{routine.name} has elements of {taken.dtype}, "
+                                 f"not {buffer.dtype}")  # fmt: skip
+            if parameter.mutable:
+                self._check_writable(buffer, mutable, scope)
+                if named.count(buffer.name) > 1:
+                    raise self._fail(f"%{buffer.name} is given twice, and written")
+            self._check_range(buffer, argument.offset, 1, 0)
+            last = argument.offset + substitute(taken.size, sizes) - 1
+            self._check_range(buffer, last, 1, 0)
+
+    def _check_writable(self, buffer: Buffer, mutable: bool, scope: _Scope) -> None:
+        if not mutable:
+            raise self._fail(f"%{buffer.name} is an input and cannot be written")
+        if buffer.space == "local" and self._scopes[-1].in_parallel and not scope.in_parallel:
+            raise self._fail(f"iterations of a parallel loop would share local %{buffer.name}")
+
     def _assign(self, s: Assign) -> None:
         register, scope = self._value(s.name)
         if not isinstance(register, Register):
@@ -288,10 +338,7 @@ class _Verifier:
 
     def _store(self, s: Store | VectorScatter) -> None:
         buffer, mutable, scope = self._buffer(s.buffer)
-        if not mutable:
-            raise self._fail(f"%{s.buffer} is an input and cannot be written")
-        if buffer.space == "local" and self._scopes[-1].in_parallel and not scope.in_parallel:
-            raise self._fail(f"iterations of a parallel loop would share local %{s.buffer}")
+        self._check_writable(buffer, mutable, scope)
         if s.value.dtype != buffer.dtype:
             raise self._fail(
                 f"%{s.buffer} has elements of {buffer.dtype}, but {s.value.dtype} are stored"
@@ -395,6 +442,10 @@ def _is_inside(end: Index, size: Index, point: Mapping[str, int]) -> bool:
         return 0 <= evaluate(end, point) < evaluate(size, point)
     except ZeroDivisionError:
         return False
+
+
+def _count(buffers: Sequence[object], sizes: Sequence[object]) -> str:
+    return f"{len(buffers)} buffers and {len(sizes)} sizes"
 
 
 def _shape(e: Expr) -> str:

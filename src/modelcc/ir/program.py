@@ -49,6 +49,7 @@ from modelcc.ir.index import Bounds, Index, Range
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.library import Callee, ExternalCall, LibraryFunction
 from modelcc.ir.loop import Function
+from modelcc.ir.memory_rules import ALIGNMENT
 from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize, View, size_conditions
 from modelcc.ir.types import TensorType
@@ -83,12 +84,16 @@ class Definition:
 class Placement:
     """Where every tensor that a step mentions lives; what was a view is bound where its base is.
 
-    ``arena`` is the arena's size in bytes.  Every binding starts at a multiple of 64 bytes.
+    ``arena`` is the arena's size in bytes.  Every binding starts at a multiple of ``alignment``.
+    Of inputs and outputs in ``room`` it tells where in the arena the caller may have them: an input
+    is overwritten there once it is not needed any more.
     """
 
     bindings: Mapping[str, Binding]
     arena: Index = 0
     definitions: tuple[Definition, ...] = ()
+    alignment: int = ALIGNMENT
+    room: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True)
@@ -219,6 +224,11 @@ class Program:
         if self.placement is None:
             raise ValueError(f"the memory of program {self.name!r} is not planned yet")
         return self.placement
+
+    @property
+    def room(self) -> Mapping[str, int]:
+        """Where in the arena inputs and outputs may be: nowhere before memory is planned."""
+        return dict[str, int]() if self.placement is None else self.placement.room
 
     @property
     def updated(self) -> Mapping[str, str]:

@@ -15,8 +15,6 @@ from modelcc.ir.errors import ModelError
 from modelcc.ir.index import evaluate
 from modelcc.ir.program import Placement, Program
 
-ALIGNMENT = 64
-
 Values: TypeAlias = Mapping[str, int]
 Region: TypeAlias = tuple[str, int, int]
 """Segment of the arena, with start and end in it; or ``OWN``, and numbers of a tensor's own."""
@@ -34,13 +32,15 @@ def require_inside(
     """
     where = (program.name, name)
     try:
-        start = evaluate(placement.bindings[name].offset, values)
+        start = placement.room.get(name)
+        if start is None:
+            start = evaluate(placement.bindings[name].offset, values)
         end = start + evaluate(program.types[name].bytes, values)
     except KeyError as error:
         raise ModelError(f"{error} is needed before a step has read it", where) from error
     arena = evaluate(placement.arena, values) if size is None else size
-    if start % ALIGNMENT:
-        message = f"offset {start} is no multiple of {ALIGNMENT}{given_values(values)}"
+    if start % placement.alignment:
+        message = f"offset {start} is no multiple of {placement.alignment}{given_values(values)}"
         raise ModelError(message, where)
     if start < 0 or end > arena:
         message = f"bytes {start} to {end} lie outside of an arena of {arena}{given_values(values)}"
@@ -117,11 +117,13 @@ class DefinedTensors:
         self._program = program
         self._over = program.updated
         self._replaced = frozenset(self._over.values())
-        self._given = {*program.inputs, *program.constants} - self._replaced
+        self._given = {*program.inputs, *program.constants} - self._replaced - program.room.keys()
         self._numbers: dict[str, int] = {}
         self.contents = Contents()
         for name in self._replaced:
             self.contents.put(self._own_region(name))
+        for name in program.room.keys() & {*program.inputs}:
+            self.contents.put(self._region(name, {}))
         self.sizes: dict[str, int] = {}
         self._lost: dict[Region, str] = {}
 
@@ -135,7 +137,10 @@ class DefinedTensors:
         base = program.bases.get(name, name)
         if base in self._given or evaluate(program.types[name].bytes, values) == 0:
             return True
-        return self.contents.holds(self._region(name, values))
+        before = self._over.get(base)
+        # What no step has written yet of a state that is updated where it is, is as it was.
+        as_it_was = before is not None and self.contents.holds(self._own_region(before))
+        return as_it_was or self.contents.holds(self._region(name, values))
 
     def enter(self) -> Contents | None:
         """What is held where a branch or an iteration begins; None once memory is planned, when
@@ -184,7 +189,8 @@ class DefinedTensors:
     def _region(self, name: str, values: Values) -> Region:
         program, placement = self._program, self._program.placement
         binding = None if placement is None else placement.bindings[name]
-        if placement is None or binding is None or binding.place != "arena":
+        own = binding is None or (binding.place != "arena" and name not in program.room)
+        if placement is None or binding is None or own:
             return self._own_region(program.bases.get(name, name))
         size = self.sizes.get(binding.segment) if binding.segment else None
         return (binding.segment, *require_inside(program, placement, name, values, size))

@@ -10,15 +10,15 @@ from modelcc.ir.constant import Constant
 from modelcc.ir.index import Index, Range
 from modelcc.ir.library import Callee, LibraryFunction
 from modelcc.ir.loop_parser import read_function
+from modelcc.ir.memory_rules import ALIGNMENT
 from modelcc.ir.program import Binding, Definition, Place, Placement, Program, Step
 from modelcc.ir.program_forms import DEFINITION, EXTERNAL_CALL, STEPS
 from modelcc.ir.spellings import OVER
 from modelcc.ir.text_reader import TextReader
 from modelcc.ir.types import TensorType
 
-_HEAD = frozenset(
-    ("dim", "define", "arena", "note", "input", "output", "state", "constant", "place", "tensor")
-)
+_WORDS = "dim define arena aligned note input output state room constant place tensor"
+_HEAD = frozenset(_WORDS.split())
 """Words of what a program has beside its steps."""
 
 
@@ -50,6 +50,8 @@ class _ProgramParser:
         self._steps: list[Step] = []
         self._notes: list[str] = []
         self._arena: Index | None = None
+        self._alignment = ALIGNMENT
+        self._room: dict[str, int] = {}
         self._states: dict[str, str] = {}
 
     def program(self) -> Program:
@@ -80,7 +82,8 @@ class _ProgramParser:
         if self._arena is None:
             return None
         over = dict.fromkeys(self._states, Binding("input"))
-        return Placement({**self._bindings, **over}, self._arena, tuple(self._definitions))
+        bindings, definitions = {**self._bindings, **over}, tuple(self._definitions)
+        return Placement(bindings, self._arena, definitions, self._alignment, self._room)
 
     def _item(self) -> None:
         word = self._at.next_word()
@@ -101,6 +104,12 @@ class _ProgramParser:
                 self._definitions.append(DEFINITION.read(self._at, ("\n",)))
             case "arena":
                 self._arena = self._line_index()
+            case "aligned":
+                self._alignment = self._line_number()
+            case "room":
+                name = self._at.value()
+                self._at.expect("at")
+                self._room[name] = self._line_number()
             case "note":
                 self._notes.append(self._at.string())
             case "input" | "output":
@@ -117,6 +126,12 @@ class _ProgramParser:
 
     def _line_index(self) -> Index:
         return self._at.parsed_index(self._at.rest_of_line())
+
+    def _line_number(self) -> int:
+        found = self._line_index()
+        if not isinstance(found, int):
+            raise self._at.error(f"expected a number, not {found}")
+        return found
 
     def _typed(self) -> str:
         """A tensor, whose type is noted."""

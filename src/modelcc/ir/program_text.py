@@ -44,6 +44,7 @@ from collections.abc import Iterator
 from modelcc.ir.index import Index, quote_name
 from modelcc.ir.library import Callee, call_of, meaning_of
 from modelcc.ir.loop_text import print_function
+from modelcc.ir.memory_rules import ALIGNMENT
 from modelcc.ir.mlir_syntax import string_text, type_text, value_text
 from modelcc.ir.program import Placement, Program
 from modelcc.ir.program_forms import DEFINITION, EXTERNAL_CALL, STEPS
@@ -72,11 +73,15 @@ def _program_lines(program: Program) -> Iterator[str]:
         yield f"  define {DEFINITION.text(definition)}"
     if program.placement is not None:
         yield f"  arena {program.placement.arena}"
+        if program.placement.alignment != ALIGNMENT:
+            yield f"  aligned {program.placement.alignment}"
     for word, names in (("input", program.inputs), ("output", program.outputs)):
         for name in names:
             yield f"  {word} {_typed(program, name)}"
     for pair in program.states.items():
         yield f"  state {OVER.text(pair, {})}"
+    for name, offset in program.room.items():
+        yield f"  room {value_text(name)} at {offset}"
     for name, constant in program.constants.items():
         yield f"  constant {_typed(program, name)} digest {string_text(constant.digest)}"
     passed = {*program.inputs, *program.outputs, *program.constants}

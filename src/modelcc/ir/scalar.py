@@ -17,6 +17,8 @@ import numpy as np
 from modelcc.ir import special
 from modelcc.ir.types import BOOL, Array, DType
 
+Domain = Literal["float", "int", "i32", "bool", "number", "any"]
+
 
 @dataclass(frozen=True)
 class ScalarFunction:
@@ -26,7 +28,7 @@ class ScalarFunction:
     arity: int
     numpy: Callable[..., Array]
     result: Literal["same", "bool"] = "same"
-    domain: Literal["float", "int", "bool", "number", "any"] = "number"
+    domain: Domain = "number"
     cost: int = 1
     symbol: str | None = None
 
@@ -63,6 +65,26 @@ def _dot_bytes(a: Array, b: Array) -> Array:
         right = np.right_shift(np.left_shift(b, own.type(last - shift)), last)
         total = np.add(total, np.multiply(left, right))
     return total
+
+
+def _rounding_high_mul(a: Array, b: Array) -> Array:
+    """``a * b / 2**31``, rounded, halves up, and saturated (SQRDMULH; gemmlowp's
+    SaturatingRoundingDoublingHighMul)."""
+    product = np.multiply(np.asarray(a, np.int64), np.asarray(b, np.int64))
+    return np.minimum((product + (1 << 30)) >> 31, (1 << 31) - 1).astype(np.int32)
+
+
+def _rounding_high_word(a: Array, b: Array) -> Array:
+    """``a * b / 2**32``, rounded, halves up (SMMULR)."""
+    product = np.multiply(np.asarray(a, np.int64), np.asarray(b, np.int64))
+    return ((product + (1 << 31)) >> 32).astype(np.int32)
+
+
+def _rounding_shr(x: Array, bits: Array) -> Array:
+    """``x / 2**(bits mod 32)``, rounded, halves away from 0 (gemmlowp's RoundingDivideByPOT)."""
+    wide, bits = np.asarray(x, np.int64), np.asarray(bits, np.int64) & 31
+    half = (1 << bits) >> 1
+    return ((wide + half - ((wide < 0) & (half > 0))) >> bits).astype(np.int32)
 
 
 _F = ScalarFunction
@@ -125,6 +147,9 @@ FUNCTIONS: Mapping[str, ScalarFunction] = MappingProxyType(
             _F("shr", 2, np.right_shift, domain="int"),
             _F("dot_halves", 2, _dot_halves, domain="int", cost=2),
             _F("dot_bytes", 2, _dot_bytes, domain="int", cost=2),
+            _F("rounding_high_mul", 2, _rounding_high_mul, domain="i32", cost=3),
+            _F("rounding_high_word", 2, _rounding_high_word, domain="i32", cost=2),
+            _F("rounding_shr", 2, _rounding_shr, domain="i32", cost=4),
         )
     }
 )

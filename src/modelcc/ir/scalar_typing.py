@@ -21,7 +21,7 @@ from modelcc.ir.tensor import (
     Select,
     Stage,
 )
-from modelcc.ir.types import BOOL, DType, TensorType
+from modelcc.ir.types import BOOL, I32, DType, TensorType
 
 
 def verify_body(stage: Stage, types: Mapping[str, TensorType], place: tuple[str, ...]) -> None:
@@ -129,6 +129,8 @@ def _in_domain(function: ScalarFunction, dtype: DType) -> bool:
             return dtype.is_float
         case "int":
             return dtype.is_integer
+        case "i32":
+            return dtype == I32
         case "bool":
             return dtype == BOOL
         case "number":

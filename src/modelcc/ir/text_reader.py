@@ -7,7 +7,7 @@ from typing import Final
 
 from modelcc.ir.condition import COMPARISONS, Condition
 from modelcc.ir.index import Index, parse_index, symbols
-from modelcc.ir.loop import Buffer, Instruction
+from modelcc.ir.loop import Buffer, Function, Instruction
 from modelcc.ir.mlir_syntax import Scanner, value_name
 from modelcc.ir.types import DType, TensorType
 
@@ -20,7 +20,7 @@ _COMPARISON: Final = re.compile(r"<=|>=|==|!=|<|>")
 
 class TextReader(Scanner):
     """Types of tensors, and for the function that is read its buffers, the dtypes and lanes of its
-    values, and instructions.  Index expressions are not quoted here."""
+    values, instructions and routines.  Index expressions are not quoted here."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -28,6 +28,7 @@ class TextReader(Scanner):
         self.buffers: dict[str, Buffer] = {}
         self.values: dict[str, tuple[DType, int]] = {}
         self.instructions: dict[str, Instruction] = {}
+        self.routines: dict[str, Function] = {}
 
     def sees(self, *literals: str) -> bool:
         """Whether one of ``literals`` is next."""

@@ -8,12 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from modelcc.ir.index import evaluate
+from modelcc.ir.memory_rules import ALIGNMENT
 from modelcc.ir.program import CopyTensor, Launch, Program, Step, counters, leaves, step_tensors
 from modelcc.ir.program_cost import step_work
 from modelcc.ir.union import Union
-
-ALIGNMENT = 64
-"""Bytes; regions of the arena start and end at multiples of it."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +201,7 @@ def report_of(program: Program, target: str, sizes: Mapping[str, int]) -> Report
         kernels=tuple(StepRow(*row) for row in step_work(program, env)),
         regions=regions,
         arena=evaluate(program.placed.arena, env),
-        lower_bound=most_live(regions),
+        lower_bound=most_live(regions, program.placed.alignment),
         constants=sum(c.nbytes for c in program.constants.values()),
         notes=program.notes,
         states=tuple(_states(program, env)),
@@ -236,12 +234,12 @@ def report_from_json(text: str) -> Report:
     return Report(**data)
 
 
-def most_live(regions: Sequence[Region]) -> int:
+def most_live(regions: Sequence[Region], alignment: int = ALIGNMENT) -> int:
     """The greatest number of bytes that hold live tensors at one step; shared bytes count once.
 
-    Sizes are rounded as the planner rounds.
+    Sizes are rounded to multiples of ``alignment``, as the planner rounds them.
     """
-    places = [(r.offset, r.offset + _aligned(r.size)) for r in regions]
+    places = [(r.offset, r.offset + -(-r.size // alignment) * alignment) for r in regions]
     union = Union(end for place in places for end in place)
     born = sorted(range(len(regions)), key=lambda i: regions[i].first)
     dying = sorted(range(len(regions)), key=lambda i: regions[i].last)
@@ -257,10 +255,6 @@ def most_live(regions: Sequence[Region]) -> int:
     return most
 
 
-def _aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
-
-
 def _regions(program: Program, env: Mapping[str, int]) -> tuple[Region, ...]:
     bindings = program.placed.bindings
     inside = {**counters(program.steps), **env}
@@ -270,9 +264,9 @@ def _regions(program: Program, env: Mapping[str, int]) -> tuple[Region, ...]:
         written = _written(program, step)
         for name in step_tensors(step):
             binding = bindings[name]
-            if binding.place != "arena" or binding.segment:
+            if binding.segment or (binding.place != "arena" and name not in program.room):
                 continue
-            offset = evaluate(binding.offset, inside)
+            offset = evaluate(program.room.get(name, binding.offset), inside)
             # What is read before it is written is a view: its base was kept for it.
             begin = number if name in written else last_at.get(offset, number)
             first, _ = spans.get(name, (begin, number))
@@ -294,5 +288,6 @@ def _written(program: Program, step: Step) -> frozenset[str]:
 
 def _region(program: Program, name: str, span: tuple[int, int], env: Mapping[str, int]) -> Region:
     type = program.types[name]
-    offset = evaluate(program.placed.bindings[name].offset, env)
+    place = program.room.get(name, program.placed.bindings[name].offset)
+    offset = evaluate(place, env)
     return Region(name, str(type), offset, evaluate(type.bytes, env), *span)

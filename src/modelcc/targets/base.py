@@ -18,9 +18,11 @@ from modelcc.ir.capacity import Capacity
 from modelcc.ir.graph import Graph
 from modelcc.ir.library import Callee
 from modelcc.ir.loop import Function
+from modelcc.ir.memory_rules import DEFAULT_RULES, MemoryRules
 from modelcc.ir.program import Program
 from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.pass_base import Pass
+from modelcc.passes.tensor.inline import InlineStages
 from modelcc.runtime.session import Session
 
 Progress = Callable[[str, int, int], None]
@@ -61,15 +63,19 @@ class GraphPasses:
     convolutions: tuple[Pass[Graph], ...] = ()
 
 
+_USUAL = InlineStages()
+
+
 @dataclass(frozen=True)
 class TensorPasses:
     """What a target does to tensor programs, among the passes that fit any machine: to the
     ``layouts`` of tensors first, to ``operands`` of products once stages are inlined, and to
-    ``kernels`` once they are fused."""
+    ``kernels`` once they are fused; and how stages are inlined for it."""
 
     layouts: tuple[Pass[TensorProgram], ...] = ()
     operands: tuple[Pass[TensorProgram], ...] = ()
     kernels: tuple[Pass[TensorProgram], ...] = ()
+    inline: InlineStages = _USUAL
 
 
 @dataclass(frozen=True)
@@ -147,6 +153,16 @@ class Target(Protocol):
     def capacity(self) -> Capacity:
         """What ops that write their loops (sort, top-k) may take of the machine."""
         ...
+
+    @property
+    def usual_dims(self) -> Mapping[str, int]:
+        """Sizes of named dimensions for which a user gives none."""
+        return dict[str, int]()
+
+    @property
+    def memory(self) -> MemoryRules:
+        """What the arena is to be like."""
+        return DEFAULT_RULES
 
     def graph_passes(self) -> GraphPasses:
         """Its rewrites of graphs; none is what an accelerator with plain tensors wants."""

@@ -16,14 +16,22 @@ GROUP = "modelcc.targets"
 
 MakeTarget = Callable[[TargetOptions], Target]
 
-_NATIVE = "modelcc.targets.native"
+_NATIVE, _MCU = "modelcc.targets.native", "modelcc.targets.mcu.target"
 BUILT_IN: Mapping[str, EntryPoint] = MappingProxyType(
     {
-        name: EntryPoint(name, f"{_NATIVE}.{function}", GROUP)
+        name: EntryPoint(name, function, GROUP)
         for name, function in (
-            ("native", "target:native_target"),
-            ("c", "c_target:c_target"),
-            ("c99", "c_target:c99_target"),
+            ("native", f"{_NATIVE}.target:native_target"),
+            ("c", f"{_NATIVE}.c_target:c_target"),
+            ("c99", f"{_NATIVE}.c_target:c99_target"),
+            ("mcu", f"{_MCU}:mcu"),
+            ("cortex-m0plus", f"{_MCU}:cortex_m0plus"),
+            ("cortex-m3", f"{_MCU}:cortex_m3"),
+            ("cortex-m4", f"{_MCU}:cortex_m4"),
+            ("cortex-m7", f"{_MCU}:cortex_m7"),
+            ("cortex-m33", f"{_MCU}:cortex_m33"),
+            ("cortex-m55", f"{_MCU}:cortex_m55"),
+            ("riscv32imc", f"{_MCU}:riscv32imc"),
         )
     }
 )

@@ -22,12 +22,13 @@ from modelcc.ir.tensor_verifier import verify_tensor_program
 from modelcc.ir.types import TensorType
 from modelcc.passes import tensor as neutral
 from modelcc.targets.cpu import passes as cpu
+from modelcc.targets.mcu import passes as mcu
 
 
 def passes() -> list[type[Any]]:
     modules = [
         importlib.import_module(f"{package.__name__}.{info.name}")
-        for package in (neutral, cpu)
+        for package in (neutral, cpu, mcu)
         for info in pkgutil.iter_modules(package.__path__)
     ]
     return [
@@ -84,7 +85,9 @@ def test_example_keeps_its_meaning(step: type[Any]) -> None:
     feeds = {}
     for name in before.inputs:
         shape = [evaluate(e, env) for e in before.types[name].shape]
-        feeds[name] = rng.standard_normal(shape).astype(np.float32)
+        scale = 20 if before.types[name].dtype.is_integer else 1
+        values = scale * rng.standard_normal(shape)
+        feeds[name] = values.astype(before.types[name].dtype.numpy)
     wanted, got = run_program(before, feeds, env), run_program(after, feeds, env)
     for name, array in wanted.items():
         np.testing.assert_allclose(got[name], array, rtol=1e-5, atol=1e-5)

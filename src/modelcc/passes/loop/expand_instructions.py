@@ -19,9 +19,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from modelcc.ir.instructions import LANE, vectors
-from modelcc.ir.loop import Expr, Function, Instruction, Intrinsic, Load, ScalarCall, Stmt
+from modelcc.ir.loop import Const, Expr, Function, Instruction, Intrinsic, Load, ScalarCall, Stmt
 from modelcc.ir.loop_traversal import (
     map_blocks,
+    map_routines,
     mentions,
     operands,
     statement_expressions,
@@ -36,7 +37,9 @@ Available = Mapping[Instruction, frozenset[int]]
 
 
 def expand_instructions(function: Function, available: Available) -> Function:
-    """``function`` with instructions that are ``available``, and no others."""
+    """``function`` with instructions that are ``available``, and no others; so what it calls."""
+    called = map_routines(function.body, lambda routine: expand_instructions(routine, available))
+    function = replace(function, body=called) if called != function.body else function
     patterns = sorted(filter(_is_pattern, available), key=_size, reverse=True)
     innermost = {_calls(i)[-1] for i in patterns}
 
@@ -53,10 +56,11 @@ def expand_instructions(function: Function, available: Available) -> Function:
 
 
 def _is_pattern(instruction: Instruction) -> bool:
-    """Whether it does what scalar functions do in each lane."""
+    """Whether it does what scalar functions of numbers do in each lane."""
     parts = walk(instruction.meaning)
     return all(
-        isinstance(e, ScalarCall) or (isinstance(e, Load) and e.offset == LANE) for e in parts
+        isinstance(e, ScalarCall | Const) or (isinstance(e, Load) and e.offset == LANE)
+        for e in parts
     )
 
 
@@ -118,5 +122,7 @@ def _matched(pattern: Expr, e: Expr) -> Iterator[tuple[str | None, Expr]]:
         ):
             for part, arg in zip(pattern.args, e.args, strict=True):
                 yield from _matched(part, arg)
+        case Const(), Const() if replace(pattern, lanes=e.lanes) == e:
+            pass
         case _:
             yield None, e

@@ -44,6 +44,7 @@ from modelcc.ir.tensor import ReadSize, View
 from modelcc.ir.types import TensorType
 from modelcc.passes.program.functions import unique_functions
 from modelcc.passes.program.idle_copies import without_idle_copies
+from modelcc.passes.program.overlap import sharing
 from modelcc.passes.program.plan_memory import MemoryPlan
 from modelcc.passes.program.states import copied_states, kept
 
@@ -57,7 +58,8 @@ def apply_plan(program: Program, plan: MemoryPlan) -> Program:
     """
     launches = [step for step in leaves(program.steps) if isinstance(step, Launch)]
     foreign = {n for s in plan.storages if s.place in ("input", "output") for n in s.tensors}
-    calls = [(s, without_idle_copies(program.callee[s.callee], s, plan)) for s in launches]
+    known = {c.name: sharing(c) if c.name in plan.sharing else c for c in program.callees}
+    calls = [(s, without_idle_copies(known[s.callee], s, plan)) for s in launches]
     unique = unique_functions(calls, foreign)
     writer = _Steps(program, plan, iter(unique.names))
     body = writer.steps(program.steps)
@@ -80,6 +82,8 @@ def apply_plan(program: Program, plan: MemoryPlan) -> Program:
             {name: place.binding for name, place in places.items()},
             _arena(plan, launches),
             plan.definitions,
+            plan.alignment,
+            _room(program, outputs, plan),
         ),
     )
 
@@ -99,6 +103,12 @@ class _Place:
         """What tells whether two tensors are in one place."""
         own = "" if self.binding.place == "arena" else self.buffer
         return (own, self.binding.segment, self.binding.offset)
+
+
+def _room(program: Program, outputs: Sequence[str], plan: MemoryPlan) -> dict[str, int]:
+    """Places for inputs and outputs, by the names that these are bound as."""
+    bound = {n: n for n in program.inputs} | dict(zip(program.outputs, outputs, strict=True))
+    return {bound[name]: offset for name, offset in plan.room.items()}
 
 
 def _arena(plan: MemoryPlan, launches: Sequence[Launch]) -> Index:

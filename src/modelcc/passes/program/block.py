@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from types import MappingProxyType
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,11 @@ class LiveBlock:
 
 Offsets = tuple[int, ...]
 """First byte of each block."""
+
+Leads = Mapping[tuple[int, int], int]
+"""Pairs of blocks that may share memory, if the second begins so many bytes behind the first."""
+
+NO_LEADS: Leads = MappingProxyType({})
 
 
 def live_sizes(blocks: Sequence[LiveBlock]) -> dict[int, int]:
@@ -35,6 +41,16 @@ def live_sizes(blocks: Sequence[LiveBlock]) -> dict[int, int]:
 def lower_bound(blocks: Sequence[LiveBlock]) -> int:
     """No arena is smaller than the greatest sum of sizes live at once."""
     return max(live_sizes(blocks).values(), default=0)
+
+
+def shared_bound(blocks: Sequence[LiveBlock], leads: Leads) -> int:
+    """As :func:`lower_bound`, where pairs share all the memory that they can."""
+    live = live_sizes(blocks)
+    for (over, under), lead in leads.items():
+        at, both = blocks[over].first, blocks[over].size + blocks[under].size
+        if at in live:
+            live[at] -= both - max(blocks[over].size, lead + blocks[under].size)
+    return max(live.values(), default=0)
 
 
 def height(blocks: Sequence[LiveBlock], offsets: Sequence[int]) -> int:

@@ -15,18 +15,16 @@ from heapq import heappop, heappush
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Bounds, Index, ceildiv, symbols
 from modelcc.ir.index_upper import upper_bound
+from modelcc.ir.memory_rules import ALIGNMENT
 from modelcc.ir.program import Program
 from modelcc.ir.tensor import ReadSize
 from modelcc.passes.program.storage import Storage
 from modelcc.passes.program.timeline import Timeline
 
-ALIGNMENT = 64
-"""Bytes; a cache line, and the widest vector."""
 
-
-def aligned(size: Index) -> Index:
+def aligned(size: Index, alignment: int = ALIGNMENT) -> Index:
     """``size`` rounded up to a multiple of the alignment."""
-    return ceildiv(size, ALIGNMENT) * ALIGNMENT
+    return ceildiv(size, alignment) * alignment
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,15 @@ from itertools import islice, product
 from typing import Literal
 
 from modelcc.passes.program.block import (
+    NO_LEADS,
+    Leads,
     LiveBlock,
     Offsets,
     height,
     live_sizes,
     lower_bound,
     pairs_live,
+    shared_bound,
 )
 from modelcc.passes.program.sweep import swept, swept_back
 
@@ -49,26 +52,26 @@ def neighbours(blocks: Sequence[LiveBlock]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(sorted(ids)) for ids in adjacent)
 
 
-def placements(blocks: Sequence[LiveBlock]) -> Iterator[Offsets]:
+def placements(blocks: Sequence[LiveBlock], leads: Leads = NO_LEADS) -> Iterator[Offsets]:
     """Good placements: of greedy orders with each fit, of sweeps, and the refined best.
 
     The effort grows with the number of blocks, not with that of their pairs: if many are live at
     once, fewer orders are tried, or sweeps only.
     """
-    bound = lower_bound(blocks)
+    bound = shared_bound(blocks, leads) if leads else lower_bound(blocks)
     cost = len(blocks) + 2 * pairs_live(blocks)
     trials = (EFFORT + EFFORT_EACH * len(blocks)) // max(1, cost)
     near = neighbours(blocks) if trials else ()
     tried: dict[Offsets, tuple[list[int], Fit]] = {}
     for order, fit in islice(product(_orders(blocks), FITS), trials):
-        offsets = place(order, blocks, near, fit, bound)
+        offsets = place(order, blocks, near, fit, bound, leads)
         tried.setdefault(offsets, (order, fit))
         yield offsets
     yield swept(blocks)
     yield swept_back(blocks)
     if tried:
         best = min(tried, key=lambda offsets: height(blocks, offsets))
-        yield _climb(*tried[best], best, blocks, near, bound)
+        yield _climb(*tried[best], best, blocks, near, bound, leads)
 
 
 def place(
@@ -77,6 +80,7 @@ def place(
     near: Sequence[Sequence[int]],
     fit: Fit,
     capacity: int = 0,
+    leads: Leads = NO_LEADS,
 ) -> Offsets:
     """Each block in turn in a gap between its placed neighbours, or above them.
 
@@ -86,13 +90,23 @@ def place(
     """
     offsets = [-1] * len(blocks)
     for i in order:
-        placed = sorted(
-            (offsets[j], offsets[j] + blocks[j].size) for j in near[i] if offsets[j] >= 0
-        )
+        placed = sorted(_taken(i, j, offsets, blocks, leads) for j in near[i] if offsets[j] >= 0)
         if fit == "ends":
             placed = sorted([*placed, (capacity, capacity)])
         offsets[i] = _gap(placed, blocks[i].size, fit, capacity)
     return tuple(offsets)
+
+
+def _taken(
+    i: int, j: int, offsets: Sequence[int], blocks: Sequence[LiveBlock], leads: Leads
+) -> tuple[int, int]:
+    """Where block ``j`` is in the way of ``i``."""
+    start, end = offsets[j], offsets[j] + blocks[j].size
+    if (i, j) in leads:  # i may end as far within j as it is longer than its lead
+        return start + max(0, blocks[i].size - leads[i, j]), end
+    if (j, i) in leads:
+        return start, start + min(blocks[j].size, leads[j, i])
+    return start, end
 
 
 def _gap(placed: Sequence[tuple[int, int]], size: int, fit: Fit, capacity: int) -> int:
@@ -154,6 +168,7 @@ def _climb(
     blocks: Sequence[LiveBlock],
     near: Sequence[Sequence[int]],
     bound: int,
+    leads: Leads,
 ) -> Offsets:
     """Swaps blocks at the top, or their neighbours, with others; keeps what is not worse."""
     rng = random.Random(0)
@@ -168,7 +183,7 @@ def _climb(
         trial = list(current)
         a, b = trial.index(rng.choice(moved)), rng.randrange(len(trial))
         trial[a], trial[b] = trial[b], trial[a]
-        offsets = place(trial, blocks, near, fit, bound)
+        offsets = place(trial, blocks, near, fit, bound, leads)
         if height(blocks, offsets) <= top:
             current, best = trial, offsets
     return best

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from modelcc.ir.index import Index, evaluate, symbols
+from modelcc.ir.memory_rules import ALIGNMENT, DEFAULT_RULES, MemoryRules
 from modelcc.ir.program import Definition, Program
-from modelcc.passes.program.block import LiveBlock, Offsets, height, lower_bound
+from modelcc.passes.program.block import LiveBlock, Offsets, height, lower_bound, shared_bound
 from modelcc.passes.program.carried import share_carried
 from modelcc.passes.program.dynamic_allocation import (
     DynamicAllocation,
@@ -22,6 +23,7 @@ from modelcc.passes.program.dynamic_allocation import (
     dynamic_allocations,
 )
 from modelcc.passes.program.nominal import sample_values
+from modelcc.passes.program.overlap import overlaps
 from modelcc.passes.program.placement import placements
 from modelcc.passes.program.stacking import Stacking, stacked_offsets, stacking, symbolic_offsets
 from modelcc.passes.program.states import replaced_by, share_states, updated_states
@@ -37,7 +39,9 @@ class MemoryPlan:
     Both are in terms of dimensions and ``definitions``.  ``nominal`` are the dimension values
     at which ``peak`` and ``lower_bound`` (the greatest sum of sizes live at once) are given.
     ``dynamic`` is what must be allocated while the program runs.  ``states`` are outputs that are
-    computed where the inputs are whose places they take, with these inputs.
+    computed where the inputs are whose places they take, with these inputs.  ``room`` has offsets
+    of inputs and outputs that may be in the arena; results of the functions ``sharing`` may lie
+    over operands.
     """
 
     storages: tuple[Storage, ...]
@@ -49,6 +53,9 @@ class MemoryPlan:
     lower_bound: int
     dynamic: tuple[DynamicAllocation, ...] = ()
     states: Mapping[str, str] = field(default_factory=dict[str, str])
+    alignment: int = ALIGNMENT
+    room: Mapping[str, int] = field(default_factory=dict[str, int])
+    sharing: frozenset[str] = frozenset()
 
     @cached_property
     def segment(self) -> Mapping[str, str]:
@@ -72,19 +79,25 @@ class MemoryPlan:
         return self.offsets.get(storage.name, 0) + storage.within.get(tensor, 0)
 
 
-def plan_memory(program: Program) -> MemoryPlan:
+def plan_memory(program: Program, rules: MemoryRules = DEFAULT_RULES) -> MemoryPlan:
     """The memory plan of a program whose steps stay in this order."""
     shared, dynamic, arena = _storages(program)
-    sizes = [aligned(storage.size) for storage in arena]
+    guests = _guests(program, shared) if rules.room else []
+    arena = [*arena, *guests]
+    sizes = [aligned(storage.size, rules.alignment) for storage in arena]
+    if rules.overlap and all(isinstance(size, int) for size in sizes) and not dynamic:
+        return _overlapping(program, rules, shared, arena, guests)
     samples = sample_values(sizes, program.dims)
     layers = [_blocks(arena, sizes, sample) for sample in samples]
     stack = _best_stacking(layers)
     taken = {name for t in program.types.values() for d in t.shape for name in symbols(d)}
     symbolic = symbolic_offsets(stack, sizes, program.dims, taken | set(program.dims))
+    offsets = {s.name: o for s, o in zip(arena, symbolic.offsets, strict=True)}
+    room = {s.name: o for s in guests if isinstance(o := offsets.pop(s.name), int)}
     return MemoryPlan(
         storages=shared,
         offsets={
-            **{s.name: o for s, o in zip(arena, symbolic.offsets, strict=True)},
+            **offsets,
             **{name: o for part in dynamic for name, o in part.offsets.items()},
         },
         arena=symbolic.height,
@@ -94,7 +107,50 @@ def plan_memory(program: Program) -> MemoryPlan:
         lower_bound=lower_bound(layers[0]),
         dynamic=dynamic,
         states=updated_states(program, storage_of(shared)),
+        alignment=rules.alignment,
+        room=room,
     )
+
+
+def _overlapping(
+    program: Program,
+    rules: MemoryRules,
+    shared: tuple[Storage, ...],
+    arena: Sequence[Storage],
+    guests: Sequence[Storage],
+) -> MemoryPlan:
+    """The plan of a program whose sizes are numbers, results lying over operands."""
+    found = overlaps(program, timeline(program), arena)
+    sizes = [aligned(storage.size, rules.alignment) for storage in arena]
+    blocks = _blocks(arena, sizes, {})
+    number = {storage.name: i for i, storage in enumerate(arena)}
+    leads: dict[tuple[int, int], int] = {}
+    for one in found:
+        pair = number[one.result], number[one.operand]
+        leads[pair] = max(leads.get(pair, 0), evaluate(aligned(one.lead, rules.alignment), {}))
+    best = min(placements(blocks, leads), key=lambda offsets: height(blocks, offsets))
+    at: dict[str, Index] = {s.name: o for s, o in zip(arena, best, strict=True)}
+    room = {s.name: o for s in guests if isinstance(o := at.pop(s.name), int)}
+    return MemoryPlan(
+        storages=shared,
+        offsets=at,
+        arena=height(blocks, best),
+        definitions=(),
+        nominal={},
+        peak=height(blocks, best),
+        lower_bound=shared_bound(blocks, leads),
+        states=updated_states(program, storage_of(shared)),
+        alignment=rules.alignment,
+        room=room,
+        sharing=frozenset(one.callee for one in found),
+    )
+
+
+def _guests(program: Program, found: Sequence[Storage]) -> list[Storage]:
+    """Inputs and outputs that the arena may have room for: no states, which last longer."""
+    kept = {*program.states, *program.states.values()}
+    sized = (s for s in found if isinstance(s.size, int) and s.name not in kept)
+    return [s for s in sized if s.place in ("input", "output")]
 
 
 def most_live(program: Program) -> int:

@@ -41,6 +41,7 @@ from modelcc.ir.tensor import (
     Apply,
     Axis,
     Bind,
+    Cast,
     IndexValue,
     Item,
     Kernel,
@@ -71,6 +72,9 @@ single layers of models come to, and little enough for whatever walks an express
 class InlineStages:
     """Inline single-stage producers; ``movement_readers`` bounds the copies of a moved read.
 
+    Where memory is dear, with ``narrow``, what makes numbers narrower is stored, and what makes
+    them wider is inlined into whatever reads it.
+
     before::
 
         program @main(%x: f32[n, 4]) -> (%c) dims(n in 1:) {
@@ -95,6 +99,7 @@ class InlineStages:
     """
 
     movement_readers: int = 8
+    narrow: bool = False
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
         usage = _InlineUsage.of(program)
@@ -135,6 +140,12 @@ class InlineStages:
             return False
         if any(isinstance(s, Bind) for s in walk(stage.body)):
             return False
+        if self.narrow and isinstance(stage.body, Cast):
+            width = stage.body.value.dtype.bits
+            if stage.body.dtype.bits < width:
+                return False
+            if stage.body.dtype.bits > width and isinstance(stage.body.value, Read):
+                return True
         work = growth.of(stage).cost + _quotients(stage)
         if work == 0:
             if len(readers) > self.movement_readers or _lies_apart(stage, readers):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from modelcc.ir.index import Range
 from modelcc.ir.loop import Buffer
+from modelcc.targets.c.dialect import GNU, CDialect
 from modelcc.targets.c.names import comment, identifier
 
 WIDTH = 100
@@ -54,10 +55,11 @@ class CScope:
 class Code:
     """The body of one C function."""
 
-    def __init__(self, reserved: frozenset[str] = frozenset()) -> None:
+    def __init__(self, dialect: CDialect = GNU) -> None:
         self.lines: list[str] = []
         self.scopes = [CScope()]
-        self._reserved = reserved
+        self.index = dialect.index
+        self._reserved = dialect.reserved
 
     @property
     def scope(self) -> CScope:
@@ -110,6 +112,10 @@ class Code:
             yield self.scope
         finally:
             self.scopes.pop()
+
+    def narrowed(self, number: CExpression) -> str:
+        """A number of up to 64 bits as an index."""
+        return number.text if self.index == "int64_t" else f"({self.index}){number.inner}"
 
     def value(self, name: str) -> Named:
         """What a ``Let`` or a register of this name is."""

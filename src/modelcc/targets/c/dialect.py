@@ -5,7 +5,7 @@ Texts with ``{}`` take what they are about; an empty one leaves it out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,9 @@ class CDialect:
     ``infinity`` and ``nan`` are of ``double`` and of ``float``.  ``note`` stores a number
     that other threads may store, too.  ``labels``: names of symbols may be given to the assembler.
     With ``groups`` all functions are kernels for accelerators, without none is.  ``opening`` is
-    what files begin with after the headers, ``reserved`` what nothing else may be called.
+    what files begin with after the headers, ``reserved`` what nothing else may be called, and
+    ``index`` the type of indices.  Functions' own memory is ``aligned`` to ``alignment`` bytes at
+    most.
     """
 
     name: str
@@ -56,6 +58,8 @@ class CDialect:
     groups: GroupDialect | None = None
     opening: str = ""
     reserved: frozenset[str] = frozenset()
+    index: str = "int64_t"
+    alignment: int = 64
 
 
 GNU = CDialect(
@@ -95,3 +99,29 @@ C99 = CDialect(
     labels=False,
 )
 """C as any compiler since 1999 takes it, for loops over single elements."""
+
+EMBEDDED = replace(
+    C99,
+    name="mcu",
+    index="int32_t",
+    inline="static inline MCC_EVERYWHERE",
+    alone="static MCC_ALONE",
+    aligned=" MCC_ALIGN({})",
+    alignment=4,
+    opening="""\
+#ifdef __GNUC__
+#define MCC_EVERYWHERE __attribute__((always_inline, unused))
+#define MCC_ALIGN(bytes) __attribute__((aligned(bytes)))
+#else
+#define MCC_EVERYWHERE
+#define MCC_ALIGN(bytes)
+#endif
+#if defined(__clang__)
+#define MCC_ALONE __attribute__((noinline))
+#elif defined(__GNUC__)
+#define MCC_ALONE __attribute__((noinline, noclone))
+#else
+#define MCC_ALONE
+#endif""",
+)
+"""C99 for processors of 32 bits, where no tensor has 2 GiB."""

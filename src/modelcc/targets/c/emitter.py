@@ -19,29 +19,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from modelcc.ir.index import Range
 from modelcc.ir.library import Callee, LibraryFunction, meaning_of
-from modelcc.ir.loop import Buffer, Function, ParallelCall
+from modelcc.ir.loop import Function, ParallelCall
 from modelcc.ir.loop_traversal import (
-    FAULTS,
     checks_in,
     grid_loop,
     launch_extents,
-    takes_pool,
 )
-from modelcc.ir.types import I64
 from modelcc.passes.loop.outline_parallel import outline_parallel
 from modelcc.passes.loop.remove_unused import remove_unused
-from modelcc.targets.c.code import Code, folded, words_of
+from modelcc.targets.c.code import Code, folded
 from modelcc.targets.c.dialect import GNU, CDialect, GroupDialect
 from modelcc.targets.c.library_call import LibraryCallCode, library_prototype
 from modelcc.targets.c.names import comment, symbol
-from modelcc.targets.c.parallel import (
-    bind_value,
-    context_fields,
-    declaration,
-    outlined_symbol,
-)
+from modelcc.targets.c.parallel import bind_value, context_fields, outlined_symbol
+from modelcc.targets.c.parameters import bind_parameters, note_unused
 from modelcc.targets.c.prelude import Prelude
 from modelcc.targets.c.statements import StatementCode
 from modelcc.targets.parallel import with_range
@@ -87,7 +79,7 @@ def file_text(parts: Sequence[str], prelude: Prelude, options: EmitOptions) -> s
 def prototype(callee: Callee, static: bool = False, dialect: CDialect = GNU) -> str:
     """The function's head, without a semicolon."""
     function = meaning_of(callee)
-    parameters = ", ".join(_bind_parameters(Code(dialect.reserved), function, dialect.groups))
+    parameters = ", ".join(bind_parameters(Code(dialect), function, dialect.groups))
     before = "static " if static else ""
     if dialect.groups is not None:
         before += _launch_head(function, dialect.name, dialect.groups)
@@ -111,9 +103,9 @@ def _definitions(function: Callee, prelude: Prelude, options: EmitOptions) -> li
     if isinstance(function, LibraryFunction):
         return [_library_definition(function, prelude, options)]
     function = outline_parallel(remove_unused(function))
-    code = Code(prelude.dialect.reserved)
+    code = Code(prelude.dialect)
     head = prototype(function, options.static, prelude.dialect)
-    _bind_parameters(code, function, prelude.dialect.groups)
+    bind_parameters(code, function, prelude.dialect.groups)
     StatementCode(code, prelude).block(function.body)
     text = _definition(head, code, function.source)
     calls = [s for s in function.body if isinstance(s, ParallelCall)]
@@ -121,8 +113,8 @@ def _definitions(function: Callee, prelude: Prelude, options: EmitOptions) -> li
 
 
 def _library_definition(function: LibraryFunction, prelude: Prelude, options: EmitOptions) -> str:
-    code = Code(prelude.dialect.reserved)
-    _bind_parameters(code, function.meaning)
+    code = Code(prelude.dialect)
+    bind_parameters(code, function.meaning)
     LibraryCallCode(code, prelude, function.call).emit()
     head = prototype(function, options.static, prelude.dialect)
     return _definition(head, code, function.meaning.source)
@@ -130,9 +122,9 @@ def _library_definition(function: LibraryFunction, prelude: Prelude, options: Em
 
 def _outlined(function: Function, prelude: Prelude) -> list[str]:
     """The function, its arguments as a structure, and the function that the pool calls."""
-    code, name = Code(), outlined_symbol(function)
+    code, name = Code(prelude.dialect), outlined_symbol(function)
     values = [bind_value(code, prelude, value) for value in function.values]
-    parameters = [*values, *_bind_parameters(code, function)]
+    parameters = [*values, *bind_parameters(code, function)]
     StatementCode(code, prelude).block(function.body)
     # Inlined into both callers, the kernel would be compiled twice.
     head = f"{prelude.dialect.alone} void {name}({', '.join(parameters)})"
@@ -148,33 +140,6 @@ def _outlined(function: Function, prelude: Prelude) -> list[str]:
 
 
 def _definition(head: str, code: Code, source: Sequence[str] = ()) -> str:
-    used = words_of(code.lines)
-    unused = [name for name in code.scopes[0].taken if name not in used]
-    if unused:
-        code.line(", ".join(f"(void){name}" for name in sorted(unused)) + ";")
+    note_unused(code)
     notes = folded(f"/* {comment(', '.join(source))} */", "") if source else []
     return "\n".join([*notes, *folded(head, ""), "{", *code.lines, "}"])
-
-
-def _bind_parameters(
-    code: Code, function: Function, groups: GroupDialect | None = None
-) -> list[str]:
-    texts: list[str] = []
-    memory = "" if groups is None else groups.memory
-    for parameter in function.parameters:
-        name = code.fresh(parameter.buffer.name)
-        code.scope.buffers[parameter.buffer.name] = (name, parameter.buffer)
-        texts.append(memory + declaration(name, parameter, "restrict "))
-    for size in function.sizes:
-        name = code.fresh(size)
-        code.scope.symbols[size] = name
-        code.scope.bounds[size] = Range(0, None)
-        texts.append(f"int64_t {name}")
-    count = checks_in(function)
-    if count:
-        name = code.fresh("faults")
-        code.scope.buffers[FAULTS] = (name, Buffer(FAULTS, I64, 2 * count))
-        texts.append(f"int64_t *restrict {name}")
-    if takes_pool(function):
-        texts.append(f"void *{code.fresh('pool')}")
-    return texts or ["void"]

@@ -62,6 +62,15 @@ _SIGNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "return (T)(a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0));",
         ),
         "fmod": ("return b == 0 || b == -1 ? 0 : (T)(a % b);",),
+        "rounding_high_mul": (
+            "const int64_t high = ((int64_t)a * b + (1 << 30)) >> 31;",
+            "return high > INT32_MAX ? INT32_MAX : (T)high;",
+        ),
+        "rounding_high_word": ("return (T)(((int64_t)a * b + ((int64_t)1 << 31)) >> 32);",),
+        "rounding_shr": (
+            "const uint32_t mask = ((uint32_t)1 << (b & 31)) - 1, rest = (uint32_t)a & mask;",
+            "return (a >> (b & 31)) + (rest > (mask >> 1) + (a < 0));",
+        ),
     }
 )  # fmt: skip
 _UNSIGNED: Mapping[str, tuple[str, ...]] = MappingProxyType(

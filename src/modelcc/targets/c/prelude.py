@@ -101,6 +101,12 @@ class Prelude:
             self._functions[name] = "\n".join([*head, "{", *text, "}"])
         return name
 
+    def routine(self, name: str, definition: Callable[[], str]) -> None:
+        """The function ``name``, defined once."""
+        if name not in self._functions:
+            text = definition()
+            self._functions[name] = text
+
     def bitcast(self, source: DType, target: DType) -> str:
         """``(source) -> target``: the same bits, defined."""
         given, result = scalar_type(source), scalar_type(target)
@@ -110,12 +116,14 @@ class Prelude:
         )  # fmt: skip
 
     def include(self, header: str, macro: str) -> None:
-        """Include ``header`` where ``macro`` is defined."""
-        self._includes[header, macro] = None
+        """Include ``header``, if it is any, where ``macro`` is defined."""
+        if header:
+            self._includes[header, macro] = None
 
     def index(self, name: str) -> str:
         """``mcc_floordiv``, ``mcc_mod``, ``mcc_min`` or ``mcc_max``, defined."""
-        return self.function(name, "int64_t", "int64_t a, int64_t b", lambda: _INDEX[name])
+        kind = self.dialect.index
+        return self.function(name, kind, f"{kind} a, {kind} b", lambda: _INDEX[name])
 
     def checked(self, name: str) -> str:
         """``mcc_add``, ``mcc_mul`` (of a and b) or ``mcc_divisor`` (b, to divide a by), defined.

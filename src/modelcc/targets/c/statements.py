@@ -19,6 +19,7 @@ from modelcc.ir.loop import (
     ParallelCall,
     Prefetch,
     Register,
+    RoutineCall,
     Stmt,
     Store,
     VectorScatter,
@@ -31,6 +32,7 @@ from modelcc.targets.c.dialect import GroupDialect
 from modelcc.targets.c.expressions import ExpressionCode
 from modelcc.targets.c.parallel import parallel_call
 from modelcc.targets.c.prelude import Prelude
+from modelcc.targets.c.routines import routine_call
 from modelcc.targets.c.values import memory_type
 
 
@@ -72,12 +74,18 @@ class StatementCode:
                 self._alloc(s)
             case ParallelCall():
                 parallel_call(self._code, self.expressions, self._prelude, s)
+            case RoutineCall():
+                routine_call(self._code, self.expressions, self._prelude, s, self._elsewhere)
             case Comment():
                 self._code.comment(s.text)
             case Barrier():
                 self._code.line(self._groups(s).barrier)
             case Store() | VectorScatter() | Prefetch():
                 self._memory_statement(s)
+
+    def _elsewhere(self, code: Code, body: Sequence[Stmt]) -> None:
+        """Print statements of another function."""
+        StatementCode(code, self._prelude).block(body)
 
     def _memory_statement(self, s: Store | VectorScatter | Prefetch) -> None:
         memory, operand = self.expressions.memory, self.expressions.operand
@@ -122,7 +130,7 @@ class StatementCode:
     def _bind_index(self, s: BindIndex) -> None:
         operand = self.expressions.operand(s.value)
         spelled = self._code.fresh(s.symbol)
-        self._code.line(f"const int64_t {spelled} = {operand.text};")
+        self._code.line(f"const {self._code.index} {spelled} = {self._code.narrowed(operand)};")
         self._code.scope.symbols[s.symbol] = spelled
 
     def _check(self, s: Check) -> None:
@@ -158,7 +166,7 @@ class StatementCode:
         shared = self._groups(s).shared if buffer.space == "shared" else ""
         self._code.line(
             f"{shared}{memory_type(buffer.dtype)} {spelled}[{self._index.text(buffer.size)}]"
-            f"{self._dialect.aligned.format(buffer.align)};"
+            f"{self._dialect.aligned.format(min(buffer.align, self._dialect.alignment))};"
         )
 
     # --- control flow
@@ -198,7 +206,7 @@ class StatementCode:
         indices = groups.group if s.kind == "grid" else groups.thread
         inside = sum(isinstance(o, For) and o.kind == s.kind for o in statements(s.body))
         spelled = self._code.fresh(s.variable)
-        self._code.line(f"const int64_t {spelled} = {indices[inside]};")
+        self._code.line(f"const {self._code.index} {spelled} = {indices[inside]};")
         self._code.scope.symbols[s.variable] = spelled
         self._code.scope.bounds[s.variable] = Range(0, s.stop - 1)
         self.block(s.body)
@@ -228,7 +236,8 @@ class StatementCode:
         with self._code.nested() as scope:
             i = self._code.fresh(s.variable)
         step = f"{i}++" if s.step == 1 else f"{i} += {s.step}"
-        with self._code.block(f"for (int64_t {i} = {first}; {i} < {last}; {step})") as scope:
+        head = f"for ({self._code.index} {i} = {first}; {i} < {last}; {step})"
+        with self._code.block(head) as scope:
             scope.taken.add(i)
             scope.symbols[s.variable] = i
             scope.bounds[s.variable] = known

@@ -10,7 +10,7 @@ from modelcc.ir.library import Callee
 from modelcc.ir.program import Place, Program, Step
 from modelcc.ir.region import Repeat
 from modelcc.targets.c.checked import require
-from modelcc.targets.c.code import Code, folded, words_of
+from modelcc.targets.c.code import CExpression, Code, folded, words_of
 from modelcc.targets.c.indices import IndexCode
 from modelcc.targets.c.names import symbol
 from modelcc.targets.c.prelude import Prelude
@@ -36,7 +36,7 @@ class StepsCode:
     def __init__(self, program: Program, prelude: Prelude) -> None:
         self._types = program.types
         self._parameters = parameters(program)
-        self._code = Code()
+        self._code = Code(prelude.dialect)
         for name in _NAMES:
             self._code.fresh(name)
         for function in program.callees:
@@ -71,7 +71,8 @@ class StepsCode:
 
     def size(self, symbol: str, position: int, read: tuple[str, int] | None) -> None:
         place = f"sizes[{position}]"
-        self._number(symbol, f"((const int64_t *){read[0]})[{read[1]}]" if read else place)
+        text = f"((const int64_t *){read[0]})[{read[1]}]" if read else place
+        self._number(symbol, self._code.narrowed(CExpression(text)))
         if read is not None:
             self._code.line(f"{place} = {self._code.symbol(symbol)};")
 
@@ -118,7 +119,9 @@ class StepsCode:
         with self._code.nested():
             number = self._code.fresh(step.counter)
         bound = f"{number} < {last}" if last else ""
-        with self._code.block(f"for (int64_t {number} = 0; {bound}; {number}++)") as scope:
+        with self._code.block(
+            f"for ({self._code.index} {number} = 0; {bound}; {number}++)"
+        ) as scope:
             scope.taken.add(number)
             scope.symbols[step.counter] = number
             scope.bounds |= step.inside({})
@@ -129,7 +132,7 @@ class StepsCode:
     def _number(self, symbol: str, text: str) -> None:
         spelled = self._code.scope.symbols[symbol] = self._code.fresh(symbol)
         self._sizes.append(spelled)
-        self._code.line(f"const int64_t {spelled} = {text};")
+        self._code.line(f"const {self._code.index} {spelled} = {text};")
 
     def _pointer(self, name: str, text: str, note: str = "") -> str:
         spelled = self._code.fresh(name)

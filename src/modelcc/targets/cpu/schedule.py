@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from modelcc.ir.constant import Constant
 from modelcc.ir.errors import ModelError
@@ -32,7 +32,7 @@ from modelcc.ir.types import Layout, TensorType
 from modelcc.schedule.canonical import CanonicalKernel, canonical, with_numbers
 from modelcc.schedule.free_sizes import with_free_sizes
 from modelcc.schedule.listing import ALGORITHMS, DIRECT, Scheduled, check_used
-from modelcc.schedule.schedule import ScheduleError
+from modelcc.schedule.schedule import Schedule, ScheduleError
 from modelcc.schedule.shared_copies import is_copy, with_free_place
 from modelcc.schedule.sweeps import there_and_back
 from modelcc.schedule.text import parse_schedule
@@ -71,18 +71,33 @@ DEFAULTS = Wanted()
 """Every kernel has its default."""
 
 
+class Lower(Protocol):
+    """Makes a function of a kernel, as :func:`~modelcc.targets.cpu.lower.schedule_kernel` does."""
+
+    def __call__(
+        self,
+        kernel: CanonicalKernel,
+        name: str,
+        machine: CpuModel,
+        source: tuple[str, ...] = ...,
+        wanted: Schedule | None = ...,
+        states: Pairs = ...,
+    ) -> ScheduledKernel: ...
+
+
 def schedule_program(
     program: TensorProgram,
     machine: CpuModel,
     ready: Callable[[Function], None] | None = None,
     wanted: Wanted = DEFAULTS,
+    lower: Lower = schedule_kernel,
 ) -> Program:
     """Schedule every kernel of ``program``, as ``wanted``; equal kernels share one function.
 
-    ``ready`` is told of each function as soon as it is there.
+    ``ready`` is told of each function as soon as it is there; ``lower`` makes it.
     :class:`ModelError` if a schedule that a user gave does not fit, or no kernel has its key.
     """
-    scheduler = _Scheduler(program, machine, ready, wanted)
+    scheduler = _Scheduler(program, machine, ready, wanted, lower)
     steps = scheduler.steps(program.items, program.dims)
     check_used(wanted.given, scheduler.keys, scheduler.contractions)
     packed = scheduler.packed
@@ -146,8 +161,10 @@ class _Scheduler:
         machine: CpuModel,
         ready: Callable[[Function], None] | None,
         wanted: Wanted,
+        lower: Lower = schedule_kernel,
     ) -> None:
         self._program = program
+        self._lower = lower
         self._machine = machine
         self._ready = ready
         self._wanted = wanted
@@ -296,7 +313,7 @@ class _Scheduler:
         self, kernel: CanonicalKernel, name: str, source: tuple[str, ...], states: Pairs
     ) -> ScheduledKernel:
         if not self._wanted.anything:
-            return schedule_kernel(kernel, name, self._machine, source, None, states)
+            return self._lower(kernel, name, self._machine, source, None, states)
         key = workload_key(kernel)
         self.keys.add(key)
         given = self._wanted.given.schedules.get(key)
@@ -304,7 +321,7 @@ class _Scheduler:
         if tuned is not None:
             return tuned
         try:
-            return schedule_kernel(kernel, name, self._machine, source, given, states)
+            return self._lower(kernel, name, self._machine, source, given, states)
         except ScheduleError as error:
             hint = "--emit schedule prints what it has by default"
             raise ModelError(f"the schedule of kernel {key}: {error}", source, hint) from error
@@ -323,7 +340,7 @@ class _Scheduler:
             return None
         try:
             wanted = parse_schedule(text)
-            return schedule_kernel(kernel, name, self._machine, source, wanted, states)
+            return self._lower(kernel, name, self._machine, source, wanted, states)
         except ScheduleError as error:
             of = f"{', '.join(source) or name}: kernel {key} has its default schedule"
             note = f"{of}: the tuned one does not fit ({error}); tune the model anew"

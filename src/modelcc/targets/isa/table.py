@@ -5,20 +5,34 @@ from __future__ import annotations
 import pkgutil
 from collections.abc import Collection, Iterable, Iterator
 from importlib import import_module
+from types import ModuleType
 
 from modelcc.ir.loop import Expr, Instruction, ScalarCall
 from modelcc.targets import isa
-from modelcc.targets.isa.templates import Encoding
+from modelcc.targets.isa.templates import Encoding, RoutineText
+
+
+def _modules() -> Iterator[ModuleType]:
+    names = [module.name for module in pkgutil.iter_modules(isa.__path__)]
+    for name in sorted({*names} - {"table", "templates"}):
+        yield import_module(f"{isa.__name__}.{name}")
 
 
 def _found() -> Iterator[Encoding]:
-    names = [module.name for module in pkgutil.iter_modules(isa.__path__)]
-    for name in sorted({*names} - {"table", "templates"}):
-        yield from import_module(f"{isa.__name__}.{name}").ENCODINGS
+    for module in _modules():
+        yield from module.ENCODINGS
+
+
+def _routines() -> Iterator[RoutineText]:
+    for module in _modules():
+        yield from getattr(module, "ROUTINES", ())
 
 
 ENCODINGS = tuple(sorted(_found(), key=lambda encoding: encoding.steps))
 """Those of fewer steps first: of several ways to compute the same, the first is taken."""
+
+ROUTINES = tuple(_routines())
+"""Whole routines that processors compute in their own way."""
 
 
 def available(architecture: str, features: Collection[str]) -> tuple[Encoding, ...]:

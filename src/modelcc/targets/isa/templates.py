@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from modelcc.ir.loop import Instruction
+from modelcc.ir.loop import Function, Instruction
 
 _CALL = re.compile(r"call (.+) (@[\w.]+)\((.*)\)")
 _TYPE = re.compile(r"(?:^|(?<=, ))(?:<[^>]+>|\w+)")
@@ -70,3 +70,17 @@ class Encoding:
     def steps(self) -> int:
         """How long it takes, roughly."""
         return len(self.llvm.lines) if self.llvm else 1
+
+
+@dataclass(frozen=True)
+class RoutineText:
+    """How processors of an ``architecture`` compute a routine, called as LLVM calls ``features``.
+
+    In C its buffers are pointers and its sizes numbers by the names that the routine gives them;
+    the text returns nothing.
+    """
+
+    routine: Function
+    architecture: str
+    features: tuple[str, ...]
+    c: CTemplate | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modelcc.ir.types import BOOL, F32, I16, I32, DType
+from modelcc.ir.types import BOOL, F32, I16, I32, I64, DType
 from modelcc.targets.llvm.code import Code
 from modelcc.targets.llvm.halves import HALVES, HalfCode
 from modelcc.targets.llvm.rounding import INTRINSICS, RoundingCode
@@ -211,6 +211,13 @@ class ArithmeticCode:
                 return self._dot_halves(args, dtype, lanes)
             case "dot_bytes":
                 return self._dot_bytes(args, dtype, lanes)
+            case "rounding_high_mul":
+                return self._rounding_high_mul(args, lanes)
+            case "rounding_high_word":
+                high = self._rounded_product(args, 32, lanes)
+                return self._cast("trunc", high, I64, I32, lanes)
+            case "rounding_shr":
+                return self._rounding_shr(args, dtype, lanes)
             case _:
                 raise _unexpanded(function, dtype)
 
@@ -250,6 +257,35 @@ class ArithmeticCode:
             product = self._integer_call("mul", (a, b), dtype, lanes)
             sums = self._integer_call("add", (sums, product), dtype, lanes)
         return sums
+
+    def _rounding_high_mul(self, args: tuple[str, ...], lanes: int) -> str:
+        high = self._rounded_product(args, 31, lanes)
+        limit = constant((1 << 31) - 1, I64, lanes)
+        fits = self._compare("lt", (high, limit), I64, lanes)
+        return self._cast("trunc", self.select(fits, high, limit, I64, lanes), I64, I32, lanes)
+
+    def _rounded_product(self, args: tuple[str, ...], bits: int, lanes: int) -> str:
+        """A quotient of 64 bits by a power of two."""
+        wide = tuple(self._cast("sext", a, I32, I64, lanes) for a in args)
+        product = self._integer_call("mul", wide, I64, lanes)
+        rounded = (product, constant(1 << (bits - 1), I64, lanes))
+        high = self._integer_call("add", rounded, I64, lanes)
+        return self._shift("shr", (high, constant(bits, I64, lanes)), I64, lanes)
+
+    def _rounding_shr(self, args: tuple[str, ...], dtype: DType, lanes: int) -> str:
+        one, zero, last = (constant(n, dtype, lanes) for n in (1, 0, 31))
+        bits = self._integer_call("and", (args[1], last), dtype, lanes)
+        power = self._code.emit(f"shl {value_type(dtype, lanes)} {one}, {bits}")
+        mask = self._integer_call("sub", (power, one), dtype, lanes)
+        rest = self._integer_call("and", (args[0], mask), dtype, lanes)
+        half = self._code.emit(f"lshr {value_type(dtype, lanes)} {mask}, {one}")
+        more = self._integer_call("add", (half, one), dtype, lanes)
+        negative = self._compare("lt", (args[0], zero), dtype, lanes)
+        half = self.select(negative, more, half, dtype, lanes)
+        quotient = self._code.emit(f"ashr {value_type(dtype, lanes)} {args[0]}, {bits}")
+        up = self._compare("gt", (rest, half), dtype, lanes)
+        above = self._integer_call("add", (quotient, one), dtype, lanes)
+        return self.select(up, above, quotient, dtype, lanes)
 
     def _division(self, function: str, args: tuple[str, ...], dtype: DType, lanes: int) -> str:
         """Division by 0 and the overflowing ``least / -1`` trap, so the divisor is replaced by 1.

@@ -22,6 +22,7 @@ from modelcc.ir.loop import (
     ParallelCall,
     Prefetch,
     Register,
+    RoutineCall,
     ScalarCall,
     Select,
     Stmt,
@@ -85,6 +86,8 @@ class StatementCode:
             case Comment():
                 for line in s.text.splitlines():
                     self._code.effect(f"; {line}")
+            case RoutineCall():
+                raise NotImplementedError("LLVM text has no routines")
             case Barrier():
                 raise NotImplementedError("LLVM text for processors has no barriers")
             case Store() | VectorScatter() | Prefetch():

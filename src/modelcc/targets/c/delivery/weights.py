@@ -13,6 +13,7 @@ from modelcc.targets.c.delivery.block import WeightBlock
 from modelcc.targets.c.delivery.facts import DeliveredModel
 from modelcc.targets.c.delivery.filling import filled, indented
 from modelcc.targets.c.delivery.naming import field_names
+from modelcc.targets.c.dialect import GNU, CDialect
 from modelcc.targets.c.names import comment
 from modelcc.targets.c.values import memory_type
 
@@ -49,12 +50,17 @@ def _count(spec: ConstantSpec) -> int:
 
 def _initialiser(field: str, array: Array, dtype: DType) -> Iterator[str]:
     yield f"    .{field} = {{"
-    flat = np.ascontiguousarray(array).reshape(-1)
-    spelled = _spelling(dtype)
-    step = (WIDTH - 8) // (_longest(flat, dtype, spelled) + 2)
-    for start in range(0, flat.size, step):
-        yield f"        {', '.join(spelled(flat[start : start + step]))},"
+    yield from value_rows(array, dtype, GNU, 8)
     yield "    },"
+
+
+def value_rows(array: Array, dtype: DType, dialect: CDialect, indent: int) -> Iterator[str]:
+    """The elements of an array, stored as ``dtype``, in lines of C."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    spelled = _spelling(dtype, dialect)
+    step = (WIDTH - indent) // (_longest(flat, dtype, spelled) + 2)
+    for start in range(0, flat.size, step):
+        yield f"{' ' * indent}{', '.join(spelled(flat[start : start + step]))},"
 
 
 def _longest(flat: Array, dtype: DType, spelled: Callable[[Array], list[str]]) -> int:
@@ -64,12 +70,12 @@ def _longest(flat: Array, dtype: DType, spelled: Callable[[Array], list[str]]) -
     return _DIGITS.get(memory_type(dtype), 6)
 
 
-def _spelling(dtype: DType) -> Callable[[Array], list[str]]:
+def _spelling(dtype: DType, dialect: CDialect) -> Callable[[Array], list[str]]:
     """Spells some values of ``dtype``, exactly: the fewest digits that give back the same."""
     if dtype == F32:
-        return lambda part: [_float(text, "f") for text in map(str, part)]
+        return lambda part: [_float(text, "f", dialect) for text in map(str, part)]
     if dtype == F64:
-        return lambda part: [_float(repr(value), "") for value in part.tolist()]
+        return lambda part: [_float(repr(value), "", dialect) for value in part.tolist()]
     if dtype.is_integer:
         return lambda part: [_integer(value, dtype) for value in part.view(dtype.numpy).tolist()]
     if dtype.bytes == 2:
@@ -77,12 +83,13 @@ def _spelling(dtype: DType) -> Callable[[Array], list[str]]:
     return lambda part: [str(value) for value in part.view(np.uint8).tolist()]
 
 
-def _float(text: str, suffix: str) -> str:
+def _float(text: str, suffix: str, dialect: CDialect) -> str:
+    single = suffix == "f"
     match text:
         case "nan":
-            return f'__builtin_nan{suffix}("")'
+            return dialect.nan[single]
         case "inf" | "-inf":
-            return f"{text.removesuffix('inf')}__builtin_inf{suffix}()"
+            return f"{text.removesuffix('inf')}{dialect.infinity[single]}"
         case _:
             return f"{text}{suffix}" if "." in text or "e" in text else f"{text}.0{suffix}"
 

@@ -1,0 +1,179 @@
+"""Models on a microcontroller in QEMU: are results right, byte by byte; instructions, flash, RAM.
+
+::
+
+    python -m benchmarks.mcu model.tflite other.onnx --target cortex-m4 --plugin counts.so
+
+The reference is LiteRT with its reference kernels for .tflite, onnxruntime for .onnx.
+``--plugin`` is a plugin of QEMU's that counts what it executes (arguments
+``out=FILE,begin=ADDRESS,end=ADDRESS``; lines of an address, a size and a count); without one there
+are no numbers of instructions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.mcu.emulation import Measurement, build, missing_tools, run, slots
+from modelcc.driver import target_of
+from modelcc.emit.delivery import deliver
+from modelcc.ir.types import Array
+from modelcc.options import Options, dimension
+from modelcc.targets.base import BuildConfig
+from modelcc.targets.c.delivery.facts import DeliveryRequest
+from modelcc.targets.mcu.machine import MODELS
+from modelcc.targets.mcu.target import McuTarget
+
+NAME = "net"
+Dims = tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A model's run: what was measured, and in how many elements outputs differ."""
+
+    model: str
+    measured: Measurement
+    elements: int
+    differing: int
+    greatest: float
+
+    def facts(self) -> dict[str, object]:
+        """For JSON."""
+        m = self.measured
+        return {
+            "model": self.model, "instructions": m.total, "flash": m.flash, "ram": m.ram,
+            "variables": m.variables, "stack": m.stack, "elements": self.elements,
+            "differing": self.differing, "greatest": self.greatest, "functions": m.instructions,
+        }  # fmt: skip
+
+
+def measure(path: Path, target: McuTarget, dims: Dims, plugin: Path | None, seed: int) -> Row:
+    """Compile a model, build it for the target's processor, run it on random inputs."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, options = Path(name), Options(target=target.name, threads=1, dims=dims)
+        request = DeliveryRequest(NAME, "array", path.name)
+        delivery = deliver(path, None, request, target, options, BuildConfig())
+        for file in delivery.files:
+            (folder / file.name).write_bytes(file.contents)
+        feeds, wanted = reference(path, dict(dims), np.random.default_rng(seed))
+        header = (folder / f"{NAME}.h").read_text()
+        fields = [s.field for s in slots(header, NAME) if s.side == "INPUT"]
+        given = {f: array.tobytes() for f, array in zip(fields, feeds, strict=True)}
+        measured = run(build(folder, NAME, target.model), target.model, given, plugin)
+        made = [s.field for s in slots(header, NAME) if s.side == "OUTPUT"]
+    return _compared(path.name, measured, [measured.outputs[f] for f in made], wanted)
+
+
+def _compared(name: str, measured: Measurement, got: Sequence[bytes], wanted: list[Array]) -> Row:
+    count = differing = 0
+    greatest = 0.0
+    for data, want in zip(got, wanted, strict=True):
+        found = np.frombuffer(data, want.dtype).reshape(want.shape)
+        count += want.size
+        differing += int((found != want).sum())
+        apart = np.abs(found.astype(np.float64) - want.astype(np.float64))
+        greatest = max(greatest, float(apart.max(initial=0)))
+    return Row(name, measured, count, differing, greatest)
+
+
+def reference(
+    path: Path, dims: Mapping[str, Any], rng: np.random.Generator
+) -> tuple[list[Array], list[Array]]:
+    """Random inputs, and what the format's own engine makes of them, in the model's order."""
+    return (_litert if path.suffix == ".tflite" else _onnxruntime)(path, dims, rng)
+
+
+def _litert(
+    path: Path, dims: Mapping[str, Any], rng: np.random.Generator
+) -> tuple[list[Array], list[Array]]:
+    module: Any = import_module("ai_edge_litert.interpreter")
+    kernels = module.OpResolverType.BUILTIN_REF
+    engine = module.Interpreter(str(path), experimental_op_resolver_type=kernels)
+    engine.allocate_tensors()
+    feeds = [random_array(d["shape"], d["dtype"], rng) for d in engine.get_input_details()]
+    for detail, feed in zip(engine.get_input_details(), feeds, strict=True):
+        engine.set_tensor(detail["index"], feed)
+    engine.invoke()
+    return feeds, [engine.get_tensor(d["index"]) for d in engine.get_output_details()]
+
+
+def _onnxruntime(
+    path: Path, dims: Mapping[str, Any], rng: np.random.Generator
+) -> tuple[list[Array], list[Array]]:
+    module: Any = import_module("onnxruntime")
+    session = module.InferenceSession(str(path))
+    feeds: dict[str, Array] = {}
+    for given in session.get_inputs():
+        shape = [d if isinstance(d, int) else dims[d] for d in given.shape]
+        kind = given.type.removeprefix("tensor(").removesuffix(")")
+        feeds[given.name] = random_array(shape, np.dtype(_KINDS.get(kind, kind)), rng)
+    return list(feeds.values()), [np.asarray(y) for y in session.run(None, feeds)]
+
+
+_KINDS = {"float": "float32", "double": "float64"}
+
+
+def random_array(shape: Sequence[int], kind: Any, rng: np.random.Generator) -> Array:
+    """All bytes for integers of 8 bits, small numbers for wider ones, standard normal floats."""
+    dtype = np.dtype(kind)
+    if dtype.kind == "f":
+        return rng.standard_normal(shape).astype(dtype)
+    if dtype.itemsize == 1 and dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        return rng.integers(info.min, info.max + 1, shape).astype(dtype)
+    return rng.integers(0, 2, shape).astype(dtype)
+
+
+def show(rows: Sequence[Row], functions: int) -> None:
+    """A table; the functions that most instructions are in below it."""
+    table = Table("model", "instructions", "flash", "RAM", "stack", "differs")
+    for row in rows:
+        m = row.measured
+        wrong = f"{row.differing} of {row.elements}, by {row.greatest:g}" if row.differing else "no"
+        counted = f"{m.total:,}" if m.instructions else "not counted"
+        table.add_row(row.model, counted, f"{m.flash:,}", f"{m.ram:,}", str(m.stack), wrong)
+    console = Console()
+    console.print(table)
+    for row in rows:
+        for name, count in list(row.measured.instructions.items())[:functions]:
+            console.print(f"{row.model}: {count:>12,} {name}", highlight=False)
+
+
+def main() -> int:
+    """1 if a result differs."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.mcu", description=__doc__)
+    parser.add_argument("models", nargs="+", type=Path)
+    parser.add_argument("--target", default="cortex-m4", choices=list(MODELS))
+    parser.add_argument("--plugin", type=Path, help="of QEMU's, to count instructions")
+    parser.add_argument("--dim", action="append", default=[], metavar="NAME=SIZE")
+    parser.add_argument("--functions", type=int, default=0, metavar="N")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    asked = parser.parse_args()
+    dims = tuple(dimension(text) for text in asked.dim)
+    target = target_of(Options(target=asked.target, threads=1))
+    assert isinstance(target, McuTarget)
+    missing = missing_tools(target.model)
+    if missing:
+        parser.error(missing)
+    rows = [measure(p, target, dims, asked.plugin, asked.seed) for p in asked.models]
+    show(rows, asked.functions)
+    if asked.json:
+        asked.json.write_text(json.dumps([row.facts() for row in rows], indent=1))
+    return int(any(row.differing for row in rows))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

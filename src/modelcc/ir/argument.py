@@ -1,0 +1,15 @@
+"""What a routine of the loop level is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modelcc.ir.index import Index
+
+
+@dataclass(frozen=True)
+class Argument:
+    """Memory that begins at element ``offset`` of ``buffer``."""
+
+    buffer: str
+    offset: Index

@@ -1,0 +1,283 @@
+"""How far behind its result an operand must begin, for both to lie in memory that they share.
+
+A kernel that goes through rows in order is done with an operand's first rows when it writes the
+last ones.  So its result may take the place of what has been read, if it begins a few rows before
+the operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from modelcc.ir.condition import Condition
+from modelcc.ir.index import (
+    Index,
+    Range,
+    bounds_of,
+    compare,
+    split_affine,
+    substitute,
+    symbols,
+)
+from modelcc.ir.loop import (
+    BindIndex,
+    Buffer,
+    Expr,
+    For,
+    Function,
+    If,
+    IndexOf,
+    Load,
+    ParallelCall,
+    Predicate,
+    RoutineCall,
+    Stmt,
+    Store,
+    VectorGather,
+    VectorScatter,
+    While,
+)
+from modelcc.ir.loop_traversal import statement_expressions, walk
+
+MOMENTS = 1024
+"""Iterations that are looked at one by one; of inner loops, all together."""
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """The first byte that is read of the operands, and the one after the last that is written of
+    the results; None if there is none."""
+
+    read: int | None
+    written: int | None
+
+
+class _UnknownError(Exception):
+    """Nothing is known of an access."""
+
+
+def lead(function: Function, results: Collection[str], operands: Collection[str]) -> int | None:
+    """Bytes that must be between the starts of ``results``, which lie first, and ``operands``, for
+    no byte to be written before it was read for the last time; None if that cannot be told.
+
+    All are names of the function's buffers; its sizes must be numbers.
+    """
+    buffers = {p.buffer.name: p.buffer for p in function.parameters}
+    if function.sizes or any(buffers[n].dtype.bits < 8 for n in (*results, *operands)):
+        return None
+    found = _MomentWalk(
+        _KernelAccesses(frozenset(results), frozenset(operands), buffers), _IndexEnds()
+    )
+    try:
+        found.visit(function.body, {}, MOMENTS)
+    except _UnknownError:
+        return None
+    return _lead_of(found.moments)
+
+
+def _lead_of(moments: Sequence[_Moment]) -> int:
+    """The most that writing is ahead of what is still to be read."""
+    reads = [moment.read for moment in reversed(moments)]
+    still: list[int | None] = [*accumulate(reads, _lesser)]
+    most, written = 0, 0
+    for moment, first in zip(moments, reversed(still), strict=True):
+        written = max(written, moment.written or 0)
+        if first is not None:
+            most = max(most, written - first)
+    return most
+
+
+def _lesser(a: int | None, b: int | None) -> int | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return min(a, b)
+
+
+@dataclass(frozen=True)
+class _Access:
+    """Elements of ``width`` bytes between two indices, both included."""
+
+    is_read: bool
+    width: int
+    first: Index
+    last: Index
+
+    def moment(self, ends: _IndexEnds, ranges: Mapping[str, Range]) -> _Moment:
+        """What it accesses."""
+        if self.is_read:
+            return _Moment(max(0, ends.of(self.first, ranges)[0]) * self.width, None)
+        return _Moment(None, (ends.of(self.last, ranges)[1] + 1) * self.width)
+
+
+@dataclass(frozen=True)
+class _KernelAccesses:
+    """Finds what statements access of results and operands, each once."""
+
+    results: frozenset[str]
+    operands: frozenset[str]
+    buffers: Mapping[str, Buffer]
+    known: dict[int, tuple[_Access, ...]] = field(default_factory=dict[int, tuple[_Access, ...]])
+
+    def of(self, s: Stmt) -> tuple[_Access, ...]:
+        """Of one statement, which holds no others."""
+        found = self.known.get(id(s))
+        if found is None:
+            found = self.known[id(s)] = tuple(self._found(s))
+        return found
+
+    def _found(self, s: Stmt) -> Iterator[_Access]:
+        for outer in statement_expressions(s):
+            for e in walk(outer):
+                yield from self._read(e)
+        match s:
+            case Store(buffer=name, offset=offset, value=value, stride=stride):
+                yield from self._ends(name, offset, stride, value.lanes, False)
+            case VectorScatter(buffer=name) if name in self.results:
+                raise _UnknownError
+            case RoutineCall():
+                yield from self._called(s)
+            case _:
+                pass
+
+    def _read(self, e: Expr) -> Iterator[_Access]:
+        match e:
+            case Load(buffer=name, offset=offset, lanes=lanes, stride=stride):
+                yield from self._ends(name, offset, stride, lanes, True)
+            case VectorGather(buffer=name) if name in self.operands:
+                yield _Access(True, 1, 0, 0)
+            case _:
+                pass
+
+    def _ends(
+        self, name: str, offset: Index, stride: Index, lanes: int, is_read: bool
+    ) -> Iterator[_Access]:
+        if name in (self.operands if is_read else self.results):
+            width, last = self.buffers[name].dtype.bytes, offset + stride * (lanes - 1)
+            yield from (_Access(is_read, width, end, end) for end in {offset, last})
+
+    def _called(self, s: RoutineCall) -> Iterator[_Access]:
+        sizes = dict(zip(s.routine.sizes, s.sizes, strict=True))
+        for parameter, given in zip(s.routine.parameters, s.arguments, strict=True):
+            name, start = given.buffer, given.offset
+            end = start + substitute(parameter.buffer.size, sizes) - 1
+            if name in self.operands:
+                yield _Access(True, self.buffers[name].dtype.bytes, start, end)
+            if name in self.results and parameter.mutable:
+                yield _Access(False, self.buffers[name].dtype.bytes, start, end)
+
+
+@dataclass(frozen=True)
+class _IndexEnds:
+    """The least and the greatest value of indices; sums of symbols are taken apart once."""
+
+    known: dict[Index, tuple[int, tuple[tuple[int, str], ...]] | None] = field(
+        default_factory=dict[Index, "tuple[int, tuple[tuple[int, str], ...]] | None"]
+    )
+
+    def of(self, index: Index, ranges: Mapping[str, Range]) -> tuple[int, int]:
+        """:class:`_UnknownError` if there is none."""
+        if isinstance(index, int):
+            return index, index
+        if index not in self.known:
+            self.known[index] = _linear(index)
+        parts = self.known[index]
+        found = bounds_of(index, ranges) if parts is None else None
+        if parts is None or found is not None:
+            if found is None or not isinstance(found.lo, int) or not isinstance(found.hi, int):
+                raise _UnknownError
+            return found.lo, found.hi
+        low = high = parts[0]
+        for factor, name in parts[1]:
+            least, most = _numbers(ranges[name])
+            low += factor * (least if factor > 0 else most)
+            high += factor * (most if factor > 0 else least)
+        return low, high
+
+
+def _linear(index: Index) -> tuple[int, tuple[tuple[int, str], ...]] | None:
+    """A constant, and factors of symbols; None if it is no sum of these."""
+    names = sorted(symbols(index))
+    split = split_affine(index, names)
+    if split is None or not isinstance(split[1], int):
+        return None
+    factors = tuple((factor, name) for name, factor in split[0].items() if isinstance(factor, int))
+    return (split[1], factors) if len(factors) == len(names) else None
+
+
+def _numbers(range_: Range) -> tuple[int, int]:
+    if not isinstance(range_.lo, int) or not isinstance(range_.hi, int):
+        raise _UnknownError
+    return range_.lo, range_.hi
+
+
+@dataclass
+class _MomentWalk:
+    """Goes through statements as they are executed."""
+
+    accesses: _KernelAccesses
+    ends: _IndexEnds
+    moments: list[_Moment] = field(default_factory=list[_Moment])
+
+    def visit(self, body: Sequence[Stmt], known: Mapping[str, Range], room: int) -> None:
+        """Note what ``body`` accesses; loops of up to ``room`` iterations one by one."""
+        ranges = dict(known)
+        for s in body:
+            match s:
+                case BindIndex(symbol, IndexOf(index)):
+                    ranges[symbol] = Range(*self.ends.of(index, ranges))
+                case For():
+                    self._loop(s, ranges, room)
+                case If(condition=condition):
+                    for block in self._taken(s, condition, ranges):
+                        self.visit(block, ranges, room)
+                case While() | ParallelCall() | BindIndex():
+                    raise _UnknownError
+                case _:
+                    found = [(a, a.moment(self.ends, ranges)) for a in self.accesses.of(s)]
+                    if not isinstance(s, RoutineCall):  # what it stores it has computed by then
+                        self.moments += _together([m for a, m in found if a.is_read])
+                        found = [(a, m) for a, m in found if not a.is_read]
+                    self.moments += _together([moment for _, moment in found])
+
+    def _loop(self, s: For, ranges: Mapping[str, Range], room: int) -> None:
+        starts, stops = self.ends.of(s.start, ranges), self.ends.of(s.stop, ranges)
+        first, stop = starts[0], stops[1]
+        exact = starts[0] == starts[1] and stops[0] == stops[1] and s.part is None
+        count = -(-(stop - first) // s.step)
+        if count <= 0:
+            return
+        if exact and count <= room:
+            for value in range(first, stop, s.step):
+                self.visit(s.body, {**ranges, s.variable: Range(value, value)}, room // count)
+            return
+        inner = _MomentWalk(self.accesses, self.ends)
+        inner.visit(s.body, {**ranges, s.variable: Range(first, stop - 1)}, 0)
+        self.moments += _together(inner.moments)
+
+    def _taken(
+        self, s: If, condition: Expr, ranges: Mapping[str, Range]
+    ) -> tuple[Sequence[Stmt], ...]:
+        """The sides of a branch that may be taken."""
+        if not isinstance(condition, Predicate):
+            return s.then, s.other
+        holds = [self._holds(c, ranges) for c in condition.conditions]
+        if all(holds):
+            return (s.then,)
+        return (s.other,) if any(h is False for h in holds) else (s.then, s.other)
+
+    def _holds(self, condition: Condition, ranges: Mapping[str, Range]) -> bool | None:
+        left, right = (self.ends.of(e, ranges) for e in (condition.left, condition.right))
+        if left[0] == left[1] and right[0] == right[1]:
+            return compare(left[0], condition.comparison, right[0], {})
+        return None
+
+
+def _together(moments: Sequence[_Moment]) -> list[_Moment]:
+    """One moment for several, in which anything may come first."""
+    reads = [m.read for m in moments if m.read is not None]
+    writes = [m.written for m in moments if m.written is not None]
+    if not reads and not writes:
+        return []
+    return [_Moment(min(reads, default=None), max(writes, default=None))]

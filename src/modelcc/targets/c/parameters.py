@@ -1,0 +1,44 @@
+"""Parameters of loop functions as C declares them."""
+
+from __future__ import annotations
+
+from modelcc.ir.index import Range
+from modelcc.ir.loop import Buffer, Function
+from modelcc.ir.loop_traversal import FAULTS, checks_in, takes_pool
+from modelcc.ir.types import I64
+from modelcc.targets.c.code import Code, words_of
+from modelcc.targets.c.dialect import GroupDialect
+from modelcc.targets.c.parallel import declaration
+
+
+def bind_parameters(
+    code: Code, function: Function, groups: GroupDialect | None = None
+) -> list[str]:
+    """Declarations of a function's parameters, which ``code`` knows from now on."""
+    texts: list[str] = []
+    memory = "" if groups is None else groups.memory
+    for parameter in function.parameters:
+        name = code.fresh(parameter.buffer.name)
+        code.scope.buffers[parameter.buffer.name] = (name, parameter.buffer)
+        texts.append(memory + declaration(name, parameter, "restrict "))
+    for size in function.sizes:
+        name = code.fresh(size)
+        code.scope.symbols[size] = name
+        code.scope.bounds[size] = Range(0, None)
+        texts.append(f"{code.index} {name}")
+    count = checks_in(function)
+    if count:
+        name = code.fresh("faults")
+        code.scope.buffers[FAULTS] = (name, Buffer(FAULTS, I64, 2 * count))
+        texts.append(f"int64_t *restrict {name}")
+    if takes_pool(function):
+        texts.append(f"void *{code.fresh('pool')}")
+    return texts or ["void"]
+
+
+def note_unused(code: Code) -> None:
+    """Tell compilers of names of the whole function that its lines do not mention."""
+    used = words_of(code.lines)
+    unused = [name for name in code.scopes[0].taken if name not in used]
+    if unused:
+        code.line(", ".join(f"(void){name}" for name in sorted(unused)) + ";")

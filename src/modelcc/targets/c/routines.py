@@ -1,0 +1,54 @@
+"""Functions of a file that others call, which a processor may compute by a text of its own.
+
+Which processor C is compiled for, its compiler knows: such a function has a branch of the
+preprocessor for each text, and what it means in the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from modelcc.ir.loop import Function, RoutineCall, Stmt
+from modelcc.passes.loop.remove_unused import remove_unused
+from modelcc.targets.c.code import Code, folded
+from modelcc.targets.c.expressions import ExpressionCode
+from modelcc.targets.c.names import symbol
+from modelcc.targets.c.parameters import bind_parameters, note_unused
+from modelcc.targets.c.prelude import Prelude
+from modelcc.targets.isa.table import ROUTINES
+
+Print = Callable[[Code, Sequence[Stmt]], None]
+"""Prints statements into code."""
+
+
+def routine_call(
+    code: Code, expressions: ExpressionCode, prelude: Prelude, call: RoutineCall, block: Print
+) -> None:
+    """A call of what is defined in ``prelude``; ``block`` prints what it does."""
+    name = f"mcc_{symbol(call.routine.name)}"
+    prelude.routine(name, lambda: _definition(name, call.routine, prelude, block))
+    given = [expressions.memory.address(a.buffer, a.offset) for a in call.arguments]
+    given += [expressions.index.text(size) for size in call.sizes]
+    code.line(f"{name}({', '.join(given)});")
+
+
+def _definition(name: str, routine: Function, prelude: Prelude, block: Print) -> str:
+    code = Code(prelude.dialect)
+    parameters = ", ".join(bind_parameters(code, routine))
+    block(code, remove_unused(routine).body)
+    note_unused(code)
+    own = list(_own_texts(routine, prelude))
+    lines = [*own, "#else", *code.lines, "#endif"] if own else code.lines
+    before = "MCC_INLINE" if own else prelude.dialect.alone
+    return "\n".join([*folded(f"{before} void {name}({parameters})", ""), "{", *lines, "}"])
+
+
+def _own_texts(routine: Function, prelude: Prelude) -> Iterator[str]:
+    """Processors' own texts, each behind what asks for it."""
+    word = "if"
+    for found in ROUTINES:
+        if found.routine == routine and found.c is not None:
+            prelude.include(found.c.header, f"__{found.architecture}__")
+            yield f"#{word} {found.c.condition}"
+            yield from found.c.text.strip("\n").splitlines()
+            word = "elif"

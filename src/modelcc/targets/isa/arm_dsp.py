@@ -1,0 +1,300 @@
+"""The DSP extension of 32-bit Arm (Cortex-M4, M7, M33): two products of 16 bits in one instruction.
+
+Compilers run out of registers in loops of these, so whole inner loops are in assembly.  What they
+read as words lies at multiples of four bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from modelcc.ir.instructions import LANE
+from modelcc.ir.loop import Const, Instruction, InstructionOperand, Load, ScalarCall
+from modelcc.ir.loop_parser import parse_function
+from modelcc.ir.types import I32
+from modelcc.targets.isa.templates import CTemplate, Encoding, RoutineText
+
+_MACRO = "__ARM_FEATURE_DSP"
+
+_A, _B = Load("a", LANE, I32), Load("b", LANE, I32)
+
+SMMULR = Instruction(
+    "smmulr",
+    (InstructionOperand("a", I32), InstructionOperand("b", I32)),
+    ScalarCall("rounding_high_word", (_A, _B), I32),
+)
+
+SSAT8 = Instruction(
+    "ssat8",
+    (InstructionOperand("a", I32),),
+    ScalarCall("min", (ScalarCall("max", (_A, Const(-128, I32)), I32), Const(127, I32)), I32),
+)
+
+ASR = Instruction(
+    "asr",
+    (InstructionOperand("a", I32), InstructionOperand("b", I32)),
+    ScalarCall("shr", (_A, ScalarCall("and", (_B, Const(255, I32)), I32)), I32),
+)
+"""By the lowest byte, as a register has it."""
+
+
+def _sums(count: int, body: Sequence[str]) -> str:
+    """Loops that add to ``count`` sums, which are registers meanwhile."""
+    first = [f"register %s{n} = load %sums[{n}]" for n in range(count)]
+    last = [f"store %sums[{n}] = %s{n}" for n in range(count)]
+    return "\n".join([*first, *body, *last])
+
+
+_ORDER = 0, 2, 1, 3
+"""Where the elements of a four are in a column."""
+
+
+def _dot_3x2_meaning() -> Iterator[str]:
+    yield "for k in 0 .. n {"
+    for i, place in enumerate(_ORDER):
+        for c in range(2):
+            yield f"let %w{c}{i} = convert[i32](load %weights[8*k + {4 * c + i}])"
+        for p in range(3):
+            yield f"let %x{p}{i} = convert[i32](load %columns[12*k + {4 * p + place}])"
+            yield from (
+                f"%s{p + 3 * c} = muladd(%x{p}{i}, %w{c}{i}, %s{p + 3 * c})" for c in (0, 1)
+            )
+    yield "}"
+
+
+DOT_3X2 = parse_function(f"""
+func @dot_3x2(%columns: i16[12*n], %weights: i8[8*n], %sums: mut i32[6]; n) {{
+{_sums(6, list(_dot_3x2_meaning()))}
+}}
+""")
+"""Three columns of ``4 * n`` numbers by two rows of weights.
+
+Fours of all columns follow each other, and within a four the second and the third number have
+changed places, as the extension of bytes to halves leaves them; so do fours of the rows.
+"""
+
+
+def _dot_1x4_meaning() -> Iterator[str]:
+    yield "for k in 0 .. n {"
+    for i in range(4):
+        yield f"let %v{i} = sub(convert[i32](load %x[4*k + {i}]), index[i32](zero - 128))"
+        for c in range(4):
+            yield f"let %w{c}{i} = convert[i32](load %weights[16*k + {4 * c + i}])"
+            yield f"%s{c} = muladd(%v{i}, %w{c}{i}, %s{c})"
+    yield "}"
+
+
+DOT_1X4 = parse_function(f"""
+func @dot_1x4(%x: i8[4*n], %weights: i8[16*n], %sums: mut i32[4]; n, zero) {{
+{_sums(4, list(_dot_1x4_meaning()))}
+}}
+""")
+"""One column of bytes less ``zero - 128`` by four rows of weights, fours of which follow each
+other."""
+
+SPREAD = parse_function("""
+func @spread(%x: i8[4*n], %columns: mut i16[12*n - 8]; n, zero) {
+  for k in 0 .. n {
+    store %columns[12*k] = sub(convert[i16](load %x[4*k]), index[i16](zero - 128))
+    store %columns[12*k + 1] = sub(convert[i16](load %x[4*k + 2]), index[i16](zero - 128))
+    store %columns[12*k + 2] = sub(convert[i16](load %x[4*k + 1]), index[i16](zero - 128))
+    store %columns[12*k + 3] = sub(convert[i16](load %x[4*k + 3]), index[i16](zero - 128))
+  }
+}
+""")
+"""Bytes less ``zero - 128`` as one of the columns of ``dot_3x2``."""
+
+
+def _depthwise_meaning() -> Iterator[str]:
+    yield "for i in 0 .. rows {"
+    yield "for j in 0 .. columns {"
+    for c in range(4):
+        x = f"load %x[down*i + right*j + {c}]"
+        yield f"let %v{c} = sub(convert[i32]({x}), index[i32](zero - 128))"
+        yield f"let %w{c} = convert[i32](load %weights[4*columns*i + 4*j + {c}])"
+        yield f"%s{c} = muladd(%v{c}, %w{c}, %s{c})"
+    yield "}"
+    yield "}"
+
+
+DEPTHWISE_4 = parse_function(f"""
+func @depthwise_4(%x: i8[down*rows - down + right*columns - right + 4],
+                  %weights: i8[4*rows*columns], %sums: mut i32[4];
+                  rows, columns, down, right, zero) {{
+{_sums(4, list(_depthwise_meaning()))}
+}}
+""")
+"""Windows of four channels, bytes less ``zero - 128``, by weights of their own."""
+
+
+def _assembly(lines: Sequence[str]) -> str:
+    return "\n".join(f'    "{line}\\n"' for line in lines)
+
+
+def _loop(lines: Sequence[str], times: int, test: Sequence[str]) -> str:
+    """``times`` as many steps to an iteration."""
+    return _assembly(["1:", f".rept {times}", *lines, ".endr", *test, "bne 1b"])
+
+
+_FOUR = [
+    "ldrd %[x], %[y], [%[w]], #8", "ldrd %[t], %[u], [%[p]], #24",
+    "sxtb16 r12, %[x]", "sxtb16 %[x], %[x], ror #8",
+    "smlad %[a0], r12, %[t], %[a0]", "smlad %[a0], %[x], %[u], %[a0]",
+    "sxtb16 lr, %[y]", "sxtb16 %[y], %[y], ror #8",
+    "smlad %[b0], lr, %[t], %[b0]", "smlad %[b0], %[y], %[u], %[b0]",
+    "ldrd %[t], %[u], [%[p], #-16]",
+    "smlad %[a1], r12, %[t], %[a1]", "smlad %[a1], %[x], %[u], %[a1]",
+    "smlad %[b1], lr, %[t], %[b1]", "smlad %[b1], %[y], %[u], %[b1]",
+    "ldrd %[t], %[u], [%[p], #-8]",
+    "smlad %[a2], r12, %[t], %[a2]", "smlad %[a2], %[x], %[u], %[a2]",
+    "smlad %[b2], lr, %[t], %[b2]", "smlad %[b2], %[y], %[u], %[b2]",
+]  # fmt: skip
+"""Four steps of three columns and two rows, in all registers that there are."""
+
+
+def _dot_3x2() -> Iterator[str]:
+    """What the end is compared with is on the stack: all registers are taken."""
+    yield """
+    int32_t a0 = sums[0], a1 = sums[1], a2 = sums[2], b0 = sums[3], b1 = sums[4], b2 = sums[5];
+    const int16_t *p = columns;
+    const int8_t *w = weights;
+    uint32_t x, y, u;"""
+    for count, last in ((4, "weights + n / 4 * 32"), (1, "weights + n * 8")):
+        yield f"    const int8_t *t{count} = {last};"
+        yield f"    if (w != t{count}) __asm__ volatile("
+        yield _assembly(["push {%[t]}"])
+        yield _loop(_FOUR, count, ["ldr %[t], [sp]", "cmp %[w], %[t]"])
+        yield _assembly(["add sp, #4"])
+        yield f"""\
+        : [a0] "+r"(a0), [a1] "+r"(a1), [a2] "+r"(a2), [b0] "+r"(b0), [b1] "+r"(b1),
+          [b2] "+r"(b2), [p] "+r"(p), [w] "+r"(w), [t] "+r"(t{count}), [x] "=&r"(x),
+          [y] "=&r"(y), [u] "=&r"(u)
+        :
+        : "r12", "lr", "memory", "cc");"""
+    yield """\
+    sums[0] = a0, sums[1] = a1, sums[2] = a2, sums[3] = b0, sums[4] = b1, sums[5] = b2;"""
+
+
+_ROW = [
+    "sxtb16 %[t], %[w{c}]", "sxtb16 %[w{c}], %[w{c}], ror #8",
+    "smlad %[s{c}], %[t], %[x0], %[s{c}]", "smlad %[s{c}], %[w{c}], %[x1], %[s{c}]",
+]  # fmt: skip
+
+_FOUR_OF_ONE = [
+    "ldr %[t], [%[x]], #4",
+    "sxtab16 %[x0], %[zeros], %[t]", "sxtab16 %[x1], %[zeros], %[t], ror #8",
+    "ldrd %[w0], %[w1], [%[w]], #16",
+    *(line.format(c=c) for c in (0, 1) for line in _ROW),
+    "ldrd %[w0], %[w1], [%[w], #-8]",
+    *(line.format(c=c).replace("w2", "w0").replace("w3", "w1") for c in (2, 3) for line in _ROW),
+]  # fmt: skip
+
+
+def _dot_1x4() -> Iterator[str]:
+    yield """
+    int32_t s0 = sums[0], s1 = sums[1], s2 = sums[2], s3 = sums[3];
+    const int8_t *w = weights, *const most = weights + n / 4 * 64, *const all = weights + n * 16;
+    const uint32_t zeros = (uint16_t)(128 - zero) * 0x10001u;
+    uint32_t t, x0, x1, w0, w1;"""
+    for count, last in ((4, "most"), (1, "all")):
+        yield f"    if (w != {last}) __asm__ volatile("
+        yield _loop(_FOUR_OF_ONE, count, ["cmp %[w], %[last]"])
+        yield f"""\
+        : [s0] "+r"(s0), [s1] "+r"(s1), [s2] "+r"(s2), [s3] "+r"(s3), [x] "+r"(x), [w] "+r"(w),
+          [t] "=&r"(t), [x0] "=&r"(x0), [x1] "=&r"(x1), [w0] "=&r"(w0), [w1] "=&r"(w1)
+        : [zeros] "r"(zeros), [last] "r"({last})
+        : "memory", "cc");"""
+    yield "    sums[0] = s0, sums[1] = s1, sums[2] = s2, sums[3] = s3;"
+
+
+_SPREAD = [
+    "ldr %[a], [%[x]], #4", "sxtab16 %[b], %[zeros], %[a]",
+    "sxtab16 %[a], %[zeros], %[a], ror #8", "strd %[b], %[a], [%[to]], #24",
+]  # fmt: skip
+
+
+def _spread() -> Iterator[str]:
+    yield """
+    const uint32_t zeros = (uint16_t)(128 - zero) * 0x10001u;
+    const int8_t *const last = x + n * 4;
+    int16_t *to = columns;
+    uint32_t a, b;
+    if (n % 2) __asm__ volatile("""
+    head = """\
+        : [x] "+r"(x), [to] "+r"(to), [a] "=&r"(a), [b] "=&r"(b)
+        : [zeros] "r"(zeros), [last] "r"(last)
+        : "memory", "cc");"""
+    yield _assembly(_SPREAD)
+    yield head
+    yield "    if (x != last) __asm__ volatile("
+    yield _loop(_SPREAD, 2, ["cmp %[x], %[last]"])
+    yield head
+
+
+_TAP = [
+    "sxtab16 %[e], %[zeros], %[o]", "sxtab16 %[o], %[zeros], %[o], ror #8",
+    "ldr %[v], [%[w]], #4", "sxtb16 %[u], %[v]", "sxtb16 %[v], %[v], ror #8",
+    "smlabb %[s0], %[e], %[u], %[s0]", "smlatt %[s2], %[e], %[u], %[s2]",
+    "smlabb %[s1], %[o], %[v], %[s1]", "smlatt %[s3], %[o], %[v], %[s3]",
+]  # fmt: skip
+"""One place of a window, whose four bytes are in ``o``."""
+
+
+def _depthwise_4() -> Iterator[str]:
+    yield """
+    int32_t s0 = sums[0], s1 = sums[1], s2 = sums[2], s3 = sums[3];
+    const int8_t *w = weights;
+    const uint32_t zeros = (uint16_t)(128 - zero) * 0x10001u;
+    uint32_t e, o, u, v;
+    if (rows == 3 && columns == 3) {
+        __asm__ volatile("""
+    outputs = """\
+        : [s0] "+r"(s0), [s1] "+r"(s1), [s2] "+r"(s2), [s3] "+r"(s3), [w] "+r"(w), [e] "=&r"(e),
+          [o] "=&r"(o), [u] "=&r"(u), [v] "=&r"(v), [x] "+r"(x)"""
+    places = "[%[x]]", "[%[x], %[right]]", "[%[x], %[right], lsl #1]"
+    row = [line for place in places for line in (f"ldr %[o], {place}", *_TAP)]
+    yield _assembly([".rept 3", *row, "add %[x], %[x], %[down]", ".endr"])
+    yield f"""{outputs}
+        : [zeros] "r"(zeros), [right] "r"(right), [down] "r"(down)
+        : "memory");
+    }} else for (int32_t i = 0; i < rows; i++, x += down - right * columns)
+        for (int32_t j = 0; j < columns; j++)
+            __asm__ volatile("""
+    yield _assembly(["ldr %[o], [%[x]]", *_TAP, "add %[x], %[x], %[right]"])
+    yield f"""{outputs}
+        : [zeros] "r"(zeros), [right] "r"(right)
+        : "memory");
+    sums[0] = s0, sums[1] = s1, sums[2] = s2, sums[3] = s3;"""
+
+
+def _text(lines: Iterator[str]) -> CTemplate:
+    return CTemplate("", (_MACRO,), "\n".join(lines))
+
+
+_WHERE = ("arm", ("+dsp",))
+
+
+def _one(instruction: Instruction, text: str, inputs: str) -> Encoding:
+    """An instruction of all Cortex-M that have it, on registers."""
+    lines = (
+        "int32_t d;",
+        f'__asm__("{text}" : "=r"(d) : {inputs});',
+        "return d;",
+    )
+    return Encoding(
+        instruction, 1, *_WHERE, (text.split()[0],), c=CTemplate("", (_MACRO,), "\n".join(lines))
+    )
+
+
+ENCODINGS = (
+    _one(SMMULR, "smmulr %0, %1, %2", '"r"(a), "r"(b)'),
+    _one(SSAT8, "ssat %0, #8, %1", '"r"(a)'),
+    _one(ASR, "asr %0, %1, %2", '"r"(a), "r"(b)'),
+)
+
+ROUTINES = (
+    RoutineText(DOT_3X2, *_WHERE, _text(_dot_3x2())),
+    RoutineText(DOT_1X4, *_WHERE, _text(_dot_1x4())),
+    RoutineText(DEPTHWISE_4, *_WHERE, _text(_depthwise_4())),
+    RoutineText(SPREAD, *_WHERE, _text(_spread())),
+)

@@ -1,0 +1,179 @@
+"""Blocks of a product: some pixels by some rows of weights, and what becomes of their sums.
+
+What takes its parameters from rows alone, as requantization does, is a routine that all layers
+have in common.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from modelcc.ir.argument import Argument
+from modelcc.ir.condition import Condition
+from modelcc.ir.index import Index, Sym, minimum, substitute
+from modelcc.ir.loop import (
+    Alloc,
+    Buffer,
+    Const,
+    Expr,
+    Function,
+    If,
+    Load,
+    Parameter,
+    Predicate,
+    RoutineCall,
+    Stmt,
+    Store,
+)
+from modelcc.ir.loop_text import print_function
+from modelcc.ir.scalar_tree import map_indices, reads, transform
+from modelcc.ir.tensor import Read, Scalar
+from modelcc.ir.types import I32
+from modelcc.schedule.expression import FreshNames, PointEmitter
+from modelcc.schedule.nest import LoopVar
+from modelcc.targets.mcu.products import Product
+
+WORD = 4
+"""Bytes of a word."""
+
+_DIGITS = 8
+_STEP, _PIXEL, _ROW = "step", "pixel", "row"
+
+
+@dataclass(frozen=True)
+class SumBlock:
+    """``pixels`` by ``rows`` of the sums of a product, of which ``whole`` says that all rows of a
+    block are there."""
+
+    product: Product
+    names: FreshNames
+    pixels: int
+    rows: int
+    whole: bool
+
+    def statements(
+        self, start: Index, first: Index, dot: Callable[[str], RoutineCall], limit: Index
+    ) -> list[Stmt]:
+        """The block at pixel ``start`` and row ``first`` of ``limit``, whose sums ``dot`` makes."""
+        sums, count = self.names.fresh("sums"), self.pixels * self.rows
+        body: list[Stmt] = [Alloc(Buffer(sums, I32, count, "local", WORD))]
+        emitter = PointEmitter(self.names, None)
+        for row in range(self.rows):
+            bias = self._bias(emitter, first + row, limit)
+            body += self._taken(emitter)
+            places = range(row * self.pixels, (row + 1) * self.pixels)
+            body += [Store(sums, place, bias) for place in places]
+        body.append(dot(sums))
+        for row in range(self.rows):
+            own = emitter if self.whole or row == 0 else PointEmitter(self.names, None)
+            found: list[Stmt] = []
+            for pixel in range(self.pixels):
+                total = Load(sums, row * self.pixels + pixel, I32)
+                found += self._epilogue(own, start + pixel, first + row, total)
+            there = Predicate((Condition(first + row, "<", limit),))
+            body += found if own is emitter else [If(there, tuple(found))]
+        return body
+
+    def _bias(self, emitter: PointEmitter, row: Index, limit: Index) -> Expr:
+        """Of a row that may not be there the last one's."""
+        bias = self.product.bias
+        if bias is None:
+            return Const(0, I32)
+        there = row if self.whole else minimum(row, limit - 1)
+        return emitter.emit(bias, {self.product.row.name: there}, {})
+
+    def _epilogue(self, emitter: PointEmitter, pixel: Index, row: Index, total: Load) -> list[Stmt]:
+        product = self.product
+        point = {**product.at(pixel), product.row.name: row}
+        values: dict[str, Expr] = {product.total: emitter.name("sum", total)}
+        for nest in product.nests:
+            value = emitter.emit(nest.body, point, values)
+            if nest is not product.nests[-1]:
+                value = values[nest.output] = emitter.name("v", value)
+            if nest.output in product.stored:
+                emitter.statements.append(Store(nest.output, substitute(nest.store, point), value))
+        return self._taken(emitter)
+
+    def _taken(self, emitter: PointEmitter) -> list[Stmt]:
+        found, emitter.statements = emitter.statements, []
+        return found
+
+
+@dataclass(frozen=True)
+class SharedRows:
+    """A product as a routine sees it, for any number of rows: ``parameters`` are tensors of one
+    number for each row, ``step`` how far apart the results of pixels are."""
+
+    product: Product
+    parameters: tuple[tuple[str, Read], ...]
+    output: str
+
+    def buffers(self, rows: Index, pixels: int) -> list[Parameter]:
+        """The last buffers of the routine."""
+        taken = [Buffer(name, r.dtype, rows, align=WORD) for name, r in self.parameters]
+        nest = next(n for n in self.product.nests if n.output in self.product.stored)
+        size = Sym(_STEP) * (pixels - 1) + rows
+        result = Buffer(nest.output, nest.body.dtype, size, align=WORD)
+        return [*map(Parameter, taken), Parameter(result, mutable=True)]
+
+    def arguments(self, own: Product, start: Index, row: Index = 0) -> list[Argument]:
+        """What these are given for ``own``, at pixel ``start`` and from a row on."""
+        point = {**own.at(start), own.row.name: row}
+        store = next(n.store for n in own.nests if n.output in own.stored)
+        parts = [Argument(read.tensor, row) for _, read in self.parameters]
+        return [*parts, Argument(self.output, substitute(store, point))]
+
+
+def shared_rows(product: Product) -> SharedRows | None:
+    """None if there are several results, or something else than rows has parameters."""
+    stored = [n for n in product.nests if n.output in product.stored]
+    row = Sym(product.row.name)
+    found = [r for n in product.nests for r in reads(n.body) if r.indices]
+    plain = all(r.indices == (row,) and r.tensor not in product.stored for r in found)
+    if (
+        len(stored) != 1
+        or not plain
+        or substitute(stored[0].store, {row.name: 1})
+        != (substitute(stored[0].store, {row.name: 0}) + 1)
+    ):
+        return None
+    every = dict.fromkeys((*((product.bias,) if product.bias else ()), *found))
+    names = {r.tensor: f"p{n}" for n, r in enumerate(every)}
+    point, index = LoopVar(_PIXEL, 1 << 20, _PIXEL), LoopVar(_ROW, 1 << 20, _ROW)
+    inner = {n.output: f"t{k}" for k, n in enumerate(product.nests)} | {product.total: "total"}
+    inner[stored[0].output] = "y"
+
+    def renamed(scalar: Scalar) -> Scalar:
+        def visit(node: Scalar) -> Scalar:
+            if not isinstance(node, Read):
+                return node
+            return replace(node, tensor=names.get(node.tensor, inner.get(node.tensor, node.tensor)))
+
+        body = map_indices(scalar, lambda i: substitute(i, {row.name: Sym(_ROW)}))
+        return transform(body, visit)
+
+    store = Sym(_PIXEL) * Sym(_STEP) + Sym(_ROW)
+    nests = tuple(
+        replace(n, output=inner[n.output], store=store, body=renamed(n.body)) for n in product.nests
+    )
+    bias = renamed(product.bias) if product.bias else None
+    assert bias is None or isinstance(bias, Read)
+    general = replace(
+        product, weights="weights", row=index, pixels=(point,), bias=bias, total="total",
+        nests=nests, stored=frozenset({"y"}),
+    )  # fmt: skip
+    return SharedRows(general, tuple((names[r.tensor], r) for r in every), stored[0].output)
+
+
+def routine(
+    stem: str, parameters: Sequence[Parameter], sizes: Sequence[str], body: Sequence[Stmt]
+) -> Function:
+    """The function under a name that nothing else has."""
+    plain = Function(stem, tuple(parameters), tuple(sizes), tuple(body))
+    digest = hashlib.sha256(print_function(plain).encode()).hexdigest()[:_DIGITS]
+    return replace(plain, name=f"{stem}_{digest}")
+
+
+Point = Mapping[str, Index]

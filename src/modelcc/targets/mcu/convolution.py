@@ -1,0 +1,102 @@
+"""Products of images and weights by columns: three pixels and two rows of weights at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modelcc.ir.argument import Argument
+from modelcc.ir.index import Index, Sym, ceildiv, minimum
+from modelcc.ir.loop import (
+    BindIndex,
+    Buffer,
+    For,
+    Function,
+    IndexOf,
+    Parameter,
+    RoutineCall,
+    Stmt,
+)
+from modelcc.ir.types import I8, I16, I64, Layout, Part
+from modelcc.schedule.expression import FreshNames
+from modelcc.targets.isa.arm_dsp import DOT_3X2
+from modelcc.targets.mcu.blocks import WORD, SharedRows, SumBlock, routine, shared_rows
+from modelcc.targets.mcu.gathering import Gathering, longest_run
+from modelcc.targets.mcu.pixels import pixel_at
+from modelcc.targets.mcu.products import Product
+
+PIXELS, ROWS = 3, 2
+"""Of a block: what fits the registers."""
+
+PAIRS = Layout((Part(0, ROWS), Part(1, WORD), Part(0, 1, ROWS), Part(1, 1, WORD)), ((0, 0),) * 2)
+"""Two rows of weights, fours of which follow each other."""
+
+
+def fits(product: Product) -> bool:
+    """Whether there are pixels enough, whose results lie evenly."""
+    even = all(product.step(nest.store) for nest in product.nests if nest.output in product.stored)
+    return product.points >= PIXELS and even and not product.shared
+
+
+@dataclass(frozen=True)
+class ByColumns:
+    """Statements of a product that :func:`fits`."""
+
+    product: Product
+    names: FreshNames
+
+    def statements(self) -> list[Stmt]:
+        """All pixels; the last ones of a number that is no multiple of three are computed twice."""
+        product, names = self.product, self.names
+        gathering = Gathering(product, longest_run(product), names)
+        columns, patch = names.fresh("columns"), names.fresh("patch")
+        block, start, which = names.fresh("p"), names.fresh("start"), names.fresh("j")
+        point, bound = pixel_at(product, Sym(start) + Sym(which), names)
+        column = (*bound, *gathering.column(point, columns, Sym(which), patch))
+        first = IndexOf(minimum(Sym(block), product.points - PIXELS), I64)
+        body = (
+            BindIndex(start, first),
+            For(which, 0, PIXELS, column),
+            self._rows(columns, Sym(start), gathering.fours),
+        )
+        return [*gathering.memory(columns, patch), For(block, 0, product.points, body, PIXELS)]
+
+    def _rows(self, columns: str, start: Index, fours: int) -> Stmt:
+        """All rows of weights by three columns."""
+        product, shared = self.product, shared_rows(self.product)
+        whole = product.rows % ROWS == 0
+        if shared is None:
+            return _pairs(product, self.names, columns, start, fours, product.rows, whole)
+        step = next(product.step(n.store) for n in product.nests if n.output in product.stored)
+        given = (
+            Argument(columns, 0),
+            Argument(product.weights, 0),
+            *shared.arguments(product, start),
+        )
+        return RoutineCall(_function(shared, whole), given, (fours, product.rows, step))
+
+
+def _pairs(
+    product: Product, names: FreshNames, columns: str, start: Index, fours: Index, rows: Index,
+    whole: bool,
+) -> Stmt:  # fmt: skip
+    """Two rows of weights after the other; without ``whole`` the last one may be alone."""
+    pair = names.fresh("o")
+
+    def dot(sums: str) -> RoutineCall:
+        weights = Argument(product.weights, 2 * WORD * Sym(pair) * fours)
+        return RoutineCall(DOT_3X2, (Argument(columns, 0), weights, Argument(sums, 0)), (fours,))
+
+    block = SumBlock(product, names, PIXELS, ROWS, whole)
+    body = block.statements(start, ROWS * Sym(pair), dot, rows)
+    return For(pair, 0, ceildiv(rows, ROWS), tuple(body))
+
+
+def _function(shared: SharedRows, whole: bool) -> Function:
+    fours, rows = Sym("fours"), Sym("rows")
+    parameters = [
+        Parameter(Buffer("columns", I16, 3 * WORD * fours, align=WORD)),
+        Parameter(Buffer("weights", I8, ROWS * WORD * fours * ceildiv(rows, ROWS), align=WORD)),
+        *shared.buffers(rows, PIXELS),
+    ]
+    body = _pairs(shared.product, FreshNames(), "columns", 0, fours, rows, whole)
+    return routine("rows_of_three", parameters, ("fours", "rows", "step"), [body])

@@ -1,0 +1,1 @@
+"""A compiled model as C99 for microcontrollers: one source, one header, an example."""

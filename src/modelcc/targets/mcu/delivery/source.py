@@ -1,0 +1,96 @@
+"""``NAME.c``: constants, kernels, and the function that runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from modelcc.targets.c.code import folded
+from modelcc.targets.c.delivery.filling import commented
+from modelcc.targets.c.delivery.weights import value_rows
+from modelcc.targets.c.dialect import EMBEDDED
+from modelcc.targets.c.emitter import EmitOptions, definitions
+from modelcc.targets.c.names import comment
+from modelcc.targets.c.prelude import Prelude
+from modelcc.targets.c.values import memory_type
+from modelcc.targets.mcu.delivery.header import head_lines, parameters, reset_signature, signature
+from modelcc.targets.mcu.delivery.model import ConstantArray, EmbeddedModel
+from modelcc.targets.mcu.delivery.steps import EmbeddedSteps
+from modelcc.targets.steps import write_steps
+
+_KERNELS = EmitOptions(static=True, dialect=EMBEDDED)
+
+WORD = 4
+"""Bytes that instructions load at once, of elements of less."""
+
+_ALIGNED = "MCC_ALIGNED"
+_ALIGNMENT = f"""\
+#ifdef __GNUC__
+#define {_ALIGNED} __attribute__((aligned({WORD})))
+#else /* no instructions for several elements either */
+#define {_ALIGNED}
+#endif"""
+
+
+def source(model: EmbeddedModel) -> str:
+    """Text of the file."""
+    prelude = Prelude(EMBEDDED)
+    kernels = definitions(model.program.callees, prelude, _KERNELS)
+    steps = EmbeddedSteps(model, prelude)
+    write_steps(model.program, steps)
+    given = tuple(name for name, _ in parameters(model))
+    words = bool(model.machine.features)
+    return "\n\n".join(
+        [
+            _head(model),
+            f'#include "{model.name}.h"',
+            prelude.text(),
+            *([_ALIGNMENT] if words else []),
+            *(array_text(one, words) for one in model.arrays),
+            *kernels,
+            *_reset(model),
+            steps.definition(signature(model), given),
+        ]
+    ) + "\n"  # fmt: skip
+
+
+def _head(model: EmbeddedModel) -> str:
+    flags = " ".join(("-std=c99", "-O2", *model.machine.flags))
+    lines = [
+        f"{model.name}.c: the code and the constants of {model.name}.h, written by modelcc.",
+        "",
+        *head_lines(model),
+        f"Compile with: {flags}",
+        "",
+        "Comments before functions and steps name the nodes of the model that they compute.",
+    ]
+    return f"/*\n{commented(lines)}\n */"
+
+
+def array_text(one: ConstantArray, words: bool) -> str:
+    """A constant array, with the names that its elements have in the model; with ``words``, whole
+    words of it may be loaded."""
+    shape = "x".join(map(str, one.array.shape))
+    of = f" of {', '.join(one.source)}" if one.source else ""
+    note = f"{', '.join(one.names)}: {one.dtype}[{shape}]{of}"
+    aligned = f" {_ALIGNED}" if words and one.dtype.bytes < WORD else ""
+    head = f"static const {memory_type(one.dtype)} {one.field}[{one.array.size}]{aligned} = {{"
+    return "\n".join(
+        [
+            *folded(f"/* {comment(note)} */", ""),
+            head,
+            *value_rows(one.array, one.dtype, EMBEDDED, 4),
+            "};",
+        ]
+    )
+
+
+def _reset(model: EmbeddedModel) -> Iterator[str]:
+    """Sets what the model keeps to what it is at first."""
+    if not model.states:
+        return
+    lines: list[str] = []
+    for state in model.states:
+        first = model.first(state)
+        call, given = ("memset", "0") if first is None else ("memcpy", first.field)
+        lines.append(f"    {call}({state.field}, {given}, {state.type.bytes});")
+    yield "\n".join([reset_signature(model), "{", *lines, "}"])

@@ -1,0 +1,82 @@
+"""Products of few pixels, as of fully connected layers: one column by four rows of weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modelcc.ir.argument import Argument
+from modelcc.ir.index import Index, Sym, ceildiv, substitute
+from modelcc.ir.loop import Buffer, For, Function, Parameter, RoutineCall, Stmt
+from modelcc.ir.types import I8, Layout, Part
+from modelcc.schedule.expression import FreshNames
+from modelcc.targets.isa.arm_dsp import DOT_1X4
+from modelcc.targets.mcu.blocks import WORD, SharedRows, SumBlock, routine, shared_rows
+from modelcc.targets.mcu.gathering import longest_run
+from modelcc.targets.mcu.pixels import pixel_at
+from modelcc.targets.mcu.products import Product
+
+ROWS = 4
+
+FOURS = Layout((Part(0, ROWS), Part(1, WORD), Part(0, 1, ROWS), Part(1, 1, WORD)), ((0, 0),) * 2)
+"""Four rows of weights, fours of which follow each other."""
+
+
+def fits(product: Product) -> bool:
+    """Whether bytes of a pixel are read one after the other, in whole words."""
+    whole = longest_run(product).unit == product.steps and product.steps % WORD == 0
+    even = all(product.step(n.store) or product.points == 1 for n in product.nests)
+    return whole and even and not product.operand.conditions and not product.shared
+
+
+@dataclass(frozen=True)
+class Dense:
+    """Statements of a product that :func:`fits`."""
+
+    product: Product
+    names: FreshNames
+
+    def statements(self) -> list[Stmt]:
+        """Pixel by pixel."""
+        product, names = self.product, self.names
+        pixel = names.fresh("p")
+        point, bound = pixel_at(product, Sym(pixel), names)
+        summed = {v.name: 0 for v in product.reduce}
+        offset = substitute(substitute(product.operand.offset, point), summed)
+        body = (*bound, self._rows(offset, Sym(pixel)))
+        return [For(pixel, 0, product.points, body)]
+
+    def _rows(self, offset: Index, pixel: Index) -> Stmt:
+        product, shared = self.product, shared_rows(self.product)
+        zero, fours = product.operand.zero + 128, product.steps // WORD
+        x = Argument(product.operand.tensor, offset)
+        if shared is None:
+            return _blocks(product, self.names, x, pixel, fours, product.rows, zero)
+        given = (x, Argument(product.weights, 0), *shared.arguments(product, pixel))
+        return RoutineCall(_function(shared), given, (fours, product.rows, zero))
+
+
+def _blocks(
+    product: Product, names: FreshNames, x: Argument, pixel: Index, fours: Index, rows: Index,
+    zero: Index,
+) -> Stmt:  # fmt: skip
+    """Four rows of weights after the other; of the last ones some may not be there."""
+    number = names.fresh("o")
+
+    def dot(sums: str) -> RoutineCall:
+        weights = Argument(product.weights, ROWS * WORD * fours * Sym(number))
+        return RoutineCall(DOT_1X4, (x, weights, Argument(sums, 0)), (fours, zero))
+
+    block = SumBlock(product, names, 1, ROWS, False)
+    body = block.statements(pixel, ROWS * Sym(number), dot, rows)
+    return For(number, 0, ceildiv(rows, ROWS), tuple(body))
+
+
+def _function(shared: SharedRows) -> Function:
+    fours, rows, zero = Sym("fours"), Sym("rows"), Sym("zero")
+    parameters = [
+        Parameter(Buffer("x", I8, WORD * fours, align=1)),
+        Parameter(Buffer("weights", I8, ROWS * WORD * fours * ceildiv(rows, ROWS), align=WORD)),
+        *shared.buffers(rows, 1),
+    ]
+    body = _blocks(shared.product, FreshNames(), Argument("x", 0), 0, fours, rows, zero)
+    return routine("rows_of_one", parameters, ("fours", "rows", "zero"), [body])

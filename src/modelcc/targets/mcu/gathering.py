@@ -1,0 +1,220 @@
+"""Operands of products as columns: bytes of an image spread to halves, zeros around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from modelcc.ir.argument import Argument
+from modelcc.ir.condition import Condition
+from modelcc.ir.index import (
+    Index,
+    Sym,
+    coefficient,
+    maximum,
+    minimum,
+    substitute,
+    symbols,
+)
+from modelcc.ir.loop import (
+    Alloc,
+    BindIndex,
+    Buffer,
+    Const,
+    For,
+    If,
+    IndexOf,
+    Load,
+    Predicate,
+    RoutineCall,
+    Stmt,
+    Store,
+)
+from modelcc.ir.loop_parser import parse_function
+from modelcc.ir.types import I8, I16, I64
+from modelcc.schedule.expression import FreshNames
+from modelcc.schedule.nest import LoopVar
+from modelcc.targets.isa.arm_dsp import SPREAD
+from modelcc.targets.mcu.blocks import WORD
+from modelcc.targets.mcu.products import Product
+
+CLEAR = parse_function("""
+func @clear(%columns: mut i16[12*n - 8]; n) {
+  for k in 0 .. n {
+    store %columns[12*k] = i16(0)
+    store %columns[12*k + 1] = i16(0)
+    store %columns[12*k + 2] = i16(0)
+    store %columns[12*k + 3] = i16(0)
+  }
+}
+""")
+"""Zeros as part of a column of ``dot_3x2``."""
+
+
+Target: TypeAlias = Callable[[Index], tuple[str, Index]]
+"""Buffer and element where the bytes from a step of the sum on are to go."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Steps of a sum whose bytes follow each other: ``count`` elements of ``unit`` bytes along
+    ``variable`` (none: one element), and the other loops of the sum, outermost first."""
+
+    variable: LoopVar | None
+    count: int
+    unit: int
+    outer: tuple[LoopVar, ...]
+
+    @property
+    def length(self) -> int:
+        """Bytes of a run."""
+        return self.count * self.unit
+
+
+def longest_run(product: Product) -> Run:
+    """Loops that walk both the bytes and the steps one by one, cut where a border may be."""
+    inner = {v.name: v for v in product.reduce}
+    bordered = {n for c in product.operand.conditions for n in symbols(c.left)} & inner.keys()
+    unit, variable = 1, None
+    left = list(product.reduce)
+    while left and variable is None:
+        following = [v for v in left if _follows(product, v, unit)]
+        if not following:
+            break
+        (v,) = following[:1]
+        left.remove(v)
+        if v.name in bordered:
+            variable = v
+        else:
+            assert isinstance(v.extent, int)
+            unit *= v.extent
+    outer = tuple(sorted(left, key=lambda v: -_number(coefficient(product.place, v.name))))
+    return Run(variable, _number(variable.extent) if variable else 1, unit, outer)
+
+
+def _follows(product: Product, v: LoopVar, unit: int) -> bool:
+    places = product.operand.offset, product.place
+    return all(coefficient(index, v.name) == unit for index in places)
+
+
+def _number(index: Index | None) -> int:
+    return index if isinstance(index, int) else 0
+
+
+@dataclass(frozen=True)
+class Gathering:
+    """Makes columns of ``dot_3x2`` for pixels of a product."""
+
+    product: Product
+    run: Run
+    names: FreshNames
+
+    @property
+    def fours(self) -> int:
+        """Fours of steps, the last one filled up."""
+        return -(-self.product.steps // WORD)
+
+    @property
+    def direct(self) -> bool:
+        """Whether runs are spread as they are; else by way of a row of bytes."""
+        return self.run.unit % WORD == 0
+
+    def column(
+        self, point: Mapping[str, Index], columns: str, which: Index, patch: str
+    ) -> list[Stmt]:
+        """Column ``which`` of ``columns``, of the pixel at ``point``."""
+        if self.direct:
+            return self._runs(point, lambda place: (columns, place * 3 + WORD * which))
+        body = self._runs(point, lambda place: (patch, place))
+        sizes = (self.fours, self.product.operand.zero + 128)
+        whole = (Argument(patch, 0), Argument(columns, WORD * which))
+        return [*body, RoutineCall(SPREAD, whole, sizes)]
+
+    def _runs(self, point: Mapping[str, Index], target: Target) -> list[Stmt]:
+        """A run for each point of the outer loops, zeros where it is outside."""
+        product, operand = self.product, self.product.operand
+        conditions = [replace_left(c, point) for c in operand.conditions]
+        own = self.run.variable.name if self.run.variable else ""
+        along = [c for c in conditions if own and own in symbols(c.left)]
+        across = tuple(c for c in conditions if c not in along and not _holds(c))
+        place = substitute(product.place, {own: 0} if own else {})
+        offset = substitute(operand.offset, {**point, **({own: 0} if own else {})})
+        inner = {v.name: 0 for v in product.reduce if v not in self.run.outer}
+        place, offset = substitute(place, inner), substitute(offset, inner)
+        body: list[Stmt] = self._clipped(along, own, place, offset, target)
+        if across:
+            outside = self._zeros(place, self.run.count, target)
+            body = [If(Predicate(across), tuple(body), tuple(outside))]
+        for v in reversed(self.run.outer):
+            body = [For(v.name, 0, v.extent, tuple(body))]
+        return body
+
+    def _clipped(
+        self, along: Sequence[Condition], own: str, place: Index, offset: Index, target: Target
+    ) -> list[Stmt]:
+        """A run, with zeros before and after what is inside."""
+        count, unit = self.run.count, self.run.unit
+        if not along:
+            return self._bytes(place, offset, count, target)
+        first: Index = 0
+        last: Index = count
+        for c in along:
+            rest = substitute(c.left, {own: 0})
+            if coefficient(c.left, own) == 1:
+                first = maximum(first, -rest)
+            else:
+                last = minimum(last, rest + 1)
+        begin, end = self.names.fresh("first"), self.names.fresh("last")
+        bound = [
+            BindIndex(begin, IndexOf(minimum(first, count), I64)),
+            BindIndex(end, IndexOf(maximum(last, Sym(begin)), I64)),
+        ]
+        a, b = Sym(begin), Sym(end)
+        # Where there is nothing left, the place must still be one.
+        from_a, from_b = (unit * minimum(n, count - 1) for n in (a, b))
+        return [
+            *bound,
+            *self._zeros(place, a, target),
+            *self._bytes(place + from_a, offset + from_a, b - a, target),
+            *self._zeros(place + from_b, count - b, target),
+        ]
+
+    def _bytes(self, place: Index, offset: Index, count: Index, target: Target) -> list[Stmt]:
+        operand, unit = self.product.operand, self.run.unit
+        buffer, at = target(place)
+        if self.direct:
+            given = (Argument(operand.tensor, offset), Argument(buffer, at))
+            return [RoutineCall(SPREAD, given, (count * (unit // WORD), operand.zero + 128))]
+        i = self.names.fresh("i")
+        value = Load(operand.tensor, offset + Sym(i), I8)
+        return [For(i, 0, count * unit, (Store(buffer, at + Sym(i), value),))]
+
+    def _zeros(self, place: Index, count: Index, target: Target) -> list[Stmt]:
+        unit = self.run.unit
+        buffer, at = target(place)
+        if self.direct:
+            return [RoutineCall(CLEAR, (Argument(buffer, at),), (count * (unit // WORD),))]
+        i = self.names.fresh("i")
+        zero = Const(self.product.operand.zero, I8)
+        return [For(i, 0, count * unit, (Store(buffer, at + Sym(i), zero),))]
+
+    def memory(self, columns: str, patch: str) -> list[Stmt]:
+        """What columns need, with zeros where there are no steps."""
+        size = 3 * WORD * self.fours
+        made: list[Stmt] = [Alloc(Buffer(columns, I16, size, "local", WORD))]
+        if not self.direct:
+            zero, steps = Const(self.product.operand.zero, I8), self.product.steps
+            made.append(Alloc(Buffer(patch, I8, WORD * self.fours, "local", WORD)))
+            rest = range(steps, WORD * self.fours)
+            made += [Store(patch, place, zero) for place in rest]
+        return made
+
+
+def replace_left(condition: Condition, point: Mapping[str, Index]) -> Condition:
+    """The condition at ``point``."""
+    return Condition(substitute(condition.left, point), condition.comparison, condition.right)
+
+
+def _holds(condition: Condition) -> bool:
+    return isinstance(condition.left, int) and condition.left >= 0

@@ -1,0 +1,1 @@
+"""Rewrites of tensor programs that pay on microcontrollers."""

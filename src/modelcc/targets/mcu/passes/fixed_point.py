@@ -1,0 +1,150 @@
+"""Products and quotients of fixed-point numbers in 32 bits, where nothing overflows.
+
+A high product of numbers below 2^30 is SMMULR of twice the first; half of a divisor, and the zero
+point that is added to the quotient, are one number that is added before the shift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from modelcc.ir.constant import Constant
+from modelcc.ir.naming import Names
+from modelcc.ir.scalar_tree import reads, transform
+from modelcc.ir.tensor import Apply, Cast, Item, Kernel, Number, Read, Scalar, Stage, TensorProgram
+from modelcc.ir.types import I32, Array
+from modelcc.targets.mcu.magnitudes import Magnitudes
+from modelcc.targets.mcu.passes.scalar_constants import with_used_constants
+
+_SMALL = 1 << 30
+_MOST = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """With half of the divisor less one for negative numbers, a shift rounds away from zero.
+
+    before::
+
+        program @main(%x: i8[4]) -> (%y) {
+          kernel @Scale(%x: i8[4]) -> (%y: i32[4]) {
+            %y: i32[4] = [i < 4] rounding_shr(rounding_high_mul(i32(%x[i]), 1518500250:i32), 3:i32) + 7:i32
+          }
+        }
+
+    after::
+
+        program @main(%x: i8[4]) -> (%y) {
+          kernel @Scale(%x: i8[4]) -> (%y: i32[4]) {
+            %y: i32[4] = [i < 4] shr(rounding_high_word(shl(i32(%x[i]), 1:i32), 1518500250:i32) + shr(rounding_high_word(shl(i32(%x[i]), 1:i32), 1518500250:i32), 31:i32) + 60:i32, 3:i32)
+          }
+        }
+    """  # noqa: E501
+
+    def __call__(self, program: TensorProgram) -> TensorProgram:
+        rewriter = _Rewriter(program)
+        items = tuple(
+            rewriter.kernel(item) if isinstance(item, Kernel) else item for item in program.items
+        )
+        types = {**program.types, **{n: c.type for n, c in rewriter.added.items()}}
+        constants = {**program.constants, **rewriter.added}
+        return with_used_constants(
+            replace(program, items=tuple[Item, ...](items), types=types, constants=constants)
+        )
+
+
+class _Rewriter:
+    def __init__(self, program: TensorProgram) -> None:
+        self._known = program.constants
+        self._names = Names(program.types)
+        self.added: dict[str, Constant] = {}
+
+    def kernel(self, kernel: Kernel) -> Kernel:
+        """``kernel`` with such numbers, and the constants that these need."""
+        sizes = Magnitudes(self._known)
+        stages: list[Stage] = []
+        for stage in kernel.stages:
+            new = replace(stage, body=transform(stage.body, lambda s: self._node(s, sizes)))
+            stages.append(new)
+            sizes.add(new)
+        if all(new is old or new == old for new, old in zip(stages, kernel.stages, strict=True)):
+            return kernel
+        made = {s.output for s in stages}
+        read = dict.fromkeys(r.tensor for s in stages for r in reads(s.body))
+        kept = [n for n in kernel.inputs if n in read]
+        more = [n for n in read if n not in kernel.inputs and n not in made]
+        return replace(kernel, stages=tuple(stages), inputs=(*kept, *more))
+
+    def _node(self, node: Scalar, sizes: Magnitudes) -> Scalar:
+        match node:
+            case Apply("rounding_high_mul", (a, b), _) if sizes.of(a) < _SMALL:
+                return Apply("rounding_high_word", (_shl(a), b), I32)
+            case Apply("rounding_shr", (x, Number(0)), _):
+                return x
+            case Apply("rounding_shr", (x, shift), _):
+                return self._shifted(x, shift, 0, sizes) or node
+            case Apply("add", (Apply("shr", (_, _), _) as shr, Number(zero)), _):
+                return self._with_zero(shr, int(zero), sizes) or node
+            case _:
+                return node
+
+    def _shifted(self, x: Scalar, shift: Scalar, zero: int, sizes: Magnitudes) -> Scalar | None:
+        bits = self._contents(shift)
+        if bits is None or not bits.size or bits.min() < 1 or bits.max() > 31 - 8:
+            return None
+        added = (np.int64(1) << (bits - 1)) + (np.int64(zero) << bits)
+        if sizes.of(x) + int(np.abs(added).max()) + 1 > _MOST:
+            return None
+        half = self._constant(added.astype(np.int32), shift, "half")
+        sign = Apply("shr", (x, Number(31, I32)), I32)
+        total = Apply("add", (Apply("add", (x, sign), I32), half), I32)
+        if isinstance(shift, Number):
+            return Apply("shr", (total, shift), I32)
+        low = Cast(self._constant(bits.astype(np.int8), shift, "bits"), I32)
+        return Apply("shr", (total, Apply("and", (low, Number(255, I32)), I32)), I32)
+
+    def _with_zero(self, shr: Apply, zero: int, sizes: Magnitudes) -> Scalar | None:
+        """A quotient of :meth:`_shifted` with a number added to it."""
+        match shr:
+            case Apply("shr", (Apply("add", (Apply("add", (x, sign), _), half), _), shift), _) if (
+                sign == Apply("shr", (x, Number(31, I32)), I32)
+            ):
+                if isinstance(shift, Apply):
+                    shift = shift.args[0]
+                if isinstance(shift, Cast):
+                    shift = shift.value
+                known, bits = self._contents(half), self._contents(shift)
+                if known is None or bits is None or not bits.size or bits.min() < 1:
+                    return None
+                if np.array_equal(known, np.int64(1) << (bits - 1)):
+                    return self._shifted(x, shift, zero, sizes)
+            case _:
+                pass
+        return None
+
+    def _contents(self, scalar: Scalar) -> Array | None:
+        match scalar:
+            case Number(value):
+                return np.array(value, np.int64)
+            case Read(tensor=name) if name in self._known or name in self.added:
+                known: Mapping[str, Constant] = {**self._known, **self.added}
+                return known[name].data.astype(np.int64)
+            case _:
+                return None
+
+    def _constant(self, data: Array, like: Scalar, what: str) -> Scalar:
+        """``data`` at the place that ``like`` reads."""
+        if not isinstance(like, Read):
+            return Number(int(data), I32)
+        constant = Constant(data)
+        same = next((n for n, c in self.added.items() if c == constant), None)
+        name = same or self._names.fresh(f"{like.tensor}.{what}")
+        self.added[name] = constant
+        return replace(like, tensor=name, dtype=constant.type.dtype)
+
+
+def _shl(a: Scalar) -> Scalar:
+    return Apply("shl", (a, Number(1, I32)), I32)

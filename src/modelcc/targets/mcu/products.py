@@ -1,0 +1,229 @@
+"""Kernels that sum products of bytes, as the schedules of this package want them.
+
+What is multiplied is a byte less a zero point, maybe in a border of zeros, and a constant weight;
+what becomes of the sum, point by point, is the *epilogue*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from modelcc.ir.condition import Condition
+from modelcc.ir.index import Index, Sym, coefficient, substitute, symbols
+from modelcc.ir.scalar_tree import reads, transform, walk
+from modelcc.ir.tensor import Apply, Cast, Guard, Number, Read, Scalar
+from modelcc.ir.types import I8, I32
+from modelcc.passes.tensor.shared_axes import shared_axes
+from modelcc.schedule.canonical import CanonicalKernel
+from modelcc.schedule.nest import LoopVar, Nest
+from modelcc.schedule.structure import make_group, neutral_guards
+
+
+@dataclass(frozen=True)
+class ByteOperand:
+    """Bytes ``tensor[offset]`` less ``zero`` where the ``conditions`` hold (``left >= 0``), else
+    0."""
+
+    tensor: str
+    offset: Index
+    zero: int
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True)
+class Product:
+    """``sum over reduce of operand * weights[row, place]``, plus ``bias`` of a row if there is any.
+
+    ``pixels`` are the loops that the weights do not move along, outermost first, ``row`` is the
+    one along rows of weights; ``shared`` if the operand moves along it, too (depthwise).
+    ``nests`` compute outputs from the sum ``total``.
+    """
+
+    operand: ByteOperand
+    weights: str
+    place: Index
+    steps: int
+    row: LoopVar
+    shared: bool
+    pixels: tuple[LoopVar, ...]
+    reduce: tuple[LoopVar, ...]
+    bias: Read | None
+    total: str
+    nests: tuple[Nest, ...]
+    stored: frozenset[str]
+
+    @property
+    def rows(self) -> int:
+        """Rows of weights."""
+        return _number(self.row.extent)
+
+    @property
+    def points(self) -> int:
+        """Pixels in all."""
+        return prod(_number(v.extent) for v in self.pixels)
+
+    def step(self, index: Index) -> int:
+        """How far apart ``index`` is from one pixel to the next; 0 if that differs."""
+        if not self.pixels:
+            return 0
+        expected = step = _number(coefficient(index, self.pixels[-1].name))
+        for v in reversed(self.pixels):
+            if coefficient(index, v.name) != expected:
+                return 0
+            expected *= _number(v.extent)
+        return step
+
+    def at(self, pixel: Index) -> dict[str, Index]:
+        """Loop variables at the pixel of this number, for what has a :meth:`step`."""
+        point: dict[str, Index] = {v.name: 0 for v in self.pixels}
+        return {**point, self.pixels[-1].name: pixel} if self.pixels else point
+
+
+def find_product(kernel: CanonicalKernel) -> Product | None:
+    """The kernel as a product with an epilogue; None if it is something else."""
+    shared = shared_axes(kernel.stages)
+    if shared is None or kernel.dims or not shared[0].reduce:
+        return None
+    types, stored = dict(kernel.types), frozenset(kernel.outputs)
+    once = {r.tensor for s in shared for r in reads(s.body)} & kernel.constants
+    weights = {r.tensor for r in reads(shared[0].body)} & once
+    group = make_group(shared, stored, types, {}, frozenset(weights), pad=False)
+    anchor, *nests = group.nests
+    if anchor.combine != "sum" or anchor.body.dtype != I32 or anchor.own or not nests:
+        return None
+    if anchor.output in stored or len(weights) != 1:
+        return None
+    return _product(anchor, _without_copies(nests, stored), stored)
+
+
+def _without_copies(nests: Sequence[Nest], stored: frozenset[str]) -> tuple[Nest, ...]:
+    """Values that another nest only hands on are its own."""
+    kept: list[Nest] = []
+    for nest in nests:
+        before = kept[-1] if kept else None
+        is_copy = isinstance(nest.body, Read) and not nest.body.indices
+        if (
+            before is not None
+            and is_copy
+            and before.output not in stored
+            and (nest.body == Read(before.output, (), nest.body.dtype))
+        ):
+            others = [n for n in nests if n is not nest and _uses(n, before.output)]
+            if not others:
+                kept[-1] = replace(before, output=nest.output, store=nest.store)
+                continue
+        kept.append(nest)
+    return tuple(kept)
+
+
+def _uses(nest: Nest, tensor: str) -> bool:
+    return any(read.tensor == tensor for read in reads(nest.body))
+
+
+def _product(anchor: Nest, nests: tuple[Nest, ...], stored: frozenset[str]) -> Product | None:
+    conditions, body = neutral_guards(anchor.body, "sum", I32)
+    match body:
+        case Apply("mul", (left, right), _):
+            pass
+        case _:
+            return None
+    for one, other in ((left, right), (right, left)):
+        operand, weights = _difference(one), _byte(other)
+        if operand is not None and weights is not None and len(weights.indices) == 2:
+            found = replace(operand, conditions=(*conditions, *operand.conditions))
+            return _arranged(anchor, nests, stored, found, weights)
+    return None
+
+
+def _arranged(
+    anchor: Nest,
+    nests: tuple[Nest, ...],
+    stored: frozenset[str],
+    operand: ByteOperand,
+    weights: Read,
+) -> Product | None:
+    row_index, place = weights.indices
+    by_name = {v.name: v for v in anchor.variables}
+    if not isinstance(row_index, Sym) or row_index.name not in {v.name for v in anchor.parallel}:
+        return None
+    row = by_name[row_index.name]
+    ones = {v.name: 0 for v in anchor.variables if v.extent == 1}
+    reduce = tuple(v for v in anchor.reduce if v.extent != 1)
+    pixels = tuple(v for v in anchor.parallel if v != row and v.extent != 1)
+    if symbols(place) & {v.name for v in anchor.parallel}:
+        return None
+    numbers = [v.extent for v in (row, *reduce, *pixels)]
+    if not all(isinstance(n, int) for n in numbers):
+        return None
+    offset = substitute(operand.offset, ones)
+    found = tuple(replace(c, left=substitute(c.left, ones)) for c in operand.conditions)
+    if any(c.comparison != ">=" for c in found):
+        return None
+    bias, nests = _without_bias(anchor.output, nests, row)
+    return Product(
+        replace(operand, offset=offset, conditions=found),
+        weights.tensor, substitute(place, ones), prod(_number(v.extent) for v in reduce),
+        row, row.name in symbols(offset), pixels, reduce, bias, anchor.output, nests, stored,
+    )  # fmt: skip
+
+
+def _difference(scalar: Scalar) -> ByteOperand | None:
+    """``i32(i16(read) - i16(number))``, or a read without the difference."""
+    found: tuple[Condition, ...] = ()
+    match scalar:
+        case Cast(Apply("sub", (Cast(Read() as read, _), Number(value)), _), _):
+            pass
+        case Cast(Apply("sub", (Cast(Guard(conditions, Read() as read, Number(pad))), zero), _), _):
+            if zero != Number(pad, zero.dtype):
+                return None
+            value, found = pad, conditions
+        case Cast(Read() as read, _):
+            value = 0
+        case _:
+            return None
+    if read.dtype != I8 or len(read.indices) != 1:
+        return None
+    return ByteOperand(read.tensor, read.indices[0], int(value), found)
+
+
+def _byte(scalar: Scalar) -> Read | None:
+    match scalar:
+        case Cast(Read(dtype=dtype) as read, _) if dtype == I8:
+            return read
+        case _:
+            return None
+
+
+def _without_bias(
+    total: str, nests: tuple[Nest, ...], row: LoopVar
+) -> tuple[Read | None, tuple[Nest, ...]]:
+    """The number of its row that is first added to the sum, which then has it from the start."""
+    nodes = [node for nest in nests for node in walk(nest.body)]
+    uses = [n for n in nodes if isinstance(n, Read) and n.tensor == total]
+    found = [n for n in nodes if isinstance(n, Apply) and _is_bias(n, total, row)]
+    if len(set(found)) != 1 or len(uses) != len(found):
+        return None, nests
+    add = found[0]
+    sums, bias = sorted(add.args, key=lambda a: isinstance(a, Read) and a.tensor != total)
+    assert isinstance(bias, Read)
+
+    def visit(node: Scalar) -> Scalar:
+        return sums if node == add else node
+
+    return bias, tuple(replace(n, body=transform(n.body, visit)) for n in nests)
+
+
+def _is_bias(node: Apply, total: str, row: LoopVar) -> bool:
+    if node.function != "add":
+        return False
+    names = [a.tensor for a in node.args if isinstance(a, Read)]
+    others = [a for a in node.args if isinstance(a, Read) and a.tensor != total]
+    if len(names) != 2 or total not in names or len(others) != 1:
+        return False
+    return others[0].indices == (Sym(row.name),)
+
+
+def _number(index: Index | None) -> int:
+    return index if isinstance(index, int) else 0

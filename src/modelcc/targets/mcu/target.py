@@ -1,0 +1,127 @@
+"""Microcontrollers as targets.
+
+What runs on this machine (:meth:`~modelcc.targets.base.Target.load`) are the same kernels, with
+what instructions mean in place of those that it does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+from modelcc.ir.loop import Function
+from modelcc.ir.memory_rules import MemoryRules
+from modelcc.ir.program import Program
+from modelcc.ir.tensor import TensorProgram
+from modelcc.passes.graph.integer_contractions import IntegerContractions
+from modelcc.passes.loop.expand_instructions import Available
+from modelcc.passes.loop.serialise import serialise
+from modelcc.passes.tensor.inline import InlineStages
+from modelcc.targets.base import SCHEDULE, GraphPasses, OnFunction, TargetOptions, TensorPasses
+from modelcc.targets.c.delivery.facts import DeliveryRequest
+from modelcc.targets.c.delivery.folder import File
+from modelcc.targets.c.dialect import EMBEDDED
+from modelcc.targets.cpu.machine import CpuModel
+from modelcc.targets.cpu.schedule import schedule_program
+from modelcc.targets.isa.table import available, lanes_of
+from modelcc.targets.isa.templates import Encoding
+from modelcc.targets.mcu.delivery.files import embedded_files
+from modelcc.targets.mcu.delivery.model import embedded_model
+from modelcc.targets.mcu.delivery.source import source
+from modelcc.targets.mcu.lower import schedule_kernel
+from modelcc.targets.mcu.machine import MODELS, McuModel
+from modelcc.targets.mcu.passes.channels_last import ChannelsLast
+from modelcc.targets.mcu.passes.fixed_point import FixedPoint
+from modelcc.targets.mcu.passes.flat_weights import FlatWeights
+from modelcc.targets.mcu.passes.scalar_constants import ScalarConstants
+from modelcc.targets.mcu.passes.zero_points import InlineZeroPoints
+from modelcc.targets.native.c_target import CTarget
+from modelcc.targets.native.linux_machine import linux_machine
+
+_REGISTERS = 8
+"""Sums that a tile may have: of thirteen registers some are for addresses."""
+
+
+@dataclass(frozen=True)
+class McuTarget(CTarget):
+    """A microcontroller, for which C is written; it is run on this machine's processor."""
+
+    model: McuModel = MODELS["mcu"]
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    @property
+    def description(self) -> str:
+        """What it is, for ``modelcc targets``."""
+        return self.model.words
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        return (SCHEDULE, "c")
+
+    @property
+    def usual_dims(self) -> Mapping[str, int]:
+        """One sample at a time: frontends call axes so that models leave open for several."""
+        return {"batch": 1}
+
+    @property
+    def memory(self) -> MemoryRules:
+        """What the largest elements want; inputs and outputs may be in the arena, too."""
+        return MemoryRules(alignment=8, room=True, overlap=True)
+
+    @cached_property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """The microcontroller's instructions that kernels may ask for."""
+        return available(self.model.architecture, self.model.features)
+
+    @cached_property
+    def _available(self) -> Available:
+        return lanes_of(e for e in self.encodings if e.c)
+
+    def graph_passes(self) -> GraphPasses:
+        """Products of integers, where a model dequantises their operands."""
+        return GraphPasses(integers=(IntegerContractions(),))
+
+    def tensor_passes(self) -> TensorPasses:
+        """Images with channels last, and integers as instructions take them."""
+        return TensorPasses(
+            layouts=(ScalarConstants(), InlineZeroPoints(), ChannelsLast()),
+            kernels=(FlatWeights(), FixedPoint()),
+            inline=InlineStages(narrow=True),
+        )
+
+    def schedule(self, program: TensorProgram, on_function: OnFunction | None = None) -> Program:
+        """Kernels become loop functions, products of bytes in the processor's own way."""
+        return schedule_program(program, self.cpu, on_function, self.wanted, schedule_kernel)
+
+    def legalize(self, function: Function) -> Function:
+        """As for any processor, and without threads."""
+        return super().legalize(serialise(function))
+
+    def complete(self, program: Program) -> str:
+        """The one C file, weights included."""
+        return source(embedded_model(program, DeliveryRequest(program.name), self.model))
+
+    def deliver(self, program: Program, request: DeliveryRequest) -> tuple[File, ...]:
+        """A C file, its header and an example; :class:`ModelError` for what has no form there."""
+        return embedded_files(embedded_model(program, request, self.model))
+
+
+def mcu_target(name: str, options: TargetOptions) -> McuTarget:
+    """The target of the microcontroller ``name`` for ``options``."""
+    host = linux_machine()
+    plain = CpuModel(vector_bits=1, vector_registers=_REGISTERS, fused=False)
+    return McuTarget(host, plain, replace(options, threads=1), model=MODELS[name], dialect=EMBEDDED)
+
+
+mcu = partial(mcu_target, "mcu")
+cortex_m0plus = partial(mcu_target, "cortex-m0plus")
+cortex_m3 = partial(mcu_target, "cortex-m3")
+cortex_m4 = partial(mcu_target, "cortex-m4")
+cortex_m7 = partial(mcu_target, "cortex-m7")
+cortex_m33 = partial(mcu_target, "cortex-m33")
+cortex_m55 = partial(mcu_target, "cortex-m55")
+riscv32imc = partial(mcu_target, "riscv32imc")
