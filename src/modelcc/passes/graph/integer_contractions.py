@@ -28,7 +28,8 @@ class IntegerContractions:
 
     Zero points leave the product: ``sum (a - z)(b - y) = sum a*b - z * sum b - y * sum a + n*z*y``
     (Jacob et al., 2018, section 2.3), where sums of constants are constants, added to the bias.
-    Without instructions for ``bytes`` they are taken off the operands of convolutions.  With
+    Products of integers that a model has of its ``own`` are brought to that form, too.  Without
+    instructions for ``bytes`` they are taken off the operands of convolutions.  With
     instructions for ``dots`` of u8 by i8, u8 by u8 that both come at run time are such, too.
 
     before::
@@ -62,11 +63,13 @@ class IntegerContractions:
 
     bytes: bool = True
     dots: bool = False
+    own: bool = True
     limit: int | None = None
 
     def __call__(self, graph: Graph) -> Graph:
         signs = (unsigned,) if self.dots else ()
-        rules = (self._convolution, centred, product, gemm, zero_points, *signs)
+        given = (zero_points,) if self.own else ()
+        rules = (self._convolution, centred, product, gemm, *given, *signs)
         return rewrite(graph, rules, self.limit)
 
     def _convolution(self, node: Node, at: Rewriter) -> Replacement:
