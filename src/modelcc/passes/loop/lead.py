@@ -67,7 +67,9 @@ def lead(function: Function, results: Collection[str], operands: Collection[str]
     buffers = {p.buffer.name: p.buffer for p in function.parameters}
     if function.sizes or any(buffers[n].dtype.bits < 8 for n in (*results, *operands)):
         return None
-    found = _Walk(_Accesses(frozenset(results), frozenset(operands), buffers), _Ends())
+    found = _MomentWalk(
+        _KernelAccesses(frozenset(results), frozenset(operands), buffers), _IndexEnds()
+    )
     try:
         found.visit(function.body, {}, MOMENTS)
     except _UnknownError:
@@ -96,7 +98,7 @@ class _Access:
     first: Index
     last: Index
 
-    def moment(self, ends: _Ends, ranges: Mapping[str, Range]) -> _Moment:
+    def moment(self, ends: _IndexEnds, ranges: Mapping[str, Range]) -> _Moment:
         """What it accesses."""
         if self.is_read:
             return _Moment(max(0, ends.of(self.first, ranges)[0]) * self.width, None)
@@ -104,7 +106,7 @@ class _Access:
 
 
 @dataclass(frozen=True)
-class _Accesses:
+class _KernelAccesses:
     """Finds what statements access of results and operands, each once."""
 
     results: frozenset[str]
@@ -161,7 +163,7 @@ class _Accesses:
 
 
 @dataclass(frozen=True)
-class _Ends:
+class _IndexEnds:
     """The least and the greatest value of indices; sums of symbols are taken apart once."""
 
     known: dict[Index, tuple[int, tuple[tuple[int, str], ...]] | None] = field(
@@ -205,11 +207,11 @@ def _numbers(range_: Range) -> tuple[int, int]:
 
 
 @dataclass
-class _Walk:
+class _MomentWalk:
     """Goes through statements as they are executed."""
 
-    accesses: _Accesses
-    ends: _Ends
+    accesses: _KernelAccesses
+    ends: _IndexEnds
     moments: list[_Moment] = field(default_factory=list[_Moment])
 
     def visit(self, body: Sequence[Stmt], known: Mapping[str, Range], room: int) -> None:
@@ -244,7 +246,7 @@ class _Walk:
             for value in range(first, stop, s.step):
                 self.visit(s.body, {**ranges, s.variable: Range(value, value)}, room // count)
             return
-        inner = _Walk(self.accesses, self.ends)
+        inner = _MomentWalk(self.accesses, self.ends)
         inner.visit(s.body, {**ranges, s.variable: Range(first, stop - 1)}, 0)
         self.moments += _together(inner.moments)
 
