@@ -15,6 +15,7 @@ from modelcc.ops import (
     differentiation,
     elementwise,
     feature_keys,
+    fixed_point,
     forest,
     fourier,
     gather,
@@ -47,8 +48,8 @@ from modelcc.ops import (
 FAMILIES = (
     *(elementwise, activation, reduce, cumulative, shape, padding, gather, matmul, conv, pool),
     *(norm, nonzero, fourier, attention, hardmax, late_tile, resize),
-    *(runtime_size, top_k, unique, suppression, quant, packed_matmul, quant_matmul, recurrent),
-    *(feature_keys, forest, time_axis, control, boxes, roi_align, roi_pool, grid_sample),
+    *(runtime_size, top_k, unique, suppression, quant, fixed_point, packed_matmul, quant_matmul),
+    *(recurrent, feature_keys, forest, time_axis, control, boxes, roi_align, roi_pool, grid_sample),
     *(deform_conv, differentiation, columns, linear_algebra, orthogonal),
 )
 """Modules of ops that belong together."""
