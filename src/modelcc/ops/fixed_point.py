@@ -26,9 +26,11 @@ class FixedPointMultiply(Elementwise):
     The first to the nearest integer, halves up, the second halves away from zero: gemmlowp's
     ``SaturatingRoundingDoublingHighMul`` and ``RoundingDivideByPOT``, by which TFLite requantizes
     (Jacob et al., 2018, section 2.2).  ``multiplier`` is not negative, ``shift`` from 0 to 31.
+    With ``once`` there is one quotient, by ``2^(31 + shift)``, to the nearest integer, halves up.
     """
 
     differentiable = False
+    once: bool = False
     samples = (
         bounded(_SUMS, tensor("n", 4, dtype=I32), scalar(1_518_500_250, I32), scalar(9, I32)),
         bounded(
@@ -40,6 +42,14 @@ class FixedPointMultiply(Elementwise):
         *(
             sample(_EXTREMES, scalar(2**31 - 1, I32), scalar(shift, I32))
             for shift in (0, 1, 2, 30, 31)
+        ),
+        sample(_EXTREMES, scalar(2**31 - 1, I32), scalar(31, I32), once=True),
+        bounded(
+            _SUMS,
+            tensor("n", 3, dtype=I32),
+            scalar(1_518_500_250, I32),
+            vector(0, 1, 9, dtype=I32),
+            once=True,
         ),
     )
 
@@ -59,6 +69,10 @@ class FixedPointMultiply(Elementwise):
     def element(self, *xs: Element) -> Element:
         x, multiplier, shift = xs
         product = x.cast(I64) * multiplier.cast(I64)
+        if self.once:
+            places = shift.cast(I64) + 31
+            half = apply("shl", number(1, I64), places - 1)
+            return apply("shr", product + half, places).cast(I32)
         high = apply("shr", product + (1 << 30), 31).cast(I32)
         mask = apply("shl", number(1, I32), shift) - 1
         rest = apply("and", high, mask)
@@ -68,16 +82,23 @@ class FixedPointMultiply(Elementwise):
 
     def decompose(self, build: Builder, *inputs: str) -> tuple[str]:
         x, multiplier, shift = (of(Cast(I64), Value(build, name)) for name in inputs)
-        down = BitShift(left=False)
+        down, up = BitShift(left=False), BitShift()
+        if self.once:
+            half = of(up, x.lift(1), shift + 30)
+            return (of(Cast(I32), of(down, x * multiplier + half, shift + 31)).name,)
         high = of(down, x * multiplier + 2**30, x.lift(31))
-        half = of(down, of(BitShift(), x.lift(1), shift), x.lift(1))
+        half = of(down, of(up, x.lift(1), shift), x.lift(1))
         # Without a shift there are no halves, and nothing is taken off a negative number.
         less = of(Max(), of(down, high, x.lift(31)), -half)
         return (of(Cast(I32), of(down, high + half + less, shift)).name,)
 
     def evaluate(self, *xs: Array) -> Array:
         x, multiplier, shift = xs
-        high = np.floor_divide(x.astype(np.int64) * multiplier + 2**30, 2**31)
+        product = x.astype(np.int64) * multiplier
+        if self.once:
+            whole = np.left_shift(np.int64(1), shift.astype(np.int64) + 31)
+            return np.floor_divide(product + whole // 2, whole)
+        high = np.floor_divide(product + 2**30, 2**31)
         power = np.left_shift(np.int64(1), shift.astype(np.int64))
         size = (np.abs(high) + power // 2) // power
         return np.sign(high) * size

@@ -1,0 +1,129 @@
+"""One TFLite operator under conversion, as its handler sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from modelcc.frontends.kit.body import Body, BodyInputs
+from modelcc.frontends.kit.conversion import Conversion
+from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.tflite.module import Quantization, TfliteOperator, TfliteTensor
+from modelcc.frontends.tflite.states import States
+from modelcc.ir.index import Bounds
+from modelcc.ir.types import F16, F32, I8, I16, U8, DType
+from modelcc.ops.arithmetic import Value
+
+QUANTIZED = (I8, U8, I16)
+"""Types whose numbers stand for reals, by their tensor's quantization."""
+
+
+class InlineSubgraph(Protocol):
+    """Converts a subgraph in place, with values for its inputs; its results."""
+
+    def __call__(self, number: int, operands: Sequence[str]) -> tuple[str, ...]: ...
+
+
+class SubgraphBody(Protocol):
+    """Converts a subgraph into a graph of its own, the body of a branch or a loop."""
+
+    def __call__(self, number: int, bounds: Bounds, inputs: BodyInputs) -> Body: ...
+
+
+@dataclass(frozen=True)
+class TfliteCall(Conversion):
+    """What handlers get: the operator with its options, and what the file says of its tensors.
+
+    ``operands`` and ``results`` are tensors; an absent operand is None.
+    """
+
+    op: TfliteOperator
+    operands: tuple[TfliteTensor | None, ...]
+    results: tuple[TfliteTensor, ...]
+    states: States
+    inline: InlineSubgraph
+    body: SubgraphBody
+
+    def flag(self, name: str) -> bool:
+        """An option that holds or not."""
+        return bool(self.op.options.get(name, False))
+
+    def integer(self, name: str, default: int = 0) -> int:
+        """An option that is a whole number."""
+        found = self.op.options.get(name, default)
+        return found if isinstance(found, int) else default
+
+    def number(self, name: str, default: float = 0.0) -> float:
+        """An option that is a number."""
+        found = self.op.options.get(name, default)
+        return float(found) if isinstance(found, int | float) else default
+
+    def word(self, name: str, default: str = "") -> str:
+        """An option that is a text or a name of an enumeration."""
+        found = self.op.options.get(name, default)
+        return found if isinstance(found, str) else default
+
+    def tuple(self, name: str) -> tuple[int, ...] | None:
+        """An option that is a list of whole numbers; None if there is none."""
+        found = self.op.options.get(name)
+        if not isinstance(found, tuple):
+            return None
+        return tuple(int(number) for number in found)
+
+    @property
+    def result_dtype(self) -> DType:
+        """Of the first result."""
+        found = self.results[0].dtype
+        if found is None:
+            unsupported(f"its result is of {self.results[0].type}")
+        return found
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether its result's numbers stand for reals."""
+        return self.result_dtype in QUANTIZED and self.results[0].quantization is not None
+
+    def quantization(self, i: int) -> Quantization:
+        """The parameters of operand ``i``."""
+        tensor = self.operands[i] if i < len(self.operands) else None
+        found = None if tensor is None else tensor.quantization
+        if found is None:
+            self.fail(f"operand {i} ({self.labels[i]!r}) has no quantization parameters")
+        return found
+
+    def single(self, i: int) -> Quantization:
+        """The parameters of operand ``i``, one scale and zero point for all of it."""
+        return self._checked(self.quantization(i), self.labels[i], self.dtype(i))
+
+    def result(self, i: int = 0) -> Quantization:
+        """The parameters of result ``i``, one scale and zero point for all of it."""
+        tensor = self.results[i]
+        if tensor.quantization is None or tensor.dtype is None:
+            self.fail(f"result {tensor.name!r} has no quantization parameters")
+        return self._checked(tensor.quantization, tensor.name, tensor.dtype)
+
+    def _checked(self, found: Quantization, name: str, dtype: DType) -> Quantization:
+        if not found.per_tensor:
+            self.fail(f"{name!r} has {found.scales.size} scales where there must be one")
+        if found.scale <= 0:
+            self.fail(f"{name!r} has the scale {found.scale}")
+        if dtype == I16 and found.zero != 0:
+            self.fail(f"{name!r}, of 16 bits, has zero point {found.zero}, not 0")
+        low, high = (0, 255) if dtype == U8 else (-128, 127)
+        if dtype in (I8, U8) and not low <= found.zero <= high:
+            self.fail(f"{name!r}, {dtype}, has zero point {found.zero}")
+        return found
+
+    def as_value(self, name: str) -> Value:
+        """A value by name, for arithmetic."""
+        return Value(self, name)
+
+    def require_float(self, i: int = 0) -> None:
+        """Not supported unless operand ``i`` is a float."""
+        if self.dtype(i) not in (F32, F16):
+            unsupported(f"it is of {self.dtype(i)}")
+
+
+Handler = Callable[[TfliteCall], "str | Sequence[str]"]
+Handlers = Mapping[str, Handler]

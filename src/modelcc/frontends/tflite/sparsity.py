@@ -1,0 +1,104 @@
+"""Sparse constants written out: each dimension stored in full, or the places of its elements.
+
+After TACO's format: Kjolstad et al., "The tensor algebra compiler", 2017.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from modelcc.ir.types import Array
+
+MOST_ELEMENTS = 1 << 30
+"""Of a constant that is written out."""
+
+
+@dataclass(frozen=True)
+class DimensionFormat:
+    """A dimension: ``size`` elements in full, or those at ``indices``, of which ``segments[n]`` to
+    ``segments[n + 1]`` belong to element n of the dimensions before it."""
+
+    size: int | None
+    segments: tuple[int, ...] = ()
+    indices: tuple[int, ...] = ()
+
+    def children(self, parents: Array) -> tuple[Array, Array]:
+        """Numbers and places of the elements that belong to each of ``parents``, with the parents'
+        positions repeated as often."""
+        if self.size is not None:
+            places = np.tile(np.arange(self.size), parents.size)
+            numbers = np.repeat(parents * self.size, self.size) + places
+            return numbers, places
+        starts = np.asarray(self.segments, np.int64)
+        counts = starts[parents + 1] - starts[parents]
+        if (counts < 0).any():
+            raise ValueError("segments of a sparse dimension go backwards")
+        numbers = np.concatenate(
+            [np.arange(a, a + n) for a, n in zip(starts[parents], counts, strict=True)]
+            or [np.zeros(0, np.int64)]
+        )
+        return numbers, np.asarray(self.indices, np.int64)[numbers]
+
+    def repeats(self, parents: Array) -> Array | int:
+        """How many elements belong to each of ``parents``."""
+        if self.size is not None:
+            return self.size
+        starts = np.asarray(self.segments, np.int64)
+        return starts[parents + 1] - starts[parents]
+
+
+def densified(
+    values: Array,
+    shape: tuple[int, ...],
+    order: Sequence[int],
+    blocks: Sequence[int],
+    formats: Sequence[DimensionFormat],
+    name: str,
+) -> Array:
+    """The constant of ``shape`` whose elements that are not 0 are among ``values``.
+
+    ``order`` are its dimensions as they are stored, then those of its blocks; block n is of
+    dimension ``blocks[n]``.  :class:`ValueError` if the parts do not fit together.
+    """
+    rank = len(shape)
+    whole = len(formats) == len(order) == rank + len(blocks)
+    if not whole or sorted(order) != list(range(len(order))):
+        raise ValueError(f"sparse constant {name!r} has {len(formats)} dimensions for {rank}")
+    if int(np.prod(shape, dtype=object)) > MOST_ELEMENTS:
+        raise ValueError(f"sparse constant {name!r} has the shape {shape}")
+    numbers, columns = np.zeros(1, np.int64), list[Array]()
+    for format in formats:
+        counts = format.repeats(numbers)
+        if int(np.sum(counts) if isinstance(counts, np.ndarray) else counts * numbers.size) > (
+            values.size
+        ):
+            raise ValueError(f"sparse constant {name!r} has {values.size} elements, not as many")
+        columns = [np.repeat(column, counts) for column in columns]
+        numbers, places = format.children(numbers)
+        columns.append(places)
+    stored = dict(zip(order, columns, strict=True))
+    sizes = dict(zip(order, formats, strict=True))
+    result = np.zeros(shape, values.dtype)
+    result[tuple(_place(d, stored, sizes, rank, blocks) for d in range(rank))] = values[numbers]
+    return result
+
+
+def _place(
+    dimension: int,
+    stored: dict[int, Array],
+    sizes: dict[int, DimensionFormat],
+    rank: int,
+    blocks: Sequence[int],
+) -> Array:
+    """Places along a dimension: those of its blocks, and within them."""
+    place = stored[dimension]
+    for n, own in enumerate(blocks):
+        if own == dimension:
+            size = sizes[rank + n].size
+            if size is None:
+                raise ValueError("a block is stored sparsely")
+            place = place * size + stored[rank + n]
+    return place
