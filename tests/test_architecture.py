@@ -281,6 +281,7 @@ def test_frameworks_are_imported_in_their_frontend_only() -> None:
         "torch": ("modelcc.frontends.torch", "modelcc.torch"),
         "jax": stablehlo,
         "jaxlib": stablehlo,
+        **dict.fromkeys(("flatbuffers", "tflite"), ("modelcc.frontends.tflite.reading",)),
     }
     found = [
         str(i)

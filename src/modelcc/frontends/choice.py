@@ -19,9 +19,9 @@ Dims = Mapping[str, int | Range]
 class Frontend:
     """A reader of models: ``function`` of ``module`` makes a graph of a source and ``dims``.
 
-    Its sources are files with ``suffixes``, bytes that begin with one of ``magic``, and objects of
-    ``packages``.  ``extra`` installs what it needs.  ``caller`` makes a source of one that can be
-    called, and example arguments.
+    Its sources are files with ``suffixes``, bytes that begin with one of ``magic`` or that hold
+    others at a place, and objects of ``packages``.  ``extra`` installs what it needs.  ``caller``
+    makes a source of one that can be called, and example arguments.
     """
 
     module: str
@@ -29,6 +29,7 @@ class Frontend:
     extra: str = ""
     suffixes: tuple[str, ...] = ()
     magic: tuple[bytes, ...] = ()
+    holds: tuple[int, bytes] | None = None
     packages: tuple[str, ...] = ()
     caller: str = ""
 
@@ -38,7 +39,9 @@ class Frontend:
             case str() | Path():
                 return Path(source).suffix.lower() in self.suffixes
             case bytes():
-                return source.startswith(self.magic)
+                start, mark = self.holds or (0, b"")
+                marked = self.holds is not None and source[start : start + len(mark)] == mark
+                return marked or source.startswith(self.magic)
             case _:
                 homes = (f"{kind.__module__}." for kind in type(source).__mro__)
                 packages = tuple(f"{name}." for name in self.packages)
@@ -84,6 +87,13 @@ FRONTENDS = (
         suffixes=(".mlir", ".mlirbc", ".stablehlo", ".jax"),
         magic=(b"ML\xefR",),
         packages=("jax", "jaxlib", "modelcc.frontends.stablehlo"),
+    ),
+    Frontend(
+        "modelcc.frontends.tflite",
+        "import_tflite",
+        extra="tflite",
+        suffixes=(".tflite", ".lite"),
+        holds=(4, b"TFL3"),
     ),
 )
 

@@ -16,6 +16,7 @@ from modelcc.ops import (
     elementwise,
     feature_keys,
     fixed_point,
+    fixed_point_softmax,
     forest,
     fourier,
     gather,
@@ -49,8 +50,8 @@ FAMILIES = (
     *(elementwise, activation, reduce, cumulative, shape, padding, gather, matmul, conv, pool),
     *(norm, nonzero, fourier, attention, hardmax, late_tile, resize),
     *(runtime_size, top_k, unique, suppression, quant, fixed_point, packed_matmul, quant_matmul),
-    *(recurrent, feature_keys, forest, time_axis, control, boxes, roi_align, roi_pool, grid_sample),
-    *(deform_conv, differentiation, columns, linear_algebra, orthogonal),
+    *(fixed_point_softmax, recurrent, feature_keys, forest, time_axis, control, boxes, roi_align),
+    *(roi_pool, grid_sample, deform_conv, differentiation, columns, linear_algebra, orthogonal),
 )
 """Modules of ops that belong together."""
 

@@ -9,8 +9,8 @@ from typing import Protocol
 from modelcc.frontends.kit.body import Body, BodyInputs
 from modelcc.frontends.kit.conversion import Conversion
 from modelcc.frontends.kit.errors import unsupported
-from modelcc.frontends.tflite.module import Quantization, TfliteOperator, TfliteTensor
-from modelcc.frontends.tflite.states import States
+from modelcc.frontends.tflite.kept import Variables
+from modelcc.frontends.tflite.module import TfliteOperator, TfliteQuantization, TfliteTensor
 from modelcc.ir.index import Bounds
 from modelcc.ir.types import F16, F32, I8, I16, U8, DType
 from modelcc.ops.arithmetic import Value
@@ -41,7 +41,7 @@ class TfliteCall(Conversion):
     op: TfliteOperator
     operands: tuple[TfliteTensor | None, ...]
     results: tuple[TfliteTensor, ...]
-    states: States
+    states: Variables
     inline: InlineSubgraph
     body: SubgraphBody
 
@@ -84,7 +84,7 @@ class TfliteCall(Conversion):
         """Whether its result's numbers stand for reals."""
         return self.result_dtype in QUANTIZED and self.results[0].quantization is not None
 
-    def quantization(self, i: int) -> Quantization:
+    def quantization(self, i: int) -> TfliteQuantization:
         """The parameters of operand ``i``."""
         tensor = self.operands[i] if i < len(self.operands) else None
         found = None if tensor is None else tensor.quantization
@@ -92,18 +92,18 @@ class TfliteCall(Conversion):
             self.fail(f"operand {i} ({self.labels[i]!r}) has no quantization parameters")
         return found
 
-    def single(self, i: int) -> Quantization:
+    def single(self, i: int) -> TfliteQuantization:
         """The parameters of operand ``i``, one scale and zero point for all of it."""
         return self._checked(self.quantization(i), self.labels[i], self.dtype(i))
 
-    def result(self, i: int = 0) -> Quantization:
+    def result(self, i: int = 0) -> TfliteQuantization:
         """The parameters of result ``i``, one scale and zero point for all of it."""
         tensor = self.results[i]
         if tensor.quantization is None or tensor.dtype is None:
             self.fail(f"result {tensor.name!r} has no quantization parameters")
         return self._checked(tensor.quantization, tensor.name, tensor.dtype)
 
-    def _checked(self, found: Quantization, name: str, dtype: DType) -> Quantization:
+    def _checked(self, found: TfliteQuantization, name: str, dtype: DType) -> TfliteQuantization:
         if not found.per_tensor:
             self.fail(f"{name!r} has {found.scales.size} scales where there must be one")
         if found.scale <= 0:

@@ -12,8 +12,8 @@ from modelcc.frontends.kit.naming import renamed
 from modelcc.frontends.tflite.call import TfliteCall
 from modelcc.frontends.tflite.handlers import HANDLERS
 from modelcc.frontends.tflite.inputs import ModelEnds
+from modelcc.frontends.tflite.kept import Variables
 from modelcc.frontends.tflite.module import TfliteModel, TfliteOperator, TfliteSubgraph
-from modelcc.frontends.tflite.states import States
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
@@ -24,10 +24,13 @@ from modelcc.ops.elementwise import Identity
 DEEPEST = 32
 """Subgraphs within subgraphs."""
 
+MOST_SHOWN = 60
+"""Characters of a tensor's name in messages: converters join those of all that they fused."""
+
 
 def convert(model: TfliteModel, ends: ModelEnds) -> Graph:
     """The graph of the main subgraph, with names and types of ``ends``."""
-    return _Importer(model, ends).run()
+    return _TfliteImporter(model, ends).run()
 
 
 @dataclass(frozen=True)
@@ -53,12 +56,12 @@ class _TfliteScope:
         return self.values[number]
 
 
-class _Importer:
+class _TfliteImporter:
     def __init__(self, model: TfliteModel, ends: ModelEnds) -> None:
         self._model = model
         self._ends = ends
         self._emitter = Emitter(GraphBuilder(model.name, ends.bounds), ends.bounds)
-        self._states = States(self._emitter)
+        self._states = Variables(self._emitter)
         self._problems: list[Unsupported] = []
 
     def run(self) -> Graph:
@@ -192,6 +195,8 @@ class _Importer:
 def _label(op: TfliteOperator, subgraph: TfliteSubgraph) -> str:
     """Which operator of the user's model: its number, what it is, and its result."""
     result = subgraph.tensors[op.outputs[0]].name if op.outputs else ""
+    if len(result) > MOST_SHOWN:
+        result = f"…{result[1 - MOST_SHOWN :]}"
     return f"{op.index} {op.name}" + (f" {result!r}" if result else "")
 
 

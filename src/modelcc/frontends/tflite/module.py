@@ -12,7 +12,7 @@ Option = bool | int | float | str | tuple[int, ...] | tuple[float, ...]
 
 
 @dataclass(frozen=True)
-class Quantization:
+class TfliteQuantization:
     """``real = scale * (number - zero)``; one of each, or one for each slice of ``axis``."""
 
     scales: Array
@@ -47,7 +47,7 @@ class TfliteTensor:
     shape: tuple[int, ...] | None
     type: str
     dtype: DType | None
-    quantization: Quantization | None = None
+    quantization: TfliteQuantization | None = None
     data: Array | None = None
     variable: bool = False
 
@@ -80,7 +80,7 @@ class TfliteSubgraph:
 
 
 @dataclass(frozen=True)
-class Signature:
+class TfliteSignature:
     """What callers of a subgraph call its inputs and outputs."""
 
     subgraph: int
@@ -94,4 +94,4 @@ class TfliteModel:
 
     name: str
     subgraphs: tuple[TfliteSubgraph, ...]
-    signatures: tuple[Signature, ...]
+    signatures: tuple[TfliteSignature, ...]

@@ -7,17 +7,17 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, cast
 
 import numpy as np
 import tflite
 
 from modelcc.frontends.tflite.module import (
     Option,
-    Quantization,
-    Signature,
     TfliteModel,
     TfliteOperator,
+    TfliteQuantization,
+    TfliteSignature,
     TfliteSubgraph,
     TfliteTensor,
 )
@@ -52,7 +52,6 @@ IDENTIFIER = b"TFL3"
 
 VERSION = 3
 SCHEMA: Any = tflite
-Item = TypeVar("Item")
 
 DTYPES: Mapping[str, DType] = MappingProxyType(
     {
@@ -85,13 +84,13 @@ def read_model(data: bytes, name: str) -> TfliteModel:
         hint = f"such files have {IDENTIFIER.decode()} at byte 4; this one has {found!r}"
         raise ModelError(message, (name,), hint)
     try:
-        return _Reader(data, name).model()
+        return _SchemaReader(data, name).model()
     except _MALFORMED as error:
         message = f"the file is damaged: {error or type(error).__name__}"
         raise ModelError(message, (name,), "copy or export it again") from error
 
 
-class _Reader:
+class _SchemaReader:
     def __init__(self, data: bytes, name: str) -> None:
         self._data = data
         self._name = name
@@ -121,7 +120,7 @@ class _Reader:
         """Name and version; old files have the code of the operator in a byte of its own."""
         number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
         name = _named("BuiltinOperator", number)
-        return (_text(code.CustomCode()) if name == "CUSTOM" else name), code.Version()
+        return (_text(code.CustomCode()) if name == "CUSTOM" else name), int(code.Version())
 
     def _subgraph(self, table: Any, codes: Sequence[tuple[str, int]]) -> TfliteSubgraph:
         tensors = tuple(map(self._tensor, self._items(table, "Tensors")))
@@ -136,7 +135,7 @@ class _Reader:
         return TfliteSubgraph(_text(table.Name()), tensors, inputs, outputs, operators)
 
     def _operator(self, index: int, op: Any, codes: Sequence[tuple[str, int]]) -> TfliteOperator:
-        number = op.OpcodeIndex()
+        number: int = op.OpcodeIndex()
         if number >= len(codes):
             raise ValueError(f"operator {index} is of kind {number} of {len(codes)}")
         name, version = codes[number]
@@ -190,12 +189,12 @@ class _Reader:
             return np.frombuffer(self._data, np.uint8, size, start) if size else None
         return buffer.DataAsNumpy() if buffer.DataLength() else None
 
-    def _signature(self, table: Any) -> Signature:
+    def _signature(self, table: Any) -> TfliteSignature:
         ends = [
             {m.TensorIndex(): _text(m.Name()) for m in self._items(table, side)}
             for side in ("Inputs", "Outputs")
         ]
-        return Signature(table.SubgraphIndex(), *map(MappingProxyType, ends))
+        return TfliteSignature(table.SubgraphIndex(), *map(MappingProxyType, ends))
 
 
 # --- parts of tables
@@ -219,8 +218,13 @@ def _numbers(table: Any, field: str) -> tuple[Any, ...]:
 @cache
 def _names(enumeration: str) -> Mapping[int, str]:
     """What an enumeration of the schema calls its numbers."""
-    members = vars(getattr(SCHEMA, enumeration)).items()
+    members = _members(enumeration).items()
     return MappingProxyType({v: k for k, v in members if isinstance(v, int)})
+
+
+def _members(kind: str) -> dict[str, Any]:
+    """Attributes of a class of the schema by their names."""
+    return dict(cast("dict[str, Any]", vars(getattr(SCHEMA, kind))))
 
 
 def _named(enumeration: str, number: int) -> str:
@@ -241,7 +245,7 @@ def _options(op: Any, field: str) -> dict[str, Option]:
 @cache
 def _fields(kind: str) -> tuple[tuple[str, str], ...]:
     """Methods of a table of options that give its fields, and the fields' names in snake case."""
-    members = vars(getattr(SCHEMA, kind))
+    members = _members(kind)
     vectors = [name.removesuffix("AsNumpy") for name in members if name.endswith("AsNumpy")]
     plain = [
         name
@@ -280,9 +284,11 @@ def _elements(contents: Array, dtype: DType) -> Array:
     return fields.astype(dtype.numpy)
 
 
-def _quantization(table: Any, name: str, shape: tuple[int, ...]) -> Quantization | None:
+def _quantization(table: Any, name: str, shape: tuple[int, ...]) -> TfliteQuantization | None:
     """The parameters of a tensor; :class:`ValueError` for those that say nothing sensible."""
-    scales = () if table is None else _numbers(table, "Scale")
+    if table is None:
+        return None
+    scales = _numbers(table, "Scale")
     if not scales:
         return None
     zeros, axis = _numbers(table, "ZeroPoint") or (0,) * len(scales), table.QuantizedDimension()
@@ -295,7 +301,7 @@ def _quantization(table: Any, name: str, shape: tuple[int, ...]) -> Quantization
     values = np.asarray(scales, np.float32)
     if not (np.isfinite(values).all() and (values >= 0).all()):
         raise ValueError(f"tensor {name!r} has the scale {values.min()}")
-    return Quantization(values, np.asarray(zeros, np.int64), axis)
+    return TfliteQuantization(values, np.asarray(zeros, np.int64), axis)
 
 
 def _sparse_format(

@@ -36,10 +36,9 @@ class DimensionFormat:
         counts = starts[parents + 1] - starts[parents]
         if (counts < 0).any():
             raise ValueError("segments of a sparse dimension go backwards")
-        numbers = np.concatenate(
-            [np.arange(a, a + n) for a, n in zip(starts[parents], counts, strict=True)]
-            or [np.zeros(0, np.int64)]
-        )
+        before: Array = np.cumsum(counts) - counts
+        within: Array = np.arange(int(counts.sum()))
+        numbers: Array = within + np.repeat(starts[parents] - before, counts)
         return numbers, np.asarray(self.indices, np.int64)[numbers]
 
     def repeats(self, parents: Array) -> Array | int:

@@ -10,7 +10,7 @@ from modelcc.frontends.kit.shapes import is_symbolic
 from modelcc.ir.types import Array, TensorType
 
 
-class States:
+class Variables:
     """The states of a model under conversion by their names; ``emitter`` is that of its graph.
 
     A state becomes an input when it is first read; what it is at the end becomes an output.

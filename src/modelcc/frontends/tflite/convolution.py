@@ -1,0 +1,114 @@
+"""Convolutions: images are [N, H, W, C] in TFLite, so each is between two transposes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from modelcc.frontends.kit.errors import number_of, unsupported
+from modelcc.frontends.tflite.activation import activated
+from modelcc.frontends.tflite.call import Handlers, TfliteCall
+from modelcc.frontends.tflite.requantization import requantized
+from modelcc.frontends.tflite.windows import channels_first, channels_last, window_pads
+from modelcc.ir.index import Index
+from modelcc.ir.types import F32, I8, I16, I64, U8, Array
+from modelcc.ops import elementwise as ew
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.conv import Conv
+from modelcc.ops.quant_matmul import ConvInteger
+from modelcc.ops.shape import Reshape, Transpose
+
+
+def conv_2d(call: TfliteCall) -> str:
+    """CONV_2D: weights are [O, H, W, I / groups]."""
+    shape = call.shape(1)
+    inputs, per_group = call.shape()[-1], shape[-1]
+    groups = 1
+    if isinstance(inputs, int) and isinstance(per_group, int) and 0 < per_group < inputs:
+        groups = inputs // per_group
+    return _convolved(call, (0, 3, 1, 2), groups, shape[1:3])
+
+
+def depthwise_conv_2d(call: TfliteCall) -> str:
+    """DEPTHWISE_CONV_2D: weights are [1, H, W, C * multiplier]."""
+    groups = number_of(call.shape()[-1], "number of channels")
+    return _convolved(call, (3, 0, 1, 2), groups, call.shape(1)[1:3])
+
+
+def _convolved(
+    call: TfliteCall, order: tuple[int, ...], groups: int, kernel: Sequence[Index]
+) -> str:
+    if call.rank() != 4 or call.rank(1) != 4:
+        call.fail(f"it convolves {call.type()} by {call.type(1)}, not tensors of rank 4")
+    strides = call.integer("stride_h", 1), call.integer("stride_w", 1)
+    dilations = call.integer("dilation_h_factor", 1), call.integer("dilation_w_factor", 1)
+    taps = [number_of(extent, "kernel") for extent in kernel]
+    before, after = window_pads(call, call.shape()[1:3], taps, strides, dilations)
+    op = Conv(strides, before, after, dilations, groups)
+    if call.dtype() == F32:
+        return _float(call, op, order)
+    return channels_last(_integer(call, op, order)).name
+
+
+def _float(call: TfliteCall, op: Conv, order: tuple[int, ...]) -> str:
+    if call.dtype(1) in (I8, U8):
+        return hybrid_convolution(call, op, order)
+    image = channels_first(call.value(0))
+    operands = [image, weights(call, 1, order)]
+    if call.has(2):
+        operands.append(call.value(2))
+    return activated(call, channels_last(of(op, *operands))).name
+
+
+def _integer(call: TfliteCall, op: Conv, order: tuple[int, ...]) -> Value:
+    """The convolution of numbers less their zero points, as the result's numbers."""
+    x, w = call.single(0), call.quantization(1)
+    image, kernel = channels_first(call.value(0)), weights(call, 1, order)
+    outputs = call.type_of(kernel.name).shape[0]
+    if call.dtype() == I16:
+        sums = _wide_sums(call, op, image, kernel)
+    else:
+        integer = ConvInteger(op.strides, op.pads_before, op.pads_after, op.dilations, op.groups)
+        zeros = [call.literal(np.asarray(x.zero), call.dtype())]
+        if call.dtype(1) == U8:
+            zeros.append(call.literal(np.asarray(w.zero), U8))
+        sums = of(integer, image, kernel, *zeros)
+    if call.has(2):
+        column = of(Reshape((outputs, 1, 1)), call.value(2))
+        wide = sums.type.dtype
+        sums = sums + (column if call.dtype(2) == wide else of(ew.Cast(wide), column))
+    return requantized(call, sums, effective_scales(call, 1))
+
+
+def _wide_sums(call: TfliteCall, op: Conv, image: Value, kernel: Value) -> Value:
+    """Sums of products of 16-bit numbers by bytes, in 64 bits."""
+    return of(op, of(ew.Cast(I64), image), of(ew.Cast(I64), kernel))
+
+
+def effective_scales(call: TfliteCall, axes: int) -> Array | float:
+    """What sums are to be multiplied by: one number, or a column per output channel.
+
+    Of one scale the product is taken in f32 where TFLite's kernel for u8 does so.
+    """
+    x, w, y = call.single(0), call.quantization(1), call.result()
+    if call.dtype() == U8:
+        return float(np.float32(x.scale) * np.float32(w.scale)) / y.scale
+    scales = float(x.scale) * w.scales.astype(np.float64) / float(y.scale)
+    return float(scales[0]) if w.per_tensor else scales.reshape(-1, *(1,) * (axes + 1))
+
+
+def weights(call: TfliteCall, i: int, order: tuple[int, ...]) -> Value:
+    """Operand ``i`` with its axes in ``order``."""
+    known = call.known(i)
+    if known is None or known.dtype == object:
+        return of(Transpose(order), call.value(i))
+    return call.literal(np.ascontiguousarray(known.transpose(order)), call.dtype(i))
+
+
+def hybrid_convolution(call: TfliteCall, op: Conv, order: tuple[int, ...]) -> str:
+    """Floats by bytes."""
+    unsupported("a convolution of floats by bytes")
+
+
+CONVOLUTION: Handlers = {"CONV_2D": conv_2d, "DEPTHWISE_CONV_2D": depthwise_conv_2d}

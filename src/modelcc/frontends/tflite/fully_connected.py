@@ -1,0 +1,78 @@
+"""FULLY_CONNECTED: rows by the transpose of weights [O, K]."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.tflite.activation import activated
+from modelcc.frontends.tflite.call import Handlers, TfliteCall
+from modelcc.frontends.tflite.convolution import effective_scales, weights
+from modelcc.frontends.tflite.requantization import (
+    quantized_bounds,
+    requantized,
+    rescaled_once,
+    saturated,
+)
+from modelcc.ir.index import Index, floordiv, product
+from modelcc.ir.types import F32, I8, I16, I32, I64, U8
+from modelcc.ops import elementwise as ew
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.matmul import MatMul
+from modelcc.ops.quant_matmul import MatMulInteger
+from modelcc.ops.shape import Reshape
+
+
+def fully_connected(call: TfliteCall) -> str:
+    """The product, in the shape that the options ask for."""
+    if call.rank(1) != 2:
+        call.fail(f"its weights are {call.type(1)}, not a matrix")
+    outputs, depth = call.shape(1)
+    form = call.word("weights_format", "DEFAULT")
+    if form != "DEFAULT":
+        unsupported(f"weights in the format {form}")
+    rows = floordiv(product(call.shape()), depth)
+    shape: tuple[Index, ...] = (rows, outputs)
+    if call.flag("keep_num_dims"):
+        shape = (*call.shape()[:-1], outputs)
+    x = call.value(0)
+    if call.shape() != (rows, depth):
+        x = of(Reshape((rows, depth)), x)
+    y = _product(call, x)
+    return y.name if y.type.shape == shape else of(Reshape(shape), y).name
+
+
+def _product(call: TfliteCall, x: Value) -> Value:
+    if call.dtype() == F32:
+        if call.dtype(1) in (I8, U8):
+            unsupported("a product of floats by bytes")
+        y = of(MatMul(), x, weights(call, 1, (1, 0)))
+        return activated(call, y + call.value(2) if call.has(2) else y)
+    if call.dtype() == I16:
+        wide = of(ew.Cast(I64), x), of(ew.Cast(I64), weights(call, 1, (1, 0)))
+        sums = of(MatMul(), *wide)
+        if call.has(2):
+            sums = sums + of(ew.Cast(I64), call.value(2))
+        return requantized(call, sums, effective_scales(call, -1))
+    return _bytes(call, x)
+
+
+def _bytes(call: TfliteCall, x: Value) -> Value:
+    """Products of bytes; TFLite's reference kernel rounds sums times doubles."""
+    w = call.quantization(1)
+    zeros = [call.literal(np.asarray(call.single(0).zero), call.dtype())]
+    if w.zeros.any():
+        zeros.append(call.literal(np.asarray(w.zero), call.dtype(1)))
+    sums = of(MatMulInteger(), x, weights(call, 1, (1, 0)), *zeros)
+    if call.has(2):
+        sums = sums + (call.value(2) if call.dtype(2) == I32 else of(ew.Cast(I32), call.value(2)))
+    y, dtype = call.result(), call.result_dtype
+    bounds = quantized_bounds(call.word("fused_activation_function", "NONE"), y, dtype)
+    scales = effective_scales(call, -1)
+    if not isinstance(scales, float):
+        unsupported("weights with a scale for each row")
+    low, high = (bound - y.zero for bound in bounds)
+    return saturated(rescaled_once(sums, scales, low, high), y.zero, bounds, dtype)
+
+
+FULLY_CONNECTED: Handlers = {"FULLY_CONNECTED": fully_connected}

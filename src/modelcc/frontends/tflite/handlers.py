@@ -1,0 +1,18 @@
+"""Which handler converts an operator: the families' tables in one."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from modelcc.frontends.tflite.call import Handlers
+from modelcc.frontends.tflite.convolution import CONVOLUTION
+from modelcc.frontends.tflite.elementwise import ELEMENTWISE
+from modelcc.frontends.tflite.fully_connected import FULLY_CONNECTED
+from modelcc.frontends.tflite.movement import MOVEMENT
+from modelcc.frontends.tflite.pooling import POOLING
+from modelcc.frontends.tflite.softmax import SOFTMAX
+
+HANDLERS: Handlers = MappingProxyType(
+    {**CONVOLUTION, **FULLY_CONNECTED, **POOLING, **ELEMENTWISE, **SOFTMAX, **MOVEMENT}
+)
+"""Handlers by the schema's names of operators, and of custom ones by theirs."""
