@@ -125,5 +125,6 @@ class TfliteCall(Conversion):
             unsupported(f"it is of {self.dtype(i)}")
 
 
+SingleResult = Callable[[TfliteCall], str]
 Handler = Callable[[TfliteCall], "str | Sequence[str]"]
 Handlers = Mapping[str, Handler]

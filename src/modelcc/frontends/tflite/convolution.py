@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from modelcc.frontends.kit.errors import number_of, unsupported
-from modelcc.frontends.tflite.activation import activated
 from modelcc.frontends.tflite.call import Handlers, TfliteCall
+from modelcc.frontends.tflite.fused_activation import activated
 from modelcc.frontends.tflite.requantization import requantized
 from modelcc.frontends.tflite.windows import channels_first, channels_last, window_pads
 from modelcc.ir.index import Index

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from modelcc.frontends.kit.errors import unsupported
-from modelcc.frontends.tflite.activation import activated
 from modelcc.frontends.tflite.call import Handlers, TfliteCall
 from modelcc.frontends.tflite.convolution import effective_scales, weights
+from modelcc.frontends.tflite.fused_activation import activated
 from modelcc.frontends.tflite.requantization import (
     quantized_bounds,
     requantized,

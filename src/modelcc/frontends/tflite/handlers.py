@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from modelcc.frontends.tflite.activations import ACTIVATIONS
 from modelcc.frontends.tflite.call import Handlers
 from modelcc.frontends.tflite.convolution import CONVOLUTION
 from modelcc.frontends.tflite.elementwise import ELEMENTWISE
 from modelcc.frontends.tflite.fully_connected import FULLY_CONNECTED
 from modelcc.frontends.tflite.movement import MOVEMENT
 from modelcc.frontends.tflite.pooling import POOLING
+from modelcc.frontends.tflite.quantization import QUANTIZATION
+from modelcc.frontends.tflite.reduction import REDUCTION
+from modelcc.frontends.tflite.resizing import RESIZING
+from modelcc.frontends.tflite.slicing import SLICING
 from modelcc.frontends.tflite.softmax import SOFTMAX
 
 HANDLERS: Handlers = MappingProxyType(
-    {**CONVOLUTION, **FULLY_CONNECTED, **POOLING, **ELEMENTWISE, **SOFTMAX, **MOVEMENT}
-)
+    {
+        **CONVOLUTION, **FULLY_CONNECTED, **POOLING, **ELEMENTWISE, **ACTIVATIONS, **SOFTMAX,
+        **QUANTIZATION, **MOVEMENT, **SLICING, **REDUCTION, **RESIZING,
+    }
+)  # fmt: skip
 """Handlers by the schema's names of operators, and of custom ones by theirs."""

@@ -20,7 +20,12 @@ from modelcc.ops.fixed_point import FixedPointMultiply
 from modelcc.ops.logic import BitShift
 from modelcc.ops.quant import limits
 
-FLOAT_BOUNDS = {"RELU": (0.0, None), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0)}
+FLOAT_BOUNDS = {
+    "RELU": (0.0, None),
+    "RELU6": (0.0, 6.0),
+    "RELU_N1_TO_1": (-1.0, 1.0),
+    "RELU_0_TO_1": (0.0, 1.0),
+}
 """Bounds of fused activations that clip."""
 
 
@@ -35,7 +40,11 @@ def multiplier_and_shift(real: float) -> tuple[int, int]:
 
 def rescaled(x: Value, reals: Array | float) -> Value:
     """i32 ``x`` times ``reals``, which broadcast against it, rounded twice as gemmlowp does."""
-    multipliers, shifts = _parts(reals)
+    return rescaled_by(x, *_parts(reals))
+
+
+def rescaled_by(x: Value, multipliers: Array, shifts: Array) -> Value:
+    """i32 ``x`` times ``multipliers * 2^(shifts - 31)``."""
     left = np.maximum(shifts, 0)
     if left.any():
         x = x * _constant(x, np.left_shift(1, left), I32)
