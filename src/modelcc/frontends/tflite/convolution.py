@@ -9,6 +9,7 @@ import numpy as np
 from modelcc.frontends.kit.errors import number_of, unsupported
 from modelcc.frontends.tflite.call import Handlers, TfliteCall
 from modelcc.frontends.tflite.fused_activation import activated
+from modelcc.frontends.tflite.hybrid import asymmetric_rows, symmetric_rows
 from modelcc.frontends.tflite.requantization import requantized
 from modelcc.frontends.tflite.windows import channels_first, channels_last, window_pads
 from modelcc.ir.index import Index
@@ -53,7 +54,7 @@ def _convolved(
 
 def _float(call: TfliteCall, op: Conv, order: tuple[int, ...]) -> str:
     if call.dtype(1) in (I8, U8):
-        return hybrid_convolution(call, op, order)
+        return _hybrid(call, op, order)
     image = channels_first(call.value(0))
     operands = [image, weights(call, 1, order)]
     if call.has(2):
@@ -86,13 +87,13 @@ def _wide_sums(call: TfliteCall, op: Conv, image: Value, kernel: Value) -> Value
     return of(op, of(ew.Cast(I64), image), of(ew.Cast(I64), kernel))
 
 
-def effective_scales(call: TfliteCall, axes: int) -> Array | float:
+def effective_scales(call: TfliteCall, axes: int, image: int = 0) -> Array | float:
     """What sums are to be multiplied by: one number, or a column per output channel.
 
     Of one scale the product is taken in f32 where TFLite's kernel for u8 does so.
     """
-    x, w, y = call.single(0), call.quantization(1), call.result()
-    if call.dtype() == U8:
+    x, w, y = call.single(image), call.quantization(1), call.result()
+    if call.dtype(image) == U8:
         return float(np.float32(x.scale) * np.float32(w.scale)) / y.scale
     scales = float(x.scale) * w.scales.astype(np.float64) / float(y.scale)
     return float(scales[0]) if w.per_tensor else scales.reshape(-1, *(1,) * (axes + 1))
@@ -106,9 +107,25 @@ def weights(call: TfliteCall, i: int, order: tuple[int, ...]) -> Value:
     return call.literal(np.ascontiguousarray(known.transpose(order)), call.dtype(i))
 
 
-def hybrid_convolution(call: TfliteCall, op: Conv, order: tuple[int, ...]) -> str:
-    """Floats by bytes."""
-    unsupported("a convolution of floats by bytes")
+def _hybrid(call: TfliteCall, op: Conv, order: tuple[int, ...]) -> str:
+    """Floats by bytes: the floats of each image become bytes for the product."""
+    w = call.quantization(1)
+    if w.zeros.any():
+        unsupported("weights of bytes with a zero point by floats")
+    image, kernel = channels_first(call.value(0)), weights(call, 1, order)
+    whole = of(ew.Cast(F32), kernel)
+    if w.per_tensor and op.groups == 1 and call.op.name == "CONV_2D":
+        rows = symmetric_rows(image, (1, 2, 3))
+        integer = ConvInteger(op.strides, op.pads_before, op.pads_after, op.dilations)
+        sums = of(ew.Cast(F32), of(integer, rows.bytes, kernel))
+    else:
+        rows = asymmetric_rows(image, (1, 2, 3))
+        sums = of(op, rows.centred, whole)
+    scales = w.scales if w.per_tensor else w.scales.reshape(-1, 1, 1)
+    y = sums * (rows.factor * call.literal(scales))
+    if call.has(2):
+        y = y + of(Reshape((kernel.type.shape[0], 1, 1)), call.value(2))
+    return activated(call, channels_last(y)).name
 
 
 CONVOLUTION: Handlers = {"CONV_2D": conv_2d, "DEPTHWISE_CONV_2D": depthwise_conv_2d}

@@ -8,6 +8,7 @@ from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.tflite.call import Handlers, TfliteCall
 from modelcc.frontends.tflite.convolution import effective_scales, weights
 from modelcc.frontends.tflite.fused_activation import activated
+from modelcc.frontends.tflite.hybrid import asymmetric_rows, symmetric_rows
 from modelcc.frontends.tflite.requantization import (
     quantized_bounds,
     requantized,
@@ -18,6 +19,7 @@ from modelcc.ir.index import Index, floordiv, product
 from modelcc.ir.types import F32, I8, I16, I32, I64, U8
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.broadcast import ReduceSum
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.quant_matmul import MatMulInteger
 from modelcc.ops.shape import Reshape
@@ -45,7 +47,7 @@ def fully_connected(call: TfliteCall) -> str:
 def _product(call: TfliteCall, x: Value) -> Value:
     if call.dtype() == F32:
         if call.dtype(1) in (I8, U8):
-            unsupported("a product of floats by bytes")
+            return activated(call, _hybrid(call, x))
         y = of(MatMul(), x, weights(call, 1, (1, 0)))
         return activated(call, y + call.value(2) if call.has(2) else y)
     if call.dtype() == I16:
@@ -55,6 +57,22 @@ def _product(call: TfliteCall, x: Value) -> Value:
             sums = sums + of(ew.Cast(I64), call.value(2))
         return requantized(call, sums, effective_scales(call, -1))
     return _bytes(call, x)
+
+
+def _hybrid(call: TfliteCall, x: Value) -> Value:
+    """Floats by bytes: the floats of each row become bytes for the product."""
+    w = call.quantization(1)
+    if w.zeros.any():
+        unsupported("weights of bytes with a zero point by floats")
+    matrix = weights(call, 1, (1, 0))
+    asymmetric = call.flag("asymmetric_quantize_inputs")
+    rows = asymmetric_rows(x, (1,)) if asymmetric else symmetric_rows(x, (1,))
+    sums = of(ew.Cast(F32), of(MatMulInteger(), rows.bytes, matrix))
+    if rows.offset is not None:
+        columns = of(ReduceSum((0,)), of(ew.Cast(I32), matrix))
+        sums = sums - of(ew.Cast(F32), columns) * rows.offset
+    y = sums * (rows.factor * call.literal(w.scales))
+    return y + call.value(2) if call.has(2) else y
 
 
 def _bytes(call: TfliteCall, x: Value) -> Value:

@@ -16,11 +16,12 @@ from modelcc.frontends.tflite.reduction import REDUCTION
 from modelcc.frontends.tflite.resizing import RESIZING
 from modelcc.frontends.tflite.slicing import SLICING
 from modelcc.frontends.tflite.softmax import SOFTMAX
+from modelcc.frontends.tflite.transposed_convolution import TRANSPOSED_CONVOLUTION
 
 HANDLERS: Handlers = MappingProxyType(
     {
         **CONVOLUTION, **FULLY_CONNECTED, **POOLING, **ELEMENTWISE, **ACTIVATIONS, **SOFTMAX,
-        **QUANTIZATION, **MOVEMENT, **SLICING, **REDUCTION, **RESIZING,
+        **QUANTIZATION, **MOVEMENT, **SLICING, **REDUCTION, **RESIZING, **TRANSPOSED_CONVOLUTION,
     }
 )  # fmt: skip
 """Handlers by the schema's names of operators, and of custom ones by theirs."""

@@ -1,0 +1,63 @@
+"""Products of floats by bytes: the floats of a row become bytes first, in the range they have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modelcc.frontends.tflite.requantization import half_away
+from modelcc.ir.types import F32, F64, I8
+from modelcc.ops import elementwise as ew
+from modelcc.ops.activation import Clip
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.reduce import ReduceMax, ReduceMin
+
+
+@dataclass(frozen=True)
+class QuantizedRows:
+    """``x ~ factor * (numbers - offset)``, the numbers whole ones as f32; no offset is 0.
+
+    ``factor`` and ``offset`` have extents of 1 along the axes of a row.
+    """
+
+    numbers: Value
+    factor: Value
+    offset: Value | None
+
+    @property
+    def centred(self) -> Value:
+        """The numbers less their offset."""
+        return self.numbers if self.offset is None else self.numbers - self.offset
+
+    @property
+    def bytes(self) -> Value:
+        """The numbers in i8."""
+        return of(ew.Cast(I8), self.numbers)
+
+
+def symmetric_rows(x: Value, axes: tuple[int, ...]) -> QuantizedRows:
+    """From -127 to 127 for the greatest magnitude along ``axes``; rows of zeros are 0."""
+    size = of(ReduceMax(axes), of(ew.Abs(), x))
+    none = of(ew.Equal(), size, size.lift(0.0))
+    safe = of(ew.Where(), none, size.lift(1.0), size)
+    steps = of(Clip(-127.0, 127.0), half_away(x * (safe.lift(127.0) / safe)))
+    return QuantizedRows(steps, of(ew.Where(), none, size.lift(1.0), size / 127.0), None)
+
+
+def asymmetric_rows(x: Value, axes: tuple[int, ...]) -> QuantizedRows:
+    """From -128 to 127 for the range along ``axes`` and 0, which is a whole number."""
+    zero = x.lift(0.0)
+    low, high = (
+        of(ew.Cast(F64), of(bound, of(found(axes), x), zero))
+        for bound, found in ((ew.Min(), ReduceMin), (ew.Max(), ReduceMax))
+    )
+    none = of(ew.Equal(), low, high)
+    scale = of(ew.Where(), none, low.lift(1.0), (high - low) / 255.0)
+    below, above = low / scale, high / scale
+    # Of both ends the one of the smaller error says what 0 is.
+    nearer = of(ew.Less(), -below + 128.0, above + 127.0)
+    place = of(ew.Where(), nearer, -below + -128.0, -above + 127.0)
+    offset = of(ew.Cast(F32), half_away(of(Clip(-128.0, 127.0), place)))
+    factor = of(ew.Cast(F32), scale)
+    steps = half_away(x * (factor.lift(1.0) / factor) + offset)
+    numbers = of(Clip(-128.0, 127.0), steps)
+    return QuantizedRows(numbers, factor, offset)
