@@ -20,9 +20,14 @@ QUANTIZED = (I8, U8, I16)
 
 
 class InlineSubgraph(Protocol):
-    """Converts a subgraph in place, with values for its inputs; its results."""
+    """Converts a subgraph in place, with values for its inputs; its results.
 
-    def __call__(self, number: int, operands: Sequence[str]) -> tuple[str, ...]: ...
+    One that is run ``once`` tells what variables are before the first call.
+    """
+
+    def __call__(
+        self, number: int, operands: Sequence[str], once: bool = False
+    ) -> tuple[str, ...]: ...
 
 
 class SubgraphBody(Protocol):
@@ -35,13 +40,15 @@ class SubgraphBody(Protocol):
 class TfliteCall(Conversion):
     """What handlers get: the operator with its options, and what the file says of its tensors.
 
-    ``operands`` and ``results`` are tensors; an absent operand is None.
+    ``operands`` and ``results`` are tensors; an absent operand is None.  ``once``: the operator is
+    run before the first call only.
     """
 
     op: TfliteOperator
     operands: tuple[TfliteTensor | None, ...]
     results: tuple[TfliteTensor, ...]
     states: Variables
+    once: bool
     inline: InlineSubgraph
     body: SubgraphBody
 

@@ -40,6 +40,7 @@ class _TfliteScope:
     subgraph: TfliteSubgraph
     emitter: Emitter
     prefix: tuple[str, ...] = ()
+    once: bool = False
     values: dict[int, str | None] = field(default_factory=dict[int, str | None])
 
     def find(self, number: int) -> str | None:
@@ -151,12 +152,12 @@ class _TfliteImporter:
     ) -> TfliteCall:
         tensors = scope.subgraph.tensors
 
-        def inner(number: int, emitter: Emitter) -> _TfliteScope:
+        def inner(number: int, emitter: Emitter, once: bool) -> _TfliteScope:
             if not 0 <= number < len(self._model.subgraphs):
                 raise ModelError(f"there is no subgraph {number} to run")
             if len(source) > DEEPEST:
                 raise ModelError("subgraphs run each other")
-            return _TfliteScope(self._model.subgraphs[number], emitter, source)
+            return _TfliteScope(self._model.subgraphs[number], emitter, source, once or scope.once)
 
         def converted(own: _TfliteScope, inputs: Sequence[str]) -> tuple[str, ...]:
             if len(own.subgraph.inputs) != len(inputs):
@@ -170,13 +171,13 @@ class _TfliteImporter:
                 raise UnsupportedForm("what it consists of could not be imported")
             return tuple(value for value in found if value is not None)
 
-        def inline(number: int, operands: Sequence[str]) -> tuple[str, ...]:
-            return converted(inner(number, scope.emitter), operands)
+        def inline(number: int, operands: Sequence[str], once: bool = False) -> tuple[str, ...]:
+            return converted(inner(number, scope.emitter, once), operands)
 
         def body(number: int, bounds: Bounds, inputs: BodyInputs) -> Body:
             emitter = Emitter(GraphBuilder("body", bounds), bounds, inner=True)
             made = Body(scope.emitter, emitter)
-            return replace(made, outputs=converted(inner(number, emitter), inputs(made)))
+            return replace(made, outputs=converted(inner(number, emitter, False), inputs(made)))
 
         return TfliteCall(
             operands,
@@ -187,6 +188,7 @@ class _TfliteImporter:
             tuple(None if n == -1 else tensors[n] for n in op.inputs),
             tuple(tensors[n] for n in op.outputs),
             self._states,
+            scope.once,
             inline,
             body,
         )

@@ -17,11 +17,12 @@ from modelcc.frontends.tflite.resizing import RESIZING
 from modelcc.frontends.tflite.slicing import SLICING
 from modelcc.frontends.tflite.softmax import SOFTMAX
 from modelcc.frontends.tflite.transposed_convolution import TRANSPOSED_CONVOLUTION
+from modelcc.frontends.tflite.variables import VARIABLES
 
 HANDLERS: Handlers = MappingProxyType(
     {
         **CONVOLUTION, **FULLY_CONNECTED, **POOLING, **ELEMENTWISE, **ACTIVATIONS, **SOFTMAX,
-        **QUANTIZATION, **MOVEMENT, **SLICING, **REDUCTION, **RESIZING, **TRANSPOSED_CONVOLUTION,
+        **QUANTIZATION, **MOVEMENT, **SLICING, **REDUCTION, **RESIZING, **TRANSPOSED_CONVOLUTION, **VARIABLES,
     }
 )  # fmt: skip
 """Handlers by the schema's names of operators, and of custom ones by theirs."""

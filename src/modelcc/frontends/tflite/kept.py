@@ -20,14 +20,26 @@ class Variables:
         self._emitter = emitter
         self._before: dict[str, str] = {}
         self._now: dict[str, str] = {}
+        self._handles: dict[str, int] = {}
         self.initial: dict[str, Array] = {}
+
+    def handle(self, name: str) -> int:
+        """A number that stands for the variable of this name."""
+        self._handles.setdefault(name, len(self._handles))
+        return self._handles[name]
+
+    def named(self, handle: int) -> str:
+        """The name of the variable that a number stands for."""
+        return list(self._handles)[handle]
 
     def begin(self, name: str, contents: Array) -> None:
         """What the state is before the first call."""
         self.initial[name] = contents
 
-    def read(self, name: str, type: TensorType) -> str:
-        """The value that the state has now."""
+    def read(self, name: str, type: TensorType, emitter: Emitter) -> str:
+        """The value that the state has now, in the graph of ``emitter``."""
+        if emitter is not self._emitter:
+            unsupported(f"variable {name!r} is used in a branch or a loop")
         if name not in self._now:
             if not type.is_static:
                 unsupported(f"variable {name!r}, {type}, has no fixed size")
@@ -35,10 +47,10 @@ class Variables:
             self._now[name] = self._before[name]
         return self._now[name]
 
-    def write(self, name: str, value: str) -> None:
-        """Give the state a new value."""
-        type = self._emitter.type_of(value)
-        if self._emitter.type_of(self.read(name, type)) != type:
+    def write(self, name: str, value: str, emitter: Emitter) -> None:
+        """Give the state a new value, one of the graph of ``emitter``."""
+        type = emitter.type_of(value)
+        if emitter.type_of(self.read(name, type, emitter)) != type:
             unsupported(f"variable {name!r} becomes {type}")
         self._now[name] = value
 
