@@ -28,7 +28,7 @@ from modelcc.levels.text import constants_of, level_text, parse_level, verify_le
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.comparison import Greater
 from modelcc.ops.control import If
-from modelcc.ops.elementwise import Add, Identity, Mul, Sub
+from modelcc.ops.elementwise import Add, Identity, Mul, Sub, Tanh
 from modelcc.ops.iteration import Iteration, iterated
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.reduce import ReduceSum
@@ -104,6 +104,22 @@ def looped() -> Graph:
     return with_states(b.build([rows.name, last.name, after.name]), states)
 
 
+def gated() -> Graph:
+    """A state that a loop updates where it is, beside one that it cannot."""
+    b = GraphBuilder("gated")
+    h, c = (Value(b, b.input(name, f32(1, 4))) for name in "hc")
+    w = Value(b, b.constant(np.full((4, 4), 0.25, np.float32)))
+
+    def body(at: Iteration, old: list[Value]) -> tuple[Sequence[Value], Sequence[Value]]:
+        sums = of(MatMul(), old[0], at["w"])
+        cell = old[1] * 0.5 + sums
+        return [of(Tanh(), cell), cell], [cell]
+
+    last, cell, rows = iterated(b, 4, [h, c], {"w": w}, body, (0,))
+    states = {"h": ("h", last.name), "c": ("c", cell.name)}
+    return with_states(b.build([rows.name, last.name, cell.name]), states)
+
+
 def branched() -> Graph:
     """A state that a branch changes, or not."""
     b = GraphBuilder("branched")
@@ -155,6 +171,7 @@ FEEDS: dict[str, Any] = {
     },
     "exchange": {n: RNG.standard_normal(3, np.float32) for n in "xabcd"},
     "looped": {n: RNG.standard_normal(4, np.float32) for n in "hcx"},
+    "gated": {n: RNG.standard_normal((1, 4), np.float32) for n in "hc"},
     "branched": {n: RNG.standard_normal(4, np.float32) for n in "hx"},
 }  # fmt: skip
 GRAPHS = {
@@ -162,6 +179,7 @@ GRAPHS = {
     "decoder": decoder,
     "exchange": exchange,
     "looped": looped,
+    "gated": gated,
     "branched": branched,
 }
 

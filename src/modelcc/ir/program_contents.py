@@ -135,7 +135,10 @@ class DefinedTensors:
         base = program.bases.get(name, name)
         if base in self._given or evaluate(program.types[name].bytes, values) == 0:
             return True
-        return self.contents.holds(self._region(name, values))
+        before = self._over.get(base)
+        # What no step has written yet of a state that is updated where it is, is as it was.
+        as_it_was = before is not None and self.contents.holds(self._own_region(before))
+        return as_it_was or self.contents.holds(self._region(name, values))
 
     def enter(self) -> Contents | None:
         """What is held where a branch or an iteration begins; None once memory is planned, when

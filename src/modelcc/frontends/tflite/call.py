@@ -6,14 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from modelcc.frontends.kit.body import Body, BodyInputs
 from modelcc.frontends.kit.conversion import Conversion
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.tflite.kept import Variables
 from modelcc.frontends.tflite.module import TfliteOperator, TfliteQuantization, TfliteTensor
 from modelcc.ir.index import Bounds
-from modelcc.ir.types import F16, F32, I8, I16, U8, DType
+from modelcc.ir.types import F16, F32, I8, I16, U8, DType, TensorType
 from modelcc.ops.arithmetic import Value
+from modelcc.ops.quant import limits
 
 QUANTIZED = (I8, U8, I16)
 """Types whose numbers stand for reals, by their tensor's quantization."""
@@ -47,6 +50,7 @@ class TfliteCall(Conversion):
     op: TfliteOperator
     operands: tuple[TfliteTensor | None, ...]
     results: tuple[TfliteTensor, ...]
+    intermediates: tuple[TfliteTensor | None, ...]
     states: Variables
     once: bool
     inline: InlineSubgraph
@@ -115,12 +119,28 @@ class TfliteCall(Conversion):
             self.fail(f"{name!r} has {found.scales.size} scales where there must be one")
         if found.scale <= 0:
             self.fail(f"{name!r} has the scale {found.scale}")
-        if dtype == I16 and found.zero != 0:
-            self.fail(f"{name!r}, of 16 bits, has zero point {found.zero}, not 0")
-        low, high = (0, 255) if dtype == U8 else (-128, 127)
-        if dtype in (I8, U8) and not low <= found.zero <= high:
+        low, high = limits(dtype)
+        if not low <= found.zero <= high:
             self.fail(f"{name!r}, {dtype}, has zero point {found.zero}")
         return found
+
+    def variable(self, i: int) -> Value:
+        """What operand ``i``, a variable tensor, is now; at first what stands for 0."""
+        tensor = self.operands[i] if i < len(self.operands) else None
+        if tensor is None or not tensor.variable or tensor.dtype is None or not tensor.shape:
+            self.fail(f"operand {i} must be a variable tensor of known shape")
+        name, type = self._state_name(i), TensorType(tensor.shape, tensor.dtype)
+        zero = 0 if tensor.quantization is None else tensor.quantization.zero
+        if zero and tensor.dtype == I8 and name not in self.states.initial:
+            self.states.begin(name, np.full(tensor.shape, zero, np.int8))
+        return Value(self, self.states.read(name, type, self.emitter))
+
+    def keep(self, i: int, value: Value) -> None:
+        """Give operand ``i``, a variable tensor, a new value."""
+        self.states.write(self._state_name(i), value.name, self.emitter)
+
+    def _state_name(self, i: int) -> str:
+        return self.labels[i] or f"state{self.op.inputs[i]}"
 
     def as_value(self, name: str) -> Value:
         """A value by name, for arithmetic."""

@@ -44,9 +44,12 @@ class _TfliteScope:
     values: dict[int, str | None] = field(default_factory=dict[int, str | None])
 
     def find(self, number: int) -> str | None:
-        """The value of a tensor; constants are noted when they are first read."""
+        """The value of a tensor; constants are noted when they are first read, and variables are
+        no values."""
         if number not in self.values:
             tensor = self.subgraph.tensors[number]
+            if tensor.variable:
+                return ""
             if tensor.data is None or tensor.dtype is None:
                 raise ModelError(
                     f"tensor {tensor.name!r} is read before anything computes it",
@@ -187,6 +190,7 @@ class _TfliteImporter:
             op,
             tuple(None if n == -1 else tensors[n] for n in op.inputs),
             tuple(tensors[n] for n in op.outputs),
+            tuple(None if n == -1 else tensors[n] for n in op.intermediates),
             self._states,
             scope.once,
             inline,

@@ -9,6 +9,7 @@ from modelcc.frontends.tflite.call import Handlers
 from modelcc.frontends.tflite.convolution import CONVOLUTION
 from modelcc.frontends.tflite.elementwise import ELEMENTWISE
 from modelcc.frontends.tflite.fully_connected import FULLY_CONNECTED
+from modelcc.frontends.tflite.lstm import LSTM
 from modelcc.frontends.tflite.movement import MOVEMENT
 from modelcc.frontends.tflite.pooling import POOLING
 from modelcc.frontends.tflite.quantization import QUANTIZATION
@@ -16,13 +17,15 @@ from modelcc.frontends.tflite.reduction import REDUCTION
 from modelcc.frontends.tflite.resizing import RESIZING
 from modelcc.frontends.tflite.slicing import SLICING
 from modelcc.frontends.tflite.softmax import SOFTMAX
+from modelcc.frontends.tflite.svdf import SVDF
 from modelcc.frontends.tflite.transposed_convolution import TRANSPOSED_CONVOLUTION
 from modelcc.frontends.tflite.variables import VARIABLES
 
 HANDLERS: Handlers = MappingProxyType(
     {
         **CONVOLUTION, **FULLY_CONNECTED, **POOLING, **ELEMENTWISE, **ACTIVATIONS, **SOFTMAX,
-        **QUANTIZATION, **MOVEMENT, **SLICING, **REDUCTION, **RESIZING, **TRANSPOSED_CONVOLUTION, **VARIABLES,
+        **QUANTIZATION, **MOVEMENT, **SLICING, **REDUCTION, **RESIZING,
+        **TRANSPOSED_CONVOLUTION, **VARIABLES, **SVDF, **LSTM,
     }
 )  # fmt: skip
 """Handlers by the schema's names of operators, and of custom ones by theirs."""

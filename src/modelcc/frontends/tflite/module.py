@@ -56,7 +56,8 @@ class TfliteTensor:
 class TfliteOperator:
     """One operator: operands and results by number, -1 where an operand is absent.
 
-    ``custom`` are the bytes of a custom operator's options, whose ``name`` is not a built-in one.
+    ``custom`` are the bytes of a custom operator's options, whose ``name`` is not a built-in one;
+    ``intermediates`` are tensors that say how numbers inside of an operator stand for reals.
     """
 
     index: int
@@ -66,6 +67,7 @@ class TfliteOperator:
     outputs: tuple[int, ...]
     options: Mapping[str, Option]
     custom: bytes | None = None
+    intermediates: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,10 @@ class _SchemaReader:
             self._operator(n, op, codes) for n, op in enumerate(self._items(table, "Operators"))
         )
         given = (*inputs, *outputs, *(i for op in operators for i in op.outputs))
-        used = (*given, *(i for op in operators for i in op.inputs if i != -1))
+        used = (
+            *given,
+            *(i for op in operators for i in (*op.inputs, *op.intermediates) if i != -1),
+        )
         if any(not 0 <= i < len(tensors) for i in used):
             raise ValueError(f"a tensor is numbered that the {len(tensors)} ones do not include")
         return TfliteSubgraph(_text(table.Name()), tensors, inputs, outputs, operators)
@@ -143,7 +146,9 @@ class _SchemaReader:
         known = name in _names("BuiltinOperator").values()
         custom = None if known else _bytes(op, "CustomOptions")
         ends = _numbers(op, "Inputs"), _numbers(op, "Outputs")
-        return TfliteOperator(index, name, version, *ends, MappingProxyType(options), custom)
+        inside = _numbers(op, "Intermediates")
+        frozen = MappingProxyType(options)
+        return TfliteOperator(index, name, version, *ends, frozen, custom, inside)
 
     def _tensor(self, table: Any) -> TfliteTensor:
         name, type = _text(table.Name()), _named("TensorType", table.Type())

@@ -182,6 +182,13 @@ def rounded_quotient(x: Value, counts: Array | int) -> Value:
     return (x + of(ew.Where(), positive, half, -half)) / _constant(x, np.asarray(counts), I32)
 
 
+def divided_by_power(x: Value, places: int) -> Value:
+    """i32 ``x`` by ``2^places`` to the nearest integer, halves away from zero."""
+    down, half = BitShift(left=False), (1 << places) >> 1
+    less = of(down, x, x.lift(31)) if half else x.lift(0)
+    return of(down, x + less + half, x.lift(places))
+
+
 def _parts(reals: Array | float) -> tuple[Array, Array]:
     given = np.asarray(reals, np.float64)
     pairs = [multiplier_and_shift(real) for real in given.reshape(-1).tolist()]

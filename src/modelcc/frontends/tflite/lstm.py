@@ -1,0 +1,132 @@
+"""UNIDIRECTIONAL_SEQUENCE_LSTM in floats.
+
+Sak et al., "Long short-term memory based recurrent neural network architectures", 2014; gates that
+share their parameters (CIFG): Greff et al., "LSTM: a search space odyssey", 2015.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.tflite.call import Handlers, TfliteCall
+from modelcc.frontends.tflite.fused_activation import applied
+from modelcc.frontends.tflite.lstm_integer import integer_lstm
+from modelcc.frontends.tflite.lstm_parameters import (
+    BIAS,
+    CELL_STATE,
+    INPUT,
+    NORM,
+    OUTPUT_STATE,
+    PROJECTION,
+    PROJECTION_BIAS,
+    RECURRENT,
+    LstmOperands,
+)
+from modelcc.ir.types import F32, I8
+from modelcc.ops import elementwise as ew
+from modelcc.ops.activation import Clip
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.iteration import Iteration, iterated
+from modelcc.ops.matmul import MatMul
+from modelcc.ops.reduce import ReduceMean
+from modelcc.ops.shape import Concat, Transpose
+
+LEAST_VARIANCE = 1e-8
+"""Of gates that are all alike."""
+
+
+def unidirectional_sequence_lstm(call: TfliteCall) -> str:
+    """The outputs of all steps; output and cell are kept from call to call."""
+    own = LstmOperands(call)
+    own.check()
+    weights = call.dtype(own.operand(INPUT, "f"))
+    if call.dtype() == I8 and weights == I8:
+        return integer_lstm(own)
+    if call.dtype() != F32 or weights != F32:
+        unsupported(f"an LSTM of {call.dtype()} with weights of {weights}")
+    return _float_lstm(own)
+
+
+def _float_lstm(own: LstmOperands) -> str:
+    call, steps = own.call, own.steps()
+    matrix, recurrent = (_joined(own, first) for first in (INPUT, RECURRENT))
+    products = of(MatMul(), steps, matrix)
+    if not own.is_normalised:
+        products = products + _columns(own, BIAS)
+    captured = {"products": products, "recurrent": recurrent}
+    for gate in own.gates:
+        place = own.peephole(gate)
+        if place is not None:
+            captured[f"peephole.{gate}"] = call.value(place)
+        if own.is_normalised:
+            captured[f"norm.{gate}"] = call.value(own.operand(NORM, gate))
+            captured[f"bias.{gate}"] = call.value(own.operand(BIAS, gate))
+    if call.has(PROJECTION):
+        captured["projection"] = of(Transpose((1, 0)), call.value(PROJECTION))
+        if call.has(PROJECTION_BIAS):
+            captured["projection.bias"] = call.value(PROJECTION_BIAS)
+
+    def step(at: Iteration, states: list[Value]) -> tuple[Sequence[Value], Sequence[Value]]:
+        h, c = _step(own, at, *states)
+        return (h, c), (h,)
+
+    states = [call.variable(place) for place in (OUTPUT_STATE, CELL_STATE)]
+    h, c, outputs = iterated(call.emitter, steps.type.shape[0], states, captured, step, (0,),
+                             counter="lstm.step")  # fmt: skip
+    call.keep(OUTPUT_STATE, h)
+    call.keep(CELL_STATE, c)
+    return own.sequence(call.as_value(outputs.name))
+
+
+def _joined(own: LstmOperands, first: int) -> Value:
+    """The transposed matrices of the gates side by side."""
+    call = own.call
+    rows = [call.value(own.operand(first, gate)) for gate in own.gates]
+    return of(Transpose((1, 0)), of(Concat(0), *rows))
+
+
+def _columns(own: LstmOperands, first: int) -> Value:
+    """Vectors of the gates, one after another."""
+    return of(Concat(0), *(own.call.value(own.operand(first, gate)) for gate in own.gates))
+
+
+def _step(own: LstmOperands, at: Iteration, h: Value, c: Value) -> tuple[Value, Value]:
+    call = own.call
+    sums = at.now("products") + of(MatMul(), h, at["recurrent"])
+    parts = own.parts(sums, c.type.shape[1])
+    activation = call.word("fused_activation_function", "TANH")
+    forget = of(ew.Sigmoid(), _normalised(at, "f", parts, c))
+    new = applied(activation, _normalised(at, "g", parts, c))
+    if "i" in parts:
+        taken = of(ew.Sigmoid(), _normalised(at, "i", parts, c))
+    else:
+        taken = forget.lift(1.0) - forget
+    c = _clipped(forget * c + taken * new, call.number("cell_clip"))
+    h = of(ew.Sigmoid(), _normalised(at, "o", parts, c)) * applied(activation, c)
+    if "projection" in at:
+        h = of(MatMul(), h, at["projection"])
+        bias = at.get("projection.bias")
+        h = _clipped(h if bias is None else h + bias, call.number("proj_clip"))
+    return h, c
+
+
+def _normalised(at: Iteration, gate: str, parts: dict[str, Value], c: Value) -> Value:
+    """What the function of a gate is applied to."""
+    x, peephole = parts[gate], at.get(f"peephole.{gate}")
+    x = x if peephole is None else x + peephole * c
+    norm = at.get(f"norm.{gate}")
+    if norm is None:
+        return x
+    centred = x - of(ReduceMean((1,)), x)
+    variance = of(ReduceMean((1,)), centred * centred)
+    alike = of(ew.Equal(), variance, variance.lift(0.0))
+    safe = of(ew.Where(), alike, variance.lift(LEAST_VARIANCE), variance)
+    return centred * of(ew.Rsqrt(), safe) * norm + at[f"bias.{gate}"]
+
+
+def _clipped(x: Value, bound: float) -> Value:
+    return of(Clip(-bound, bound), x) if bound > 0 else x
+
+
+LSTM: Handlers = {"UNIDIRECTIONAL_SEQUENCE_LSTM": unidirectional_sequence_lstm}

@@ -1,0 +1,211 @@
+"""UNIDIRECTIONAL_SEQUENCE_LSTM in bytes, its gates and cell of 16 bits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+
+from modelcc.frontends.kit.errors import number_of, unsupported
+from modelcc.frontends.tflite.call import TfliteCall
+from modelcc.frontends.tflite.gemmlowp import logistic, tangent
+from modelcc.frontends.tflite.lstm_parameters import (
+    BIAS,
+    CELL_STATE,
+    INPUT,
+    OUTPUT_STATE,
+    PROJECTION,
+    PROJECTION_BIAS,
+    RECURRENT,
+    LstmOperands,
+)
+from modelcc.frontends.tflite.requantization import (
+    divided_by_power,
+    rescaled,
+    saturated,
+)
+from modelcc.ir.types import I8, I16, I32, Array
+from modelcc.ops import elementwise as ew
+from modelcc.ops.activation import Clip
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.gather import Gather
+from modelcc.ops.iteration import Iteration, iterated
+from modelcc.ops.quant_matmul import MatMulInteger
+
+WORDS, BYTES = (-32768, 32767), (-128, 127)
+HIDDEN = 4
+"""The intermediate tensor that says how the cell's output stands for reals before a projection."""
+
+GATE_BITS = 3
+"""Bits of a gate's sums before the point, so there are 12 behind it."""
+
+
+def integer_lstm(own: LstmOperands) -> str:
+    """The outputs of all steps; output and cell are kept from call to call."""
+    call = own.call
+    if own.is_normalised:
+        unsupported("an LSTM in bytes whose gates are normalised")
+    steps, cells = own.steps(), number_of(call.shape(own.operand(INPUT, "f"))[0], "size")
+    point = _cell_point(call)
+    products = _gate_sums(own, steps, INPUT, call.single(0).scale, call.single(0).zero)
+    captured = {"products": products, "recurrent": _matrix(own, RECURRENT)}
+    captured["sigmoid"] = call.literal(_table("logistic", GATE_BITS), I16)
+    captured["tanh"] = call.literal(_table("tanh", GATE_BITS), I16)
+    captured["tanh.cell"] = call.literal(_table("tanh", 15 + point), I16)
+    for gate in own.gates:
+        place = own.peephole(gate)
+        if place is not None:
+            captured[f"peephole.{gate}"] = of(ew.Cast(I32), call.value(place))
+    if call.has(PROJECTION):
+        captured["projection"] = call.literal(_known(call, PROJECTION).T, I8)
+
+    def step(at: Iteration, states: list[Value]) -> tuple[Sequence[Value], Sequence[Value]]:
+        h, c = _step(own, at, states[0], states[1], cells, point)
+        return (h, c), (h,)
+
+    states = [call.variable(place) for place in (OUTPUT_STATE, CELL_STATE)]
+    h, c, outputs = iterated(call.emitter, steps.type.shape[0], states, captured, step, (0,),
+                             counter="lstm.step")  # fmt: skip
+    call.keep(OUTPUT_STATE, h)
+    call.keep(CELL_STATE, c)
+    return own.sequence(call.as_value(outputs.name))
+
+
+def _cell_point(call: TfliteCall) -> int:
+    """The exponent of the cell's scale, a power of two."""
+    scale = _state_scale(call, CELL_STATE)[0]
+    exponent = math.log2(scale)
+    if abs(exponent - round(exponent)) > 1e-3:
+        call.fail(f"the scale of its cell is {scale}, not a power of two")
+    return round(exponent)
+
+
+def _state_scale(call: TfliteCall, i: int) -> tuple[float, int]:
+    """Scale and zero point of a variable tensor."""
+    tensor = call.operands[i] if i < len(call.operands) else None
+    if tensor is None or tensor.quantization is None:
+        call.fail(f"operand {i} has no quantization parameters")
+    return tensor.quantization.scale, tensor.quantization.zero
+
+
+def _known(call: TfliteCall, i: int) -> Array:
+    return call.array(i, "weights")
+
+
+def _matrix(own: LstmOperands, first: int) -> Value:
+    """The transposed matrices of the gates side by side."""
+    rows = [_known(own.call, own.operand(first, gate)) for gate in own.gates]
+    return own.call.literal(np.concatenate(rows).T, I8)
+
+
+def _reals(own: LstmOperands, first: int, scale: float) -> Array:
+    """What sums of each gate's columns are to be multiplied by."""
+    call = own.call
+    found: list[Array] = []
+    for gate in own.gates:
+        place = own.operand(first, gate)
+        real = np.float32(call.single(place).scale) * np.float32(scale) / np.float32(2**-12)
+        found.append(np.full(number_of(call.shape(place)[0], "size"), float(real)))
+    return np.concatenate(found)
+
+
+def _gate_sums(own: LstmOperands, x: Value, first: int, scale: float, zero: int) -> Value:
+    """Sums of the gates for the whole sequence, in i32 but of 16 bits."""
+    call = own.call
+    offsets = [-zero * _known(call, own.operand(first, gate)).sum(axis=1, dtype=np.int64)
+               for gate in own.gates]  # fmt: skip
+    biases = [
+        _known(call, own.operand(BIAS, gate)) if call.has(own.operand(BIAS, gate)) else 0
+        for gate in own.gates
+    ]
+    bias = np.concatenate([o + b for o, b in zip(offsets, biases, strict=True)])
+    sums = of(MatMulInteger(), x, _matrix(own, first)) + call.literal(bias, I32)
+    return of(Clip(*map(float, WORDS)), rescaled(sums, _reals(own, first, scale)))
+
+
+def _step(
+    own: LstmOperands, at: Iteration, h: Value, c: Value, cells: int, point: int
+) -> tuple[Value, Value]:
+    call = own.call
+    scale, zero = _state_scale(call, OUTPUT_STATE)
+    weights = [_known(call, own.operand(RECURRENT, gate)) for gate in own.gates]
+    bias = -zero * np.concatenate(weights).sum(axis=1, dtype=np.int64)
+    sums = of(MatMulInteger(), h, at["recurrent"]) + _inner(at, bias)
+    moved = rescaled(sums, _reals(own, RECURRENT, scale)) + at.now("products")
+    parts = own.parts(of(Clip(*map(float, WORDS)), moved), cells)
+    old = of(ew.Cast(I32), c)
+    forget = _looked_up(at, "sigmoid", _seen(own, at, "f", parts, old))
+    new = _looked_up(at, "tanh", parts["g"])
+    if "i" in parts:
+        taken = _looked_up(at, "sigmoid", _seen(own, at, "i", parts, old))
+    else:
+        taken = forget.lift(32767) - forget
+    kept = divided_by_power(forget * old, 15)
+    added = divided_by_power(taken * new, 30 + point)
+    cell = of(Clip(*map(float, WORDS)), kept + added)
+    clip = call.number("cell_clip")
+    if clip > 0:
+        bound = float(int(min(clip / _state_scale(call, CELL_STATE)[0], 32767.0)))
+        cell = of(Clip(-bound, bound), cell)
+    gate = _looked_up(at, "sigmoid", _seen(own, at, "o", parts, cell))
+    product = gate * _looked_up(at, "tanh.cell", cell)
+    return _output(own, at, product), of(ew.Cast(I16), cell)
+
+
+def _inner(at: Iteration, numbers: Array) -> Value:
+    return Value(at.build, at.build.constant(numbers, I32))
+
+
+def _seen(
+    own: LstmOperands, at: Iteration, gate: str, parts: dict[str, Value], cell: Value
+) -> Value:
+    """A gate's sums with what it sees of the cell."""
+    place = own.peephole(gate)
+    if place is None:
+        return parts[gate]
+    scale = np.float32(2.0 ** _cell_point(own.call)) * np.float32(own.call.single(place).scale)
+    product = rescaled(cell * at[f"peephole.{gate}"], float(scale / np.float32(2**-12)))
+    return of(Clip(*map(float, WORDS)), product + parts[gate])
+
+
+def _output(own: LstmOperands, at: Iteration, product: Value) -> Value:
+    """The output of a step, projected or as it is."""
+    call = own.call
+    tensor = call.intermediates[HIDDEN] if len(call.intermediates) > HIDDEN else None
+    hidden = None if tensor is None else tensor.quantization
+    if hidden is None:
+        call.fail("it says nothing of the scale of its hidden state")
+    real = float(np.float32(2**-15 / float(np.float32(hidden.scale)) * 2**-15))
+    if not call.has(PROJECTION):
+        return saturated(rescaled(product, real), hidden.zero, BYTES, I8)
+    scale, zero = _state_scale(call, OUTPUT_STATE)
+    bytes_ = saturated(rescaled(product, real), -hidden.zero, BYTES, I8)
+    bias = hidden.zero * _known(call, PROJECTION).sum(axis=1, dtype=np.int64)
+    if call.has(PROJECTION_BIAS):
+        bias = bias + _known(call, PROJECTION_BIAS)
+    sums = of(MatMulInteger(), bytes_, at["projection"]) + _inner(at, bias)
+    own_scale = np.float32(call.single(PROJECTION).scale) * np.float32(hidden.scale)
+    moved = rescaled(sums, float(own_scale / np.float32(scale)))
+    found = saturated(moved, zero, BYTES, I32)
+    clip = call.number("proj_clip")
+    if clip > 0:
+        bound = float(int(min(clip / scale, 127.0)))
+        found = of(Clip(-bound, bound), found)
+    return of(ew.Cast(I8), found)
+
+
+def _looked_up(at: Iteration, table: str, x: Value) -> Value:
+    """A function of numbers of 16 bits, in i32."""
+    return of(ew.Cast(I32), of(Gather(0), at[table], x + 32768))
+
+
+@cache
+def _table(function: str, integer_bits: int) -> Array:
+    """A function of all numbers of 16 bits, from the least on."""
+    if not 0 <= integer_bits <= 6:
+        unsupported(f"a cell with {integer_bits} bits before the point")
+    x = np.arange(-32768, 32768)
+    found = logistic if function == "logistic" else tangent
+    return found(x, integer_bits, 16)
