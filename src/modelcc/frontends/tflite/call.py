@@ -34,9 +34,14 @@ class InlineSubgraph(Protocol):
 
 
 class SubgraphBody(Protocol):
-    """Converts a subgraph into a graph of its own, the body of a branch or a loop."""
+    """Converts a subgraph into a graph of its own, the body of a branch or a loop.
 
-    def __call__(self, number: int, bounds: Bounds, inputs: BodyInputs) -> Body: ...
+    If one is ``following``, it is run on the results; its own come before these.
+    """
+
+    def __call__(
+        self, number: int, bounds: Bounds, inputs: BodyInputs, following: int | None = None
+    ) -> Body: ...
 
 
 @dataclass(frozen=True)

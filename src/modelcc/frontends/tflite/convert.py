@@ -177,10 +177,15 @@ class _TfliteImporter:
         def inline(number: int, operands: Sequence[str], once: bool = False) -> tuple[str, ...]:
             return converted(inner(number, scope.emitter, once), operands)
 
-        def body(number: int, bounds: Bounds, inputs: BodyInputs) -> Body:
+        def body(
+            number: int, bounds: Bounds, inputs: BodyInputs, following: int | None = None
+        ) -> Body:
             emitter = Emitter(GraphBuilder("body", bounds), bounds, inner=True)
             made = Body(scope.emitter, emitter)
-            return replace(made, outputs=converted(inner(number, emitter, False), inputs(made)))
+            results = converted(inner(number, emitter, False), inputs(made))
+            if following is not None:
+                results = (*converted(inner(following, emitter, False), results), *results)
+            return replace(made, outputs=results)
 
         return TfliteCall(
             operands,

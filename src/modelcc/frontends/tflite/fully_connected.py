@@ -11,7 +11,7 @@ from modelcc.frontends.tflite.fused_activation import activated
 from modelcc.frontends.tflite.hybrid import asymmetric_rows, symmetric_rows
 from modelcc.frontends.tflite.requantization import (
     quantized_bounds,
-    requantized,
+    rescaled_in_doubles,
     rescaled_once,
     saturated,
 )
@@ -55,7 +55,7 @@ def _product(call: TfliteCall, x: Value) -> Value:
         sums = of(MatMul(), *wide)
         if call.has(2):
             sums = sums + of(ew.Cast(I64), call.value(2))
-        return requantized(call, sums, effective_scales(call, -1))
+        return _rounded(call, sums)
     return _bytes(call, x)
 
 
@@ -84,13 +84,20 @@ def _bytes(call: TfliteCall, x: Value) -> Value:
     sums = of(MatMulInteger(), x, weights(call, 1, (1, 0)), *zeros)
     if call.has(2):
         sums = sums + (call.value(2) if call.dtype(2) == I32 else of(ew.Cast(I32), call.value(2)))
+    return _rounded(call, sums)
+
+
+def _rounded(call: TfliteCall, sums: Value) -> Value:
+    """Sums times doubles, rounded once, as the result's numbers."""
     y, dtype = call.result(), call.result_dtype
     bounds = quantized_bounds(call.word("fused_activation_function", "NONE"), y, dtype)
     scales = effective_scales(call, -1)
-    if not isinstance(scales, float):
-        unsupported("weights with a scale for each row")
-    low, high = (bound - y.zero for bound in bounds)
-    return saturated(rescaled_once(sums, scales, low, high), y.zero, bounds, dtype)
+    if isinstance(scales, float) and sums.type.dtype == I32:
+        low, high = (bound - y.zero for bound in bounds)
+        moved = rescaled_once(sums, scales, low, high)
+    else:
+        moved = rescaled_in_doubles(sums, scales)
+    return saturated(moved, y.zero, bounds, dtype)
 
 
 FULLY_CONNECTED: Handlers = {"FULLY_CONNECTED": fully_connected}

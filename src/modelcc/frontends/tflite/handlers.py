@@ -6,9 +6,11 @@ from types import MappingProxyType
 
 from modelcc.frontends.tflite.activations import ACTIVATIONS
 from modelcc.frontends.tflite.call import Handlers
+from modelcc.frontends.tflite.control import CONTROL
 from modelcc.frontends.tflite.convolution import CONVOLUTION
 from modelcc.frontends.tflite.elementwise import ELEMENTWISE
 from modelcc.frontends.tflite.fully_connected import FULLY_CONNECTED
+from modelcc.frontends.tflite.gathering import GATHERING
 from modelcc.frontends.tflite.lstm import LSTM
 from modelcc.frontends.tflite.movement import MOVEMENT
 from modelcc.frontends.tflite.pooling import POOLING
@@ -25,7 +27,7 @@ HANDLERS: Handlers = MappingProxyType(
     {
         **CONVOLUTION, **FULLY_CONNECTED, **POOLING, **ELEMENTWISE, **ACTIVATIONS, **SOFTMAX,
         **QUANTIZATION, **MOVEMENT, **SLICING, **REDUCTION, **RESIZING,
-        **TRANSPOSED_CONVOLUTION, **VARIABLES, **SVDF, **LSTM,
+        **TRANSPOSED_CONVOLUTION, **VARIABLES, **SVDF, **LSTM, **CONTROL, **GATHERING,
     }
 )  # fmt: skip
 """Handlers by the schema's names of operators, and of custom ones by theirs."""

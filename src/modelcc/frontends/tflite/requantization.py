@@ -72,8 +72,13 @@ def rescaled_once(x: Value, real: float, low: int, high: int) -> Value:
     if found is not None:
         multiplier, shift = (_constant(x, np.asarray(part), I32) for part in found)
         return of(FixedPointMultiply(once=True), x, multiplier, shift)
-    wide = of(ew.Cast(F64), x) * _constant(x, np.asarray(real), F64)
-    return of(ew.Cast(I32), half_away(of(Clip(low - 1, high + 1), wide)))
+    return rescaled_in_doubles(x, real)
+
+
+def rescaled_in_doubles(x: Value, reals: Array | float) -> Value:
+    """Integers ``x`` times ``reals`` rounded to the nearest, halves away from zero; in i32."""
+    wide = of(ew.Cast(F64), x) * _constant(x, np.asarray(reals), F64)
+    return of(ew.Cast(I32), half_away(of(Clip(-(2.0**31), 2.0**31 - 1), wide)))
 
 
 def half_away(x: Value) -> Value:

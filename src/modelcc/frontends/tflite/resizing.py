@@ -15,9 +15,9 @@ from modelcc.ops.resize import Resize
 
 
 def resize_bilinear(call: TfliteCall) -> str:
-    """RESIZE_BILINEAR; bytes are interpolated by whole numbers, but u8 by floats cut off."""
+    """RESIZE_BILINEAR; signed bytes are interpolated by whole numbers, others by floats."""
     if call.dtype() == U8:
-        return of(ew.Cast(U8), _interpolated(call, of(ew.Cast(F32), call.value(0)))).name
+        return of(ew.Cast(U8), _interpolated(call, of(ew.Cast(F32), call.value(0))) + 0.5).name
     if call.dtype().is_integer:
         return _in_integers(call)
     return _interpolated(call, call.value(0)).name
