@@ -20,7 +20,8 @@ from modelcc.targets.registry import make_target, target_names
 OPS_HELP = """List the ops of the graph level, with what is known of each: its result's type and
 meaning (always), code (compute), simpler ops (decompose), gradient (grad), element types of
 the first operand.  With --onnx, the operators of the standard and how each is imported; with
---frontends, how ONNX, PyTorch and StableHLO call the standard layers.
+--frontends, how ONNX, PyTorch, StableHLO and TFLite call the standard
+layers.
 
 \b
   modelcc ops
@@ -91,12 +92,13 @@ def _layers(word: str, as_json: bool) -> None:
     """The standard layers, and the operators that they are in each source of models."""
     found = [layer for layer in LAYERS if word.lower() in layer.name.lower()]
     if as_json:
-        print_json({x.name: {"onnx": x.onnx, "aten": x.aten, "stablehlo": x.stablehlo}
-                    for x in found})  # fmt: skip
+        print_json({x.name: {"onnx": x.onnx, "aten": x.aten, "stablehlo": x.stablehlo,
+                             "tflite": x.tflite} for x in found})  # fmt: skip
         return
-    table = Table("layer", "ONNX", "ATen", "StableHLO")
+    table = Table("layer", "ONNX", "ATen", "StableHLO", "TFLite")
     for x in found:
-        table.add_row(x.name, *(", ".join(names) for names in (x.onnx, x.aten, x.stablehlo)))
+        columns = (x.onnx, x.aten, x.stablehlo, x.tflite)
+        table.add_row(x.name, *(", ".join(names) for names in columns))
     output_console().print(table)
 
 

@@ -36,6 +36,13 @@ def test_stablehlo_has_it(layer: StandardLayer) -> None:
     assert [n for n in layer.stablehlo if f"stablehlo.{n}" not in handlers] == []
 
 
+@pytest.mark.parametrize("layer", LAYERS, ids=[layer.name for layer in LAYERS])
+def test_tflite_has_it(layer: StandardLayer) -> None:
+    pytest.importorskip("tflite")
+    handlers = import_module("modelcc.frontends.tflite.handlers").HANDLERS
+    assert [name for name in layer.tflite if name not in handlers] == []
+
+
 def test_the_command_lists_it() -> None:
     result = CliRunner().invoke(cli, ["ops", "--frontends", "convol", "--json"])
     assert result.exit_code == 0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from ai_edge_litert.interpreter import (  # pyright: ignore[reportMissingTypeStubs]
+from ai_edge_litert.interpreter import (  # pyright: ignore[reportMissingImports]
     Interpreter,
     OpResolverType,
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-import flatbuffers
+import flatbuffers  # pyright: ignore[reportMissingImports]
 import numpy as np
 import tflite
 
@@ -81,7 +81,7 @@ def model(
 
 class _Writer:
     def __init__(self) -> None:
-        self.to = flatbuffers.Builder(1024)
+        self.to: Any = flatbuffers.Builder(1024)
         self.buffers: list[bytes] = [b""]
 
     def model(self, subgraphs: Sequence[Subgraph], version: int, signature: Any) -> bytes:
@@ -166,7 +166,7 @@ class _Writer:
         if own.open is not None:
             fields["ShapeSignature"] = self.vector(own.open, "int32")
         if own.scale is not None:
-            scales, zeros = np.atleast_1d(own.scale), np.atleast_1d(own.zero)
+            scales, zeros = (np.atleast_1d(v).tolist() for v in (own.scale, own.zero))
             parts = {
                 "Scale": self.vector(scales, "float32"),
                 "ZeroPoint": self.vector(zeros, "int64"),

@@ -54,7 +54,7 @@ def axis_scales(count: int, axis: int) -> dict[str, Any]:
 
 
 BIAS4 = constant(RNG.integers(-900, 900, 4), "int32", scale=0.0005)
-U8 = {"type": "uint8", "zero": 120}
+U8: dict[str, Any] = {"type": "uint8", "zero": 120}
 CONVOLUTIONS = {
     "conv float same": conv(
         "CONV_2D",
@@ -222,7 +222,7 @@ def unary(op: str, *tensors: T, kind: str = "", **options: Any) -> bytes:
     return one(op, list(tensors), kind, **options)
 
 
-SIGMOID = {"scale": 1 / 256, "zero": -128}
+SIGMOID: dict[str, Any] = {"scale": 1 / 256, "zero": -128}
 ARITHMETIC = {
     "add int8": binary(
         "ADD",
@@ -310,7 +310,7 @@ ARITHMETIC = {
         HalfPixelCenters=True,
     ),
 }
-STRIDED = {"kind": "StridedSliceOptions"}
+STRIDED: dict[str, Any] = {"kind": "StridedSliceOptions"}
 MOVEMENT = {
     "strided slice": unary(
         "STRIDED_SLICE",

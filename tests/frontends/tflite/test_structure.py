@@ -27,10 +27,9 @@ SHARED = Path(__file__).parents[4] / "shared" / "models" / "tflite"
 F = "float32"
 
 
-def dense(batch: int | None = None) -> bytes:
+def dense() -> bytes:
     """A product with an open batch, called by a signature."""
-    open_ = {"open": (-1, 3)} if batch is None else {}
-    tensors = [T((1, 3), F, **open_), constant(np.eye(2, 3), F), T((1, 2), F)]
+    tensors = [T((1, 3), F, open=(-1, 3)), constant(np.eye(2, 3), F), T((1, 2), F)]
     op = Op("FULLY_CONNECTED", [0, 1, -1], [2], "FullyConnectedOptions")
     main = Subgraph(tensors, [0], [2], [op])
     return model([main], signature=({"image": 0}, {"scores": 2}))
