@@ -38,6 +38,16 @@ def blocks(a: Array, b: Array, c: Array) -> Array:
     return wide(c) + np.einsum("tvik,tvjk->tvij", left, right).reshape(c.shape)
 
 
+def upper_word(a: Array, b: Array) -> Array:
+    """Of a product, halves up."""
+    return np.floor_divide(wide(a) * wide(b) + (1 << 31), 1 << 32)
+
+
+def shifted(a: Array, b: Array) -> Array:
+    """Quotients by powers of two, rounded down, of which the exponents' lowest bytes count."""
+    return np.floor_divide(wide(a), 1 << np.minimum(b & 255, 62).astype(np.int64))
+
+
 REFERENCES: Mapping[str, Reference] = {
     "dot4": dots,
     "sdot": dots,
@@ -47,4 +57,7 @@ REFERENCES: Mapping[str, Reference] = {
     "dot_halves": words(np.int16, np.int16),
     "dot_bytes": words(np.uint8, np.int8),
     "add_dot_bytes": words(np.uint8, np.int8),
+    "smmulr": upper_word,
+    "ssat8": lambda a: np.clip(a, -128, 127),
+    "asr": shifted,
 }

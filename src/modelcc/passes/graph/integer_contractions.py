@@ -8,7 +8,7 @@ import numpy as np
 
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
-from modelcc.ir.types import F32, I32, U8, Array
+from modelcc.ir.types import F32, I16, I32, U8, Array
 from modelcc.ops.broadcast import ReduceSum, Reshape
 from modelcc.ops.conv import Conv
 from modelcc.ops.elementwise import Add, Cast, Mul
@@ -28,7 +28,8 @@ class IntegerContractions:
 
     Zero points leave the product: ``sum (a - z)(b - y) = sum a*b - z * sum b - y * sum a + n*z*y``
     (Jacob et al., 2018, section 2.3), where sums of constants are constants, added to the bias.
-    Without instructions for ``bytes`` they are taken off the operands of convolutions.  With
+    Products of integers that a model has of its ``own`` are brought to that form, too.  Without
+    instructions for ``bytes`` they are taken off the operands of convolutions.  With
     instructions for ``dots`` of u8 by i8, u8 by u8 that both come at run time are such, too.
 
     before::
@@ -62,15 +63,20 @@ class IntegerContractions:
 
     bytes: bool = True
     dots: bool = False
+    own: bool = True
     limit: int | None = None
 
     def __call__(self, graph: Graph) -> Graph:
         signs = (unsigned,) if self.dots else ()
-        rules = (self._convolution, centred, product, gemm, zero_points, *signs)
+        images, products = ((self._recentred,), (zero_points,)) if self.own else ((), ())
+        rules = (self._convolution, centred, *images, product, gemm, *products, *signs)
         return rewrite(graph, rules, self.limit)
 
     def _convolution(self, node: Node, at: Rewriter) -> Replacement:
         return convolution(node, at, self.bytes)
+
+    def _recentred(self, node: Node, at: Rewriter) -> Replacement:
+        return image_zero_point(node, at, self.bytes)
 
 
 @dataclass(frozen=True)
@@ -118,6 +124,20 @@ def centred(node: Node, at: Rewriter) -> Replacement:
         return None
     weights = at.constant(_differences(data, zero))
     return at.emit(node.op, x, weights, *([x_zero] if x_zero else []))
+
+
+def image_zero_point(node: Node, at: Rewriter, bytes: bool) -> Replacement:
+    """ConvInteger by constant weights of an image with a constant zero point."""
+    if not isinstance(node.op, ConvInteger) or len(node.inputs) != 3 or not node.inputs[2]:
+        return None
+    x, w, x_zero = node.inputs
+    zero, weights = at.constant_value(x_zero), at.type_of(w)
+    unsigned = bytes or weights.shape[1] == 1
+    if zero is None or at.constant_value(w) is None or weights.dtype == I16 or not unsigned:
+        return None
+    one, none = np.ones((), np.float32), np.zeros((), np.int32)
+    image = Quantized(x, at.type_of(x).dtype, one, zero.astype(np.int32).reshape(()), 0)
+    return _convolved(node.op.conv, at, image, Quantized(w, weights.dtype, one, none, 0))
 
 
 def product(node: Node, at: Rewriter) -> Replacement:

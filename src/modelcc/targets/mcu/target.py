@@ -83,7 +83,7 @@ class McuTarget(CTarget):
 
     def graph_passes(self) -> GraphPasses:
         """Products of integers, where a model dequantises their operands."""
-        return GraphPasses(integers=(IntegerContractions(),))
+        return GraphPasses(integers=(IntegerContractions(own=False),))
 
     def tensor_passes(self) -> TensorPasses:
         """Images with channels last, and integers as instructions take them."""
