@@ -20,7 +20,7 @@ _SHOWN = 4
 
 
 @dataclass(frozen=True)
-class Budget:
+class MemoryLimits:
     """Bytes that there are of each memory (None: not told)."""
 
     ram: int | None = None
@@ -44,12 +44,12 @@ class Fit:
     """What a model takes, where its memory is fullest, and what it lacks."""
 
     footprint: Footprint
-    budget: Budget
+    budget: MemoryLimits
     peak: str
     shortages: tuple[Shortage, ...]
 
 
-def fit(model: EmbeddedModel, budget: Budget, optimize: int) -> Fit:
+def fit(model: EmbeddedModel, budget: MemoryLimits, optimize: int) -> Fit:
     """Compare what ``model`` takes with ``budget``; with GCC for the processor if it is there."""
     compiler = find_cross_compiler(model.machine, optimize)
     taken = footprint(model, compiler)
@@ -89,7 +89,7 @@ def _peak_words(report: Report, live: tuple[int, list[Region]]) -> str:
 
 
 def _of_ram(
-    model: EmbeddedModel, taken: Footprint, budget: Budget, live: tuple[int, list[Region]]
+    model: EmbeddedModel, taken: Footprint, budget: MemoryLimits, live: tuple[int, list[Region]]
 ) -> Shortage | None:
     if budget.ram is None or taken.ram <= budget.ram:
         return None
@@ -107,7 +107,7 @@ def _of_ram(
 
 
 def _of_flash(
-    model: EmbeddedModel, taken: Footprint, budget: Budget, compiler: CrossCompiler | None
+    model: EmbeddedModel, taken: Footprint, budget: MemoryLimits, compiler: CrossCompiler | None
 ) -> Shortage | None:
     if budget.flash is None or taken.flash <= budget.flash:
         return None

@@ -17,7 +17,7 @@ from modelcc.cli.verbosity import verbosity_options
 from modelcc.driver import target_of
 from modelcc.emit.delivery import planned
 from modelcc.environment import Environment
-from modelcc.fit import Budget, Fit, Shortage, bytes_of, fit
+from modelcc.fit import Fit, MemoryLimits, Shortage, bytes_of, fit
 from modelcc.ir.errors import ModelError
 from modelcc.targets.c.delivery.facts import DeliveryRequest
 from modelcc.targets.c.delivery.naming import prefix_of
@@ -58,7 +58,7 @@ def check(
 ) -> int:
     """See HELP."""
     options = options_of(environment, asked)
-    budget = Budget(*(None if text is None else bytes_of(text) for text in (ram, flash)))
+    budget = MemoryLimits(*(None if text is None else bytes_of(text) for text in (ram, flash)))
     with progress_of() as progress:
         config = build_config_of(environment, no_cache, progress)
         target = target_of(options, config, model)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
 from typing import cast
 
 from modelcc.driver import check_stage, pipeline
@@ -48,8 +46,9 @@ def deliver(
     if not isinstance(target, CTarget):
         raise ModelError(f"target {target.name!r} writes no C", (), "leave --target out")
     program, request = planned(source, level, request, target, options, config, observer)
-    sizes = (program.types[taken].bytes for taken in program.states.values())
-    states = reduce(add, sizes, cast(Index, 0))
+    states = cast(Index, 0)
+    for taken in program.states.values():
+        states = states + program.types[taken].bytes
     weights = sum(constant.nbytes for constant in program.constants.values())
     return Delivery(target.deliver(program, request), program.placed.arena, weights, states)
 
