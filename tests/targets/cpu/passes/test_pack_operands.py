@@ -7,6 +7,7 @@ from functools import cache
 
 import ml_dtypes
 import numpy as np
+import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -203,3 +204,19 @@ def test_windows_stay_where_they_are() -> None:
     kernel, types = parse_kernel(f"kernel @conv(%x: {x}, %w: {w}) -> (%y: {y}) {{ {body} }}")
     program = TensorProgram("p", ("x", "w"), ("y",), (kernel,), types, {}, {})
     assert PackOperands(rows=12)(program) == program
+
+
+@pytest.mark.parametrize("optimize", [0, 2])
+def test_pads_are_not_packed(optimize: int) -> None:
+    """An image whose channels are last, read through a transposition, has no copy of its pads."""
+    model = parser.parse_model(
+        f"{HEAD} g (float[1, 20, 20, 3] x, float[8, 3, 3, 3] w) => (float[1, 8, 10, 10] y) "
+        "{ t = Transpose<perm = [0, 3, 1, 2]>(x) "
+        "y = Conv<pads = [0, 0, 1, 1], strides = [2, 2]>(t, w) }"
+    )
+    random = np.random.default_rng(0)
+    shapes = {"x": (1, 20, 20, 3), "w": (8, 3, 3, 3)}
+    feeds = {n: random.standard_normal(s, np.float32) for n, s in shapes.items()}
+    (wanted,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds)
+    net = modelcc.compile(model, threads=1, optimize=optimize, cache=None)
+    np.testing.assert_allclose(net(**feeds), wanted, rtol=1e-4, atol=1e-5)

@@ -26,7 +26,8 @@ class PackOperands:
     (Goto & van de Geijn, "Anatomy of high-performance matrix multiplication", 2008).  An operand
     that all lanes share is turned for the same reason, if it is read down its columns by vectors
     of ``reuse`` blocks.  Of a named number of rows that turns out to be one, the operand is read as
-    it is (:mod:`modelcc.targets.cpu.passes.single_rows`).
+    it is (:mod:`modelcc.targets.cpu.passes.single_rows`).  One that is guarded stays: a copy would
+    read what is out of its range.
 
     before::
 
@@ -92,6 +93,8 @@ class PackOperands:
             return
         moving = [r for r in factors if lane.name in index_symbols(r)]
         for read in factors if len(moving) == 1 else ():
+            if _is_guarded(read, stage):
+                continue
             plain = _is_row_major(program.types[read.tensor]) and read.tensor in kernel.inputs
             if not plain or read.tensor in program.constants:
                 continue
@@ -204,6 +207,12 @@ def _factors(stage: Stage) -> list[Read]:
     args = stage.body.args if isinstance(stage.body, Apply) else ()
     inner = [a.inside if isinstance(a, Guard) else a for a in args]
     return [r for r in inner if isinstance(r, Read)]
+
+
+def _is_guarded(read: Read, stage: Stage) -> bool:
+    """Whether an operand of a product has pads around it."""
+    args = stage.body.args if isinstance(stage.body, Apply) else ()
+    return any(isinstance(a, Guard) and a.inside == read for a in args)
 
 
 def _axes_of(read: Read, stage: Stage) -> tuple[Axis, ...]:
