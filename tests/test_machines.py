@@ -13,6 +13,7 @@ from tests.machines import chosen_options, chosen_target_options
 
 HERE = Path(__file__).parent
 NO_CODE = {
+    "embedded.py": "targets with machines of their own",
     "emulated/test_aarch64.py": "a target with a machine of its own",
     "feeds/test_random.py": "inputs and keys, no code",
     "test_arguments.py": "options themselves, which nothing is compiled with",

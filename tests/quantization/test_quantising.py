@@ -26,6 +26,7 @@ from modelcc.quantization.quantising import QuantizedModel, quantised_model
 from modelcc.quantization.running import Engine
 from modelcc.quantization.samples import Feeds
 from modelcc.quantization.settings import QuantizationSettings
+from tests.machines import chosen_options
 from tests.quantization.graphs import floats, products, residual
 
 IMAGES = floats(24, 3, 8, 8, seed=9)
@@ -159,7 +160,7 @@ def test_it_is_measured_on_compiled_code(tmp_path: Path) -> None:
     settings = QuantizationSettings(method="minmax")
     graph, data = products(), {"x": floats(8, 6, 32), "other": floats(8, 16, 6)}
     expected = quantised_model(graph, data, settings, Interpreter()).report
-    options = Options(threads=1, optimize=0)
+    options = chosen_options(threads=1, optimize=0)
     model = modelcc.quantize(graph, data, settings=settings, options=options, cache=None)
     for row, wanted in zip(model.report.layers, expected.layers, strict=True):
         assert row.scale == pytest.approx(wanted.scale, rel=1e-4)

@@ -94,7 +94,11 @@ class TensorBoard:
             hint = "pip install 'modelcc[train]', or log to JsonLines"
             raise ModelError("no package writes TensorBoard's files", (), hint) from error
         purged = None if mark is None else step + 1
-        self._writer = package.SummaryWriter(os.fspath(self.folder), purge_step=purged)
+        # Files are named by the second: a run that goes on within one would write over the first.
+        suffix = f".{time.time_ns()}"
+        self._writer = package.SummaryWriter(
+            os.fspath(self.folder), purge_step=purged, filename_suffix=suffix
+        )
 
     def write(self, record: Record) -> None:
         for name, value in record.values.items():

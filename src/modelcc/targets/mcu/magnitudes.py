@@ -48,8 +48,10 @@ class Magnitudes:
         return None
 
     def of(self, scalar: Scalar) -> int:
-        """No value of ``scalar`` is larger, negative or not."""
+        """No value of ``scalar`` is larger, negative or not; of floats nothing is said."""
         whole = _largest(scalar.dtype)
+        if not scalar.dtype.is_integer:
+            return whole
         match scalar:
             case Number(value):
                 return abs(int(value))
