@@ -38,7 +38,7 @@ LAYERS = (
            "MEAN"),
     _layer("Batch normalisation", "BatchNormalization",
            "_native_batch_norm_legit_no_training", ""),
-    _layer("StandardLayer normalisation", "LayerNormalization", "layer_norm native_layer_norm", ""),
+    _layer("Layer normalisation", "LayerNormalization", "layer_norm native_layer_norm", ""),
     _layer("RMS normalisation", "RMSNormalization", "rms_norm", ""),
     _layer("Group normalisation", "GroupNormalization", "group_norm native_group_norm", ""),
     _layer("Softmax", "Softmax", "softmax _softmax", "", "SOFTMAX"),
