@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from modelcc.ir.errors import ModelError
 from modelcc.ir.types import F32, F64
 from modelcc.report.formats import byte_text
 from modelcc.report.report import Region, Report, report_of
@@ -14,7 +12,6 @@ from modelcc.targets.mcu.cross_compiler import CrossCompiler, find_cross_compile
 from modelcc.targets.mcu.delivery.model import ConstantArray, EmbeddedModel
 from modelcc.targets.mcu.footprint import Footprint, footprint
 
-_SIZE = re.compile(r"(\d+) ?([KM]?)i?B?", re.IGNORECASE)
 _SHOWN = 4
 """Tensors and constants that are named."""
 
@@ -58,14 +55,6 @@ def fit(model: EmbeddedModel, budget: MemoryLimits, optimize: int) -> Fit:
     found = (_of_ram(model, taken, budget, live), _of_flash(model, taken, budget, compiler))
     peak = _peak_words(report, live)
     return Fit(taken, budget, peak, tuple(shortage for shortage in found if shortage))
-
-
-def bytes_of(text: str) -> int:
-    """A size as people write it: ``64K``, ``1M``, ``65536``; :class:`ModelError` for others."""
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
-        raise ModelError(f"{text!r} is no size", (), "write 64K, 1M or a number of bytes")
-    return int(found[1]) << {"": 0, "K": 10, "M": 20}[found[2].upper()]
 
 
 def _fullest(report: Report) -> tuple[int, list[Region]]:

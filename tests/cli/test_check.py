@@ -9,8 +9,6 @@ import onnx
 import pytest
 
 from modelcc.cli.main import main
-from modelcc.fit import bytes_of
-from modelcc.ir.errors import ModelError
 from tests.embedded import embedded, keyword_spotter
 
 
@@ -43,15 +41,3 @@ def test_what_does_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 def test_other_targets_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", saved(tmp_path)]) == 2
     assert "'native' is no microcontroller" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("text", "size"), [("64K", 65536), ("1M", 1 << 20), ("20 KiB", 20480), ("300", 300)]
-)
-def test_sizes(text: str, size: int) -> None:
-    assert bytes_of(text) == size
-
-
-def test_no_size() -> None:
-    with pytest.raises(ModelError, match="'many' is no size"):
-        bytes_of("many")

@@ -12,8 +12,6 @@ from small_models import mlp
 
 import modelcc
 from modelcc.cli import main
-from modelcc.cli.quantize import bytes_of
-from modelcc.ir.errors import ModelError
 from modelcc.ir.graph_interpreter import interpret
 
 
@@ -71,11 +69,3 @@ def test_what_is_wrong_leaves_no_file(
     assert main(["quantize", "net.onnx", *arguments.split()]) == 2
     assert message in capsys.readouterr().err.replace("\n", " ")
     assert sorted(folder.iterdir()) == before
-
-
-def test_sizes_have_units() -> None:
-    assert [bytes_of(t) for t in (None, "12", "1.5K", "2 m".replace(" ", ""), "1GB")] == [
-        None, 12, 1536, 2 << 20, 1 << 30,
-    ]  # fmt: skip
-    with pytest.raises(ModelError, match="is no size"):
-        bytes_of("1T")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import click
 from rich.table import Table
 
@@ -13,6 +11,7 @@ from modelcc.cli.verbosity import verbosity_options
 from modelcc.environment import CACHE, Environment
 from modelcc.ir.errors import ModelError
 from modelcc.report.formats import byte_text
+from modelcc.sizes import bytes_of
 
 HELP = """Show where compiled models are kept and how large that is. Everything there can be
 made again, so that nothing is lost by trimming it.
@@ -24,7 +23,6 @@ made again, so that nothing is lost by trimming it.
 """
 
 _KINDS = ("artifacts", "objects", "digests", "temporaries")
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 
 
 @click.command("cache", help=HELP)
@@ -52,14 +50,6 @@ def cache(environment: Environment, trim: str | None, clear: bool, as_json: bool
     output_console().print(_table(usage))
     if clear or trim is not None:
         note(f"removed {removed.files} files, {byte_text(removed.bytes)}")
-
-
-def bytes_of(text: str) -> int:
-    """``500MB``, ``2GiB`` or a number of bytes; :class:`ModelError` if it is none of these."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?I?)B?", text.strip().upper())
-    if found is None or found[2] not in _UNITS:
-        raise ModelError(f"{text!r} is no size", (), "write for example 500MB or 2GiB")
-    return int(float(found[1]) * _UNITS[found[2]])
 
 
 def _figures(usage: CacheUsage) -> dict[str, object]:

@@ -17,8 +17,9 @@ from modelcc.cli.verbosity import verbosity_options
 from modelcc.driver import target_of
 from modelcc.emit.delivery import planned
 from modelcc.environment import Environment
-from modelcc.fit import Fit, MemoryLimits, Shortage, bytes_of, fit
+from modelcc.fit import Fit, MemoryLimits, Shortage, fit
 from modelcc.ir.errors import ModelError
+from modelcc.sizes import bytes_of
 from modelcc.targets.c.delivery.facts import DeliveryRequest
 from modelcc.targets.c.delivery.naming import prefix_of
 from modelcc.targets.mcu.delivery.model import embedded_model
@@ -93,7 +94,8 @@ def _facts(found: Fit, model: Path, target: McuTarget) -> dict[str, object]:
 def _rows(found: Fit, model: Path, target: McuTarget) -> Iterator[tuple[str, str]]:
     taken, budget = found.footprint, found.budget
     yield "model", f"{model.name} on {target.name} ({target.description})"
-    yield "RAM", _compared(taken.ram, budget.ram)
+    whole = "" if taken.stack is not None else ", without the stack"
+    yield "RAM", _compared(taken.ram, budget.ram) + whole
     yield "  arena", f"{taken.arena} bytes, inputs and outputs included"
     if taken.states:
         yield "  states", f"{taken.states} bytes"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import click
@@ -30,6 +29,7 @@ from modelcc.quantization.settings import (
 )
 from modelcc.report.formats import byte_text, last_letters
 from modelcc.runtime.pool import available_cores
+from modelcc.sizes import bytes_of
 
 HELP = """Write MODEL on integers of few bits: an ONNX model of QuantizeLinear and
 DequantizeLinear, which any runtime reads, or a compiled one (.mcc).
@@ -46,7 +46,6 @@ samples along the first axis, or a folder of .npy or .npz files.
 SHOWN = 40
 """Layers in the table."""
 
-_SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _DEFAULT = QuantizationSettings()
 
 
@@ -109,7 +108,8 @@ def quantize(
     **asked: object,
 ) -> None:  # fmt: skip
     """See HELP."""
-    settings = QuantizationSettings(max_bytes=bytes_of(max_bytes), **asked)  # type: ignore[reportArgumentType]
+    most = None if max_bytes is None else bytes_of(max_bytes)
+    settings = QuantizationSettings(max_bytes=most, **asked)  # type: ignore[reportArgumentType]
     places = outputs or (model.with_name(f"{model.name.split('.')[0]}.{suffix_of(settings)}.onnx"),)
     _check_places(places, report, model, calibration)
     count = threads or environment.threads or available_cores()
@@ -134,16 +134,6 @@ def quantize(
 def suffix_of(settings: QuantizationSettings) -> str:
     """What the file of a model is called by: its narrowest numbers."""
     return settings.weights if settings.activation is None else settings.activations
-
-
-def bytes_of(text: str | None) -> int | None:
-    """``300K``, ``4M`` or a number of bytes; :class:`ModelError` if it is none."""
-    if text is None:
-        return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg]?)b?", text.strip().lower())
-    if found is None:
-        raise ModelError(f"{text!r} is no size", (), "write for example 300K, 4M or 123456")
-    return int(float(found[1]) * _SIZES[found[2]])
 
 
 def _check_places(

@@ -6,8 +6,6 @@ taken the planner: the fewest of them are computed again whose plan fits.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,10 +24,8 @@ from modelcc.passes.program.order import order_steps
 from modelcc.passes.program.plan_memory import plan_memory
 from modelcc.pipeline import before_block, run_stages
 from modelcc.report.report import RecomputedRow
+from modelcc.sizes import bytes_of
 from modelcc.train.rematerialisation import Recomputation, ranked, recomputed
-
-UNITS: Mapping[str, int] = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9,
-                            "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -63,24 +59,13 @@ def _row(choice: Recomputation) -> RecomputedRow:
     return RecomputedRow(op, str(choice.type), source, choice.bytes, round(choice.work))
 
 
-def bytes_of(memory: int | str) -> int:
-    """``512MB``, ``1.5 GiB`` or a number of bytes; :class:`ModelError` for anything else."""
-    if isinstance(memory, int):
-        return memory
-    found = re.fullmatch(r"\s*([\d.]+)\s*([A-Za-z]*)\s*", memory)
-    unit = UNITS.get(found[2].upper()) if found else None
-    if found is None or unit is None:
-        raise ModelError(f"memory={memory!r} is no size", (), "write for example '512MB'")
-    return int(float(found[1]) * unit)
-
-
 def fitted(graph: Graph, memory: int | str, **options: Any) -> Fitted:
     """``graph`` with the fewest values computed again with which its arena takes ``memory``.
 
     ``options`` are those of :func:`modelcc.compile`.  :class:`ModelError` says how little memory
     would do if that is too little.
     """
-    budget = bytes_of(memory)
+    budget = memory if isinstance(memory, int) else bytes_of(memory, "memory=")
     asked = options_of(**options)
     plain = _simplified(graph)
     before = planned_peak(plain, asked)
