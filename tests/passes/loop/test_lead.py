@@ -49,24 +49,45 @@ func @border(%x: shared i8[64], %y: shared mut i8[64]) {
 """
 
 
-@pytest.mark.parametrize("text", [ROWS, UP, BACK, BRANCH])
+DOWN = """
+func @down(%x: shared i8[96], %y: shared mut i8[80]) {
+  for i in 0 .. 10 {
+    for k in 0 .. 8 {
+      store %y[8*(9 - i) + k] = add(load %x[8*(9 - i) + k], load %x[8*(9 - i) + k + 16])
+    }
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("text", [ROWS, UP, BACK, BRANCH, DOWN])
 def test_the_lead_is_just_enough(text: str) -> None:
     function = parse_function(text)
     least = lead(function, ["y"], ["x"])
     assert least is not None
-    assert _same_as_apart(function, least)
-    if least:
-        assert not _same_as_apart(function, least - 1)
+    for distance, towards in ((least.before, 1), (least.behind, -1)):
+        assert _same_as_apart(function, towards * distance)
+        if distance:
+            assert not _same_as_apart(function, towards * (distance - 1))
+
+
+def test_rows_from_the_last_to_the_first_go_behind() -> None:
+    found = lead(parse_function(DOWN), ["y"], ["x"])
+    assert found is not None
+    assert found.behind < 32 < found.before
 
 
 def _same_as_apart(function: Function, between: int) -> bool:
-    """Whether a result that begins so many bytes before the operand is what it is elsewhere."""
+    """Whether a result that begins so many bytes before the operand is what it is elsewhere;
+    with a negative number, behind it."""
     run = compile_loops(function)
     sizes = {p.buffer.name: evaluate(p.buffer.size, {}) for p in function.parameters}
     x = np.random.default_rng(0).integers(-50, 50, sizes["x"], np.int8)
     apart = np.zeros(sizes["y"], np.int8)
     run([x.copy(), apart], ())
-    memory = np.zeros(max(between + sizes["x"], sizes["y"]), np.int8)
-    memory[between : between + x.size] = x
-    run([memory[between : between + x.size], memory[: apart.size]], ())
-    return bool((memory[: apart.size] == apart).all())
+    source, target = max(0, between), max(0, -between)
+    memory = np.zeros(max(source + x.size, target + apart.size), np.int8)
+    shared = memory[target : target + apart.size]
+    memory[source : source + x.size] = x
+    run([memory[source : source + x.size], shared], ())
+    return bool((shared == apart).all())

@@ -109,3 +109,23 @@ def test_fits_choose_their_gap(fit: Any) -> None:
     near = neighbours(wide)
     placed = place([0, 1, 2, 3, 4], wide, near, fit)
     assert placed == (0, 256, 320, 384, 0 if fit == "first" else 320)
+
+
+@settings(max_examples=20)
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9), st.integers(0, 9)), min_size=2, max_size=6))
+def test_pairs_of_a_chain_share_memory_at_their_distance(chain: list[tuple[int, int, int]]) -> None:
+    blocks = [LiveBlock(n, n + 1, size) for n, (size, _, _) in enumerate(chain)]
+    leads = {(n, n - 1): (before, behind) for n, (_, before, behind) in enumerate(chain) if n}
+    for offsets in placements(blocks, leads):
+        for (result, operand), (before, behind) in leads.items():
+            apart = offsets[operand] - offsets[result]
+            shared = before <= apart or behind <= -apart
+            sizes = blocks[result].size, blocks[operand].size
+            assert shared or apart >= sizes[0] or -apart >= sizes[1]
+
+
+def test_turns_of_a_chain_do_not_add_up() -> None:
+    blocks = [LiveBlock(n, n + 1, 80) for n in range(6)]
+    up, down = (80, 5), (1, 80)
+    leads = {(n, n - 1): up if n % 2 else down for n in range(1, 6)}
+    assert min(height(blocks, offsets) for offsets in placements(blocks, leads)) == 85

@@ -1,15 +1,17 @@
-"""How far behind its result an operand must begin, for both to lie in memory that they share.
+"""How far apart a result and an operand must begin, for both to lie in memory that they share.
 
 A kernel that goes through rows in order is done with an operand's first rows when it writes the
 last ones.  So its result may take the place of what has been read, if it begins a few rows before
-the operand.
+the operand; and if it goes from the last row to the first, a few rows behind it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import accumulate
+from typing import TypeAlias
 
 from modelcc.ir.condition import Condition
 from modelcc.ir.index import (
@@ -45,22 +47,34 @@ MOMENTS = 1024
 """Iterations that are looked at one by one; of inner loops, all together."""
 
 
+Bytes: TypeAlias = tuple[int, int]
+"""The first one, and the one after the last."""
+
+
+@dataclass(frozen=True)
+class Lead:
+    """Bytes from the start of results to that of operands at least, if results begin ``before``
+    these, and from operands to results if they begin ``behind``."""
+
+    before: int
+    behind: int
+
+
 @dataclass(frozen=True)
 class _Moment:
-    """The first byte that is read of the operands, and the one after the last that is written of
-    the results; None if there is none."""
+    """What is read of the operands, and what is written of the results; None if nothing is."""
 
-    read: int | None
-    written: int | None
+    read: Bytes | None
+    written: Bytes | None
 
 
 class _UnknownError(Exception):
     """Nothing is known of an access."""
 
 
-def lead(function: Function, results: Collection[str], operands: Collection[str]) -> int | None:
-    """Bytes that must be between the starts of ``results``, which lie first, and ``operands``, for
-    no byte to be written before it was read for the last time; None if that cannot be told.
+def lead(function: Function, results: Collection[str], operands: Collection[str]) -> Lead | None:
+    """Bytes that must be between the starts of ``results`` and ``operands``, for no byte to be
+    written before it was read for the last time; None if that cannot be told.
 
     All are names of the function's buffers; its sizes must be numbers.
     """
@@ -77,22 +91,24 @@ def lead(function: Function, results: Collection[str], operands: Collection[str]
     return _lead_of(found.moments)
 
 
-def _lead_of(moments: Sequence[_Moment]) -> int:
-    """The most that writing is ahead of what is still to be read."""
+def _lead_of(moments: Sequence[_Moment]) -> Lead:
+    """The most that writing is ahead of what is still to be read, and behind it."""
     reads = [moment.read for moment in reversed(moments)]
-    still: list[int | None] = [*accumulate(reads, _lesser)]
-    most, written = 0, 0
-    for moment, first in zip(moments, reversed(still), strict=True):
-        written = max(written, moment.written or 0)
-        if first is not None:
-            most = max(most, written - first)
-    return most
+    still: list[Bytes | None] = [*accumulate(reads, _both)]
+    before = behind = 0
+    written: Bytes | None = None
+    for moment, left in zip(moments, reversed(still), strict=True):
+        written = _both(written, moment.written)
+        if left is not None and written is not None:
+            before = max(before, written[1] - left[0])
+            behind = max(behind, left[1] - written[0])
+    return Lead(before, behind)
 
 
-def _lesser(a: int | None, b: int | None) -> int | None:
+def _both(a: Bytes | None, b: Bytes | None) -> Bytes | None:
     if a is None or b is None:
         return b if a is None else a
-    return min(a, b)
+    return min(a[0], b[0]), max(a[1], b[1])
 
 
 @dataclass(frozen=True)
@@ -106,9 +122,9 @@ class _Access:
 
     def moment(self, ends: _IndexEnds, ranges: Mapping[str, Range]) -> _Moment:
         """What it accesses."""
-        if self.is_read:
-            return _Moment(max(0, ends.of(self.first, ranges)[0]) * self.width, None)
-        return _Moment(None, (ends.of(self.last, ranges)[1] + 1) * self.width)
+        first, last = ends.of(self.first, ranges)[0], ends.of(self.last, ranges)[1]
+        bytes_ = max(0, first) * self.width, (last + 1) * self.width
+        return _Moment(bytes_, None) if self.is_read else _Moment(None, bytes_)
 
 
 @dataclass(frozen=True)
@@ -276,8 +292,8 @@ class _MomentWalk:
 
 def _together(moments: Sequence[_Moment]) -> list[_Moment]:
     """One moment for several, in which anything may come first."""
-    reads = [m.read for m in moments if m.read is not None]
-    writes = [m.written for m in moments if m.written is not None]
-    if not reads and not writes:
-        return []
-    return [_Moment(min(reads, default=None), max(writes, default=None))]
+    read, written = (
+        reduce(_both, (m.read for m in moments), None),
+        reduce(_both, (m.written for m in moments), None),
+    )
+    return [] if read is None and written is None else [_Moment(read, written)]

@@ -21,8 +21,9 @@ class LiveBlock:
 Offsets = tuple[int, ...]
 """First byte of each block."""
 
-Leads = Mapping[tuple[int, int], int]
-"""Pairs of blocks that may share memory, if the second begins so many bytes behind the first."""
+Leads = Mapping[tuple[int, int], tuple[int, int]]
+"""Pairs of blocks that may share memory, if the first begins so many bytes before the second, or
+so many behind it."""
 
 NO_LEADS: Leads = MappingProxyType({})
 
@@ -46,10 +47,11 @@ def lower_bound(blocks: Sequence[LiveBlock]) -> int:
 def shared_bound(blocks: Sequence[LiveBlock], leads: Leads) -> int:
     """As :func:`lower_bound`, where pairs share all the memory that they can."""
     live = live_sizes(blocks)
-    for (over, under), lead in leads.items():
-        at, both = blocks[over].first, blocks[over].size + blocks[under].size
+    for (over, under), (before, behind) in leads.items():
+        at, over_size, under_size = blocks[over].first, blocks[over].size, blocks[under].size
+        least = min(max(over_size, before + under_size), max(under_size, behind + over_size))
         if at in live:
-            live[at] -= both - max(blocks[over].size, lead + blocks[under].size)
+            live[at] -= over_size + under_size - least
     return max(live.values(), default=0)
 
 

@@ -1,4 +1,4 @@
-"""Results that may lie over operands which are read for the last time, a few rows before them."""
+"""Results that may lie over operands which are read for the last time, a few rows away."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from dataclasses import dataclass, replace
 from modelcc.ir.library import Callee, meaning_of, with_meaning
 from modelcc.ir.loop import Function
 from modelcc.ir.program import Launch, Program
-from modelcc.passes.loop.lead import lead
+from modelcc.passes.loop.lead import Lead, lead
 from modelcc.passes.program.storage import Storage, storage_of
 from modelcc.passes.program.timeline import Timeline
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """The storage of ``operand`` may share memory with that of ``result`` if it begins at least
-    ``lead`` bytes behind it; ``callee`` computes one from the other."""
+    """The storage of ``result`` may share memory with that of ``operand`` if they are ``lead``
+    apart; ``callee`` computes one from the other."""
 
     result: str
     operand: str
-    lead: int
+    lead: Lead
     callee: str
 
 
 def overlaps(program: Program, line: Timeline, found: Sequence[Storage]) -> tuple[Overlap, ...]:
     """Pairs of storages of known size, of which one begins where the other ends."""
     homes = storage_of(found)
-    known: dict[tuple[str, tuple[str, ...], tuple[str, ...]], int | None] = {}
+    known: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Lead | None] = {}
     result: list[Overlap] = []
     for step, call in line.calls.items():
         callee = program.callee[call.callee] if isinstance(call, Launch) else None
@@ -39,7 +39,7 @@ def overlaps(program: Program, line: Timeline, found: Sequence[Storage]) -> tupl
             if key not in known:
                 known[key] = lead(callee, written, read)
             least = known[key]
-            if least is not None and isinstance(target.size, int) and least < target.size:
+            if least is not None and _is_gain(least, target, source):
                 result.append(Overlap(target.name, source.name, least, callee.name))
     return tuple(result)
 
@@ -55,6 +55,14 @@ def _pairs(
         for source in read.values():
             if target.name != source.name and source.last == step and _is_whole(target, source):
                 yield target, source
+
+
+def _is_gain(least: Lead, target: Storage, source: Storage) -> bool:
+    """Whether the storages share memory at that distance."""
+    sizes = target.size, source.size
+    if not isinstance(sizes[0], int) or not isinstance(sizes[1], int):
+        return False
+    return least.before < sizes[0] or least.behind < sizes[1]
 
 
 def _is_whole(*storages: Storage) -> bool:

@@ -100,13 +100,16 @@ def place(
 def _taken(
     i: int, j: int, offsets: Sequence[int], blocks: Sequence[LiveBlock], leads: Leads
 ) -> tuple[int, int]:
-    """Where block ``j`` is in the way of ``i``."""
-    start, end = offsets[j], offsets[j] + blocks[j].size
-    if (i, j) in leads:  # i may end as far within j as it is longer than its lead
-        return start + max(0, blocks[i].size - leads[i, j]), end
+    """Where block ``j`` is in the way of ``i``: this begins at the second number or later, or ends
+    at the first one or before, which of blocks that share memory may be greater."""
+    start, size = offsets[j], blocks[i].size
+    if (i, j) in leads:
+        before, behind = leads[i, j]
+        return start + size - before, start + behind
     if (j, i) in leads:
-        return start, start + min(blocks[j].size, leads[j, i])
-    return start, end
+        before, behind = leads[j, i]
+        return start + size - behind, start + before
+    return start, start + blocks[j].size
 
 
 def _gap(placed: Sequence[tuple[int, int]], size: int, fit: Fit, capacity: int) -> int:

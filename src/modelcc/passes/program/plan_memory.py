@@ -124,10 +124,17 @@ def _overlapping(
     sizes = [aligned(storage.size, rules.alignment) for storage in arena]
     blocks = _blocks(arena, sizes, {})
     number = {storage.name: i for i, storage in enumerate(arena)}
-    leads: dict[tuple[int, int], int] = {}
+    leads: dict[tuple[int, int], tuple[int, int]] = {}
     for one in found:
-        pair = number[one.result], number[one.operand]
-        leads[pair] = max(leads.get(pair, 0), evaluate(aligned(one.lead, rules.alignment), {}))
+        pair = result, operand = number[one.result], number[one.operand]
+        before, behind = (
+            evaluate(aligned(n, rules.alignment), {}) for n in (one.lead.before, one.lead.behind)
+        )
+        known = leads.get(pair, (0, 0))
+        leads[pair] = (
+            min(max(known[0], before), blocks[result].size),
+            min(max(known[1], behind), blocks[operand].size),
+        )
     best = min(placements(blocks, leads), key=lambda offsets: height(blocks, offsets))
     at: dict[str, Index] = {s.name: o for s, o in zip(arena, best, strict=True)}
     room = {s.name: o for s in guests if isinstance(o := at.pop(s.name), int)}

@@ -9,11 +9,13 @@ from modelcc.ir.condition import Condition
 from modelcc.ir.index import Index, Sym, coefficient, substitute, symbols
 from modelcc.ir.loop import (
     Alloc,
+    BindIndex,
     Buffer,
     Const,
     For,
     Function,
     If,
+    IndexOf,
     Load,
     Parameter,
     Predicate,
@@ -21,7 +23,7 @@ from modelcc.ir.loop import (
     Stmt,
     Store,
 )
-from modelcc.ir.types import I8, Layout, Part
+from modelcc.ir.types import I8, I64, Layout, Part
 from modelcc.schedule.expression import FreshNames
 from modelcc.schedule.nest import LoopVar
 from modelcc.targets.isa.arm_dsp import DEPTHWISE_4
@@ -56,7 +58,11 @@ class Depthwise:
     names: FreshNames
 
     def statements(self) -> list[Stmt]:
-        """Pixel by pixel."""
+        """Pixel by pixel, from the last one to the first.
+
+        What is computed of the result goes on from the first to the last pixel, so that in a chain
+        of both the room that a result needs beside its operand does not add up.
+        """
         product, names = self.product, self.names
         shared = shared_rows(product)
         function = None if shared is None else _function(shared)
@@ -77,7 +83,9 @@ class Depthwise:
             border = For(first, 0, product.rows, (*copied, rows), some)
             body = [If(Predicate(self._whole()), (inside,), (border,))]
         for v in reversed(product.pixels):
-            body = [For(v.name, 0, v.extent, tuple(body))]
+            turn = names.fresh(v.name)
+            last = BindIndex(v.name, IndexOf(v.extent - 1 - Sym(turn), I64))
+            body = [For(turn, 0, v.extent, (last, *body))]
         return [*made, *body]
 
     @property
