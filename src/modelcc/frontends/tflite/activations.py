@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.tflite import sixteen_bits
 from modelcc.frontends.tflite.call import Handlers, SingleResult, TfliteCall
 from modelcc.frontends.tflite.fused_activation import applied
 from modelcc.frontends.tflite.gemmlowp import quotient
@@ -138,14 +139,12 @@ def _either(call: TfliteCall, x: Value, greater: Value, lesser: Value) -> str:
     return saturated(chosen, call.result().zero, (low, high), call.result_dtype).name
 
 
-def sigmoid_or_tanh(op: Op, of_reals: Function) -> SingleResult:
-    """LOGISTIC or TANH, of 16 bits by tables of their own."""
+def of_16_bits(own: SingleResult, op: Op, of_reals: Function) -> SingleResult:
+    """A function that has kernels of its ``own`` for numbers of 16 bits."""
     plain = function(op, of_reals)
 
     def handler(call: TfliteCall) -> str:
-        if call.is_quantized and call.dtype() == I16:
-            unsupported("it is of 16-bit numbers")
-        return plain(call)
+        return (own if call.is_quantized and call.dtype() == I16 else plain)(call)
 
     return handler
 
@@ -158,8 +157,8 @@ ACTIVATIONS: Handlers = {
     "LEAKY_RELU": leaky_relu,
     "PRELU": prelu,
     "HARD_SWISH": hard_swish,
-    "LOGISTIC": sigmoid_or_tanh(ew.Sigmoid(), special.sigmoid),
-    "TANH": sigmoid_or_tanh(ew.Tanh(), np.tanh),
+    "LOGISTIC": of_16_bits(sixteen_bits.logistic, ew.Sigmoid(), special.sigmoid),
+    "TANH": of_16_bits(sixteen_bits.tangent, ew.Tanh(), np.tanh),
     "ELU": function(ac.Elu(), lambda x: np.where(x < 0, np.expm1(np.minimum(x, 0)), x)),
     "GELU": gelu,
 }

@@ -11,13 +11,11 @@ from modelcc.ir.index import Index, Range, ceildiv, floordiv
 from modelcc.ir.types import I64
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import of
-from modelcc.ops.attention import LogSoftmax
-from modelcc.ops.broadcast import Expand, ReduceSum, Reshape
+from modelcc.ops.broadcast import Expand, Reshape
 from modelcc.ops.cumulative import CumSum
 from modelcc.ops.gather import Gather, OneHot
 from modelcc.ops.gather_nd import GatherND, ScatterND
 from modelcc.ops.generate import Full, Iota
-from modelcc.ops.matmul import MatMul
 from modelcc.ops.padding import Pad
 from modelcc.ops.shape import Concat, Transpose
 from modelcc.ops.slicing import ReplaceSlice, Slice
@@ -27,10 +25,28 @@ from modelcc.ops.views import permuted, reshaped
 
 def gather(call: TfliteCall) -> str:
     """GATHER along an axis."""
-    if call.integer("batch_dims"):
-        unsupported("a gather with batch dimensions")
     axis = call.normal(call.integer("axis"), call.rank())
-    return call.emit(Gather(axis), call.input(0), call.input(1))
+    batch = call.integer("batch_dims")
+    batch += call.rank(1) if batch < 0 else 0
+    if not 0 <= batch <= min(axis, call.rank(1)):
+        call.fail(f"it gathers along axis {axis} with {batch} batch dimensions")
+    if not batch:
+        return call.emit(Gather(axis), call.input(0), call.input(1))
+    return _gathered_by_batch(call, axis, batch)
+
+
+def _gathered_by_batch(call: TfliteCall, axis: int, batch: int) -> str:
+    """Slices of each part of ``batch`` axes, which operand and indices share."""
+    rank, indices = call.rank(), call.rank(1)
+    order = (*range(batch), axis, *range(batch, axis), *range(axis + 1, rank))
+    pairs = of(Reshape((*call.shape(1), 1)), call.value(1))
+    rows = of(GatherND(batch), of(Transpose(order), call.value(0)), pairs)
+    middle, last = (
+        range(indices, indices + axis - batch),
+        range(indices + axis - batch, rank + indices - batch - 1),
+    )
+    back = (*range(batch), *middle, *range(batch, indices), *last)
+    return of(Transpose(back), rows).name
 
 
 def embedding_lookup(call: TfliteCall) -> str:
@@ -138,36 +154,6 @@ def dynamic_update_slice(call: TfliteCall) -> str:
     return call.emit(ReplaceSlice(starts), call.input(0), call.input(1))
 
 
-def batch_matmul(call: TfliteCall) -> str:
-    """BATCH_MATMUL, either factor transposed if options say so."""
-    if not call.dtype().is_float or not call.dtype(1).is_float:
-        unsupported(f"a product of {call.dtype()} by {call.dtype(1)}")
-    factors = [
-        of(Transpose(_swapped(call.rank(i))), call.value(i)) if call.flag(flag) else call.value(i)
-        for i, flag in ((0, "adj_x"), (1, "adj_y"))
-    ]
-    return of(MatMul(), *factors).name
-
-
-def _swapped(rank: int) -> tuple[int, ...]:
-    return (*range(rank - 2), rank - 1, rank - 2)
-
-
-def l2_normalization(call: TfliteCall) -> str:
-    """L2_NORMALIZATION along the last axis."""
-    call.require_float()
-    x = call.value(0)
-    squares = of(ReduceSum((call.rank() - 1,), True), x * x)
-    size = of(ew.Max(), of(ew.Sqrt(), squares), squares.lift(1e-6))
-    return (x / size).name
-
-
-def log_softmax(call: TfliteCall) -> str:
-    """LOG_SOFTMAX along the last axis."""
-    call.require_float()
-    return call.emit(LogSoftmax(call.rank() - 1), call.input(0))
-
-
 def space_to_batch_nd(call: TfliteCall) -> str:
     """SPACE_TO_BATCH_ND: the pixels of blocks as images of their own."""
     blocks, pads = call.integers(1, "blocks"), call.indices(2, "paddings")
@@ -217,9 +203,6 @@ GATHERING: Handlers = {
     "FILL": fill,
     "RANGE": range_,
     "DYNAMIC_UPDATE_SLICE": dynamic_update_slice,
-    "BATCH_MATMUL": batch_matmul,
-    "L2_NORMALIZATION": l2_normalization,
-    "LOG_SOFTMAX": log_softmax,
     "SPACE_TO_BATCH_ND": space_to_batch_nd,
     "BATCH_TO_SPACE_ND": batch_to_space_nd,
 }

@@ -5,18 +5,25 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from modelcc.frontends.tflite.activations import ACTIVATIONS
+from modelcc.frontends.tflite.arrays import ARRAYS
+from modelcc.frontends.tflite.batch_matmul import BATCH_MATMUL
 from modelcc.frontends.tflite.call import Handlers
 from modelcc.frontends.tflite.control import CONTROL
 from modelcc.frontends.tflite.convolution import CONVOLUTION
+from modelcc.frontends.tflite.convolution_3d import CONVOLUTION_3D
+from modelcc.frontends.tflite.detection import DETECTION
 from modelcc.frontends.tflite.elementwise import ELEMENTWISE
 from modelcc.frontends.tflite.fully_connected import FULLY_CONNECTED
 from modelcc.frontends.tflite.gathering import GATHERING
 from modelcc.frontends.tflite.lstm import LSTM
 from modelcc.frontends.tflite.movement import MOVEMENT
+from modelcc.frontends.tflite.normalization import NORMALIZATION
 from modelcc.frontends.tflite.pooling import POOLING
 from modelcc.frontends.tflite.quantization import QUANTIZATION
 from modelcc.frontends.tflite.reduction import REDUCTION
 from modelcc.frontends.tflite.resizing import RESIZING
+from modelcc.frontends.tflite.rnn import RNN
+from modelcc.frontends.tflite.segments import SEGMENTS
 from modelcc.frontends.tflite.slicing import SLICING
 from modelcc.frontends.tflite.softmax import SOFTMAX
 from modelcc.frontends.tflite.svdf import SVDF
@@ -28,6 +35,8 @@ HANDLERS: Handlers = MappingProxyType(
         **CONVOLUTION, **FULLY_CONNECTED, **POOLING, **ELEMENTWISE, **ACTIVATIONS, **SOFTMAX,
         **QUANTIZATION, **MOVEMENT, **SLICING, **REDUCTION, **RESIZING,
         **TRANSPOSED_CONVOLUTION, **VARIABLES, **SVDF, **LSTM, **CONTROL, **GATHERING,
+        **ARRAYS, **BATCH_MATMUL, **CONVOLUTION_3D, **DETECTION, **NORMALIZATION, **RNN,
+        **SEGMENTS,
     }
 )  # fmt: skip
 """Handlers by the schema's names of operators, and of custom ones by theirs."""

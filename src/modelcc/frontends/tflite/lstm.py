@@ -1,4 +1,4 @@
-"""UNIDIRECTIONAL_SEQUENCE_LSTM in floats.
+"""LSTMs in floats: of one step, of a sequence, and of a sequence both ways.
 
 Sak et al., "Long short-term memory based recurrent neural network architectures", 2014; gates that
 share their parameters (CIFG): Greff et al., "LSTM: a search space odyssey", 2015.
@@ -7,9 +7,11 @@ share their parameters (CIFG): Greff et al., "LSTM: a search space odyssey", 201
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.tflite.call import Handlers, TfliteCall
+from modelcc.frontends.tflite.directions import both_ways
 from modelcc.frontends.tflite.fused_activation import applied
 from modelcc.frontends.tflite.lstm_integer import integer_lstm
 from modelcc.frontends.tflite.lstm_parameters import (
@@ -27,6 +29,7 @@ from modelcc.ir.types import F32, I8
 from modelcc.ops import elementwise as ew
 from modelcc.ops.activation import Clip
 from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.broadcast import Reshape
 from modelcc.ops.iteration import Iteration, iterated
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.reduce import ReduceMean
@@ -129,4 +132,31 @@ def _clipped(x: Value, bound: float) -> Value:
     return of(Clip(-bound, bound), x) if bound > 0 else x
 
 
-LSTM: Handlers = {"UNIDIRECTIONAL_SEQUENCE_LSTM": unidirectional_sequence_lstm}
+def lstm(call: TfliteCall) -> str:
+    """LSTM: one step, as a sequence of one."""
+    if call.word("kernel_type", "FULL") != "FULL":
+        unsupported("the kernel of five operands")
+    if call.rank() != 2:
+        call.fail(f"its operand is {call.type()}, not of rank 2")
+    batch, width = call.shape()
+    sequence = call.emit(Reshape((batch, 1, width)), call.input(0))
+    steps = unidirectional_sequence_lstm(replace(call, inputs=(sequence, *call.inputs[1:])))
+    shape = call.type_of(steps).shape
+    return call.emit(Reshape((batch, shape[2])), steps)
+
+
+_FORWARD = (0, *range(1, 18), 35, 36)
+_BACKWARD = (0, *range(18, 35), 37, 38)
+"""Operands of both directions, in the order of a single one."""
+
+
+def bidirectional_sequence_lstm(call: TfliteCall) -> tuple[str, ...]:
+    """BIDIRECTIONAL_SEQUENCE_LSTM."""
+    return both_ways(call, unidirectional_sequence_lstm, _FORWARD, _BACKWARD, 39)
+
+
+LSTM: Handlers = {
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": unidirectional_sequence_lstm,
+    "BIDIRECTIONAL_SEQUENCE_LSTM": bidirectional_sequence_lstm,
+    "LSTM": lstm,
+}

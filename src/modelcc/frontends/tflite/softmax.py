@@ -10,7 +10,8 @@ from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.tflite.call import Handlers, TfliteCall
 from modelcc.frontends.tflite.gemmlowp import exponential, high_product
 from modelcc.frontends.tflite.requantization import multiplier_and_shift
-from modelcc.ir.types import F32, I8, I32, U8, Array
+from modelcc.frontends.tflite.sixteen_bits import softmax as softmax_of_16_bits
+from modelcc.ir.types import F32, I8, I16, I32, U8, Array
 from modelcc.ops.attention import Softmax
 from modelcc.ops.fixed_point_softmax import STEPS, FixedPointSoftmax
 
@@ -24,6 +25,8 @@ def softmax(call: TfliteCall) -> str:
     if call.dtype() == F32:
         x = call.value(0)
         return call.emit(Softmax(call.rank() - 1), (x if beta == 1 else x * beta).name)
+    if call.dtype() == I16:
+        return softmax_of_16_bits(call, beta)
     if call.dtype() not in (I8, U8):
         unsupported(f"a softmax of {call.dtype()}")
     table = call.constant(exponentials(beta * call.single(0).scale), I32)
