@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,22 +50,32 @@ BOARDS: Mapping[str, Board] = MappingProxyType(
 
 _PACKAGES: Mapping[str, str] = MappingProxyType(
     {
-        "arm-none-eabi-gcc": "gcc-arm-none-eabi libnewlib-arm-none-eabi",
-        "riscv64-unknown-elf-gcc": "gcc-riscv64-unknown-elf picolibc-riscv64-unknown-elf",
+        "arm-none-eabi-gcc": "gcc-arm-none-eabi",
+        "nano.specs": "libnewlib-arm-none-eabi",
+        "riscv64-unknown-elf-gcc": "gcc-riscv64-unknown-elf",
+        "picolibc.specs": "picolibc-riscv64-unknown-elf",
         "qemu-system-arm": "qemu-system-arm",
         "qemu-system-riscv32": "qemu-system-misc",
     }
 )
-"""What Debian and Ubuntu call the packages that have a command."""
+"""What Debian and Ubuntu call the packages that have a command, or a library's specs for GCC."""
 
 
 def missing_tools(model: McuModel) -> str:
     """What a processor's programs need and is not installed, as a sentence; else empty."""
     if model.name not in BOARDS:
         return f"QEMU has no board with a {model.name}"
-    wanted = f"{model.compiler}gcc", BOARDS[model.name].emulator
-    missing = [tool for tool in wanted if shutil.which(tool) is None]
+    board, compiler = BOARDS[model.name], f"{model.compiler}gcc"
+    missing = [tool for tool in (compiler, board.emulator) if shutil.which(tool) is None]
+    if shutil.which(compiler) is None or not _has_library(compiler, board.library):
+        missing.append(board.library)
     if not missing:
         return ""
     packages = " ".join(_PACKAGES[tool] for tool in missing)
     return f"there is no {' and no '.join(missing)} (Debian: apt install {packages})"
+
+
+def _has_library(compiler: str, specs: str) -> bool:
+    command = [compiler, f"-print-file-name={specs}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() != specs

@@ -47,10 +47,8 @@ class BoardProgram:
         lines = [line.split() for line in self._tool("nm", "-S").splitlines()]
         sized = [(w[0], w[1], w[2], w[3]) for w in lines if len(w) == 4]
         sized += [(w[0], "0", w[1], w[2]) for w in lines if len(w) == 3]
-        return tuple(sorted(
-            (ElfSymbol(int(at, 16) & ~1, int(size, 16), kind, name) for at, size, kind, name in sized),
-            key=lambda symbol: symbol.address,
-        ))  # fmt: skip
+        found = [ElfSymbol(int(at, 16) & ~1, int(n, 16), kind, name) for at, n, kind, name in sized]
+        return tuple(sorted(found, key=lambda symbol: symbol.address))
 
     @cached_property
     def steps(self) -> tuple[tuple[int, int], ...]:
@@ -69,8 +67,8 @@ class BoardProgram:
 
     @cached_property
     def _functions(self) -> tuple[list[int], list[str]]:
-        found = [s for s in self.symbols if s.kind in "tTwW" and s.name.startswith("$") is False]
-        found = [s for s in found if not _STEP.fullmatch(s.name)]
+        code = (symbol for symbol in self.symbols if symbol.kind in "tTwW")
+        found = [s for s in code if not s.name.startswith("$") and not _STEP.fullmatch(s.name)]
         return [s.address for s in found], [s.name for s in found]
 
     @cached_property
