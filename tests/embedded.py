@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from benchmarks.mcu.emulation import BOARD, board_main
 from modelcc.driver import target_of
 from modelcc.emit.delivery import planned
 from modelcc.ir.builder import GraphBuilder
@@ -24,6 +23,8 @@ from modelcc.targets.base import BuildConfig
 from modelcc.targets.c.delivery.facts import DeliveryRequest
 from modelcc.targets.mcu.delivery.files import embedded_files
 from modelcc.targets.mcu.delivery.model import EmbeddedModel, embedded_model
+from modelcc.targets.mcu.emulation.boards import SOURCES
+from modelcc.targets.mcu.emulation.program import MAIN, board_main
 from modelcc.targets.mcu.target import McuTarget
 
 WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
@@ -97,8 +98,9 @@ def embedded(model: ModelProto | Graph, target: str = "mcu", name: str = "net") 
 
 
 def written(model: EmbeddedModel, folder: Path) -> Path:
-    """The folder, with the files of a model."""
+    """The folder, with the files of a model, and a program that runs it once."""
     folder.mkdir(exist_ok=True)
+    (folder / MAIN).write_text(board_main(model))
     for file in embedded_files(model):
         (folder / file.name).write_bytes(file.contents)
     return folder
@@ -107,9 +109,8 @@ def written(model: EmbeddedModel, folder: Path) -> Path:
 def run_here(folder: Path, feeds: Mapping[str, Array], name: str = "net") -> dict[str, bytes]:
     """Outputs of a model by their fields, built with checks of memory and of arithmetic, and with
     every warning an error."""
-    (folder / "board_main.c").write_text(board_main(folder, name))
-    sources = [f"{name}.c", "board_main.c", str(BOARD / "host.c")]
-    build = ["gcc", "-O1", *WARNINGS, *_CHECKED, f"-I{BOARD}", *sources, "-lm", "-o", "program"]
+    sources = [f"{name}.c", MAIN, str(SOURCES / "host.c")]
+    build = ["gcc", "-O1", *WARNINGS, *_CHECKED, f"-I{SOURCES}", *sources, "-lm", "-o", "program"]
     command(build, folder)
     for field, array in feeds.items():
         (folder / f"{field}.in").write_bytes(array.tobytes())

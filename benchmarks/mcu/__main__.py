@@ -2,12 +2,10 @@
 
 ::
 
-    python -m benchmarks.mcu model.tflite other.onnx --target cortex-m4 --plugin counts.so
+    python -m benchmarks.mcu model.tflite other.onnx --target cortex-m4
 
-The reference is LiteRT with its reference kernels for .tflite, onnxruntime for .onnx.
-``--plugin`` is a plugin of QEMU's that counts what it executes (arguments
-``out=FILE,begin=ADDRESS,end=ADDRESS``; lines of an address, a size and a count); without one there
-are no numbers of instructions.
+The reference is LiteRT with its reference kernels for .tflite, onnxruntime for .onnx.  Instructions
+are counted by a plugin of QEMU's, for which the system's C compiler is needed.
 """
 
 from __future__ import annotations
@@ -25,13 +23,17 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.mcu.emulation import Measurement, build, missing_tools, run, slots
 from modelcc.driver import target_of
-from modelcc.emit.delivery import deliver
+from modelcc.emit.delivery import planned
 from modelcc.ir.types import Array
 from modelcc.options import Options, dimension
 from modelcc.targets.base import BuildConfig
 from modelcc.targets.c.delivery.facts import DeliveryRequest
+from modelcc.targets.mcu.delivery.model import embedded_model
+from modelcc.targets.mcu.emulation.boards import missing_tools
+from modelcc.targets.mcu.emulation.build import build, write_files
+from modelcc.targets.mcu.emulation.program import board_files
+from modelcc.targets.mcu.emulation.run import BoardRun, run
 from modelcc.targets.mcu.machine import MODELS
 from modelcc.targets.mcu.target import McuTarget
 
@@ -44,7 +46,7 @@ class Row:
     """A model's run: what was measured, and in how many elements outputs differ."""
 
     model: str
-    measured: Measurement
+    measured: BoardRun
     elements: int
     differing: int
     greatest: float
@@ -59,24 +61,23 @@ class Row:
         }  # fmt: skip
 
 
-def measure(path: Path, target: McuTarget, dims: Dims, plugin: Path | None, seed: int) -> Row:
+def measure(path: Path, target: McuTarget, dims: Dims, seed: int) -> Row:
     """Compile a model, build it for the target's processor, run it on random inputs."""
+    options = Options(target=target.name, threads=1, dims=dims)
+    request = DeliveryRequest(NAME, "array", path.name)
+    program, request = planned(path, None, request, target, options, BuildConfig())
+    model = embedded_model(program, request, target.model)
+    feeds, wanted = reference(path, dict(dims), np.random.default_rng(seed))
+    fields = [tensor.field for tensor in model.facts.inputs]
+    given = {f: array.tobytes() for f, array in zip(fields, feeds, strict=True)}
     with tempfile.TemporaryDirectory() as name:
-        folder, options = Path(name), Options(target=target.name, threads=1, dims=dims)
-        request = DeliveryRequest(NAME, "array", path.name)
-        delivery = deliver(path, None, request, target, options, BuildConfig())
-        for file in delivery.files:
-            (folder / file.name).write_bytes(file.contents)
-        feeds, wanted = reference(path, dict(dims), np.random.default_rng(seed))
-        header = (folder / f"{NAME}.h").read_text()
-        fields = [s.field for s in slots(header, NAME) if s.side == "INPUT"]
-        given = {f: array.tobytes() for f, array in zip(fields, feeds, strict=True)}
-        measured = run(build(folder, NAME, target.model), target.model, given, plugin)
-        made = [s.field for s in slots(header, NAME) if s.side == "OUTPUT"]
-    return _compared(path.name, measured, [measured.outputs[f] for f in made], wanted)
+        write_files(board_files(model), Path(name))
+        measured = run(build(Path(name), NAME, target.model), given, True)
+    made = [measured.outputs[tensor.field] for tensor in model.facts.outputs]
+    return _compared(path.name, measured, made, wanted)
 
 
-def _compared(name: str, measured: Measurement, got: Sequence[bytes], wanted: list[Array]) -> Row:
+def _compared(name: str, measured: BoardRun, got: Sequence[bytes], wanted: list[Array]) -> Row:
     count = differing = 0
     greatest = 0.0
     for data, want in zip(got, wanted, strict=True):
@@ -156,7 +157,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.mcu", description=__doc__)
     parser.add_argument("models", nargs="+", type=Path)
     parser.add_argument("--target", default="cortex-m4", choices=list(MODELS))
-    parser.add_argument("--plugin", type=Path, help="of QEMU's, to count instructions")
     parser.add_argument("--dim", action="append", default=[], metavar="NAME=SIZE")
     parser.add_argument("--functions", type=int, default=0, metavar="N")
     parser.add_argument("--seed", type=int, default=1)
@@ -168,7 +168,7 @@ def main() -> int:
     missing = missing_tools(target.model)
     if missing:
         parser.error(missing)
-    rows = [measure(p, target, dims, asked.plugin, asked.seed) for p in asked.models]
+    rows = [measure(p, target, dims, asked.seed) for p in asked.models]
     show(rows, asked.functions)
     if asked.json:
         asked.json.write_text(json.dumps([row.facts() for row in rows], indent=1))

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.mcu.emulation import build, missing_tools, run
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
@@ -21,6 +20,9 @@ from modelcc.ops.fixed_point import FixedPointMultiply
 from modelcc.ops.quant_matmul import ConvInteger, MatMulInteger
 from modelcc.ops.shape import Transpose
 from modelcc.targets.isa.arm_dsp import DEPTHWISE_4, DOT_1X4, DOT_3X2
+from modelcc.targets.mcu.emulation.boards import missing_tools
+from modelcc.targets.mcu.emulation.build import build
+from modelcc.targets.mcu.emulation.run import run
 from modelcc.targets.mcu.machine import MODELS
 from tests.embedded import embedded, run_here, written
 
@@ -121,7 +123,7 @@ def test_instructions_of_the_processor(name: str, tmp_path: Path) -> None:
         pytest.skip(missing)
     graph, x, want = example(name)
     program = build(written(embedded(graph, model.name), tmp_path), "net", model)
-    (got,) = run(program, model, {"x": x.tobytes()}).outputs.values()
+    (got,) = run(program, {"x": x.tobytes()}).outputs.values()
     np.testing.assert_array_equal(np.frombuffer(got, np.int8), want.ravel())
 
 

@@ -9,7 +9,9 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from benchmarks.mcu.emulation import build, missing_tools, run
+from modelcc.targets.mcu.emulation.boards import missing_tools
+from modelcc.targets.mcu.emulation.build import build
+from modelcc.targets.mcu.emulation.run import run
 from modelcc.targets.mcu.machine import MODELS
 from modelcc.targets.registry import BUILT_IN
 from tests.embedded import WARNINGS, command, embedded, keyword_spotter, leaky_sum, written
@@ -32,7 +34,7 @@ def test_compiles_without_a_warning(name: str, tmp_path: Path) -> None:
     command([f"{model.compiler}gcc", *WARNINGS, *model.flags, *free, "-c", "net.c"], folder)
 
 
-@pytest.mark.parametrize("name", ["cortex-m4", "cortex-m3", "cortex-m55"])
+@pytest.mark.parametrize("name", ["cortex-m4", "cortex-m0plus", "cortex-m55", "riscv32imc"])
 def test_runs(name: str, tmp_path: Path) -> None:
     model = MODELS[name]
     missing = missing_tools(model)
@@ -42,7 +44,7 @@ def test_runs(name: str, tmp_path: Path) -> None:
     x = np.random.default_rng(3).integers(-128, 128, (1, 1, 9, 5), np.int8)
     delivered = embedded(network, name)
     program = build(written(delivered, tmp_path), "net", model)
-    got = run(program, model, {"x": x.tobytes()})
+    got = run(program, {"x": x.tobytes()})
     (want,) = onnxruntime.InferenceSession(network.SerializeToString()).run(None, {"x": x})
     np.testing.assert_array_equal(
         np.frombuffer(got.outputs["point1"], np.int8), np.ravel(np.asarray(want))
@@ -56,6 +58,6 @@ def test_states_run_on_a_processor(tmp_path: Path) -> None:
     if missing := missing_tools(model):
         pytest.skip(missing)
     program = build(written(embedded(leaky_sum(), model.name), tmp_path), "net", model)
-    got = run(program, model, {"x": np.arange(6, dtype=np.float32).tobytes()})
+    got = run(program, {"x": np.arange(6, dtype=np.float32).tobytes()})
     found = np.frombuffer(got.outputs["twice"], np.float32)
     np.testing.assert_array_equal(found, np.arange(6) * 2 + 1)

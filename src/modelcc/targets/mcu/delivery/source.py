@@ -14,7 +14,7 @@ from modelcc.targets.c.prelude import Prelude
 from modelcc.targets.c.values import memory_type
 from modelcc.targets.mcu.delivery.header import head_lines, parameters, reset_signature, signature
 from modelcc.targets.mcu.delivery.model import ConstantArray, EmbeddedModel
-from modelcc.targets.mcu.delivery.steps import EmbeddedSteps
+from modelcc.targets.mcu.delivery.steps import MARK, EmbeddedSteps
 from modelcc.targets.steps import write_steps
 
 _KERNELS = EmitOptions(static=True, dialect=EMBEDDED)
@@ -31,12 +31,12 @@ _ALIGNMENT = f"""\
 #endif"""
 
 
-def source(model: EmbeddedModel) -> str:
-    """Text of the file."""
+def source(model: EmbeddedModel, marked: bool = False) -> str:
+    """Text of the file; ``marked``: with labels where steps begin, for GCC."""
     prelude = Prelude(EMBEDDED)
     kernels = definitions(model.program.callees, prelude, _KERNELS)
     steps = EmbeddedSteps(model, prelude)
-    write_steps(model.program, steps)
+    write_steps(model.program, steps, MARK if marked else "")
     given = tuple(name for name, _ in parameters(model))
     words = bool(model.machine.features)
     return "\n\n".join(

@@ -9,6 +9,9 @@ from modelcc.targets.c.prelude import Prelude
 from modelcc.targets.c.steps import StepsCode
 from modelcc.targets.mcu.delivery.model import EmbeddedModel
 
+MARK = "mcc_step"
+"""What labels before steps begin with: the step's number follows, and one of the copy."""
+
 
 class EmbeddedSteps(StepsCode):
     """The body of the function that runs the model."""
@@ -17,6 +20,10 @@ class EmbeddedSteps(StepsCode):
         super().__init__(model.program, prelude)
         self._model = model
         self._code.scope.taken |= {*model.spelled.values()}
+
+    def clock(self, times: str, position: int) -> None:
+        """A label, where another program can note the time."""
+        self._code.line(f'__asm__ volatile("{times}_{position}_%=:" ::: "memory");')
 
     def passed(self, name: str, place: Place, position: int) -> str:
         names = self._model.program.named(place)

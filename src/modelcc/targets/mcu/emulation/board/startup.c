@@ -1,7 +1,8 @@
 /*
- * Starts a Cortex-M in QEMU and talks to the host by Arm's semihosting (ARM IHI 0100): operation in
- * r0, address of its arguments in r1, BKPT 0xAB.  Unused stack is filled with a pattern before main;
- * how much of it is left afterwards is written to stack.bin.
+ * Starts a Cortex-M or a RISC-V in QEMU and talks to the host by Arm's semihosting (ARM IHI 0100,
+ * and RISC-V's version of it): operation and address of its arguments in the first two registers,
+ * then a breakpoint.  Unused stack is filled with a pattern before main; how much of it is left
+ * afterwards is written to stack.bin.
  */
 #include "board.h"
 
@@ -13,12 +14,26 @@ enum { MODE_READ = 1, MODE_WRITE = 5 };
 extern uint32_t data_load[], data_start[], data_end[], bss_start[], bss_end[], stack_top[];
 int main(void);
 
+#ifdef __riscv
+#define FIRST "a0"
+#define SECOND "a1"
+#define BREAK \
+    ".balign 16\n .option push\n .option norvc\n" \
+    " slli x0, x0, 0x1f\n ebreak\n srai x0, x0, 7\n .option pop"
+#define STACK_POINTER "mv %0, sp"
+#else
+#define FIRST "r0"
+#define SECOND "r1"
+#define BREAK "bkpt 0xab"
+#define STACK_POINTER "mov %0, sp"
+#endif
+
 static uintptr_t ask(uintptr_t operation, const void *arguments)
 {
-    register uintptr_t r0 __asm__("r0") = operation;
-    register const void *r1 __asm__("r1") = arguments;
-    __asm__ volatile("bkpt 0xab" : "+r"(r0) : "r"(r1) : "memory");
-    return r0;
+    register uintptr_t first __asm__(FIRST) = operation;
+    register const void *second __asm__(SECOND) = arguments;
+    __asm__ volatile(BREAK : "+r"(first) : "r"(second) : "memory");
+    return first;
 }
 
 static void leave(uint32_t status)
@@ -63,7 +78,7 @@ __attribute__((noinline)) void measured_end(void)
     __asm__ volatile("");
 }
 
-static void fault(void)
+__attribute__((used, aligned(4))) void board_fault(void)
 {
     leave(100);
 }
@@ -76,16 +91,16 @@ __attribute__((noinline)) static uint32_t stack_used(void)
     return (uint32_t)((uintptr_t)stack_top - (uintptr_t)word);
 }
 
-void reset(void)
+__attribute__((used)) void reset(void)
 {
     uint32_t *here;
-#if __ARM_ARCH >= 7
+#if defined(__ARM_ARCH) && __ARM_ARCH >= 7
     *(volatile uint32_t *)0xE000ED88 |= 0xFu << 20; /* CPACR: floats and vectors may be used */
     __asm__ volatile("dsb\n isb");
 #endif
     for (uint32_t *from = data_load, *to = data_start; to < data_end;)
         *to++ = *from++;
-    __asm__ volatile("mov %0, sp" : "=r"(here));
+    __asm__ volatile(STACK_POINTER : "=r"(here));
     for (uint32_t *word = bss_start; word < bss_end; word++)
         *word = 0;
     for (uint32_t *word = bss_end; word < here - 8; word++)
@@ -96,6 +111,14 @@ void reset(void)
     leave((uint32_t)status);
 }
 
+#ifdef __riscv
+__asm__(
+    ".section .vectors, \"ax\"\n"
+    " la sp, stack_top\n la t0, board_fault\n"
+    " .option push\n .option arch, +zicsr\n csrw mtvec, t0\n .option pop\n"
+    " j reset\n .text");
+#else
 __attribute__((section(".vectors"), used)) static void *const vectors[16] = {
-    stack_top, reset, fault, fault, fault, fault, fault,
+    stack_top, reset, board_fault, board_fault, board_fault, board_fault, board_fault,
 };
+#endif
