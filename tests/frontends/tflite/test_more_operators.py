@@ -221,6 +221,16 @@ def gates(width: int, cells: int) -> list[T | None]:
     return [*weights, *peepholes, *(floats(cells) for _ in range(4)), None, None]
 
 
+def bytes_of(operands: list[T | None]) -> list[T | None]:
+    """Matrices and peepholes as bytes in scales of their own."""
+    return [
+        constant(RNG.integers(-127, 128, t.shape), "int8", scale=0.003 + 0.001 * n)
+        if t is not None and n < 11
+        else t
+        for n, t in enumerate(operands)
+    ]
+
+
 def states(cells: int) -> list[T | None]:
     return [T((2, cells), F, variable=True) for _ in range(2)]
 
@@ -247,6 +257,17 @@ RECURRENT = {
     "lstm of a step": recurrent(
         "LSTM", "LSTMOptions", [f(2, 3), *gates(3, 4), *states(4)], f(2, 4), **TANH
     ),
+    **{
+        f"hybrid lstm, {kind}": recurrent(
+            "UNIDIRECTIONAL_SEQUENCE_LSTM",
+            "UnidirectionalSequenceLSTMOptions",
+            [*SEQUENCE, *bytes_of(gates(3, 4)), *states(4), *[None] * 4],
+            f(2, 5, 4),
+            AsymmetricQuantizeInputs=kind == "asymmetric",
+            **TANH,
+        )
+        for kind in ("symmetric", "asymmetric")
+    },
     "lstm both ways": recurrent(
         "BIDIRECTIONAL_SEQUENCE_LSTM",
         "BidirectionalSequenceLSTMOptions",

@@ -112,7 +112,11 @@ def test_fits_choose_their_gap(fit: Any) -> None:
 
 
 @settings(max_examples=20)
-@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9), st.integers(0, 9)), min_size=2, max_size=6))
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 9), st.integers(0, 9), st.integers(0, 9)), min_size=2, max_size=6
+    )
+)
 def test_pairs_of_a_chain_share_memory_at_their_distance(chain: list[tuple[int, int, int]]) -> None:
     blocks = [LiveBlock(n, n + 1, size) for n, (size, _, _) in enumerate(chain)]
     leads = {(n, n - 1): (before, behind) for n, (_, before, behind) in enumerate(chain) if n}

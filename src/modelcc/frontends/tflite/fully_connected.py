@@ -8,7 +8,7 @@ from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.tflite.call import Handlers, TfliteCall
 from modelcc.frontends.tflite.convolution import effective_scales, weights
 from modelcc.frontends.tflite.fused_activation import activated
-from modelcc.frontends.tflite.hybrid import asymmetric_rows, symmetric_rows
+from modelcc.frontends.tflite.hybrid import product_by_bytes
 from modelcc.frontends.tflite.requantization import (
     quantized_bounds,
     rescaled_in_doubles,
@@ -19,7 +19,6 @@ from modelcc.ir.index import Index, floordiv, product
 from modelcc.ir.types import F32, I8, I16, I32, I64, U8
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
-from modelcc.ops.broadcast import ReduceSum
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.quant_matmul import MatMulInteger
 from modelcc.ops.shape import Reshape
@@ -64,14 +63,8 @@ def _hybrid(call: TfliteCall, x: Value) -> Value:
     w = call.quantization(1)
     if w.zeros.any():
         unsupported("weights of bytes with a zero point by floats")
-    matrix = weights(call, 1, (1, 0))
     asymmetric = call.flag("asymmetric_quantize_inputs")
-    rows = asymmetric_rows(x, (1,)) if asymmetric else symmetric_rows(x, (1,))
-    sums = of(ew.Cast(F32), of(MatMulInteger(), rows.bytes, matrix))
-    if rows.offset is not None:
-        columns = of(ReduceSum((0,)), of(ew.Cast(I32), matrix))
-        sums = sums - of(ew.Cast(F32), columns) * rows.offset
-    y = sums * (rows.factor * call.literal(w.scales))
+    y = product_by_bytes(x, weights(call, 1, (1, 0)), call.literal(w.scales), asymmetric)
     return y + call.value(2) if call.has(2) else y
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from modelcc.frontends.tflite.requantization import half_away
-from modelcc.ir.types import F32, F64, I8
+from modelcc.ir.types import F32, F64, I8, I32
 from modelcc.ops import elementwise as ew
 from modelcc.ops.activation import Clip
 from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.broadcast import ReduceSum
+from modelcc.ops.quant_matmul import MatMulInteger
 from modelcc.ops.reduce import ReduceMax, ReduceMin
 
 
@@ -32,6 +34,17 @@ class QuantizedRows:
     def bytes(self) -> Value:
         """The numbers in i8."""
         return of(ew.Cast(I8), self.numbers)
+
+
+def product_by_bytes(x: Value, matrix: Value, scales: Value, asymmetric: bool) -> Value:
+    """f32 ``x[…, K]`` by i8 ``matrix[K, N]`` times ``scales``, one or N; rows of x become bytes."""
+    axes = (x.type.rank - 1,)
+    rows = asymmetric_rows(x, axes) if asymmetric else symmetric_rows(x, axes)
+    sums = of(ew.Cast(F32), of(MatMulInteger(), rows.bytes, matrix))
+    if rows.offset is not None:
+        columns = of(ReduceSum((0,)), of(ew.Cast(I32), matrix))
+        sums = sums - of(ew.Cast(F32), columns) * rows.offset
+    return sums * (rows.factor * scales)
 
 
 def symmetric_rows(x: Value, axes: tuple[int, ...]) -> QuantizedRows:

@@ -6,13 +6,16 @@ share their parameters (CIFG): Greff et al., "LSTM: a search space odyssey", 201
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from modelcc.frontends.kit.errors import unsupported
+import numpy as np
+
+from modelcc.frontends.kit.errors import number_of, unsupported
 from modelcc.frontends.tflite.call import Handlers, TfliteCall
 from modelcc.frontends.tflite.directions import both_ways
 from modelcc.frontends.tflite.fused_activation import applied
+from modelcc.frontends.tflite.hybrid import product_by_bytes
 from modelcc.frontends.tflite.lstm_integer import integer_lstm
 from modelcc.frontends.tflite.lstm_parameters import (
     BIAS,
@@ -46,27 +49,26 @@ def unidirectional_sequence_lstm(call: TfliteCall) -> str:
     weights = call.dtype(own.operand(INPUT, "f"))
     if call.dtype() == I8 and weights == I8:
         return integer_lstm(own)
-    if call.dtype() != F32 or weights != F32:
+    if call.dtype() != F32 or weights not in (F32, I8):
         unsupported(f"an LSTM of {call.dtype()} with weights of {weights}")
     return _float_lstm(own)
 
 
 def _float_lstm(own: LstmOperands) -> str:
     call, steps = own.call, own.steps()
-    matrix, recurrent = (_joined(own, first) for first in (INPUT, RECURRENT))
-    products = of(MatMul(), steps, matrix)
+    products = _product(own, steps, _matrix(own, "input", _gates(own, INPUT)))
     if not own.is_normalised:
         products = products + _columns(own, BIAS)
-    captured = {"products": products, "recurrent": recurrent}
+    captured = {"products": products, **_matrix(own, "recurrent", _gates(own, RECURRENT))}
     for gate in own.gates:
         place = own.peephole(gate)
         if place is not None:
-            captured[f"peephole.{gate}"] = call.value(place)
+            captured[f"peephole.{gate}"] = _floats(call, place)
         if own.is_normalised:
             captured[f"norm.{gate}"] = call.value(own.operand(NORM, gate))
             captured[f"bias.{gate}"] = call.value(own.operand(BIAS, gate))
     if call.has(PROJECTION):
-        captured["projection"] = of(Transpose((1, 0)), call.value(PROJECTION))
+        captured |= _matrix(own, "projection", [PROJECTION])
         if call.has(PROJECTION_BIAS):
             captured["projection.bias"] = call.value(PROJECTION_BIAS)
 
@@ -82,11 +84,41 @@ def _float_lstm(own: LstmOperands) -> str:
     return own.sequence(call.as_value(outputs.name))
 
 
-def _joined(own: LstmOperands, first: int) -> Value:
-    """The transposed matrices of the gates side by side."""
+def _floats(call: TfliteCall, place: int) -> Value:
+    x = call.value(place)
+    return x if x.type.dtype == F32 else of(ew.Cast(F32), x) * float(call.single(place).scale)
+
+
+def _gates(own: LstmOperands, first: int) -> list[int]:
+    return [own.operand(first, gate) for gate in own.gates]
+
+
+def _matrix(own: LstmOperands, name: str, places: list[int]) -> dict[str, Value]:
+    """The transposed matrices of operands side by side; of bytes with the scale of each column."""
     call = own.call
-    rows = [call.value(own.operand(first, gate)) for gate in own.gates]
-    return of(Transpose((1, 0)), of(Concat(0), *rows))
+    matrix = of(Transpose((1, 0)), of(Concat(0), *map(call.value, places)))
+    if call.dtype(places[0]) != I8:
+        return {name: matrix}
+    parts = [call.single(place) for place in places]
+    if any(part.zero for part in parts):
+        unsupported("weights of bytes with a zero point by floats")
+    columns = [number_of(call.shape(place)[0], "number of rows") for place in places]
+    scales = np.repeat(np.array([part.scale for part in parts], np.float32), columns)
+    return {name: matrix, f"{name}.scales": call.literal(scales)}
+
+
+def _product(own: LstmOperands, x: Value, captured: Mapping[str, Value]) -> Value:
+    """``x`` by a matrix that :func:`_matrix` made; its rows become bytes where this has bytes."""
+    matrix, *scales = captured.values()
+    if not scales:
+        return of(MatMul(), x, matrix)
+    asymmetric = own.call.flag("asymmetric_quantize_inputs")
+    return product_by_bytes(x, matrix, scales[0], asymmetric)
+
+
+def _now(at: Iteration, name: str) -> dict[str, Value]:
+    """A matrix that :func:`_matrix` made, within the loop."""
+    return {n: at[n] for n in (name, f"{name}.scales") if n in at}
 
 
 def _columns(own: LstmOperands, first: int) -> Value:
@@ -96,7 +128,7 @@ def _columns(own: LstmOperands, first: int) -> Value:
 
 def _step(own: LstmOperands, at: Iteration, h: Value, c: Value) -> tuple[Value, Value]:
     call = own.call
-    sums = at.now("products") + of(MatMul(), h, at["recurrent"])
+    sums = at.now("products") + _product(own, h, _now(at, "recurrent"))
     parts = own.parts(sums, c.type.shape[1])
     activation = call.word("fused_activation_function", "TANH")
     forget = of(ew.Sigmoid(), _normalised(at, "f", parts, c))
@@ -108,7 +140,7 @@ def _step(own: LstmOperands, at: Iteration, h: Value, c: Value) -> tuple[Value, 
     c = _clipped(forget * c + taken * new, call.number("cell_clip"))
     h = of(ew.Sigmoid(), _normalised(at, "o", parts, c)) * applied(activation, c)
     if "projection" in at:
-        h = of(MatMul(), h, at["projection"])
+        h = _product(own, h, _now(at, "projection"))
         bias = at.get("projection.bias")
         h = _clipped(h if bias is None else h + bias, call.number("proj_clip"))
     return h, c
