@@ -21,7 +21,7 @@ from tests.frontends.tflite.comparison import (
     our_results,
     random_feeds,
 )
-from tests.frontends.tflite.files import Op, Subgraph, T, constant, model
+from tests.frontends.tflite.files import Op, Subgraph, T, constant, model, one
 
 SHARED = Path(__file__).parents[4] / "shared" / "models" / "tflite"
 F = "float32"
@@ -145,6 +145,23 @@ def test_variable_tensors_are_states() -> None:
     net, theirs = modelcc.compile(data, cache=None), litert(data)
     for x in np.random.default_rng(2).standard_normal((7, 2, 3)).astype(np.float32):
         np.testing.assert_allclose(net(x), litert_results(theirs, [x])[0], 1e-5, 1e-5)
+
+
+def test_a_bias_may_have_the_axis_of_its_weights() -> None:  # as old converters write it
+    def layer(axis: int) -> bytes:
+        scales = {"scale": [0.01, 0.02], "zero": [0, 0]}
+        tensors = [
+            T((1, 4, 4, 2), "int8", 0.1),
+            constant(np.arange(18).reshape(1, 3, 3, 2), "int8", axis=3, **scales),
+            constant([5, -9], "int32", axis=axis, **scales),
+            T((1, 4, 4, 2), "int8", 0.3),
+        ]
+        options = {"DepthMultiplier": 1, "StrideH": 1, "StrideW": 1}
+        return one("DEPTHWISE_CONV_2D", tensors, "DepthwiseConv2DOptions", **options)
+
+    feeds = random_feeds(layer(0))
+    (wanted,) = our_results(layer(0), feeds)
+    np.testing.assert_array_equal(our_results(layer(3), feeds)[0], wanted)
 
 
 def shared(name: str) -> bytes:

@@ -299,6 +299,8 @@ def _quantization(table: Any, name: str, shape: tuple[int, ...]) -> TfliteQuanti
     zeros, axis = _numbers(table, "ZeroPoint") or (0,) * len(scales), table.QuantizedDimension()
     if len(zeros) == 1:
         zeros *= len(scales)
+    if len(shape) == 1:  # old converters give a bias the axis of its weights
+        axis = 0
     fits = len(scales) == 1 or (0 <= axis < len(shape) and shape[axis] in (-1, len(scales)))
     if len(zeros) != len(scales) or not fits:
         text = f"{len(scales)} scales and {len(zeros)} zero points along axis {axis}"
