@@ -34,7 +34,8 @@ PAIRS = Layout((Part(0, ROWS), Part(1, WORD), Part(0, 1, ROWS), Part(1, 1, WORD)
 def fits(product: Product) -> bool:
     """Whether there are pixels enough, whose results lie evenly."""
     even = all(product.step(nest.store) for nest in product.nests if nest.output in product.stored)
-    return product.points >= PIXELS and even and not product.shared
+    whole = product.operand.fades and not product.shared
+    return product.points >= PIXELS and even and whole
 
 
 @dataclass(frozen=True)

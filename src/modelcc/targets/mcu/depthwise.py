@@ -43,7 +43,8 @@ def fits(product: Product) -> bool:
     even = all(product.step(n.store) for n in product.nests if n.output in product.stored)
     apart = not any(row in symbols(c.left) for c in operand.conditions)
     numbers = all(isinstance(coefficient(operand.offset, v.name), int) for v in product.reduce)
-    return product.shared and side and even and apart and numbers and 0 < len(product.reduce) <= 2
+    windows = product.shared and operand.fades and 0 < len(product.reduce) <= 2
+    return windows and side and even and apart and numbers
 
 
 @dataclass(frozen=True)
