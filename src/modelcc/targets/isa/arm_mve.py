@@ -137,7 +137,7 @@ def _rows(pixels: int) -> Iterator[str]:
     used = ", ".join(f'"q{n}"' for n in range(pixels + 2))
     yield f"""\
         :
-        : {used}, "vpr", "memory", "cc");"""
+        : {used}, "memory", "cc");"""
     for p in range(pixels):
         at = f"{ROWS * p} * blocks + " if p else ""
         yield from (f"        sums[{at}{r}] = s{p}{r};" for r in range(ROWS))
@@ -168,10 +168,10 @@ def _depthwise() -> Iterator[str]:
     tap = [line.format("") for line in _TAP]
     yield assembly([*first, "1:", *tap, *tap, *tap, *next_row, *last])
     operands = """\
-            : [p] "+r"(p), [w] "+r"(w), [i] "+r"(i)
+            : [p] "+l"(p), [w] "+l"(w), [i] "+r"(i)
             : [right] "r"(right), [minus] "r"(minus), [below] "r"(below), [beside] "r"(beside),
               [bias] "r"(bias), [sums] "r"(sums){}
-            : "q0", "q1", "q2", "q3", "q4", "q5", "lr", "vpr", "memory", "cc");"""
+            : "q0", "q1", "q2", "q3", "q4", "q5", "lr", "memory", "cc");"""
     yield operands.format("")
     yield """\
         else if (rows > 0 && columns > 0)
@@ -192,7 +192,7 @@ def _moved(lines: Sequence[str], operands: str) -> Iterator[str]:
     yield "    __asm__ volatile("
     yield assembly(["wlstp.8 lr, %[n], 2f", "1:", *lines, "letp lr, 1b", "2:"])
     yield operands
-    yield '        : "q0", "lr", "vpr", "memory", "cc");'
+    yield '        : "q0", "lr", "memory", "cc");'
 
 
 def _copy() -> Iterator[str]:
@@ -210,7 +210,7 @@ def _fill() -> Iterator[str]:
         ]
     )  # fmt: skip
     yield operands
-    yield '        : "q0", "lr", "vpr", "memory", "cc");'
+    yield '        : "q0", "lr", "memory", "cc");'
 
 
 def _text(routine: Function, lines: Iterator[str]) -> RoutineText:

@@ -6,6 +6,7 @@ elements at their own place, has a text made of intrinsics of ``arm_mve.h``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -51,6 +52,10 @@ _MEMORY: Mapping[DType, str] = {I8: "rbq_{}s32", I16: "rhq_{}s32", I32: "rwq_{}s
 """What follows ``vld`` or ``vst``."""
 
 
+_SUM = re.compile(r"[\w *+]+")
+"""Of indices as C spells them, too."""
+
+
 class _NoFormError(Exception):
     """There is no vector of that."""
 
@@ -62,7 +67,7 @@ def lanewise(routine: Function) -> RoutineText | None:
             pass
         case _:
             return None
-    if symbols(loop.stop) - {*routine.sizes}:
+    if symbols(loop.stop) - {*routine.sizes} or not _SUM.fullmatch(str(loop.stop)):
         return None
     try:
         lines = list(_Loop(loop.variable, loop.stop).text(loop.body))
@@ -92,10 +97,11 @@ class _Loop:
         for s in body:
             self._statement(s)
         v = self.variable
-        yield f"    for (int32_t {v} = 0; {v} < {self.stop}; {v} += {LANES}) {{"
+        stop = str(self.stop).replace("*", " * ")
+        yield f"    for (int32_t {v} = 0; {v} < {stop}; {v} += {LANES}) {{"
         if self._ragged:
             yield f"        const mve_pred16_t {_PREDICATE} ="
-            yield f"            __arm_vctp32q((uint32_t)({self.stop} - {v}));"
+            yield f"            __arm_vctp32q((uint32_t)({stop} - {v}));"
         yield from (f"        {line}" for line in self.lines)
         yield "    }"
 
@@ -103,7 +109,7 @@ class _Loop:
         match s:
             case Let():
                 self.values[s.name] = s.value
-            case Store(stride=1, active=None) if s.offset == Sym(self.variable):
+            case Store(stride=1, active=None) if self._goes_along(s.offset):
                 value, dtype = s.value, s.value.dtype
                 if isinstance(value, Convert):
                     value = value.value
@@ -112,9 +118,14 @@ class _Loop:
                 vector = self._vector(value)
                 there = f", {_PREDICATE}" if self._ragged else ""
                 name = "vst" + _MEMORY[dtype].format("p_" if self._ragged else "")
-                self.lines.append(f"__arm_{name}({s.buffer} + {s.offset}, {vector}{there});")
+                self.lines.append(f"__arm_{name}({_at(s)}, {vector}{there});")
             case _:
                 raise _NoFormError
+
+    def _goes_along(self, offset: Index) -> bool:
+        """Whether lanes are beside each other, at a sum of sizes from the place of the first."""
+        rest = offset - Sym(self.variable)
+        return self.variable not in symbols(rest) and _SUM.fullmatch(str(rest)) is not None
 
     def _vector(self, e: Expr) -> str:
         """The name of a vector of 32-bit integers."""
@@ -163,16 +174,19 @@ class _Loop:
 
     def _backwards(self, bits: Expr) -> str:
         """Shifts to the right as shifts to the left; those by more bits than there are by 31."""
-        most = f"__arm_vminq_u32((uint32x4_t){self._vector(bits)}, __arm_vdupq_n_u32(31))"
-        return self._named(f"__arm_vnegq_s32((int32x4_t){most})")
+        given = f"(uint32x4_t){self._vector(bits)}"
+        most = self._named(f"(int32x4_t)__arm_vminq_u32({given}, __arm_vdupq_n_u32(31))")
+        return self._named(f"__arm_vnegq_s32({most})")
 
     def _followed(self, e: Expr) -> Expr:
-        if isinstance(e, Intrinsic):
-            return vectors(e)
-        return self._followed(self.values[e.name]) if self._is_name(e) else e
-
-    def _is_name(self, e: Expr) -> bool:
-        return isinstance(e, Var) and e.name in self.values
+        """What a name stands for, and what an instruction means."""
+        match e:
+            case Intrinsic():
+                return vectors(e)
+            case Var(name) if name in self.values:
+                return self._followed(self.values[name])
+            case _:
+                return e
 
     def _call(self, name: str, *args: Expr | str) -> str:
         given = (a if isinstance(a, str) else self._vector(a) for a in args)
@@ -182,21 +196,25 @@ class _Loop:
         dtype = e.dtype
         if e.offset == 0 and dtype in _MEMORY and signed:
             return self._named(f"__arm_vdupq_n_s32({e.buffer}[0])")
-        if e.offset != Sym(self.variable) or dtype not in {*_MEMORY, U8}:
+        if not self._goes_along(e.offset) or dtype not in {*_MEMORY, U8}:
             raise _NoFormError
         name = "vld" + _MEMORY[I8 if dtype == U8 else dtype].format("z_" if self._ragged else "")
         there = f", {_PREDICATE}" if self._ragged else ""
         if signed and dtype != U8:
-            return self._named(f"__arm_{name}({e.buffer} + {e.offset}{there})")
+            return self._named(f"__arm_{name}({_at(e)}{there})")
         name = name.removesuffix("s32") + "u32"
-        at = f"(const uint8_t *)({e.buffer} + {e.offset})"
-        return self._named(f"(int32x4_t)__arm_{name}({at}{there})")
+        return self._named(f"(int32x4_t)__arm_{name}((const uint8_t *)({_at(e)}){there})")
 
     def _named(self, text: str) -> str:
         if text not in self.known:
             self.known[text] = f"v{len(self.known)}"
             self.lines.append(f"const int32x4_t {self.known[text]} = {text};")
         return self.known[text]
+
+
+def _at(access: Load | Store) -> str:
+    """The address of the first lane."""
+    return f"{access.buffer} + {access.offset}".replace("*", " * ")
 
 
 RULES = (lanewise,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from modelcc.ir.argument import Argument
@@ -23,7 +24,7 @@ from modelcc.ir.loop import (
     Stmt,
     Store,
 )
-from modelcc.ir.types import I8, I64, Layout, Part
+from modelcc.ir.types import I8, I64, Layout, Part, TensorType
 from modelcc.schedule.expression import FreshNames
 from modelcc.schedule.nest import LoopVar
 from modelcc.targets.isa.arm_dsp import DEPTHWISE_4
@@ -57,6 +58,10 @@ class Depthwise:
 
     product: Product
     names: FreshNames
+
+    def layouts(self, types: Mapping[str, TensorType]) -> dict[str, Layout]:
+        """Those of constants."""
+        return {self.product.weights: BY_FOURS}
 
     def statements(self) -> list[Stmt]:
         """Pixel by pixel, from the last one to the first.

@@ -40,7 +40,7 @@ class FoldZeroPoints:
         program @main(%x: i8[4, 8]) -> (%y) {
           constant %w: i8[3, 8] = "0c"
           kernel @MatMul(%x: i8[4, 8], %w: i8[3, 8]) -> (%y: i32[4, 3]) {
-            %s: i32[4, 3] = [m < 4, n < 3] sum[k < 8] i32(i16(%x[m, k]) - 5:i16) * i32(%w[n, k])
+            %s: i32[4, 3] = [m < 4, n < 3] sum[k < 8] i32(i16(%x[m, k]) - -1:i16) * i32(%w[n, k])
             %y: i32[4, 3] = [i < 4, j < 3] %s[i, j] * 2:i32
           }
         }
@@ -49,22 +49,20 @@ class FoldZeroPoints:
 
         program @main(%x: i8[4, 8]) -> (%y) {
           constant %w: i8[3, 8] = "0c"
-          constant %w.bias: i32[3] = "e2"
-          kernel @MatMul(%x: i8[4, 8], %w: i8[3, 8], %w.bias: i32[3]) -> (%y: i32[4, 3]) {
+          constant %s.bias: i32[3] = "e2"
+          kernel @MatMul(%x: i8[4, 8], %w: i8[3, 8], %s.bias: i32[3]) -> (%y: i32[4, 3]) {
             %s: i32[4, 3] = [m < 4, n < 3] sum[k < 8] i32(%x[m, k]) * i32(%w[n, k])
-            %y: i32[4, 3] = [i < 4, j < 3] (%s[i, j] + %w.bias[j]) * 2:i32
+            %y: i32[4, 3] = [i < 4, j < 3] (%s[i, j] + %s.bias[j]) * 2:i32
           }
         }
     """
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
-        rewriter = _Rewriter(program)
-        items = tuple(rewriter.item(item) for item in program.items)
-        types = {**program.types, **{n: c.type for n, c in rewriter.added.items()}}
-        constants = {**program.constants, **rewriter.added}
-        return with_used_constants(
-            replace(program, items=items, types=types, constants=constants)
-        )
+        folding = _Folding(program)
+        items = tuple(folding.item(item) for item in program.items)
+        types = {**program.types, **{n: c.type for n, c in folding.added.items()}}
+        constants = {**program.constants, **folding.added}
+        return with_used_constants(replace(program, items=items, types=types, constants=constants))
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ class _Sum:
     axis: int
 
 
-class _Rewriter:
+class _Folding:
     def __init__(self, program: TensorProgram) -> None:
         self._program = program
         self._names = Names(program.types)
