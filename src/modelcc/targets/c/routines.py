@@ -15,7 +15,8 @@ from modelcc.targets.c.expressions import ExpressionCode
 from modelcc.targets.c.names import symbol
 from modelcc.targets.c.parameters import bind_parameters, note_unused
 from modelcc.targets.c.prelude import Prelude
-from modelcc.targets.isa.table import ROUTINES
+from modelcc.targets.isa.table import texts_of
+from modelcc.targets.isa.templates import RoutineText
 
 Print = Callable[[Code, Sequence[Stmt]], None]
 """Prints statements into code."""
@@ -37,18 +38,20 @@ def _definition(name: str, routine: Function, prelude: Prelude, block: Print) ->
     parameters = ", ".join(bind_parameters(code, routine))
     block(code, remove_unused(routine).body)
     note_unused(code)
-    own = list(_own_texts(routine, prelude))
+    texts = [text for text in texts_of(routine) if text.c is not None]
+    own = list(_branches(texts, prelude))
     lines = [*own, "#else", *code.lines, "#endif"] if own else code.lines
-    before = "MCC_INLINE" if own else prelude.dialect.alone
+    inline = texts and not any(text.alone for text in texts)
+    before = "MCC_INLINE" if inline else prelude.dialect.alone
     return "\n".join([*folded(f"{before} void {name}({parameters})", ""), "{", *lines, "}"])
 
 
-def _own_texts(routine: Function, prelude: Prelude) -> Iterator[str]:
+def _branches(texts: Sequence[RoutineText], prelude: Prelude) -> Iterator[str]:
     """Processors' own texts, each behind what asks for it."""
     word = "if"
-    for found in ROUTINES:
-        if found.routine == routine and found.c is not None:
-            prelude.include(found.c.header, f"__{found.architecture}__")
+    for found in texts:
+        if found.c is not None:
+            prelude.include(found.c.header, found.c.macros[0])
             yield f"#{word} {found.c.condition}"
             yield from found.c.text.strip("\n").splitlines()
             word = "elif"

@@ -12,7 +12,7 @@ from modelcc.ir.instructions import LANE
 from modelcc.ir.loop import Const, Instruction, InstructionOperand, Load, ScalarCall
 from modelcc.ir.loop_parser import parse_function
 from modelcc.ir.types import I32
-from modelcc.targets.isa.templates import CTemplate, Encoding, RoutineText
+from modelcc.targets.isa.templates import CTemplate, Encoding, RoutineText, assembly
 
 _MACRO = "__ARM_FEATURE_DSP"
 
@@ -127,13 +127,9 @@ func @depthwise_4(%x: i8[down*rows - down + right*columns - right + 4],
 """Windows of four channels, bytes less ``zero - 128``, by weights of their own."""
 
 
-def _assembly(lines: Sequence[str]) -> str:
-    return "\n".join(f'    "{line}\\n"' for line in lines)
-
-
 def _loop(lines: Sequence[str], times: int, test: Sequence[str]) -> str:
     """``times`` as many steps to an iteration."""
-    return _assembly(["1:", f".rept {times}", *lines, ".endr", *test, "bne 1b"])
+    return assembly(["1:", f".rept {times}", *lines, ".endr", *test, "bne 1b"])
 
 
 _FOUR = [
@@ -162,9 +158,9 @@ def _dot_3x2() -> Iterator[str]:
     for count, last in ((4, "weights + n / 4 * 32"), (1, "weights + n * 8")):
         yield f"    const int8_t *t{count} = {last};"
         yield f"    if (w != t{count}) __asm__ volatile("
-        yield _assembly(["push {%[t]}"])
+        yield assembly(["push {%[t]}"])
         yield _loop(_FOUR, count, ["ldr %[t], [sp]", "cmp %[w], %[t]"])
-        yield _assembly(["add sp, #4"])
+        yield assembly(["add sp, #4"])
         yield f"""\
         : [a0] "+r"(a0), [a1] "+r"(a1), [a2] "+r"(a2), [b0] "+r"(b0), [b1] "+r"(b1),
           [b2] "+r"(b2), [p] "+r"(p), [w] "+r"(w), [t] "+r"(t{count}), [x] "=&r"(x),
@@ -224,7 +220,7 @@ def _spread() -> Iterator[str]:
         : [x] "+r"(x), [to] "+r"(to), [a] "=&r"(a), [b] "=&r"(b)
         : [zeros] "r"(zeros), [last] "r"(last)
         : "memory", "cc");"""
-    yield _assembly(_SPREAD)
+    yield assembly(_SPREAD)
     yield head
     yield "    if (x != last) __asm__ volatile("
     yield _loop(_SPREAD, 2, ["cmp %[x], %[last]"])
@@ -253,14 +249,14 @@ def _depthwise_4() -> Iterator[str]:
           [o] "=&r"(o), [u] "=&r"(u), [v] "=&r"(v), [x] "+r"(x)"""
     places = "[%[x]]", "[%[x], %[right]]", "[%[x], %[right], lsl #1]"
     row = [line for place in places for line in (f"ldr %[o], {place}", *_TAP)]
-    yield _assembly([".rept 3", *row, "add %[x], %[x], %[down]", ".endr"])
+    yield assembly([".rept 3", *row, "add %[x], %[x], %[down]", ".endr"])
     yield f"""{outputs}
         : [zeros] "r"(zeros), [right] "r"(right), [down] "r"(down)
         : "memory");
     }} else for (int32_t i = 0; i < rows; i++, x += down - right * columns)
         for (int32_t j = 0; j < columns; j++)
             __asm__ volatile("""
-    yield _assembly(["ldr %[o], [%[x]]", *_TAP, "add %[x], %[x], %[right]"])
+    yield assembly(["ldr %[o], [%[x]]", *_TAP, "add %[x], %[x], %[right]"])
     yield f"""{outputs}
         : [zeros] "r"(zeros), [right] "r"(right)
         : "memory");

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Iterator
 from importlib import import_module
 from types import ModuleType
 
-from modelcc.ir.loop import Expr, Instruction, ScalarCall
+from modelcc.ir.loop import Expr, Function, Instruction, ScalarCall
 from modelcc.targets import isa
-from modelcc.targets.isa.templates import Encoding, RoutineText
+from modelcc.targets.isa.templates import Encoding, RoutineRule, RoutineText
 
 
 def _modules() -> Iterator[ModuleType]:
@@ -20,7 +20,7 @@ def _modules() -> Iterator[ModuleType]:
 
 def _found() -> Iterator[Encoding]:
     for module in _modules():
-        yield from module.ENCODINGS
+        yield from getattr(module, "ENCODINGS", ())
 
 
 def _routines() -> Iterator[RoutineText]:
@@ -28,11 +28,24 @@ def _routines() -> Iterator[RoutineText]:
         yield from getattr(module, "ROUTINES", ())
 
 
+def _rules() -> Iterator[RoutineRule]:
+    for module in _modules():
+        yield from getattr(module, "RULES", ())
+
+
 ENCODINGS = tuple(sorted(_found(), key=lambda encoding: encoding.steps))
 """Those of fewer steps first: of several ways to compute the same, the first is taken."""
 
 ROUTINES = tuple(_routines())
 """Whole routines that processors compute in their own way."""
+
+_RULES = tuple(_rules())
+
+
+def texts_of(routine: Function) -> tuple[RoutineText, ...]:
+    """How processors compute a routine."""
+    made = (rule(routine) for rule in _RULES)
+    return (*(t for t in ROUTINES if t.routine == routine), *(t for t in made if t is not None))
 
 
 def available(architecture: str, features: Collection[str]) -> tuple[Encoding, ...]:

@@ -6,8 +6,10 @@ Templates mention operands by the names that the instruction gives them.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 from modelcc.ir.loop import Function, Instruction
 
@@ -77,10 +79,20 @@ class RoutineText:
     """How processors of an ``architecture`` compute a routine, called as LLVM calls ``features``.
 
     In C its buffers are pointers and its sizes numbers by the names that the routine gives them;
-    the text returns nothing.
+    the text returns nothing.  ``alone``: too long to be in each of its callers.
     """
 
     routine: Function
     architecture: str
     features: tuple[str, ...]
     c: CTemplate | None = None
+    alone: bool = False
+
+
+RoutineRule: TypeAlias = Callable[[Function], RoutineText | None]
+"""Makes the texts of routines of a kind."""
+
+
+def assembly(lines: Sequence[str]) -> str:
+    """Instructions as the text of an ``asm`` statement of C."""
+    return "\n".join(f'    "{line}\\n"' for line in lines)

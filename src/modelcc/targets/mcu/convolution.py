@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from modelcc.ir.argument import Argument
@@ -16,7 +17,7 @@ from modelcc.ir.loop import (
     RoutineCall,
     Stmt,
 )
-from modelcc.ir.types import I8, I16, I64, Layout, Part
+from modelcc.ir.types import I8, I16, I64, Layout, Part, TensorType
 from modelcc.schedule.expression import FreshNames
 from modelcc.targets.isa.arm_dsp import DOT_3X2
 from modelcc.targets.mcu.blocks import WORD, SharedRows, SumBlock, routine, shared_rows
@@ -34,7 +35,8 @@ PAIRS = Layout((Part(0, ROWS), Part(1, WORD), Part(0, 1, ROWS), Part(1, 1, WORD)
 def fits(product: Product) -> bool:
     """Whether there are pixels enough, whose results lie evenly."""
     even = all(product.step(nest.store) for nest in product.nests if nest.output in product.stored)
-    return product.points >= PIXELS and even and not product.shared
+    whole = product.operand.fades and not product.shared
+    return product.points >= PIXELS and even and whole
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,10 @@ class ByColumns:
 
     product: Product
     names: FreshNames
+
+    def layouts(self, types: Mapping[str, TensorType]) -> dict[str, Layout]:
+        """Those of constants."""
+        return {self.product.weights: PAIRS}
 
     def statements(self) -> list[Stmt]:
         """All pixels; the last ones of a number that is no multiple of three are computed twice."""

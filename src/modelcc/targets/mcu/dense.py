@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from modelcc.ir.argument import Argument
 from modelcc.ir.index import Index, Sym, ceildiv, substitute
 from modelcc.ir.loop import Buffer, For, Function, Parameter, RoutineCall, Stmt
-from modelcc.ir.types import I8, Layout, Part
+from modelcc.ir.types import I8, Layout, Part, TensorType
 from modelcc.schedule.expression import FreshNames
 from modelcc.targets.isa.arm_dsp import DOT_1X4
 from modelcc.targets.mcu.blocks import WORD, SharedRows, SumBlock, routine, shared_rows
@@ -34,6 +35,10 @@ class Dense:
 
     product: Product
     names: FreshNames
+
+    def layouts(self, types: Mapping[str, TensorType]) -> dict[str, Layout]:
+        """Those of constants."""
+        return {self.product.weights: FOURS}
 
     def statements(self) -> list[Stmt]:
         """Pixel by pixel."""

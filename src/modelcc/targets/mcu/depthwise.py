@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from modelcc.ir.argument import Argument
@@ -23,7 +24,7 @@ from modelcc.ir.loop import (
     Stmt,
     Store,
 )
-from modelcc.ir.types import I8, I64, Layout, Part
+from modelcc.ir.types import I8, I64, Layout, Part, TensorType
 from modelcc.schedule.expression import FreshNames
 from modelcc.schedule.nest import LoopVar
 from modelcc.targets.isa.arm_dsp import DEPTHWISE_4
@@ -43,7 +44,8 @@ def fits(product: Product) -> bool:
     even = all(product.step(n.store) for n in product.nests if n.output in product.stored)
     apart = not any(row in symbols(c.left) for c in operand.conditions)
     numbers = all(isinstance(coefficient(operand.offset, v.name), int) for v in product.reduce)
-    return product.shared and side and even and apart and numbers and 0 < len(product.reduce) <= 2
+    windows = product.shared and operand.fades and 0 < len(product.reduce) <= 2
+    return windows and side and even and apart and numbers
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,10 @@ class Depthwise:
 
     product: Product
     names: FreshNames
+
+    def layouts(self, types: Mapping[str, TensorType]) -> dict[str, Layout]:
+        """Those of constants."""
+        return {self.product.weights: BY_FOURS}
 
     def statements(self) -> list[Stmt]:
         """Pixel by pixel, from the last one to the first.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol
 
 from modelcc.ir.argument import Argument
 from modelcc.ir.condition import Condition
@@ -12,6 +12,7 @@ from modelcc.ir.index import (
     Index,
     Sym,
     coefficient,
+    floordiv,
     maximum,
     minimum,
     substitute,
@@ -52,8 +53,16 @@ func @clear(%columns: mut i16[12*n - 8]; n) {
 """Zeros as part of a column of ``dot_3x2``."""
 
 
-Target: TypeAlias = Callable[[Index], tuple[str, Index]]
-"""Buffer and element where the bytes from a step of the sum on are to go."""
+class Mover(Protocol):
+    """Puts elements where steps of a sum want them, from a step on."""
+
+    def bytes(self, step: Index, tensor: str, offset: Index, count: Index) -> list[Stmt]:
+        """``count`` bytes ``tensor[offset…]``."""
+        ...
+
+    def border(self, step: Index, count: Index) -> list[Stmt]:
+        """What lies around the image."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -103,6 +112,64 @@ def _number(index: Index | None) -> int:
 
 
 @dataclass(frozen=True)
+class Runs:
+    """Moves the bytes of a pixel, run by run."""
+
+    product: Product
+    run: Run
+    names: FreshNames
+
+    def statements(self, point: Mapping[str, Index], mover: Mover) -> list[Stmt]:
+        """Of the pixel at ``point``: a run for each point of the outer loops."""
+        product, operand = self.product, self.product.operand
+        conditions = [replace_left(c, point) for c in operand.conditions]
+        own = self.run.variable.name if self.run.variable else ""
+        along = [c for c in conditions if own and own in symbols(c.left)]
+        across = tuple(c for c in conditions if c not in along and not _holds(c))
+        place = substitute(product.place, {own: 0} if own else {})
+        offset = substitute(operand.offset, {**point, **({own: 0} if own else {})})
+        inner = {v.name: 0 for v in product.reduce if v not in self.run.outer}
+        place, offset = substitute(place, inner), substitute(offset, inner)
+        body: list[Stmt] = self._clipped(along, own, place, offset, mover)
+        if across:
+            outside = mover.border(place, self.run.length)
+            body = [If(Predicate(across), tuple(body), tuple(outside))]
+        for v in reversed(self.run.outer):
+            body = [For(v.name, 0, v.extent, tuple(body))]
+        return body
+
+    def _clipped(
+        self, along: Sequence[Condition], own: str, place: Index, offset: Index, mover: Mover
+    ) -> list[Stmt]:
+        """A run, with what is around the image before and after what is inside."""
+        count, unit, tensor = self.run.count, self.run.unit, self.product.operand.tensor
+        if not along:
+            return mover.bytes(place, tensor, offset, count * unit)
+        first: Index = 0
+        last: Index = count
+        for c in along:
+            rest = substitute(c.left, {own: 0})
+            if coefficient(c.left, own) == 1:
+                first = maximum(first, -rest)
+            else:
+                last = minimum(last, rest + 1)
+        begin, end = self.names.fresh("first"), self.names.fresh("last")
+        bound = [
+            BindIndex(begin, IndexOf(minimum(first, count), I64)),
+            BindIndex(end, IndexOf(maximum(last, Sym(begin)), I64)),
+        ]
+        a, b = Sym(begin), Sym(end)
+        # Where there is nothing left, the place must still be one.
+        from_a, from_b = (unit * minimum(n, count - 1) for n in (a, b))
+        return [
+            *bound,
+            *mover.border(place, unit * a),
+            *mover.bytes(place + from_a, tensor, offset + from_a, unit * (b - a)),
+            *mover.border(place + from_b, unit * (count - b)),
+        ]
+
+
+@dataclass(frozen=True)
 class Gathering:
     """Makes columns of ``dot_3x2`` for pixels of a product."""
 
@@ -124,80 +191,12 @@ class Gathering:
         self, point: Mapping[str, Index], columns: str, which: Index, patch: str
     ) -> list[Stmt]:
         """Column ``which`` of ``columns``, of the pixel at ``point``."""
+        zero, runs = self.product.operand.zero, Runs(self.product, self.run, self.names)
         if self.direct:
-            return self._runs(point, lambda place: (columns, place * 3 + WORD * which))
-        body = self._runs(point, lambda place: (patch, place))
-        sizes = (self.fours, self.product.operand.zero + 128)
+            return runs.statements(point, _Spread(columns, WORD * which, zero + 128))
+        body = runs.statements(point, _Bytes(patch, zero, self.names))
         whole = (Argument(patch, 0), Argument(columns, WORD * which))
-        return [*body, RoutineCall(SPREAD, whole, sizes)]
-
-    def _runs(self, point: Mapping[str, Index], target: Target) -> list[Stmt]:
-        """A run for each point of the outer loops, zeros where it is outside."""
-        product, operand = self.product, self.product.operand
-        conditions = [replace_left(c, point) for c in operand.conditions]
-        own = self.run.variable.name if self.run.variable else ""
-        along = [c for c in conditions if own and own in symbols(c.left)]
-        across = tuple(c for c in conditions if c not in along and not _holds(c))
-        place = substitute(product.place, {own: 0} if own else {})
-        offset = substitute(operand.offset, {**point, **({own: 0} if own else {})})
-        inner = {v.name: 0 for v in product.reduce if v not in self.run.outer}
-        place, offset = substitute(place, inner), substitute(offset, inner)
-        body: list[Stmt] = self._clipped(along, own, place, offset, target)
-        if across:
-            outside = self._zeros(place, self.run.count, target)
-            body = [If(Predicate(across), tuple(body), tuple(outside))]
-        for v in reversed(self.run.outer):
-            body = [For(v.name, 0, v.extent, tuple(body))]
-        return body
-
-    def _clipped(
-        self, along: Sequence[Condition], own: str, place: Index, offset: Index, target: Target
-    ) -> list[Stmt]:
-        """A run, with zeros before and after what is inside."""
-        count, unit = self.run.count, self.run.unit
-        if not along:
-            return self._bytes(place, offset, count, target)
-        first: Index = 0
-        last: Index = count
-        for c in along:
-            rest = substitute(c.left, {own: 0})
-            if coefficient(c.left, own) == 1:
-                first = maximum(first, -rest)
-            else:
-                last = minimum(last, rest + 1)
-        begin, end = self.names.fresh("first"), self.names.fresh("last")
-        bound = [
-            BindIndex(begin, IndexOf(minimum(first, count), I64)),
-            BindIndex(end, IndexOf(maximum(last, Sym(begin)), I64)),
-        ]
-        a, b = Sym(begin), Sym(end)
-        # Where there is nothing left, the place must still be one.
-        from_a, from_b = (unit * minimum(n, count - 1) for n in (a, b))
-        return [
-            *bound,
-            *self._zeros(place, a, target),
-            *self._bytes(place + from_a, offset + from_a, b - a, target),
-            *self._zeros(place + from_b, count - b, target),
-        ]
-
-    def _bytes(self, place: Index, offset: Index, count: Index, target: Target) -> list[Stmt]:
-        operand, unit = self.product.operand, self.run.unit
-        buffer, at = target(place)
-        if self.direct:
-            given = (Argument(operand.tensor, offset), Argument(buffer, at))
-            return [RoutineCall(SPREAD, given, (count * (unit // WORD), operand.zero + 128))]
-        i = self.names.fresh("i")
-        value = Load(operand.tensor, offset + Sym(i), I8)
-        return [For(i, 0, count * unit, (Store(buffer, at + Sym(i), value),))]
-
-    def _zeros(self, place: Index, count: Index, target: Target) -> list[Stmt]:
-        unit = self.run.unit
-        buffer, at = target(place)
-        if self.direct:
-            return [RoutineCall(CLEAR, (Argument(buffer, at),), (count * (unit // WORD),))]
-        i = self.names.fresh("i")
-        zero = Const(self.product.operand.zero, I8)
-        return [For(i, 0, count * unit, (Store(buffer, at + Sym(i), zero),))]
+        return [*body, RoutineCall(SPREAD, whole, (self.fours, zero + 128))]
 
     def memory(self, columns: str, patch: str) -> list[Stmt]:
         """What columns need, with zeros where there are no steps."""
@@ -209,6 +208,45 @@ class Gathering:
             rest = range(steps, WORD * self.fours)
             made += [Store(patch, place, zero) for place in rest]
         return made
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """To the column that begins at ``start``, as halves less ``zero - 128``, by fours."""
+
+    columns: str
+    start: Index
+    zero: int
+
+    def bytes(self, step: Index, tensor: str, offset: Index, count: Index) -> list[Stmt]:
+        """Words after the other."""
+        given = (Argument(tensor, offset), Argument(self.columns, 3 * step + self.start))
+        return [RoutineCall(SPREAD, given, (floordiv(count, WORD), self.zero))]
+
+    def border(self, step: Index, count: Index) -> list[Stmt]:
+        """Zeros."""
+        given = (Argument(self.columns, 3 * step + self.start),)
+        return [RoutineCall(CLEAR, given, (floordiv(count, WORD),))]
+
+
+@dataclass(frozen=True)
+class _Bytes:
+    """To a row of bytes, one by one."""
+
+    patch: str
+    zero: int
+    names: FreshNames
+
+    def bytes(self, step: Index, tensor: str, offset: Index, count: Index) -> list[Stmt]:
+        """As they are."""
+        i = self.names.fresh("i")
+        value = Load(tensor, offset + Sym(i), I8)
+        return [For(i, 0, count, (Store(self.patch, step + Sym(i), value),))]
+
+    def border(self, step: Index, count: Index) -> list[Stmt]:
+        """What zero points take away."""
+        i = self.names.fresh("i")
+        return [For(i, 0, count, (Store(self.patch, step + Sym(i), Const(self.zero, I8)),))]
 
 
 def replace_left(condition: Condition, point: Mapping[str, Index]) -> Condition:

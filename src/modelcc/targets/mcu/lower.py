@@ -6,36 +6,54 @@ any processor, one element at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
 
 from modelcc.ir.loop import Function, Stmt
-from modelcc.ir.types import Layout
+from modelcc.ir.types import Layout, TensorType
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.expression import FreshNames
 from modelcc.schedule.schedule import Schedule
 from modelcc.targets.cpu.lower import schedule_kernel as schedule_plain
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.scheduled_kernel import ScheduledKernel, buffer_parameter
-from modelcc.targets.mcu import convolution, dense, depthwise
+from modelcc.targets.mcu import convolution, dense, depthwise, helium, helium_depthwise
 from modelcc.targets.mcu.convolution import ByColumns
 from modelcc.targets.mcu.dense import Dense
 from modelcc.targets.mcu.depthwise import Depthwise
+from modelcc.targets.mcu.helium import ByVectors
+from modelcc.targets.mcu.helium_depthwise import DepthwiseByVectors
 from modelcc.targets.mcu.products import Product, find_product
 
 
+class ProductSchedule(Protocol):
+    """A product in a processor's own way."""
+
+    def statements(self) -> list[Stmt]:
+        """All of it."""
+        ...
+
+    def layouts(self, types: Mapping[str, TensorType]) -> dict[str, Layout]:
+        """Those that its constants have then."""
+        ...
+
+
 class _Way(NamedTuple):
-    """How a product may be computed, and the layout that its weights have then."""
+    """How a product may be computed."""
 
     fits: Callable[[Product], bool]
-    make: Callable[[Product, FreshNames], ByColumns | Dense | Depthwise]
-    layout: Layout
+    make: Callable[[Product, FreshNames], ProductSchedule]
 
 
 _WAYS = (
-    _Way(convolution.fits, ByColumns, convolution.PAIRS),
-    _Way(dense.fits, Dense, dense.FOURS),
-    _Way(depthwise.fits, Depthwise, depthwise.BY_FOURS),
+    _Way(convolution.fits, ByColumns),
+    _Way(dense.fits, Dense),
+    _Way(depthwise.fits, Depthwise),
+)
+
+_HELIUM = (
+    _Way(helium.fits, ByVectors),
+    _Way(helium_depthwise.fits, DepthwiseByVectors),
 )
 
 
@@ -46,29 +64,28 @@ def schedule_kernel(
     source: tuple[str, ...] = (),
     wanted: Schedule | None = None,
     states: frozenset[tuple[str, str]] = frozenset(),
+    mve: bool = False,
 ) -> ScheduledKernel:
-    """The function ``name`` of a kernel: see :func:`modelcc.targets.cpu.lower.schedule_kernel`."""
+    """The function ``name`` of a kernel: see :func:`modelcc.targets.cpu.lower.schedule_kernel`.
+
+    ``mve`` if the processor has Helium.
+    """
     product = find_product(kernel) if wanted is None else None
     if product is not None:
-        for way in _WAYS:
+        for way in (*(_HELIUM if mve else ()), *_WAYS):
             if way.fits(product):
-                body = way.make(product, FreshNames()).statements()
-                return _scheduled(kernel, name, source, body, product, way.layout)
+                return _scheduled(kernel, name, source, way.make(product, FreshNames()))
     return schedule_plain(kernel, name, machine, source, wanted, states)
 
 
 def _scheduled(
-    kernel: CanonicalKernel,
-    name: str,
-    source: tuple[str, ...],
-    body: Sequence[Stmt],
-    product: Product,
-    layout: Layout,
+    kernel: CanonicalKernel, name: str, source: tuple[str, ...], own: ProductSchedule
 ) -> ScheduledKernel:
     types = dict(kernel.types)
-    types[product.weights] = types[product.weights].with_layout(layout)
+    layouts = own.layouts(types)
+    types |= {n: types[n].with_layout(layout) for n, layout in layouts.items()}
     nothing = frozenset[str]()
     parameters = [buffer_parameter(n, types[n], False, nothing) for n in kernel.inputs]
     parameters += [buffer_parameter(n, types[n], True, nothing) for n in kernel.outputs]
-    function = Function(name, tuple(parameters), (), tuple(body), source)
-    return ScheduledKernel(function, {product.weights: layout}, ())
+    function = Function(name, tuple(parameters), (), tuple(own.statements()), source)
+    return ScheduledKernel(function, layouts, ())

@@ -23,6 +23,11 @@ class McuModel:
     compiler: str = ""
     flags: tuple[str, ...] = ()
 
+    @property
+    def mve(self) -> bool:
+        """Whether it has Helium."""
+        return "+mve" in self.features
+
 
 _ARM, _RISCV = "arm-none-eabi-", "riscv64-unknown-elf-"
 

@@ -23,13 +23,19 @@ from modelcc.schedule.structure import make_group, neutral_guards
 
 @dataclass(frozen=True)
 class ByteOperand:
-    """Bytes ``tensor[offset]`` less ``zero`` where the ``conditions`` hold (``left >= 0``), else
-    0."""
+    """Bytes ``tensor[offset]`` where the ``conditions`` hold (``left >= 0``), else ``pad``, less
+    ``zero``."""
 
     tensor: str
     offset: Index
     zero: int
     conditions: tuple[Condition, ...]
+    pad: int
+
+    @property
+    def fades(self) -> bool:
+        """Whether it is 0 beyond the border, if there is any."""
+        return self.pad == self.zero or not self.conditions
 
 
 @dataclass(frozen=True)
@@ -132,6 +138,8 @@ def _product(anchor: Nest, nests: tuple[Nest, ...], stored: frozenset[str]) -> P
     for one, other in ((left, right), (right, left)):
         operand, weights = _difference(one), _byte(other)
         if operand is not None and weights is not None and len(weights.indices) == 2:
+            if conditions and not operand.fades:
+                return None
             found = replace(operand, conditions=(*conditions, *operand.conditions))
             return _arranged(anchor, nests, stored, found, weights)
     return None
@@ -172,6 +180,7 @@ def _arranged(
 def _difference(scalar: Scalar) -> ByteOperand | None:
     """``i32(i16(read) - i16(number))``, or a read without the difference."""
     found: tuple[Condition, ...] = ()
+    pad: float | None = None
     match scalar:
         case Cast(Apply("sub", (Cast(Read() as read, _), Number(value)), _), _):
             pass
@@ -179,13 +188,16 @@ def _difference(scalar: Scalar) -> ByteOperand | None:
             if zero != Number(pad, zero.dtype):
                 return None
             value, found = pad, conditions
+        case Cast(Guard(conditions, Read() as read, Number(pad)), _):
+            value, found = 0, conditions
         case Cast(Read() as read, _):
             value = 0
         case _:
             return None
     if read.dtype != I8 or len(read.indices) != 1:
         return None
-    return ByteOperand(read.tensor, read.indices[0], int(value), found)
+    border = int(value if pad is None else pad)
+    return ByteOperand(read.tensor, read.indices[0], int(value), found, border)
 
 
 def _byte(scalar: Scalar) -> Read | None:

@@ -34,6 +34,7 @@ from modelcc.targets.mcu.machine import MODELS, McuModel
 from modelcc.targets.mcu.passes.channels_last import ChannelsLast
 from modelcc.targets.mcu.passes.fixed_point import FixedPoint
 from modelcc.targets.mcu.passes.flat_weights import FlatWeights
+from modelcc.targets.mcu.passes.folded_zero_points import FoldZeroPoints
 from modelcc.targets.mcu.passes.scalar_constants import ScalarConstants
 from modelcc.targets.mcu.passes.zero_points import InlineZeroPoints
 from modelcc.targets.native.c_target import CTarget
@@ -87,15 +88,17 @@ class McuTarget(CTarget):
 
     def tensor_passes(self) -> TensorPasses:
         """Images with channels last, and integers as instructions take them."""
+        folded = (FoldZeroPoints(),) if self.model.mve else ()
         return TensorPasses(
             layouts=(ScalarConstants(), InlineZeroPoints(), ChannelsLast()),
-            kernels=(FlatWeights(), FixedPoint()),
+            kernels=(FlatWeights(), *folded, FixedPoint()),
             inline=InlineStages(narrow=True),
         )
 
     def schedule(self, program: TensorProgram, on_function: OnFunction | None = None) -> Program:
         """Kernels become loop functions, products of bytes in the processor's own way."""
-        return schedule_program(program, self.cpu, on_function, self.wanted, schedule_kernel)
+        lower = partial(schedule_kernel, mve=self.model.mve)
+        return schedule_program(program, self.cpu, on_function, self.wanted, lower)
 
     def legalize(self, function: Function) -> Function:
         """As for any processor, and without threads."""
