@@ -199,6 +199,19 @@ def test_the_last_step_of_an_ssd() -> None:
     assert_same(data, [encodings, RNG.uniform(0, 1, (1, 9, 4)).astype(np.float32)])
 
 
+@pytest.mark.parametrize("function", ["COMPLEX_ABS", "REAL", "IMAG"])
+def test_spectra(function: str) -> None:
+    tensors = [f(2, 3, 20), constant([4, 16]), T((2, 4, 9), "complex64"), constant([8, 9]),
+               T((8, 9), "complex64"), f(8, 9)]  # fmt: skip
+    operators = [
+        Op("RFFT2D", [0, 1], [2], "Rfft2dOptions"),
+        Op("RESHAPE", [2, 3], [4]),
+        Op(function, [4], [5]),
+    ]
+    data = model([Subgraph(tensors, [0], [5], operators)])
+    assert_same(data)
+
+
 def recurrent(op: str, kind: str, operands: list[T | None], *results: T, **options: Any) -> bytes:
     """A model of one operator, where None is an absent operand."""
     tensors = [t for t in operands if t is not None]

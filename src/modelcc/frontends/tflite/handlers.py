@@ -8,6 +8,7 @@ from modelcc.frontends.tflite.activations import ACTIVATIONS
 from modelcc.frontends.tflite.arrays import ARRAYS
 from modelcc.frontends.tflite.batch_matmul import BATCH_MATMUL
 from modelcc.frontends.tflite.call import Handlers
+from modelcc.frontends.tflite.complex_numbers import COMPLEX_NUMBERS
 from modelcc.frontends.tflite.control import CONTROL
 from modelcc.frontends.tflite.convolution import CONVOLUTION
 from modelcc.frontends.tflite.convolution_3d import CONVOLUTION_3D
@@ -35,8 +36,8 @@ HANDLERS: Handlers = MappingProxyType(
         **CONVOLUTION, **FULLY_CONNECTED, **POOLING, **ELEMENTWISE, **ACTIVATIONS, **SOFTMAX,
         **QUANTIZATION, **MOVEMENT, **SLICING, **REDUCTION, **RESIZING,
         **TRANSPOSED_CONVOLUTION, **VARIABLES, **SVDF, **LSTM, **CONTROL, **GATHERING,
-        **ARRAYS, **BATCH_MATMUL, **CONVOLUTION_3D, **DETECTION, **NORMALIZATION, **RNN,
-        **SEGMENTS,
+        **ARRAYS, **BATCH_MATMUL, **COMPLEX_NUMBERS, **CONVOLUTION_3D, **DETECTION,
+        **NORMALIZATION, **RNN, **SEGMENTS,
     }
 )  # fmt: skip
 """Handlers by the schema's names of operators, and of custom ones by theirs."""

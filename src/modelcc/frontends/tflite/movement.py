@@ -7,6 +7,7 @@ import numpy as np
 from modelcc.frontends.kit.errors import number_of, unsupported
 from modelcc.frontends.kit.parts import joined, taken_apart
 from modelcc.frontends.tflite.call import QUANTIZED, Handlers, TfliteCall
+from modelcc.frontends.tflite.complex_numbers import of_each_part
 from modelcc.frontends.tflite.module import TfliteQuantization
 from modelcc.ir.index import Index, floordiv, product
 from modelcc.ir.types import F32, U8
@@ -186,10 +187,10 @@ def rank(call: TfliteCall) -> str:
 
 
 MOVEMENT: Handlers = {
-    "RESHAPE": reshape,
-    "EXPAND_DIMS": expand_dims,
-    "SQUEEZE": squeeze,
-    "TRANSPOSE": transpose,
+    "RESHAPE": of_each_part(reshape),
+    "EXPAND_DIMS": of_each_part(expand_dims),
+    "SQUEEZE": of_each_part(squeeze),
+    "TRANSPOSE": of_each_part(transpose),
     "CONCATENATION": concatenation,
     "PACK": pack,
     "UNPACK": unpack,
