@@ -13,6 +13,7 @@ pytest.importorskip("ai_edge_litert")
 from flatbuffers import flexbuffers  # pyright: ignore[reportMissingImports]
 
 import modelcc
+from modelcc.ir.errors import RunError
 from modelcc.ir.types import Array
 from tests.frontends.tflite.comparison import (
     assert_same,
@@ -311,3 +312,15 @@ def test_recurrent_layers_keep_their_states(name: str) -> None:
         results = found if isinstance(found, tuple) else (found,)
         for own, right in zip(results, litert_results(ready, feeds), strict=True):
             np.testing.assert_allclose(own, right, 1e-5, 1e-5)
+
+
+def test_the_file_says_the_shape_that_a_transposed_convolution_is_given() -> None:
+    tensors = [T((4,), "int32"), floats(3, 3, 3, 2), f(1, 4, 4, 2), f(1, 8, 8, 3)]
+    data = one("TRANSPOSE_CONV", tensors, "TransposeConvOptions", StrideH=2, StrideW=2)
+    image = RNG.uniform(-1, 1, (1, 4, 4, 2)).astype(np.float32)
+    net = modelcc.compile(data, cache=None)
+    ready = litert(data)
+    (wanted,) = litert_results(ready, [np.array([1, 8, 8, 3], np.int32), image])
+    np.testing.assert_allclose(net(np.array([1, 8, 8, 3], np.int32), image), wanted, 1e-5, 1e-5)
+    with pytest.raises(RunError, match="is 9, but must be 8"):
+        net(np.array([1, 9, 8, 3], np.int32), image)

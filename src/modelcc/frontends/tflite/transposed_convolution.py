@@ -10,6 +10,7 @@ from modelcc.frontends.tflite.convolution import effective_scales, weights
 from modelcc.frontends.tflite.fused_activation import activated
 from modelcc.frontends.tflite.requantization import centred, requantized
 from modelcc.frontends.tflite.windows import channels_first, channels_last
+from modelcc.ir.condition import Constraint
 from modelcc.ir.index import Index
 from modelcc.ir.types import F32, I16, I64, U8
 from modelcc.ops import elementwise as ew
@@ -25,7 +26,7 @@ _SAME = 1
 
 def transpose_conv(call: TfliteCall) -> str:
     """TRANSPOSE_CONV: the extents of the result, weights [O, H, W, I], the image and a bias."""
-    sizes = call.indices(0, "shape of the result")
+    sizes = _sizes(call)
     if len(sizes) != 4 or call.rank(1) != 4 or call.rank(2) != 4:
         call.fail(f"it makes {sizes} of {call.type(2)} by {call.type(1)}")
     strides = call.integer("stride_h", 1), call.integer("stride_w", 1)
@@ -35,6 +36,17 @@ def transpose_conv(call: TfliteCall) -> str:
     if call.dtype(2) == F32:
         return activated(call, channels_last(_float(call, op, 2, bias))).name
     return channels_last(_integer(call, op, bias)).name
+
+
+def _sizes(call: TfliteCall) -> tuple[Index, ...]:
+    """The shape of the result; of one that is given at run time what the file says, if it does."""
+    given, said = call.indices(0, "shape of the result"), call.results[0].shape
+    if said is None or len(said) != len(given) or min(said, default=0) < 1:
+        return given
+    open_ = [(a, b) for a, b in zip(given, said, strict=True) if not isinstance(a, int)]
+    pairs: list[Constraint] = [(a, "==", b) for a, b in open_]
+    call.emitter.require(pairs, call.source, True)
+    return said if pairs else given
 
 
 def convolution_2d_transpose_bias(call: TfliteCall) -> str:
