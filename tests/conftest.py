@@ -41,7 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 # How long an example takes says how busy the machine is, not whether it is right.
 settings.register_profile("all", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("share", settings.get_profile("all"), max_examples=50)
+settings.register_profile("share", settings.get_profile("all"), max_examples=30)
 
 
 def pytest_configure(config: pytest.Config) -> None:
