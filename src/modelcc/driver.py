@@ -141,6 +141,7 @@ def pipeline(
             "graph",
             BoundDimensions(),
             *_in_bodies(
+                *graphs.functions,
                 Decompose(),
                 CanonicalQuantization(),
                 CommonSubexpressions(),

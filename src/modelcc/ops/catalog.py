@@ -16,6 +16,7 @@ from modelcc.ops import (
     elementwise,
     feature_keys,
     fixed_point,
+    fixed_point_functions,
     fixed_point_softmax,
     forest,
     fourier,
@@ -50,7 +51,17 @@ FAMILIES = (
     *(elementwise, activation, reduce, cumulative, shape, padding, gather, matmul, conv, pool),
     *(norm, nonzero, fourier, attention, hardmax, late_tile, resize),
     *(runtime_size, top_k, unique, suppression, quant, fixed_point, packed_matmul, quant_matmul),
-    *(fixed_point_softmax, recurrent, feature_keys, forest, time_axis, control, boxes, roi_align),
+    *(
+        fixed_point_functions,
+        fixed_point_softmax,
+        recurrent,
+        feature_keys,
+        forest,
+        time_axis,
+        control,
+        boxes,
+        roi_align,
+    ),
     *(roi_pool, grid_sample, deform_conv, differentiation, columns, linear_algebra, orthogonal),
 )
 """Modules of ops that belong together."""

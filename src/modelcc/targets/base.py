@@ -56,9 +56,11 @@ class TargetOptions:
 
 @dataclass(frozen=True)
 class GraphPasses:
-    """What a target does to graphs, among the passes that fit any machine: to products of
-    ``integers``, once these are recognised, and to ``convolutions``, before attention is."""
+    """What a target does to graphs, among the passes that fit any machine: to ``functions`` that
+    would be written out in other ops, to products of ``integers``, once these are recognised, and
+    to ``convolutions``, before attention is."""
 
+    functions: tuple[Pass[Graph], ...] = ()
     integers: tuple[Pass[Graph], ...] = ()
     convolutions: tuple[Pass[Graph], ...] = ()
 

@@ -8,7 +8,6 @@ from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.tflite import sixteen_bits
 from modelcc.frontends.tflite.call import Handlers, SingleResult, TfliteCall
 from modelcc.frontends.tflite.fused_activation import applied
-from modelcc.frontends.tflite.gemmlowp import quotient
 from modelcc.frontends.tflite.lookup import Function, from_table, looked_up
 from modelcc.frontends.tflite.requantization import (
     centred,
@@ -24,6 +23,7 @@ from modelcc.ops import activation as ac
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.comparison import GreaterOrEqual
+from modelcc.ops.gemmlowp import quotient
 from modelcc.ops.quant import limits
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
+from typing import Literal
 
 import numpy as np
 
 from modelcc.frontends.kit.errors import number_of, unsupported
 from modelcc.frontends.tflite.call import TfliteCall
-from modelcc.frontends.tflite.gemmlowp import logistic, tangent
 from modelcc.frontends.tflite.lstm_parameters import (
     BIAS,
     CELL_STATE,
@@ -30,7 +29,7 @@ from modelcc.ir.types import I8, I16, I32, Array
 from modelcc.ops import elementwise as ew
 from modelcc.ops.activation import Clip
 from modelcc.ops.arithmetic import Value, of
-from modelcc.ops.gather import Gather
+from modelcc.ops.fixed_point_functions import FixedPointActivation
 from modelcc.ops.iteration import Iteration, iterated
 from modelcc.ops.quant_matmul import MatMulInteger
 
@@ -51,9 +50,6 @@ def integer_lstm(own: LstmOperands) -> str:
     point = _cell_point(call)
     products = _gate_sums(own, steps, INPUT, call.single(0).scale, call.single(0).zero)
     captured = {"products": products, "recurrent": _matrix(own, RECURRENT)}
-    captured["sigmoid"] = call.literal(_table("logistic", GATE_BITS), I16)
-    captured["tanh"] = call.literal(_table("tanh", GATE_BITS), I16)
-    captured["tanh.cell"] = call.literal(_table("tanh", 15 + point), I16)
     for gate in own.gates:
         place = own.peephole(gate)
         if place is not None:
@@ -136,10 +132,10 @@ def _step(
     moved = rescaled(sums, _reals(own, RECURRENT, scale)) + at.now("products")
     parts = own.parts(of(Clip(*map(float, WORDS)), moved), cells)
     old = of(ew.Cast(I32), c)
-    forget = _looked_up(at, "sigmoid", _seen(own, at, "f", parts, old))
-    new = _looked_up(at, "tanh", parts["g"])
+    forget = _function("logistic", _seen(own, at, "f", parts, old))
+    new = _function("tanh", parts["g"])
     if "i" in parts:
-        taken = _looked_up(at, "sigmoid", _seen(own, at, "i", parts, old))
+        taken = _function("logistic", _seen(own, at, "i", parts, old))
     else:
         taken = forget.lift(32767) - forget
     kept = divided_by_power(forget * old, 15)
@@ -149,8 +145,8 @@ def _step(
     if clip > 0:
         bound = float(int(min(clip / _state_scale(call, CELL_STATE)[0], 32767.0)))
         cell = of(Clip(-bound, bound), cell)
-    gate = _looked_up(at, "sigmoid", _seen(own, at, "o", parts, cell))
-    product = gate * _looked_up(at, "tanh.cell", cell)
+    gate = _function("logistic", _seen(own, at, "o", parts, cell))
+    product = gate * _function("tanh", cell, 15 + point)
     return _output(own, at, product), of(ew.Cast(I16), cell)
 
 
@@ -196,16 +192,7 @@ def _output(own: LstmOperands, at: Iteration, product: Value) -> Value:
     return of(ew.Cast(I8), found)
 
 
-def _looked_up(at: Iteration, table: str, x: Value) -> Value:
+def _function(name: Literal["logistic", "tanh"], x: Value, integer_bits: int = GATE_BITS) -> Value:
     """A function of numbers of 16 bits, in i32."""
-    return of(ew.Cast(I32), of(Gather(0), at[table], x + 32768))
-
-
-@cache
-def _table(function: str, integer_bits: int) -> Array:
-    """A function of all numbers of 16 bits, from the least on."""
-    if not 0 <= integer_bits <= 6:
-        unsupported(f"a cell with {integer_bits} bits before the point")
-    x = np.arange(-32768, 32768)
-    found = logistic if function == "logistic" else tangent
-    return found(x, integer_bits, 16)
+    op = FixedPointActivation(name, integer_bits)
+    return of(ew.Cast(I32), of(op, of(ew.Cast(I16), x)))

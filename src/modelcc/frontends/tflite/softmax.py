@@ -8,12 +8,12 @@ import numpy as np
 
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.tflite.call import Handlers, TfliteCall
-from modelcc.frontends.tflite.gemmlowp import exponential, high_product
 from modelcc.frontends.tflite.requantization import multiplier_and_shift
 from modelcc.frontends.tflite.sixteen_bits import softmax as softmax_of_16_bits
 from modelcc.ir.types import F32, I8, I16, I32, U8, Array
 from modelcc.ops.attention import Softmax
 from modelcc.ops.fixed_point_softmax import STEPS, FixedPointSoftmax
+from modelcc.ops.gemmlowp import exponential, high_product
 
 _INTEGER_BITS = 5
 """Bits before the point of differences whose exponentials are taken."""

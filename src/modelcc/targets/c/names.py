@@ -9,9 +9,20 @@ _WORDS = """
 asm auto bool break case char const continue default do double else enum extern false float for
 goto if inline int long main register restrict return short signed sizeof static struct switch true
 typedef typeof union unix linux unsigned void volatile while NULL memcpy memmove
-ceil ceilf fabs fabsf floor floorf nearbyint nearbyintf sqrt sqrtf trunc truncf
+signgam
 """
-_KEYWORDS = frozenset(_WORDS.split())
+_FUNCTIONS = """
+acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim
+floor fma fmax fmin fmod frexp hypot ilogb j0 j1 jn ldexp lgamma llrint llround log log10 log1p log2
+logb lrint lround modf nan nearbyint nextafter nexttoward pow remainder remquo rint round scalbln
+scalbn sin sinh sqrt tan tanh tgamma trunc y0 y1 yn exp10 gamma drem finite isinf isnan scalb sincos
+significand pow10
+"""
+"""Of math.h, with those that C libraries have besides."""
+
+_KEYWORDS = frozenset(_WORDS.split()) | {
+    name + suffix for name in _FUNCTIONS.split() for suffix in ("", "f", "l")
+}
 _OURS = re.compile(r"(mcc|MCC)_.*|(f16|bf16|f32|f64|[iu](8|16|32|64))(x\d+)?(_.*)?")
 _MACROS = re.compile(
     r"U?INT(|_LEAST|_FAST)(8|16|32|64)_(C|MIN|MAX)|(U?INT(PTR|MAX)|PTRDIFF|SIG_ATOMIC|WCHAR|WINT)_"

@@ -10,6 +10,7 @@ from modelcc.ir.errors import ModelError
 from modelcc.ir.tensor import Kernel, TensorProgram
 from modelcc.passes.graph.integer_contractions import IntegerContractions
 from modelcc.passes.graph.merge_groups import MergeGroups
+from modelcc.passes.graph.tabulate_functions import TabulateFunctions
 from modelcc.passes.pass_base import Pass
 from modelcc.passes.tensor.fuse_contractions import FuseContractions
 from modelcc.passes.tensor.split_blocks import SplitBlocks
@@ -79,6 +80,7 @@ def graph_passes(pairs_shorts: bool, multiplies_bytes: bool = False) -> GraphPas
     """Rewrites of graphs; ``pairs_shorts``: small integers are multiplied in pairs of i16;
     ``multiplies_bytes``: there are instructions for dot products of bytes."""
     return GraphPasses(
+        functions=(TabulateFunctions(),),
         integers=(IntegerContractions(bytes=not pairs_shorts, dots=multiplies_bytes),),
         convolutions=(MergeGroups(BLOCK),),
     )

@@ -1,4 +1,4 @@
-"""Functions of fixed-point numbers as gemmlowp computes them, for tables made at import.
+"""Functions of fixed-point numbers as gemmlowp computes them, on arrays of NumPy.
 
 Numbers are i64 arrays of what ``bits`` hold, all but the sign fraction bits unless said otherwise.
 """
@@ -9,13 +9,13 @@ import numpy as np
 
 from modelcc.ir.types import Array
 
-_POWERS = (1_672_461_947, 1_302_514_674, 790_015_084, 290_630_308, 39_332_535, 720_401, 242)
+POWERS = (1_672_461_947, 1_302_514_674, 790_015_084, 290_630_308, 39_332_535, 720_401, 242)
 """Powers of e to -1/4, -1/2, … -16."""
 
-_EIGHTH, _THIRD = 1_895_147_668, 715_827_883
+EIGHTH, THIRD = 1_895_147_668, 715_827_883
 """exp(-1/8) and 1/3."""
 
-_FIRST, _SLOPE = 1_515_870_810, -1_010_580_540
+FIRST, SLOPE = 1_515_870_810, -1_010_580_540
 """48/17 and -32/17 with two bits before the point, of the first guess of a reciprocal."""
 
 
@@ -41,15 +41,15 @@ def exponential(a: Array, integer_bits: int = 5, bits: int = 32) -> Array:
     rest = (a & (quarter - 1)) - quarter
     result = _last_quarter(rest << integer_bits, bits)
     left = rest - a
-    for place, factor in zip(range(-2, integer_bits), _POWERS, strict=False):
+    for place, factor in zip(range(-2, integer_bits), POWERS, strict=False):
         chosen = (left >> (fraction + place)) & 1
-        result = np.where(chosen, high_product(result, _constant(factor, bits), bits), result)
+        result = np.where(chosen, high_product(result, constant(factor, bits), bits), result)
     if integer_bits > 5:
-        result = np.where(a < _constant(-(1 << (36 - integer_bits)), bits), 0, result)
+        result = np.where(a < constant(-(1 << (36 - integer_bits)), bits), 0, result)
     return np.where(a == 0, (1 << (bits - 1)) - 1, result)
 
 
-def _constant(value: int, bits: int) -> int:
+def constant(value: int, bits: int) -> int:
     """A constant of 32 bits, rounded."""
     return int(quotient(np.asarray(value), 32 - bits))
 
@@ -59,8 +59,8 @@ def _last_quarter(a: Array, bits: int) -> Array:
     x = a + (1 << (bits - 4))
     x2 = high_product(x, x, bits)
     x3, x4 = high_product(x2, x, bits), high_product(x2, x2, bits)
-    third = high_product(quotient(x4, 2) + x3, _constant(_THIRD, bits), bits)
-    eighth = _constant(_EIGHTH, bits)
+    third = high_product(quotient(x4, 2) + x3, constant(THIRD, bits), bits)
+    eighth = constant(EIGHTH, bits)
     return _fitted(eighth + high_product(x + quotient(third + x2, 1), eighth, bits), bits)
 
 
@@ -72,7 +72,7 @@ def _fitted(x: Array, bits: int) -> Array:
 def _half_reciprocal(a: Array, bits: int) -> Array:
     """``2 / (1 + a)`` with two bits before the point, for a from 0 to 1, by Newton's method."""
     half = (a + (1 << (bits - 1))) >> 1
-    x = _constant(_FIRST, bits) + high_product(half, _constant(_SLOPE, bits), bits)
+    x = constant(FIRST, bits) + high_product(half, constant(SLOPE, bits), bits)
     for _ in range(3):
         error = (1 << (bits - 3)) - high_product(half, x, bits)
         x = x + _fitted(high_product(x, error, bits) << 2, bits)
