@@ -44,7 +44,7 @@ def convolution(
     into, out = channels
     shape = (1, *k, out) if depthwise else (out, *k, into)
     values = _random(shape, weights) if fill is None else np.full(shape, fill, weights)
-    told = {"scale": 0.01, "axis": 3 if depthwise else 0, **quantization}
+    told: dict[str, Any] = {"scale": 0.01, "axis": 3 if depthwise else 0, **quantization}
     tensors = [
         T((batch, *size, into), dtype, 0.1),
         T(shape, weights, data=values, **told),
@@ -150,7 +150,10 @@ def _dense() -> Iterator[Case]:
     for batch, dtype, fixed in product((1, 4), ("int8", "int16"), (True, False)):
         weights = T((8, 16), "int8", 0.01, data=_random((8, 16), "int8") if fixed else None)
         tensors = [T((batch, 16), dtype, 0.1), weights, T((batch, 8), dtype, 0.2)]
-        yield f"dense {batch} {dtype} {fixed}", one("FULLY_CONNECTED", tensors, "FullyConnectedOptions")
+        yield (
+            f"dense {batch} {dtype} {fixed}",
+            one("FULLY_CONNECTED", tensors, "FullyConnectedOptions"),
+        )
     for n in (65535, 65537):
         weights = T((2, n), "int8", 0.01)
         tensors = [T((1, n), "int8", 0.1), weights, T((1, 2), "int8", 0.2)]
@@ -213,9 +216,7 @@ def _movement() -> Iterator[Case]:
         yield f"TRANSPOSE {shape} {order} {dtype}", one("TRANSPOSE", tensors)
     for dtype in ("int8", "int16", "int32", "uint8"):
         halves = [T((1, 4, 4, n), dtype, 0.1) for n in (3, 5, 8)]
-        yield f"CONCATENATION {dtype}", one(
-            "CONCATENATION", halves, "ConcatenationOptions", Axis=3
-        )
+        yield f"CONCATENATION {dtype}", one("CONCATENATION", halves, "ConcatenationOptions", Axis=3)
         rows = [T(shape, dtype, 0.1) for shape in ((1, 4), (1, 4), (2, 1, 4))]
         yield f"PACK {dtype}", one("PACK", rows, "PackOptions", ValuesCount=2, Axis=0)
         tile = [T(_IMAGE, dtype, 0.1), constant([1, 2, 1, 1]), T((1, 8, 4, 8), dtype, 0.1)]
@@ -294,8 +295,14 @@ def _parameters() -> Iterator[Case]:
     }  # fmt: skip
     for name, tensor in odd.items():
         yield f"ADD {name}", one("ADD", [tensor, plain, plain])
-        yield f"CONCATENATION {name}", one(
-            "CONCATENATION", [tensor, plain, T((1, 8), "int8", 0.1)], "ConcatenationOptions", Axis=1
+        yield (
+            f"CONCATENATION {name}",
+            one(
+                "CONCATENATION",
+                [tensor, plain, T((1, 8), "int8", 0.1)],
+                "ConcatenationOptions",
+                Axis=1,
+            ),
         )
         yield f"RESHAPE {name}", one("RESHAPE", [tensor, T((4,), "int8", 0.1)])
     for dtype, zero in product(("int32", "int16", "uint8"), (0, 3)):

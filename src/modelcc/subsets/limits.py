@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from modelcc.frontends.tflite.module import TfliteTensor
-from modelcc.subsets.subset import Limit
+from modelcc.subsets.subset import Limitation
 from modelcc.subsets.view import OperatorView, axes_of, shape_of
 
 QUANTIZE = "quantize the model to int8 first: modelcc quantize"
@@ -13,7 +13,7 @@ CONSTANT = "make it a constant of the model"
 PINNED = "fix the extent when the model is exported"
 
 
-def data_types(allowed: Sequence[str], change: str = "") -> Limit:
+def data_types(allowed: Sequence[str], change: str = "") -> Limitation:
     """The type of the tensor that is worked on."""
 
     def broken(view: OperatorView) -> str:
@@ -22,10 +22,10 @@ def data_types(allowed: Sequence[str], change: str = "") -> Limit:
             return ""
         return f"{tensor.name!r} is {tensor.type}; taken are {', '.join(allowed)}"
 
-    return Limit(broken, change or QUANTIZE)
+    return Limitation(broken, change or QUANTIZE)
 
 
-def all_types(allowed: Sequence[str], places: Sequence[int] | None = None) -> Limit:
+def all_types(allowed: Sequence[str], places: Sequence[int] | None = None) -> Limitation:
     """Types of all operands and results, or of operands at ``places`` and results."""
 
     def broken(view: OperatorView) -> str:
@@ -33,26 +33,26 @@ def all_types(allowed: Sequence[str], places: Sequence[int] | None = None) -> Li
         found = (t for t in (*inputs, *view.outputs) if t is not None and t.type not in allowed)
         return "; ".join(f"{t.name!r} is {t.type}" for t in found)
 
-    return Limit(broken, QUANTIZE)
+    return Limitation(broken, QUANTIZE)
 
 
-def constant_operands(*places: int) -> Limit:
+def constant_operands(*places: int) -> Limitation:
     """Operands that must be constants where they are present."""
 
     def broken(view: OperatorView) -> str:
         found = (t for p in places if (t := view.input(p)) is not None and t.data is None)
         return "; ".join(f"operand {t.name!r} is no constant" for t in found)
 
-    return Limit(broken, CONSTANT)
+    return Limitation(broken, CONSTANT)
 
 
-def known_extents(first: bool = False) -> Limit:
+def known_extents(first: bool = False) -> Limitation:
     """Extents that are told; the first axis may be open unless ``first``."""
 
     def broken(view: OperatorView) -> str:
         return "; ".join(filter(None, (open_extents(t, first) for t in view.tensors)))
 
-    return Limit(broken, PINNED)
+    return Limitation(broken, PINNED)
 
 
 def open_extents(tensor: TfliteTensor, first: bool) -> str:
@@ -63,17 +63,17 @@ def open_extents(tensor: TfliteTensor, first: bool) -> str:
     return f"axis {found[0]} of {tensor.name!r} is open" if found else ""
 
 
-def no_activation() -> Limit:
+def no_activation() -> Limitation:
     """No fused activation."""
 
     def broken(view: OperatorView) -> str:
         found = view.text("fused_activation_function")
         return "" if found == "NONE" else f"{found} is fused"
 
-    return Limit(broken, "have the activation as an operator of its own")
+    return Limitation(broken, "have the activation as an operator of its own")
 
 
-def strides_within(least: int, most: int) -> Limit:
+def strides_within(least: int, most: int) -> Limitation:
     """Strides of windows along both axes."""
 
     def broken(view: OperatorView) -> str:
@@ -82,17 +82,17 @@ def strides_within(least: int, most: int) -> Limit:
             return ""
         return f"strides {found[0]}x{found[1]}; taken are {least} to {most}"
 
-    return Limit(broken, "use smaller strides")
+    return Limitation(broken, "use smaller strides")
 
 
-def not_along_batch(place: int = 1, words: str = "it works along the batch axis") -> Limit:
+def not_along_batch(place: int = 1, words: str = "it works along the batch axis") -> Limitation:
     """No axis in a constant operand is the first one of four."""
 
     def broken(view: OperatorView) -> str:
         rank = len(shape_of(view.data))
         return words if rank == 4 and 0 in axes_of(view.constant(place), rank) else ""
 
-    return Limit(broken, "keep the batch axis")
+    return Limitation(broken, "keep the batch axis")
 
 
 def strides(view: OperatorView) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from modelcc.subsets.view import OperatorView
 
 
 @dataclass(frozen=True)
-class Limit:
+class Limitation:
     """What operators must meet: ``broken`` tells how one does not, in words with its numbers
     (nothing if it does), and ``change`` what of the model would help."""
 
@@ -29,6 +29,6 @@ class Subset:
     name: str
     description: str
     source: str
-    operators: Mapping[str, tuple[Limit, ...]]
+    operators: Mapping[str, tuple[Limitation, ...]]
     absent: Mapping[str, str]
     one_partition: bool = False

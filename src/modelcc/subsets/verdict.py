@@ -17,7 +17,8 @@ class NodeVerdict:
     """An operator by number and first result: taken if nothing speaks against it.
 
     ``reasons`` are the limits that it breaks, ``changes`` what of the model would help, and
-    ``rewrite`` the exact rewrite after which it is taken.
+    ``rewrite`` the exact rewrite after which it is taken.  ``behind``: nothing speaks
+    against it but that it comes after one that is not taken.
     """
 
     subgraph: int
@@ -28,6 +29,7 @@ class NodeVerdict:
     reasons: tuple[str, ...]
     changes: tuple[str, ...]
     rewrite: str = ""
+    behind: bool = False
 
     @property
     def taken(self) -> bool:
@@ -76,7 +78,7 @@ def objections(view: OperatorView, subset: Subset) -> tuple[tuple[str, ...], tup
     if limits is None:
         instead = subset.absent.get(view.name, "")
         reason = f"{subset.name} has no {view.name}"
-        return (reason,), ((f"instead: {instead}",) if instead else ())
+        return (reason,), ((instead,) if instead else ())
     found = [(words, limit.change) for limit in limits if (words := limit.broken(view))]
     reasons = tuple(dict.fromkeys(words for words, _ in found))
     return reasons, tuple(dict.fromkeys(change for _, change in found if change))
@@ -91,14 +93,16 @@ def _node(view: OperatorView, subgraph: int, subset: Subset) -> NodeVerdict:
 
 
 def _first_partition(nodes: Iterable[NodeVerdict]) -> list[NodeVerdict]:
-    """Nothing that comes after the first operator that is not taken is taken."""
+    """Nothing that comes after the first operator that is not taken is taken; operators that make
+    numbers of the model's floats are before the partition."""
     found: list[NodeVerdict] = []
-    stop = ""
+    stop, begun = "", False
     for node in nodes:
         if stop and node.taken:
-            found.append(replace(node, reasons=(f"it comes after {stop}",)))
+            found.append(replace(node, reasons=(f"it comes after {stop}",), behind=True))
             continue
-        if not node.taken and not stop:
+        begun = begun or node.operator != "QUANTIZE"
+        if not node.taken and not stop and begun:
             stop = f"{node.index} {node.operator} {node.result!r}, and there is one partition"
         found.append(node)
     return found

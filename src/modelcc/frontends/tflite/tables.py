@@ -6,15 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 import flatbuffers  # pyright: ignore[reportMissingImports]
 import numpy as np
 import tflite
 
 from modelcc.ir.errors import ModelError
+from modelcc.ir.types import Array
 
 SCHEMA: Any = tflite
+FLATBUFFERS: Any = flatbuffers
 UNIONS: Mapping[str, str] = {
     "BuiltinOptions": "BuiltinOptions",
     "BuiltinOptions2": "BuiltinOptions2",
@@ -76,16 +78,16 @@ def field_names(kind: str) -> tuple[str, ...]:
 
 def _field(source: Any, name: str) -> Any:
     if hasattr(source, f"{name}AsNumpy"):
-        found = getattr(source, f"{name}AsNumpy")()
+        found: Any = getattr(source, f"{name}AsNumpy")()
         if isinstance(found, np.ndarray):
-            return found
+            return cast("Array", found)
         return None if getattr(source, f"{name}IsNone")() else np.zeros(0, np.int32)
     if hasattr(source, f"{name}Length"):
         get = getattr(source, name)
         items = [_value(get(n)) for n in range(getattr(source, f"{name}Length")())]
         return items or None
     value = getattr(source, name)()
-    if isinstance(value, flatbuffers.table.Table):
+    if isinstance(value, FLATBUFFERS.table.Table):
         return _union(source, name, value)
     return _value(value)
 
@@ -98,7 +100,7 @@ def _value(value: Any) -> Any:
 
 def _union(source: Any, name: str, raw: Any) -> Table | None:
     """The table of a field that says its kind in another one."""
-    names = vars(getattr(SCHEMA, UNIONS[name]))
+    names: dict[str, Any] = {**vars(getattr(SCHEMA, UNIONS[name]))}
     number = getattr(source, f"{name}Type")()
     kind = next((n for n, value in names.items() if value == number and n[0] != "_"), "NONE")
     if kind == "NONE":
@@ -113,7 +115,7 @@ def _union(source: Any, name: str, raw: Any) -> Table | None:
 
 def write_tables(tree: Table) -> bytes:
     """The bytes of a file."""
-    builder = flatbuffers.Builder(1 << 16)
+    builder = FLATBUFFERS.Builder(1 << 16)
     builder.Finish(_written(builder, tree), b"TFL3")
     return bytes(builder.Output())
 
@@ -139,7 +141,7 @@ def _offset(to: Any, name: str, value: Any) -> Any:
         case np.ndarray():
             return to.CreateNumpyVector(value)
         case list():
-            return _vector(to, name, value)
+            return _vector(to, name, cast("list[Any]", value))
         case _:
             return value
 

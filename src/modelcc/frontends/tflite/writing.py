@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -129,7 +129,7 @@ def _options(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
     for method, label in option_fields(kind):
         value = options.get(label)
         if isinstance(value, tuple):
-            value = _numbers(value, np.int32)
+            value = _numbers(cast("tuple[int, ...]", value), np.int32)
         elif isinstance(value, str) and label in ENUMERATIONS:
             value = getattr(getattr(SCHEMA, ENUMERATIONS[label]), value)
         if value is not None:
