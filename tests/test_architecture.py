@@ -275,13 +275,14 @@ def test_no_import_inside_functions() -> None:
 
 def test_frameworks_are_imported_in_their_frontend_only() -> None:
     others = ("modelcc.bench.onnxruntime_peer", "modelcc.onnx_backend")
+    schema = ("modelcc.frontends.tflite.reading", "modelcc.frontends.tflite.tables")
     stablehlo = ("modelcc.frontends.stablehlo", "modelcc.jax")
     homes = {
         "onnx": ("modelcc.frontends.onnx", "modelcc.exporters.onnx", *others),
         "torch": ("modelcc.frontends.torch", "modelcc.torch"),
         "jax": stablehlo,
         "jaxlib": stablehlo,
-        **dict.fromkeys(("flatbuffers", "tflite"), ("modelcc.frontends.tflite.reading",)),
+        **dict.fromkeys(("flatbuffers", "tflite"), schema),
     }
     found = [
         str(i)

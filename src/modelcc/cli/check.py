@@ -12,7 +12,8 @@ import click
 from modelcc.cli.build_config import build_config_of
 from modelcc.cli.compile import stem_of
 from modelcc.cli.console import print_json, print_pairs, progress_of
-from modelcc.cli.parameters import MODEL, Compiling, compiling, options_of
+from modelcc.cli.parameters import MODEL, Compiling, check_files, compiling, options_of
+from modelcc.cli.subset_check import check_subset
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.driver import target_of
 from modelcc.emit.delivery import planned
@@ -20,6 +21,7 @@ from modelcc.environment import Environment
 from modelcc.fit import Fit, MemoryLimits, Shortage, fit
 from modelcc.ir.errors import ModelError
 from modelcc.sizes import bytes_of
+from modelcc.subsets.table import SUBSETS
 from modelcc.targets.c.delivery.facts import DeliveryRequest
 from modelcc.targets.c.delivery.naming import prefix_of
 from modelcc.targets.mcu.delivery.model import embedded_model
@@ -33,8 +35,14 @@ exact arena, flash by part, and the stack, as GCC for the processor says if it i
 \b
   modelcc check model.onnx --target cortex-m4 --ram 64K --flash 256K
   modelcc check model.onnx --target cortex-m0plus --json
+  modelcc check model.tflite --target ethos-u55 --rewrite fits.tflite
 
-Exit code 1 if it does not fit; then it says what takes the memory and what would help.
+For coral-edgetpu, ethos-u55, ethos-u65, tflm and cmsis-nn, which are tables of operators and
+limits, it tells what of a TFLite file they take, why not, and what would help; --rewrite does
+that where results stay the same.
+
+Exit code 1 if it does not fit, or not all is taken; then it says what takes the memory and
+what would help.
 """
 
 DOES_NOT_FIT = 1
@@ -44,6 +52,12 @@ DOES_NOT_FIT = 1
 @click.argument("model", type=MODEL)
 @click.option("--ram", metavar="SIZE", help="Memory that there is: 64K, 1M, or bytes.")
 @click.option("--flash", metavar="SIZE", help="Flash that there is.")
+@click.option(
+    "--rewrite",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="OUT.tflite",
+    help="Write the model with operators that the table takes.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @compiling
 @verbosity_options
@@ -53,18 +67,25 @@ def check(
     model: Path,
     ram: str | None,
     flash: str | None,
+    rewrite: Path | None,
     as_json: bool,
     no_cache: bool,
     **asked: Unpack[Compiling],
 ) -> int:
     """See HELP."""
+    if asked["target"] in SUBSETS:
+        check_files(rewrite)
+        return check_subset(model, SUBSETS[asked["target"]], rewrite, as_json)
+    if rewrite is not None:
+        hint = f"--target NAME, one of {', '.join(SUBSETS)}"
+        raise ModelError("--rewrite is for targets that are tables of operators", (), hint)
     options = options_of(environment, asked)
     budget = MemoryLimits(*(None if text is None else bytes_of(text) for text in (ram, flash)))
     with progress_of() as progress:
         config = build_config_of(environment, no_cache, progress)
         target = target_of(options, config, model)
         if not isinstance(target, McuTarget):
-            hint = f"--target NAME, one of {', '.join(MODELS)}"
+            hint = f"--target NAME, one of {', '.join((*MODELS, *SUBSETS))}"
             raise ModelError(f"{target.name!r} is no microcontroller", (), hint)
         named = DeliveryRequest(prefix_of(stem_of(model)), "array", model.name, VERSION)
         program, request = planned(model, None, named, target, options, config)

@@ -1,4 +1,4 @@
-"""TFLite files as plain data.  The only module that knows the schema's package."""
+"""TFLite files as plain data.  What knows the schema's package is this module and `tables.py`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ DTYPES: Mapping[str, DType] = MappingProxyType(
 _MALFORMED = (
     ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError, struct.error,
 )  # fmt: skip
-_ENUMERATIONS = {
+ENUMERATIONS = {
     "fused_activation_function": "ActivationFunctionType",
     "padding": "Padding",
     "mode": "MirrorPadMode",
@@ -244,11 +244,11 @@ def _options(op: Any, field: str) -> dict[str, Option]:
         return {}
     options = getattr(SCHEMA, name)()
     options.Init(table.Bytes, table.Pos)
-    return {label: _field(options, method, label) for method, label in _fields(name)}
+    return {label: _field(options, method, label) for method, label in option_fields(name)}
 
 
 @cache
-def _fields(kind: str) -> tuple[tuple[str, str], ...]:
+def option_fields(kind: str) -> tuple[tuple[str, str], ...]:
     """Methods of a table of options that give its fields, and the fields' names in snake case."""
     members = _members(kind)
     vectors = [name.removesuffix("AsNumpy") for name in members if name.endswith("AsNumpy")]
@@ -269,7 +269,7 @@ def _field(options: Any, method: str, label: str) -> Option:
     value = getattr(options, method)()
     if isinstance(value, bytes):
         return _text(value)
-    enumeration = _ENUMERATIONS.get(label)
+    enumeration = ENUMERATIONS.get(label)
     return _named(enumeration, value) if enumeration and isinstance(value, int) else value
 
 

@@ -1,0 +1,108 @@
+"""Which operators of a model a subset takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from modelcc.frontends.tflite.module import TfliteModel
+from modelcc.subsets.counting import multiplications
+from modelcc.subsets.subset import Subset
+from modelcc.subsets.view import OperatorView, view_of
+
+
+@dataclass(frozen=True)
+class NodeVerdict:
+    """An operator by number and first result: taken if nothing speaks against it.
+
+    ``reasons`` are the limits that it breaks, ``changes`` what of the model would help, and
+    ``rewrite`` the exact rewrite after which it is taken.  ``behind``: nothing speaks
+    against it but that it comes after one that is not taken.
+    """
+
+    subgraph: int
+    index: int
+    operator: str
+    result: str
+    macs: int
+    reasons: tuple[str, ...]
+    changes: tuple[str, ...]
+    rewrite: str = ""
+    behind: bool = False
+
+    @property
+    def taken(self) -> bool:
+        """Whether it runs there."""
+        return not self.reasons
+
+
+@dataclass(frozen=True)
+class SubsetReport:
+    """The verdicts of a model's operators, in the order in which they run."""
+
+    model: str
+    subset: Subset
+    nodes: tuple[NodeVerdict, ...]
+
+    @property
+    def taken(self) -> int:
+        """How many operators are taken."""
+        return sum(node.taken for node in self.nodes)
+
+    @property
+    def macs(self) -> tuple[int, int]:
+        """Multiplications of the operators that are taken, and of all."""
+        return sum(n.macs for n in self.nodes if n.taken), sum(n.macs for n in self.nodes)
+
+    @property
+    def partitions(self) -> int:
+        """Runs of operators that are taken, one after the other."""
+        found = groupby(self.nodes, lambda node: (node.subgraph, node.taken))
+        return sum(taken for (_, taken), _ in found)
+
+
+def check_model(model: TfliteModel, subset: Subset) -> SubsetReport:
+    """What of ``model`` is taken by ``subset``."""
+    nodes: list[NodeVerdict] = []
+    for number, subgraph in enumerate(model.subgraphs):
+        views = (view_of(op, subgraph) for op in subgraph.operators)
+        found = [_node(view, number, subset) for view in views]
+        nodes += _first_partition(found) if subset.one_partition else found
+    return SubsetReport(model.name, subset, tuple(nodes))
+
+
+def objections(view: OperatorView, subset: Subset) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Limits that an operator breaks, and what would help."""
+    limits = subset.operators.get(view.name)
+    if limits is None:
+        instead = subset.absent.get(view.name, "")
+        reason = f"{subset.name} has no {view.name}"
+        return (reason,), ((instead,) if instead else ())
+    found = [(words, limit.change) for limit in limits if (words := limit.broken(view))]
+    reasons = tuple(dict.fromkeys(words for words, _ in found))
+    return reasons, tuple(dict.fromkeys(change for _, change in found if change))
+
+
+def _node(view: OperatorView, subgraph: int, subset: Subset) -> NodeVerdict:
+    reasons, changes = objections(view, subset)
+    operator = view.operator
+    result = view.outputs[0].name if view.outputs else ""
+    macs = multiplications(view)
+    return NodeVerdict(subgraph, operator.index, view.name, result, macs, reasons, changes)
+
+
+def _first_partition(nodes: Iterable[NodeVerdict]) -> list[NodeVerdict]:
+    """Nothing that comes after the first operator that is not taken is taken; operators that make
+    numbers of the model's floats are before the partition."""
+    found: list[NodeVerdict] = []
+    stop, begun = "", False
+    for node in nodes:
+        if stop and node.taken:
+            found.append(replace(node, reasons=(f"it comes after {stop}",), behind=True))
+            continue
+        begun = begun or node.operator != "QUANTIZE"
+        if not node.taken and not stop and begun:
+            stop = f"{node.index} {node.operator} {node.result!r}, and there is one partition"
+        found.append(node)
+    return found
