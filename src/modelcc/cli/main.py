@@ -47,6 +47,7 @@ HELP = """A deep learning compiler: cc for models.
   modelcc verify model.onnx --layers        is it right? where does it go wrong?
   modelcc bench model.onnx --against onnxruntime
   modelcc check model.onnx --target cortex-m4 --ram 64K   does it fit a microcontroller?
+  modelcc profile model.onnx                how long does each layer take?
   modelcc compile model.onnx --emit graph   look at any level of the compiler
 
 Each command explains itself: modelcc COMMAND --help.
