@@ -53,3 +53,14 @@ def test_compare(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["agrees"] and found["engine"] == "onnxruntime"
     assert {form["place"] for form in found["forms"]} == {"this machine"}
     assert found["missing"]
+
+
+def test_an_arduino_library_is_written(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = Path(model).parent
+    command = ["compile", model, "--emit", "arduino", "-o"]
+    assert main([*command, f"{folder}/lib/", "--target", "cortex-m4"]) == 0
+    assert (folder / "lib/examples/net_example/net_example.ino").exists()
+    assert main([*command, f"{folder}/host/"]) == 2
+    assert "target c writes no Arduino library" in " ".join(capsys.readouterr().err.split())
+    assert main([*command, f"{folder}/one.c", "--target", "cortex-m4"]) == 2
+    assert "is a folder" in capsys.readouterr().err
