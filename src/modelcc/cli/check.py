@@ -10,30 +10,27 @@ from typing import Unpack
 import click
 
 from modelcc.cli.build_config import build_config_of
-from modelcc.cli.compile import stem_of
-from modelcc.cli.console import print_json, print_pairs, progress_of
+from modelcc.cli.console import output_console, print_json, print_pairs, progress_of
+from modelcc.cli.microcontroller import MHZ, embedded_of, layer_facts, layer_table
 from modelcc.cli.parameters import MODEL, Compiling, check_files, compiling, options_of
 from modelcc.cli.subset_check import check_subset
 from modelcc.cli.verbosity import verbosity_options
-from modelcc.driver import target_of
-from modelcc.emit.delivery import planned
 from modelcc.environment import Environment
 from modelcc.fit import Fit, MemoryLimits, Shortage, fit
 from modelcc.ir.errors import ModelError
+from modelcc.on_device.layers import layers_of
 from modelcc.sizes import bytes_of
 from modelcc.subsets.table import SUBSETS
-from modelcc.targets.c.delivery.facts import DeliveryRequest
-from modelcc.targets.c.delivery.naming import prefix_of
-from modelcc.targets.mcu.delivery.model import embedded_model
-from modelcc.targets.mcu.machine import MODELS
-from modelcc.targets.mcu.target import McuTarget
-from modelcc.version import VERSION
+from modelcc.targets.mcu.cost import step_costs
+from modelcc.targets.mcu.machine import McuModel
 
 HELP = """Tell what MODEL takes of a microcontroller's memories, and whether that is there: the
-exact arena, flash by part, and the stack, as GCC for the processor says if it is installed.
+exact arena, flash by part, and the stack, as GCC for the processor says if it is installed. And
+about how long each layer takes there.
 
 \b
   modelcc check model.onnx --target cortex-m4 --ram 64K --flash 256K
+  modelcc check model.onnx --target cortex-m4 --mhz 120
   modelcc check model.onnx --target cortex-m0plus --json
   modelcc check model.tflite --target ethos-u55 --rewrite fits.tflite
 
@@ -58,6 +55,7 @@ DOES_NOT_FIT = 1
     metavar="OUT.tflite",
     help="Write the model with operators that the table takes.",
 )
+@MHZ
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @compiling
 @verbosity_options
@@ -68,6 +66,7 @@ def check(
     ram: str | None,
     flash: str | None,
     rewrite: Path | None,
+    mhz: float | None,
     as_json: bool,
     no_cache: bool,
     **asked: Unpack[Compiling],
@@ -83,25 +82,23 @@ def check(
     budget = MemoryLimits(*(None if text is None else bytes_of(text) for text in (ram, flash)))
     with progress_of() as progress:
         config = build_config_of(environment, no_cache, progress)
-        target = target_of(options, config, model)
-        if not isinstance(target, McuTarget):
-            hint = f"--target NAME, one of {', '.join((*MODELS, *SUBSETS))}"
-            raise ModelError(f"{target.name!r} is no microcontroller", (), hint)
-        named = DeliveryRequest(prefix_of(stem_of(model)), "array", model.name, VERSION)
-        program, request = planned(model, None, named, target, options, config)
-        found = fit(embedded_model(program, request, target.model), budget, options.optimize)
+        embedded = embedded_of(model, options, config, SUBSETS)
+        found = fit(embedded, budget, options.optimize)
+    machine = embedded.machine
+    layers = layers_of(embedded.program, machine, step_costs(embedded.program, machine))
     if as_json:
-        print_json(_facts(found, model, target))
+        print_json({**_facts(found, model, machine), "layers": layer_facts(layers, mhz)})
     else:
-        print_pairs(list(_rows(found, model, target)))
+        print_pairs(list(_rows(found, model, machine)))
+        output_console().print(layer_table(layers, mhz, "layers, estimated"))
     return DOES_NOT_FIT if found.shortages else 0
 
 
-def _facts(found: Fit, model: Path, target: McuTarget) -> dict[str, object]:
+def _facts(found: Fit, model: Path, machine: McuModel) -> dict[str, object]:
     taken = found.footprint
     return {
         "model": model.name,
-        "target": target.name,
+        "target": machine.name,
         "fits": not found.shortages,
         "ram": taken.ram,
         "flash": taken.flash,
@@ -112,9 +109,9 @@ def _facts(found: Fit, model: Path, target: McuTarget) -> dict[str, object]:
     }
 
 
-def _rows(found: Fit, model: Path, target: McuTarget) -> Iterator[tuple[str, str]]:
+def _rows(found: Fit, model: Path, machine: McuModel) -> Iterator[tuple[str, str]]:
     taken, budget = found.footprint, found.budget
-    yield "model", f"{model.name} on {target.name} ({target.description})"
+    yield "model", f"{model.name} on {machine.name} ({machine.words})"
     whole = "" if taken.stack is not None else ", without the stack"
     yield "RAM", _compared(taken.ram, budget.ram) + whole
     yield "  arena", f"{taken.arena} bytes, inputs and outputs included"
@@ -128,7 +125,7 @@ def _rows(found: Fit, model: Path, target: McuTarget) -> Iterator[tuple[str, str
     yield "  code", f"{taken.code} bytes{'' if taken.compiler else ', an estimate'}"
     if taken.compiler:
         yield "  libraries", f"{taken.library} bytes"
-    yield "built by", taken.compiler or _unbuilt(target.model.compiler)
+    yield "built by", taken.compiler or _unbuilt(machine.compiler)
     yield "peak", found.peak
     for shortage in found.shortages:
         yield from _short(shortage)

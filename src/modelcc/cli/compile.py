@@ -46,6 +46,9 @@ from modelcc.targets.c.delivery.naming import checked_prefix, prefix_of
 from modelcc.targets.native.host import PORTABLE
 from modelcc.version import VERSION
 
+ARDUINO = "arduino"
+"""C in a folder that is an Arduino library."""
+
 HELP = """Compile MODEL (.onnx) for this machine, or look at any level on the way.
 
 \b
@@ -59,6 +62,7 @@ HELP = """Compile MODEL (.onnx) for this machine, or look at any level on the wa
   modelcc compile model.onnx --emit asm | less
   modelcc compile model.onnx --emit c -o folder/  header, C, weights, example, CMake file
   modelcc compile model.onnx --emit c -o model.c  everything but the weights in one file
+  modelcc compile model.onnx --target cortex-m4 --emit arduino -o folder/   an Arduino library
   modelcc compile model.onnx --pass-timing --dump-dir dumps/
 """
 
@@ -74,9 +78,9 @@ HELP = """Compile MODEL (.onnx) for this machine, or look at any level on the wa
 @click.option(
     "--emit",
     "form",
-    type=click.Choice(FORMS),
+    type=click.Choice([*FORMS, ARDUINO]),
     metavar="FORM",
-    help=f"Print this form instead: {', '.join(FORMS)}.",
+    help=f"Print this form instead: {', '.join(FORMS)}; or write an Arduino library: {ARDUINO}.",
 )
 @click.option(
     "--from",
@@ -138,6 +142,8 @@ def compile_command(
     **asked: Unpack[Compiling],
 ) -> None:  # fmt: skip
     """See HELP."""
+    arduino = form == ARDUINO
+    form = "c" if arduino else form
     if form == "c" and asked["target"] == "native":
         asked["target"] = "c"
         asked["cpu"] = asked["cpu"] or environment.cpu or PORTABLE  # C is for taking elsewhere
@@ -147,6 +153,8 @@ def compile_command(
     wanted = form or ("obj" if level == "llvm" else None)
     check_writable(place, page)
     in_folder = form == "c" and is_folder and level != "loop"
+    if arduino and not in_folder:
+        raise ModelError("an Arduino library is a folder", (), "--emit arduino -o FOLDER/")
     if (name or weights) and not in_folder:
         raise ModelError("--name and --weights are for C in a folder", (), "--emit c -o FOLDER/")
     path = _destination(model, place, is_folder, wanted)
@@ -163,7 +171,9 @@ def compile_command(
         result: Emission | Compiled | Delivery
         if in_folder:
             prefix = prefix_of(stem_of(model)) if name is None else checked_prefix(name)
-            request = DeliveryRequest(prefix, weights or "bin", model.name, VERSION)
+            request = DeliveryRequest(
+                prefix, weights or "bin", model.name, VERSION, arduino=arduino
+            )
             result = deliver(source, level, request, target, options, config, observer)
         elif wanted is not None:
             result = emit(source, level, wanted, target, options, config, observer)
@@ -252,6 +262,7 @@ def _write_folder(
     check_outputs(outputs, sources(outputs))
     folder.mkdir(exist_ok=True)
     for file in files:
+        (folder / file.name).parent.mkdir(parents=True, exist_ok=True)
         replace_file(folder / file.name, partial(_write_bytes, contents=file.contents))
     sizes = ", ".join(f"{file.name} ({byte_text(len(file.contents))})" for file in files)
     note(f"wrote {folder}{os.sep}: {sizes}")

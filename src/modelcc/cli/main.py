@@ -47,6 +47,7 @@ HELP = """A deep learning compiler: cc for models.
   modelcc verify model.onnx --layers        is it right? where does it go wrong?
   modelcc bench model.onnx --against onnxruntime
   modelcc check model.onnx --target cortex-m4 --ram 64K   does it fit a microcontroller?
+  modelcc profile model.onnx                how long does each layer take?
   modelcc compile model.onnx --emit graph   look at any level of the compiler
 
 Each command explains itself: modelcc COMMAND --help.
@@ -71,9 +72,11 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "run": ("modelcc.cli.run", "run"),
         "bench": ("modelcc.cli.bench", "bench"),
         "quantize": ("modelcc.cli.quantize", "quantize"),
+        "profile": ("modelcc.cli.profile", "profile"),
         "tune": ("modelcc.cli.tune", "tune"),
         "verify": ("modelcc.cli.verify", "verify"),
         "check": ("modelcc.cli.check", "check"),
+        "compare": ("modelcc.cli.compare", "compare"),
         "inspect": ("modelcc.cli.inspect", "inspect"),
         "machine": ("modelcc.cli.machine", "machine"),
         "schedules": ("modelcc.cli.schedules", "schedules"),

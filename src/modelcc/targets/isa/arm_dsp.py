@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from modelcc.ir.index import Sym
 from modelcc.ir.instructions import LANE
 from modelcc.ir.loop import Const, Instruction, InstructionOperand, Load, ScalarCall
 from modelcc.ir.loop_parser import parse_function
@@ -288,9 +289,13 @@ ENCODINGS = (
     _one(ASR, "asr %0, %1, %2", '"r"(a), "r"(b)'),
 )
 
+_N, _TAPS = Sym("n"), Sym("rows") * Sym("columns")
+
 ROUTINES = (
-    RoutineText(DOT_3X2, *_WHERE, _text(_dot_3x2())),
-    RoutineText(DOT_1X4, *_WHERE, _text(_dot_1x4())),
-    RoutineText(DEPTHWISE_4, *_WHERE, _text(_depthwise_4())),
-    RoutineText(SPREAD, *_WHERE, _text(_spread())),
+    RoutineText(DOT_3X2, *_WHERE, _text(_dot_3x2()), inner=tuple(_FOUR), times=_N),
+    RoutineText(DOT_1X4, *_WHERE, _text(_dot_1x4()), inner=tuple(_FOUR_OF_ONE), times=_N),
+    RoutineText(
+        DEPTHWISE_4, *_WHERE, _text(_depthwise_4()), inner=("ldr o, [x]", *_TAP), times=_TAPS
+    ),
+    RoutineText(SPREAD, *_WHERE, _text(_spread()), inner=tuple(_SPREAD), times=_N),
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from modelcc.ir.index import Index, Sym, floordiv
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_parser import parse_function
 from modelcc.targets.isa.templates import CTemplate, Encoding, RoutineText, assembly
@@ -213,17 +214,34 @@ def _fill() -> Iterator[str]:
     yield '        : "q0", "lr", "memory", "cc");'
 
 
-def _text(routine: Function, lines: Iterator[str]) -> RoutineText:
+def _text(
+    routine: Function, lines: Iterator[str], inner: Sequence[str], times: Index
+) -> RoutineText:
     template = CTemplate("", (_MACRO,), "\n".join(lines))
-    return RoutineText(routine, "arm", ("+mve",), template, alone=True)
+    return RoutineText(routine, "arm", ("+mve",), template, True, tuple(inner), times)
+
+
+def _step(pixels: int) -> list[str]:
+    """An iteration of ``_rows``."""
+    loads = [f"vldrb.u8 q{p}, [c{p}], #16" for p in range(pixels)]
+    return [*loads, *_products(pixels), "subs left, #16", "bge 1b"]
+
+
+def _vectors(size: Index, bytes_: int = VECTOR) -> Index:
+    return floordiv(size + (bytes_ - 1), bytes_)
+
+
+_N = Sym("n")
+_TAPS = Sym("rows") * Sym("columns") * _vectors(_N, CHANNELS)
+_MOVE = "vldrb.u8 q0, [x], #16", "vstrb.u8 q0, [y], #16", "letp lr, 1b"
 
 
 ENCODINGS: tuple[Encoding, ...] = ()
 
 ROUTINES = (
-    _text(ROWS_BY_1, _rows(1)),
-    _text(ROWS_BY_2, _rows(2)),
-    _text(DEPTHWISE_8, _depthwise()),
-    _text(COPY, _copy()),
-    _text(FILL, _fill()),
+    _text(ROWS_BY_1, _rows(1), _step(1), Sym("blocks") * _vectors(_N)),
+    _text(ROWS_BY_2, _rows(2), _step(2), Sym("blocks") * _vectors(_N)),
+    _text(DEPTHWISE_8, _depthwise(), _TAP, _TAPS),
+    _text(COPY, _copy(), _MOVE, _vectors(_N)),
+    _text(FILL, _fill(), _MOVE[1:], _vectors(_N)),
 )

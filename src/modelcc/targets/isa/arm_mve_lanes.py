@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from modelcc.ir.index import Index, Sym, mod, symbols
+from modelcc.ir.index import Index, Sym, floordiv, mod, symbols
 from modelcc.ir.instructions import vectors
 from modelcc.ir.loop import (
     Const,
@@ -70,11 +70,14 @@ def lanewise(routine: Function) -> RoutineText | None:
     if symbols(loop.stop) - {*routine.sizes} or not _SUM.fullmatch(str(loop.stop)):
         return None
     try:
-        lines = list(_Loop(loop.variable, loop.stop).text(loop.body))
+        made = _Loop(loop.variable, loop.stop)
+        lines = list(made.text(loop.body))
     except _NoFormError:
         return None
     template = CTemplate("arm_mve.h", (_MACRO,), "\n".join(lines))
-    return RoutineText(routine, "arm", ("+mve",), template, alone=True)
+    times = floordiv(loop.stop + (LANES - 1), LANES)
+    inner = ("vector", *made.lines)
+    return RoutineText(routine, "arm", ("+mve",), template, True, inner, times)
 
 
 @dataclass(frozen=True)

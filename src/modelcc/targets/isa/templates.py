@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
+from modelcc.ir.index import Index
 from modelcc.ir.loop import Function, Instruction
 
 _CALL = re.compile(r"call (.+) (@[\w.]+)\((.*)\)")
@@ -79,7 +80,9 @@ class RoutineText:
     """How processors of an ``architecture`` compute a routine, called as LLVM calls ``features``.
 
     In C its buffers are pointers and its sizes numbers by the names that the routine gives them;
-    the text returns nothing.  ``alone``: too long to be in each of its callers.
+    the text returns nothing.  ``alone``: too long to be in each of its callers.  ``inner`` are the
+    instructions that it repeats so many ``times`` (in the routine's sizes), for estimates of how
+    long it takes.
     """
 
     routine: Function
@@ -87,6 +90,8 @@ class RoutineText:
     features: tuple[str, ...]
     c: CTemplate | None = None
     alone: bool = False
+    inner: tuple[str, ...] = ()
+    times: Index = 0
 
 
 RoutineRule: TypeAlias = Callable[[Function], RoutineText | None]

@@ -26,6 +26,7 @@ from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.schedule import schedule_program
 from modelcc.targets.isa.table import available, lanes_of
 from modelcc.targets.isa.templates import Encoding
+from modelcc.targets.mcu.delivery.arduino import arduino_files
 from modelcc.targets.mcu.delivery.files import embedded_files
 from modelcc.targets.mcu.delivery.model import embedded_model
 from modelcc.targets.mcu.delivery.source import source
@@ -109,8 +110,10 @@ class McuTarget(CTarget):
         return source(embedded_model(program, DeliveryRequest(program.name), self.model))
 
     def deliver(self, program: Program, request: DeliveryRequest) -> tuple[File, ...]:
-        """A C file, its header and an example; :class:`ModelError` for what has no form there."""
-        return embedded_files(embedded_model(program, request, self.model))
+        """A C file, its header and an example, or an Arduino library of them; :class:`ModelError`
+        for what has no form there."""
+        model = embedded_model(program, request, self.model)
+        return arduino_files(model) if request.arduino else embedded_files(model)
 
 
 def mcu_target(name: str, options: TargetOptions) -> McuTarget:

@@ -6,10 +6,11 @@ answers at once.  Processors that begin two instructions in a cycle do so for a 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, cast
 
 Kind = Literal[
     "plain", "multiply", "long_multiply", "divide", "load", "store", "pair", "several",
@@ -17,6 +18,15 @@ Kind = Literal[
 ]  # fmt: skip
 """``several`` registers are moved from or to memory by one instruction, ``registers`` counts them;
 ``pair`` are two; ``taken`` branches come on top of what they are."""
+
+Counts = Counter[Kind]
+"""How many there are of each kind."""
+
+
+def counted(**kinds: int) -> Counts:
+    """By the names of kinds."""
+    return cast(Counts, Counter(kinds))
+
 
 ADDED: frozenset[Kind] = frozenset(("registers", "taken"))
 """What is no instruction of its own."""

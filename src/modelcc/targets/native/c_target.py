@@ -118,6 +118,9 @@ class CTarget(CpuTarget):
 
         :class:`ModelError` for what has no form in C, and in other dialects than GNU's.
         """
+        if request.arduino:
+            hint = "--target cortex-m4, or another microcontroller"
+            raise ModelError(f"target {self.name} writes no Arduino library", (), hint)
         if self.dialect != GNU:
             hint = "leave --target out, or write one file: -o model.c"
             raise ModelError(f"target {self.name} writes no folder", (), hint)

@@ -24,7 +24,8 @@ WeightsForm = Literal["bin", "array", "incbin"]
 
 @dataclass(frozen=True)
 class DeliveryRequest:
-    """What is wanted: names that begin with ``name``, and the form of the weights.
+    """What is wanted: names that begin with ``name``, and the form of the weights; ``arduino``: as
+    a library for Arduino.
 
     ``origin`` is the model's file, ``version`` modelcc's; both are for the reader.  ``interface``
     is what a caller of the model sees (None: its tensors), ``initial`` what its states are before
@@ -37,6 +38,7 @@ class DeliveryRequest:
     version: str = ""
     interface: Interface | None = None
     initial: Mapping[str, Constant] = field(default_factory=dict[str, Constant])
+    arduino: bool = False
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from modelcc.targets.c.delivery.folder import File
+from modelcc.targets.mcu.delivery.cmake import cmake_files
 from modelcc.targets.mcu.delivery.example import example
 from modelcc.targets.mcu.delivery.header import header
 from modelcc.targets.mcu.delivery.model import EmbeddedModel
@@ -15,5 +16,6 @@ def embedded_files(model: EmbeddedModel) -> tuple[File, ...]:
         f"{model.name}.h": header(model),
         f"{model.name}.c": source(model),
         "example.c": example(model),
+        **dict(cmake_files(model)),
     }
     return tuple(File(name, text.encode()) for name, text in texts.items())

@@ -15,6 +15,10 @@ from modelcc.targets.mcu.emulation.command import run_command
 from modelcc.targets.mcu.machine import McuModel
 
 _EXAMPLE = "example.c"
+_FLASH = "tTrRdDwW"
+_HELIUM = "armv8.1-m.main"
+"""What the disassembler calls processors with vectors, which files do not tell it."""
+
 _STEP = re.compile(r"mcc_step_(\d+)_\d+")
 _DISASSEMBLED = re.compile(r"\s*([0-9a-f]+):\t(\S+)\s*([^;@#<]*)")
 
@@ -31,10 +35,11 @@ class ElfSymbol:
 
 @dataclass(frozen=True)
 class BoardProgram:
-    """A linked program, in a folder of its own, with what it needs while it runs."""
+    """A linked program of ``objects``, in a folder of its own, with what it needs while it runs."""
 
     path: Path
     model: McuModel
+    objects: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -44,7 +49,20 @@ class BoardProgram:
     @cached_property
     def symbols(self) -> tuple[ElfSymbol, ...]:
         """All of them, by their addresses."""
-        lines = [line.split() for line in self._tool("nm", "-S").splitlines()]
+        return self._symbols(self.path.name)
+
+    @cached_property
+    def flash_by_object(self) -> dict[str, dict[str, int]]:
+        """Bytes of what is in flash, by name, for each object; those of libraries are under ""."""
+        owners = {s.name: one for one in self.objects for s in self._symbols(one) if s.size}
+        found: dict[str, dict[str, int]] = {}
+        for symbol in self.symbols:
+            if symbol.kind in _FLASH and symbol.size:
+                found.setdefault(owners.get(symbol.name, ""), {})[symbol.name] = symbol.size
+        return found
+
+    def _symbols(self, file: str) -> tuple[ElfSymbol, ...]:
+        lines = [line.split() for line in self._tool("nm", "-S", file=file).splitlines()]
         sized = [(w[0], w[1], w[2], w[3]) for w in lines if len(w) == 4]
         sized += [(w[0], "0", w[1], w[2]) for w in lines if len(w) == 3]
         found = [ElfSymbol(int(at, 16) & ~1, int(n, 16), kind, name) for at, n, kind, name in sized]
@@ -82,12 +100,13 @@ class BoardProgram:
 
     def disassembled(self) -> dict[int, tuple[str, str]]:
         """Name and operands of the instruction at each address."""
-        lines = self._tool("objdump", "-d", "--no-show-raw-insn").splitlines()
+        vectors = ["-m", _HELIUM] if "+mve" in self.model.features else []
+        lines = self._tool("objdump", "-d", "--no-show-raw-insn", *vectors).splitlines()
         found = (_DISASSEMBLED.match(line) for line in lines)
         return {int(one[1], 16): (one[2], one[3].strip()) for one in found if one}
 
-    def _tool(self, tool: str, *options: str) -> str:
-        command = [f"{self.model.compiler}{tool}", *options, self.path.name]
+    def _tool(self, tool: str, *options: str, file: str = "") -> str:
+        command = [f"{self.model.compiler}{tool}", *options, file or self.path.name]
         return run_command(command, self.folder)
 
 
@@ -103,17 +122,15 @@ def build(folder: Path, name: str, model: McuModel, optimize: str = "-O2") -> Bo
     }  # fmt: skip
     defined = [f"-Wl,--defsym={key}={value}" for key, value in places.items()]
     sources = sorted(path.name for path in folder.glob("*.c") if path.name != _EXAMPLE)
+    compiler = f"{model.compiler}gcc"
+    flags = ["-std=gnu99", optimize, *model.flags, f"--specs={board.library}", f"-I{SOURCES}"]
+    flags += ["-ffunction-sections", "-fdata-sections", "-fno-unwind-tables"]
+    run_command([compiler, *flags, "-c", *sources, str(SOURCES / "startup.c")], folder)
+    objects = [f"{Path(source).stem}.o" for source in (*sources, "startup.c")]
+    linking = ["-nostartfiles", "-Wl,--gc-sections", *defined, "-T", str(SOURCES / "link.ld")]
     linked = folder / f"{name}.elf"
-    run_command(
-        [
-            f"{model.compiler}gcc", "-std=gnu99", optimize, *model.flags, "-ffunction-sections",
-            "-fdata-sections", "-fno-unwind-tables", "-nostartfiles", f"--specs={board.library}",
-            "-Wl,--gc-sections", *defined, "-T", str(SOURCES / "link.ld"), f"-I{SOURCES}",
-            *sources, str(SOURCES / "startup.c"), "-lm", "-o", linked.name,
-        ],
-        folder,
-    )  # fmt: skip
-    return BoardProgram(linked, model)
+    run_command([compiler, *flags, *linking, *objects, "-lm", "-o", linked.name], folder)
+    return BoardProgram(linked, model, tuple(objects))
 
 
 def write_files(files: Sequence[File], folder: Path) -> None:

@@ -13,7 +13,7 @@ from modelcc.targets.c.toolchain import ToolchainError
 from modelcc.targets.mcu.emulation.boards import SOURCES
 from modelcc.targets.mcu.emulation.build import BoardProgram
 from modelcc.targets.mcu.emulation.command import run_command
-from modelcc.targets.mcu.emulation.kinds import kind_of
+from modelcc.targets.mcu.kinds import kind_of
 from modelcc.targets.mcu.timing import Kind
 
 _OLD_INTERFACE = 9

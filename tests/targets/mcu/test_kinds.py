@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from modelcc.targets.mcu.emulation.kinds import kind_of
+from modelcc.targets.mcu.kinds import kind_of
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,50 @@
+"""The forms that a model may have on a microcontroller, to be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from modelcc.targets.c.delivery.folder import File
+from modelcc.targets.mcu.delivery.model import EmbeddedModel
+from modelcc.targets.mcu.emulation.build import BoardProgram
+from modelcc.targets.mcu.emulation.program import board_files
+
+_BOARD = "board_main.o", "startup.o"
+"""Objects that are no part of a model."""
+
+LIBRARIES = "libraries"
+WEIGHTS, TABLES, CODE = "weights", "tables", "code"
+
+
+@dataclass(frozen=True)
+class DeviceForm:
+    """``files`` are a program for a board, to be compiled with ``optimize``; ``arena`` are the
+    bytes that it wants.  ``replaced`` are the parts of flash that an update has to bring."""
+
+    name: str
+    files: tuple[File, ...]
+    optimize: str
+    arena: int
+    replaced: tuple[str, ...]
+
+
+def forms_of(model: EmbeddedModel) -> tuple[DeviceForm, ...]:
+    """All forms: C for speed, and for size."""
+    parts = WEIGHTS, TABLES, CODE, LIBRARIES
+    return tuple(
+        DeviceForm(f"C {level}", board_files(model), level, model.arena, parts)
+        for level in ("-O2", "-Os")
+    )
+
+
+def flash_parts(model: EmbeddedModel, program: BoardProgram) -> Mapping[str, int]:
+    """Bytes of flash by what they are, without what starts the board."""
+    arrays = {one.field: WEIGHTS if one.is_weight else TABLES for one in model.arrays}
+    parts: dict[str, int] = {}
+    for file, sizes in program.flash_by_object.items():
+        usual = LIBRARIES if not file else CODE
+        for name, size in sizes.items() if file not in _BOARD else ():
+            part = arrays.get(name, usual)
+            parts[part] = parts.get(part, 0) + size
+    return parts
