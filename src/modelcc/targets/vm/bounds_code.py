@@ -1,0 +1,136 @@
+"""C functions that tell whether a kernel stays within its buffers.
+
+All is computed in 64 bits of numbers of 32 bits, and noted if a result is none of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from modelcc.ir.index import (
+    Atom,
+    FloorDiv,
+    FloorMod,
+    Index,
+    IndexMax,
+    IndexMin,
+    Sym,
+)
+from modelcc.targets.vm.hull import divisors, is_value
+from modelcc.targets.vm.kernel import Kernel
+
+HELPERS = """\
+/* A number of 32 bits; else `bad` becomes one. */
+MCC_INLINE int64_t fitted(int64_t value, uint32_t *bad)
+{
+    *bad |= (uint32_t)((uint64_t)(value + INT64_C(2147483648)) >> 32);
+    return value;
+}
+
+/* What was fitted, and the least if it was not, so that products stay within 64 bits. */
+MCC_INLINE int64_t word(int64_t value) { return (int32_t)(uint32_t)((uint64_t)value & 0xffffffff); }
+
+MCC_INLINE int64_t quotient(int64_t a, int64_t b)
+{
+    return (int32_t)a / (int32_t)b - ((int32_t)a % (int32_t)b < 0);
+}
+
+MCC_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+MCC_INLINE int64_t greatest(int64_t a, int64_t b) { return a > b ? a : b; }"""
+
+
+def bounds_function(kernel: Kernel) -> str:
+    """The function ``fits`` of a kernel."""
+    code = _BoundsCode({name: n for n, name in enumerate(kernel.function.sizes)})
+    code.indices(kernel)
+    sides = [side for c in kernel.conditions for side in (c.left, c.right)]
+    for d in dict.fromkeys(d for e in (*sides, *kernel.small) for d in divisors(e)):
+        code.lines.append(f"if ({code.value(d)} < 1) return 0;")
+    tests = [
+        f"{code.value(c.left)} {c.comparison} {code.value(c.right)}" for c in kernel.conditions
+    ]
+    for e in kernel.small:
+        code.note(e)
+    lines = ["uint32_t bad = 0;", *code.lines]
+    last = " &&\n        ".join(["bad == 0", *tests])
+    body = "\n".join(f"    {line}" for line in [*lines, f"return {last};"])
+    return f"static int32_t {kernel.name}_fits(const int32_t *p)\n{{\n{body}\n}}"
+
+
+class _BoundsCode:
+    """Lines that give expressions names, each once."""
+
+    def __init__(self, places: dict[str, int]) -> None:
+        self.lines: list[str] = []
+        self._places = places
+        self._known: dict[str, str] = {}
+
+    def indices(self, kernel: Kernel) -> None:
+        """Parameters that are indices are at least 0."""
+        found = [f"p[{n}]" for name, n in self._places.items() if not is_value(name)]
+        for start in range(0, len(found), 12):
+            test = " | ".join(found[start : start + 12])
+            self.lines.append(f"if (({test}) < 0) return 0;")
+
+    def value(self, e: Index) -> str:
+        """A C expression of 32 bits in 64."""
+        if isinstance(e, int):
+            return f"INT64_C({e})" if abs(e) > 1 << 31 else str(e)
+        if isinstance(e, Sym):
+            return f"(int64_t)p[{self._places[e.name]}]"
+        if e.text in self._known:
+            return self._known[e.text]
+        text = self._atom(e) if isinstance(e, Atom) else self._sum(e)
+        return self._named(e.text, text)
+
+    def note(self, e: Index) -> None:
+        """Have it fit."""
+        if not isinstance(e, int | Atom) and e.text not in self._known:
+            self.lines.append(f"(void){self._sum(e)};")
+
+    def _named(self, key: str, text: str) -> str:
+        name = f"t{len(self._known)}"
+        self.lines.append(f"const int64_t {name} = {text};")
+        self._known[key] = name
+        return name
+
+    def _fitted(self, text: str) -> str:
+        return f"word(fitted({text}, &bad))"
+
+    def _sum(self, e: Index) -> str:
+        assert not isinstance(e, int)
+        parts: list[str] = []
+        for coefficient, factors in e.terms.values():
+            if abs(coefficient) >= 1 << 26:
+                raise NotImplementedError("factors of this size")
+            mono = self._product(factors)
+            parts.append(mono if coefficient == 1 else f"{coefficient} * {mono}")
+        parts += [str(e.const)] if e.const else []
+        return self._fitted(" + ".join(parts).replace("+ -", "- "))
+
+    def _product(self, factors: Sequence[Atom]) -> str:
+        found = self.value(factors[0])
+        key = factors[0].text
+        for factor in factors[1:]:
+            key = f"{key} * {factor.text}"
+            if key not in self._known:
+                self._named(key, self._fitted(f"{found} * {self.value(factor)}"))
+            found = self._known[key]
+        return found
+
+    def _atom(self, e: Atom) -> str:
+        match e:
+            case FloorDiv(dividend, divisor):
+                return f"quotient({self.value(dividend)}, {self.value(divisor)})"
+            case FloorMod(dividend, divisor):
+                a, b = self.value(dividend), self.value(divisor)
+                return f"{a} - quotient({a}, {b}) * {b}"
+            case IndexMin(args) | IndexMax(args):
+                name = "least" if isinstance(e, IndexMin) else "greatest"
+                found = self.value(args[0])
+                for a in args[1:]:
+                    found = f"{name}({found}, {self.value(a)})"
+                return found
+            case _:
+                raise TypeError(f"index atom {e} has no C form")

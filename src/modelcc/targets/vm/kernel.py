@@ -1,0 +1,122 @@
+"""Kernels of the interpreter: loop functions of parameters, with what bounds their accesses."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from modelcc.ir.condition import COMPARISONS, Condition
+from modelcc.ir.errors import ModelError
+from modelcc.ir.index import Index, parse_index
+from modelcc.ir.loop import Function
+from modelcc.ir.loop_parser import parse_function
+from modelcc.ir.loop_text import print_function
+from modelcc.ir.loop_traversal import checks_in
+from modelcc.targets.vm.accesses import MOST, bounded
+from modelcc.targets.vm.generalise import generalise
+
+FORMAT = 1
+"""Version of the list of kernels."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A loop function whose sizes are the elements of its buffers, in order, then its parameters.
+
+    It accesses nothing else than its buffers if parameters that are indices are at least 0, the
+    ``conditions`` hold, and ``small`` and all that conditions compute fit 32 bits with a sign.
+    """
+
+    function: Function
+    conditions: tuple[Condition, ...]
+    small: tuple[Index, ...]
+
+    @cached_property
+    def digest(self) -> str:
+        """16 hexadecimal digits that name it: equal kernels have the same."""
+        plain = replace(self.function, name="kernel", source=())
+        parts = [print_function(plain), *map(str, self.conditions), *map(str, self.small)]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+    @property
+    def name(self) -> str:
+        """Its name in C."""
+        return f"kernel_{self.digest}"
+
+    @property
+    def checks(self) -> int:
+        """How many numbers its checks have."""
+        return checks_in(self.function)
+
+
+@dataclass(frozen=True)
+class Use:
+    """A kernel with the numbers of one launch; ``own`` are the bytes and the names of buffers that
+    it wants besides those that the launch names."""
+
+    kernel: Kernel
+    parameters: tuple[int, ...]
+    own: tuple[int, ...]
+
+
+def use_of(function: Function, sizes: Mapping[str, int]) -> Use:
+    """``function`` as a kernel of the interpreter; :class:`ModelError` for what has no bounds."""
+    general = generalise(function, sizes)
+    found = bounded(replace(general.function, name="kernel"), general.values)
+    kernel = Kernel(found.function, found.conditions, found.small)
+    own = kernel.function.parameters[general.given :]
+    sizes_of_own = (general.values[str(p.buffer.size)] * p.buffer.dtype.bytes for p in own)
+    given = tuple(general.values[name] for name in kernel.function.sizes)
+    if any(not -MOST <= number <= MOST for number in given):
+        raise ModelError("a number of its layers is beyond 32 bits", function.source)
+    return Use(kernel, given, tuple(sizes_of_own))
+
+
+def kernels_json(kernels: Iterable[Kernel]) -> str:
+    """The list of kernels of a firmware, which models are compiled for."""
+    found = [
+        {
+            "id": kernel.digest,
+            "function": print_function(replace(kernel.function, name="kernel", source=())),
+            "conditions": [[str(c.left), c.comparison, str(c.right)] for c in kernel.conditions],
+            "small": [str(e) for e in kernel.small],
+        }
+        for kernel in kernels
+    ]
+    return json.dumps({"modelcc_kernels": FORMAT, "kernels": found}, indent=1) + "\n"
+
+
+def read_kernels(text: str, path: str) -> tuple[Kernel, ...]:
+    """The kernels of a list; :class:`ModelError` if it is none."""
+    try:
+        found: Any = json.loads(text)
+        if found["modelcc_kernels"] != FORMAT:
+            raise ModelError(f"it has version {found['modelcc_kernels']}, not {FORMAT}", (path,))
+        kernels = tuple(map(_kernel, found["kernels"]))
+        wrong = [k.digest for k, one in zip(kernels, found["kernels"], strict=True)
+                 if k.digest != one["id"]]  # fmt: skip
+    except (KeyError, TypeError, ValueError) as error:
+        hint = "--kernels takes the kernels.json that --emit interpreter wrote"
+        raise ModelError("it is no list of kernels", (path,), hint) from error
+    if wrong:
+        raise ModelError(f"kernel {wrong[0]} is not what its name says", (path,))
+    return kernels
+
+
+def _kernel(one: Any) -> Kernel:
+    conditions = [
+        Condition(parse_index(left), COMPARISONS[comparison], parse_index(right))
+        for left, comparison, right in one["conditions"]
+    ]
+    function = parse_function(one["function"])
+    return Kernel(function, tuple(conditions), tuple(map(parse_index, one["small"])))
+
+
+def merged(*lists: Sequence[Kernel]) -> tuple[Kernel, ...]:
+    """Each kernel once, by ascending name."""
+    found = {kernel.digest: kernel for kernels in lists for kernel in kernels}
+    return tuple(found[digest] for digest in sorted(found))
