@@ -90,7 +90,8 @@ def bounded(function: Function, values: Mapping[str, int]) -> Bounded:
     conditions = [*work.divisors, *_conditions(work.needs, work.sizes)]
     if not all(c.holds(values) for c in conditions):
         raise ModelError(f"the numbers of kernel {function.name!r} have no bounds", function.source)
-    return Bounded(result, tuple(dict.fromkeys(conditions)), _undominated(work.small))
+    known = [c.left for c in conditions if c.comparison == "<" and _is_sum(c.left)]
+    return Bounded(result, tuple(dict.fromkeys(conditions)), _undominated(work.small, known))
 
 
 def _conditions(needs: Sequence[Need], sizes: Mapping[str, Index]) -> list[Condition]:
@@ -105,14 +106,24 @@ def _conditions(needs: Sequence[Need], sizes: Mapping[str, Index]) -> list[Condi
     return found
 
 
-def _undominated(found: Iterable[Index]) -> tuple[Index, ...]:
-    """Those sums of positive terms that no other one is seen to exceed."""
+def _undominated(found: Iterable[Index], known: Sequence[Index]) -> tuple[Index, ...]:
+    """Those sums of positive terms that no other one is seen to exceed, nor one of ``known``, which
+    are places in buffers: these have less than 2**30 elements."""
     kept: list[Index] = []
+    places = [_terms(e) | {"": 1 << 29} for e in known]
     every = sorted(dict.fromkeys(found), key=lambda e: (-len(_terms(e)), str(e)))
     for e in every:
-        if not isinstance(e, int | Atom) and not any(_exceeds(other, e) for other in kept):
+        own = _terms(e)
+        if isinstance(e, int | Atom) or any(_exceeds(place, own) for place in places):
+            continue
+        if not any(_exceeds(_terms(other), own) for other in kept):
             kept.append(e)
     return tuple(kept)
+
+
+def _is_sum(e: Index) -> bool:
+    """Whether all terms but the number are at least 0."""
+    return isinstance(e, int) or is_natural(e - e.const)
 
 
 def _terms(e: Index) -> dict[str, int]:
@@ -121,9 +132,8 @@ def _terms(e: Index) -> dict[str, int]:
     return {key: c for key, (c, _) in e.terms.items()} | {"": e.const}
 
 
-def _exceeds(a: Index, b: Index) -> bool:
-    own = _terms(a)
-    return all(own.get(key, 0) >= c for key, c in _terms(b).items())
+def _exceeds(a: Mapping[str, int], b: Mapping[str, int]) -> bool:
+    return all(a.get(key, 0) >= c for key, c in b.items())
 
 
 @dataclass

@@ -19,25 +19,22 @@ from modelcc.ir.index import (
 from modelcc.targets.vm.hull import divisors, is_value
 from modelcc.targets.vm.kernel import Kernel
 
+ELEMENTS = (1 << 27) - 1
+"""What a buffer may have, so that its bytes are at most a GiB."""
+
 HELPERS = """\
-/* A number of 32 bits; else `bad` becomes one. */
-MCC_INLINE int64_t fitted(int64_t value, uint32_t *bad)
+/* A number of 32 bits; if it is none, `bad` becomes one. */
+MCC_INLINE int32_t fitted(int64_t value, uint32_t *bad)
 {
     *bad |= (uint32_t)((uint64_t)(value + INT64_C(2147483648)) >> 32);
-    return value;
+    return (int32_t)(uint32_t)((uint64_t)value & 0xffffffff);
 }
 
-/* What was fitted, and the least if it was not, so that products stay within 64 bits. */
-MCC_INLINE int64_t word(int64_t value) { return (int32_t)(uint32_t)((uint64_t)value & 0xffffffff); }
+MCC_INLINE int32_t quotient(int32_t a, int32_t b) { return a / b - (a % b < 0); }
 
-MCC_INLINE int64_t quotient(int64_t a, int64_t b)
-{
-    return (int32_t)a / (int32_t)b - ((int32_t)a % (int32_t)b < 0);
-}
+MCC_INLINE int32_t least(int32_t a, int32_t b) { return a < b ? a : b; }
 
-MCC_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
-MCC_INLINE int64_t greatest(int64_t a, int64_t b) { return a > b ? a : b; }"""
+MCC_INLINE int32_t greatest(int32_t a, int32_t b) { return a > b ? a : b; }"""
 
 
 def bounds_function(kernel: Kernel) -> str:
@@ -67,18 +64,22 @@ class _BoundsCode:
         self._known: dict[str, str] = {}
 
     def indices(self, kernel: Kernel) -> None:
-        """Parameters that are indices are at least 0."""
-        found = [f"p[{n}]" for name, n in self._places.items() if not is_value(name)]
-        for start in range(0, len(found), 12):
-            test = " | ".join(found[start : start + 12])
-            self.lines.append(f"if (({test}) < 0) return 0;")
+        """Parameters that are indices are at least 0, and elements of buffers not too many."""
+        buffers = len(kernel.function.parameters)
+        indices = [n for name, n in self._places.items() if not is_value(name)]
+        groups = ((range(buffers), f"& ~INT32_C({ELEMENTS})) != 0"), (indices[buffers:], ") < 0"))
+        for group, test in groups:
+            found = [f"p[{n}]" for n in group]
+            if found:
+                bits = "(" + " | ".join(found) + ")"
+                self.lines.append(f"if (({bits} {test}) return 0;".replace("(( ", "("))
 
     def value(self, e: Index) -> str:
-        """A C expression of 32 bits in 64."""
+        """A C expression of 32 bits."""
         if isinstance(e, int):
-            return f"INT64_C({e})" if abs(e) > 1 << 31 else str(e)
+            return str(e)
         if isinstance(e, Sym):
-            return f"(int64_t)p[{self._places[e.name]}]"
+            return f"p[{self._places[e.name]}]"
         if e.text in self._known:
             return self._known[e.text]
         text = self._atom(e) if isinstance(e, Atom) else self._sum(e)
@@ -91,21 +92,21 @@ class _BoundsCode:
 
     def _named(self, key: str, text: str) -> str:
         name = f"t{len(self._known)}"
-        self.lines.append(f"const int64_t {name} = {text};")
+        self.lines.append(f"const int32_t {name} = {text};")
         self._known[key] = name
         return name
 
     def _fitted(self, text: str) -> str:
-        return f"word(fitted({text}, &bad))"
+        return f"fitted({text}, &bad)"
 
     def _sum(self, e: Index) -> str:
         assert not isinstance(e, int)
         parts: list[str] = []
         for coefficient, factors in e.terms.values():
-            if abs(coefficient) >= 1 << 26:
-                raise NotImplementedError("factors of this size")
+            assert abs(coefficient) < 1 << 26, "sums fit 64 bits"
             mono = self._product(factors)
-            parts.append(mono if coefficient == 1 else f"{coefficient} * {mono}")
+            wide = f"(int64_t){mono}"
+            parts.append(wide if coefficient == 1 else f"{coefficient} * {wide}")
         parts += [str(e.const)] if e.const else []
         return self._fitted(" + ".join(parts).replace("+ -", "- "))
 
@@ -115,7 +116,7 @@ class _BoundsCode:
         for factor in factors[1:]:
             key = f"{key} * {factor.text}"
             if key not in self._known:
-                self._named(key, self._fitted(f"{found} * {self.value(factor)}"))
+                self._named(key, self._fitted(f"(int64_t){found} * {self.value(factor)}"))
             found = self._known[key]
         return found
 

@@ -26,8 +26,8 @@ ARENA, CONSTANTS, TENSORS = 0, 1, 2
 KINDS = tuple(DTYPES)
 """Element types, by their numbers in the file."""
 
-Reference = tuple[int, int]
-"""A base, and bytes behind it."""
+PLACE = 26
+"""Bits of a reference to memory that are bytes behind a base, whose number is above them."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ def encode(model: EmbeddedModel) -> Encoded:
     for use, source in work.launched:
         sources.setdefault(use.kernel.digest, {}).update(dict.fromkeys(source))
     arena = work.scratch.arena
-    if max(arena, sum(one.bytes for one in model.arrays)) >= 1 << 30:
-        raise ModelError(f"{model.program.name} takes more than a GiB", ())
+    if max(arena, sum(one.bytes for one in model.arrays)) >= 1 << PLACE:
+        raise ModelError(f"{model.program.name} takes more than 64 MiB of RAM or of constants")
     found = {digest: tuple(nodes) for digest, nodes in sources.items()}
     data = work.file(steps, kernels)
     return Encoded(data, kernels, found, arena, arena - model.arena)
@@ -97,14 +97,12 @@ class _Encoding:
             case Launch():
                 return self._launch(step)
             case CopyTensor():
-                refs = [*self._reference(step.target), *self._reference(step.source_tensor)]
-                size = self._bytes(step.target)
-                return [COPY | 7 << 8, self._source(step.source), *refs, size]
+                refs = [self._reference(name) for name in (step.target, step.source_tensor)]
+                return [COPY | 5 << 8, self._source(step.source), *refs, self._bytes(step.target)]
             case Branch():
                 then, other = self.steps(step.then), self.steps(step.other)
-                head = [BRANCH | 6 << 8, self._source(step.source)]
-                condition = self._reference(step.condition)
-                return [*head, *condition, len(then), len(other), *then, *other]
+                head = [BRANCH | 5 << 8, self._source(step.source), self._reference(step.condition)]
+                return [*head, len(then), len(other), *then, *other]
             case _:
                 what = type(step).__name__.lower()
                 hint = "--emit c has a form of it"
@@ -123,26 +121,26 @@ class _Encoding:
         use = self._functions[key]
         call = self.uses.setdefault(use, len(self.uses))
         self.launched.append((use, step.source))
-        refs = [word for name in step.arguments for word in self._reference(name)]
-        refs += [word for at in self.scratch.places(step, use.own) for word in (ARENA, at)]
+        refs = [self._reference(name) for name in step.arguments]
+        refs += (ARENA << PLACE | at for at in self.scratch.places(step, use.own))
         head = LAUNCH | (3 + len(refs)) << 8
         return [head, self._source(step.source), call, *refs]
 
     def _source(self, source: Sequence[str]) -> int:
         return self._names.place(", ".join(source))
 
-    def _reference(self, name: str) -> Reference:
+    def _reference(self, name: str) -> int:
         program = self.model.program
         binding = program.placed.bindings[name]
         if binding.place == "arena":
             if not isinstance(binding.offset, int):
                 raise ModelError(f"bytecode has no places that move, as that of {name!r}", ())
-            return ARENA, binding.offset
+            return ARENA << PLACE | binding.offset
         if binding.place == "constant":
-            return CONSTANTS, self._places[name]
+            return CONSTANTS << PLACE | self._places[name]
         inputs = len(program.inputs)
         where = program.position(name)
-        return TENSORS + where + (0 if binding.place == "input" else inputs), 0
+        return TENSORS + where + (0 if binding.place == "input" else inputs) << PLACE
 
     def _bytes(self, name: str) -> int:
         size = self.model.program.types[name].bytes

@@ -82,6 +82,12 @@ SHORT = 16
 _NEAR = 16
 """Distance of neighbours whose place stays a number."""
 
+_SMALL = 256
+"""Bytes of a buffer that a kernel may have on the stack."""
+
+_TAPS = 8
+"""Sizes of routines below this stay numbers: windows of 3 by 3 are what they are called with."""
+
 _SHIFTS = frozenset({"shl", "shr", "rounding_shr"})
 
 VALUE = "value"
@@ -118,26 +124,30 @@ def generalise(function: Function, sizes: Mapping[str, int]) -> Generalised:
 
 
 def _kept_locals(function: Function) -> frozenset[str]:
-    """Local buffers that are only accessed at places that are numbers: compilers make registers
-    of them."""
-    found: set[str] = set()
+    """Local buffers that stay: those that are only accessed at places that are numbers, of which
+    compilers make registers, and small ones that the function itself fills."""
+    moving: set[str] = set()
+    small: set[str] = set()
     made: set[str] = set()
     for s in statements(function.body):
         match s:
             case Alloc(buffer):
                 made.add(buffer.name)
-            case Store(buffer=name, offset=offset) if symbols(offset):
-                found.add(name)
+                if isinstance(buffer.size, int) and buffer.size * buffer.dtype.bytes <= _SMALL:
+                    small.add(buffer.name)
+            case Store(buffer=name, offset=offset) if symbols(offset) and name not in small:
+                moving.add(name)
             case RoutineCall():
                 for argument, p in zip(s.arguments, s.routine.parameters, strict=True):
                     if symbols(argument.offset) or symbols(p.buffer.size):
-                        found.add(argument.buffer)
+                        moving.add(argument.buffer)
             case _:
                 pass
         for outer in statement_expressions(s):
             loads = (e for e in walk(outer) if isinstance(e, Load))
-            found.update(e.buffer for e in loads if symbols(e.offset))
-    return frozenset(made - found)
+            moving.update(e.buffer for e in loads if symbols(e.offset))
+    stored = {s.buffer for s in statements(function.body) if isinstance(s, Store)}
+    return frozenset((made - moving) | (made & small & stored))
 
 
 @dataclass
@@ -244,8 +254,10 @@ class _Generalising:
         if e.dtype == F32 and e.value not in _USUAL_FLOATS:
             bits = int(np.float32(e.value).view(np.int32))
             return Bitcast(IndexOf(self.parameter(VALUE, bits), I32), F32)
-        is_number = e.dtype.is_integer and e.dtype.bits >= 8 and abs(e.value) > 1
-        if not is_number or not _LEAST < e.value <= _MOST:
+        if not e.dtype.is_integer or e.dtype.is_narrow or abs(e.value) <= 1:
+            return e
+        limits = np.iinfo(e.dtype.numpy)
+        if e.value in (limits.min, limits.max) or not _LEAST < e.value <= _MOST:
             return e
         return IndexOf(self.parameter(VALUE, int(e.value)), e.dtype)
 
@@ -305,7 +317,7 @@ class _Generalising:
             offset = self.place(argument.buffer, argument.offset, granule)
             given.append(replace(argument, offset=offset))
         named = zip(s.routine.sizes, s.sizes, strict=True)
-        sizes = [self.index(size, f"{routine.name} {own}") for own, size in named]
+        sizes = [self.index(size, f"{routine.name} {own}", _TAPS) for own, size in named]
         sizes += (self.parameter(VALUE, value) for value in more)
         return RoutineCall(routine, tuple(given), tuple(sizes))
 

@@ -16,8 +16,8 @@ from modelcc.targets.c.values import memory_type
 from modelcc.targets.vm.bounds_code import HELPERS, bounds_function
 from modelcc.targets.vm.kernel import Kernel, kernels_json
 
-ALIGNED, WRITTEN = 16, 32
-"""What is added to an element's bytes in the table of buffers."""
+WRITTEN = 32
+"""A bit in the table of buffers: it is written.  Below it are the logarithm of its element's bytes (2 bits), and the bits of its offset that must be 0."""
 
 WORD = 4
 
@@ -33,11 +33,11 @@ def interpreter_files(kernels: Sequence[Kernel], origin: str) -> tuple[File, ...
 
 
 def buffer_type(parameter: Parameter) -> int:
-    """What the table says of a buffer: its element's bytes, whether it begins at a word, and
-    whether it is written."""
+    """What the table says of a buffer."""
     buffer = parameter.buffer
-    word = ALIGNED if buffer.align >= WORD and buffer.dtype.bytes < WORD else 0
-    return buffer.dtype.bytes + word + (WRITTEN if parameter.mutable else 0)
+    bytes_ = buffer.dtype.bytes
+    mask = max(bytes_, WORD if buffer.align >= WORD else 1) - 1
+    return (bytes_.bit_length() - 1) | mask << 2 | (WRITTEN if parameter.mutable else 0)
 
 
 def _header(kernels: Sequence[Kernel]) -> str:

@@ -3,6 +3,12 @@
 
 #include <string.h>
 
+#ifdef __GNUC__
+#define MCC_INLINE static inline __attribute__((always_inline))
+#else
+#define MCC_INLINE static inline
+#endif
+
 enum { MAGIC = 0x4243434d, VERSION = 1, WORDS = 20, TENSOR_WORDS = 6 };
 
 /* Words of the head. */
@@ -14,11 +20,13 @@ enum {
 
 enum { T_NAME, T_KIND, T_BYTES, T_ROOM, T_FIRST, T_SHAPE };
 
+enum { WRITTEN = 32 }; /* in the type of a buffer */
+
 enum { LAUNCH = 1, COPY = 2, BRANCH = 3 };
 
 enum { ARENA = 0, CONSTANTS = 1, TENSORS = 2 }; /* bases; the tensors follow each other */
 
-enum { MOST = 0x3fffffff }; /* bytes of a file and of an arena: sums of two fit 32 bits */
+enum { PLACE = 26, MOST = 0x3ffffff }; /* a reference: a base, and bytes behind it */
 
 static const uint32_t *at(const uint8_t *file, uint32_t offset)
 {
@@ -62,11 +70,6 @@ static const uint32_t *tensor(const uint8_t *file, uint32_t which)
     return at(file, at(file, 0)[H_TENSORS]) + TENSOR_WORDS * which;
 }
 
-static const uint32_t *call_of(const uint8_t *file, uint32_t which)
-{
-    return at(file, at(file, at(file, 0)[H_CALL_TABLE])[which]);
-}
-
 static int32_t check_sections(const uint8_t *file)
 {
     const uint32_t *h = at(file, 0);
@@ -96,30 +99,20 @@ static int32_t check_sections(const uint8_t *file)
     return 0;
 }
 
-/* The kernels that a model uses. */
+/* The kernels that a model uses, which it names in the order of the table. */
 static int32_t find_kernels(mcc_model *model)
 {
     const uint32_t count = head(model, H_KERNELS);
-    if (count > MCC_KERNELS) {
-        memcpy(model->missing, at(model->file, head(model, H_IDS)), 8);
-        return MCC_NO_KERNEL;
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        const uint32_t *id = at(model->file, head(model, H_IDS)) + 2 * i;
-        uint32_t low = 0, high = MCC_KERNELS;
-        while (low < high) {
-            const uint32_t middle = (low + high) / 2;
-            const uint32_t *own = mcc_kernels[middle].id;
-            if (own[1] < id[1] || (own[1] == id[1] && own[0] < id[0]))
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        if (low == MCC_KERNELS || mcc_kernels[low].id[0] != id[0] || mcc_kernels[low].id[1] != id[1]) {
+    const uint32_t *id = at(model->file, head(model, H_IDS));
+    uint32_t own = 0;
+    for (uint32_t i = 0; i < count; i++, own++, id += 2) {
+        while (own < MCC_KERNELS && (mcc_kernels[own].id[0] != id[0] || mcc_kernels[own].id[1] != id[1]))
+            own++;
+        if (own == MCC_KERNELS) {
             memcpy(model->missing, id, 8);
             return MCC_NO_KERNEL;
         }
-        model->used[i] = (uint16_t)low;
+        model->used[i] = (uint16_t)own;
     }
     return 0;
 }
@@ -129,7 +122,7 @@ static const mcc_kernel *kernel_of(const mcc_model *model, const uint32_t *call)
     return &mcc_kernels[model->used[call[0]]];
 }
 
-/* Parameters of all calls: a kernel stays in its buffers, of so many elements each. */
+/* Parameters of all calls: a kernel stays in its buffers, of less than 2^27 elements each. */
 static int32_t check_calls(const mcc_model *model)
 {
     const uint32_t *h = at(model->file, 0);
@@ -145,47 +138,58 @@ static int32_t check_calls(const mcc_model *model)
     return 0;
 }
 
-/* Whether memory `ref` (a base, and an offset) has so many bytes, and may be what `type` says. */
-static int has(const uint8_t *file, const uint32_t *ref, uint32_t bytes, uint32_t type)
+/* What steps may access: of each base the bytes that are read, and those that are written. */
+typedef struct {
+    const mcc_model *model;
+    const uint32_t *table;
+    uint32_t count;
+    uint32_t sizes[2 * (TENSORS + MCC_MOST_TENSORS)];
+} memories;
+
+static void find_memories(memories *m, const mcc_model *model)
 {
-    const uint32_t *h = at(file, 0);
-    const uint32_t base = ref[0], offset = ref[1];
-    uint32_t size;
-    if (base == ARENA) {
-        size = h[H_ARENA];
-    } else if (base == CONSTANTS) {
-        size = h[H_CONSTANT_BYTES];
-        if (type & 32) return 0;
-    } else {
-        if (base - TENSORS >= h[H_INPUTS] + h[H_OUTPUTS]) return 0;
-        const uint32_t *t = tensor(file, base - TENSORS);
-        size = t[T_BYTES];
-        if ((type & 32) && base - TENSORS < h[H_INPUTS] && t[T_KIND] >> 16 == 0) return 0;
+    const uint32_t *h = at(model->file, 0);
+    m->model = model;
+    m->table = at(model->file, h[H_CALL_TABLE]);
+    m->count = TENSORS + h[H_INPUTS] + h[H_OUTPUTS];
+    m->sizes[2 * ARENA] = m->sizes[2 * ARENA + 1] = h[H_ARENA];
+    m->sizes[2 * CONSTANTS] = h[H_CONSTANT_BYTES];
+    m->sizes[2 * CONSTANTS + 1] = 0;
+    for (uint32_t i = 0; i < h[H_INPUTS] + h[H_OUTPUTS]; i++) {
+        const uint32_t *t = tensor(model->file, i);
+        uint32_t *sizes = m->sizes + 2 * (TENSORS + i);
+        sizes[0] = t[T_BYTES];
+        sizes[1] = i < h[H_INPUTS] && t[T_KIND] >> 16 == 0 ? 0 : t[T_BYTES];
     }
-    if (offset & ((type & 15) - 1)) return 0;
-    if ((type & 16) && offset % 4 != 0) return 0;
-    return offset <= size && bytes <= size - offset;
 }
 
-static int check_launch(const mcc_model *model, const uint32_t *step, uint32_t words)
+/* 0 if the memory at `ref` has so many bytes (at most a GiB) and may be what `type` says. */
+MCC_INLINE uint32_t lacks(const memories *m, uint32_t ref, uint32_t bytes, uint32_t type)
 {
-    const uint8_t *file = model->file;
-    if (words < 3 || step[2] >= at(file, 0)[H_CALLS]) return 0;
-    const uint32_t *call = call_of(file, step[2]);
-    const mcc_kernel *kernel = kernel_of(model, call);
-    if (words != 3 + 2 * (uint32_t)kernel->buffers) return 0;
-    for (uint32_t i = 0; i < kernel->buffers; i++) {
-        const uint32_t type = kernel->types[i], size = type & 15;
-        if (call[1 + i] > MOST / size) return 0;
-        if (!has(file, step + 3 + 2 * i, call[1 + i] * size, type)) return 0;
-    }
-    return 1;
+    const uint32_t base = ref >> PLACE, offset = ref & MOST;
+    if (base >= m->count) return 1;
+    const uint32_t rest = m->sizes[2 * base + (type >> 5 & 1)] - offset - bytes;
+    return (offset & (type >> 2 & 7)) | rest >> 31;
+}
+
+static int check_launch(const memories *m, const uint32_t *step, uint32_t words)
+{
+    if (words < 3 || step[2] >= at(m->model->file, 0)[H_CALLS]) return 0;
+    const uint32_t *call = at(m->model->file, m->table[step[2]]);
+    const mcc_kernel *kernel = kernel_of(m->model, call);
+    const uint32_t buffers = kernel->buffers;
+    if (words != 3 + buffers) return 0;
+    const uint32_t *number = call + 1, *ref = step + 3;
+    uint32_t bad = 0;
+    for (const uint8_t *type = kernel->types, *last = type + buffers; type != last; type++)
+        bad |= lacks(m, *ref++, *number++ << (*type & 3), *type);
+    return bad == 0;
 }
 
 /* Steps that have so many words, and those within them. */
-static int32_t check_steps(const mcc_model *model, const uint32_t *step, uint32_t left, int depth)
+static int32_t check_steps(const memories *m, const uint32_t *step, uint32_t left, int depth)
 {
-    const uint32_t *h = at(model->file, 0);
+    const uint32_t *h = at(m->model->file, 0);
     if (depth > MCC_MOST_DEPTH) return MCC_TOO_MANY;
     while (left != 0) {
         const uint32_t words = step[0] >> 8;
@@ -193,22 +197,22 @@ static int32_t check_steps(const mcc_model *model, const uint32_t *step, uint32_
         if (words < 2 || words > left || step[1] >= h[H_BYTES] - h[H_NAMES]) return MCC_NOT_BOUNDED;
         switch (step[0] & 255) {
         case LAUNCH:
-            if (!check_launch(model, step, words)) return MCC_NOT_BOUNDED;
+            if (!check_launch(m, step, words)) return MCC_NOT_BOUNDED;
             break;
         case COPY:
-            if (words != 7 || !has(model->file, step + 2, step[6], 33) ||
-                !has(model->file, step + 4, step[6], 1))
+            if (words != 5 || step[4] > MOST || lacks(m, step[2], step[4], WRITTEN) != 0 ||
+                lacks(m, step[3], step[4], 0) != 0)
                 return MCC_NOT_BOUNDED;
             break;
         case BRANCH:
-            if (words != 6 || !has(model->file, step + 2, 1, 1)) return MCC_NOT_BOUNDED;
-            if (step[4] > left - words || step[5] > left - words - step[4]) return MCC_NOT_BOUNDED;
+            if (words != 5 || lacks(m, step[2], 1, 0) != 0) return MCC_NOT_BOUNDED;
+            if (step[3] > left - words || step[4] > left - words - step[3]) return MCC_NOT_BOUNDED;
             for (uint32_t side = 0; side < 2; side++) {
-                const uint32_t *start = step + words + (side != 0 ? step[4] : 0);
-                const int32_t status = check_steps(model, start, step[4 + side], depth + 1);
+                const uint32_t *start = step + words + (side != 0 ? step[3] : 0);
+                const int32_t status = check_steps(m, start, step[3 + side], depth + 1);
                 if (status != 0) return status;
             }
-            inner = step[4] + step[5];
+            inner = step[3] + step[4];
             break;
         default:
             return MCC_NOT_BOUNDED;
@@ -227,8 +231,10 @@ int32_t mcc_open(mcc_model *model, const void *file, uint32_t bytes)
     if ((status = check_sections(model->file)) != 0) return status;
     if ((status = find_kernels(model)) != 0) return status;
     if ((status = check_calls(model)) != 0) return status;
+    memories m;
+    find_memories(&m, model);
     const uint32_t *steps = at(model->file, head(model, H_STEPS));
-    return check_steps(model, steps, head(model, H_STEP_WORDS), 0);
+    return check_steps(&m, steps, head(model, H_STEP_WORDS), 0);
 }
 
 uint32_t mcc_arena_bytes(const mcc_model *model) { return head(model, H_ARENA); }
@@ -283,6 +289,11 @@ typedef struct {
     uint8_t *bases[TENSORS + MCC_MOST_TENSORS];
 } run_state;
 
+MCC_INLINE uint8_t *place_of(const run_state *run, uint32_t ref)
+{
+    return run->bases[ref >> PLACE] + (ref & MOST);
+}
+
 /* 0, or the place of the step that ended the run, behind the first word of it. */
 static int32_t run_steps(const run_state *run, const uint32_t *step, const uint32_t *end)
 {
@@ -294,18 +305,18 @@ static int32_t run_steps(const run_state *run, const uint32_t *step, const uint3
             const uint32_t *call = at(run->model->file, run->table[step[2]]);
             const mcc_kernel *kernel = kernel_of(run->model, call);
             const uint32_t *ref = step + 3;
-            for (void **b = buffers, **last = b + kernel->buffers; b != last; b++, ref += 2)
-                *b = run->bases[ref[0]] + ref[1];
+            for (void **b = buffers, **last = b + kernel->buffers; b != last; ref++)
+                *b++ = place_of(run, *ref);
             const uint32_t checks = kernel->checks;
             for (uint32_t i = 0; i < checks; i++) faults[2 * i] = 0;
             kernel->run(buffers, (const int32_t *)(call + 1), faults);
             for (uint32_t i = 0; i < checks; i++)
                 if (faults[2 * i] != 0) return (int32_t)(step - run->steps) + 1;
         } else if (op == COPY) {
-            memmove(run->bases[step[2]] + step[3], run->bases[step[4]] + step[5], step[6]);
+            memmove(place_of(run, step[2]), place_of(run, step[3]), step[4]);
         } else {
-            const uint32_t *then = step + words, *other = then + step[4], *after = other + step[5];
-            const int taken = run->bases[step[2]][step[3]] != 0;
+            const uint32_t *then = step + words, *other = then + step[3], *after = other + step[4];
+            const int taken = *place_of(run, step[2]) != 0;
             const int32_t status = taken ? run_steps(run, then, other) : run_steps(run, other, after);
             if (status != 0) return status;
             step = after;

@@ -35,8 +35,8 @@ enum {
 };
 
 /* A kernel: `fits` tells whether it stays within its buffers with these parameters.  A buffer's
- * `types` are its element's bytes (1, 2, 4, 8), plus 16 if it must begin at a word, plus 32 if it
- * is written.  The first parameters are elements of each buffer. */
+ * `types` are the logarithm of its element's bytes (2 bits), the bits of its offset that are 0 (3
+ * bits), and 32 if it is written.  The first parameters are elements of each buffer. */
 typedef struct {
     uint32_t id[2];
     int32_t (*fits)(const int32_t *parameters);
