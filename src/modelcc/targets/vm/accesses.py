@@ -50,6 +50,7 @@ from modelcc.ir.loop_traversal import (
 )
 from modelcc.ir.types import I64
 from modelcc.targets.vm.hull import (
+    WORD,
     Hull,
     Known,
     NoHullError,
@@ -59,12 +60,12 @@ from modelcc.targets.vm.hull import (
     is_value,
     loop_hull,
     magnitudes,
+    most,
     shifted,
 )
 from modelcc.targets.vm.routines import Need, applied, needs_of, strongest, use_of
 
-MOST = (1 << 31) - 1
-_WORD = Hull(-MOST - 1, MOST)
+_WORD = Hull(-WORD - 1, WORD)
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,8 @@ def bounded(function: Function, values: Mapping[str, int]) -> Bounded:
     body, left = work.block(function.body, {})
     assert not left
     result = replace(function, body=body)
-    conditions = [*work.divisors, *_conditions(work.needs, work.sizes)]
+    divisors = [c for c in work.divisors if not isinstance(c.left, int)]
+    conditions = [*divisors, *_conditions(work.needs, work.sizes)]
     if not all(c.holds(values) for c in conditions):
         raise ModelError(f"the numbers of kernel {function.name!r} have no bounds", function.source)
     known = [c.left for c in conditions if c.comparison == "<" and _is_sum(c.left)]
@@ -111,10 +113,14 @@ def _undominated(found: Iterable[Index], known: Sequence[Index]) -> tuple[Index,
     are places in buffers: these have less than 2**30 elements."""
     kept: list[Index] = []
     places = [_terms(e) | {"": 1 << 29} for e in known]
-    every = sorted(dict.fromkeys(found), key=lambda e: (-len(_terms(e)), str(e)))
+    every = sorted(dict.fromkeys(found), key=lambda e: (-len(_terms(e)), -_terms(e)[""], str(e)))
     for e in every:
         own = _terms(e)
-        if isinstance(e, int | Atom) or any(_exceeds(place, own) for place in places):
+        if (
+            isinstance(e, int | Atom)
+            or most(e) <= WORD
+            or any(_exceeds(place, own) for place in places)
+        ):
             continue
         if not any(_exceeds(_terms(other), own) for other in kept):
             kept.append(e)

@@ -16,11 +16,8 @@ from modelcc.ir.index import (
     IndexMin,
     Sym,
 )
-from modelcc.targets.vm.hull import divisors, is_value
+from modelcc.targets.vm.hull import MOST, WORD, divisors, is_value, most
 from modelcc.targets.vm.kernel import Kernel
-
-ELEMENTS = (1 << 27) - 1
-"""What a buffer may have, so that its bytes are at most a GiB."""
 
 HELPERS = """\
 /* A number of 32 bits; if it is none, `bad` becomes one. */
@@ -40,10 +37,11 @@ MCC_INLINE int32_t greatest(int32_t a, int32_t b) { return a > b ? a : b; }"""
 def bounds_function(kernel: Kernel) -> str:
     """The function ``fits`` of a kernel."""
     code = _BoundsCode({name: n for n, name in enumerate(kernel.function.sizes)})
-    code.indices(kernel)
+    code.indices()
     sides = [side for c in kernel.conditions for side in (c.left, c.right)]
     for d in dict.fromkeys(d for e in (*sides, *kernel.small) for d in divisors(e)):
-        code.lines.append(f"if ({code.value(d)} < 1) return 0;")
+        if not isinstance(d, int):
+            code.lines.append(f"if ({code.value(d)} < 1) return 0;")
     tests = [
         f"{code.value(c.left)} {c.comparison} {code.value(c.right)}" for c in kernel.conditions
     ]
@@ -63,16 +61,12 @@ class _BoundsCode:
         self._places = places
         self._known: dict[str, str] = {}
 
-    def indices(self, kernel: Kernel) -> None:
-        """Parameters that are indices are at least 0, and elements of buffers not too many."""
-        buffers = len(kernel.function.parameters)
-        indices = [n for name, n in self._places.items() if not is_value(name)]
-        groups = ((range(buffers), f"& ~INT32_C({ELEMENTS})) != 0"), (indices[buffers:], ") < 0"))
-        for group, test in groups:
-            found = [f"p[{n}]" for n in group]
-            if found:
-                bits = "(" + " | ".join(found) + ")"
-                self.lines.append(f"if (({bits} {test}) return 0;".replace("(( ", "("))
+    def indices(self) -> None:
+        """Parameters that are indices are within their limits."""
+        found = [f"p[{n}]" for name, n in self._places.items() if not is_value(name)]
+        for start in range(0, len(found), 12):
+            bits = " | ".join(found[start : start + 12])
+            self.lines.append(f"if ((({bits}) & ~INT32_C({MOST})) != 0) return 0;")
 
     def value(self, e: Index) -> str:
         """A C expression of 32 bits."""
@@ -101,14 +95,17 @@ class _BoundsCode:
 
     def _sum(self, e: Index) -> str:
         assert not isinstance(e, int)
+        fits = most(e) <= WORD  # whatever the parameters are
+        wide = "" if fits else "(int64_t)"
         parts: list[str] = []
         for coefficient, factors in e.terms.values():
             assert abs(coefficient) < 1 << 26, "sums fit 64 bits"
             mono = self._product(factors)
-            wide = f"(int64_t){mono}"
-            parts.append(wide if coefficient == 1 else f"{coefficient} * {wide}")
+            sign = "" if coefficient == 1 else "-" if coefficient == -1 else f"{coefficient} * "
+            parts.append(f"{sign}{wide}{mono}")
         parts += [str(e.const)] if e.const else []
-        return self._fitted(" + ".join(parts).replace("+ -", "- "))
+        text = " + ".join(parts).replace("+ -", "- ")
+        return text if fits else self._fitted(text)
 
     def _product(self, factors: Sequence[Atom]) -> str:
         found = self.value(factors[0])

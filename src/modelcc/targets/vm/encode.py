@@ -26,7 +26,7 @@ ARENA, CONSTANTS, TENSORS = 0, 1, 2
 KINDS = tuple(DTYPES)
 """Element types, by their numbers in the file."""
 
-PLACE = 26
+PLACE = 27
 """Bits of a reference to memory that are bytes behind a base, whose number is above them."""
 
 
@@ -52,7 +52,7 @@ def encode(model: EmbeddedModel) -> Encoded:
         sources.setdefault(use.kernel.digest, {}).update(dict.fromkeys(source))
     arena = work.scratch.arena
     if max(arena, sum(one.bytes for one in model.arrays)) >= 1 << PLACE:
-        raise ModelError(f"{model.program.name} takes more than 64 MiB of RAM or of constants")
+        raise ModelError(f"{model.program.name} takes 128 MiB or more of RAM or of constants")
     found = {digest: tuple(nodes) for digest, nodes in sources.items()}
     data = work.file(steps, kernels)
     return Encoded(data, kernels, found, arena, arena - model.arena)

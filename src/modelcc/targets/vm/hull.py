@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TypeAlias
 
 from modelcc.ir.index import (
@@ -25,6 +26,10 @@ from modelcc.ir.index import (
     product,
 )
 from modelcc.ir.loop import For
+
+WORD = (1 << 31) - 1
+MOST = (1 << 27) - 1
+"""What parameters that are indices may be: buffers have at most a GiB."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +114,7 @@ def _atom(e: Atom, known: Known) -> Hull:
             return Hull(floordiv(a.lo, b), floordiv(a.hi, b))
         case FloorMod(dividend, divisor):
             a, b = hull(dividend, known), _divisor(divisor, known)
-            return Hull(e, e) if a.is_point else Hull(0, b - 1)
+            return Hull(e, e) if a.is_point else Hull(0, maximum(b - 1, 0))
         case IndexMin(args):
             found = [hull(a, known) for a in args]
             return Hull(minimum(*(f.lo for f in found)), minimum(*(f.hi for f in found)))
@@ -143,6 +148,25 @@ def _greatest(e: Atom, known: Known) -> Index:
     return found.hi if is_natural(found.lo) else maximum(found.hi, -found.lo)
 
 
+def most(e: Index) -> int:
+    """What no part of a sum of ``e``'s terms exceeds, with or without its sign, if no parameter is
+    above :data:`MOST`."""
+    match e:
+        case int():
+            return abs(e)
+        case Sym():
+            return MOST
+        case IndexMax(args) | IndexMin(args):
+            return max(map(most, args))
+        case FloorDiv(dividend, _):
+            return most(dividend) + 1
+        case FloorMod(_, divisor):
+            return most(divisor)
+        case _:
+            terms = e.terms.values()
+            return abs(e.const) + sum(abs(c) * prod(map(most, m)) for c, m in terms)
+
+
 def magnitudes(e: Index, known: Known) -> list[Index]:
     """The magnitudes of ``e`` and of its parts."""
     return [magnitude(one, known) for one in (e, *parts(e))]
@@ -154,11 +178,12 @@ def shifted(a: Hull, b: Hull) -> Hull:
 
 
 def loop_hull(s: For, known: Known) -> Hull:
-    """The values of a loop's variable."""
+    """The values of a loop's variable, and its start."""
     start, stop = hull(s.start, known), hull(s.stop, known)
     if s.step == 1 or not start.is_point:
-        return Hull(start.lo, stop.hi - 1)
-    return Hull(start.lo, start.lo + s.step * floordiv(stop.hi - 1 - start.lo, s.step))
+        return Hull(start.lo, maximum(stop.hi - 1, start.lo))
+    whole = floordiv(maximum(stop.hi - 1 - start.lo, 0), s.step)
+    return Hull(start.lo, start.lo + s.step * whole)
 
 
 def parts(e: Index) -> tuple[Index, ...]:

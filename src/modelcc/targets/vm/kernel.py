@@ -16,8 +16,9 @@ from modelcc.ir.loop import Function
 from modelcc.ir.loop_parser import parse_function
 from modelcc.ir.loop_text import print_function
 from modelcc.ir.loop_traversal import checks_in
-from modelcc.targets.vm.accesses import MOST, bounded
+from modelcc.targets.vm.accesses import bounded
 from modelcc.targets.vm.generalise import generalise
+from modelcc.targets.vm.hull import MOST, WORD, is_value
 
 FORMAT = 1
 """Version of the list of kernels."""
@@ -27,8 +28,8 @@ FORMAT = 1
 class Kernel:
     """A loop function whose sizes are the elements of its buffers, in order, then its parameters.
 
-    It accesses nothing else than its buffers if parameters that are indices are at least 0, the
-    ``conditions`` hold, and ``small`` and all that conditions compute fit 32 bits with a sign.
+    It accesses nothing else than its buffers if parameters that are indices are from 0 to
+    :data:`~modelcc.targets.vm.hull.MOST`, the ``conditions`` hold, and ``small`` and all that conditions compute fit 32 bits with a sign.
     """
 
     function: Function
@@ -71,8 +72,9 @@ def use_of(function: Function, sizes: Mapping[str, int]) -> Use:
     own = kernel.function.parameters[general.given :]
     sizes_of_own = (general.values[str(p.buffer.size)] * p.buffer.dtype.bytes for p in own)
     given = tuple(general.values[name] for name in kernel.function.sizes)
-    if any(not -MOST <= number <= MOST for number in given):
-        raise ModelError("a number of its layers is beyond 32 bits", function.source)
+    limits = ((WORD if is_value(name) else MOST) for name in kernel.function.sizes)
+    if any(abs(number) > most for number, most in zip(given, limits, strict=True)):
+        raise ModelError("a number of its layers is too large", function.source)
     return Use(kernel, given, tuple(sizes_of_own))
 
 

@@ -26,7 +26,7 @@ enum { LAUNCH = 1, COPY = 2, BRANCH = 3 };
 
 enum { ARENA = 0, CONSTANTS = 1, TENSORS = 2 }; /* bases; the tensors follow each other */
 
-enum { PLACE = 26, MOST = 0x3ffffff }; /* a reference: a base, and bytes behind it */
+enum { PLACE = 27, MOST = 0x7ffffff, BASES = 32 }; /* a reference: a base, and bytes behind it */
 
 static const uint32_t *at(const uint8_t *file, uint32_t offset)
 {
@@ -76,7 +76,7 @@ static int32_t check_sections(const uint8_t *file)
     const uint32_t names = h[H_NAMES];
     if (h[H_INPUTS] > MCC_MOST_TENSORS || h[H_OUTPUTS] > MCC_MOST_TENSORS) return MCC_TOO_MANY;
     const uint32_t tensors = h[H_INPUTS] + h[H_OUTPUTS];
-    if (tensors > MCC_MOST_TENSORS) return MCC_TOO_MANY;
+    if (tensors > MCC_MOST_TENSORS || TENSORS + tensors > BASES) return MCC_TOO_MANY;
     if (h[H_ARENA] > MOST || !inside(h, h[H_TENSORS], tensors, 4 * TENSOR_WORDS) ||
         !inside(h, h[H_IDS], h[H_KERNELS], 8) || !inside(h, h[H_CALL_TABLE], h[H_CALLS], 4) ||
         !inside(h, h[H_STEPS], h[H_STEP_WORDS], 4) || h[H_CONSTANTS] % 8 != 0 ||
@@ -142,8 +142,7 @@ static int32_t check_calls(const mcc_model *model)
 typedef struct {
     const mcc_model *model;
     const uint32_t *table;
-    uint32_t count;
-    uint32_t sizes[2 * (TENSORS + MCC_MOST_TENSORS)];
+    uint32_t sizes[2 * BASES];
 } memories;
 
 static void find_memories(memories *m, const mcc_model *model)
@@ -151,10 +150,9 @@ static void find_memories(memories *m, const mcc_model *model)
     const uint32_t *h = at(model->file, 0);
     m->model = model;
     m->table = at(model->file, h[H_CALL_TABLE]);
-    m->count = TENSORS + h[H_INPUTS] + h[H_OUTPUTS];
+    memset(m->sizes, 0, sizeof m->sizes);
     m->sizes[2 * ARENA] = m->sizes[2 * ARENA + 1] = h[H_ARENA];
     m->sizes[2 * CONSTANTS] = h[H_CONSTANT_BYTES];
-    m->sizes[2 * CONSTANTS + 1] = 0;
     for (uint32_t i = 0; i < h[H_INPUTS] + h[H_OUTPUTS]; i++) {
         const uint32_t *t = tensor(model->file, i);
         uint32_t *sizes = m->sizes + 2 * (TENSORS + i);
@@ -166,9 +164,8 @@ static void find_memories(memories *m, const mcc_model *model)
 /* 0 if the memory at `ref` has so many bytes (at most a GiB) and may be what `type` says. */
 MCC_INLINE uint32_t lacks(const memories *m, uint32_t ref, uint32_t bytes, uint32_t type)
 {
-    const uint32_t base = ref >> PLACE, offset = ref & MOST;
-    if (base >= m->count) return 1;
-    const uint32_t rest = m->sizes[2 * base + (type >> 5 & 1)] - offset - bytes;
+    const uint32_t offset = ref & MOST;
+    const uint32_t rest = m->sizes[2 * (ref >> PLACE) + (type >> 5 & 1)] - offset - bytes;
     return (offset & (type >> 2 & 7)) | rest >> 31;
 }
 
