@@ -142,8 +142,10 @@ def load_bytecode(path: Path, interpreter: Path | None) -> BytecodeModel:
     :class:`ModelError` if there is no such folder or no C compiler.
     """
     if interpreter is None:
-        hint = "name the folder that --emit interpreter wrote: interpreter="
+        hint = "name the folder that `modelcc compile --emit interpreter` wrote"
         raise ModelError("bytecode is run by an interpreter with its kernels", (str(path),), hint)
+    if not path.is_file():
+        raise ModelError("there is no such file", (str(path),))
     return BytecodeModel(path.read_bytes(), built(interpreter), str(path))
 
 

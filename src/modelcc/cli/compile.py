@@ -18,10 +18,13 @@ from modelcc.cli.outputs import ARTIFACT, check_outputs, check_suffix, is_artifa
 from modelcc.cli.parameters import MODEL, Compiling, check_writable, compiling, options_of
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.driver import Compiled, compile_model, report_in, target_of
+from modelcc.emit.bytecode import deliver_interpreter, emit_bytecode
 from modelcc.emit.delivery import Delivery, deliver
 from modelcc.emit.dumping import dump_observer
 from modelcc.emit.emission import (
+    BYTECODE,
     FORMS,
+    INTERPRETER,
     Emission,
     check_form,
     emit,
@@ -59,6 +62,8 @@ HELP = """Compile MODEL (.onnx) for this machine, or look at any level on the wa
   modelcc compile model.onnx --emit asm | less
   modelcc compile model.onnx --emit c -o folder/  header, C, weights, example, CMake file
   modelcc compile model.onnx --emit c -o model.c  everything but the weights in one file
+  modelcc compile model.tflite --target cortex-m4 --emit bytecode     writes model.mcb
+  modelcc compile model.tflite --target cortex-m4 --emit interpreter -o folder/
   modelcc compile model.onnx --pass-timing --dump-dir dumps/
 """
 
@@ -102,6 +107,14 @@ HELP = """Compile MODEL (.onnx) for this machine, or look at any level on the wa
     help="Weights of --emit c -o FOLDER/: a file to load, a C array, or a file that the "
     "assembler puts into the program.  [default: bin]",
 )
+@click.option(
+    "--kernels",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="FILE",
+    help="A kernels.json that --emit interpreter wrote: what the firmware has, for --emit bytecode; "
+    "what it is to have besides, for --emit interpreter.",
+)
 @click.option("--report", "show_report", is_flag=True, help="Print kernels and memory plan.")
 @click.option(
     "--page",
@@ -129,6 +142,7 @@ def compile_command(
     constants: Path | None,
     name: str | None,
     weights: WeightsForm | None,
+    kernels: tuple[Path, ...],
     show_report: bool,
     page: Path | None,
     pass_timing: bool,
@@ -149,6 +163,11 @@ def compile_command(
     in_folder = form == "c" and is_folder and level != "loop"
     if (name or weights) and not in_folder:
         raise ModelError("--name and --weights are for C in a folder", (), "--emit c -o FOLDER/")
+    if kernels and form not in (BYTECODE, INTERPRETER):
+        hint = f"--emit {BYTECODE} or --emit {INTERPRETER}"
+        raise ModelError("--kernels is for bytecode and its interpreter", (), hint)
+    if form == INTERPRETER and not is_folder:
+        raise ModelError("the interpreter is several files", (), "write a folder: -o FOLDER/")
     path = _destination(model, place, is_folder, wanted)
     _check_outputs(model, level, constants, path, page, wanted)
     observer: Observer | None = None
@@ -165,6 +184,10 @@ def compile_command(
             prefix = prefix_of(stem_of(model)) if name is None else checked_prefix(name)
             request = DeliveryRequest(prefix, weights or "bin", model.name, VERSION)
             result = deliver(source, level, request, target, options, config, observer)
+        elif form in (BYTECODE, INTERPRETER):
+            request = DeliveryRequest(prefix_of(stem_of(model)), "array", model.name, VERSION)
+            make = emit_bytecode if form == BYTECODE else deliver_interpreter
+            result = make(source, level, request, kernels, target, options, config, observer)
         elif wanted is not None:
             result = emit(source, level, wanted, target, options, config, observer)
         else:

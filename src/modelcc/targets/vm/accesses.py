@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from modelcc.ir.condition import Condition
-from modelcc.ir.errors import ModelError
 from modelcc.ir.index import (
     Atom,
     Index,
@@ -81,7 +80,7 @@ class Bounded:
 def bounded(function: Function, values: Mapping[str, int]) -> Bounded:
     """``function``, whose parameters have ``values`` in a launch, with its accesses bounded.
 
-    :class:`ModelError` where routines would leave what they are given.
+    :class:`NoHullError` where there is no telling.
     """
     sizes = {p.buffer.name: p.buffer.size for p in function.parameters}
     work = _Bounding(values, checks_in(function), sizes)
@@ -90,8 +89,9 @@ def bounded(function: Function, values: Mapping[str, int]) -> Bounded:
     result = replace(function, body=body)
     divisors = [c for c in work.divisors if not isinstance(c.left, int)]
     conditions = [*divisors, *_conditions(work.needs, work.sizes)]
-    if not all(c.holds(values) for c in conditions):
-        raise ModelError(f"the numbers of kernel {function.name!r} have no bounds", function.source)
+    fits = all(evaluate(e, values) <= WORD for e in dict.fromkeys(work.small))
+    if not fits or not all(c.holds(values) for c in conditions):
+        raise NoHullError("its indices have no bounds of 32 bits")
     known = [c.left for c in conditions if c.comparison == "<" and _is_sum(c.left)]
     return Bounded(result, tuple(dict.fromkeys(conditions)), _undominated(work.small, known))
 
@@ -191,7 +191,7 @@ class _Bounding:
             if isinstance(e, Load):
                 needs += self._access(e.buffer, e.offset, known)
             elif isinstance(e, VectorGather):
-                raise NotImplementedError("gathers")
+                raise NoHullError("gathers")
         match s:
             case For():
                 inner = {**known, s.variable: loop_hull(s, known)}
@@ -203,7 +203,7 @@ class _Bounding:
                 return replace(s, then=then, other=other), needs
             case While():
                 if needs:
-                    raise NotImplementedError("conditions of loops that read memory")
+                    raise NoHullError("conditions of loops that read memory")
                 return replace(s, body=self.block(s.body, known)[0]), []
             case Alloc(buffer):
                 self.sizes[buffer.name] = buffer.size
@@ -213,7 +213,7 @@ class _Bounding:
             case RoutineCall():
                 return self._call(s, known)
             case VectorScatter():
-                raise NotImplementedError("scatters")
+                raise NoHullError("scatters")
             case _:
                 return s, needs
 

@@ -35,6 +35,7 @@ from modelcc.ir.index import (
     IndexMax,
     IndexMin,
     Sym,
+    evaluate,
     floordiv,
     maximum,
     minimum,
@@ -109,7 +110,7 @@ class Generalised:
 
 def generalise(function: Function, sizes: Mapping[str, int]) -> Generalised:
     """``function`` with its numbers as parameters; ``sizes`` are the values of those it has."""
-    work = _Generalising({})
+    work = _Generalising({}, sizes=sizes)
     work.renamed = {name: work.parameter(f"size {name}", n) for name, n in sizes.items()}
     parameters: list[Parameter] = []
     for p in function.parameters:
@@ -160,6 +161,7 @@ class _Generalising:
     moved: list[Buffer] = field(default_factory=list[Buffer])
     local: frozenset[str] = frozenset()
     indices: bool = True
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
     renamed: Mapping[str, Sym] = field(default_factory=dict[str, Sym])
     _known: dict[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])
 
@@ -174,8 +176,7 @@ class _Generalising:
 
     def sized(self, buffer: Buffer) -> Buffer:
         """The buffer with its size as a parameter."""
-        size = buffer.size
-        assert isinstance(size, int)
+        size = evaluate(buffer.size, self.sizes)
         return replace(buffer, size=self.parameter(f"size of {buffer.name}", size), space="global")
 
     # --- index expressions
@@ -302,10 +303,11 @@ class _Generalising:
 
     def _for(self, s: For) -> For:
         v, start, stop = s.variable, s.start, s.stop
-        whole = isinstance(start, int) and isinstance(stop, int)
         inner = not any(isinstance(t, For | While) for t in statements(s.body))
-        short = whole and inner and stop - start <= SHORT * s.step
-        if s.kind != "unrolled" and not short:
+        extent = stop - start
+        short = inner and isinstance(extent, int) and extent <= SHORT * s.step
+        whole = isinstance(start, int) and isinstance(stop, int)
+        if s.kind != "unrolled" and not (whole and short):
             start, stop = self.index(start, f"{v}.start"), self.index(stop, f"{v}.stop")
         return replace(s, start=start, stop=stop, body=self.block(s.body))
 

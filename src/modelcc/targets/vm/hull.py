@@ -50,7 +50,7 @@ Known: TypeAlias = Mapping[str, Hull]
 
 
 class NoHullError(Exception):
-    """There are no bounds of an expression."""
+    """There are no bounds of an expression, or what has none; says why."""
 
 
 def hull(e: Index, known: Known) -> Hull:
@@ -97,9 +97,9 @@ def _product(factors: Sequence[Hull]) -> Hull:
     fixed = product(f.lo for f in factors if f.is_point)
     ranges = [f for f in factors if not f.is_point]
     if not all(is_natural(f.lo) for f in factors if f.is_point):
-        raise NoHullError
+        raise NoHullError("its indices are products of ranges")
     if len(ranges) > 1 and not all(is_natural(f.lo) for f in ranges):
-        raise NoHullError
+        raise NoHullError("its indices are products of ranges")
     return Hull(
         product([fixed, *(f.lo for f in ranges)]), product([fixed, *(f.hi for f in ranges)])
     )
@@ -122,13 +122,13 @@ def _atom(e: Atom, known: Known) -> Hull:
             found = [hull(a, known) for a in args]
             return Hull(maximum(*(f.lo for f in found)), maximum(*(f.hi for f in found)))
         case _:
-            raise NoHullError
+            raise NoHullError("its indices are products of ranges")
 
 
 def _divisor(e: Index, known: Known) -> Index:
     found = hull(e, known)
     if not found.is_point:
-        raise NoHullError
+        raise NoHullError("its indices are products of ranges")
     return found.lo
 
 

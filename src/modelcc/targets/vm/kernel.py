@@ -18,7 +18,7 @@ from modelcc.ir.loop_text import print_function
 from modelcc.ir.loop_traversal import checks_in
 from modelcc.targets.vm.accesses import bounded
 from modelcc.targets.vm.generalise import generalise
-from modelcc.targets.vm.hull import MOST, WORD, is_value
+from modelcc.targets.vm.hull import MOST, WORD, NoHullError, is_value
 
 FORMAT = 1
 """Version of the list of kernels."""
@@ -28,8 +28,9 @@ FORMAT = 1
 class Kernel:
     """A loop function whose sizes are the elements of its buffers, in order, then its parameters.
 
-    It accesses nothing else than its buffers if parameters that are indices are from 0 to
-    :data:`~modelcc.targets.vm.hull.MOST`, the ``conditions`` hold, and ``small`` and all that conditions compute fit 32 bits with a sign.
+    It accesses nothing but its buffers if parameters that are indices are from 0 to ``MOST`` (of
+    :mod:`modelcc.targets.vm.hull`), the ``conditions`` hold, and ``small`` and all that conditions
+    compute fit 32 bits with a sign.
     """
 
     function: Function
@@ -67,7 +68,11 @@ class Use:
 def use_of(function: Function, sizes: Mapping[str, int]) -> Use:
     """``function`` as a kernel of the interpreter; :class:`ModelError` for what has no bounds."""
     general = generalise(function, sizes)
-    found = bounded(replace(general.function, name="kernel"), general.values)
+    try:
+        found = bounded(replace(general.function, name="kernel"), general.values)
+    except NoHullError as error:
+        message = f"bytecode has no form of {function.name!r}: {error}"
+        raise ModelError(message, function.source, "--emit c has one") from error
     kernel = Kernel(found.function, found.conditions, found.small)
     own = kernel.function.parameters[general.given :]
     sizes_of_own = (general.values[str(p.buffer.size)] * p.buffer.dtype.bytes for p in own)

@@ -17,7 +17,8 @@ from modelcc.targets.vm.bounds_code import HELPERS, bounds_function
 from modelcc.targets.vm.kernel import Kernel, kernels_json
 
 WRITTEN = 32
-"""A bit in the table of buffers: it is written.  Below it are the logarithm of its element's bytes (2 bits), and the bits of its offset that must be 0."""
+"""A bit in the table of buffers: it is written.  Below it are the logarithm of its element's bytes
+(2 bits), and the bits of its offset that must be 0."""
 
 WORD = 4
 

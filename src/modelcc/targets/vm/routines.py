@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from modelcc.ir.condition import Condition
-from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, minimum, substitute, symbols
 from modelcc.ir.loop import (
     Alloc,
@@ -30,7 +29,16 @@ from modelcc.ir.loop_traversal import (
     statement_indices,
     walk,
 )
-from modelcc.targets.vm.hull import Hull, Known, divisors, hull, loop_hull, magnitudes, shifted
+from modelcc.targets.vm.hull import (
+    Hull,
+    Known,
+    NoHullError,
+    divisors,
+    hull,
+    loop_hull,
+    magnitudes,
+    shifted,
+)
 
 
 @dataclass(frozen=True)
@@ -103,7 +111,7 @@ class _Walk:
             self._statement(s, known, when)
             if isinstance(s, BindIndex):
                 if not isinstance(s.value, IndexOf):
-                    raise NotImplementedError("routines that read indices from memory")
+                    raise NoHullError("routines that read indices from memory")
                 known[s.symbol] = hull(s.value.index, known)
 
     def _statement(self, s: Stmt, known: dict[str, Hull], when: tuple[Condition, ...]) -> None:
@@ -159,9 +167,9 @@ class _Walk:
             return
         size = self.local[buffer]
         if not (isinstance(at.lo, int) and isinstance(at.hi, int) and isinstance(size, int)):
-            raise NotImplementedError("own memory of routines at places that are no numbers")
+            raise NoHullError("own memory of routines at places that are no numbers")
         if at.lo < 0 or at.hi >= size:
-            raise ModelError(f"a routine leaves its own memory {buffer!r}")
+            raise NoHullError(f"a routine may leave its own memory {buffer!r}")
 
     def _call(self, s: RoutineCall, known: Known, when: tuple[Condition, ...]) -> None:
         sizes = {n: hull(e, known) for n, e in zip(s.routine.sizes, s.sizes, strict=True)}
