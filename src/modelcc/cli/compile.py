@@ -112,8 +112,8 @@ HELP = """Compile MODEL (.onnx) for this machine, or look at any level on the wa
     multiple=True,
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     metavar="FILE",
-    help="A kernels.json that --emit interpreter wrote: what the firmware has, for --emit bytecode; "
-    "what it is to have besides, for --emit interpreter.",
+    help="A kernels.json that --emit interpreter wrote: what the firmware has "
+    "(--emit bytecode), or is to have besides (--emit interpreter).",
 )
 @click.option("--report", "show_report", is_flag=True, help="Print kernels and memory plan.")
 @click.option(
