@@ -7,14 +7,14 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from modelcc.artifact.manifest import TensorSpec
 from modelcc.feeds.random import random_feeds
 from modelcc.ir.errors import ModelError, RunError
-from modelcc.ir.types import DTYPES, Array, TensorType
+from modelcc.ir.types import DTYPES, Array, DType, TensorType
 from modelcc.runtime.errors import InputError, LoadError
 from modelcc.targets.c.dialect import EMBEDDED
 from modelcc.targets.c.toolchain import ToolchainError, find_compiler
@@ -64,10 +64,7 @@ class BytecodeModel:
         self._inputs = inputs
         arena = library.mcc_arena_bytes(self._model)
         self.arena = aligned(np.zeros(arena, np.uint8))
-        self._memory = [
-            aligned(np.zeros(cast("tuple[int, ...]", spec.shape), spec.dtype.numpy))
-            for spec in self._tensors
-        ]
+        self._memory = [_zeros(spec) for spec in self._tensors]
         self._pointers = (ctypes.c_void_p * len(found))(*map(_address, self._memory))
         self.reset()
 
@@ -189,4 +186,10 @@ def _address(array: Array) -> ctypes.c_void_p:
 
 def _spec(tensor: Any) -> TensorSpec:
     shape = tuple(tensor.shape[n] for n in range(tensor.rank))
-    return TensorSpec(tensor.name.decode(), tuple(DTYPES.values())[tensor.type], shape)
+    types: list[DType] = [*DTYPES.values()]
+    return TensorSpec(str(tensor.name, "utf-8"), types[int(tensor.type)], shape)
+
+
+def _zeros(spec: TensorSpec) -> Array:
+    zeros: Array = np.zeros([int(str(extent)) for extent in spec.shape], spec.dtype.numpy)
+    return aligned(zeros)

@@ -161,18 +161,10 @@ def compile_command(
     wanted = form or ("obj" if level == "llvm" else None)
     check_writable(place, page)
     in_folder = form == "c" and is_folder and level != "loop"
-    if (name or weights) and not in_folder:
-        raise ModelError("--name and --weights are for C in a folder", (), "--emit c -o FOLDER/")
-    if kernels and form not in (BYTECODE, INTERPRETER):
-        hint = f"--emit {BYTECODE} or --emit {INTERPRETER}"
-        raise ModelError("--kernels is for bytecode and its interpreter", (), hint)
-    if form == INTERPRETER and not is_folder:
-        raise ModelError("the interpreter is several files", (), "write a folder: -o FOLDER/")
+    _check_form_options(form, bool(name or weights), in_folder, bool(kernels), is_folder)
     path = _destination(model, place, is_folder, wanted)
     _check_outputs(model, level, constants, path, page, wanted)
-    observer: Observer | None = None
-    if dump_dir is not None:
-        observer = dump_observer(dump_dir)
+    observer: Observer | None = None if dump_dir is None else dump_observer(dump_dir)
     with progress_of() as progress:
         config = build_config_of(environment, no_cache or pass_timing, progress)
         target = target_of(options, config, model)
@@ -185,24 +177,35 @@ def compile_command(
             request = DeliveryRequest(prefix, weights or "bin", model.name, VERSION)
             result = deliver(source, level, request, target, options, config, observer)
         elif form in (BYTECODE, INTERPRETER):
-            request = DeliveryRequest(prefix_of(stem_of(model)), "array", model.name, VERSION)
-            make = emit_bytecode if form == BYTECODE else deliver_interpreter
-            result = make(source, level, request, kernels, target, options, config, observer)
+            made = emit_bytecode if form == BYTECODE else deliver_interpreter
+            own = prefix_of(stem_of(model))
+            result = made(source, level, own, kernels, target, options, config, observer)
         elif wanted is not None:
             result = emit(source, level, wanted, target, options, config, observer)
         else:
-            entering = entering_block(level)
-            result = compile_model(source, options, config, observer, entering)
+            result = compile_model(source, options, config, observer, entering_block(level))
     if isinstance(result, Emission):
         _write_emission(result, path, is_folder)
         return
-    if not isinstance(result, Compiled):
-        sources = partial(_sources, model, level, constants)
-        _write_folder(result.files, place or Path(), sources)
+    if isinstance(result, Delivery):
+        _write_folder(result.files, place or Path(), partial(_sources, model, level, constants))
         return
     assert path is not None
     result.save(path)
     _tell(result, path, page, show_report, pass_timing, as_json)
+
+
+def _check_form_options(
+    form: str | None, named: bool, in_folder: bool, kernels: bool, is_folder: bool
+) -> None:
+    """:class:`ModelError` for options of another form than the one that is asked for."""
+    if named and not in_folder:
+        raise ModelError("--name and --weights are for C in a folder", (), "--emit c -o FOLDER/")
+    if kernels and form not in (BYTECODE, INTERPRETER):
+        hint = f"--emit {BYTECODE} or --emit {INTERPRETER}"
+        raise ModelError("--kernels is for bytecode and its interpreter", (), hint)
+    if form == INTERPRETER and not is_folder:
+        raise ModelError("the interpreter is several files", (), "write a folder: -o FOLDER/")
 
 
 def stem_of(model: Path) -> str:

@@ -302,7 +302,12 @@ class _Bounding:
     def _checks(self, needs: Sequence[Need], known: Known) -> list[Stmt]:
         """Checks of needs, those that others imply left out."""
         result: list[Stmt] = []
+        checked: set[tuple[object, ...]] = set()
         for need in strongest(needs):
+            key = need.buffer, need.place, need.when
+            if key in checked:  # the least and the greatest place are one
+                continue
+            checked.add(key)
             size = self.sizes[need.buffer]
             check: Stmt = Check(IndexOf(need.place, I64), size, self.number)
             for e in (need.place, *(side for c in need.when for side in (c.left, c.right))):

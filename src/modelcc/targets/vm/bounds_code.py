@@ -17,7 +17,7 @@ from modelcc.ir.index import (
     Sym,
 )
 from modelcc.targets.vm.hull import MOST, WORD, divisors, is_value, most
-from modelcc.targets.vm.kernel import Kernel
+from modelcc.targets.vm.kernel import VmKernel
 
 HELPERS = """\
 /* A number of 32 bits; if it is none, `bad` becomes one. */
@@ -34,7 +34,7 @@ MCC_INLINE int32_t least(int32_t a, int32_t b) { return a < b ? a : b; }
 MCC_INLINE int32_t greatest(int32_t a, int32_t b) { return a > b ? a : b; }"""
 
 
-def bounds_function(kernel: Kernel) -> str:
+def bounds_function(kernel: VmKernel) -> str:
     """The function ``fits`` of a kernel."""
     code = _BoundsCode({name: n for n, name in enumerate(kernel.function.sizes)})
     code.indices()

@@ -16,7 +16,7 @@ from modelcc.ir.program import CopyTensor, Launch, Step
 from modelcc.ir.region import Branch
 from modelcc.ir.types import DTYPES
 from modelcc.targets.mcu.delivery.model import EmbeddedModel
-from modelcc.targets.vm.kernel import Kernel, Use, merged, use_of
+from modelcc.targets.vm.kernel import KernelUse, VmKernel, merged, use_of
 from modelcc.targets.vm.scratch import Scratch
 
 MAGIC, VERSION, WORDS, NOWHERE = 0x4243434D, 1, 20, 0xFFFFFFFF
@@ -36,7 +36,7 @@ class Encoded:
     bytes, of which ``scratch`` are what kernels have on the stack as C."""
 
     data: bytes
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[VmKernel, ...]
     sources: Mapping[str, tuple[str, ...]]
     arena: int
     scratch: int
@@ -59,7 +59,7 @@ def encode(model: EmbeddedModel) -> Encoded:
 
 
 @dataclass
-class _Names:
+class _Texts:
     """Texts that end with a zero, each once."""
 
     data: bytearray = field(default_factory=bytearray)
@@ -77,10 +77,10 @@ class _Encoding:
     def __init__(self, model: EmbeddedModel, scratch: Scratch) -> None:
         self.model = model
         self.scratch = scratch
-        self.uses: dict[Use, int] = {}
-        self.launched: list[tuple[Use, tuple[str, ...]]] = []
-        self._functions: dict[tuple[str, tuple[int, ...]], Use] = {}
-        self._names = _Names()
+        self.uses: dict[KernelUse, int] = {}
+        self.launched: list[tuple[KernelUse, tuple[str, ...]]] = []
+        self._functions: dict[tuple[str, tuple[int, ...]], KernelUse] = {}
+        self._names = _Texts()
         self._constants, self._places = _constants(model)
 
     # --- steps
@@ -149,7 +149,7 @@ class _Encoding:
 
     # --- the file
 
-    def file(self, steps: Sequence[int], kernels: Sequence[Kernel]) -> bytes:
+    def file(self, steps: Sequence[int], kernels: Sequence[VmKernel]) -> bytes:
         """All sections one after the other."""
         program = self.model.program
         head = [0] * WORDS

@@ -20,7 +20,7 @@ Numbers of index expressions are given without their sign; those of values are a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -78,9 +78,9 @@ from modelcc.ir.types import F32, I32
 from modelcc.targets.isa.table import ROUTINES
 
 SHORT = 16
-"""Iterations of an innermost loop that stay a number: compilers unroll them."""
+"""Iterations of a loop that copies or fills, which stay a number: compilers make words of them."""
 
-_NEAR = 16
+_NEAR = 4
 """Distance of neighbours whose place stays a number."""
 
 _SMALL = 256
@@ -303,9 +303,8 @@ class _Generalising:
 
     def _for(self, s: For) -> For:
         v, start, stop = s.variable, s.start, s.stop
-        inner = not any(isinstance(t, For | While) for t in statements(s.body))
         extent = stop - start
-        short = inner and isinstance(extent, int) and extent <= SHORT * s.step
+        short = _copies(s.body) and isinstance(extent, int) and extent <= SHORT * s.step
         whole = isinstance(start, int) and isinstance(stop, int)
         if s.kind != "unrolled" and not (whole and short):
             start, stop = self.index(start, f"{v}.start"), self.index(stop, f"{v}.stop")
@@ -336,6 +335,15 @@ class _Generalising:
         general = replace(routine, body=body, sizes=sizes, name=routine.name.rsplit("_", 1)[0])
         digest = hashlib.sha256(print_function(general).encode()).hexdigest()[:8]
         return replace(general, name=f"{general.name}_{digest}"), tuple(work.values.values())
+
+
+def _copies(body: Sequence[Stmt]) -> bool:
+    """Whether a loop does nothing but copy or fill."""
+    match body:
+        case (Store(value=Load() | Const()),):
+            return True
+        case _:
+            return False
 
 
 def _with_values(body: tuple[Stmt, ...], work: _Generalising) -> tuple[Stmt, ...]:

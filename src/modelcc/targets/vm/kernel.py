@@ -25,7 +25,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Kernel:
+class VmKernel:
     """A loop function whose sizes are the elements of its buffers, in order, then its parameters.
 
     It accesses nothing but its buffers if parameters that are indices are from 0 to ``MOST`` (of
@@ -40,8 +40,7 @@ class Kernel:
     @cached_property
     def digest(self) -> str:
         """16 hexadecimal digits that name it: equal kernels have the same."""
-        plain = replace(self.function, name="kernel", source=())
-        parts = [print_function(plain), *map(str, self.conditions), *map(str, self.small)]
+        parts = [print_function(self.function), *map(str, self.conditions), *map(str, self.small)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
     @property
@@ -56,39 +55,40 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class Use:
+class KernelUse:
     """A kernel with the numbers of one launch; ``own`` are the bytes and the names of buffers that
     it wants besides those that the launch names."""
 
-    kernel: Kernel
+    kernel: VmKernel
     parameters: tuple[int, ...]
     own: tuple[int, ...]
 
 
-def use_of(function: Function, sizes: Mapping[str, int]) -> Use:
+def use_of(function: Function, sizes: Mapping[str, int]) -> KernelUse:
     """``function`` as a kernel of the interpreter; :class:`ModelError` for what has no bounds."""
     general = generalise(function, sizes)
     try:
-        found = bounded(replace(general.function, name="kernel"), general.values)
+        plain = replace(general.function, name="kernel", source=())
+        found = bounded(plain, general.values)
     except NoHullError as error:
         message = f"bytecode has no form of {function.name!r}: {error}"
         raise ModelError(message, function.source, "--emit c has one") from error
-    kernel = Kernel(found.function, found.conditions, found.small)
+    kernel = VmKernel(found.function, found.conditions, found.small)
     own = kernel.function.parameters[general.given :]
     sizes_of_own = (general.values[str(p.buffer.size)] * p.buffer.dtype.bytes for p in own)
     given = tuple(general.values[name] for name in kernel.function.sizes)
     limits = ((WORD if is_value(name) else MOST) for name in kernel.function.sizes)
     if any(abs(number) > most for number, most in zip(given, limits, strict=True)):
         raise ModelError("a number of its layers is too large", function.source)
-    return Use(kernel, given, tuple(sizes_of_own))
+    return KernelUse(kernel, given, tuple(sizes_of_own))
 
 
-def kernels_json(kernels: Iterable[Kernel]) -> str:
+def kernels_json(kernels: Iterable[VmKernel]) -> str:
     """The list of kernels of a firmware, which models are compiled for."""
     found = [
         {
             "id": kernel.digest,
-            "function": print_function(replace(kernel.function, name="kernel", source=())),
+            "function": print_function(kernel.function),
             "conditions": [[str(c.left), c.comparison, str(c.right)] for c in kernel.conditions],
             "small": [str(e) for e in kernel.small],
         }
@@ -97,7 +97,7 @@ def kernels_json(kernels: Iterable[Kernel]) -> str:
     return json.dumps({"modelcc_kernels": FORMAT, "kernels": found}, indent=1) + "\n"
 
 
-def read_kernels(text: str, path: str) -> tuple[Kernel, ...]:
+def read_kernels(text: str, path: str) -> tuple[VmKernel, ...]:
     """The kernels of a list; :class:`ModelError` if it is none."""
     try:
         found: Any = json.loads(text)
@@ -114,16 +114,16 @@ def read_kernels(text: str, path: str) -> tuple[Kernel, ...]:
     return kernels
 
 
-def _kernel(one: Any) -> Kernel:
+def _kernel(one: Any) -> VmKernel:
     conditions = [
         Condition(parse_index(left), COMPARISONS[comparison], parse_index(right))
         for left, comparison, right in one["conditions"]
     ]
     function = parse_function(one["function"])
-    return Kernel(function, tuple(conditions), tuple(map(parse_index, one["small"])))
+    return VmKernel(function, tuple(conditions), tuple(map(parse_index, one["small"])))
 
 
-def merged(*lists: Sequence[Kernel]) -> tuple[Kernel, ...]:
+def merged(*lists: Sequence[VmKernel]) -> tuple[VmKernel, ...]:
     """Each kernel once, by ascending name."""
     found = {kernel.digest: kernel for kernels in lists for kernel in kernels}
     return tuple(found[digest] for digest in sorted(found))

@@ -14,7 +14,7 @@ from modelcc.targets.c.names import symbol
 from modelcc.targets.c.prelude import Prelude
 from modelcc.targets.c.values import memory_type
 from modelcc.targets.vm.bounds_code import HELPERS, bounds_function
-from modelcc.targets.vm.kernel import Kernel, kernels_json
+from modelcc.targets.vm.kernel import VmKernel, kernels_json
 
 WRITTEN = 32
 """A bit in the table of buffers: it is written.  Below it are the logarithm of its element's bytes
@@ -23,7 +23,7 @@ WRITTEN = 32
 WORD = 4
 
 
-def interpreter_files(kernels: Sequence[Kernel], origin: str) -> tuple[File, ...]:
+def interpreter_files(kernels: Sequence[VmKernel], origin: str) -> tuple[File, ...]:
     """The interpreter with ``kernels``; ``origin`` says what they are for."""
     folder = files("modelcc.targets.vm.interpreter")
     texts = {name: folder.joinpath(name).read_text("utf-8") for name in ("mcc.h", "mcc.c")}
@@ -41,7 +41,7 @@ def buffer_type(parameter: Parameter) -> int:
     return (bytes_.bit_length() - 1) | mask << 2 | (WRITTEN if parameter.mutable else 0)
 
 
-def _header(kernels: Sequence[Kernel]) -> str:
+def _header(kernels: Sequence[VmKernel]) -> str:
     buffers = max(len(k.function.parameters) for k in kernels)
     checks = max(1, *(k.checks for k in kernels))
     return f"""\
@@ -54,7 +54,7 @@ def _header(kernels: Sequence[Kernel]) -> str:
 """
 
 
-def _source(kernels: Sequence[Kernel], origin: str) -> str:
+def _source(kernels: Sequence[VmKernel], origin: str) -> str:
     prelude = Prelude(EMBEDDED)
     options = EmitOptions(static=True, dialect=EMBEDDED)
     named = [_named(kernel) for kernel in kernels]
@@ -73,11 +73,11 @@ def _source(kernels: Sequence[Kernel], origin: str) -> str:
     ) + "\n"  # fmt: skip
 
 
-def _named(kernel: Kernel) -> Function:
+def _named(kernel: VmKernel) -> Function:
     return replace(kernel.function, name=kernel.name)
 
 
-def _wrapped(kernel: Kernel) -> Iterator[str]:
+def _wrapped(kernel: VmKernel) -> Iterator[str]:
     """What the table points to."""
     function = kernel.function
     given = [_pointer(n, p) for n, p in enumerate(function.parameters)]
@@ -99,7 +99,7 @@ def _pointer(number: int, parameter: Parameter) -> str:
     return f"({access}{memory_type(parameter.buffer.dtype)} *)b[{number}]"
 
 
-def _table(kernels: Sequence[Kernel]) -> str:
+def _table(kernels: Sequence[VmKernel]) -> str:
     rows: list[str] = []
     for kernel in kernels:
         high, low = kernel.digest[:8], kernel.digest[8:]

@@ -90,13 +90,13 @@ def needs_of(routine: Function) -> tuple[Need, ...]:
 
 def use_of(routine: Function, known: Known) -> RoutineUse:
     """``routine`` where its sizes are in the ranges ``known``."""
-    walk_ = _Walk(RoutineUse(), {p.buffer.name for p in routine.parameters}, {})
+    walk_ = _RoutineWalk(RoutineUse(), {p.buffer.name for p in routine.parameters}, {})
     walk_.block(routine.body, dict(known), ())
     return walk_.use
 
 
 @dataclass
-class _Walk:
+class _RoutineWalk:
     use: RoutineUse
     given: set[str]
     local: dict[str, Index]

@@ -93,7 +93,8 @@ static int32_t check_sections(const uint8_t *file)
         if (t[T_ROOM] != MCC_NOWHERE &&
             (t[T_ROOM] % 8 != 0 || t[T_ROOM] > h[H_ARENA] || t[T_BYTES] > h[H_ARENA] - t[T_ROOM]))
             return MCC_NOT_BOUNDED;
-        if (t[T_FIRST] != MCC_NOWHERE && !inside(h, t[T_FIRST], t[T_BYTES], 1))
+        if (t[T_FIRST] != MCC_NOWHERE && (t[T_FIRST] > h[H_CONSTANT_BYTES] ||
+                                          t[T_BYTES] > h[H_CONSTANT_BYTES] - t[T_FIRST]))
             return MCC_NOT_BOUNDED;
     }
     return 0;
@@ -251,7 +252,7 @@ mcc_tensor mcc_tensor_of(const mcc_model *model, uint32_t which)
     mcc_tensor found;
     found.name = text(model, t[T_NAME]);
     found.shape = at(model->file, t[T_SHAPE]);
-    found.first = t[T_FIRST] == MCC_NOWHERE ? NULL : model->file + t[T_FIRST];
+    found.first = t[T_FIRST] == MCC_NOWHERE ? NULL : model->file + head(model, H_CONSTANTS) + t[T_FIRST];
     found.type = t[T_KIND] & 255;
     found.rank = t[T_KIND] >> 8 & 255;
     found.bytes = t[T_BYTES];
