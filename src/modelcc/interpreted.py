@@ -63,7 +63,7 @@ class BytecodeModel:
         self._kept = [bool(one.state) for one in found]
         self._inputs = inputs
         arena = library.mcc_arena_bytes(self._model)
-        self.arena = aligned(np.zeros(arena, np.uint8))
+        self.arena = aligned(np.zeros(int(arena), np.uint8))
         self._memory = [_zeros(spec) for spec in self._tensors]
         self._pointers = (ctypes.c_void_p * len(found))(*map(_address, self._memory))
         self.reset()
