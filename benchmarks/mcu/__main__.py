@@ -3,6 +3,7 @@
 ::
 
     python -m benchmarks.mcu model.tflite other.onnx --target cortex-m4
+    python -m benchmarks.mcu model.tflite --strategy bytecode
 
 The reference is LiteRT with its reference kernels for .tflite, onnxruntime for .onnx.  Instructions
 are counted by a plugin of QEMU's, for which the system's C compiler is needed.
@@ -29,13 +30,16 @@ from modelcc.ir.types import Array
 from modelcc.options import Options, dimension
 from modelcc.targets.base import BuildConfig
 from modelcc.targets.c.delivery.facts import DeliveryRequest
-from modelcc.targets.mcu.delivery.model import embedded_model
+from modelcc.targets.c.delivery.folder import File
+from modelcc.targets.mcu.delivery.model import EmbeddedModel, embedded_model
 from modelcc.targets.mcu.emulation.boards import missing_tools
 from modelcc.targets.mcu.emulation.build import build, write_files
 from modelcc.targets.mcu.emulation.program import board_files
 from modelcc.targets.mcu.emulation.run import BoardRun, run
 from modelcc.targets.mcu.machine import MODELS
 from modelcc.targets.mcu.target import McuTarget
+from modelcc.targets.vm.board import bytecode_board_files
+from modelcc.targets.vm.encode import encode
 
 NAME = "net"
 Dims = tuple[tuple[str, Any], ...]
@@ -61,8 +65,10 @@ class Row:
         }  # fmt: skip
 
 
-def measure(path: Path, target: McuTarget, dims: Dims, seed: int) -> Row:
-    """Compile a model, build it for the target's processor, run it on random inputs."""
+def measure(path: Path, target: McuTarget, dims: Dims, seed: int, strategy: str = "c") -> Row:
+    """Compile a model, build it for the target's processor, run it on random inputs.
+
+    ``strategy``: its C; bytecode in its interpreter; or how that opens the file."""
     options = Options(target=target.name, threads=1, dims=dims)
     request = DeliveryRequest(NAME, "array", path.name)
     program, request = planned(path, None, request, target, options, BuildConfig())
@@ -71,10 +77,16 @@ def measure(path: Path, target: McuTarget, dims: Dims, seed: int) -> Row:
     fields = [tensor.field for tensor in model.facts.inputs]
     given = {f: array.tobytes() for f, array in zip(fields, feeds, strict=True)}
     with tempfile.TemporaryDirectory() as name:
-        write_files(board_files(model), Path(name))
+        write_files(_files(model, strategy), Path(name))
         measured = run(build(Path(name), NAME, target.model), given, True)
     made = [measured.outputs[tensor.field] for tensor in model.facts.outputs]
     return _compared(path.name, measured, made, wanted)
+
+
+def _files(model: EmbeddedModel, strategy: str) -> tuple[File, ...]:
+    if strategy == "c":
+        return board_files(model)
+    return bytecode_board_files(model, encode(model), "open" if strategy == "open" else "run")
 
 
 def _compared(name: str, measured: BoardRun, got: Sequence[bytes], wanted: list[Array]) -> Row:
@@ -157,6 +169,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.mcu", description=__doc__)
     parser.add_argument("models", nargs="+", type=Path)
     parser.add_argument("--target", default="cortex-m4", choices=list(MODELS))
+    parser.add_argument("--strategy", default="c", choices=["c", "bytecode", "open"])
     parser.add_argument("--dim", action="append", default=[], metavar="NAME=SIZE")
     parser.add_argument("--functions", type=int, default=0, metavar="N")
     parser.add_argument("--seed", type=int, default=1)
@@ -168,7 +181,7 @@ def main() -> int:
     missing = missing_tools(target.model)
     if missing:
         parser.error(missing)
-    rows = [measure(p, target, dims, asked.seed) for p in asked.models]
+    rows = [measure(p, target, dims, asked.seed, asked.strategy) for p in asked.models]
     show(rows, asked.functions)
     if asked.json:
         asked.json.write_text(json.dumps([row.facts() for row in rows], indent=1))

@@ -18,10 +18,13 @@ from modelcc.cli.outputs import ARTIFACT, check_outputs, check_suffix, is_artifa
 from modelcc.cli.parameters import MODEL, Compiling, check_writable, compiling, options_of
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.driver import Compiled, compile_model, report_in, target_of
+from modelcc.emit.bytecode import deliver_interpreter, emit_bytecode
 from modelcc.emit.delivery import Delivery, deliver
 from modelcc.emit.dumping import dump_observer
 from modelcc.emit.emission import (
+    BYTECODE,
     FORMS,
+    INTERPRETER,
     Emission,
     check_form,
     emit,
@@ -63,6 +66,8 @@ HELP = """Compile MODEL (.onnx) for this machine, or look at any level on the wa
   modelcc compile model.onnx --emit c -o folder/  header, C, weights, example, CMake file
   modelcc compile model.onnx --emit c -o model.c  everything but the weights in one file
   modelcc compile model.onnx --target cortex-m4 --emit arduino -o folder/   an Arduino library
+  modelcc compile model.tflite --target cortex-m4 --emit bytecode     writes model.mcb
+  modelcc compile model.tflite --target cortex-m4 --emit interpreter -o folder/
   modelcc compile model.onnx --pass-timing --dump-dir dumps/
 """
 
@@ -106,6 +111,14 @@ HELP = """Compile MODEL (.onnx) for this machine, or look at any level on the wa
     help="Weights of --emit c -o FOLDER/: a file to load, a C array, or a file that the "
     "assembler puts into the program.  [default: bin]",
 )
+@click.option(
+    "--kernels",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="FILE",
+    help="A kernels.json that --emit interpreter wrote: what the firmware has "
+    "(--emit bytecode), or is to have besides (--emit interpreter).",
+)
 @click.option("--report", "show_report", is_flag=True, help="Print kernels and memory plan.")
 @click.option(
     "--page",
@@ -133,6 +146,7 @@ def compile_command(
     constants: Path | None,
     name: str | None,
     weights: WeightsForm | None,
+    kernels: tuple[Path, ...],
     show_report: bool,
     page: Path | None,
     pass_timing: bool,
@@ -155,13 +169,10 @@ def compile_command(
     in_folder = form == "c" and is_folder and level != "loop"
     if arduino and not in_folder:
         raise ModelError("an Arduino library is a folder", (), "--emit arduino -o FOLDER/")
-    if (name or weights) and not in_folder:
-        raise ModelError("--name and --weights are for C in a folder", (), "--emit c -o FOLDER/")
+    _check_form_options(form, bool(name or weights), in_folder, bool(kernels), is_folder)
     path = _destination(model, place, is_folder, wanted)
     _check_outputs(model, level, constants, path, page, wanted)
-    observer: Observer | None = None
-    if dump_dir is not None:
-        observer = dump_observer(dump_dir)
+    observer: Observer | None = None if dump_dir is None else dump_observer(dump_dir)
     with progress_of() as progress:
         config = build_config_of(environment, no_cache or pass_timing, progress)
         target = target_of(options, config, model)
@@ -175,21 +186,36 @@ def compile_command(
                 prefix, weights or "bin", model.name, VERSION, arduino=arduino
             )
             result = deliver(source, level, request, target, options, config, observer)
+        elif form in (BYTECODE, INTERPRETER):
+            made = emit_bytecode if form == BYTECODE else deliver_interpreter
+            own = prefix_of(stem_of(model))
+            result = made(source, level, own, kernels, target, options, config, observer)
         elif wanted is not None:
             result = emit(source, level, wanted, target, options, config, observer)
         else:
-            entering = entering_block(level)
-            result = compile_model(source, options, config, observer, entering)
+            result = compile_model(source, options, config, observer, entering_block(level))
     if isinstance(result, Emission):
         _write_emission(result, path, is_folder)
         return
-    if not isinstance(result, Compiled):
-        sources = partial(_sources, model, level, constants)
-        _write_folder(result.files, place or Path(), sources)
+    if isinstance(result, Delivery):
+        _write_folder(result.files, place or Path(), partial(_sources, model, level, constants))
         return
     assert path is not None
     result.save(path)
     _tell(result, path, page, show_report, pass_timing, as_json)
+
+
+def _check_form_options(
+    form: str | None, named: bool, in_folder: bool, kernels: bool, is_folder: bool
+) -> None:
+    """:class:`ModelError` for options of another form than the one that is asked for."""
+    if named and not in_folder:
+        raise ModelError("--name and --weights are for C in a folder", (), "--emit c -o FOLDER/")
+    if kernels and form not in (BYTECODE, INTERPRETER):
+        hint = f"--emit {BYTECODE} or --emit {INTERPRETER}"
+        raise ModelError("--kernels is for bytecode and its interpreter", (), hint)
+    if form == INTERPRETER and not is_folder:
+        raise ModelError("the interpreter is several files", (), "write a folder: -o FOLDER/")
 
 
 def stem_of(model: Path) -> str:

@@ -22,6 +22,7 @@ _SUFFIXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ".s": ("asm",),
         ".c": ("c",),
         ".onnx": ("onnx",),
+        ".mcb": ("bytecode",),
         ".npz": (),
         ".npy": (),
         ".html": (),

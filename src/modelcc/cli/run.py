@@ -30,6 +30,7 @@ from modelcc.cli.verbosity import verbosity_options
 from modelcc.environment import Environment
 from modelcc.feeds.files import read_feeds
 from modelcc.feeds.npz import write_npz
+from modelcc.interpreted import BytecodeModel, load_bytecode
 from modelcc.ir.errors import ModelError
 from modelcc.ir.types import Array, TensorType, dtype_of
 
@@ -41,6 +42,7 @@ HELP = """Run MODEL (.onnx or a compiled .mcc) and show its outputs.
   modelcc run model.mcc -i inputs.npz -o outputs.npz
   modelcc run model.onnx --size batch=8        random inputs of this size
   modelcc run model.onnx --profile             the time of every kernel
+  modelcc run model.mcb --interpreter folder/  bytecode, by the interpreter in a folder
 """
 
 
@@ -59,6 +61,12 @@ HELP = """Run MODEL (.onnx or a compiled .mcc) and show its outputs.
 @click.option(
     "--sha256", metavar="HEX", help="Refuse a .mcc that is not this file, as sha256sum tells it."
 )
+@click.option(
+    "--interpreter",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="What runs bytecode (.mcb): the folder that --emit interpreter wrote.",
+)
 @click.option("--profile", is_flag=True, help="Also measure each kernel.")
 @click.option("--json", "as_json", is_flag=True, help="Print outputs' facts and times as JSON.")
 @compiling
@@ -71,6 +79,7 @@ def run(
     output: Path | None,
     repeat: int,
     sha256: str | None,
+    interpreter: Path | None,
     profile: bool,
     as_json: bool,
     no_cache: bool,
@@ -84,7 +93,12 @@ def run(
     files = [Path(item.partition("=")[2] or item) for item in inputs]
     check_outputs([output], [model, *files])
     options = options_of(environment, asked)
-    if model.suffix == ".mcc":
+    net: Model | BytecodeModel
+    if model.suffix == ".mcb":
+        if profile:
+            raise ModelError("bytecode has no profile here", (str(model),), "leave --profile out")
+        net = load_bytecode(model, interpreter)
+    elif model.suffix == ".mcc":
         given, paths = (options.threads, options.target), dict(options.libraries)
         net = load(model, threads=given[0], target=given[1], sha256=sha256, libraries=paths)
     elif sha256:
@@ -110,14 +124,14 @@ def run(
     if states:
         console.print(_array_table("state", states))
     console.print(f"{median(times) * 1e3:.3f} ms (median of {repeat}, {options.threads} threads)")
-    if profile:
+    if profile and isinstance(net, Model):
         # Reports know the compiler, which a model that is found in the cache does not need.
         tables = import_module("modelcc.report.tables")
         console.print(tables.report_tables(net.report(profile=feeds)))
 
 
 def feeds_for(
-    net: Model, items: tuple[str, ...], sizes: dict[str, int], seed: int
+    net: Model | BytecodeModel, items: tuple[str, ...], sizes: dict[str, int], seed: int
 ) -> dict[str, Array]:
     """Arrays from files for the inputs named there, random ones for the others."""
     types = {spec.name: TensorType(spec.shape, spec.dtype) for spec in net.inputs}
@@ -125,7 +139,7 @@ def feeds_for(
     return net.random_inputs(sizes, seed) | given if missing else given
 
 
-def timed(net: Model, feeds: dict[str, Array], repeat: int) -> list[float]:
+def timed(net: Model | BytecodeModel, feeds: dict[str, Array], repeat: int) -> list[float]:
     """Seconds of each of ``repeat`` calls."""
     times: list[float] = []
     for _ in range(repeat):

@@ -42,6 +42,9 @@ STABLEHLO, ONNX = "stablehlo", "onnx"
 EXCHANGED = (STABLEHLO, ONNX)
 """The graph as others read it."""
 
+BYTECODE, INTERPRETER = "bytecode", "interpreter"
+"""A program for the interpreter of microcontrollers, and that with the program's kernels."""
+
 FORMS = (
     "graph",
     *EXCHANGED,
@@ -55,6 +58,8 @@ FORMS = (
     "c",
     "obj",
     "so",
+    BYTECODE,
+    INTERPRETER,
 )
 """Everything that can be printed, from the model to the machine."""
 
@@ -73,8 +78,10 @@ _SUFFIX: Mapping[str, str] = {
     "c": ".c",
     "obj": ".o",
     "so": ".so",
+    BYTECODE: ".mcb",
+    INTERPRETER: "",
 }
-_BINARY = (ONNX, "obj", "so")
+_BINARY = (ONNX, "obj", "so", BYTECODE)
 
 
 @dataclass(frozen=True)

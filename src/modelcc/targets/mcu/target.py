@@ -62,7 +62,7 @@ class McuTarget(CTarget):
 
     @property
     def forms(self) -> tuple[str, ...]:
-        return (SCHEDULE, "c")
+        return (SCHEDULE, "c", "bytecode", "interpreter")
 
     @property
     def usual_dims(self) -> Mapping[str, int]:

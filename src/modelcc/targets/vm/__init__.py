@@ -1,0 +1,1 @@
+"""Programs as bytecode, and the C interpreter that runs it."""

@@ -1,0 +1,129 @@
+"""Kernels of the interpreter: loop functions of parameters, with what bounds their accesses."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from modelcc.ir.condition import COMPARISONS, Condition
+from modelcc.ir.errors import ModelError
+from modelcc.ir.index import Index, parse_index
+from modelcc.ir.loop import Function
+from modelcc.ir.loop_parser import parse_function
+from modelcc.ir.loop_text import print_function
+from modelcc.ir.loop_traversal import checks_in
+from modelcc.targets.vm.accesses import bounded
+from modelcc.targets.vm.generalise import generalise
+from modelcc.targets.vm.hull import MOST, WORD, NoHullError, is_value
+
+FORMAT = 1
+"""Version of the list of kernels."""
+
+
+@dataclass(frozen=True)
+class VmKernel:
+    """A loop function whose sizes are the elements of its buffers, in order, then its parameters.
+
+    It accesses nothing but its buffers if parameters that are indices are from 0 to ``MOST`` (of
+    :mod:`modelcc.targets.vm.hull`), the ``conditions`` hold, and ``small`` and all that conditions
+    compute fit 32 bits with a sign.
+    """
+
+    function: Function
+    conditions: tuple[Condition, ...]
+    small: tuple[Index, ...]
+
+    @cached_property
+    def digest(self) -> str:
+        """16 hexadecimal digits that name it: equal kernels have the same."""
+        parts = [print_function(self.function), *map(str, self.conditions), *map(str, self.small)]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+    @property
+    def name(self) -> str:
+        """Its name in C."""
+        return f"kernel_{self.digest}"
+
+    @property
+    def checks(self) -> int:
+        """How many numbers its checks have."""
+        return checks_in(self.function)
+
+
+@dataclass(frozen=True)
+class KernelUse:
+    """A kernel with the numbers of one launch; ``own`` are the bytes and the names of buffers that
+    it wants besides those that the launch names."""
+
+    kernel: VmKernel
+    parameters: tuple[int, ...]
+    own: tuple[int, ...]
+
+
+def use_of(function: Function, sizes: Mapping[str, int]) -> KernelUse:
+    """``function`` as a kernel of the interpreter; :class:`ModelError` for what has no bounds."""
+    general = generalise(function, sizes)
+    try:
+        plain = replace(general.function, name="kernel", source=())
+        found = bounded(plain, general.values)
+    except NoHullError as error:
+        message = f"bytecode has no form of {function.name!r}: {error}"
+        raise ModelError(message, function.source, "--emit c has one") from error
+    kernel = VmKernel(found.function, found.conditions, found.small)
+    own = kernel.function.parameters[general.given :]
+    sizes_of_own = (general.values[str(p.buffer.size)] * p.buffer.dtype.bytes for p in own)
+    given = tuple(general.values[name] for name in kernel.function.sizes)
+    limits = ((WORD if is_value(name) else MOST) for name in kernel.function.sizes)
+    if any(abs(number) > most for number, most in zip(given, limits, strict=True)):
+        raise ModelError("a number of its layers is too large", function.source)
+    return KernelUse(kernel, given, tuple(sizes_of_own))
+
+
+def kernels_json(kernels: Iterable[VmKernel]) -> str:
+    """The list of kernels of a firmware, which models are compiled for."""
+    found = [
+        {
+            "id": kernel.digest,
+            "function": print_function(kernel.function),
+            "conditions": [[str(c.left), c.comparison, str(c.right)] for c in kernel.conditions],
+            "small": [str(e) for e in kernel.small],
+        }
+        for kernel in kernels
+    ]
+    return json.dumps({"modelcc_kernels": FORMAT, "kernels": found}, indent=1) + "\n"
+
+
+def read_kernels(text: str, path: str) -> tuple[VmKernel, ...]:
+    """The kernels of a list; :class:`ModelError` if it is none."""
+    try:
+        found: Any = json.loads(text)
+        if found["modelcc_kernels"] != FORMAT:
+            raise ModelError(f"it has version {found['modelcc_kernels']}, not {FORMAT}", (path,))
+        kernels = tuple(map(_kernel, found["kernels"]))
+        wrong = [k.digest for k, one in zip(kernels, found["kernels"], strict=True)
+                 if k.digest != one["id"]]  # fmt: skip
+    except (KeyError, TypeError, ValueError) as error:
+        hint = "--kernels takes the kernels.json that --emit interpreter wrote"
+        raise ModelError("it is no list of kernels", (path,), hint) from error
+    if wrong:
+        raise ModelError(f"kernel {wrong[0]} is not what its name says", (path,))
+    return kernels
+
+
+def _kernel(one: Any) -> VmKernel:
+    conditions = [
+        Condition(parse_index(left), COMPARISONS[comparison], parse_index(right))
+        for left, comparison, right in one["conditions"]
+    ]
+    function = parse_function(one["function"])
+    return VmKernel(function, tuple(conditions), tuple(map(parse_index, one["small"])))
+
+
+def merged(*lists: Sequence[VmKernel]) -> tuple[VmKernel, ...]:
+    """Each kernel once, by ascending name."""
+    found = {kernel.digest: kernel for kernels in lists for kernel in kernels}
+    return tuple(found[digest] for digest in sorted(found))
