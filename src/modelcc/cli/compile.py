@@ -167,9 +167,8 @@ def compile_command(
     wanted = form or ("obj" if level == "llvm" else None)
     check_writable(place, page)
     in_folder = form == "c" and is_folder and level != "loop"
-    if arduino and not in_folder:
-        raise ModelError("an Arduino library is a folder", (), "--emit arduino -o FOLDER/")
-    _check_form_options(form, bool(name or weights), in_folder, bool(kernels), is_folder)
+    _check_folder(ARDUINO if arduino else form, bool(name or weights), in_folder, is_folder)
+    _check_kernels(form, kernels)
     path = _destination(model, place, is_folder, wanted)
     _check_outputs(model, level, constants, path, page, wanted)
     observer: Observer | None = None if dump_dir is None else dump_observer(dump_dir)
@@ -205,17 +204,21 @@ def compile_command(
     _tell(result, path, page, show_report, pass_timing, as_json)
 
 
-def _check_form_options(
-    form: str | None, named: bool, in_folder: bool, kernels: bool, is_folder: bool
-) -> None:
-    """:class:`ModelError` for options of another form than the one that is asked for."""
+def _check_folder(form: str | None, named: bool, in_folder: bool, is_folder: bool) -> None:
+    """:class:`ModelError` for what is a folder, or is for one, where there is none."""
+    if form == ARDUINO and not in_folder:
+        raise ModelError("an Arduino library is a folder", (), "--emit arduino -o FOLDER/")
     if named and not in_folder:
         raise ModelError("--name and --weights are for C in a folder", (), "--emit c -o FOLDER/")
+    if form == INTERPRETER and not is_folder:
+        raise ModelError("the interpreter is several files", (), "write a folder: -o FOLDER/")
+
+
+def _check_kernels(form: str | None, kernels: tuple[Path, ...]) -> None:
+    """:class:`ModelError` for kernels of another form than bytecode."""
     if kernels and form not in (BYTECODE, INTERPRETER):
         hint = f"--emit {BYTECODE} or --emit {INTERPRETER}"
         raise ModelError("--kernels is for bytecode and its interpreter", (), hint)
-    if form == INTERPRETER and not is_folder:
-        raise ModelError("the interpreter is several files", (), "write a folder: -o FOLDER/")
 
 
 def stem_of(model: Path) -> str:
