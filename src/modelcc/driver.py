@@ -45,6 +45,8 @@ from modelcc.passes.graph.bound_dimensions import BoundDimensions
 from modelcc.passes.graph.canonical_quantization import CanonicalQuantization
 from modelcc.passes.graph.canonicalise import Canonicalise
 from modelcc.passes.graph.common_subexpressions import CommonSubexpressions
+from modelcc.passes.graph.constant_channels import ConstantChannels
+from modelcc.passes.graph.dead_channels import DeadChannels
 from modelcc.passes.graph.dead_code import DeadCode
 from modelcc.passes.graph.decompose import Decompose
 from modelcc.passes.graph.eliminate_reshapes import EliminateReshapes
@@ -169,6 +171,8 @@ def pipeline(
                 FoldBatchNorm(),
                 MergeBranches(),
                 TrimWindows(),
+                ConstantChannels(),
+                DeadChannels(),
                 *graphs.convolutions,
                 RecogniseAttention(),
                 *TIDYING,
