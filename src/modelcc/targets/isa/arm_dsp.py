@@ -112,20 +112,42 @@ def _depthwise_meaning() -> Iterator[str]:
     for c in range(4):
         x = f"load %x[down*i + right*j + {c}]"
         yield f"let %v{c} = sub(convert[i32]({x}), index[i32](zero - 128))"
-        yield f"let %w{c} = convert[i32](load %weights[4*columns*i + 4*j + {c}])"
+        yield f"let %w{c} = convert[i32](load %weights[4*wide*i + 4*j + {c}])"
         yield f"%s{c} = muladd(%v{c}, %w{c}, %s{c})"
     yield "}"
     yield "}"
 
 
+_WINDOW = """%x: i8[down*rows - down + right*columns - right + 4],
+                  %weights: i8[4*wide*rows - 4*wide + 4*columns], %sums: mut i32[4]"""
+
 DEPTHWISE_4 = parse_function(f"""
-func @depthwise_4(%x: i8[down*rows - down + right*columns - right + 4],
-                  %weights: i8[4*rows*columns], %sums: mut i32[4];
-                  rows, columns, down, right, zero) {{
+func @depthwise_4({_WINDOW};
+                  rows, columns, wide, down, right, zero) {{
 {_sums(4, list(_depthwise_meaning()))}
 }}
 """)
-"""Windows of four channels, bytes less ``zero - 128``, by weights of their own."""
+"""Windows of four channels, bytes less ``zero - 128``, by weights of their own.
+
+These are the first ``columns`` of rows of ``wide`` ones.
+"""
+
+DEPTHWISE_REST = parse_function(f"""
+func @depthwise_rest({_WINDOW};
+                  rows, columns, wide, down, right, zero, rest) {{
+  for i in 0 .. rows {{
+    for j in 0 .. columns {{
+      for c in 0 .. rest {{
+        let %v = sub(convert[i32](load %x[down*i + right*j + c + 4 - rest]), index[i32](zero - 128))
+        let %w = convert[i32](load %weights[4*wide*i + 4*j + c])
+        store %sums[c] = muladd(%v, %w, load %sums[c])
+      }}
+    }}
+  }}
+}}
+""")
+"""As ``depthwise_4``, of the last ``rest`` of four channels (fewer than four), whose weights and
+sums come first."""
 
 
 def _loop(lines: Sequence[str], times: int, test: Sequence[str]) -> str:
@@ -236,32 +258,55 @@ _TAP = [
 ]  # fmt: skip
 """One place of a window, whose four bytes are in ``o``."""
 
+_REST_TAP = ["lsr %[o], %[o], %[shift]", *_TAP[:-1]]
+"""The same of the last of four bytes, which are at most three."""
 
-def _depthwise_4() -> Iterator[str]:
-    yield """
-    int32_t s0 = sums[0], s1 = sums[1], s2 = sums[2], s3 = sums[3];
+_PLACES = "[%[x]]", "[%[x], %[right]]", "[%[x], %[right], lsl #1]"
+
+
+def _depthwise(tap: Sequence[str], sums: int, more: str) -> Iterator[str]:
+    """Windows of 3 x 3 by one run of instructions, others place by place."""
+    names = ", ".join(f"s{n} = sums[{n}]" for n in range(sums))
+    yield f"""
+    int32_t {names};
     const int8_t *w = weights;
     const uint32_t zeros = (uint16_t)(128 - zero) * 0x10001u;
     uint32_t e, o, u, v;
-    if (rows == 3 && columns == 3) {
+    if (rows == 3 && columns == 3 && wide == 3) {{
         __asm__ volatile("""
-    outputs = """\
-        : [s0] "+r"(s0), [s1] "+r"(s1), [s2] "+r"(s2), [s3] "+r"(s3), [w] "+r"(w), [e] "=&r"(e),
-          [o] "=&r"(o), [u] "=&r"(u), [v] "=&r"(v), [x] "+r"(x)"""
-    places = "[%[x]]", "[%[x], %[right]]", "[%[x], %[right], lsl #1]"
-    row = [line for place in places for line in (f"ldr %[o], {place}", *_TAP)]
+    registers = "".join(f'[s{n}] "+r"(s{n}), ' for n in range(sums))
+    outputs = f"""\
+        : {registers}[w] "+r"(w),
+          [e] "=&r"(e), [o] "=&r"(o), [u] "=&r"(u), [v] "=&r"(v), [x] "+r"(x)"""
+    row = [line for place in _PLACES for line in (f"ldr %[o], {place}", *tap)]
     yield assembly([".rept 3", *row, "add %[x], %[x], %[down]", ".endr"])
     yield f"""{outputs}
-        : [zeros] "r"(zeros), [right] "r"(right), [down] "r"(down)
+        : [zeros] "r"(zeros), [right] "r"(right), [down] "r"(down){more}
         : "memory");
-    }} else for (int32_t i = 0; i < rows; i++, x += down - right * columns)
-        for (int32_t j = 0; j < columns; j++)
-            __asm__ volatile("""
-    yield assembly(["ldr %[o], [%[x]]", *_TAP, "add %[x], %[x], %[right]"])
-    yield f"""{outputs}
-        : [zeros] "r"(zeros), [right] "r"(right)
-        : "memory");
-    sums[0] = s0, sums[1] = s1, sums[2] = s2, sums[3] = s3;"""
+    }} else for (int32_t i = 0; i < rows; i++, x += down, w += (wide - columns) * 4) {{
+        int32_t n = columns;
+        __asm__ volatile("""
+    place = ["ldr %[o], [%[x]]", *tap, "add %[x], %[x], %[right]"]
+    yield assembly(["1:", *place, "subs %[n], #1", "bne 1b"])
+    yield f"""{outputs}, [n] "+r"(n)
+        : [zeros] "r"(zeros), [right] "r"(right){more}
+        : "memory", "cc");
+        x -= right * columns;
+    }}"""
+
+
+def _depthwise_4() -> Iterator[str]:
+    yield from _depthwise(_TAP, 4, "")
+    yield "    sums[0] = s0, sums[1] = s1, sums[2] = s2, sums[3] = s3;"
+
+
+def _depthwise_rest() -> Iterator[str]:
+    yield "    const int32_t shift = 32 - 8 * rest;"
+    yield from _depthwise(_REST_TAP, 3, ', [shift] "r"(shift)')
+    yield """\
+    sums[0] = s0;
+    if (rest > 1) sums[1] = s1;
+    if (rest > 2) sums[2] = s2;"""
 
 
 def _text(lines: Iterator[str]) -> CTemplate:
@@ -296,6 +341,13 @@ ROUTINES = (
     RoutineText(DOT_1X4, *_WHERE, _text(_dot_1x4()), inner=tuple(_FOUR_OF_ONE), times=_N),
     RoutineText(
         DEPTHWISE_4, *_WHERE, _text(_depthwise_4()), inner=("ldr o, [x]", *_TAP), times=_TAPS
+    ),
+    RoutineText(
+        DEPTHWISE_REST,
+        *_WHERE,
+        _text(_depthwise_rest()),
+        inner=("ldr o, [x]", *_REST_TAP),
+        times=_TAPS,
     ),
     RoutineText(SPREAD, *_WHERE, _text(_spread()), inner=tuple(_SPREAD), times=_N),
 )

@@ -18,6 +18,7 @@ from modelcc.ir.loop import (
     Buffer,
     Const,
     Expr,
+    For,
     Function,
     If,
     Load,
@@ -75,6 +76,23 @@ class SumBlock:
             there = Predicate((Condition(first + row, "<", limit),))
             body += found if own is emitter else [If(there, tuple(found))]
         return body
+
+    def rest(
+        self, start: Index, first: Index, dot: Callable[[str], RoutineCall], count: Index
+    ) -> list[Stmt]:
+        """The ``count`` rows of a block from ``first`` on, one after the other."""
+        sums, row = self.names.fresh("sums"), self.names.fresh("row")
+        emitter = PointEmitter(self.names, None)
+        bias = self._bias(emitter, first + Sym(row), first + count)
+        before = (*self._taken(emitter), Store(sums, Sym(row), bias))
+        total = Load(sums, Sym(row), I32)
+        after = self._epilogue(emitter, start, first + Sym(row), total)
+        return [
+            Alloc(Buffer(sums, I32, self.rows, "local", WORD)),
+            For(row, 0, count, before),
+            dot(sums),
+            For(row, 0, count, tuple(after)),
+        ]
 
     def _bias(self, emitter: PointEmitter, row: Index, limit: Index) -> Expr:
         """Of a row that may not be there the last one's."""
