@@ -172,7 +172,7 @@ def pipeline(
                 MergeBranches(),
                 TrimWindows(),
                 ConstantChannels(),
-                DeadChannels(),
+                DeadChannels(graphs.channels),
                 *graphs.convolutions,
                 RecogniseAttention(),
                 *TIDYING,

@@ -12,7 +12,7 @@ from modelcc.ir.types import Array
 from modelcc.ops.broadcast import Reduction, Reshape
 from modelcc.ops.gather import Gather
 from modelcc.ops.padding import Pad
-from modelcc.ops.pool import AveragePool, MaxPool
+from modelcc.ops.pool import MaxPool
 from modelcc.ops.quant_matmul import ConvInteger
 from modelcc.ops.resize import Resize
 from modelcc.ops.shape import Concat, Slice, Transpose
@@ -91,7 +91,7 @@ def _carried(groups: ChannelGroups, node: Node, facts: Facts) -> KnownChannels |
     if is_depthwise(graph, node):
         return _depthwise(groups, node, facts)
     match node.op:
-        case MaxPool() | Pad() | AveragePool() | Reduction():
+        case MaxPool() | Pad() | Reduction():
             return _by_reference(groups, node, facts)
         case Reshape() | Slice() | Concat() | Transpose() | Resize(mode="nearest"):
             return _moved(groups, node, facts)

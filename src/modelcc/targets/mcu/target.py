@@ -44,6 +44,9 @@ from modelcc.targets.native.linux_machine import linux_machine
 _REGISTERS = 8
 """Sums that a tile may have: of thirteen registers some are for addresses."""
 
+_CHANNELS = 4
+"""Channels that kernels take at once."""
+
 
 @dataclass(frozen=True)
 class McuTarget(CTarget):
@@ -85,7 +88,7 @@ class McuTarget(CTarget):
 
     def graph_passes(self) -> GraphPasses:
         """Products of integers, where a model dequantises their operands."""
-        return GraphPasses(integers=(IntegerContractions(own=False),))
+        return GraphPasses((IntegerContractions(own=False),), channels=_CHANNELS)
 
     def tensor_passes(self) -> TensorPasses:
         """Images with channels last, and integers as instructions take them."""
