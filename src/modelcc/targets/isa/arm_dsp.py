@@ -157,16 +157,16 @@ def _loop(lines: Sequence[str], times: int, test: Sequence[str]) -> str:
 
 _FOUR = [
     "ldrd %[x], %[y], [%[w]], #8", "ldrd %[t], %[u], [%[p]], #24",
-    "sxtb16 r12, %[x]", "sxtb16 %[x], %[x], ror #8",
-    "smlad %[a0], r12, %[t], %[a0]", "smlad %[a0], %[x], %[u], %[a0]",
-    "sxtb16 lr, %[y]", "sxtb16 %[y], %[y], ror #8",
-    "smlad %[b0], lr, %[t], %[b0]", "smlad %[b0], %[y], %[u], %[b0]",
+    "sxtb16 %[e], %[x]", "sxtb16 %[x], %[x], ror #8",
+    "smlad %[a0], %[e], %[t], %[a0]", "smlad %[a0], %[x], %[u], %[a0]",
+    "sxtb16 %[f], %[y]", "sxtb16 %[y], %[y], ror #8",
+    "smlad %[b0], %[f], %[t], %[b0]", "smlad %[b0], %[y], %[u], %[b0]",
     "ldrd %[t], %[u], [%[p], #-16]",
-    "smlad %[a1], r12, %[t], %[a1]", "smlad %[a1], %[x], %[u], %[a1]",
-    "smlad %[b1], lr, %[t], %[b1]", "smlad %[b1], %[y], %[u], %[b1]",
+    "smlad %[a1], %[e], %[t], %[a1]", "smlad %[a1], %[x], %[u], %[a1]",
+    "smlad %[b1], %[f], %[t], %[b1]", "smlad %[b1], %[y], %[u], %[b1]",
     "ldrd %[t], %[u], [%[p], #-8]",
-    "smlad %[a2], r12, %[t], %[a2]", "smlad %[a2], %[x], %[u], %[a2]",
-    "smlad %[b2], lr, %[t], %[b2]", "smlad %[b2], %[y], %[u], %[b2]",
+    "smlad %[a2], %[e], %[t], %[a2]", "smlad %[a2], %[x], %[u], %[a2]",
+    "smlad %[b2], %[f], %[t], %[b2]", "smlad %[b2], %[y], %[u], %[b2]",
 ]  # fmt: skip
 """Four steps of three columns and two rows, in all registers that there are."""
 
@@ -177,7 +177,7 @@ def _dot_3x2() -> Iterator[str]:
     int32_t a0 = sums[0], a1 = sums[1], a2 = sums[2], b0 = sums[3], b1 = sums[4], b2 = sums[5];
     const int16_t *p = columns;
     const int8_t *w = weights;
-    uint32_t x, y, u;"""
+    uint32_t x, y, u, e, f;"""
     for count, last in ((4, "weights + n / 4 * 32"), (1, "weights + n * 8")):
         yield f"    const int8_t *t{count} = {last};"
         yield f"    if (w != t{count}) __asm__ volatile("
@@ -187,9 +187,9 @@ def _dot_3x2() -> Iterator[str]:
         yield f"""\
         : [a0] "+r"(a0), [a1] "+r"(a1), [a2] "+r"(a2), [b0] "+r"(b0), [b1] "+r"(b1),
           [b2] "+r"(b2), [p] "+r"(p), [w] "+r"(w), [t] "+r"(t{count}), [x] "=&r"(x),
-          [y] "=&r"(y), [u] "=&r"(u)
+          [y] "=&r"(y), [u] "=&r"(u), [e] "=&r"(e), [f] "=&r"(f)
         :
-        : "r12", "lr", "memory", "cc");"""
+        : "memory", "cc");"""
     yield """\
     sums[0] = a0, sums[1] = a1, sums[2] = a2, sums[3] = b0, sums[4] = b1, sums[5] = b2;"""
 

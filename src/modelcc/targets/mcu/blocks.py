@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from modelcc.ir.argument import Argument
 from modelcc.ir.condition import Condition
@@ -31,10 +32,10 @@ from modelcc.ir.loop import (
 from modelcc.ir.loop_text import print_function
 from modelcc.ir.scalar_tree import map_indices, reads, transform
 from modelcc.ir.tensor import Read, Scalar
-from modelcc.ir.types import I32
+from modelcc.ir.types import I32, DType
 from modelcc.schedule.expression import FreshNames, PointEmitter
 from modelcc.schedule.nest import LoopVar
-from modelcc.targets.mcu.products import Product
+from modelcc.targets.mcu.products import Product, place_in_row
 
 WORD = 4
 """Bytes of a word."""
@@ -119,18 +120,27 @@ class SumBlock:
         return found
 
 
+class RowTensor(NamedTuple):
+    """The tensor ``name`` of a routine: ``width`` numbers of ``tensor`` for each row."""
+
+    name: str
+    tensor: str
+    dtype: DType
+    width: int
+
+
 @dataclass(frozen=True)
 class SharedRows:
     """A product as a routine sees it, for any number of rows: ``parameters`` are tensors of one
-    number for each row, ``step`` how far apart the results of pixels are."""
+    or more numbers for each row, ``step`` how far apart the results of pixels are."""
 
     product: Product
-    parameters: tuple[tuple[str, Read], ...]
+    parameters: tuple[RowTensor, ...]
     output: str
 
     def buffers(self, rows: Index, pixels: int) -> list[Parameter]:
         """The last buffers of the routine."""
-        taken = [Buffer(name, r.dtype, rows, align=WORD) for name, r in self.parameters]
+        taken = [Buffer(p.name, p.dtype, p.width * rows, align=WORD) for p in self.parameters]
         nest = next(n for n in self.product.nests if n.output in self.product.stored)
         size = Sym(_STEP) * (pixels - 1) + rows
         result = Buffer(nest.output, nest.body.dtype, size, align=WORD)
@@ -140,25 +150,28 @@ class SharedRows:
         """What these are given for ``own``, at pixel ``start`` and from a row on."""
         point = {**own.at(start), own.row.name: row}
         store = next(n.store for n in own.nests if n.output in own.stored)
-        parts = [Argument(read.tensor, row) for _, read in self.parameters]
+        parts = [Argument(p.tensor, p.width * row) for p in self.parameters]
         return [*parts, Argument(self.output, substitute(store, point))]
 
 
 def shared_rows(product: Product) -> SharedRows | None:
     """None if there are several results, or something else than rows has parameters."""
     stored = [n for n in product.nests if n.output in product.stored]
-    row = Sym(product.row.name)
+    row = product.row
     found = [r for n in product.nests for r in reads(n.body) if r.indices]
-    plain = all(r.indices == (row,) and r.tensor not in product.stored for r in found)
+    every = dict.fromkeys((*((product.bias,) if product.bias else ()), *found))
+    places = {r: place_in_row(r, row) for r in every}
+    widths = {r.tensor: place[0] for r, place in places.items() if place}
     if (
         len(stored) != 1
-        or not plain
+        or None in places.values()
+        or not widths.keys().isdisjoint(product.stored)
+        or any(place and place[0] != widths[r.tensor] for r, place in places.items())
         or substitute(stored[0].store, {row.name: 1})
         != (substitute(stored[0].store, {row.name: 0}) + 1)
     ):
         return None
-    every = dict.fromkeys((*((product.bias,) if product.bias else ()), *found))
-    names = {r.tensor: f"p{n}" for n, r in enumerate(every)}
+    names = {tensor: f"p{n}" for n, tensor in enumerate(widths)}
     point, index = LoopVar(_PIXEL, 1 << 20, _PIXEL), LoopVar(_ROW, 1 << 20, _ROW)
     inner = {n.output: f"t{k}" for k, n in enumerate(product.nests)} | {product.total: "total"}
     inner[stored[0].output] = "y"
@@ -182,7 +195,9 @@ def shared_rows(product: Product) -> SharedRows | None:
         product, weights="weights", row=index, pixels=(point,), bias=bias, total="total",
         nests=nests, stored=frozenset({"y"}),
     )  # fmt: skip
-    return SharedRows(general, tuple((names[r.tensor], r) for r in every), stored[0].output)
+    types = {r.tensor: r.dtype for r in every}
+    parameters = (RowTensor(names[t], t, types[t], width) for t, width in widths.items())
+    return SharedRows(general, tuple(parameters), stored[0].output)
 
 
 def routine(
