@@ -31,10 +31,15 @@ SSAT8 = Instruction(
     ScalarCall("min", (ScalarCall("max", (_A, Const(-128, I32)), I32), Const(127, I32)), I32),
 )
 
-ASR = Instruction(
-    "asr",
-    (InstructionOperand("a", I32), InstructionOperand("b", I32)),
-    ScalarCall("shr", (_A, ScalarCall("and", (_B, Const(255, I32)), I32)), I32),
+_BYTE = ScalarCall("and", (_B, Const(255, I32)), I32)
+
+ASR, LSL = (
+    Instruction(
+        name,
+        (InstructionOperand("a", I32), InstructionOperand("b", I32)),
+        ScalarCall(function, (_A, _BYTE), I32),
+    )
+    for name, function in (("asr", "shr"), ("lsl", "shl"))
 )
 """By the lowest byte, as a register has it."""
 
@@ -332,6 +337,7 @@ ENCODINGS = (
     _one(SMMULR, "smmulr %0, %1, %2", '"r"(a), "r"(b)'),
     _one(SSAT8, "ssat %0, #8, %1", '"r"(a)'),
     _one(ASR, "asr %0, %1, %2", '"r"(a), "r"(b)'),
+    _one(LSL, "lsl %0, %1, %2", '"r"(a), "r"(b)'),
 )
 
 _N, _TAPS = Sym("n"), Sym("rows") * Sym("columns")

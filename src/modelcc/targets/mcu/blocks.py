@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from modelcc.ir.argument import Argument
@@ -31,8 +31,8 @@ from modelcc.ir.loop import (
 )
 from modelcc.ir.loop_text import print_function
 from modelcc.ir.scalar_tree import map_indices, reads, transform
-from modelcc.ir.tensor import Read, Scalar
-from modelcc.ir.types import I32, DType
+from modelcc.ir.tensor import Apply, Cast, IndexValue, Number, Read, Scalar
+from modelcc.ir.types import I32, I64, DType
 from modelcc.schedule.expression import FreshNames, PointEmitter
 from modelcc.schedule.nest import LoopVar
 from modelcc.targets.mcu.products import Product, place_in_row
@@ -132,11 +132,18 @@ class RowTensor(NamedTuple):
 @dataclass(frozen=True)
 class SharedRows:
     """A product as a routine sees it, for any number of rows: ``parameters`` are tensors of one
-    or more numbers for each row, ``step`` how far apart the results of pixels are."""
+    or more numbers for each row, ``numbers`` those of all rows, ``step`` how far apart the results
+    of pixels are."""
 
     product: Product
     parameters: tuple[RowTensor, ...]
+    numbers: tuple[int, ...]
     output: str
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The last sizes of the routine, which are ``numbers``."""
+        return tuple(map(_number_name, range(len(self.numbers))))
 
     def buffers(self, rows: Index, pixels: int) -> list[Parameter]:
         """The last buffers of the routine."""
@@ -176,10 +183,12 @@ def shared_rows(product: Product) -> SharedRows | None:
     inner = {n.output: f"t{k}" for k, n in enumerate(product.nests)} | {product.total: "total"}
     inner[stored[0].output] = "y"
 
+    numbers = _Numbers()
+
     def renamed(scalar: Scalar) -> Scalar:
         def visit(node: Scalar) -> Scalar:
             if not isinstance(node, Read):
-                return node
+                return numbers.taken_from(node)
             return replace(node, tensor=names.get(node.tensor, inner.get(node.tensor, node.tensor)))
 
         body = map_indices(scalar, lambda i: substitute(i, {row.name: Sym(_ROW)}))
@@ -197,7 +206,37 @@ def shared_rows(product: Product) -> SharedRows | None:
     )  # fmt: skip
     types = {r.tensor: r.dtype for r in every}
     parameters = (RowTensor(names[t], t, types[t], width) for t, width in widths.items())
-    return SharedRows(general, tuple(parameters), stored[0].output)
+    return SharedRows(general, tuple(parameters), tuple(numbers.found), stored[0].output)
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """Multipliers, shifts and addends of an epilogue, which differ from layer to layer."""
+
+    found: dict[int, str] = field(default_factory=dict[int, str])
+
+    def taken_from(self, node: Scalar) -> Scalar:
+        """``node`` with a symbol in place of such a number."""
+        match node:
+            case Apply("mul", (x, Number(value)), dtype) if dtype == I64 and abs(value) < 1 << 31:
+                return replace(node, args=(x, Cast(self._symbol(value), I64)))
+            case Apply("shl", (Number(value), x), dtype) if dtype == I32:
+                return replace(node, args=(self._symbol(value), x))
+            case Apply("rounding_high_word" | "add", (x, Number(value)), dtype) if dtype == I32:
+                return replace(node, args=(x, self._symbol(value)))
+            case Apply("shr", (x, Number(value)), dtype) if dtype == I32 and value not in (1, 31):
+                byte = Apply("and", (self._symbol(value), Number(255, I32)), I32)
+                return replace(node, args=(x, byte))
+            case _:
+                return node
+
+    def _symbol(self, value: float) -> Scalar:
+        name = self.found.setdefault(int(value), _number_name(len(self.found)))
+        return IndexValue(Sym(name), I32)
+
+
+def _number_name(place: int) -> str:
+    return f"n{place}"
 
 
 def routine(

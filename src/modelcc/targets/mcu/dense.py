@@ -57,7 +57,8 @@ class Dense:
         if shared is None:
             return _blocks(product, self.names, x, pixel, fours, product.rows, zero)
         given = (x, Argument(product.weights, 0), *shared.arguments(product, pixel))
-        return RoutineCall(_function(shared), given, (fours, product.rows, zero))
+        sizes = fours, product.rows, zero, *shared.numbers
+        return RoutineCall(_function(shared), given, sizes)
 
 
 def _blocks(
@@ -84,4 +85,4 @@ def _function(shared: SharedRows) -> Function:
         *shared.buffers(rows, 1),
     ]
     body = _blocks(shared.product, FreshNames(), Argument("x", 0), 0, fours, rows, zero)
-    return routine("rows_of_one", parameters, ("fours", "rows", "zero"), [body])
+    return routine("rows_of_one", parameters, ("fours", "rows", "zero", *shared.sizes), [body])

@@ -173,7 +173,7 @@ class Depthwise:
         if shared is None:
             return _blocks(product, self.names, x, weights, pixel, sizes, whole)
         given = (x, weights, *shared.arguments(product, pixel))
-        return [RoutineCall(_function(shared, whole), given, sizes)]
+        return [RoutineCall(_function(shared, whole), given, (*sizes, *shared.numbers))]
 
 
 class _Sizes(NamedTuple):
@@ -242,7 +242,7 @@ def _function(shared: SharedRows, whole: bool) -> Function:
     ]
     given = Argument("x", 0), Argument("weights", 0)
     body = _blocks(shared.product, FreshNames(), *given, 0, sizes, whole)
-    return routine("channels_of_one", parameters, _Sizes._fields, body)
+    return routine("channels_of_one", parameters, (*_Sizes._fields, *shared.sizes), body)
 
 
 def _int(index: Index | None) -> int:

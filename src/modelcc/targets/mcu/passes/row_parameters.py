@@ -71,7 +71,7 @@ def _parameters(kernel: Kernel, constants: Mapping[str, Constant]) -> list[str]:
     others = {r.tensor for r in after} | {r.tensor for r in reads(kernel.stages[sums[0]].body)}
     others -= {r.tensor for r in _along(after, constants)}
     size = next(iter(found.values()), 1)
-    return [n for n, count in found.items() if count == size > 1 and n not in others]
+    return [n for n, count in found.items() if count == size and n not in others]
 
 
 def _along(found: list[Read], constants: Mapping[str, Constant]) -> Iterator[Read]:
