@@ -25,21 +25,23 @@ SMMULR = Instruction(
     ScalarCall("rounding_high_word", (_A, _B), I32),
 )
 
-SSAT8 = Instruction(
-    "ssat8",
-    (InstructionOperand("a", I32),),
-    ScalarCall("min", (ScalarCall("max", (_A, Const(-128, I32)), I32), Const(127, I32)), I32),
+_LOW, _HIGH = Const(-128, I32), Const(127, I32)
+
+SSAT8, SSAT8_HALF = (
+    Instruction(
+        name,
+        (InstructionOperand("a", I32),),
+        ScalarCall("min", (ScalarCall("max", (value, _LOW), I32), _HIGH), I32),
+    )
+    for name, value in (("ssat8", _A), ("ssat8_half", ScalarCall("shr", (_A, Const(1, I32)), I32)))
 )
 
 _BYTE = ScalarCall("and", (_B, Const(255, I32)), I32)
 
-ASR, LSL = (
-    Instruction(
-        name,
-        (InstructionOperand("a", I32), InstructionOperand("b", I32)),
-        ScalarCall(function, (_A, _BYTE), I32),
-    )
-    for name, function in (("asr", "shr"), ("lsl", "shl"))
+ASR = Instruction(
+    "asr",
+    (InstructionOperand("a", I32), InstructionOperand("b", I32)),
+    ScalarCall("shr", (_A, _BYTE), I32),
 )
 """By the lowest byte, as a register has it."""
 
@@ -336,8 +338,8 @@ def _one(instruction: Instruction, text: str, inputs: str) -> Encoding:
 ENCODINGS = (
     _one(SMMULR, "smmulr %0, %1, %2", '"r"(a), "r"(b)'),
     _one(SSAT8, "ssat %0, #8, %1", '"r"(a)'),
+    _one(SSAT8_HALF, "ssat %0, #8, %1, asr #1", '"r"(a)'),
     _one(ASR, "asr %0, %1, %2", '"r"(a), "r"(b)'),
-    _one(LSL, "lsl %0, %1, %2", '"r"(a), "r"(b)'),
 )
 
 _N, _TAPS = Sym("n"), Sym("rows") * Sym("columns")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import cast
 
 import numpy as np
 
@@ -92,41 +91,26 @@ class _Rewriter:
                 return x
             case Apply("rounding_shr", (x, shift), _):
                 return self._shifted(x, shift, 0, sizes) or node
-            case Apply("add", (Apply("shr", (_, _), _) as shr, Number(zero)), _):
-                return self._with_zero(shr, int(zero), sizes) or node
+            case Apply("add", (Apply("shr", (twice, Number(1)), _), Number(zero)), _):
+                return _with_zero(twice, int(zero), sizes) or node
             case _:
                 return node
 
     def _shifted(self, x: Scalar, shift: Scalar, zero: int, sizes: Magnitudes) -> Scalar | None:
+        """``x`` by two to the ``shift``, and ``zero``: all but the last place first."""
         bits = self._contents(shift)
-        if bits is None or not bits.size or bits.min() < 1 or bits.max() > 31 - 8:
+        if bits is None or not bits.size or bits.min() < 1 or bits.max() > 31:
             return None
-        added = (np.int64(1) << (bits - 1)) + (np.int64(zero) << bits)
-        if sizes.of(x) + 2 * int(np.abs(added).max()) + 1 > _MOST:
+        if sizes.of(x) + 2 * abs(zero) + 2 > _MOST:
             return None
-        half: Scalar = Number(int(added), I32) if isinstance(shift, Number) else shift
-        if not isinstance(shift, Number):
-            low = Cast(self._constant(bits.astype(np.int8), shift, "bits"), I32)
-            shift = Apply("and", (low, Number(255, I32)), I32)
-            half = _half(zero, shift)
         sign = Apply("shr", (x, Number(31, I32)), I32)
-        total = Apply("add", (Apply("add", (x, sign), I32), half), I32)
-        return Apply("shr", (total, shift), I32)
-
-    def _with_zero(self, shr: Apply, zero: int, sizes: Magnitudes) -> Scalar | None:
-        """A quotient of :meth:`_shifted` with a number added to it."""
-        match shr:
-            case Apply("shr", (Apply("add", (Apply("add", (x, sign), _), half), _), shift), _) if (
-                sign == Apply("shr", (x, Number(31, I32)), I32)
-            ):
-                if half == _half(0, shift):
-                    (low, _) = cast("Apply", shift).args
-                    return self._shifted(x, cast("Cast", low).value, zero, sizes)
-                if isinstance(shift, Number) and half == Number(1 << (int(shift.value) - 1), I32):
-                    return self._shifted(x, shift, zero, sizes)
-            case _:
-                pass
-        return None
+        total: Scalar = Apply("add", (x, sign), I32)
+        if not isinstance(shift, Number):
+            low = Cast(self._constant((bits - 1).astype(np.int8), shift, "bits"), I32)
+            total = Apply("shr", (total, Apply("and", (low, Number(255, I32)), I32)), I32)
+        elif shift.value > 1:
+            total = Apply("shr", (total, Number(int(shift.value) - 1, I32)), I32)
+        return _halved(total, zero)
 
     def _contents(self, scalar: Scalar) -> Array | None:
         match scalar:
@@ -163,6 +147,15 @@ def _high(product: Apply, half: Scalar, bits: Scalar) -> Scalar | None:
                          Number(by - 32, I32)), I32)  # fmt: skip
 
 
+def _with_zero(twice: Scalar, zero: int, sizes: Magnitudes) -> Scalar | None:
+    """What :func:`_halved` made, with a number added to it."""
+    match twice:
+        case Apply("add", (total, Number(1)), _) if sizes.of(total) + 2 * abs(zero) + 2 <= _MOST:
+            return _halved(total, zero)
+        case _:
+            return None
+
+
 def _value(scalar: Scalar) -> int | None:
     """The number that arithmetic of numbers is."""
     match scalar:
@@ -177,8 +170,7 @@ def _value(scalar: Scalar) -> int | None:
             return None
 
 
-def _half(zero: int, shift: Scalar) -> Scalar:
-    """``zero`` and a half, before it is divided: two instructions rather than four bytes of each
-    row."""
-    whole = Apply("shl", (Number(2 * zero + 1, I32), shift), I32)
-    return Apply("shr", (whole, Number(1, I32)), I32)
+def _halved(twice: Scalar, zero: int) -> Scalar:
+    """Half of a number, rounded up, and ``zero``."""
+    more = Apply("add", (twice, Number(2 * zero + 1, I32)), I32)
+    return Apply("shr", (more, Number(1, I32)), I32)
