@@ -26,7 +26,8 @@ _MOST = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """With half of the divisor less one for negative numbers, a shift rounds away from zero.
+    """Less one for negative numbers, a quotient by two of all but the last place rounds away from
+    zero.
 
     before::
 
@@ -40,7 +41,7 @@ class FixedPoint:
 
         program @main(%x: i8[4]) -> (%y) {
           kernel @Scale(%x: i8[4]) -> (%y: i32[4]) {
-            %y: i32[4] = [i < 4] shr(rounding_high_word(shl(i32(%x[i]), 1:i32), 1518500250:i32) + shr(rounding_high_word(shl(i32(%x[i]), 1:i32), 1518500250:i32), 31:i32) + 60:i32, 3:i32)
+            %y: i32[4] = [i < 4] shr(shr(rounding_high_word(shl(i32(%x[i]), 1:i32), 1518500250:i32) + shr(rounding_high_word(shl(i32(%x[i]), 1:i32), 1518500250:i32), 31:i32), 2:i32) + 15:i32, 1:i32)
           }
         }
     """  # noqa: E501
