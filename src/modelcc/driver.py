@@ -45,6 +45,8 @@ from modelcc.passes.graph.bound_dimensions import BoundDimensions
 from modelcc.passes.graph.canonical_quantization import CanonicalQuantization
 from modelcc.passes.graph.canonicalise import Canonicalise
 from modelcc.passes.graph.common_subexpressions import CommonSubexpressions
+from modelcc.passes.graph.constant_channels import ConstantChannels
+from modelcc.passes.graph.dead_channels import DeadChannels
 from modelcc.passes.graph.dead_code import DeadCode
 from modelcc.passes.graph.decompose import Decompose
 from modelcc.passes.graph.eliminate_reshapes import EliminateReshapes
@@ -92,6 +94,7 @@ from modelcc.pipeline import (
     run_stages,
 )
 from modelcc.report.report import Report, StageTime, report_from_json, report_of
+from modelcc.report.savings import ChannelSaving, channel_savings, savings_rows
 from modelcc.report.stage_progress import announcer, log_stage
 from modelcc.targets.base import BuildConfig, BuildContext, Module, Target, TargetOptions, in_order
 from modelcc.targets.native.cpu_target import CpuTarget
@@ -169,6 +172,8 @@ def pipeline(
                 FoldBatchNorm(),
                 MergeBranches(),
                 TrimWindows(),
+                ConstantChannels(),
+                DeadChannels(graphs.channels),
                 *graphs.convolutions,
                 RecogniseAttention(),
                 *TIDYING,
@@ -310,6 +315,7 @@ def compile_model(
     times: list[StageTime] = []
     graphs: list[Graph] = []
     files: list[Seen] = []
+    savings: list[ChannelSaving] = []
 
     def note(run: StageRun) -> None:
         times.append(StageTime(run.stage.label, run.seconds))
@@ -331,10 +337,13 @@ def compile_model(
     # Whoever watches wants to see one stage after the other.
     with target.build_context(config, observer is None) as context, no_cycle_collection():
         stages = from_block(pipeline(target, options, config, context), entering)
-        watching = all_of(note, log_stage, check_stage, observer)
+        watching = all_of(note, noting_savings(savings), log_stage, check_stage, observer)
         begin = announcer(stages, config)
         artifact: Artifact = run_stages(stages, source(), watching, begin)
     artifact = _with_interface(artifact, graphs)
+    report = report_in(artifact) if savings else None
+    if report is not None:
+        artifact = with_report(artifact, replace(report, savings=tuple(savings)))
     _warn_of_notes(artifact, options)
     if cache and key:
         keep(artifact, key, cache, before, files)
@@ -353,6 +362,18 @@ def check_stage(run: StageRun) -> None:
         if run.stage.block == "import":
             raise
         raise StageError(f"stage {run.stage.label} made an invalid program: {error}") from error
+
+
+def noting_savings(found: list[ChannelSaving]) -> Observer:
+    """Collects the channels that are left out, and tells of them."""
+
+    def note(run: StageRun) -> None:
+        if isinstance(run.before, Graph) and run.stage.name == DeadChannels.__name__:
+            found.extend(channel_savings(run.before, run.after))
+            for row in savings_rows(tuple(found)):
+                _LOGGER.info("left out: %s", row)
+
+    return note
 
 
 def report_in(artifact: Artifact) -> Report | None:

@@ -12,6 +12,7 @@ from modelcc.ir.memory_rules import ALIGNMENT
 from modelcc.ir.program import CopyTensor, Launch, Program, Step, counters, leaves, step_tensors
 from modelcc.ir.program_cost import step_work
 from modelcc.ir.union import Union
+from modelcc.report.savings import ChannelSaving, savings_rows
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ class Report:
     bytes of all weights.  ``host_steps`` is work that the runtime does before them, ``notes``
     tell what of the user's wishes was not done.  ``recomputed`` are values that are not kept, so
     that the arena, ``arena_before`` bytes without that, fits into the memory that was asked for.
+    ``savings`` are channels that are left out.
     """
 
     model: str
@@ -120,6 +122,7 @@ class Report:
     states: tuple[StateRow, ...] = ()
     recomputed: tuple[RecomputedRow, ...] = ()
     arena_before: int = 0
+    savings: tuple[ChannelSaving, ...] = ()
 
     def __repr__(self) -> str:
         """A line on memory and work, then a line for each step."""
@@ -133,8 +136,9 @@ class Report:
         if self.recomputed:
             head += f"\n  {self.recomputation}"
         again = (f"  again {row}" for row in self.recomputed)
+        less = (f"  {row}" for row in savings_rows(self.savings))
         steps = (f"  {kernel}" for kernel in self.kernels)
-        return "\n".join((head, *notes, *kept, *again, *before, *steps))
+        return "\n".join((head, *notes, *kept, *less, *again, *before, *steps))
 
     @property
     def flops(self) -> int:
@@ -231,6 +235,8 @@ def report_from_json(text: str) -> Report:
     for row in recomputed:
         row["source"] = tuple(row["source"])
     data["recomputed"] = tuple(RecomputedRow(**row) for row in recomputed)
+    less: Iterable[dict[str, Any]] = data.get("savings", ())
+    data["savings"] = tuple(ChannelSaving(**{**r, "source": tuple(r["source"])}) for r in less)
     return Report(**data)
 
 

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from modelcc.report.formats import byte_text
 from modelcc.report.report import Report, StageTime, StepRow, times_text
+from modelcc.report.savings import savings_rows
 
 
 def report_tables(report: Report, rows: int | None = None) -> RenderableType:
@@ -44,6 +45,8 @@ def summary(report: Report) -> RenderableType:
         table.add_row("again", report.recomputation)
     for row in report.recomputed:
         table.add_row("", Text(str(row)))
+    for row in savings_rows(report.savings):
+        table.add_row("left out", Text(row))
     if report.rounding:
         table.add_row("rounding", report.rounding)
     return table

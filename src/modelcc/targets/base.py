@@ -58,11 +58,13 @@ class TargetOptions:
 class GraphPasses:
     """What a target does to graphs, among the passes that fit any machine: to ``functions`` that
     would be written out in other ops, to products of ``integers``, once these are recognised, and
-    to ``convolutions``, before attention is."""
+    to ``convolutions``, before attention is; and how many ``channels`` its kernels take at once, so
+    that fewer are no gain."""
 
     functions: tuple[Pass[Graph], ...] = ()
     integers: tuple[Pass[Graph], ...] = ()
     convolutions: tuple[Pass[Graph], ...] = ()
+    channels: int = 1
 
 
 _USUAL = InlineStages()

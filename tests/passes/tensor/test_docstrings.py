@@ -42,6 +42,7 @@ def passes() -> list[type[Any]]:
 TOO_LONG = {
     "Winograd": "test_winograd.py",
     "Strassen": "test_strassen.py",
+    "RowParameters": "test_row_parameters.py",
     "InRegions": "test_regions.py",
 }
 """Passes that cannot be shown in a docstring, and the tests they have instead."""

@@ -59,5 +59,6 @@ REFERENCES: Mapping[str, Reference] = {
     "add_dot_bytes": words(np.uint8, np.int8),
     "smmulr": upper_word,
     "ssat8": lambda a: np.clip(a, -128, 127),
+    "ssat8_half": lambda a: np.clip(a >> 1, -128, 127),
     "asr": shifted,
 }

@@ -19,7 +19,7 @@ from modelcc.ops.arithmetic import Add, Cast
 from modelcc.ops.fixed_point import FixedPointMultiply
 from modelcc.ops.quant_matmul import ConvInteger, MatMulInteger
 from modelcc.ops.shape import Transpose
-from modelcc.targets.isa.arm_dsp import DEPTHWISE_4, DOT_1X4, DOT_3X2
+from modelcc.targets.isa.arm_dsp import DEPTHWISE_4, DEPTHWISE_REST, DOT_1X4, DOT_3X2
 from modelcc.targets.mcu.emulation.boards import missing_tools
 from modelcc.targets.mcu.emulation.build import build
 from modelcc.targets.mcu.emulation.run import run
@@ -92,6 +92,12 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
     "large windows": lambda: image(
         (1, 6, 6, 4), lambda b, x: convolved(b, x, 4, (5, 4), 1, ((2, 2), (1, 2)), groups=4)
     ),
+    "odd channels": lambda: image(
+        (1, 5, 4, 7), lambda b, x: convolved(b, x, 7, (3, 3), 2, END, groups=7)
+    ),
+    "wide windows": lambda: image(
+        (1, 6, 7, 5), lambda b, x: convolved(b, x, 5, (5, 5), 1, ((2, 2), (2, 2)), groups=5)
+    ),
     "dense": dense,
     "residual": lambda: image((1, 4, 4, 8), residual),
 }
@@ -116,7 +122,9 @@ def test_portable_c(name: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.frombuffer(got, np.int8), want.ravel())
 
 
-@pytest.mark.parametrize("name", ["windows", "few channels", "depthwise", "dense", "residual"])
+@pytest.mark.parametrize(
+    "name", ["windows", "few channels", "depthwise", "wide windows", "dense", "residual"]
+)
 def test_instructions_of_the_processor(name: str, tmp_path: Path) -> None:
     model = MODELS["cortex-m4"]
     if missing := missing_tools(model):
@@ -159,9 +167,15 @@ def test_meanings_are_products(routine: Function) -> None:
 
 
 def test_the_meaning_of_windows() -> None:
+    """Two of three columns of four channels, and the last three of these."""
     r = np.random.default_rng(0)
-    x, weights = r.integers(-99, 99, (4, 5, 8)), r.integers(-99, 99, (3, 2, 4))
-    sums = np.ones(4, np.int32)
-    given = [x.astype(np.int8).ravel(), weights.astype(np.int8).ravel(), sums]
-    interpret_loops(DEPTHWISE_4, given, [3, 2, 40, 8, 128 + 9])
-    np.testing.assert_array_equal(sums, 1 + ((x[:3, :2, :4] - 9) * weights).sum((0, 1)))
+    x, weights = r.integers(-99, 99, (4, 5, 8)), r.integers(-99, 99, (3, 3, 4))
+    given = [x.astype(np.int8).ravel(), weights.astype(np.int8).ravel()]
+    sizes = [3, 2, 3, 40, 8, 128 + 9]
+    image = x[:3, :2] - 9
+    sums, rest = np.ones(4, np.int32), np.ones(4, np.int32)
+    interpret_loops(DEPTHWISE_4, [*given, sums], sizes)
+    np.testing.assert_array_equal(sums, 1 + (image[..., :4] * weights[:, :2]).sum((0, 1)))
+    interpret_loops(DEPTHWISE_REST, [*given, rest], [*sizes, 3])
+    last = (image[..., 1:4] * weights[:, :2, :3]).sum((0, 1))
+    np.testing.assert_array_equal(rest, [*(1 + last), 1])

@@ -83,6 +83,7 @@ def graph_passes(pairs_shorts: bool, multiplies_bytes: bool = False) -> GraphPas
         functions=(TabulateFunctions(),),
         integers=(IntegerContractions(bytes=not pairs_shorts, dots=multiplies_bytes),),
         convolutions=(MergeGroups(BLOCK),),
+        channels=BLOCK,
     )
 
 

@@ -25,16 +25,23 @@ SMMULR = Instruction(
     ScalarCall("rounding_high_word", (_A, _B), I32),
 )
 
-SSAT8 = Instruction(
-    "ssat8",
-    (InstructionOperand("a", I32),),
-    ScalarCall("min", (ScalarCall("max", (_A, Const(-128, I32)), I32), Const(127, I32)), I32),
+_LOW, _HIGH = Const(-128, I32), Const(127, I32)
+
+SSAT8, SSAT8_HALF = (
+    Instruction(
+        name,
+        (InstructionOperand("a", I32),),
+        ScalarCall("min", (ScalarCall("max", (value, _LOW), I32), _HIGH), I32),
+    )
+    for name, value in (("ssat8", _A), ("ssat8_half", ScalarCall("shr", (_A, Const(1, I32)), I32)))
 )
+
+_BYTE = ScalarCall("and", (_B, Const(255, I32)), I32)
 
 ASR = Instruction(
     "asr",
     (InstructionOperand("a", I32), InstructionOperand("b", I32)),
-    ScalarCall("shr", (_A, ScalarCall("and", (_B, Const(255, I32)), I32)), I32),
+    ScalarCall("shr", (_A, _BYTE), I32),
 )
 """By the lowest byte, as a register has it."""
 
@@ -112,20 +119,42 @@ def _depthwise_meaning() -> Iterator[str]:
     for c in range(4):
         x = f"load %x[down*i + right*j + {c}]"
         yield f"let %v{c} = sub(convert[i32]({x}), index[i32](zero - 128))"
-        yield f"let %w{c} = convert[i32](load %weights[4*columns*i + 4*j + {c}])"
+        yield f"let %w{c} = convert[i32](load %weights[4*wide*i + 4*j + {c}])"
         yield f"%s{c} = muladd(%v{c}, %w{c}, %s{c})"
     yield "}"
     yield "}"
 
 
+_WINDOW = """%x: i8[down*rows - down + right*columns - right + 4],
+                  %weights: i8[4*wide*rows - 4*wide + 4*columns], %sums: mut i32[4]"""
+
 DEPTHWISE_4 = parse_function(f"""
-func @depthwise_4(%x: i8[down*rows - down + right*columns - right + 4],
-                  %weights: i8[4*rows*columns], %sums: mut i32[4];
-                  rows, columns, down, right, zero) {{
+func @depthwise_4({_WINDOW};
+                  rows, columns, wide, down, right, zero) {{
 {_sums(4, list(_depthwise_meaning()))}
 }}
 """)
-"""Windows of four channels, bytes less ``zero - 128``, by weights of their own."""
+"""Windows of four channels, bytes less ``zero - 128``, by weights of their own.
+
+These are the first ``columns`` of rows of ``wide`` ones.
+"""
+
+DEPTHWISE_REST = parse_function(f"""
+func @depthwise_rest({_WINDOW};
+                  rows, columns, wide, down, right, zero, rest) {{
+  for i in 0 .. rows {{
+    for j in 0 .. columns {{
+      for c in 0 .. rest {{
+        let %v = sub(convert[i32](load %x[down*i + right*j + c + 4 - rest]), index[i32](zero - 128))
+        let %w = convert[i32](load %weights[4*wide*i + 4*j + c])
+        store %sums[c] = muladd(%v, %w, load %sums[c])
+      }}
+    }}
+  }}
+}}
+""")
+"""As ``depthwise_4``, of the last ``rest`` of four channels (fewer than four), whose weights and
+sums come first."""
 
 
 def _loop(lines: Sequence[str], times: int, test: Sequence[str]) -> str:
@@ -135,16 +164,16 @@ def _loop(lines: Sequence[str], times: int, test: Sequence[str]) -> str:
 
 _FOUR = [
     "ldrd %[x], %[y], [%[w]], #8", "ldrd %[t], %[u], [%[p]], #24",
-    "sxtb16 r12, %[x]", "sxtb16 %[x], %[x], ror #8",
-    "smlad %[a0], r12, %[t], %[a0]", "smlad %[a0], %[x], %[u], %[a0]",
-    "sxtb16 lr, %[y]", "sxtb16 %[y], %[y], ror #8",
-    "smlad %[b0], lr, %[t], %[b0]", "smlad %[b0], %[y], %[u], %[b0]",
+    "sxtb16 %[e], %[x]", "sxtb16 %[x], %[x], ror #8",
+    "smlad %[a0], %[e], %[t], %[a0]", "smlad %[a0], %[x], %[u], %[a0]",
+    "sxtb16 %[f], %[y]", "sxtb16 %[y], %[y], ror #8",
+    "smlad %[b0], %[f], %[t], %[b0]", "smlad %[b0], %[y], %[u], %[b0]",
     "ldrd %[t], %[u], [%[p], #-16]",
-    "smlad %[a1], r12, %[t], %[a1]", "smlad %[a1], %[x], %[u], %[a1]",
-    "smlad %[b1], lr, %[t], %[b1]", "smlad %[b1], %[y], %[u], %[b1]",
+    "smlad %[a1], %[e], %[t], %[a1]", "smlad %[a1], %[x], %[u], %[a1]",
+    "smlad %[b1], %[f], %[t], %[b1]", "smlad %[b1], %[y], %[u], %[b1]",
     "ldrd %[t], %[u], [%[p], #-8]",
-    "smlad %[a2], r12, %[t], %[a2]", "smlad %[a2], %[x], %[u], %[a2]",
-    "smlad %[b2], lr, %[t], %[b2]", "smlad %[b2], %[y], %[u], %[b2]",
+    "smlad %[a2], %[e], %[t], %[a2]", "smlad %[a2], %[x], %[u], %[a2]",
+    "smlad %[b2], %[f], %[t], %[b2]", "smlad %[b2], %[y], %[u], %[b2]",
 ]  # fmt: skip
 """Four steps of three columns and two rows, in all registers that there are."""
 
@@ -155,7 +184,7 @@ def _dot_3x2() -> Iterator[str]:
     int32_t a0 = sums[0], a1 = sums[1], a2 = sums[2], b0 = sums[3], b1 = sums[4], b2 = sums[5];
     const int16_t *p = columns;
     const int8_t *w = weights;
-    uint32_t x, y, u;"""
+    uint32_t x, y, u, e, f;"""
     for count, last in ((4, "weights + n / 4 * 32"), (1, "weights + n * 8")):
         yield f"    const int8_t *t{count} = {last};"
         yield f"    if (w != t{count}) __asm__ volatile("
@@ -165,9 +194,9 @@ def _dot_3x2() -> Iterator[str]:
         yield f"""\
         : [a0] "+r"(a0), [a1] "+r"(a1), [a2] "+r"(a2), [b0] "+r"(b0), [b1] "+r"(b1),
           [b2] "+r"(b2), [p] "+r"(p), [w] "+r"(w), [t] "+r"(t{count}), [x] "=&r"(x),
-          [y] "=&r"(y), [u] "=&r"(u)
+          [y] "=&r"(y), [u] "=&r"(u), [e] "=&r"(e), [f] "=&r"(f)
         :
-        : "r12", "lr", "memory", "cc");"""
+        : "memory", "cc");"""
     yield """\
     sums[0] = a0, sums[1] = a1, sums[2] = a2, sums[3] = b0, sums[4] = b1, sums[5] = b2;"""
 
@@ -236,32 +265,55 @@ _TAP = [
 ]  # fmt: skip
 """One place of a window, whose four bytes are in ``o``."""
 
+_REST_TAP = ["lsr %[o], %[o], %[shift]", *_TAP[:-1]]
+"""The same of the last of four bytes, which are at most three."""
 
-def _depthwise_4() -> Iterator[str]:
-    yield """
-    int32_t s0 = sums[0], s1 = sums[1], s2 = sums[2], s3 = sums[3];
+_PLACES = "[%[x]]", "[%[x], %[right]]", "[%[x], %[right], lsl #1]"
+
+
+def _depthwise(tap: Sequence[str], sums: int, more: str) -> Iterator[str]:
+    """Windows of 3 x 3 by one run of instructions, others place by place."""
+    names = ", ".join(f"s{n} = sums[{n}]" for n in range(sums))
+    yield f"""
+    int32_t {names};
     const int8_t *w = weights;
     const uint32_t zeros = (uint16_t)(128 - zero) * 0x10001u;
     uint32_t e, o, u, v;
-    if (rows == 3 && columns == 3) {
+    if (rows == 3 && columns == 3 && wide == 3) {{
         __asm__ volatile("""
-    outputs = """\
-        : [s0] "+r"(s0), [s1] "+r"(s1), [s2] "+r"(s2), [s3] "+r"(s3), [w] "+r"(w), [e] "=&r"(e),
-          [o] "=&r"(o), [u] "=&r"(u), [v] "=&r"(v), [x] "+r"(x)"""
-    places = "[%[x]]", "[%[x], %[right]]", "[%[x], %[right], lsl #1]"
-    row = [line for place in places for line in (f"ldr %[o], {place}", *_TAP)]
+    registers = "".join(f'[s{n}] "+r"(s{n}), ' for n in range(sums))
+    outputs = f"""\
+        : {registers}[w] "+r"(w),
+          [e] "=&r"(e), [o] "=&r"(o), [u] "=&r"(u), [v] "=&r"(v), [x] "+r"(x)"""
+    row = [line for place in _PLACES for line in (f"ldr %[o], {place}", *tap)]
     yield assembly([".rept 3", *row, "add %[x], %[x], %[down]", ".endr"])
     yield f"""{outputs}
-        : [zeros] "r"(zeros), [right] "r"(right), [down] "r"(down)
+        : [zeros] "r"(zeros), [right] "r"(right), [down] "r"(down){more}
         : "memory");
-    }} else for (int32_t i = 0; i < rows; i++, x += down - right * columns)
-        for (int32_t j = 0; j < columns; j++)
-            __asm__ volatile("""
-    yield assembly(["ldr %[o], [%[x]]", *_TAP, "add %[x], %[x], %[right]"])
-    yield f"""{outputs}
-        : [zeros] "r"(zeros), [right] "r"(right)
-        : "memory");
-    sums[0] = s0, sums[1] = s1, sums[2] = s2, sums[3] = s3;"""
+    }} else for (int32_t i = 0; i < rows; i++, x += down, w += (wide - columns) * 4) {{
+        int32_t n = columns;
+        __asm__ volatile("""
+    place = ["ldr %[o], [%[x]]", *tap, "add %[x], %[x], %[right]"]
+    yield assembly(["1:", *place, "subs %[n], #1", "bne 1b"])
+    yield f"""{outputs}, [n] "+r"(n)
+        : [zeros] "r"(zeros), [right] "r"(right){more}
+        : "memory", "cc");
+        x -= right * columns;
+    }}"""
+
+
+def _depthwise_4() -> Iterator[str]:
+    yield from _depthwise(_TAP, 4, "")
+    yield "    sums[0] = s0, sums[1] = s1, sums[2] = s2, sums[3] = s3;"
+
+
+def _depthwise_rest() -> Iterator[str]:
+    yield "    const int32_t shift = 32 - 8 * rest;"
+    yield from _depthwise(_REST_TAP, 3, ', [shift] "r"(shift)')
+    yield """\
+    sums[0] = s0;
+    if (rest > 1) sums[1] = s1;
+    if (rest > 2) sums[2] = s2;"""
 
 
 def _text(lines: Iterator[str]) -> CTemplate:
@@ -286,6 +338,7 @@ def _one(instruction: Instruction, text: str, inputs: str) -> Encoding:
 ENCODINGS = (
     _one(SMMULR, "smmulr %0, %1, %2", '"r"(a), "r"(b)'),
     _one(SSAT8, "ssat %0, #8, %1", '"r"(a)'),
+    _one(SSAT8_HALF, "ssat %0, #8, %1, asr #1", '"r"(a)'),
     _one(ASR, "asr %0, %1, %2", '"r"(a), "r"(b)'),
 )
 
@@ -296,6 +349,13 @@ ROUTINES = (
     RoutineText(DOT_1X4, *_WHERE, _text(_dot_1x4()), inner=tuple(_FOUR_OF_ONE), times=_N),
     RoutineText(
         DEPTHWISE_4, *_WHERE, _text(_depthwise_4()), inner=("ldr o, [x]", *_TAP), times=_TAPS
+    ),
+    RoutineText(
+        DEPTHWISE_REST,
+        *_WHERE,
+        _text(_depthwise_rest()),
+        inner=("ldr o, [x]", *_REST_TAP),
+        times=_TAPS,
     ),
     RoutineText(SPREAD, *_WHERE, _text(_spread()), inner=tuple(_SPREAD), times=_N),
 )

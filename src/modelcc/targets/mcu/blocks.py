@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from modelcc.ir.argument import Argument
 from modelcc.ir.condition import Condition
@@ -18,6 +19,7 @@ from modelcc.ir.loop import (
     Buffer,
     Const,
     Expr,
+    For,
     Function,
     If,
     Load,
@@ -29,11 +31,11 @@ from modelcc.ir.loop import (
 )
 from modelcc.ir.loop_text import print_function
 from modelcc.ir.scalar_tree import map_indices, reads, transform
-from modelcc.ir.tensor import Read, Scalar
-from modelcc.ir.types import I32
+from modelcc.ir.tensor import Apply, Cast, IndexValue, Number, Read, Scalar
+from modelcc.ir.types import I32, I64, DType
 from modelcc.schedule.expression import FreshNames, PointEmitter
 from modelcc.schedule.nest import LoopVar
-from modelcc.targets.mcu.products import Product
+from modelcc.targets.mcu.products import Product, place_in_row
 
 WORD = 4
 """Bytes of a word."""
@@ -76,6 +78,23 @@ class SumBlock:
             body += found if own is emitter else [If(there, tuple(found))]
         return body
 
+    def rest(
+        self, start: Index, first: Index, dot: Callable[[str], RoutineCall], count: Index
+    ) -> list[Stmt]:
+        """The ``count`` rows of a block from ``first`` on, one after the other."""
+        sums, row = self.names.fresh("sums"), self.names.fresh("row")
+        emitter = PointEmitter(self.names, None)
+        bias = self._bias(emitter, first + Sym(row), first + count)
+        before = (*self._taken(emitter), Store(sums, Sym(row), bias))
+        total = Load(sums, Sym(row), I32)
+        after = self._epilogue(emitter, start, first + Sym(row), total)
+        return [
+            Alloc(Buffer(sums, I32, self.rows, "local", WORD)),
+            For(row, 0, count, before),
+            dot(sums),
+            For(row, 0, count, tuple(after)),
+        ]
+
     def _bias(self, emitter: PointEmitter, row: Index, limit: Index) -> Expr:
         """Of a row that may not be there the last one's."""
         bias = self.product.bias
@@ -101,18 +120,34 @@ class SumBlock:
         return found
 
 
+class RowTensor(NamedTuple):
+    """The tensor ``name`` of a routine: ``width`` numbers of ``tensor`` for each row."""
+
+    name: str
+    tensor: str
+    dtype: DType
+    width: int
+
+
 @dataclass(frozen=True)
 class SharedRows:
     """A product as a routine sees it, for any number of rows: ``parameters`` are tensors of one
-    number for each row, ``step`` how far apart the results of pixels are."""
+    or more numbers for each row, ``numbers`` those of all rows, ``step`` how far apart the results
+    of pixels are."""
 
     product: Product
-    parameters: tuple[tuple[str, Read], ...]
+    parameters: tuple[RowTensor, ...]
+    numbers: tuple[int, ...]
     output: str
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The last sizes of the routine, which are ``numbers``."""
+        return tuple(map(_number_name, range(len(self.numbers))))
 
     def buffers(self, rows: Index, pixels: int) -> list[Parameter]:
         """The last buffers of the routine."""
-        taken = [Buffer(name, r.dtype, rows, align=WORD) for name, r in self.parameters]
+        taken = [Buffer(p.name, p.dtype, p.width * rows, align=WORD) for p in self.parameters]
         nest = next(n for n in self.product.nests if n.output in self.product.stored)
         size = Sym(_STEP) * (pixels - 1) + rows
         result = Buffer(nest.output, nest.body.dtype, size, align=WORD)
@@ -122,33 +157,38 @@ class SharedRows:
         """What these are given for ``own``, at pixel ``start`` and from a row on."""
         point = {**own.at(start), own.row.name: row}
         store = next(n.store for n in own.nests if n.output in own.stored)
-        parts = [Argument(read.tensor, row) for _, read in self.parameters]
+        parts = [Argument(p.tensor, p.width * row) for p in self.parameters]
         return [*parts, Argument(self.output, substitute(store, point))]
 
 
 def shared_rows(product: Product) -> SharedRows | None:
     """None if there are several results, or something else than rows has parameters."""
     stored = [n for n in product.nests if n.output in product.stored]
-    row = Sym(product.row.name)
+    row = product.row
     found = [r for n in product.nests for r in reads(n.body) if r.indices]
-    plain = all(r.indices == (row,) and r.tensor not in product.stored for r in found)
+    every = dict.fromkeys((*((product.bias,) if product.bias else ()), *found))
+    places = {r: place_in_row(r, row) for r in every}
+    widths = {r.tensor: place[0] for r, place in places.items() if place}
     if (
         len(stored) != 1
-        or not plain
+        or None in places.values()
+        or not widths.keys().isdisjoint(product.stored)
+        or any(place and place[0] != widths[r.tensor] for r, place in places.items())
         or substitute(stored[0].store, {row.name: 1})
         != (substitute(stored[0].store, {row.name: 0}) + 1)
     ):
         return None
-    every = dict.fromkeys((*((product.bias,) if product.bias else ()), *found))
-    names = {r.tensor: f"p{n}" for n, r in enumerate(every)}
+    names = {tensor: f"p{n}" for n, tensor in enumerate(widths)}
     point, index = LoopVar(_PIXEL, 1 << 20, _PIXEL), LoopVar(_ROW, 1 << 20, _ROW)
     inner = {n.output: f"t{k}" for k, n in enumerate(product.nests)} | {product.total: "total"}
     inner[stored[0].output] = "y"
 
+    numbers = _Numbers()
+
     def renamed(scalar: Scalar) -> Scalar:
         def visit(node: Scalar) -> Scalar:
             if not isinstance(node, Read):
-                return node
+                return numbers.taken_from(node)
             return replace(node, tensor=names.get(node.tensor, inner.get(node.tensor, node.tensor)))
 
         body = map_indices(scalar, lambda i: substitute(i, {row.name: Sym(_ROW)}))
@@ -164,7 +204,39 @@ def shared_rows(product: Product) -> SharedRows | None:
         product, weights="weights", row=index, pixels=(point,), bias=bias, total="total",
         nests=nests, stored=frozenset({"y"}),
     )  # fmt: skip
-    return SharedRows(general, tuple((names[r.tensor], r) for r in every), stored[0].output)
+    types = {r.tensor: r.dtype for r in every}
+    parameters = (RowTensor(names[t], t, types[t], width) for t, width in widths.items())
+    return SharedRows(general, tuple(parameters), tuple(numbers.found), stored[0].output)
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """Multipliers, shifts and addends of an epilogue, which differ from layer to layer."""
+
+    found: dict[int, str] = field(default_factory=dict[int, str])
+
+    def taken_from(self, node: Scalar) -> Scalar:
+        """``node`` with a symbol in place of such a number."""
+        match node:
+            case Apply("mul", (x, Number(value)), dtype) if dtype == I64 and abs(value) < 1 << 31:
+                return replace(node, args=(x, Cast(self._symbol(value), I64)))
+            case Apply("shl", (Number(value), x), dtype) if dtype == I32:
+                return replace(node, args=(self._symbol(value), x))
+            case Apply("rounding_high_word" | "add", (x, Number(value)), dtype) if dtype == I32:
+                return replace(node, args=(x, self._symbol(value)))
+            case Apply("shr", (x, Number(value)), dtype) if dtype == I32 and value not in (1, 31):
+                byte = Apply("and", (self._symbol(value), Number(255, I32)), I32)
+                return replace(node, args=(x, byte))
+            case _:
+                return node
+
+    def _symbol(self, value: float) -> Scalar:
+        name = self.found.setdefault(int(value), _number_name(len(self.found)))
+        return IndexValue(Sym(name), I32)
+
+
+def _number_name(place: int) -> str:
+    return f"n{place}"
 
 
 def routine(

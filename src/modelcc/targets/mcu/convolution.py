@@ -78,7 +78,8 @@ class ByColumns:
             Argument(product.weights, 0),
             *shared.arguments(product, start),
         )
-        return RoutineCall(_function(shared, whole), given, (fours, product.rows, step))
+        sizes = fours, product.rows, step, *shared.numbers
+        return RoutineCall(_function(shared, whole), given, sizes)
 
 
 def _pairs(
@@ -105,4 +106,4 @@ def _function(shared: SharedRows, whole: bool) -> Function:
         *shared.buffers(rows, PIXELS),
     ]
     body = _pairs(shared.product, FreshNames(), "columns", 0, fours, rows, whole)
-    return routine("rows_of_three", parameters, ("fours", "rows", "step"), [body])
+    return routine("rows_of_three", parameters, ("fours", "rows", "step", *shared.sizes), [body])

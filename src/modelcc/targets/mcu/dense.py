@@ -54,34 +54,36 @@ class Dense:
         product, shared = self.product, shared_rows(self.product)
         zero, fours = product.operand.zero + 128, product.steps // WORD
         x = Argument(product.operand.tensor, offset)
+        whole = product.rows % ROWS == 0
         if shared is None:
-            return _blocks(product, self.names, x, pixel, fours, product.rows, zero)
+            return _blocks(product, self.names, x, pixel, fours, product.rows, zero, whole)
         given = (x, Argument(product.weights, 0), *shared.arguments(product, pixel))
-        return RoutineCall(_function(shared), given, (fours, product.rows, zero))
+        sizes = fours, product.rows, zero, *shared.numbers
+        return RoutineCall(_function(shared, whole), given, sizes)
 
 
 def _blocks(
     product: Product, names: FreshNames, x: Argument, pixel: Index, fours: Index, rows: Index,
-    zero: Index,
+    zero: Index, whole: bool,
 ) -> Stmt:  # fmt: skip
-    """Four rows of weights after the other; of the last ones some may not be there."""
+    """Four rows of weights after the other; without ``whole`` some of the last may not be there."""
     number = names.fresh("o")
 
     def dot(sums: str) -> RoutineCall:
         weights = Argument(product.weights, ROWS * WORD * fours * Sym(number))
         return RoutineCall(DOT_1X4, (x, weights, Argument(sums, 0)), (fours, zero))
 
-    block = SumBlock(product, names, 1, ROWS, False)
+    block = SumBlock(product, names, 1, ROWS, whole)
     body = block.statements(pixel, ROWS * Sym(number), dot, rows)
     return For(number, 0, ceildiv(rows, ROWS), tuple(body))
 
 
-def _function(shared: SharedRows) -> Function:
+def _function(shared: SharedRows, whole: bool) -> Function:
     fours, rows, zero = Sym("fours"), Sym("rows"), Sym("zero")
     parameters = [
         Parameter(Buffer("x", I8, WORD * fours, align=1)),
         Parameter(Buffer("weights", I8, ROWS * WORD * fours * ceildiv(rows, ROWS), align=WORD)),
         *shared.buffers(rows, 1),
     ]
-    body = _blocks(shared.product, FreshNames(), Argument("x", 0), 0, fours, rows, zero)
-    return routine("rows_of_one", parameters, ("fours", "rows", "zero"), [body])
+    body = _blocks(shared.product, FreshNames(), Argument("x", 0), 0, fours, rows, zero, whole)
+    return routine("rows_of_one", parameters, ("fours", "rows", "zero", *shared.sizes), [body])

@@ -2,59 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from modelcc.ir.argument import Argument
-from modelcc.ir.condition import Condition
-from modelcc.ir.index import Index, Sym, coefficient, substitute, symbols
+from modelcc.ir.index import (
+    Index,
+    Sym,
+    ceildiv,
+    coefficient,
+    floordiv,
+    maximum,
+    minimum,
+    mod,
+    substitute,
+    symbols,
+)
 from modelcc.ir.loop import (
-    Alloc,
     BindIndex,
     Buffer,
-    Const,
     For,
     Function,
-    If,
     IndexOf,
-    Load,
     Parameter,
-    Predicate,
     RoutineCall,
     Stmt,
-    Store,
 )
 from modelcc.ir.types import I8, I64, Layout, Part, TensorType
 from modelcc.schedule.expression import FreshNames
 from modelcc.schedule.nest import LoopVar
-from modelcc.targets.isa.arm_dsp import DEPTHWISE_4
+from modelcc.targets.isa.arm_dsp import DEPTHWISE_4, DEPTHWISE_REST
 from modelcc.targets.mcu.blocks import WORD, SharedRows, SumBlock, routine, shared_rows
 from modelcc.targets.mcu.products import Product
 
 CHANNELS = 4
 
 BY_FOURS = Layout((Part(0, CHANNELS), Part(1), Part(0, 1, CHANNELS)), ((0, 0),) * 2)
-"""Weights of four channels side by side."""
+"""Weights of four channels side by side; the last ones are filled up."""
 
 
 def fits(product: Product) -> bool:
-    """Whether channels lie side by side, by fours, and windows have rows and columns."""
+    """Whether channels lie side by side, four or more, and windows have rows and columns of which
+    some are inside wherever they are."""
     operand, row = product.operand, product.row.name
-    side = coefficient(operand.offset, row) == 1 and product.rows % CHANNELS == 0
+    side = coefficient(operand.offset, row) == 1 and product.rows >= CHANNELS
     even = all(product.step(n.store) for n in product.nests if n.output in product.stored)
     apart = not any(row in symbols(c.left) for c in operand.conditions)
     numbers = all(isinstance(coefficient(operand.offset, v.name), int) for v in product.reduce)
-    windows = product.shared and operand.fades and 0 < len(product.reduce) <= 2
+    few = 0 < len(product.reduce) <= 2
+    windows = product.shared and operand.fades and few and _reaches(product)
     return windows and side and even and apart and numbers
+
+
+def _reaches(product: Product) -> bool:
+    """Whether each condition is of one line of taps, some of which it holds for at any pixel."""
+    taps, pixels = ({v.name: _int(v.extent) for v in vs} for vs in (product.reduce, product.pixels))
+    spans: dict[str, list[range]] = {}
+    for c in product.operand.conditions:
+        own = [name for name in symbols(c.left) if name in taps]
+        if len(own) != 1 or symbols(c.left) - taps.keys() - pixels.keys():
+            return False
+        spans.setdefault(own[0], [])
+    return all(_always(product, name, taps[name], pixels) for name in spans)
+
+
+def _always(product: Product, tap: str, count: int, pixels: Mapping[str, int]) -> bool:
+    conditions = [c for c in product.operand.conditions if tap in symbols(c.left)]
+    others = {name for c in conditions for name in symbols(c.left)} - {tap}
+    if len(others) > 1:
+        return False
+    for place in range(pixels[next(iter(others))] if others else 1):
+        point = dict.fromkeys(others, place)
+        found = (
+            all(_int(substitute(c.left, {**point, tap: t})) >= 0 for c in conditions)
+            for t in range(count)
+        )
+        if not any(found):
+            return False
+    return True
+
+
+class _Span(NamedTuple):
+    """A run of taps of a window: from the first to before the last one, of ``extent`` in all, which
+    are ``step`` bytes of the image and ``place`` weights apart."""
+
+    first: Index
+    last: Index
+    extent: int
+    step: int
+    place: int
+
+    @property
+    def count(self) -> Index:
+        """How many there are."""
+        return self.last - self.first
 
 
 @dataclass(frozen=True)
 class Depthwise:
-    """Statements of a product that :func:`fits`.
-
-    A window that reaches beyond the image is copied, with zeros around; all others are read where
-    they are.
-    """
+    """Statements of a product that :func:`fits`: of a window that reaches beyond the image the part
+    inside is multiplied."""
 
     product: Product
     names: FreshNames
@@ -69,122 +117,132 @@ class Depthwise:
         What is computed of the result goes on from the first to the last pixel, so that in a chain
         of both the room that a result needs beside its operand does not add up.
         """
-        product, names = self.product, self.names
-        shared = shared_rows(product)
-        function = None if shared is None else _function(shared)
-        offset = substitute(product.operand.offset, {product.row.name: 0})
-        inner = {v.name: 0 for v in product.reduce}
-        steps = [_int(coefficient(offset, v.name)) for v in self._window]
-        x = Argument(product.operand.tensor, substitute(offset, inner))
-        inside = self._rows(shared, function, x, steps, 0, product.rows)
-        body: list[Stmt] = [inside]
-        made: list[Stmt] = []
-        if product.operand.conditions:
-            window, first = names.fresh("window"), names.fresh("first")
-            some = self._copied_at_once if shared is not None else product.rows
-            made = [Alloc(Buffer(window, I8, product.steps * some, "local", WORD))]
-            own = [_int(self._window[1].extent) * some, some]
-            rows = self._rows(shared, function, Argument(window, 0), own, Sym(first), some)
-            copied = self._copied(window, Sym(first), some)
-            border = For(first, 0, product.rows, (*copied, rows), some)
-            body = [If(Predicate(self._whole()), (inside,), (border,))]
+        product = self.product
+        bound: list[Stmt] = []
+        rows, columns = (self._span(v, bound) for v in self._window)
+        first = {product.row.name: 0, **{v.name: 0 for v in product.reduce}}
+        start = substitute(product.operand.offset, first)
+        start = start + rows.first * rows.step + columns.first * columns.step
+        place = CHANNELS * (rows.first * rows.place + columns.first * columns.place)
+        sizes = _Sizes(
+            product.rows, rows.count, columns.count, rows.place, product.steps, rows.step,
+            columns.step, product.operand.zero + 128,
+        )  # fmt: skip
+        x, weights = Argument(product.operand.tensor, start), Argument(product.weights, place)
+        body: Sequence[Stmt] = [*bound, *self._channels(x, weights, sizes)]
         for v in reversed(product.pixels):
-            turn = names.fresh(v.name)
+            turn = self.names.fresh(v.name)
             last = BindIndex(v.name, IndexOf(v.extent - 1 - Sym(turn), I64))
             body = [For(turn, 0, v.extent, (last, *body))]
-        return [*made, *body]
-
-    @property
-    def _copied_at_once(self) -> int:
-        """Channels of a window that is copied: few, for memory is dear."""
-        return next(n for n in (16, 12, 8, 4) if self.product.rows % n == 0)
+        return list(body)
 
     @property
     def _window(self) -> tuple[LoopVar, LoopVar]:
         """Rows and columns of a window."""
-        found = sorted(
-            self.product.reduce, key=lambda v: -_int(coefficient(self.product.place, v.name))
-        )
+        place = self.product.place
+        found = sorted(self.product.reduce, key=lambda v: -_int(coefficient(place, v.name)))
         return (LoopVar("row1", 1, "row1"), found[0]) if len(found) == 1 else (found[0], found[1])
 
-    def _number(self) -> Index:
-        """The number of a pixel."""
-        number: Index = 0
-        for v in self.product.pixels:
-            number = number * v.extent + Sym(v.name)
-        return number
+    def _span(self, v: LoopVar, bound: list[Stmt]) -> _Span:
+        """The taps along ``v`` that are inside, whose ends ``bound`` is to compute."""
+        product, count = self.product, _int(v.extent)
+        step, place = (
+            _int(coefficient(i, v.name)) for i in (product.operand.offset, product.place)
+        )
+        first: Index = 0
+        last: Index = count
+        for c in product.operand.conditions:
+            factor, left = _int(coefficient(c.left, v.name)), substitute(c.left, {v.name: 0})
+            if factor > 0:
+                first = maximum(first, ceildiv(-left, factor))
+            elif factor < 0:
+                last = minimum(last, floordiv(left, -factor) + 1)
+        ends: list[Index] = []
+        for stem, end in (("first", first), ("last", last)):
+            name = self.names.fresh(stem)
+            if not isinstance(end, int):
+                bound.append(BindIndex(name, IndexOf(end, I64)))
+            ends.append(end if isinstance(end, int) else Sym(name))
+        return _Span(ends[0], ends[1], count, step, place or count)
 
-    def _whole(self) -> tuple[Condition, ...]:
-        """That all of a window is inside."""
-        result: list[Condition] = []
-        for c in self.product.operand.conditions:
-            left = c.left
-            for v in self.product.reduce:
-                step = _int(coefficient(left, v.name))
-                last = _int(v.extent) - 1
-                left = substitute(left, {v.name: 0 if step >= 0 else last})
-            result.append(Condition(left, ">=", 0))
-        return tuple(result)
-
-    def _copied(self, window: str, first: Index, some: int) -> list[Stmt]:
-        """Channels of every place of a window, or the zero point."""
-        product, operand, i = self.product, self.product.operand, self.names.fresh("i")
-        at = product.place * some + Sym(i)
-        offset = substitute(operand.offset, {product.row.name: first + Sym(i)})
-        inside = For(i, 0, some, (Store(window, at, Load(operand.tensor, offset, I8)),))
-        outside = For(i, 0, some, (Store(window, at, Const(operand.zero, I8)),))
-        body: Stmt = If(Predicate(operand.conditions), (inside,), (outside,))
-        for v in reversed(product.reduce):
-            body = For(v.name, 0, v.extent, (body,))
-        return [body]
-
-    def _rows(
-        self, shared: SharedRows | None, function: Function | None, x: Argument, steps: list[int],
-        first: Index, some: int,
-    ) -> Stmt:  # fmt: skip
-        """``some`` channels of a pixel from the ``first`` on."""
-        product, pixel = self.product, self._number()
-        rows, columns = (_int(v.extent) for v in self._window)
-        down, right = steps if len(steps) == 2 else (0, *steps)
-        sizes = (rows, columns, down, right, product.operand.zero + 128)
-        if shared is None or function is None:
-            return _fours(product, self.names, x, pixel, product.rows // CHANNELS, sizes)
-        weights = Argument(product.weights, product.steps * first)
-        given = (x, weights, *shared.arguments(product, pixel, first))
-        return RoutineCall(function, given, (some // CHANNELS, *sizes))
+    def _channels(self, x: Argument, weights: Argument, sizes: _Sizes) -> Sequence[Stmt]:
+        """All channels of a pixel."""
+        product, pixel = self.product, _number(self.product)
+        whole = product.rows % CHANNELS == 0
+        shared = shared_rows(product)
+        if shared is None:
+            return _blocks(product, self.names, x, weights, pixel, sizes, whole)
+        given = (x, weights, *shared.arguments(product, pixel))
+        return [RoutineCall(_function(shared, whole), given, (*sizes, *shared.numbers))]
 
 
-def _fours(
-    product: Product, names: FreshNames, x: Argument, pixel: Index, count: Index,
-    sizes: tuple[Index, ...],
-) -> Stmt:  # fmt: skip
-    """Four channels after the other."""
-    number = names.fresh("c")
-    rows, columns, *_ = sizes
+class _Sizes(NamedTuple):
+    """How many channels, rows and columns there are, columns of weights and weights of a channel;
+    how far apart rows and columns of the image are; and its zero point, plus 128."""
 
-    def dot(sums: str) -> RoutineCall:
-        own = Argument(x.buffer, x.offset + CHANNELS * Sym(number))
-        weights = Argument(product.weights, CHANNELS * rows * columns * Sym(number))
-        return RoutineCall(DEPTHWISE_4, (own, weights, Argument(sums, 0)), sizes)
+    channels: Index
+    rows: Index
+    columns: Index
+    wide: Index
+    taps: Index
+    down: Index
+    right: Index
+    zero: Index
+
+    @property
+    def window(self) -> tuple[Index, ...]:
+        """Sizes of ``depthwise_4``."""
+        return self.rows, self.columns, self.wide, self.down, self.right, self.zero
+
+
+def _number(product: Product) -> Index:
+    """The number of a pixel."""
+    number: Index = 0
+    for v in product.pixels:
+        number = number * v.extent + Sym(v.name)
+    return number
+
+
+def _blocks(
+    product: Product, names: FreshNames, x: Argument, weights: Argument, pixel: Index,
+    sizes: _Sizes, whole: bool,
+) -> list[Stmt]:  # fmt: skip
+    """Four channels after the other; without ``whole`` there are one to three at the end."""
+    number, fours = names.fresh("c"), floordiv(sizes.channels, CHANNELS)
+
+    def dot(block: Index, function: Function, *more: Index) -> Callable[[str], RoutineCall]:
+        offset = x.offset + (sizes.channels - CHANNELS if more else CHANNELS * block)
+        own = Argument(weights.buffer, weights.offset + CHANNELS * sizes.taps * block)
+        given = Argument(x.buffer, offset), own
+        return lambda sums: RoutineCall(
+            function, (*given, Argument(sums, 0)), (*sizes.window, *more)
+        )
 
     block = SumBlock(product, names, 1, CHANNELS, True)
-    body = block.statements(pixel, CHANNELS * Sym(number), dot, CHANNELS * count)
-    return For(number, 0, count, tuple(body))
+    first = CHANNELS * Sym(number)
+    four = block.statements(pixel, first, dot(Sym(number), DEPTHWISE_4), sizes.channels)
+    body: list[Stmt] = [For(number, 0, fours, tuple(four))]
+    if not whole:
+        count = mod(sizes.channels, CHANNELS)
+        last = dot(fours, DEPTHWISE_REST, count)
+        body += block.rest(pixel, CHANNELS * fours, last, count)
+    return body
 
 
-def _function(shared: SharedRows) -> Function:
-    names = ("rows", "columns", "down", "right", "zero")
-    rows, columns, down, right, zero = (Sym(name) for name in names)
-    fours = Sym("fours")
-    size = down * (rows - 1) + right * (columns - 1) + CHANNELS * fours
+def _function(shared: SharedRows, whole: bool) -> Function:
+    sizes = _Sizes(*map(Sym, _Sizes._fields))
+    channels, blocks = sizes.channels, ceildiv(sizes.channels, CHANNELS)
+    image = sizes.down * (sizes.rows - 1) + sizes.right * (sizes.columns - 1) + channels
+    window = sizes.wide * (sizes.rows - 1) + sizes.columns
+    weights = CHANNELS * (sizes.taps * (blocks - 1) + window)
     parameters = [
-        Parameter(Buffer("x", I8, size, align=1)),
-        Parameter(Buffer("weights", I8, CHANNELS * rows * columns * fours, align=WORD)),
-        *shared.buffers(CHANNELS * fours, 1),
+        Parameter(Buffer("x", I8, image, align=1)),
+        Parameter(Buffer("weights", I8, weights, align=WORD)),
+        *shared.buffers(channels, 1),
     ]
-    sizes = (rows, columns, down, right, zero)
-    body = _fours(shared.product, FreshNames(), Argument("x", 0), 0, fours, sizes)
-    return routine("channels_of_one", parameters, ("fours", *names), [body])
+    given = Argument("x", 0), Argument("weights", 0)
+    body = _blocks(shared.product, FreshNames(), *given, 0, sizes, whole)
+    return routine("channels_of_one", parameters, (*_Sizes._fields, *shared.sizes), body)
 
 
 def _int(index: Index | None) -> int:

@@ -120,9 +120,33 @@ class Runs:
     names: FreshNames
 
     def statements(self, point: Mapping[str, Index], mover: Mover) -> list[Stmt]:
-        """Of the pixel at ``point``: a run for each point of the outer loops."""
+        """Of the pixel at ``point``."""
+        operand = self.product.operand
+        return self._each(point, [replace_left(c, point) for c in operand.conditions], mover)
+
+    def by_lengths(self, point: Mapping[str, Index], mover: Mover) -> list[Stmt]:
+        """As :meth:`statements`, runs being of known lengths where nothing is outside."""
+        clipped = self.statements(point, mover)
+        conditions = [self._everywhere(c) for c in self.product.operand.conditions]
+        whole = [replace_left(c, point) for c in conditions]
+        if all(_holds(c) for c in whole):
+            return clipped
+        inside = self._each(point, (), mover)
+        return [If(Predicate(tuple(whole)), tuple(inside), tuple(clipped))]
+
+    def _everywhere(self, c: Condition) -> Condition:
+        """That ``c`` holds for all steps of the sum."""
+        left = c.left
+        for v in self.product.reduce:
+            rising = _number(coefficient(left, v.name)) >= 0
+            left = substitute(left, {v.name: 0 if rising else _number(v.extent) - 1})
+        return Condition(left, c.comparison, c.right)
+
+    def _each(
+        self, point: Mapping[str, Index], conditions: Sequence[Condition], mover: Mover
+    ) -> list[Stmt]:
+        """A run for each point of the outer loops, where the conditions hold."""
         product, operand = self.product, self.product.operand
-        conditions = [replace_left(c, point) for c in operand.conditions]
         own = self.run.variable.name if self.run.variable else ""
         along = [c for c in conditions if own and own in symbols(c.left)]
         across = tuple(c for c in conditions if c not in along and not _holds(c))
@@ -194,7 +218,7 @@ class Gathering:
         zero, runs = self.product.operand.zero, Runs(self.product, self.run, self.names)
         if self.direct:
             return runs.statements(point, _Spread(columns, WORD * which, zero + 128))
-        body = runs.statements(point, _Bytes(patch, zero, self.names))
+        body = runs.by_lengths(point, _Bytes(patch, zero, self.names))
         whole = (Argument(patch, 0), Argument(columns, WORD * which))
         return [*body, RoutineCall(SPREAD, whole, (self.fours, zero + 128))]
 

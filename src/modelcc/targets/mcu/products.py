@@ -234,7 +234,19 @@ def _is_bias(node: Apply, total: str, row: LoopVar) -> bool:
     others = [a for a in node.args if isinstance(a, Read) and a.tensor != total]
     if len(names) != 2 or total not in names or len(others) != 1:
         return False
-    return others[0].indices == (Sym(row.name),)
+    return others[0].tensor != total and place_in_row(others[0], row) is not None
+
+
+def place_in_row(read: Read, row: LoopVar) -> tuple[int, int] | None:
+    """How many numbers a tensor has for each row, and which of them is read; None if it is read
+    otherwise."""
+    if len(read.indices) != 1:
+        return None
+    width = coefficient(read.indices[0], row.name)
+    place = substitute(read.indices[0], {row.name: 0})
+    if not isinstance(width, int) or not isinstance(place, int):
+        return None
+    return (width, place) if 0 <= place < width else None
 
 
 def _number(index: Index | None) -> int:

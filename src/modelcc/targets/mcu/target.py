@@ -36,6 +36,7 @@ from modelcc.targets.mcu.passes.channels_last import ChannelsLast
 from modelcc.targets.mcu.passes.fixed_point import FixedPoint
 from modelcc.targets.mcu.passes.flat_weights import FlatWeights
 from modelcc.targets.mcu.passes.folded_zero_points import FoldZeroPoints
+from modelcc.targets.mcu.passes.row_parameters import RowParameters
 from modelcc.targets.mcu.passes.scalar_constants import ScalarConstants
 from modelcc.targets.mcu.passes.zero_points import InlineZeroPoints
 from modelcc.targets.native.c_target import CTarget
@@ -43,6 +44,9 @@ from modelcc.targets.native.linux_machine import linux_machine
 
 _REGISTERS = 8
 """Sums that a tile may have: of thirteen registers some are for addresses."""
+
+_CHANNELS = 4
+"""Channels that kernels take at once."""
 
 
 @dataclass(frozen=True)
@@ -85,14 +89,15 @@ class McuTarget(CTarget):
 
     def graph_passes(self) -> GraphPasses:
         """Products of integers, where a model dequantises their operands."""
-        return GraphPasses(integers=(IntegerContractions(own=False),))
+        return GraphPasses((IntegerContractions(own=False),), channels=_CHANNELS)
 
     def tensor_passes(self) -> TensorPasses:
         """Images with channels last, and integers as instructions take them."""
-        folded = (FoldZeroPoints(),) if self.model.mve else ()
+        folded, beside = (FoldZeroPoints(),) if self.model.mve else (), (RowParameters(),)
+        beside = () if self.model.mve else beside
         return TensorPasses(
             layouts=(ScalarConstants(), InlineZeroPoints(), ChannelsLast()),
-            kernels=(FlatWeights(), *folded, FixedPoint()),
+            kernels=(FlatWeights(), *folded, FixedPoint(), *beside),
             inline=InlineStages(narrow=True),
         )
 

@@ -1,5 +1,6 @@
 """Products and quotients of fixed-point numbers in 32 bits, where nothing overflows.
 
+A quotient by more than 2^32 is one of the upper half of a product.
 A high product of numbers below 2^30 is SMMULR of twice the first; half of a divisor, and the zero
 point that is added to the quotient, are one number that is added before the shift.
 """
@@ -15,7 +16,7 @@ from modelcc.ir.constant import Constant
 from modelcc.ir.naming import Names
 from modelcc.ir.scalar_tree import reads, transform
 from modelcc.ir.tensor import Apply, Cast, Item, Kernel, Number, Read, Scalar, Stage, TensorProgram
-from modelcc.ir.types import I32, Array
+from modelcc.ir.types import I32, I64, Array
 from modelcc.targets.mcu.magnitudes import Magnitudes
 from modelcc.targets.mcu.passes.scalar_constants import with_used_constants
 
@@ -25,7 +26,8 @@ _MOST = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """With half of the divisor less one for negative numbers, a shift rounds away from zero.
+    """Less one for negative numbers, a quotient by two of all but the last place rounds away from
+    zero.
 
     before::
 
@@ -39,7 +41,7 @@ class FixedPoint:
 
         program @main(%x: i8[4]) -> (%y) {
           kernel @Scale(%x: i8[4]) -> (%y: i32[4]) {
-            %y: i32[4] = [i < 4] shr(rounding_high_word(shl(i32(%x[i]), 1:i32), 1518500250:i32) + shr(rounding_high_word(shl(i32(%x[i]), 1:i32), 1518500250:i32), 31:i32) + 60:i32, 3:i32)
+            %y: i32[4] = [i < 4] shr(shr(rounding_high_word(shl(i32(%x[i]), 1:i32), 1518500250:i32) + shr(rounding_high_word(shl(i32(%x[i]), 1:i32), 1518500250:i32), 31:i32), 2:i32) + 15:i32, 1:i32)
           }
         }
     """  # noqa: E501
@@ -82,48 +84,34 @@ class _Rewriter:
         match node:
             case Apply("rounding_high_mul", (a, b), _) if sizes.of(a) < _SMALL:
                 return Apply("rounding_high_word", (_shl(a), b), I32)
+            case Cast(
+                Apply("shr", (Apply("add", (Apply("mul") as product, half), _), bits), _), to
+            ):
+                return _high(product, half, bits) or node if to == I32 else node
             case Apply("rounding_shr", (x, Number(0)), _):
                 return x
             case Apply("rounding_shr", (x, shift), _):
                 return self._shifted(x, shift, 0, sizes) or node
-            case Apply("add", (Apply("shr", (_, _), _) as shr, Number(zero)), _):
-                return self._with_zero(shr, int(zero), sizes) or node
+            case Apply("add", (Apply("shr", (twice, Number(1)), _), Number(zero)), _):
+                return _with_zero(twice, int(zero), sizes) or node
             case _:
                 return node
 
     def _shifted(self, x: Scalar, shift: Scalar, zero: int, sizes: Magnitudes) -> Scalar | None:
+        """``x`` by two to the ``shift``, and ``zero``: all but the last place first."""
         bits = self._contents(shift)
-        if bits is None or not bits.size or bits.min() < 1 or bits.max() > 31 - 8:
+        if bits is None or not bits.size or bits.min() < 1 or bits.max() > 31:
             return None
-        added = (np.int64(1) << (bits - 1)) + (np.int64(zero) << bits)
-        if sizes.of(x) + int(np.abs(added).max()) + 1 > _MOST:
+        if sizes.of(x) + 2 * abs(zero) + 2 > _MOST:
             return None
-        half = self._constant(added.astype(np.int32), shift, "half")
         sign = Apply("shr", (x, Number(31, I32)), I32)
-        total = Apply("add", (Apply("add", (x, sign), I32), half), I32)
-        if isinstance(shift, Number):
-            return Apply("shr", (total, shift), I32)
-        low = Cast(self._constant(bits.astype(np.int8), shift, "bits"), I32)
-        return Apply("shr", (total, Apply("and", (low, Number(255, I32)), I32)), I32)
-
-    def _with_zero(self, shr: Apply, zero: int, sizes: Magnitudes) -> Scalar | None:
-        """A quotient of :meth:`_shifted` with a number added to it."""
-        match shr:
-            case Apply("shr", (Apply("add", (Apply("add", (x, sign), _), half), _), shift), _) if (
-                sign == Apply("shr", (x, Number(31, I32)), I32)
-            ):
-                if isinstance(shift, Apply):
-                    shift = shift.args[0]
-                if isinstance(shift, Cast):
-                    shift = shift.value
-                known, bits = self._contents(half), self._contents(shift)
-                if known is None or bits is None or not bits.size or bits.min() < 1:
-                    return None
-                if np.array_equal(known, np.int64(1) << (bits - 1)):
-                    return self._shifted(x, shift, zero, sizes)
-            case _:
-                pass
-        return None
+        total: Scalar = Apply("add", (x, sign), I32)
+        if not isinstance(shift, Number):
+            low = Cast(self._constant((bits - 1).astype(np.int8), shift, "bits"), I32)
+            total = Apply("shr", (total, Apply("and", (low, Number(255, I32)), I32)), I32)
+        elif shift.value > 1:
+            total = Apply("shr", (total, Number(int(shift.value) - 1, I32)), I32)
+        return _halved(total, zero)
 
     def _contents(self, scalar: Scalar) -> Array | None:
         match scalar:
@@ -148,3 +136,42 @@ class _Rewriter:
 
 def _shl(a: Scalar) -> Scalar:
     return Apply("shl", (a, Number(1, I32)), I32)
+
+
+def _high(product: Apply, half: Scalar, bits: Scalar) -> Scalar | None:
+    """A rounded quotient of a product of 64 bits by way of its upper half."""
+    added, by = _value(half), _value(bits)
+    if product.dtype != I64 or added is None or by is None or by < 33 or added != 1 << (by - 1):
+        return None
+    word = Cast(Apply("shr", (product, Number(32, I64)), I64), I32)
+    return Apply("shr", (Apply("add", (word, Number(1 << (by - 33), I32)), I32),
+                         Number(by - 32, I32)), I32)  # fmt: skip
+
+
+def _with_zero(twice: Scalar, zero: int, sizes: Magnitudes) -> Scalar | None:
+    """What :func:`_halved` made, with a number added to it."""
+    match twice:
+        case Apply("add", (total, Number(1)), _) if sizes.of(total) + 2 * abs(zero) + 2 <= _MOST:
+            return _halved(total, zero)
+        case _:
+            return None
+
+
+def _value(scalar: Scalar) -> int | None:
+    """The number that arithmetic of numbers is."""
+    match scalar:
+        case Number(value):
+            return int(value)
+        case Apply("add" | "sub" | "shl" as function, (a, b), _):
+            one, other = _value(a), _value(b)
+            if one is None or other is None:
+                return None
+            return {"add": one + other, "sub": one - other}.get(function, one << max(0, other))
+        case _:
+            return None
+
+
+def _halved(twice: Scalar, zero: int) -> Scalar:
+    """Half of a number, rounded up, and ``zero``."""
+    more = Apply("add", (twice, Number(2 * zero + 1, I32)), I32)
+    return Apply("shr", (more, Number(1, I32)), I32)

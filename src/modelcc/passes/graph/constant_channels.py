@@ -1,0 +1,134 @@
+"""Channels that are one number become part of the biases of what reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from modelcc.ir.constant import Constant
+from modelcc.ir.graph import Graph, Node
+from modelcc.ir.naming import Names
+from modelcc.ir.types import Array
+from modelcc.ops.elementwise import Add
+from modelcc.passes.graph.channel_groups import IntegerProduct, channel_groups
+from modelcc.passes.graph.dead_code import with_nodes
+from modelcc.passes.graph.known_channels import constant_operands, known_channels
+
+
+@dataclass(frozen=True)
+class ConstantChannels:
+    """Products of integers do not read what is the same for any input.
+
+    A filter without weights makes such a channel, which stays one through requantization, tables,
+    sums with other such channels, pooling and convolutions of each channel by itself.  In a border
+    it must be what the border is, too, or it is read as before.
+
+    before::
+
+        "mcc.graph"() ({
+        ^bb0(%x: tensor<2x3xui8>):
+          %w = "mcc.constant"() {value = dense<[[0, 1], [0, 2], [0, 3]]> : tensor<3x2xi8>}
+          %b = "mcc.constant"() {value = dense<[5, 6]> : tensor<2xi32>}
+          %v = "mcc.constant"() {value = dense<[[1, 2], [3, 4]]> : tensor<2x2xi8>}
+          %s = "mcc.MatMulInteger"(%x, %w)
+          %t = "mcc.Add"(%s, %b)
+          %u = "mcc.Clip"(%t) {low = 0.0, high = 255.0}
+          %c = "mcc.Cast"(%u) {to = ui8}
+          %y = "mcc.MatMulInteger"(%c, %v)
+          "mcc.return"(%y)
+        })
+
+    after::
+
+        "mcc.graph"() ({
+        ^bb0(%x: tensor<2x3xui8>):
+          %w = "mcc.constant"() {value = dense<[[0, 1], [0, 2], [0, 3]]> : tensor<3x2xi8>}
+          %b = "mcc.constant"() {value = dense<[5, 6]> : tensor<2xi32>}
+          %v = "mcc.constant"() {value = dense<[[0, 0], [3, 4]]> : tensor<2x2xi8>}
+          %k = "mcc.constant"() {value = dense<[5, 10]> : tensor<2xi32>}
+          %s = "mcc.MatMulInteger"(%x, %w)
+          %t = "mcc.Add"(%s, %b)
+          %u = "mcc.Clip"(%t) {low = 0.0, high = 255.0}
+          %c = "mcc.Cast"(%u) {to = ui8}
+          %z = "mcc.MatMulInteger"(%c, %v)
+          %y = "mcc.Add"(%z, %k)
+          "mcc.return"(%y)
+        })
+    """
+
+    def __call__(self, graph: Graph) -> Graph:
+        groups = channel_groups(graph)
+        known = known_channels(groups)
+        found: dict[str, _Without] = {}
+        for name, product in groups.products.items():
+            mask, offsets = constant_operands(product, known.get(product.node.inputs[0]))
+            if (product.reads & mask).any():
+                found[name] = _Without(product, mask, product.sums @ offsets)
+        return _rewritten(graph, found) if found else graph
+
+
+@dataclass(frozen=True, eq=False)
+class _Without:
+    """A product that does not read the channels of ``mask``, which add ``sums``."""
+
+    product: IntegerProduct
+    mask: Array
+    sums: Array
+
+    @property
+    def weights(self) -> Array:
+        """Its weights, those of constant channels being their zero point."""
+        weights, zero = self.product.weights.copy(), self.product.zero
+        rows = np.broadcast_to(zero.reshape(-1, 1, 1), weights.shape)
+        weights[:, self.mask] = rows[:, self.mask].astype(weights.dtype)
+        return self.product.layout(weights)
+
+    def added_to(self, addend: Array, rank: int) -> Array:
+        """The sums and what else is added to a result of ``rank``."""
+        sums = self.sums.reshape(-1, *(1,) * (rank - 1 - self.product.axis))
+        return np.asarray(addend + sums, np.int32)
+
+
+def _rewritten(graph: Graph, found: Mapping[str, _Without]) -> Graph:
+    names, readers = Names(graph.types), graph.consumers()
+    constants, types = dict(graph.constants), dict(graph.types)
+
+    def constant(data: Array) -> str:
+        name = names.fresh("c")
+        constants[name] = Constant(data)
+        types[name] = constants[name].type
+        return name
+
+    nodes: dict[int, Node] = {id(node): node for node in graph.nodes}
+    more: dict[int, Node] = {}
+    for result, own in found.items():
+        node, rank = own.product.node, graph.types[result].rank
+        inputs = (node.inputs[0], constant(own.weights), *node.inputs[2:])
+        nodes[id(node)] = replace(node, inputs=inputs)
+        if not own.sums.any():
+            continue
+        bias = _bias(graph, result, readers)
+        if bias is not None:
+            addend = next(name for name in bias.inputs if name != result)
+            name = constant(own.added_to(graph.constants[addend].data, rank))
+            nodes[id(bias)] = replace(bias, inputs=(result, name))
+            continue
+        before = names.fresh(result)
+        types[before] = types[result]
+        nodes[id(node)] = replace(nodes[id(node)], outputs=(before,))
+        zero = np.zeros((), np.int32)
+        added = (before, constant(own.added_to(zero, rank)))
+        more[id(node)] = Node(Add(), added, (result,), node.source)
+    every = (n for node in graph.nodes for n in (nodes[id(node)], more.get(id(node))))
+    changed = replace(graph, types=types, constants=constants)
+    return with_nodes(changed, tuple(n for n in every if n is not None))
+
+
+def _bias(graph: Graph, name: str, readers: Mapping[str, list[Node]]) -> Node | None:
+    """The sum with a constant that alone reads ``name``."""
+    own = readers.get(name, [])
+    if len(own) != 1 or not isinstance(own[0].op, Add) or name in graph.outputs:
+        return None
+    return own[0] if not graph.constants.keys().isdisjoint(own[0].inputs) else None
