@@ -93,7 +93,8 @@ from modelcc.pipeline import (
     numbered,
     run_stages,
 )
-from modelcc.report.report import Report, StageTime, report_from_json, report_of
+from modelcc.report.in_artifact import REPORT, report_in, with_report
+from modelcc.report.report import StageTime, report_of
 from modelcc.report.savings import ChannelSaving, channel_savings, savings_rows
 from modelcc.report.stage_progress import announcer, log_stage
 from modelcc.targets.base import BuildConfig, BuildContext, Module, Target, TargetOptions, in_order
@@ -119,8 +120,6 @@ TIDYING: tuple[Pass[Graph], ...] = (
     DeadCode(),
 )
 """What the other passes on graphs leave behind is cleared away."""
-REPORT = "report.json"
-"""Where in an artifact's sources the report is."""
 
 
 @dataclass(frozen=True)
@@ -340,10 +339,7 @@ def compile_model(
         watching = all_of(note, noting_savings(savings), log_stage, check_stage, observer)
         begin = announcer(stages, config)
         artifact: Artifact = run_stages(stages, source(), watching, begin)
-    artifact = _with_interface(artifact, graphs)
-    report = report_in(artifact) if savings else None
-    if report is not None:
-        artifact = with_report(artifact, replace(report, savings=tuple(savings)))
+    artifact = _with_savings(_with_interface(artifact, graphs), savings)
     _warn_of_notes(artifact, options)
     if cache and key:
         keep(artifact, key, cache, before, files)
@@ -376,24 +372,6 @@ def noting_savings(found: list[ChannelSaving]) -> Observer:
     return note
 
 
-def report_in(artifact: Artifact) -> Report | None:
-    """The report that an artifact carries."""
-    text = artifact.sources.get(REPORT)
-    if text is None:
-        return None
-    interface = artifact.manifest.interface
-    steps = () if interface is None else interface.steps
-    report = report_from_json(text)
-    names = {state.input: name for name, state in artifact.manifest.states.items()}
-    states = tuple(replace(row, name=names.get(row.name, row.name)) for row in report.states)
-    return replace(report, host_steps=tuple(map(str, steps)), states=states)
-
-
-def with_report(artifact: Artifact, report: Report) -> Artifact:
-    """``artifact`` with another report."""
-    return replace(artifact, sources={**artifact.sources, REPORT: report.to_json()})
-
-
 def _with_interface(artifact: Artifact, last: Sequence[Graph]) -> Artifact:
     """With the interface of the ``last`` graph, if it has one, and what its states are at first."""
     interface = last[0].interface if last else None
@@ -402,6 +380,14 @@ def _with_interface(artifact: Artifact, last: Sequence[Graph]) -> Artifact:
     states = {name: constant.data for name, constant in last[0].initial.items()}
     manifest = artifact.manifest.with_interface(interface)
     return replace(artifact, manifest=manifest, states=states)
+
+
+def _with_savings(artifact: Artifact, savings: Sequence[ChannelSaving]) -> Artifact:
+    """With the channels that were left out in its report, if it has one."""
+    report = report_in(artifact) if savings else None
+    if report is None:
+        return artifact
+    return with_report(artifact, replace(report, savings=tuple(savings)))
 
 
 def _warn_of_notes(artifact: Artifact, options: Options) -> None:

@@ -148,7 +148,9 @@ class Model:
 
         ``profile`` (inputs, or True for random ones) also measures each kernel.
         """
-        report: Report | None = import_module("modelcc.driver").report_in(self._artifact)
+        report: Report | None = import_module("modelcc.report.in_artifact").report_in(
+            self._artifact
+        )
         if report is None:
             raise ModelError("the artifact carries no report", (self.name,), "compile it again")
         if profile is not False:
@@ -164,7 +166,7 @@ class Model:
 
     def with_report(self, report: Report) -> Model:
         """The same model, which tells another report."""
-        artifact = import_module("modelcc.driver").with_report(self._artifact, report)
+        artifact = import_module("modelcc.report.in_artifact").with_report(self._artifact, report)
         return Model(artifact, self._session, self.threads, self.target, self._times)
 
     def random_inputs(

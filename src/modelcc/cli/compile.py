@@ -17,7 +17,7 @@ from modelcc.cli.console import note, output_console, print_json, progress_of
 from modelcc.cli.outputs import ARTIFACT, check_outputs, check_suffix, is_artifact, may_be_read
 from modelcc.cli.parameters import MODEL, Compiling, check_writable, compiling, options_of
 from modelcc.cli.verbosity import verbosity_options
-from modelcc.driver import Compiled, compile_model, report_in, target_of
+from modelcc.driver import Compiled, compile_model, target_of
 from modelcc.emit.bytecode import deliver_interpreter, emit_bytecode
 from modelcc.emit.delivery import Delivery, deliver
 from modelcc.emit.dumping import dump_observer
@@ -41,6 +41,7 @@ from modelcc.ir.errors import ModelError
 from modelcc.levels.text import LEVELS, constants_path, write_constants
 from modelcc.pipeline import Observer
 from modelcc.report.formats import byte_text
+from modelcc.report.in_artifact import report_in
 from modelcc.report.page import report_page
 from modelcc.report.tables import report_tables, stage_table
 from modelcc.targets.c.delivery.facts import DeliveryRequest, WeightsForm

@@ -236,7 +236,9 @@ def report_from_json(text: str) -> Report:
         row["source"] = tuple(row["source"])
     data["recomputed"] = tuple(RecomputedRow(**row) for row in recomputed)
     less: Iterable[dict[str, Any]] = data.get("savings", ())
-    data["savings"] = tuple(ChannelSaving(**{**r, "source": tuple(r["source"])}) for r in less)
+    for row in less:
+        row["source"] = tuple(row["source"])
+    data["savings"] = tuple(ChannelSaving(**row) for row in less)
     return Report(**data)
 
 
