@@ -7,7 +7,7 @@ import pytest
 
 from modelcc.on_device.board_run import any_inputs, input_types
 from modelcc.on_device.comparison import first_difference, run_forms
-from modelcc.on_device.forms import LIBRARIES, WEIGHTS, forms_of
+from modelcc.on_device.forms import BYTECODE, LIBRARIES, WEIGHTS, forms_of
 from modelcc.targets.mcu.emulation.boards import missing_tools
 from modelcc.targets.mcu.machine import MODELS
 from tests.embedded import embedded, keyword_spotter, leaky_sum, needs_compiler
@@ -17,10 +17,13 @@ def test_on_a_board() -> None:
     if missing := missing_tools(MODELS["cortex-m4"]):
         pytest.skip(missing)
     model = embedded(keyword_spotter(), "cortex-m4")
-    first, *others = run_forms(model, forms_of(model), any_inputs(input_types(model), 1))
+    forms, refused = forms_of(model)
+    assert not refused
+    first, *others = run_forms(model, forms, any_inputs(input_types(model), 1))
     weights = sum(one.bytes for one in model.arrays if one.is_weight)
     for other in others:
         assert first_difference(other.outputs, first.outputs) is None
+    assert others[-1].name == "bytecode" and others[-1].update == others[-1].flash[BYTECODE]
     assert first.flash[WEIGHTS] == weights
     assert first.update == sum(first.flash.values()) > weights + first.flash.get(LIBRARIES, 0)
     assert first.stack and first.ram == model.arena + first.stack
@@ -30,7 +33,7 @@ def test_on_a_board() -> None:
 @needs_compiler
 def test_on_this_machine() -> None:
     model = embedded(leaky_sum(), "mcu")  # for which there is no emulator
-    results = run_forms(model, forms_of(model)[:1], {"x": np.arange(6, dtype=np.float32)})
+    results = run_forms(model, forms_of(model)[0][:1], {"x": np.arange(6, dtype=np.float32)})
     assert results[0].place == "this machine" and results[0].instructions is None
     np.testing.assert_array_equal(results[0].outputs["twice"], np.arange(6) * 2 + 1)
 

@@ -81,13 +81,18 @@ def compare(
         given, _ = read_feeds(inputs, types)
         feeds = any_inputs(types, seed) | given
         feeds = {name: feeds[name] for name in types}
-        found = _compared(run_forms(embedded, forms_of(embedded), feeds), model, feeds)
+        forms, refused = forms_of(embedded)
+        found = _compared(run_forms(embedded, forms, feeds), model, feeds)
     missing = missing_tools(embedded.machine)
     if as_json:
         head = {"model": model.name, "target": embedded.machine.name, "missing": missing}
+        head["refused"] = refused
         print_json({**head, **_facts(found, mhz)})
     else:
-        _show(found, f"{model.name} on {embedded.machine.name}", mhz, missing)
+        _show(found, f"{model.name} on {embedded.machine.name}", mhz)
+        for note in (refused, f"on this machine, so results alone: {missing}" if missing else ""):
+            if note:
+                output_console().print(note, markup=False)
     return DIFFERS if found.differences else 0
 
 
@@ -134,7 +139,7 @@ def _rows(results: Sequence[FormResult], mhz: float | None) -> list[_Row]:
     return rows
 
 
-def _show(found: _SideBySide, title: str, mhz: float | None, missing: str) -> None:
+def _show(found: _SideBySide, title: str, mhz: float | None) -> None:
     table = Table(title=title, title_justify="left", box=SIMPLE)
     table.add_column("")
     for one in found.results:
@@ -144,8 +149,6 @@ def _show(found: _SideBySide, title: str, mhz: float | None, missing: str) -> No
             table.add_row(Text(name), *map(_cell, numbers))
     console = output_console()
     console.print(table)
-    if missing:
-        console.print(f"on this machine, so results alone: {missing}", markup=False)
     for difference in found.differences:
         console.print(f"differs: {difference}", style="bold red", markup=False)
     if not found.differences:

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
+from modelcc.ir.errors import ModelError
 from modelcc.targets.c.delivery.folder import File
 from modelcc.targets.mcu.delivery.model import EmbeddedModel
 from modelcc.targets.mcu.emulation.build import BoardProgram
 from modelcc.targets.mcu.emulation.program import board_files
+from modelcc.targets.vm.board import bytecode_board_files
+from modelcc.targets.vm.encode import encode
 
 _BOARD = "board_main.o", "startup.o"
 """Objects that are no part of a model."""
 
 LIBRARIES = "libraries"
 WEIGHTS, TABLES, CODE = "weights", "tables", "code"
+BYTECODE, INTERPRETER, KERNELS = "bytecode", "interpreter", "kernels"
+_PARTS: Mapping[str, str] = MappingProxyType(
+    {"": LIBRARIES, "bytecode.o": BYTECODE, "mcc.o": INTERPRETER, "mcc_kernels.o": KERNELS}
+)
+"""What objects are part of; others are a model in C."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +38,19 @@ class DeviceForm:
     replaced: tuple[str, ...]
 
 
-def forms_of(model: EmbeddedModel) -> tuple[DeviceForm, ...]:
-    """All forms: C for speed, and for size."""
+def forms_of(model: EmbeddedModel) -> tuple[tuple[DeviceForm, ...], str]:
+    """All forms that the model has, C for speed and for size, and bytecode for an interpreter with
+    its kernels; and why it has no bytecode, if so."""
+    try:
+        encoded = encode(model)
+    except ModelError as error:
+        return _c_forms(model), str(error)
+    bytecode = bytecode_board_files(model, encoded)
+    made = DeviceForm("bytecode", bytecode, "-O2", encoded.arena, (BYTECODE,))
+    return (*_c_forms(model), made), ""
+
+
+def _c_forms(model: EmbeddedModel) -> tuple[DeviceForm, ...]:
     parts = WEIGHTS, TABLES, CODE, LIBRARIES
     return tuple(
         DeviceForm(f"C {level}", board_files(model), level, model.arena, parts)
@@ -43,7 +63,7 @@ def flash_parts(model: EmbeddedModel, program: BoardProgram) -> Mapping[str, int
     arrays = {one.field: WEIGHTS if one.is_weight else TABLES for one in model.arrays}
     parts: dict[str, int] = {}
     for file, sizes in program.flash_by_object.items():
-        usual = LIBRARIES if not file else CODE
+        usual = _PARTS.get(file, CODE)
         for name, size in sizes.items() if file not in _BOARD else ():
             part = arrays.get(name, usual)
             parts[part] = parts.get(part, 0) + size

@@ -38,12 +38,16 @@ _TAKEN_FILES = frozenset(_FILES.split())
 """Files of these names would hide the system's headers, or be the example's."""
 
 
+_LONGEST = 56
+"""Letters of a name that are kept: C99 tells identifiers apart by 63, and a number takes some."""
+
+
 def field_names(names: Iterable[str], taken: Iterable[str] = ()) -> tuple[str, ...]:
-    """A C and C++ identifier for each of ``names``, like it, and unlike all others."""
+    """A C and C++ identifier for each of ``names``, like its beginning, and unlike all others."""
     used = set(taken)
     found: list[str] = []
     for name in names:
-        spelled = base = cpp_identifier(name)
+        spelled = base = cpp_identifier(cpp_identifier(name)[:_LONGEST])
         count = 1
         while spelled in used:
             count += 1
