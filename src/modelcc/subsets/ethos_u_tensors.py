@@ -62,7 +62,7 @@ def _type(view: OperatorView) -> str:
 
 
 def _shaped(view: OperatorView) -> str:
-    found = next((t for t in feature_maps(view) if not t.shape), None)
+    found = next((t for t in feature_maps(view) if not t.shape and t.data is None), None)
     return "" if found is None else f"{found.name!r} has no axes"
 
 

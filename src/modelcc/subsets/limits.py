@@ -10,7 +10,7 @@ from modelcc.subsets.view import OperatorView, axes_of, shape_of
 
 QUANTIZE = "quantize the model to int8 first: modelcc quantize"
 CONSTANT = "make it a constant of the model"
-PINNED = "fix the extent when the model is exported"
+PINNED = "an open batch is 1 with --rewrite; other extents are fixed when a model is exported"
 
 
 def data_types(allowed: Sequence[str], change: str = "") -> Limitation:

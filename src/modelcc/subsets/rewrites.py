@@ -187,7 +187,7 @@ def _kept_pixels(to: Draft) -> bool:
         return False
     shape = shape_of(data)
     plain = len(steps) == 4 == len(shape) and (steps[0], steps[3]) == (1, 1)
-    if not plain or min(steps) < 1 or any(to.view.number(m) for m in masks[2:]):
+    if not plain or min(steps) < 1 or max(steps) == 1 or any(to.view.number(m) for m in masks[2:]):
         return False
     low = _bounds(begin, shape, 0, to.view.number("begin_mask"))
     high = _bounds(end, shape, 1, to.view.number("end_mask"))

@@ -39,14 +39,13 @@ def rewritten(model: TfliteModel, subset: Subset) -> Rewritten:
 
 
 def _wants_extents(subgraph: TfliteSubgraph, subset: Subset) -> bool:
-    """Whether fewer operators are objected to if the leading extent is known."""
-    pinned = _pinned(subgraph)
-    return _objected(pinned, subset) < _objected(subgraph, subset)
+    """Whether more operators are taken if the leading extent is known."""
+    return _taken(_pinned(subgraph), subset) > _taken(subgraph, subset)
 
 
-def _objected(subgraph: TfliteSubgraph, subset: Subset) -> int:
+def _taken(subgraph: TfliteSubgraph, subset: Subset) -> int:
     views = (view_of(operator, subgraph) for operator in subgraph.operators)
-    return sum(len(objections(view, subset)[0]) for view in views)
+    return sum(not objections(view, subset)[0] for view in views)
 
 
 def _pinned(subgraph: TfliteSubgraph) -> TfliteSubgraph:
