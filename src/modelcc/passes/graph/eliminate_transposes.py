@@ -21,7 +21,7 @@ from modelcc.passes.graph.products import leads_to, made_by
 class EliminateTransposes:
     """Transposes are merged, cancelled, turned into views and moved towards others.
 
-    A transpose moves behind elementwise ops and pads if another transpose follows, if all operands have
+    A transpose moves behind elementwise ops and pads if another one follows, if all operands have
     the same one, or if a constant is multiplied or added, which weights before may take; constants
     are transposed at compile time.  ``Gemm`` and products of matrices
     read transposed operands directly.
