@@ -23,8 +23,8 @@ from modelcc.ir.tensor import (
     TensorProgram,
 )
 from modelcc.ir.types import BOOL, I8, I32, U8, Array
-from modelcc.targets.mcu.magnitudes import Magnitudes
-from modelcc.targets.mcu.passes.scalar_constants import with_used_constants
+from modelcc.passes.tensor.magnitudes import Magnitudes
+from modelcc.passes.tensor.unread_constants import still_read
 
 _LARGEST = 1 << 29
 _MOST = (1 << 31) - 1
@@ -57,18 +57,16 @@ class Requantization:
     """  # noqa: E501
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
-        rewriter = _Rewriter(program)
-        items = tuple(
+        rewriter = _Requantizer(program)
+        items = tuple[Item, ...](
             rewriter.kernel(item) if isinstance(item, Kernel) else item for item in program.items
         )
         types = {**program.types, **{n: c.type for n, c in rewriter.added.items()}}
-        constants = {**program.constants, **rewriter.added}
-        return with_used_constants(
-            replace(program, items=tuple[Item, ...](items), types=types, constants=constants)
-        )
+        constants = still_read(items, program, {**program.constants, **rewriter.added})
+        return replace(program, types=types, constants=constants).with_items(items)
 
 
-class _Rewriter:
+class _Requantizer:
     def __init__(self, program: TensorProgram) -> None:
         self._known = program.constants
         self._names = Names(program.types)
@@ -94,11 +92,24 @@ class _Rewriter:
     def _unsigned(self, node: Scalar, sizes: Magnitudes) -> Scalar:
         """Bytes of a clamped number whose sign is turned are those of the number plus 128."""
         match node:
-            case Apply("xor", (Cast(Cast(Apply("min", (Apply("max", (x, Number(low)), _), Number(high)), _), to)), Number(128)), kind) if (to, kind) == (I8, U8) and -128 <= low and high <= 127 and x.dtype == I32 and sizes.of(x) < _LARGEST:  # fmt: skip  # noqa: E501
-                least = Apply("max", (self._plus(x, 128), Number(int(low) + 128, I32)), I32)
-                return Cast(Apply("min", (least, Number(int(high) + 128, I32)), I32), U8)
+            case Apply("xor", (Cast(Cast(Apply("min") as clamped, to)), Number(128)), kind) if (
+                to,
+                kind,
+            ) == (I8, U8):
+                return self._clamped(clamped, sizes) or node
             case _:
                 return node
+
+    def _clamped(self, node: Apply, sizes: Magnitudes) -> Scalar | None:
+        match node.args:
+            case (Apply("max", (x, Number(low)), _), Number(high)):
+                pass
+            case _:
+                return None
+        if low < -128 or high > 127 or x.dtype != I32 or sizes.of(x) >= _LARGEST:
+            return None
+        least = Apply("max", (self._plus(x, 128), Number(int(low) + 128, I32)), I32)
+        return Cast(Apply("min", (least, Number(int(high) + 128, I32)), I32), U8)
 
     def _plus(self, x: Scalar, more: int) -> Scalar:
         match x:
