@@ -539,7 +539,7 @@ def roundings(lanes: int) -> Case:
     a, b = Load("a", i, I32, lanes), Load("b", i, I32, lanes)
     shift = Load("s", i, I32, lanes)
     products = {f"high_{what}": (f"rounding_high_{what}", (a, b)) for what in ("mul", "word")}
-    calls = {**products, "shr": ("rounding_shr", (a, shift))}
+    calls = {**products, "shr": ("rounding_shr", (a, shift)), "part": ("high_word", (a, b))}
     stores = tuple(Store(f"y_{n}", i, ScalarCall(f, x, I32, lanes)) for n, (f, x) in calls.items())
     buffers = {name: (I32, 64, False) for name in "abs"}
     buffers |= {f"y_{name}": (I32, 64, True) for name in calls}
@@ -563,7 +563,8 @@ def roundings(lanes: int) -> Case:
         near = [floor(Fraction(abs(x), 1 << n) + half) for x, n in zip(a, s, strict=True)]
         signed = [n if x >= 0 else -n for x, n in zip(a, near, strict=True)]
         high = [min(h, (1 << 31) - 1) for h in high]
-        return {"y_high_mul": high, "y_high_word": word, "y_shr": signed}
+        part = [floor(Fraction(p, 1 << 32)) for p in products]
+        return {"y_high_mul": high, "y_high_word": word, "y_shr": signed, "y_part": part}
 
     body = For("i", 0, 64, stores, lanes)
     return Case(function(f"roundings_{lanes}", buffers, (), body), arguments, {}, expected, 0)

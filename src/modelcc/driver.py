@@ -57,6 +57,7 @@ from modelcc.passes.graph.intern_strings import InternStrings
 from modelcc.passes.graph.join_loops import JoinLoops
 from modelcc.passes.graph.join_parts import JoinParts
 from modelcc.passes.graph.merge_branches import MergeBranches
+from modelcc.passes.graph.merge_pads import MergePads
 from modelcc.passes.graph.pack_weights import PackWeights
 from modelcc.passes.graph.recognise_attention import RecogniseAttention
 from modelcc.passes.graph.recognise_gelu import RecogniseGelu
@@ -170,6 +171,7 @@ def pipeline(
                 EliminateTransposes(),
                 FoldBatchNorm(),
                 MergeBranches(),
+                MergePads(),
                 TrimWindows(),
                 ConstantChannels(),
                 DeadChannels(graphs.channels),

@@ -119,6 +119,8 @@ class Model:
         any, calls from several threads take turns.  :class:`InputError` says what does not fit,
         :class:`RunError` what stopped the model.
         """
+        if out is None and not named:
+            return self._session(*arguments)
         return self._session(*arguments, out=out, **named)
 
     def run(

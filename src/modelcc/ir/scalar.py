@@ -80,6 +80,12 @@ def _rounding_high_word(a: Array, b: Array) -> Array:
     return ((product + (1 << 31)) >> 32).astype(np.int32)
 
 
+def _high_word(a: Array, b: Array) -> Array:
+    """``a * b / 2**32``, rounded down (the upper half of the product)."""
+    product = np.multiply(np.asarray(a, np.int64), np.asarray(b, np.int64))
+    return (product >> 32).astype(np.int32)
+
+
 def _rounding_shr(x: Array, bits: Array) -> Array:
     """``x / 2**(bits mod 32)``, rounded, halves away from 0 (gemmlowp's RoundingDivideByPOT)."""
     wide, bits = np.asarray(x, np.int64), np.asarray(bits, np.int64) & 31
@@ -149,6 +155,7 @@ FUNCTIONS: Mapping[str, ScalarFunction] = MappingProxyType(
             _F("dot_bytes", 2, _dot_bytes, domain="int", cost=2),
             _F("rounding_high_mul", 2, _rounding_high_mul, domain="i32", cost=3),
             _F("rounding_high_word", 2, _rounding_high_word, domain="i32", cost=2),
+            _F("high_word", 2, _high_word, domain="i32", cost=2),
             _F("rounding_shr", 2, _rounding_shr, domain="i32", cost=4),
         )
     }

@@ -103,19 +103,12 @@ class Session:
         self, feeds: Mapping[str, object], out: Mapping[str, Array] | None = None
     ) -> dict[str, Array]:
         """Outputs by name, for inputs by name; otherwise as a call."""
-        return self._by_name(feeds, out, in_place=False)
-
-    def _by_name(
-        self, feeds: Mapping[str, object], out: Mapping[str, Array] | None, in_place: bool
-    ) -> dict[str, Array]:
-        """Outputs by name; those of states are their inputs, changed, if it happens ``in_place``,
-        which wants these as arrays of their types."""
         if out is None and len(feeds) == self._inputs:
-            results = self._at_once(tuple(map(feeds.get, self._order)), in_place)
+            results = self._at_once(tuple(map(feeds.get, self._order)))
             if results is not None:
                 return dict(zip(self._results, results, strict=True))
         arguments = ordered(self.manifest, (), feeds)
-        return dict(zip(self._results, self._run(arguments, out, in_place), strict=True))
+        return dict(zip(self._results, self._run(arguments, out), strict=True))
 
     def profile(
         self, feeds: Mapping[str, object], steps: int, runs: int = 20
@@ -174,31 +167,31 @@ class Session:
         """Bytes of scratch memory that a call with inputs of these shapes takes."""
         return self._signature(shapes).arena
 
-    def _at_once(self, arguments: tuple[object, ...], in_place: bool = False) -> list[Array] | None:
+    def _at_once(self, arguments: tuple[object, ...]) -> list[Array] | None:
         """The results, if a slot is ready for just these arguments."""
         try:
             slot = self._idle.pop()
         except IndexError:
             return None
         try:
-            return slot.at_once(arguments, in_place)
+            return slot.at_once(arguments)
         finally:
             self._idle.append(slot)
 
-    def _run(
-        self, arguments: tuple[object, ...], out: Outs | None, in_place: bool = False
-    ) -> list[Array]:
+    def _run(self, arguments: tuple[object, ...], out: Outs | None) -> list[Array]:
         try:
             slot = self._idle.pop()
         except IndexError:
             slot = Slot(self._model)
         try:
-            status, results = self._run_any(slot, arguments, out, in_place)
-            failure = self._failure(status, slot) if status else None
+            return self._run_in(slot, arguments, out)
         finally:
             self._idle.append(slot)
-        if failure is not None:
-            raise failure
+
+    def _run_in(self, slot: Slot, arguments: tuple[object, ...], out: Outs | None) -> list[Array]:
+        status, results = self._run_any(slot, arguments, out)
+        if status:
+            raise self._failure(status, slot)
         return results
 
     def _failure(self, status: int, slot: Slot) -> RunError:
@@ -213,11 +206,7 @@ class Session:
         return RunError(f"{check_message(checks[status - 1], sizes)}; other inputs are needed")
 
     def _run_any(
-        self,
-        slot: Slot,
-        arguments: tuple[object, ...],
-        out: Outs | None,
-        in_place: bool = False,
+        self, slot: Slot, arguments: tuple[object, ...], out: Outs | None
     ) -> tuple[int, list[Array]]:
         arrays = [as_input(s, v) for s, v in zip(self.manifest.inputs, arguments, strict=True)]
         signature = self._signature(tuple(array.shape for array in arrays))
@@ -225,7 +214,7 @@ class Session:
         slot.prepare(signature)
         if out is None:
             slot.place(arrays)
-            return slot.run(arrays, in_place)
+            return slot.run(arrays)
         if self.manifest.allocated:
             raise InputError(
                 "out=",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -33,6 +33,7 @@ Entry = Callable[..., int]
 
 _number = ctypes.c_int64.from_address
 _HEAD = object.__basicsize__
+_Array, _empty = np.ndarray, np.empty  # small models feel each look-up in a module
 
 _DYNAMIC, _ALIASED = -1, -2
 """In place of the bytes of a result that the host is asked for, or that is where an input is."""
@@ -51,9 +52,9 @@ class LoadedCode:
 
 
 _Ready = tuple[
-    list[tuple[NumpyType, tuple[int, ...], int]],
+    list[tuple[int, int, NumpyType, tuple[int, ...], int]],
     ctypes.Array[ctypes.c_int64],
-    list[tuple[tuple[int, ...], NumpyType, int]],
+    list[tuple[int, tuple[int, ...], NumpyType, int]],
     ctypes.Array[ctypes.c_int64],
     Callable[[], int],
 ]
@@ -62,8 +63,10 @@ _Ready = tuple[
 class Slot:
     """Runs one call at a time.  Prepared for one signature; another one prepares it anew."""
 
-    def __init__(self, model: LoadedCode) -> None:
+    def __init__(self, model: LoadedCode, kept: Mapping[str, Array] | None = None) -> None:
+        """``kept`` are inputs that are always these arrays, which calls change."""
         self._model = model
+        self._kept = {} if kept is None else kept
         manifest = model.manifest
         self._inputs = (ctypes.c_int64 * max(1, len(manifest.inputs)))()
         self._outputs = (ctypes.c_int64 * max(1, len(manifest.outputs)))()
@@ -111,31 +114,38 @@ class Slot:
             *(() if self._host is None else (self._host.address,)),
         )
         self._call = partial(model.entry, *map(pointer, addresses))
+        given = [i for i, spec in enumerate(manifest.inputs) if spec.name not in self._kept]
+        types = [spec.dtype.numpy for spec in manifest.inputs]
         checks = [
-            (spec.dtype.numpy, shape, spec.dtype.numpy.itemsize)
-            for spec, shape in zip(manifest.inputs, signature.inputs, strict=True)
+            (argument, i, types[i], signature.inputs[i], types[i].itemsize)
+            for argument, i in enumerate(given)
+        ]
+        makes = [
+            (i, *result)
+            for i, result in enumerate(self._results)
+            if manifest.aliases.get(manifest.outputs[i].name) not in self._kept
         ]
         self._signature = signature
-        self._ready = (checks, self._inputs, self._results, self._outputs, self._call)
+        self._ready = (checks, self._inputs, makes, self._outputs, self._call)
 
     def _result_size(self, position: int, shape: tuple[int, ...], dtype: NumpyType) -> int:
         size = _nbytes(shape, dtype)
         known = _DYNAMIC if position in self._dynamic else size
         return _ALIASED if position in self._over else known
 
-    def at_once(self, arguments: tuple[object, ...], in_place: bool = False) -> list[Array] | None:
+    def at_once(self, arguments: Sequence[object]) -> list[Array] | None:
         """The results for arrays of the prepared signature, in a single pass over all that a call
-        touches: the weights have just driven it out of the caches.  ``in_place`` is as for
-        :meth:`run`.
+        touches: the weights have just driven it out of the caches.  Arguments and results are those
+        that are not kept.
 
         None, for whatever reason, sends the caller the longer way, which knows the reason.
         """
         if self._ready is None:
             return None
         checks, inputs, makes, outputs, call = self._ready
-        for position, (dtype, shape, itemsize) in enumerate(checks):
-            value = arguments[position]
-            if type(value) is not np.ndarray or value.shape != shape:
+        for argument, position, dtype, shape, itemsize in checks:
+            value = arguments[argument]
+            if type(value) is not _Array or value.shape != shape:
                 return None
             if value.dtype is not dtype and value.dtype != dtype:  # unpickled ones are never `is`
                 return None
@@ -144,17 +154,15 @@ class Slot:
                 return None
             inputs[position] = address
         results: list[Array] = []
-        for position, (shape, dtype, size) in enumerate(makes):
+        for position, shape, dtype, size in makes:
             if size < 0:
                 aliased = size == _ALIASED
-                results.append(
-                    self._updated(position, arguments, in_place) if aliased else _NOTHING
-                )
+                results.append(self._copied(position, arguments) if aliased else _NOTHING)
                 continue
             if size >= LARGE:
                 array = self._memory[position].array(shape, dtype, size)
             else:
-                array = np.empty(shape, dtype)
+                array = _empty(shape, dtype)
             outputs[position] = _number(id(array) + _HEAD).value
             results.append(array)
         if self._host is None:
@@ -174,16 +182,11 @@ class Slot:
         """The index that ended the last call, if one did."""
         return _number(self._arena.address).value
 
-    def run(self, arrays: list[Array], in_place: bool = False) -> tuple[int, list[Array]]:
+    def run(self, arrays: list[Array]) -> tuple[int, list[Array]]:
         """The entry point's status and the results for ``arrays`` that have been placed, in arrays
-        that nobody else has.
-
-        Those that are where an input is are that input, changed, if all happens ``in_place``.
-        """
+        that nobody else has; what is kept is among them, changed."""
         results = [
-            self._updated(position, arrays, in_place)
-            if given[2] == _ALIASED
-            else _result(memory, *given)
+            self._updated(position, arrays) if given[2] == _ALIASED else _result(memory, *given)
             for position, (memory, given) in enumerate(
                 zip(self._memory, self._results, strict=True)
             )
@@ -193,13 +196,17 @@ class Slot:
             return self._call(), results
         return self._run_hosted(self._host, results), results
 
-    def _updated(self, position: int, arguments: Sequence[Any], in_place: bool) -> Array:
-        """The result that is where an input is: that, or a copy to work on."""
+    def _updated(self, position: int, arguments: Sequence[Any]) -> Array:
+        """The result that is where an input is: that if it is kept, else a copy to work on."""
         taken = self._over[position]
+        if self._model.manifest.inputs[taken].name not in self._kept:
+            return self._copied(position, arguments)
         value: Array = arguments[taken]
-        if in_place:
-            return value
-        result = value.copy()
+        return value
+
+    def _copied(self, position: int, arguments: Sequence[Any]) -> Array:
+        taken = self._over[position]
+        result: Array = arguments[taken].copy()
         self._inputs[taken] = address_of(result)
         return result
 

@@ -19,6 +19,7 @@ from modelcc.runtime.errors import InputError
 from modelcc.runtime.host_steps import performed
 from modelcc.runtime.pool import available_cores
 from modelcc.runtime.session import Outs, Session
+from modelcc.runtime.slot import Slot
 from modelcc.runtime.states import States
 from modelcc.runtime.texts import Texts
 
@@ -65,9 +66,17 @@ class ValueSession(Session):
         returned = (leaf for s in self._interface.outputs.values() for leaf in leaves_of(s))
         self._lent = frozenset(returned) & manifest.aliases.keys()
         self._values = _values_manifest(manifest, self._interface)
+        self._taken = len(self._values.inputs)
+        self._own = Slot(self._model, self.states.inputs)
+        self._direct = bool(self.states) and self._is_direct()
 
     def __call__(self, *arguments: object, out: Outs | None = None, **named: object) -> Value:
         """The model's output, or a tuple of its outputs; sequences are lists, no value is None."""
+        if self._direct and out is None and not named and len(arguments) == self._taken:
+            with self.states.lock:
+                made = self._own.at_once(arguments)
+            if made is not None:
+                return made[0] if len(made) == 1 else tuple(made)
         given = ordered(self._values, *with_names(arguments, named))
         results = tuple(self._called(given, out).values())
         return results[0] if len(results) == 1 else results
@@ -85,7 +94,8 @@ class ValueSession(Session):
         for (name, structure), value in zip(structures, arguments, strict=True):
             _take_apart(structure, value, name, feeds)
         with self.states.lock if self.states else nullcontext():
-            results = self._computed(feeds | self.states.inputs, out, in_place=True)
+            slot = self._own if self.states else None
+            results = self._computed(feeds | self.states.inputs, out, slot)
             results |= {name: results[name].copy() for name in self._lent}
         return {n: _put_together(s, results) for n, s in self._interface.outputs.items()}
 
@@ -97,9 +107,10 @@ class ValueSession(Session):
             return super().profile({**self.states.inputs, **feeds}, steps, runs)
 
     def _computed(
-        self, feeds: Mapping[str, object], out: object, in_place: bool = False
+        self, feeds: Mapping[str, object], out: object, slot: Slot | None = None
     ) -> dict[str, Array]:
-        """Results of the compiled code, by names of tensors."""
+        """Results of the compiled code, in a slot that is not idle or one that is, by names of
+        tensors."""
         if out is not None:
             raise InputError("out=", "nothing", "arrays", "this model's results are new each time")
         known = dict(feeds)
@@ -108,11 +119,30 @@ class ValueSession(Session):
         texts = self._texts.for_call()
         specs = {n: self._specs[n] for n in self._names}
         plain = {n: self._handles(spec, known[n], texts) for n, spec in specs.items()}
-        results = self._by_name(plain, None, in_place)
+        if slot is None:
+            results = super().run(plain)
+        else:
+            made = self._run_in(slot, tuple(plain.values()), None)
+            results = dict(zip(self._results, made, strict=True))
         return {
             name: texts.texts(array) if self._specs[name].dtype == STRING else array
             for name, array in results.items()
         }
+
+    def _is_direct(self) -> bool:
+        """Whether callers give and get the tensors of the compiled code that are no states, in its
+        order."""
+        interface, states = self._interface, self.manifest.states.values()
+        kept = {state.input for state in states} | {state.output for state in states}
+        sides = (
+            (self.manifest.inputs, interface.inputs),
+            (self.manifest.outputs, interface.outputs),
+        )
+        return not interface.steps and all(
+            [s.name for s in specs if s.name not in kept] == list(names.values())
+            and all(self._specs[s.name].dtype != STRING for s in specs)
+            for specs, names in sides
+        )
 
     def _handles(self, spec: TensorSpec, value: object, texts: Texts) -> object:
         if spec.dtype != STRING:

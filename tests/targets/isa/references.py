@@ -58,6 +58,7 @@ REFERENCES: Mapping[str, Reference] = {
     "dot_bytes": words(np.uint8, np.int8),
     "add_dot_bytes": words(np.uint8, np.int8),
     "smmulr": upper_word,
+    "high_word": lambda a, b: wide(a) * wide(b) >> 32,
     "ssat8": lambda a: np.clip(a, -128, 127),
     "ssat8_half": lambda a: np.clip(a >> 1, -128, 127),
     "asr": shifted,

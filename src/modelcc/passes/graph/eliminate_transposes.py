@@ -11,6 +11,7 @@ from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
 from modelcc.ops.arithmetic import Elementwise
 from modelcc.ops.elementwise import Add, Cast, Mul
 from modelcc.ops.matmul import Gemm, MatMul
+from modelcc.ops.padding import Pad
 from modelcc.ops.shape import Reshape, Transpose
 from modelcc.passes.graph.permutations import Permutation, inverse, is_identity, transposed
 from modelcc.passes.graph.products import leads_to, made_by
@@ -20,7 +21,7 @@ from modelcc.passes.graph.products import leads_to, made_by
 class EliminateTransposes:
     """Transposes are merged, cancelled, turned into views and moved towards others.
 
-    A transpose moves behind elementwise ops if another transpose follows, if all operands have
+    A transpose moves behind elementwise ops and pads if another one follows, if all operands have
     the same one, or if a constant is multiplied or added, which weights before may take; constants
     are transposed at compile time.  ``Gemm`` and products of matrices
     read transposed operands directly.
@@ -51,7 +52,7 @@ class EliminateTransposes:
     limit: int | None = None
 
     def __call__(self, graph: Graph) -> Graph:
-        return rewrite(graph, (merge, to_reshape, sink, into_product), self.limit)
+        return rewrite(graph, (merge, to_reshape, sink, behind_pad, into_product), self.limit)
 
 
 def merge(node: Node, at: Rewriter) -> Replacement:
@@ -95,6 +96,19 @@ def sink(node: Node, at: Rewriter) -> Replacement:
     if len(operands) < len(undone):
         return None
     return at.emit(Transpose(perm), at.emit(node.op, *operands))
+
+
+def behind_pad(node: Node, at: Rewriter) -> Replacement:
+    """A pad between transposes becomes a transposed pad."""
+    pad, inner = node.op, made_by(at, node.inputs[0], Transpose) if node.inputs else None
+    if not isinstance(pad, Pad) or inner is None or not isinstance(inner.op, Transpose):
+        return None
+    if at.uses(inner.outputs[0]) > 1 or not _meets_transpose(node, at):
+        return None
+    back = inverse(inner.op.perm)
+    before, after = (tuple(side[axis] for axis in back) for side in (pad.before, pad.after))
+    moved = at.emit(replace(pad, before=before, after=after), inner.inputs[0])
+    return at.emit(inner.op, moved)
 
 
 def _meets_transpose(node: Node, at: Rewriter) -> bool:

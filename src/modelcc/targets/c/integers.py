@@ -67,6 +67,7 @@ _SIGNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "return high > INT32_MAX ? INT32_MAX : (T)high;",
         ),
         "rounding_high_word": ("return (T)(((int64_t)a * b + ((int64_t)1 << 31)) >> 32);",),
+        "high_word": ("return (T)(((int64_t)a * b) >> 32);",),
         "rounding_shr": (
             "const uint32_t mask = ((uint32_t)1 << (b & 31)) - 1, rest = (uint32_t)a & mask;",
             "return (a >> (b & 31)) + (rest > (mask >> 1) + (a < 0));",

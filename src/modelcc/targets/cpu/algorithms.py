@@ -23,6 +23,7 @@ from modelcc.targets.cpu.passes.horizontal_fusion import HorizontalFusion
 from modelcc.targets.cpu.passes.pack_channels import PackChannels
 from modelcc.targets.cpu.passes.pack_operands import PackOperands
 from modelcc.targets.cpu.passes.pack_pairs import PackPairs
+from modelcc.targets.cpu.passes.requantization import Requantization
 from modelcc.targets.cpu.passes.strassen import WORD as STRASSEN
 from modelcc.targets.cpu.passes.strassen import Strassen
 from modelcc.targets.cpu.passes.strassen_cost import StrassenCost
@@ -113,6 +114,7 @@ def tensor_passes(
             *_fewer_multiplications(machine, options, channels, wanted.algorithms),
             # What neither fits into the first cache nor lies in the order in which it is read.
             PackOperands(BLOCK, rows=PACKED_ROWS, near=machine.l1_bytes),
+            Requantization(),
         ),
     )
 

@@ -216,6 +216,11 @@ class ArithmeticCode:
             case "rounding_high_word":
                 high = self._rounded_product(args, 32, lanes)
                 return self._cast("trunc", high, I64, I32, lanes)
+            case "high_word":
+                wide = tuple(self._cast("sext", a, I32, I64, lanes) for a in args)
+                product = self._integer_call("mul", wide, I64, lanes)
+                high = self._shift("shr", (product, constant(32, I64, lanes)), I64, lanes)
+                return self._cast("trunc", high, I64, I32, lanes)
             case "rounding_shr":
                 return self._rounding_shr(args, dtype, lanes)
             case _:

@@ -1,0 +1,1 @@
+"""TFLite's models beside LiteRT with XNNPACK, on one core."""

@@ -1,0 +1,59 @@
+"""Engines in one process that take turns on one core, in processor time."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from benchmarks.tflite.engines import Engine
+
+MOST_CALLS = 20_000
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Microseconds of processor time for a call, one number a turn."""
+
+    turns: tuple[float, ...]
+
+    @property
+    def least(self) -> float:
+        """Of all turns."""
+        return min(self.turns)
+
+    @property
+    def median(self) -> float:
+        """Of all turns."""
+        return statistics.median(self.turns)
+
+
+def measure(engines: Mapping[str, Engine], turns: int, seconds: float) -> dict[str, Timing]:
+    """Each engine's calls for about ``seconds`` a turn, every other round backwards."""
+    calls = {name: _calls(engine, seconds) for name, engine in engines.items()}
+    found: dict[str, list[float]] = {name: [] for name in engines}
+    for turn in range(turns):
+        for name in list(engines)[:: 1 if turn % 2 == 0 else -1]:
+            found[name].append(_time(engines[name], calls[name]))
+    return {name: Timing(tuple(times)) for name, times in found.items()}
+
+
+def ratio(ours: Timing, theirs: Timing) -> float:
+    """How many times less ``ours`` is: the median of the turns' ratios."""
+    return statistics.median(b / a for a, b in zip(ours.turns, theirs.turns, strict=True))
+
+
+def _calls(engine: Engine, seconds: float) -> int:
+    """How many calls take about ``seconds``."""
+    least = min(_time(engine, 2) for _ in range(3))
+    return max(1, min(MOST_CALLS, round(1e6 * seconds / least)))
+
+
+def _time(engine: Engine, calls: int) -> float:
+    """Microseconds of one of ``calls`` calls, after one that refills the caches."""
+    engine()
+    start = time.thread_time()
+    for _ in range(calls):
+        engine()
+    return 1e6 * (time.thread_time() - start) / calls
