@@ -26,18 +26,9 @@ from modelcc.torch.released import release
 
 OPTIONS = frozenset(
     {
-        *(
-            "freeze",
-            "release",
-            "threads",
-            "cpu",
-            "optimize",
-            "accuracy",
-            "winograd",
-            "strassen",
-            "schedule",
-        ),
-        *("tuned", "libraries", "prefer_libraries", "unchecked", "machine", "measured", "cache"),
+        *("freeze", "release", "threads", "cpu", "optimize", "accuracy", "winograd", "strassen"),
+        *("schedule", "tuned", "libraries", "prefer_libraries", "unchecked", "machine"),
+        *("measured", "cache"),
     }
 )
 """Those of :func:`modelcc.compile` that make sense for any graph, and our own."""
@@ -58,8 +49,9 @@ def backend(
     ``options`` are arguments of :func:`modelcc.compile` (``threads`` is PyTorch's number by
     default), and ``freeze``: parameters are constants then and packed once, in graphs without
     gradients; they must not change any more.  With ``release``, which freezes, too, PyTorch's own
-    memory of these parameters is freed: the model cannot be used otherwise any more.  Operators that modelcc lacks run in PyTorch,
-    see :func:`modelcc.torch.explain`.  :class:`ModelError` for tensors of other devices.
+    memory of these parameters is freed: the model cannot be used otherwise any more.  Operators
+    that modelcc lacks run in PyTorch, see :func:`modelcc.torch.explain`.  :class:`ModelError` for
+    tensors of other devices.
     """
     return compiled_by(_request(options, mode), module, examples)
 

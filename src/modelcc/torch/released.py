@@ -36,7 +36,8 @@ class ReleasedParameter(torch.nn.Parameter):
                 "call the compiled model with inputs of the sizes and types that it was compiled"
                 " for, or compile it without 'release'",
             )  # fmt: skip
-        return super().__torch_function__(func, types, args, kwargs or {})
+        parent: Any = super()
+        return parent.__torch_function__(func, types, args, kwargs or {})
 
     def __repr__(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
         return f"ReleasedParameter({tuple(self.shape)}, {self.dtype})"
@@ -47,7 +48,8 @@ def release(tensors: Iterable[torch.Tensor]) -> None:
 
     Their memory is freed as soon as no other tensor is in it.
     """
-    for tensor in tensors:
+    given: Iterable[Any] = tensors
+    for tensor in given:
         if type(tensor) is torch.nn.Parameter:
             empty = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
             empty.untyped_storage().resize_(0)

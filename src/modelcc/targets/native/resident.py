@@ -17,8 +17,10 @@ def release_code(folder: Path) -> None:
     Code never differs from its file, from which the system reads it again where it runs.  Nothing
     happens elsewhere than on Linux.
     """
-    advise = ctypes.CDLL(None).madvise if _MAPS.is_file() else None
-    for start, end in _code(folder) if advise is not None else ():
+    if not _MAPS.is_file():
+        return
+    advise = ctypes.CDLL(None).madvise
+    for start, end in _code(folder):
         advise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)
 
 
