@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from modelcc.heap import release_heap
 from modelcc.ir.errors import ModelError
 
 _OF_SHAPE = frozenset(
@@ -55,3 +56,4 @@ def release(tensors: Iterable[torch.Tensor]) -> None:
             empty.untyped_storage().resize_(0)
             tensor.data = empty
             tensor.__class__ = ReleasedParameter
+    release_heap()
