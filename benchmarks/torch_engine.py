@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -116,6 +117,7 @@ def serve(connection: Connection, engine: str, name: str, threads: int, cache: s
             connection.send(Refused(f"{type(error).__name__}: {error}".splitlines()[0]))
             return
         del subject
+        gc.collect()  # exported programs refer to themselves
         cold = seconds_of(threads) - start
         connection.send(Ready(cold, None if engine == "jax" else _error(result, wanted)))
         Path("/proc/self/clear_refs").write_text("5")  # resets the most memory that was resident
