@@ -116,9 +116,9 @@ def serve(connection: Connection, engine: str, name: str, threads: int, cache: s
         except Exception as error:  # any engine may raise anything: it is reported, not handled
             connection.send(Refused(f"{type(error).__name__}: {error}".splitlines()[0]))
             return
+        cold = seconds_of(threads) - start
         del subject
         gc.collect()  # exported programs refer to themselves
-        cold = seconds_of(threads) - start
         connection.send(Ready(cold, None if engine == "jax" else _error(result, wanted)))
         Path("/proc/self/clear_refs").write_text("5")  # resets the most memory that was resident
         while connection.recv():
