@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import gc
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -49,9 +49,9 @@ def _max_autotune(model: Any, inputs: Any, threads: int) -> Call:
     return lambda: compiled(*inputs)
 
 
-def _modelcc(freeze: bool) -> Callable[[Any, Any, int], Call]:
+def _modelcc(**asked: bool) -> Callable[[Any, Any, int], Call]:
     def compiled(model: Any, inputs: Any, threads: int) -> Call:
-        options = {"freeze": freeze, "threads": threads, "cache": None}
+        options = {**asked, "threads": threads, "cache": None}
         made = torch.compile(model, backend=backend, options=options)
         return lambda: made(*inputs)
 
@@ -68,12 +68,12 @@ ENGINES: Mapping[str, Callable[[Any, Any, int], Call]] = {
     "inductor": _inductor,
     "max-autotune": _max_autotune,
     "jax": lambda model, inputs, threads: _jax(model, inputs),
-    "unfrozen": _modelcc(False),
-    "modelcc": _modelcc(True),
+    "unfrozen": _modelcc(),
+    "modelcc": _modelcc(release=True),
     "exported": _exported,
 }
 """From a model, its inputs and a number of threads to a call.  ``modelcc`` is ``torch.compile``
-with ``freeze``, ``unfrozen`` without, ``exported`` is ``torch.export``."""
+with ``release``, ``unfrozen`` without, ``exported`` is ``torch.export``, whose model is deleted."""
 
 
 def _jax(name: Any, inputs: Any) -> Call:
@@ -109,13 +109,16 @@ def serve(connection: Connection, engine: str, name: str, threads: int, cache: s
         wanted = model(*inputs)
         start = seconds_of(threads)
         try:
-            subject = name if engine == "jax" else copy.deepcopy(model)
+            subject = name if engine == "jax" else model
+            del model  # an engine that needs it has it
             call = ENGINES[engine](subject, inputs, threads)
             result = call()
         except Exception as error:  # any engine may raise anything: it is reported, not handled
             connection.send(Refused(f"{type(error).__name__}: {error}".splitlines()[0]))
             return
         cold = seconds_of(threads) - start
+        del subject
+        gc.collect()  # exported programs refer to themselves
         connection.send(Ready(cold, None if engine == "jax" else _error(result, wanted)))
         Path("/proc/self/clear_refs").write_text("5")  # resets the most memory that was resident
         while connection.recv():

@@ -121,6 +121,17 @@ def report(found: Mapping[str, Mapping[str, Measured]], engines: Sequence[str]) 
     return "\n\n".join([*parts, *(["\n".join(lost)] if lost else [])])
 
 
+def recorded(path: Path | None) -> dict[str, dict[str, Measured]]:
+    """What an earlier run has left in its file."""
+    if path is None or not path.is_file():
+        return {}
+    rows = json.loads(path.read_text())
+    return {
+        name: {e: Measured(**{**m, "rounds": tuple(m["rounds"])}) for e, m in row.items()}
+        for name, row in rows.items()
+    }
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -129,12 +140,14 @@ def main() -> None:
     parser.add_argument("--engines", default=",".join(ENGINES))
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--limit", type=float, default=900.0, help="seconds for an answer")
-    parser.add_argument("--json", type=Path, help="file for all that was measured")
+    parser.add_argument("--json", type=Path, help="all that was measured; goes on where it ended")
     asked = parser.parse_args()
     cores = sorted(os.sched_getaffinity(0))[: asked.threads]
     os.sched_setaffinity(0, cores)  # of the processes to come, too
-    engines, found = asked.engines.split(","), dict[str, dict[str, Measured]]()
+    engines, found = asked.engines.split(","), recorded(asked.json)
     for name in asked.models.split(","):
+        if name in found:
+            continue
         found[name] = measured(name, engines, asked.threads, asked.rounds, asked.limit)
         value = ratio(found[name])
         print(f"<!-- {name}: {'' if value is None else f'{value:.2f}'} -->", flush=True)

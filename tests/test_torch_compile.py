@@ -14,6 +14,7 @@ import pytest
 
 torch: Any = pytest.importorskip("torch")
 
+from modelcc.ir.errors import ModelError  # noqa: E402
 from modelcc.torch import backend  # noqa: E402
 from modelcc.torch.dynamo import BackendRequest, compiled_by  # noqa: E402
 from modelcc.torch.partition import Parted  # noqa: E402
@@ -280,6 +281,46 @@ def test_frozen_parameters_are_constants() -> None:
         close(before, model(x))
         model[0].weight.zero_()
         close(fast(x), before)
+
+
+def elements_in_memory(tensor: Any) -> int:
+    with torch._C.DisableTorchFunctionSubclass():
+        return tensor.untyped_storage().nbytes()
+
+
+def test_released_parameters_take_no_memory_and_are_told_of() -> None:
+    model, x = mlp(), torch.randn(5, 6)
+    shared = model[2].weight[:1].detach()  # its memory is somebody else's, too
+    with torch.no_grad():
+        wanted = model(x)
+        options = {"threads": 1, "cache": None, "release": True}
+        fast = torch.compile(model, backend=backend, options=options)
+        close(fast(x), wanted)
+        close(fast(x.clone()), wanted)
+        assert elements_in_memory(model[0].weight) == 0
+        assert model[0].weight.shape == (16, 6) and "16, 6" in repr(model[0].weight)
+        assert shared.isfinite().all()
+        with pytest.raises(ModelError, match="linear of a parameter that was released"):
+            model(x)
+
+
+def test_what_pytorch_itself_reads_is_not_released() -> None:
+    class Solved(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.matrix, self.scale = nn.Parameter(torch.eye(3)), nn.Parameter(torch.ones(3))
+
+        def forward(self, x: Any) -> Any:
+            return torch.linalg.eigvals(self.matrix).real + (x * self.scale).exp()
+
+    model, x = Solved(), torch.randn(3)
+    with torch.no_grad():
+        wanted = model(x)
+        options = {"threads": 1, "cache": None, "release": True}
+        fast = torch.compile(model, backend=backend, options=options)
+        close(fast(x), wanted)
+        close(fast(x.clone()), wanted)
+        assert model.matrix.sum() == 3 and elements_in_memory(model.scale) == 0
 
 
 def test_other_devices_are_refused() -> None:

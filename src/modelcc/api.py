@@ -20,6 +20,7 @@ from modelcc.cache.compile_cache import find_compiled
 from modelcc.cache.measurements import with_measurements
 from modelcc.environment import Environment, read_environment
 from modelcc.frontends.choice import frontend_of
+from modelcc.heap import release_heap
 from modelcc.ir.errors import ModelError
 from modelcc.ir.types import Array
 from modelcc.model import Model, opened
@@ -121,6 +122,7 @@ def compiled_model(
         return opened(found, options.target, options.threads)
     config = _driver().BuildConfig(cache, jobs, progress)
     compiled: Compiled = _driver().compile_model(model, options, config)
+    release_heap()
     session = compiled.target.load(compiled.artifact, options.threads)
     return Model(compiled.artifact, session, options.threads, options.target, compiled.times)
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch._C._dynamo.guards import _empty_strided_cpu as empty_strided
 
-from modelcc.frontends.torch.traced import FromArgument, FromOutput, Traced
+from modelcc.frontends.torch.traced import FromArgument, FromOutput, TracedInterface
 from modelcc.ir.index import Expr, compile_shapes
 from modelcc.runtime.session import Session
 from modelcc.runtime.signature import Signature
@@ -42,20 +42,21 @@ class CompiledCall:
     that PyTorch runs.
     """
 
-    def __init__(self, traced: Traced, session: Session, checked: bool = False) -> None:
-        """``session`` runs the graph that was ``traced``."""
+    def __init__(self, interface: TracedInterface, session: Session, checked: bool = False) -> None:
+        """``session`` runs the graph whose ``interface`` it is."""
         self._boxed_call = True  # of the object, whose dictionary wrappers copy
-        self._traced = traced
+        self._interface = interface
         self._session = session
         self._checked = checked
-        self._sizes = tuple(traced.sizes.values())
-        self._places = tuple(i.argument for i in traced.inputs)
-        plain = (i.dense and not i.carrier and not i.complex for i in traced.inputs)
+        self._sizes = tuple(interface.sizes.values())
+        self._places = tuple(i.argument for i in interface.inputs)
+        plain = (i.dense and not i.carrier and not i.complex for i in interface.inputs)
         self._plain = not checked and all(plain)
-        self._only_outputs = traced.results == tuple(map(FromOutput, range(len(traced.outputs))))
-        self._evaluate = _evaluator(traced)
+        outputs = range(len(interface.outputs))
+        self._only_outputs = interface.results == tuple(map(FromOutput, outputs))
+        self._evaluate = _evaluator(interface)
         self._layouts: dict[Shape, CallLayout] = {}
-        self._fixed = None if traced.sizes else self._layout(())
+        self._fixed = None if interface.sizes else self._layout(())
 
     def __call__(self, arguments: list[Any]) -> Any:
         layout = self._fixed or self._found(arguments)
@@ -70,7 +71,7 @@ class CompiledCall:
             self._session.run_at(layout.signature, inputs, addresses)
         results = outs if self._only_outputs else self._results(arguments, outs, layout)
         arguments.clear()
-        return results[0] if self._traced.single else results
+        return results[0] if self._interface.single else results
 
     def unboxed(self, *arguments: Any) -> Any:
         """As a call, for arguments one by one."""
@@ -79,7 +80,7 @@ class CompiledCall:
     def _brought(self, arguments: list[Any], layout: CallLayout) -> list[Any]:
         """Tensors as the graph wants them, copies only where they must be."""
         held: list[Any] = []
-        for given, strides in zip(self._traced.inputs, layout.strides, strict=True):
+        for given, strides in zip(self._interface.inputs, layout.strides, strict=True):
             tensor: Any = None if given.carrier else arguments[given.argument]
             if given.complex:
                 tensor = tensor.resolve_conj()
@@ -92,7 +93,7 @@ class CompiledCall:
 
     def _results(self, arguments: list[Any], outs: list[Any], layout: CallLayout) -> list[Any]:
         known, found = iter(layout.known), list[Any]()
-        for result in self._traced.results:
+        for result in self._interface.results:
             if isinstance(result, FromOutput):
                 found.append(outs[result.place])
             elif isinstance(result, FromArgument):
@@ -109,10 +110,10 @@ class CompiledCall:
         return self._layouts.get(sizes) or self._layout(sizes)
 
     def _layout(self, sizes: Shape) -> CallLayout:
-        traced, shapes = self._traced, self._evaluate(sizes)
-        inputs, outputs = len(traced.inputs), len(traced.outputs)
+        interface, shapes = self._interface, self._evaluate(sizes)
+        inputs, outputs = len(interface.inputs), len(interface.outputs)
         wanted, rest = shapes[: 2 * inputs], shapes[2 * inputs :]
-        types = [output.dtype for output in traced.outputs]
+        types = [output.dtype for output in interface.outputs]
         made = CallLayout(
             self._session.signature(wanted[:inputs]),
             tuple(zip(rest[:outputs], rest[outputs : 2 * outputs], types, strict=True)),
@@ -125,14 +126,14 @@ class CompiledCall:
         return made
 
 
-def _evaluator(traced: Traced) -> Callable[[Shape], tuple[Shape, ...]]:
+def _evaluator(interface: TracedInterface) -> Callable[[Shape], tuple[Shape, ...]]:
     """From sizes to shapes and strides of inputs, those of outputs, and the sizes among results."""
-    results = [r.value for r in traced.results if not isinstance(r, FromOutput | FromArgument)]
+    results = [r.value for r in interface.results if not isinstance(r, FromOutput | FromArgument)]
     shapes = [
-        *(i.shape for i in traced.inputs),
-        *(i.strides for i in traced.inputs),
-        *(o.shape for o in traced.outputs),
-        *(o.strides for o in traced.outputs),
+        *(i.shape for i in interface.inputs),
+        *(i.strides for i in interface.inputs),
+        *(o.shape for o in interface.outputs),
+        *(o.strides for o in interface.outputs),
         [value for value in results if isinstance(value, Expr)],
     ]
-    return compile_shapes(shapes, tuple(traced.sizes))
+    return compile_shapes(shapes, tuple(interface.sizes))

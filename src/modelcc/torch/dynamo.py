@@ -22,11 +22,13 @@ from modelcc.frontends.torch.traced import Traced
 from modelcc.ir.errors import ModelError
 from modelcc.torch.compiled_call import CompiledCall
 from modelcc.torch.partition import Frozen, Parted, joined, parted, with_constants
+from modelcc.torch.released import release
 
 OPTIONS = frozenset(
     {
-        *("freeze", "threads", "cpu", "optimize", "accuracy", "winograd", "strassen", "schedule"),
-        *("tuned", "libraries", "prefer_libraries", "unchecked", "machine", "measured", "cache"),
+        *("freeze", "release", "threads", "cpu", "optimize", "accuracy", "winograd", "strassen"),
+        *("schedule", "tuned", "libraries", "prefer_libraries", "unchecked", "machine"),
+        *("measured", "cache"),
     }
 )
 """Those of :func:`modelcc.compile` that make sense for any graph, and our own."""
@@ -46,8 +48,10 @@ def backend(
 
     ``options`` are arguments of :func:`modelcc.compile` (``threads`` is PyTorch's number by
     default), and ``freeze``: parameters are constants then and packed once, in graphs without
-    gradients; they must not change any more.  Operators that modelcc lacks run in PyTorch,
-    see :func:`modelcc.torch.explain`.  :class:`ModelError` for tensors of other devices.
+    gradients; they must not change any more.  With ``release``, which freezes, too, PyTorch's own
+    memory of these parameters is freed: the model cannot be used otherwise any more.  Operators
+    that modelcc lacks run in PyTorch, see :func:`modelcc.torch.explain`.  :class:`ModelError` for
+    tensors of other devices.
     """
     return compiled_by(_request(options, mode), module, examples)
 
@@ -58,6 +62,7 @@ class BackendRequest:
 
     arguments: Mapping[str, Any]
     freeze: bool = False
+    release: bool = False
     observer: Observer | None = None
 
 
@@ -71,8 +76,9 @@ def _request(options: Mapping[str, Any] | None, mode: str | None) -> BackendRequ
     if unknown:
         hint = f"options: {', '.join(sorted(OPTIONS))}"
         raise ModelError(f"there is no option {unknown[0]!r}", ("torch.compile",), hint)
-    freeze = given.pop("freeze", False)
-    return BackendRequest({"threads": torch.get_num_threads(), **given}, freeze)
+    release = bool(given.pop("release", False))
+    freeze = bool(given.pop("freeze", False)) or release
+    return BackendRequest({"threads": torch.get_num_threads(), **given}, freeze, release)
 
 
 def compiled_by(
@@ -113,7 +119,13 @@ def _compiled(
     """One graph of AOTAutograd's, called with a list of its arguments."""
     with unset_fake_temporarily():  # constants have contents
         frozen = _frozen(examples)
-        return _built(request, kind, with_constants(module, frozen) if frozen else module)
+        own = with_constants(module, frozen) if frozen else module
+        call = _built(request, kind, own)
+        del own  # and with it what else shares the memory of constants
+        if request.release:
+            read = call.constants if isinstance(call, _Boxed) else ()
+            release(t for t in frozen.values() if not any(t is one for one in read))
+        return call
 
 
 def _built(
@@ -135,6 +147,12 @@ class _Boxed:
         self._boxed_call = True  # of the object, whose dictionary wrappers copy
         self._module = module
 
+    @property
+    def constants(self) -> tuple[torch.Tensor, ...]:
+        """Attributes that PyTorch reads in a call."""
+        read = [node.target for node in self._module.graph.nodes if node.op == "get_attr"]
+        return tuple(getattr(self._module, name) for name in read)
+
     def __call__(self, arguments: list[Any]) -> Any:
         given = list(arguments)
         arguments.clear()
@@ -143,7 +161,7 @@ class _Boxed:
 
 def _call(request: BackendRequest, traced: Traced, checked: bool) -> CompiledCall:
     model = modelcc.api.compile(traced.graph, **request.arguments)
-    return CompiledCall(traced, model.session, checked)
+    return CompiledCall(traced.interface, model.session, checked)
 
 
 def _frozen(examples: Sequence[Any]) -> Frozen:

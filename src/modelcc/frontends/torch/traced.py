@@ -52,20 +52,29 @@ class TensorOutput:
 
 
 @dataclass(frozen=True)
-class Traced:
-    """A graph of torch.fx, converted as far as that goes.
+class TracedInterface:
+    """How arguments and results of a graph of torch.fx become inputs and outputs of ours.
 
     ``sizes`` are the graph's dimensions: the argument and its axis, None for a number.  A result
     is that of an output (its place), an argument as it is, or known from the sizes.
-    ``problems`` are the nodes that cannot be converted; without them ``graph`` is the whole.
     """
 
-    graph: Graph
     inputs: tuple[TensorInput, ...]
     outputs: tuple[TensorOutput, ...]
     results: tuple[FromOutput | FromArgument | FromSizes, ...]
     sizes: Mapping[str, tuple[int, int | None]]
     single: bool
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A graph of torch.fx, converted as far as that goes.
+
+    ``problems`` are the nodes that cannot be converted; without them ``graph`` is the whole.
+    """
+
+    graph: Graph
+    interface: TracedInterface
     problems: Mapping[fx.Node, Unsupported]
 
 
@@ -138,15 +147,11 @@ class _Import:
             self._result(r, names, outputs)
             for r in ((given,) if single else cast("Sequence[object]", given))
         )
-        return Traced(
-            self._emitter.builder.build(names),
-            tuple(self._inputs),
-            tuple(outputs),
-            results,
-            self._sizes,
-            single,
-            self._conversion.reasons,
+        interface = TracedInterface(
+            tuple(self._inputs), tuple(outputs), results, self._sizes, single
         )
+        graph = self._emitter.builder.build(names)
+        return Traced(graph, interface, self._conversion.reasons)
 
     def _place(self, position: int, node: fx.Node) -> tuple[int, ...]:
         """Makes an argument an input in the order of its memory, which are these axes."""
@@ -156,7 +161,7 @@ class _Import:
             shape = (Sym(self._carried[position]),)
             self._emitter.builder.input(node.name, TensorType(shape, BOOL))
             self._inputs.append(TensorInput(position, shape, (1,), carrier=True))
-        if not isinstance(fake, torch.Tensor):
+        if not isinstance(fake, torch.Tensor) or _is_idle(node, fake):
             return ()
         try:
             return self._input(position, node, fake)
@@ -210,6 +215,11 @@ class _Import:
             return index_of(fake, self._conversion.names)
         except UnsupportedForm:
             return None
+
+
+def _is_idle(node: fx.Node, fake: torch.Tensor) -> bool:
+    """Whether nothing reads an argument, and no size hangs on it."""
+    return not node.users and all(isinstance(size, int) for size in fake.shape)
 
 
 def _strides(shape: Sequence[Index], order: Sequence[int]) -> tuple[Index, ...]:

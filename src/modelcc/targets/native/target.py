@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Literal, cast
@@ -39,11 +39,13 @@ from modelcc.targets.native.emission import emission
 from modelcc.targets.native.host import processor_of
 from modelcc.targets.native.libraries import check_libraries
 from modelcc.targets.native.parallel_build import ParallelBuilder, build, progress_of
+from modelcc.targets.native.resident import release_code
 from modelcc.targets.native.shared_object import link_library, link_objects
 from modelcc.targets.native.toolchain import (
     CodegenOptions,
     assembly,
     host_machine,
+    llvm_folder,
     llvm_version,
 )
 from modelcc.targets.packaging import Label, package
@@ -137,14 +139,19 @@ class NativeTarget(CpuTarget):
             progress=progress_of(config),
         )
 
-    def build_context(
-        self, config: BuildConfig, early: bool = True
-    ) -> AbstractContextManager[BuildContext]:
+    @contextmanager
+    def build_context(self, config: BuildConfig, early: bool = True) -> Generator[BuildContext]:
         """In the background if ``early`` and there may be several processes, which end with it.
 
-        Kernels are made by :meth:`legalize` and :meth:`emit_functions`; a target that overrides
-        :meth:`emit` or :meth:`build` overrides this, too.
+        What LLVM's code takes of memory is given back then.  Kernels are made by :meth:`legalize`
+        and :meth:`emit_functions`; a target that overrides :meth:`emit` or :meth:`build` overrides
+        this, too.
         """
+        with self._context(config, early) as context:
+            yield context
+        release_code(llvm_folder())
+
+    def _context(self, config: BuildConfig, early: bool) -> AbstractContextManager[BuildContext]:
         if not early or config.jobs < 2:
             return super().build_context(config, early)
         cache = self.object_cache(config)

@@ -45,6 +45,7 @@ import hashlib
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Lock
 from typing import Literal, cast
 
@@ -96,6 +97,11 @@ def assembly(text: str, machine: Machine, options: CodegenOptions = CodegenOptio
         _optimize(module, machine, options, target)
         with _machine_code(machine):
             return target.emit_assembly(module)
+
+
+def llvm_folder() -> Path:
+    """Where LLVM's library is."""
+    return Path(llvm.__file__).resolve().parent
 
 
 def llvm_version() -> str:
