@@ -182,9 +182,8 @@ def compile_command(
         result: Emission | Compiled | Delivery
         if in_folder:
             prefix = prefix_of(stem_of(model)) if name is None else checked_prefix(name)
-            request = DeliveryRequest(
-                prefix, weights or "bin", model.name, VERSION, arduino=arduino
-            )
+            form_of = weights or "bin"
+            request = DeliveryRequest(prefix, form_of, model.name, VERSION, arduino=arduino)
             result = deliver(source, level, request, target, options, config, observer)
         elif form in (BYTECODE, INTERPRETER):
             made = emit_bytecode if form == BYTECODE else deliver_interpreter
@@ -194,15 +193,27 @@ def compile_command(
             result = emit(source, level, wanted, target, options, config, observer)
         else:
             result = compile_model(source, options, config, observer, entering_block(level))
-    if isinstance(result, Emission):
-        _write_emission(result, path, is_folder)
-        return
-    if isinstance(result, Delivery):
-        _write_folder(result.files, place or Path(), partial(_sources, model, level, constants))
-        return
-    assert path is not None
-    result.save(path)
-    _tell(result, path, page, show_report, pass_timing, as_json)
+    _store(result, path, place, is_folder, partial(_sources, model, level, constants))
+    if isinstance(result, Compiled) and path is not None:
+        _tell(result, path, page, show_report, pass_timing, as_json)
+
+
+def _store(
+    result: Emission | Compiled | Delivery,
+    path: Path | None,
+    place: Path | None,
+    is_folder: bool,
+    sources: Callable[[Sequence[Path]], list[Path]],
+) -> None:
+    """Write what was made, to its file or into its folder; ``sources`` are not written over."""
+    match result:
+        case Emission():
+            _write_emission(result, path, is_folder)
+        case Delivery():
+            _write_folder(result.files, place or Path(), sources)
+        case Compiled():
+            assert path is not None
+            result.save(path)
 
 
 def _check_folder(form: str | None, named: bool, in_folder: bool, is_folder: bool) -> None:
