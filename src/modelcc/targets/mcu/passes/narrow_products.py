@@ -49,9 +49,7 @@ class NarrowProducts:
         types = {**program.types, **{n: c.type for n, c in narrowing.added.items()}}
         types |= {n: replace(types[n], dtype=I32) for n in narrowing.narrowed if n in types}
         constants = {**program.constants, **narrowing.added}
-        return with_used_constants(
-            replace(program, items=items, types=types, constants=constants)
-        )
+        return with_used_constants(replace(program, items=items, types=types, constants=constants))
 
 
 class _Narrowing:
@@ -95,8 +93,7 @@ class _Narrowing:
             return Cast(replace(node, dtype=I32), I64)
 
         stages = tuple(
-            replace(s, body=body if s is stage else transform(s.body, visit))
-            for s in kernel.stages
+            replace(s, body=body if s is stage else transform(s.body, visit)) for s in kernel.stages
         )
         old = weights.tensor
         kept = [n for n in kernel.inputs if n != old]
