@@ -87,8 +87,8 @@ def _affine_of(node: Node, at: Rewriter) -> tuple[Array, Array] | None:
 
 
 def fold_factor(node: Node, at: Rewriter) -> Replacement:
-    """A constant factor per output channel of a linear op."""
-    if not isinstance(node.op, Mul):
+    """A constant factor per output channel of a linear op of floats: integers would grow."""
+    if not isinstance(node.op, Mul) or not at.type_of(node.outputs[0]).dtype.is_float:
         return None
     for name, constant in swapped(node):
         factor = _per_channel(at, node, name, constant)
@@ -100,7 +100,7 @@ def fold_factor(node: Node, at: Rewriter) -> Replacement:
 
 def factor_before_addend(node: Node, at: Rewriter) -> Replacement:
     """``(linear + b) * c`` as ``linear * c + b * c``, so that weights can take the factor."""
-    if not isinstance(node.op, Mul):
+    if not isinstance(node.op, Mul) or not at.type_of(node.outputs[0]).dtype.is_float:
         return None
     for name, constant in swapped(node):
         total, c = made_by(at, name, Add), at.constant_value(constant)

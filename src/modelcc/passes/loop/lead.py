@@ -44,7 +44,7 @@ from modelcc.ir.loop import (
 from modelcc.ir.loop_traversal import statement_expressions, walk
 
 MOMENTS = 1024
-"""Iterations that are looked at one by one; of inner loops, all together."""
+"""Iterations, or runs of some, that are looked at one by one; of inner loops, all together."""
 
 
 Bytes: TypeAlias = tuple[int, int]
@@ -237,7 +237,7 @@ class _MomentWalk:
     moments: list[_Moment] = field(default_factory=list[_Moment])
 
     def visit(self, body: Sequence[Stmt], known: Mapping[str, Range], room: int) -> None:
-        """Note what ``body`` accesses; loops of up to ``room`` iterations one by one."""
+        """Note what ``body`` accesses; loops in up to ``room`` runs of iterations."""
         ranges = dict(known)
         for s in body:
             match s:
@@ -268,9 +268,12 @@ class _MomentWalk:
             for value in range(first, stop, s.step):
                 self.visit(s.body, {**ranges, s.variable: Range(value, value)}, room // count)
             return
-        inner = _MomentWalk(self.accesses, self.ends)
-        inner.visit(s.body, {**ranges, s.variable: Range(first, stop - 1)}, 0)
-        self.moments += _together(inner.moments)
+        some = s.step * -(-count // max(room, 1)) if exact else stop - first
+        for value in range(first, stop, some):
+            inner = _MomentWalk(self.accesses, self.ends)
+            last = min(value + some, stop) - 1
+            inner.visit(s.body, {**ranges, s.variable: Range(value, last)}, 0)
+            self.moments += _together(inner.moments)
 
     def _taken(
         self, s: If, condition: Expr, ranges: Mapping[str, Range]

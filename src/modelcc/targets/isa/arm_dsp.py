@@ -46,7 +46,7 @@ ASR = Instruction(
 """By the lowest byte, as a register has it."""
 
 
-def _sums(count: int, body: Sequence[str]) -> str:
+def summed(count: int, body: Sequence[str]) -> str:
     """Loops that add to ``count`` sums, which are registers meanwhile."""
     first = [f"register %s{n} = load %sums[{n}]" for n in range(count)]
     last = [f"store %sums[{n}] = %s{n}" for n in range(count)]
@@ -72,7 +72,7 @@ def _dot_3x2_meaning() -> Iterator[str]:
 
 DOT_3X2 = parse_function(f"""
 func @dot_3x2(%columns: i16[12*n], %weights: i8[8*n], %sums: mut i32[6]; n) {{
-{_sums(6, list(_dot_3x2_meaning()))}
+{summed(6, list(_dot_3x2_meaning()))}
 }}
 """)
 """Three columns of ``4 * n`` numbers by two rows of weights.
@@ -94,7 +94,7 @@ def _dot_1x4_meaning() -> Iterator[str]:
 
 DOT_1X4 = parse_function(f"""
 func @dot_1x4(%x: i8[4*n], %weights: i8[16*n], %sums: mut i32[4]; n, zero) {{
-{_sums(4, list(_dot_1x4_meaning()))}
+{summed(4, list(_dot_1x4_meaning()))}
 }}
 """)
 """One column of bytes less ``zero - 128`` by four rows of weights, fours of which follow each
@@ -131,7 +131,7 @@ _WINDOW = """%x: i8[down*rows - down + right*columns - right + 4],
 DEPTHWISE_4 = parse_function(f"""
 func @depthwise_4({_WINDOW};
                   rows, columns, wide, down, right, zero) {{
-{_sums(4, list(_depthwise_meaning()))}
+{summed(4, list(_depthwise_meaning()))}
 }}
 """)
 """Windows of four channels, bytes less ``zero - 128``, by weights of their own.
@@ -157,7 +157,7 @@ func @depthwise_rest({_WINDOW};
 sums come first."""
 
 
-def _loop(lines: Sequence[str], times: int, test: Sequence[str]) -> str:
+def loop(lines: Sequence[str], times: int, test: Sequence[str]) -> str:
     """``times`` as many steps to an iteration."""
     return assembly(["1:", f".rept {times}", *lines, ".endr", *test, "bne 1b"])
 
@@ -178,18 +178,19 @@ _FOUR = [
 """Four steps of three columns and two rows, in all registers that there are."""
 
 
-def _dot_3x2() -> Iterator[str]:
-    """What the end is compared with is on the stack: all registers are taken."""
-    yield """
+def columns_by_rows(weight: str, four: Sequence[str]) -> Iterator[str]:
+    """Of weights of a type of C.  What the end is compared with is on the stack: all registers are
+    taken."""
+    yield f"""
     int32_t a0 = sums[0], a1 = sums[1], a2 = sums[2], b0 = sums[3], b1 = sums[4], b2 = sums[5];
     const int16_t *p = columns;
-    const int8_t *w = weights;
+    const {weight} *w = weights;
     uint32_t x, y, u, e, f;"""
     for count, last in ((4, "weights + n / 4 * 32"), (1, "weights + n * 8")):
-        yield f"    const int8_t *t{count} = {last};"
+        yield f"    const {weight} *t{count} = {last};"
         yield f"    if (w != t{count}) __asm__ volatile("
         yield assembly(["push {%[t]}"])
-        yield _loop(_FOUR, count, ["ldr %[t], [sp]", "cmp %[w], %[t]"])
+        yield loop(four, count, ["ldr %[t], [sp]", "cmp %[w], %[t]"])
         yield assembly(["add sp, #4"])
         yield f"""\
         : [a0] "+r"(a0), [a1] "+r"(a1), [a2] "+r"(a2), [b0] "+r"(b0), [b1] "+r"(b1),
@@ -206,13 +207,18 @@ _ROW = [
     "smlad %[s{c}], %[t], %[x0], %[s{c}]", "smlad %[s{c}], %[w{c}], %[x1], %[s{c}]",
 ]  # fmt: skip
 
-_FOUR_OF_ONE = [
-    "ldr %[t], [%[x]], #4",
-    "sxtab16 %[x0], %[zeros], %[t]", "sxtab16 %[x1], %[zeros], %[t], ror #8",
+ROWS_OF_BYTES = [
     "ldrd %[w0], %[w1], [%[w]], #16",
     *(line.format(c=c) for c in (0, 1) for line in _ROW),
     "ldrd %[w0], %[w1], [%[w], #-8]",
     *(line.format(c=c).replace("w2", "w0").replace("w3", "w1") for c in (2, 3) for line in _ROW),
+]  # fmt: skip
+"""Four rows of weights by four steps of a column, in x0 and x1."""
+
+_FOUR_OF_ONE = [
+    "ldr %[t], [%[x]], #4",
+    "sxtab16 %[x0], %[zeros], %[t]", "sxtab16 %[x1], %[zeros], %[t], ror #8",
+    *ROWS_OF_BYTES,
 ]  # fmt: skip
 
 
@@ -224,7 +230,7 @@ def _dot_1x4() -> Iterator[str]:
     uint32_t t, x0, x1, w0, w1;"""
     for count, last in ((4, "most"), (1, "all")):
         yield f"    if (w != {last}) __asm__ volatile("
-        yield _loop(_FOUR_OF_ONE, count, ["cmp %[w], %[last]"])
+        yield loop(_FOUR_OF_ONE, count, ["cmp %[w], %[last]"])
         yield f"""\
         : [s0] "+r"(s0), [s1] "+r"(s1), [s2] "+r"(s2), [s3] "+r"(s3), [x] "+r"(x), [w] "+r"(w),
           [t] "=&r"(t), [x0] "=&r"(x0), [x1] "=&r"(x1), [w0] "=&r"(w0), [w1] "=&r"(w1)
@@ -253,7 +259,7 @@ def _spread() -> Iterator[str]:
     yield assembly(_SPREAD)
     yield head
     yield "    if (x != last) __asm__ volatile("
-    yield _loop(_SPREAD, 2, ["cmp %[x], %[last]"])
+    yield loop(_SPREAD, 2, ["cmp %[x], %[last]"])
     yield head
 
 
@@ -316,11 +322,12 @@ def _depthwise_rest() -> Iterator[str]:
     if (rest > 2) sums[2] = s2;"""
 
 
-def _text(lines: Iterator[str]) -> CTemplate:
-    return CTemplate("", (_MACRO,), "\n".join(lines))
+def routine_text(lines: Iterator[str]) -> CTemplate:
+    """Of a loop that leaves no register for a frame, which code without optimisation has."""
+    return CTemplate("", (_MACRO, "__OPTIMIZE__"), "\n".join(lines))
 
 
-_WHERE = ("arm", ("+dsp",))
+WHERE = ("arm", ("+dsp",))
 
 
 def _one(instruction: Instruction, text: str, inputs: str) -> Encoding:
@@ -331,7 +338,7 @@ def _one(instruction: Instruction, text: str, inputs: str) -> Encoding:
         "return d;",
     )
     return Encoding(
-        instruction, 1, *_WHERE, (text.split()[0],), c=CTemplate("", (_MACRO,), "\n".join(lines))
+        instruction, 1, *WHERE, (text.split()[0],), c=CTemplate("", (_MACRO,), "\n".join(lines))
     )
 
 
@@ -345,17 +352,23 @@ ENCODINGS = (
 _N, _TAPS = Sym("n"), Sym("rows") * Sym("columns")
 
 ROUTINES = (
-    RoutineText(DOT_3X2, *_WHERE, _text(_dot_3x2()), inner=tuple(_FOUR), times=_N),
-    RoutineText(DOT_1X4, *_WHERE, _text(_dot_1x4()), inner=tuple(_FOUR_OF_ONE), times=_N),
     RoutineText(
-        DEPTHWISE_4, *_WHERE, _text(_depthwise_4()), inner=("ldr o, [x]", *_TAP), times=_TAPS
+        DOT_3X2,
+        *WHERE,
+        routine_text(columns_by_rows("int8_t", _FOUR)),
+        inner=tuple(_FOUR),
+        times=_N,
+    ),
+    RoutineText(DOT_1X4, *WHERE, routine_text(_dot_1x4()), inner=tuple(_FOUR_OF_ONE), times=_N),
+    RoutineText(
+        DEPTHWISE_4, *WHERE, routine_text(_depthwise_4()), inner=("ldr o, [x]", *_TAP), times=_TAPS
     ),
     RoutineText(
         DEPTHWISE_REST,
-        *_WHERE,
-        _text(_depthwise_rest()),
+        *WHERE,
+        routine_text(_depthwise_rest()),
         inner=("ldr o, [x]", *_REST_TAP),
         times=_TAPS,
     ),
-    RoutineText(SPREAD, *_WHERE, _text(_spread()), inner=tuple(_SPREAD), times=_N),
+    RoutineText(SPREAD, *WHERE, routine_text(_spread()), inner=tuple(_SPREAD), times=_N),
 )

@@ -21,7 +21,8 @@ ROWS = 4
 CHANNELS = 8
 """Channels of a window that are summed at once."""
 
-_MACRO = "__ARM_FEATURE_MVE"
+_MACROS = "__ARM_FEATURE_MVE", "__OPTIMIZE__"
+"""Without optimisation a register is kept for the frame, and too few are left."""
 
 
 def _rows_meaning(pixels: int) -> Iterator[str]:
@@ -217,7 +218,7 @@ def _fill() -> Iterator[str]:
 def _text(
     routine: Function, lines: Iterator[str], inner: Sequence[str], times: Index
 ) -> RoutineText:
-    template = CTemplate("", (_MACRO,), "\n".join(lines))
+    template = CTemplate("", _MACROS, "\n".join(lines))
     return RoutineText(routine, "arm", ("+mve",), template, True, tuple(inner), times)
 
 

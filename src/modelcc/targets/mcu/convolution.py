@@ -20,6 +20,7 @@ from modelcc.ir.loop import (
 from modelcc.ir.types import I8, I16, I64, Layout, Part, TensorType
 from modelcc.schedule.expression import FreshNames
 from modelcc.targets.isa.arm_dsp import DOT_3X2
+from modelcc.targets.isa.arm_dsp_halves import DOT_3X2_HALVES
 from modelcc.targets.mcu.blocks import WORD, SharedRows, SumBlock, routine, shared_rows
 from modelcc.targets.mcu.gathering import Gathering, longest_run
 from modelcc.targets.mcu.pixels import pixel_at
@@ -30,6 +31,11 @@ PIXELS, ROWS = 3, 2
 
 PAIRS = Layout((Part(0, ROWS), Part(1, WORD), Part(0, 1, ROWS), Part(1, 1, WORD)), ((0, 0),) * 2)
 """Two rows of weights, fours of which follow each other."""
+
+PAIRS_OF_HALVES = Layout(
+    (Part(0, ROWS), Part(1, WORD), Part(0, 1, ROWS), Part(1, 1, 2), Part(1, 2, 2)), ((0, 0),) * 2
+)
+"""The same of halves, where the second and the third of a four have changed places."""
 
 
 def fits(product: Product) -> bool:
@@ -48,7 +54,7 @@ class ByColumns:
 
     def layouts(self, types: Mapping[str, TensorType]) -> dict[str, Layout]:
         """Those of constants."""
-        return {self.product.weights: PAIRS}
+        return {self.product.weights: PAIRS if self.product.weight == I8 else PAIRS_OF_HALVES}
 
     def statements(self) -> list[Stmt]:
         """All pixels; the last ones of a number that is no multiple of three are computed twice."""
@@ -91,7 +97,8 @@ def _pairs(
 
     def dot(sums: str) -> RoutineCall:
         weights = Argument(product.weights, 2 * WORD * Sym(pair) * fours)
-        return RoutineCall(DOT_3X2, (Argument(columns, 0), weights, Argument(sums, 0)), (fours,))
+        given = Argument(columns, 0), weights, Argument(sums, 0)
+        return RoutineCall(DOT_3X2 if product.weight == I8 else DOT_3X2_HALVES, given, (fours,))
 
     block = SumBlock(product, names, PIXELS, ROWS, whole)
     body = block.statements(start, ROWS * Sym(pair), dot, rows)
@@ -100,9 +107,10 @@ def _pairs(
 
 def _function(shared: SharedRows, whole: bool) -> Function:
     fours, rows = Sym("fours"), Sym("rows")
+    size, dtype = ROWS * WORD * fours * ceildiv(rows, ROWS), shared.product.weight
     parameters = [
         Parameter(Buffer("columns", I16, 3 * WORD * fours, align=WORD)),
-        Parameter(Buffer("weights", I8, ROWS * WORD * fours * ceildiv(rows, ROWS), align=WORD)),
+        Parameter(Buffer("weights", dtype, size, align=WORD)),
         *shared.buffers(rows, PIXELS),
     ]
     body = _pairs(shared.product, FreshNames(), "columns", 0, fours, rows, whole)

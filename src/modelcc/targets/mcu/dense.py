@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from modelcc.ir.argument import Argument
 from modelcc.ir.index import Index, Sym, ceildiv, substitute
 from modelcc.ir.loop import Buffer, For, Function, Parameter, RoutineCall, Stmt
-from modelcc.ir.types import I8, Layout, Part, TensorType
+from modelcc.ir.types import I8, I16, U8, Layout, Part, TensorType
 from modelcc.schedule.expression import FreshNames
 from modelcc.targets.isa.arm_dsp import DOT_1X4
+from modelcc.targets.isa.arm_dsp_halves import DOT_1X4_16, DOT_1X4_U8
 from modelcc.targets.mcu.blocks import WORD, SharedRows, SumBlock, routine, shared_rows
 from modelcc.targets.mcu.gathering import longest_run
 from modelcc.targets.mcu.pixels import pixel_at
@@ -21,12 +22,21 @@ ROWS = 4
 FOURS = Layout((Part(0, ROWS), Part(1, WORD), Part(0, 1, ROWS), Part(1, 1, WORD)), ((0, 0),) * 2)
 """Four rows of weights, fours of which follow each other."""
 
+FOURS_OF_HALVES = Layout(
+    (Part(0, ROWS), Part(1, WORD), Part(0, 1, ROWS), Part(1, 1, 2), Part(1, 2, 2)), ((0, 0),) * 2
+)
+"""The same of halves, where the second and the third of a four have changed places."""
+
+_DOTS = {(I8, I8): DOT_1X4, (U8, I16): DOT_1X4_U8, (I16, I8): DOT_1X4_16}
+
 
 def fits(product: Product) -> bool:
     """Whether bytes of a pixel are read one after the other, in whole words."""
     whole = longest_run(product).unit == product.steps and product.steps % WORD == 0
     even = all(product.step(n.store) or product.points == 1 for n in product.nests)
-    return whole and even and not product.operand.conditions and not product.shared
+    known = (product.operand.dtype, product.weight) in _DOTS
+    plain = known and not product.operand.conditions and not product.shared
+    return whole and even and plain
 
 
 @dataclass(frozen=True)
@@ -38,7 +48,7 @@ class Dense:
 
     def layouts(self, types: Mapping[str, TensorType]) -> dict[str, Layout]:
         """Those of constants."""
-        return {self.product.weights: FOURS}
+        return {self.product.weights: FOURS if self.product.weight == I8 else FOURS_OF_HALVES}
 
     def statements(self) -> list[Stmt]:
         """Pixel by pixel."""
@@ -52,7 +62,8 @@ class Dense:
 
     def _rows(self, offset: Index, pixel: Index) -> Stmt:
         product, shared = self.product, shared_rows(self.product)
-        zero, fours = product.operand.zero + 128, product.steps // WORD
+        fours = product.steps // WORD
+        zero = product.operand.zero + (128 if product.of_bytes else 0)
         x = Argument(product.operand.tensor, offset)
         whole = product.rows % ROWS == 0
         if shared is None:
@@ -71,7 +82,9 @@ def _blocks(
 
     def dot(sums: str) -> RoutineCall:
         weights = Argument(product.weights, ROWS * WORD * fours * Sym(number))
-        return RoutineCall(DOT_1X4, (x, weights, Argument(sums, 0)), (fours, zero))
+        own = _DOTS[product.operand.dtype, product.weight]
+        given = x, weights, Argument(sums, 0)
+        return RoutineCall(own, given, (fours, zero)[: len(own.sizes)])
 
     block = SumBlock(product, names, 1, ROWS, whole)
     body = block.statements(pixel, ROWS * Sym(number), dot, rows)
@@ -80,9 +93,10 @@ def _blocks(
 
 def _function(shared: SharedRows, whole: bool) -> Function:
     fours, rows, zero = Sym("fours"), Sym("rows"), Sym("zero")
+    size = ROWS * WORD * fours * ceildiv(rows, ROWS)
     parameters = [
-        Parameter(Buffer("x", I8, WORD * fours, align=1)),
-        Parameter(Buffer("weights", I8, ROWS * WORD * fours * ceildiv(rows, ROWS), align=WORD)),
+        Parameter(Buffer("x", shared.product.operand.dtype, WORD * fours, align=1)),
+        Parameter(Buffer("weights", shared.product.weight, size, align=WORD)),
         *shared.buffers(rows, 1),
     ]
     body = _blocks(shared.product, FreshNames(), Argument("x", 0), 0, fours, rows, zero, whole)

@@ -29,10 +29,11 @@ from modelcc.ir.loop import (
     RoutineCall,
     Stmt,
 )
-from modelcc.ir.types import I8, I64, Layout, Part, TensorType
+from modelcc.ir.types import I16, I64, U8, Layout, Part, TensorType
 from modelcc.schedule.expression import FreshNames
 from modelcc.schedule.nest import LoopVar
 from modelcc.targets.isa.arm_dsp import DEPTHWISE_4, DEPTHWISE_REST
+from modelcc.targets.isa.arm_dsp_halves import DEPTHWISE_4_U8
 from modelcc.targets.mcu.blocks import WORD, SharedRows, SumBlock, routine, shared_rows
 from modelcc.targets.mcu.products import Product
 
@@ -40,6 +41,9 @@ CHANNELS = 4
 
 BY_FOURS = Layout((Part(0, CHANNELS), Part(1), Part(0, 1, CHANNELS)), ((0, 0),) * 2)
 """Weights of four channels side by side; the last ones are filled up."""
+
+HALVES_BY_FOURS = Layout((Part(0, CHANNELS), Part(1), Part(0, 1, 2), Part(0, 2, 2)), ((0, 0),) * 2)
+"""The same of halves, where the second and the third of a four have changed places."""
 
 
 def fits(product: Product) -> bool:
@@ -51,7 +55,9 @@ def fits(product: Product) -> bool:
     apart = not any(row in symbols(c.left) for c in operand.conditions)
     numbers = all(isinstance(coefficient(operand.offset, v.name), int) for v in product.reduce)
     few = 0 < len(product.reduce) <= 2
-    windows = product.shared and operand.fades and few and _reaches(product)
+    unsigned = (operand.dtype, product.weight) == (U8, I16) and product.rows % CHANNELS == 0
+    known = product.of_bytes or unsigned
+    windows = product.shared and known and operand.fades and few and _reaches(product)
     return windows and side and even and apart and numbers
 
 
@@ -109,7 +115,7 @@ class Depthwise:
 
     def layouts(self, types: Mapping[str, TensorType]) -> dict[str, Layout]:
         """Those of constants."""
-        return {self.product.weights: BY_FOURS}
+        return {self.product.weights: BY_FOURS if self.product.of_bytes else HALVES_BY_FOURS}
 
     def statements(self) -> list[Stmt]:
         """Pixel by pixel, from the last one to the first.
@@ -126,7 +132,7 @@ class Depthwise:
         place = CHANNELS * (rows.first * rows.place + columns.first * columns.place)
         sizes = _Sizes(
             product.rows, rows.count, columns.count, rows.place, product.steps, rows.step,
-            columns.step, product.operand.zero + 128,
+            columns.step, product.operand.zero + (128 if product.of_bytes else 0),
         )  # fmt: skip
         x, weights = Argument(product.operand.tensor, start), Argument(product.weights, place)
         body: Sequence[Stmt] = [*bound, *self._channels(x, weights, sizes)]
@@ -220,7 +226,8 @@ def _blocks(
 
     block = SumBlock(product, names, 1, CHANNELS, True)
     first = CHANNELS * Sym(number)
-    four = block.statements(pixel, first, dot(Sym(number), DEPTHWISE_4), sizes.channels)
+    own = DEPTHWISE_4 if product.of_bytes else DEPTHWISE_4_U8
+    four = block.statements(pixel, first, dot(Sym(number), own), sizes.channels)
     body: list[Stmt] = [For(number, 0, fours, tuple(four))]
     if not whole:
         count = mod(sizes.channels, CHANNELS)
@@ -236,8 +243,8 @@ def _function(shared: SharedRows, whole: bool) -> Function:
     window = sizes.wide * (sizes.rows - 1) + sizes.columns
     weights = CHANNELS * (sizes.taps * (blocks - 1) + window)
     parameters = [
-        Parameter(Buffer("x", I8, image, align=1)),
-        Parameter(Buffer("weights", I8, weights, align=WORD)),
+        Parameter(Buffer("x", shared.product.operand.dtype, image, align=1)),
+        Parameter(Buffer("weights", shared.product.weight, weights, align=WORD)),
         *shared.buffers(channels, 1),
     ]
     given = Argument("x", 0), Argument("weights", 0)

@@ -33,12 +33,13 @@ from modelcc.ir.loop import (
     Store,
 )
 from modelcc.ir.loop_parser import parse_function
-from modelcc.ir.types import I8, I16, I64
+from modelcc.ir.types import I16, I64, U8
 from modelcc.schedule.expression import FreshNames
 from modelcc.schedule.nest import LoopVar
 from modelcc.targets.isa.arm_dsp import SPREAD
+from modelcc.targets.isa.arm_dsp_halves import SPREAD_16, SPREAD_U8
 from modelcc.targets.mcu.blocks import WORD
-from modelcc.targets.mcu.products import Product
+from modelcc.targets.mcu.products import ByteOperand, Product
 
 CLEAR = parse_function("""
 func @clear(%columns: mut i16[12*n - 8]; n) {
@@ -215,20 +216,21 @@ class Gathering:
         self, point: Mapping[str, Index], columns: str, which: Index, patch: str
     ) -> list[Stmt]:
         """Column ``which`` of ``columns``, of the pixel at ``point``."""
-        zero, runs = self.product.operand.zero, Runs(self.product, self.run, self.names)
+        operand, runs = self.product.operand, Runs(self.product, self.run, self.names)
+        spread = _Spread(columns, WORD * which, operand)
         if self.direct:
-            return runs.statements(point, _Spread(columns, WORD * which, zero + 128))
-        body = runs.by_lengths(point, _Bytes(patch, zero, self.names))
-        whole = (Argument(patch, 0), Argument(columns, WORD * which))
-        return [*body, RoutineCall(SPREAD, whole, (self.fours, zero + 128))]
+            return runs.statements(point, spread)
+        body = runs.by_lengths(point, _Elements(patch, operand, self.names))
+        return [*body, *spread.bytes(0, patch, 0, WORD * self.fours)]
 
     def memory(self, columns: str, patch: str) -> list[Stmt]:
         """What columns need, with zeros where there are no steps."""
         size = 3 * WORD * self.fours
         made: list[Stmt] = [Alloc(Buffer(columns, I16, size, "local", WORD))]
         if not self.direct:
-            zero, steps = Const(self.product.operand.zero, I8), self.product.steps
-            made.append(Alloc(Buffer(patch, I8, WORD * self.fours, "local", WORD)))
+            operand, steps = self.product.operand, self.product.steps
+            zero = Const(operand.zero, operand.dtype)
+            made.append(Alloc(Buffer(patch, operand.dtype, WORD * self.fours, "local", WORD)))
             rest = range(steps, WORD * self.fours)
             made += [Store(patch, place, zero) for place in rest]
         return made
@@ -236,16 +238,21 @@ class Gathering:
 
 @dataclass(frozen=True)
 class _Spread:
-    """To the column that begins at ``start``, as halves less ``zero - 128``, by fours."""
+    """To the column that begins at ``start``, as halves less the zero point, by fours."""
 
     columns: str
     start: Index
-    zero: int
+    operand: ByteOperand
 
     def bytes(self, step: Index, tensor: str, offset: Index, count: Index) -> list[Stmt]:
-        """Words after the other."""
+        """Fours after the other."""
         given = (Argument(tensor, offset), Argument(self.columns, 3 * step + self.start))
-        return [RoutineCall(SPREAD, given, (floordiv(count, WORD), self.zero))]
+        fours, zero = floordiv(count, WORD), self.operand.zero
+        if self.operand.dtype == I16:
+            return [RoutineCall(SPREAD_16, given, (fours,))]
+        if self.operand.dtype == U8:
+            return [RoutineCall(SPREAD_U8, given, (fours, zero))]
+        return [RoutineCall(SPREAD, given, (fours, zero + 128))]
 
     def border(self, step: Index, count: Index) -> list[Stmt]:
         """Zeros."""
@@ -254,23 +261,23 @@ class _Spread:
 
 
 @dataclass(frozen=True)
-class _Bytes:
-    """To a row of bytes, one by one."""
+class _Elements:
+    """To a row of what the operand is made of, one by one."""
 
     patch: str
-    zero: int
+    operand: ByteOperand
     names: FreshNames
 
     def bytes(self, step: Index, tensor: str, offset: Index, count: Index) -> list[Stmt]:
         """As they are."""
         i = self.names.fresh("i")
-        value = Load(tensor, offset + Sym(i), I8)
+        value = Load(tensor, offset + Sym(i), self.operand.dtype)
         return [For(i, 0, count, (Store(self.patch, step + Sym(i), value),))]
 
     def border(self, step: Index, count: Index) -> list[Stmt]:
         """What zero points take away."""
-        i = self.names.fresh("i")
-        return [For(i, 0, count, (Store(self.patch, step + Sym(i), Const(self.zero, I8)),))]
+        i, zero = self.names.fresh("i"), Const(self.operand.zero, self.operand.dtype)
+        return [For(i, 0, count, (Store(self.patch, step + Sym(i), zero),))]
 
 
 def replace_left(condition: Condition, point: Mapping[str, Index]) -> Condition:

@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from modelcc.ir.argument import Argument
+from modelcc.ir.condition import Condition
 from modelcc.ir.index import Index, Sym, coefficient, minimum, substitute
 from modelcc.ir.loop import (
     Alloc,
     BindIndex,
     Buffer,
     For,
+    If,
     IndexOf,
+    Predicate,
     RoutineCall,
     Stmt,
 )
@@ -37,8 +40,8 @@ _SUMMED = 32
 
 def fits(product: Product) -> bool:
     """Whether bytes are multiplied as they are, and pixels lie evenly in what they become."""
-    plain = product.operand.zero == 0 and not product.shared and product.bias is not None
-    return plain and (product.points == 1 or lies_evenly(product))
+    plain = product.of_bytes and product.operand.zero == 0 and product.bias is not None
+    return plain and not product.shared and (product.points == 1 or lies_evenly(product))
 
 
 def lies_evenly(product: Product) -> bool:
@@ -151,6 +154,9 @@ class _Moved:
         return [RoutineCall(COPY, given, (count,))]
 
     def border(self, step: Index, count: Index) -> list[Stmt]:
-        """The zero point."""
+        """The zero point; most pixels have none."""
         given = (Argument(self.columns, self.start + step),)
-        return [RoutineCall(FILL, given, (count, self.pad + 128))]
+        call = RoutineCall(FILL, given, (count, self.pad + 128))
+        if isinstance(count, int):
+            return [call]
+        return [If(Predicate((Condition(count, ">", 0),)), (call,))]

@@ -38,7 +38,8 @@ def fits(product: Product) -> bool:
     """Whether channels lie side by side, and windows have rows and columns, each with a border of
     its own."""
     operand, row = product.operand, product.row.name
-    if not (product.shared and operand.fades and product.bias) or len(product.reduce) > 2:
+    plain = product.of_bytes and operand.fades and product.bias is not None
+    if not (plain and product.shared) or len(product.reduce) > 2:
         return False
     own = {v.name for v in product.reduce}
     sides = [symbols(c.left) & own for c in operand.conditions]

@@ -122,7 +122,7 @@ class _Shapes:
     def result(self, nest: Nest, number: int) -> tuple[str, Index]:
         """The parameter of a result, and where in it a row of a point is."""
         loop, position = self.loop, self.loop.product.nests.index(nest)
-        name, step = f"y{position}", f"step{position}"
+        name, step = f"made{position}", f"step{position}"
         size, last = self.stop, len(loop.points) - 1
         if last:
             self.steps[step] = loop.product.step(nest.store)

@@ -1,6 +1,6 @@
-"""Kernels that sum products of bytes, as the schedules of this package want them.
+"""Kernels that sum products of bytes or halves, as the schedules of this package want them.
 
-What is multiplied is a byte less a zero point, maybe in a border of zeros, and a constant weight;
+What is multiplied is one less a zero point, maybe in a border of zeros, and a constant weight;
 what becomes of the sum, point by point, is the *epilogue*.
 """
 
@@ -14,7 +14,7 @@ from modelcc.ir.condition import Condition
 from modelcc.ir.index import Index, Sym, coefficient, substitute, symbols
 from modelcc.ir.scalar_tree import reads, transform, walk
 from modelcc.ir.tensor import Apply, Cast, Guard, Number, Read, Scalar
-from modelcc.ir.types import I8, I32
+from modelcc.ir.types import I8, I16, I32, U8, DType
 from modelcc.passes.tensor.shared_axes import shared_axes
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.nest import LoopVar, Nest
@@ -23,14 +23,15 @@ from modelcc.schedule.structure import make_group, neutral_guards
 
 @dataclass(frozen=True)
 class ByteOperand:
-    """Bytes ``tensor[offset]`` where the ``conditions`` hold (``left >= 0``), else ``pad``, less
-    ``zero``."""
+    """Bytes or halves ``tensor[offset]`` less ``zero``; where the ``conditions`` do not all hold
+    (``left >= 0``), ``pad`` is in their place."""
 
     tensor: str
     offset: Index
     zero: int
     conditions: tuple[Condition, ...]
     pad: int
+    dtype: DType
 
     @property
     def fades(self) -> bool:
@@ -49,6 +50,7 @@ class Product:
 
     operand: ByteOperand
     weights: str
+    weight: DType
     place: Index
     steps: int
     row: LoopVar
@@ -59,6 +61,11 @@ class Product:
     total: str
     nests: tuple[Nest, ...]
     stored: frozenset[str]
+
+    @property
+    def of_bytes(self) -> bool:
+        """Whether signed bytes are multiplied."""
+        return self.operand.dtype == self.weight == I8
 
     @property
     def rows(self) -> int:
@@ -136,7 +143,7 @@ def _product(anchor: Nest, nests: tuple[Nest, ...], stored: frozenset[str]) -> P
         case _:
             return None
     for one, other in ((left, right), (right, left)):
-        operand, weights = _difference(one), _byte(other)
+        operand, weights = _difference(one), _weight(other)
         if operand is not None and weights is not None and len(weights.indices) == 2:
             if conditions and not operand.fades:
                 return None
@@ -172,8 +179,9 @@ def _arranged(
     bias, nests = _without_bias(anchor.output, nests, row)
     return Product(
         replace(operand, offset=offset, conditions=found),
-        weights.tensor, substitute(place, ones), prod(_number(v.extent) for v in reduce),
-        row, row.name in symbols(offset), pixels, reduce, bias, anchor.output, nests, stored,
+        weights.tensor, weights.dtype, substitute(place, ones),
+        prod(_number(v.extent) for v in reduce), row, row.name in symbols(offset), pixels, reduce,
+        bias, anchor.output, nests, stored,
     )  # fmt: skip
 
 
@@ -194,15 +202,15 @@ def _difference(scalar: Scalar) -> ByteOperand | None:
             value = 0
         case _:
             return None
-    if read.dtype != I8 or len(read.indices) != 1:
+    if read.dtype not in (I8, U8, I16) or len(read.indices) != 1 or (value and read.dtype == I16):
         return None
     border = int(value if pad is None else pad)
-    return ByteOperand(read.tensor, read.indices[0], int(value), found, border)
+    return ByteOperand(read.tensor, read.indices[0], int(value), found, border, read.dtype)
 
 
-def _byte(scalar: Scalar) -> Read | None:
+def _weight(scalar: Scalar) -> Read | None:
     match scalar:
-        case Cast(Read(dtype=dtype) as read, _) if dtype == I8:
+        case Cast(Read(dtype=dtype) as read, _) if dtype in (I8, I16):
             return read
         case _:
             return None

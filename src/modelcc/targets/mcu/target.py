@@ -36,6 +36,7 @@ from modelcc.targets.mcu.passes.channels_last import ChannelsLast
 from modelcc.targets.mcu.passes.fixed_point import FixedPoint
 from modelcc.targets.mcu.passes.flat_weights import FlatWeights
 from modelcc.targets.mcu.passes.folded_zero_points import FoldZeroPoints
+from modelcc.targets.mcu.passes.narrow_products import NarrowProducts
 from modelcc.targets.mcu.passes.row_parameters import RowParameters
 from modelcc.targets.mcu.passes.scalar_constants import ScalarConstants
 from modelcc.targets.mcu.passes.zero_points import InlineZeroPoints
@@ -97,7 +98,7 @@ class McuTarget(CTarget):
         beside = () if self.model.mve else beside
         return TensorPasses(
             layouts=(ScalarConstants(), InlineZeroPoints(), ChannelsLast()),
-            kernels=(FlatWeights(), *folded, FixedPoint(), *beside),
+            kernels=(FlatWeights(), NarrowProducts(), *folded, FixedPoint(), *beside),
             inline=InlineStages(narrow=True),
         )
 
