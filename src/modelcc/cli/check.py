@@ -15,10 +15,12 @@ from modelcc.cli.microcontroller import MHZ, embedded_of, layer_facts, layer_tab
 from modelcc.cli.parameters import MODEL, Compiling, check_files, compiling, options_of
 from modelcc.cli.subset_check import check_subset
 from modelcc.cli.verbosity import verbosity_options
+from modelcc.driver import noting_savings
 from modelcc.environment import Environment
 from modelcc.fit import Fit, MemoryLimits, Shortage, fit
 from modelcc.ir.errors import ModelError
 from modelcc.on_device.layers import layers_of
+from modelcc.report.savings import ChannelSaving, savings_rows
 from modelcc.sizes import bytes_of
 from modelcc.subsets.table import SUBSETS
 from modelcc.targets.mcu.cost import step_costs
@@ -82,14 +84,17 @@ def check(
     budget = MemoryLimits(*(None if text is None else bytes_of(text) for text in (ram, flash)))
     with progress_of() as progress:
         config = build_config_of(environment, no_cache, progress)
-        embedded = embedded_of(model, options, config, SUBSETS)
+        savings: list[ChannelSaving] = []
+        embedded = embedded_of(model, options, config, SUBSETS, noting_savings(savings))
         found = fit(embedded, budget, options.optimize)
     machine = embedded.machine
     layers = layers_of(embedded.program, machine, step_costs(embedded.program, machine))
     if as_json:
-        print_json({**_facts(found, model, machine), "layers": layer_facts(layers, mhz)})
+        rows = {"layers": layer_facts(layers, mhz), "savings": [asdict(row) for row in savings]}
+        print_json({**_facts(found, model, machine), **rows})
     else:
-        print_pairs(list(_rows(found, model, machine)))
+        less = [("left out", row) for row in savings_rows(tuple(savings))]
+        print_pairs([*_rows(found, model, machine), *less])
         output_console().print(layer_table(layers, mhz, "layers, estimated"))
     return DOES_NOT_FIT if found.shortages else 0
 

@@ -18,6 +18,7 @@ from modelcc.emit.delivery import planned
 from modelcc.ir.errors import ModelError
 from modelcc.on_device.layers import LayerCost
 from modelcc.options import Options
+from modelcc.pipeline import Observer
 from modelcc.targets.base import BuildConfig
 from modelcc.targets.c.delivery.facts import DeliveryRequest
 from modelcc.targets.c.delivery.naming import prefix_of
@@ -33,7 +34,11 @@ MHZ = click.option(
 
 
 def embedded_of(
-    model: Path, options: Options, config: BuildConfig, others: Iterable[str] = ()
+    model: Path,
+    options: Options,
+    config: BuildConfig,
+    others: Iterable[str] = (),
+    observer: Observer | None = None,
 ) -> EmbeddedModel:
     """The model, planned for its microcontroller; :class:`ModelError` for any other target, which
     tells of microcontrollers and of ``others``."""
@@ -42,7 +47,7 @@ def embedded_of(
         hint = f"--target NAME, one of {', '.join((*MODELS, *others))}"
         raise ModelError(f"{target.name!r} is no microcontroller", (), hint)
     named = DeliveryRequest(prefix_of(stem_of(model)), "array", model.name, VERSION)
-    program, request = planned(model, None, named, target, options, config)
+    program, request = planned(model, None, named, target, options, config, observer)
     return embedded_model(program, request, target.model)
 
 

@@ -90,12 +90,12 @@ class McuTarget(CTarget):
 
     def graph_passes(self) -> GraphPasses:
         """Products of integers, where a model dequantises their operands."""
-        return GraphPasses((IntegerContractions(own=False),), channels=_CHANNELS)
+        return GraphPasses(integers=(IntegerContractions(own=False),), channels=_CHANNELS)
 
     def tensor_passes(self) -> TensorPasses:
         """Images with channels last, and integers as instructions take them."""
-        folded, beside = (FoldZeroPoints(),) if self.model.mve else (), (RowParameters(),)
-        beside = () if self.model.mve else beside
+        mve = self.model.mve
+        folded, beside = ((FoldZeroPoints(),), ()) if mve else ((), (RowParameters(),))
         return TensorPasses(
             layouts=(ScalarConstants(), InlineZeroPoints(), ChannelsLast()),
             kernels=(FlatWeights(), NarrowProducts(), *folded, FixedPoint(), *beside),
