@@ -219,8 +219,7 @@ class _Bounding:
 
     def _call(self, s: RoutineCall, known: Known) -> tuple[Stmt, list[Need]]:
         """A call, whose sizes are at least 0 from now on."""
-        named = list(zip(s.routine.sizes, s.sizes, strict=True))
-        sizes = (n if is_value(name) or _natural(n, known) else maximum(n, 0) for name, n in named)
+        sizes = (n if _is_value(n) or _natural(n, known) else maximum(n, 0) for n in s.sizes)
         s = replace(s, sizes=tuple(sizes))
         own = {name: hull(n, known) for name, n in zip(s.routine.sizes, s.sizes, strict=True)}
         inside = use_of(s.routine, own)
@@ -343,6 +342,10 @@ def _joined(checks: Sequence[Stmt]) -> list[Stmt]:
         else:
             found.append(s)
     return found
+
+
+def _is_value(e: Index) -> bool:
+    return isinstance(e, Sym) and is_value(e.name)
 
 
 def _natural(e: Index, known: Known) -> bool:

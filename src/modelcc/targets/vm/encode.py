@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from modelcc.ir.errors import ModelError
+from modelcc.ir.index import evaluate
 from modelcc.ir.loop import Function
 from modelcc.ir.output_names import user_name
-from modelcc.ir.program import CopyTensor, Launch, Step
-from modelcc.ir.region import Branch
+from modelcc.ir.program import CopyTensor, Launch, Step, inner_steps, leaves
+from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.types import DTYPES
 from modelcc.targets.mcu.delivery.model import EmbeddedModel
 from modelcc.targets.vm.kernel import KernelUse, VmKernel, merged, use_of
@@ -44,6 +45,7 @@ class Encoded:
 
 def encode(model: EmbeddedModel) -> Encoded:
     """The bytecode of a model; :class:`ModelError` for what has no form in it."""
+    _check_steps(model.program.steps)
     work = _Encoding(model, Scratch(model.program))
     steps = work.steps(model.program.steps)
     kernels = merged([use.kernel for use in work.uses])
@@ -56,6 +58,15 @@ def encode(model: EmbeddedModel) -> Encoded:
     found = {digest: tuple(nodes) for digest, nodes in sources.items()}
     data = work.file(steps, kernels)
     return Encoded(data, kernels, found, arena, arena - model.arena)
+
+
+def _check_steps(steps: Sequence[Step]) -> None:
+    for step in steps:
+        if isinstance(step, Repeat):
+            source = next((inner.source for inner in leaves(step.body) if inner.source), ())
+            hint = "--emit c has a form of them"
+            raise ModelError("bytecode has no form of loops yet", source, hint)
+        _check_steps(inner_steps(step))
 
 
 @dataclass
@@ -104,17 +115,12 @@ class _Encoding:
                 head = [BRANCH | 5 << 8, self._source(step.source), self._reference(step.condition)]
                 return [*head, len(then), len(other), *then, *other]
             case _:
-                what = type(step).__name__.lower()
-                hint = "--emit c has a form of it"
-                raise ModelError(f"bytecode has no form of {what} steps yet", step.source, hint)
+                raise ValueError(f"{type(step).__name__} steps come to no microcontroller")
 
     def _launch(self, step: Launch) -> list[int]:
         function = self.model.program.callee[step.callee]
         assert isinstance(function, Function)
-        numbers = [n for n in step.sizes if isinstance(n, int)]
-        if len(numbers) != len(step.sizes):
-            hint = "--emit c has a form of it"
-            raise ModelError("bytecode has no kernels in loops yet", step.source, hint)
+        numbers = [evaluate(n, {}) for n in step.sizes]
         key = function.name, tuple(numbers)
         if key not in self._functions:
             self._functions[key] = use_of(function, dict(zip(function.sizes, numbers, strict=True)))
@@ -133,9 +139,7 @@ class _Encoding:
         program = self.model.program
         binding = program.placed.bindings[name]
         if binding.place == "arena":
-            if not isinstance(binding.offset, int):
-                raise ModelError(f"bytecode has no places that move, as that of {name!r}", ())
-            return ARENA << PLACE | binding.offset
+            return ARENA << PLACE | evaluate(binding.offset, {})
         if binding.place == "constant":
             return CONSTANTS << PLACE | self._places[name]
         inputs = len(program.inputs)

@@ -66,9 +66,11 @@ from modelcc.ir.loop import (
 )
 from modelcc.ir.loop_text import print_function
 from modelcc.ir.loop_traversal import (
+    indices,
     map_blocks,
     operands,
     statement_expressions,
+    statement_indices,
     statements,
     walk,
     with_operands,
@@ -317,8 +319,13 @@ class _Generalising:
             granule = max(1, min(p.buffer.align, 4) // p.buffer.dtype.bytes)
             offset = self.place(argument.buffer, argument.offset, granule)
             given.append(replace(argument, offset=offset))
-        named = zip(s.routine.sizes, s.sizes, strict=True)
-        sizes = [self.index(size, f"{routine.name} {own}", _TAPS) for own, size in named]
+        values = _values_among(s.routine)
+        sizes = [
+            self.parameter(VALUE, size)
+            if own in values and isinstance(size, int)
+            else self.index(size, f"{routine.name} {own}", _TAPS)
+            for own, size in zip(s.routine.sizes, s.sizes, strict=True)
+        ]
         sizes += (self.parameter(VALUE, value) for value in more)
         return RoutineCall(routine, tuple(given), tuple(sizes))
 
@@ -335,6 +342,17 @@ class _Generalising:
         general = replace(routine, body=body, sizes=sizes, name=routine.name.rsplit("_", 1)[0])
         digest = hashlib.sha256(print_function(general).encode()).hexdigest()[:8]
         return replace(general, name=f"{general.name}_{digest}"), tuple(work.values.values())
+
+
+def _values_among(routine: Function) -> frozenset[str]:
+    """Sizes of a routine that are used as numbers only, in no index expression."""
+    found = {name for p in routine.parameters for name in symbols(p.buffer.size)}
+    for s in statements(routine.body):
+        found.update(name for e in statement_indices(s) for name in symbols(e))
+        for e in (e for outer in statement_expressions(s) for e in walk(outer)):
+            if not (isinstance(e, IndexOf) and isinstance(e.index, Sym)):
+                found.update(name for i in indices(e) for name in symbols(i))
+    return frozenset(routine.sizes) - found
 
 
 def _copies(body: Sequence[Stmt]) -> bool:

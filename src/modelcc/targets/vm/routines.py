@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from modelcc.ir.condition import Condition
-from modelcc.ir.index import Index, minimum, substitute, symbols
+from modelcc.ir.index import Index, Sym, minimum, substitute, symbols
 from modelcc.ir.loop import (
     Alloc,
     BindIndex,
@@ -148,7 +148,7 @@ class _RoutineWalk:
     def _indices(self, s: Stmt, expressions: Sequence[Expr], known: Known) -> None:
         found = [*statement_indices(s), *(i for e in expressions for i in indices(e))]
         found += [s.stop + s.step - 1] if isinstance(s, For) else []
-        for e in found:
+        for e in (e for e in found if not isinstance(e, Sym)):
             self.use.small += magnitudes(e, known)
             self.use.divided += (hull(d, known).lo for d in divisors(e))
 
