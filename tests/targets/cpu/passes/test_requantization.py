@@ -34,7 +34,7 @@ def scaled(times: int, shifts: list[int], zero: int, unsigned: bool) -> Graph:
     sums = make.emit(Mul(), x, make.constant(np.full(7, times, np.int32)))
     factors = (make.constant(np.array(data, np.int32)) for data in (MULTIPLIERS, shifts))
     y = make.emit(FixedPointMultiply(), sums, *factors)
-    y = make.emit(Add(), y, make.constant(np.int32(zero)))
+    y = make.emit(Add(), y, make.constant(np.asarray(zero, np.int32)))
     y = make.emit(Cast(I8), make.emit(Clip(-100.0, 127.0), y))
     return make.build([make.emit(Recentre(), y) if unsigned else y])
 
