@@ -87,9 +87,11 @@ def leaky_sum() -> Graph:
     return with_states(b.build([twice, after]), states, {"total": np.ones(6, np.float32)})
 
 
-def embedded(model: ModelProto | Graph, target: str = "mcu", name: str = "net") -> EmbeddedModel:
-    """A model, planned for a microcontroller."""
-    options = Options(target=target, threads=1)
+def embedded(
+    model: ModelProto | Graph, target: str = "mcu", name: str = "net", ram: int | None = None
+) -> EmbeddedModel:
+    """A model, planned for a microcontroller, in so many bytes of memory."""
+    options = Options(target=target, threads=1, ram=ram)
     made = target_of(options)
     assert isinstance(made, McuTarget)
     request = DeliveryRequest(name, "array", "net.onnx", "1")

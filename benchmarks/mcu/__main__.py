@@ -28,6 +28,7 @@ from modelcc.driver import target_of
 from modelcc.emit.delivery import planned
 from modelcc.ir.types import Array
 from modelcc.options import Options, dimension
+from modelcc.sizes import bytes_of
 from modelcc.targets.base import BuildConfig
 from modelcc.targets.c.delivery.facts import DeliveryRequest
 from modelcc.targets.c.delivery.folder import File
@@ -171,12 +172,13 @@ def main() -> int:
     parser.add_argument("--target", default="cortex-m4", choices=list(MODELS))
     parser.add_argument("--strategy", default="c", choices=["c", "bytecode", "open"])
     parser.add_argument("--dim", action="append", default=[], metavar="NAME=SIZE")
+    parser.add_argument("--ram", type=bytes_of, metavar="SIZE", help="stream rows to fit into it")
     parser.add_argument("--functions", type=int, default=0, metavar="N")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, metavar="FILE")
     asked = parser.parse_args()
     dims = tuple(dimension(text) for text in asked.dim)
-    target = target_of(Options(target=asked.target, threads=1))
+    target = target_of(Options(target=asked.target, threads=1, ram=asked.ram))
     assert isinstance(target, McuTarget)
     missing = missing_tools(target.model)
     if missing:

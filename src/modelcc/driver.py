@@ -187,6 +187,7 @@ def pipeline(
             *_in_regions(*tensors.layouts, tensors.inline, PermuteProducts()),
             *_in_regions(*tensors.operands, FuseKernels(), *tensors.kernels),
             HoistInvariants(),
+            *tensors.whole,
         ),
         *_back_end(target, context or in_order(target, config)),
     )
@@ -238,6 +239,7 @@ def target_options(options: Options, tuned: tuple[tuple[str, str], ...] = ()) ->
         tuned,
         options.libraries,
         options.prefer_libraries,
+        options.ram,
     )
 
 
@@ -248,6 +250,9 @@ def target_of(options: Options, config: BuildConfig = NOWHERE, model: object = N
     for, and what was chosen for ``model`` as a whole.
     """
     target = make_target(options.target, target_options(options))
+    if options.ram is not None and not target.tensor_passes().whole:
+        hint = "leave ram out, or name a microcontroller: modelcc targets lists them"
+        raise ModelError(f"target {target.name!r} streams no rows to fit into memory", (), hint)
     if not (options.tuned and isinstance(target, CpuTarget) and config.cache):
         return target
     with Database.open(config.cache / FILE, write=False) as database:

@@ -24,6 +24,12 @@ class MemoryLimits:
     flash: int | None = None
 
 
+NO_LIMITS = MemoryLimits()
+
+RAM = "RAM"
+"""How shortages call the memory."""
+
+
 @dataclass(frozen=True)
 class Shortage:
     """``memory`` is too small by ``excess`` bytes: ``reasons`` say why, ``changes`` what would
@@ -55,6 +61,17 @@ def fit(model: EmbeddedModel, budget: MemoryLimits, optimize: int) -> Fit:
     found = (_of_ram(model, taken, budget, live), _of_flash(model, taken, budget, compiler))
     peak = _peak_words(report, live)
     return Fit(taken, budget, peak, tuple(shortage for shortage in found if shortage))
+
+
+def with_change(found: Fit, least: int | None, change: str) -> Fit:
+    """``found`` with another change that helps about its lack of memory, first among them, after
+    which it takes ``least`` bytes (None: too many)."""
+    shortages: list[Shortage] = []
+    for s in found.shortages:
+        if s.memory == RAM:
+            s = replace(s, least=min(s.least, least or s.least), changes=(change, *s.changes))
+        shortages.append(s)
+    return replace(found, shortages=tuple(shortages))
 
 
 def _fullest(report: Report) -> tuple[int, list[Region]]:
@@ -92,7 +109,7 @@ def _of_ram(
         changes.append(f"quantize it to int8: the tensors there shrink by {less} bytes")
     changes.append("a smaller input, or fewer channels in the layers of that step")
     excess = taken.ram - budget.ram
-    return Shortage("RAM", excess, taken.ram, tuple(filter(None, reasons)), tuple(changes))
+    return Shortage(RAM, excess, taken.ram, tuple(filter(None, reasons)), tuple(changes))
 
 
 def _of_flash(

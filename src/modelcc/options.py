@@ -59,6 +59,8 @@ class Options:
     (``{"l2_bytes": 1 << 19}``), as :mod:`modelcc.cache.measurements` keeps them.
     ``libraries`` are what kernels may call where a schedule says so, names with paths (empty:
     wherever they are found); with ``prefer_libraries`` whatever one can compute has that schedule.
+    ``ram`` is how many bytes of memory a microcontroller has for a model: rows are streamed
+    through layers as far as they must be to fit.
     ``skip`` names stages that are left out and ``limit`` one that stops early; ``keep`` names
     values to return as outputs too.  The last three are for finding faults.
     """
@@ -77,6 +79,7 @@ class Options:
     machine: tuple[tuple[str, float], ...] = ()
     libraries: tuple[tuple[str, str], ...] = ()
     prefer_libraries: bool = False
+    ram: int | None = None
     skip: tuple[str, ...] = ()
     limit: Limit | None = None
     keep: tuple[str, ...] = ()
@@ -142,6 +145,10 @@ def _limit(what: str, value: object) -> Limit | None:
     return Limit(text("the stage of limit", value[0]), whole_number("limit", value[1]))
 
 
+def _ram(what: str, value: object) -> int | None:
+    return None if value is None else whole_number(what, value, low=1)
+
+
 def _is_sequence(value: object) -> TypeGuard[Sequence[object]]:
     return isinstance(value, Sequence)
 
@@ -159,6 +166,7 @@ _CHECKS: Mapping[str, Callable[[str, object], object]] = MappingProxyType(
         "strassen": optional_flag,
         "machine": _machine,
         "libraries": library_paths,
+        "ram": _ram,
         "skip": names,
         "limit": _limit,
         "keep": names,

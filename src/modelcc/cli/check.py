@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Unpack
 
@@ -17,12 +17,14 @@ from modelcc.cli.subset_check import check_subset
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.driver import noting_savings
 from modelcc.environment import Environment
-from modelcc.fit import Fit, MemoryLimits, Shortage, fit
+from modelcc.fit import NO_LIMITS, RAM, Fit, MemoryLimits, Shortage, fit, with_change
 from modelcc.ir.errors import ModelError
 from modelcc.on_device.layers import layers_of
+from modelcc.options import Options
 from modelcc.report.savings import ChannelSaving, savings_rows
 from modelcc.sizes import bytes_of
 from modelcc.subsets.table import SUBSETS
+from modelcc.targets.base import BuildConfig
 from modelcc.targets.mcu.cost import step_costs
 from modelcc.targets.mcu.machine import McuModel
 
@@ -87,6 +89,8 @@ def check(
         savings: list[ChannelSaving] = []
         embedded = embedded_of(model, options, config, SUBSETS, noting_savings(savings))
         found = fit(embedded, budget, options.optimize)
+        if budget.ram is not None and any(s.memory == RAM for s in found.shortages):
+            found = _streamed(found, model, replace(options, ram=budget.ram), config)
     machine = embedded.machine
     layers = layers_of(embedded.program, machine, step_costs(embedded.program, machine))
     if as_json:
@@ -97,6 +101,17 @@ def check(
         print_pairs([*_rows(found, model, machine), *less])
         output_console().print(layer_table(layers, mhz, "layers, estimated"))
     return DOES_NOT_FIT if found.shortages else 0
+
+
+def _streamed(found: Fit, model: Path, options: Options, config: BuildConfig) -> Fit:
+    """``found`` with what streaming rows would do about the memory."""
+    try:
+        embedded = embedded_of(model, options, config, SUBSETS)
+    except ModelError as error:
+        return with_change(found, None, f"streaming rows is not enough: {error}")
+    taken = fit(embedded, NO_LIMITS, options.optimize).footprint
+    words = f"compile it with --ram {options.ram}: rows are streamed through layers, which takes"
+    return with_change(found, taken.ram, f"{words} {taken.ram} bytes, and {taken.flash} of flash")
 
 
 def _facts(found: Fit, model: Path, machine: McuModel) -> dict[str, object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Unpack
@@ -44,6 +45,7 @@ from modelcc.report.formats import byte_text
 from modelcc.report.in_artifact import report_in
 from modelcc.report.page import report_page
 from modelcc.report.tables import report_tables, stage_table
+from modelcc.sizes import bytes_of
 from modelcc.targets.c.delivery.facts import DeliveryRequest, WeightsForm
 from modelcc.targets.c.delivery.folder import File
 from modelcc.targets.c.delivery.naming import checked_prefix, prefix_of
@@ -69,6 +71,7 @@ HELP = """Compile MODEL (.onnx) for this machine, or look at any level on the wa
   modelcc compile model.onnx --target cortex-m4 --emit arduino -o folder/   an Arduino library
   modelcc compile model.tflite --target cortex-m4 --emit bytecode     writes model.mcb
   modelcc compile model.tflite --target cortex-m4 --emit interpreter -o folder/
+  modelcc compile model.onnx --target cortex-m4 --ram 20K --emit c -o folder/
   modelcc compile model.onnx --pass-timing --dump-dir dumps/
 """
 
@@ -120,6 +123,12 @@ HELP = """Compile MODEL (.onnx) for this machine, or look at any level on the wa
     help="A kernels.json that --emit interpreter wrote: what the firmware has "
     "(--emit bytecode), or is to have besides (--emit interpreter).",
 )
+@click.option(
+    "--ram",
+    metavar="SIZE",
+    help="Memory that a microcontroller has (20K, or bytes): rows are streamed through layers "
+    "as far as they must be to fit.",
+)
 @click.option("--report", "show_report", is_flag=True, help="Print kernels and memory plan.")
 @click.option(
     "--page",
@@ -148,6 +157,7 @@ def compile_command(
     name: str | None,
     weights: WeightsForm | None,
     kernels: tuple[Path, ...],
+    ram: str | None,
     show_report: bool,
     page: Path | None,
     pass_timing: bool,
@@ -162,7 +172,7 @@ def compile_command(
     if form == "c" and asked["target"] == "native":
         asked["target"] = "c"
         asked["cpu"] = asked["cpu"] or environment.cpu or PORTABLE  # C is for taking elsewhere
-    options = options_of(environment, asked)
+    options = replace(options_of(environment, asked), ram=ram and bytes_of(ram))
     place = None if output is None else Path(output)
     is_folder = output is not None and (output.endswith(os.sep) or Path(output).is_dir())
     wanted = form or ("obj" if level == "llvm" else None)

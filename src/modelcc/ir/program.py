@@ -86,7 +86,8 @@ class Placement:
 
     ``arena`` is the arena's size in bytes.  Every binding starts at a multiple of ``alignment``.
     Of inputs and outputs in ``room`` it tells where in the arena the caller may have them: an input
-    is overwritten there once it is not needed any more.
+    is overwritten there once it is not needed any more.  Of a pair of ``overlaps`` the first one,
+    which a loop fills, lies over what the loop has read of the second by then.
     """
 
     bindings: Mapping[str, Binding]
@@ -94,6 +95,7 @@ class Placement:
     definitions: tuple[Definition, ...] = ()
     alignment: int = ALIGNMENT
     room: Mapping[str, int] = field(default_factory=dict[str, int])
+    overlaps: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

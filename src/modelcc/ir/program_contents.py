@@ -125,7 +125,9 @@ class DefinedTensors:
         for name in program.room.keys() & {*program.inputs}:
             self.contents.put(self._region(name, {}))
         self.sizes: dict[str, int] = {}
-        self._lost: dict[Region, str] = {}
+        self._lost: dict[Region, tuple[str, str]] = {}
+        placement = program.placement
+        self._overlaps = frozenset(() if placement is None else placement.overlaps)
 
     def keeps(self, name: str, values: Values) -> bool:
         """Whether an output is there: what no step writes of a state stays as it was."""
@@ -172,10 +174,11 @@ class DefinedTensors:
     def _read(self, name: str, values: Values, where: tuple[str, ...]) -> None:
         if self.holds(name, values):
             return
-        by = self._lost.get(self._region(name, values))
-        if by is None:
+        by, of = self._lost.get(self._region(name, values), ("", ""))
+        if not by:
             raise ModelError(f"'{name}' is read before any step has written it", where)
-        raise ModelError(f"'{name}' is read after {by} has overwritten it", where)
+        if (by, name) not in self._overlaps:
+            raise ModelError(f"'{name}' is read after '{by}' of {of} has overwritten it", where)
 
     def _write(self, name: str, region: Region, where: tuple[str, ...]) -> None:
         segment, start, end = region
@@ -184,7 +187,7 @@ class DefinedTensors:
         self._lost.pop(region, None)
         for gone in self.contents.put(region):
             if gone != (start, end):
-                self._lost[segment, *gone] = f"'{name}' of {', '.join(where)}"
+                self._lost[segment, *gone] = name, ", ".join(where)
 
     def _region(self, name: str, values: Values) -> Region:
         program, placement = self._program, self._program.placement

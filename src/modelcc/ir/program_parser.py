@@ -17,7 +17,7 @@ from modelcc.ir.spellings import OVER
 from modelcc.ir.text_reader import TextReader
 from modelcc.ir.types import TensorType
 
-_WORDS = "dim define arena aligned note input output state room constant place tensor"
+_WORDS = "dim define arena aligned note input output state room overlap constant place tensor"
 _HEAD = frozenset(_WORDS.split())
 """Words of what a program has beside its steps."""
 
@@ -52,6 +52,7 @@ class _ProgramParser:
         self._arena: Index | None = None
         self._alignment = ALIGNMENT
         self._room: dict[str, int] = {}
+        self._overlaps: list[tuple[str, str]] = []
         self._states: dict[str, str] = {}
 
     def program(self) -> Program:
@@ -83,7 +84,9 @@ class _ProgramParser:
             return None
         over = dict.fromkeys(self._states, Binding("input"))
         bindings, definitions = {**self._bindings, **over}, tuple(self._definitions)
-        return Placement(bindings, self._arena, definitions, self._alignment, self._room)
+        return Placement(
+            bindings, self._arena, definitions, self._alignment, self._room, tuple(self._overlaps)
+        )
 
     def _item(self) -> None:
         word = self._at.next_word()
@@ -117,6 +120,8 @@ class _ProgramParser:
             case "state":
                 output, taken = OVER.read(self._at, ("\n",))
                 self._states[output] = taken
+            case "overlap":
+                self._overlaps.append(OVER.read(self._at, ("\n",)))
             case "constant":
                 self._constant()
             case "place":

@@ -82,6 +82,8 @@ def _program_lines(program: Program) -> Iterator[str]:
         yield f"  state {OVER.text(pair, {})}"
     for name, offset in program.room.items():
         yield f"  room {value_text(name)} at {offset}"
+    for pair in () if program.placement is None else program.placement.overlaps:
+        yield f"  overlap {OVER.text(pair, {})}"
     for name, constant in program.constants.items():
         yield f"  constant {_typed(program, name)} digest {string_text(constant.digest)}"
     passed = {*program.inputs, *program.outputs, *program.constants}

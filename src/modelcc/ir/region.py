@@ -59,8 +59,8 @@ class Repeat(Generic[I]):
     """Runs ``body`` with ``counter`` at 0, 1, … before ``trips`` (None: no bound).
 
     With ``condition``, the name of a state, it ends before the first iteration at whose start
-    that bool tensor (one element) is false.  One of the two is given.  Iterations fill disjoint
-    parts of ``filled``; what none has filled is undefined.
+    that bool tensor (one element) is false.  One of the two is given.  Iterations fill parts of
+    ``filled``, those that several fill as the last one does; what none has filled is undefined.
     """
 
     counter: str

@@ -39,7 +39,7 @@ class TargetOptions:
     some of the kernels; ``machine`` has numbers that take the place of what is known of the
     processor, and ``tuned`` keys and schedules of kernels, some of which the program may have.
     Kernels may call ``libraries``, names with paths (empty: wherever they are found), and do so by
-    default with ``prefer_libraries``.
+    default with ``prefer_libraries``.  There are ``ram`` bytes of memory (None: enough).
     """
 
     cpu: str = ""
@@ -52,6 +52,7 @@ class TargetOptions:
     tuned: tuple[tuple[str, str], ...] = ()
     libraries: tuple[tuple[str, str], ...] = ()
     prefer_libraries: bool = False
+    ram: int | None = None
 
 
 @dataclass(frozen=True)
@@ -73,13 +74,15 @@ _USUAL = InlineStages()
 @dataclass(frozen=True)
 class TensorPasses:
     """What a target does to tensor programs, among the passes that fit any machine: to the
-    ``layouts`` of tensors first, to ``operands`` of products once stages are inlined, and to
-    ``kernels`` once they are fused; and how stages are inlined for it."""
+    ``layouts`` of tensors first, to ``operands`` of products once stages are inlined, to
+    ``kernels`` once they are fused, and to the ``whole`` program at last; and how stages are
+    inlined for it."""
 
     layouts: tuple[Pass[TensorProgram], ...] = ()
     operands: tuple[Pass[TensorProgram], ...] = ()
     kernels: tuple[Pass[TensorProgram], ...] = ()
     inline: InlineStages = _USUAL
+    whole: tuple[Pass[TensorProgram], ...] = ()
 
 
 @dataclass(frozen=True)

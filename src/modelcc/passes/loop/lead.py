@@ -72,23 +72,44 @@ class _UnknownError(Exception):
     """Nothing is known of an access."""
 
 
-def lead(function: Function, results: Collection[str], operands: Collection[str]) -> Lead | None:
-    """Bytes that must be between the starts of ``results`` and ``operands``, for no byte to be
-    written before it was read for the last time; None if that cannot be told.
+@dataclass(frozen=True)
+class CallAccess:
+    """A call of ``function`` with sizes in these ranges, and what it calls results and operands."""
 
-    All are names of the function's buffers; its sizes must be numbers.
-    """
-    buffers = {p.buffer.name: p.buffer for p in function.parameters}
-    if function.sizes or any(buffers[n].dtype.bits < 8 for n in (*results, *operands)):
-        return None
-    found = _MomentWalk(
-        _KernelAccesses(frozenset(results), frozenset(operands), buffers), _IndexEnds()
-    )
-    try:
-        found.visit(function.body, {}, MOMENTS)
-    except _UnknownError:
-        return None
-    return _lead_of(found.moments)
+    function: Function
+    sizes: tuple[Range, ...]
+    results: frozenset[str]
+    operands: frozenset[str]
+
+
+def lead(function: Function, results: Collection[str], operands: Collection[str]) -> Lead | None:
+    """:func:`lead_of_calls` for one call of a function without sizes."""
+    call = CallAccess(function, (), frozenset(results), frozenset(operands))
+    return lead_of_calls([call], MOMENTS)
+
+
+def lead_of_calls(calls: Sequence[CallAccess], room: int = 0) -> Lead | None:
+    """Bytes that must be between the starts of what calls, one after the other, make as results and
+    read as operands, for none to be written before it was read for the last time; None if that
+    cannot be told.  Of a call up to ``room`` iterations are looked at one by one."""
+    moments: list[_Moment] = []
+    known: dict[tuple[int, frozenset[str], frozenset[str]], _KernelAccesses] = {}
+    for call in calls:
+        if len(call.function.sizes) != len(call.sizes):
+            return None
+        buffers = {p.buffer.name: p.buffer for p in call.function.parameters}
+        if any(buffers[n].dtype.bits < 8 for n in (*call.results, *call.operands)):
+            return None
+        key = id(call.function), call.results, call.operands
+        accesses = known.setdefault(key, _KernelAccesses(call.results, call.operands, buffers))
+        found = _MomentWalk(accesses, _IndexEnds())
+        ranges = dict(zip(call.function.sizes, call.sizes, strict=True))
+        try:
+            found.visit(call.function.body, ranges, room)
+        except _UnknownError:
+            return None
+        moments += found.moments
+    return _lead_of(moments)
 
 
 def _lead_of(moments: Sequence[_Moment]) -> Lead:

@@ -19,7 +19,7 @@ memory plan has not put the tensors that it passes through in one place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from modelcc.ir.index import DIM, Index, Range, Sym, substitute, symbols
@@ -84,8 +84,16 @@ def apply_plan(program: Program, plan: MemoryPlan) -> Program:
             plan.definitions,
             plan.alignment,
             _room(program, outputs, plan),
+            tuple(_overlaps(plan, places)),
         ),
     )
+
+
+def _overlaps(plan: MemoryPlan, places: Container[str]) -> Iterator[tuple[str, str]]:
+    """Tensors of overlapping storages, by the names that steps use."""
+    for pair in plan.overlaps:
+        tensors = [dict.fromkeys((name, *plan.home[name].tensors)) for name in pair]
+        yield from ((a, b) for a in tensors[0] for b in tensors[1] if a in places and b in places)
 
 
 @dataclass(frozen=True)

@@ -12,20 +12,25 @@ at ``size * (t mod 2)``, %n at ``size * ((t + 1) mod 2)``.  Else states are copi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
-from modelcc.ir.index import Index, Sym, mod
-from modelcc.ir.program import Launch
+from modelcc.ir.index import Index, Sym, bounds_of, mod
+from modelcc.ir.loop import Function
+from modelcc.ir.program import Launch, Program
 from modelcc.ir.region import Carry
+from modelcc.passes.loop.lead import MOMENTS, CallAccess, lead_of_calls
 from modelcc.passes.program.dynamic_allocation import aligned
 from modelcc.passes.program.storage import Storage, storage_of
 from modelcc.passes.program.timeline import LoopSpan, Timeline
 
 
-def share_carried(line: Timeline, storages: Sequence[Storage]) -> tuple[Storage, ...]:
-    """Storages after merging those of the states of every loop."""
-    sharing = _Sharing(line, storages)
+def share_carried(
+    line: Timeline, storages: Sequence[Storage], over: Container[str] = ()
+) -> tuple[Storage, ...]:
+    """Storages after merging those of the states of every loop; next states in ``over`` may be
+    computed where present ones are."""
+    sharing = _Sharing(line, storages, over)
     for span in line.loops:
         for carry in span.loop.carries:
             sharing.merge(span, carry)
@@ -33,8 +38,9 @@ def share_carried(line: Timeline, storages: Sequence[Storage]) -> tuple[Storage,
 
 
 class _Sharing:
-    def __init__(self, line: Timeline, storages: Sequence[Storage]) -> None:
+    def __init__(self, line: Timeline, storages: Sequence[Storage], over: Container[str]) -> None:
         self._line = line
+        self._over = over
         self.home = storage_of(storages)
         self._taken: set[str] = set()
 
@@ -43,7 +49,7 @@ class _Sharing:
         state, following = self.home[carry.state], self.home[carry.next]
         together = self._free(carry.state) and self._free(carry.next)
         alternate = span.loop.trips is not None and span.loop.condition is None
-        if together and _in_place(self._line, carry):
+        if together and (carry.next in self._over or _in_place(self._line, carry)):
             self._keep(span, [state, following, *self._ends(span, carry)])
         elif together and alternate:
             self._halves(span, carry)
@@ -93,6 +99,30 @@ class _Sharing:
         )
         self.home |= dict.fromkeys(merged.tensors, merged)
         self._taken.update(merged.tensors)
+
+
+def slid_states(program: Program, line: Timeline) -> dict[str, str]:
+    """Next states that a function may write over present ones, since it is the last to read these
+    and does so before; with the name of the function."""
+    bounds = line.bounds(program.dims)
+    found: dict[str, str] = {}
+    for carry in (carry for span in line.loops for carry in span.loop.carries):
+        step, needed = min(line.touches[carry.next]), line.needed(carry.state)
+        call = line.calls.get(step)
+        callee = program.callee[call.callee] if isinstance(call, Launch) else None
+        if needed is None or needed[1] != step or not isinstance(callee, Function):
+            continue
+        assert isinstance(call, Launch)
+        named = [(p.buffer.name, n) for p, n in zip(callee.parameters, call.arguments, strict=True)]
+        results, operands = (
+            frozenset(own for own, name in named if name == tensor)
+            for tensor in (carry.next, carry.state)
+        )
+        sizes = tuple(bounds_of(size, bounds) for size in call.sizes)
+        least = lead_of_calls([CallAccess(callee, sizes, results, operands)], MOMENTS)
+        if least is not None and least.before == 0:
+            found[carry.next] = callee.name
+    return found
 
 
 def _in_place(line: Timeline, carry: Carry) -> bool:

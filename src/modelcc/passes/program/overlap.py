@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from modelcc.ir.index import Range, evaluate
 from modelcc.ir.library import Callee, meaning_of, with_meaning
 from modelcc.ir.loop import Function
 from modelcc.ir.program import Launch, Program
-from modelcc.passes.loop.lead import Lead, lead
+from modelcc.passes.loop.lead import MOMENTS, CallAccess, Lead, lead, lead_of_calls
 from modelcc.passes.program.storage import Storage, storage_of
-from modelcc.passes.program.timeline import Timeline
+from modelcc.passes.program.timeline import LoopSpan, Timeline
 
 
 @dataclass(frozen=True)
 class Overlap:
     """The storage of ``result`` may share memory with that of ``operand`` if they are ``lead``
-    apart; ``callee`` computes one from the other."""
+    apart; ``callees`` compute one from the other, ``in_loop`` or in one step."""
 
     result: str
     operand: str
     lead: Lead
-    callee: str
+    callees: frozenset[str]
+    in_loop: bool = False
 
 
 def overlaps(program: Program, line: Timeline, found: Sequence[Storage]) -> tuple[Overlap, ...]:
@@ -40,8 +42,49 @@ def overlaps(program: Program, line: Timeline, found: Sequence[Storage]) -> tupl
                 known[key] = lead(callee, written, read)
             least = known[key]
             if least is not None and _is_gain(least, target, source):
-                result.append(Overlap(target.name, source.name, least, callee.name))
-    return tuple(result)
+                result.append(Overlap(target.name, source.name, least, frozenset({callee.name})))
+    return (*result, *(one for span in line.loops for one in _of_loop(program, span, found)))
+
+
+def _of_loop(program: Program, span: LoopSpan, found: Sequence[Storage]) -> Iterator[Overlap]:
+    """Pairs of what iterations fill, and what they only read, and nothing after them does."""
+    loop, body = span.loop, [step for step in span.loop.body if isinstance(step, Launch)]
+    apart = len(body) == len(loop.body) and isinstance(loop.trips, int) and loop.condition is None
+    if not apart or not isinstance(loop.trips, int) or loop.trips > MOMENTS:
+        return
+    written = {n for call in body for n in program.results(call)}
+    written |= {n for c in loop.carries for n in (c.initial, c.state, c.next, c.last)}
+    for target in found:
+        filled = target.first == span.begin and not set(loop.filled).isdisjoint(target.tensors)
+        for source in found if filled and _is_whole(target) else ():
+            if source.last != span.end or not _is_whole(source) or written & {*source.tensors}:
+                continue
+            calls = [
+                a for turn in range(loop.trips) for a in _turn(program, span, turn, target, source)
+            ]
+            least = lead_of_calls([access for _, access in calls])
+            if least is not None and _is_gain(least, target, source):
+                yield Overlap(
+                    target.name,
+                    source.name,
+                    least,
+                    frozenset(call.callee for call, _ in calls),
+                    in_loop=True,
+                )
+
+
+def _turn(
+    program: Program, span: LoopSpan, turn: int, target: Storage, source: Storage
+) -> Iterator[tuple[Launch, CallAccess]]:
+    """Calls of an iteration that touch either storage."""
+    for step in span.loop.body:
+        callee = program.callee[step.callee] if isinstance(step, Launch) else None
+        if isinstance(step, Launch) and isinstance(callee, Function):
+            results, operands = (frozenset(_buffers(step, callee, s)) for s in (target, source))
+            if results or operands:
+                values = (evaluate(size, {span.loop.counter: turn}) for size in step.sizes)
+                sizes = tuple(Range(value, value) for value in values)
+                yield step, CallAccess(callee, sizes, results, operands)
 
 
 def _pairs(

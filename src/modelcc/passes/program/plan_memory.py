@@ -7,15 +7,15 @@ becomes: %h and %y are the caller's output buffer; the arena is empty.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from modelcc.ir.index import Index, evaluate, symbols
 from modelcc.ir.memory_rules import ALIGNMENT, DEFAULT_RULES, MemoryRules
 from modelcc.ir.program import Definition, Program
 from modelcc.passes.program.block import LiveBlock, Offsets, height, lower_bound, shared_bound
-from modelcc.passes.program.carried import share_carried
+from modelcc.passes.program.carried import share_carried, slid_states
 from modelcc.passes.program.dynamic_allocation import (
     DynamicAllocation,
     aligned,
@@ -41,7 +41,7 @@ class MemoryPlan:
     ``dynamic`` is what must be allocated while the program runs.  ``states`` are outputs that are
     computed where the inputs are whose places they take, with these inputs.  ``room`` has offsets
     of inputs and outputs that may be in the arena; results of the functions ``sharing`` may lie
-    over operands.
+    over operands; ``overlaps`` are storages that loops fill, with those that they read meanwhile.
     """
 
     storages: tuple[Storage, ...]
@@ -56,6 +56,7 @@ class MemoryPlan:
     alignment: int = ALIGNMENT
     room: Mapping[str, int] = field(default_factory=dict[str, int])
     sharing: frozenset[str] = frozenset()
+    overlaps: tuple[tuple[str, str], ...] = ()
 
     @cached_property
     def segment(self) -> Mapping[str, str]:
@@ -81,12 +82,14 @@ class MemoryPlan:
 
 def plan_memory(program: Program, rules: MemoryRules = DEFAULT_RULES) -> MemoryPlan:
     """The memory plan of a program whose steps stay in this order."""
-    shared, dynamic, arena = _storages(program)
+    slid = slid_states(program, timeline(program)) if rules.overlap else {}
+    shared, dynamic, arena = _storages(program, slid)
     guests = _guests(program, shared) if rules.room else []
     arena = [*arena, *guests]
     sizes = [aligned(storage.size, rules.alignment) for storage in arena]
     if rules.overlap and all(isinstance(size, int) for size in sizes) and not dynamic:
-        return _overlapping(program, rules, shared, arena, guests)
+        plan = _overlapping(program, rules, shared, arena, guests)
+        return replace(plan, sharing=plan.sharing | {*slid.values()})
     samples = sample_values(sizes, program.dims)
     layers = [_blocks(arena, sizes, sample) for sample in samples]
     stack = _best_stacking(layers)
@@ -109,6 +112,7 @@ def plan_memory(program: Program, rules: MemoryRules = DEFAULT_RULES) -> MemoryP
         states=updated_states(program, storage_of(shared)),
         alignment=rules.alignment,
         room=room,
+        sharing=frozenset(slid.values()),
     )
 
 
@@ -149,7 +153,8 @@ def _overlapping(
         states=updated_states(program, storage_of(shared)),
         alignment=rules.alignment,
         room=room,
-        sharing=frozenset(one.callee for one in found),
+        sharing=frozenset(name for one in found for name in one.callees),
+        overlaps=tuple((one.result, one.operand) for one in found if one.in_loop),
     )
 
 
@@ -168,11 +173,11 @@ def most_live(program: Program) -> int:
 
 
 def _storages(
-    program: Program,
+    program: Program, slid: Container[str] = ()
 ) -> tuple[tuple[Storage, ...], tuple[DynamicAllocation, ...], list[Storage]]:
     """All storages, what is allocated while the program runs, and the storages of the arena."""
     line = timeline(program)
-    apart = share_carried(line, storages(program, line))
+    apart = share_carried(line, storages(program, line), slid)
     replaced = replaced_by(program, line, apart)
     whole = share_in_place(line, apart, replaced)
     dynamic = dynamic_allocations(program, whole, line)

@@ -97,7 +97,8 @@ def _storage(
     tensors: tuple[str, ...],
     size: Index,
 ) -> Storage:
-    needed = line.needed(base)
+    given = base in roots.inputs or base in program.constants
+    needed = line.needed(base, given)
     first, last = needed or (-1, -1)
     if base in roots.inputs:
         return Storage(base, tensors, size, "input", -1, last)

@@ -59,14 +59,16 @@ class Timeline:
         reads = ((n, call) for n, call in self.calls.items() if isinstance(call, ReadSize))
         return {name: number for number, call in reads for name in call.symbols}
 
-    def needed(self, base: str) -> tuple[int, int] | None:
+    def needed(self, base: str, given: bool = False) -> tuple[int, int] | None:
         """First and last number at which a tensor, itself no view, holds something needed.
 
-        What is used in a loop and outside of it is needed in all of its iterations.
+        What is used in a loop and outside of it is needed in all of its iterations; so is what is
+        ``given`` before the first step.
         """
         at = self.touches.get(base)
         if not at:
             return None
+        at = [-1, *at] if given else at
         first, last = min(at), max(at)
         for span in self.loops:
             inside = any(span.begin < p < span.end for p in at)

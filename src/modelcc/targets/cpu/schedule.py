@@ -378,6 +378,7 @@ class _Scheduler:
     ) -> Launch:
         arguments = [p.buffer.name for p in scheduled.function.parameters]
         layouts, packed = scheduled.layouts, self.packed
+        sizes = {**sizes, **{n: substitute(i, sizes) for n, i in scheduled.sizes.items()}}
         return Launch(
             scheduled.function.name,
             tuple(packed.get(own[a], layouts[a]) if a in layouts else own[a] for a in arguments),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from modelcc.ir.index import Index
 from modelcc.ir.library import Callee
@@ -19,13 +19,15 @@ PARALLEL_CHUNKS = 16
 class ScheduledKernel:
     """A canonical kernel as a function, the layouts its constants want, and in-place pairs.
 
-    ``schedule`` is how it runs; None for what is no kernel of stages.
+    ``schedule`` is how it runs; None for what is no kernel of stages.  ``sizes`` are what launches
+    give for sizes of the function that are none of the kernel's dimensions, in terms of these.
     """
 
     function: Callee
     layouts: Mapping[str, Layout]
     in_place: tuple[tuple[str, str], ...]
     schedule: Schedule | None = None
+    sizes: Mapping[str, Index] = field(default_factory=dict[str, Index])
 
 
 def buffer_parameter(

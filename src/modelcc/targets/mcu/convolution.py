@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from modelcc.ir.argument import Argument
-from modelcc.ir.index import Index, Sym, ceildiv, minimum
+from modelcc.ir.index import Index, Sym, ceildiv, maximum, minimum
 from modelcc.ir.loop import (
     BindIndex,
     Buffer,
@@ -25,6 +25,7 @@ from modelcc.targets.mcu.blocks import WORD, SharedRows, SumBlock, routine, shar
 from modelcc.targets.mcu.gathering import Gathering, longest_run
 from modelcc.targets.mcu.pixels import pixel_at
 from modelcc.targets.mcu.products import Product
+from modelcc.targets.mcu.some_rows import SomeRows
 
 PIXELS, ROWS = 3, 2
 """Of a block: what fits the registers."""
@@ -51,26 +52,30 @@ class ByColumns:
 
     product: Product
     names: FreshNames
+    some: SomeRows | None = None
 
     def layouts(self, types: Mapping[str, TensorType]) -> dict[str, Layout]:
         """Those of constants."""
         return {self.product.weights: PAIRS if self.product.weight == I8 else PAIRS_OF_HALVES}
 
     def statements(self) -> list[Stmt]:
-        """All pixels; the last ones of a number that is no multiple of three are computed twice."""
+        """All pixels, or those of some rows; the last ones are computed twice where their number
+        is no multiple of three."""
         product, names = self.product, self.names
         gathering = Gathering(product, longest_run(product), names)
         columns, patch = names.fresh("columns"), names.fresh("patch")
         block, start, which = names.fresh("p"), names.fresh("start"), names.fresh("j")
         point, bound = pixel_at(product, Sym(start) + Sym(which), names)
         column = (*bound, *gathering.column(point, columns, Sym(which), patch))
-        first = IndexOf(minimum(Sym(block), product.points - PIXELS), I64)
+        begin, end = self.some.points(product.points) if self.some else (0, product.points)
+        last = minimum(Sym(block), end - PIXELS)
+        first = IndexOf(maximum(0, last) if self.some else last, I64)
         body = (
             BindIndex(start, first),
             For(which, 0, PIXELS, column),
             self._rows(columns, Sym(start), gathering.fours),
         )
-        return [*gathering.memory(columns, patch), For(block, 0, product.points, body, PIXELS)]
+        return [*gathering.memory(columns, patch), For(block, begin, end, body, PIXELS)]
 
     def _rows(self, columns: str, start: Index, fours: int) -> Stmt:
         """All rows of weights by three columns."""

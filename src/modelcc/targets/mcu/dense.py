@@ -16,6 +16,7 @@ from modelcc.targets.mcu.blocks import WORD, SharedRows, SumBlock, routine, shar
 from modelcc.targets.mcu.gathering import longest_run
 from modelcc.targets.mcu.pixels import pixel_at
 from modelcc.targets.mcu.products import Product
+from modelcc.targets.mcu.some_rows import SomeRows
 
 ROWS = 4
 
@@ -45,20 +46,22 @@ class Dense:
 
     product: Product
     names: FreshNames
+    some: SomeRows | None = None
 
     def layouts(self, types: Mapping[str, TensorType]) -> dict[str, Layout]:
         """Those of constants."""
         return {self.product.weights: FOURS if self.product.weight == I8 else FOURS_OF_HALVES}
 
     def statements(self) -> list[Stmt]:
-        """Pixel by pixel."""
+        """Pixel by pixel, all or those of some rows."""
         product, names = self.product, self.names
         pixel = names.fresh("p")
         point, bound = pixel_at(product, Sym(pixel), names)
         summed = {v.name: 0 for v in product.reduce}
         offset = substitute(substitute(product.operand.offset, point), summed)
         body = (*bound, self._rows(offset, Sym(pixel)))
-        return [For(pixel, 0, product.points, body)]
+        begin, end = self.some.points(product.points) if self.some else (0, product.points)
+        return [For(pixel, begin, end, body)]
 
     def _rows(self, offset: Index, pixel: Index) -> Stmt:
         product, shared = self.product, shared_rows(self.product)

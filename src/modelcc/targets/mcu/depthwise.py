@@ -35,7 +35,9 @@ from modelcc.schedule.nest import LoopVar
 from modelcc.targets.isa.arm_dsp import DEPTHWISE_4, DEPTHWISE_REST
 from modelcc.targets.isa.arm_dsp_halves import DEPTHWISE_4_U8
 from modelcc.targets.mcu.blocks import WORD, SharedRows, SumBlock, routine, shared_rows
+from modelcc.targets.mcu.pixels import backwards
 from modelcc.targets.mcu.products import Product
+from modelcc.targets.mcu.some_rows import SomeRows
 
 CHANNELS = 4
 
@@ -112,6 +114,7 @@ class Depthwise:
 
     product: Product
     names: FreshNames
+    some: SomeRows | None = None
 
     def layouts(self, types: Mapping[str, TensorType]) -> dict[str, Layout]:
         """Those of constants."""
@@ -136,11 +139,7 @@ class Depthwise:
         )  # fmt: skip
         x, weights = Argument(product.operand.tensor, start), Argument(product.weights, place)
         body: Sequence[Stmt] = [*bound, *self._channels(x, weights, sizes)]
-        for v in reversed(product.pixels):
-            turn = self.names.fresh(v.name)
-            last = BindIndex(v.name, IndexOf(v.extent - 1 - Sym(turn), I64))
-            body = [For(turn, 0, v.extent, (last, *body))]
-        return list(body)
+        return backwards(product, body, self.some, self.names)
 
     @property
     def _window(self) -> tuple[LoopVar, LoopVar]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from modelcc.ir.argument import Argument
 from modelcc.ir.condition import Condition
-from modelcc.ir.index import Index, Sym, coefficient, minimum, substitute
+from modelcc.ir.index import Index, Sym, coefficient, maximum, minimum, substitute
 from modelcc.ir.loop import (
     Alloc,
     BindIndex,
@@ -28,6 +28,7 @@ from modelcc.targets.mcu.gathering import Runs, longest_run
 from modelcc.targets.mcu.lanes import LANES, RowLoop
 from modelcc.targets.mcu.pixels import pixel_at
 from modelcc.targets.mcu.products import Product
+from modelcc.targets.mcu.some_rows import SomeRows
 
 BY_VECTORS = Layout(
     (Part(0, ROWS), Part(1, VECTOR), Part(0, 1, ROWS), Part(1, 1, VECTOR)), ((0, 0),) * 2
@@ -68,6 +69,7 @@ class ByVectors:
 
     product: Product
     names: FreshNames
+    some: SomeRows | None = None
 
     @property
     def pixels(self) -> int:
@@ -81,16 +83,19 @@ class ByVectors:
         return {product.weights: BY_VECTORS, **padded(product.bias.tensor, types, ROWS)}
 
     def statements(self) -> list[Stmt]:
-        """All pixels; the last one of an odd number comes with the one before it, again."""
+        """All pixels, or those of some rows; the last one of an odd number comes with the one
+        before it, again."""
         product, names = self.product, self.names
         block, start = names.fresh("p"), names.fresh("start")
-        first = IndexOf(minimum(Sym(block), product.points - self.pixels), I64)
+        begin, end = self.some.points(product.points) if self.some else (0, product.points)
+        last = minimum(Sym(block), end - self.pixels)
+        first = IndexOf(maximum(0, last) if self.some else last, I64)
         sums, some = names.fresh("sums"), min(product.rows, _SUMMED)
         pitch = -(-some // ROWS) * ROWS
         columns, made, gathered = self._columns(Sym(start))
         given = [Alloc(Buffer(sums, I32, self.pixels * pitch, "local", WORD)), *made]
         body = (BindIndex(start, first), *gathered, *self._rows(columns, Sym(start), sums, pitch))
-        return [*given, For(block, 0, product.points, body, self.pixels)]
+        return [*given, For(block, begin, end, body, self.pixels)]
 
     def _columns(self, start: Index) -> tuple[list[Argument], list[Stmt], list[Stmt]]:
         """Bytes of each pixel, memory for them, and what puts them there."""

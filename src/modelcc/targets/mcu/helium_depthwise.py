@@ -25,7 +25,9 @@ from modelcc.targets.isa.arm_mve import CHANNELS, DEPTHWISE_8
 from modelcc.targets.mcu.blocks import WORD
 from modelcc.targets.mcu.helium import padded
 from modelcc.targets.mcu.lanes import LANES, RowLoop
+from modelcc.targets.mcu.pixels import backwards
 from modelcc.targets.mcu.products import Product
+from modelcc.targets.mcu.some_rows import SomeRows
 
 BY_EIGHTS = Layout((Part(0, CHANNELS), Part(1), Part(0, 1, CHANNELS)), ((0, 0),) * 2)
 """Weights of eight channels side by side."""
@@ -81,6 +83,7 @@ class DepthwiseByVectors:
 
     product: Product
     names: FreshNames
+    some: SomeRows | None = None
 
     def layouts(self, types: Mapping[str, TensorType]) -> dict[str, Layout]:
         """Those of constants."""
@@ -99,11 +102,8 @@ class DepthwiseByVectors:
             first, last = _ends(product, v)
             ends.append((self._bound(first, bound), self._bound(last, bound)))
         body = [*bound, *self._channels(ends, sums, pitch)]
-        for v in reversed(product.pixels):
-            turn = names.fresh(v.name)
-            last = BindIndex(v.name, IndexOf(_int(v.extent) - 1 - Sym(turn), I64))
-            body = [For(turn, 0, v.extent, (last, *body))]
-        return [Alloc(Buffer(sums, I32, pitch, "local", WORD)), *body]
+        memory = Alloc(Buffer(sums, I32, pitch, "local", WORD))
+        return [memory, *backwards(product, body, self.some, names)]
 
     def _bound(self, index: Index, bound: list[Stmt]) -> Index:
         if isinstance(index, int):

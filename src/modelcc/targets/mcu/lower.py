@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
+from modelcc.ir.index import Index, substitute
 from modelcc.ir.loop import Function, Stmt
 from modelcc.ir.types import Layout, TensorType
 from modelcc.schedule.canonical import CanonicalKernel
@@ -24,6 +25,7 @@ from modelcc.targets.mcu.depthwise import Depthwise
 from modelcc.targets.mcu.helium import ByVectors
 from modelcc.targets.mcu.helium_depthwise import DepthwiseByVectors
 from modelcc.targets.mcu.products import Product, find_product
+from modelcc.targets.mcu.some_rows import SomeRows, some_rows
 
 
 class ProductSchedule(Protocol):
@@ -42,7 +44,7 @@ class _Way(NamedTuple):
     """How a product may be computed."""
 
     fits: Callable[[Product], bool]
-    make: Callable[[Product, FreshNames], ProductSchedule]
+    make: Callable[[Product, FreshNames, SomeRows | None], ProductSchedule]
 
 
 _WAYS = (
@@ -70,16 +72,34 @@ def schedule_kernel(
 
     ``mve`` if the processor has Helium.
     """
-    product = find_product(kernel) if wanted is None else None
+    some = some_rows(kernel) if wanted is None else None
+    product = find_product(kernel if some is None else some.kernel) if wanted is None else None
     if product is not None:
         for way in (*(_HELIUM if mve else ()), *_WAYS):
             if way.fits(product):
-                return _scheduled(kernel, name, source, way.make(product, FreshNames()))
+                names = FreshNames()
+                own = way.make(product, names, some)
+                body = (*own.statements(), *_filled(product, some, names))
+                return _scheduled(kernel, name, source, own, body, some)
     return schedule_plain(kernel, name, machine, source, wanted, states)
 
 
+def _filled(product: Product, some: SomeRows | None, names: FreshNames) -> tuple[Stmt, ...]:
+    """Rows that are none of the image."""
+    if some is None:
+        return ()
+    nest = next(n for n in product.nests if n.output in product.stored)
+    start = substitute(nest.store, {v.name: 0 for v in nest.variables})
+    return some.filled(nest.output, start, product.points * product.rows, names)
+
+
 def _scheduled(
-    kernel: CanonicalKernel, name: str, source: tuple[str, ...], own: ProductSchedule
+    kernel: CanonicalKernel,
+    name: str,
+    source: tuple[str, ...],
+    own: ProductSchedule,
+    body: tuple[Stmt, ...],
+    some: SomeRows | None,
 ) -> ScheduledKernel:
     types = dict(kernel.types)
     layouts = own.layouts(types)
@@ -87,5 +107,6 @@ def _scheduled(
     nothing = frozenset[str]()
     parameters = [buffer_parameter(n, types[n], False, nothing) for n in kernel.inputs]
     parameters += [buffer_parameter(n, types[n], True, nothing) for n in kernel.outputs]
-    function = Function(name, tuple(parameters), (), tuple(own.statements()), source)
-    return ScheduledKernel(function, layouts, ())
+    sizes = dict[str, Index]() if some is None else some.sizes
+    function = Function(name, tuple(parameters), tuple(sizes), body, source)
+    return ScheduledKernel(function, layouts, (), sizes=sizes)

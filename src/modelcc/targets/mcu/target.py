@@ -17,6 +17,9 @@ from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.graph.integer_contractions import IntegerContractions
 from modelcc.passes.loop.expand_instructions import Available
 from modelcc.passes.loop.serialise import serialise
+from modelcc.passes.program.check_first import check_first
+from modelcc.passes.program.order import order_steps
+from modelcc.passes.program.plan_memory import plan_memory
 from modelcc.passes.tensor.inline import InlineStages
 from modelcc.targets.base import SCHEDULE, GraphPasses, OnFunction, TargetOptions, TensorPasses
 from modelcc.targets.c.delivery.facts import DeliveryRequest
@@ -40,6 +43,8 @@ from modelcc.targets.mcu.passes.narrow_products import NarrowProducts
 from modelcc.targets.mcu.passes.row_parameters import RowParameters
 from modelcc.targets.mcu.passes.scalar_constants import ScalarConstants
 from modelcc.targets.mcu.passes.zero_points import InlineZeroPoints
+from modelcc.targets.mcu.stack import need
+from modelcc.targets.mcu.streaming import Need, StreamToFit
 from modelcc.targets.native.c_target import CTarget
 from modelcc.targets.native.linux_machine import linux_machine
 
@@ -100,7 +105,16 @@ class McuTarget(CTarget):
             layouts=(ScalarConstants(), InlineZeroPoints(), ChannelsLast()),
             kernels=(FlatWeights(), NarrowProducts(), *folded, FixedPoint(), *beside),
             inline=InlineStages(narrow=True),
+            whole=() if self.options.ram is None else (StreamToFit(self.options.ram, self._needs),),
         )
+
+    def _needs(self, program: TensorProgram) -> Need:
+        """The memory that a program takes when it is scheduled as it is."""
+        scheduled = replace(self.schedule(program), states=program.states)
+        legal = (self.legalize(c) if isinstance(c, Function) else c for c in scheduled.callees)
+        ordered = order_steps(check_first(replace(scheduled, callees=tuple(legal))))
+        plan = plan_memory(ordered, self.memory)
+        return need(ordered, plan)
 
     def schedule(self, program: TensorProgram, on_function: OnFunction | None = None) -> Program:
         """Kernels become loop functions, products of bytes in the processor's own way."""

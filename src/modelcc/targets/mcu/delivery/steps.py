@@ -30,7 +30,11 @@ class EmbeddedSteps(StepsCode):
         return self._model.spelled[names[position]]
 
     def within(self, name: str, start: str, offset: Index) -> str:
-        place = f"(uint8_t *){start}" if offset == 0 else f"(uint8_t *){start} + {offset}"
+        place = (
+            f"(uint8_t *){start}"
+            if offset == 0
+            else f"(uint8_t *){start} + {self._index.inner(offset)}"
+        )
         return self._pointer(name, place, str(self._types[name]))
 
     def definition(self, head: str, given: tuple[str, ...]) -> str:
