@@ -12,7 +12,7 @@ from modelcc.ir.naming import Names
 from modelcc.ir.scalar_tree import reads, transform
 from modelcc.ir.tensor import Apply, Cast, Item, Kernel, Read, Scalar, Stage, TensorProgram
 from modelcc.ir.types import I8, I16, I32, I64, Array, DType
-from modelcc.targets.mcu.magnitudes import Magnitudes
+from modelcc.passes.tensor.magnitudes import Magnitudes
 from modelcc.targets.mcu.passes.scalar_constants import with_used_constants
 
 _MOST = (1 << 31) - 1
