@@ -125,11 +125,13 @@ def recorded(path: Path | None) -> dict[str, dict[str, Measured]]:
     """What an earlier run has left in its file."""
     if path is None or not path.is_file():
         return {}
-    rows = json.loads(path.read_text())
-    return {
-        name: {e: Measured(**{**m, "rounds": tuple(m["rounds"])}) for e, m in row.items()}
-        for name, row in rows.items()
-    }
+    rows: dict[str, dict[str, dict[str, Any]]] = json.loads(path.read_text())
+    return {name: {e: _measured(m) for e, m in row.items()} for name, row in rows.items()}
+
+
+def _measured(facts: dict[str, Any]) -> Measured:
+    facts["rounds"] = tuple(facts["rounds"])
+    return Measured(**facts)
 
 
 def main() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -54,7 +56,7 @@ def chain(found: list[tuple[int, int, int] | str], pooled: bool) -> TensorProgra
         texts.append(f"kernel @k({given_}) -> (%y: i32[{WIDTH}]) {{\n{total}\n{rest}\n}}")
         names.append("y")
     head = f"program @main(%x: i32[1, {HEIGHT}, {WIDTH}]) -> (%{names[-1]}) {{\n"
-    return parse_tensor_program(head + "\n".join(texts) + "\n}\n", None)
+    return parse_tensor_program(head + "\n".join(texts) + "\n}\n", {})
 
 
 @settings(max_examples=40, deadline=None)
@@ -89,4 +91,4 @@ def test_what_is_kept_of_a_chain(rows: int) -> None:
 def test_what_others_need_is_no_part_of_a_chain() -> None:
     program = chain([(3, 1, 1), (1, 1, 0), (3, 1, 1)], False)
     with pytest.raises(NoRowsError):
-        row_stream(TensorProgram(**{**vars(program), "outputs": ("y0", "y2")}), 0, 2, 1)
+        row_stream(replace(program, outputs=("y0", "y2")), 0, 2, 1)

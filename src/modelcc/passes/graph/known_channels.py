@@ -191,6 +191,8 @@ def _moved(groups: ChannelGroups, node: Node, facts: Facts) -> KnownChannels | N
     result = node.outputs[0]
     mask, values = np.zeros(groups.size(result), bool), np.zeros(groups.size(result))
     for operand, name in enumerate(node.inputs):
+        if name not in groups.axes:  # what comes at run time, and has no channels
+            return None
         known = facts.get(name)
         found = channel_map(groups.graph, node, operand, groups.axes[name])
         if found is None or (found.sources is None and len(node.inputs) > 1):

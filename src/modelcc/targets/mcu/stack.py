@@ -9,19 +9,19 @@ from modelcc.ir.loop_traversal import statements
 from modelcc.ir.program import Launch, Program
 from modelcc.passes.program.plan_memory import MemoryPlan
 from modelcc.passes.program.timeline import timeline
-from modelcc.targets.mcu.streaming import Need
+from modelcc.targets.mcu.streaming import MemoryNeed
 
 FRAMES = 640
 """Bytes of stack beside arrays: GCC's frames for the kernels of DS-CNN take 290 of a Cortex-M4,
 for those of ResNet-8 570."""
 
 
-def need(program: Program, plan: MemoryPlan) -> Need:
+def need(program: Program, plan: MemoryPlan) -> MemoryNeed:
     """Arena, states and stack of ``program``, placed as ``plan`` says."""
     sizes = (plan.arena, *(program.types[name].bytes for name in program.states.values()))
     numbers = [size for size in sizes if isinstance(size, int)]
     stack = FRAMES + max((local_bytes(f.body) for f in program.functions), default=0)
-    return Need(sum(numbers) + stack, stack, _fullest(program, plan))
+    return MemoryNeed(sum(numbers) + stack, stack, _fullest(program, plan))
 
 
 def local_bytes(body: Sequence[Stmt]) -> int:

@@ -26,7 +26,7 @@ _COPY, _CALL = 4, 60
 
 
 @dataclass(frozen=True)
-class Need:
+class MemoryNeed:
     """Bytes of memory that a program takes, those of the stack among them, and the nodes where it
     takes most."""
 
@@ -49,7 +49,7 @@ class StreamToFit:
     """Streams no more than what it takes to fit into ``ram`` bytes, as ``needs`` tells them."""
 
     ram: int
-    needs: Callable[[TensorProgram], Need]
+    needs: Callable[[TensorProgram], MemoryNeed]
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
         """:class:`ModelError` with what is needed at least if nothing fits."""

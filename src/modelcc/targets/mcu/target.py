@@ -44,7 +44,7 @@ from modelcc.targets.mcu.passes.row_parameters import RowParameters
 from modelcc.targets.mcu.passes.scalar_constants import ScalarConstants
 from modelcc.targets.mcu.passes.zero_points import InlineZeroPoints
 from modelcc.targets.mcu.stack import need
-from modelcc.targets.mcu.streaming import Need, StreamToFit
+from modelcc.targets.mcu.streaming import MemoryNeed, StreamToFit
 from modelcc.targets.native.c_target import CTarget
 from modelcc.targets.native.linux_machine import linux_machine
 
@@ -108,7 +108,7 @@ class McuTarget(CTarget):
             whole=() if self.options.ram is None else (StreamToFit(self.options.ram, self._needs),),
         )
 
-    def _needs(self, program: TensorProgram) -> Need:
+    def _needs(self, program: TensorProgram) -> MemoryNeed:
         """The memory that a program takes when it is scheduled as it is."""
         scheduled = replace(self.schedule(program), states=program.states)
         legal = (self.legalize(c) if isinstance(c, Function) else c for c in scheduled.callees)
