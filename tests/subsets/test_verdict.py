@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("tflite")
 
-import tflite
+import tflite  # pyright: ignore[reportMissingImports]
 
 from modelcc.frontends.tflite.reading import read_model
 from modelcc.subsets.table import SUBSETS
