@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Unpack
 
@@ -13,7 +14,6 @@ from modelcc.cli.build_config import build_config_of
 from modelcc.cli.console import output_console, print_json, print_pairs, progress_of
 from modelcc.cli.microcontroller import MHZ, embedded_of, layer_facts, layer_table
 from modelcc.cli.parameters import MODEL, Compiling, check_files, compiling, options_of
-from modelcc.cli.subset_check import check_subset
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.driver import noting_savings
 from modelcc.environment import Environment
@@ -23,7 +23,7 @@ from modelcc.on_device.layers import layers_of
 from modelcc.options import Options
 from modelcc.report.savings import ChannelSaving, savings_rows
 from modelcc.sizes import bytes_of
-from modelcc.subsets.table import SUBSETS
+from modelcc.subsets.names import NAMES as SUBSETS
 from modelcc.targets.base import BuildConfig
 from modelcc.targets.mcu.cost import step_costs
 from modelcc.targets.mcu.machine import McuModel
@@ -78,7 +78,7 @@ def check(
     """See HELP."""
     if asked["target"] in SUBSETS:
         check_files(rewrite)
-        return check_subset(model, SUBSETS[asked["target"]], rewrite, as_json)
+        return _subset_checker()(model, asked["target"], rewrite, as_json)
     if rewrite is not None:
         hint = f"--target NAME, one of {', '.join(SUBSETS)}"
         raise ModelError("--rewrite is for targets that are tables of operators", (), hint)
@@ -101,6 +101,17 @@ def check(
         print_pairs([*_rows(found, model, machine), *less])
         output_console().print(layer_table(layers, mhz, "layers, estimated"))
     return DOES_NOT_FIT if found.shortages else 0
+
+
+def _subset_checker() -> Callable[[Path, str, Path | None, bool], int]:
+    """What checks files of TFLite, which needs a package for their schema."""
+    try:
+        return import_module("modelcc.cli.subset_check").check_subset
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("modelcc"):
+            raise
+        message = f"models of TFLite need the package {error.name}"
+        raise ModelError(message, (), "pip install modelcc[tflite]") from error
 
 
 def _streamed(found: Fit, model: Path, options: Options, config: BuildConfig) -> Fit:

@@ -17,15 +17,18 @@ from modelcc.frontends.tflite.writing import edited
 from modelcc.ir.errors import ModelError
 from modelcc.subsets.rewriting import rewritten
 from modelcc.subsets.subset import Subset
+from modelcc.subsets.table import SUBSETS
 from modelcc.subsets.verdict import NodeVerdict, SubsetReport, check_model
 
 LEFT_OVER = 1
 _SUFFIX = ".tflite"
 
 
-def check_subset(path: Path, subset: Subset, rewrite: Path | None, as_json: bool) -> int:
-    """Print which operators of a TFLite file are taken; with ``rewrite``, write a file of which
-    more are, compare its results with the model's, and print what is taken of that."""
+def check_subset(path: Path, name: str, rewrite: Path | None, as_json: bool) -> int:
+    """Print which operators of a TFLite file the subset ``name`` takes; with ``rewrite``, write a
+    file of which it takes more, compare its results with the model's, and print what is taken of
+    that."""
+    subset = SUBSETS[name]
     data = _contents(path, subset)
     model = read_model(data, path.name)
     changed = rewritten(model, subset)
