@@ -54,6 +54,7 @@ OPTIONS: dict[str, list[object]] = {
     "limit": [*not_of(None), ("a", "b"), (3, 3), ("a", -1), ("a",), ("a", 1, 2)],
     "keep": [*not_of(None, *EMPTY, HOSTILE[10]), ["a", 3]],
     "unchecked": not_of(None, True),
+    "ram": [*not_of(None, *NUMBERS), 0, "8K"],
     "machine": [*not_of(None, *EMPTY), {"l2_bytes": "many"}, {"l2_bytes": 0.5}, {"fmas": -1}],
 }  # fmt: skip
 """Wrong values of the fields of Options."""
@@ -127,7 +128,7 @@ def test_wrong_arguments_are_refused_in_words(
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_options_refuse_what_compile_refuses(name: str) -> None:
-    may_be_none = name in ("limit", "winograd", "strassen")
+    may_be_none = name in ("limit", "ram", "winograd", "strassen")
     for value in (*OPTIONS[name], *(() if may_be_none else (None,))):
         wrong: dict[str, Any] = {name: value}
         with pytest.raises(modelcc.ModelError, match=name):

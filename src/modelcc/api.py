@@ -61,6 +61,7 @@ def compile(
     limit: Limit | tuple[str, int] | None = None,
     keep: Sequence[str] | None = None,
     unchecked: bool | None = None,
+    ram: int | None = None,
     machine: Mapping[str, float] | None = None,
     measured: bool = True,
     cache: str | Path | None = "",
@@ -80,18 +81,17 @@ def compile(
     indices that come from data.  These and the others are the fields of :class:`Options`;
     ``options`` gives all of them, and an argument that is not None takes the place of its field.
     ``cache`` is a folder (default: ``MODELCC_CACHE_DIR``, else one below the home), None for no
-    cache.  What ``modelcc machine --measure`` keeps there is used where code is for this machine,
-    unless ``measured`` is False.  ``progress`` is called with a text, the parts that are done and
-    how many there are.  :class:`ModelError` says what is wrong with the model or an argument.
+    cache.  What ``modelcc machine --measure`` keeps there is used for this machine, unless
+    ``measured`` is False.  ``progress`` gets a text, the parts that are done and how many there
+    are.  :class:`ModelError` says what is wrong with the model or an argument.
     """
     environment = read_environment(os.environ)
-    if isinstance(args, str) and target is None:
-        args, target = None, args
+    args, target = (None, args) if isinstance(args, str) and target is None else (args, target)
     asked = asked_options(
         environment, options, target=target, threads=threads, dims=dims, cpu=cpu,
         optimize=optimize, accuracy=accuracy, winograd=winograd, strassen=strassen,
         schedule=schedule, tuned=tuned, skip=skip, limit=limit, keep=keep, unchecked=unchecked,
-        machine=machine, libraries=libraries, prefer_libraries=prefer_libraries,
+        machine=machine, libraries=libraries, prefer_libraries=prefer_libraries, ram=ram,
     )  # fmt: skip
     checks.function("progress", progress, _PROGRESS)
     folder, jobs = _folder(cache, environment), default_jobs(environment)
@@ -244,6 +244,7 @@ def verify(
     skip: Sequence[str] | None = None,
     limit: Limit | tuple[str, int] | None = None,
     unchecked: bool | None = None,
+    ram: int | None = None,
     machine: Mapping[str, float] | None = None,
     sizes: Mapping[str, int] | None = None,
     seed: int = 0,
@@ -266,7 +267,7 @@ def verify(
         environment, options, target=target, threads=threads, dims=dims, cpu=cpu,
         optimize=optimize, accuracy=accuracy, winograd=winograd, strassen=strassen,
         schedule=schedule, tuned=tuned, skip=skip, limit=limit, unchecked=unchecked,
-        machine=machine, libraries=libraries, prefer_libraries=prefer_libraries,
+        machine=machine, libraries=libraries, prefer_libraries=prefer_libraries, ram=ram,
     )  # fmt: skip
     folder = _folder(cache, environment)
     request = _verification().Request(
