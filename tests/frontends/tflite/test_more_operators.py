@@ -13,7 +13,8 @@ pytest.importorskip("ai_edge_litert")
 from flatbuffers import flexbuffers  # pyright: ignore[reportMissingImports]
 
 import modelcc
-from modelcc.ir.errors import RunError
+from modelcc.frontends.tflite import import_tflite
+from modelcc.ir.errors import ModelError, RunError
 from modelcc.ir.types import Array
 from tests.frontends.tflite.comparison import (
     assert_same,
@@ -324,3 +325,18 @@ def test_the_file_says_the_shape_that_a_transposed_convolution_is_given() -> Non
     np.testing.assert_allclose(net(np.array([1, 8, 8, 3], np.int32), image), wanted, 1e-5, 1e-5)
     with pytest.raises(RunError, match="is 9, but must be 8"):
         net(np.array([1, 9, 8, 3], np.int32), image)
+
+
+def test_options_that_are_no_numbers_are_refused() -> None:
+    tensors = [f(1, 9, 4), f(1, 9, 4), floats(9, 4), f(1, 5, 4), f(1, 5), f(1, 5), f(1)]
+    for custom in (b"", b"abc", bytes(DUMPS({"max_detections": "5", "num_classes": 3}))):
+        op = Op("TFLite_Detection_PostProcess", [0, 1, 2], [3, 4, 5, 6], custom=custom)
+        with pytest.raises(ModelError, match="option"):
+            import_tflite(model([Subgraph(tensors, [0, 1], [3, 4, 5, 6], [op])]))
+
+
+def test_a_radius_beyond_all_channels_takes_no_longer() -> None:
+    options = {"Radius": 2**30, "Bias": 1.5, "Alpha": 0.3, "Beta": 0.6}
+    tensors = [f(1, 2, 2, 3), f(1, 2, 2, 3)]
+    kind = "LocalResponseNormalizationOptions"
+    assert import_tflite(one("LOCAL_RESPONSE_NORMALIZATION", tensors, kind, **options))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from importlib import import_module
 from typing import Any, cast
 
@@ -74,8 +75,8 @@ def detection_postprocess(call: TfliteCall) -> tuple[str, ...]:
     best = of(ReduceMax((1,), keepdims=False), scores)
     chosen, count = _best(
         call, reshaped(corners, 1, n, 4), reshaped(best, 1, 1, n),
-        call.literal(np.array([options["nms_iou_threshold"]]), F32),
-        call.literal(np.array([options["nms_score_threshold"]]), F32), most,
+        _threshold(call, options, "nms_iou_threshold"),
+        _threshold(call, options, "nms_score_threshold"), most,
     )  # fmt: skip
     inside = of(ew.Less(), call.as_value(call.emit(Iota((most,), 0, dtype=I64))), count)
     kinds = of(ew.Cast(F32), of(ArgMax(1, False), scores))
@@ -85,6 +86,13 @@ def detection_postprocess(call: TfliteCall) -> tuple[str, ...]:
         kept = of(ew.Where(), reshaped(inside, most, 1), picked, picked.lift(0))
         results.append(reshaped(kept, 1, most, *((width,) if width > 1 else ())).name)
     return *results, of(ew.Cast(F32), count).name
+
+
+def _threshold(call: TfliteCall, options: dict[str, Any], name: str) -> Value:
+    value = options.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        call.fail(f"its option {name} is {value!r}, not a number")
+    return call.literal(np.array([value]), F32)
 
 
 def _decoded(call: TfliteCall, options: dict[str, Any]) -> Value:
@@ -110,19 +118,25 @@ def _flexible(call: TfliteCall) -> dict[str, Any]:
     flexible: Any = import_module("flatbuffers.flexbuffers")
     try:
         found: object = flexible.Loads(bytes(call.op.custom or b""))
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except _MALFORMED as error:
         call.fail(f"its options cannot be read: {error}")
     if not isinstance(found, dict):
         call.fail("its options are no map")
     options = cast("dict[str, Any]", found)
-    missing = [name for name in _NEEDED if name not in options]
-    if missing:
-        call.fail(f"its options have no {missing[0]}")
+    for name in _NEEDED:
+        value = options.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            call.fail(f"its option {name} is {value!r}, not a number above 0")
     return options
 
 
+_MALFORMED = (
+    ArithmeticError, AssertionError, LookupError, TypeError, ValueError, struct.error,
+)  # fmt: skip
+"""What the package that reads such maps ends with on other bytes."""
+
 _NEEDED = (
-    "max_detections", "num_classes", "nms_score_threshold", "nms_iou_threshold",
+    "max_detections", "num_classes",
     "y_scale", "x_scale", "h_scale", "w_scale",
 )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from modelcc.frontends.kit.errors import number_of
 from modelcc.frontends.tflite.call import Handlers, TfliteCall
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import of
@@ -33,9 +34,10 @@ def local_response_normalization(call: TfliteCall) -> str:
     x, radius, last = call.value(0), call.integer("radius"), call.rank() - 1
     if radius < 1:
         call.fail(f"it has the radius {radius}")
+    channels = number_of(call.shape()[last], "number of channels")
+    radius = min(radius, channels)
     before, after = ((0,) * last + (pad,) for pad in (radius, radius - 1))
     squares = of(Pad(before, after), x * x)
-    channels = call.shape()[last]
     near = [part(squares, last, start, channels) for start in range(2 * radius)]
     total = sum(near[1:], near[0]) * call.number("alpha") + call.number("bias")
     return (x * of(ew.Pow(), total, total.lift(-call.number("beta")))).name

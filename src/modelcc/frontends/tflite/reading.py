@@ -135,6 +135,8 @@ class _SchemaReader:
         )
         if any(not 0 <= i < len(tensors) for i in used):
             raise ValueError(f"a tensor is numbered that the {len(tensors)} ones do not include")
+        if len(set(inputs)) < len(inputs):
+            raise ValueError("a tensor is given twice")
         return TfliteSubgraph(_text(table.Name()), tensors, inputs, outputs, operators)
 
     def _operator(self, index: int, op: Any, codes: Sequence[tuple[str, int]]) -> TfliteOperator:
