@@ -23,7 +23,7 @@ from modelcc.on_device.layers import layers_of
 from modelcc.options import Options
 from modelcc.report.savings import ChannelSaving, savings_rows
 from modelcc.sizes import bytes_of
-from modelcc.subsets.names import NAMES as SUBSETS
+from modelcc.subsets.names import SUBSET_NAMES
 from modelcc.targets.base import BuildConfig
 from modelcc.targets.mcu.cost import step_costs
 from modelcc.targets.mcu.machine import McuModel
@@ -76,18 +76,18 @@ def check(
     **asked: Unpack[Compiling],
 ) -> int:
     """See HELP."""
-    if asked["target"] in SUBSETS:
+    if asked["target"] in SUBSET_NAMES:
         check_files(rewrite)
         return _subset_checker()(model, asked["target"], rewrite, as_json)
     if rewrite is not None:
-        hint = f"--target NAME, one of {', '.join(SUBSETS)}"
+        hint = f"--target NAME, one of {', '.join(SUBSET_NAMES)}"
         raise ModelError("--rewrite is for targets that are tables of operators", (), hint)
     options = options_of(environment, asked)
     budget = MemoryLimits(*(None if text is None else bytes_of(text) for text in (ram, flash)))
     with progress_of() as progress:
         config = build_config_of(environment, no_cache, progress)
         savings: list[ChannelSaving] = []
-        embedded = embedded_of(model, options, config, SUBSETS, noting_savings(savings))
+        embedded = embedded_of(model, options, config, SUBSET_NAMES, noting_savings(savings))
         found = fit(embedded, budget, options.optimize)
         if budget.ram is not None and any(s.memory == RAM for s in found.shortages):
             found = _streamed(found, model, replace(options, ram=budget.ram), config)
@@ -117,7 +117,7 @@ def _subset_checker() -> Callable[[Path, str, Path | None, bool], int]:
 def _streamed(found: Fit, model: Path, options: Options, config: BuildConfig) -> Fit:
     """``found`` with what streaming rows would do about the memory."""
     try:
-        embedded = embedded_of(model, options, config, SUBSETS)
+        embedded = embedded_of(model, options, config, SUBSET_NAMES)
     except ModelError as error:
         return with_change(found, None, f"streaming rows is not enough: {error}")
     taken = fit(embedded, NO_LIMITS, options.optimize).footprint

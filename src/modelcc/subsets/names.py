@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-NAMES = ("coral-edgetpu", "ethos-u55", "ethos-u65", "tflm", "cmsis-nn")
+SUBSET_NAMES = ("coral-edgetpu", "ethos-u55", "ethos-u65", "tflm", "cmsis-nn")
 """What ``modelcc check --target`` takes besides microcontrollers."""

@@ -21,6 +21,15 @@ def kernel_of(
     return Kernel(name[:NAME_LENGTH], inputs, tuple(outputs), tuple(stages), tuple(source))
 
 
+def with_stages(kernel: Kernel, stages: Sequence[Stage]) -> Kernel:
+    """``kernel`` with other stages, and the inputs that these read, those that it had first."""
+    made = {s.output for s in stages}
+    read = dict.fromkeys(r.tensor for s in stages for r in reads(s.body))
+    kept = [name for name in kernel.inputs if name in read]
+    more = [name for name in read if name not in kernel.inputs and name not in made]
+    return replace(kernel, stages=tuple(stages), inputs=(*kept, *more))
+
+
 def fused_kernel(
     kernels: Sequence[Kernel], stages: Sequence[Stage], outputs: Iterable[str]
 ) -> Kernel:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from modelcc.ir.constant import Constant
-from modelcc.ir.naming import Names
-from modelcc.ir.scalar_tree import reads, transform
+from modelcc.ir.scalar_tree import transform
 from modelcc.ir.tensor import (
     Apply,
     Cast,
@@ -23,6 +20,8 @@ from modelcc.ir.tensor import (
     TensorProgram,
 )
 from modelcc.ir.types import BOOL, I8, I32, U8, Array
+from modelcc.passes.tensor.added_constants import AddedConstants
+from modelcc.passes.tensor.fused_kernel import with_stages
 from modelcc.passes.tensor.magnitudes import Magnitudes
 from modelcc.passes.tensor.unread_constants import still_read
 
@@ -61,16 +60,15 @@ class Requantization:
         items = tuple[Item, ...](
             rewriter.kernel(item) if isinstance(item, Kernel) else item for item in program.items
         )
-        types = {**program.types, **{n: c.type for n, c in rewriter.added.items()}}
-        constants = still_read(items, program, {**program.constants, **rewriter.added})
-        return replace(program, types=types, constants=constants).with_items(items)
+        changed = rewriter.added.with_items(items)
+        constants = still_read(items, program, changed.constants)
+        return replace(changed, constants=constants).with_items(items)
 
 
 class _Requantizer:
     def __init__(self, program: TensorProgram) -> None:
         self._known = program.constants
-        self._names = Names(program.types)
-        self.added: dict[str, Constant] = {}
+        self.added = AddedConstants(program)
 
     def kernel(self, kernel: Kernel) -> Kernel:
         """``kernel`` with such products, and the constants that these need."""
@@ -83,11 +81,7 @@ class _Requantizer:
             sizes.add(stage)
         if tuple(stages) == kernel.stages:
             return kernel
-        made = {s.output for s in stages}
-        read = dict.fromkeys(r.tensor for s in stages for r in reads(s.body))
-        kept = [n for n in kernel.inputs if n in read]
-        more = [n for n in read if n not in kernel.inputs and n not in made]
-        return replace(kernel, stages=tuple(stages), inputs=(*kept, *more))
+        return with_stages(kernel, stages)
 
     def _unsigned(self, node: Scalar, sizes: Magnitudes) -> Scalar:
         """Bytes of a clamped number whose sign is turned are those of the number plus 128."""
@@ -175,9 +169,5 @@ class _Requantizer:
         """``data`` at the place that ``like`` reads; a number if all of it is one."""
         if not isinstance(like, Read) or data.min() == data.max():
             return Number(int(data.reshape(-1)[0]), I32)
-        constant = Constant(data.astype(np.int32))
-        known: Mapping[str, Constant] = self.added
-        same = next((n for n, c in known.items() if c == constant), None)
-        name = same or self._names.fresh(f"{like.tensor}.{what}")
-        self.added[name] = constant
+        name = self.added.add(data.astype(np.int32), f"{like.tensor}.{what}")
         return replace(like, tensor=name, dtype=I32)

@@ -7,16 +7,16 @@ point that is added to the quotient, are one number that is added before the shi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from modelcc.ir.constant import Constant
-from modelcc.ir.naming import Names
-from modelcc.ir.scalar_tree import reads, transform
-from modelcc.ir.tensor import Apply, Cast, Item, Kernel, Number, Read, Scalar, Stage, TensorProgram
+from modelcc.ir.scalar_tree import transform
+from modelcc.ir.tensor import Apply, Cast, Kernel, Number, Read, Scalar, Stage, TensorProgram
 from modelcc.ir.types import I32, I64, Array
+from modelcc.passes.tensor.added_constants import AddedConstants
+from modelcc.passes.tensor.fused_kernel import with_stages
 from modelcc.passes.tensor.magnitudes import Magnitudes
 from modelcc.targets.mcu.passes.scalar_constants import with_used_constants
 
@@ -51,18 +51,13 @@ class FixedPoint:
         items = tuple(
             rewriter.kernel(item) if isinstance(item, Kernel) else item for item in program.items
         )
-        types = {**program.types, **{n: c.type for n, c in rewriter.added.items()}}
-        constants = {**program.constants, **rewriter.added}
-        return with_used_constants(
-            replace(program, items=tuple[Item, ...](items), types=types, constants=constants)
-        )
+        return with_used_constants(rewriter.added.with_items(items))
 
 
 class _Rewriter:
     def __init__(self, program: TensorProgram) -> None:
         self._known = program.constants
-        self._names = Names(program.types)
-        self.added: dict[str, Constant] = {}
+        self.added = AddedConstants(program)
 
     def kernel(self, kernel: Kernel) -> Kernel:
         """``kernel`` with such numbers, and the constants that these need."""
@@ -74,11 +69,7 @@ class _Rewriter:
             sizes.add(new)
         if all(new is old or new == old for new, old in zip(stages, kernel.stages, strict=True)):
             return kernel
-        made = {s.output for s in stages}
-        read = dict.fromkeys(r.tensor for s in stages for r in reads(s.body))
-        kept = [n for n in kernel.inputs if n in read]
-        more = [n for n in read if n not in kernel.inputs and n not in made]
-        return replace(kernel, stages=tuple(stages), inputs=(*kept, *more))
+        return with_stages(kernel, stages)
 
     def _node(self, node: Scalar, sizes: Magnitudes) -> Scalar:
         match node:
@@ -117,9 +108,9 @@ class _Rewriter:
         match scalar:
             case Number(value):
                 return np.array(value, np.int64)
-            case Read(tensor=name) if name in self._known or name in self.added:
-                known: Mapping[str, Constant] = {**self._known, **self.added}
-                return known[name].data.astype(np.int64)
+            case Read(tensor=name):
+                found = self.added.contents(name)
+                return None if found is None else found.astype(np.int64)
             case _:
                 return None
 
@@ -127,11 +118,8 @@ class _Rewriter:
         """``data`` at the place that ``like`` reads."""
         if not isinstance(like, Read):
             return Number(int(data), I32)
-        constant = Constant(data)
-        same = next((n for n, c in self.added.items() if c == constant), None)
-        name = same or self._names.fresh(f"{like.tensor}.{what}")
-        self.added[name] = constant
-        return replace(like, tensor=name, dtype=constant.type.dtype)
+        name = self.added.add(data, f"{like.tensor}.{what}")
+        return replace(like, tensor=name, dtype=Constant(data).type.dtype)
 
 
 def _shl(a: Scalar) -> Scalar:

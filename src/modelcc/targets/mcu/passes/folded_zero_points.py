@@ -13,7 +13,6 @@ import numpy as np
 
 from modelcc.ir.constant import Constant
 from modelcc.ir.index import Index, Sym, symbols
-from modelcc.ir.naming import Names
 from modelcc.ir.scalar_tree import reads, transform, walk
 from modelcc.ir.tensor import (
     Apply,
@@ -28,6 +27,8 @@ from modelcc.ir.tensor import (
     TensorProgram,
 )
 from modelcc.ir.types import I8, I32, Array
+from modelcc.passes.tensor.added_constants import AddedConstants
+from modelcc.passes.tensor.fused_kernel import with_stages
 from modelcc.targets.mcu.passes.scalar_constants import with_used_constants
 
 
@@ -60,9 +61,7 @@ class FoldZeroPoints:
     def __call__(self, program: TensorProgram) -> TensorProgram:
         folding = _Folding(program)
         items = tuple(folding.item(item) for item in program.items)
-        types = {**program.types, **{n: c.type for n, c in folding.added.items()}}
-        constants = {**program.constants, **folding.added}
-        return with_used_constants(replace(program, items=items, types=types, constants=constants))
+        return with_used_constants(folding.added.with_items(items))
 
 
 @dataclass(frozen=True)
@@ -79,8 +78,7 @@ class _Sum:
 class _Folding:
     def __init__(self, program: TensorProgram) -> None:
         self._program = program
-        self._names = Names(program.types)
-        self.added: dict[str, Constant] = {}
+        self.added = AddedConstants(program)
 
     def item(self, item: Item) -> Item:
         """``item``, with a bias if it is a sum whose results its other stages read."""
@@ -99,7 +97,7 @@ class _Folding:
             old = self._program.constants[bias.tensor].data
             data = (old.astype(np.int64) + data.reshape(old.shape)).astype(np.int32)
         stem = found.stage.output if bias is None else bias.tensor
-        name = self._constant(np.asarray(data, np.int32), f"{stem}.bias")
+        name = self.added.add(np.asarray(data, np.int32), f"{stem}.bias")
 
         def visit(node: Scalar) -> Scalar:
             if bias is not None and isinstance(node, Read) and node.tensor == bias.tensor:
@@ -112,11 +110,7 @@ class _Folding:
             replace(s, body=found.body if s is found.stage else transform(s.body, visit))
             for s in kernel.stages
         )
-        made = {s.output for s in stages}
-        read = dict.fromkeys(r.tensor for s in stages for r in reads(s.body))
-        kept = [n for n in kernel.inputs if n in read]
-        more = [n for n in read if n not in kernel.inputs and n not in made]
-        return replace(kernel, stages=stages, inputs=(*kept, *more))
+        return with_stages(kernel, stages)
 
     def _known_bias(self, kernel: Kernel, found: _Sum) -> Read | None:
         """The constant that all readers of the sums add first, and nothing else reads."""
@@ -136,13 +130,6 @@ class _Folding:
             return None
         along = all(_row_of(add, name, total, found.axis) for add in adds)
         return others[0] if along else None
-
-    def _constant(self, data: Array, name: str) -> str:
-        constant = Constant(data)
-        same = next((n for n, c in self.added.items() if c == constant), None)
-        found = same or self._names.fresh(name)
-        self.added[found] = constant
-        return found
 
 
 def _adds(node: Apply, total: str) -> bool:

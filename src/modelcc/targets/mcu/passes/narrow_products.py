@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from modelcc.ir.constant import Constant
-from modelcc.ir.naming import Names
-from modelcc.ir.scalar_tree import reads, transform
+from modelcc.ir.scalar_tree import transform
 from modelcc.ir.tensor import Apply, Cast, Item, Kernel, Read, Scalar, Stage, TensorProgram
 from modelcc.ir.types import I8, I16, I32, I64, Array, DType
+from modelcc.passes.tensor.added_constants import AddedConstants
+from modelcc.passes.tensor.fused_kernel import with_stages
 from modelcc.passes.tensor.magnitudes import Magnitudes
 from modelcc.targets.mcu.passes.scalar_constants import with_used_constants
 
@@ -46,17 +47,16 @@ class NarrowProducts:
     def __call__(self, program: TensorProgram) -> TensorProgram:
         narrowing = _Narrowing(program)
         items = tuple(narrowing.item(item) for item in program.items)
-        types = {**program.types, **{n: c.type for n, c in narrowing.added.items()}}
+        changed = narrowing.added.with_items(items)
+        types = dict(changed.types)
         types |= {n: replace(types[n], dtype=I32) for n in narrowing.narrowed if n in types}
-        constants = {**program.constants, **narrowing.added}
-        return with_used_constants(replace(program, items=items, types=types, constants=constants))
+        return with_used_constants(replace(changed, types=types))
 
 
 class _Narrowing:
     def __init__(self, program: TensorProgram) -> None:
         self._known = program.constants
-        self._names = Names(program.types)
-        self.added: dict[str, Constant] = {}
+        self.added = AddedConstants(program)
         self.narrowed: list[str] = []
 
     def item(self, item: Item) -> Item:
@@ -82,7 +82,7 @@ class _Narrowing:
         sizes.add(replace(stage, body=Apply("mul", (left, Cast(weights, I64)), I64)))
         sum_type = I32 if sizes.of(Read(stage.output, (), I64)) <= _MOST else I64
         self.narrowed += [stage.output] if sum_type == I32 else []
-        name = self._constant(data.astype(dtype.numpy), f"{weights.tensor}.{dtype}")
+        name = self.added.add(data.astype(dtype.numpy), f"{weights.tensor}.{dtype}")
         read = replace(weights, tensor=name, dtype=dtype)
         value = left.value if isinstance(left, Cast) else left
         body = Apply("mul", (Cast(value, sum_type), Cast(read, sum_type)), sum_type)
@@ -95,18 +95,7 @@ class _Narrowing:
         stages = tuple(
             replace(s, body=body if s is stage else transform(s.body, visit)) for s in kernel.stages
         )
-        old = weights.tensor
-        kept = [n for n in kernel.inputs if n != old]
-        if any(r.tensor == old for s in stages for r in reads(s.body)):
-            kept.append(old)
-        return replace(kernel, stages=stages, inputs=(*kept, name))
-
-    def _constant(self, data: Array, name: str) -> str:
-        constant = Constant(data)
-        same = next((n for n, c in self.added.items() if c == constant), None)
-        found = same or self._names.fresh(name)
-        self.added[found] = constant
-        return found
+        return with_stages(kernel, stages)
 
 
 def _is_wide(stage: Stage, constants: Mapping[str, Constant]) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Index, substitute, symbols
-from modelcc.ir.scalar_tree import reads, substitute_indices, transform
+from modelcc.ir.scalar_tree import substitute_indices, transform
 from modelcc.ir.tensor import (
     Apply,
     Cast,
@@ -24,6 +24,7 @@ from modelcc.ir.tensor import (
     item_inputs,
 )
 from modelcc.ir.types import I8, I16, U8
+from modelcc.passes.tensor.fused_kernel import with_stages
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class InlineZeroPoints:
     after::
 
         program @main(%x: i8[4, 8], %w: i8[8, 3]) -> (%y) {
-          kernel @MatMul(%x: i8[4, 8], %w: i8[8, 3]) -> (%y: i32[4, 3]) {
+          kernel @MatMul(%w: i8[8, 3], %x: i8[4, 8]) -> (%y: i32[4, 3]) {
             %y: i32[4, 3] = [m < 4, n < 3] sum[k < 8] i32(i16(%x[m, k]) - -128:i16) * i32(%w[k, n])
           }
         }
@@ -70,10 +71,7 @@ def _inlined(kernel: Kernel, differences: Mapping[str, Stage]) -> Kernel:
     if differences.keys().isdisjoint(kernel.inputs):
         return kernel
     stages = tuple(replace(s, body=_with(s.body, differences)) for s in kernel.stages)
-    read = dict.fromkeys(r.tensor for s in stages for r in reads(s.body))
-    kept = (n for n in kernel.inputs if n in read)
-    new = (n for n in read if n not in kernel.inputs and n not in {s.output for s in stages})
-    return replace(kernel, stages=stages, inputs=(*new, *kept))
+    return with_stages(kernel, stages)
 
 
 def _with(body: Scalar, differences: Mapping[str, Stage]) -> Scalar:
