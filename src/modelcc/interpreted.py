@@ -28,8 +28,8 @@ _WRONG = {
     -6: "it has too many tensors or branches",
 }
 _NO_KERNEL = -4
-_MODEL_BYTES = 1 << 20
-"""More than a ``mcc_model`` has."""
+_MODEL_BYTES = 16 + 2 * (1 << 16)
+"""A ``mcc_model`` at most: its kernels are numbered by 16 bits."""
 
 
 class _Tensor(ctypes.Structure):
@@ -49,7 +49,7 @@ class BytecodeModel:
     """A model as bytecode: call it as any other; one call at a time."""
 
     def __init__(self, data: bytes, library: Any, path: str) -> None:
-        """Made by :func:`modelcc.load`."""
+        """Made by :func:`load_bytecode`."""
         self._library = library
         self._path = path
         self._file = aligned(np.frombuffer(data, np.uint8))

@@ -9,6 +9,7 @@ from modelcc.targets.c.delivery.facts import Tensor
 from modelcc.targets.c.delivery.folder import File
 from modelcc.targets.c.names import comment
 from modelcc.targets.mcu.delivery.header import header, macro_of
+from modelcc.targets.mcu.delivery.memory import declarations
 from modelcc.targets.mcu.delivery.model import EmbeddedModel
 from modelcc.targets.mcu.delivery.source import source
 
@@ -60,14 +61,12 @@ def _keywords(model: EmbeddedModel) -> str:
 
 def _sketch(model: EmbeddedModel) -> str:
     """Runs the model on zeros once a second, and prints outputs and time."""
-    beside = [tensor for tensor in model.facts.tensors if tensor.field not in model.room]
     reset = ", ".join(state.field for state in model.states)
     lines = [
         f"// Runs {model.name} on zeros once a second; prints the outputs, and how long it takes.",
         f"#include <{model.name}.h>",
         "",
-        f"static uint64_t arena[{max(1, model.arena // 8)}];",
-        *(f"static {t.element} {t.field}[{macro_of(model, t)}_ELEMENTS];" for t in beside),
+        *declarations(model),
         "",
         "void setup() {",
         "  Serial.begin(115200);",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from modelcc.targets.c.code import folded
-from modelcc.targets.c.delivery.facts import Tensor
 from modelcc.targets.mcu.delivery.header import macro_of
+from modelcc.targets.mcu.delivery.memory import declarations, placed
 from modelcc.targets.mcu.delivery.model import EmbeddedModel
 
 
@@ -29,10 +29,7 @@ def example(model: EmbeddedModel) -> str:
 
 def _memory(model: EmbeddedModel) -> Iterator[str]:
     yield f"/* {model.macro}_ARENA_BYTES, aligned for {model.macro}_ARENA_ALIGNMENT. */"
-    yield f"static uint64_t arena[{max(1, model.arena // 8)}];"
-    for tensor in model.facts.tensors:
-        if tensor.field not in model.room:
-            yield f"static {tensor.element} {tensor.field}[{macro_of(model, tensor)}_ELEMENTS];"
+    yield from declarations(model)
     yield ""
 
 
@@ -40,7 +37,7 @@ def _body(model: EmbeddedModel) -> Iterator[str]:
     facts = model.facts
     for tensor in facts.tensors:
         if tensor.field in model.room:
-            yield from folded(_placed(model, tensor), "    ")
+            yield from folded(placed(model, tensor), "    ")
     for tensor in facts.inputs:
         yield f"    for (int32_t i = 0; i < {macro_of(model, tensor)}_ELEMENTS; i++)"
         yield f"        {tensor.field}[i] = 0;"
@@ -48,8 +45,3 @@ def _body(model: EmbeddedModel) -> Iterator[str]:
         yield f"    {model.name}_reset({', '.join(state.field for state in model.states)});"
     given = ", ".join(tensor.field for tensor in facts.tensors)
     yield from folded(f"return (int){model.name}_run(arena, {given});", "    ")
-
-
-def _placed(model: EmbeddedModel, tensor: Tensor) -> str:
-    place = f"(uint8_t *)arena + {macro_of(model, tensor)}_ARENA_OFFSET"
-    return f"{tensor.element} *{tensor.field} = (void *)({place});"

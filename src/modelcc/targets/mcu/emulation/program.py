@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from modelcc.targets.c.delivery.facts import Tensor
 from modelcc.targets.c.delivery.folder import File
 from modelcc.targets.mcu.delivery.header import header, macro_of
+from modelcc.targets.mcu.delivery.memory import declarations, placed
 from modelcc.targets.mcu.delivery.model import EmbeddedModel
 from modelcc.targets.mcu.delivery.source import source
 
@@ -25,14 +26,11 @@ def board_files(model: EmbeddedModel) -> tuple[File, ...]:
 
 def board_main(model: EmbeddedModel) -> str:
     """A program that runs the delivered model once, between two marks."""
-    tensors, name = model.facts.tensors, model.name
-    beside = [tensor for tensor in tensors if tensor.field not in model.room]
     lines = [
-        f'#include "{name}.h"',
+        f'#include "{model.name}.h"',
         '#include "board.h"',
         "",
-        f"static uint64_t arena[{max(1, (model.arena + 7) // 8)}];",
-        *(f"static {t.element} {t.field}[{macro_of(model, t)}_ELEMENTS];" for t in beside),
+        *declarations(model),
         "",
         "int main(void)",
         "{",
@@ -47,8 +45,7 @@ def _body(model: EmbeddedModel) -> Iterator[str]:
     facts = model.facts
     for tensor in facts.tensors:
         if tensor.field in model.room:
-            place = f"(uint8_t *)arena + {macro_of(model, tensor)}_ARENA_OFFSET"
-            yield f"{tensor.element} *{tensor.field} = (void *)({place});"
+            yield placed(model, tensor)
     if model.states:
         yield f"{model.name}_reset({', '.join(state.field for state in model.states)});"
     yield from (_moved(model, "read", tensor, "in") for tensor in facts.inputs)

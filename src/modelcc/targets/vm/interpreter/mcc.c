@@ -3,6 +3,10 @@
 
 #include <string.h>
 
+#if MCC_KERNELS > 65536
+#error "kernels are numbered by 16 bits"
+#endif
+
 #ifdef __GNUC__
 #define MCC_INLINE static inline __attribute__((always_inline))
 #else
