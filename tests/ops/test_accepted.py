@@ -1,6 +1,6 @@
 """What the table of ops says of element types is what compiles, on every target.
 
-Each run looks at a share of the pairs of an op and a type, half of it for each target; all shares
+Each run looks at a sixteenth of the pairs of an op and a type on each target; all shares
 together are the table.
 """
 
@@ -52,7 +52,7 @@ def _emitted(graph: Graph, target: str) -> object:
     return run_stages(tuple(s for s in stages if s.block != "import"), graph)
 
 
-@pytest.mark.share(8, "target", "share")
+@pytest.mark.share(SHARE, "target", "share")
 @pytest.mark.parametrize("target", target_names())
 @pytest.mark.parametrize("share", range(SHARE))
 def test_every_accepted_type_has_code(target: str, share: int) -> None:
