@@ -196,10 +196,11 @@ def pipeline(
 
 def _back_end(target: Target, context: BuildContext) -> tuple[PipelineStage, ...]:
     """From the tensor level to an artifact."""
+    own = target.program_passes()
     return (
         *block("schedule", ("schedule", _scheduler(target, context))),
         *block("loop", ("legalize", _on_functions(context.legalize))),
-        *block("plan", check_first, order_steps, ("plan_memory", _planner(target))),
+        *block("plan", check_first, order_steps, *own, ("plan_memory", _planner(target))),
         *block("emit", ("emit", _emitter(context))),
         *block("build", ("build", _builder(context))),
         *block("package", ("package", _packager(target, context))),

@@ -29,6 +29,13 @@ block.  What they make large without bounds is allocated then::
       allocate %y size 8*n
       launch @nonzero(%x, %y; n)
 
+A program for a device has two memories, which are laid out alike; steps bring tensors from one
+to the other (:mod:`modelcc.passes.program.place_transfers`)::
+
+      transfer %x to device
+      launch @relu(%x, %y)
+      transfer %y to host
+
 A *state* is an output with the input that it is the next value of.  Before memory is planned that
 is a wish; then the output lies where the input does, and is written when nothing reads that::
 
@@ -139,7 +146,23 @@ class Allocate:
     source: tuple[str, ...] = ()
 
 
-Leaf: TypeAlias = Launch | View | CopyTensor | ReadSize | Allocate
+Side: TypeAlias = Literal["device", "host"]
+"""Of a program that launches functions of groups: where these run, and where all others do."""
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What ``tensor`` holds comes to the memory of the side ``to``, from that of the other.
+
+    Device and host have memories that are laid out alike.  In one memory there is nothing to do.
+    """
+
+    tensor: str
+    to: Side
+    source: tuple[str, ...] = ()
+
+
+Leaf: TypeAlias = Launch | View | CopyTensor | ReadSize | Allocate | Transfer
 Step: TypeAlias = "Leaf | Branch[Step] | Repeat[Step]"
 """With a placement there are no views, and branches and loops neither carry nor return anything;
 without one nothing is copied or allocated."""
@@ -183,6 +206,8 @@ def own_tensors(step: Step) -> tuple[str, ...]:
             return (step.input, step.output)
         case CopyTensor():
             return (step.target, step.source_tensor)
+        case Transfer():
+            return (step.tensor,)
         case Allocate():
             return ()
         case Branch():

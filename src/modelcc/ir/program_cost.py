@@ -13,6 +13,7 @@ from modelcc.ir.program import (
     Launch,
     Program,
     Step,
+    Transfer,
     leaves,
 )
 from modelcc.ir.region import Branch, Repeat
@@ -62,6 +63,8 @@ def _name(step: Step) -> str:
             return f"copy {step.source_tensor}"
         case ReadSize():
             return f"read {', '.join(step.symbols)}"
+        case Transfer():
+            return f"transfer {step.tensor} to {step.to}"
         case Allocate():
             return f"allocate {step.name}"
         case Branch():
@@ -77,6 +80,8 @@ def _work(step: Step, program: Program, costs: _Costs, env: Mapping[str, int]) -
             return cost.flops, cost.bytes
         case CopyTensor():
             return 0, 2 * evaluate(program.types[step.target].bytes, env)
+        case Transfer():
+            return 0, evaluate(program.types[step.tensor].bytes, env)
         case View() | ReadSize() | Allocate():
             return 0, 0
         case Branch():

@@ -8,7 +8,7 @@ from modelcc.ir.forms import Spelling, Syntax, TextForm, TextForms, block, liste
 from modelcc.ir.library import Address, Argument, ExternalCall
 from modelcc.ir.loop import Const, IndexOf
 from modelcc.ir.loop_forms import EXPRESSIONS
-from modelcc.ir.program import Allocate, CopyTensor, Definition, Launch, Step
+from modelcc.ir.program import Allocate, CopyTensor, Definition, Launch, Step, Transfer
 from modelcc.ir.region import Branch, Carry, Repeat
 from modelcc.ir.spellings import BOUND, CONDITION, OVER, SPELLINGS
 from modelcc.ir.tensor import ReadSize, View
@@ -68,6 +68,7 @@ STEPS = TextForms[Step](
         CopyTensor: "copy {target:value} = {source_tensor:value}" + _FROM,
         ReadSize: "read (?{symbols:symbols} = ?){tensor:value}" + _FROM + "{requires:constraints}",
         Allocate: "allocate {name:value}" + _FROM + " size {size}",
+        Transfer: "transfer {tensor:value} to {to:word}" + _FROM,
         Branch: "if {condition:value}(? -> ({outputs:values})?)"
         + _FROM
         + " {then}(? else {other}?)",

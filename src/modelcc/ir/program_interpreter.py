@@ -19,7 +19,16 @@ from modelcc.ir.index import evaluate
 from modelcc.ir.library import Callee, meaning_of
 from modelcc.ir.loop_interpreter import Kernel, OutOfBoundError, compile_loops
 from modelcc.ir.pack import pack, unpack
-from modelcc.ir.program import Allocate, Binding, CopyTensor, Launch, Placement, Program, Step
+from modelcc.ir.program import (
+    Allocate,
+    Binding,
+    CopyTensor,
+    Launch,
+    Placement,
+    Program,
+    Step,
+    Transfer,
+)
 from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize, View
 from modelcc.ir.tensor_interpreter import check_conditions
@@ -86,6 +95,8 @@ class _Run:
                 numbers = memory.array(step.tensor, values)[: len(step.symbols)].tolist()
                 values |= zip(step.symbols, numbers, strict=True)
                 check_conditions(step, memory.dims, values)
+            case Transfer():
+                pass
             case Allocate():
                 memory.allocate(step.name, evaluate(step.size, values))
             case Branch():

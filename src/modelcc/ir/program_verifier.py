@@ -24,6 +24,7 @@ from modelcc.ir.program import (
     Placement,
     Program,
     Step,
+    Transfer,
     counters,
     own_tensors,
 )
@@ -184,7 +185,7 @@ class _ProgramVerifier:
                 self._branch(step, known, where)
             case Repeat():
                 self._loop(step, known, where)
-            case CopyTensor() | ReadSize():
+            case CopyTensor() | ReadSize() | Transfer():
                 pass
 
     def _read(

@@ -22,6 +22,7 @@ from modelcc.ir.program import (
     Launch,
     Program,
     Step,
+    Transfer,
 )
 from modelcc.ir.program_contents import Contents, DefinedTensors, Values, given_values
 from modelcc.ir.program_symbols import mentioned_symbols
@@ -70,6 +71,8 @@ def step_place(step: Step) -> tuple[str, ...]:
             what = f"copy to '{step.target}'"
         case ReadSize():
             what = f"read of {', '.join(map(repr, step.symbols))}"
+        case Transfer():
+            what = f"transfer of '{step.tensor}'"
         case Allocate():
             what = f"allocation of '{step.name}'"
         case Branch():
@@ -107,7 +110,7 @@ class _Walk:
                     self.memory.sizes[step.name] = evaluate(step.size, values)
                 case Launch():
                     self._launch(step, self._program.callee[step.callee], values)
-                case View():
+                case View() | Transfer():
                     pass
                 case CopyTensor():
                     self._copy(step, values)

@@ -24,10 +24,14 @@ _LLVM = "modelcc.runtime.llvm_linker"
 
 
 class NativeCode:
-    """Machine code in this process, which stays there as long as this object lives."""
+    """Machine code in this process, which stays there as long as this object lives.
+
+    ``failure`` is what has ended a run that hands its work to a device.
+    """
 
     def __init__(self, owner: object, addresses: Mapping[str, int]) -> None:
         """Made by `load_objects`; `owner` keeps the memory."""
+        self.failure: Exception | None = None
         self._owner = owner
         self._addresses = dict(addresses)
 

@@ -195,6 +195,10 @@ class Session:
         return results
 
     def _failure(self, status: int, slot: Slot) -> RunError:
+        ended = self._code.failure
+        if ended is not None:
+            self._code.failure = None
+            raise ended
         checks, indices = self.manifest.checks, self.manifest.indices
         sizes = slot.sizes() if status > 0 else {}
         if 0 < status - len(checks) <= len(indices):

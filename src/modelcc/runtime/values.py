@@ -15,8 +15,10 @@ from modelcc.artifact.manifest import Manifest, TensorSpec
 from modelcc.ir.structure import Interface, Records, Structure, leaves_of
 from modelcc.ir.types import I64, STRING, Array
 from modelcc.runtime.arguments import ordered, with_names
+from modelcc.runtime.device_program import DeviceCode, is_for_device
 from modelcc.runtime.errors import InputError
 from modelcc.runtime.host_steps import performed
+from modelcc.runtime.loader import NativeCode
 from modelcc.runtime.pool import available_cores
 from modelcc.runtime.session import Outs, Session
 from modelcc.runtime.slot import Slot
@@ -41,8 +43,9 @@ def session_of(artifact: Artifact, threads: int = 1) -> Session:
 
     One whose arguments are all numeric tensors takes the short way.
     """
+    code = DeviceCode(artifact) if is_for_device(artifact) else None
     plain = artifact.manifest.interface is None
-    return Session(artifact, threads) if plain else ValueSession(artifact, threads)
+    return (Session if plain else ValueSession)(artifact, threads, code)
 
 
 class ValueSession(Session):
@@ -53,10 +56,12 @@ class ValueSession(Session):
     arguments are given anew in each call.
     """
 
-    def __init__(self, artifact: Artifact, threads: int = 1) -> None:
+    def __init__(
+        self, artifact: Artifact, threads: int = 1, code: NativeCode | None = None
+    ) -> None:
         """As for :class:`Session`."""
         manifest = artifact.manifest
-        super().__init__(replace(artifact, manifest=_with_handles(manifest)), threads)
+        super().__init__(replace(artifact, manifest=_with_handles(manifest)), threads, code)
         self.states = States(artifact)
         self._specs = {s.name: s for s in (*manifest.inputs, *manifest.outputs)}
         self._interface = manifest.interface or Interface(

@@ -40,6 +40,7 @@ class TargetOptions:
     processor, and ``tuned`` keys and schedules of kernels, some of which the program may have.
     Kernels may call ``libraries``, names with paths (empty: wherever they are found), and do so by
     default with ``prefer_libraries``.  There are ``ram`` bytes of memory (None: enough).
+    ``variant`` is what follows the target's name, as 1 in ``opencl:1``.
     """
 
     cpu: str = ""
@@ -53,6 +54,7 @@ class TargetOptions:
     libraries: tuple[tuple[str, str], ...] = ()
     prefer_libraries: bool = False
     ram: int | None = None
+    variant: str = ""
 
 
 @dataclass(frozen=True)
@@ -178,6 +180,10 @@ class Target(Protocol):
     def tensor_passes(self) -> TensorPasses:
         """Its rewrites of tensor programs: algorithms and layouts that pay on this machine."""
         ...
+
+    def program_passes(self) -> tuple[Callable[[Program], Program], ...]:
+        """Its rewrites of programs whose steps are in order, before their memory is planned."""
+        return ()
 
     def schedule(self, program: TensorProgram, on_function: OnFunction | None = None) -> Program:
         """Kernels become loop functions, each of which ``on_function`` is told of as soon as it is

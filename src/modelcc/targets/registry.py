@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
@@ -32,10 +33,14 @@ BUILT_IN: Mapping[str, EntryPoint] = MappingProxyType(
             ("cortex-m33", f"{_MCU}:cortex_m33"),
             ("cortex-m55", f"{_MCU}:cortex_m55"),
             ("riscv32imc", f"{_MCU}:riscv32imc"),
+            ("opencl", "modelcc.targets.opencl.target:opencl_target"),
         )
     }
 )
 """Imported when they are asked for, as installed ones: printing C needs no LLVM."""
+
+WITH_VARIANTS = ("opencl",)
+"""Targets whose names may be followed by a colon and a device or processor."""
 
 
 def target_names() -> tuple[str, ...]:
@@ -45,7 +50,12 @@ def target_names() -> tuple[str, ...]:
 
 
 def make_target(name: str, options: TargetOptions) -> Target:
-    """The target called ``name``; :class:`ModelError` if there is none or it does not load."""
+    """The target called ``name``, maybe with a variant (``opencl:1``) of those that have some;
+    :class:`ModelError` if there is none or it does not load."""
+    name, colon, variant = name.partition(":")
+    if colon and name in BUILT_IN and name not in WITH_VARIANTS:
+        raise ModelError(f"target {name!r} has no variants", (), f"leave ':{variant}' out")
+    options = replace(options, variant=variant)
     point = BUILT_IN.get(name) or next(iter(entry_points(group=GROUP, name=name)), None)
     if point is None:
         close = get_close_matches(name, target_names(), 1)

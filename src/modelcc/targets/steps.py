@@ -30,6 +30,7 @@ from modelcc.ir.program import (
     Place,
     Program,
     Step,
+    Transfer,
     checks,
     leaves,
     own_tensors,
@@ -154,6 +155,8 @@ class _StepWalk:
                 which = self._program.allocated.index(step.name)
                 address = self._syntax.allocate(step.name, which, step.size)
                 self._addresses[step.name] = address
+            case Transfer():
+                pass  # one memory
             case View():
                 raise ValueError(f"view {step.output!r} has no place")
 

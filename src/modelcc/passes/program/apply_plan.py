@@ -34,6 +34,7 @@ from modelcc.ir.program import (
     Placement,
     Program,
     Step,
+    Transfer,
     counters,
     inner_steps,
     leaves,
@@ -151,6 +152,9 @@ class _Steps:
                     placed.append(self._launch(step))
                     placed += self._allocations(step.source)
                 case ReadSize():
+                    placed.append(replace(step, tensor=self.bound(step.tensor)))
+                    placed += self._allocations(step.source)
+                case Transfer():
                     placed.append(replace(step, tensor=self.bound(step.tensor)))
                     placed += self._allocations(step.source)
                 case Branch():

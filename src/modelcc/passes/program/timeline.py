@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from modelcc.ir.index import Bounds
-from modelcc.ir.program import Allocate, CopyTensor, Launch, Program, Step
+from modelcc.ir.program import Allocate, CopyTensor, Launch, Program, Step, Transfer
 from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize, View
 
@@ -99,6 +99,8 @@ class _StepNumbering:
                 case Launch() | ReadSize():
                     self.calls[self.now] = step
                     self._touch(*step.arguments)
+                case Transfer():
+                    self._touch(step.tensor)
                 case Branch():
                     self._touch(step.condition)
                     self.steps(step.then)

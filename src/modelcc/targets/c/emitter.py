@@ -82,15 +82,15 @@ def prototype(callee: Callee, static: bool = False, dialect: CDialect = GNU) -> 
     parameters = ", ".join(bind_parameters(Code(dialect), function, dialect.groups))
     before = "static " if static else ""
     if dialect.groups is not None:
-        before += _launch_head(function, dialect.name, dialect.groups)
+        before += _launch_head(function, dialect.name, dialect.groups, bool(dialect.note))
     return f"{before}void {symbol(function.name)}({parameters})"
 
 
-def _launch_head(function: Function, dialect: str, groups: GroupDialect) -> str:
+def _launch_head(function: Function, dialect: str, groups: GroupDialect, notes: bool) -> str:
     """What stands before the head of a kernel."""
     if grid_loop(function) is None:
         raise NotImplementedError(f"{dialect} has kernels only, but @{function.name} has no grid")
-    if checks_in(function):
+    if checks_in(function) and not notes:
         raise NotImplementedError(
             f"kernels of {dialect} cannot end a run, but @{function.name} checks an index"
         )

@@ -21,19 +21,28 @@ def bind_parameters(
         name = code.fresh(parameter.buffer.name)
         code.scope.buffers[parameter.buffer.name] = (name, parameter.buffer)
         texts.append(memory + declaration(name, parameter, "restrict "))
+    if groups is not None:
+        texts += _faults(code, function, memory)
     for size in function.sizes:
         name = code.fresh(size)
         code.scope.symbols[size] = name
         code.scope.bounds[size] = Range(0, None)
         texts.append(f"{code.index} {name}")
-    count = checks_in(function)
-    if count:
-        name = code.fresh("faults")
-        code.scope.buffers[FAULTS] = (name, Buffer(FAULTS, I64, 2 * count))
-        texts.append(f"int64_t *restrict {name}")
+    if groups is None:
+        texts += _faults(code, function, memory)
     if takes_pool(function):
         texts.append(f"void *{code.fresh('pool')}")
     return texts or ["void"]
+
+
+def _faults(code: Code, function: Function, memory: str) -> list[str]:
+    """Where checks are noted; in kernels of devices behind the other buffers."""
+    count = checks_in(function)
+    if not count:
+        return []
+    name = code.fresh("faults")
+    code.scope.buffers[FAULTS] = (name, Buffer(FAULTS, I64, 2 * count))
+    return [f"{memory}int64_t *restrict {name}"]
 
 
 def note_unused(code: Code) -> None:

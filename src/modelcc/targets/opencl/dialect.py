@@ -54,7 +54,7 @@ OPENCL = CDialect(
     aligned=" __attribute__((aligned({})))",
     unroll="",
     prefetch="",
-    note="",
+    note="{} = {};",
     builtin="{}",
     infinity=("(double)INFINITY", "INFINITY"),
     nan=("(double)NAN", "NAN"),

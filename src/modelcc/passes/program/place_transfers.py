@@ -1,0 +1,158 @@
+"""Puts transfers between the memories of a device and its host where a step needs one.
+
+Before, with @relu a function of groups and @sort none::
+
+    launch @relu(%x, %h)
+    launch @sort(%h, %y)
+
+After::
+
+    transfer %x to device
+    launch @relu(%x, %h)
+    transfer %h to host
+    launch @sort(%h, %y)
+
+Inputs are on the host at first, constants on both sides, outputs on the host at the end.  A tensor
+that is valid on a side stays so until a step writes it elsewhere, so that it is brought there once.
+What branches and loops hand on is on the device at their ends, for copies between their states run
+there; what a loop reads of outside is brought before it.  Sizes and conditions of branches are
+read by the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from modelcc.ir.library import Callee
+from modelcc.ir.loop import Function
+from modelcc.ir.loop_traversal import grid_loop
+from modelcc.ir.program import Launch, Program, Side, Step, Transfer
+from modelcc.ir.region import Branch, Repeat
+from modelcc.ir.tensor import ReadSize
+
+Valid: TypeAlias = Mapping[str, frozenset[Side]]
+"""Where each tensor, itself no view, is valid."""
+
+DEVICE: frozenset[Side] = frozenset({"device"})
+HOST: frozenset[Side] = frozenset({"host"})
+
+
+def side_of(callee: Callee) -> Side:
+    """Where a callee runs: functions of groups on the device, all others on its host."""
+    groups = isinstance(callee, Function) and grid_loop(callee) is not None
+    return "device" if groups else "host"
+
+
+def place_transfers(program: Program) -> Program:
+    """``program``, whose memory is not planned yet, with the transfers that it needs."""
+    walk = _Transfers(program, {c.name: side_of(c) for c in program.callees}, program.bases)
+    valid = dict.fromkeys(program.inputs, HOST)
+    valid |= dict.fromkeys(program.constants, DEVICE | HOST)
+    steps, valid = walk.steps(program.steps, valid)
+    outputs = dict.fromkeys(program.bases.get(name, name) for name in program.outputs)
+    missing = (name for name in outputs if "host" not in valid.get(name, HOST))
+    return replace(program, steps=(*steps, *(Transfer(name, "host") for name in missing)))
+
+
+@dataclass(frozen=True)
+class _Transfers:
+    """Steps of one program, whose callees run on ``sides`` and whose views are of ``bases``."""
+
+    program: Program
+    sides: Mapping[str, Side]
+    bases: Mapping[str, str]
+
+    def base(self, name: str) -> str:
+        """The tensor whose memory ``name`` is."""
+        return self.bases.get(name, name)
+
+    def steps(self, steps: Sequence[Step], valid: Valid) -> tuple[tuple[Step, ...], Valid]:
+        """Steps with their transfers, from where tensors are ``valid`` before to where after."""
+        found: list[Step] = []
+        for step in steps:
+            before, step, valid = self._step(step, valid)
+            found += (*before, step)
+        return tuple(found), valid
+
+    def _step(self, step: Step, valid: Valid) -> tuple[Sequence[Step], Step, Valid]:
+        match step:
+            case Launch():
+                return self._launch(step, valid)
+            case ReadSize():
+                given = (step.tensor,) if step.symbols else ()
+                before, valid = self._brought(given, "host", valid, step.source)
+                return before, step, valid
+            case Branch():
+                return self._branch(step, valid)
+            case Repeat():
+                return self._repeat(step, valid)
+            case _:
+                return (), step, valid
+
+    def _launch(self, step: Launch, valid: Valid) -> tuple[Sequence[Step], Step, Valid]:
+        side = self.sides[step.callee]
+        before, valid = self._brought(self._read(step), side, valid, step.source)
+        written = dict.fromkeys(map(self.base, self.program.results(step)), _sides(side))
+        return before, step, {**valid, **written}
+
+    def _read(self, step: Launch) -> list[str]:
+        """Tensors that a launch reads, and those of which it writes a part only."""
+        results = self.program.results(step)
+        read = [name for name in step.arguments if name not in results]
+        return [*read, *step.partial]
+
+    def _branch(self, step: Branch[Step], valid: Valid) -> tuple[Sequence[Step], Step, Valid]:
+        before, valid = self._brought((step.condition,), "host", valid, step.source)
+        sides: list[tuple[Step, ...]] = []
+        for steps in (step.then, step.other):
+            placed, end = self.steps(steps, valid)
+            last, _ = self._brought(step.outputs, "device", end, step.source)
+            sides.append((*placed, *last))
+        handed = dict.fromkeys(map(self.base, step.outputs), DEVICE)
+        return before, replace(step, then=sides[0], other=sides[1]), {**valid, **handed}
+
+    def _repeat(self, step: Repeat[Step], valid: Valid) -> tuple[Sequence[Step], Step, Valid]:
+        first = [carry.initial for carry in step.carries]
+        before, valid = self._brought(first, "device", valid, step.source)
+        for side in ("device", "host"):
+            outer, valid = self._brought(self._needed(step.body, side), side, valid, step.source)
+            before = [*before, *outer]
+        states = dict.fromkeys([c.state for c in step.carries], DEVICE)
+        filled = dict.fromkeys(map(self.base, step.filled), DEVICE)
+        body, end = self.steps(step.body, {**valid, **states, **filled})
+        handed = [*(carry.next for carry in step.carries), *step.filled]
+        last, _ = self._brought(handed, "device", end, step.source)
+        outputs = dict.fromkeys(map(self.base, step.outputs), DEVICE)
+        return before, replace(step, body=(*body, *last)), {**valid, **outputs}
+
+    def _needed(self, steps: Iterable[Step], side: Side) -> Iterator[str]:
+        """What steps, and those in them, read on a side."""
+        for step in steps:
+            match step:
+                case Launch() if self.sides[step.callee] == side:
+                    yield from self._read(step)
+                case ReadSize() if side == "host" and step.symbols:
+                    yield step.tensor
+                case Branch():
+                    yield from (step.condition,) if side == "host" else ()
+                    yield from self._needed((*step.then, *step.other), side)
+                case Repeat():
+                    yield from (c.initial for c in step.carries) if side == "device" else ()
+                    yield from self._needed(step.body, side)
+                case _:
+                    pass
+
+    def _brought(
+        self, names: Iterable[str], side: Side, valid: Valid, source: tuple[str, ...]
+    ) -> tuple[list[Step], Valid]:
+        """Transfers of what is not valid on ``side``, of those of ``names`` that hold something."""
+        missing = dict.fromkeys(self.base(n) for n in names)
+        missing = [n for n in missing if n in valid and side not in valid[n]]
+        moved: list[Step] = [Transfer(name, side, source) for name in missing]
+        return moved, {**valid, **{name: valid[name] | _sides(side) for name in missing}}
+
+
+def _sides(side: Side) -> frozenset[Side]:
+    return DEVICE if side == "device" else HOST

@@ -1,0 +1,110 @@
+"""What the runtime asks of an accelerator, whoever makes it, and which ones it knows.
+
+A device is a plug: a function ``(index) -> Device`` in one file.  Third parties add devices by the
+entry point group ``modelcc.devices``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.metadata import entry_points
+from types import MappingProxyType
+from typing import Protocol, cast
+
+from modelcc.runtime.errors import LoadError, RunError
+
+GROUP = "modelcc.devices"
+
+KNOWN: Mapping[str, str] = MappingProxyType(
+    {
+        "opencl": "modelcc.runtime.opencl_device:open_device",
+    }
+)
+"""Imported when they are asked for, since each needs a package of its own."""
+
+Groups = tuple[int, int, int]
+"""How many there are in each of three dimensions, the first one varying fastest."""
+
+
+class DeviceMemory(Protocol):
+    """Memory of a device, for as long as this object lives."""
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        ...
+
+
+class Device(Protocol):
+    """One accelerator, with the code of one model.  Work is done in the order in which it is asked
+    for; what :meth:`download` has brought is there when it returns."""
+
+    @property
+    def name(self) -> str:
+        """What its driver calls it."""
+        ...
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it has in all."""
+        ...
+
+    def load(self, code: bytes, kernels: Mapping[str, Groups]) -> None:
+        """Make ``kernels``, with the threads of a group of each, ready; LoadError with the words
+        of its compiler if it refuses them."""
+
+    def allocate(self, size: int) -> DeviceMemory:
+        """Memory of at least ``size`` bytes, aligned to 256; OutOfDeviceMemoryError."""
+        ...
+
+    def upload(self, memory: DeviceMemory, offset: int, address: int, size: int) -> None:
+        """Copy ``size`` bytes from the host's ``address``."""
+
+    def download(self, memory: DeviceMemory, offset: int, address: int, size: int) -> None:
+        """Copy ``size`` bytes to the host's ``address``."""
+
+    def copy(
+        self, to: DeviceMemory, to_offset: int, source: DeviceMemory, offset: int, size: int
+    ) -> None:
+        """Copy ``size`` bytes within the device."""
+
+    def launch(
+        self,
+        kernel: str,
+        buffers: Sequence[tuple[DeviceMemory, int]],
+        sizes: Sequence[int],
+        grid: Groups,
+    ) -> None:
+        """Run ``kernel`` by ``grid`` groups on memory at offsets; none of these extents is 0."""
+
+    def synchronize(self) -> None:
+        """Wait for all that was asked for; RunError if the device did not do it."""
+
+
+class OutOfDeviceMemoryError(RunError):
+    """A device has not as many bytes as are asked for."""
+
+    def __init__(self, device: str, size: int, memory: int) -> None:
+        super().__init__(f"{device} gives no {size:,} bytes: it has {memory:,} in all")
+        self.size = size
+        self.memory = memory
+
+
+def open_device(kind: str, index: int) -> Device:
+    """Device number ``index`` of a ``kind``; LoadError says what to install."""
+    make = KNOWN.get(kind)
+    if make is None:
+        point = next(iter(entry_points(group=GROUP, name=kind)), None)
+        if point is None:
+            raise LoadError(f"this model runs on a device of the kind {kind!r}, which is not known")
+        return cast("Callable[[int], Device]", point.load())(index)
+    module, function = make.split(":")
+    try:
+        loaded = import_module(module)
+    except ImportError as error:
+        raise LoadError(
+            f"this model runs by {kind}, and that needs a package: {error}; "
+            f"pip install 'modelcc[{kind}]'"
+        ) from error
+    return cast("Callable[[int], Device]", getattr(loaded, function))(index)

@@ -1,0 +1,187 @@
+"""OpenCL as a device, by ``pyopencl`` (the extra ``opencl``) and whatever drivers are installed."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from modelcc.runtime.device import DeviceMemory, Groups, OutOfDeviceMemoryError
+from modelcc.runtime.errors import LoadError, RunError
+
+STANDARD = "-cl-std=CL1.2"
+_OUT_OF_MEMORY = ("MEM_OBJECT_ALLOCATION_FAILURE", "OUT_OF_RESOURCES", "INVALID_BUFFER_SIZE")
+_REMEMBERED = 4096
+"""Places of buffers for which an object of OpenCL's is kept."""
+
+
+def find_devices() -> list[cl.Device]:
+    """Those of all platforms, in the order of the drivers; LoadError if there is none."""
+    try:
+        found = [device for platform in cl.get_platforms() for device in platform.get_devices()]
+    except cl.Error as error:
+        raise LoadError(f"OpenCL finds no platform ({error}); {_INSTALL}") from error
+    if not found:
+        raise LoadError(f"no platform of OpenCL has a device; {_INSTALL}")
+    return found
+
+
+_INSTALL = "install a driver: the one of your GPU, or pocl-opencl-icd for the processor"
+
+
+def open_device(index: int) -> OpenclDevice:
+    """Device number ``index``; LoadError lists those that there are."""
+    found = find_devices()
+    if not 0 <= index < len(found):
+        names = ", ".join(f"opencl:{n} is {d.name.strip()}" for n, d in enumerate(found))
+        raise LoadError(f"OpenCL has no device {index}: {names}")
+    return OpenclDevice(found[index])
+
+
+@dataclass(frozen=True, eq=False)
+class OpenclBuffer:
+    """A buffer of OpenCL's, with its bytes."""
+
+    own: cl.Buffer
+    size: int
+
+
+class OpenclDevice:
+    """A device with one queue, which works in order."""
+
+    def __init__(self, device: cl.Device) -> None:
+        self._device = device
+        try:
+            self._context = cl.Context([device])
+            self._queue = cl.CommandQueue(self._context)
+        except cl.Error as error:
+            raise LoadError(f"{self.name} does not start: {error}") from error
+        self._kernels: dict[str, tuple[cl.Kernel, Groups]] = {}
+        self._parts: dict[tuple[int, int], cl.Buffer] = {}
+
+    @property
+    def name(self) -> str:
+        """What its driver calls it."""
+        return str(self._device.name).strip()
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it has in all."""
+        return int(self._device.global_mem_size)
+
+    def load(self, code: bytes, kernels: Mapping[str, Groups]) -> None:
+        """Compile OpenCL C."""
+        most = int(self._device.max_work_group_size)
+        for name, (x, y, z) in kernels.items():
+            if x * y * z > most:
+                raise LoadError(
+                    f"kernel {name} has groups of {x * y * z} threads, and {self.name} takes "
+                    f"{most}; compile the model on the machine that has this device"
+                )
+        if not kernels:
+            return
+        try:
+            program = cl.Program(self._context, code.decode()).build([STANDARD])
+            self._kernels = {n: (cl.Kernel(program, n), size) for n, size in kernels.items()}
+        except cl.Error as error:
+            raise LoadError(
+                f"the compiler of {self.name} refuses the model's kernels: {error}; "
+                "another driver, or --target native, would run it"
+            ) from error
+
+    def allocate(self, size: int) -> OpenclBuffer:
+        """A buffer."""
+        if size > self.memory:
+            raise OutOfDeviceMemoryError(self.name, size, self.memory)
+        try:
+            buffer = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, max(1, size))
+        except cl.Error as error:
+            if any(word in str(error) for word in _OUT_OF_MEMORY):
+                raise OutOfDeviceMemoryError(self.name, size, self.memory) from error
+            raise self._lost(error) from error
+        return OpenclBuffer(buffer, size)
+
+    def upload(self, memory: DeviceMemory, offset: int, address: int, size: int) -> None:
+        """Copy from the host, which may write there again at once."""
+        try:
+            cl.enqueue_copy(self._queue, _buffer(memory), _host(address, size), dst_offset=offset)
+        except cl.Error as error:
+            raise self._lost(error) from error
+
+    def download(self, memory: DeviceMemory, offset: int, address: int, size: int) -> None:
+        """Copy to the host."""
+        try:
+            cl.enqueue_copy(self._queue, _host(address, size), _buffer(memory), src_offset=offset)
+        except cl.Error as error:
+            raise self._lost(error) from error
+
+    def copy(
+        self, to: DeviceMemory, to_offset: int, source: DeviceMemory, offset: int, size: int
+    ) -> None:
+        """Copy within the device; places that overlap by way of another buffer."""
+        ends = _buffer(to), _buffer(source)
+        try:
+            if ends[0] is ends[1] and abs(to_offset - offset) < size:
+                between = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, size)
+                cl.enqueue_copy(self._queue, between, ends[1], src_offset=offset, byte_count=size)
+                ends, offset = (ends[0], between), 0
+            cl.enqueue_copy(
+                self._queue, *ends, dst_offset=to_offset, src_offset=offset, byte_count=size
+            )
+        except cl.Error as error:
+            raise self._lost(error) from error
+
+    def launch(
+        self,
+        kernel: str,
+        buffers: Sequence[tuple[DeviceMemory, int]],
+        sizes: Sequence[int],
+        grid: Groups,
+    ) -> None:
+        """Run a kernel."""
+        found, size = self._kernels[kernel]
+        total = tuple(groups * threads for groups, threads in zip(grid, size, strict=True))
+        try:
+            found.set_args(*(self._part(m, offset) for m, offset in buffers), *map(np.int64, sizes))
+            cl.enqueue_nd_range_kernel(self._queue, found, total, size)
+        except cl.Error as error:
+            raise self._lost(error) from error
+
+    def _part(self, memory: DeviceMemory, offset: int) -> cl.Buffer:
+        """What begins at an offset of a buffer."""
+        own = _buffer(memory)
+        if offset == 0:
+            return own
+        key = own.int_ptr, offset
+        found = self._parts.get(key)
+        if found is None:
+            if len(self._parts) >= _REMEMBERED:
+                self._parts.clear()
+            found = self._parts[key] = own.get_sub_region(offset, memory.size - offset)
+        return found
+
+    def synchronize(self) -> None:
+        """Wait for all work."""
+        try:
+            self._queue.finish()
+        except cl.Error as error:
+            raise self._lost(error) from error
+
+    def _lost(self, error: cl.Error) -> RunError:
+        return RunError(
+            f"{self.name} did not do its work: {error}; load the model again, and if that fails, "
+            "restart the driver"
+        )
+
+
+def _buffer(memory: DeviceMemory) -> cl.Buffer:
+    assert isinstance(memory, OpenclBuffer)
+    return memory.own
+
+
+def _host(address: int, size: int) -> Any:
+    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))

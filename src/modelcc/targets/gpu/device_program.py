@@ -1,0 +1,137 @@
+"""The steps of a program for a device, as the runtime reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from modelcc.ir.index import Index, substitute
+from modelcc.ir.library import meaning_of
+from modelcc.ir.loop import Function
+from modelcc.ir.loop_traversal import launch_extents
+from modelcc.ir.program import (
+    Allocate,
+    CopyTensor,
+    Launch,
+    Program,
+    Step,
+    Transfer,
+    checks,
+)
+from modelcc.ir.region import Branch, Repeat
+from modelcc.ir.tensor import ReadSize, View, size_conditions
+from modelcc.passes.program.place_transfers import side_of
+from modelcc.runtime import device_steps as steps
+
+DIMENSIONS = 3
+
+
+def device_functions(program: Program) -> tuple[Function, ...]:
+    """The callees that run on the device."""
+    return tuple(f for f in program.functions if side_of(f) == "device")
+
+
+def device_program(
+    program: Program, kind: str, index: int, symbol: Callable[[str], str]
+) -> steps.DeviceProgram:
+    """``program``, placed and with its transfers, for device number ``index`` of a ``kind``, whose
+    kernels are spelled as ``symbol`` says."""
+    names = {c.name: symbol(c.name) for c in device_functions(program)}
+    writer = _StepWriter(program, names)
+    kernels: dict[str, tuple[int, int, int]] = {}
+    for function in device_functions(program):
+        _, threads = launch_extents(function)
+        x, y, z = _in_three([n for n in threads if isinstance(n, int)])
+        assert isinstance(x, int) and isinstance(y, int) and isinstance(z, int)
+        kernels[names[function.name]] = x, y, z
+    return steps.DeviceProgram(
+        kind,
+        index,
+        writer.steps(program.steps, inside=False),
+        tuple(program.dims),
+        tuple((d.symbol, d.value) for d in program.placed.definitions),
+        program.placed.arena,
+        tuple(program.types[name].bytes for name in program.inputs),
+        tuple(_size(program, name) for name in program.outputs),
+        kernels,
+    )
+
+
+def _size(program: Program, name: str) -> Index:
+    """Bytes that an output has at the beginning."""
+    asked = name in program.allocated or name in program.states
+    return 0 if asked else program.types[name].bytes
+
+
+class _StepWriter:
+    """Steps, with the number of checks that came before."""
+
+    def __init__(self, program: Program, kernels: dict[str, str]) -> None:
+        self._program = program
+        self._kernels = kernels
+        self._sizes_checked = 0
+        self._status = len(checks(program)) + 1
+
+    def steps(self, given: Sequence[Step], inside: bool) -> tuple[steps.Step, ...]:
+        """Steps one after the other; ``inside`` of a branch or loop copies are the device's."""
+        return tuple(self._step(step, inside) for step in given)
+
+    def _step(self, step: Step, inside: bool) -> steps.Step:
+        match step:
+            case Launch():
+                return self._launch(step)
+            case Transfer():
+                return steps.MoveTensor(self.place(step.tensor), step.to == "device")
+            case CopyTensor():
+                target, source = self.place(step.target), self.place(step.source_tensor)
+                return steps.CopyMemory(target, source, not inside)
+            case ReadSize():
+                return self._read(step)
+            case Allocate():
+                return steps.AllocateBoth(self._program.allocated.index(step.name), step.size)
+            case Branch():
+                then, other = self.steps(step.then, True), self.steps(step.other, True)
+                return steps.TakeSide(self.place(step.condition), then, other)
+            case Repeat():
+                condition = None if step.condition is None else self.place(step.condition)
+                return steps.RunLoop(
+                    step.counter, step.trips, condition, self.steps(step.body, True)
+                )
+            case View():
+                raise ValueError(f"view {step.output!r} has no place")
+
+    def _launch(self, step: Launch) -> steps.KernelCall:
+        places = tuple(map(self.place, step.arguments))
+        first, self._status = self._status, self._status + len(step.bounds)
+        kernel = self._kernels.get(step.callee)
+        if kernel is None:
+            count = len(step.bounds)
+            return steps.KernelCall(step.callee, places, step.sizes, None, count, first)
+        function = meaning_of(self._program.callee[step.callee])
+        given = dict(zip(function.sizes, step.sizes, strict=True))
+        grid = _in_three([substitute(n, given) for n in launch_extents(function)[0]])
+        return steps.KernelCall(kernel, places, step.sizes, grid, len(step.bounds), first)
+
+    def _read(self, step: ReadSize) -> steps.ReadNumbers:
+        conditions: list[tuple[steps.Condition, int]] = []
+        for condition in size_conditions(step, self._program.dims):
+            self._sizes_checked += 1
+            conditions.append((condition, self._sizes_checked))
+        return steps.ReadNumbers(self.place(step.tensor), tuple(step.symbols), tuple(conditions))
+
+    def place(self, name: str) -> steps.DevicePlace:
+        """Where a tensor is."""
+        program = self._program
+        binding, size = program.placed.bindings[name], program.types[name].bytes
+        if name in program.allocated:
+            return steps.DevicePlace("segment", program.allocated.index(name), 0, size)
+        if binding.segment:
+            number = program.allocated.index(binding.segment)
+            return steps.DevicePlace("segment", number, binding.offset, size)
+        if binding.place == "arena":
+            return steps.DevicePlace("arena", 0, binding.offset, size)
+        return steps.DevicePlace(binding.place, program.position(name), binding.offset, size)
+
+
+def _in_three(extents: Sequence[Index]) -> tuple[Index, Index, Index]:
+    x, y, z = (*extents, *(1 for _ in range(DIMENSIONS - len(extents))))
+    return x, y, z

@@ -1,0 +1,176 @@
+"""Targets that are accelerators: kernels by groups run there, what has no such form on a host.
+
+A target of this kind is a printer of loop functions and what the runtime opens; all else is here.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from modelcc.artifact.file import Artifact
+from modelcc.artifact.manifest import MachineSpec
+from modelcc.ir.capacity import Capacity
+from modelcc.ir.errors import ModelError
+from modelcc.ir.library import Callee
+from modelcc.ir.loop import Function
+from modelcc.ir.loop_group_verifier import GroupLimits
+from modelcc.ir.memory_rules import MemoryRules
+from modelcc.ir.output_names import user_name
+from modelcc.ir.program import Program
+from modelcc.ir.tensor import TensorProgram
+from modelcc.passes.program.place_transfers import place_transfers, side_of
+from modelcc.runtime.device_program import ALIGNMENT, CODE, STEPS
+from modelcc.runtime.device_steps import to_json
+from modelcc.runtime.machine import machine_identity
+from modelcc.runtime.session import Session
+from modelcc.runtime.values import session_of
+from modelcc.targets.base import (
+    BuildConfig,
+    GraphPasses,
+    Module,
+    OnFunction,
+    Target,
+    TargetOptions,
+    TensorPasses,
+    joined,
+)
+from modelcc.targets.cpu.schedule import schedule_program
+from modelcc.targets.gpu.device_program import device_functions, device_program
+from modelcc.targets.gpu.kernels import DeviceKernels
+from modelcc.targets.llvm.program import entry_name
+from modelcc.targets.native.target import NativeTarget
+from modelcc.targets.native.toolchain import host_machine
+from modelcc.targets.packaging import Label, package
+
+
+@dataclass(frozen=True)
+class DeviceTarget(Target):
+    """An accelerator, number ``index`` of those that the runtime finds, and the processor of its
+    ``host``."""
+
+    host: NativeTarget
+    options: TargetOptions
+    index: int = 0
+
+    @property
+    @abstractmethod
+    def limits(self) -> GroupLimits:
+        """What a group may take."""
+
+    @property
+    @abstractmethod
+    def form(self) -> str:
+        """What :meth:`text` prints, as ``--emit`` calls it."""
+
+    @abstractmethod
+    def symbol(self, name: str) -> str:
+        """How the kernel of a function of this name is spelled."""
+
+    @abstractmethod
+    def legalize_groups(self, function: Function) -> Function:
+        """A function of groups in the constructs that :meth:`text` prints."""
+
+    @abstractmethod
+    def text(self, functions: Sequence[Function]) -> str:
+        """Source text of functions of groups."""
+
+    def compiled(self, text: str, config: BuildConfig) -> bytes:
+        """What the runtime loads of such a text; itself, if drivers compile it."""
+        return text.encode()
+
+    @property
+    def key(self) -> str:
+        return f"{self!r} {self.host.key}"
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        return (self.form,)
+
+    @property
+    def capacity(self) -> Capacity:
+        """Algorithms run on the host."""
+        return self.host.capacity
+
+    @property
+    def memory(self) -> MemoryRules:
+        """Buffers start where devices want them to."""
+        return MemoryRules(alignment=ALIGNMENT)
+
+    def graph_passes(self) -> GraphPasses:
+        return GraphPasses()
+
+    def tensor_passes(self) -> TensorPasses:
+        return TensorPasses()
+
+    def program_passes(self) -> tuple[Callable[[Program], Program], ...]:
+        """Transfers, where tensors change sides."""
+        return (place_transfers,)
+
+    def schedule(self, program: TensorProgram, on_function: OnFunction | None = None) -> Program:
+        """Kernels become functions of groups, and of the host where there is no schedule for
+        groups."""
+        lower = DeviceKernels(self.limits)
+        return schedule_program(program, self.host.cpu, on_function, lower=lower)
+
+    def list_schedules(self, program: TensorProgram) -> str:
+        raise ModelError(f"target {self.name} lists no schedules", (), "leave --emit schedule out")
+
+    def legalize(self, function: Function) -> Function:
+        on_device = side_of(function) == "device"
+        return self.legalize_groups(function) if on_device else self.host.legalize(function)
+
+    def emit(self, program: Program) -> tuple[Module, ...]:
+        """The steps, the device's kernels, and modules of the host's."""
+        steps = device_program(program, self.name, self.index, self.symbol)
+        functions = device_functions(program)
+        hosted = [c for c in program.callees if side_of(c) == "host"]
+        return (
+            Module(STEPS, to_json(steps)),
+            Module(CODE, self.text(functions) if functions else ""),
+            *self.host.emit_functions(hosted),
+        )
+
+    def complete(self, program: Program) -> str:
+        """The device's kernels."""
+        return self.text(device_functions(program))
+
+    def emit_functions(self, functions: Sequence[Callee]) -> tuple[Module, ...]:
+        """A module of functions of groups, and those of the host's."""
+        grouped = [f for f in functions if isinstance(f, Function) and side_of(f) == "device"]
+        hosted = [f for f in functions if side_of(f) == "host"]
+        own = (Module(CODE, self.text(grouped)),) if grouped else ()
+        return (*own, *self.host.emit_functions(hosted))
+
+    def build(self, modules: Sequence[Module], config: BuildConfig) -> tuple[bytes, ...]:
+        """The steps, what the runtime loads, and object files of the host's."""
+        steps, code, *hosted = modules
+        own = self.compiled(code.text, config) if code.text else b""
+        return (steps.text.encode(), own, *self.host.build(hosted, config))
+
+    def render(self, modules: Sequence[Module], form: str, config: BuildConfig) -> bytes:
+        """The text of the device's kernels."""
+        if form != self.form:
+            known = ", ".join(self.forms)
+            raise ModelError(f"target {self.name} cannot emit {form!r}", (), f"it knows {known}")
+        own = [module for module in modules if module.name == CODE]
+        return joined(own, [module.text for module in own])
+
+    def package(
+        self, program: Program, objects: Sequence[bytes], notes: Mapping[str, str]
+    ) -> Artifact:
+        """The artifact, with the steps and the device's kernels beside the host's objects."""
+        steps, code, *hosted = objects
+        target = self.host.machine
+        origin = machine_identity() if target == host_machine() else ""
+        machine = MachineSpec(target.triple, target.cpu, target.features, origin)
+        label = Label(versions={self.name: self.description}, sources=notes)
+        names = list(map(user_name, program.outputs))
+        found = package(program, entry_name(program), hosted, machine, names, label)
+        files = {STEPS: steps, CODE: code, **found.objects}
+        return replace(found, objects=files, manifest=replace(found.manifest, objects=tuple(files)))
+
+    def load(self, artifact: Artifact, threads: int) -> Session:
+        """The artifact on its device."""
+        return session_of(artifact, threads)
