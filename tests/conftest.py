@@ -37,6 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--target", action="append", default=[], metavar="NAME", help=help_)
     help_ = "folder of a package with a target that is not installed, to be found all the same"
     parser.addoption("--target-package", action="append", default=[], metavar="PATH", help=help_)
+    help_ = "folder of CMSIS-NN's sources, for the tests that build them"
+    parser.addoption("--cmsis-nn", default="", metavar="PATH", help=help_)
 
 
 # How long an example takes says how busy the machine is, not whether it is right.
@@ -91,6 +93,15 @@ def _leave_out(
     config.hook.pytest_deselected(items=left)
     without = set(left)
     items[:] = [item for item in items if item not in without]
+
+
+@pytest.fixture
+def cmsis_nn(request: pytest.FixtureRequest) -> str:
+    """The folder of CMSIS-NN's sources."""
+    path = str(request.config.getoption("--cmsis-nn"))
+    if not path:
+        pytest.skip("--cmsis-nn does not tell where that is")
+    return path
 
 
 @pytest.fixture

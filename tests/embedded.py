@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -88,10 +89,19 @@ def leaky_sum() -> Graph:
 
 
 def embedded(
-    model: ModelProto | Graph, target: str = "mcu", name: str = "net", ram: int | None = None
+    model: ModelProto | Graph,
+    target: str = "mcu",
+    name: str = "net",
+    ram: int | None = None,
+    library: str = "",
+    prefer: bool = True,
 ) -> EmbeddedModel:
-    """A model, planned for a microcontroller, in so many bytes of memory."""
+    """A model, planned for a microcontroller, in so many bytes of memory, with calls of CMSIS-NN
+    if that is in the folder ``library``."""
     options = Options(target=target, threads=1, ram=ram)
+    if library:
+        found = (("cmsis-nn", library),)
+        options = replace(options, libraries=found, prefer_libraries=prefer)
     made = target_of(options)
     assert isinstance(made, McuTarget)
     request = DeliveryRequest(name, "array", "net.onnx", "1")

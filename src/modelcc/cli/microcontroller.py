@@ -73,7 +73,8 @@ def layer_table(layers: Sequence[LayerCost], mhz: float | None, title: str) -> T
         cells = [f"{getattr(layer, name):,}" for name in _NUMBERS]
         cells.append(f"{100 * layer.cycles / whole:.1f}")
         cells += [f"{milliseconds(layer.cycles, mhz):.3f}"] if mhz is not None else []
-        name = Text(layer.name, no_wrap=True, overflow="ellipsis")
+        title = f"{layer.calls}: {layer.name}" if layer.calls else layer.name
+        name = Text(title, no_wrap=True, overflow="ellipsis")
         table.add_row(str(layer.step), name, *cells)
     return table
 

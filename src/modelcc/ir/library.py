@@ -5,12 +5,16 @@ A library function is called by its symbol, once or for each point of a counter:
     library openblas calls cblas_sgemm(i32(101), …, f32(1.0), %x0[64*b], i32(64), …) for b < 24
     func @MatMul(%x0: f32[1536], %x1: f32[4096], %y0: mut f32[1536]) { … }
 
+Structures are passed by their addresses, ``cmsis_nn_dims{i32(1), i32(49), …}``; their types, and
+the symbol, are then those of a ``header``.
+
 The loop function after it says what it computes: the interpreter runs that, and the callee has its
 name, parameters and sizes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -26,7 +30,21 @@ class Address:
     offset: Index = 0
 
 
-Argument: TypeAlias = Address | Const | IndexOf
+@dataclass(frozen=True)
+class Null:
+    """The address of nothing."""
+
+
+@dataclass(frozen=True)
+class Struct:
+    """A structure of the library's ``type``, whose address is passed; a structure in another one is
+    part of it."""
+
+    type: str
+    fields: tuple[Argument, ...]
+
+
+Argument: TypeAlias = Address | Null | Const | IndexOf | Struct
 """What a symbol is called with: addresses, and scalars by value."""
 
 
@@ -34,7 +52,8 @@ Argument: TypeAlias = Address | Const | IndexOf
 class ExternalCall:
     """``symbol`` of ``library``, called with ``arguments`` for each ``counter`` in 0 … count - 1.
 
-    Without a counter it is called once.  It returns nothing, and calls go in their order.
+    Without a counter it is called once.  What it returns is of no use, and calls go in their order.
+    ``header`` declares it (empty: it is declared by what it is given).
     """
 
     library: str
@@ -42,6 +61,20 @@ class ExternalCall:
     arguments: tuple[Argument, ...]
     counter: str = ""
     count: Index = 1
+    header: str = ""
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """All that are passed, in structures, too."""
+        return tuple(_addresses(self.arguments))
+
+
+def _addresses(arguments: Iterable[Argument]) -> Iterator[Address]:
+    for argument in arguments:
+        if isinstance(argument, Address):
+            yield argument
+        elif isinstance(argument, Struct):
+            yield from _addresses(argument.fields)
 
 
 @dataclass(frozen=True)

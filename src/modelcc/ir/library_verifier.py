@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Bounds, Index, bounds_of, loop_range, symbols
-from modelcc.ir.library import Address, LibraryFunction
+from modelcc.ir.library import Address, Argument, LibraryFunction, Null, Struct
 from modelcc.ir.loop import Const, IndexOf
 from modelcc.ir.loop_traversal import checks_in, takes_pool
 
@@ -19,19 +21,25 @@ def verify_library_function(function: LibraryFunction) -> None:
     _require(call.count, frozenset(function.sizes), where)
     known = frozenset((*function.sizes, call.counter))
     ranges: Bounds = {call.counter: loop_range(call.count)} if call.counter else {}
-    for argument in call.arguments:
-        match argument:
-            case Address(name, offset):
-                _require(offset, known, where)
-                _verify_address(function, name, offset, ranges, where)
-            case IndexOf(index):
-                _require(index, known, where)
-            case Const():
-                pass
-    passed = {a.buffer for a in call.arguments if isinstance(a, Address)}
+    for index in _indices(call.arguments):
+        _require(index, known, where)
+    for address in call.addresses:
+        _verify_address(function, address.buffer, address.offset, ranges, where)
+    passed = {address.buffer for address in call.addresses}
     for parameter in function.parameters:
         if parameter.buffer.name not in passed:
             raise ModelError(f"the call is not given %{parameter.buffer.name}", where)
+
+
+def _indices(arguments: Iterable[Argument]) -> Iterator[Index]:
+    for argument in arguments:
+        match argument:
+            case Address(_, index) | IndexOf(index):
+                yield index
+            case Struct(_, fields):
+                yield from _indices(fields)
+            case Const() | Null():
+                pass
 
 
 def _require(index: Index, known: frozenset[str], where: tuple[str, ...]) -> None:

@@ -5,38 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from modelcc.ir.forms import Spelling, Syntax, TextForm, TextForms, block, listed, repeated
-from modelcc.ir.library import Address, Argument, ExternalCall
-from modelcc.ir.loop import Const, IndexOf
-from modelcc.ir.loop_forms import EXPRESSIONS
 from modelcc.ir.program import Allocate, CopyTensor, Definition, Launch, Step, Transfer
 from modelcc.ir.region import Branch, Carry, Repeat
 from modelcc.ir.spellings import BOUND, CONDITION, OVER, SPELLINGS
 from modelcc.ir.tensor import ReadSize, View
-from modelcc.ir.text_reader import TextReader
-
-
-def _argument_text(argument: Argument, types: object) -> str:
-    if isinstance(argument, Address):
-        return _ADDRESS.text(argument)
-    return EXPRESSIONS.text(argument)
-
-
-def _argument(at: TextReader, stops: tuple[str, ...]) -> Argument:
-    if at.sees("%"):
-        return _ADDRESS.read(at, stops)
-    number = EXPRESSIONS.read(at, stops)
-    if not isinstance(number, Const | IndexOf):
-        raise at.error("expected an address, a constant or an index")
-    return number
-
 
 _STEP = Syntax[Step](lambda s, _: STEPS.text(s), lambda at, stops: STEPS.read(at, stops))
 
 _CARRY = TextForm(
     Carry, "{state:value} = {initial:value} then {next:value} last {last:value}", SPELLINGS
 )
-
-_ADDRESS = TextForm(Address, "{buffer:value}[{offset}]", SPELLINGS)
 
 _SPELLINGS: Mapping[str, Spelling] = {
     **SPELLINGS,
@@ -45,18 +23,11 @@ _SPELLINGS: Mapping[str, Spelling] = {
     "tuple[tuple[str, str], ...]": listed(OVER),
     "tuple[IndexBound, ...]": repeated(BOUND.syntax, "check"),
     "constraints": repeated(CONDITION, "require"),
-    "tuple[Argument, ...]": listed(Syntax(_argument_text, _argument)),
 }
 
 DEFINITION = TextForm(Definition, "{symbol:symbol} = {value}", SPELLINGS)
 
 _FROM = "(? from {source:strings}?)"
-
-EXTERNAL_CALL = TextForm(
-    ExternalCall,
-    "library {library:symbol} calls {symbol:word}({arguments})(? for {counter:symbol} < {count}?)",
-    _SPELLINGS,
-)
 
 STEPS = TextForms[Step](
     "item",

@@ -8,11 +8,11 @@ import numpy as np
 
 from modelcc.ir.constant import Constant
 from modelcc.ir.index import Index, Range
-from modelcc.ir.library import Callee, LibraryFunction
-from modelcc.ir.loop_parser import read_function
+from modelcc.ir.library import Callee
+from modelcc.ir.library_forms import read_callee
 from modelcc.ir.memory_rules import ALIGNMENT
 from modelcc.ir.program import Binding, Definition, Place, Placement, Program, Step
-from modelcc.ir.program_forms import DEFINITION, EXTERNAL_CALL, STEPS
+from modelcc.ir.program_forms import DEFINITION, STEPS
 from modelcc.ir.spellings import OVER
 from modelcc.ir.text_reader import TextReader
 from modelcc.ir.types import TensorType
@@ -64,19 +64,12 @@ class _ProgramParser:
             self._item()
         callees: list[Callee] = []
         while self._at.end < len(self._at.text):
-            callees.append(self._callee())
+            callees.append(read_callee(self._at))
         return Program(
             name, tuple(self._names["input"]), tuple(self._names["output"]), tuple(self._steps),
             self._types, tuple(callees), self._constants, self._dims, tuple(self._notes),
             self._placement(), self._states,
         )  # fmt: skip
-
-    def _callee(self) -> Callee:
-        """A loop function, maybe after the call of a library that it is the meaning of."""
-        if self._at.next_word() not in EXTERNAL_CALL.words:
-            return read_function(self._at)
-        call = EXTERNAL_CALL.read(self._at, ("\n",))
-        return LibraryFunction(call, read_function(self._at))
 
     def _placement(self) -> Placement | None:
         """Where memory is, if there is an arena."""

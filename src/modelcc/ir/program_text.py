@@ -42,25 +42,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from modelcc.ir.index import Index, quote_name
-from modelcc.ir.library import Callee, call_of, meaning_of
-from modelcc.ir.loop_text import print_function
+from modelcc.ir.library_forms import callee_text
 from modelcc.ir.memory_rules import ALIGNMENT
 from modelcc.ir.mlir_syntax import string_text, type_text, value_text
 from modelcc.ir.program import Placement, Program
-from modelcc.ir.program_forms import DEFINITION, EXTERNAL_CALL, STEPS
+from modelcc.ir.program_forms import DEFINITION, STEPS
 from modelcc.ir.spellings import OVER
 
 
 def print_program(program: Program) -> str:
     """The text of ``program`` and its kernels."""
-    texts = ("\n".join(_program_lines(program)) + "\n", *map(_callee_text, program.callees))
+    texts = ("\n".join(_program_lines(program)) + "\n", *map(callee_text, program.callees))
     return "\n".join(texts)
-
-
-def _callee_text(callee: Callee) -> str:
-    call = call_of(callee)
-    own = "" if call is None else f"{EXTERNAL_CALL.text(call)}\n"
-    return own + print_function(meaning_of(callee))
 
 
 def _program_lines(program: Program) -> Iterator[str]:

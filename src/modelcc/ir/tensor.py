@@ -23,7 +23,7 @@ from modelcc.ir.condition import Comparison, Condition
 from modelcc.ir.constant import Constant
 from modelcc.ir.index import Bounds, Index, Range, Sym, symbols
 from modelcc.ir.index_bound import IndexBound
-from modelcc.ir.loop import Function
+from modelcc.ir.library import Callee
 from modelcc.ir.region import Branch, Repeat, TensorName
 from modelcc.ir.scalar import Combine
 from modelcc.ir.types import DType, TensorType
@@ -215,13 +215,14 @@ class View:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A loop function that computes what is not structured (sorting, non-zero), as it is.
+    """A loop function that computes what is not structured (sorting, non-zero), as it is, or that
+    of a library.
 
     Its parameters are row-major ``inputs``, then ``outputs``, scratch memory among them; its size
-    parameters have the values ``sizes``.
+    parameters have the values ``sizes``.  Shared ones may be in one place.
     """
 
-    function: Function
+    function: Callee
     inputs: tuple[TensorName, ...]
     outputs: tuple[TensorName, ...]
     sizes: tuple[Index, ...] = ()

@@ -17,8 +17,7 @@ from modelcc.ir.forms import (
     syntax,
 )
 from modelcc.ir.index import Range
-from modelcc.ir.loop_parser import read_function
-from modelcc.ir.loop_text import print_function
+from modelcc.ir.library_forms import callee_text, read_callee
 from modelcc.ir.mlir_syntax import key_text, value_text
 from modelcc.ir.region import Branch, Carry, Repeat
 from modelcc.ir.scalar_text import declare, print_stage, read_stage
@@ -87,7 +86,7 @@ TYPED = Syntax(_typed_text, _read_typed, ("%",))
 TYPEDS = listed(TYPED)
 
 _STAGE = Syntax[Stage](print_stage, lambda at, _: read_stage(at))
-_FUNCTION = syntax(lambda function: print_function(function).rstrip(), read_function)
+_CALLEE = syntax(lambda callee: callee_text(callee).rstrip(), read_callee)
 _ITEM = Syntax[Item](lambda s, types: ITEMS.text(s, types), lambda at, stops: ITEMS.read(at, stops))
 
 _CARRY = TextForm(
@@ -104,7 +103,7 @@ _SPELLINGS: Mapping[str, Spelling] = {
     "typeds": TYPEDS,
     "Stage": _alone(_STAGE),
     "tuple[Stage, ...]": block(_STAGE),
-    "Function": _alone(_FUNCTION),
+    "Callee": _alone(_CALLEE),
     "tuple[I, ...]": block(_ITEM),
     "tuple[Carry, ...]": listed(_CARRY.syntax),
 }

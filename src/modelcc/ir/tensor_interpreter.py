@@ -17,6 +17,7 @@ import numpy as np
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Bounds, FloorDiv, FloorMod, Index, IndexMax, IndexMin, Sym, evaluate
 from modelcc.ir.index_bound import IndexBound
+from modelcc.ir.library import meaning_of
 from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.scalar import COMBINE_FUNCTION, FUNCTIONS, Combine, identity
@@ -84,7 +85,9 @@ def _run_items(
                 tensors |= allocate({n: program.types[n] for n in item.outputs}, env)
                 arrays = [np.ascontiguousarray(tensors[n]) for n in (*item.inputs, *item.outputs)]
                 tensors |= zip((*item.inputs, *item.outputs), arrays, strict=True)
-                interpret_loops(item.function, arrays, [evaluate(e, env) for e in item.sizes])
+                interpret_loops(
+                    meaning_of(item.function), arrays, [evaluate(e, env) for e in item.sizes]
+                )
             case ReadSize():
                 env |= zip(item.symbols, tensors[item.tensor].reshape(-1).tolist(), strict=True)
                 check_conditions(item, program.dims, env)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Bounds, Range, compare, symbols
+from modelcc.ir.library import LibraryFunction, meaning_of
+from modelcc.ir.library_verifier import verify_library_function
 from modelcc.ir.loop_verifier import verify_function
 from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.region_verifier import verify_carry, verify_condition, verify_view
@@ -192,7 +194,9 @@ def item_place(item: Item) -> tuple[str, ...]:
 
 def _verify_algorithm(item: Algorithm, program: TensorProgram, dims: Bounds) -> None:
     place = item_place(item)
-    verify_function(item.function)
+    verify_function(meaning_of(item.function))
+    if isinstance(item.function, LibraryFunction):
+        verify_library_function(item.function)
     names = (*item.inputs, *item.outputs)
     parameters = item.function.parameters
     if len(names) != len(parameters) or len(item.sizes) != len(item.function.sizes):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from modelcc.ir.library import LibraryFunction
 from modelcc.ir.program import Program
 from modelcc.ir.program_cost import step_work
 from modelcc.targets.mcu.cost import step_products
@@ -23,6 +24,7 @@ class LayerCost:
     macs: int
     instructions: int
     cycles: int
+    calls: str = ""
 
     @property
     def name(self) -> str:
@@ -36,12 +38,14 @@ def layers_of(
 ) -> tuple[LayerCost, ...]:
     """The layers of a program that is planned, by the ``counts`` of its steps."""
     timing, products = TIMINGS[machine.name], step_products(program)
+    symbols = {c.name: c.call.symbol for c in program.callees if isinstance(c, LibraryFunction)}
     rows = ((number, name, source) for number, name, source, *_ in step_work(program, {}))
     return tuple(
         LayerCost(
             number, name, source, products[number],
             round(instructions(counts.get(number, {}))),
             round(timing.estimate(counts.get(number, {}))),
+            symbols.get(name, ""),
         )
         for number, name, source in rows
     )  # fmt: skip

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modelcc.ir.library import Address, Argument, ExternalCall, LibraryFunction
-from modelcc.ir.loop import For, Stmt
+from modelcc.ir.library import Address, Argument, ExternalCall, LibraryFunction, Null, Struct
+from modelcc.ir.loop import Const, For, IndexOf, Stmt
 from modelcc.targets.c.code import Code, folded
 from modelcc.targets.c.prelude import Prelude
 from modelcc.targets.c.statements import StatementCode
@@ -13,11 +13,14 @@ from modelcc.targets.c.values import memory_type, scalar_type
 
 
 def library_prototype(function: LibraryFunction) -> str:
-    """The declaration of what it calls."""
+    """The declaration of what it calls, or the header that has it."""
+    if function.call.header:
+        return f'#include "{function.call.header}"'
     buffers = {p.buffer.name: p for p in function.parameters}
 
     def type_of(argument: Argument) -> str:
         if not isinstance(argument, Address):
+            assert isinstance(argument, Const | IndexOf)  # records want a header
             return scalar_type(argument.dtype)
         parameter = buffers[argument.buffer]
         constant = "" if parameter.mutable else "const "
@@ -48,6 +51,21 @@ class LibraryCallCode(StatementCode):
         self._code.line(f"{self._call.symbol}({arguments});")
 
     def _argument(self, argument: Argument) -> str:
-        if isinstance(argument, Address):
-            return self.expressions.memory.address(argument.buffer, argument.offset)
-        return self.expressions.operand(argument).inner
+        match argument:
+            case Address(name, offset):
+                return self.expressions.memory.address(name, offset)
+            case Null():
+                return "0"
+            case Struct(type_):
+                return f"&(const {type_}){self._field(argument)}"
+            case _:
+                return self.expressions.operand(argument).inner
+
+    def _field(self, argument: Argument) -> str:
+        match argument:
+            case Struct(_, fields):
+                return f"{{{', '.join(map(self._field, fields))}}}"
+            case Address():  # a library's structures may have pointers to what it only reads
+                return f"(void *){self._argument(argument)}"
+            case _:
+                return self._argument(argument)

@@ -171,7 +171,7 @@ class _Scheduler:
         self._algorithms = wanted.algorithms
         self._cache: dict[tuple[CanonicalKernel, Pairs], _Uses] = {}
         self._scatters: dict[tuple[CanonicalKernel, str], _Uses] = {}
-        self._as_they_are: dict[Function, Callee] = {}
+        self._as_they_are: dict[Callee, Callee] = {}
         self.callees: dict[str, Callee] = {}
         self._constants = frozenset(program.constants)
         self._copies = Counter[CanonicalKernel]()
@@ -230,7 +230,11 @@ class _Scheduler:
         called = self._as_they_are.get(item.function)
         if called is None:
             called = self._as_they_are[item.function] = self._called(item.function)
-        return Launch(called.name, (*item.inputs, *item.outputs), item.sizes, item.source)
+        given = (*item.inputs, *item.outputs)
+        shared = [n for n, p in zip(given, called.parameters, strict=True) if p.shared]
+        results = [n for n in shared if n in item.outputs]
+        pairs = tuple((y, x) for y in results for x in shared if x not in results)
+        return Launch(called.name, given, item.sizes, item.source, in_place=pairs)
 
     def _shared_copies(self, items: Sequence[Item], dims: Bounds) -> Iterator[CanonicalKernel]:
         """For each copy what it has in common with those of other places."""

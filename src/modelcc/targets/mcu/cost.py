@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from modelcc.ir.index import evaluate
+from modelcc.ir.library import ExternalCall
 from modelcc.ir.loop import (
     Const,
     Expr,
@@ -36,6 +37,7 @@ from modelcc.ir.program import Program
 from modelcc.targets.isa.table import texts_of
 from modelcc.targets.isa.templates import RoutineText
 from modelcc.targets.mcu.kinds import kind_of
+from modelcc.targets.mcu.libraries.work import call_counts
 from modelcc.targets.mcu.machine import McuModel
 from modelcc.targets.mcu.operations import WORD, Operations, names_in, operations_of
 from modelcc.targets.mcu.timing import Counts, Kind, counted
@@ -91,6 +93,9 @@ class _Instructions(LoopWalk):
 
     operations: Operations
     model: McuModel
+
+    def external(self, call: ExternalCall) -> Counts | None:
+        return call_counts(call, self.model)
 
     def prepared(self, body: Sequence[Stmt]) -> Sequence[Stmt]:
         return _forwarded(body)

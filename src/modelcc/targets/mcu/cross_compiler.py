@@ -12,6 +12,7 @@ from pathlib import Path
 
 from modelcc.targets.c.delivery.folder import File
 from modelcc.targets.c.toolchain import ToolchainError
+from modelcc.targets.mcu.libraries.sources import include_flags, sources_of
 from modelcc.targets.mcu.machine import McuModel
 
 _NODE = re.compile(r'node: \{ title: "([^"]+)" label: "(?:[^"]*\\n(\d+) bytes \((\w+)[^"]*)?')
@@ -37,24 +38,33 @@ class Built:
 
 @dataclass(frozen=True)
 class CrossCompiler:
-    """GCC's commands for a microcontroller begin with ``prefix``; ``version`` names it."""
+    """GCC's commands for a microcontroller begin with ``prefix``; ``version`` names it.
+
+    Programs may call ``libraries``, whose folders of sources they are built with.
+    """
 
     prefix: str
     version: str
     flags: tuple[str, ...]
+    libraries: tuple[tuple[str, str], ...] = ()
 
     def measure(self, files: Sequence[File], name: str) -> Built:
         """Build the model ``name``; :class:`ToolchainError` if the compiler refuses it."""
         with tempfile.TemporaryDirectory() as folder:
             for file in files:
                 Path(folder, file.name).write_bytes(file.contents)
-            self._run(folder, "gcc", *self.flags, "-fcallgraph-info=su", "-c", f"{name}.c")
+            called = sources_of(self.libraries, [Path(folder, f"{name}.c").read_text()])
+            sources = [f"{name}.c", *map(str, called)]
+            flags = (*self.flags, *include_flags(self.libraries))
+            self._run(folder, "gcc", *flags, "-fcallgraph-info=su", "-c", *sources)
+            objects = [f"{Path(source).stem}.o" for source in sources]
             linked = ("-nostartfiles", "--specs=nano.specs", "-Wl,--gc-sections")
             entry = f"-Wl,-e,{name}_run"
-            self._run(folder, "gcc", *self.flags, *linked, entry, f"{name}.o", "-lm", "-o", "all")
+            self._run(folder, "gcc", *self.flags, *linked, entry, *objects, "-lm", "-o", "all")
             own = {n for _, _, n in _SYMBOL.findall(self._run(folder, "nm", "-S", f"{name}.o"))}
             symbols = _SYMBOL.findall(self._run(folder, "nm", "-S", "all"))
-            stack, unknown = greatest_stack(Path(folder, f"{name}.ci").read_text(), f"{name}_run")
+            graphs = (Path(folder, one).with_suffix(".ci").read_text() for one in objects)
+            stack, unknown = greatest_stack("\n".join(graphs), f"{name}_run")
         sizes = [(kind.lower(), n, int(size, 16)) for size, kind, n in symbols]
         return Built(
             self.version,
@@ -82,7 +92,7 @@ def find_cross_compiler(model: McuModel, optimize: int) -> CrossCompiler | None:
     done = subprocess.run([command, "--version"], capture_output=True, text=True, check=False)
     level = (f"-O{optimize}", "-std=c99", "-ffunction-sections", "-fdata-sections")
     version = done.stdout.partition("\n")[0]
-    return CrossCompiler(model.compiler, version, (*level, *model.flags))
+    return CrossCompiler(model.compiler, version, (*level, *model.flags), model.libraries)
 
 
 def greatest_stack(graph: str, entry: str) -> tuple[int, tuple[str, ...]]:

@@ -13,7 +13,8 @@ class McuModel:
 
     ``architecture`` and ``features`` tell which of the instructions of :mod:`modelcc.targets.isa`
     it has.  ``compiler`` is the prefix of GCC's commands for it, ``flags`` are what these want to
-    know of the processor (empty: whatever compiler the user has).
+    know of the processor (empty: whatever compiler the user has).  ``libraries`` are folders of
+    vendors' sources, by their names, whose functions kernels may call.
     """
 
     name: str
@@ -22,6 +23,7 @@ class McuModel:
     features: tuple[str, ...] = ()
     compiler: str = ""
     flags: tuple[str, ...] = ()
+    libraries: tuple[tuple[str, str], ...] = ()
 
     @property
     def mve(self) -> bool:

@@ -6,10 +6,12 @@ what instructions mean in place of those that it does not have.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
+from modelcc.artifact.manifest import LibrarySpec
+from modelcc.ir.library import Callee, ExternalCall, LibraryFunction
 from modelcc.ir.loop import Function
 from modelcc.ir.memory_rules import MemoryRules
 from modelcc.ir.program import Program
@@ -20,8 +22,16 @@ from modelcc.passes.loop.serialise import serialise
 from modelcc.passes.program.check_first import check_first
 from modelcc.passes.program.order import order_steps
 from modelcc.passes.program.plan_memory import plan_memory
+from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.inline import InlineStages
-from modelcc.targets.base import SCHEDULE, GraphPasses, OnFunction, TargetOptions, TensorPasses
+from modelcc.targets.base import (
+    SCHEDULE,
+    GraphPasses,
+    Module,
+    OnFunction,
+    TargetOptions,
+    TensorPasses,
+)
 from modelcc.targets.c.delivery.facts import DeliveryRequest
 from modelcc.targets.c.delivery.folder import File
 from modelcc.targets.c.dialect import EMBEDDED
@@ -29,12 +39,17 @@ from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.schedule import schedule_program
 from modelcc.targets.isa.table import available, lanes_of
 from modelcc.targets.isa.templates import Encoding
+from modelcc.targets.mcu.cost import step_costs
 from modelcc.targets.mcu.delivery.arduino import arduino_files
 from modelcc.targets.mcu.delivery.files import embedded_files
 from modelcc.targets.mcu.delivery.model import embedded_model
 from modelcc.targets.mcu.delivery.source import source
+from modelcc.targets.mcu.libraries.choice import vendor_libraries
+from modelcc.targets.mcu.libraries.cmsis_nn import CmsisNN
+from modelcc.targets.mcu.libraries.work import call_counts
 from modelcc.targets.mcu.lower import schedule_kernel
 from modelcc.targets.mcu.machine import MODELS, McuModel
+from modelcc.targets.mcu.passes.call_library import CallLibrary
 from modelcc.targets.mcu.passes.channels_last import ChannelsLast
 from modelcc.targets.mcu.passes.fixed_point import FixedPoint
 from modelcc.targets.mcu.passes.flat_weights import FlatWeights
@@ -45,6 +60,7 @@ from modelcc.targets.mcu.passes.scalar_constants import ScalarConstants
 from modelcc.targets.mcu.passes.zero_points import InlineZeroPoints
 from modelcc.targets.mcu.stack import need
 from modelcc.targets.mcu.streaming import MemoryNeed, StreamToFit
+from modelcc.targets.mcu.timing import instructions
 from modelcc.targets.native.c_target import CTarget
 from modelcc.targets.native.linux_machine import linux_machine
 
@@ -103,16 +119,35 @@ class McuTarget(CTarget):
         folded, beside = ((FoldZeroPoints(),), ()) if mve else ((), (RowParameters(),))
         return TensorPasses(
             layouts=(ScalarConstants(), InlineZeroPoints(), ChannelsLast()),
+            operands=self._calls,
             kernels=(FlatWeights(), NarrowProducts(), *folded, FixedPoint(), *beside),
             inline=InlineStages(narrow=True),
             whole=() if self.options.ram is None else (StreamToFit(self.options.ram, self._needs),),
         )
 
-    def _needs(self, program: TensorProgram) -> MemoryNeed:
-        """The memory that a program takes when it is scheduled as it is."""
+    @property
+    def _calls(self) -> tuple[CallLibrary, ...]:
+        """Kernels that are left to the vendor's library, if that is asked for."""
+        library = CmsisNN("+dsp" in self.model.features, self.model.mve)
+        gains = None if self.options.prefer_libraries else self._gains
+        return (CallLibrary(library, self.cpu, gains),) if self.model.libraries else ()
+
+    def _gains(self, call: ExternalCall, alone: TensorProgram) -> bool:
+        """Whether a library's function takes fewer instructions than kernels of one's own."""
+        for step in (FuseKernels(), *self.tensor_passes().kernels):
+            alone = step(alone)
+        costs = step_costs(self._legal(alone), self.model).values()
+        return instructions(call_counts(call, self.model)) < sum(map(instructions, costs))
+
+    def _legal(self, program: TensorProgram) -> Program:
+        """The program as it is scheduled, with what its processor has."""
         scheduled = replace(self.schedule(program), states=program.states)
         legal = (self.legalize(c) if isinstance(c, Function) else c for c in scheduled.callees)
-        ordered = order_steps(check_first(replace(scheduled, callees=tuple(legal))))
+        return replace(scheduled, callees=tuple(legal))
+
+    def _needs(self, program: TensorProgram) -> MemoryNeed:
+        """The memory that a program takes when it is scheduled as it is."""
+        ordered = order_steps(check_first(self._legal(program)))
         plan = plan_memory(ordered, self.memory)
         return need(ordered, plan)
 
@@ -124,6 +159,17 @@ class McuTarget(CTarget):
     def legalize(self, function: Function) -> Function:
         """As for any processor, and without threads."""
         return super().legalize(serialise(function))
+
+    def emit_functions(self, functions: Sequence[Callee]) -> tuple[Module, ...]:
+        """Files of a few functions each, for this machine: what calls of libraries mean."""
+        plain = (
+            self.legalize(f.meaning) if isinstance(f, LibraryFunction) else f for f in functions
+        )
+        return super().emit_functions(tuple(plain))
+
+    def called(self, callees: Sequence[Callee]) -> tuple[LibrarySpec, ...]:
+        """This machine calls none of them."""
+        return ()
 
     def complete(self, program: Program) -> str:
         """The one C file, weights included."""
@@ -140,7 +186,8 @@ def mcu_target(name: str, options: TargetOptions) -> McuTarget:
     """The target of the microcontroller ``name`` for ``options``."""
     host = linux_machine()
     plain = CpuModel(vector_bits=1, vector_registers=_REGISTERS, fused=False)
-    return McuTarget(host, plain, replace(options, threads=1), model=MODELS[name], dialect=EMBEDDED)
+    model = replace(MODELS[name], libraries=vendor_libraries(MODELS[name], options))
+    return McuTarget(host, plain, replace(options, threads=1), model=model, dialect=EMBEDDED)
 
 
 mcu = partial(mcu_target, "mcu")

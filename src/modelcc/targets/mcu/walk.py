@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from modelcc.ir.index import Index, evaluate, split_affine, symbols
-from modelcc.ir.library import meaning_of
+from modelcc.ir.library import ExternalCall, call_of, meaning_of
 from modelcc.ir.loop import (
     Assign,
     BindIndex,
@@ -89,6 +89,10 @@ class LoopWalk(ABC):
             self.known[key] = self.body(function, dict(zip(function.sizes, sizes, strict=False)))
         return self.known[key]
 
+    def external(self, call: ExternalCall) -> Counts | None:
+        """Of a library's function; None: of what it means."""
+        return None
+
     def body(self, function: Function, env: Mapping[str, int]) -> Counts:
         """Of what a function does."""
         return self._block(function.body, env, None)
@@ -102,7 +106,10 @@ class LoopWalk(ABC):
         match step:
             case Launch():
                 sizes = tuple(evaluate(size, env) for size in step.sizes)
-                found = self.function(meaning_of(program.callee[step.callee]), sizes)
+                callee = program.callee[step.callee]
+                call = call_of(callee)
+                made = None if call is None else self.external(call)
+                found = self.function(meaning_of(callee), sizes) if made is None else made
                 return found + self.call(len(step.arguments) + len(sizes))
             case CopyTensor():
                 return self.moved(evaluate(program.types[step.target].bytes, env), True, False)

@@ -119,7 +119,9 @@ class _Encoding:
 
     def _launch(self, step: Launch) -> list[int]:
         function = self.model.program.callee[step.callee]
-        assert isinstance(function, Function)
+        if not isinstance(function, Function):
+            hint = "leave --library out: interpreters have kernels of their own"
+            raise ModelError(f"bytecode cannot call {function.call.symbol}", step.source, hint)
         numbers = [evaluate(n, {}) for n in step.sizes]
         key = function.name, tuple(numbers)
         if key not in self._functions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from modelcc.ir.program import libraries
 from modelcc.targets.c.code import folded
 from modelcc.targets.c.delivery.facts import Tensor
 from modelcc.targets.c.delivery.folder import File
@@ -33,13 +34,15 @@ def arduino_files(model: EmbeddedModel) -> tuple[File, ...]:
 def _properties(model: EmbeddedModel) -> str:
     request = model.facts.request
     origin = comment(request.origin) or model.name
+    called = libraries(model.program)
+    wants = f"  Wants {', '.join(called)} as a library beside it." if called else ""
     facts = {
         "name": model.name,
         "version": _VERSION,
         "author": "modelcc",
         "maintainer": "modelcc",
         "sentence": f"The model {origin}, compiled.",
-        "paragraph": f"For {model.machine.words}; {model.arena} bytes of memory.",
+        "paragraph": f"For {model.machine.words}; {model.arena} bytes of memory.{wants}",
         "category": "Data Processing",
         "url": "",
         "architectures": "*",

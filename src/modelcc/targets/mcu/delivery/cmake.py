@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from modelcc.ir.program import libraries
 from modelcc.targets.c.delivery.filling import filled
 from modelcc.targets.mcu.delivery.model import EmbeddedModel
 
 TOOLCHAIN = "toolchain.cmake"
+
+
+def _library(name: str, model: str) -> str:
+    """What finds a vendor's library, in its own project or in the one that this is part of."""
+    macro = name.upper().replace("-", "_")
+    return filled("vendor_library.cmake", name=model, library=name, LIBRARY=macro)
 
 
 def cmake_files(model: EmbeddedModel) -> Iterator[tuple[str, str]]:
@@ -21,6 +28,7 @@ def cmake_files(model: EmbeddedModel) -> Iterator[tuple[str, str]]:
             name=model.name,
             processor=machine.words,
             toolchain_option=option,
+            libraries="".join(_library(name, model.name) for name in libraries(model.program)),
         ),
     )
     if machine.compiler:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from modelcc.ir.program import libraries
 from modelcc.targets.c.code import folded
 from modelcc.targets.c.delivery.filling import commented
 from modelcc.targets.c.delivery.weights import value_rows
@@ -60,6 +61,7 @@ def _head(model: EmbeddedModel) -> str:
         "",
         *head_lines(model),
         f"Compile with: {flags}",
+        *(f"Link with {n}, and have its headers found." for n in libraries(model.program)),
         "",
         "Comments before functions and steps name the nodes of the model that they compute.",
     ]

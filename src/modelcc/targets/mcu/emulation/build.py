@@ -12,6 +12,7 @@ from pathlib import Path
 from modelcc.targets.c.delivery.folder import File
 from modelcc.targets.mcu.emulation.boards import BOARDS, SOURCES
 from modelcc.targets.mcu.emulation.command import run_command
+from modelcc.targets.mcu.libraries.sources import include_flags, sources_of
 from modelcc.targets.mcu.machine import McuModel
 
 _EXAMPLE = "example.c"
@@ -125,11 +126,17 @@ def build(folder: Path, name: str, model: McuModel, optimize: str = "-O2") -> Bo
     compiler = f"{model.compiler}gcc"
     flags = ["-std=gnu99", optimize, *model.flags, f"--specs={board.library}", f"-I{SOURCES}"]
     flags += ["-ffunction-sections", "-fdata-sections", "-fno-unwind-tables"]
-    run_command([compiler, *flags, "-c", *sources, str(SOURCES / "startup.c")], folder)
+    flags += include_flags(model.libraries)
+    called = sources_of(model.libraries, ((folder / source).read_text() for source in sources))
+    others = [str(SOURCES / "startup.c"), *map(str, called)]
+    run_command([compiler, *flags, "-c", *sources, *others], folder)
     objects = [f"{Path(source).stem}.o" for source in (*sources, "startup.c")]
+    libraries = [f"{file.stem}.o" for file in called]
     linking = ["-nostartfiles", "-Wl,--gc-sections", *defined, "-T", str(SOURCES / "link.ld")]
     linked = folder / f"{name}.elf"
-    run_command([compiler, *flags, *linking, *objects, "-lm", "-o", linked.name], folder)
+    run_command(
+        [compiler, *flags, *linking, *objects, *libraries, "-lm", "-o", linked.name], folder
+    )
     return BoardProgram(linked, model, tuple(objects))
 
 
