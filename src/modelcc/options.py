@@ -57,8 +57,9 @@ class Options:
     or writes whatever is there.
     ``machine`` has numbers of the processor's model that take the place of the known ones
     (``{"l2_bytes": 1 << 19}``), as :mod:`modelcc.cache.measurements` keeps them.
-    ``libraries`` are what kernels may call where a schedule says so, names with paths (empty:
-    wherever they are found); with ``prefer_libraries`` whatever one can compute has that schedule.
+    ``libraries`` are what kernels may call where a schedule says so, or, on microcontrollers, where
+    that is estimated to take less: names with paths (empty: wherever they are found); with
+    ``prefer_libraries`` they compute whatever they can.
     ``ram`` is how many bytes of memory a microcontroller has for a model: rows are streamed
     through layers as far as they must be to fit.
     ``skip`` names stages that are left out and ``limit`` one that stops early; ``keep`` names

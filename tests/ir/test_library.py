@@ -10,7 +10,7 @@ import pytest
 from modelcc.ir.constant import Constant
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, Sym
-from modelcc.ir.library import Address, Argument, ExternalCall, LibraryFunction
+from modelcc.ir.library import Address, Argument, ExternalCall, LibraryFunction, Null, Struct
 from modelcc.ir.loop import Const, For, IndexOf
 from modelcc.ir.loop_parser import parse_function
 from modelcc.ir.program import Launch, Program
@@ -75,6 +75,19 @@ def test_text_reads_back() -> None:
     assert line in print_program(unplaced)
 
 
+def test_structures_read_back() -> None:
+    size = Struct("size", (Const(3, I32), IndexOf(n, I32)))
+    given = Struct("given", (Address("w", 1), Null(), size))
+    each = program(changed(arguments=(given, Address("x"), Null(), Address("y")), header="dots.h"))
+    verify_program(each)
+    assert parse_program(print_program(each), constants_by_digest(each)) == each
+    line = (
+        'library "fast-dots" of "dots.h" calls sdot(given{%w[1], null, size{i32(3), '
+        "index[i32](n)}}, %x[0], null, %y[0]) for b < n"
+    )
+    assert line in print_program(each)
+
+
 def test_the_interpreter_runs_its_meaning() -> None:
     x = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
     (y,) = interpret_program(program(), {"x": x}).values()
@@ -101,6 +114,14 @@ def test_equal_meanings_of_other_calls_stay_apart() -> None:
         (changed(arguments=(*ARGUMENTS, Address("x", b - 1))), "is outside of %x"),
         (changed(arguments=(*ARGUMENTS, IndexOf(Sym("m"), I32))), "'m' is not defined"),
         (changed(count=Sym("m")), "'m' is not defined"),
+        (
+            changed(arguments=(*ARGUMENTS, Struct("s", (IndexOf(Sym("m"), I32),)))),
+            "'m' is not defined",
+        ),
+        (
+            changed(arguments=(*ARGUMENTS, Struct("s", (Address("w", 4),)))),
+            "element 4 is outside of %w",
+        ),
         (
             replace(DOTS, meaning=replace(MEANING, body=(For("b", 0, n, (), kind="parallel"),))),
             "neither threads nor checks",

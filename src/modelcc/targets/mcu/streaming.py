@@ -46,10 +46,14 @@ class _Candidate:
 
 @dataclass(frozen=True)
 class StreamToFit:
-    """Streams no more than what it takes to fit into ``ram`` bytes, as ``needs`` tells them."""
+    """Streams no more than what it takes to fit into ``ram`` bytes, as ``needs`` tells them.
+
+    ``others`` are what would help besides what helps any model.
+    """
 
     ram: int
     needs: Callable[[TensorProgram], MemoryNeed]
+    others: tuple[str, ...] = ()
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
         """:class:`ModelError` with what is needed at least if nothing fits."""
@@ -66,7 +70,8 @@ class StreamToFit:
                 return streamed
             nearest = min(nearest, need, key=lambda n: n.bytes)
         what = f"{program.name} needs {nearest.bytes} bytes of memory, {self.ram} are there"
-        hint = f"--ram {nearest.bytes}, a smaller input, or fewer channels where it needs most"
+        known = f"--ram {nearest.bytes}", *self.others, "a smaller input"
+        hint = f"{', '.join(known)}, or fewer channels where it needs most"
         raise ModelError(f"{what}, however many rows are streamed", nearest.source, hint)
 
 

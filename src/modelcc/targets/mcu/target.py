@@ -122,8 +122,15 @@ class McuTarget(CTarget):
             operands=self._calls,
             kernels=(FlatWeights(), NarrowProducts(), *folded, FixedPoint(), *beside),
             inline=InlineStages(narrow=True),
-            whole=() if self.options.ram is None else (StreamToFit(self.options.ram, self._needs),),
+            whole=self._streams,
         )
+
+    @property
+    def _streams(self) -> tuple[StreamToFit, ...]:
+        """Rows through layers, if memory is short."""
+        called = ("--library left out, for calls take whole images",) if self._calls else ()
+        ram = self.options.ram
+        return () if ram is None else (StreamToFit(ram, self._needs, called),)
 
     @property
     def _calls(self) -> tuple[CallLibrary, ...]:

@@ -14,17 +14,23 @@ INCLUDE = "Include"
 
 def vendor_libraries(model: McuModel, options: TargetOptions) -> tuple[tuple[str, str], ...]:
     """Names and folders; :class:`ModelError` if one is not for this processor, or not there."""
-    for name, path in options.libraries:
-        hint = f"--library {NAME}=PATH, the folder of its sources"
-        if name != NAME or model.architecture != "arm":
-            known = f"there is {NAME}" if model.architecture == "arm" else f"{NAME} is for Arm"
-            raise ModelError(f"kernels of {model.name} cannot call a library {name!r}", (), known)
-        if not path:
-            raise ModelError(f"the library {name} has no path", (), hint)
-        if not Path(path, INCLUDE, HEADER).is_file():
-            raise ModelError(f"there is no {INCLUDE}/{HEADER} in {path}", (), hint)
-    if options.prefer_libraries and not options.libraries:
-        raise ModelError(
-            "libraries are preferred, but none is named", (), f"add --library {NAME}=PATH"
-        )
-    return tuple((name, str(Path(path).resolve())) for name, path in options.libraries)
+    found = tuple((name, _folder(model, name, path)) for name, path in options.libraries)
+    if options.prefer_libraries and not found:
+        raise ModelError("libraries are preferred, but none is named", (), f"add {_ASKED}")
+    return found
+
+
+_ASKED = f"--library {NAME}=PATH"
+
+
+def _folder(model: McuModel, name: str, path: str) -> str:
+    if name != NAME or model.architecture != "arm":
+        known = f"there is {NAME}" if model.architecture == "arm" else f"{NAME} is for Arm"
+        raise ModelError(f"kernels of {model.name} cannot call a library {name!r}", (), known)
+    hint = f"{_ASKED}, the folder of its sources"
+    if not path:
+        raise ModelError(f"the library {name} has no path", (), hint)
+    folder = Path(path).expanduser().resolve()
+    if not (folder / INCLUDE / HEADER).is_file():
+        raise ModelError(f"there is no {INCLUDE}/{HEADER} in {path}", (), hint)
+    return str(folder)

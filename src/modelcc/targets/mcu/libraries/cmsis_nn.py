@@ -1,6 +1,6 @@
 """CMSIS-NN: which of its functions compute a kernel, bit by bit, and what they are given.
 
-Its interface and the sizes of its buffers are those of ``arm_nnfunctions.h`` of versions 4 to 7;
+Its interface and the sizes of its buffers are those of ``arm_nnfunctions.h`` of versions 5 to 7;
 what functions compute of numbers of fixed point is TFLite's double rounding, which is how it is
 built unless ``CMSIS_NN_USE_SINGLE_ROUNDING`` is defined.
 """

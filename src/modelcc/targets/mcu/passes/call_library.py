@@ -53,7 +53,7 @@ class CallLibrary:
         program @main(%x: i8[1, 4, 4, 2]) -> (%y) {
           algorithm (%x: i8[1, 4, 4, 2]) -> (%y: i8[1, 2, 2, 2]) {
             library "cmsis-nn" of "arm_nnfunctions.h" calls arm_max_pool_s8(cmsis_nn_context{null, i32(0)}, cmsis_nn_pool_params{cmsis_nn_tile{i32(2), i32(2)}, cmsis_nn_tile{i32(0), i32(0)}, cmsis_nn_activation{i32(-128), i32(127)}}, cmsis_nn_dims{i32(1), i32(4), i32(4), i32(2)}, %x0[0], cmsis_nn_dims{i32(1), i32(2), i32(2), i32(1)}, cmsis_nn_dims{i32(1), i32(2), i32(2), i32(2)}, %y0[0])
-            func @max_pool_s8(%x0: i8[32], %y0: mut i8[8]) {
+            func @cmsis_nn_max_pool_s8(%x0: i8[32], %y0: mut i8[8]) {
               for a10 in 0 .. 2 {
                 for a20 in 0 .. 2 {
                   for a30 in 0 .. 2 {
@@ -137,8 +137,9 @@ class _Made:
         types = {n: Constant(data).type for n, data in found.constants.items()}
         kernel = Kernel("Call", found.inputs, item.outputs, found.stages)
         exact, _ = canonical(kernel, {**self._program.types, **types}, frozenset(types), {})
-        symbol = found.call.call.symbol.removeprefix("arm_")
-        plain = schedule_kernel(exact, symbol, self._how.plain, (), Parts((Tiled(),)))
+        plain = schedule_kernel(
+            exact, _name(found.call.call), self._how.plain, (), Parts((Tiled(),))
+        )
         function = _with_memory(meaning_of(plain.function), found)
         inputs = tuple(own.get(name, name) for name in found.inputs)
         outputs = [*item.outputs]
@@ -148,6 +149,11 @@ class _Made:
         call = LibraryFunction(found.call.call, function)
         source = dict.fromkeys(s for k in kernels for s in k.source)
         return Algorithm(call, inputs, tuple(outputs), (), tuple(source))
+
+
+def _name(call: ExternalCall) -> str:
+    """Of the function around a call, which is not the library's own."""
+    return f"{call.library.replace('-', '_')}_{call.symbol.removeprefix('arm_')}"
 
 
 def _with_memory(function: Function, found: Matched) -> Function:
