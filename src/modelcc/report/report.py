@@ -12,6 +12,7 @@ from modelcc.ir.memory_rules import ALIGNMENT
 from modelcc.ir.program import CopyTensor, Launch, Program, Step, counters, leaves, step_tensors
 from modelcc.ir.program_cost import step_work
 from modelcc.ir.union import Union
+from modelcc.report.device_share import DeviceShare, device_share, share_from_data
 from modelcc.report.savings import ChannelSaving, savings_rows
 
 
@@ -103,7 +104,8 @@ class Report:
     bytes of all weights.  ``host_steps`` is work that the runtime does before them, ``notes``
     tell what of the user's wishes was not done.  ``recomputed`` are values that are not kept, so
     that the arena, ``arena_before`` bytes without that, fits into the memory that was asked for.
-    ``savings`` are channels that are left out.
+    ``savings`` are channels that are left out.  ``device`` tells what runs on a device, if it is
+    for one.
     """
 
     model: str
@@ -123,12 +125,14 @@ class Report:
     recomputed: tuple[RecomputedRow, ...] = ()
     arena_before: int = 0
     savings: tuple[ChannelSaving, ...] = ()
+    device: DeviceShare | None = None
 
     def __repr__(self) -> str:
         """A line on memory and work, then a line for each step."""
         arena = f"arena {self.arena} bytes ({self.lower_bound} live at most)"
         head = f"{self.model} for {self.target}: {arena}, weights {self.constants} bytes, "
         head += f"{self.flops / 1e9:.3f} GFLOP in {len(self.kernels)} steps"
+        head += f"\n  {self.device.work}; {self.device.moved}" if self.device else ""
         before = (f"  the runtime: {step}" for step in self.host_steps)
         head += f"; {self.rounding}" if self.rounding else ""
         notes = (f"  note: {note}" for note in self.notes)
@@ -209,6 +213,7 @@ def report_of(program: Program, target: str, sizes: Mapping[str, int]) -> Report
         constants=sum(c.nbytes for c in program.constants.values()),
         notes=program.notes,
         states=tuple(_states(program, env)),
+        device=device_share(program, env),
     )
 
 
@@ -239,6 +244,7 @@ def report_from_json(text: str) -> Report:
     for row in less:
         row["source"] = tuple(row["source"])
     data["savings"] = tuple(ChannelSaving(**row) for row in less)
+    data["device"] = share_from_data(data.get("device"))
     return Report(**data)
 
 

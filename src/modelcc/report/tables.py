@@ -41,6 +41,11 @@ def summary(report: Report) -> RenderableType:
     table.add_row("arena", f"{byte_text(report.arena)} ({bound})")
     table.add_row("weights", byte_text(report.constants))
     table.add_row("work", f"{report.flops / 1e9:.3f} GFLOP in {len(report.kernels)} steps")
+    if report.device:
+        table.add_row("device", report.device.work)
+        table.add_row("moved", report.device.moved)
+    for row in report.device.host if report.device else ():
+        table.add_row("processor", Text(str(row)))
     if report.recomputed:
         table.add_row("again", report.recomputation)
     for row in report.recomputed:

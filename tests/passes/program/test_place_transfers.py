@@ -44,9 +44,7 @@ def transfers(*steps: Step, outputs: tuple[str, ...] = ("y",)) -> list[str]:
     types = {**dict.fromkeys(("x", *names), ROW), "go": TensorType((1,), BOOL)}
     named = str(steps)
     kept = {n: t for n, t in types.items() if n in ("x", "go") or repr(n) in named}
-    program = place_transfers(
-        Program("p", ("x", "go"), outputs, steps, kept, (GROUPED, PLAIN))
-    )
+    program = place_transfers(Program("p", ("x", "go"), outputs, steps, kept, (GROUPED, PLAIN)))
     verify_program(program)
     placed = apply_plan(program, plan_memory(program))
     verify_program(placed)

@@ -18,6 +18,7 @@ typedef ushort uint16_t;
 typedef uint uint32_t;
 typedef ulong uint64_t;
 #define INT32_MIN INT_MIN
+#define INT32_MAX INT_MAX
 #define INT64_MIN LONG_MIN
 #define INT64_MAX LONG_MAX
 #define INT64_C(n) n##L

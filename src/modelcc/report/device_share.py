@@ -1,0 +1,81 @@
+"""What of a program for a device runs there, what on its host, and what moves between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from modelcc.ir.index import evaluate
+from modelcc.ir.library import Callee
+from modelcc.ir.loop import Function
+from modelcc.ir.loop_traversal import grid_loop
+from modelcc.ir.program import Launch, Program, Transfer, counters, leaves
+
+
+@dataclass(frozen=True)
+class HostRow:
+    """A function that runs on the host, and the user's nodes that it is from."""
+
+    function: str
+    source: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.function} from {', '.join(self.source) or 'the compiler'}"
+
+
+@dataclass(frozen=True)
+class DeviceShare:
+    """Launches on the device, those on the host, and transfers with their bytes.
+
+    Steps of loops and of both sides of branches count once.
+    """
+
+    launches: int
+    host: tuple[HostRow, ...]
+    uploads: int
+    uploaded: int
+    downloads: int
+    downloaded: int
+
+    @property
+    def work(self) -> str:
+        """Where kernels run."""
+        return f"{self.launches} kernels on the device, {len(self.host)} on the processor"
+
+    @property
+    def moved(self) -> str:
+        """What a call moves."""
+        there = f"{self.uploaded} bytes to the device in {self.uploads} transfers"
+        return f"{there}, {self.downloaded} from there in {self.downloads}"
+
+
+def device_share(program: Program, env: Mapping[str, int]) -> DeviceShare | None:
+    """The share of ``program`` for these dimensions; None if none of it runs on a device."""
+    grouped = {c.name for c in program.callees if _is_grouped(c)}
+    steps = list(leaves(program.steps))
+    moves = [step for step in steps if isinstance(step, Transfer)]
+    if not grouped and not moves:
+        return None
+    inside = {**dict.fromkeys(program.read_sizes, 1), **counters(program.steps), **env}
+    up, down = (
+        [evaluate(program.types[m.tensor].bytes, inside) for m in moves if m.to == side]
+        for side in ("device", "host")
+    )
+    launches = [step for step in steps if isinstance(step, Launch)]
+    host = tuple(HostRow(s.callee, s.source) for s in launches if s.callee not in grouped)
+    count = len(launches) - len(host)
+    return DeviceShare(count, host, len(up), sum(up), len(down), sum(down))
+
+
+def share_from_data(data: Mapping[str, Any] | None) -> DeviceShare | None:
+    """The inverse of what JSON makes of a share."""
+    if data is None:
+        return None
+    rows: Sequence[Mapping[str, Any]] = data["host"]
+    host = tuple(HostRow(row["function"], tuple(row["source"])) for row in rows)
+    return DeviceShare(**{**data, "host": host})
+
+
+def _is_grouped(callee: Callee) -> bool:
+    return isinstance(callee, Function) and grid_loop(callee) is not None
