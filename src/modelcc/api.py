@@ -18,6 +18,7 @@ from modelcc import checks
 from modelcc.artifact.file import read_artifact
 from modelcc.cache.compile_cache import find_compiled
 from modelcc.cache.measurements import with_measurements
+from modelcc.compiling_process import compiled_apart
 from modelcc.environment import Environment, read_environment
 from modelcc.frontends.choice import frontend_of
 from modelcc.heap import release_heap
@@ -65,6 +66,7 @@ def compile(
     machine: Mapping[str, float] | None = None,
     measured: bool = True,
     cache: str | Path | None = "",
+    separate: bool = False,
     progress: Progress | None = None,
 ) -> Model:
     """Compile a model: a path (``.onnx``, ``.pt2``, ``.mlir``), the bytes of a file, an
@@ -78,12 +80,12 @@ def compile(
     ``cpu`` names a processor to compile for (default: ``MODELCC_CPU``, else this one), ``optimize``
     is 0 to 3, ``accuracy="strict"`` does without Winograd's convolutions and Strassen's products,
     ``schedule`` is the text of schedules for some kernels, ``unchecked`` leaves out the checks of
-    indices that come from data.  These and the others are the fields of :class:`Options`;
-    ``options`` gives all of them, and an argument that is not None takes the place of its field.
-    ``cache`` is a folder (default: ``MODELCC_CACHE_DIR``, else one below the home), None for no
-    cache.  What ``modelcc machine --measure`` keeps there is used for this machine, unless
-    ``measured`` is False.  ``progress`` gets a text, the parts that are done and how many there
-    are.  :class:`ModelError` says what is wrong with the model or an argument.
+    indices that come from data.  These and the others are the fields of :class:`Options`, for which
+    ``options`` gives other defaults.  ``cache`` is a folder (default: ``MODELCC_CACHE_DIR``, else
+    one below the home), None for no cache.  What ``modelcc machine --measure`` keeps there is used
+    unless ``measured`` is False.  With ``separate`` another process compiles and takes the memory.
+    ``progress`` gets a text, the parts that are done and how many there are.
+    :class:`ModelError` says what is wrong with the model or an argument.
     """
     environment = read_environment(os.environ)
     args, target = (None, args) if isinstance(args, str) and target is None else (args, target)
@@ -94,10 +96,9 @@ def compile(
         machine=machine, libraries=libraries, prefer_libraries=prefer_libraries, ram=ram,
     )  # fmt: skip
     checks.function("progress", progress, _PROGRESS)
-    folder, jobs = _folder(cache, environment), default_jobs(environment)
-    here = _here(asked, folder, measured)
-    source = _called(model, args, kwargs, dynamic_shapes)
-    return compiled_model(source, here, folder, jobs, progress)
+    folder, apart = _folder(cache, environment), checks.flag("separate", separate)
+    here, called = _here(asked, folder, measured), _called(model, args, kwargs, dynamic_shapes)
+    return compiled_model(called, here, folder, default_jobs(environment), progress, apart)
 
 
 def _called(model: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> ModelSource:
@@ -114,12 +115,16 @@ def compiled_model(
     cache: Path | None,
     jobs: int,
     progress: Progress | None = None,
+    separate: bool = False,
 ) -> Model:
     """The model of :func:`compile`, from the folder ``cache`` if it is there, or by ``jobs``
-    processes."""
+    processes, this one not among them if ``separate``."""
     found = None if cache is None or options.tuned else find_compiled(model, options, cache)
     if found is not None:
         return opened(found, options.target, options.threads)
+    if separate:
+        found, times = compiled_apart(model, options, cache, jobs, progress)
+        return opened(found, options.target, options.threads).with_times(times)
     config = _driver().BuildConfig(cache, jobs, progress)
     compiled: Compiled = _driver().compile_model(model, options, config)
     release_heap()

@@ -166,6 +166,10 @@ class Model:
             report = report.with_profile([float(s) for s in seconds])
         return report.with_stages(self._times)
 
+    def with_times(self, times: Sequence[StageTime]) -> Model:
+        """The same model, whose report has the compiler's ``times``."""
+        return Model(self._artifact, self._session, self.threads, self.target, times)
+
     def with_report(self, report: Report) -> Model:
         """The same model, which tells another report."""
         artifact = import_module("modelcc.report.in_artifact").with_report(self._artifact, report)

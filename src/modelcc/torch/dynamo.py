@@ -28,7 +28,7 @@ OPTIONS = frozenset(
     {
         *("freeze", "release", "threads", "cpu", "optimize", "accuracy", "winograd", "strassen"),
         *("schedule", "tuned", "libraries", "prefer_libraries", "unchecked", "machine"),
-        *("measured", "cache"),
+        *("measured", "cache", "separate"),
     }
 )
 """Those of :func:`modelcc.compile` that make sense for any graph, and our own."""
@@ -49,7 +49,8 @@ def backend(
     ``options`` are arguments of :func:`modelcc.compile` (``threads`` is PyTorch's number by
     default), and ``freeze``: parameters are constants then and packed once, in graphs without
     gradients; they must not change any more.  With ``release``, which freezes, too, PyTorch's own
-    memory of these parameters is freed: the model cannot be used otherwise any more.  Operators
+    memory of these parameters is freed: the model cannot be used otherwise any more; another
+    process compiles (``separate``) unless that is given as False.  Operators
     that modelcc lacks run in PyTorch, see :func:`modelcc.torch.explain`.  :class:`ModelError` for
     tensors of other devices.
     """
@@ -78,7 +79,8 @@ def _request(options: Mapping[str, Any] | None, mode: str | None) -> BackendRequ
         raise ModelError(f"there is no option {unknown[0]!r}", ("torch.compile",), hint)
     release = bool(given.pop("release", False))
     freeze = bool(given.pop("freeze", False)) or release
-    return BackendRequest({"threads": torch.get_num_threads(), **given}, freeze, release)
+    usual = {"threads": torch.get_num_threads(), "separate": release}
+    return BackendRequest({**usual, **given}, freeze, release)
 
 
 def compiled_by(
