@@ -8,7 +8,10 @@ from modelcc.ir.op import Op, Sample
 from modelcc.ir.program import Program
 from modelcc.ops.samples import arrays
 from modelcc.passes.tensor.from_graph import lower_graph
-from modelcc.targets.gpu.schedule import GroupSchedule, schedule_groups
+from modelcc.passes.tensor.fuse import FuseKernels
+from modelcc.schedule.schedule import Schedule
+from modelcc.targets.gpu.machine import PROCESSOR, GpuModel
+from modelcc.targets.gpu.schedule import schedule_groups
 
 BY_NAME = {str(case.id): case for case in CASES}
 FIRST = [case for name, case in BY_NAME.items() if name.endswith("-0")]
@@ -21,7 +24,9 @@ SHOWN = [BY_NAME[name] for name in (*POINTWISE, *REDUCTIONS, *TILES)]
 """What each of the schedules is for."""
 
 
-def grouped(op: Op, sample: Sample, wanted: GroupSchedule | None = None) -> Program:
+def grouped(
+    op: Op, sample: Sample, wanted: Schedule | None = None, machine: GpuModel = PROCESSOR
+) -> Program:
     """The program of one case, which keeps its named dimensions."""
     graph = graph_of(op, sample, arrays(op, sample), False)
-    return schedule_groups(lower_graph(graph), wanted)
+    return schedule_groups(FuseKernels()(lower_graph(graph)), wanted, machine)

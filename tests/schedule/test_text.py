@@ -6,6 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from modelcc.schedule.group_schedule import (
+    GroupAttention,
+    GroupProduct,
+    GroupReduction,
+    GroupRows,
+    Pointwise,
+    Transposed,
+)
 from modelcc.schedule.schedule import (
     ComputeAt,
     LibraryCall,
@@ -54,6 +62,12 @@ SCHEDULES = st.one_of(
     ),
     st.builds(RowSums, NUMBERS, st.booleans(), NUMBERS, STEPS),
     st.builds(LibraryCall, LOOPS, LOOPS),
+    st.builds(Pointwise, NUMBERS, NUMBERS),
+    st.builds(Transposed, NUMBERS, NUMBERS),
+    st.builds(GroupReduction, NUMBERS, NUMBERS, st.booleans()),
+    st.builds(GroupRows, NUMBERS, NUMBERS, NUMBERS),
+    st.builds(GroupProduct, *[NUMBERS] * 7),
+    st.builds(GroupAttention, *[NUMBERS] * 4),
 )
 
 

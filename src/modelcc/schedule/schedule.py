@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from modelcc.schedule.group_schedule import GroupSchedule
+
 Factors: TypeAlias = tuple[tuple[str, int], ...]
 """Loops and numbers of their points."""
 
@@ -127,9 +129,13 @@ class LibraryCall:
     symbol: str
 
 
-Schedule: TypeAlias = Parts | RowBlocks | RowSums | ComputeAt | LibraryCall
+Schedule: TypeAlias = Parts | RowBlocks | RowSums | ComputeAt | LibraryCall | GroupSchedule
 """How a kernel runs."""
 
 
 class ScheduleError(Exception):
     """A schedule that does not fit a kernel or a machine, and why."""
+
+
+class NoScheduleError(Exception):
+    """The stages of a kernel share neither their axes nor their rows."""

@@ -5,6 +5,7 @@
     row_blocks(rows=64, scores=tiled(vector=a3, lanes=8, tile={a3b: 2}), steps=[rows(lanes=8)])
     parts(tiled(vector=a0, lanes=8), rows(lanes=8, unroll=2))
     library(name=openblas, symbol=cblas_sgemm)
+    group_product(rows=64, columns=64, terms=8, thread_rows=4, thread_columns=4)
 
 Fields that have their default are left out.  The grammar is a part of Python's expressions.
 """
@@ -17,6 +18,14 @@ from dataclasses import MISSING, Field, fields
 from types import MappingProxyType
 from typing import Any, cast
 
+from modelcc.schedule.group_schedule import (
+    GroupAttention,
+    GroupProduct,
+    GroupReduction,
+    GroupRows,
+    Pointwise,
+    Transposed,
+)
 from modelcc.schedule.schedule import (
     ComputeAt,
     LibraryCall,
@@ -42,6 +51,12 @@ _WORDS: Mapping[str, type[Schedule | Part]] = MappingProxyType(
         "row_blocks": RowBlocks,
         "row_sums": RowSums,
         "library": LibraryCall,
+        "pointwise": Pointwise,
+        "transposed": Transposed,
+        "group_reduction": GroupReduction,
+        "group_rows": GroupRows,
+        "group_product": GroupProduct,
+        "group_attention": GroupAttention,
     }
 )
 _SEVERAL: Mapping[type, str] = MappingProxyType(

@@ -16,7 +16,7 @@ from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.compute_at import group_stages
 from modelcc.schedule.schedule import (
     ComputeAt,
-    LibraryCall,
+    NoScheduleError,
     Part,
     Parts,
     RowBlocks,
@@ -29,7 +29,7 @@ from modelcc.schedule.schedule import (
     Tiled,
 )
 from modelcc.targets.cpu.libraries import library_calls
-from modelcc.targets.cpu.lower import NoScheduleError, schedule_kernel
+from modelcc.targets.cpu.lower import schedule_kernel
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.pieces import Piece, groups_of, parts_of
 from modelcc.targets.cpu.row_blocks import planned_blocks
@@ -121,10 +121,10 @@ def _changed(kernel: CanonicalKernel, base: Schedule, machine: CpuModel) -> Iter
             yield from _compute_at(kernel, base, machine)
         case RowBlocks():
             yield from _in_turns(_other_blocks(base), _other_products(kernel, base, machine))
-        case LibraryCall():
-            yield from ()
         case RowSums():
             yield from _in_turns(_other_sums(base), _other_adding(kernel, base, machine))
+        case _:
+            yield from ()
     yield from _on_threads(base, machine)
 
 

@@ -23,6 +23,7 @@ from modelcc.schedule.prune import without_idle_loops
 from modelcc.schedule.schedule import (
     ComputeAt,
     LibraryCall,
+    NoScheduleError,
     Part,
     Parts,
     RowBlocks,
@@ -49,10 +50,6 @@ from modelcc.targets.cpu.straight_rows import emit_straight_rows, find_straight_
 from modelcc.targets.cpu.streaming import streams
 from modelcc.targets.cpu.tiled import emit_tiled
 from modelcc.targets.cpu.work import forks_if_worth, may_be_worth_a_fork, nanoseconds
-
-
-class NoScheduleError(Exception):
-    """The stages of a kernel share neither their axes nor their rows."""
 
 
 class _Lowered(NamedTuple):
@@ -137,6 +134,8 @@ def _by_loops(
 
 def _lowered(workload: _Workload, wanted: Schedule | None) -> _Lowered:
     if wanted is not None:
+        if type(wanted) not in _KINDS:
+            raise ScheduleError("processors have no groups of threads")
         lower, what = _KINDS[type(wanted)]
         lowered = lower(workload, wanted)
         if lowered is None:

@@ -32,13 +32,13 @@ from modelcc.ir.types import Layout, TensorType
 from modelcc.schedule.canonical import CanonicalKernel, canonical, with_numbers
 from modelcc.schedule.free_sizes import with_free_sizes
 from modelcc.schedule.listing import ALGORITHMS, DIRECT, Scheduled, check_used
-from modelcc.schedule.schedule import Schedule, ScheduleError
+from modelcc.schedule.schedule import NoScheduleError, Schedule, ScheduleError
 from modelcc.schedule.shared_copies import is_copy, with_free_place
 from modelcc.schedule.sweeps import there_and_back
 from modelcc.schedule.text import parse_schedule
 from modelcc.schedule.wanted import Wanted
 from modelcc.schedule.workload import contraction_key, workload_key
-from modelcc.targets.cpu.lower import NoScheduleError, schedule_kernel
+from modelcc.targets.cpu.lower import schedule_kernel
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.scatter import schedule_scatter
 from modelcc.targets.cpu.scheduled_kernel import ScheduledKernel

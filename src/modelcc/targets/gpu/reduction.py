@@ -1,10 +1,17 @@
-"""A group for each result, whose threads share the reduction and combine what each has."""
+"""Reductions whose terms are shared among threads, which combine what each has.
+
+grid g; thread r (results), t (terms)
+  own = the terms t, t + threads, …
+  part[r, t] = own
+  barrier, and the upper half is combined with the lower one, until one element is left
+  the thread t = 0 does what follows
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from modelcc.ir.index import Index, Sym, product
+from modelcc.ir.index import Index, Sym, ceildiv, minimum
 from modelcc.ir.loop import (
     Alloc,
     Barrier,
@@ -12,64 +19,90 @@ from modelcc.ir.loop import (
     Expr,
     For,
     Function,
+    If,
     Load,
+    Predicate,
     ScalarCall,
     Stmt,
     Store,
 )
-from modelcc.ir.scalar import Combine, identity
+from modelcc.ir.scalar import Combine
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import DType
 from modelcc.schedule.expression import accumulate, combine_function
+from modelcc.schedule.group_schedule import GroupReduction
 from modelcc.schedule.schedule import ScheduleError
-from modelcc.targets.gpu.lower import Evaluation, StageLowering, guarded, store_at
+from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching, extent_of
 
 
-@dataclass(frozen=True)
-class ReducingGroups:
-    """A group for each result; its ``threads``, a power of two, take every so-manieth term."""
-
-    threads: int = 64
-
-    def lower(self, lowering: StageLowering) -> Function:
-        """The function of a stage; :class:`ScheduleError` if it reduces nothing."""
-        nest, names = lowering.nest, lowering.names
-        if nest.combine is None or not nest.reduce or self.threads & (self.threads - 1):
-            raise ScheduleError("groups of a power of two of threads share reductions")
-        dtype = nest.body.dtype
-        group, thread, term = names.fresh("g"), names.fresh("t"), names.fresh("k")
-        part = Buffer(names.fresh("part"), dtype, self.threads, "shared")
-        outer = Evaluation(names)
-        point = outer.place(nest.parallel, Sym(group))
-        own = outer.register("own", identity(nest.combine, dtype), dtype)
-        inner = outer.nested()
-        point |= inner.place(nest.reduce, Sym(term))
-        value = inner.value(nest.body, point)
-        inner.statements.append(accumulate(nest.combine, own.name, value, 1))
-        terms = product(v.extent for v in nest.reduce)
-        result = store_at(nest, point, Load(part.name, 0, dtype))
-        outer.statements += [
-            For(term, Sym(thread), terms, tuple(inner.statements), self.threads),
-            Store(part.name, Sym(thread), own),
-            *_halving(part, Sym(thread), self.threads, nest.combine),
-            *guarded((Condition(Sym(thread), "==", 0),), [result]),
-        ]
-        threads = For(thread, 0, self.threads, tuple(outer.statements), kind="thread")
-        groups = product(v.extent for v in nest.parallel)
-        return lowering.function([For(group, 0, groups, (Alloc(part), threads), kind="grid")])
-
-
-def _halving(part: Buffer, thread: Index, count: int, combine: Combine) -> list[Stmt]:
-    """The upper half is combined with the lower one, until one element is left, which the
-    first thread has written."""
-    found: list[Stmt] = []
-    while count > 1:
-        count //= 2
-        ends = Load(part.name, thread, part.dtype), Load(part.name, thread + count, part.dtype)
-        both = Store(part.name, thread, _combined(combine, part.dtype, ends))
-        found += [Barrier(), *guarded((Condition(thread, "<", count),), [both])]
-    return found
+def lower_reduction(kernel: GroupKernel, schedule: GroupReduction) -> Function:
+    """The function of a kernel; :class:`ScheduleError` if it does not begin with a reduction."""
+    group, threads, results = kernel.group, schedule.threads, schedule.results
+    nest = group.anchor
+    if nest is None or nest.combine is None or kernel.checks:
+        raise ScheduleError("threads share reductions that find no index out of its bound")
+    if not is_power_of_two(threads) or results < 1:
+        raise ScheduleError("groups of a power of two of threads share reductions")
+    fresh = kernel.names.fresh
+    g, r, t, term = fresh("g"), fresh("r"), fresh("t"), fresh("k")
+    loops = ((t, threads), (r, results)) if schedule.across else ((r, results), (t, threads))
+    total = extent_of(nest.parallel)
+    launch = Launching(((g, ceildiv(total, results)),), loops, kernel.dims)
+    position = Sym(g) * results + Sym(r)
+    inside = launch.unknown((Condition(position, "<", total),))
+    outer = Evaluation(kernel.names)
+    point = outer.place(nest.parallel, minimum(position, total - 1) if inside else position)
+    own = outer.register("own", outer.neutral(nest))
+    inner = outer.nested()
+    value = inner.value(nest.body, point | inner.place(nest.reduce, Sym(term)))
+    inner.statements.append(accumulate(nest.combine, own.name, value, 1))
+    part = SharedParts(fresh("part"), own.dtype, threads, results, schedule.across)
+    outer.statements += [
+        For(term, Sym(t), extent_of(nest.reduce), tuple(inner.statements), threads),
+        *part.combined(nest.combine, own, Sym(r), Sym(t)),
+    ]
+    last = outer.nested()
+    last.finish(group, point, part.at(Sym(r), 0))
+    mine = (Condition(Sym(t), "==", 0), Condition(position, "<", total))
+    body = [*outer.statements, *launch.guarded(mine, last.statements)]
+    return kernel.function(launch.around([Alloc(part.buffer)], body))
 
 
-def _combined(combine: Combine, dtype: DType, ends: tuple[Expr, Expr]) -> Expr:
-    return ScalarCall(combine_function(combine, dtype), ends, dtype)
+def is_power_of_two(count: int) -> bool:
+    """Whether ``count`` can be halved down to 1."""
+    return count > 0 and count & (count - 1) == 0
+
+
+class SharedParts:
+    """What each of ``threads`` has of each of ``results``, in shared memory."""
+
+    def __init__(self, name: str, dtype: DType, threads: int, results: int, across: bool) -> None:
+        self.buffer = Buffer(name, dtype, threads * results, "shared")
+        self._threads = threads
+        self._steps = (1, results) if across else (threads, 1)
+
+    def at(self, result: Index, thread: Index) -> Load:
+        """What a thread has of a result; thread 0 has all of it once they are combined."""
+        return Load(self.buffer.name, self._place(result, thread), self.buffer.dtype)
+
+    def _place(self, result: Index, thread: Index) -> Index:
+        return result * self._steps[0] + thread * self._steps[1]
+
+    def combined(self, combine: Combine, own: Expr, result: Index, thread: Index) -> list[Stmt]:
+        """The upper half is combined with the lower one, until one element is left, which the
+        first thread has written."""
+        found: list[Stmt] = [Store(self.buffer.name, self._place(result, thread), own)]
+        count = self._threads
+        while count > 1:
+            count //= 2
+            ends = self.at(result, thread), self.at(result, thread + count)
+            both = Store(self.buffer.name, self._place(result, thread), combine_two(combine, ends))
+            condition = Predicate((Condition(thread, "<", count),))
+            found += [Barrier(), If(condition, (both,))]
+        return found
+
+
+def combine_two(combine: Combine, ends: Sequence[Expr]) -> Expr:
+    """Both of ``ends`` as one."""
+    dtype = ends[0].dtype
+    return ScalarCall(combine_function(combine, dtype), tuple(ends), dtype)

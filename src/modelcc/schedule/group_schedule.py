@@ -1,0 +1,94 @@
+"""Schedules of kernels for accelerators: how they run as groups of threads.  Data, as all schedules
+are; the text form is that of :mod:`modelcc.schedule.text`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True)
+class Pointwise:
+    """A thread for ``lanes`` neighbouring results, ``threads`` to a group.
+
+    Each does all of a reduction; neighbours have neighbouring results.
+    """
+
+    threads: int
+    lanes: int = 1
+
+
+@dataclass(frozen=True)
+class Transposed:
+    """Squares of ``tile`` by ``tile`` points go through shared memory, ``rows`` of threads to a
+    group, so that neighbours read neighbours, and write neighbours."""
+
+    tile: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class GroupReduction:
+    """``results`` of a group, each by ``threads``, a power of two, that take every so-manieth term
+    and combine what they have.
+
+    Neighbouring threads have neighbouring terms, or (``across``) neighbouring results.
+    """
+
+    threads: int
+    results: int = 1
+    across: bool = False
+
+
+@dataclass(frozen=True)
+class GroupRows:
+    """Stages that walk ``rows`` of a group, each by ``threads``, a power of two.
+
+    A thread keeps its ``kept`` elements of a row in registers (0: it walks the row again for each
+    reduction that needs all of an earlier one).
+    """
+
+    threads: int
+    rows: int = 1
+    kept: int = 0
+
+
+@dataclass(frozen=True)
+class GroupProduct:
+    """A contraction by tiles of ``rows`` by ``columns`` results and ``terms`` of the sum in shared
+    memory, of which a thread has ``thread_rows`` by ``thread_columns`` results in registers.
+
+    A thread's columns lie side by side by ``lanes``.  With two ``buffers`` a tile is loaded while
+    the one before is used.
+    """
+
+    rows: int
+    columns: int
+    terms: int
+    thread_rows: int
+    thread_columns: int
+    lanes: int = 1
+    buffers: int = 1
+
+    @property
+    def threads(self) -> int:
+        """Threads of a group."""
+        return self.rows // self.thread_rows * (self.columns // self.thread_columns)
+
+
+@dataclass(frozen=True)
+class GroupAttention:
+    """Two contractions of which one sums rows of the other: blocks of ``rows``, which stay, and of
+    ``keys``, which pass by, in shared memory; ``threads`` of a group have ``thread_rows`` rows
+    each."""
+
+    rows: int
+    keys: int
+    threads: int
+    thread_rows: int
+
+
+GroupSchedule: TypeAlias = (
+    Pointwise | Transposed | GroupReduction | GroupRows | GroupProduct | GroupAttention
+)
+"""How a kernel runs as groups of threads."""

@@ -1,0 +1,228 @@
+"""Which schedules fit a kernel, the one that seems best first: by its structure, and by a model of
+the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from modelcc.ir.index import Index, coefficient
+from modelcc.ir.loop import Alloc, Function
+from modelcc.ir.loop_traversal import statements
+from modelcc.ir.scalar_tree import cost, reads
+from modelcc.schedule.group_schedule import (
+    GroupProduct,
+    GroupReduction,
+    GroupRows,
+    GroupSchedule,
+    Pointwise,
+)
+from modelcc.schedule.nest import LoopVar, Nest
+from modelcc.schedule.schedule import ScheduleError
+from modelcc.schedule.structure import Group
+from modelcc.targets.gpu.contraction import Contraction, find_contraction
+from modelcc.targets.gpu.evaluation import GroupKernel, extent_of
+from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.gpu.pointwise import takes_lanes
+from modelcc.targets.gpu.rows import RowStages, find_rows
+
+USUAL = 512
+"""Points of a named size, where they matter to a choice."""
+
+FEW_TERMS = 16
+"""Terms that a thread sums up rather than to share them."""
+
+FEW = 8
+"""Rows or columns of a product that is bound by what it reads."""
+
+TILES = (
+    GroupProduct(128, 128, 8, 8, 8),
+    GroupProduct(128, 64, 8, 8, 8),
+    GroupProduct(64, 128, 8, 8, 8),
+    GroupProduct(128, 64, 8, 8, 4),
+    GroupProduct(64, 64, 8, 8, 4),
+    GroupProduct(64, 64, 16, 4, 4),
+    GroupProduct(32, 64, 16, 4, 4),
+    GroupProduct(64, 32, 16, 4, 4),
+    GroupProduct(32, 32, 16, 4, 4),
+    GroupProduct(32, 32, 16, 2, 2),
+    GroupProduct(16, 64, 16, 2, 4),
+    GroupProduct(64, 16, 16, 4, 2),
+    GroupProduct(16, 32, 16, 2, 2),
+    GroupProduct(16, 16, 16, 2, 2),
+    GroupProduct(16, 16, 16, 1, 1),
+)
+"""Tiles of products, before vectors and buffers."""
+
+MOST_KEPT = 16
+"""Elements of a row that a thread keeps in registers."""
+
+DEAR = 48
+"""Cost of what follows a contraction that makes large tiles long to compile."""
+
+
+def choices(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:
+    """Schedules that fit, the most promising first."""
+    group = _group(kernel)
+    if group is not None:
+        yield from _of_points(kernel, group, machine)
+    elif not kernel.checks:
+        try:
+            yield from _of_rows(find_rows(kernel), machine)
+        except ScheduleError:
+            return
+
+
+def _group(kernel: GroupKernel) -> Group | None:
+    try:
+        return kernel.group
+    except ScheduleError:
+        return None
+
+
+def _of_points(kernel: GroupKernel, group: Group, machine: GpuModel) -> Iterator[GroupSchedule]:
+    anchor = group.anchor
+    plain = Pointwise(_threads(group, machine))
+    if anchor is None:
+        yield from _pointwise(group, machine)
+        return
+    if not kernel.checks:
+        found = find_contraction(anchor)
+        if found is not None and count(anchor.reduce) >= FEW:
+            yield from tiles(found, group, machine)
+        yield from _reductions(anchor, machine)
+    yield plain
+
+
+def _pointwise(group: Group, machine: GpuModel) -> Iterator[GroupSchedule]:
+    threads = _threads(group, machine)
+    if machine.lanes >= 4 and takes_lanes(group, 4):
+        yield Pointwise(threads, 4)
+    if machine.lanes >= 2 and takes_lanes(group, 2):
+        yield Pointwise(threads, 2)
+    yield Pointwise(threads)
+
+
+def _threads(group: Group, machine: GpuModel) -> int:
+    """Threads of a group: fewer where that gives each unit something to do."""
+    points = count(group.final.parallel)
+    threads = min(256, machine.group_threads)
+    while threads > max(2 * machine.warp, 32) and points < threads * machine.units:
+        threads //= 2
+    return threads
+
+
+def count(variables: tuple[LoopVar, ...]) -> int:
+    """Points along ``variables``, named sizes being the usual ones."""
+    return number(extent_of(variables))
+
+
+def number(index: Index) -> int:
+    """An extent, if it is one; else what is usual."""
+    return index if isinstance(index, int) else USUAL
+
+
+def _reductions(anchor: Nest, machine: GpuModel) -> Iterator[GroupSchedule]:
+    """Groups that share terms, if these are many, or results few."""
+    terms, results = count(anchor.reduce), count(anchor.parallel)
+    if terms <= FEW_TERMS or results * 4 >= machine.units * machine.unit_threads * min(terms, 64):
+        return
+    across = not _terms_are_neighbours(anchor)
+    if across:
+        width = min(machine.warp, 1 << max(results.bit_length() - 1, 0))
+        threads = _power(min(terms // 4, 256 // width, machine.group_threads // width))
+        yield GroupReduction(max(threads, 1), width, across=True)
+        return
+    threads = _power(min(max(terms // 4, machine.warp), 256, machine.group_threads))
+    yield GroupReduction(threads, max(1, 128 // threads))
+
+
+def _terms_are_neighbours(anchor: Nest) -> bool:
+    found = [r for r in reads(anchor.body) if len(r.indices) == 1]
+    last = [v for v in anchor.reduce if v.extent != 1]
+    along = [r for r in found if any(coefficient(r.indices[0], v.name) == 1 for v in last)]
+    side = [v for v in anchor.parallel if v.extent != 1]
+    beside = [r for r in found if any(coefficient(r.indices[0], v.name) == 1 for v in side)]
+    return len(along) >= len(beside) if along else False
+
+
+def _power(most: int) -> int:
+    """The largest power of two up to ``most``."""
+    return 1 << max(most.bit_length() - 1, 0)
+
+
+def _of_rows(stages: RowStages, machine: GpuModel) -> Iterator[GroupSchedule]:
+    """Threads that keep a row in registers, if it fits; short rows have few threads each."""
+    length, rows = count(stages.row), count(stages.outer)
+    known = isinstance(extent_of(stages.row), int)
+    most = min(machine.group_threads, 256 if rows >= machine.units else 1024)
+    threads = _power(min(max(-(-length // 4), 1), most))
+    if length > 4 * threads and threads < most:
+        threads *= 2
+    own = max(1, min(128 // threads, -(-rows // machine.units)))
+    kept = -(-length // threads)
+    if known and kept <= MOST_KEPT:
+        yield GroupRows(threads, own, kept)
+    yield GroupRows(threads, own)
+
+
+def tiles(found: Contraction, group: Group, machine: GpuModel) -> Iterator[GroupSchedule]:
+    """Tiles of a product by the time that they are expected to take."""
+    rows, columns = count(found.rows), count(found.columns)
+    if min(rows, columns) < FEW:
+        return
+    dear = sum(cost(n.body) for n in group.nests if not n.reduce) > DEAR
+    width = machine.lanes if _whole(found.columns[-1], machine.lanes) else 1
+    fitting: list[tuple[float, int, GroupProduct]] = []
+    for rank, tile in enumerate(TILES):
+        lanes = width if tile.thread_columns % width == 0 else 1
+        one = replace(tile, lanes=lanes, buffers=1 if machine.virtual else 2)
+        if dear and one.thread_rows * one.thread_columns > 16:
+            continue
+        time = product_time(one, found, machine)
+        if time is not None:
+            fitting.append((time, rank, one))
+    yield from (tile for _, _, tile in sorted(fitting, key=lambda f: f[:2]))
+
+
+def _whole(variable: LoopVar, lanes: int) -> bool:
+    return isinstance(variable.extent, int) and variable.extent % lanes == 0
+
+
+def product_time(tile: GroupProduct, found: Contraction, machine: GpuModel) -> float | None:
+    """Time that a tile is expected to take, in multiply-adds of one unit; None if a unit cannot
+    run its groups.
+
+    A term costs a thread its products, or the loads of its rows and columns from shared memory if
+    these take longer; few threads at once do not hide how long they wait.
+    """
+    item = max(found.left.value.dtype.bytes, found.right.value.dtype.bytes)
+    shared = tile.buffers * tile.terms * (tile.rows + tile.columns + 2 * tile.lanes) * item
+    at_once = machine.groups_at_once(tile.threads, product_registers(tile), shared)
+    if not at_once:
+        return None
+    rows, columns = -(-count(found.rows) // tile.rows), -(-count(found.columns) // tile.columns)
+    groups = rows * columns * count(found.batch)
+    per_unit = -(-groups // machine.units)
+    products = tile.thread_rows * tile.thread_columns
+    loads = 4 * (tile.thread_rows + tile.thread_columns / tile.lanes)
+    waiting = min(1.0, min(per_unit, at_once) * tile.threads / (8 * machine.warp))
+    work = per_unit * tile.rows * tile.columns * max(count(found.terms), 1)
+    return work * max(1.0, loads / products) / waiting
+
+
+def product_registers(tile: GroupProduct) -> int:
+    """Registers that a thread of a product is expected to take: sums, factors, the elements on
+    their way, addresses."""
+    sums = tile.thread_rows * tile.thread_columns
+    moved = (tile.rows + tile.columns) * tile.terms // tile.threads
+    return sums + tile.thread_rows + tile.thread_columns + moved + 32
+
+
+def shared_bytes(function: Function) -> int:
+    """Shared memory of a group."""
+    return sum(
+        s.buffer.size * s.buffer.dtype.bytes
+        for s in statements(function.body)
+        if isinstance(s, Alloc) and s.buffer.space == "shared" and isinstance(s.buffer.size, int)
+    )

@@ -1,0 +1,254 @@
+"""Kernels on their way to functions of groups, and statements that find scalars at points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from modelcc.ir.index import (
+    Bounds,
+    Index,
+    Sym,
+    compare,
+    floordiv,
+    loop_range,
+    mod,
+    product,
+    substitute,
+)
+from modelcc.ir.loop import (
+    BindIndex,
+    Const,
+    Expr,
+    For,
+    Function,
+    If,
+    IndexOf,
+    Predicate,
+    Register,
+    Stmt,
+    Store,
+    Var,
+)
+from modelcc.ir.scalar import identity
+from modelcc.ir.scalar_tree import walk
+from modelcc.ir.tensor import Bind, Condition, Scalar
+from modelcc.ir.types import I64, TensorType
+from modelcc.passes.tensor.shared_axes import shared_axes
+from modelcc.schedule.canonical import CanonicalKernel
+from modelcc.schedule.expression import FreshNames, PointEmitter, accumulate
+from modelcc.schedule.lanes import Lanes, widen
+from modelcc.schedule.nest import LoopVar, Nest, linearise, merge_loops
+from modelcc.schedule.schedule import ScheduleError
+from modelcc.schedule.structure import Group, make_group
+from modelcc.targets.cpu.scheduled_kernel import buffer_parameter
+
+Point = Mapping[str, Index]
+NO_VALUES: Mapping[str, Expr] = {}
+
+
+@dataclass(frozen=True)
+class GroupKernel:
+    """A canonical kernel that is to become the function ``name``."""
+
+    kernel: CanonicalKernel
+    name: str
+    source: tuple[str, ...] = ()
+
+    @cached_property
+    def types(self) -> Mapping[str, TensorType]:
+        """Of tensors in memory."""
+        return dict(self.kernel.types)
+
+    @cached_property
+    def dims(self) -> Bounds:
+        """Named sizes."""
+        return dict(self.kernel.dims)
+
+    @cached_property
+    def stored(self) -> frozenset[str]:
+        """Results in memory."""
+        return frozenset(self.kernel.outputs)
+
+    @cached_property
+    def names(self) -> FreshNames:
+        """Fresh names in the function."""
+        axes = [a.name for s in self.kernel.stages for a in (*s.axes, *s.reduce)]
+        parts = [f"{name}{part}" for name in axes for part in ("", "o", "v", "b")]
+        made = [stage.output for stage in self.kernel.stages]
+        return FreshNames(frozenset((*parts, *made, *self.dims, *self.types)))
+
+    @property
+    def checks(self) -> bool:
+        """Whether a thread may find an index out of its bound, and end."""
+        nodes = (node for stage in self.kernel.stages for node in walk(stage.body))
+        return any(isinstance(node, Bind) and node.bound is not None for node in nodes)
+
+    def function(self, body: Sequence[Stmt]) -> Function:
+        """The function that does ``body``."""
+        kernel, types = self.kernel, self.types
+        nobody = frozenset[str]()
+        parameters = [buffer_parameter(n, types[n], False, nobody) for n in kernel.inputs]
+        parameters += [buffer_parameter(n, types[n], True, nobody) for n in kernel.outputs]
+        return Function(self.name, tuple(parameters), tuple(self.dims), tuple(body), self.source)
+
+    @cached_property
+    def group(self) -> Group:
+        """Its stages over one space of points; :class:`ScheduleError` if they have none."""
+        if len(self.kernel.stages) == 1:
+            (stage,) = self.kernel.stages
+            nest = linearise(stage, self.types, self.dims, frozenset(), {})
+            return Group(merge_loops((nest,)), self.stored, {}, frozenset(), {})
+        shared = shared_axes(self.kernel.stages)
+        if shared is None:
+            raise ScheduleError("stages do not share their axes")
+        group = make_group(shared, self.stored, self.types, self.dims, frozenset(), pad=False)
+        if any(nest.own for nest in group.nests):
+            raise ScheduleError("stages hand on arrays")
+        return group
+
+
+@dataclass
+class Evaluation:
+    """Statements that find scalars at points, within one block of straight code."""
+
+    names: FreshNames
+    statements: list[Stmt] = field(default_factory=list[Stmt])
+    lanes: Lanes | None = None
+
+    def __post_init__(self) -> None:
+        self._emitter = PointEmitter(self.names, self.lanes)
+        self._emitter.statements = self.statements
+
+    def nested(self) -> Evaluation:
+        """Of statements inside of others."""
+        return Evaluation(self.names)
+
+    def beside(self) -> Evaluation:
+        """Of another point, whose statements stand among these."""
+        return Evaluation(self.names, self.statements)
+
+    def bind(self, stem: str, index: Index) -> Index:
+        """``index`` under a name."""
+        if isinstance(index, int):
+            return index
+        symbol = self.names.fresh(stem)
+        self.statements.append(BindIndex(symbol, IndexOf(index, I64)))
+        return Sym(symbol)
+
+    def place(self, variables: Sequence[LoopVar], position: Index) -> dict[str, Index]:
+        """The indices of ``variables`` at a ``position`` in row-major order."""
+        if len(variables) == 1:
+            return {variables[0].name: self.bind(variables[0].name, position)}
+        point: dict[str, Index] = {}
+        for number, v in reversed(list(enumerate(variables))):
+            extent = 1 if v.extent == 0 else v.extent  # of no points, which nobody visits
+            own = position if number == 0 else mod(position, extent)
+            point[v.name] = self.bind(v.name, own)
+            position = floordiv(position, extent)
+            position = self.bind("q", position) if number > 1 else position
+        return point
+
+    def value(self, scalar: Scalar, point: Point, made: Mapping[str, Expr] = NO_VALUES) -> Expr:
+        """``scalar`` at ``point``, where tensors that are ``made`` have these values."""
+        return self._emitter.emit(scalar, point, made)
+
+    def named(self, stem: str, value: Expr) -> Expr:
+        """``value`` under a name, unless it is a constant."""
+        return value if isinstance(value, Const) else self._emitter.name(stem, value)
+
+    def register(self, stem: str, value: Expr) -> Var:
+        """A new register that holds ``value``."""
+        name = self.names.fresh(stem)
+        self.statements.append(Register(name, value))
+        return Var(name, value.dtype, value.lanes)
+
+    def neutral(self, nest: Nest) -> Const:
+        """What a reduction begins with."""
+        assert nest.combine is not None
+        return Const(identity(nest.combine, nest.body.dtype), nest.body.dtype)
+
+    def finish(self, group: Group, point: Point, first: Expr | None) -> None:
+        """Results of a group at ``point``, where its reduction has given ``first``."""
+        made: dict[str, Expr] = {}
+        for nest in group.nests:
+            value = first if nest.reduce else self.value(nest.body, point, made)
+            assert value is not None
+            made[nest.output] = self.named("v", value)
+            if nest.output in group.stored:
+                self.store(nest, point, made[nest.output])
+
+    def store(self, nest: Nest, point: Point, value: Expr) -> None:
+        """The result of ``nest`` at ``point``."""
+        offset = substitute(nest.store, point)
+        if self.lanes is None:
+            self.statements.append(Store(nest.output, offset, value))
+            return
+        start, stride = self.lanes.split(offset)
+        wide = widen(value, self.lanes.count)
+        self.statements.append(Store(nest.output, start, wide, stride))
+
+    def reduce(self, nest: Nest, point: Point) -> Expr:
+        """The reduction of ``nest`` at ``point``, term by term."""
+        assert nest.combine is not None
+        total = self.register("sum", self.neutral(nest))
+        inner = self.nested()
+        value = inner.value(nest.body, point)
+        body = (*inner.statements, accumulate(nest.combine, total.name, value, 1))
+        for v in reversed(nest.reduce):
+            body = (For(v.name, 0, v.extent, body),)
+        self.statements += body
+        return total
+
+
+def extent_of(variables: Sequence[LoopVar]) -> Index:
+    """Points along ``variables``."""
+    return product(v.extent for v in variables)
+
+
+def not_implied(conditions: Sequence[Condition], ranges: Bounds) -> tuple[Condition, ...]:
+    """Conditions that may not hold within ``ranges``."""
+
+    def holds(c: Condition) -> bool:
+        return compare(c.left, c.comparison, c.right, ranges) is True
+
+    return tuple(c for c in conditions if not holds(c))
+
+
+def only_where(conditions: Sequence[Condition], body: Sequence[Stmt]) -> list[Stmt]:
+    """``body`` where all ``conditions`` hold."""
+    return [If(Predicate(tuple(conditions)), tuple(body))] if conditions else list(body)
+
+
+@dataclass(frozen=True)
+class Launching:
+    """Loops over groups and over threads, outermost first, by names and extents."""
+
+    grid: tuple[tuple[str, Index], ...]
+    threads: tuple[tuple[str, int], ...]
+    dims: Bounds
+
+    @cached_property
+    def ranges(self) -> Bounds:
+        """Of the loops' variables and named sizes."""
+        loops = (*self.grid, *self.threads)
+        return {**self.dims, **{name: loop_range(extent) for name, extent in loops}}
+
+    def unknown(self, conditions: Sequence[Condition]) -> tuple[Condition, ...]:
+        """Conditions that may not hold."""
+        return not_implied(conditions, self.ranges)
+
+    def guarded(self, conditions: Sequence[Condition], body: Sequence[Stmt]) -> list[Stmt]:
+        """``body`` where all ``conditions`` hold."""
+        return only_where(self.unknown(conditions), body)
+
+    def around(self, shared: Sequence[Stmt], body: Sequence[Stmt]) -> tuple[Stmt, ...]:
+        """``body`` in the loops over threads, ``shared`` before it in those over groups."""
+        inner = tuple(body)
+        for name, count in reversed(self.threads):
+            inner = (For(name, 0, count, inner, kind="thread"),)
+        inner = (*shared, *inner)
+        for name, extent in reversed(self.grid):
+            inner = (For(name, 0, extent, inner, kind="grid"),)
+        return inner

@@ -1,0 +1,154 @@
+"""What the schedules need to know of a machine of groups of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from modelcc.ir.loop_group_verifier import GroupLimits
+
+KIB = 1 << 10
+
+
+@dataclass(frozen=True)
+class GpuModel:
+    """Units, what each has for the groups that it runs at the same time, and rates of all.
+
+    A unit (streaming multiprocessor, compute unit, core) has 32-bit ``registers``,
+    ``shared_bytes`` and ``unit_threads`` for up to ``unit_groups`` groups.  A group has up to
+    ``group_threads`` threads and ``group_shared_bytes``; a thread up to ``thread_registers``.
+    Threads run in step by ``warp``.  ``lanes`` are the numbers of 32 bits that a thread moves at
+    once, where kernels are printed with vectors.  Rates are 1e12 operations a second in f32
+    (``flops``) and in f16 or bf16 with f32 sums by matrix instructions (``matrix_flops``; 0: there
+    are none), and 1e9 bytes a second of memory (``bandwidth``).  On a ``virtual`` one, a processor,
+    the threads of a group run one after the other.
+    """
+
+    name: str
+    units: int
+    warp: int
+    registers: int
+    shared_bytes: int
+    unit_threads: int
+    group_shared_bytes: int
+    flops: float
+    bandwidth: float
+    l2_bytes: int
+    matrix_flops: float = 0.0
+    group_threads: int = 1024
+    thread_registers: int = 255
+    unit_groups: int = 32
+    lanes: int = 1
+    virtual: bool = False
+
+    @property
+    def limits(self) -> GroupLimits:
+        """What a group may take."""
+        return GroupLimits(self.group_shared_bytes, self.group_threads)
+
+    def groups_at_once(self, threads: int, registers: int, shared_bytes: int) -> int:
+        """Groups that a unit runs at the same time, by what one of them takes: ``threads``,
+        ``registers`` of a thread and ``shared_bytes``; 0 if it cannot run at all."""
+        if threads > self.group_threads or registers > self.thread_registers:
+            return 0
+        if shared_bytes > self.group_shared_bytes:
+            return 0
+        whole = -(-threads // self.warp) * self.warp
+        by_threads = self.unit_threads // whole
+        by_registers = self.registers // max(whole * registers, 1)
+        by_memory = self.shared_bytes // shared_bytes if shared_bytes else self.unit_groups
+        return min(by_threads, by_registers, by_memory, self.unit_groups)
+
+    def occupancy(self, threads: int, registers: int, shared_bytes: int) -> float:
+        """The part of a unit's threads that are there."""
+        groups = self.groups_at_once(threads, registers, shared_bytes)
+        return groups * threads / self.unit_threads
+
+    def seconds(self, operations: float, size: float) -> float:
+        """The least time for f32 ``operations`` and ``size`` bytes from memory (roofline)."""
+        return max(operations / (self.flops * 1e12), size / (self.bandwidth * 1e9))
+
+
+A100 = GpuModel(
+    name="A100",
+    units=108,
+    warp=32,
+    registers=64 * KIB,
+    shared_bytes=164 * KIB,
+    unit_threads=2048,
+    group_shared_bytes=163 * KIB,
+    flops=19.5,
+    bandwidth=2039.0,
+    l2_bytes=40 << 20,
+    matrix_flops=312.0,
+    lanes=4,
+)
+H100 = replace(
+    A100, name="H100", units=132, shared_bytes=228 * KIB, group_shared_bytes=227 * KIB, flops=66.9,
+    bandwidth=3350.0, l2_bytes=50 << 20, matrix_flops=989.0,
+)  # fmt: skip
+H200 = replace(H100, name="H200", bandwidth=4800.0)
+_DESKTOP = replace(
+    A100, name="RTX 3090", units=82, shared_bytes=100 * KIB, unit_threads=1536,
+    group_shared_bytes=99 * KIB, flops=35.6, bandwidth=936.0, l2_bytes=6 << 20, matrix_flops=71.0,
+    unit_groups=16,
+)  # fmt: skip
+RTX_4090 = replace(
+    _DESKTOP, name="RTX 4090", units=128, flops=82.6, bandwidth=1008.0, l2_bytes=72 << 20,
+    matrix_flops=165.2, unit_groups=24,
+)  # fmt: skip
+MI300X = GpuModel(
+    name="MI300X",
+    units=304,
+    warp=64,
+    registers=128 * KIB,
+    shared_bytes=64 * KIB,
+    unit_threads=2048,
+    group_shared_bytes=64 * KIB,
+    flops=163.4,
+    bandwidth=5300.0,
+    l2_bytes=4 << 20,
+    matrix_flops=1307.4,
+    lanes=4,
+)
+INTEGRATED = GpuModel(
+    name="integrated",
+    units=12,
+    warp=16,
+    registers=32 * KIB,
+    shared_bytes=64 * KIB,
+    unit_threads=896,
+    group_shared_bytes=32 * KIB,
+    flops=2.0,
+    bandwidth=60.0,
+    l2_bytes=2 << 20,
+    group_threads=256,
+    thread_registers=128,
+    unit_groups=16,
+)
+APPLE = replace(
+    INTEGRATED, name="Apple", units=8, warp=32, registers=52 * KIB, shared_bytes=32 * KIB,
+    unit_threads=1024, flops=2.6, bandwidth=68.0, l2_bytes=8 << 20, group_threads=1024,
+)  # fmt: skip
+PROCESSOR = replace(
+    INTEGRATED, name="processor", units=2, warp=8, shared_bytes=32 * KIB, unit_threads=256,
+    group_shared_bytes=16 * KIB, flops=0.2, bandwidth=20.0, virtual=True,
+)  # fmt: skip
+"""pocl, lavapipe, SwiftShader; a group is no larger than what WebGPU and Vulkan promise."""
+
+GPUS: Mapping[str, GpuModel] = MappingProxyType(
+    {
+        "a100": A100,
+        "h100": H100,
+        "h200": H200,
+        "rtx30": _DESKTOP,
+        "rtx40": RTX_4090,
+        "mi300": MI300X,
+        "integrated": INTEGRATED,
+        "apple": APPLE,
+        "processor": PROCESSOR,
+    }
+)
+"""Machines by what users call them; vendors' data sheets give the numbers (of integrated and
+Apple's those of the smallest of a kind)."""

@@ -1,0 +1,153 @@
+"""A tile of an operand in shared memory: which thread reads which of its elements, and where they
+are put, so that neighbours read neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from modelcc.ir.index import Bounds, Index, Sym, floordiv, mod
+from modelcc.ir.loop import Assign, Buffer, Const, Convert, Expr, Load, Stmt, Store
+from modelcc.ir.tensor import Condition
+from modelcc.schedule.expression import FreshNames, vectorisable
+from modelcc.schedule.lanes import Lanes, widen
+from modelcc.schedule.nest import LoopVar
+from modelcc.targets.gpu.contraction import KeptFactor
+from modelcc.targets.gpu.evaluation import (
+    Evaluation,
+    Point,
+    extent_of,
+    not_implied,
+    only_where,
+)
+
+
+@dataclass(frozen=True)
+class OperandTile:
+    """``size`` results by ``depth`` terms of ``operand``, which ``threads`` read, in each of so
+    many ``buffers``; vectors of up to ``most_lanes`` are moved at once."""
+
+    operand: KeptFactor
+    along: tuple[LoopVar, ...]
+    terms: tuple[LoopVar, ...]
+    size: int
+    depth: int
+    threads: int
+    most_lanes: int
+    buffers: int
+    names: FreshNames
+    name: str
+
+    @cached_property
+    def lanes(self) -> int:
+        """Neighbours that a thread reads at once."""
+        last, count = (
+            (self.terms[-1], self.depth) if self.operand.by_term else (self.along[-1], self.size)
+        )
+        lanes = self.most_lanes
+        while lanes > 1:
+            whole = isinstance(last.extent, int) and last.extent % lanes == 0 == count % lanes
+            if whole and vectorisable(self.operand.value, last.name, lanes):
+                return lanes
+            lanes //= 2
+        return 1
+
+    @property
+    def pitch(self) -> int:
+        """Elements from a term to the next one; vectors of terms are put into different banks."""
+        return self.size + (self.most_lanes if self.operand.by_term else 0)
+
+    @cached_property
+    def buffer(self) -> Buffer:
+        """The shared memory."""
+        count = self.buffers * self.depth * self.pitch
+        return Buffer(self.name, self.operand.value.dtype, count, "shared")
+
+    def place(self, thread: Index, number: int) -> tuple[Index, Index]:
+        """Result and term, in the tile, of what a thread reads as its vector ``number``."""
+        vector = thread + number * self.threads
+        inner = (self.depth if self.operand.by_term else self.size) // self.lanes
+        near, far = mod(vector, inner) * self.lanes, floordiv(vector, inner)
+        return (far, near) if self.operand.by_term else (near, far)
+
+    @property
+    def vectors(self) -> int:
+        """How many a thread reads; the last ones may be beyond the tile."""
+        return -(-self.size * self.depth // self.lanes // self.threads)
+
+    def at(self, which: Index, term: Index, result: Index, lanes: int) -> Expr:
+        """Elements of a buffer, as they take part in products."""
+        offset = (which * self.depth + term) * self.pitch + result
+        value = Load(self.name, offset, self.buffer.dtype, lanes)
+        return value if value.dtype == self.operand.dtype else Convert(value, self.operand.dtype)
+
+
+@dataclass
+class TileReader:
+    """What one ``thread`` does to fill a tile whose results begin at ``start``."""
+
+    tile: OperandTile
+    thread: Index
+    start: Index
+    ranges: Bounds
+    outer: Evaluation
+    batch: Point
+    _held: list[tuple[int, Expr]] = field(default_factory=list[tuple[int, Expr]])
+
+    def __post_init__(self) -> None:
+        """Places of results do not change from block to block."""
+        tile = self.tile
+        self._results: list[Point] = []
+        for number in range(tile.vectors):
+            result, _ = tile.place(self.thread, number)
+            self._results.append(self.outer.place(tile.along, self.start + result))
+
+    def fetch(self, block: Index, evaluation: Evaluation, ranges: Bounds) -> None:
+        """Read this thread's elements of ``block``, 0 outside of the operand."""
+        self._held = [
+            (number, self._element(number, block, evaluation, ranges))
+            for number in range(self.tile.vectors)
+        ]
+
+    def _element(self, number: int, block: Index, evaluation: Evaluation, ranges: Bounds) -> Expr:
+        tile = self.tile
+        result, term = tile.place(self.thread, number)
+        position = block * tile.depth + term
+        conditions = [
+            Condition(self.start + result, "<", extent_of(tile.along)),
+            Condition(position, "<", extent_of(tile.terms)),
+            *self._in_tile(number),
+        ]
+        left = not_implied(conditions, ranges)
+        lane = tile.names.fresh("l")
+        inner = Evaluation(tile.names, lanes=Lanes(lane, tile.lanes) if tile.lanes > 1 else None)
+        point = dict(self._results[number]) | inner.place(tile.terms, position)
+        if tile.lanes > 1:
+            last = (tile.terms if tile.operand.by_term else tile.along)[-1].name
+            point[last] = point[last] + Sym(lane)
+        found = widen(inner.value(tile.operand.value, {**self.batch, **point}), tile.lanes)
+        if not left:
+            evaluation.statements += inner.statements
+            return evaluation.named("e", found)
+        value = evaluation.register("e", Const(0, found.dtype, tile.lanes))
+        inner.statements.append(Assign(value.name, found))
+        evaluation.statements += only_where(left, inner.statements)
+        return value
+
+    def _in_tile(self, number: int) -> Sequence[Condition]:
+        tile = self.tile
+        count = tile.size * tile.depth // tile.lanes
+        return [Condition(self.thread + number * tile.threads, "<", count)]
+
+    def put(self, which: Index) -> list[Stmt]:
+        """Write what was read to a buffer."""
+        tile = self.tile
+        found: list[Stmt] = []
+        for number, value in self._held:
+            result, term = tile.place(self.thread, number)
+            offset = (which * tile.depth + term) * tile.pitch + result
+            stride = tile.pitch if tile.operand.by_term else 1
+            left = not_implied(self._in_tile(number), self.ranges)
+            found += only_where(left, [Store(tile.name, offset, value, stride)])
+        return found

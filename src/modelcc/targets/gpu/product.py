@@ -1,0 +1,212 @@
+"""Contractions by tiles in shared memory, with a tile of results in the registers of each thread.
+
+grid b, j, i; thread y, x
+  sums = 0
+  for each block of terms
+    left[term, row], right[term, column] = the operands' elements there, 0 outside of them
+    barrier
+    for each term of the block
+      sums[r, c] += left[term, row r of y] * right[term, column c of x]
+    barrier
+  results where there are any: sums, and what follows them
+
+With two buffers the elements of the next block are read before the products of this one, and
+written to the other buffer behind them, so that one barrier is enough.  Rows, columns and terms
+may each be several axes: a convolution is the product of gathered pixels and weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from modelcc.ir.index import Index, Sym, ceildiv, loop_range, mod
+from modelcc.ir.loop import (
+    Alloc,
+    Assign,
+    Barrier,
+    For,
+    Function,
+    Let,
+    MulAdd,
+    Stmt,
+    Var,
+)
+from modelcc.ir.tensor import Condition
+from modelcc.schedule.expression import vectorisable
+from modelcc.schedule.group_schedule import GroupProduct
+from modelcc.schedule.lanes import Lanes, widen
+from modelcc.schedule.nest import LoopVar
+from modelcc.schedule.schedule import ScheduleError
+from modelcc.targets.gpu.contraction import Contraction, KeptFactor, find_contraction
+from modelcc.targets.gpu.evaluation import (
+    Evaluation,
+    GroupKernel,
+    Launching,
+    extent_of,
+    only_where,
+)
+from modelcc.targets.gpu.operand_tile import OperandTile, TileReader
+
+
+def lower_product(kernel: GroupKernel, schedule: GroupProduct) -> Function:
+    """The function of a kernel; :class:`ScheduleError` if it does not begin with a contraction of
+    rows and columns, or tiles do not divide among threads."""
+    anchor = kernel.group.anchor
+    found = None if anchor is None or kernel.checks else find_contraction(anchor)
+    if found is None:
+        raise ScheduleError("tiles in shared memory are for products of matrices")
+    check_tiles(schedule)
+    return _TiledProduct(kernel, schedule, found).function()
+
+
+def check_tiles(s: GroupProduct) -> None:
+    """:class:`ScheduleError` unless tiles divide among threads."""
+    sizes = (s.rows, s.columns, s.terms, s.thread_rows, s.thread_columns, s.lanes)
+    if any(size < 1 for size in sizes) or s.buffers not in (1, 2):
+        raise ScheduleError("tiles have rows, columns and terms, and one or two buffers")
+    if s.rows % s.thread_rows or s.columns % s.thread_columns or s.thread_columns % s.lanes:
+        raise ScheduleError("a tile divides among threads, and a thread's columns among lanes")
+
+
+class _TiledProduct:
+    def __init__(self, kernel: GroupKernel, schedule: GroupProduct, found: Contraction) -> None:
+        self._kernel, self._schedule, self._found = kernel, schedule, found
+        fresh, s = kernel.names.fresh, schedule
+        self._shape = s.rows // s.thread_rows, s.columns // s.thread_columns
+        self._groups = fresh("gb"), fresh("gj"), fresh("gi")
+        self._threads = fresh("ty"), fresh("tx")
+        extents = (
+            extent_of(found.batch),
+            ceildiv(extent_of(found.columns), s.columns),
+            ceildiv(extent_of(found.rows), s.rows),
+        )
+        grid = tuple(zip(self._groups, extents, strict=True))
+        threads = tuple(zip(self._threads, self._shape, strict=True))
+        self._launch = Launching(grid, threads, kernel.dims)
+        self._outer = Evaluation(kernel.names)
+        self._left = self._tile(found.left, found.rows, s.rows, "left")
+        self._right = self._tile(found.right, found.columns, s.columns, "right")
+        self._lanes = s.lanes if self._fits_lanes() else 1
+
+    def _tile(
+        self, operand: KeptFactor, along: tuple[LoopVar, ...], size: int, stem: str
+    ) -> OperandTile:
+        s, names = self._schedule, self._kernel.names
+        threads = self._shape[0] * self._shape[1]
+        return OperandTile(
+            operand, along, self._found.terms, size, s.terms, threads, s.lanes, s.buffers, names,
+            names.fresh(stem),
+        )  # fmt: skip
+
+    def _fits_lanes(self) -> bool:
+        """Whether what follows can be computed for a thread's neighbouring columns at once."""
+        last, lanes = self._found.columns[-1], self._schedule.lanes
+        group = self._kernel.group
+        later = [n for n in group.nests if not n.reduce]
+        made = {n.output for n in group.nests}
+        whole = isinstance(last.extent, int) and last.extent % lanes == 0
+        return whole and all(vectorisable(n.body, last.name, lanes, made) for n in later)
+
+    def function(self) -> Function:
+        """Grid, threads, and what these do."""
+        s, outer, found = self._schedule, self._outer, self._found
+        gb, gj, gi = map(Sym, self._groups)
+        ty, tx = map(Sym, self._threads)
+        batch = outer.place(found.batch, gb) if found.batch else {}
+        thread = ty * self._shape[1] + tx
+        common = self._launch.ranges, outer, batch
+        readers = (
+            TileReader(self._left, thread, gi * s.rows, *common),
+            TileReader(self._right, thread, gj * s.columns, *common),
+        )
+        sums = self._sums()
+        if s.buffers == 1:
+            outer.statements.append(self._in_turn(readers, sums))
+        else:
+            outer.statements += self._ahead(readers, sums)
+        self._results(batch, sums)
+        shared = [Alloc(self._left.buffer), Alloc(self._right.buffer)]
+        return self._kernel.function(self._launch.around(shared, outer.statements))
+
+    def _blocks(self) -> Index:
+        return ceildiv(extent_of(self._found.terms), self._schedule.terms)
+
+    def _sums(self) -> list[list[Var]]:
+        anchor = self._kernel.group.anchor
+        assert anchor is not None
+        s, zero = self._schedule, widen(self._outer.neutral(anchor), self._lanes)
+        each = range(s.thread_columns // self._lanes)
+        return [[self._outer.register("sum", zero) for _ in each] for _ in range(s.thread_rows)]
+
+    def _in_turn(self, readers: Sequence[TileReader], sums: list[list[Var]]) -> Stmt:
+        block, inner = self._kernel.names.fresh("kb"), self._outer.nested()
+        ranges = {**self._launch.ranges, block: loop_range(self._blocks())}
+        for reader in readers:
+            reader.fetch(Sym(block), inner, ranges)
+            inner.statements += reader.put(0)
+        body = (*inner.statements, Barrier(), self._multiply(0, sums), Barrier())
+        return For(block, 0, self._blocks(), body)
+
+    def _ahead(self, readers: Sequence[TileReader], sums: list[list[Var]]) -> list[Stmt]:
+        first, inner = self._outer.nested(), self._outer.nested()
+        for reader in readers:
+            reader.fetch(0, first, self._launch.ranges)
+            first.statements += reader.put(0)
+        block = self._kernel.names.fresh("kb")
+        ranges = {**self._launch.ranges, block: loop_range(self._blocks())}
+        for reader in readers:
+            reader.fetch(Sym(block) + 1, inner, ranges)
+        inner.statements.append(self._multiply(mod(Sym(block), 2), sums))
+        for reader in readers:
+            inner.statements += reader.put(mod(Sym(block) + 1, 2))
+        body = (*inner.statements, Barrier())
+        return [*first.statements, Barrier(), For(block, 0, self._blocks(), body)]
+
+    def _multiply(self, which: Index, sums: list[list[Var]]) -> Stmt:
+        """All terms of a block."""
+        term, names = self._kernel.names.fresh("k"), self._kernel.names
+        body: list[Stmt] = []
+
+        def load(tile: OperandTile, place: Index, lanes: int) -> Var:
+            name = names.fresh("f")
+            value = tile.at(which, Sym(term), place, lanes)
+            body.append(Let(name, value))
+            return Var(name, value.dtype, lanes)
+
+        rows = [load(self._left, self._row(r), 1) for r in range(len(sums))]
+        columns = [load(self._right, self._column(c), self._lanes) for c in range(len(sums[0]))]
+        for row, line in zip(rows, sums, strict=True):
+            wide = widen(row, self._lanes)
+            for column, total in zip(columns, line, strict=True):
+                body.append(Assign(total.name, MulAdd(wide, column, total)))
+        return For(term, 0, self._schedule.terms, tuple(body), kind="unrolled")
+
+    def _row(self, number: int) -> Index:
+        """Where a thread's row is in the tile: neighbours have neighbouring rows."""
+        return Sym(self._threads[0]) + number * self._shape[0]
+
+    def _column(self, number: int) -> Index:
+        return (Sym(self._threads[1]) + number * self._shape[1]) * self._lanes
+
+    def _results(self, batch: dict[str, Index], sums: list[list[Var]]) -> None:
+        """What follows the contraction, where there are results."""
+        outer, found, s = self._outer, self._found, self._schedule
+        starts = Sym(self._groups[2]) * s.rows, Sym(self._groups[1]) * s.columns
+        columns = [starts[1] + self._column(c) for c in range(len(sums[0]))]
+        at_columns = [outer.place(found.columns, column) for column in columns]
+        lane, last = self._kernel.names.fresh("l"), found.columns[-1].name
+        lanes = Lanes(lane, self._lanes) if self._lanes > 1 else None
+        for number, line in enumerate(sums):
+            row = starts[0] + self._row(number)
+            point = {**batch, **outer.place(found.rows, row)}
+            here = self._launch.unknown((Condition(row, "<", extent_of(found.rows)),))
+            line_body: list[Stmt] = []
+            for column, at, total in zip(columns, at_columns, line, strict=True):
+                cell = Evaluation(self._kernel.names, lanes=lanes)
+                where = {**point, **at}
+                if lanes is not None:
+                    where[last] = where[last] + Sym(lane)
+                cell.finish(self._kernel.group, where, total)
+                inside = Condition(column, "<", extent_of(found.columns))
+                line_body += self._launch.guarded((inside,), cell.statements)
+            outer.statements += only_where(here, line_body)

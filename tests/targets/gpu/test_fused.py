@@ -1,0 +1,189 @@
+"""Fused kernels as groups of threads: what their stages mean, and every barrier is needed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from kernel_runs import interpreted, run_scheduled
+
+from modelcc.ir.index import evaluate
+from modelcc.ir.loop import Barrier, Function, Stmt
+from modelcc.ir.loop_groups import RaceError
+from modelcc.ir.loop_interpreter import interpret_loops
+from modelcc.ir.loop_traversal import map_blocks, statements
+from modelcc.ir.loop_verifier import verify_function
+from modelcc.ir.program import Program
+from modelcc.ir.tensor import TensorProgram
+from modelcc.ir.tensor_interpreter import run_program
+from modelcc.ir.tensor_parser import parse_tensor_program
+from modelcc.ir.tensor_verifier import verify_tensor_program
+from modelcc.ir.types import Array
+from modelcc.schedule.group_schedule import (
+    GroupProduct,
+    GroupReduction,
+    GroupRows,
+    Pointwise,
+)
+from modelcc.schedule.schedule import Schedule
+from modelcc.targets.gpu.schedule import schedule_groups
+
+KERNELS: Mapping[str, str] = {
+    "product": """%a: f32[m, k], %b: f32[k, n], %c: f32[n], %r: f32[m, n]) -> (%y: f32[m, n]) {
+      %p: f32[m, n] = [i < m, j < n] sum[l < k] %a[i, l] * %b[l, j]
+      %q: f32[m, n] = [i < m, j < n] %p[i, j] + %c[j]
+      %y: f32[m, n] = [i < m, j < n] max(%q[i, j], 0.0) + %r[i, j] }""",
+    "product of rows": """%a: f32[12, 8], %b: f32[16, 8], %c: f32[16]) -> (%y: f32[12, 16]) {
+      %p: f32[12, 16] = [i < 12, j < 16] sum[l < 8] exp(%a[i, l]) * %b[j, l]
+      %y: f32[12, 16] = [i < 12, j < 16] max(%p[i, j], %c[j]) }""",
+    "halves": """%a: f16[2, 12, 8], %b: f16[2, 8, 16]) -> (%y: f32[2, 12, 16]) {
+      %y: f32[2, 12, 16] = [h < 2, i < 12, j < 16] sum[l < 8]
+        f32(%a[h, i, l]) * f32(%b[h, l, j]) }""",
+    "convolution": """%x: f32[2, 6, 5, 4], %w: f32[3, 3, 4, 8], %c: f32[8])
+      -> (%y: f32[2, 6, 5, 8]) {
+      %p: f32[2, 6, 5, 8] = [n < 2, i < 6, j < 5, o < 8] sum[u < 3, v < 3, c < 4]
+        (%x[n, i + u - 1, j + v - 1, c] if [i + u >= 1, i + u < 7, j + v >= 1, j + v < 6] else 0.0)
+          * %w[u, v, c, o]
+      %y: f32[2, 6, 5, 8] = [n < 2, i < 6, j < 5, o < 8] max(%p[n, i, j, o] + %c[o], 0.0) }""",
+    "channels first": """%x: f32[2, 4, 6, 5], %w: f32[8, 4, 2, 2]) -> (%y: f32[2, 8, 5, 4]) {
+      %y: f32[2, 8, 5, 4] = [n < 2, o < 8, i < 5, j < 4] sum[c < 4, u < 2, v < 2]
+        %x[n, c, i + u, j + v] * %w[o, c, u, v] }""",
+    "softmax": """%x: f32[m, n]) -> (%y: f32[m, n]) {
+      %t: f32[m] = [i < m] max[j < n] %x[i, j]
+      %e: f32[m, n] = [i < m, j < n] exp(%x[i, j] - %t[i])
+      %s: f32[m] = [i < m] sum[j < n] %e[i, j]
+      %y: f32[m, n] = [i < m, j < n] %e[i, j] / %s[i] }""",
+    "norm": """%x: f32[3, 2, 5], %z: f32[3, 2, 5], %g: f32[2, 5])
+      -> (%v: f32[3, 2, 5], %h: f32[3], %y: f32[3, 2, 5]) {
+      %v: f32[3, 2, 5] = [i < 3, j < 2, k < 5] %x[i, j, k] + %z[i, j, k]
+      %a: f32[3] = [i < 3] sum[j < 2, k < 5] %v[i, j, k]
+      %h: f32[3] = [i < 3] %a[i] * 0.1
+      %b: f32[3] = [i < 3] sum[j < 2, k < 5]
+        (%v[i, j, k] - %h[i]) * (%v[i, j, k] - %h[i])
+      %y: f32[3, 2, 5] = [i < 3, j < 2, k < 5] (%v[i, j, k] - %h[i]) / sqrt(%b[i]) * %g[j, k] }""",
+    "sum": """%x: f32[m, k, n]) -> (%y: f32[m, n]) {
+      %s: f32[m, n] = [i < m, j < n] sum[l < k] %x[i, l, j] * 2.0
+      %y: f32[m, n] = [i < m, j < n] sqrt(%s[i, j]) }""",
+    "points": """%x: f32[m, 8], %c: f32[8]) -> (%y: f32[m, 8], %z: f32[8, m]) {
+      %y: f32[m, 8] = [i < m, j < 8] %x[i, j] + %c[j]
+      %z[j, i]: f32[8, m] = [i < m, j < 8] exp(%y[i, j]) }""",
+}
+SMALL = GroupProduct(4, 8, 4, 2, 4)
+AHEAD = replace(SMALL, buffers=2)
+WIDE = GroupProduct(8, 8, 4, 2, 4, lanes=4, buffers=2)
+RUNS: list[tuple[str, Schedule | None]] = [
+    ("product", SMALL),
+    ("product", AHEAD),
+    ("product", GroupProduct(6, 4, 3, 3, 1)),
+    ("product", GroupReduction(4, 3)),
+    ("product of rows", SMALL),
+    ("product of rows", WIDE),
+    ("product of rows", GroupProduct(16, 16, 8, 4, 4, lanes=2)),
+    ("halves", AHEAD),
+    ("halves", WIDE),
+    ("convolution", AHEAD),
+    ("convolution", WIDE),
+    ("channels first", SMALL),
+    ("channels first", WIDE),
+    ("softmax", GroupRows(4, 2)),
+    ("softmax", GroupRows(1, 4)),
+    ("norm", GroupRows(4, 2)),
+    ("norm", GroupRows(4, 2, kept=3)),
+    ("norm", GroupRows(16, 1, kept=1)),
+    ("sum", GroupReduction(4, 2, across=True)),
+    ("sum", GroupReduction(1, 4)),
+    ("sum", Pointwise(4)),
+    ("points", Pointwise(4)),
+    *((name, None) for name in KERNELS),
+]
+SIZES = {"m": 7, "n": 10, "k": 5}
+BY_SCHEDULE = pytest.mark.parametrize(("name", "schedule"), RUNS, ids=str)
+
+
+def program_of(name: str) -> TensorProgram:
+    kernel = KERNELS[name]
+    inputs, outputs = kernel.split("->")[0], kernel.split("->")[1].split("{")[0]
+    names = [part.split(":")[0].strip(" (") for part in outputs.split("%")[1:]]
+    used = set(re.findall(r"\b[mnk]\b", inputs + outputs))
+    dims = ", ".join(f"{s} in 1:" for s in SIZES if s in used)
+    found = ", ".join(f"%{n}" for n in names)
+    program = parse_tensor_program(
+        f"""program @p({inputs.strip()} -> ({found}) {f"dims({dims})" if dims else ""} {{
+          kernel @k({kernel} }}""",
+        {},
+    )
+    verify_tensor_program(program)
+    return program
+
+
+def feeds_of(program: TensorProgram) -> dict[str, Array]:
+    rng = np.random.default_rng(1)
+    types = {name: program.types[name] for name in program.inputs}
+    shapes = {n: [evaluate(e, SIZES) for e in t.shape] for n, t in types.items()}
+    return {n: rng.standard_normal(shapes[n]).astype(t.dtype.numpy) for n, t in types.items()}
+
+
+def sizes_of(program: TensorProgram | Program) -> dict[str, int]:
+    return {name: SIZES[name] for name in program.dims}
+
+
+@BY_SCHEDULE
+def test_groups_do_what_the_stages_say(name: str, schedule: Schedule | None) -> None:
+    program, feeds = program_of(name), feeds_of(program_of(name))
+    env = sizes_of(program)
+    scheduled = schedule_groups(program, schedule)
+    assert len(scheduled.functions) == 1, "fused as it was"
+    with np.errstate(all="ignore"):
+        wanted = run_program(program, feeds, env)
+        found = run_scheduled(scheduled, interpreted(scheduled), feeds, env)
+    for output in program.outputs:
+        np.testing.assert_allclose(found[output], wanted[output], rtol=2e-5, atol=2e-5)
+
+
+def without_barrier(function: Function, number: int) -> Function:
+    """``function`` without one of its barriers."""
+    found = 0
+
+    def rewrite(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        nonlocal found
+        kept: list[Stmt] = []
+        for s in body:
+            if isinstance(s, Barrier):
+                found += 1
+            if not isinstance(s, Barrier) or found - 1 != number:
+                kept.append(map_blocks(s, rewrite))
+        return tuple(kept)
+
+    return replace(function, body=rewrite(function.body))
+
+
+@pytest.mark.parametrize(
+    ("name", "schedule", "count"),
+    [
+        ("product", SMALL, 2),
+        ("product", AHEAD, 2),
+        ("sum", GroupReduction(4, 2, across=True), 2),
+        ("softmax", GroupRows(4, 2), 6),
+    ],
+    ids=str,
+)
+def test_each_barrier_is_needed(name: str, schedule: Schedule, count: int) -> None:
+    """A kernel with one of its barriers missing is found to race."""
+    program = program_of(name)
+    env = dict.fromkeys(program.dims, 12)
+    rng = np.random.default_rng(2)
+    types = (program.types[n] for n in (*program.inputs, *program.outputs))
+    data = [rng.random([12 for _ in t.shape]).astype(t.dtype.numpy) for t in types]
+    (function,) = schedule_groups(program, schedule).functions
+    assert isinstance(function, Function)
+    numbers = [env[n] for n in function.sizes]
+    interpret_loops(function, data, numbers)
+    assert sum(isinstance(s, Barrier) for s in statements(function.body)) == count
+    for number in range(count):
+        broken = without_barrier(function, number)
+        verify_function(broken)
+        with pytest.raises(RaceError):
+            interpret_loops(broken, data, numbers)
