@@ -23,6 +23,7 @@ from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.ir.tensor_verifier import verify_tensor_program
 from modelcc.ir.types import Array
 from modelcc.schedule.group_schedule import (
+    GroupAttention,
     GroupProduct,
     GroupReduction,
     GroupRows,
@@ -70,6 +71,28 @@ KERNELS: Mapping[str, str] = {
     "points": """%x: f32[m, 8], %c: f32[8]) -> (%y: f32[m, 8], %z: f32[8, m]) {
       %y: f32[m, 8] = [i < m, j < 8] %x[i, j] + %c[j]
       %z[j, i]: f32[8, m] = [i < m, j < 8] exp(%y[i, j]) }""",
+    "attention": """%q: f32[2, m, 6], %k: f32[2, n, 6], %v: f32[2, n, 5], %b: f32[m, n])
+      -> (%y: f32[2, m, 5]) {
+      %p: f32[2, m, n] = [h < 2, i < m, j < n] sum[d < 6] %q[h, i, d] * %k[h, j, d]
+      %z: f32[2, m, n] = [h < 2, i < m, j < n] %p[h, i, j] * 0.5 + %b[i, j]
+      %t: f32[2, m] = [h < 2, i < m] max[j < n] %z[h, i, j]
+      %e: f32[2, m, n] = [h < 2, i < m, j < n] exp(%z[h, i, j] - %t[h, i])
+      %s: f32[2, m] = [h < 2, i < m] sum[j < n] %e[h, i, j]
+      %w: f32[2, m, n] = [h < 2, i < m, j < n] %e[h, i, j] / %s[h, i]
+      %y: f32[2, m, 5] = [h < 2, i < m, c < 5] sum[j < n] %w[h, i, j] * %v[h, j, c] }""",
+    "causal": """%q: f32[7, 4], %k: f32[4, 7], %v: f32[7, 3]) -> (%y: f32[7, 3]) {
+      %p: f32[7, 7] = [i < 7, j < 7] sum[d < 4] %q[i, d] * %k[d, j]
+      %z: f32[7, 7] = [i < 7, j < 7] select(ge(index(i - j):i64, 0), %p[i, j], -inf)
+      %t: f32[7] = [i < 7] max[j < 7] %z[i, j]
+      %e: f32[7, 7] = [i < 7, j < 7] exp(%z[i, j] - %t[i])
+      %s: f32[7] = [i < 7] sum[j < 7] %e[i, j]
+      %w: f32[7, 7] = [i < 7, j < 7] %e[i, j] / %s[i]
+      %u: f32[7, 3] = [i < 7, c < 3] sum[j < 7] %w[i, j] * %v[j, c]
+      %y: f32[7, 3] = [i < 7, c < 3] max(%u[i, c], 0.0) }""",
+    "positive weights": """%q: f32[m, 4], %k: f32[n, 4], %v: f32[n, 9]) -> (%y: f32[m, 9]) {
+      %p: f32[m, n] = [i < m, j < n] sum[d < 4] %q[i, d] * %k[j, d]
+      %w: f32[m, n] = [i < m, j < n] max(%p[i, j], 0.0)
+      %y: f32[m, 9] = [i < m, c < 9] sum[j < n] %w[i, j] * %v[j, c] }""",
 }
 SMALL = GroupProduct(4, 8, 4, 2, 4)
 AHEAD = replace(SMALL, buffers=2)
@@ -97,6 +120,10 @@ RUNS: list[tuple[str, Schedule | None]] = [
     ("sum", GroupReduction(1, 4)),
     ("sum", Pointwise(4)),
     ("points", Pointwise(4)),
+    ("attention", GroupAttention(4, 4, 4, 2)),
+    ("attention", GroupAttention(8, 2, 8, 2)),
+    ("causal", GroupAttention(2, 3, 3, 2)),
+    ("positive weights", GroupAttention(4, 4, 8, 1)),
     *((name, None) for name in KERNELS),
 ]
 SIZES = {"m": 7, "n": 10, "k": 5}
@@ -167,6 +194,7 @@ def without_barrier(function: Function, number: int) -> Function:
         ("product", AHEAD, 2),
         ("sum", GroupReduction(4, 2, across=True), 2),
         ("softmax", GroupRows(4, 2), 6),
+        ("attention", GroupAttention(4, 4, 4, 2), 5),
     ],
     ids=str,
 )
@@ -176,7 +204,7 @@ def test_each_barrier_is_needed(name: str, schedule: Schedule, count: int) -> No
     env = dict.fromkeys(program.dims, 12)
     rng = np.random.default_rng(2)
     types = (program.types[n] for n in (*program.inputs, *program.outputs))
-    data = [rng.random([12 for _ in t.shape]).astype(t.dtype.numpy) for t in types]
+    data = [rng.random([evaluate(e, env) for e in t.shape]).astype(t.dtype.numpy) for t in types]
     (function,) = schedule_groups(program, schedule).functions
     assert isinstance(function, Function)
     numbers = [env[n] for n in function.sizes]

@@ -11,6 +11,7 @@ from modelcc.ir.loop import Alloc, Function
 from modelcc.ir.loop_traversal import statements
 from modelcc.ir.scalar_tree import cost, reads
 from modelcc.schedule.group_schedule import (
+    GroupAttention,
     GroupProduct,
     GroupReduction,
     GroupRows,
@@ -20,11 +21,12 @@ from modelcc.schedule.group_schedule import (
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.schedule.structure import Group
+from modelcc.targets.gpu.attention_parts import AttentionParts, find_attention
 from modelcc.targets.gpu.contraction import Contraction, find_contraction
 from modelcc.targets.gpu.evaluation import GroupKernel, extent_of
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.pointwise import takes_lanes
-from modelcc.targets.gpu.rows import RowStages, find_rows
+from modelcc.targets.gpu.rows import find_rows
 
 USUAL = 512
 """Points of a named size, where they matter to a choice."""
@@ -54,6 +56,17 @@ TILES = (
 )
 """Tiles of products, before vectors and buffers."""
 
+BLOCKS = (
+    GroupAttention(64, 64, 256, 4),
+    GroupAttention(64, 32, 128, 4),
+    GroupAttention(32, 32, 64, 4),
+    GroupAttention(32, 16, 64, 4),
+    GroupAttention(16, 16, 64, 2),
+    GroupAttention(8, 16, 32, 2),
+    GroupAttention(8, 8, 32, 2),
+)
+"""Blocks of attention, the largest first."""
+
 MOST_KEPT = 16
 """Elements of a row that a thread keeps in registers."""
 
@@ -67,10 +80,11 @@ def choices(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:
     if group is not None:
         yield from _of_points(kernel, group, machine)
     elif not kernel.checks:
-        try:
-            yield from _of_rows(find_rows(kernel), machine)
-        except ScheduleError:
-            return
+        for find in (_of_rows, _of_attention):
+            try:
+                yield from find(kernel, machine)
+            except ScheduleError:
+                continue
 
 
 def _group(kernel: GroupKernel) -> Group | None:
@@ -151,8 +165,9 @@ def _power(most: int) -> int:
     return 1 << max(most.bit_length() - 1, 0)
 
 
-def _of_rows(stages: RowStages, machine: GpuModel) -> Iterator[GroupSchedule]:
+def _of_rows(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:
     """Threads that keep a row in registers, if it fits; short rows have few threads each."""
+    stages = find_rows(kernel)
     length, rows = count(stages.row), count(stages.outer)
     known = isinstance(extent_of(stages.row), int)
     most = min(machine.group_threads, 256 if rows >= machine.units else 1024)
@@ -164,6 +179,39 @@ def _of_rows(stages: RowStages, machine: GpuModel) -> Iterator[GroupSchedule]:
     if known and kept <= MOST_KEPT:
         yield GroupRows(threads, own, kept)
     yield GroupRows(threads, own)
+
+
+def _of_attention(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:
+    """The largest blocks of which a unit runs two at once, where there are enough for all units;
+    the smaller ones after them."""
+    parts = find_attention(kernel)
+    rows, outer = count(parts.first.rows), count(parts.first.batch)
+    fitting: list[tuple[bool, bool, int, GroupAttention]] = []
+    for rank, blocks in enumerate(BLOCKS):
+        shared = attention_bytes(blocks, parts)
+        at_once = machine.groups_at_once(blocks.threads, attention_registers(blocks, parts), shared)
+        few = outer * -(-rows // blocks.rows) < machine.units
+        if at_once:
+            fitting.append((at_once == 1, few, rank, blocks))
+    yield from (blocks for *_, blocks in sorted(fitting, key=lambda f: f[:3]))
+
+
+def attention_bytes(s: GroupAttention, parts: AttentionParts) -> int:
+    """Shared memory of a group."""
+    queries, keys = parts.first.left.value.dtype.bytes, parts.first.right.value.dtype.bytes
+    values, weight = parts.second.right.value.dtype.bytes, parts.scores[-1].body.dtype.bytes
+    across = s.threads // (s.rows // s.thread_rows)
+    operands = parts.depth * ((s.rows + 1) * queries + (s.keys + 1) * keys)
+    width = -(-parts.width // across) * across
+    sums = (1 + len(parts.sums)) * s.rows * across
+    return operands + s.keys * (width + 1) * values + (s.rows * (s.keys + 1) + sums) * weight
+
+
+def attention_registers(s: GroupAttention, parts: AttentionParts) -> int:
+    """Registers that a thread is expected to take: totals, scores, addresses."""
+    across = s.threads // (s.rows // s.thread_rows)
+    columns = -(-parts.width // across) + s.keys // across
+    return s.thread_rows * (columns + 3) + columns + 40
 
 
 def tiles(found: Contraction, group: Group, machine: GpuModel) -> Iterator[GroupSchedule]:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from modelcc.ir.loop import Function
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.group_schedule import (
+    GroupAttention,
     GroupProduct,
     GroupReduction,
     GroupRows,
@@ -16,6 +17,7 @@ from modelcc.schedule.group_schedule import (
 )
 from modelcc.schedule.schedule import NoScheduleError, Schedule, ScheduleError
 from modelcc.targets.cpu.scheduled_kernel import ScheduledKernel
+from modelcc.targets.gpu.attention import lower_attention
 from modelcc.targets.gpu.choice import choices
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.machine import GpuModel
@@ -30,6 +32,7 @@ _KINDS: Mapping[type, Callable[..., Function]] = MappingProxyType(
         GroupReduction: lower_reduction,
         GroupRows: lower_rows,
         GroupProduct: lower_product,
+        GroupAttention: lower_attention,
     }
 )
 

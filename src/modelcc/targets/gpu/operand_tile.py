@@ -8,7 +8,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from modelcc.ir.index import Bounds, Index, Sym, floordiv, mod
-from modelcc.ir.loop import Assign, Buffer, Const, Convert, Expr, Load, Stmt, Store
+from modelcc.ir.loop import (
+    Assign,
+    Buffer,
+    Const,
+    Convert,
+    Expr,
+    Let,
+    Load,
+    MulAdd,
+    Stmt,
+    Store,
+    Var,
+)
 from modelcc.ir.tensor import Condition
 from modelcc.schedule.expression import FreshNames, vectorisable
 from modelcc.schedule.lanes import Lanes, widen
@@ -151,3 +163,25 @@ class TileReader:
             left = not_implied(self._in_tile(number), self.ranges)
             found += only_where(left, [Store(tile.name, offset, value, stride)])
         return found
+
+
+def multiplied(
+    names: FreshNames,
+    rows: Sequence[Expr],
+    columns: Sequence[Expr],
+    sums: Sequence[Sequence[Var]],
+) -> list[Stmt]:
+    """Products of all ``rows`` and ``columns`` are added to ``sums``."""
+    body: list[Stmt] = []
+
+    def named(value: Expr) -> Var:
+        name = names.fresh("f")
+        body.append(Let(name, value))
+        return Var(name, value.dtype, value.lanes)
+
+    left, right = [named(row) for row in rows], [named(column) for column in columns]
+    for row, line in zip(left, sums, strict=True):
+        for column, total in zip(right, line, strict=True):
+            product = MulAdd(widen(row, total.lanes), column, total)
+            body.append(Assign(total.name, product))
+    return body

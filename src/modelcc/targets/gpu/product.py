@@ -22,12 +22,9 @@ from collections.abc import Sequence
 from modelcc.ir.index import Index, Sym, ceildiv, loop_range, mod
 from modelcc.ir.loop import (
     Alloc,
-    Assign,
     Barrier,
     For,
     Function,
-    Let,
-    MulAdd,
     Stmt,
     Var,
 )
@@ -45,7 +42,7 @@ from modelcc.targets.gpu.evaluation import (
     extent_of,
     only_where,
 )
-from modelcc.targets.gpu.operand_tile import OperandTile, TileReader
+from modelcc.targets.gpu.operand_tile import OperandTile, TileReader, multiplied
 
 
 def lower_product(kernel: GroupKernel, schedule: GroupProduct) -> Function:
@@ -164,22 +161,13 @@ class _TiledProduct:
 
     def _multiply(self, which: Index, sums: list[list[Var]]) -> Stmt:
         """All terms of a block."""
-        term, names = self._kernel.names.fresh("k"), self._kernel.names
-        body: list[Stmt] = []
-
-        def load(tile: OperandTile, place: Index, lanes: int) -> Var:
-            name = names.fresh("f")
-            value = tile.at(which, Sym(term), place, lanes)
-            body.append(Let(name, value))
-            return Var(name, value.dtype, lanes)
-
-        rows = [load(self._left, self._row(r), 1) for r in range(len(sums))]
-        columns = [load(self._right, self._column(c), self._lanes) for c in range(len(sums[0]))]
-        for row, line in zip(rows, sums, strict=True):
-            wide = widen(row, self._lanes)
-            for column, total in zip(columns, line, strict=True):
-                body.append(Assign(total.name, MulAdd(wide, column, total)))
-        return For(term, 0, self._schedule.terms, tuple(body), kind="unrolled")
+        term = Sym(self._kernel.names.fresh("k"))
+        rows = [self._left.at(which, term, self._row(r), 1) for r in range(len(sums))]
+        columns = [
+            self._right.at(which, term, self._column(c), self._lanes) for c in range(len(sums[0]))
+        ]
+        body = multiplied(self._kernel.names, rows, columns, sums)
+        return For(term.name, 0, self._schedule.terms, tuple(body), kind="unrolled")
 
     def _row(self, number: int) -> Index:
         """Where a thread's row is in the tile: neighbours have neighbouring rows."""

@@ -1,0 +1,394 @@
+"""Two contractions of which one sums rows of the other, as attention is: block by block of keys.
+
+grid b, i; thread y, x
+  queries[d, row] stay; totals = 0, seen = least
+  for each block of keys
+    keys[d, key], values[key, column]; barrier
+    scores of rows of y and keys of x, and what follows them; the largest of a row's
+    part[row, x] = that; barrier
+    seen = the largest of all; powers = exp(score - seen) to shared memory
+    totals and sums times exp(seen before - seen); barrier
+    totals += powers of the row * values of columns of x; barrier
+  results: totals times what the sums give, and what follows
+
+What is known of rows is as in :mod:`modelcc.schedule.block_stages`; the threads of a row know its
+maximum each, and a part of its sums each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+
+from modelcc.ir.index import (
+    Bounds,
+    Index,
+    Sym,
+    ceildiv,
+    loop_range,
+    maximum,
+    minimum,
+    substitute,
+)
+from modelcc.ir.loop import (
+    Alloc,
+    Assign,
+    Barrier,
+    Buffer,
+    Const,
+    Convert,
+    Expr,
+    For,
+    Function,
+    Load,
+    MulAdd,
+    Predicate,
+    ScalarCall,
+    Select,
+    Stmt,
+    Store,
+    Var,
+)
+from modelcc.ir.scalar import Combine
+from modelcc.ir.tensor import Axis, Condition
+from modelcc.ir.types import BOOL, DType
+from modelcc.passes.tensor.online_softmax import seen_keys
+from modelcc.schedule.expression import accumulate
+from modelcc.schedule.group_schedule import GroupAttention
+from modelcc.schedule.schedule import ScheduleError
+from modelcc.targets.gpu.attention_parts import TOTAL, AttentionParts, find_attention
+from modelcc.targets.gpu.contraction import Contraction
+from modelcc.targets.gpu.evaluation import (
+    Evaluation,
+    GroupKernel,
+    Launching,
+    Point,
+    extent_of,
+    not_implied,
+    only_where,
+)
+from modelcc.targets.gpu.operand_tile import OperandTile, TileReader, multiplied
+from modelcc.targets.gpu.reduction import combine_two
+
+
+def lower_attention(kernel: GroupKernel, schedule: GroupAttention) -> Function:
+    """The function of a kernel; :class:`ScheduleError` if it is no pair, or blocks do not divide
+    among threads."""
+    s = schedule
+    if min(s.rows, s.keys, s.threads, s.thread_rows) < 1 or s.rows % s.thread_rows:
+        raise ScheduleError("blocks have rows, of which a thread has some, and keys")
+    lines = s.rows // s.thread_rows
+    if s.threads % lines or s.keys % (s.threads // lines):
+        raise ScheduleError("the rows of a block divide among threads, and its keys do")
+    if kernel.checks:
+        raise ScheduleError("indices of blocks are known to be in their bounds")
+    return _AttentionThreads(kernel, s, find_attention(kernel)).function()
+
+
+class _AttentionThreads:
+    def __init__(self, kernel: GroupKernel, s: GroupAttention, parts: AttentionParts) -> None:
+        self._kernel, self._s, self._parts = kernel, s, parts
+        fresh, pair = kernel.names.fresh, parts.pair
+        lines = s.rows // s.thread_rows
+        self._shape = lines, s.threads // lines
+        gb, gi, y, x = fresh("gb"), fresh("gi"), fresh("ty"), fresh("tx")
+        outer = extent_of(parts.first.batch)
+        grid = ((gb, outer), (gi, ceildiv(pair.row.extent, s.rows)))
+        self._launch = Launching(grid, tuple(zip((y, x), self._shape, strict=True)), kernel.dims)
+        self._y, self._x, self._start = Sym(y), Sym(x), Sym(gi) * s.rows
+        self._outer = Evaluation(kernel.names)
+        self._batch = self._outer.place(parts.first.batch, Sym(gb)) if parts.first.batch else {}
+        self._block_number = fresh("kb")
+        self._queries = self._tile("queries", parts.first, s.rows, parts.depth, left=True)
+        self._keys = self._tile("keys", parts.first, s.keys, parts.depth)
+        columns = -(-parts.width // self._shape[1])
+        self._values = self._tile("values", parts.second, columns * self._shape[1], s.keys)
+        dtype = parts.scores[-1].body.dtype
+        self._weights = Buffer(fresh("weights"), dtype, s.rows * (s.keys + 1), "shared")
+        self._shared = [self._weights]
+        self._rows = range(s.thread_rows)
+        self._columns = range(columns)
+        self._seen: list[Var] = []
+        self._sums: dict[str, list[Var]] = {}
+        self._totals: list[list[Var]] = []
+
+    def _tile(
+        self, stem: str, of: Contraction, size: int, depth: int, left: bool = False
+    ) -> OperandTile:
+        operand, along = (of.left, of.rows) if left else (of.right, of.columns)
+        names = self._kernel.names
+        return OperandTile(
+            operand, along, of.terms, size, depth, self._s.threads, 1, 1, names, names.fresh(stem)
+        )
+
+    def function(self) -> Function:
+        """Grid, threads, and what these do."""
+        outer, weights = self._outer, self._parts.weights
+        self._fill(self._queries, self._start, 0, outer, self._launch.ranges)
+        if weights.maximum is not None:
+            least = Const(float("-inf"), weights.maximum.body.dtype)
+            self._seen = [outer.register("seen", least) for _ in self._rows]
+        self._sums = {
+            stage.output: [outer.register("sum", Const(0, stage.body.dtype)) for _ in self._rows]
+            for stage in weights.sums
+        }
+        zero = Const(0, self._parts.results[0].body.dtype)
+        self._totals = [[outer.register("total", zero) for _ in self._columns] for _ in self._rows]
+        blocks = self._blocks()
+        ranges = {**self._launch.ranges, self._block_number: loop_range(blocks)}
+        outer.statements.append(For(self._block_number, 0, blocks, tuple(self._block(ranges))))
+        self._finish()
+        tiles = self._queries, self._keys, self._values
+        buffers = [*(tile.buffer for tile in tiles), *self._shared]
+        return self._kernel.function(
+            self._launch.around([Alloc(b) for b in buffers], outer.statements)
+        )
+
+    def _blocks(self) -> Index:
+        """Blocks of keys, up to the last one that the last row sees."""
+        pair, s = self._parts.pair, self._s
+        whole = ceildiv(pair.key.extent, s.keys)
+        seen = seen_keys(pair, self._parts.weights)
+        if seen is None:
+            return whole
+        last = {**self._batch, pair.row.name: self._start + s.rows - 1}
+        return minimum(whole, ceildiv(maximum(substitute(seen, last), 0), s.keys))
+
+    def _fill(
+        self, tile: OperandTile, start: Index, block: Index, at: Evaluation, ranges: Bounds
+    ) -> None:
+        thread = self._y * self._shape[1] + self._x
+        reader = TileReader(tile, thread, start, ranges, at, self._batch)
+        reader.fetch(block, at, ranges)
+        at.statements += reader.put(0)
+
+    def _row(self, number: int) -> Index:
+        """Where a thread's row is in its block."""
+        return self._y + number * self._shape[0]
+
+    def _column(self, number: int) -> Index:
+        """Where a thread's key is in its block, or its column in the results."""
+        return self._x + number * self._shape[1]
+
+    def _weight(self, row: int, key: Index) -> Index:
+        """The place of a weight in shared memory; rows begin in different banks."""
+        return self._row(row) * (self._s.keys + 1) + key
+
+    def _block(self, ranges: Bounds) -> list[Stmt]:
+        """What is done with a block of keys."""
+        inner, key = self._outer.nested(), Sym(self._block_number) * self._s.keys
+        self._fill(self._keys, key, 0, inner, ranges)
+        self._fill(self._values, 0, Sym(self._block_number), inner, ranges)
+        inner.statements.append(Barrier())
+        products, places = self._products(inner), self._places(inner, ranges)
+        if self._parts.shifted is not None:
+            self._raise(inner, places, products)
+        else:
+            self._plain(inner, places, products)
+        return [*inner.statements, Barrier(), self._add(), Barrier()]
+
+    def _products(self, inner: Evaluation) -> list[list[Var]]:
+        """Scores of a thread's rows and keys, before what follows them."""
+        s, names, term = self._s, self._kernel.names, Sym(self._kernel.names.fresh("d"))
+        zero = inner.neutral(self._parts.scores[0])
+        found = [
+            [inner.register("score", zero) for _ in range(s.keys // self._shape[1])]
+            for _ in self._rows
+        ]
+        body = multiplied(
+            names,
+            [self._queries.at(0, term, self._row(r), 1) for r in self._rows],
+            [self._keys.at(0, term, self._column(c), 1) for c in range(len(found[0]))],
+            found,
+        )
+        inner.statements.append(For(term.name, 0, self._parts.depth, tuple(body)))
+        return found
+
+    def _places(self, inner: Evaluation, ranges: Bounds) -> list[_ScorePlace]:
+        """Where a thread's scores are, within the operands, row by row."""
+        pair, s = self._parts.pair, self._s
+        rows = [self._start + self._row(r) for r in self._rows]
+        first = Sym(self._block_number) * s.keys
+        keys = [first + self._column(c) for c in range(s.keys // self._shape[1])]
+
+        def inside(index: Index, axis: Axis) -> tuple[Index, tuple[Condition, ...]]:
+            there = not_implied((Condition(index, "<", axis.extent),), ranges)
+            clamped = minimum(index, axis.extent - 1) if there else index
+            return inner.bind(axis.name, clamped), there
+
+        at_rows = [inside(row, pair.row)[0] for row in rows]
+        at_keys = [inside(key, pair.key) for key in keys]
+        return [
+            _ScorePlace(
+                number, column, {**self._batch, pair.row.name: row, pair.key.name: key}, there
+            )
+            for number, row in enumerate(at_rows)
+            for column, (key, there) in enumerate(at_keys)
+        ]
+
+    def _made(
+        self, inner: Evaluation, place: _ScorePlace, products: list[list[Var]]
+    ) -> dict[str, Expr]:
+        """What follows a score, point by point."""
+        first, *rest = self._parts.scores
+        made: dict[str, Expr] = {first.output: products[place.row][place.column]}
+        for nest in rest:
+            made[nest.output] = inner.named("v", inner.value(nest.body, place.point, made))
+        return made
+
+    def _raise(
+        self, inner: Evaluation, places: list[_ScorePlace], products: list[list[Var]]
+    ) -> None:
+        """Powers under the largest score of a row so far, and what was summed up to them."""
+        shifted = self._parts.shifted
+        assert shifted is not None
+        found: dict[int, list[tuple[_ScorePlace, Expr]]] = {r: [] for r in self._rows}
+        for place in places:
+            made = self._made(inner, place, products)
+            value = inner.value(shifted, place.point, made)
+            least = Const(float("-inf"), value.dtype)
+            value = Select(Predicate(place.there), value, least) if place.there else value
+            found[place.row].append((place, inner.named("x", value)))
+        tops = self._largest(inner, [[x for _, x in found[row]] for row in self._rows])
+        for row, top in enumerate(tops):
+            self._rescale(inner, row, top, found[row])
+
+    def _largest(self, inner: Evaluation, found: list[list[Expr]]) -> list[Var]:
+        """The largest of what each row has seen, and of ``found`` by all of its threads."""
+        dtype = found[0][0].dtype
+        part = Buffer(
+            self._kernel.names.fresh("part"), dtype, self._s.rows * self._shape[1], "shared"
+        )
+        self._shared.append(part)
+        for row, values in enumerate(found):
+            own = reduce(lambda a, b: combine_two("max", (a, b)), values)
+            place = self._row(row) * self._shape[1] + self._x
+            inner.statements.append(Store(part.name, place, own))
+        inner.statements.append(Barrier())
+        return [self._over_threads(inner, "max", part, row, self._seen[row]) for row in self._rows]
+
+    def _over_threads(
+        self, at: Evaluation, combine: Combine, part: Buffer, row: int, start: Expr
+    ) -> Var:
+        """What the threads of a row have in ``part``, combined from ``start`` on."""
+        total, number = at.register("all", start), self._kernel.names.fresh("x")
+        place = self._row(row) * self._shape[1] + Sym(number)
+        step = accumulate(combine, total.name, Load(part.name, place, part.dtype), 1)
+        at.statements.append(For(number, 0, self._shape[1], (step,)))
+        return total
+
+    def _rescale(
+        self, inner: Evaluation, row: int, top: Var, found: list[tuple[_ScorePlace, Expr]]
+    ) -> None:
+        dtype, seen = top.dtype, self._seen[row]
+        nothing = ScalarCall("eq", (top, Const(float("-inf"), dtype)), BOOL)
+        base = inner.named("base", Select(nothing, Const(0.0, dtype), top))
+        change = inner.named("change", _power(seen, base))
+        powers: list[Expr] = []
+        for place, value in found:
+            power = inner.named("power", _power(value, base))
+            self._keep(inner, place, power)
+            powers.append(power)
+        whole = reduce(lambda a, b: combine_two("sum", (a, b)), powers)
+        for sums in self._sums.values():
+            more = MulAdd(sums[row], change, whole)
+            inner.statements.append(Assign(sums[row].name, more))
+        for total in self._totals[row]:
+            scaled = ScalarCall("mul", (total, _as(change, total.dtype)), total.dtype)
+            inner.statements.append(Assign(total.name, scaled))
+        inner.statements.append(Assign(seen.name, top))
+
+    def _keep(self, inner: Evaluation, place: _ScorePlace, weight: Expr) -> None:
+        offset = self._weight(place.row, self._column(place.column))
+        inner.statements.append(Store(self._weights.name, offset, weight))
+
+    def _plain(
+        self, inner: Evaluation, places: list[_ScorePlace], products: list[list[Var]]
+    ) -> None:
+        """Weights that hang on their own score only."""
+        for place in places:
+            made = self._made(inner, place, products)
+            power = self._there(place, inner.value(self._parts.power, place.point, made))
+            self._keep(inner, place, inner.named("power", power))
+            for nest in self._parts.sums:
+                term = self._there(place, inner.value(nest.body, place.point, made))
+                register = self._sums[nest.output][place.row]
+                inner.statements.append(accumulate("sum", register.name, term, 1))
+
+    def _there(self, place: _ScorePlace, value: Expr) -> Expr:
+        zero = Const(0, value.dtype)
+        return Select(Predicate(place.there), value, zero) if place.there else value
+
+    def _add(self) -> Stmt:
+        """Rows of weights times columns of values."""
+        names, parts = self._kernel.names, self._parts
+        key, dtype = Sym(names.fresh("j")), self._weights.dtype
+        inner = self._outer.nested()
+        rows = [
+            inner.value(
+                parts.weighted,
+                {},
+                {parts.pair.weight: Load(self._weights.name, self._weight(r, key), dtype)},
+            )
+            for r in self._rows
+        ]
+        columns = [self._values.at(0, key, self._column(c), 1) for c in self._columns]
+        body = (*inner.statements, *multiplied(names, rows, columns, self._totals))
+        return For(key.name, 0, self._s.keys, body)
+
+    def _finish(self) -> None:
+        """Totals and sums of all threads of a row become results."""
+        outer, parts, launch = self._outer, self._parts, self._launch
+        whole = self._whole_sums()
+        pair, columns = parts.pair, parts.second.columns
+        at_columns = [outer.place(columns, self._column(c)) for c in self._columns]
+        for row in self._rows:
+            number = self._start + self._row(row)
+            there = launch.unknown((Condition(number, "<", pair.row.extent),))
+            line: list[Stmt] = []
+            for column, at in enumerate(at_columns):
+                cell = outer.nested()
+                made = {TOTAL: self._totals[row][column], **{n: w[row] for n, w in whole.items()}}
+                point = {**self._batch, pair.row.name: number, **at}
+                for nest in parts.results:
+                    made[nest.output] = cell.named("v", cell.value(nest.body, point, made))
+                cell.store(parts.results[-1], point, made[parts.results[-1].output])
+                inside = Condition(self._column(column), "<", parts.width)
+                line += launch.guarded((inside,), cell.statements)
+            outer.statements += only_where(there, line)
+
+    def _whole_sums(self) -> dict[str, list[Expr]]:
+        outer, found = self._outer, dict[str, list[Expr]]()
+        parts: dict[str, Buffer] = {}
+        for name, sums in self._sums.items():
+            size, stem = self._s.rows * self._shape[1], self._kernel.names.fresh("parts")
+            parts[name] = Buffer(stem, sums[0].dtype, size, "shared")
+            self._shared.append(parts[name])
+            for row, own in enumerate(sums):
+                place = self._row(row) * self._shape[1] + self._x
+                outer.statements.append(Store(stem, place, own))
+        if parts:
+            outer.statements.append(Barrier())
+        for name, part in parts.items():
+            zero = Const(0, part.dtype)
+            found[name] = [self._over_threads(outer, "sum", part, r, zero) for r in self._rows]
+        return found
+
+
+@dataclass(frozen=True)
+class _ScorePlace:
+    """A score of a thread's ``row`` and ``column``: its point, and whether there is such a key."""
+
+    row: int
+    column: int
+    point: Point
+    there: tuple[Condition, ...]
+
+
+def _power(value: Expr, base: Expr) -> Expr:
+    difference = ScalarCall("sub", (value, base), value.dtype)
+    return ScalarCall("exp", (difference,), value.dtype)
+
+
+def _as(value: Expr, dtype: DType) -> Expr:
+    return value if value.dtype == dtype else Convert(value, dtype)

@@ -1,0 +1,104 @@
+"""What two contractions of which one sums the other's rows compute, as operands and expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from modelcc.ir.scalar_tree import reads
+from modelcc.ir.tensor import Apply, Axis, Read, Scalar, Stage
+from modelcc.passes.tensor.gemm_pair import GemmPair, match_gemm_pair
+from modelcc.passes.tensor.online_softmax import OnlineSoftmax, online_softmax
+from modelcc.schedule.nest import LoopVar, Nest, linearise
+from modelcc.schedule.schedule import ScheduleError
+from modelcc.targets.gpu.contraction import Contraction, contraction_of
+from modelcc.targets.gpu.evaluation import GroupKernel, extent_of
+
+TOTAL = "total"
+"""The sums of weighted rows, where the results are finished."""
+
+
+@dataclass(frozen=True)
+class AttentionParts:
+    """What a pair of contractions computes, as nests and operands."""
+
+    pair: GemmPair
+    weights: OnlineSoftmax
+    scores: tuple[Nest, ...]
+    shifted: Scalar | None
+    power: Scalar
+    sums: tuple[Nest, ...]
+    weighted: Scalar
+    """The factor that is made of a weight."""
+    results: tuple[Nest, ...]
+    first: Contraction
+    second: Contraction
+
+    @property
+    def depth(self) -> int:
+        """Terms of a score."""
+        extent = extent_of(self.first.terms)
+        assert isinstance(extent, int)
+        return extent
+
+    @property
+    def width(self) -> int:
+        """Columns of a result."""
+        extent = extent_of(self.second.columns)
+        assert isinstance(extent, int)
+        return extent
+
+
+def find_attention(kernel: GroupKernel) -> AttentionParts:
+    """The pair that a kernel is; :class:`ScheduleError` if it is none, weights need all keys of a
+    row at once, or how long rows of operands are is known in the run only."""
+    stages = kernel.kernel.stages
+    pair = match_gemm_pair(stages, frozenset(kernel.dims))
+    weights = None if pair is None else online_softmax(pair)
+    if pair is None or weights is None or kernel.kernel.outputs != (pair.results[-1].output,):
+        raise ScheduleError("the kernel is not two contractions of which one sums the other's rows")
+    stages = (*pair.scores, *pair.weights, *pair.results)
+    made = frozenset((TOTAL, *(s.output for s in stages)))
+
+    def nest(stage: Stage) -> Nest:
+        return linearise(stage, kernel.types, kernel.dims, made, {})
+
+    def at_keys(body: Scalar) -> Scalar:
+        return nest(replace(pair.scores[-1], body=body, reduce=(), combine=None)).body
+
+    scores, sum_of = tuple(map(nest, pair.scores)), nest(pair.results[0])
+    outer, row, key = _loops(pair.outer), _loops((pair.row,)), _loops((pair.key,))
+    first = contraction_of(scores[0], row, key, outer)
+    weighted = _weighted(sum_of.body, pair.weight)
+    second = contraction_of(sum_of, row, _loops(pair.columns), outer)
+    if first is None or second is None or weighted is None:
+        raise ScheduleError("one factor of each contraction moves along rows, the other one not")
+    if not all(isinstance(extent_of(v), int) for v in (first.terms, second.columns)):
+        raise ScheduleError("terms of scores and columns of results have to be known")
+    shifted = None if weights.shifted is None else at_keys(weights.shifted)
+    results = (_scaled(pair, weights), *pair.results[1:])
+    sums = tuple(map(nest, weights.sums))
+    return AttentionParts(
+        pair, weights, scores, shifted, at_keys(weights.power), sums, weighted,
+        tuple(map(nest, results)), first, second,
+    )  # fmt: skip
+
+
+def _loops(axes: Sequence[Axis]) -> tuple[LoopVar, ...]:
+    return tuple(LoopVar(a.name, a.extent, a.name) for a in axes)
+
+
+def _scaled(pair: GemmPair, weights: OnlineSoftmax) -> Stage:
+    """The first result, made of the total."""
+    first = pair.results[0]
+    value: Scalar = Read(TOTAL, (), first.body.dtype)
+    for function, factor in weights.factor:
+        value = Apply(function, (value, factor), value.dtype)
+    return replace(first, body=value, reduce=(), combine=None)
+
+
+def _weighted(body: Scalar, weight: str) -> Scalar | None:
+    """The factor of a product that reads nothing but the weight."""
+    if not isinstance(body, Apply):
+        return None
+    return next((a for a in body.args if {r.tensor for r in reads(a)} == {weight}), None)
