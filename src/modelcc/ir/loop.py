@@ -38,14 +38,15 @@ from modelcc.ir.condition import Condition
 from modelcc.ir.index import Index
 from modelcc.ir.types import BOOL, DType
 
-Space = Literal["global", "shared", "local"]
+Space = Literal["global", "shared", "local", "warp"]
 LoopKind = Literal["serial", "parallel", "unrolled", "grid", "thread"]
 
 
 @dataclass(frozen=True)
 class Buffer:
     """Flat memory of ``size`` elements.  ``global`` is a parameter, what an Alloc makes is
-    ``shared`` by the threads of a group or ``local``: private to who executes it.
+    ``shared`` by the threads of a group, ``local``: private to who executes it, or of a ``warp``: of
+    all threads of an innermost thread loop, in the machine's own order, touched by routines only.
 
     ``align`` is the guaranteed alignment of its start in bytes.
     """
@@ -420,6 +421,32 @@ class Barrier:
 
 
 @dataclass(frozen=True)
+class CopyAsync:
+    """Begins to copy ``lanes`` elements from global to shared memory: ``to[to_offset + l]`` becomes
+    ``source[source_offset + l]``, 0 for lanes ``>= active``, at some time before the thread has
+    waited for it; until then it is undefined."""
+
+    to: str
+    to_offset: Index
+    source: str
+    source_offset: Index
+    lanes: int = 1
+    active: Index | None = None
+
+
+@dataclass(frozen=True)
+class CommitCopies:
+    """Copies that this thread has begun since the last time are a batch."""
+
+
+@dataclass(frozen=True)
+class WaitCopies:
+    """Waits for all of this thread's batches but the last ``pending``."""
+
+    pending: int = 0
+
+
+@dataclass(frozen=True)
 class Prefetch:
     """Hint that ``buffer[offset]`` is needed soon; ``level`` 1 is nearest.  May be out of range."""
 
@@ -446,7 +473,8 @@ class ParallelCall:
 class RoutineCall:
     """Runs ``routine`` on parts of buffers; those that it writes meet no others.  It has neither
     values nor checks and is known by its name.  Several functions may have it in common, and
-    processors a text of their own for it (:mod:`modelcc.targets.isa`)."""
+    processors a text of their own for it (:mod:`modelcc.targets.isa`).  In groups the threads of an
+    innermost thread loop run it together, once."""
 
     routine: Routine
     arguments: tuple[Argument, ...]
@@ -462,7 +490,7 @@ class Comment:
 
 Stmt: TypeAlias = (
     For | While | If | Let | BindIndex | Check | Register | Assign | Store | VectorScatter | Alloc
-    | Barrier | Prefetch | ParallelCall | RoutineCall | Comment
+    | Barrier | CopyAsync | CommitCopies | WaitCopies | Prefetch | ParallelCall | RoutineCall | Comment
 )  # fmt: skip
 
 

@@ -18,9 +18,11 @@ from modelcc.ir.loop import (
     Bitcast,
     Buffer,
     Check,
+    CommitCopies,
     Comment,
     Const,
     Convert,
+    CopyAsync,
     Expr,
     For,
     Function,
@@ -49,6 +51,7 @@ from modelcc.ir.loop import (
     Var,
     VectorGather,
     VectorScatter,
+    WaitCopies,
     While,
 )
 from modelcc.ir.mlir_syntax import value_text
@@ -93,13 +96,15 @@ def _read_buffer(at: TextReader, name: str, space: Space) -> Buffer:
     return at.buffers[name]
 
 
+_SPACES: Final[Mapping[str, Space]] = {"local": "local", "shared": "shared", "warp": "warp"}
+
+
 def _local_text(buffer: Buffer) -> str:
     return f"{buffer.space} {value_text(buffer.name)}: {_buffer_text(buffer)}"
 
 
 def _read_local(at: TextReader) -> Buffer:
-    space: Space = "local" if at.accept("local ") else "shared"
-    at.accept("shared ")
+    space = _SPACES[at.word("space")]
     name = at.value()
     at.expect(":")
     return _read_buffer(at, name, space)
@@ -221,7 +226,7 @@ _SPELLINGS: Mapping[str, Spelling] = {
     **SPELLINGS,
     "LoopKind": syntax(_LOOP_WORDS.__getitem__, _read_kind, (*_KINDS,)),
     "buffer": syntax(value_text, _read_buffer_name),
-    "Buffer": syntax(_local_text, _read_local, ("local", "shared")),
+    "Buffer": syntax(_local_text, _read_local, (*_SPACES,)),
     "DType": syntax(str, _read_dtype),
     "number": syntax(_number_text, _read_number),
     "Routine": syntax(lambda r: FUNCTION.text(r.name, NO_TYPES), _read_routine, ("@",)),
@@ -254,6 +259,10 @@ STATEMENTS = TextForms[Stmt](
         VectorScatter: "scatter {buffer:buffer}[{offset}; {offsets}](? mask({active})?) = {value}",
         Alloc: "{buffer}",
         Barrier: "barrier",
+        CopyAsync: "copy {to:buffer}[{to_offset}] = {source:buffer}[{source_offset}](? x{lanes}?)"
+        "(? mask({active})?)",
+        CommitCopies: "commit",
+        WaitCopies: "wait {pending}",
         Prefetch: "prefetch {buffer:buffer}[{offset}] level {level}",
         Comment: "comment {text:string}",
     },

@@ -13,6 +13,8 @@ from modelcc.ir.loop import (
     BindIndex,
     Check,
     Comment,
+    CommitCopies,
+    CopyAsync,
     Expr,
     For,
     Function,
@@ -25,6 +27,7 @@ from modelcc.ir.loop import (
     Stmt,
     Var,
     VectorGather,
+    WaitCopies,
     While,
 )
 from modelcc.ir.loop_text import statement_text
@@ -34,6 +37,7 @@ from modelcc.ir.loop_traversal import (
     indices,
     loop_nest,
     statement_expressions,
+    statement_indices,
     statements,
     walk,
 )
@@ -72,6 +76,7 @@ def verify_groups(function: Function, limits: GroupLimits) -> None:
         _verify_extent(function, loop, len(loops))
     _verify_threads(function, loops, limits)
     _Threads(function, loops).verify(body)
+    _Threads(function, loops[-1:], RoutineCall).verify(body)
 
 
 def is_of_groups(s: Stmt) -> bool:
@@ -80,9 +85,9 @@ def is_of_groups(s: Stmt) -> bool:
         case For():
             return s.kind in ("grid", "thread")
         case Alloc():
-            return s.buffer.space == "shared"
+            return s.buffer.space in ("shared", "warp")
         case _:
-            return isinstance(s, Barrier)
+            return isinstance(s, Barrier | CopyAsync | CommitCopies | WaitCopies)
 
 
 def _unchanged(function: Function) -> frozenset[str]:
@@ -158,10 +163,17 @@ def _verify_threads(function: Function, loops: Sequence[For], limits: GroupLimit
 
 
 class _Threads:
-    """Checks what a thread does: ``varying`` names differ between the threads of a group."""
+    """Checks what a thread does: ``varying`` names differ between the threads that ``loops`` run,
+    which do what is ``together`` at the same time."""
 
-    def __init__(self, function: Function, loops: Sequence[For]) -> None:
+    def __init__(
+        self,
+        function: Function,
+        loops: Sequence[For],
+        together: type[Barrier | RoutineCall] = Barrier,
+    ) -> None:
         self._function = function
+        self._together = together
         self._fixed = _unchanged(function)
         self._varying = {loop.variable for loop in loops}
         self._diverging: Stmt | None = None
@@ -170,7 +182,7 @@ class _Threads:
     def verify(self, body: Sequence[Stmt]) -> None:
         """Check the body of the thread loops."""
         inside = list(statements(body))
-        barrier = next((s for s in inside if isinstance(s, Barrier)), None)
+        barrier = next((s for s in inside if isinstance(s, Barrier | RoutineCall)), None)
         check = next((s for s in inside if isinstance(s, Check)), None)
         if barrier is not None and check is not None:
             raise self._fail(barrier, f"'{statement_text(check)}' may have ended some threads")
@@ -185,10 +197,9 @@ class _Threads:
 
     def _statement(self, s: Stmt) -> None:
         match s:
-            case Barrier():
-                if self._diverging is not None:
-                    inside = statement_text(self._diverging)
-                    raise self._fail(s, f"only some threads may reach it, inside '{inside}'")
+            case Barrier() | RoutineCall():
+                if isinstance(s, self._together):
+                    self._reached(s)
             case Let() if self._varies(s.value):
                 self._varying.add(s.name)
             case BindIndex() if self._varies(s.value):
@@ -207,10 +218,16 @@ class _Threads:
                 raise self._fail(s, "memory that a group shares is there before its threads")
             case ParallelCall():
                 raise self._fail(s, "a thread of a group cannot use the pool")
-            case RoutineCall():
-                raise self._fail(s, "threads of groups call nothing")
             case _:
                 pass
+
+    def _reached(self, s: Barrier | RoutineCall) -> None:
+        """By all of them, on the same parts of memory."""
+        if self._diverging is not None:
+            inside = statement_text(self._diverging)
+            raise self._fail(s, f"only some threads may reach it, inside '{inside}'")
+        if any(map(self._has_varying, statement_indices(s))):
+            raise self._fail(s, "the threads of a warp run it on other parts of memory each")
 
     def _inside(self, s: For | If | While, varies: bool) -> None:
         around = self._diverging

@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 
+import numpy as np
+
 from modelcc.ir.errors import RunError
-from modelcc.ir.loop_memory import Lanes, gather, load, scatter, store
+from modelcc.ir.loop_memory import Lanes, gather, load, scatter, store, undefined
 from modelcc.ir.types import Array
 
 Thread = Callable[..., Iterator[int]]
-"""What a thread does from its indices on, as numbers of the barriers that it comes to."""
+"""What a thread does from its indices on, as numbers of the barriers that it comes to, and of
+places where only its warp gathers, which are negative."""
 
 
 class RaceError(RunError):
@@ -66,6 +69,16 @@ class _Accesses:
 
 
 @dataclass(frozen=True)
+class _Copy:
+    to: Array
+    to_offset: int
+    source: Array
+    offset: int
+    lanes: int
+    active: int | None
+
+
+@dataclass(frozen=True)
 class _Watched:
     name: str
     memory: Array
@@ -88,6 +101,9 @@ class Watch:
         self._points: list[str] = []
         self._interval = 0
         self._thread = 0
+        self._warp = 1
+        self._held_by_warps: dict[tuple[int, str], Array] = {}
+        self._copies: dict[int, list[list[_Copy]]] = {}
 
     def begin_group(self, point: Mapping[str, int]) -> None:
         """What follows is of the group at ``point``."""
@@ -104,23 +120,64 @@ class Watch:
         points = list(product(*map(range, extents.values())))
         self._points = [_place(zip(extents, point, strict=True)) for point in points]
         waiting = [thread(*point) for point in points]
+        self._warp = list(extents.values())[-1]
+        self._held_by_warps, self._copies = {}, {}
         reached: list[int | None] = [0]
         while reached[0] is not None:
             self._interval += len(points)
-            reached = [self._advance(n, one) for n, one in enumerate(waiting)]
-            self._check_barrier(reached)
+            firsts = range(0, len(points), self._warp)
+            reached = [n for first in firsts for n in self._advance(waiting, first)]
+            self._check_barrier(reached, 0)
 
-    def _advance(self, number: int, thread: Iterator[int]) -> int | None:
-        self._thread = number
-        return next(thread, None)
+    def _advance(self, waiting: list[Iterator[int]], first: int) -> list[int | None]:
+        """The threads of a warp up to their next barrier."""
+        while True:
+            reached: list[int | None] = []
+            for self._thread in range(first, first + self._warp):
+                reached.append(next(waiting[self._thread], None))
+            if all(n is None or n >= 0 for n in reached):
+                return reached
+            self._check_barrier(reached, first)
 
-    def _check_barrier(self, reached: list[int | None]) -> None:
+    def _check_barrier(self, reached: list[int | None], first: int) -> None:
         for number, barrier in enumerate(reached):
             if barrier != reached[0]:
                 places = " and ".join(
-                    f"thread {self._points[n]} is at {_barrier(reached[n])}" for n in (0, number)
+                    f"thread {self._points[first + n]} is at {_barrier(reached[n])}"
+                    for n in (0, number)
                 )
                 raise DivergenceError(f"group {self._groups[-1]}: {places}")
+
+    def hold(self, name: str, lane: int, memory: Array) -> Array:
+        """What the threads of a warp hold together: the first one brings the ``memory``."""
+        key = self._thread // self._warp, name
+        if lane == 0:
+            self._held_by_warps[key] = memory
+        return self._held_by_warps[key]
+
+    # --- copies
+
+    def copy(
+        self, to: Array, to_offset: int, source: Array, offset: int, lanes: int, active: int | None
+    ) -> None:
+        """Begin a copy: what is there is lost, what comes is there when it has been waited for."""
+        self.store(to, to_offset, undefined(lanes, to.dtype), 1, None)
+        self.load(source, offset, lanes, 1, active)
+        batches = self._copies.setdefault(self._thread, [[]])
+        batches[-1].append(_Copy(to, to_offset, source, offset, lanes, active))
+
+    def commit(self) -> None:
+        """What this thread has begun to copy is a batch."""
+        self._copies.setdefault(self._thread, [[]]).append([])
+
+    def wait(self, pending: int) -> None:
+        """All batches of this thread but the last ``pending`` are there."""
+        batches = self._copies.setdefault(self._thread, [[]])
+        done = max(len(batches) - 1 - pending, 0)
+        for one in (one for batch in batches[:done] for one in batch):
+            value = self.load(one.source, one.offset, one.lanes, 1, one.active)
+            self.store(one.to, one.to_offset, np.reshape(value, one.lanes), 1, None)
+        del batches[:done]
 
     # --- memory
 
@@ -201,7 +258,9 @@ def _place(point: Iterable[tuple[str, int]]) -> str:
 
 
 def _barrier(number: int | None) -> str:
-    return "the end" if number is None else f"barrier {number}"
+    if number is None:
+        return "the end"
+    return f"barrier {number}" if number > 0 else f"what its warp does together ({-number})"
 
 
 def _verb(writes: bool) -> str:

@@ -14,10 +14,10 @@ import numpy as np
 from modelcc.ir.index import evaluate
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_groups import Watch
-from modelcc.ir.loop_memory import Lanes, gather, load, part, scatter, store
+from modelcc.ir.loop_memory import Lanes, gather, load, part, scatter, store, undefined
 from modelcc.ir.loop_source import Source, python_function
 from modelcc.ir.scalar import FUNCTIONS
-from modelcc.ir.types import Array, NumpyType, dtype_of
+from modelcc.ir.types import Array, dtype_of
 
 Kernel = Callable[[Sequence[Array], Sequence[int]], None]
 
@@ -98,12 +98,6 @@ def _check_index(value: Lanes, extent: int, number: int, active: int | None) -> 
             raise OutOfBoundError(one, extent, number)
 
 
-def _undefined(size: int, dtype: NumpyType) -> Array:
-    if np.issubdtype(dtype, np.integer):
-        return np.full(size, np.iinfo(dtype).max, dtype)
-    return np.full(size, np.nan, np.float64).astype(dtype)
-
-
 # --- arithmetic
 
 
@@ -149,7 +143,7 @@ _PRIMITIVES: Mapping[str, Callable[..., object]] = {
     "watching": Watch,
     "check": _check_index,
     "ranges": _ranges,
-    "undefined": _undefined,
+    "undefined": undefined,
     "maximum": _maximum,
     "minimum": _minimum,
     "shuffle": _shuffle,

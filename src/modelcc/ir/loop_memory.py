@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from modelcc.ir.types import Array
+from modelcc.ir.types import Array, NumpyType
 
 Lanes = Array
 """Lanes of a vector, or a NumPy scalar, which has the same methods."""
+
+
+def undefined(size: int, dtype: NumpyType) -> Array:
+    """Memory that nobody has written: NaN or the largest integer."""
+    if np.issubdtype(dtype, np.integer):
+        return np.full(size, np.iinfo(dtype).max, dtype)
+    return np.full(size, np.nan, np.float64).astype(dtype)
 
 
 def load(buffer: Array, offset: int, lanes: int, stride: int, active: int | None) -> Lanes:

@@ -31,8 +31,10 @@ from modelcc.ir.loop import (
     Buffer,
     Check,
     Comment,
+    CommitCopies,
     Const,
     Convert,
+    CopyAsync,
     Expr,
     For,
     Function,
@@ -57,6 +59,7 @@ from modelcc.ir.loop import (
     Var,
     VectorGather,
     VectorScatter,
+    WaitCopies,
     While,
 )
 from modelcc.ir.loop_traversal import loop_nest, statements
@@ -92,6 +95,18 @@ def python_function(function: Function) -> Source:
     return Source("\n".join(lines) + "\n", writer.constants)
 
 
+def _in_group(routine: Function) -> Source:
+    """What runs ``routine`` in a group: on what is watched, on buffers each of which begins at an
+    element of others."""
+    writer = _Writer([], access="watch.", parts=True)
+    names = (p.buffer.name for p in routine.parameters)
+    places = [writer.bound(kind, name) for name in names for kind in ("B", "O")]
+    sizes = [writer.bound("I", name) for name in routine.sizes]
+    writer.lines.append(f"def run({', '.join(('watch', *places, *sizes))}):")
+    writer.block(routine.body, 1)
+    return Source("\n".join((*writer.meanings.values(), *writer.lines)) + "\n", writer.constants)
+
+
 @dataclass
 class _Writer:
     parameters: list[str]
@@ -102,10 +117,14 @@ class _Writer:
     barriers: int = 0
     access: str = ""
     """Before the names of functions that read and write memory."""
+    lane: str = ""
+    """The index of the innermost thread loop."""
+    parts: bool = False
+    """Whether buffers are parts of others, from an element on that has a name."""
 
     def bound(self, kind: str, name: str) -> str:
-        """The Python name of a buffer (B), instruction (F), index symbol (I), routine (R) or
-        value (V)."""
+        """The Python name of a buffer (B), instruction (F), routine of groups (G), index symbol
+        (I), first element (O), routine (R) or value (V)."""
         known = self.names.get((kind, name))
         if known is None:
             readable = re.sub(r"\W", "_", name, flags=re.ASCII)
@@ -164,6 +183,8 @@ class _Writer:
                 value, active = self.expression(s.value), self.index(s.active)
                 self._line(depth, f"check({value}, {self.index(s.extent)}, {s.number}, {active})")
             case Alloc():
+                if s.buffer.space == "warp":
+                    self._gather_warp(depth)
                 self._line(depth, self._alloc(s.buffer))
             case Store() | VectorScatter():
                 self._line(depth, self._store(s))
@@ -171,10 +192,38 @@ class _Writer:
                 first, last = (self.bound("I", name) for name in s.outlined.sizes[-2:])
                 self._line(depth, f"for {first}, {last} in ranges({self.index(s.count)}):")
                 self.block(s.outlined.body, depth + 1)
+            case RoutineCall() if self.lane:
+                self._gather_warp(depth)
+                self._line(depth, f"if {self.lane} == 0: {self._call_in_group(s)}")
             case RoutineCall():
                 self._line(depth, self._call_routine(s))
+            case CopyAsync():
+                to, source = self._place(s.to, s.to_offset), self._place(s.source, s.source_offset)
+                self._line(depth, f"watch.copy({to}, {source}, {s.lanes}, {self.index(s.active)})")
+            case CommitCopies():
+                self._line(depth, "watch.commit()")
+            case WaitCopies():
+                self._line(depth, f"watch.wait({s.pending})")
             case Prefetch() | Comment():
                 pass
+
+    def _gather_warp(self, depth: int) -> None:
+        """All threads of a warp come here before the first of them goes on."""
+        self.barriers += 1
+        self._line(depth, f"yield {-self.barriers}")
+
+    def _call_in_group(self, s: RoutineCall) -> str:
+        """A call that reads and writes memory as the thread does."""
+        name = self.bound("G", s.routine.name)
+        if name not in self.constants:
+            self.constants[name] = _in_group(s.routine)
+        given = [self._place(argument.buffer, argument.offset) for argument in s.arguments]
+        return f"{name}({', '.join(('watch', *given, *map(self.index, s.sizes)))})"
+
+    def _place(self, buffer: str, offset: Index) -> str:
+        """The memory of a buffer, and an element there."""
+        first = f"{self.bound('O', buffer)} + " if self.parts else ""
+        return f"{self.bound('B', buffer)}, {first}{self.index(offset)}"
 
     def _call_routine(self, s: RoutineCall) -> str:
         """A call, on views of as many elements as the routine's buffers have."""
@@ -212,9 +261,9 @@ class _Writer:
         loops, body = loop_nest(s)
         indices = ", ".join(self.bound("I", loop.variable) for loop in loops)
         self._line(depth, f"def thread({indices}):")
-        self.access = "watch."
+        self.access, self.lane = "watch.", self.bound("I", loops[-1].variable)
         self.block(body, depth + 1)
-        self.access = ""
+        self.access = self.lane = ""
         if not any(isinstance(inner, Barrier) for inner in statements(body)):
             self._line(depth + 1, "yield from ()")
         extents = ", ".join(f"{loop.variable!r}: {self.index(loop.stop)}" for loop in loops)
@@ -230,10 +279,12 @@ class _Writer:
         memory = f"undefined({self.index(buffer.size)}, {dtype})"
         if buffer.space == "shared":
             memory = f"watch.share({buffer.name!r}, {memory})"
+        if buffer.space == "warp":
+            memory = f"watch.hold({buffer.name!r}, {self.lane}, {memory})"
         return f"{self.bound('B', buffer.name)} = {memory}"
 
     def _store(self, s: Store | VectorScatter) -> str:
-        place = f"{self.bound('B', s.buffer)}, {self.index(s.offset)}"
+        place = self._place(s.buffer, s.offset)
         value, active = self.expression(s.value), self.index(s.active)
         if isinstance(s, VectorScatter):
             return f"{self.access}scatter({place}, {self.expression(s.offsets)}, {value}, {active})"
@@ -255,11 +306,11 @@ class _Writer:
             case IndexOf():
                 return self._index_of(e)
             case Load():
-                place = f"{self.bound('B', e.buffer)}, {self.index(e.offset)}"
+                place = self._place(e.buffer, e.offset)
                 lanes = f"{e.lanes}, {self.index(e.stride)}, {self.index(e.active)}"
                 return f"{self.access}load({place}, {lanes})"
             case VectorGather():
-                place = f"{self.bound('B', e.buffer)}, {self.index(e.offset)}"
+                place = self._place(e.buffer, e.offset)
                 offsets, active = self.expression(e.offsets), self.index(e.active)
                 return f"{self.access}gather({place}, {offsets}, {active})"
             case ScalarCall():

@@ -12,6 +12,7 @@ from modelcc.ir.index import Index, symbols
 from modelcc.ir.loop import (
     Assign,
     Check,
+    CopyAsync,
     Expr,
     For,
     Function,
@@ -103,6 +104,8 @@ def names_used(body: Sequence[Stmt]) -> dict[str, None]:
                 found[s.buffer] = None
             case Assign():
                 found[s.name] = None
+            case CopyAsync():
+                found |= {s.to: None, s.source: None}
             case Check():
                 found[FAULTS] = None
             case RoutineCall():

@@ -14,6 +14,7 @@ from modelcc.ir.index import (
     Sym,
     bounds_of,
     evaluate,
+    mod,
     split_affine,
     substitute,
     symbols,
@@ -25,6 +26,7 @@ from modelcc.ir.loop import (
     BindIndex,
     Buffer,
     Check,
+    CopyAsync,
     Expr,
     For,
     Function,
@@ -42,6 +44,7 @@ from modelcc.ir.loop import (
     Var,
     VectorGather,
     VectorScatter,
+    WaitCopies,
     While,
 )
 from modelcc.ir.loop_group_verifier import GroupLimits, is_of_groups, verify_groups
@@ -115,6 +118,7 @@ class _Verifier:
         self._dynamic_loops = 0
         self._instructions: dict[str, tuple[Instruction, set[int]]] = {}
         self._routines: dict[str, Function] = {}
+        self._taken_as: dict[str, str] = {}
         self._verified: set[Function] = set()
 
     def verify(self) -> None:
@@ -237,6 +241,10 @@ class _Verifier:
                 self._declare_buffer(s.buffer, True)
             case Store() | VectorScatter():
                 self._store(s)
+            case CopyAsync():
+                self._copy(s)
+            case WaitCopies() if s.pending < 0:
+                raise self._fail("so many batches cannot be pending")
             case Prefetch():
                 self._buffer(s.buffer)
             case ParallelCall():
@@ -317,6 +325,30 @@ class _Verifier:
             self._check_range(buffer, argument.offset, 1, 0)
             last = argument.offset + substitute(taken.size, sizes) - 1
             self._check_range(buffer, last, 1, 0)
+            if buffer.space == "warp":
+                self._check_fragment(buffer, argument.offset, taken)
+
+    def _check_fragment(self, buffer: Buffer, offset: Index, taken: Buffer) -> None:
+        """The machine's order of a warp's numbers is one for each name that routines give them."""
+        name = self._taken_as.setdefault(buffer.name, taken.name)
+        if name != taken.name:
+            raise self._fail(f"%{buffer.name} is taken as %{name} and as %{taken.name}")
+        whole = isinstance(taken.size, int) and mod(offset, taken.size) == 0
+        if not whole or evaluate(buffer.size, {}) % taken.size:
+            raise self._fail(f"%{buffer.name} is in parts of {taken.size}, not from {offset} on")
+
+    def _copy(self, s: CopyAsync) -> None:
+        (to, mutable, scope), (source, _, _) = self._buffer(s.to), self._buffer(s.source)
+        self._check_writable(to, mutable, scope)
+        if (to.space, source.space) != ("shared", "global"):
+            raise self._fail("copies go from global to shared memory")
+        if to.dtype != source.dtype:
+            raise self._fail(f"%{to.name} has elements of {to.dtype}, not {source.dtype}")
+        if s.lanes * to.dtype.bytes not in (4, 8, 16):
+            raise self._fail("4, 8 or 16 bytes are copied at once")
+        self._check_range(to, s.to_offset, s.lanes, 1)
+        if s.active is None:
+            self._check_range(source, s.source_offset, s.lanes, 1)
 
     def _check_writable(self, buffer: Buffer, mutable: bool, scope: _Scope) -> None:
         if not mutable:
@@ -336,8 +368,15 @@ class _Verifier:
                 f"register %{s.name} holds {_shape(want)}, but is assigned {_shape(have)}"
             )
 
+    def _elements(self, name: str) -> tuple[Buffer, bool, _Scope]:
+        """A buffer of which single elements are read or written."""
+        found = self._buffer(name)
+        if found[0].space == "warp":
+            raise self._fail(f"%{name} is of a warp: only routines touch it")
+        return found
+
     def _store(self, s: Store | VectorScatter) -> None:
-        buffer, mutable, scope = self._buffer(s.buffer)
+        buffer, mutable, scope = self._elements(s.buffer)
         self._check_writable(buffer, mutable, scope)
         if s.value.dtype != buffer.dtype:
             raise self._fail(
@@ -361,7 +400,7 @@ class _Verifier:
                 case Load():
                     self._check_load(e)
                 case VectorGather():
-                    if self._buffer(e.buffer)[0].dtype != e.dtype:
+                    if self._elements(e.buffer)[0].dtype != e.dtype:
                         raise self._fail(f"%{e.buffer} has no elements of {e.dtype}")
                 case _:
                     pass
@@ -391,7 +430,7 @@ class _Verifier:
             raise self._fail(f"iterations of a parallel loop would share register %{e.name}")
 
     def _check_load(self, e: Load) -> None:
-        buffer = self._buffer(e.buffer)[0]
+        buffer = self._elements(e.buffer)[0]
         if buffer.dtype != e.dtype:
             raise self._fail(f"%{e.buffer} has elements of {buffer.dtype}, not {e.dtype}")
         if e.active is None:

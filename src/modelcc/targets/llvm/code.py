@@ -10,8 +10,9 @@ from collections.abc import Generator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from modelcc.ir.index import Index, Range
+from modelcc.ir.index import Index, Range, Sym
 from modelcc.ir.loop import Buffer
+from modelcc.targets.llvm.dialect import LlvmGroups
 from modelcc.targets.llvm.instructions import NONE, Instructions
 from modelcc.targets.llvm.values import quoted
 
@@ -52,11 +53,23 @@ class LlvmScope:
 
 
 class Code:
-    """The body of one LLVM function; ``declarations`` is shared by the module's functions."""
+    """The body of one LLVM function, called ``name``; ``declarations`` is shared by the module's
+    functions.  With ``groups`` it is a kernel for groups of threads, beside which ``globals``
+    stand, and ``lane`` is the index of its innermost thread loop."""
 
-    def __init__(self, declarations: dict[str, None], instructions: Instructions = NONE) -> None:
+    def __init__(
+        self,
+        declarations: dict[str, None],
+        instructions: Instructions = NONE,
+        groups: LlvmGroups | None = None,
+        name: str = "",
+    ) -> None:
         self.declarations = declarations
         self.instructions = instructions
+        self.groups = groups
+        self.name = name
+        self.globals: list[str] = []
+        self.lane = ""
         self.entry = BasicBlock("entry")
         self.blocks = [self.entry]
         self.scopes = [LlvmScope(self.entry)]
@@ -66,6 +79,11 @@ class Code:
     @property
     def scope(self) -> LlvmScope:
         return self.scopes[-1]
+
+    @property
+    def lane_index(self) -> Index:
+        """The number of a thread within its warp."""
+        return Sym(self.lane)
 
     def fresh(self, hint: str) -> str:
         """A name nothing else in the function has: ``hint``, ``hint.1``, …, shortened if long."""
@@ -95,8 +113,15 @@ class Code:
         """A stack slot that lives as long as the function; its address."""
         name = self.local(hint)
         suffix = "" if align is None else f", align {align}"
-        self.allocations.append(f"{name} = alloca {type_}{suffix}")
-        return name
+        space = 0 if self.groups is None else self.groups.private
+        if not space:
+            self.allocations.append(f"{name} = alloca {type_}{suffix}")
+            return name
+        special = f"addrspace({space})"
+        self.allocations.append(f"{name} = alloca {type_}{suffix}, {special}")
+        generic = self.local(hint)
+        self.allocations.append(f"{generic} = addrspacecast ptr {special} {name} to ptr")
+        return generic
 
     def begin_block(self, hint: str) -> BasicBlock:
         """Start a block; the innermost scope continues in it."""

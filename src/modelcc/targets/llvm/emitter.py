@@ -10,6 +10,7 @@
 The last runs iterations ``begin … end-1``; its parameters let LLVM know what does not alias.  The
 pool calls the second; without a pool (null), or where the loop's ``when`` does not hold, the first
 calls the last for all iterations.
+A kernel for groups of threads is one function, with the memory that these share beside it.
 A function without a parallel loop has no pool parameter.  One with checks takes ``ptr %faults``
 before the pool: two i64 for each of their numbers, of which a check that fails sets the first to 1
 and the second to the index, and returns.
@@ -27,6 +28,8 @@ from modelcc.ir.loop_traversal import FAULTS, checks_in, takes_pool
 from modelcc.ir.types import I64
 from modelcc.passes.loop.outline_parallel import outline_parallel
 from modelcc.targets.llvm.code import Code, LlvmValue
+from modelcc.targets.llvm.dialect import LlvmGroups
+from modelcc.targets.llvm.groups import kernel_size, shared_bytes
 from modelcc.targets.llvm.instructions import NONE, Instructions
 from modelcc.targets.llvm.library_call import LibraryCallCode
 from modelcc.targets.llvm.parallel import BODY, unpack_context
@@ -38,11 +41,13 @@ from modelcc.targets.llvm.values import quoted, value_type
 class EmitOptions:
     """``attributes`` is the attribute group of every function (target CPU, vector width …);
     ``triple`` the LLVM target triple, empty for the one the module is compiled for;
-    ``instructions`` are what the processor has beyond what all have."""
+    ``instructions`` are what the processor has beyond what all have.  With ``groups`` functions are
+    kernels for groups of threads."""
 
     attributes: str = "nounwind"
     triple: str = ""
     instructions: Instructions = NONE
+    groups: LlvmGroups | None = None
 
 
 PLAIN = EmitOptions()
@@ -84,6 +89,8 @@ def _definitions(
     """A function, after those that its parallel loop becomes."""
     if isinstance(function, LibraryFunction):
         return [_library_definition(function, declarations)]
+    if options.groups is not None:
+        return _kernel(function, declarations, options, options.groups)
     function = outline_parallel(function)
     code = Code(declarations, options.instructions)
     pool = [f"ptr {code.local('pool')}"] if takes_pool(function) else []
@@ -93,6 +100,21 @@ def _definitions(
     text = _definition(function.name, [*parameters, *pool], code, function.source)
     calls = [s for s in function.body if isinstance(s, ParallelCall)]
     return [*(part for call in calls for part in _outlined(call.outlined, code)), text]
+
+
+def _kernel(
+    function: Function, declarations: dict[str, None], options: EmitOptions, groups: LlvmGroups
+) -> list[str]:
+    """A function of groups, and the memory that they share."""
+    size, shared = kernel_size(function, groups), shared_bytes(function)
+    code = Code(declarations, options.instructions, groups, function.name)
+    parameters = _bind_parameters(code, function)
+    StatementCode(code, shared).block(function.body)
+    code.scope.block.terminator = "ret void"
+    comment = f"; {', '.join(function.source)}\n" if function.source else ""
+    head = f"define {groups.convention} void @{quoted(function.name)}({', '.join(parameters)})"
+    text = f"{comment}{head} #0 {size} {{\n{code.text()}\n}}"
+    return ["\n".join(code.globals), text] if code.globals else [text]
 
 
 def _library_definition(function: LibraryFunction, declarations: dict[str, None]) -> str:
@@ -133,10 +155,14 @@ def _definition(
 
 def _bind_parameters(code: Code, function: Function) -> list[str]:
     texts: list[str] = []
+    groups = code.groups
+    space = f" addrspace({groups.memory})" if groups else ""
     for parameter in function.parameters:
         operand = code.local(parameter.buffer.name)
+        texts.append(_pointer(operand, parameter, space))
+        if groups:
+            operand = _generic(code, operand, groups)
         code.scope.buffers[parameter.buffer.name] = (operand, parameter.buffer)
-        texts.append(_pointer(operand, parameter))
     for value in function.values:
         operand, type_ = code.local(value.name), value_type(value.dtype, value.lanes)
         code.scope.values[value.name] = LlvmValue(operand, type_)
@@ -149,12 +175,19 @@ def _bind_parameters(code: Code, function: Function) -> list[str]:
     count = checks_in(function)
     if count:
         operand = code.local("faults")
+        texts.append(f"ptr{space} noalias captures(none) align 8 {operand}")
+        if groups:
+            operand = _generic(code, operand, groups)
         code.scope.buffers[FAULTS] = (operand, Buffer(FAULTS, I64, 2 * count, align=8))
-        texts.append(f"ptr noalias captures(none) align 8 {operand}")
     return texts
 
 
-def _pointer(operand: str, parameter: Parameter) -> str:
+def _generic(code: Code, operand: str, groups: LlvmGroups) -> str:
+    """A pointer to global memory as one to any."""
+    return code.emit(f"addrspacecast ptr addrspace({groups.memory}) {operand} to ptr")
+
+
+def _pointer(operand: str, parameter: Parameter, space: str = "") -> str:
     alone = "" if parameter.shared else " noalias"
     access = "" if parameter.mutable else " readonly"
-    return f"ptr{alone} captures(none){access} align {parameter.buffer.align} {operand}"
+    return f"ptr{space}{alone} captures(none){access} align {parameter.buffer.align} {operand}"

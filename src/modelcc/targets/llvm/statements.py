@@ -12,8 +12,10 @@ from modelcc.ir.loop import (
     Barrier,
     BindIndex,
     Check,
+    CommitCopies,
     Comment,
     Const,
+    CopyAsync,
     Expr,
     For,
     If,
@@ -29,14 +31,18 @@ from modelcc.ir.loop import (
     Store,
     Var,
     VectorScatter,
+    WaitCopies,
     While,
 )
+from modelcc.ir.loop_text import statement_text
 from modelcc.ir.loop_traversal import FAULTS, walk
 from modelcc.ir.types import I64
 from modelcc.targets.llvm.code import BasicBlock, Code, LlvmValue
 from modelcc.targets.llvm.expressions import ExpressionCode
+from modelcc.targets.llvm.groups import GroupCode
 from modelcc.targets.llvm.parallel import parallel_call
 from modelcc.targets.llvm.values import memory_type, quoted, value_type
+from modelcc.targets.llvm.warp import WarpCode
 
 _UNLIKELY = '!prof !{!"branch_weights", i32 1, i32 1048576}'
 """Of the first of two branches."""
@@ -47,13 +53,17 @@ def _is_extremum(e: Expr) -> bool:
 
 
 class StatementCode:
-    """Emits statements into ``code``; parallel loops have been outlined."""
+    """Emits statements into ``code``; parallel loops have been outlined.  A group shares ``shared``
+    bytes."""
 
-    def __init__(self, code: Code) -> None:
+    def __init__(self, code: Code, shared: int = 0) -> None:
         self._code = code
+        self._shared = shared
         self.expressions = ExpressionCode(code)
         self._index = self.expressions.index
         self._loaded: dict[str, str] = {}
+        self._groups = code.groups and GroupCode(code, code.groups, self.expressions)
+        self._warp = code.groups and WarpCode(code, code.groups, self.expressions)
 
     def block(self, body: Sequence[Stmt]) -> None:
         """Emit a list of statements into the innermost scope."""
@@ -87,11 +97,23 @@ class StatementCode:
                 for line in s.text.splitlines():
                     self._code.effect(f"; {line}")
             case RoutineCall():
-                raise NotImplementedError("LLVM text has no routines")
+                if self._warp is None:
+                    raise NotImplementedError("LLVM text for processors has no routines")
+                self._warp.call(s)
             case Barrier():
-                raise NotImplementedError("LLVM text for processors has no barriers")
+                self._of_groups(s).barrier()
+                self._loaded.clear()
+            case CopyAsync() | CommitCopies() | WaitCopies():
+                self._of_groups(s).copying(s)
             case Store() | VectorScatter() | Prefetch():
                 self._memory_statement(s)
+
+    def _of_groups(self, s: Stmt) -> GroupCode:
+        if self._groups is None:
+            raise NotImplementedError(
+                f"LLVM text for processors has no groups, as '{statement_text(s)}' wants"
+            )
+        return self._groups
 
     def _memory_statement(self, s: Store | VectorScatter | Prefetch) -> None:
         memory = self.expressions.memory
@@ -154,6 +176,12 @@ class StatementCode:
         self._code.effect(f"store {register.type} {operand}, ptr {register.operand}")
 
     def _alloc(self, s: Alloc) -> None:
+        if s.buffer.space == "shared":
+            self._of_groups(s).shared(s, self._shared)
+            return
+        if s.buffer.space == "warp" and self._warp is not None:
+            self._warp.allocate(s)
+            return
         size = self._index.resolved(s.buffer.size)
         type_ = f"[{size} x {memory_type(s.buffer.dtype)}]"
         pointer = self._code.allocate(type_, s.buffer.name, s.buffer.align)
@@ -256,9 +284,9 @@ class StatementCode:
 
     def _for(self, s: For) -> None:
         if s.kind in ("grid", "thread"):
-            raise NotImplementedError(
-                f"LLVM text for processors has no {s.kind} loops, as that over '{s.variable}'"
-            )
+            self._of_groups(s).loop(s)
+            self.block(s.body)
+            return
         if s.part:
             first, bound = (s.start + number * s.step for number in s.part)
             self._guarded(s, first, bound, self._range(s.start, s.stop, s.step))

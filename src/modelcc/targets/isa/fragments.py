@@ -1,0 +1,132 @@
+"""What a warp's instructions on matrices mean: routines on fragments of 16 rows or columns.
+
+Sums ``%c`` are 16 x 16, operands ``%a`` 16 rows and ``%b`` 16 columns of so many terms as have
+:data:`DEPTH_BYTES`.  Fragments are buffers of space ``warp``, row by row as they are written here;
+where their numbers are, only the machine knows.  Operands come from shared memory, in which each
+row begins ``stride`` elements behind the one before.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from modelcc.ir.index import Index, Sym
+from modelcc.ir.loop import (
+    Bitcast,
+    Buffer,
+    Const,
+    Convert,
+    Expr,
+    For,
+    Function,
+    Load,
+    MulAdd,
+    Parameter,
+    ScalarCall,
+    Splat,
+    Stmt,
+    Store,
+)
+from modelcc.ir.types import BF16, F16, F32, I8, I32, U32, DType
+
+SIDE = 16
+DEPTH_BYTES = 32
+OPERANDS = (F16, BF16, F32, I8)
+"""Types of operands; floats of 32 bits are taken as TF32, with 10 bits of mantissa."""
+
+_ROW, _TERM, _STRIDE = Sym("i"), Sym("k"), Sym("stride")
+_HALF, _KEPT = 0x1000, 0xFFFFE000
+"""Half of TF32's last bit, and the bits that it has."""
+
+
+def depth(dtype: DType) -> int:
+    """Terms of an operand's fragment."""
+    return DEPTH_BYTES // dtype.bytes
+
+
+def sums_of(dtype: DType) -> DType:
+    """What products of operands are added up in."""
+    return I32 if dtype == I8 else F32
+
+
+@cache
+def load_a(dtype: DType, transposed: bool = False) -> Function:
+    """``a[i, k] = source[stride*i + k]``; transposed, ``source[stride*k + i]``."""
+    terms = depth(dtype)
+    first, step = (_ROW, _STRIDE) if transposed else (_STRIDE * _ROW, 1)
+    copy = Store("a", terms * _ROW, Load("source", first, dtype, terms, step))
+    rows, columns = (terms, SIDE) if transposed else (SIDE, terms)
+    source = Buffer("source", dtype, (rows - 1) * _STRIDE + columns)
+    name = f"load_a_{dtype}{'_t' if transposed else ''}"
+    return _routine(name, (_written("a", dtype, terms), Parameter(source)), _rows(copy), True)
+
+
+@cache
+def load_b(dtype: DType, transposed: bool = False) -> Function:
+    """``b[k, j] = source[stride*k + j]``; transposed, ``source[stride*j + k]``."""
+    terms = depth(dtype)
+    first, step = (_TERM, _STRIDE) if transposed else (_STRIDE * _TERM, 1)
+    copy = Store("b", SIDE * _TERM, Load("source", first, dtype, SIDE, step))
+    rows, columns = (SIDE, terms) if transposed else (terms, SIDE)
+    source = Buffer("source", dtype, (rows - 1) * _STRIDE + columns)
+    name = f"load_b_{dtype}{'_t' if transposed else ''}"
+    body = For("k", 0, terms, (copy,))
+    return _routine(name, (_written("b", dtype, terms), Parameter(source)), body, True)
+
+
+@cache
+def clear_c(sums: DType) -> Function:
+    """``c = 0``."""
+    body = _rows(Store("c", SIDE * _ROW, Const(0, sums, SIDE)))
+    return _routine(f"clear_c_{sums}", (_written("c", sums, SIDE),), body)
+
+
+@cache
+def multiply(dtype: DType) -> Function:
+    """``c += a b``, of products as exact as ``dtype`` says, added in the type of sums."""
+    sums, terms = sums_of(dtype), depth(dtype)
+    a: Expr = _widened(Load("a", terms * _ROW + _TERM, dtype), sums)
+    b: Expr = _widened(Load("b", SIDE * _TERM, dtype, SIDE), sums)
+    total = MulAdd(Splat(a, SIDE), b, Load("c", SIDE * _ROW, sums, SIDE))
+    body = _rows(For("k", 0, terms, (Store("c", SIDE * _ROW, total),)))
+    taken = (_read("a", dtype, terms), _read("b", dtype, terms))
+    return _routine(f"multiply_{dtype}", (_written("c", sums, SIDE), *taken), body)
+
+
+@cache
+def store_c(sums: DType, to: DType) -> Function:
+    """``to[stride*i + j] = c[i, j]``, converted."""
+    value: Expr = Load("c", SIDE * _ROW, sums, SIDE)
+    body = _rows(Store("to", _STRIDE * _ROW, value if to == sums else Convert(value, to)))
+    target = Parameter(Buffer("to", to, (SIDE - 1) * _STRIDE + SIDE), mutable=True)
+    return _routine(f"store_c_{sums}_{to}", (target, _read("c", sums, SIDE)), body, True)
+
+
+def _widened(e: Expr, sums: DType) -> Expr:
+    if e.dtype != F32:
+        return Convert(e, sums)
+    bits = ScalarCall("add", (Bitcast(e, U32), Const(_HALF, U32, e.lanes)), U32, e.lanes)
+    kept = ScalarCall("and", (bits, Const(_KEPT, U32, e.lanes)), U32, e.lanes)
+    return Bitcast(kept, F32)
+
+
+def _rows(body: Stmt) -> For:
+    return For("i", 0, SIDE, (body,))
+
+
+def _fragment(name: str, dtype: DType, terms: Index) -> Buffer:
+    return Buffer(name, dtype, SIDE * terms)
+
+
+def _written(name: str, dtype: DType, terms: Index) -> Parameter:
+    return Parameter(_fragment(name, dtype, terms), mutable=True)
+
+
+def _read(name: str, dtype: DType, terms: Index) -> Parameter:
+    return Parameter(_fragment(name, dtype, terms))
+
+
+def _routine(
+    name: str, parameters: tuple[Parameter, ...], body: For, strided: bool = False
+) -> Function:
+    return Function(name, parameters, ("stride",) if strided else (), (body,))

@@ -1,0 +1,94 @@
+"""Fragments on NVIDIA's tensor cores, from sm_80 on: ``ldmatrix`` and ``mma.sync``.
+
+Thread ``l`` of a warp has of ``%a`` (rows ``l/4``, ``l/4 + 8``; bytes ``4(l%4)`` of both halves of
+a row), of ``%b`` the same with columns for rows, and of ``%c`` rows ``l/4`` and ``l/4 + 8``, columns
+``2(l%4)`` and the next, of the left and then of the right half (PTX ISA, "Matrix fragments for
+mma.m16n8k16").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from modelcc.ir.loop import Function
+from modelcc.ir.types import BF16, F16, F32, I8, I32, DType
+from modelcc.targets.isa.fragments import (
+    OPERANDS,
+    clear_c,
+    load_a,
+    load_b,
+    multiply,
+    store_c,
+    sums_of,
+)
+
+WARP = 32
+
+
+@dataclass(frozen=True)
+class MatrixLoad:
+    """Four parts of 8 rows of 16 bytes by one instruction.  Thread ``l`` tells where a row of the
+    source begins: row ``l%16`` of half ``l/16``, or, if rows of both halves follow each other
+    (``halves_first``), row ``l%8 + 8(l/16)`` of half ``l/8 % 2``."""
+
+    intrinsic: str
+    halves_first: bool
+
+
+@dataclass(frozen=True)
+class MatrixMultiply:
+    """Two instructions, one for each half of the columns; ``operand`` and ``sums`` are the LLVM
+    types of one register, ``rounding`` makes a register from an element."""
+
+    intrinsic: str
+    operand: str
+    sums: str
+    rounding: str = ""
+
+
+@dataclass(frozen=True)
+class MatrixClear:
+    """Zeros."""
+
+
+@dataclass(frozen=True)
+class MatrixStore:
+    """Pairs of neighbours, each thread its own."""
+
+
+MatrixInstruction: TypeAlias = MatrixLoad | MatrixMultiply | MatrixClear | MatrixStore
+
+_LOAD = "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4{}.b16.p3"
+_MMA = "llvm.nvvm.mma.{}"
+
+_MULTIPLY: Mapping[DType, MatrixMultiply] = {
+    F16: MatrixMultiply(_MMA.format("m16n8k16.row.col.f32.f32"), "<2 x half>", "float"),
+    BF16: MatrixMultiply(_MMA.format("m16n8k16.row.col.bf16"), "i32", "float"),
+    F32: MatrixMultiply(
+        _MMA.format("m16n8k8.row.col.tf32"), "i32", "float", "llvm.nvvm.f2tf32.rna"
+    ),
+    I8: MatrixMultiply(_MMA.format("m16n8k32.row.col.s8"), "i32", "i32"),
+}
+
+
+def _known() -> Mapping[Function, MatrixInstruction]:
+    found: dict[Function, MatrixInstruction] = {}
+    plain, transposed = _LOAD.format(""), _LOAD.format(".trans")
+    for dtype in OPERANDS:
+        found[load_a(dtype)] = MatrixLoad(plain, halves_first=False)
+        found[load_b(dtype, transposed=True)] = MatrixLoad(plain, halves_first=True)
+        if dtype.bits == 16:
+            found[load_a(dtype, transposed=True)] = MatrixLoad(transposed, halves_first=True)
+            found[load_b(dtype)] = MatrixLoad(transposed, halves_first=False)
+        found[multiply(dtype)] = _MULTIPLY[dtype]
+        found[clear_c(sums_of(dtype))] = MatrixClear()
+    for to in (F32, F16, BF16):
+        found[store_c(F32, to)] = MatrixStore()
+    found[store_c(I32, I32)] = MatrixStore()
+    return found
+
+
+MATRIX_INSTRUCTIONS = _known()
+"""How a warp runs routines on fragments."""

@@ -1,0 +1,114 @@
+"""How machines for groups of threads are spoken to in LLVM text, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from modelcc.ir.loop import Function
+from modelcc.targets.isa.nvidia_mma import MATRIX_INSTRUCTIONS, MatrixInstruction
+
+Three = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Word:
+    """A call, of a function that is declared so, with a result of type ``result``."""
+
+    result: str
+    call: str
+    declaration: str
+
+
+@dataclass(frozen=True)
+class LlvmGroups:
+    """What LLVM text for a machine says in its own way.
+
+    Kernels have a calling ``convention`` and stand with what says their ``size`` (``{}`` for the
+    number of threads in each of three dimensions, ``{total}`` for their product).  ``group`` and
+    ``thread`` are indices in each dimension, ``barriers`` are called one after the other.
+    ``memory``, ``shared`` and ``private`` are address spaces.  Of shared memory a kernel says at
+    most ``shared_bytes`` itself, whoever launches it the rest.  ``matrices`` are routines that a
+    warp of ``warp`` threads has instructions for; with ``copies`` it copies asynchronously.
+    """
+
+    name: str
+    convention: str
+    size: str
+    group: tuple[Word, Word, Word]
+    thread: tuple[Word, Word, Word]
+    barriers: tuple[Word, ...]
+    memory: int = 1
+    shared: int = 3
+    private: int = 0
+    shared_bytes: int | None = None
+    warp: int = 0
+    matrices: Mapping[Function, MatrixInstruction] = field(
+        default_factory=dict[Function, MatrixInstruction], hash=False
+    )
+    copies: bool = False
+
+
+def _sreg(name: str) -> tuple[Word, Word, Word]:
+    full = (f"@llvm.nvvm.read.ptx.sreg.{name}.{axis}()" for axis in "xyz")
+    x, y, z = (Word("i32", f"i32 {one}", f"declare i32 {one}") for one in full)
+    return x, y, z
+
+
+def _amd(name: str) -> tuple[Word, Word, Word]:
+    full = (f"@llvm.amdgcn.{name}.{axis}()" for axis in "xyz")
+    x, y, z = (Word("i32", f"i32 {one}", f"declare i32 {one}") for one in full)
+    return x, y, z
+
+
+def _spirv(name: str) -> tuple[Word, Word, Word]:
+    declared = f"declare spir_func i64 @{name}(i32)"
+    x, y, z = (Word("i64", f"spir_func i64 @{name}(i32 {n})", declared) for n in range(3))
+    return x, y, z
+
+
+def _effect(call: str, declaration: str) -> Word:
+    return Word("void", call, declaration)
+
+
+NVPTX = LlvmGroups(
+    name="nvptx",
+    convention="ptx_kernel",
+    size='"nvvm.reqntid"="{},{},{}"',
+    group=_sreg("ctaid"),
+    thread=_sreg("tid"),
+    barriers=(
+        _effect(
+            "void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)",
+            "declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32)",
+        ),
+    ),
+    shared_bytes=48 << 10,
+    warp=32,
+    matrices=MATRIX_INSTRUCTIONS,
+    copies=True,
+)
+
+AMDGPU = LlvmGroups(
+    name="amdgpu",
+    convention="amdgpu_kernel",
+    size='"amdgpu-flat-work-group-size"="{total},{total}" '
+    "!reqd_work_group_size !{{i32 {}, i32 {}, i32 {}}}",
+    group=_amd("workgroup.id"),
+    thread=_amd("workitem.id"),
+    barriers=(_effect("void @llvm.amdgcn.s.barrier()", "declare void @llvm.amdgcn.s.barrier()"),),
+    private=5,
+)
+"""Its barrier alone does not order memory: fences stand around it."""
+
+SPIRV = LlvmGroups(
+    name="spirv",
+    convention="spir_kernel",
+    size="!reqd_work_group_size !{{i32 {}, i32 {}, i32 {}}}",
+    group=_spirv("_Z12get_group_idj"),
+    thread=_spirv("_Z12get_local_idj"),
+    barriers=(
+        _effect("spir_func void @_Z7barrierj(i32 3)", "declare spir_func void @_Z7barrierj(i32)"),
+    ),
+)
+"""The functions are OpenCL's, by the names that C++ would give them."""

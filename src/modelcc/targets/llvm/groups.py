@@ -1,0 +1,169 @@
+"""Kernels for groups of threads in LLVM text: indices, shared memory, barriers, copies, and what a
+warp does together.
+
+Pointers are generic inside a function, from casts where memory is declared: LLVM finds out again
+which space they are of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import gcd, prod
+
+from modelcc.ir.errors import ModelError
+from modelcc.ir.index import Range
+from modelcc.ir.loop import Alloc, CommitCopies, CopyAsync, For, Function, WaitCopies
+from modelcc.ir.loop_text import statement_text
+from modelcc.ir.loop_traversal import grid_loop, launch_extents, statements
+from modelcc.targets.llvm.code import Code
+from modelcc.targets.llvm.dialect import LlvmGroups, Word
+from modelcc.targets.llvm.expressions import ExpressionCode
+from modelcc.targets.llvm.values import memory_type, quoted
+
+_ASYNC = "llvm.nvvm.cp.async"
+
+
+def kernel_size(function: Function, groups: LlvmGroups) -> str:
+    """What says after a kernel's head how many threads a group has."""
+    if grid_loop(function) is None:
+        raise NotImplementedError(f"{groups.name} has kernels only, but @{function.name} no grid")
+    extents = launch_extents(function)[1]
+    threads = [n for n in extents if isinstance(n, int)]
+    return groups.size.format(*threads, *(1 for _ in range(3 - len(threads))), total=prod(threads))
+
+
+def shared_bytes(function: Function) -> int:
+    """Bytes of shared memory that a group takes, as :class:`SharedMemory` lays it out."""
+    end = 0
+    for s in statements(function.body):
+        if isinstance(s, Alloc) and s.buffer.space == "shared" and isinstance(s.buffer.size, int):
+            end += -end % s.buffer.align + s.buffer.size * s.buffer.dtype.bytes
+    return end
+
+
+class GroupCode:
+    """Emits into ``code`` what only groups of threads do."""
+
+    def __init__(self, code: Code, groups: LlvmGroups, expressions: ExpressionCode) -> None:
+        self._code = code
+        self._groups = groups
+        self._expressions = expressions
+        self._index = expressions.index
+        self._used = 0
+
+    def loop(self, s: For) -> None:
+        """The index of a group or a thread, for all of a function."""
+        words = self._groups.group if s.kind == "grid" else self._groups.thread
+        inside = sum(isinstance(o, For) and o.kind == s.kind for o in statements(s.body))
+        found = self._called(words[inside])
+        if words[inside].result != "i64":
+            found = self._code.emit(f"zext {words[inside].result} {found} to i64", s.variable)
+        self._index.bind(s.variable, found)
+        self._code.scope.bounds[s.variable] = Range(0, s.stop - 1)
+        if s.kind == "thread" and not inside:
+            self._code.lane = s.variable
+
+    def shared(self, s: Alloc, whole: int) -> None:
+        """A part of what a group shares, ``whole`` bytes in all."""
+        buffer, space = s.buffer, self._groups.shared
+        assert isinstance(buffer.size, int)
+        limit = self._groups.shared_bytes
+        if limit is not None and whole > limit:
+            pointer = self._launched(s)
+        else:
+            pointer = f"@{quoted(f'{self._code.name}.{self._code.fresh(buffer.name)}')}"
+            type_ = f"[{buffer.size} x {memory_type(buffer.dtype)}]"
+            self._code.globals.append(
+                f"{pointer} = internal addrspace({space}) global {type_} poison, "
+                f"align {buffer.align}"
+            )
+        generic = self._generic(pointer, space, buffer.name)
+        self._code.scope.buffers[buffer.name] = (generic, buffer)
+
+    def _launched(self, s: Alloc) -> str:
+        """Of memory that whoever launches the kernel gives."""
+        space, buffer = self._groups.shared, s.buffer
+        assert isinstance(buffer.size, int)
+        self._used += -self._used % buffer.align
+        whole = f"@{quoted(f'{self._code.name}.shared')}"
+        line = f"{whole} = external addrspace({space}) global [0 x i8], align 128"
+        if line not in self._code.globals:
+            self._code.globals.append(line)
+        first, self._used = self._used, self._used + buffer.size * buffer.dtype.bytes
+        at = f"getelementptr i8, ptr addrspace({space}) {whole}, i64 {first}"
+        return self._code.emit(at, buffer.name)
+
+    def _generic(self, pointer: str, space: int, hint: str) -> str:
+        return self._code.emit(f"addrspacecast ptr addrspace({space}) {pointer} to ptr", hint)
+
+    def _special(self, pointer: str, space: int) -> str:
+        return self._code.emit(f"addrspacecast ptr {pointer} to ptr addrspace({space})", "p")
+
+    def barrier(self) -> None:
+        """All threads of the group meet, and see what others have written."""
+        if self._groups.private:
+            self._code.effect('fence syncscope("workgroup") release')
+        for word in self._groups.barriers:
+            self._called(word)
+        if self._groups.private:
+            self._code.effect('fence syncscope("workgroup") acquire')
+
+    # --- copies
+
+    def copying(self, s: CopyAsync | CommitCopies | WaitCopies) -> None:
+        """A part of an asynchronous copy."""
+        if not self._groups.copies:
+            raise NotImplementedError(
+                f"{self._groups.name} has no '{statement_text(s)}': run the expand_copies pass"
+            )
+        match s:
+            case CommitCopies():
+                self._call(f"{_ASYNC}.commit.group", [])
+            case WaitCopies():
+                self._call(f"{_ASYNC}.wait.group", [("i32", str(s.pending))])
+            case CopyAsync():
+                self._copy(s)
+
+    def _copy(self, s: CopyAsync) -> None:
+        memory = self._expressions.memory
+        size = s.lanes * memory.buffer(s.to)[1].dtype.bytes
+        for name, offset in ((s.to, s.to_offset), (s.source, s.source_offset)):
+            buffer = memory.buffer(name)[1]
+            if gcd(self._index.divisor(offset) * buffer.dtype.bytes, buffer.align) % size:
+                raise ModelError(
+                    f"%{name} is not known to be aligned to the {size} bytes that are copied",
+                    (f"@{self._code.name}", statement_text(s)),
+                )
+        to = self._special(memory.address(s.to, s.to_offset), self._groups.shared)
+        source = self._special(memory.address(s.source, s.source_offset), self._groups.memory)
+        taken = [("ptr addrspace(3)", to), ("ptr addrspace(1)", source)]
+        kind = "cg" if size == 16 else "ca"
+        part = "" if s.active is None else ".s"
+        if s.active is not None:
+            taken.append(("i32", self._bytes(s)))
+        self._call(f"{_ASYNC}.{kind}.shared.global.{size}{part}", taken)
+
+    def _bytes(self, s: CopyAsync) -> str:
+        """How many bytes are read; the others become 0."""
+        assert s.active is not None
+        least = self._code.intrinsic("i64", "llvm.smin.i64", "i64, i64")
+        most = self._code.intrinsic("i64", "llvm.smax.i64", "i64, i64")
+        count = self._index.operand(s.active)
+        count = self._code.emit(f"call {least}(i64 {count}, i64 {s.lanes})", "active")
+        count = self._code.emit(f"call {most}(i64 {count}, i64 0)", "active")
+        each = self._expressions.memory.buffer(s.to)[1].dtype.bytes
+        count = self._code.emit(f"mul i64 {count}, {each}", "active")
+        return self._code.emit(f"trunc i64 {count} to i32", "active")
+
+    def _called(self, word: Word) -> str:
+        self._code.declarations[word.declaration] = None
+        if word.result == "void":
+            self._code.effect(f"call {word.call}")
+            return ""
+        return self._code.emit(f"call {word.call}", "id")
+
+    def _call(self, name: str, arguments: Sequence[tuple[str, str]]) -> None:
+        callee = self._code.intrinsic("void", name, ", ".join(type_ for type_, _ in arguments))
+        self._code.effect(f"call {callee}({', '.join(map(' '.join, arguments))})")
+
+

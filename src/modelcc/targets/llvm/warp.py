@@ -1,0 +1,176 @@
+"""What a warp does together, as each of its threads is told: fragments are its registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import gcd
+
+from modelcc.ir.index import Index
+from modelcc.ir.loop import Alloc, Buffer, RoutineCall
+from modelcc.ir.loop_text import statement_text
+from modelcc.targets.isa.nvidia_mma import (
+    MatrixClear,
+    MatrixLoad,
+    MatrixMultiply,
+    MatrixStore,
+)
+from modelcc.targets.llvm.code import Code
+from modelcc.targets.llvm.dialect import LlvmGroups
+from modelcc.targets.llvm.expressions import ExpressionCode
+from modelcc.targets.llvm.values import value_type
+
+_REGISTER = 4
+"""Bytes."""
+
+_ROW_BYTES = 16
+_BLOCKS = ((0, 0), (8, 0), (0, 8), (8, 8))
+"""Rows and columns of the parts of sums, of two registers each."""
+
+
+class WarpCode:
+    """Emits routines on fragments into ``code``."""
+
+    def __init__(self, code: Code, groups: LlvmGroups, expressions: ExpressionCode) -> None:
+        self._code = code
+        self._groups = groups
+        self._expressions = expressions
+        self._index = expressions.index
+
+    def allocate(self, s: Alloc) -> None:
+        """This thread's registers of a warp's buffer."""
+        count = self._registers(s.buffer, s.buffer.size)
+        pointer = self._code.allocate(f"[{count} x i32]", s.buffer.name)
+        self._code.scope.buffers[s.buffer.name] = (pointer, s.buffer)
+
+    def call(self, s: RoutineCall) -> None:
+        """A routine that the machine has an instruction for."""
+        kind = self._groups.matrices.get(s.routine)
+        if kind is None:
+            raise NotImplementedError(
+                f"a warp of {self._groups.name} has no instruction for '{statement_text(s)}'"
+            )
+        match kind:
+            case MatrixLoad():
+                self._load(s, kind)
+            case MatrixMultiply():
+                self._multiply(s, kind)
+            case MatrixClear():
+                self._write(s, 0, "i32", ["0"] * 8)
+            case MatrixStore():
+                self._store(s)
+
+    # --- instructions
+
+    def _load(self, s: RoutineCall, kind: MatrixLoad) -> None:
+        name, offset = s.arguments[1].buffer, s.arguments[1].offset
+        memory, (stride,) = self._expressions.memory, s.sizes
+        buffer = memory.buffer(name)[1]
+        each = buffer.dtype.bytes
+        known = gcd(self._index.divisor(offset) * each, self._index.divisor(stride) * each)
+        if buffer.space != "shared" or gcd(known, buffer.align) % _ROW_BYTES:
+            raise NotImplementedError(
+                f"rows are loaded from {_ROW_BYTES} bytes of shared memory each, on their "
+                f"boundaries: '{statement_text(s)}'"
+            )
+        row, half = self._lane("urem", 16), self._lane("udiv", 16)
+        if kind.halves_first:
+            low = self._lane("urem", 8)
+            row = self._code.emit(f"add i64 {low}, {self._scaled(half, 8)}", "row")
+            half = self._code.emit(f"urem i64 {self._lane('udiv', 8)}, 2", "half")
+        pitch = self._code.emit(f"mul i64 {row}, {self._index.operand(stride * each)}", "row")
+        at = self._code.emit(f"add i64 {pitch}, {self._scaled(half, _ROW_BYTES)}", "at")
+        first = memory.address(name, offset)
+        pointer = self._code.emit(f"getelementptr i8, ptr {first}, i64 {at}", "p")
+        space = f"ptr addrspace({self._groups.shared})"
+        pointer = self._code.emit(f"addrspacecast ptr {pointer} to {space}", "p")
+        type_ = _structure(["i32"] * 4)
+        callee = self._code.intrinsic(type_, kind.intrinsic, space)
+        loaded = self._code.emit(f"call {callee}({space} {pointer})", "fragment")
+        self._write(s, 0, "i32", self._fields(loaded, type_, 4))
+
+    def _multiply(self, s: RoutineCall, kind: MatrixMultiply) -> None:
+        a = self._rounded(self._read(s, 1, kind.operand, 4), kind)
+        b = self._rounded(self._read(s, 2, kind.operand, 4), kind)
+        c = self._read(s, 0, kind.sums, 8)
+        type_ = _structure([kind.sums] * 4)
+        types = [kind.operand] * 6 + [kind.sums] * 4
+        callee = self._code.intrinsic(type_, kind.intrinsic, ", ".join(types))
+        results: list[str] = []
+        for half in range(2):
+            given = [*a, *b[2 * half : 2 * half + 2], *c[4 * half : 4 * half + 4]]
+            typed = (f"{t} {v}" for t, v in zip(types, given, strict=True))
+            found = self._code.emit(f"call {callee}({', '.join(typed)})", "product")
+            results += self._fields(found, type_, 4)
+        self._write(s, 0, kind.sums, results)
+
+    def _rounded(self, values: Sequence[str], kind: MatrixMultiply) -> list[str]:
+        if not kind.rounding:
+            return [*values]
+        callee = self._code.intrinsic("i32", kind.rounding, "float")
+        floats = [self._code.emit(f"bitcast i32 {v} to float") for v in values]
+        return [self._code.emit(f"call {callee}(float {v})") for v in floats]
+
+    def _store(self, s: RoutineCall) -> None:
+        memory, (stride,) = self._expressions.memory, s.sizes
+        name, offset = s.arguments[0].buffer, s.arguments[0].offset
+        to = memory.buffer(name)[1]
+        sums = memory.buffer(s.arguments[1].buffer)[1].dtype
+        one, pair = value_type(sums), value_type(sums, 2)
+        values = self._read(s, 1, one, 8)
+        row, column = self._lane("udiv", 4), self._scaled(self._lane("urem", 4), 2)
+        pitch = self._code.emit(f"mul i64 {row}, {self._index.operand(stride)}", "row")
+        inside = self._code.emit(f"add i64 {pitch}, {column}", "at")
+        each = to.dtype.bytes
+        known = gcd(self._index.divisor(offset), self._index.divisor(stride), 2) * each
+        type_, align = value_type(to.dtype, 2), gcd(known, to.align)
+        for number, (rows, columns) in enumerate(_BLOCKS):
+            first = memory.address(name, offset + stride * rows + columns)
+            at = f"getelementptr {value_type(to.dtype)}, ptr {first}, i64 {inside}"
+            pointer = self._code.emit(at, "p")
+            both = "poison"
+            for lane in range(2):
+                inserted = f"{one} {values[2 * number + lane]}, i64 {lane}"
+                both = self._code.emit(f"insertelement {pair} {both}, {inserted}")
+            both = self._expressions.arithmetic.convert(both, sums, to.dtype, 2)
+            self._code.effect(f"store {type_} {both}, ptr {pointer}, align {align}")
+
+    # --- registers
+
+    def _registers(self, buffer: Buffer, elements: Index) -> int:
+        assert isinstance(elements, int)
+        return elements * buffer.dtype.bytes // (_REGISTER * self._groups.warp)
+
+    def _slots(self, s: RoutineCall, argument: int, count: int) -> list[str]:
+        given = s.arguments[argument]
+        pointer, buffer = self._expressions.memory.buffer(given.buffer)
+        offset = self._index.resolved(given.offset)
+        if buffer.space != "warp" or not isinstance(offset, int):
+            raise NotImplementedError(
+                f"registers of a warp have numbers, so loops over them are unrolled: "
+                f"'{statement_text(s)}' takes %{given.buffer}[{offset}]"
+            )
+        first = self._registers(buffer, offset)
+        places = (f"getelementptr i32, ptr {pointer}, i64 {first + n}" for n in range(count))
+        return [self._code.emit(place, "slot") for place in places]
+
+    def _read(self, s: RoutineCall, argument: int, type_: str, count: int) -> list[str]:
+        slots = self._slots(s, argument, count)
+        return [self._code.emit(f"load {type_}, ptr {slot}", "r") for slot in slots]
+
+    def _write(self, s: RoutineCall, argument: int, type_: str, values: Sequence[str]) -> None:
+        for slot, value in zip(self._slots(s, argument, len(values)), values, strict=True):
+            self._code.effect(f"store {type_} {value}, ptr {slot}")
+
+    def _fields(self, value: str, type_: str, count: int) -> list[str]:
+        return [self._code.emit(f"extractvalue {type_} {value}, {n}", "r") for n in range(count)]
+
+    def _lane(self, operation: str, number: int) -> str:
+        lane = self._index.operand(self._code.lane_index)
+        return self._code.emit(f"{operation} i64 {lane}, {number}", "lane")
+
+    def _scaled(self, value: str, by: int) -> str:
+        return self._code.emit(f"mul i64 {value}, {by}", "scaled")
+
+
+def _structure(types: Sequence[str]) -> str:
+    return f"{{ {', '.join(types)} }}"
