@@ -13,7 +13,7 @@ calls the last for all iterations.
 A kernel for groups of threads is one function, with the memory that these share beside it.
 A function without a parallel loop has no pool parameter.  One with checks takes ``ptr %faults``
 before the pool: two i64 for each of their numbers, of which a check that fails sets the first to 1
-and the second to the index, and returns.
+and the second to the index, and returns; kernels for groups take it before the sizes.
 """
 
 from __future__ import annotations
@@ -167,19 +167,28 @@ def _bind_parameters(code: Code, function: Function) -> list[str]:
         operand, type_ = code.local(value.name), value_type(value.dtype, value.lanes)
         code.scope.values[value.name] = LlvmValue(operand, type_)
         texts.append(f"{type_} {operand}")
+    if groups:
+        texts += _faults(code, function)
     for name in function.sizes:
         operand = code.local(name)
         code.scope.symbols[name] = operand
         code.scope.bounds[name] = Range(0, None)
         texts.append(f"i64 {operand}")
-    count = checks_in(function)
-    if count:
-        operand = code.local("faults")
-        texts.append(f"ptr{space} noalias captures(none) align 8 {operand}")
-        if groups:
-            operand = _generic(code, operand, groups)
-        code.scope.buffers[FAULTS] = (operand, Buffer(FAULTS, I64, 2 * count, align=8))
-    return texts
+    return texts if groups else [*texts, *_faults(code, function)]
+
+
+def _faults(code: Code, function: Function) -> list[str]:
+    """Where checks are noted; in kernels for groups right behind the other buffers."""
+    count, groups = checks_in(function), code.groups
+    if not count:
+        return []
+    operand = code.local("faults")
+    space = f" addrspace({groups.memory})" if groups else ""
+    text = f"ptr{space} noalias captures(none) align 8 {operand}"
+    if groups:
+        operand = _generic(code, operand, groups)
+    code.scope.buffers[FAULTS] = (operand, Buffer(FAULTS, I64, 2 * count, align=8))
+    return [text]
 
 
 def _generic(code: Code, operand: str, groups: LlvmGroups) -> str:

@@ -93,7 +93,10 @@ class ExpressionCode:
                 then, other = self.operand(e.then), self.operand(e.other)
                 return self.arithmetic.select(condition, then, other, e.dtype, e.lanes)
             case Convert(value=ScalarCall(function="round", args=(x,), dtype=dtype)) if (
-                dtype == F32 and e.dtype.is_integer and e.dtype.bits < 32
+                dtype == F32
+                and e.dtype.is_integer
+                and e.dtype.bits < 32
+                and self._code.groups is None
             ):
                 return self.arithmetic.rounded(self.operand(x), e.dtype, e.lanes)
             case Convert():

@@ -20,6 +20,9 @@ from modelcc.targets.llvm.dialect import LlvmGroups, Word
 from modelcc.targets.llvm.expressions import ExpressionCode
 from modelcc.targets.llvm.values import memory_type, quoted
 
+SHARED_BYTES = "_shared_bytes"
+"""Ends the name of a number beside a kernel: bytes of shared memory to launch it with."""
+
 _ASYNC = "llvm.nvvm.cp.async"
 
 
@@ -69,7 +72,7 @@ class GroupCode:
         assert isinstance(buffer.size, int)
         limit = self._groups.shared_bytes
         if limit is not None and whole > limit:
-            pointer = self._launched(s)
+            pointer = self._launched(s, whole)
         else:
             pointer = f"@{quoted(f'{self._code.name}.{self._code.fresh(buffer.name)}')}"
             type_ = f"[{buffer.size} x {memory_type(buffer.dtype)}]"
@@ -80,15 +83,17 @@ class GroupCode:
         generic = self._generic(pointer, space, buffer.name)
         self._code.scope.buffers[buffer.name] = (generic, buffer)
 
-    def _launched(self, s: Alloc) -> str:
-        """Of memory that whoever launches the kernel gives."""
+    def _launched(self, s: Alloc, whole_bytes: int) -> str:
+        """Of memory that whoever launches the kernel gives, and finds told how much."""
         space, buffer = self._groups.shared, s.buffer
         assert isinstance(buffer.size, int)
         self._used += -self._used % buffer.align
         whole = f"@{quoted(f'{self._code.name}.shared')}"
         line = f"{whole} = external addrspace({space}) global [0 x i8], align 128"
         if line not in self._code.globals:
-            self._code.globals.append(line)
+            told = f"@{quoted(self._code.name + SHARED_BYTES)}"
+            number = f"{told} = addrspace({self._groups.memory}) constant i32 {whole_bytes}"
+            self._code.globals += [line, number]
         first, self._used = self._used, self._used + buffer.size * buffer.dtype.bytes
         at = f"getelementptr i8, ptr addrspace({space}) {whole}, i64 {first}"
         return self._code.emit(at, buffer.name)

@@ -1,0 +1,107 @@
+"""NVIDIA's assembler and disassembler, where they are installed: from the packages
+``nvidia-cuda-nvcc`` and ``nvidia-cuda-nvdisasm``, or on the path."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from modelcc.ir.errors import Error
+from modelcc.targets.cuda.chips import Chip
+
+_FUNCTION = re.compile(r"Compiling entry function '(\S+)'")
+_NUMBERS = {
+    "registers": re.compile(r"Used (\d+) registers"),
+    "shared": re.compile(r"(\d+) bytes smem"),
+    "stack": re.compile(r"(\d+) bytes stack frame"),
+    "stored": re.compile(r"(\d+) bytes spill stores"),
+    "loaded": re.compile(r"(\d+) bytes spill loads"),
+}
+
+
+class CudaToolError(Error):
+    """A tool of NVIDIA's is missing, or refuses what it gets; says what to do."""
+
+
+@dataclass(frozen=True)
+class KernelUse:
+    """What a kernel takes of a GPU: registers of a thread, bytes that are shared and on the stack,
+    and bytes of spilled registers in its text."""
+
+    registers: int = 0
+    shared: int = 0
+    stack: int = 0
+    stored: int = 0
+    loaded: int = 0
+
+    @property
+    def spilled(self) -> int:
+        """Bytes that do not stay in registers."""
+        return self.stored + self.loaded
+
+
+@dataclass(frozen=True)
+class Cubin:
+    """Machine code of a module, and what each of its kernels takes."""
+
+    code: bytes
+    uses: dict[str, KernelUse]
+
+
+def find_tool(name: str) -> str | None:
+    """The path of ``ptxas`` or ``nvdisasm``; None if it is not installed."""
+    spec = find_spec("nvidia")
+    folders = (spec.submodule_search_locations or ()) if spec else ()
+    found = (path for folder in folders for path in sorted(Path(folder).glob(f"*/bin/{name}")))
+    first = next(found, None)
+    return shutil.which(name) if first is None else str(first)
+
+
+def assemble(ptx: str, chip: Chip) -> Cubin:
+    """Machine code of PTX; :class:`CudaToolError` if there is no ``ptxas`` or it refuses."""
+    tool = find_tool("ptxas")
+    if tool is None:
+        raise CudaToolError(
+            "there is no ptxas on this machine; pip install nvidia-cuda-nvcc, or leave PTX to the "
+            "driver of the machine that runs it"
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        source, result = Path(folder, "kernels.ptx"), Path(folder, "kernels.cubin")
+        source.write_text(ptx)
+        words = _run([tool, "-v", f"-arch={chip.name}", str(source), "-o", str(result)])
+        return Cubin(result.read_bytes(), read_uses(words))
+
+
+def read_uses(words: str) -> dict[str, KernelUse]:
+    """What ``ptxas -v`` says of each kernel."""
+    found: dict[str, KernelUse] = {}
+    _, *parts = _FUNCTION.split(words)
+    for name, text in zip(parts[::2], parts[1::2], strict=True):
+        numbers = {key: pattern.search(text) for key, pattern in _NUMBERS.items()}
+        found[name] = KernelUse(**{key: int(m[1]) for key, m in numbers.items() if m})
+    return found
+
+
+def disassemble(code: bytes) -> str:
+    """Machine code as text (SASS); :class:`CudaToolError` if there is no ``nvdisasm``."""
+    tool = find_tool("nvdisasm")
+    if tool is None:
+        raise CudaToolError("there is no nvdisasm here; pip install nvidia-cuda-nvdisasm")
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "kernels.cubin")
+        source.write_bytes(code)
+        return _run([tool, str(source)])
+
+
+def _run(command: Sequence[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        first = "\n".join((done.stderr or done.stdout).strip().splitlines()[:8])
+        raise CudaToolError(f"{Path(command[0]).name} refuses the kernels:\n{first}")
+    return done.stdout + done.stderr
