@@ -45,6 +45,9 @@ EXCHANGED = (STABLEHLO, ONNX)
 BYTECODE, INTERPRETER = "bytecode", "interpreter"
 """A program for the interpreter of microcontrollers, and that with the program's kernels."""
 
+GPU_CODE = ("ptx", "cubin", "sass")
+"""NVIDIA's assembly, its machine code, and that as text."""
+
 FORMS = (
     "graph",
     *EXCHANGED,
@@ -55,6 +58,7 @@ FORMS = (
     "program",
     "llvm",
     "asm",
+    *GPU_CODE,
     "c",
     "obj",
     "so",
@@ -75,13 +79,16 @@ _SUFFIX: Mapping[str, str] = {
     SCHEDULE: ".schedule.txt",
     "llvm": ".ll",
     "asm": ".s",
+    "ptx": ".ptx",
+    "cubin": ".cubin",
+    "sass": ".sass",
     "c": ".c",
     "obj": ".o",
     "so": ".so",
     BYTECODE: ".mcb",
     INTERPRETER: "",
 }
-_BINARY = (ONNX, "obj", "so", BYTECODE)
+_BINARY = (ONNX, "cubin", "obj", "so", BYTECODE)
 
 
 @dataclass(frozen=True)

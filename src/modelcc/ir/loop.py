@@ -45,8 +45,8 @@ LoopKind = Literal["serial", "parallel", "unrolled", "grid", "thread"]
 @dataclass(frozen=True)
 class Buffer:
     """Flat memory of ``size`` elements.  ``global`` is a parameter, what an Alloc makes is
-    ``shared`` by the threads of a group, ``local``: private to who executes it, or of a ``warp``: of
-    all threads of an innermost thread loop, in the machine's own order, touched by routines only.
+    ``shared`` by the threads of a group, ``local``: private to who executes it, or of a ``warp``,
+    all threads of an innermost thread loop: in the machine's own order, touched by routines only.
 
     ``align`` is the guaranteed alignment of its start in bytes.
     """
@@ -490,7 +490,8 @@ class Comment:
 
 Stmt: TypeAlias = (
     For | While | If | Let | BindIndex | Check | Register | Assign | Store | VectorScatter | Alloc
-    | Barrier | CopyAsync | CommitCopies | WaitCopies | Prefetch | ParallelCall | RoutineCall | Comment
+    | Barrier | CopyAsync | CommitCopies | WaitCopies | Prefetch | ParallelCall | RoutineCall
+    | Comment
 )  # fmt: skip
 
 

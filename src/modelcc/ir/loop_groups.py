@@ -133,8 +133,9 @@ class Watch:
         """The threads of a warp up to their next barrier."""
         while True:
             reached: list[int | None] = []
-            for self._thread in range(first, first + self._warp):
-                reached.append(next(waiting[self._thread], None))
+            for number in range(first, first + self._warp):
+                self._thread = number
+                reached.append(next(waiting[number], None))
             if all(n is None or n >= 0 for n in reached):
                 return reached
             self._check_barrier(reached, first)

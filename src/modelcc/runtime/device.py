@@ -19,6 +19,7 @@ GROUP = "modelcc.devices"
 KNOWN: Mapping[str, str] = MappingProxyType(
     {
         "opencl": "modelcc.runtime.opencl_device:open_device",
+        "cuda": "modelcc.runtime.cuda_device:open_device",
     }
 )
 """Imported when they are asked for, since each needs a package of its own."""

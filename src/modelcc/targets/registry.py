@@ -34,12 +34,13 @@ BUILT_IN: Mapping[str, EntryPoint] = MappingProxyType(
             ("cortex-m55", f"{_MCU}:cortex_m55"),
             ("riscv32imc", f"{_MCU}:riscv32imc"),
             ("opencl", "modelcc.targets.opencl.target:opencl_target"),
+            ("cuda", "modelcc.targets.cuda.target:cuda_target"),
         )
     }
 )
 """Imported when they are asked for, as installed ones: printing C needs no LLVM."""
 
-WITH_VARIANTS = ("opencl",)
+WITH_VARIANTS = ("opencl", "cuda")
 """Targets whose names may be followed by a colon and a device or processor."""
 
 

@@ -32,7 +32,7 @@ def llvm_text(functions: Sequence[Function], chip: Chip) -> str:
     ``NotImplementedError`` or ``TypeError`` for what it cannot do.
     """
     for function in functions:
-        verify_function(function, chip.limits)
+        verify_function(function, chip.gpu.limits)
     spelled = [replace(function, name=symbol(function.name)) for function in functions]
     options = EmitOptions("nounwind", chip.machine.triple, _INSTRUCTIONS, NVPTX)
     return emit_llvm(spelled, options)

@@ -15,7 +15,6 @@ from modelcc.ir.capacity import Capacity
 from modelcc.ir.errors import ModelError
 from modelcc.ir.library import Callee
 from modelcc.ir.loop import Function
-from modelcc.ir.loop_group_verifier import GroupLimits
 from modelcc.ir.memory_rules import MemoryRules
 from modelcc.ir.output_names import user_name
 from modelcc.ir.program import Program
@@ -39,6 +38,7 @@ from modelcc.targets.base import (
 from modelcc.targets.cpu.schedule import schedule_program
 from modelcc.targets.gpu.device_program import device_functions, device_program
 from modelcc.targets.gpu.kernels import DeviceKernels
+from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.llvm.program import entry_name
 from modelcc.targets.native.target import NativeTarget
 from modelcc.targets.native.toolchain import host_machine
@@ -56,8 +56,8 @@ class DeviceTarget(Target):
 
     @property
     @abstractmethod
-    def limits(self) -> GroupLimits:
-        """What a group may take."""
+    def gpu(self) -> GpuModel:
+        """What schedules know of it."""
 
     @property
     @abstractmethod
@@ -111,7 +111,7 @@ class DeviceTarget(Target):
     def schedule(self, program: TensorProgram, on_function: OnFunction | None = None) -> Program:
         """Kernels become functions of groups, and of the host where there is no schedule for
         groups."""
-        lower = DeviceKernels(self.limits)
+        lower = DeviceKernels(self.gpu)
         return schedule_program(program, self.host.cpu, on_function, lower=lower)
 
     def list_schedules(self, program: TensorProgram) -> str:

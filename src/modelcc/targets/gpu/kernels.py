@@ -5,26 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from modelcc.ir.errors import ModelError
+from modelcc.ir.library import meaning_of
 from modelcc.ir.loop import Barrier, Function
-from modelcc.ir.loop_group_verifier import GroupLimits
 from modelcc.ir.loop_traversal import checks_in, statements
 from modelcc.ir.loop_verifier import verify_function
 from modelcc.schedule.canonical import CanonicalKernel
-from modelcc.schedule.schedule import Schedule, ScheduleError
-from modelcc.targets.cpu.lower import NoScheduleError, schedule_kernel
+from modelcc.schedule.schedule import NoScheduleError, Schedule, ScheduleError
+from modelcc.targets.cpu.lower import schedule_kernel
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.schedule import Pairs
 from modelcc.targets.cpu.scheduled_kernel import ScheduledKernel
-from modelcc.targets.gpu.lower import PointwiseGroups, StageLowering
-from modelcc.targets.gpu.schedule import default_schedule
+from modelcc.targets.gpu.lower import schedule_groups_kernel
+from modelcc.targets.gpu.machine import GpuModel
 
 
 @dataclass(frozen=True)
 class DeviceKernels:
-    """Schedules kernels for groups within ``limits``: a :class:`~modelcc.targets.cpu.schedule.
-    Lower`, whose machine is the host's."""
+    """Schedules kernels for groups of ``gpu``: a :class:`~modelcc.targets.cpu.schedule.Lower`,
+    whose machine is the host's."""
 
-    limits: GroupLimits
+    gpu: GpuModel
 
     def __call__(
         self,
@@ -36,28 +36,24 @@ class DeviceKernels:
         states: Pairs = frozenset(),
     ) -> ScheduledKernel:
         """The function of a kernel; :class:`NoScheduleError` if its stages run one by one."""
+        found = self._grouped(kernel, name, source, states)
+        if found is not None:
+            return found
         if len(kernel.stages) > 1:
             raise NoScheduleError
-        function = self._grouped(kernel, name, source)
-        if function is None:
-            return schedule_kernel(kernel, name, machine, source, wanted, states)
-        return ScheduledKernel(function, {}, ())
+        return schedule_kernel(kernel, name, machine, source, wanted, states)
 
     def _grouped(
-        self, kernel: CanonicalKernel, name: str, source: tuple[str, ...]
-    ) -> Function | None:
-        """A kernel of one stage for groups, if that is possible."""
-        (stage,) = kernel.stages
-        lowering = StageLowering(name, stage, dict(kernel.types), dict(kernel.dims), source)
-        for schedule in (default_schedule(lowering), PointwiseGroups()):
-            try:
-                function = schedule.lower(lowering)
-                verify_function(function, self.limits)
-            except (ModelError, ScheduleError):
-                continue
-            if not (checks_in(function) and has_barriers(function)):
-                return function
-        return None
+        self, kernel: CanonicalKernel, name: str, source: tuple[str, ...], states: Pairs
+    ) -> ScheduledKernel | None:
+        """A kernel for groups, if that is possible."""
+        try:
+            found = schedule_groups_kernel(kernel, name, self.gpu, source, None, states)
+            function = meaning_of(found.function)
+            verify_function(function, self.gpu.limits)
+        except (ModelError, ScheduleError, NoScheduleError):
+            return None
+        return None if checks_in(function) and has_barriers(function) else found
 
 
 def has_barriers(function: Function) -> bool:

@@ -1,8 +1,8 @@
 """Fragments on NVIDIA's tensor cores, from sm_80 on: ``ldmatrix`` and ``mma.sync``.
 
-Thread ``l`` of a warp has of ``%a`` (rows ``l/4``, ``l/4 + 8``; bytes ``4(l%4)`` of both halves of
-a row), of ``%b`` the same with columns for rows, and of ``%c`` rows ``l/4`` and ``l/4 + 8``, columns
-``2(l%4)`` and the next, of the left and then of the right half (PTX ISA, "Matrix fragments for
+Thread ``l`` of a warp has of ``%a`` bytes ``4(l%4)`` and on of both halves of rows ``l/4`` and
+``l/4 + 8``, of ``%b`` the same with columns for rows, and of ``%c`` columns ``2(l%4)`` and the next
+of these rows, in the left and then in the right half (PTX ISA, "Matrix fragments for
 mma.m16n8k16").
 """
 

@@ -88,7 +88,7 @@ class GroupCode:
         space, buffer = self._groups.shared, s.buffer
         assert isinstance(buffer.size, int)
         self._used += -self._used % buffer.align
-        whole = f"@{quoted(f'{self._code.name}.shared')}"
+        whole = f"@{quoted(f'{self._code.name}_shared')}"
         line = f"{whole} = external addrspace({space}) global [0 x i8], align 128"
         if line not in self._code.globals:
             told = f"@{quoted(self._code.name + SHARED_BYTES)}"
@@ -170,5 +170,3 @@ class GroupCode:
     def _call(self, name: str, arguments: Sequence[tuple[str, str]]) -> None:
         callee = self._code.intrinsic("void", name, ", ".join(type_ for type_, _ in arguments))
         self._code.effect(f"call {callee}({', '.join(map(' '.join, arguments))})")
-
-

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.loop import Function
-from modelcc.ir.loop_group_verifier import GroupLimits
 from modelcc.passes.loop.expand_instructions import expand_instructions
 from modelcc.passes.loop.expand_math import expand_math
 from modelcc.passes.loop.expand_narrow import expand_narrow
@@ -15,11 +14,9 @@ from modelcc.targets.base import TargetOptions
 from modelcc.targets.c.emitter import EmitOptions, emit_c
 from modelcc.targets.c.names import symbol
 from modelcc.targets.gpu.device_target import DeviceTarget
+from modelcc.targets.gpu.machine import PROCESSOR, GpuModel
 from modelcc.targets.native.target import native_target
 from modelcc.targets.opencl.dialect import OPENCL
-
-LIMITS = GroupLimits(shared_bytes=32 << 10, threads=256)
-"""What every device of OpenCL 1.2 that is no embedded one gives a group."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +32,8 @@ class OpenclTarget(DeviceTarget):
         return f"device {self.index} of OpenCL, OpenCL C {OPENCL.standard}"
 
     @property
-    def limits(self) -> GroupLimits:
-        return LIMITS
+    def gpu(self) -> GpuModel:
+        return PROCESSOR
 
     @property
     def form(self) -> str:

@@ -1,0 +1,90 @@
+"""The targets ``cuda`` and ``cuda:sm_90a``: NVIDIA's GPUs, by PTX or machine code.
+
+Compiles anywhere.  With ``ptxas`` (the extra ``cuda-tools``, or a toolkit on the path) an artifact
+has machine code; without, PTX, which the driver of the machine that runs it compiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from modelcc.ir.errors import ModelError
+from modelcc.ir.loop import Function
+from modelcc.runtime.device_program import CODE
+from modelcc.targets.base import BuildConfig, Module, TargetOptions
+from modelcc.targets.c.names import symbol
+from modelcc.targets.cuda.chips import CHIPS, DEFAULT, Chip, find_chip
+from modelcc.targets.cuda.text import legal, llvm_text, ptx_text
+from modelcc.targets.cuda.tools import assemble, disassemble, find_tool
+from modelcc.targets.gpu.device_target import DeviceTarget
+from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.native.target import native_target
+
+
+@dataclass(frozen=True)
+class CudaTarget(DeviceTarget):
+    """GPUs of NVIDIA's that run code for ``chip``."""
+
+    chip: Chip = CHIPS[DEFAULT]
+
+    @property
+    def name(self) -> str:
+        return "cuda"
+
+    @property
+    def description(self) -> str:
+        tool = "machine code by ptxas" if find_tool("ptxas") else "PTX, which drivers compile"
+        return f"NVIDIA GPUs, {self.chip.name}: {tool}"
+
+    @property
+    def gpu(self) -> GpuModel:
+        return self.chip.gpu
+
+    @property
+    def form(self) -> str:
+        return "llvm"
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """LLVM text, PTX, and machine code as bytes and as text."""
+        return ("llvm", "ptx", "cubin", "sass")
+
+    def symbol(self, name: str) -> str:
+        return symbol(name)
+
+    def legalize_groups(self, function: Function) -> Function:
+        return legal(function)
+
+    def text(self, functions: Sequence[Function]) -> str:
+        return llvm_text(functions, self.chip)
+
+    def compiled(self, text: str, config: BuildConfig) -> bytes:
+        """Machine code, or PTX where there is no assembler."""
+        ptx = ptx_text(text, self.chip, self.options.optimize)
+        if find_tool("ptxas") is None:
+            return ptx.encode()
+        return assemble(ptx, self.chip).code
+
+    def render(self, modules: Sequence[Module], form: str, config: BuildConfig) -> bytes:
+        """The device's kernels in one of :attr:`forms`."""
+        if form == "llvm" or form not in self.forms:
+            return super().render(modules, form, config)
+        text = "".join(module.text for module in modules if module.name == CODE)
+        ptx = ptx_text(text, self.chip, self.options.optimize)
+        if form == "ptx":
+            return ptx.encode()
+        code = assemble(ptx, self.chip).code
+        return code if form == "cubin" else disassemble(code).encode()
+
+
+def cuda_target(options: TargetOptions) -> CudaTarget:
+    """The target for ``options``, whose variant is an architecture, a device's number, or both
+    (``cuda:sm_90a``, ``cuda:1``, ``cuda:sm_90a:1``); :class:`ModelError` for others."""
+    words = [word for word in options.variant.split(":") if word]
+    index = int(words.pop()) if words and words[-1].isdecimal() else 0
+    if len(words) > 1:
+        hint = "cuda:sm_90a:1 is the second GPU, of architecture sm_90a"
+        raise ModelError(f"{options.variant!r} is no architecture and number", (), hint)
+    host = native_target(replace(options, variant="", threads=1, schedule="", tuned=()))
+    return CudaTarget(host, options, index, find_chip(words[0] if words else DEFAULT))

@@ -1,0 +1,173 @@
+"""Kernels for NVIDIA's GPUs: what LLVM and ptxas make of them, without a GPU."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from group_kernels import FIRST, grouped
+
+from modelcc.ir.errors import ModelError
+from modelcc.ir.loop import Function
+from modelcc.ir.loop_parser import parse_function
+from modelcc.ir.op import Op, Sample
+from modelcc.targets.cuda.chips import CHIPS, find_chip
+from modelcc.targets.cuda.report import kernel_report
+from modelcc.targets.cuda.text import legal, llvm_text, ptx_text
+from modelcc.targets.cuda.tools import (
+    CudaToolError,
+    assemble,
+    disassemble,
+    find_tool,
+    read_uses,
+)
+
+assembling = pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here")
+disassembling = pytest.mark.skipif(find_tool("nvdisasm") is None, reason="there is no nvdisasm")
+
+HALVES = """func @halves(%x: f32[256*n], %y: mut f32[128*n]; n) {
+  grid g in 0 .. n {
+    shared %part: f32[256]
+    thread w in 0 .. 2 {
+      thread t in 0 .. 32 {
+        store %part[128*w + 4*t] = load %x[256*g + 128*w + 4*t] x4
+        barrier
+        if predicate(w == 0) {
+          store %y[128*g + 4*t] = add(load %part[4*t] x4, load %part[128 + 4*t] x4)
+        }
+      }
+    }
+  }
+}"""
+
+LARGE = """func @large(%x: f32[n], %y: mut f32[n]; n) {
+  grid g in 0 .. n {
+    shared %a: f32[8192]
+    shared %b: f32[8192]
+    thread t in 0 .. 32 {
+      store %a[t] = load %x[g]
+      store %b[8191 - t] = load %x[g]
+      barrier
+      store %y[g] = add(load %a[31 - t], load %b[8160 + t])
+    }
+  }
+}"""
+
+
+def ptx(text: str, name: str = "sm_80") -> str:
+    chip = find_chip(name)
+    return ptx_text(llvm_text([legal(parse_function(text))], chip), chip)
+
+
+def test_groups_threads_and_vectors() -> None:
+    text = ptx(HALVES)
+    assert ".visible .entry halves(" in text
+    assert ".reqntid 32, 2, 1" in text
+    for word in ("%ctaid.x", "%tid.x", "%tid.y", ".shared .align 64", "ld.shared.v4", "bar.sync"):
+        assert word in text, word
+    assert re.search(r"ld\.global(\.nc)?\.v4", text)
+    assert "st.global.v4" in text
+
+
+def test_much_shared_memory_is_given_by_who_launches_the_kernel() -> None:
+    text = ptx(LARGE)
+    assert ".extern .shared .align 128 .b8 large_shared[]" in text
+    assert ".global .align 4 .u32 large_shared_bytes = 65536;" in text
+    if find_tool("ptxas"):
+        assert assemble(text, find_chip("sm_80")).uses["large"].shared < 1024
+
+
+def test_a_check_notes_its_index_behind_the_buffers() -> None:
+    text = """func @f(%i: i64[n], %y: mut f32[n]; n) {
+      grid g in 0 .. n {
+        thread t in 0 .. 1 {
+          let %at = load %i[g]
+          check %at below [n]
+          store %y[g] = f32(1.0)
+        }
+      }
+    }"""
+    llvm = llvm_text([legal(parse_function(text))], find_chip("sm_80"))
+    assert re.search(r"@f\(ptr addrspace\(1\).* %i, .* %y, .* %faults, i64 %n\)", llvm)
+    assert "trap" not in ptx(text)
+
+
+REFUSED = {
+    "grid g in 0 .. 2 { thread t in 0 .. 1025 { } }": "a group has 1024 threads, not 1025",
+    "grid g in 0 .. 2 { shared %s: f32[50000] thread t in 0 .. 4 { } }": "shares 200000 bytes",
+    "for i in 0 .. 4 { store %y[i] = f32(0.0) }": "has kernels only, but @f no grid",
+}
+
+
+@pytest.mark.parametrize("body", REFUSED)
+def test_what_no_gpu_runs_is_refused(body: str) -> None:
+    with pytest.raises((ModelError, NotImplementedError), match=REFUSED[body]):
+        ptx(f"func @f(%y: mut f32[8]) {{ {body} }}")
+
+
+def test_unknown_architectures_are_named() -> None:
+    with pytest.raises(ModelError, match="'sm_12' is no architecture") as caught:
+        find_chip("sm_12")
+    assert "sm_90a" in str(caught.value.hint)
+
+
+@assembling
+def test_shared_and_registers_make_the_occupancy() -> None:
+    function, chip = parse_function(HALVES), find_chip("sm_80")
+    uses = assemble(ptx(HALVES), chip).uses
+    assert uses["halves"].shared == 1024
+    assert uses["halves"].spilled == 0
+    row = kernel_report([function], uses, chip).splitlines()[1].split()
+    assert row[:2] == ["halves", "64"]
+    assert row[3:] == ["0", "1024", "100%"]
+
+
+def test_what_ptxas_says() -> None:
+    words = """ptxas info    : Compiling entry function 'a' for 'sm_80'
+ptxas info    : Function properties for a
+    16 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 255 registers, used 1 barriers, 3072 bytes smem, 400 bytes cmem[0]
+ptxas info    : Compiling entry function 'b' for 'sm_80'
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 8 registers, 360 bytes cmem[0]"""
+    uses = read_uses(words)
+    assert (uses["a"].registers, uses["a"].shared, uses["a"].spilled) == (255, 3072, 20)
+    assert (uses["b"].registers, uses["b"].shared, uses["b"].spilled) == (8, 0, 0)
+
+
+@assembling
+@disassembling
+def test_machine_code_is_shown() -> None:
+    chip = find_chip("sm_90a")
+    text = disassemble(assemble(ptx(HALVES, "sm_90a"), chip).code)
+    assert "LDG.E.128" in text
+    assert "BAR.SYNC" in text
+
+
+@assembling
+def test_what_ptxas_refuses_is_told() -> None:
+    with pytest.raises(CudaToolError, match="ptxas refuses the kernels"):
+        assemble("nonsense", find_chip("sm_80"))
+
+
+NO_SCHEDULE = "no schedule for Scatter"
+
+
+def functions_of(op: Op, sample: Sample) -> list[Function]:
+    try:
+        return [legal(function) for function in grouped(op, sample).functions]
+    except ModelError as error:
+        assert NO_SCHEDULE in str(error)
+        return []
+
+
+@assembling
+@pytest.mark.share(16, "op")
+@pytest.mark.parametrize("name", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize(("op", "sample"), FIRST)
+def test_every_op_is_assembled_without_spills(op: Op, sample: Sample, name: str) -> None:
+    functions, chip = functions_of(op, sample), CHIPS[name]
+    if functions:
+        made = assemble(ptx_text(llvm_text(functions, chip), chip), chip)
+        assert {kernel: use.spilled for kernel, use in made.uses.items() if use.spilled} == {}
+        assert len(made.uses) == len(functions)
