@@ -12,7 +12,7 @@ from dataclasses import replace
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from modelcc import checks
 from modelcc.artifact.file import read_artifact
@@ -31,12 +31,15 @@ from modelcc.runtime.pool import available_cores
 
 if TYPE_CHECKING:
     from modelcc.driver import Compiled, ModelSource
+    from modelcc.interpreted import BytecodeModel
     from modelcc.ir.graph import Graph
     from modelcc.quantization.quantising import QuantizedModel
     from modelcc.quantization.samples import Calibration
     from modelcc.quantization.settings import QuantizationSettings
     from modelcc.targets.base import Progress
     from modelcc.verification.verification import Verification
+
+BYTECODE_SUFFIX = ".mcb"
 
 
 def compile(
@@ -132,6 +135,7 @@ def compiled_model(
     return Model(compiled.artifact, session, options.threads, options.target, compiled.times)
 
 
+@overload
 def load(
     path: str | Path,
     *,
@@ -139,8 +143,27 @@ def load(
     target: str = "native",
     sha256: str | None = None,
     libraries: Mapping[str, str] | None = None,
-) -> Model:
+) -> Model: ...
+
+
+@overload
+def load(path: str | Path, *, interpreter: str | Path) -> BytecodeModel: ...
+
+
+def load(
+    path: str | Path,
+    *,
+    threads: int | None = None,
+    target: str = "native",
+    sha256: str | None = None,
+    libraries: Mapping[str, str] | None = None,
+    interpreter: str | Path | None = None,
+) -> Model | BytecodeModel:
     """A compiled model from its file; :class:`ArtifactError` if it is none or damaged.
+
+    Bytecode for microcontrollers (``.mcb``) is run by its ``interpreter``, the folder that
+    ``--emit interpreter`` wrote, as the C compiler of this machine builds it; other arguments have
+    no meaning then.
 
     **The file is machine code, which runs in this process with all its rights: load none that you
     would not run as a program.**  Checksums notice damage, not intent; ``sha256``, the digest of
@@ -150,6 +173,10 @@ def load(
     """
     asked = asked_options(read_environment(os.environ), None, target=target, threads=threads)
     place = checks.file_path("path", path)
+    if place.suffix == BYTECODE_SUFFIX or interpreter is not None:
+        folder = None if interpreter is None else checks.file_path("interpreter", interpreter)
+        found: BytecodeModel = import_module("modelcc.interpreted").load_bytecode(place, folder)
+        return found
     pin = None if sha256 is None else checks.text("sha256", sha256, "as sha256sum prints it")
     paths = dict(library_paths("libraries", {} if libraries is None else libraries))
     artifact = read_artifact(place, sha256=pin)

@@ -25,7 +25,7 @@ _WRONG = {
     -2: "it is cut off",
     -3: "it is damaged: its checksum differs",
     -5: "it would leave its memory",
-    -6: "it has too many tensors or branches",
+    -6: "it has too many tensors, or branches and loops in each other",
 }
 _NO_KERNEL = -4
 _MODEL_BYTES = 16 + 2 * (1 << 16)

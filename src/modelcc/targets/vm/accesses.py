@@ -77,20 +77,21 @@ class Bounded:
     small: tuple[Index, ...]
 
 
-def bounded(function: Function, values: Mapping[str, int]) -> Bounded:
-    """``function``, whose parameters have ``values`` in a launch, with its accesses bounded.
+def bounded(function: Function, runs: Sequence[Mapping[str, int]]) -> Bounded:
+    """``function``, whose parameters have the values of ``runs``, with its accesses bounded.
 
     :class:`NoHullError` where there is no telling.
     """
     sizes = {p.buffer.name: p.buffer.size for p in function.parameters}
-    work = _Bounding(values, checks_in(function), sizes)
+    work = _Bounding(runs, checks_in(function), sizes)
     body, left = work.block(function.body, {})
     assert not left
     result = replace(function, body=body)
     divisors = [c for c in work.divisors if not isinstance(c.left, int)]
     conditions = [*divisors, *_conditions(work.needs, work.sizes)]
-    fits = all(evaluate(e, values) <= WORD for e in dict.fromkeys(work.small))
-    if not fits or not all(c.holds(values) for c in conditions):
+    small = tuple(dict.fromkeys(work.small))
+    fits = all(evaluate(e, values) <= WORD for values in runs for e in small)
+    if not fits or not all(c.holds(values) for values in runs for c in conditions):
         raise NoHullError("its indices have no bounds of 32 bits")
     known = [c.left for c in conditions if c.comparison == "<" and _is_sum(c.left)]
     return Bounded(result, tuple(dict.fromkeys(conditions)), _undominated(work.small, known))
@@ -144,10 +145,10 @@ def _exceeds(a: Mapping[str, int], b: Mapping[str, int]) -> bool:
 
 @dataclass
 class _Bounding:
-    """What has been found: needs that the numbers of a launch meet, what is divided by, and what
-    must be small.  ``number`` is that of checks; ``sizes`` are those of buffers."""
+    """What has been found: needs that the numbers of all ``runs`` meet, what is divided by, and
+    what must be small.  ``number`` is that of checks; ``sizes`` are those of buffers."""
 
-    values: Mapping[str, int]
+    runs: Sequence[Mapping[str, int]]
     number: int
     sizes: dict[str, Index]
     needs: list[Need] = field(default_factory=list[Need])
@@ -256,7 +257,10 @@ class _Bounding:
         return []
 
     def _meets(self, place: Index, need: Need) -> bool:
-        number, size = (evaluate(e, self.values) for e in (place, self.sizes[need.buffer]))
+        return all(self._meets_in(values, place, need) for values in self.runs)
+
+    def _meets_in(self, values: Mapping[str, int], place: Index, need: Need) -> bool:
+        number, size = (evaluate(e, values) for e in (place, self.sizes[need.buffer]))
         return number < size if need.last else number >= 0
 
     def _bound(self, value: Expr, known: Known, checked: Mapping[Expr, Index]) -> Hull:
@@ -288,7 +292,7 @@ class _Bounding:
             factor = coefficient(place, v)
             if factor is None or not (is_natural(factor) or is_natural(-factor)):
                 return None
-            if any(n not in self.values for n in symbols(factor)):
+            if any(n not in self.runs[0] for n in symbols(factor)):
                 return None
             end = _last(loop) if is_natural(factor) == need.last else loop.start
             place = substitute(place, {v: end})

@@ -10,25 +10,36 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from modelcc.ir.errors import ModelError
-from modelcc.ir.index import evaluate
+from modelcc.ir.index import Index, evaluate, symbols
 from modelcc.ir.loop import Function
 from modelcc.ir.output_names import user_name
-from modelcc.ir.program import CopyTensor, Launch, Step, inner_steps, leaves
+from modelcc.ir.program import CopyTensor, Launch, Step, leaves
 from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.types import DTYPES
 from modelcc.targets.mcu.delivery.model import EmbeddedModel
 from modelcc.targets.vm.kernel import KernelUse, VmKernel, merged, use_of
+from modelcc.targets.vm.loops import CountedLoop, expression, first_turn, values_of
 from modelcc.targets.vm.scratch import Scratch
 
-MAGIC, VERSION, WORDS, NOWHERE = 0x4243434D, 1, 20, 0xFFFFFFFF
+MAGIC, WORDS, NOWHERE = 0x4243434D, 20, 0xFFFFFFFF
 ALIGNMENT = 8
-LAUNCH, COPY, BRANCH = 1, 2, 3
+LAUNCH, COPY, BRANCH, REPEAT = 1, 2, 3, 4
+PLAIN, WITH_LOOPS = 1, 2
+"""Versions: interpreters of the first one have no loops."""
+
+OWN_LAUNCH, OWN = 3, 5
+"""Words of steps, but for a launch's references; changes follow."""
+
+MOST_TRIPS = 0x7FFFFFFF
 ARENA, CONSTANTS, TENSORS = 0, 1, 2
 KINDS = tuple(DTYPES)
 """Element types, by their numbers in the file."""
 
 PLACE = 27
 """Bits of a reference to memory that are bytes behind a base, whose number is above them."""
+
+
+_HINT = "--emit c has a form of them"
 
 
 @dataclass(frozen=True)
@@ -45,7 +56,6 @@ class Encoded:
 
 def encode(model: EmbeddedModel) -> Encoded:
     """The bytecode of a model; :class:`ModelError` for what has no form in it."""
-    _check_steps(model.program.steps)
     work = _Encoding(model, Scratch(model.program))
     steps = work.steps(model.program.steps)
     kernels = merged([use.kernel for use in work.uses])
@@ -58,15 +68,6 @@ def encode(model: EmbeddedModel) -> Encoded:
     found = {digest: tuple(nodes) for digest, nodes in sources.items()}
     data = work.file(steps, kernels)
     return Encoded(data, kernels, found, arena, arena - model.arena)
-
-
-def _check_steps(steps: Sequence[Step]) -> None:
-    for step in steps:
-        if isinstance(step, Repeat):
-            source = next((inner.source for inner in leaves(step.body) if inner.source), ())
-            hint = "--emit c has a form of them"
-            raise ModelError("bytecode has no form of loops yet", source, hint)
-        _check_steps(inner_steps(step))
 
 
 @dataclass
@@ -90,7 +91,9 @@ class _Encoding:
         self.scratch = scratch
         self.uses: dict[KernelUse, int] = {}
         self.launched: list[tuple[KernelUse, tuple[str, ...]]] = []
-        self._functions: dict[tuple[str, tuple[int, ...]], KernelUse] = {}
+        self._functions: dict[tuple[object, ...], KernelUse] = {}
+        self._loops: tuple[CountedLoop, ...] = ()
+        self._version = PLAIN
         self._names = _Texts()
         self._constants, self._places = _constants(model)
 
@@ -108,31 +111,71 @@ class _Encoding:
             case Launch():
                 return self._launch(step)
             case CopyTensor():
-                refs = [self._reference(name) for name in (step.target, step.source_tensor)]
-                return [COPY | 5 << 8, self._source(step.source), *refs, self._bytes(step.target)]
+                names = step.target, step.source_tensor
+                head = [self._source(step.source), *map(self._reference, names)]
+                changes = self._moved(2, names)
+                return self._words(COPY, [*head, self._bytes(step.target)], changes)
             case Branch():
                 then, other = self.steps(step.then), self.steps(step.other)
-                head = [BRANCH | 5 << 8, self._source(step.source), self._reference(step.condition)]
-                return [*head, len(then), len(other), *then, *other]
+                head = [self._source(step.source), self._reference(step.condition)]
+                changes = self._moved(2, (step.condition,))
+                head += len(then), len(other)
+                return [*self._words(BRANCH, head, changes), *then, *other]
+            case Repeat():
+                return self._repeat(step)
             case _:
                 raise ValueError(f"{type(step).__name__} steps come to no microcontroller")
+
+    def _words(self, kind: int, words: Sequence[int], changes: Sequence[int]) -> list[int]:
+        return [kind | (1 + len(words) + len(changes)) << 8, *words, *changes]
+
+    def _repeat(self, step: Repeat[Step]) -> list[int]:
+        self._version = WITH_LOOPS
+        trips = MOST_TRIPS if step.trips is None else step.trips
+        source = step.source or next((s.source for s in leaves(step.body) if s.source), ())
+        if not isinstance(trips, int):
+            raise ModelError("bytecode has no form of loops whose length varies", source, _HINT)
+        outside, self._loops = self._loops, (*self._loops, CountedLoop(step.counter, step.trips))
+        body = self.steps(step.body)
+        head = [self._source(step.source), max(trips, 0), len(body)]
+        tested = () if step.condition is None else (step.condition,)
+        head += [self._reference(name) for name in tested] or [NOWHERE]
+        found = [*self._words(REPEAT, head, self._moved(4, tested)), *body]
+        self._loops = outside
+        return found
 
     def _launch(self, step: Launch) -> list[int]:
         function = self.model.program.callee[step.callee]
         if not isinstance(function, Function):
             hint = "leave --library out: interpreters have kernels of their own"
             raise ModelError(f"bytecode cannot call {function.call.symbol}", step.source, hint)
-        numbers = [evaluate(n, {}) for n in step.sizes]
-        key = function.name, tuple(numbers)
+        runs = values_of(step.sizes, self._loops, step.source)
+        key = function.name, runs
         if key not in self._functions:
-            self._functions[key] = use_of(function, dict(zip(function.sizes, numbers, strict=True)))
+            sizes = tuple(dict(zip(function.sizes, run, strict=True)) for run in runs)
+            self._functions[key] = use_of(function, sizes)
         use = self._functions[key]
         call = self.uses.setdefault(use, len(self.uses))
         self.launched.append((use, step.source))
         refs = [self._reference(name) for name in step.arguments]
         refs += (ARENA << PLACE | at for at in self.scratch.places(step, use.own))
-        head = LAUNCH | (3 + len(refs)) << 8
-        return [head, self._source(step.source), call, *refs]
+        changes = self._moved(OWN_LAUNCH, step.arguments)
+        for place, size in zip(use.given, step.sizes, strict=True):
+            changes += self._change(OWN_LAUNCH + place, size)
+        return self._words(LAUNCH, [self._source(step.source), call, *refs], changes)
+
+    def _moved(self, first: int, names: Sequence[str]) -> list[int]:
+        """Changes of the references to tensors, which are words from ``first`` on."""
+        bindings = self.model.program.placed.bindings
+        offsets = [bindings[name].offset for name in names]
+        return [w for n, offset in enumerate(offsets) for w in self._change(first + n, offset)]
+
+    def _change(self, place: int, value: Index) -> list[int]:
+        """The change of a word to ``value``, if that hangs on counters."""
+        if not symbols(value):
+            return []
+        words = expression(value, [loop.counter for loop in self._loops])
+        return [place | len(words) << 16, *words]
 
     def _source(self, source: Sequence[str]) -> int:
         return self._names.place(", ".join(source))
@@ -141,7 +184,7 @@ class _Encoding:
         program = self.model.program
         binding = program.placed.bindings[name]
         if binding.place == "arena":
-            return ARENA << PLACE | evaluate(binding.offset, {})
+            return ARENA << PLACE | evaluate(binding.offset, first_turn(self._loops))
         if binding.place == "constant":
             return CONSTANTS << PLACE | self._places[name]
         inputs = len(program.inputs)
@@ -175,7 +218,7 @@ class _Encoding:
             words = [number[use.kernel.digest], *(n & 0xFFFFFFFF for n in use.parameters)]
             calls.append(_appended(body, _words(words)))
         names = [self._names.place(t) for t in (program.name, self.model.machine.name)]
-        head[0:2] = MAGIC, VERSION
+        head[0:2] = MAGIC, self._version
         head[4:7] = self.scratch.arena, len(program.inputs), len(outputs)
         head[7] = _appended(body, _words(tensors))
         head[8:10] = len(kernels), _appended(body, _words(ids))

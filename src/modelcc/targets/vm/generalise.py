@@ -102,18 +102,23 @@ _LEAST, _MOST = -(1 << 31), (1 << 31) - 1
 
 @dataclass(frozen=True)
 class Generalised:
-    """``function`` with parameters, and the ``values`` that make it the original one.  Of its
-    buffers those from ``given`` on are memory of its own that was on the stack."""
+    """``function`` with parameters, and the ``values`` that make it the original one; ``sizes``
+    are the parameters that were sizes before.  Of its buffers those from ``given`` on are memory of
+    its own that was on the stack."""
 
     function: Function
     values: Mapping[str, int]
     given: int
+    sizes: tuple[str, ...]
 
 
-def generalise(function: Function, sizes: Mapping[str, int]) -> Generalised:
-    """``function`` with its numbers as parameters; ``sizes`` are the values of those it has."""
-    work = _Generalising({}, sizes=sizes)
-    work.renamed = {name: work.parameter(f"size {name}", n) for name, n in sizes.items()}
+def generalise(function: Function, runs: Sequence[Mapping[str, int]]) -> Generalised:
+    """``function`` with its numbers as parameters; ``runs`` are the sizes that it is called with.
+
+    Buffers are so large that they are for all runs; else values are those of the first one.
+    """
+    work = _Generalising({}, runs=runs)
+    work.renamed = {name: work.parameter(f"size {name}", n) for name, n in runs[0].items()}
     parameters: list[Parameter] = []
     for p in function.parameters:
         parameters.append(replace(p, buffer=work.sized(p.buffer), shared=True))
@@ -123,7 +128,8 @@ def generalise(function: Function, sizes: Mapping[str, int]) -> Generalised:
     first = [str(p.buffer.size) for p in parameters]
     names = tuple(dict.fromkeys((*first, *work.values)))
     general = replace(function, parameters=tuple(parameters), sizes=names, body=body)
-    return Generalised(general, work.values, len(function.parameters))
+    renamed = tuple(symbol.name for symbol in work.renamed.values())
+    return Generalised(general, work.values, len(function.parameters), renamed)
 
 
 def _kept_locals(function: Function) -> frozenset[str]:
@@ -163,7 +169,7 @@ class _Generalising:
     moved: list[Buffer] = field(default_factory=list[Buffer])
     local: frozenset[str] = frozenset()
     indices: bool = True
-    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    runs: Sequence[Mapping[str, int]] = ()
     renamed: Mapping[str, Sym] = field(default_factory=dict[str, Sym])
     _known: dict[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])
 
@@ -178,7 +184,7 @@ class _Generalising:
 
     def sized(self, buffer: Buffer) -> Buffer:
         """The buffer with its size as a parameter."""
-        size = evaluate(buffer.size, self.sizes)
+        size = max(evaluate(buffer.size, run) for run in self.runs)
         return replace(buffer, size=self.parameter(f"size of {buffer.name}", size), space="global")
 
     # --- index expressions

@@ -96,6 +96,8 @@ def is_natural(e: Index) -> bool:
 def _product(factors: Sequence[Hull]) -> Hull:
     fixed = product(f.lo for f in factors if f.is_point)
     ranges = [f for f in factors if not f.is_point]
+    if not ranges:
+        return Hull(fixed, fixed)
     if not all(is_natural(f.lo) for f in factors if f.is_point):
         raise NoHullError("its indices are products of ranges")
     if len(ranges) > 1 and not all(is_natural(f.lo) for f in ranges):

@@ -56,31 +56,39 @@ class VmKernel:
 
 @dataclass(frozen=True)
 class KernelUse:
-    """A kernel with the numbers of one launch; ``own`` are the bytes and the names of buffers that
-    it wants besides those that the launch names."""
+    """A kernel with the numbers of one launch; ``own`` are the bytes of buffers that it wants
+    besides those that the launch names, ``given`` which parameters are the sizes of the launch."""
 
     kernel: VmKernel
     parameters: tuple[int, ...]
     own: tuple[int, ...]
+    given: tuple[int, ...]
 
 
-def use_of(function: Function, sizes: Mapping[str, int]) -> KernelUse:
-    """``function`` as a kernel of the interpreter; :class:`ModelError` for what has no bounds."""
-    general = generalise(function, sizes)
+def use_of(function: Function, runs: Sequence[Mapping[str, int]]) -> KernelUse:
+    """``function`` as a kernel of the interpreter, called with the sizes of ``runs``.
+
+    Its numbers are those of the first one.  :class:`ModelError` for what has no bounds.
+    """
+    general = generalise(function, runs)
+    values = [
+        {**general.values, **dict(zip(general.sizes, run.values(), strict=True))} for run in runs
+    ]
     try:
         plain = replace(general.function, name="kernel", source=())
-        found = bounded(plain, general.values)
+        found = bounded(plain, values)
     except NoHullError as error:
         message = f"bytecode has no form of {function.name!r}: {error}"
         raise ModelError(message, function.source, "--emit c has one") from error
     kernel = VmKernel(found.function, found.conditions, found.small)
     own = kernel.function.parameters[general.given :]
     sizes_of_own = (general.values[str(p.buffer.size)] * p.buffer.dtype.bytes for p in own)
-    given = tuple(general.values[name] for name in kernel.function.sizes)
-    limits = ((WORD if is_value(name) else MOST) for name in kernel.function.sizes)
-    if any(abs(number) > most for number, most in zip(given, limits, strict=True)):
+    names = kernel.function.sizes
+    limits = {name: WORD if is_value(name) else MOST for name in names}
+    if any(abs(one[name]) > limits[name] for one in values for name in names):
         raise ModelError("a number of its layers is too large", function.source)
-    return KernelUse(kernel, given, tuple(sizes_of_own))
+    numbers = tuple(general.values[name] for name in names)
+    return KernelUse(kernel, numbers, tuple(sizes_of_own), tuple(map(names.index, general.sizes)))
 
 
 def kernels_json(kernels: Iterable[VmKernel]) -> str:

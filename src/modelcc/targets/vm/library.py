@@ -43,12 +43,14 @@ def buffer_type(parameter: Parameter) -> int:
 
 def _header(kernels: Sequence[VmKernel]) -> str:
     buffers = max(len(k.function.parameters) for k in kernels)
+    parameters = max(len(k.function.sizes) for k in kernels)
     checks = max(1, *(k.checks for k in kernels))
     return f"""\
 /* mcc_kernels.h: how much there is in mcc_kernels.c, written by modelcc. */
 #ifndef MCC_KERNELS
 #define MCC_KERNELS {len(kernels)}
 #define MCC_BUFFERS {buffers} /* of a kernel */
+#define MCC_PARAMETERS {parameters} /* of a kernel */
 #define MCC_CHECKS {checks} /* of a kernel */
 #endif
 """

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modelcc.ir.program import Launch, Program, Step, leaves, step_tensors
+from modelcc.ir.index import Range
+from modelcc.ir.index_bounds import bounds_of
+from modelcc.ir.program import Launch, Program, Step, inner_steps, leaves, step_tensors
+from modelcc.ir.region import Repeat
 
 ALIGNMENT = 8
 
@@ -64,8 +67,21 @@ def _lives(program: Program) -> dict[str, tuple[int, int]]:
 def _extent(program: Program, name: str) -> Extent:
     placed, size = program.placed, program.types[name].bytes
     offset = placed.room[name] if name in placed.room else placed.bindings[name].offset
-    assert isinstance(offset, int) and isinstance(size, int)
-    return offset, offset + size
+    assert isinstance(size, int)
+    if isinstance(offset, int):
+        return offset, offset + size
+    found = bounds_of(offset, _counters(program.steps))
+    assert found.lo is not None and found.hi is not None
+    return found.lo, found.hi + size
+
+
+def _counters(steps: Sequence[Step]) -> dict[str, Range]:
+    """The ranges of all loops' counters."""
+    found: dict[str, Range] = {}
+    for step in steps:
+        found |= step.inside({}) if isinstance(step, Repeat) else {}
+        found |= _counters(inner_steps(step))
+    return found
 
 
 def _first_fit(busy: Sequence[Extent], size: int) -> int:

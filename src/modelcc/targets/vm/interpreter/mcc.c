@@ -9,11 +9,13 @@
 
 #ifdef __GNUC__
 #define MCC_INLINE static inline __attribute__((always_inline))
+#define MCC_APART static __attribute__((noinline)) /* its stack is taken while it runs only */
 #else
 #define MCC_INLINE static inline
+#define MCC_APART static
 #endif
 
-enum { MAGIC = 0x4243434d, VERSION = 1, WORDS = 20, TENSOR_WORDS = 6 };
+enum { MAGIC = 0x4243434d, VERSION = 2, WORDS = 20, TENSOR_WORDS = 6 };
 
 /* Words of the head. */
 enum {
@@ -26,7 +28,15 @@ enum { T_NAME, T_KIND, T_BYTES, T_ROOM, T_FIRST, T_SHAPE };
 
 enum { WRITTEN = 32 }; /* in the type of a buffer */
 
-enum { LAUNCH = 1, COPY = 2, BRANCH = 3 };
+enum { LAUNCH = 1, COPY = 2, BRANCH = 3, REPEAT = 4 };
+
+/* Words of steps; a launch has one for each buffer besides.  What lies behind them are changes. */
+enum { OWN_LAUNCH = 3, OWN = 5 };
+
+/* Words of expressions, in postfix order: the upper 28 bits are the number, or which counter. */
+enum { NUMBER, NEGATIVE, COUNTER, SUM, PRODUCT, QUOTIENT, REMAINDER, LEAST, GREATEST };
+
+enum { STACK = 8 }; /* numbers that an expression has at a time */
 
 enum { ARENA = 0, CONSTANTS = 1, TENSORS = 2 }; /* bases; the tensors follow each other */
 
@@ -49,7 +59,7 @@ static int32_t check_head(const void *file, uint32_t bytes)
 {
     const uint32_t *h = file;
     if (file == NULL || (uintptr_t)file % 8 != 0 || bytes < 4 * WORDS) return MCC_NO_MODEL;
-    if (h[H_MAGIC] != MAGIC || h[H_VERSION] != VERSION) return MCC_NO_MODEL;
+    if (h[H_MAGIC] != MAGIC || h[H_VERSION] - 1 >= VERSION) return MCC_NO_MODEL;
     if (h[H_BYTES] > bytes || h[H_BYTES] < 4 * WORDS || h[H_BYTES] > MOST) return MCC_CUT_OFF;
     return 0;
 }
@@ -150,71 +160,127 @@ typedef struct {
     uint32_t sizes[2 * BASES];
 } memories;
 
+static uint32_t size_of(const mcc_model *model, uint32_t base, int written)
+{
+    const uint32_t *h = at(model->file, 0);
+    if (base == ARENA) return h[H_ARENA];
+    if (base == CONSTANTS) return written ? 0 : h[H_CONSTANT_BYTES];
+    if (base - TENSORS >= h[H_INPUTS] + h[H_OUTPUTS]) return 0;
+    const uint32_t *t = tensor(model->file, base - TENSORS);
+    return written && base - TENSORS < h[H_INPUTS] && t[T_KIND] >> 16 == 0 ? 0 : t[T_BYTES];
+}
+
 static void find_memories(memories *m, const mcc_model *model)
 {
     const uint32_t *h = at(model->file, 0);
     m->model = model;
     m->table = at(model->file, h[H_CALL_TABLE]);
     memset(m->sizes, 0, sizeof m->sizes);
-    m->sizes[2 * ARENA] = m->sizes[2 * ARENA + 1] = h[H_ARENA];
-    m->sizes[2 * CONSTANTS] = h[H_CONSTANT_BYTES];
-    for (uint32_t i = 0; i < h[H_INPUTS] + h[H_OUTPUTS]; i++) {
-        const uint32_t *t = tensor(model->file, i);
-        uint32_t *sizes = m->sizes + 2 * (TENSORS + i);
-        sizes[0] = t[T_BYTES];
-        sizes[1] = i < h[H_INPUTS] && t[T_KIND] >> 16 == 0 ? 0 : t[T_BYTES];
-    }
+    for (uint32_t i = 0; i < 2 * (TENSORS + h[H_INPUTS] + h[H_OUTPUTS]); i++)
+        m->sizes[i] = size_of(model, i / 2, i % 2);
 }
 
-/* 0 if the memory at `ref` has so many bytes (at most a GiB) and may be what `type` says. */
-MCC_INLINE uint32_t lacks(const memories *m, uint32_t ref, uint32_t bytes, uint32_t type)
+/* 0 if the memory at `ref`, in a base of `size` bytes, has so many (at most a GiB) and may be what
+ * `type` says. */
+MCC_INLINE uint32_t lacks_of(uint32_t size, uint32_t ref, uint32_t bytes, uint32_t type)
 {
     const uint32_t offset = ref & MOST;
-    const uint32_t rest = m->sizes[2 * (ref >> PLACE) + (type >> 5 & 1)] - offset - bytes;
-    return (offset & (type >> 2 & 7)) | rest >> 31;
+    return (offset & (type >> 2 & 7)) | (size - offset - bytes) >> 31;
 }
 
-static int check_launch(const memories *m, const uint32_t *step, uint32_t words)
+MCC_INLINE uint32_t lacks(const memories *m, uint32_t ref, uint32_t bytes, uint32_t type)
 {
-    if (words < 3 || step[2] >= at(m->model->file, 0)[H_CALLS]) return 0;
+    return lacks_of(m->sizes[2 * (ref >> PLACE) + (type >> 5 & 1)], ref, bytes, type);
+}
+
+/* Whether an expression leaves one number, of the counters of so many loops. */
+static int check_expression(const uint32_t *word, uint32_t count, uint32_t loops)
+{
+    uint32_t depth = 0;
+    for (; count != 0; count--, word++) {
+        const uint32_t op = *word & 15;
+        if (op <= COUNTER) {
+            if (depth == STACK || (op == COUNTER && *word >> 4 >= loops)) return 0;
+            depth++;
+        } else {
+            if (depth < 2 || op > GREATEST) return 0;
+            depth--;
+        }
+    }
+    return depth == 1;
+}
+
+/* Whether the words from `change` to `end` are changes of words from `first` to before `last`: each
+ * says which, and how many words of an expression follow. */
+static int check_changes(const uint32_t *change, const uint32_t *end, uint32_t first, uint32_t last,
+                         uint32_t loops)
+{
+    while (change != end) {
+        const uint32_t place = *change & 0xffff, count = *change >> 16;
+        if (place < first || place >= last || count >= (uint32_t)(end - change)) return 0;
+        if (!check_expression(change + 1, count, loops)) return 0;
+        change += 1 + count;
+    }
+    return 1;
+}
+
+static int check_launch(const memories *m, const uint32_t *step, uint32_t words, uint32_t loops)
+{
+    if (words < OWN_LAUNCH || step[2] >= at(m->model->file, 0)[H_CALLS]) return 0;
     const uint32_t *call = at(m->model->file, m->table[step[2]]);
     const mcc_kernel *kernel = kernel_of(m->model, call);
-    const uint32_t buffers = kernel->buffers;
-    if (words != 3 + buffers) return 0;
-    const uint32_t *number = call + 1, *ref = step + 3;
+    const uint32_t buffers = kernel->buffers, own = OWN_LAUNCH + buffers;
+    if (words < own) return 0;
+    const uint32_t *number = call + 1, *ref = step + OWN_LAUNCH;
     uint32_t bad = 0;
     for (const uint8_t *type = kernel->types, *last = type + buffers; type != last; type++)
         bad |= lacks(m, *ref++, *number++ << (*type & 3), *type);
-    return bad == 0;
+    if (bad != 0) return 0;
+    /* Elements of buffers, the first parameters, do not change. */
+    const uint32_t last = OWN_LAUNCH + (uint32_t)kernel->parameters;
+    return check_changes(step + own, step + words, OWN_LAUNCH, last, loops);
 }
 
 /* Steps that have so many words, and those within them. */
-static int32_t check_steps(const memories *m, const uint32_t *step, uint32_t left, int depth)
+static int32_t check_steps(const memories *m, const uint32_t *step, uint32_t left, int depth,
+                           uint32_t loops)
 {
     const uint32_t *h = at(m->model->file, 0);
     if (depth > MCC_MOST_DEPTH) return MCC_TOO_MANY;
     while (left != 0) {
-        const uint32_t words = step[0] >> 8;
+        const uint32_t words = step[0] >> 8, op = step[0] & 255;
         uint32_t inner = 0;
         if (words < 2 || words > left || step[1] >= h[H_BYTES] - h[H_NAMES]) return MCC_NOT_BOUNDED;
-        switch (step[0] & 255) {
+        if (op != LAUNCH && words < OWN) return MCC_NOT_BOUNDED;
+        switch (op) {
         case LAUNCH:
-            if (!check_launch(m, step, words)) return MCC_NOT_BOUNDED;
+            if (!check_launch(m, step, words, loops)) return MCC_NOT_BOUNDED;
             break;
         case COPY:
-            if (words != 5 || step[4] > MOST || lacks(m, step[2], step[4], WRITTEN) != 0 ||
-                lacks(m, step[3], step[4], 0) != 0)
+            if (step[4] > MOST || lacks(m, step[2], step[4], WRITTEN) != 0 ||
+                lacks(m, step[3], step[4], 0) != 0 ||
+                !check_changes(step + OWN, step + words, 2, 4, loops))
                 return MCC_NOT_BOUNDED;
             break;
         case BRANCH:
-            if (words != 5 || lacks(m, step[2], 1, 0) != 0) return MCC_NOT_BOUNDED;
+            if (lacks(m, step[2], 1, 0) != 0 || !check_changes(step + OWN, step + words, 2, 3, loops))
+                return MCC_NOT_BOUNDED;
             if (step[3] > left - words || step[4] > left - words - step[3]) return MCC_NOT_BOUNDED;
             for (uint32_t side = 0; side < 2; side++) {
                 const uint32_t *start = step + words + (side != 0 ? step[3] : 0);
-                const int32_t status = check_steps(m, start, step[3 + side], depth + 1);
+                const int32_t status = check_steps(m, start, step[3 + side], depth + 1, loops);
                 if (status != 0) return status;
             }
             inner = step[3] + step[4];
+            break;
+        case REPEAT:
+            if (step[2] > INT32_MAX || step[3] > left - words ||
+                (step[4] != MCC_NOWHERE && lacks(m, step[4], 1, 0) != 0) ||
+                !check_changes(step + OWN, step + words, 4, 5, loops + 1))
+                return MCC_NOT_BOUNDED;
+            inner = step[3];
+            const int32_t status = check_steps(m, step + words, inner, depth + 1, loops + 1);
+            if (status != 0) return status;
             break;
         default:
             return MCC_NOT_BOUNDED;
@@ -236,7 +302,7 @@ int32_t mcc_open(mcc_model *model, const void *file, uint32_t bytes)
     memories m;
     find_memories(&m, model);
     const uint32_t *steps = at(model->file, head(model, H_STEPS));
-    return check_steps(&m, steps, head(model, H_STEP_WORDS), 0);
+    return check_steps(&m, steps, head(model, H_STEP_WORDS), 0, 0);
 }
 
 uint32_t mcc_arena_bytes(const mcc_model *model) { return head(model, H_ARENA); }
@@ -284,11 +350,13 @@ void mcc_reset(const mcc_model *model, void *const *tensors)
     }
 }
 
-/* What a run knows: where memory is. */
+/* What a run knows: where memory is, and the iterations of the loops that it is in. */
 typedef struct {
     const mcc_model *model;
     const uint32_t *steps, *table;
     uint8_t *bases[TENSORS + MCC_MOST_TENSORS];
+    uint32_t loops;
+    int32_t counters[MCC_MOST_DEPTH];
 } run_state;
 
 MCC_INLINE uint8_t *place_of(const run_state *run, uint32_t ref)
@@ -296,35 +364,144 @@ MCC_INLINE uint8_t *place_of(const run_state *run, uint32_t ref)
     return run->bases[ref >> PLACE] + (ref & MOST);
 }
 
-/* 0, or the place of the step that ended the run, behind the first word of it. */
-static int32_t run_steps(const run_state *run, const uint32_t *step, const uint32_t *end)
+/* Whether an expression, which has been checked, is a number of 32 bits. */
+static int number_of(const run_state *run, const uint32_t *word, uint32_t count, int32_t *found)
+{
+    int32_t stack[STACK], *top = stack;
+    for (; count != 0; count--, word++) {
+        const uint32_t op = *word & 15, operand = *word >> 4;
+        if (op <= COUNTER) {
+            *top++ = op == COUNTER    ? run->counters[operand]
+                     : op == NEGATIVE ? -(int32_t)operand
+                                      : (int32_t)operand;
+            continue;
+        }
+        const int32_t b = *--top, a = top[-1];
+        if ((op == QUOTIENT || op == REMAINDER) && b < 1) return 0;
+        int64_t value = op == SUM ? (int64_t)a + b : (int64_t)a * b;
+        if (op == QUOTIENT) value = a / b - (a % b < 0);
+        if (op == REMAINDER) value = a % b + (a % b < 0 ? b : 0);
+        if (op == LEAST) value = a < b ? a : b;
+        if (op == GREATEST) value = a > b ? a : b;
+        if (value < INT32_MIN || value > INT32_MAX) return 0;
+        top[-1] = (int32_t)value;
+    }
+    *found = stack[0];
+    return 1;
+}
+
+/* Whether a reference may lead to a place so many bytes behind its base; `ref` does so then. */
+static int move(const run_state *run, int32_t place, uint32_t bytes, uint32_t type, uint32_t *ref)
+{
+    if (place < 0 || place > MOST) return 0;
+    *ref = (*ref & ~(uint32_t)MOST) | (uint32_t)place;
+    return lacks_of(size_of(run->model, *ref >> PLACE, (type & WRITTEN) != 0), *ref, bytes, type) == 0;
+}
+
+/* A reference of a step other than a launch, as changes have it. */
+MCC_APART int reference(const run_state *run, const uint32_t *step, uint32_t which, uint32_t bytes,
+                     uint32_t type, uint32_t *ref)
+{
+    const uint32_t *end = step + (step[0] >> 8);
+    int32_t place;
+    *ref = step[which];
+    for (const uint32_t *change = step + OWN; change != end; change += 1 + (*change >> 16)) {
+        if ((*change & 0xffff) != which) continue;
+        if (!number_of(run, change + 1, *change >> 16, &place)) return 0;
+        if (!move(run, place, bytes, type, ref)) return 0;
+    }
+    return 1;
+}
+
+/* Whether a kernel's checks held. */
+MCC_APART int launch(const run_state *run, const mcc_kernel *kernel, const uint32_t *ref,
+                  const int32_t *parameters)
 {
     void *buffers[MCC_BUFFERS];
     int64_t faults[2 * MCC_CHECKS];
-    while (step != end) {
-        const uint32_t op = step[0] & 255, words = step[0] >> 8;
-        if (op == LAUNCH) {
-            const uint32_t *call = at(run->model->file, run->table[step[2]]);
-            const mcc_kernel *kernel = kernel_of(run->model, call);
-            const uint32_t *ref = step + 3;
-            for (void **b = buffers, **last = b + kernel->buffers; b != last; ref++)
-                *b++ = place_of(run, *ref);
-            const uint32_t checks = kernel->checks;
-            for (uint32_t i = 0; i < checks; i++) faults[2 * i] = 0;
-            kernel->run(buffers, (const int32_t *)(call + 1), faults);
-            for (uint32_t i = 0; i < checks; i++)
-                if (faults[2 * i] != 0) return (int32_t)(step - run->steps) + 1;
-        } else if (op == COPY) {
-            memmove(place_of(run, step[2]), place_of(run, step[3]), step[4]);
-        } else {
-            const uint32_t *then = step + words, *other = then + step[3], *after = other + step[4];
-            const int taken = *place_of(run, step[2]) != 0;
-            const int32_t status = taken ? run_steps(run, then, other) : run_steps(run, other, after);
-            if (status != 0) return status;
-            step = after;
+    for (void **b = buffers, **last = b + kernel->buffers; b != last; ref++)
+        *b++ = place_of(run, *ref);
+    const uint32_t checks = kernel->checks;
+    for (uint32_t i = 0; i < checks; i++) faults[2 * i] = 0;
+    kernel->run(buffers, parameters, faults);
+    for (uint32_t i = 0; i < checks; i++)
+        if (faults[2 * i] != 0) return 0;
+    return 1;
+}
+
+/* A launch whose references and parameters hang on counters; what they may be is checked now. */
+MCC_APART int launch_changed(const run_state *run, const mcc_kernel *kernel, const uint32_t *step,
+                          const int32_t *parameters)
+{
+    const uint32_t buffers = kernel->buffers, *end = step + (step[0] >> 8);
+    uint32_t refs[MCC_BUFFERS];
+    int32_t numbers[MCC_PARAMETERS], number;
+    memcpy(refs, step + OWN_LAUNCH, 4 * buffers);
+    memcpy(numbers, parameters, 4 * (size_t)kernel->parameters);
+    for (const uint32_t *change = step + OWN_LAUNCH + buffers; change != end;
+         change += 1 + (*change >> 16)) {
+        const uint32_t which = (*change & 0xffff) - OWN_LAUNCH;
+        if (!number_of(run, change + 1, *change >> 16, &number)) return 0;
+        if (which >= buffers) {
+            numbers[which] = number;
             continue;
         }
-        step += words;
+        const uint32_t type = kernel->types[which];
+        if (!move(run, number, (uint32_t)parameters[which] << (type & 3), type, &refs[which])) return 0;
+    }
+    return kernel->fits(numbers) && launch(run, kernel, refs, numbers);
+}
+
+/* 0, or the place of the step that ended the run, behind the first word of it. */
+static int32_t run_steps(run_state *run, const uint32_t *step, const uint32_t *end)
+{
+    while (step != end) {
+        const uint32_t words = step[0] >> 8;
+        const uint32_t *next = step + words;
+        uint32_t target, source;
+        int32_t status = 0;
+        int done = 1;
+        switch (step[0] & 255) {
+        case LAUNCH: {
+            const uint32_t *call = at(run->model->file, run->table[step[2]]);
+            const mcc_kernel *kernel = kernel_of(run->model, call);
+            const int32_t *parameters = (const int32_t *)(call + 1);
+            done = words == OWN_LAUNCH + (uint32_t)kernel->buffers
+                       ? launch(run, kernel, step + OWN_LAUNCH, parameters)
+                       : launch_changed(run, kernel, step, parameters);
+            break;
+        }
+        case COPY:
+            done = reference(run, step, 2, step[4], WRITTEN, &target) &&
+                   reference(run, step, 3, step[4], 0, &source);
+            if (done) memmove(place_of(run, target), place_of(run, source), step[4]);
+            break;
+        case BRANCH: {
+            const uint32_t *then = next, *other = then + step[3];
+            next = other + step[4];
+            done = reference(run, step, 2, 1, 0, &source);
+            if (done)
+                status = *place_of(run, source) != 0 ? run_steps(run, then, other)
+                                                     : run_steps(run, other, next);
+            break;
+        }
+        default: {
+            const uint32_t *body = next;
+            int32_t *counter = &run->counters[run->loops++];
+            next = body + step[3];
+            for (*counter = 0; (uint32_t)*counter < step[2] && status == 0; ++*counter) {
+                if (step[4] != MCC_NOWHERE) {
+                    done = reference(run, step, 4, 1, 0, &source);
+                    if (!done || *place_of(run, source) == 0) break;
+                }
+                status = run_steps(run, body, next);
+            }
+            run->loops--;
+        }
+        }
+        if (!done) return (int32_t)(step - run->steps) + 1;
+        if (status != 0) return status;
+        step = next;
     }
     return 0;
 }
@@ -336,6 +513,7 @@ int32_t mcc_run(const mcc_model *model, void *arena, void *const *tensors)
     run.model = model;
     run.steps = at(model->file, h[H_STEPS]);
     run.table = at(model->file, h[H_CALL_TABLE]);
+    run.loops = 0;
     if (arena == NULL || (uintptr_t)arena % 8 != 0) return MCC_NO_MEMORY;
     run.bases[ARENA] = arena;
     run.bases[CONSTANTS] = (uint8_t *)(uintptr_t)(model->file + h[H_CONSTANTS]); /* only read */

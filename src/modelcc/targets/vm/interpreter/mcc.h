@@ -20,7 +20,7 @@ extern "C" {
 #ifndef MCC_MOST_TENSORS
 #define MCC_MOST_TENSORS 16 /* inputs and outputs of a model, together */
 #endif
-#define MCC_MOST_DEPTH 8 /* branches within each other */
+#define MCC_MOST_DEPTH 8 /* branches and loops within each other */
 #define MCC_NOWHERE UINT32_C(0xffffffff)
 
 /* What functions return that do not succeed. */
@@ -30,7 +30,7 @@ enum {
     MCC_DAMAGED = -3,     /* the checksum differs */
     MCC_NO_KERNEL = -4,   /* `missing` of mcc_model is no kernel of mcc_kernels.c */
     MCC_NOT_BOUNDED = -5, /* something in it would leave the memory that it has */
-    MCC_TOO_MANY = -6,    /* more tensors than MCC_MOST_TENSORS, or branches than MCC_MOST_DEPTH */
+    MCC_TOO_MANY = -6,    /* more tensors than MCC_MOST_TENSORS, or steps in steps than MCC_MOST_DEPTH */
     MCC_NO_MEMORY = -7    /* a pointer is missing, or no multiple of 8 */
 };
 
