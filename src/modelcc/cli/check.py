@@ -21,7 +21,9 @@ from modelcc.fit import NO_LIMITS, RAM, Fit, MemoryLimits, Shortage, fit, with_c
 from modelcc.ir.errors import ModelError
 from modelcc.on_device.layers import layers_of
 from modelcc.options import Options
+from modelcc.report.memory_savings import memory_savings
 from modelcc.report.savings import ChannelSaving, savings_rows
+from modelcc.report.tables import saving_table
 from modelcc.sizes import bytes_of
 from modelcc.subsets.names import SUBSET_NAMES
 from modelcc.targets.base import BuildConfig
@@ -93,12 +95,19 @@ def check(
             found = _streamed(found, model, replace(options, ram=budget.ram), config)
     machine = embedded.machine
     layers = layers_of(embedded.program, machine, step_costs(embedded.program, machine))
+    shared = memory_savings(embedded.program, {})
     if as_json:
-        rows = {"layers": layer_facts(layers, mhz), "savings": [asdict(row) for row in savings]}
+        rows = {
+            "layers": layer_facts(layers, mhz),
+            "savings": [asdict(row) for row in savings],
+            "shared": [asdict(row) for row in shared],
+        }
         print_json({**_facts(found, model, machine), **rows})
     else:
         less = [("left out", row) for row in savings_rows(tuple(savings))]
         print_pairs([*_rows(found, model, machine), *less])
+        if shared:
+            output_console().print(saving_table(shared))
         output_console().print(layer_table(layers, mhz, "layers, estimated"))
     return DOES_NOT_FIT if found.shortages else 0
 

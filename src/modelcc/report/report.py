@@ -13,6 +13,7 @@ from modelcc.ir.program import CopyTensor, Launch, Program, Step, counters, leav
 from modelcc.ir.program_cost import step_work
 from modelcc.ir.union import Union
 from modelcc.report.device_share import DeviceShare, device_share, share_from_data
+from modelcc.report.memory_savings import MemorySaving, memory_savings
 from modelcc.report.savings import ChannelSaving, savings_rows
 
 
@@ -106,6 +107,7 @@ class Report:
     that the arena, ``arena_before`` bytes without that, fits into the memory that was asked for.
     ``savings`` are channels that are left out.  ``device`` tells what runs on a device, if it is
     for one.
+    ``savings`` are channels that are left out, ``shared`` results that lie over operands.
     """
 
     model: str
@@ -126,6 +128,7 @@ class Report:
     arena_before: int = 0
     savings: tuple[ChannelSaving, ...] = ()
     device: DeviceShare | None = None
+    shared: tuple[MemorySaving, ...] = ()
 
     def __repr__(self) -> str:
         """A line on memory and work, then a line for each step."""
@@ -214,6 +217,7 @@ def report_of(program: Program, target: str, sizes: Mapping[str, int]) -> Report
         notes=program.notes,
         states=tuple(_states(program, env)),
         device=device_share(program, env),
+        shared=memory_savings(program, env),
     )
 
 
@@ -245,6 +249,10 @@ def report_from_json(text: str) -> Report:
         row["source"] = tuple(row["source"])
     data["savings"] = tuple(ChannelSaving(**row) for row in less)
     data["device"] = share_from_data(data.get("device"))
+    over: Iterable[dict[str, Any]] = data.get("shared", ())
+    for row in over:
+        row["source"] = tuple(row["source"])
+    data["shared"] = tuple(MemorySaving(**row) for row in over)
     return Report(**data)
 
 

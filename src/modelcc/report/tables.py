@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from modelcc.report.formats import byte_text
+from modelcc.report.memory_savings import MemorySaving
 from modelcc.report.report import Report, StageTime, StepRow, times_text
 from modelcc.report.savings import savings_rows
 
@@ -16,6 +17,8 @@ from modelcc.report.savings import savings_rows
 def report_tables(report: Report, rows: int | None = None) -> RenderableType:
     """Summary, kernels (the ``rows`` dearest, in order; None: all) and the compiler's times."""
     parts: list[RenderableType] = [summary(report), kernel_table(report, rows)]
+    if report.shared:
+        parts.append(saving_table(report.shared, rows))
     if report.stages:
         parts.append(stage_table(report.stages))
     return Group(*parts)
@@ -76,6 +79,23 @@ def kernel_table(report: Report, rows: int | None = None) -> Table:
             cells += [f"{kernel.seconds * 1e6:.1f}", f"{share:.1f}", f"{rate:.1f}"]
         names = (_shortened(kernel.function), _shortened(_sources(kernel.source)))
         table.add_row(str(kernel.step), *names, *cells)
+    return table
+
+
+def saving_table(found: Sequence[MemorySaving], rows: int | None = None) -> Table:
+    """A row for each result that lies over an operand (the ``rows`` largest; None: all)."""
+    table = Table(title="results over operands", title_justify="left")
+    table.add_column("step", no_wrap=True)
+    table.add_column("from")
+    table.add_column("bytes", justify="right", no_wrap=True)
+    for name in ("result", "over"):
+        table.add_column(name)
+    table.add_column("how", no_wrap=True)
+    ranked = sorted(found, key=lambda one: -one.bytes)[: len(found) if rows is None else rows]
+    for one in sorted(ranked, key=lambda one: one.step):
+        names = [_shortened(text) for text in (one.tensor, one.operand)]
+        source = _shortened(_sources(one.source))
+        table.add_row(str(one.step), source, f"{one.bytes:,}", *names, one.how)
     return table
 
 
