@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 
@@ -36,8 +36,9 @@ flash by part, memory, and the bytes that an update of the model has.
   modelcc compare model.tflite --target cortex-m4
   modelcc compare model.tflite --target cortex-m4 --mhz 120 --json
 
-It runs in QEMU; where that or GCC for the processor is missing on this machine, where only results
-are compared. Exit code 1 if results differ.
+With --library the model runs with calls of it, and without.  It runs in QEMU; where that or GCC for
+the processor is missing on this machine, where only results are compared. Exit code 1 if results
+differ.
 """
 
 DIFFERS = 1
@@ -76,13 +77,20 @@ def compare(
     if sizes:
         raise ModelError("--size has no use on microcontrollers", (), "fix dimensions by --dim")
     with progress_of() as progress:
-        embedded = embedded_of(model, options, build_config_of(environment, no_cache, progress))
+        config = build_config_of(environment, no_cache, progress)
+        embedded = embedded_of(model, options, config)
         types = input_types(embedded)
         given, _ = read_feeds(inputs, types)
         feeds = any_inputs(types, seed) | given
         feeds = {name: feeds[name] for name in types}
         forms, refused = forms_of(embedded)
-        found = _compared(run_forms(embedded, forms, feeds), model, feeds)
+        results = run_forms(embedded, forms, feeds)
+        if embedded.program.external_calls:
+            alone = replace(options, libraries=(), prefer_libraries=False)
+            own = embedded_of(model, alone, config)
+            forms, refused = forms_of(own)
+            results += run_forms(own, forms, feeds)
+        found = _compared(results, model, feeds)
     missing = missing_tools(embedded.machine)
     if as_json:
         head = {"model": model.name, "target": embedded.machine.name, "missing": missing}

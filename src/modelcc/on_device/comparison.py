@@ -19,6 +19,7 @@ from modelcc.targets.mcu.emulation.boards import SOURCES, missing_tools
 from modelcc.targets.mcu.emulation.build import build, write_files
 from modelcc.targets.mcu.emulation.command import run_command
 from modelcc.targets.mcu.emulation.run import run
+from modelcc.targets.mcu.libraries.sources import include_flags, sources_of
 from modelcc.targets.mcu.timing import TIMINGS
 
 
@@ -85,7 +86,10 @@ def _run_here(model: EmbeddedModel, form: DeviceForm, given: Mapping[str, bytes]
         for input_, data in given.items():
             (folder / f"{input_}.in").write_bytes(data)
         sources = sorted(path.name for path in folder.glob("*.c"))
-        build_here = [*compiler.command, "-std=gnu99", form.optimize, f"-I{SOURCES}", *sources]
+        called = model.machine.libraries
+        sources += map(str, sources_of(called, ((folder / s).read_text() for s in sources)))
+        flags = [f"-I{SOURCES}", *include_flags(called)]
+        build_here = [*compiler.command, "-std=gnu99", form.optimize, *flags, *sources]
         run_command([*build_here, str(SOURCES / "host.c"), "-lm", "-o", "program"], folder)
         run_command([str(folder / "program")], folder)
         found = {path.stem: path.read_bytes() for path in folder.glob("*.out")}

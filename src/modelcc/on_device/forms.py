@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from modelcc.ir.errors import ModelError
+from modelcc.ir.program import libraries
 from modelcc.targets.c.delivery.folder import File
 from modelcc.targets.mcu.delivery.model import EmbeddedModel
 from modelcc.targets.mcu.emulation.build import BoardProgram
@@ -41,6 +42,8 @@ class DeviceForm:
 def forms_of(model: EmbeddedModel) -> tuple[tuple[DeviceForm, ...], str]:
     """All forms that the model has, C for speed and for size, and bytecode for an interpreter with
     its kernels; and why it has no bytecode, if so."""
+    if model.program.external_calls:
+        return _c_forms(model), "bytecode calls no libraries"
     try:
         encoded = encode(model)
     except ModelError as error:
@@ -52,8 +55,9 @@ def forms_of(model: EmbeddedModel) -> tuple[tuple[DeviceForm, ...], str]:
 
 def _c_forms(model: EmbeddedModel) -> tuple[DeviceForm, ...]:
     parts = WEIGHTS, TABLES, CODE, LIBRARIES
+    called = "".join(f", {name}" for name in libraries(model.program))
     return tuple(
-        DeviceForm(f"C {level}", board_files(model), level, model.arena, parts)
+        DeviceForm(f"C {level}{called}", board_files(model), level, model.arena, parts)
         for level in ("-O2", "-Os")
     )
 

@@ -19,6 +19,8 @@ from modelcc.ir.program_interpreter import interpret_program
 from modelcc.ir.program_parser import constants_by_digest, parse_program
 from modelcc.ir.program_text import print_program
 from modelcc.ir.types import I8, I32, TensorType
+from modelcc.on_device import comparison
+from modelcc.on_device.forms import forms_of
 from modelcc.ops.activation import Clip
 from modelcc.ops.arithmetic import Add, Cast, Div, Mul
 from modelcc.ops.broadcast import ReduceSum
@@ -305,3 +307,17 @@ def test_scratch_memory_is_as_large_as_the_library_wants(tmp_path: Path, cmsis_n
     theirs = list(map(int, asked.stdout.split()))
     assert len(theirs) == len(mine)
     assert [pair for pair in zip(mine, theirs, strict=True) if pair[0] < pair[1]] == []
+
+
+def test_forms_that_call_it_run_on_this_machine(
+    monkeypatch: pytest.MonkeyPatch, cmsis_nn: str
+) -> None:
+    monkeypatch.setattr(comparison, "missing_tools", lambda model: "there is no emulator")
+    _, graph, feeds, want = example("windows")
+    model = embedded(graph, "cortex-m4", library=cmsis_nn)
+    forms, refused = forms_of(model)
+    assert [form.name for form in forms] == ["C -O2, cmsis-nn", "C -Os, cmsis-nn"]
+    assert "calls no libraries" in refused
+    for result in comparison.run_forms(model, forms, feeds):
+        (got,) = result.outputs.values()
+        np.testing.assert_array_equal(got, want.ravel())
