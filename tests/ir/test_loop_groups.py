@@ -291,7 +291,7 @@ def test_what_does_not_fit_the_target_is_refused() -> None:
 
 
 def test_processors_refuse_groups() -> None:
-    with pytest.raises(NotImplementedError, match="no grid loops, as that over 'g'"):
+    with pytest.raises(NotImplementedError, match="no groups, as 'grid g in"):
         emit_llvm([parse_function(SUMS)])
     with pytest.raises(NotImplementedError, match="c has no groups of threads, as 'grid g in"):
         emit_c([parse_function(SUMS)])

@@ -35,6 +35,7 @@ from typing import Literal, TypeAlias
 
 from modelcc.ir.argument import Argument
 from modelcc.ir.condition import Condition
+from modelcc.ir.copies import CommitCopies, CopyAsync, WaitCopies
 from modelcc.ir.index import Index
 from modelcc.ir.types import BOOL, DType
 
@@ -320,8 +321,7 @@ class For:
 class While:
     """Runs ``body`` as long as the scalar bool ``condition``, evaluated each time, holds.
 
-    The condition has no calls of elementary functions: these become statements.
-    """
+    The condition has no calls of elementary functions: these become statements."""
 
     condition: Expr
     body: tuple[Stmt, ...]
@@ -407,10 +407,8 @@ class VectorScatter:
 
 @dataclass(frozen=True)
 class Alloc:
-    """A buffer of constant size, visible to the end of the enclosing block.
-
-    A ``shared`` one stands in the innermost grid loop, before the threads.
-    """
+    """A buffer of constant size, visible to the end of the enclosing block; a ``shared`` one stands
+    in the innermost grid loop, before the threads."""
 
     buffer: Buffer
 
@@ -418,32 +416,6 @@ class Alloc:
 @dataclass(frozen=True)
 class Barrier:
     """All threads of a group arrive before any goes on, and see what the others have written."""
-
-
-@dataclass(frozen=True)
-class CopyAsync:
-    """Begins to copy ``lanes`` elements from global to shared memory: ``to[to_offset + l]`` becomes
-    ``source[source_offset + l]``, 0 for lanes ``>= active``, at some time before the thread has
-    waited for it; until then it is undefined."""
-
-    to: str
-    to_offset: Index
-    source: str
-    source_offset: Index
-    lanes: int = 1
-    active: Index | None = None
-
-
-@dataclass(frozen=True)
-class CommitCopies:
-    """Copies that this thread has begun since the last time are a batch."""
-
-
-@dataclass(frozen=True)
-class WaitCopies:
-    """Waits for all of this thread's batches but the last ``pending``."""
-
-    pending: int = 0
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from modelcc.ir.argument import Argument
+from modelcc.ir.copies import CommitCopies, CopyAsync, WaitCopies
 from modelcc.ir.forms import NO_TYPES, Spelling, Syntax, TextForms, block, listed, syntax
 from modelcc.ir.index import Index
 from modelcc.ir.loop import (
@@ -19,10 +20,8 @@ from modelcc.ir.loop import (
     Buffer,
     Check,
     Comment,
-    CommitCopies,
     Const,
     Convert,
-    CopyAsync,
     Expr,
     For,
     Function,
@@ -51,7 +50,6 @@ from modelcc.ir.loop import (
     Var,
     VectorGather,
     VectorScatter,
-    WaitCopies,
     While,
 )
 from modelcc.ir.mlir_syntax import value_text

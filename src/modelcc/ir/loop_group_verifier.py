@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from modelcc.ir.copies import CommitCopies, CopyAsync, WaitCopies
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, symbols
 from modelcc.ir.loop import (
@@ -13,8 +14,6 @@ from modelcc.ir.loop import (
     BindIndex,
     Check,
     Comment,
-    CommitCopies,
-    CopyAsync,
     Expr,
     For,
     Function,
@@ -27,7 +26,6 @@ from modelcc.ir.loop import (
     Stmt,
     Var,
     VectorGather,
-    WaitCopies,
     While,
 )
 from modelcc.ir.loop_text import statement_text

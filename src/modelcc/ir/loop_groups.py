@@ -69,7 +69,7 @@ class _Accesses:
 
 
 @dataclass(frozen=True)
-class _Copy:
+class _PendingCopy:
     to: Array
     to_offset: int
     source: Array
@@ -103,7 +103,7 @@ class Watch:
         self._thread = 0
         self._warp = 1
         self._held_by_warps: dict[tuple[int, str], Array] = {}
-        self._copies: dict[int, list[list[_Copy]]] = {}
+        self._copies: dict[int, list[list[_PendingCopy]]] = {}
 
     def begin_group(self, point: Mapping[str, int]) -> None:
         """What follows is of the group at ``point``."""
@@ -165,7 +165,7 @@ class Watch:
         self.store(to, to_offset, undefined(lanes, to.dtype), 1, None)
         self.load(source, offset, lanes, 1, active)
         batches = self._copies.setdefault(self._thread, [[]])
-        batches[-1].append(_Copy(to, to_offset, source, offset, lanes, active))
+        batches[-1].append(_PendingCopy(to, to_offset, source, offset, lanes, active))
 
     def commit(self) -> None:
         """What this thread has begun to copy is a batch."""

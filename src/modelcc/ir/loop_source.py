@@ -20,6 +20,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from modelcc.ir.copies import CommitCopies, CopyAsync, WaitCopies
 from modelcc.ir.index import Index, python_source, substitute, symbols
 from modelcc.ir.instructions import vectors
 from modelcc.ir.loop import (
@@ -31,10 +32,8 @@ from modelcc.ir.loop import (
     Buffer,
     Check,
     Comment,
-    CommitCopies,
     Const,
     Convert,
-    CopyAsync,
     Expr,
     For,
     Function,
@@ -59,7 +58,6 @@ from modelcc.ir.loop import (
     Var,
     VectorGather,
     VectorScatter,
-    WaitCopies,
     While,
 )
 from modelcc.ir.loop_traversal import loop_nest, statements

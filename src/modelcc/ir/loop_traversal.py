@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from modelcc.ir.argument import Argument
 from modelcc.ir.condition import Condition
+from modelcc.ir.copies import CopyAsync
 from modelcc.ir.fields import NodeParts
 from modelcc.ir.index import Index, symbols
 from modelcc.ir.loop import (
     Assign,
     Check,
-    CopyAsync,
     Expr,
     For,
     Function,

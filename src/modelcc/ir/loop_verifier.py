@@ -6,6 +6,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from modelcc.ir.copies import CopyAsync, WaitCopies
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import (
     Bounds,
@@ -26,7 +27,6 @@ from modelcc.ir.loop import (
     BindIndex,
     Buffer,
     Check,
-    CopyAsync,
     Expr,
     For,
     Function,
@@ -44,7 +44,6 @@ from modelcc.ir.loop import (
     Var,
     VectorGather,
     VectorScatter,
-    WaitCopies,
     While,
 )
 from modelcc.ir.loop_group_verifier import GroupLimits, is_of_groups, verify_groups

@@ -34,7 +34,7 @@ def open_device(index: int) -> CudaDevice:
     return CudaDevice(cuda_driver, index)
 
 
-class Memory:
+class CudaMemory:
     """Memory of a GPU, given back when nobody has it any more."""
 
     def __init__(self, device: CudaDevice, address: Any, size: int) -> None:
@@ -114,13 +114,13 @@ class CudaDevice:
         self._load(self._api.cuMemcpyDtoH(ctypes.addressof(number), place, 4))
         return number.value
 
-    def allocate(self, size: int) -> Memory:
+    def allocate(self, size: int) -> CudaMemory:
         """Memory of the pool."""
         self._current()
         status, address = self._api.cuMemAllocAsync(max(1, size), self._stream)
         if self._said(status) == "CUDA_ERROR_OUT_OF_MEMORY":
             raise OutOfDeviceMemoryError(self.name, size, self.memory)
-        return Memory(self, self._run((status, address)), size)
+        return CudaMemory(self, self._run((status, address)), size)
 
     def free(self, address: int) -> None:
         """Give memory back to the pool."""
@@ -209,5 +209,5 @@ class CudaDevice:
 
 
 def _address(memory: DeviceMemory) -> int:
-    assert isinstance(memory, Memory)
+    assert isinstance(memory, CudaMemory)
     return memory.address

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from modelcc.ir.loop import Alloc, CommitCopies, CopyAsync, Function, Load, Stmt, Store, WaitCopies
+from modelcc.ir.copies import CommitCopies, CopyAsync, WaitCopies
+from modelcc.ir.loop import Alloc, Function, Load, Stmt, Store
 from modelcc.ir.loop_traversal import map_blocks, statements
 from modelcc.ir.types import DType
 

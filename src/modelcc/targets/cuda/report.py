@@ -8,13 +8,15 @@ from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import launch_extents
 from modelcc.targets.c.names import symbol
 from modelcc.targets.cuda.chips import Chip
-from modelcc.targets.cuda.tools import KernelUse
+from modelcc.targets.cuda.tools import KernelResources
 from modelcc.targets.llvm.groups import shared_bytes
 
 _HEAD = ("kernel", "threads", "registers", "spilled", "shared", "occupancy")
 
 
-def kernel_report(functions: Sequence[Function], uses: Mapping[str, KernelUse], chip: Chip) -> str:
+def kernel_report(
+    functions: Sequence[Function], uses: Mapping[str, KernelResources], chip: Chip
+) -> str:
     """A table of ``functions``: threads of a group, registers of a thread, bytes of spilled
     registers and of shared memory, and the part of a processor's threads that are there."""
     rows = [_HEAD, *(_row(function, uses[symbol(function.name)], chip) for function in functions)]
@@ -25,7 +27,7 @@ def kernel_report(functions: Sequence[Function], uses: Mapping[str, KernelUse], 
     return "\n".join(lines) + "\n"
 
 
-def _row(function: Function, use: KernelUse, chip: Chip) -> tuple[str, ...]:
+def _row(function: Function, use: KernelResources, chip: Chip) -> tuple[str, ...]:
     threads = 1
     for extent in launch_extents(function)[1]:
         assert isinstance(extent, int)

@@ -30,7 +30,7 @@ class CudaToolError(Error):
 
 
 @dataclass(frozen=True)
-class KernelUse:
+class KernelResources:
     """What a kernel takes of a GPU: registers of a thread, bytes that are shared and on the stack,
     and bytes of spilled registers in its text."""
 
@@ -51,7 +51,7 @@ class Cubin:
     """Machine code of a module, and what each of its kernels takes."""
 
     code: bytes
-    uses: dict[str, KernelUse]
+    uses: dict[str, KernelResources]
 
 
 def find_tool(name: str) -> str | None:
@@ -78,13 +78,13 @@ def assemble(ptx: str, chip: Chip) -> Cubin:
         return Cubin(result.read_bytes(), read_uses(words))
 
 
-def read_uses(words: str) -> dict[str, KernelUse]:
+def read_uses(words: str) -> dict[str, KernelResources]:
     """What ``ptxas -v`` says of each kernel."""
-    found: dict[str, KernelUse] = {}
+    found: dict[str, KernelResources] = {}
     _, *parts = _FUNCTION.split(words)
     for name, text in zip(parts[::2], parts[1::2], strict=True):
         numbers = {key: pattern.search(text) for key, pattern in _NUMBERS.items()}
-        found[name] = KernelUse(**{key: int(m[1]) for key, m in numbers.items() if m})
+        found[name] = KernelResources(**{key: int(m[1]) for key, m in numbers.items() if m})
     return found
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import gcd, prod
 
+from modelcc.ir.copies import CommitCopies, CopyAsync, WaitCopies
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Range
-from modelcc.ir.loop import Alloc, CommitCopies, CopyAsync, For, Function, WaitCopies
+from modelcc.ir.loop import Alloc, For, Function
 from modelcc.ir.loop_text import statement_text
 from modelcc.ir.loop_traversal import grid_loop, launch_extents, statements
 from modelcc.targets.llvm.code import Code

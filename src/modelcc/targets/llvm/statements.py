@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import gcd
 
+from modelcc.ir.copies import CommitCopies, CopyAsync, WaitCopies
 from modelcc.ir.index import Index, Range, simplify
 from modelcc.ir.loop import (
     Alloc,
@@ -13,9 +14,7 @@ from modelcc.ir.loop import (
     BindIndex,
     Check,
     Comment,
-    CommitCopies,
     Const,
-    CopyAsync,
     Expr,
     For,
     If,
@@ -31,7 +30,6 @@ from modelcc.ir.loop import (
     Store,
     Var,
     VectorScatter,
-    WaitCopies,
     While,
 )
 from modelcc.ir.loop_text import statement_text

@@ -1,0 +1,33 @@
+"""Statements of the loop level that copy to shared memory while threads go on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modelcc.ir.index import Index
+
+
+@dataclass(frozen=True)
+class CopyAsync:
+    """Begins to copy ``lanes`` elements from global to shared memory: ``to[to_offset + l]`` becomes
+    ``source[source_offset + l]``, 0 for lanes ``>= active``, at some time before the thread has
+    waited for it; until then it is undefined."""
+
+    to: str
+    to_offset: Index
+    source: str
+    source_offset: Index
+    lanes: int = 1
+    active: Index | None = None
+
+
+@dataclass(frozen=True)
+class CommitCopies:
+    """Copies that this thread has begun since the last time are a batch."""
+
+
+@dataclass(frozen=True)
+class WaitCopies:
+    """Waits for all of this thread's batches but the last ``pending``."""
+
+    pending: int = 0
