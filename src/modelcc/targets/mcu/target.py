@@ -17,6 +17,7 @@ from modelcc.ir.memory_rules import MemoryRules
 from modelcc.ir.program import Program
 from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.graph.integer_contractions import IntegerContractions
+from modelcc.passes.graph.tabulate_bytes import TabulateBytes
 from modelcc.passes.loop.expand_instructions import Available
 from modelcc.passes.loop.serialise import serialise
 from modelcc.passes.program.check_first import check_first
@@ -114,7 +115,11 @@ class McuTarget(CTarget):
 
     def graph_passes(self) -> GraphPasses:
         """Products of integers, where a model dequantises their operands."""
-        return GraphPasses(integers=(IntegerContractions(own=False),), channels=_CHANNELS)
+        return GraphPasses(
+            integers=(IntegerContractions(own=False),),
+            functions=(TabulateBytes(),),
+            channels=_CHANNELS,
+        )
 
     def tensor_passes(self) -> TensorPasses:
         """Images with channels last, and integers as instructions take them."""

@@ -1,0 +1,174 @@
+"""What is computed of each byte by itself becomes a table of 256 bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from modelcc.ir.constant import Constant
+from modelcc.ir.graph import Graph, Node
+from modelcc.ir.naming import Names
+from modelcc.ir.types import I8, I32, U8, Array, DType, TensorType
+from modelcc.ops.arithmetic import Add, Cast, Elementwise
+from modelcc.ops.gather import Gather
+from modelcc.ops.quant import DequantizeLinear, QuantizeLinear
+from modelcc.passes.graph.dead_code import DeadCode, with_nodes
+
+_LEAST = 5
+"""Nodes below this are a table already, or take no longer than one."""
+
+_ELEMENTS = 64
+"""Elements of a tensor for which a table pays."""
+
+_MOST = 64
+"""Nodes that one table stands for."""
+
+_BYTES = (I8, U8)
+
+
+@dataclass(frozen=True)
+class TabulateBytes:
+    """Chains of functions, requantizations and products of one tensor of bytes, floats between
+    them included.  Its contents are not shown here.
+
+    before::
+
+        "mcc.graph"() ({
+        ^bb0(%x: tensor<64xi8>):
+          %a = "mcc.Cast"(%x) {to = f32}
+          %b = "mcc.Tanh"(%a)
+          %c = "mcc.Mul"(%a, %b)
+          %d = "mcc.Sqrt"(%c)
+          %y = "mcc.Cast"(%d) {to = i8}
+          "mcc.return"(%y)
+        })
+
+    after::
+
+        "mcc.graph"() ({
+        ^bb0(%x: tensor<64xi8>):
+          %t = "mcc.constant"() {value = dense<0> : tensor<256xi8>}
+          %l = "mcc.constant"() {value = dense<128> : tensor<i32>}
+          %w = "mcc.Cast"(%x) {to = i32}
+          %p = "mcc.Add"(%w, %l)
+          %y = "mcc.Gather"(%t, %p) {axis = 0}
+          "mcc.return"(%y)
+        })
+    """
+
+    def __call__(self, graph: Graph) -> Graph:
+        makers = {name: n for n, node in enumerate(graph.nodes) for name in node.outputs}
+        found: dict[int, tuple[str, tuple[int, ...]]] = {}
+        inside: set[int] = set()
+        for number in reversed(range(len(graph.nodes))):
+            if number in inside or not _makes_bytes(graph, graph.nodes[number]):
+                continue
+            chain = _chain(graph, makers, number)
+            if chain is not None:
+                found[number] = chain
+                inside.update(chain[1])
+        return _tabulated(graph, found) if found else graph
+
+
+def _makes_bytes(graph: Graph, node: Node) -> bool:
+    if len(node.outputs) != 1 or graph.types[node.outputs[0]].dtype not in _BYTES:
+        return False
+    elements = graph.types[node.outputs[0]].elements
+    return not isinstance(elements, int) or elements >= _ELEMENTS
+
+
+def _chain(
+    graph: Graph, makers: Mapping[str, int], last: int
+) -> tuple[str, tuple[int, ...]] | None:
+    """The one tensor of bytes that the result of node ``last`` is computed of, element by element,
+    and the nodes that do so, in order; the farthest such tensor."""
+    shape = graph.types[graph.nodes[last].outputs[0]].shape
+    open_: set[str] = {graph.nodes[last].outputs[0]}
+    taken: list[int] = []
+    best: tuple[str, tuple[int, ...]] | None = None
+    while len(taken) < _MOST:
+        number = max(makers.get(name, -1) for name in open_)
+        if number < 0:
+            break
+        node = graph.nodes[number]
+        operands = _operands(graph, node)
+        if operands is None or any(graph.types[n].shape != shape for n in operands):
+            break
+        open_ = (open_ - {*node.outputs}) | {*operands}
+        taken.append(number)
+        if len(open_) == 1:
+            (source,) = open_
+            if graph.types[source].dtype in _BYTES:
+                best = source, tuple(sorted(taken))
+    return None if best is None or len(best[1]) < _LEAST else best
+
+
+def _operands(graph: Graph, node: Node) -> list[str] | None:
+    """Tensors of which a node computes each element of its result from one element; None if it is
+    no such node."""
+    match node.op:
+        case Gather(axis=0) if node.inputs[0] in graph.constants:
+            return [node.inputs[1]] if graph.types[node.inputs[0]].rank == 1 else None
+        case Elementwise() | Cast() | QuantizeLinear() | DequantizeLinear():
+            varying = [name for name in node.inputs if name not in graph.constants]
+            constants = (graph.types[n].shape for n in node.inputs if n in graph.constants)
+            single = all(extent == 1 for shape in constants for extent in shape)
+            return varying if single and len(node.outputs) == 1 else None
+        case _:
+            return None
+
+
+def _tabulated(graph: Graph, found: Mapping[int, tuple[str, tuple[int, ...]]]) -> Graph:
+    names, constants, types = Names(graph.types), dict(graph.constants), dict(graph.types)
+
+    def constant(data: Array) -> str:
+        name = names.fresh("c")
+        constants[name] = Constant(data)
+        types[name] = constants[name].type
+        return name
+
+    steps: dict[int, tuple[Node, ...]] = {}
+    for number, (source, chain) in found.items():
+        node = graph.nodes[number]
+        parts = [graph.nodes[n] for n in chain]
+        sources = tuple(dict.fromkeys(name for part in parts for name in part.source))
+        dtype = types[source].dtype
+        table = constant(_values(graph, source, parts))
+        wide = names.fresh("wide")
+        types[wide] = TensorType(types[source].shape, I32)
+        lookup = [Node(Cast(I32), (source,), (wide,), sources)]
+        if dtype == I8:
+            place = names.fresh("place")
+            types[place] = types[wide]
+            least = constant(np.asarray(128, np.int32))
+            lookup.append(Node(Add(), (wide, least), (place,), sources))
+        last = lookup[-1].outputs[0]
+        steps[number] = (*lookup, Node(Gather(0), (table, last), node.outputs, sources))
+    nodes = [one for n, node in enumerate(graph.nodes) for one in steps.get(n, (node,))]
+    made = replace(graph, types=types, constants=constants)
+    return DeadCode()(with_nodes(made, tuple(nodes)))
+
+
+def _values(graph: Graph, source: str, nodes: Sequence[Node]) -> Array:
+    """What ``nodes`` make of each byte, the least first."""
+    known: dict[str, Array] = {source: _all_bytes(graph.types[source].dtype)}
+
+    def operand(name: str, table: bool) -> Array:
+        if name in known:
+            return known[name]
+        data = graph.constants[name].data
+        return data if table else data.reshape(())
+
+    with np.errstate(all="ignore"):
+        for node in nodes:
+            table = isinstance(node.op, Gather)
+            given = [operand(name, table and n == 0) for n, name in enumerate(node.inputs)]
+            known[node.outputs[0]] = np.asarray(node.op.reference(*given))
+    return known[nodes[-1].outputs[0]]
+
+
+def _all_bytes(dtype: DType) -> Array:
+    info = np.iinfo(dtype.numpy)
+    return np.arange(int(info.min), int(info.max) + 1).astype(dtype.numpy)
