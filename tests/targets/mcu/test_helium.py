@@ -42,9 +42,18 @@ def residual(b: GraphBuilder, x: str) -> str:
     return convolved(b, wide, 68, (3, 3), pads=BOTH, groups=68, zero=3)
 
 
+def single_rows(b: GraphBuilder, x: str) -> str:
+    """Windows of one row: numbers that are the same in all calls GCC takes for constants."""
+    for channels, taps in ((24, 5), (32, 6), (40, 4)):
+        x = convolved(b, x, channels, (1, taps), groups=channels, zero=3)
+        x = convolved(b, x, channels + 8, zero=5)
+    return x
+
+
 GRAPHS: dict[str, Callable[[], Graph]] = {
     "several": lambda: image((1, 6, 5, 5), several),
     "residual": lambda: image((1, 3, 5, 16), residual),
+    "single rows": lambda: image((1, 1, 14, 24), single_rows),
 }
 
 

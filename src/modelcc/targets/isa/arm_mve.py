@@ -180,8 +180,9 @@ def _depthwise() -> Iterator[str]:
             __asm__ volatile("""
     some = [line.format("t") for line in _TAP]
     inner = ["dls lr, %[columns]", "2:", "vpst", *some, "le lr, 2b"]
-    yield assembly(["vctp.16 %[n]", *first, "1:", *inner, *next_row, *last])
-    yield operands.format(', [columns] "r"(columns), [n] "r"(n)')
+    # In a register, the number would be one more than GCC finds room for in some programs.
+    yield assembly(["ldr lr, %[n]", "vctp.16 lr", *first, "1:", *inner, *next_row, *last])
+    yield operands.format(', [columns] "r"(columns), [n] "m"((const int32_t){n})')
     yield """\
         else
             for (i = 0; i < 8; i++)
