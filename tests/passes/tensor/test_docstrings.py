@@ -22,13 +22,14 @@ from modelcc.ir.tensor_verifier import verify_tensor_program
 from modelcc.ir.types import TensorType
 from modelcc.passes import tensor as neutral
 from modelcc.targets.cpu import passes as cpu
+from modelcc.targets.gpu import passes as gpu
 from modelcc.targets.mcu import passes as mcu
 
 
 def passes() -> list[type[Any]]:
     modules = [
         importlib.import_module(f"{package.__name__}.{info.name}")
-        for package in (neutral, cpu, mcu)
+        for package in (neutral, cpu, gpu, mcu)
         for info in pkgutil.iter_modules(package.__path__)
     ]
     return [
@@ -47,7 +48,10 @@ TOO_LONG = {
 }
 """Passes that cannot be shown in a docstring, and the tests they have instead."""
 
-NEEDED = {"FuseContractions": {"block": 8, "cache_bytes": 512 << 10}}
+NEEDED: dict[str, dict[str, int]] = {
+    "FuseContractions": {"block": 8, "cache_bytes": 512 << 10},
+    "SplitReductions": {"units": 16},
+}
 """What a target says of its machine, which passes have no defaults for."""
 
 PASSES = [step for step in passes() if step.__name__ not in TOO_LONG]

@@ -20,6 +20,7 @@ from modelcc.ir.output_names import user_name
 from modelcc.ir.program import Program
 from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.program.place_transfers import place_transfers, side_of
+from modelcc.passes.tensor.fuse_contractions import FuseContractions
 from modelcc.runtime.device_program import ALIGNMENT, CODE, STEPS
 from modelcc.runtime.device_steps import to_json
 from modelcc.runtime.machine import machine_identity
@@ -39,6 +40,7 @@ from modelcc.targets.cpu.schedule import schedule_program
 from modelcc.targets.gpu.device_program import device_functions, device_program
 from modelcc.targets.gpu.kernels import DeviceKernels
 from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.gpu.passes.split_reductions import SplitReductions
 from modelcc.targets.llvm.program import entry_name
 from modelcc.targets.native.target import NativeTarget
 from modelcc.targets.native.toolchain import host_machine
@@ -102,7 +104,11 @@ class DeviceTarget(Target):
         return GraphPasses()
 
     def tensor_passes(self) -> TensorPasses:
-        return TensorPasses()
+        """Long sums in parts, for all units; attention in one kernel."""
+        return TensorPasses(
+            operands=(SplitReductions(self.gpu.units),),
+            kernels=(FuseContractions(block=1, cache_bytes=0),),
+        )
 
     def program_passes(self) -> tuple[Callable[[Program], Program], ...]:
         """Transfers, where tensors change sides."""

@@ -1,0 +1,1 @@
+"""What kernels for groups of threads become first, on the tensor level."""

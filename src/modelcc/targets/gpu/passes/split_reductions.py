@@ -1,0 +1,122 @@
+"""Long reductions of few results in parts, so that all units of a machine have some of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from modelcc.ir.index import Sym
+from modelcc.ir.scalar_tree import index_symbols, substitute_indices
+from modelcc.ir.tensor import Apply, Axis, Item, Kernel, Read, Stage, TensorProgram
+from modelcc.schedule.workload import plain_type
+
+TILE = 64 * 64
+"""Results of a product that one group has, where there are enough of them."""
+
+FEW = 8
+"""Rows or columns of a product that is bound by what it reads."""
+
+SHORTEST, SHORTEST_PRODUCT = 1 << 14, 256
+"""Terms of a part: shorter ones one group does as fast."""
+
+
+@dataclass(frozen=True)
+class SplitReductions:
+    """Sums over parts of a reduction, and the sum of these, where ``units`` of a machine would have
+    no results of their own to find; parts have as many terms each.
+
+    Products count by tiles.  What is left to do is of the last sum, and fused with it.
+
+    before::
+
+        program @main(%a: f32[4, 65536]) -> (%b) dims() {
+          kernel @Sum(%a: f32[4, 65536]) -> (%b: f32[4]) {
+            %b: f32[4] = [i < 4] sum[k < 65536] %a[i, k]
+          }
+        }
+
+    after::
+
+        program @main(%a: f32[4, 65536]) -> (%b) dims() {
+          kernel @Sum(%a: f32[4, 65536]) -> (%b.parts: f32[4, 4]) {
+            %b.parts: f32[4, 4] = [i < 4, k.part < 4] sum[k < 16384] %a[i, k + 16384*k.part]
+          }
+          kernel @Sum(%b.parts: f32[4, 4]) -> (%b: f32[4]) {
+            %b: f32[4] = [i < 4] sum[k.part < 4] %b.parts[i, k.part]
+          }
+        }
+    """
+
+    units: int
+
+    def __call__(self, program: TensorProgram) -> TensorProgram:
+        items: list[Item] = []
+        types = dict(program.types)
+        for item in program.items:
+            parts = self._split(item) if isinstance(item, Kernel) else None
+            if parts is None:
+                items.append(item)
+                continue
+            first, last = parts
+            types[first.output] = plain_type(first)
+            assert isinstance(item, Kernel)
+            items.append(replace(item, outputs=(first.output,), stages=(first,)))
+            items.append(replace(item, inputs=(first.output,), stages=(last,)))
+        return replace(program, types=types).with_items(tuple(items))
+
+    def _split(self, kernel: Kernel) -> tuple[Stage, Stage] | None:
+        """The stage of ``kernel`` by parts, and these combined; None if that is no gain."""
+        if len(kernel.stages) != 1:
+            return None
+        (stage,) = kernel.stages
+        extents = [a.extent for a in (*stage.axes, *stage.reduce)]
+        if stage.combine is None or not all(isinstance(e, int) for e in extents):
+            return None
+        axis = max(stage.reduce, key=lambda a: _number(a), default=None)
+        count = None if axis is None else self._parts(stage, axis)
+        if axis is None or count is None:
+            return None
+        return _in_parts(stage, axis, count)
+
+    def _parts(self, stage: Stage, axis: Axis) -> int | None:
+        """Into how many parts to cut ``axis``, which it divides."""
+        results, terms = prod(map(_number, stage.axes)), prod(map(_number, stage.reduce))
+        product = _is_product(stage)
+        groups = -(-results // TILE) if product else results
+        shortest = SHORTEST_PRODUCT if product else SHORTEST
+        if not 0 < groups < self.units:
+            return None
+        most = min(-(-2 * self.units // groups), terms // shortest)
+        return next((n for n in range(most, 1, -1) if _number(axis) % n == 0), None)
+
+
+def _number(axis: Axis) -> int:
+    assert isinstance(axis.extent, int)
+    return axis.extent
+
+
+def _is_product(stage: Stage) -> bool:
+    """Whether it is a product of matrices of several rows and columns."""
+    body = stage.body
+    if stage.combine != "sum" or not (isinstance(body, Apply) and body.function == "mul"):
+        return False
+    first, second = map(index_symbols, body.args)
+    sides = (first - second, second - first)
+    return all(prod(_number(a) for a in stage.axes if a.name in side) >= FEW for side in sides)
+
+
+def _in_parts(stage: Stage, axis: Axis, count: int) -> tuple[Stage, Stage]:
+    length = _number(axis) // count
+    part = Axis(f"{axis.name}.part", count)
+    moved = {axis.name: Sym(axis.name) + Sym(part.name) * length}
+    own = tuple(Sym(a.name) for a in (*stage.axes, part))
+    first = Stage(
+        f"{stage.output}.parts",
+        (*stage.axes, part),
+        own,
+        substitute_indices(stage.body, moved),
+        tuple(Axis(axis.name, length) if a is axis else a for a in stage.reduce),
+        stage.combine,
+    )
+    body = Read(first.output, own, stage.body.dtype)
+    return first, replace(stage, body=body, reduce=(part,))
