@@ -12,7 +12,6 @@ from modelcc.schedule.group_schedule import (
     GroupReduction,
     GroupRows,
     Pointwise,
-    Transposed,
 )
 from modelcc.schedule.schedule import (
     ComputeAt,
@@ -63,7 +62,6 @@ SCHEDULES = st.one_of(
     st.builds(RowSums, NUMBERS, st.booleans(), NUMBERS, STEPS),
     st.builds(LibraryCall, LOOPS, LOOPS),
     st.builds(Pointwise, NUMBERS, NUMBERS),
-    st.builds(Transposed, NUMBERS, NUMBERS),
     st.builds(GroupReduction, NUMBERS, NUMBERS, st.booleans()),
     st.builds(GroupRows, NUMBERS, NUMBERS, NUMBERS),
     st.builds(GroupProduct, *[NUMBERS] * 7),

@@ -19,15 +19,6 @@ class Pointwise:
 
 
 @dataclass(frozen=True)
-class Transposed:
-    """Squares of ``tile`` by ``tile`` points go through shared memory, ``rows`` of threads to a
-    group, so that neighbours read neighbours, and write neighbours."""
-
-    tile: int
-    rows: int
-
-
-@dataclass(frozen=True)
 class GroupReduction:
     """``results`` of a group, each by ``threads``, a power of two, that take every so-manieth term
     and combine what they have.
@@ -88,7 +79,5 @@ class GroupAttention:
     thread_rows: int
 
 
-GroupSchedule: TypeAlias = (
-    Pointwise | Transposed | GroupReduction | GroupRows | GroupProduct | GroupAttention
-)
+GroupSchedule: TypeAlias = Pointwise | GroupReduction | GroupRows | GroupProduct | GroupAttention
 """How a kernel runs as groups of threads."""

@@ -24,7 +24,6 @@ from modelcc.schedule.group_schedule import (
     GroupReduction,
     GroupRows,
     Pointwise,
-    Transposed,
 )
 from modelcc.schedule.schedule import (
     ComputeAt,
@@ -52,7 +51,6 @@ _WORDS: Mapping[str, type[Schedule | Part]] = MappingProxyType(
         "row_sums": RowSums,
         "library": LibraryCall,
         "pointwise": Pointwise,
-        "transposed": Transposed,
         "group_reduction": GroupReduction,
         "group_rows": GroupRows,
         "group_product": GroupProduct,

@@ -6,13 +6,17 @@ import re
 
 import numpy as np
 import pytest
+from fused_kernels import KERNELS, feeds_of, program_of, sizes_of
 from group_kernels import FIRST, SHOWN, grouped
+from kernel_runs import run_scheduled
 from op_kernels import check, other_sizes, with_sizes
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.loop_parser import parse_function
 from modelcc.ir.op import Op, Sample
+from modelcc.ir.tensor_interpreter import run_program
 from modelcc.ops.samples import arrays, sizes
+from modelcc.targets.gpu.schedule import schedule_groups
 
 cl = pytest.importorskip("pyopencl")
 launch = pytest.importorskip("modelcc.targets.opencl.launch")
@@ -66,3 +70,17 @@ def test_odd_names_and_bits(device: object) -> None:
     np.testing.assert_array_equal(found[1], np.iinfo(np.int64).min + np.array([0, 1, 0, 1]))
     np.testing.assert_array_equal(found[2], wanted)
     np.testing.assert_array_equal(found[3], wanted.view(np.int32))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_fused_kernels_do_what_their_stages_say(name: str, device: object) -> None:
+    """Products, convolutions, rows and attention by their default schedules."""
+    program = program_of(name)
+    feeds, env = feeds_of(program), sizes_of(program)
+    scheduled = schedule_groups(program)
+    kernels = launch.build_opencl(scheduled.functions, device)
+    with np.errstate(all="ignore"):
+        wanted = run_program(program, feeds, env)
+    found = run_scheduled(scheduled, kernels.run, feeds, env)
+    for output in program.outputs:
+        np.testing.assert_allclose(found[output], wanted[output], rtol=2e-5, atol=2e-5)

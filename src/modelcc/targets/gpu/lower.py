@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
 from modelcc.ir.loop import Function
@@ -58,10 +58,15 @@ def schedule_groups_kernel(
 
 def default_schedule(kernel: CanonicalKernel, machine: GpuModel) -> GroupSchedule:
     """The schedule that seems best; :class:`NoScheduleError` if none fits all stages at once."""
-    found = next(choices(GroupKernel(kernel, "kernel"), machine), None)
+    found = next(candidates(kernel, machine), None)
     if found is None:
         raise NoScheduleError
     return found
+
+
+def candidates(kernel: CanonicalKernel, machine: GpuModel) -> Iterator[GroupSchedule]:
+    """Schedules that fit, the most promising first."""
+    return choices(GroupKernel(kernel, "kernel"), machine)
 
 
 def lower_groups(kernel: GroupKernel, schedule: Schedule) -> Function:
