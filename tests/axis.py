@@ -27,6 +27,7 @@ from _pytest.mark import ParameterSet
 
 from modelcc.ir.op import Op
 from modelcc.targets.registry import BUILT_IN, GROUP, target_names
+from tests.drivers import missing_driver
 from tests.emulated.aarch64_target import missing
 from tests.levels import runnable
 
@@ -75,9 +76,13 @@ def unknown_failures(
 
 
 def parameters(targets: Sequence[str], test: str) -> list[ParameterSet]:
-    """``targets`` for the test of this name, those on whose list it is marked."""
+    """``targets`` for the test of this name, those on whose list it is marked, and those without
+    a driver here."""
     reasons = {name: expected_failures(name).get(test) for name in targets}
     marks = {n: [pytest.mark.xfail(reason=r, strict=True)] for n, r in reasons.items() if r}
+    for name in targets:
+        lacking = missing_driver(name)
+        marks |= {name: [pytest.mark.skip(reason=lacking)]} if lacking else {}
     return [pytest.param(name, marks=marks.get(name, ())) for name in targets]
 
 
@@ -85,7 +90,7 @@ def places() -> list[str]:
     """Options for processor levels, this processor, every other target that there is, and Arm
     code where it can be emulated."""
     levels = [f"--target native --cpu {level}" for level in runnable()]
-    others = [f"--target {name}" for name in target_names() if name != "native"]
+    others = [f"--target {n}" for n in target_names() if n != "native" and not missing_driver(n)]
     emulated = ["--target aarch64 --target-package tests/emulated"]
     return [*levels, *others, *([] if missing() else emulated)]
 

@@ -17,7 +17,7 @@ from modelcc.verification.comparison import compare
 
 SHARED = Path(__file__).parents[2] / "shared" / "models" / "onnx"
 LIGHT = Path(onnx.backend.test.__file__).parent / "data" / "light"
-TARGETS = ("native", "c")
+TARGETS = ("native", "c", "opencl")
 
 Feeds = dict[str, np.ndarray]
 

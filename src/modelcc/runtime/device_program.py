@@ -10,8 +10,10 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from threading import Lock
+from time import perf_counter_ns
 from typing import TypeAlias
 
 from modelcc.artifact.constants import block_size
@@ -79,14 +81,24 @@ class DeviceCode(NativeCode):
         self._runner = _Runner(artifact.manifest, self.program, self.device, self._host)
         self._lock = Lock()
         form = _HOSTED if artifact.manifest.allocated else _CALL
-        self._entry = form(self._run)
-        place = ctypes.cast(self._entry, ctypes.c_void_p).value or 0
-        super().__init__(self._entry, {artifact.manifest.entry: place})
+        self._times = (ctypes.c_int64 * (2 * len(self.program.steps) + 2))()
+        own = form(partial(self._run, self._runner.run)), form(partial(self._run, self._profiled))
+        plain, profiled = (ctypes.cast(f, ctypes.c_void_p).value or 0 for f in own)
+        name, times = artifact.manifest.entry, ctypes.addressof(self._times)
+        known = {name: plain, f"{name}.profile": profiled, f"{name}.times": times}
+        super().__init__(own, known)
 
-    def _run(self, *given: int | None) -> int:
+    def _profiled(self, given: Sequence[int]) -> None:
+        self._runner.run(given, self._note_time)
+
+    def _note_time(self, step: int) -> None:
+        """As a ``struct timespec``."""
+        self._times[2 * step : 2 * step + 2] = divmod(perf_counter_ns(), 10**9)
+
+    def _run(self, run: Callable[[Sequence[int]], None], *given: int | None) -> int:
         with self._lock:
             try:
-                self._runner.run([address or 0 for address in given])
+                run([address or 0 for address in given])
             except _Ended as end:
                 return end.status
             except Exception as error:  # nothing passes through a function of C
@@ -155,15 +167,23 @@ class _Runner:
         most = max((step.checks for step in _launches(program.steps)), default=0)
         self._noted = (ctypes.c_int64 * max(1, 2 * most))()
 
-    def run(self, given: Sequence[int]) -> None:
-        """One call with the entry point's arguments."""
+    def run(self, given: Sequence[int], note: Callable[[int], None] | None = None) -> None:
+        """One call with the entry point's arguments; ``note`` is told of each step before it begins
+        and of the end, when the device has done all before."""
         values = self._values(given[4])
         try:
             mirror = self._mirror(given, values)
         except OutOfDeviceMemoryError as error:
             raise self._too_large(values, error) from error
-        self._steps(self._program.steps, values, mirror)
-        self._device.synchronize()
+        if note is None:
+            self._steps(self._program.steps, values, mirror)
+            self._device.synchronize()
+            return
+        note(0)
+        for number, step in enumerate(self._program.steps, 1):
+            self._steps((step,), values, mirror)
+            self._device.synchronize()
+            note(number)
 
     def _values(self, sizes: int) -> Values:
         names = self._program.sizes
@@ -197,16 +217,15 @@ class _Runner:
         if self._constants is not None or not specs:
             return
         end = 0
-        first: dict[int, int] = {}
-        for number, spec in specs:
-            if spec.offset not in self._places:
-                self._places[spec.offset], first[number] = end, end
+        places: dict[int, int] = {}
+        for _, spec in specs:
+            if spec.offset not in places:
+                places[spec.offset] = end
                 end += _aligned(spec.size)
         constants = self._device.allocate(end)
-        for number, start in first.items():
-            size = self._manifest.constants[number].size
-            self._device.upload(constants, start, _at(table, number), size)
-        self._constants = constants
+        for number, spec in {spec.offset: (n, spec) for n, spec in specs}.values():
+            self._device.upload(constants, places[spec.offset], _at(table, number), spec.size)
+        self._constants, self._places = constants, places
 
     def _too_large(self, values: Values, error: OutOfDeviceMemoryError) -> RunError:
         constants = block_size(self._manifest.constants)

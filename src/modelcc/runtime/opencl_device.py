@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -44,10 +44,22 @@ def open_device(index: int) -> OpenclDevice:
 
 @dataclass(frozen=True, eq=False)
 class OpenclBuffer:
-    """A buffer of OpenCL's, with its bytes."""
+    """A buffer of OpenCL's with its bytes, and what begins at offsets of it."""
 
     own: cl.Buffer
     size: int
+    parts: dict[int, cl.Buffer] = field(default_factory=dict[int, cl.Buffer])
+
+    def part(self, offset: int) -> cl.Buffer:
+        """What begins at an offset."""
+        if offset == 0:
+            return self.own
+        found = self.parts.get(offset)
+        if found is None:
+            if len(self.parts) >= _REMEMBERED:
+                self.parts.clear()
+            found = self.parts[offset] = self.own.get_sub_region(offset, self.size - offset)
+        return found
 
 
 class OpenclDevice:
@@ -61,7 +73,6 @@ class OpenclDevice:
         except cl.Error as error:
             raise LoadError(f"{self.name} does not start: {error}") from error
         self._kernels: dict[str, tuple[cl.Kernel, Groups]] = {}
-        self._parts: dict[tuple[int, int], cl.Buffer] = {}
 
     @property
     def name(self) -> str:
@@ -146,23 +157,11 @@ class OpenclDevice:
         found, size = self._kernels[kernel]
         total = tuple(groups * threads for groups, threads in zip(grid, size, strict=True))
         try:
-            found.set_args(*(self._part(m, offset) for m, offset in buffers), *map(np.int64, sizes))
+            places = (_opencl(memory).part(offset) for memory, offset in buffers)
+            found.set_args(*places, *map(np.int64, sizes))
             cl.enqueue_nd_range_kernel(self._queue, found, total, size)
         except cl.Error as error:
             raise self._lost(error) from error
-
-    def _part(self, memory: DeviceMemory, offset: int) -> cl.Buffer:
-        """What begins at an offset of a buffer."""
-        own = _buffer(memory)
-        if offset == 0:
-            return own
-        key = own.int_ptr, offset
-        found = self._parts.get(key)
-        if found is None:
-            if len(self._parts) >= _REMEMBERED:
-                self._parts.clear()
-            found = self._parts[key] = own.get_sub_region(offset, memory.size - offset)
-        return found
 
     def synchronize(self) -> None:
         """Wait for all work."""
@@ -178,9 +177,13 @@ class OpenclDevice:
         )
 
 
-def _buffer(memory: DeviceMemory) -> cl.Buffer:
+def _opencl(memory: DeviceMemory) -> OpenclBuffer:
     assert isinstance(memory, OpenclBuffer)
-    return memory.own
+    return memory
+
+
+def _buffer(memory: DeviceMemory) -> cl.Buffer:
+    return _opencl(memory).own
 
 
 def _host(address: int, size: int) -> Any:

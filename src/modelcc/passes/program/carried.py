@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from modelcc.ir.index import Index, Sym, bounds_of, mod
 from modelcc.ir.loop import Function
+from modelcc.ir.memory_rules import ALIGNMENT
 from modelcc.ir.program import Launch, Program
 from modelcc.ir.region import Carry
 from modelcc.passes.loop.lead import MOMENTS, CallAccess, lead_of_calls
@@ -26,11 +27,14 @@ from modelcc.passes.program.timeline import LoopSpan, Timeline
 
 
 def share_carried(
-    line: Timeline, storages: Sequence[Storage], over: Container[str] = ()
+    line: Timeline,
+    storages: Sequence[Storage],
+    over: Container[str] = (),
+    alignment: int = ALIGNMENT,
 ) -> tuple[Storage, ...]:
     """Storages after merging those of the states of every loop; next states in ``over`` may be
-    computed where present ones are."""
-    sharing = _Sharing(line, storages, over)
+    computed where present ones are, others in a half that starts at a multiple of ``alignment``."""
+    sharing = _Sharing(line, storages, over, alignment)
     for span in line.loops:
         for carry in span.loop.carries:
             sharing.merge(span, carry)
@@ -38,8 +42,15 @@ def share_carried(
 
 
 class _Sharing:
-    def __init__(self, line: Timeline, storages: Sequence[Storage], over: Container[str]) -> None:
+    def __init__(
+        self,
+        line: Timeline,
+        storages: Sequence[Storage],
+        over: Container[str],
+        alignment: int,
+    ) -> None:
         self._line = line
+        self._alignment = alignment
         self._over = over
         self.home = storage_of(storages)
         self._taken: set[str] = set()
@@ -60,7 +71,7 @@ class _Sharing:
 
     def _halves(self, span: LoopSpan, carry: Carry) -> None:
         state, following = self.home[carry.state], self.home[carry.next]
-        half, turn = aligned(state.size), Sym(span.loop.counter)
+        half, turn = aligned(state.size, self._alignment), Sym(span.loop.counter)
         offsets: dict[str, Index] = dict.fromkeys(state.tensors, half * mod(turn, 2))
         offsets |= dict.fromkeys(following.tensors, half * mod(turn + 1, 2))
         ends = [s for s in self._ends(span, carry) if s.place == "arena"]

@@ -75,7 +75,7 @@ def _late(storage: Storage, line: Timeline) -> Index:
 
 
 def dynamic_allocations(
-    program: Program, storages: Sequence[Storage], line: Timeline
+    program: Program, storages: Sequence[Storage], line: Timeline, alignment: int = ALIGNMENT
 ) -> tuple[DynamicAllocation, ...]:
     """What the host has to be asked for, in the order of steps."""
     gone = frozenset(program.read_sizes)
@@ -96,7 +96,9 @@ def dynamic_allocations(
             step = _known_after(line, storage, symbols(storage.size))
             waiting.setdefault(step, []).append(storage)
     names = (f"segment{number}" for number in range(1, len(waiting) + 1))
-    parts += [_segment(n, step, waiting[step]) for n, step in zip(names, waiting, strict=True)]
+    parts += [
+        _segment(n, step, waiting[step], alignment) for n, step in zip(names, waiting, strict=True)
+    ]
     return tuple(sorted(parts, key=lambda part: part.step))
 
 
@@ -121,13 +123,15 @@ def _known_after(line: Timeline, storage: Storage, names: frozenset[str]) -> int
     return last
 
 
-def _segment(name: str, step: int, storages: Sequence[Storage]) -> DynamicAllocation:
+def _segment(
+    name: str, step: int, storages: Sequence[Storage], alignment: int
+) -> DynamicAllocation:
     """Storages that are live at once lie apart; the places of others are taken again."""
     offsets: dict[str, Index] = {}
     size: Index = 0
     taken: dict[Index, list[tuple[int, str]]] = {}  # by size: last step, and whose place it is
     for storage in sorted(storages, key=lambda s: (s.first, s.name)):
-        wanted = aligned(storage.size)
+        wanted = aligned(storage.size, alignment)
         places = taken.setdefault(wanted, [])
         if places and places[0][0] < storage.first:
             offsets[storage.name] = offsets[heappop(places)[1]]

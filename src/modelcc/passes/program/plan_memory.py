@@ -83,7 +83,7 @@ class MemoryPlan:
 def plan_memory(program: Program, rules: MemoryRules = DEFAULT_RULES) -> MemoryPlan:
     """The memory plan of a program whose steps stay in this order."""
     slid = slid_states(program, timeline(program)) if rules.overlap else {}
-    shared, dynamic, arena = _storages(program, slid)
+    shared, dynamic, arena = _storages(program, slid, rules.alignment)
     guests = _guests(program, shared) if rules.room else []
     arena = [*arena, *guests]
     sizes = [aligned(storage.size, rules.alignment) for storage in arena]
@@ -173,14 +173,14 @@ def most_live(program: Program) -> int:
 
 
 def _storages(
-    program: Program, slid: Container[str] = ()
+    program: Program, slid: Container[str] = (), alignment: int = ALIGNMENT
 ) -> tuple[tuple[Storage, ...], tuple[DynamicAllocation, ...], list[Storage]]:
     """All storages, what is allocated while the program runs, and the storages of the arena."""
     line = timeline(program)
-    apart = share_carried(line, storages(program, line), slid)
+    apart = share_carried(line, storages(program, line), slid, alignment)
     replaced = replaced_by(program, line, apart)
     whole = share_in_place(line, apart, replaced)
-    dynamic = dynamic_allocations(program, whole, line)
+    dynamic = dynamic_allocations(program, whole, line, alignment)
     shared = share_states(program, line, whole, dynamic)
     asked = {name for part in dynamic for name in part.storages}
     known = bounded(program, shared, line)

@@ -1,0 +1,166 @@
+"""Models compiled for OpenCL run there as anywhere, and say what is wrong when they cannot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from onnx import TensorProto, helper
+from small_models import mlp
+
+import modelcc
+from modelcc.driver import NOWHERE, compile_model
+from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.errors import ModelError
+from modelcc.ir.graph import Graph
+from modelcc.ir.graph_interpreter import interpret
+from modelcc.ir.types import Array, TensorType, dtype_of
+from modelcc.ops.arithmetic import Add, Mul
+from modelcc.options import Options
+from modelcc.runtime.device_program import CODE, DeviceCode
+from modelcc.runtime.errors import LoadError, RunError
+from modelcc.runtime.session import Session
+from tests.random_control import control_models
+from tests.test_control_flow import QUICK, assert_same, example
+
+opencl = pytest.importorskip("modelcc.runtime.opencl_device")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def driver() -> None:
+    try:
+        opencl.find_devices()
+    except LoadError as error:
+        pytest.skip(str(error))
+
+
+def normal(*shape: int) -> Array:
+    return np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+
+
+@settings(QUICK, max_examples=6)
+@given(control_models())
+def test_control_flow_agrees_with_the_interpreter(graph: Graph) -> None:
+    """Tensors change sides in branches and loops."""
+    net = modelcc.compile(graph, target="opencl", threads=1, cache=None)
+    for batch in (1, 3):
+        arrays = example(batch)
+        got, wanted = net.run(arrays), interpret(graph, arrays)
+        for name in graph.outputs:
+            assert_same(got[name], wanted[name], f"{name} at batch {batch}")
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.float16, ml_dtypes.bfloat16, np.float64, np.int64, np.int8, np.uint8], ids=str
+)
+def test_elements_of_every_width(dtype: type) -> None:
+    """As the interpreter rounds them; 16-bit floats are computed in 32 bits."""
+    build = GraphBuilder("widths")
+    found = dtype_of(np.zeros(1, dtype))
+    for name in "xy":
+        build.input(name, TensorType((5, 3), found))
+    (product,) = build.add(Mul(), "x", "y")
+    graph = build.build(list(build.add(Add(), product, "x")))
+    net = modelcc.compile(graph, target="opencl", cache=None)
+    values = np.arange(15).reshape(5, 3)
+    feeds = {"x": (values % 7).astype(dtype), "y": (values % 5 + 1).astype(dtype)}
+    (name,) = graph.outputs
+    got, wanted = net.run(feeds)[name], interpret(graph, feeds)[name]
+    assert got.dtype == wanted.dtype
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_a_saved_model_runs_and_is_profiled(tmp_path: Path) -> None:
+    net = modelcc.compile(mlp("batch"), "opencl", cache=None)
+    net.save(tmp_path / "m.mcc")
+    loaded = modelcc.load(tmp_path / "m.mcc")
+    feeds = {"x": normal(3, 6)}
+    for name, array in net.run(feeds).items():
+        np.testing.assert_array_equal(loaded.run(feeds)[name], array)
+    report = loaded.report(profile=feeds)
+    assert report.device is not None and report.device.host == ()
+    assert (report.device.uploads, report.device.downloads) == (1, 1)
+    assert all(row.seconds is not None and row.seconds > 0 for row in report.kernels)
+
+
+def gathering() -> modelcc.Model:
+    nodes = [helper.make_node("Gather", ["x", "i"], ["h"], "look_up"),
+             helper.make_node("Relu", ["h"], ["y"])]  # fmt: skip
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, (4, 3)),
+        helper.make_tensor_value_info("i", TensorProto.INT64, (2,)),
+    ]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, (2, 3))]
+    graph = helper.make_graph(nodes, "gathering", inputs, outputs)
+    opset = [helper.make_opsetid("", 17)]
+    return modelcc.compile(helper.make_model(graph, opset_imports=opset), "opencl", cache=None)
+
+
+def test_an_index_outside_ends_the_run() -> None:
+    """The device notes it; the next run is as if nothing had been."""
+    net, x = gathering(), normal(4, 3)
+    for bad in (4, -5):
+        with pytest.raises(RunError, match=f"look_up: .*{bad}"):
+            net.run({"x": x, "i": np.array([0, bad])})
+    found = net.run({"x": x, "i": np.array([1, -1])})["y"]
+    np.testing.assert_array_equal(found, np.maximum(x[[1, 3]], 0))
+    assert net.report().device is not None and net.report().device.host == ()
+
+
+@pytest.fixture
+def code() -> DeviceCode:
+    return DeviceCode(compile_model(mlp(2), Options(target="opencl"), NOWHERE).artifact)
+
+
+def session_of(code: DeviceCode) -> Session:
+    return Session(compile_model(mlp(2), Options(target="opencl"), NOWHERE).artifact, 1, code)
+
+
+def test_a_device_without_room_says_how_much_is_missing(
+    code: DeviceCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = session_of(code)
+    monkeypatch.setattr(opencl.OpenclDevice, "memory", property(lambda _: 100))
+    with pytest.raises(RunError, match=r"needs [\d,]+ bytes of .* has 100: [\d,]+ are missing"):
+        session(normal(2, 6))
+    monkeypatch.undo()
+    assert session(normal(2, 6)) is not None
+
+
+def test_a_device_that_is_lost_ends_the_run_alone(
+    code: DeviceCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, other = session_of(code), modelcc.compile(mlp(2), cache=None)
+
+    def lost(*_: object, **__: object) -> None:
+        raise opencl.cl.RuntimeError("clFinish", -5, "lost")
+
+    monkeypatch.setattr(opencl.cl, "enqueue_nd_range_kernel", lost)
+    with pytest.raises(RunError, match=r"did not do its work.*load the model again"):
+        session(normal(2, 6))
+    (wanted,) = other.run({"x": normal(2, 6)}).values()
+    monkeypatch.undo()
+    np.testing.assert_allclose(session(normal(2, 6)), wanted, rtol=1e-5)
+
+
+def test_kernels_that_a_driver_refuses() -> None:
+    artifact = compile_model(mlp(2), Options(target="opencl"), NOWHERE).artifact
+    broken = replace(artifact, objects={**artifact.objects, CODE: b"__kernel void broken( {"})
+    with pytest.raises(LoadError, match="refuses the model's kernels"):
+        DeviceCode(broken)
+
+
+def test_devices_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    artifact = compile_model(mlp(2), Options(target="opencl:99"), NOWHERE).artifact
+    with pytest.raises(LoadError, match="OpenCL has no device 99: opencl:0 is "):
+        DeviceCode(artifact)
+    for name, message in (("opencl:first", "have numbers"), ("native:1", "has no variants")):
+        with pytest.raises(ModelError, match=message):
+            modelcc.compile(mlp(2), name, cache=None)
+    monkeypatch.setattr(opencl.cl, "get_platforms", list)
+    with pytest.raises(LoadError, match="install a driver"):
+        DeviceCode(artifact)
