@@ -46,7 +46,7 @@ def test_every_op_runs_or_is_refused(op: Op, sample: Sample, device: object) -> 
         program = grouped(op, sample)
         kernels = launch.build_opencl(program.functions, device)
     except (ModelError, NotImplementedError, TypeError) as error:
-        assert re.search("no schedule for Scatter|checks an index|cannot compute with", str(error))
+        assert re.search("no schedule for Scatter|cannot compute with", str(error))
         return
     check(op, program, kernels.run, arrays(op, sample), sizes(op, sample))
 

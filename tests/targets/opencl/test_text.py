@@ -65,7 +65,6 @@ REFUSED = {
     "grid g in 0 .. 2 { thread t in 0 .. 4 { register %a = load %x[0] x4 } }": "has no vectors",
     "for i in 0 .. 4 { store %y[i] = f32(0.0) }": "has kernels only, but @f has no grid",
     "parallel i in 0 .. 4 { store %y[i] = f32(0.0) }": "has kernels only, but @f has no grid",
-    "grid g in 0 .. 2 { thread t in 0 .. 4 { check i64(5) below [4] } }": "@f checks an index",
     "grid g in 0 .. 2 { thread t in 0 .. 4 { store %z[t] = i4(1) } }": "cannot compute with i4",
     "grid g in 0 .. 2 { thread t in 0 .. 4 { for i in 0 .. t { barrier } } }": "only some threads",
     "grid g in 0 .. 2 { shared %s: f32[256] thread t in 0 .. 4 { } }": "shares 1024 bytes",
@@ -80,6 +79,20 @@ def test_what_has_no_form_is_refused(body: str) -> None:
     limits = GroupLimits(shared_bytes=1000, threads=64)
     with pytest.raises((ModelError, NotImplementedError, TypeError), match=REFUSED[body]):
         opencl_text([parse_function(text)], limits)
+
+
+def test_an_index_outside_is_noted_behind_the_buffers() -> None:
+    function = parse_function("""func @f(%x: i64[8], %y: mut i64[8]; n) {
+      grid g in 0 .. 2 {
+        thread t in 0 .. 4 {
+          check load %x[t] below [n]
+          store %y[4*g + t] = load %x[t]
+        }
+      }
+    }""")
+    text = opencl_text([function], GroupLimits(threads=64))
+    assert "y, __global int64_t *restrict faults, int64_t n)" in " ".join(text.split())
+    assert "faults[0] = 1;" in text
 
 
 def test_it_is_a_table_and_a_file_that_runs_it() -> None:

@@ -16,7 +16,7 @@ from modelcc.ir.errors import ModelError
 from modelcc.ir.index import evaluate
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_group_verifier import GroupLimits
-from modelcc.ir.loop_traversal import launch_extents
+from modelcc.ir.loop_traversal import checks_in, launch_extents
 from modelcc.ir.types import Array
 from modelcc.targets.c.names import symbol
 from modelcc.targets.opencl.dialect import OPENCL
@@ -57,8 +57,10 @@ class OpenclKernels:
         if prod(groups) == 0:
             return
         buffers = [self._buffer(array) for array in arrays]
+        faults = np.zeros(2 * checks_in(function), np.int64)
+        noted = [self._buffer(faults)] if faults.size else []
         kernel = cl.Kernel(self.program, symbol(name))
-        kernel.set_args(*buffers, *map(np.int64, sizes))
+        kernel.set_args(*buffers, *noted, *map(np.int64, sizes))
         size = _dimensions([evaluate(extent, env) for extent in threads])
         total = tuple(n * s for n, s in zip(_dimensions(groups), size, strict=True))
         cl.enqueue_nd_range_kernel(self.queue, kernel, total, size)
