@@ -14,7 +14,9 @@ class GroupDialect:
 
     ``kernel`` and ``size``, which takes the numbers of threads in three dimensions, stand before
     the head of a function; ``memory`` and ``shared`` before the types of what is in global and in
-    shared memory.  ``group`` and ``thread`` are the indices in each dimension.
+    shared memory.  ``group`` and ``thread`` are the indices in each dimension.  ``numbered`` takes a
+    parameter and its number, ``given`` the type and the name of a size; ``indices`` are parameters
+    after those.
     """
 
     kernel: str
@@ -24,6 +26,9 @@ class GroupDialect:
     group: tuple[str, str, str]
     thread: tuple[str, str, str]
     barrier: str
+    numbered: str = "{}"
+    given: str = "{} {}"
+    indices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,8 @@ class CDialect:
     With ``groups`` all functions are kernels for accelerators, without none is.  ``opening`` is
     what files begin with after the headers, ``reserved`` what nothing else may be called, and
     ``index`` the type of indices.  Functions' own memory is ``aligned`` to ``alignment`` bytes at
-    most.
+    most.  ``halves`` names conversions between floats and the bits of halves that the compiler
+    knows, with their bodies.
     """
 
     name: str
@@ -60,6 +66,7 @@ class CDialect:
     reserved: frozenset[str] = frozenset()
     index: str = "int64_t"
     alignment: int = 64
+    halves: tuple[tuple[str, str], ...] = ()
 
 
 GNU = CDialect(

@@ -88,11 +88,12 @@ class HalfFunctions:
     ) -> str:
         way = f"{'from' if result == 'V' else 'to'}_{kind}"
         if lanes == 1:
-            for ends in ((U32, F32), (F32, U32)):
+            known = dict(self._prelude.dialect.halves)
+            for ends in () if body in known else ((U32, F32), (F32, U32)):
                 self._prelude.bitcast(*ends)
             types = {"V": "float", "H": "uint16_t"}
             own = f"{types[parameter]} {argument}"
-            lines = list(_SCALAR[body])
+            lines = [known[body]] if body in known else list(_SCALAR[body])
             return self._prelude.function(f"f32_{way}", types[result], own, lambda: lines)
         names = {
             "V": self._prelude.vector(F32, lanes),

@@ -10,29 +10,34 @@ from modelcc.targets.c.code import Code, words_of
 from modelcc.targets.c.dialect import GroupDialect
 from modelcc.targets.c.parallel import declaration
 
+_NONE = ("", "", "")
+_PLAIN = GroupDialect("", "", "", "", _NONE, _NONE, "")
+
 
 def bind_parameters(
     code: Code, function: Function, groups: GroupDialect | None = None
 ) -> list[str]:
     """Declarations of a function's parameters, which ``code`` knows from now on."""
     texts: list[str] = []
-    memory = "" if groups is None else groups.memory
+    said = groups or _PLAIN
     for parameter in function.parameters:
         name = code.fresh(parameter.buffer.name)
         code.scope.buffers[parameter.buffer.name] = (name, parameter.buffer)
-        texts.append(memory + declaration(name, parameter, "restrict "))
+        one = said.memory + declaration(name, parameter, "restrict ")
+        texts.append(said.numbered.format(one, len(texts)))
     if groups is not None:
-        texts += _faults(code, function, memory)
+        faults = _faults(code, function, said.memory)
+        texts += [said.numbered.format(one, len(texts)) for one in faults]
     for size in function.sizes:
         name = code.fresh(size)
         code.scope.symbols[size] = name
         code.scope.bounds[size] = Range(0, None)
-        texts.append(f"{code.index} {name}")
+        texts.append(said.numbered.format(said.given.format(code.index, name), len(texts)))
     if groups is None:
-        texts += _faults(code, function, memory)
+        texts += _faults(code, function, "")
     if takes_pool(function):
         texts.append(f"void *{code.fresh('pool')}")
-    return texts or ["void"]
+    return [*texts, *said.indices] or ["void"]
 
 
 def _faults(code: Code, function: Function, memory: str) -> list[str]:
