@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from modelcc.ir.index import (
     Atom,
     FloorDiv,
@@ -14,13 +16,20 @@ from modelcc.ir.index import (
     product,
 )
 from modelcc.targets.c.code import Code
-from modelcc.targets.c.prelude import Prelude
+
+
+class IndexFunctions(Protocol):
+    """What ``mcc_floordiv``, ``mcc_mod``, ``mcc_min`` and ``mcc_max`` are called."""
+
+    def index(self, name: str) -> str:
+        """The function's name, defined."""
+        ...
 
 
 class IndexCode:
     """Spells index expressions with the names visible in ``code``."""
 
-    def __init__(self, code: Code, prelude: Prelude) -> None:
+    def __init__(self, code: Code, prelude: IndexFunctions) -> None:
         self._code = code
         self._prelude = prelude
 

@@ -1,0 +1,1 @@
+"""WebGPU: a printer of WGSL, what runs it by `wgpu`, and pages for browsers."""

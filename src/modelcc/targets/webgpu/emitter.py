@@ -1,0 +1,161 @@
+"""Functions of groups as shaders in WGSL, each a module of its own.
+
+``func @relu(%x: f32[n], %y: mut f32[n]; n)`` becomes::
+
+    @group(0) @binding(0) var<storage, read_write> x: array<f32>;
+    @group(0) @binding(1) var<storage, read_write> y: array<f32>;
+    struct mcc_Sizes { n: i32, }
+    @group(0) @binding(2) var<uniform> mcc_sizes: mcc_Sizes;
+    @compute @workgroup_size(64, 1, 1)
+    fn main(@builtin(workgroup_id) mcc_group: vec3<u32>, …)
+
+All memory may be written as far as the language is concerned: within a launch a buffer is written
+or read, and tensors share one.  Parameters that are the same memory in a launch have one binding,
+for no two may be of one memory that is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from modelcc.ir.index import Index, Range
+from modelcc.ir.loop import Buffer, Function
+from modelcc.ir.loop_group_verifier import GroupLimits
+from modelcc.ir.loop_traversal import FAULTS, checks_in, grid_loop, launch_extents
+from modelcc.ir.loop_verifier import verify_function
+from modelcc.ir.types import U32
+from modelcc.passes.loop.expand_instructions import expand_instructions
+from modelcc.passes.loop.expand_math import expand_math
+from modelcc.passes.loop.expand_narrow import expand_narrow
+from modelcc.passes.loop.remove_unused import remove_unused
+from modelcc.targets.c.code import Code
+from modelcc.targets.c.names import comment
+from modelcc.targets.webgpu.library import library_of
+from modelcc.targets.webgpu.memory import Room, bound_room
+from modelcc.targets.webgpu.statements import StatementCode
+from modelcc.targets.webgpu.words import WGSL
+
+LIMITS = GroupLimits(shared_bytes=16384, threads=256)
+"""What every implementation gives a group."""
+
+BINDINGS = 8
+"""Buffers that every implementation gives a shader."""
+
+NOTHING = "mcc_nothing"
+"""A zero that compilers do not know: launches have no third dimension."""
+
+Shared = tuple[tuple[int, ...], ...]
+"""Parameters of a launch by their numbers, those that are one memory together."""
+
+
+@dataclass(frozen=True)
+class Shader:
+    """A kernel's text.  ``bindings`` are the parameters of each buffer that it takes, ``faults``
+    the words of a further one for its checks; behind them come its ``sizes``, if there are any."""
+
+    name: str
+    text: str
+    bindings: Shared
+    sizes: tuple[str, ...]
+    elements: tuple[Index, ...]
+    widths: tuple[int, ...]
+    grid: tuple[Index, ...]
+    faults: int = 0
+
+
+def plain_function(function: Function) -> Function:
+    """A function in the constructs that are printed."""
+    return remove_unused(expand_instructions(expand_math(expand_narrow(function)), {}))
+
+
+def apart(function: Function) -> Shared:
+    """Each parameter by itself."""
+    return tuple((number,) for number in range(len(function.parameters)))
+
+
+def shader_of(function: Function, shared: Shared | None = None) -> Shader:
+    """The shader of a function of groups, as :func:`plain_function` leaves it.
+
+    Raises ``NotImplementedError`` or ``TypeError`` for what WGSL cannot say, :class:`ModelError`
+    if a group is too large.
+    """
+    if grid_loop(function) is None:
+        raise NotImplementedError(f"WGSL has kernels only, but @{function.name} has no grid")
+    verify_function(function, LIMITS)
+    bindings = shared or apart(function)
+    code, rooms = Code(WGSL), dict[str, Room]()
+    head = _bound(code, function, bindings, rooms)
+    faults = 4 * checks_in(function)
+    if faults:
+        room = Room(code.fresh("faults"), Buffer(FAULTS, U32, faults), "u32", atomic=True)
+        rooms[FAULTS] = room
+        head.append(_variable(len(head), room))
+    if len(head) > BINDINGS:
+        raise NotImplementedError(
+            f"@{function.name} takes {len(head)} buffers, and WebGPU gives {BINDINGS}"
+        )
+    head += _sizes(code, function, len(head))
+    declared: list[str] = []
+    StatementCode(code, rooms, declared).block(function.body)
+    library = library_of(code.lines)
+    hidden = ["    mcc_nothing = mcc_group.z;"] if any(NOTHING in t for t in library) else []
+    grid, threads = launch_extents(function)
+    size = ", ".join(map(str, (*threads, *(1 for _ in range(3 - len(threads))))))
+    main = (
+        f"@compute @workgroup_size({size})\n"
+        "fn main(@builtin(workgroup_id) mcc_group: vec3<u32>,\n"
+        "        @builtin(local_invocation_id) mcc_thread: vec3<u32>) {"
+    )
+    notes = [f"/* {comment(', '.join(function.source))} */"] if function.source else []
+    body = "\n".join([*notes, main, *hidden, *code.lines, "}"])
+    text = "\n".join([*head, *declared, *library, body]) + "\n"
+    buffers = [p.buffer for p in function.parameters]
+    return Shader(
+        function.name, text, bindings, function.sizes, tuple(b.size for b in buffers),
+        tuple(b.dtype.bytes for b in buffers), grid, faults,
+    )  # fmt: skip
+
+
+def _bound(code: Code, function: Function, bindings: Shared, rooms: dict[str, Room]) -> list[str]:
+    """Declarations of the parameters' memory."""
+    lines: list[str] = []
+    for number, together in enumerate(bindings):
+        parameters = [function.parameters[place] for place in together]
+        name = code.fresh(parameters[0].buffer.name)
+        buffers = tuple(p.buffer for p in parameters)
+        mutable = any(p.mutable for p in parameters)
+        for buffer in buffers:
+            rooms[buffer.name] = bound_room(name, buffer, buffers, mutable)
+        lines.append(_variable(number, rooms[buffers[0].name]))
+    return lines
+
+
+def _variable(number: int, room: Room) -> str:
+    type_ = f"array<{room.type}>"
+    return f"@group(0) @binding({number}) var<storage, read_write> {room.name}: {type_};"
+
+
+def _sizes(code: Code, function: Function, number: int) -> list[str]:
+    """A declaration of the sizes, which are names of the function from now on."""
+    names: list[str] = []
+    for size in function.sizes:
+        names.append(code.fresh(size))
+        code.scope.symbols[size] = names[-1]
+        code.scope.bounds[size] = Range(0, None)
+        code.line(f"let {names[-1]} = mcc_sizes.{names[-1]};")
+    if not names:
+        return []
+    fields = " ".join(f"{name}: i32," for name in names)
+    return [
+        f"struct mcc_Sizes {{ {fields} }}",
+        f"@group(0) @binding({number}) var<uniform> mcc_sizes: mcc_Sizes;",
+    ]
+
+
+def together(places: Sequence[object]) -> Shared:
+    """Which of a launch's arguments are at the same of ``places``."""
+    found: dict[object, list[int]] = {}
+    for number, place in enumerate(places):
+        found.setdefault(place, []).append(number)
+    return tuple(map(tuple, found.values()))

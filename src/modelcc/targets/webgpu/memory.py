@@ -1,0 +1,92 @@
+"""Loads and stores in WGSL.
+
+Elements of fewer than 32 bits lie in words, as bytes do in memory.  Of those that a kernel writes,
+words are atomic: what lies beside an element is another thread's, and stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modelcc.ir.loop import Buffer
+from modelcc.ir.types import DType
+from modelcc.targets.c.code import CExpression
+from modelcc.targets.webgpu.arithmetic import from_bits, to_bits
+from modelcc.targets.webgpu.values import PAIR, value_type
+
+
+@dataclass(frozen=True)
+class Room:
+    """Where a buffer's elements are: the variable ``name``, an array of ``element``, which is the
+    type of a value unless there are ``packed`` ones in words, or words that are ``atomic``."""
+
+    name: str
+    buffer: Buffer
+    element: str
+    packed: bool = False
+    atomic: bool = False
+
+    @property
+    def type(self) -> str:
+        """The type of the variable's elements."""
+        return f"atomic<{self.element}>" if self.atomic else self.element
+
+    def load(self, at: str) -> CExpression:
+        """The element at an index."""
+        dtype = self.buffer.dtype
+        if self.packed:
+            word = self._word(at)
+            take = "mcc_byte" if dtype.bits == 8 else "mcc_short"
+            return from_bits(CExpression(f"{take}({word}, {at})"), dtype)
+        place = CExpression(f"{self.name}[{at}]")
+        return place if self.element == value_type(dtype) else from_bits(place, dtype)
+
+    def store(self, at: str, value: CExpression) -> list[str]:
+        """Statements after which the element at an index is ``value``."""
+        dtype = self.buffer.dtype
+        if not self.packed:
+            own = value if self.element == value_type(dtype) else to_bits(value, dtype)
+            return [f"{self.name}[{at}] = {own.text};"]
+        shift, bits = _shift(dtype), to_bits(value, dtype)
+        word = f"&{self.name}[{_index(at, dtype)}]"
+        return [
+            "{",
+            f"    let shift = {shift.format(at)};",
+            f"    let bits = {bits.inner} << shift;",
+            f"    atomicAnd({word}, ~({(1 << dtype.bits) - 1:#x}u << shift));",
+            f"    atomicOr({word}, bits);",
+            "}",
+        ]
+
+    def _word(self, at: str) -> str:
+        place = f"{self.name}[{_index(at, self.buffer.dtype)}]"
+        return f"atomicLoad(&{place})" if self.atomic else place
+
+
+def _index(at: str, dtype: DType) -> str:
+    return f"u32({at}) >> {2 if dtype.bits == 8 else 1}u"
+
+
+def _shift(dtype: DType) -> str:
+    return "8u * (u32({}) & 3u)" if dtype.bits == 8 else "16u * (u32({}) & 1u)"
+
+
+def own_room(name: str, buffer: Buffer) -> Room:
+    """Of memory that is a thread's or a group's."""
+    return Room(name, buffer, value_type(buffer.dtype))
+
+
+def bound_room(name: str, buffer: Buffer, others: tuple[Buffer, ...], mutable: bool) -> Room:
+    """Of memory that is given, and is that of ``others``, too.
+
+    ``NotImplementedError`` if their elements have other widths.
+    """
+    types = {value_type(b.dtype) for b in (buffer, *others)}
+    if len({b.dtype.bits for b in (buffer, *others)}) > 1:
+        names = " and ".join(b.name for b in (buffer, *others))
+        raise NotImplementedError(f"elements of {names}, which are one memory, differ in width")
+    if buffer.dtype.bits < 32:
+        return Room(name, buffer, "u32", packed=True, atomic=mutable)
+    if buffer.dtype.bits == 64:
+        return Room(name, buffer, PAIR)
+    return Room(name, buffer, types.pop() if len(types) == 1 else "u32")
