@@ -26,6 +26,8 @@ from modelcc.emit.emission import (
     BYTECODE,
     FORMS,
     INTERPRETER,
+    WEB,
+    WGSL,
     Emission,
     check_form,
     emit,
@@ -34,6 +36,7 @@ from modelcc.emit.emission import (
     read_level,
     suffix_of,
 )
+from modelcc.emit.web import deliver_page
 from modelcc.environment import Environment
 from modelcc.frontends.choice import ONNX, frontend_of
 from modelcc.frontends.onnx.external import external_files
@@ -72,6 +75,7 @@ HELP = """Compile MODEL (.onnx) for this machine, or look at any level on the wa
   modelcc compile model.tflite --target cortex-m4 --emit bytecode     writes model.mcb
   modelcc compile model.tflite --target cortex-m4 --emit interpreter -o folder/
   modelcc compile model.onnx --target cortex-m4 --ram 20K --emit c -o folder/
+  modelcc compile model.onnx --emit web -o folder/    a page that runs it in browsers
   modelcc compile model.onnx --pass-timing --dump-dir dumps/
 """
 
@@ -107,7 +111,8 @@ HELP = """Compile MODEL (.onnx) for this machine, or look at any level on the wa
 @click.option(
     "--name",
     metavar="NAME",
-    help="What names in C begin with, for --emit c -o FOLDER/.  [default: MODEL]",
+    help="What names in C begin with (--emit c -o FOLDER/), or a page's title (--emit web).  "
+    "[default: MODEL]",
 )
 @click.option(
     "--weights",
@@ -172,6 +177,8 @@ def compile_command(
     if form == "c" and asked["target"] == "native":
         asked["target"] = "c"
         asked["cpu"] = asked["cpu"] or environment.cpu or PORTABLE  # C is for taking elsewhere
+    if form in (WEB, WGSL) and asked["target"] == "native":
+        asked["target"] = "webgpu"
     options = replace(options_of(environment, asked), ram=ram and bytes_of(ram))
     place = None if output is None else Path(output)
     is_folder = output is not None and (output.endswith(os.sep) or Path(output).is_dir())
@@ -199,6 +206,9 @@ def compile_command(
             made = emit_bytecode if form == BYTECODE else deliver_interpreter
             own = prefix_of(stem_of(model))
             result = made(source, level, own, kernels, target, options, config, observer)
+        elif form == WEB:
+            own = stem_of(model) if name is None else name
+            result = deliver_page(source, level, own, target, options, config, observer)
         elif wanted is not None:
             result = emit(source, level, wanted, target, options, config, observer)
         else:
@@ -230,8 +240,10 @@ def _check_folder(form: str | None, named: bool, in_folder: bool, is_folder: boo
     """:class:`ModelError` for what is a folder, or is for one, where there is none."""
     if form == ARDUINO and not in_folder:
         raise ModelError("an Arduino library is a folder", (), "--emit arduino -o FOLDER/")
-    if named and not in_folder:
+    if named and not in_folder and form != WEB:
         raise ModelError("--name and --weights are for C in a folder", (), "--emit c -o FOLDER/")
+    if form == WEB and not is_folder:
+        raise ModelError("a page is several files", (), "write a folder: -o FOLDER/")
     if form == INTERPRETER and not is_folder:
         raise ModelError("the interpreter is several files", (), "write a folder: -o FOLDER/")
 

@@ -47,6 +47,8 @@ BYTECODE, INTERPRETER = "bytecode", "interpreter"
 
 GPU_CODE = ("ptx", "cubin", "sass")
 """NVIDIA's assembly, its machine code, and that as text."""
+WEB, WGSL = "web", "wgsl"
+"""A page that runs the model in a browser, and the kernels in it."""
 
 FORMS = (
     "graph",
@@ -64,6 +66,8 @@ FORMS = (
     "so",
     BYTECODE,
     INTERPRETER,
+    WGSL,
+    WEB,
 )
 """Everything that can be printed, from the model to the machine."""
 
@@ -87,6 +91,8 @@ _SUFFIX: Mapping[str, str] = {
     "so": ".so",
     BYTECODE: ".mcb",
     INTERPRETER: "",
+    WGSL: ".wgsl",
+    WEB: "",
 }
 _BINARY = (ONNX, "cubin", "obj", "so", BYTECODE)
 

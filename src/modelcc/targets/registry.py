@@ -35,6 +35,7 @@ BUILT_IN: Mapping[str, EntryPoint] = MappingProxyType(
             ("riscv32imc", f"{_MCU}:riscv32imc"),
             ("opencl", "modelcc.targets.opencl.target:opencl_target"),
             ("cuda", "modelcc.targets.cuda.target:cuda_target"),
+            ("webgpu", "modelcc.targets.webgpu.target:page_target"),
         )
     }
 )
