@@ -10,6 +10,7 @@ from ctypes import c_uint8, memmove
 from dataclasses import dataclass
 from math import prod
 from struct import pack
+from typing import cast
 
 import wgpu
 
@@ -41,7 +42,7 @@ def find_adapter(name: str = "") -> wgpu.GPUAdapter:
             "  hint: install a driver for Vulkan, Metal or Direct3D 12 (without a graphics card: "
             "Debian's mesa-vulkan-drivers)"
         )
-    return min(fitting, key=lambda a: _KINDS.get(a.info["adapter_type"], len(_KINDS)))
+    return min(fitting, key=lambda a: _KINDS.get(str(a.info["adapter_type"]), len(_KINDS)))
 
 
 _KINDS = {"DiscreteGPU": 0, "IntegratedGPU": 1, "VirtualGPU": 2, "CPU": 3}
@@ -62,15 +63,19 @@ class _Pipeline:
     pipeline: wgpu.GPUComputePipeline
 
 
-class WebgpuDevice:
-    """One device, whose launches are those of ``shaders``."""
+def open_device(adapter: wgpu.GPUAdapter) -> wgpu.GPUDevice:
+    """A device with as much memory and as many buffers as the adapter gives."""
+    limits = {name: int(adapter.limits[name]) for name in _LIMITS}
+    return adapter.request_device_sync(required_limits=limits)
 
-    def __init__(self, shaders: Sequence[Shader], adapter: wgpu.GPUAdapter | None = None) -> None:
-        adapter = find_adapter() if adapter is None else adapter
-        limits = {name: adapter.limits[name] for name in _LIMITS}
-        self._device = adapter.request_device_sync(required_limits=limits)
-        self._most = limits["max-buffer-size"]
-        self._most_bound = limits["max-storage-buffer-binding-size"]
+
+class WebgpuDevice:
+    """A device, whose launches are those of ``shaders``."""
+
+    def __init__(self, shaders: Sequence[Shader], device: wgpu.GPUDevice) -> None:
+        self._device = device
+        self._most = device.limits["max-buffer-size"]
+        self._most_bound = device.limits["max-storage-buffer-binding-size"]
         self._shaders = {(s.name, s.bindings): s for s in shaders}
         self._parameters = {s.name: len(s.elements) for s in shaders}
         self._pipelines: dict[tuple[str, Shared], _Pipeline] = {}
@@ -111,7 +116,7 @@ class WebgpuDevice:
             return
         self._submit()
         data = self._device.queue.read_buffer(memory.buffer, offset, _words(size))
-        memmove(address, bytes(data[:size]), size)
+        memmove(address, bytes(cast("memoryview[int]", data)), size)
 
     def copy(
         self, to: WebgpuMemory, to_offset: int, source: WebgpuMemory, source_offset: int, size: int
@@ -141,12 +146,12 @@ class WebgpuDevice:
         pipeline = self._pipeline(kernel, buffers)
         bound = self._bound(pipeline, buffers, sizes)
         encoder = self._commands()
-        if self._pass is None:
-            self._pass = encoder.begin_compute_pass()
-        self._pass.set_pipeline(pipeline.pipeline)
-        self._pass.set_bind_group(0, bound)
+        running = encoder.begin_compute_pass() if self._pass is None else self._pass
+        self._pass = running
+        running.set_pipeline(pipeline.pipeline)
+        running.set_bind_group(0, bound)
         across = min(groups, GROUPS_ACROSS)
-        self._pass.dispatch_workgroups(across, -(-groups // across))
+        running.dispatch_workgroups(across, -(-groups // across))
         self._waiting += 1
         if self._waiting >= _WAITING:
             self._submit()

@@ -134,8 +134,7 @@ def lower_kernel(
     """A kernel for groups, or for the host if WGSL has no form for what it computes."""
     if len(kernel.stages) > 1:
         raise NoScheduleError
-    (stage,) = kernel.stages
-    one = StageLowering(name, stage, dict(kernel.types), dict(kernel.dims), source)
+    one = StageLowering(name, kernel.stages[0], dict(kernel.types), dict(kernel.dims), source)
     function = default_schedule(one).lower(one)
     try:
         shader_of(plain_function(function))

@@ -20,7 +20,9 @@ WASM = Machine(
 )
 """What browsers that have WebGPU have."""
 
-_LINKERS = ("wasm-ld", *(f"wasm-ld-{version}" for version in range(22, 14, -1)))
+LINKERS = ("wasm-ld", *(f"wasm-ld-{version}" for version in range(22, 14, -1)))
+"""What LLVM's linker is called, the first one that there is."""
+
 _STACK = 1 << 20
 
 
@@ -30,7 +32,7 @@ def wasm_module(functions: Sequence[Function]) -> bytes:
     :class:`ModelError` if there is no linker for it.
     """
     names = [function.name for function in functions]
-    linker = next(filter(None, map(which, _LINKERS)), None)
+    linker = next(filter(None, map(which, LINKERS)), None)
     if linker is None:
         raise ModelError(
             f"{len(names)} kernels of the model stay on the host, which is WebAssembly in a "

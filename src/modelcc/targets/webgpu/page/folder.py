@@ -30,9 +30,10 @@ def page_files(program: Program, title: str) -> tuple[File, ...]:
 
     :class:`ModelError` if it has named dimensions, or steps that hang on data.
     """
-    if program.dims:
-        named = ", ".join(program.dims)
-        hint = " ".join(f"--dim {name}=N" for name in program.dims)
+    open_ = [name for name in program.dims if name not in program.read_sizes]
+    if open_:
+        named = ", ".join(open_)
+        hint = " ".join(f"--dim {name}=N" for name in open_)
         raise ModelError(f"a page is for fixed sizes, and {named} may be any", (), hint)
     writer = PageWriter(program)
     written = writer.write()

@@ -15,7 +15,9 @@ const ROW = 65535;
 const words = (bytes) => Math.max(4, (bytes + 3) & ~3);
 
 /** What went wrong, for whoever uses the page. */
-export class ModelError extends Error {}
+export class ModelError extends Error {
+  name = "ModelError";
+}
 
 /** The array type of an element type; half floats are their bits. */
 export const arrayOf = (dtype) => ARRAYS[dtype];
