@@ -42,7 +42,7 @@ def find_adapter(name: str = "") -> wgpu.GPUAdapter:
             "  hint: install a driver for Vulkan, Metal or Direct3D 12 (without a graphics card: "
             "Debian's mesa-vulkan-drivers)"
         )
-    return min(fitting, key=lambda a: _KINDS.get(str(a.info["adapter_type"]), len(_KINDS)))
+    return min(fitting, key=lambda a: _KINDS.get(cast(str, a.info["adapter_type"]), len(_KINDS)))
 
 
 _KINDS = {"DiscreteGPU": 0, "IntegratedGPU": 1, "VirtualGPU": 2, "CPU": 3}
@@ -65,7 +65,7 @@ class _Pipeline:
 
 def open_device(adapter: wgpu.GPUAdapter) -> wgpu.GPUDevice:
     """A device with as much memory and as many buffers as the adapter gives."""
-    limits = {name: int(adapter.limits[name]) for name in _LIMITS}
+    limits: dict[str, int | None] = {n: cast(int, adapter.limits[n]) for n in _LIMITS}
     return adapter.request_device_sync(required_limits=limits)
 
 

@@ -49,6 +49,10 @@ Shared = tuple[tuple[int, ...], ...]
 """Parameters of a launch by their numbers, those that are one memory together."""
 
 
+class TooManyBuffersError(NotImplementedError):
+    """A function of more buffers than a shader may have."""
+
+
 @dataclass(frozen=True)
 class Shader:
     """A kernel's text.  ``bindings`` are the parameters of each buffer that it takes, ``faults``
@@ -77,8 +81,8 @@ def apart(function: Function) -> Shared:
 def shader_of(function: Function, shared: Shared | None = None) -> Shader:
     """The shader of a function of groups, as :func:`plain_function` leaves it.
 
-    Raises ``NotImplementedError`` or ``TypeError`` for what WGSL cannot say, :class:`ModelError`
-    if a group is too large.
+    Raises ``NotImplementedError`` (:class:`TooManyBuffersError`) or ``TypeError`` for what WGSL
+    cannot say, :class:`ModelError` if a group is too large.
     """
     if grid_loop(function) is None:
         raise NotImplementedError(f"WGSL has kernels only, but @{function.name} has no grid")
@@ -92,7 +96,7 @@ def shader_of(function: Function, shared: Shared | None = None) -> Shader:
         rooms[FAULTS] = room
         head.append(_variable(len(head), room))
     if len(head) > BINDINGS:
-        raise NotImplementedError(
+        raise TooManyBuffersError(
             f"@{function.name} takes {len(head)} buffers, and WebGPU gives {BINDINGS}"
         )
     head += _sizes(code, function, len(head))
