@@ -12,21 +12,22 @@ from kernel_runs import Executor
 from modelcc.ir.index import evaluate
 from modelcc.ir.loop import Function
 from modelcc.ir.types import Array
-from modelcc.targets.webgpu.device import WebgpuDevice, find_adapter, open_device
+from modelcc.runtime.webgpu_device import WebgpuDevice, find_adapters, opened
 from modelcc.targets.webgpu.emitter import plain_function, shader_of
 
 
 @cache
 def open_once() -> wgpu.GPUDevice:
-    """The device that all tests share; :class:`RunError` if there is none."""
-    return open_device(find_adapter())
+    """The device that all tests share; :class:`LoadError` if there is none."""
+    return opened(find_adapters()[0])
 
 
 def by_webgpu(functions: Sequence[Function]) -> Executor:
     """Executes any of ``functions`` on the device."""
     plain = {f.name: plain_function(f) for f in functions}
     shaders = {name: shader_of(function) for name, function in plain.items()}
-    device = WebgpuDevice(list(shaders.values()), open_once())
+    device = WebgpuDevice("tests", open_once())
+    device.add(list(shaders.values()))
 
     def run(name: str, arrays: Sequence[Array], sizes: Sequence[int]) -> None:
         shader = shaders[name]

@@ -9,7 +9,7 @@ from modelcc.pipeline import Observer
 from modelcc.targets.base import BuildConfig, Target
 from modelcc.targets.c.delivery.facts import DeliveryRequest
 from modelcc.targets.webgpu.page.folder import page_files
-from modelcc.targets.webgpu.target import PageTarget
+from modelcc.targets.webgpu.target import WebgpuTarget, page_target
 
 
 def deliver_page(
@@ -25,10 +25,11 @@ def deliver_page(
 
     :class:`ModelError` for sizes that are not given and steps that hang on data.
     """
-    if not isinstance(target, PageTarget):
+    if not isinstance(target, WebgpuTarget):
         hint = "--target webgpu"
         raise ModelError(f"target {target.name!r} has no kernels for browsers", (), hint)
-    request = DeliveryRequest(name)
-    program, _ = planned(source, level, request, target, options, config, observer)
+    program, _ = planned(
+        source, level, DeliveryRequest(name), page_target(target), options, config, observer
+    )
     weights = sum(constant.nbytes for constant in program.constants.values())
     return Delivery(page_files(program, name), program.placed.arena, weights, 0)

@@ -20,6 +20,7 @@ KNOWN: Mapping[str, str] = MappingProxyType(
     {
         "opencl": "modelcc.runtime.opencl_device:open_device",
         "cuda": "modelcc.runtime.cuda_device:open_device",
+        "webgpu": "modelcc.runtime.webgpu_device:open_device",
     }
 )
 """Imported when they are asked for, since each needs a package of its own."""

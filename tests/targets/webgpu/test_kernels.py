@@ -9,12 +9,13 @@ import pytest
 from group_kernels import FIRST, SHOWN, grouped
 from op_kernels import check, other_sizes, with_sizes
 
-from modelcc.ir.errors import ModelError, RunError
+from modelcc.ir.errors import ModelError
 from modelcc.ir.loop_parser import parse_function
 from modelcc.ir.op import Op, Sample
 from modelcc.ir.scalar import FUNCTIONS
 from modelcc.ir.types import DTYPES, Array
 from modelcc.ops.samples import arrays, sizes
+from modelcc.runtime.errors import LoadError
 
 pytest.importorskip("wgpu")
 webgpu_kernels = pytest.importorskip("webgpu_kernels")
@@ -29,7 +30,7 @@ def device(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFac
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.getbasetemp()))
     try:
         webgpu_kernels.open_once()
-    except RunError as error:
+    except LoadError as error:
         pytest.skip(str(error))
 
 

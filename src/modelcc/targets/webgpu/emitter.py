@@ -16,10 +16,7 @@ for no two may be of one memory that is written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-from modelcc.ir.index import Index, Range
+from modelcc.ir.index import Range
 from modelcc.ir.loop import Buffer, Function
 from modelcc.ir.loop_group_verifier import GroupLimits
 from modelcc.ir.loop_traversal import FAULTS, checks_in, grid_loop, launch_extents
@@ -29,6 +26,7 @@ from modelcc.passes.loop.expand_instructions import expand_instructions
 from modelcc.passes.loop.expand_math import expand_math
 from modelcc.passes.loop.expand_narrow import expand_narrow
 from modelcc.passes.loop.remove_unused import remove_unused
+from modelcc.runtime.webgpu_shaders import Shader, Shared
 from modelcc.targets.c.code import Code
 from modelcc.targets.c.names import comment
 from modelcc.targets.webgpu.library import library_of
@@ -45,27 +43,9 @@ BINDINGS = 8
 NOTHING = "mcc_nothing"
 """A zero that compilers do not know: launches have no third dimension."""
 
-Shared = tuple[tuple[int, ...], ...]
-"""Parameters of a launch by their numbers, those that are one memory together."""
-
 
 class TooManyBuffersError(NotImplementedError):
     """A function of more buffers than a shader may have."""
-
-
-@dataclass(frozen=True)
-class Shader:
-    """A kernel's text.  ``bindings`` are the parameters of each buffer that it takes, ``faults``
-    the words of a further one for its checks; behind them come its ``sizes``, if there are any."""
-
-    name: str
-    text: str
-    bindings: Shared
-    sizes: tuple[str, ...]
-    elements: tuple[Index, ...]
-    widths: tuple[int, ...]
-    grid: tuple[Index, ...]
-    faults: int = 0
 
 
 def plain_function(function: Function) -> Function:
@@ -116,8 +96,8 @@ def shader_of(function: Function, shared: Shared | None = None) -> Shader:
     text = "\n".join([*head, *declared, *library, body]) + "\n"
     buffers = [p.buffer for p in function.parameters]
     return Shader(
-        function.name, text, bindings, function.sizes, tuple(b.size for b in buffers),
-        tuple(b.dtype.bytes for b in buffers), grid, faults,
+        function.name, bindings, function.sizes, tuple(b.size for b in buffers),
+        tuple(b.dtype.bytes for b in buffers), grid, faults, text,
     )  # fmt: skip
 
 
@@ -155,11 +135,3 @@ def _sizes(code: Code, function: Function, number: int) -> list[str]:
         f"struct mcc_Sizes {{ {fields} }}",
         f"@group(0) @binding({number}) var<uniform> mcc_sizes: mcc_Sizes;",
     ]
-
-
-def together(places: Sequence[object]) -> Shared:
-    """Which of a launch's arguments are at the same of ``places``."""
-    found: dict[object, list[int]] = {}
-    for number, place in enumerate(places):
-        found.setdefault(place, []).append(number)
-    return tuple(map(tuple, found.values()))

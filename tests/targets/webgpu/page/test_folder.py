@@ -20,7 +20,7 @@ from modelcc.ir.types import Array
 from modelcc.options import Options
 from modelcc.targets.base import BuildConfig, TargetOptions
 from modelcc.targets.webgpu import wasm
-from modelcc.targets.webgpu.target import page_target
+from modelcc.targets.webgpu.target import webgpu_target
 
 F32, I64, F64 = TensorProto.FLOAT, TensorProto.INT64, TensorProto.DOUBLE
 RANDOM = np.random.default_rng(7)
@@ -67,7 +67,7 @@ def words(rows: int | str = 6) -> bytes:
 def page(tmp_path: Path, model: bytes) -> Delivery:
     path = tmp_path / "words.onnx"
     path.write_bytes(model)
-    target, options = page_target(TargetOptions()), Options(target="webgpu")
+    target, options = webgpu_target(TargetOptions()), Options(target="webgpu")
     return deliver_page(path, None, "a <b> page", target, options, BuildConfig())
 
 

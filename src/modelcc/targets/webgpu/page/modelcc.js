@@ -241,10 +241,17 @@ class Run {
     this.encoder = this.device.createCommandEncoder();
   }
 
+  /** Within a buffer by way of another one. */
   copy(from, fromOffset, to, toOffset, size) {
     this.endPass();
-    this.encoder.copyBufferToBuffer(this.buffers[from], fromOffset, this.buffers[to], toOffset,
-      words(size));
+    let [source, start] = [this.buffers[from], fromOffset];
+    if (from === to) {
+      const usage = GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
+      const between = this.device.createBuffer({ size: words(size), usage });
+      this.encoder.copyBufferToBuffer(source, start, between, 0, words(size));
+      [source, start] = [between, 0];
+    }
+    this.encoder.copyBufferToBuffer(source, start, this.buffers[to], toOffset, words(size));
   }
 
   async download([buffer, offset, size, address]) {

@@ -1,11 +1,8 @@
-"""Memory and launches on a device of WebGPU, by ``wgpu``.
-
-Needs the extra ``webgpu``; importing this file without it is an ``ImportError``.
-"""
+"""WebGPU as a device, by ``wgpu`` (the extra ``webgpu``) and the drivers that it finds."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ctypes import c_uint8, memmove
 from dataclasses import dataclass
 from math import prod
@@ -14,10 +11,16 @@ from typing import cast
 
 import wgpu
 
-from modelcc.ir.errors import OutOfMemoryError, RunError
 from modelcc.ir.index import evaluate
-from modelcc.targets.webgpu.emitter import Shader, Shared, together
-from modelcc.targets.webgpu.statements import GROUPS_ACROSS
+from modelcc.runtime.device import DeviceMemory, Groups, OutOfDeviceMemoryError
+from modelcc.runtime.errors import LoadError, RunError
+from modelcc.runtime.webgpu_shaders import (
+    GROUPS_ACROSS,
+    Shader,
+    Shared,
+    read_shaders,
+    together,
+)
 
 _STORAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
 _UNIFORM = wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST
@@ -30,22 +33,28 @@ _WAITING = 256
 """Launches that are handed to the device together."""
 
 
-def find_adapter(name: str = "") -> wgpu.GPUAdapter:
-    """The fastest adapter, of those with ``name`` in their description; :class:`RunError` if there
-    is none."""
+def find_adapters() -> list[wgpu.GPUAdapter]:
+    """What WebGPU can run on, the fastest kinds first; :class:`LoadError` if there is nothing."""
     found = wgpu.gpu.enumerate_adapters_sync()
-    fitting = [a for a in found if name.lower() in a.summary.lower()]
-    if not fitting:
-        there = "; there is " + ", ".join(a.summary for a in found) if found else ""
-        raise RunError(
-            f"WebGPU finds no device{f' called {name!r}' if name else ''}{there}\n"
-            "  hint: install a driver for Vulkan, Metal or Direct3D 12 (without a graphics card: "
-            "Debian's mesa-vulkan-drivers)"
+    vulkan = [a for a in found if a.info["backend_type"] != "OpenGL"]
+    if not vulkan:
+        raise LoadError(
+            "WebGPU finds no device; install a driver for Vulkan, Metal or Direct3D 12 (without a "
+            "graphics card: Debian's mesa-vulkan-drivers)"
         )
-    return min(fitting, key=lambda a: _KINDS.get(cast(str, a.info["adapter_type"]), len(_KINDS)))
+    return sorted(vulkan, key=lambda a: _KINDS.get(cast(str, a.info["adapter_type"]), len(_KINDS)))
 
 
 _KINDS = {"DiscreteGPU": 0, "IntegratedGPU": 1, "VirtualGPU": 2, "CPU": 3}
+
+
+def open_device(index: int) -> WebgpuDevice:
+    """Device number ``index``; :class:`LoadError` lists those that there are."""
+    found = find_adapters()
+    if not 0 <= index < len(found):
+        names = ", ".join(f"webgpu:{n} is {a.summary}" for n, a in enumerate(found))
+        raise LoadError(f"WebGPU has no device {index}: {names}")
+    return WebgpuDevice(found[index].summary, opened(found[index]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,81 +72,118 @@ class _Pipeline:
     pipeline: wgpu.GPUComputePipeline
 
 
-def open_device(adapter: wgpu.GPUAdapter) -> wgpu.GPUDevice:
+def opened(adapter: wgpu.GPUAdapter) -> wgpu.GPUDevice:
     """A device with as much memory and as many buffers as the adapter gives."""
     limits: dict[str, int | None] = {n: cast(int, adapter.limits[n]) for n in _LIMITS}
-    return adapter.request_device_sync(required_limits=limits)
+    try:
+        return adapter.request_device_sync(required_limits=limits)
+    except wgpu.GPUError as error:
+        raise LoadError(f"{adapter.summary} does not start: {error}") from error
 
 
 class WebgpuDevice:
-    """A device, whose launches are those of ``shaders``."""
+    """A device with one queue; launches are collected until something asks for their results."""
 
-    def __init__(self, shaders: Sequence[Shader], device: wgpu.GPUDevice) -> None:
+    def __init__(self, name: str, device: wgpu.GPUDevice) -> None:
+        self._name = name
         self._device = device
         self._most = device.limits["max-buffer-size"]
         self._most_bound = device.limits["max-storage-buffer-binding-size"]
-        self._shaders = {(s.name, s.bindings): s for s in shaders}
-        self._parameters = {s.name: len(s.elements) for s in shaders}
+        self._shaders: dict[tuple[str, Shared], Shader] = {}
+        self._parameters: dict[str, int] = {}
         self._pipelines: dict[tuple[str, Shared], _Pipeline] = {}
         self._numbers: dict[tuple[int, ...], wgpu.GPUBuffer] = {}
         self._groups: dict[object, wgpu.GPUBindGroup] = {}
         self._encoder: wgpu.GPUCommandEncoder | None = None
         self._pass: wgpu.GPUComputePassEncoder | None = None
         self._waiting = 0
+        self._unread: wgpu.GPUBuffer | None = None
+
+    @property
+    def name(self) -> str:
+        """What its driver calls it."""
+        return self._name
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it gives in one piece; WebGPU does not tell more."""
+        return self._most
+
+    def load(self, code: bytes, kernels: Mapping[str, Groups]) -> None:
+        """Read shaders; each is compiled when it is first launched."""
+        try:
+            found = read_shaders(code.decode())
+        except (ValueError, LookupError) as error:
+            raise LoadError(f"its shaders are damaged ({error}); compile it again") from error
+        self.add(found)
+        missing = kernels.keys() - self._parameters.keys()
+        if missing:
+            raise LoadError(f"its shaders lack {', '.join(sorted(missing))}; compile it again")
+
+    def add(self, shaders: Sequence[Shader]) -> None:
+        """Shaders to launch by their names."""
+        self._shaders |= {(shader.name, shader.bindings): shader for shader in shaders}
+        self._parameters |= {shader.name: len(shader.elements) for shader in shaders}
 
     # --- memory
 
     def allocate(self, size: int) -> WebgpuMemory:
-        """Memory of ``size`` bytes; :class:`OutOfMemoryError` if there is not as much."""
+        """A buffer."""
         size = max(_words(size), 4)
         if size > self._most:
-            raise OutOfMemoryError(
-                f"the model wants {size} bytes in one piece on the device, which gives "
-                f"{self._most}: {size - self._most} too few\n"
-                "  hint: smaller sizes, or weights of half precision"
-            )
+            raise OutOfDeviceMemoryError(self._name, size, self._most)
         try:
             return WebgpuMemory(self._device.create_buffer(size=size, usage=_STORAGE), size)
         except (wgpu.GPUOutOfMemoryError, wgpu.GPUValidationError) as error:
-            raise OutOfMemoryError(f"the device gives no {size} bytes: {error}") from error
+            raise OutOfDeviceMemoryError(self._name, size, self._most) from error
 
-    def upload(self, memory: WebgpuMemory, offset: int, address: int, size: int) -> None:
+    def upload(self, memory: DeviceMemory, offset: int, address: int, size: int) -> None:
         """Copy ``size`` bytes from the host's ``address``; whole words, the last one filled up."""
         if not size:
             return
         self._submit()
         data = bytearray(_words(size))
         memmove((c_uint8 * size).from_buffer(data), address, size)
-        self._device.queue.write_buffer(memory.buffer, offset, data)
+        self._device.queue.write_buffer(_buffer(memory), offset, data)
 
-    def download(self, memory: WebgpuMemory, offset: int, address: int, size: int) -> None:
+    def download(self, memory: DeviceMemory, offset: int, address: int, size: int) -> None:
         """Copy ``size`` bytes to the host's ``address``, when what was launched has run."""
         if not size:
             return
         self._submit()
-        data = self._device.queue.read_buffer(memory.buffer, offset, _words(size))
-        memmove(address, bytes(cast("memoryview[int]", data)), size)
+        memmove(address, self._read(_buffer(memory), offset, _words(size)), size)
+
+    def _read(self, buffer: wgpu.GPUBuffer, offset: int, size: int) -> bytes:
+        """Bytes of a buffer, when everything that was handed to the device has been done."""
+        try:
+            data = self._device.queue.read_buffer(buffer, offset, size)
+        except (wgpu.GPUError, RuntimeError) as error:
+            raise RunError(f"{self._name} did not do its work: {error}; load it again") from error
+        self._unread = None
+        return bytes(cast("memoryview[int]", data))
 
     def copy(
-        self, to: WebgpuMemory, to_offset: int, source: WebgpuMemory, source_offset: int, size: int
+        self, to: DeviceMemory, to_offset: int, source: DeviceMemory, offset: int, size: int
     ) -> None:
-        """Copy within the device."""
+        """Copy within the device; within a buffer by way of another one."""
         if not size:
             return
         self._end_pass()
-        encoder = self._commands()
-        encoder.copy_buffer_to_buffer(
-            source.buffer, source_offset, to.buffer, to_offset, _words(size)
-        )
+        size, start, encoder = _words(size), _buffer(source), self._commands()
+        if start is _buffer(to):
+            between = self.allocate(size).buffer
+            encoder.copy_buffer_to_buffer(start, offset, between, 0, size)
+            start, offset = between, 0
+        encoder.copy_buffer_to_buffer(start, offset, _buffer(to), to_offset, size)
 
     # --- launches
 
     def launch(
         self,
         kernel: str,
-        buffers: Sequence[tuple[WebgpuMemory, int]],
+        buffers: Sequence[tuple[DeviceMemory, int]],
         sizes: Sequence[int],
-        grid: tuple[int, int, int],
+        grid: Groups,
     ) -> None:
         """Run a kernel on what begins at these offsets of memory."""
         groups = prod(grid)
@@ -152,6 +198,7 @@ class WebgpuDevice:
         running.set_bind_group(0, bound)
         across = min(groups, GROUPS_ACROSS)
         running.dispatch_workgroups(across, -(-groups // across))
+        self._unread = _buffer(buffers[0][0])
         self._waiting += 1
         if self._waiting >= _WAITING:
             self._submit()
@@ -159,14 +206,18 @@ class WebgpuDevice:
     def synchronize(self) -> None:
         """Wait until all that was launched has run."""
         self._submit()
-        self._device.queue.on_submitted_work_done_sync()
+        if self._unread is not None:
+            self._read(self._unread, 0, 4)
 
-    def _pipeline(self, kernel: str, buffers: Sequence[tuple[WebgpuMemory, int]]) -> _Pipeline:
+    def _pipeline(self, kernel: str, buffers: Sequence[tuple[DeviceMemory, int]]) -> _Pipeline:
         given = buffers[: self._parameters[kernel]]
         shared = together([(id(memory), offset) for memory, offset in given])
         found = self._pipelines.get((kernel, shared))
         if found is None:
-            found = self._pipelines[kernel, shared] = self._build(self._shaders[kernel, shared])
+            shader = self._shaders.get((kernel, shared))
+            if shader is None:
+                raise RunError(f"{kernel} has no shader for arguments that are one memory {shared}")
+            found = self._pipelines[kernel, shared] = self._build(shader)
         return found
 
     def _build(self, shader: Shader) -> _Pipeline:
@@ -184,13 +235,13 @@ class WebgpuDevice:
                 layout=whole, compute={"module": module, "entry_point": "main"}
             )
         except wgpu.GPUError as error:
-            raise RunError(f"WebGPU does not take @{shader.name}: {error}") from error
+            raise RunError(f"{self._name} does not take {shader.name}: {error}") from error
         return _Pipeline(shader, layout, pipeline)
 
     def _bound(
         self,
         pipeline: _Pipeline,
-        buffers: Sequence[tuple[WebgpuMemory, int]],
+        buffers: Sequence[tuple[DeviceMemory, int]],
         sizes: Sequence[int],
     ) -> wgpu.GPUBindGroup:
         shader = pipeline.shader
@@ -206,7 +257,7 @@ class WebgpuDevice:
         return found
 
     def _resources(
-        self, shader: Shader, buffers: Sequence[tuple[WebgpuMemory, int]], sizes: Sequence[int]
+        self, shader: Shader, buffers: Sequence[tuple[DeviceMemory, int]], sizes: Sequence[int]
     ) -> list[dict[str, object]]:
         env = dict(zip(shader.sizes, sizes, strict=True))
         taken = [buffers[places[0]] for places in shader.bindings]
@@ -219,11 +270,13 @@ class WebgpuDevice:
         result: list[dict[str, object]] = []
         for (memory, offset), span in zip(taken, spans, strict=True):
             if span > self._most_bound:
-                raise OutOfMemoryError(
-                    f"@{shader.name} uses a tensor of {span} bytes, and the device lets kernels "
-                    f"see {self._most_bound} of one"
+                raise RunError(
+                    f"{shader.name} uses a tensor of {span:,} bytes, and {self._name} lets "
+                    f"kernels see {self._most_bound:,}; smaller sizes would help"
                 )
-            result.append({"buffer": memory.buffer, "offset": offset, "size": max(_words(span), 4)})
+            result.append(
+                {"buffer": _buffer(memory), "offset": offset, "size": max(_words(span), 4)}
+            )
         if shader.sizes:
             numbers = self._uniform(tuple(sizes))
             result.append({"buffer": numbers, "offset": 0, "size": numbers.size})
@@ -255,6 +308,11 @@ class WebgpuDevice:
             self._device.queue.submit([self._encoder.finish()])
             self._encoder = None
             self._waiting = 0
+
+
+def _buffer(memory: DeviceMemory) -> wgpu.GPUBuffer:
+    assert isinstance(memory, WebgpuMemory)
+    return memory.buffer
 
 
 def _words(size: int) -> int:

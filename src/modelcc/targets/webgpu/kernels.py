@@ -1,0 +1,50 @@
+"""Canonical kernels as functions of groups that WGSL can say, or of the host's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modelcc.ir.library import meaning_of
+from modelcc.ir.loop_traversal import grid_loop
+from modelcc.schedule.canonical import CanonicalKernel
+from modelcc.schedule.schedule import NoScheduleError, Schedule
+from modelcc.targets.cpu.lower import schedule_kernel
+from modelcc.targets.cpu.machine import CpuModel
+from modelcc.targets.cpu.schedule import Pairs
+from modelcc.targets.cpu.scheduled_kernel import ScheduledKernel
+from modelcc.targets.gpu.kernels import DeviceKernels
+from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.webgpu.emitter import TooManyBuffersError, plain_function, shader_of
+
+
+@dataclass(frozen=True)
+class ShaderKernels:
+    """Schedules kernels for groups of ``gpu``: a :class:`~modelcc.targets.cpu.schedule.Lower`,
+    whose machine is the host's."""
+
+    gpu: GpuModel
+
+    def __call__(
+        self,
+        kernel: CanonicalKernel,
+        name: str,
+        machine: CpuModel,
+        source: tuple[str, ...] = (),
+        wanted: Schedule | None = None,
+        states: Pairs = frozenset(),
+    ) -> ScheduledKernel:
+        """The function of a kernel; :class:`NoScheduleError` if its stages run one by one."""
+        found = DeviceKernels(self.gpu)(kernel, name, machine, source, wanted, states)
+        function = meaning_of(found.function)
+        if grid_loop(function) is None:
+            return found
+        try:
+            shader_of(plain_function(function))
+        except TooManyBuffersError:
+            if len(kernel.stages) > 1:  # each stage takes some of them
+                raise NoScheduleError from None
+        except (NotImplementedError, TypeError):
+            pass
+        else:
+            return found
+        return schedule_kernel(kernel, name, machine, source, wanted, states)
