@@ -14,6 +14,7 @@ import wgpu
 from modelcc.ir.index import evaluate
 from modelcc.runtime.device import DeviceMemory, Groups, OutOfDeviceMemoryError
 from modelcc.runtime.errors import LoadError, RunError
+from modelcc.runtime.webgpu_adapters import find_adapters, opened
 from modelcc.runtime.webgpu_shaders import (
     GROUPS_ACROSS,
     Shader,
@@ -24,28 +25,8 @@ from modelcc.runtime.webgpu_shaders import (
 
 _STORAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
 _UNIFORM = wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST
-_LIMITS = (
-    "max-buffer-size",
-    "max-storage-buffer-binding-size",
-    "max-storage-buffers-per-shader-stage",
-)
 _WAITING = 256
 """Launches that are handed to the device together."""
-
-
-def find_adapters() -> list[wgpu.GPUAdapter]:
-    """What WebGPU can run on, the fastest kinds first; :class:`LoadError` if there is nothing."""
-    found = wgpu.gpu.enumerate_adapters_sync()
-    vulkan = [a for a in found if a.info["backend_type"] != "OpenGL"]
-    if not vulkan:
-        raise LoadError(
-            "WebGPU finds no device; install a driver for Vulkan, Metal or Direct3D 12 (without a "
-            "graphics card: Debian's mesa-vulkan-drivers)"
-        )
-    return sorted(vulkan, key=lambda a: _KINDS.get(cast(str, a.info["adapter_type"]), len(_KINDS)))
-
-
-_KINDS = {"DiscreteGPU": 0, "IntegratedGPU": 1, "VirtualGPU": 2, "CPU": 3}
 
 
 def open_device(index: int) -> WebgpuDevice:
@@ -72,23 +53,14 @@ class _Pipeline:
     pipeline: wgpu.GPUComputePipeline
 
 
-def opened(adapter: wgpu.GPUAdapter) -> wgpu.GPUDevice:
-    """A device with as much memory and as many buffers as the adapter gives."""
-    limits: dict[str, int | None] = {n: cast(int, adapter.limits[n]) for n in _LIMITS}
-    try:
-        return adapter.request_device_sync(required_limits=limits)
-    except wgpu.GPUError as error:
-        raise LoadError(f"{adapter.summary} does not start: {error}") from error
-
-
 class WebgpuDevice:
     """A device with one queue; launches are collected until something asks for their results."""
 
     def __init__(self, name: str, device: wgpu.GPUDevice) -> None:
         self._name = name
         self._device = device
-        self._most = device.limits["max-buffer-size"]
-        self._most_bound = device.limits["max-storage-buffer-binding-size"]
+        self._most = cast(int, device.limits["max-buffer-size"])
+        self._most_bound = cast(int, device.limits["max-storage-buffer-binding-size"])
         self._shaders: dict[tuple[str, Shared], Shader] = {}
         self._parameters: dict[str, int] = {}
         self._pipelines: dict[tuple[str, Shared], _Pipeline] = {}

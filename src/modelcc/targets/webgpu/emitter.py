@@ -30,7 +30,7 @@ from modelcc.runtime.webgpu_shaders import Shader, Shared
 from modelcc.targets.c.code import Code
 from modelcc.targets.c.names import comment
 from modelcc.targets.webgpu.library import library_of
-from modelcc.targets.webgpu.memory import Room, bound_room
+from modelcc.targets.webgpu.memory import ShaderMemory, bound_room
 from modelcc.targets.webgpu.statements import StatementCode
 from modelcc.targets.webgpu.words import WGSL
 
@@ -68,11 +68,11 @@ def shader_of(function: Function, shared: Shared | None = None) -> Shader:
         raise NotImplementedError(f"WGSL has kernels only, but @{function.name} has no grid")
     verify_function(function, LIMITS)
     bindings = shared or apart(function)
-    code, rooms = Code(WGSL), dict[str, Room]()
+    code, rooms = Code(WGSL), dict[str, ShaderMemory]()
     head = _bound(code, function, bindings, rooms)
     faults = 4 * checks_in(function)
     if faults:
-        room = Room(code.fresh("faults"), Buffer(FAULTS, U32, faults), "u32", atomic=True)
+        room = ShaderMemory(code.fresh("faults"), Buffer(FAULTS, U32, faults), "u32", atomic=True)
         rooms[FAULTS] = room
         head.append(_variable(len(head), room))
     if len(head) > BINDINGS:
@@ -101,7 +101,9 @@ def shader_of(function: Function, shared: Shared | None = None) -> Shader:
     )  # fmt: skip
 
 
-def _bound(code: Code, function: Function, bindings: Shared, rooms: dict[str, Room]) -> list[str]:
+def _bound(
+    code: Code, function: Function, bindings: Shared, rooms: dict[str, ShaderMemory]
+) -> list[str]:
     """Declarations of the parameters' memory."""
     lines: list[str] = []
     for number, together in enumerate(bindings):
@@ -115,7 +117,7 @@ def _bound(code: Code, function: Function, bindings: Shared, rooms: dict[str, Ro
     return lines
 
 
-def _variable(number: int, room: Room) -> str:
+def _variable(number: int, room: ShaderMemory) -> str:
     type_ = f"array<{room.type}>"
     return f"@group(0) @binding({number}) var<storage, read_write> {room.name}: {type_};"
 

@@ -28,7 +28,7 @@ from modelcc.ir.types import F32, I32, I64, DType
 from modelcc.targets.c.code import CExpression, Code
 from modelcc.targets.c.indices import IndexCode
 from modelcc.targets.webgpu.arithmetic import bitcast, call, convert, muladd, select
-from modelcc.targets.webgpu.memory import Room
+from modelcc.targets.webgpu.memory import ShaderMemory
 from modelcc.targets.webgpu.values import PAIR, constant, value_type
 
 
@@ -43,7 +43,7 @@ class WgslIndices:
 class ExpressionCode:
     """Spells expressions with the names visible in ``code``, and memory in ``rooms``."""
 
-    def __init__(self, code: Code, rooms: dict[str, Room]) -> None:
+    def __init__(self, code: Code, rooms: dict[str, ShaderMemory]) -> None:
         self._code = code
         self._rooms = rooms
         self.index = IndexCode(code, WgslIndices())

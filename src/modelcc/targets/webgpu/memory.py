@@ -16,7 +16,7 @@ from modelcc.targets.webgpu.values import PAIR, value_type
 
 
 @dataclass(frozen=True)
-class Room:
+class ShaderMemory:
     """Where a buffer's elements are: the variable ``name``, an array of ``element``, which is the
     type of a value unless there are ``packed`` ones in words, or words that are ``atomic``."""
 
@@ -71,12 +71,14 @@ def _shift(dtype: DType) -> str:
     return "8u * (u32({}) & 3u)" if dtype.bits == 8 else "16u * (u32({}) & 1u)"
 
 
-def own_room(name: str, buffer: Buffer) -> Room:
+def own_room(name: str, buffer: Buffer) -> ShaderMemory:
     """Of memory that is a thread's or a group's."""
-    return Room(name, buffer, value_type(buffer.dtype))
+    return ShaderMemory(name, buffer, value_type(buffer.dtype))
 
 
-def bound_room(name: str, buffer: Buffer, others: tuple[Buffer, ...], mutable: bool) -> Room:
+def bound_room(
+    name: str, buffer: Buffer, others: tuple[Buffer, ...], mutable: bool
+) -> ShaderMemory:
     """Of memory that is given, and is that of ``others``, too.
 
     ``NotImplementedError`` if their elements have other widths.
@@ -86,7 +88,7 @@ def bound_room(name: str, buffer: Buffer, others: tuple[Buffer, ...], mutable: b
         names = " and ".join(b.name for b in (buffer, *others))
         raise NotImplementedError(f"elements of {names}, which are one memory, differ in width")
     if buffer.dtype.bits < 32:
-        return Room(name, buffer, "u32", packed=True, atomic=mutable)
+        return ShaderMemory(name, buffer, "u32", packed=True, atomic=mutable)
     if buffer.dtype.bits == 64:
-        return Room(name, buffer, PAIR)
-    return Room(name, buffer, types.pop() if len(types) == 1 else "u32")
+        return ShaderMemory(name, buffer, PAIR)
+    return ShaderMemory(name, buffer, types.pop() if len(types) == 1 else "u32")

@@ -31,14 +31,14 @@ from modelcc.runtime.webgpu_shaders import GROUPS_ACROSS
 from modelcc.targets.c.code import CExpression, Code, Named
 from modelcc.targets.webgpu.arithmetic import convert
 from modelcc.targets.webgpu.expressions import ExpressionCode, index_value, lane_name
-from modelcc.targets.webgpu.memory import Room, own_room
+from modelcc.targets.webgpu.memory import ShaderMemory, own_room
 from modelcc.targets.webgpu.values import value_type
 
 
 class StatementCode:
     """Appends statements to ``code``; memory of groups is declared among ``shared``."""
 
-    def __init__(self, code: Code, rooms: dict[str, Room], shared: list[str]) -> None:
+    def __init__(self, code: Code, rooms: dict[str, ShaderMemory], shared: list[str]) -> None:
         self._code = code
         self._rooms = rooms
         self._shared = shared

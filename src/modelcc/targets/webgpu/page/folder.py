@@ -16,7 +16,7 @@ from modelcc.ir.errors import ModelError
 from modelcc.ir.index import evaluate
 from modelcc.ir.program import Program
 from modelcc.targets.c.delivery.folder import File
-from modelcc.targets.webgpu.page.places import NOWHERE, Places
+from modelcc.targets.webgpu.page.places import NOWHERE, PageMemory
 from modelcc.targets.webgpu.page.steps import DEVICE, Json, PageSteps, PageWriter
 from modelcc.targets.webgpu.wasm import wasm_module
 
@@ -84,14 +84,14 @@ def _model(program: Program, title: str, written: PageSteps, writer: PageWriter)
     }
 
 
-def _tensor(program: Program, places: Places, name: str, side: str) -> Json:
+def _tensor(program: Program, places: PageMemory, name: str, side: str) -> Json:
     type_ = program.types[name]
     shape = [evaluate(extent, {}) for extent in type_.shape]
     at = _place(places, name, side)
     return {"name": name, "dtype": type_.dtype.storage.name, "shape": shape, "at": at}
 
 
-def _place(places: Places, name: str, side: str) -> list[int]:
+def _place(places: PageMemory, name: str, side: str) -> list[int]:
     """Buffer, offset, bytes and the address of the host; -1 for where it is not."""
     room, address = places.known(name)
     if room is None or (side != DEVICE and address != NOWHERE):
@@ -99,13 +99,13 @@ def _place(places: Places, name: str, side: str) -> list[int]:
     return [room.buffer, room.offset, places.bytes(name), address]
 
 
-def _used(program: Program, places: Places) -> Iterator[str]:
+def _used(program: Program, places: PageMemory) -> Iterator[str]:
     for name in program.constants:
         if places.known(name) != (None, NOWHERE):
             yield name
 
 
-def _weights(program: Program, places: Places) -> NDArray[np.uint8]:
+def _weights(program: Program, places: PageMemory) -> NDArray[np.uint8]:
     """Constants one after the other, each filled up to whole words."""
     used = list(_used(program, places))
     sizes = [-(-places.bytes(name) // 4) * 4 for name in used]

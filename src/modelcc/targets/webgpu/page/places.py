@@ -20,14 +20,14 @@ Key = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Room:
+class BufferPart:
     """A buffer of the device, from ``offset`` on."""
 
     buffer: int
     offset: int
 
 
-class Places:
+class PageMemory:
     """Buffers, given numbers as they are asked for; the first ones are of faults and the arena.
 
     Of the memory of the host there is as much as is asked for by :meth:`address`.
@@ -38,7 +38,7 @@ class Places:
         self.arena = evaluate(program.placed.arena, {}) if program.placed.definitions == () else 0
         self.buffers = [faults, self.arena]
         self.host_bytes = 0
-        self._rooms: dict[str, Room] = {}
+        self._rooms: dict[str, BufferPart] = {}
         self._addresses: dict[str, int] = {}
 
     def key(self, name: str, env: Mapping[str, int]) -> Key:
@@ -48,11 +48,11 @@ class Places:
             return "arena", evaluate(binding.offset, env)
         return f"{binding.place}{self._program.position(name)}", 0
 
-    def room(self, name: str, env: Mapping[str, int]) -> Room:
+    def room(self, name: str, env: Mapping[str, int]) -> BufferPart:
         """Where a tensor is on the device."""
         place, offset = self.key(name, env)
         if place == "arena":
-            return Room(1, offset)
+            return BufferPart(1, offset)
         found = self._rooms.get(place)
         if found is None:
             found = self._rooms[place] = self._new(name)
@@ -66,7 +66,7 @@ class Places:
             self._addresses[place] = self.take(size)
         return self._addresses[place] + offset
 
-    def known(self, name: str) -> tuple[Room | None, int]:
+    def known(self, name: str) -> tuple[BufferPart | None, int]:
         """Where an input, output or constant is if it was asked for: on the device, the host."""
         place, _ = self.key(name, {})
         return self._rooms.get(place), self._addresses.get(place, NOWHERE)
@@ -82,7 +82,7 @@ class Places:
         type_ = self._program.types[name]
         return evaluate(type_.physical.size(type_.shape), {}) * type_.dtype.storage.bytes
 
-    def _new(self, name: str) -> Room:
+    def _new(self, name: str) -> BufferPart:
         """Constants share buffers, others have one of their own."""
         size = _aligned(self.bytes(name))
         binding: Binding = self._program.placed.bindings[name]
@@ -91,11 +91,11 @@ class Places:
             filled = self.buffers[last]
             if filled + size <= LARGEST:
                 self.buffers[last] = filled + size
-                return Room(last, filled)
+                return BufferPart(last, filled)
         self.buffers.append(size)
         if binding.place == "constant":
             self._shared = last + 1
-        return Room(last + 1, 0)
+        return BufferPart(last + 1, 0)
 
     _shared = NOWHERE
 

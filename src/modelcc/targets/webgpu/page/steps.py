@@ -19,7 +19,7 @@ from modelcc.ir.program import CopyTensor, Launch, Program, Step
 from modelcc.ir.region import Repeat
 from modelcc.runtime.webgpu_shaders import Shader, Shared, together
 from modelcc.targets.webgpu.emitter import shader_of
-from modelcc.targets.webgpu.page.places import ALIGNMENT, NOWHERE, Key, Places
+from modelcc.targets.webgpu.page.places import ALIGNMENT, NOWHERE, Key, PageMemory
 
 Json = dict[str, Any]
 DEVICE, HOST = "device", "host"
@@ -31,7 +31,7 @@ FAULT_BYTES = 16
 class PageSteps:
     """Steps, the kernels that they launch and the functions of the host that they call."""
 
-    places: Places
+    places: PageMemory
     steps: list[Json] = field(default_factory=list[Json])
     kernels: dict[tuple[str, Shared], Shader] = field(
         default_factory=dict[tuple[str, Shared], Shader]
@@ -46,7 +46,7 @@ class PageWriter:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._faults = 0
-        self.result = PageSteps(Places(program, _fault_bytes(program)))
+        self.result = PageSteps(PageMemory(program, _fault_bytes(program)))
         self._sides: dict[Key, set[str]] = {}
 
     def write(self) -> PageSteps:

@@ -1,0 +1,39 @@
+"""What WebGPU can run on, by ``wgpu``."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import wgpu
+
+from modelcc.runtime.errors import LoadError
+
+_LIMITS = (
+    "max-buffer-size",
+    "max-storage-buffer-binding-size",
+    "max-storage-buffers-per-shader-stage",
+)
+
+
+def find_adapters() -> list[wgpu.GPUAdapter]:
+    """What WebGPU can run on, the fastest kinds first; :class:`LoadError` if there is nothing."""
+    found = wgpu.gpu.enumerate_adapters_sync()
+    vulkan = [a for a in found if a.info["backend_type"] != "OpenGL"]
+    if not vulkan:
+        raise LoadError(
+            "WebGPU finds no device; install a driver for Vulkan, Metal or Direct3D 12 (without a "
+            "graphics card: Debian's mesa-vulkan-drivers)"
+        )
+    return sorted(vulkan, key=lambda a: _KINDS.get(cast(str, a.info["adapter_type"]), len(_KINDS)))
+
+
+_KINDS = {"DiscreteGPU": 0, "IntegratedGPU": 1, "VirtualGPU": 2, "CPU": 3}
+
+
+def opened(adapter: wgpu.GPUAdapter) -> wgpu.GPUDevice:
+    """A device with as much memory and as many buffers as the adapter gives."""
+    limits: dict[str, int | None] = {n: cast(int, adapter.limits[n]) for n in _LIMITS}
+    try:
+        return adapter.request_device_sync(required_limits=limits)
+    except wgpu.GPUError as error:
+        raise LoadError(f"{adapter.summary} does not start: {error}") from error
