@@ -174,11 +174,7 @@ def compile_command(
     """See HELP."""
     arduino = form == ARDUINO
     form = "c" if arduino else form
-    if form == "c" and asked["target"] == "native":
-        asked["target"] = "c"
-        asked["cpu"] = asked["cpu"] or environment.cpu or PORTABLE  # C is for taking elsewhere
-    if form in (WEB, WGSL) and asked["target"] == "native":
-        asked["target"] = "webgpu"
+    _choose_target(form, asked, environment)
     options = replace(options_of(environment, asked), ram=ram and bytes_of(ram))
     place = None if output is None else Path(output)
     is_folder = output is not None and (output.endswith(os.sep) or Path(output).is_dir())
@@ -216,6 +212,17 @@ def compile_command(
     _store(result, path, place, is_folder, partial(_sources, model, level, constants))
     if isinstance(result, Compiled) and path is not None:
         _tell(result, path, page, show_report, pass_timing, as_json)
+
+
+def _choose_target(form: str | None, asked: Compiling, environment: Environment) -> None:
+    """The target that a form is of, where none was asked for."""
+    if asked["target"] != "native":
+        return
+    if form in (WEB, WGSL):
+        asked["target"] = "webgpu"
+    if form == "c":
+        asked["target"] = "c"
+        asked["cpu"] = asked["cpu"] or environment.cpu or PORTABLE  # C is for taking elsewhere
 
 
 def _store(

@@ -47,6 +47,7 @@ BYTECODE, INTERPRETER = "bytecode", "interpreter"
 
 GPU_CODE = ("ptx", "cubin", "sass")
 """NVIDIA's assembly, its machine code, and that as text."""
+
 WEB, WGSL = "web", "wgsl"
 """A page that runs the model in a browser, and the kernels in it."""
 

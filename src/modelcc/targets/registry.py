@@ -35,15 +35,13 @@ BUILT_IN: Mapping[str, EntryPoint] = MappingProxyType(
             ("riscv32imc", f"{_MCU}:riscv32imc"),
             ("opencl", "modelcc.targets.opencl.target:opencl_target"),
             ("cuda", "modelcc.targets.cuda.target:cuda_target"),
-            ("webgpu", "modelcc.targets.webgpu.target:page_target"),
             ("webgpu", "modelcc.targets.webgpu.target:webgpu_target"),
         )
     }
 )
 """Imported when they are asked for, as installed ones: printing C needs no LLVM."""
 
-WITH_VARIANTS = ("opencl", "cuda")
-WITH_VARIANTS = ("opencl", "webgpu")
+WITH_VARIANTS = ("opencl", "cuda", "webgpu")
 """Targets whose names may be followed by a colon and a device or processor."""
 
 
