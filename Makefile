@@ -4,7 +4,7 @@ PYTHON ?= python
 MODELS ?= benchmarks/models
 PEERS ?= modelcc,modelcc-strict,onnxruntime,openvino,openvino-default
 
-.PHONY: bench-train check test test-quick test-costs test-all levels targets replay bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-torch fuzz-operands fuzz-artifacts killed fmt docs pool
+.PHONY: bench-train check test test-quick test-costs test-all levels targets webgpu replay bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-torch fuzz-operands fuzz-artifacts killed fmt docs pool
 check:  ## style and types
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
@@ -36,6 +36,9 @@ targets:  ## op matrix and models on every target: processor levels, C, installe
 	echo "$$places" | while read -r place; do echo "== $$place"; \
 		$(PYTHON) -m pytest -q -n auto $$place -m targets $(AXIS) </dev/null || exit 1; \
 	done
+
+webgpu:  ## op matrix as shaders, and pages in a browser; needs the webgpu extra, a driver, Chromium
+	$(PYTHON) -m pytest -q --all-ops tests/targets/webgpu
 
 replay:  ## kernels that tree BASE (a commit, a folder) makes otherwise than this one; QUICK=1, JSON=file, DIFF=kernel
 	$(PYTHON) -m benchmarks.replay $(or $(BASE),HEAD) --folder $(MODELS) $(if $(QUICK),--quick) \

@@ -6,8 +6,8 @@ import re
 
 import numpy as np
 import pytest
-from group_kernels import FIRST, SHOWN, grouped
-from op_kernels import check, other_sizes, with_sizes
+from group_kernels import SHOWN, grouped
+from op_kernels import CASES, check, other_sizes, with_sizes
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.loop_parser import parse_function
@@ -43,8 +43,8 @@ def test_kernels_agree_with_the_reference(op: Op, sample: Sample) -> None:
         check(op, program, run, arrays(op, with_sizes(sample, env)), env)
 
 
-@pytest.mark.share(8, "op")
-@pytest.mark.parametrize(("op", "sample"), FIRST)
+@pytest.mark.share(60, "sample")
+@pytest.mark.parametrize(("op", "sample"), CASES)
 def test_every_op_runs_or_is_refused(op: Op, sample: Sample) -> None:
     try:
         program = grouped(op, sample)

@@ -53,6 +53,10 @@ class WebgpuTarget(DeviceTarget):
     def form(self) -> str:
         return "wgsl"
 
+    @property
+    def forms(self) -> tuple[str, ...]:
+        return (self.form, "web")
+
     def symbol(self, name: str) -> str:
         return name
 

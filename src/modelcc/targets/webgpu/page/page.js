@@ -2,7 +2,7 @@
 
 import { arrayOf, countOf, load } from "./modelcc.js";
 
-const SHOWN = 10;
+const SHOWN = 10, FEWEST = 5;
 const byId = (id) => document.getElementById(id);
 const FLOATS = ["f32", "f64"];
 
@@ -202,7 +202,7 @@ function largest(output, values, names) {
 function table(parent, output, values, names) {
   const rows = make("table", { parent });
   const head = make("tr", { parent: rows });
-  const several = FLOATS.includes(output.dtype) && (output.shape.at(-1) ?? 1) > SHOWN;
+  const several = output.dtype.includes("f") && (output.shape.at(-1) ?? 1) >= FEWEST;
   const titles = several ? ["class", "value", "share of exp", ""] : ["place", "value"];
   titles.forEach((text, n) => make("th", { parent: head, text, className: n && text ? "n" : "" }));
   if (!several) {
@@ -242,7 +242,7 @@ function show(outputs, names) {
 
 function showTimes(times) {
   const sorted = [...times].sort((a, b) => a - b), place = byId("timing");
-  const facts = { first: times[0], median: sorted[sorted.length >> 1], best: sorted[0],
+  const facts = { first: times[0], median: sorted[(sorted.length - 1) >> 1], best: sorted[0],
     "last": times.at(-1) };
   const grid = place.querySelector(".times");
   grid.replaceChildren();
