@@ -26,7 +26,9 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from modelcc.ir.op import Op
-from modelcc.targets.registry import BUILT_IN, GROUP, target_names
+from modelcc.targets.base import TargetOptions
+from modelcc.targets.registry import BUILT_IN, GROUP, make_target, target_names
+from modelcc.targets.source_target import SourceTarget
 from tests.drivers import missing_driver
 from tests.emulated.aarch64_target import missing
 from tests.levels import runnable
@@ -86,11 +88,17 @@ def parameters(targets: Sequence[str], test: str) -> list[ParameterSet]:
     return [pytest.param(name, marks=marks.get(name, ())) for name in targets]
 
 
+def compiling() -> list[str]:
+    """Targets that make more than source text for others."""
+    made = {name: make_target(name, TargetOptions()) for name in target_names()}
+    return [name for name, target in made.items() if not isinstance(target, SourceTarget)]
+
+
 def places() -> list[str]:
     """Options for processor levels, this processor, every other target that there is, and Arm
     code where it can be emulated."""
     levels = [f"--target native --cpu {level}" for level in runnable()]
-    others = [f"--target {n}" for n in target_names() if n != "native" and not missing_driver(n)]
+    others = [f"--target {n}" for n in compiling() if n != "native" and not missing_driver(n)]
     emulated = ["--target aarch64 --target-package tests/emulated"]
     return [*levels, *others, *([] if missing() else emulated)]
 

@@ -20,7 +20,7 @@ from modelcc.ops.accepted import accepted, form
 from modelcc.ops.catalog import MCC
 from modelcc.ops.generate import Full
 from modelcc.pipeline import before_block, run_stages
-from modelcc.targets.registry import target_names
+from tests.axis import compiling
 from tests.machines import chosen_options
 
 SHARE = 16
@@ -53,7 +53,7 @@ def _emitted(graph: Graph, target: str) -> object:
 
 
 @pytest.mark.share(SHARE, "target", "share")
-@pytest.mark.parametrize("target", target_names())
+@pytest.mark.parametrize("target", compiling())
 @pytest.mark.parametrize("share", range(SHARE))
 def test_every_accepted_type_has_code(target: str, share: int) -> None:
     wrong: list[str] = []

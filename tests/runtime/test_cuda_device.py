@@ -77,9 +77,7 @@ def test_places_that_overlap_are_copied() -> None:
 
 def test_memory_that_is_not_there() -> None:
     device = cuda_device.CudaDevice(FakeDriver(ADD, memory=4096), 0)
-    with pytest.raises(
-        OutOfDeviceMemoryError, match=r"gives no 5,000 bytes: it has 4,096"
-    ):
+    with pytest.raises(OutOfDeviceMemoryError, match=r"gives no 5,000 bytes: it has 4,096"):
         device.allocate(5000)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Unpack
 
 import click
@@ -26,6 +27,8 @@ from modelcc.emit.emission import (
     BYTECODE,
     FORMS,
     INTERPRETER,
+    MSL,
+    TRITON,
     WEB,
     WGSL,
     Emission,
@@ -54,6 +57,11 @@ from modelcc.targets.c.delivery.folder import File
 from modelcc.targets.c.delivery.naming import checked_prefix, prefix_of
 from modelcc.targets.native.host import PORTABLE
 from modelcc.version import VERSION
+
+_ONLY: Mapping[str | None, str] = MappingProxyType(
+    {WEB: "webgpu", WGSL: "webgpu", MSL: "metal", TRITON: "triton"}
+)
+"""Forms of one target."""
 
 ARDUINO = "arduino"
 """C in a folder that is an Arduino library."""
@@ -218,8 +226,8 @@ def _choose_target(form: str | None, asked: Compiling, environment: Environment)
     """The target that a form is of, where none was asked for."""
     if asked["target"] != "native":
         return
-    if form in (WEB, WGSL):
-        asked["target"] = "webgpu"
+    if form in _ONLY:
+        asked["target"] = _ONLY[form]
     if form == "c":
         asked["target"] = "c"
         asked["cpu"] = asked["cpu"] or environment.cpu or PORTABLE  # C is for taking elsewhere

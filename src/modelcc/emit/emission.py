@@ -37,6 +37,7 @@ from modelcc.report.stage_progress import announcer, log_stage
 from modelcc.targets.base import MODULE_LINE, SCHEDULE, BuildConfig, Module, Target
 from modelcc.targets.c.emitter import emit_c
 from modelcc.targets.native.diagnostics import CodegenError
+from modelcc.targets.triton.program import triton_source
 
 STABLEHLO, ONNX = "stablehlo", "onnx"
 EXCHANGED = (STABLEHLO, ONNX)
@@ -48,6 +49,12 @@ BYTECODE, INTERPRETER = "bytecode", "interpreter"
 GPU_CODE = ("ptx", "cubin", "sass")
 """NVIDIA's assembly, its machine code, and that as text."""
 
+TRITON = "triton"
+"""A model's kernels in Triton, and Python that launches them."""
+
+MSL = "msl"
+"""Kernels in Metal's shading language."""
+
 WEB, WGSL = "web", "wgsl"
 """A page that runs the model in a browser, and the kernels in it."""
 
@@ -55,6 +62,7 @@ FORMS = (
     "graph",
     *EXCHANGED,
     "tensor",
+    TRITON,
     SCHEDULE,
     "launches",
     "loop",
@@ -67,12 +75,13 @@ FORMS = (
     "so",
     BYTECODE,
     INTERPRETER,
+    MSL,
     WGSL,
     WEB,
 )
 """Everything that can be printed, from the model to the machine."""
 
-SOURCES = ("llvm", "c")
+SOURCES = ("llvm", "c", MSL)
 """Forms that are a target's source language."""
 
 INTEGERS = (DequantizeLinear,)
@@ -92,6 +101,8 @@ _SUFFIX: Mapping[str, str] = {
     "so": ".so",
     BYTECODE: ".mcb",
     INTERPRETER: "",
+    MSL: ".metal",
+    TRITON: ".py",
     WGSL: ".wgsl",
     WEB: "",
 }
@@ -141,6 +152,11 @@ def emit(
         stages = before_block(pipeline(target, options, config), "emit")
         program = _run(resumed(stages, level), source, observer, config)
         contents = target.complete(program).encode()
+        return Emission(form, contents, _SUFFIX[form], constants_of(program))
+    if form == TRITON:
+        stages = before_block(pipeline(target, options, config), "schedule")
+        program = _run(resumed(stages, level), source, observer, config)
+        contents = triton_source(program).encode()
         return Emission(form, contents, _SUFFIX[form], constants_of(program))
     if form == SCHEDULE:
         stages = before_block(pipeline(target, options, config), "schedule")

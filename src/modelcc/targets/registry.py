@@ -36,6 +36,8 @@ BUILT_IN: Mapping[str, EntryPoint] = MappingProxyType(
             ("opencl", "modelcc.targets.opencl.target:opencl_target"),
             ("cuda", "modelcc.targets.cuda.target:cuda_target"),
             ("webgpu", "modelcc.targets.webgpu.target:webgpu_target"),
+            ("metal", "modelcc.targets.metal.target:metal_target"),
+            ("triton", "modelcc.targets.triton.target:triton_target"),
         )
     }
 )

@@ -8,14 +8,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 from group_kernels import FIRST, SHOWN, grouped
+from kernel_runs import run_scheduled
 from metal_kernels import build_metal
+from onnxruntime import InferenceSession
 from op_kernels import check, other_sizes, with_sizes
+from small_models import mlp
 
+from modelcc.driver import compile_model, pipeline
+from modelcc.emit.emission import emit
 from modelcc.ir.errors import ModelError
 from modelcc.ir.loop_parser import parse_function
 from modelcc.ir.op import Op, Sample
 from modelcc.ops.samples import arrays, sizes
-
+from modelcc.options import Options
+from modelcc.pipeline import before_block, run_stages
+from modelcc.targets.base import BuildConfig, TargetOptions
+from modelcc.targets.metal.text import metal_text
+from modelcc.targets.registry import make_target
 
 SINGLE = [case for case in SHOWN if case.id != "Cast-0"]
 """Without one that casts to doubles."""
@@ -82,3 +91,39 @@ def test_every_half_is_converted(tmp_path: Path) -> None:
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(found[1], x.astype(np.float32))
         np.testing.assert_array_equal(found[2], x * np.float16(0.3))
+
+
+def test_a_model_agrees_with_onnxruntime(tmp_path: Path) -> None:
+    model, options, config = mlp("batch"), Options(target="metal"), BuildConfig()
+    target = make_target("metal", TargetOptions())
+    program = run_stages(before_block(pipeline(target, options, config), "loop"), model)
+    x = np.random.default_rng(3).uniform(-1, 1, (11, 6)).astype(np.float32)
+    got = run_scheduled(program, build_metal(program.functions, tmp_path), {"x": x}, {"batch": 11})
+    (wanted,) = InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    np.testing.assert_allclose(got[program.outputs[0]], np.asarray(wanted), rtol=1e-5, atol=1e-6)
+
+
+def test_the_text_says_what_is_launched() -> None:
+    target = make_target("metal", TargetOptions())
+    emission = emit(mlp("batch"), None, "msl", target, Options(target="metal"), BuildConfig())
+    text = emission.contents.decode()
+    assert " *   k1_MatMul(h2, w1, y; batch) ((3*batch + 3) floordiv 4, 1, 1) x (" in text
+    assert "device float *restrict y0_ [[buffer(2)]], constant int64_t &batch [[buffer(3)]]" in text
+    assert emission.suffix == ".metal"
+
+
+def test_doubles_are_refused() -> None:
+    text = """func @f(%y: mut f32[4]) {
+      grid g in 0 .. 1 {
+        thread t in 0 .. 4 {
+          store %y[t] = convert[f32](sqrt(f64(2.0)))
+        }
+      }
+    }"""
+    with pytest.raises(TypeError, match="have no f64, which @f computes with; cast it to f32"):
+        metal_text([parse_function(text)])
+
+
+def test_nothing_is_compiled_here() -> None:
+    with pytest.raises(ModelError, match="writes source text and makes no compiled model"):
+        compile_model(mlp(), Options(target="metal"))

@@ -14,9 +14,9 @@ class GroupDialect:
 
     ``kernel`` and ``size``, which takes the numbers of threads in three dimensions, stand before
     the head of a function; ``memory`` and ``shared`` before the types of what is in global and in
-    shared memory.  ``group`` and ``thread`` are the indices in each dimension.  ``numbered`` takes a
-    parameter and its number, ``given`` the type and the name of a size; ``indices`` are parameters
-    after those.
+    shared memory.  ``group`` and ``thread`` are the indices in each dimension.  ``numbered`` takes
+    a parameter and its number, ``given`` the type and the name of a size; ``indices`` are
+    parameters after those.
     """
 
     kernel: str
