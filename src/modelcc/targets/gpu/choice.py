@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from modelcc.ir.index import Index, coefficient
-from modelcc.ir.loop import Alloc, Function
-from modelcc.ir.loop_traversal import statements
 from modelcc.ir.scalar_tree import cost, reads
 from modelcc.schedule.group_schedule import (
     GroupAttention,
@@ -66,6 +64,9 @@ BLOCKS = (
     GroupAttention(8, 8, 32, 2),
 )
 """Blocks of attention, the largest first."""
+
+ALIGNMENT = 64
+"""Bytes at whose multiples buffers begin."""
 
 MOST_KEPT = 16
 """Elements of a row that a thread keeps in registers."""
@@ -197,14 +198,20 @@ def _of_attention(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSched
 
 
 def attention_bytes(s: GroupAttention, parts: AttentionParts) -> int:
-    """Shared memory of a group."""
+    """Shared memory of a group at most: each buffer begins at a multiple of :data:`ALIGNMENT`."""
     queries, keys = parts.first.left.value.dtype.bytes, parts.first.right.value.dtype.bytes
     values, weight = parts.second.right.value.dtype.bytes, parts.scores[-1].body.dtype.bytes
     across = s.threads // (s.rows // s.thread_rows)
-    operands = parts.depth * ((s.rows + 1) * queries + (s.keys + 1) * keys)
     width = -(-parts.width // across) * across
-    sums = (1 + len(parts.sums)) * s.rows * across
-    return operands + s.keys * (width + 1) * values + (s.rows * (s.keys + 1) + sums) * weight
+    part = s.rows * across * weight
+    buffers = [
+        parts.depth * (s.rows + 1) * queries,
+        parts.depth * (s.keys + 1) * keys,
+        s.keys * (width + 1) * values,
+        s.rows * (s.keys + 1) * weight,
+        *(part for _ in range(1 + len(parts.sums))),
+    ]
+    return sum(-(-size // ALIGNMENT) * ALIGNMENT for size in buffers)
 
 
 def attention_registers(s: GroupAttention, parts: AttentionParts) -> int:
@@ -265,12 +272,3 @@ def product_registers(tile: GroupProduct) -> int:
     sums = tile.thread_rows * tile.thread_columns
     moved = (tile.rows + tile.columns) * tile.terms // tile.threads
     return sums + tile.thread_rows + tile.thread_columns + moved + 32
-
-
-def shared_bytes(function: Function) -> int:
-    """Shared memory of a group."""
-    return sum(
-        s.buffer.size * s.buffer.dtype.bytes
-        for s in statements(function.body)
-        if isinstance(s, Alloc) and s.buffer.space == "shared" and isinstance(s.buffer.size, int)
-    )
