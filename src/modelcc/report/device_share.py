@@ -74,7 +74,8 @@ def share_from_data(data: Mapping[str, Any] | None) -> DeviceShare | None:
         return None
     rows: Sequence[Mapping[str, Any]] = data["host"]
     host = tuple(HostRow(row["function"], tuple(row["source"])) for row in rows)
-    return DeviceShare(**{**data, "host": host})
+    numbers: dict[str, Any] = {**data, "host": host}
+    return DeviceShare(**numbers)
 
 
 def _is_grouped(callee: Callee) -> bool:

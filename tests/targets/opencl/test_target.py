@@ -108,7 +108,8 @@ def test_an_index_outside_ends_the_run() -> None:
             net.run({"x": x, "i": np.array([0, bad])})
     found = net.run({"x": x, "i": np.array([1, -1])})["y"]
     np.testing.assert_array_equal(found, np.maximum(x[[1, 3]], 0))
-    assert net.report().device is not None and net.report().device.host == ()
+    share = net.report().device
+    assert share is not None and share.host == ()
 
 
 @pytest.fixture
