@@ -47,6 +47,15 @@ func @border(%x: shared i8[64], %y: shared mut i8[64]) {
   }
 }
 """
+TABLE = """
+func @table(%x: shared i8[64], %y: shared mut i8[64], %t: shared i8[256]) {
+  for i in 0 .. 64 {
+    let %a = add(convert[i32](load %x[i]), i32(128))
+    index place = %a
+    store %y[i] = load %t[place]
+  }
+}
+"""
 
 
 DOWN = """
@@ -60,7 +69,7 @@ func @down(%x: shared i8[96], %y: shared mut i8[80]) {
 """
 
 
-@pytest.mark.parametrize("text", [ROWS, UP, BACK, BRANCH, DOWN])
+@pytest.mark.parametrize("text", [ROWS, UP, BACK, BRANCH, DOWN, TABLE])
 def test_the_lead_is_just_enough(text: str) -> None:
     function = parse_function(text)
     least = lead(function, ["y"], ["x"])
@@ -84,10 +93,11 @@ def _same_as_apart(function: Function, between: int) -> bool:
     sizes = {p.buffer.name: evaluate(p.buffer.size, {}) for p in function.parameters}
     x = np.random.default_rng(0).integers(-50, 50, sizes["x"], np.int8)
     apart = np.zeros(sizes["y"], np.int8)
-    run([x.copy(), apart], ())
+    more = [np.arange(256).astype(np.int8)] if "t" in sizes else []
+    run([x.copy(), apart, *more], ())
     source, target = max(0, between), max(0, -between)
     memory = np.zeros(max(source + x.size, target + apart.size), np.int8)
     shared = memory[target : target + apart.size]
     memory[source : source + x.size] = x
-    run([memory[source : source + x.size], shared], ())
+    run([memory[source : source + x.size], shared, *more], ())
     return bool((shared == apart).all())

@@ -269,7 +269,12 @@ class _MomentWalk:
                 case If(condition=condition):
                     for block in self._taken(s, condition, ranges):
                         self.visit(block, ranges, room)
-                case While() | ParallelCall() | BindIndex():
+                case BindIndex(symbol):  # an index from memory is any
+                    ranges[symbol] = Range(None, None)
+                    self.moments += _together(
+                        [a.moment(self.ends, ranges) for a in self.accesses.of(s)]
+                    )
+                case While() | ParallelCall():
                     raise _UnknownError
                 case _:
                     found = [(a, a.moment(self.ends, ranges)) for a in self.accesses.of(s)]
