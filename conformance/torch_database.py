@@ -67,8 +67,12 @@ class Half:
         return [(i, s) for i, s in enumerate(made) if i % share == 0]
 
 
-FREE = re.compile(r"svd$|eigh$")
+FREE = re.compile(r"svd$|eigh$|eig$")
 """Entries whose results are vectors of any sign; samples say what of them is certain."""
+
+
+UNORDERED = re.compile(r"linalg\.eig(vals)?$")
+"""Entries whose results come in any order; their vectors are free, too."""
 
 
 class Wrapped(torch.nn.Module):
@@ -82,6 +86,7 @@ class Wrapped(torch.nn.Module):
         self._leaves, self._spec = pytree.tree_flatten(calls)
         self._op = op.op
         partly = gradients or FREE.search(op.name)
+        self._unordered = UNORDERED.search(op.name) is not None
         self._chosen = [s.output_process_fn_grad for s in samples] if partly else None
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
@@ -102,7 +107,17 @@ class Wrapped(torch.nn.Module):
         results = [self._op(*args, **kwargs) for args, kwargs in calls]
         if self._chosen is not None:
             results = [chosen(y) for chosen, y in zip(self._chosen, results, strict=True)]
+        if self._unordered:
+            results = [_in_order(y) for y in results]
         return [x for x in pytree.tree_leaves(results) if isinstance(x, torch.Tensor)]
+
+
+def _in_order(found: Any) -> Any:
+    """Eigenvalues, and what goes with them, in one order."""
+    values, *others = found if isinstance(found, tuple) else (found,)
+    order = (values.real + values.imag / 2).argsort(-1)
+    own = [torch.take_along_dim(y, order[..., None, :], -1) for y in others]
+    return [torch.take_along_dim(values, order, -1), *own]
 
 
 def _wide(x: Any) -> Any:

@@ -190,7 +190,7 @@ def test_results_that_are_no_tensors_or_arguments() -> None:
 def test_operators_that_are_not_there_run_in_torch() -> None:
     def f(x: Any) -> Any:
         y = torch.relu(x) + 1
-        return torch.linalg.eigvals(y + y.t()).real.sort().values * 2
+        return torch.linalg.ldl_factor_ex(y + y.t())[0].sort().values * 2
 
     seen: list[tuple[str, Parted]] = []
     x = torch.randn(4, 4)
@@ -311,7 +311,7 @@ def test_what_pytorch_itself_reads_is_not_released() -> None:
             self.matrix, self.scale = nn.Parameter(torch.eye(3)), nn.Parameter(torch.ones(3))
 
         def forward(self, x: Any) -> Any:
-            return torch.linalg.eigvals(self.matrix).real + (x * self.scale).exp()
+            return torch.linalg.ldl_factor_ex(self.matrix)[0].diagonal() + (x * self.scale).exp()
 
     model, x = Solved(), torch.randn(3)
     with torch.no_grad():

@@ -26,6 +26,7 @@ from modelcc.ir.types import DTYPES, Array, TensorType, dtype_of
 from modelcc.ops.catalog import MCC
 from modelcc.ops.columns import Col2Im
 from modelcc.ops.cumulative import CumLogSumExp
+from modelcc.ops.eigenvalues import Eigen
 from modelcc.ops.fourier import FourierTables, FourierTransform
 from modelcc.ops.hardmax import RowHardmax
 from modelcc.ops.linear_algebra import Cholesky, Lu, TriangularSolve
@@ -47,6 +48,7 @@ OPS = [op for op in MCC.ops if op.has("algorithm")]
 ROUNDED: Mapping[type[Op], float] = {
     Col2Im: 1e-6, CumLogSumExp: 1e-6, FourierTables: 1e-6, FourierTransform: 1e-6, RoiAlign: 1e-6,
     **dict.fromkeys((Cholesky, TriangularSolve, Lu, HouseholderQr, Reflect, OrthogonalRows), 3e-6),
+    Eigen: 3e-5,
 }  # fmt: skip
 """Those that compute, not only move: how far they may be off."""
 CASES = [

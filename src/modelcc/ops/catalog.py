@@ -13,6 +13,7 @@ from modelcc.ops import (
     cumulative,
     deform_conv,
     differentiation,
+    eigenvalues,
     elementwise,
     feature_keys,
     fixed_point,
@@ -63,6 +64,7 @@ FAMILIES = (
         roi_align,
     ),
     *(roi_pool, grid_sample, deform_conv, differentiation, columns, linear_algebra, orthogonal),
+    eigenvalues,
 )
 """Modules of ops that belong together."""
 

@@ -37,7 +37,7 @@ REFUSED = {
     **dict.fromkeys(("Forest", "FeatureKeys", "FourierTables", "PivotPermutation"), _LOOPS),
     "MaxRoiPoolIndices": "ONNX's MaxRoiPool does not tell where it finds its elements",
     **dict.fromkeys(("Cholesky", "TriangularSolve", "Lu"), _LOOPS),
-    **dict.fromkeys(("HouseholderQr", "Reflect", "OrthogonalRows"), _LOOPS),
+    **dict.fromkeys(("HouseholderQr", "Reflect", "OrthogonalRows", "Eigen"), _LOOPS),
 }
 """Ops that have no form in ONNX → why.  A stale entry fails."""
 

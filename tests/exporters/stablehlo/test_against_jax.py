@@ -25,7 +25,7 @@ REFUSED = {
     **dict.fromkeys(("NonZero", "Unique", "NonMaxSuppression", "ReadSize"), _SIZES),
     **dict.fromkeys(("Forest", "RoiAlign", "MaxRoiPool", "MaxRoiPoolIndices", "Col2Im"), _LOOPS),
     **dict.fromkeys(("FourierLengths", "FourierTables"), _LOOPS),
-    **dict.fromkeys(("Lu", "PivotPermutation"), _LOOPS),
+    **dict.fromkeys(("Lu", "PivotPermutation", "Eigen"), _LOOPS),
     "Cholesky": "StableHLO's does not say where it fails",
 }
 """Ops that have no form in StableHLO → why.  A stale entry fails."""

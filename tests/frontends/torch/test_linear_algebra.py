@@ -73,9 +73,31 @@ def test_it_is_what_torch_computes(case: str) -> None:
     check(flat(function), *(x.double() for x in xs), rtol=1e-10)
 
 
-def test_general_eigenvalues_are_refused_by_name() -> None:
-    with pytest.raises(UnsupportedModel, match="eigenvalues of matrices that are not symmetric"):
-        compiled(lambda x: L.eigvals(x), [A])
+def eigenvalues(x: Any) -> Any:
+    """In an order that PyTorch does not give, and what vectors must be; some have but one."""
+    values, vectors = L.eig(x)
+    order = (values.real + values.imag / 2).argsort(-1)
+    apart = x.to(values.dtype) @ vectors - vectors * values[..., None, :]
+    lengths = L.vector_norm(vectors, dim=-2)
+    return (
+        torch.view_as_real(values.gather(-1, order)),
+        apart.abs() < 1e-4,
+        lengths,
+        L.eigvals(x).real.sum(-1),
+    )
+
+
+def test_eigenvalues_of_any_matrices() -> None:
+    def of_several(x: Any, wrong: Any) -> Any:
+        found = map(eigenvalues, (x, torch.complex(x, x.mT), wrong))
+        return tuple(y for results in found for y in results)
+
+    check(of_several, A, torch.eye(4) + torch.ones(4, 4).triu(1), rtol=2e-4)
+
+
+def test_factors_that_are_not_there_are_refused_by_name() -> None:
+    with pytest.raises(UnsupportedModel, match="ldl_factor_ex"):
+        compiled(lambda x: L.ldl_factor_ex(x)[0], [A])
 
 
 def test_compiled_it_raises_where_pytorch_does() -> None:

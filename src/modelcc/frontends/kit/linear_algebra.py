@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from modelcc.frontends.kit.complex_functions import Complex
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.kit.matrices import (
     beside,
@@ -22,6 +23,7 @@ from modelcc.ir.types import I32
 from modelcc.ops import elementwise as ew
 from modelcc.ops import reduce as rd
 from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.eigenvalues import Eigen
 from modelcc.ops.generate import Iota
 from modelcc.ops.linear_algebra import Cholesky, Lu, PivotPermutation
 from modelcc.ops.orthogonal import HouseholderQr, OrthogonalRows, Reflect
@@ -31,6 +33,8 @@ from modelcc.ops.views import cast, part
 TERMS = 14
 """Of the series of an exponential, of matrices whose norm is at most 1/2: what is left out is
 below 2^-54 of the result."""
+NOISE = 2.0**-45
+"""Imaginary parts of eigenvalues up to this are rounding errors, if no element is beyond 1."""
 SQUARINGS = 16
 """Matrices of a norm up to 2^15 have an exponential, which few beyond 2^10 have in 64 bits."""
 
@@ -176,6 +180,23 @@ def svd(x: Value, whole: bool, bounds: Bounds) -> tuple[Value, Value, Value]:
 def _without_axes(x: Value, count: int) -> Value:
     """``x`` [..., 1, 1] without the last axes."""
     return of(rd.ReduceSum(tuple(range(x.type.rank - count, x.type.rank)), False), x)
+
+
+def eig(x: Complex, real: bool) -> tuple[Complex, Complex]:
+    """Eigenvalues and their vectors, columns of length 1, of matrices.
+
+    If those are ``real``, so are eigenvalues that are as good as real, and their vectors.
+    """
+    if x.re.type.shape[-1] == 0:
+        return Complex(diagonal(x.re), diagonal(x.im)), x
+    build, most = x.re.build, _scale(of(ew.Max(), of(ew.Abs(), x.re), of(ew.Abs(), x.im)))
+    names = build.add(Eigen(), (x.re / most).name, (x.im / most).name)
+    re, im, rows_re, rows_im = (Value(build, name) for name in names)
+    if real:
+        kept = cast(of(ew.Greater(), of(ew.Abs(), im), im.lift(NOISE)), im.type.dtype)
+        im, rows_im = im * kept, rows_im * column(kept)
+    size = _without_axes(most, 1)
+    return Complex(re * size, im * size), Complex(swapped(rows_re), swapped(rows_im))
 
 
 def eigh(x: Value, is_lower: bool) -> tuple[Value, Value]:

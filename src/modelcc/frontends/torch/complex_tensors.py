@@ -31,8 +31,8 @@ from modelcc.frontends.torch.complex_parts import (
     sum_of_products,
 )
 from modelcc.frontends.torch.diagonals import DIAGONALS
+from modelcc.frontends.torch.eigenvalues import EIGENVALUES
 from modelcc.frontends.torch.fourier import FOURIER
-from modelcc.frontends.torch.linear_algebra import EIGENVALUES
 from modelcc.frontends.torch.parts import PARTS
 from modelcc.frontends.torch.reductions import REDUCTIONS, vector_norm
 from modelcc.frontends.torch.views import VIEWS

@@ -17,7 +17,7 @@ from modelcc.frontends.kit.matrices import (
     identity,
     swapped,
 )
-from modelcc.frontends.torch.aten import Aten, Handler, Operand, table
+from modelcc.frontends.torch.aten import Aten, Operand, table
 from modelcc.ir.types import F64, I32
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
@@ -233,15 +233,6 @@ def exponential(call: Aten, x: Value) -> Value:
     return one(call, la.exponential(cast(x, F64)))
 
 
-def _refused(reason: str) -> Handler:
-    def handler(call: Aten, *_: object) -> Value:
-        unsupported(reason)
-
-    return handler
-
-
-_GENERAL = "eigenvalues of matrices that are not symmetric"
-
 LINEAR_ALGEBRA = table(
     cholesky=cholesky,
     linalg_cholesky_ex=cholesky_ex,
@@ -266,8 +257,3 @@ LINEAR_ALGEBRA = table(
     linalg_pinv=pseudo_inverse,
     linalg_matrix_exp=exponential,
 )
-
-EIGENVALUES = table(
-    **dict.fromkeys(("linalg_eig", "linalg_eigvals", "_linalg_eigvals"), _refused(_GENERAL))
-)
-"""Operators with complex results of real matrices."""
