@@ -59,7 +59,7 @@ from modelcc.targets.native.host import PORTABLE
 from modelcc.version import VERSION
 
 _ONLY: Mapping[str | None, str] = MappingProxyType(
-    {WEB: "webgpu", WGSL: "webgpu", MSL: "metal", TRITON: "triton"}
+    {WEB: "webgpu", WGSL: "webgpu", MSL: "metal", TRITON: "triton", "opencl": "opencl"}
 )
 """Forms of one target."""
 
