@@ -4,7 +4,7 @@ PYTHON ?= python
 MODELS ?= benchmarks/models
 PEERS ?= modelcc,modelcc-strict,onnxruntime,openvino,openvino-default
 
-.PHONY: bench-train check test test-quick test-costs test-all levels targets webgpu replay bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-torch fuzz-operands fuzz-artifacts killed fmt docs pool
+.PHONY: bench-gpu gpu-code bench-train check test test-quick test-costs test-all levels targets webgpu replay bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-torch fuzz-operands fuzz-artifacts killed fmt docs pool
 check:  ## style and types
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
@@ -39,6 +39,12 @@ targets:  ## op matrix and models on every target: processor levels, C, installe
 
 webgpu:  ## op matrix as shaders, and pages in a browser; needs the webgpu extra, a driver, Chromium
 	$(PYTHON) -m pytest -q --all-ops tests/targets/webgpu
+
+gpu-code:  ## all cases of the op matrix as code for sm_80, sm_90a, gfx942 and as SPIR-V; needs ptxas, lld, spirv-val
+	$(PYTHON) -m pytest -q -n auto --all-ops tests/targets/cuda tests/targets/amdgpu tests/targets/opencl/test_spirv.py
+
+bench-gpu:  ## on an NVIDIA GPU: results of models in MODELS, then times beside PyTorch and ONNX Runtime
+	$(PYTHON) -m benchmarks.gpu $(MODELS)
 
 replay:  ## kernels that tree BASE (a commit, a folder) makes otherwise than this one; QUICK=1, JSON=file, DIFF=kernel
 	$(PYTHON) -m benchmarks.replay $(or $(BASE),HEAD) --folder $(MODELS) $(if $(QUICK),--quick) \

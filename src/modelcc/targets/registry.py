@@ -38,12 +38,13 @@ BUILT_IN: Mapping[str, EntryPoint] = MappingProxyType(
             ("webgpu", "modelcc.targets.webgpu.target:webgpu_target"),
             ("metal", "modelcc.targets.metal.target:metal_target"),
             ("triton", "modelcc.targets.triton.target:triton_target"),
+            ("amdgpu", "modelcc.targets.amdgpu.target:amdgpu_target"),
         )
     }
 )
 """Imported when they are asked for, as installed ones: printing C needs no LLVM."""
 
-WITH_VARIANTS = ("opencl", "cuda", "webgpu")
+WITH_VARIANTS = ("opencl", "cuda", "amdgpu", "webgpu")
 """Targets whose names may be followed by a colon and a device or processor."""
 
 

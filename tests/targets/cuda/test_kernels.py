@@ -13,7 +13,7 @@ from modelcc.ir.loop_parser import parse_function
 from modelcc.ir.op import Op, Sample
 from modelcc.targets.cuda.chips import CHIPS, find_chip
 from modelcc.targets.cuda.report import kernel_report
-from modelcc.targets.cuda.text import legal, llvm_text, ptx_text
+from modelcc.targets.cuda.text import llvm_text, ptx_text
 from modelcc.targets.cuda.tools import (
     CudaToolError,
     assemble,
@@ -56,7 +56,7 @@ LARGE = """func @large(%x: f32[n], %y: mut f32[n]; n) {
 
 def ptx(text: str, name: str = "sm_80") -> str:
     chip = find_chip(name)
-    return ptx_text(llvm_text([legal(parse_function(text))], chip), chip)
+    return ptx_text(llvm_text([parse_function(text)], chip), chip)
 
 
 def test_groups_threads_and_vectors() -> None:
@@ -87,7 +87,7 @@ def test_a_check_notes_its_index_behind_the_buffers() -> None:
         }
       }
     }"""
-    llvm = llvm_text([legal(parse_function(text))], find_chip("sm_80"))
+    llvm = llvm_text([parse_function(text)], find_chip("sm_80"))
     assert re.search(r"@f\(ptr addrspace\(1\).* %i, .* %y, .* %faults, i64 %n\)", llvm)
     assert "trap" not in ptx(text)
 
@@ -155,7 +155,7 @@ NO_SCHEDULE = "no schedule for Scatter"
 
 def functions_of(op: Op, sample: Sample) -> list[Function]:
     try:
-        return [legal(function) for function in grouped(op, sample).functions]
+        return list(grouped(op, sample).functions)
     except ModelError as error:
         assert NO_SCHEDULE in str(error)
         return []

@@ -21,7 +21,7 @@ from modelcc.ir.loop_verifier import verify_function
 from modelcc.ir.types import BF16, F16, F32, I8, Array, DType
 from modelcc.passes.loop.expand_copies import expand_copies
 from modelcc.targets.cuda.chips import find_chip
-from modelcc.targets.cuda.text import legal, llvm_text, ptx_text
+from modelcc.targets.cuda.text import llvm_text, ptx_text
 from modelcc.targets.cuda.tools import assemble, disassemble, find_tool
 from modelcc.targets.isa.fragments import (
     clear_c,
@@ -197,7 +197,7 @@ MACHINE_CODE = {
 )
 def test_tensor_cores_multiply_what_was_copied_beside(dtype: DType, name: str) -> None:
     chip = find_chip(name)
-    made = assemble(ptx_text(llvm_text([legal(product(dtype))], chip), chip), chip)
+    made = assemble(ptx_text(llvm_text([product(dtype)], chip), chip), chip)
     assert made.uses["product"].spilled == 0
     code = disassemble(made.code)
     assert f"{MACHINE_CODE[dtype]} " in code
@@ -212,4 +212,4 @@ def test_a_fragment_is_in_registers_that_have_numbers() -> None:
     )
     text = text.replace("warp %fc: f32[256]", "warp %fc: f32[512]")
     with pytest.raises(NotImplementedError, match="loops over them are unrolled"):
-        llvm_text([legal(parse_function(text))], find_chip("sm_80"))
+        llvm_text([parse_function(text)], find_chip("sm_80"))

@@ -15,7 +15,7 @@ from modelcc.runtime.device_program import CODE
 from modelcc.targets.base import BuildConfig, Module, TargetOptions
 from modelcc.targets.c.names import symbol
 from modelcc.targets.cuda.chips import CHIPS, DEFAULT, Chip, find_chip
-from modelcc.targets.cuda.text import legal, llvm_text, ptx_text
+from modelcc.targets.cuda.text import kernels_of, ptx_text
 from modelcc.targets.cuda.tools import assemble, disassemble, find_tool
 from modelcc.targets.gpu.device_target import DeviceTarget
 from modelcc.targets.gpu.machine import GpuModel
@@ -34,8 +34,7 @@ class CudaTarget(DeviceTarget):
 
     @property
     def description(self) -> str:
-        tool = "machine code by ptxas" if find_tool("ptxas") else "PTX, which drivers compile"
-        return f"NVIDIA GPUs, {self.chip.name}: {tool}"
+        return f"NVIDIA GPUs, {self.chip.name}: PTX, or machine code where ptxas is installed"
 
     @property
     def gpu(self) -> GpuModel:
@@ -54,10 +53,10 @@ class CudaTarget(DeviceTarget):
         return symbol(name)
 
     def legalize_groups(self, function: Function) -> Function:
-        return legal(function)
+        return kernels_of(self.chip).legal(function)
 
     def text(self, functions: Sequence[Function]) -> str:
-        return llvm_text(functions, self.chip)
+        return kernels_of(self.chip).text(functions, self.gpu.limits)
 
     def compiled(self, text: str, config: BuildConfig) -> bytes:
         """Machine code, or PTX where there is no assembler."""

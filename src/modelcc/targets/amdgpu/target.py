@@ -1,0 +1,115 @@
+"""The targets ``amdgpu`` and ``amdgpu:gfx942``: code objects for AMD's GPUs, which LLVM's linker
+``lld`` puts together.  There is no runtime for them here: they are for programs of others."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from modelcc.ir.errors import ModelError
+from modelcc.ir.loop import Function
+from modelcc.runtime.device_program import CODE
+from modelcc.targets.base import BuildConfig, Module, TargetOptions
+from modelcc.targets.c.names import symbol
+from modelcc.targets.gpu.device_target import DeviceTarget
+from modelcc.targets.gpu.llvm_kernels import LlvmKernels
+from modelcc.targets.gpu.machine import GPUS, GpuModel
+from modelcc.targets.llvm.dialect import AMDGPU
+from modelcc.targets.llvm.instructions import Instructions
+from modelcc.targets.native.machine import Machine
+from modelcc.targets.native.target import native_target
+from modelcc.targets.native.toolchain import assembly, compile_llvm
+
+DEFAULT = "gfx942"
+CHIPS: Mapping[str, GpuModel] = {
+    "gfx90a": GPUS["mi300"],
+    "gfx942": GPUS["mi300"],
+    "gfx950": GPUS["mi300"],
+}
+"""What schedules know of machines that have an architecture."""
+
+_INSTRUCTIONS = Instructions(half_conversions=True, rounding=True)
+_LINKERS = ("ld.lld", "ld.lld-22", "ld.lld-21", "ld.lld-20")
+
+
+def kernels_of(chip: str) -> LlvmKernels:
+    """What prints kernels for an architecture."""
+    return LlvmKernels(Machine("amdgcn-amd-amdhsa", chip), AMDGPU, _INSTRUCTIONS)
+
+
+def code_object(text: str, chip: str) -> bytes:
+    """The code object of LLVM text; :class:`ModelError` if there is no ``lld``."""
+    linker = next((found for name in _LINKERS if (found := shutil.which(name))), None)
+    if linker is None:
+        hint = "install lld (Debian: lld-22)"
+        raise ModelError("code for AMD's GPUs is linked by lld, which is not here", (), hint)
+    with tempfile.TemporaryDirectory() as folder:
+        source, result = Path(folder, "kernels.o"), Path(folder, "kernels.hsaco")
+        source.write_bytes(compile_llvm(text, kernels_of(chip).machine))
+        subprocess.run([linker, "-shared", str(source), "-o", str(result)], check=True)
+        return result.read_bytes()
+
+
+@dataclass(frozen=True)
+class AmdgpuTarget(DeviceTarget):
+    """GPUs of AMD's that run code for ``chip``."""
+
+    chip: str = DEFAULT
+
+    @property
+    def name(self) -> str:
+        return "amdgpu"
+
+    @property
+    def description(self) -> str:
+        return f"AMD GPUs, {self.chip}: code objects to take elsewhere"
+
+    @property
+    def gpu(self) -> GpuModel:
+        return CHIPS[self.chip]
+
+    @property
+    def form(self) -> str:
+        return "llvm"
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """LLVM text, assembly, and the code object."""
+        return ("llvm", "asm", "so")
+
+    def symbol(self, name: str) -> str:
+        return symbol(name)
+
+    def legalize_groups(self, function: Function) -> Function:
+        return kernels_of(self.chip).legal(function)
+
+    def text(self, functions: Sequence[Function]) -> str:
+        return kernels_of(self.chip).text(functions, self.gpu.limits)
+
+    def compiled(self, text: str, config: BuildConfig) -> bytes:
+        """A code object."""
+        return code_object(text, self.chip)
+
+    def render(self, modules: Sequence[Module], form: str, config: BuildConfig) -> bytes:
+        """The device's kernels in one of :attr:`forms`."""
+        if form == "llvm" or form not in self.forms:
+            return super().render(modules, form, config)
+        text = "".join(module.text for module in modules if module.name == CODE)
+        if form == "so":
+            return code_object(text, self.chip)
+        return assembly(text, kernels_of(self.chip).machine).encode()
+
+
+def amdgpu_target(options: TargetOptions) -> AmdgpuTarget:
+    """The target for ``options``, whose variant is an architecture; :class:`ModelError` for others
+    than :data:`CHIPS`."""
+    chip = options.variant or DEFAULT
+    if chip not in CHIPS:
+        hint = f"there is {', '.join(CHIPS)}"
+        raise ModelError(f"{chip!r} is no architecture of AMD's GPUs that is known", (), hint)
+    host = native_target(replace(options, variant="", threads=1, schedule="", tuned=()))
+    return AmdgpuTarget(host, options, 0, chip)

@@ -1,0 +1,45 @@
+"""Functions of groups as LLVM text, for any machine that LLVM has a back end of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from modelcc.ir.loop import Function
+from modelcc.ir.loop_group_verifier import GroupLimits
+from modelcc.ir.loop_verifier import verify_function
+from modelcc.passes.loop.expand_copies import expand_copies
+from modelcc.passes.loop.expand_instructions import expand_instructions
+from modelcc.passes.loop.expand_math import expand_math
+from modelcc.passes.loop.expand_narrow import expand_narrow
+from modelcc.targets.c.names import symbol
+from modelcc.targets.llvm.dialect import LlvmGroups
+from modelcc.targets.llvm.emitter import EmitOptions, emit_llvm
+from modelcc.targets.llvm.instructions import Instructions
+from modelcc.targets.native.machine import Machine
+
+
+@dataclass(frozen=True)
+class LlvmKernels:
+    """Prints kernels for ``machine`` by the words of ``groups``."""
+
+    machine: Machine
+    groups: LlvmGroups
+    instructions: Instructions
+
+    def legal(self, function: Function) -> Function:
+        """Elementary functions, narrow elements and what the machine lacks, as other statements."""
+        copying = function if self.groups.copies else expand_copies(function)
+        return expand_instructions(expand_math(expand_narrow(copying)), {})
+
+    def text(self, functions: Sequence[Function], limits: GroupLimits) -> str:
+        """LLVM text of :meth:`legal` functions, under names that assemblers take.
+
+        Raises :class:`ModelError` for what is no function of groups or does not fit ``limits``, and
+        ``NotImplementedError`` or ``TypeError`` for what the machine cannot do.
+        """
+        for function in functions:
+            verify_function(function, limits)
+        spelled = [replace(function, name=symbol(function.name)) for function in functions]
+        options = EmitOptions("nounwind", self.machine.triple, self.instructions, self.groups)
+        return emit_llvm(spelled, options)

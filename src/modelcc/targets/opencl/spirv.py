@@ -1,0 +1,22 @@
+"""Functions of groups as SPIR-V, for runtimes of OpenCL that take it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from modelcc.ir.loop import Function
+from modelcc.ir.loop_group_verifier import GroupLimits
+from modelcc.targets.gpu.llvm_kernels import LlvmKernels
+from modelcc.targets.llvm.dialect import SPIRV
+from modelcc.targets.llvm.instructions import NONE
+from modelcc.targets.native.machine import Machine
+from modelcc.targets.native.toolchain import compile_llvm
+
+KERNELS = LlvmKernels(Machine("spirv64v1.2-unknown-unknown"), SPIRV, NONE)
+"""SPIR-V 1.2, as OpenCL 2.2 has it."""
+
+
+def spirv_module(functions: Sequence[Function], limits: GroupLimits) -> bytes:
+    """The module of functions of groups; raises like :meth:`LlvmKernels.text`."""
+    legal = [KERNELS.legal(function) for function in functions]
+    return compile_llvm(KERNELS.text(legal, limits), KERNELS.machine)
