@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 
 import pytest
-from group_kernels import FIRST, grouped
+from group_kernels import FIRST
+from op_kernels import graph_of
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_parser import parse_function
 from modelcc.ir.op import Op, Sample
-from modelcc.targets.cuda.chips import CHIPS, find_chip
+from modelcc.ops.samples import arrays
+from modelcc.passes.tensor.from_graph import lower_graph
+from modelcc.targets.cuda.chips import CHIPS, Chip, find_chip
 from modelcc.targets.cuda.report import kernel_report
 from modelcc.targets.cuda.text import llvm_text, ptx_text
 from modelcc.targets.cuda.tools import (
@@ -21,6 +24,7 @@ from modelcc.targets.cuda.tools import (
     find_tool,
     read_uses,
 )
+from modelcc.targets.gpu.schedule import schedule_groups
 
 assembling = pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here")
 disassembling = pytest.mark.skipif(find_tool("nvdisasm") is None, reason="there is no nvdisasm")
@@ -150,12 +154,17 @@ def test_what_ptxas_refuses_is_told() -> None:
         assemble("nonsense", find_chip("sm_80"))
 
 
+SPILLING = {("Mod", "sm_80"): "16 bytes around calls of the division of 64 bits"}
+"""An entry that does not spill any more fails."""
+
 NO_SCHEDULE = "no schedule for Scatter"
 
 
-def functions_of(op: Op, sample: Sample) -> list[Function]:
+def functions_of(op: Op, sample: Sample, chip: Chip) -> list[Function]:
+    """As they are scheduled for machines that have the architecture."""
+    graph = graph_of(op, sample, arrays(op, sample), False)
     try:
-        return list(grouped(op, sample).functions)
+        return list(schedule_groups(lower_graph(graph), None, chip.gpu).functions)
     except ModelError as error:
         assert NO_SCHEDULE in str(error)
         return []
@@ -166,8 +175,10 @@ def functions_of(op: Op, sample: Sample) -> list[Function]:
 @pytest.mark.parametrize("name", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize(("op", "sample"), FIRST)
 def test_every_op_is_assembled_without_spills(op: Op, sample: Sample, name: str) -> None:
-    functions, chip = functions_of(op, sample), CHIPS[name]
+    chip = CHIPS[name]
+    functions = functions_of(op, sample, chip)
     if functions:
         made = assemble(ptx_text(llvm_text(functions, chip), chip), chip)
-        assert {kernel: use.spilled for kernel, use in made.uses.items() if use.spilled} == {}
+        spilled = {kernel: use.spilled for kernel, use in made.uses.items() if use.spilled}
+        assert bool(spilled) == ((type(op).__name__, name) in SPILLING), spilled
         assert len(made.uses) == len(functions)
