@@ -15,6 +15,7 @@ from modelcc.driver import NOWHERE, compile_model, pipeline
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.capacity import SCALAR, Capacity
 from modelcc.ir.graph import Graph
+from modelcc.ir.library import meaning_of
 from modelcc.ir.loop_traversal import statement_expressions, statements, walk
 from modelcc.ir.op import Op, Sample
 from modelcc.ir.tensor import Algorithm, TensorProgram
@@ -133,7 +134,7 @@ def widest(op: Op, sample: Sample, target: Target) -> int:
     graph, _ = graph_of(*sample_feeds(op, sample))
     stages = [s for s in pipeline(target, chosen_options(), NOWHERE) if s.block == "lower"]
     program: TensorProgram = run_stages(stages, graph)
-    functions = [i.function for i in program.items if isinstance(i, Algorithm)]
+    functions = [meaning_of(i.function) for i in program.items if isinstance(i, Algorithm)]
     assert functions
     found = (e for f in functions for s in statements(f.body) for e in statement_expressions(s))
     return max((inner.lanes for e in found for inner in walk(e)), default=1)

@@ -62,6 +62,9 @@ __kernel __attribute__((reqd_work_group_size(32,2,1))) void halves(__global cons
 
 REFUSED = {
     "grid g in 0 .. 2 { thread t in 0 .. 4 { store %y[4*g] = f32x4(0.0) } }": "has no vectors",
+    "grid g in 0 .. 2 { shared %s: f32[4] thread t in 0 .. 4 { copy %s[t] = %x[t] } }": (
+        "has no 'copy"
+    ),
     "grid g in 0 .. 2 { thread t in 0 .. 4 { register %a = load %x[0] x4 } }": "has no vectors",
     "for i in 0 .. 4 { store %y[i] = f32(0.0) }": "has kernels only, but @f has no grid",
     "parallel i in 0 .. 4 { store %y[i] = f32(0.0) }": "has kernels only, but @f has no grid",

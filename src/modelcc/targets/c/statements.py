@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from modelcc.ir.copies import CommitCopies, CopyAsync, WaitCopies
 from modelcc.ir.index import Range, divides, simplify
 from modelcc.ir.loop import (
     Alloc,
@@ -80,6 +81,10 @@ class StatementCode:
                 self._code.comment(s.text)
             case Barrier():
                 self._code.line(self._groups(s).barrier)
+            case CopyAsync() | CommitCopies() | WaitCopies():
+                raise NotImplementedError(
+                    f"{self._dialect.name} has no '{statement_text(s)}': run the expand_copies pass"
+                )
             case Store() | VectorScatter() | Prefetch():
                 self._memory_statement(s)
 
