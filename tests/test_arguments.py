@@ -87,7 +87,7 @@ CALLS: dict[Callable[..., Any], dict[str, list[object]]] = {
     },
     modelcc.load: {"path": PATHS, "threads": OPTIONS["threads"], "target": OPTIONS["target"],
                    "sha256": [v for v in not_of(None) if not isinstance(v, str)],
-                   "libraries": OPTIONS["libraries"]},
+                   "libraries": OPTIONS["libraries"], "interpreter": PATHS},
 }  # fmt: skip
 
 

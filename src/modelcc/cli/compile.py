@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,7 +40,6 @@ from modelcc.emit.emission import (
     read_level,
     suffix_of,
 )
-from modelcc.emit.web import deliver_page
 from modelcc.environment import Environment
 from modelcc.frontends.choice import ONNX, frontend_of
 from modelcc.frontends.onnx.external import external_files
@@ -212,7 +212,7 @@ def compile_command(
             result = made(source, level, own, kernels, target, options, config, observer)
         elif form == WEB:
             own = stem_of(model) if name is None else name
-            result = deliver_page(source, level, own, target, options, config, observer)
+            result = _deliver_page()(source, level, own, target, options, config, observer)
         elif wanted is not None:
             result = emit(source, level, wanted, target, options, config, observer)
         else:
@@ -231,6 +231,12 @@ def _choose_target(form: str | None, asked: Compiling, environment: Environment)
     if form == "c":
         asked["target"] = "c"
         asked["cpu"] = asked["cpu"] or environment.cpu or PORTABLE  # C is for taking elsewhere
+
+
+def _deliver_page() -> Callable[..., Delivery]:
+    """What writes pages, imported when one is wanted: it needs LLVM, and printing C does not."""
+    deliver: Callable[..., Delivery] = import_module("modelcc.emit.web").deliver_page
+    return deliver
 
 
 def _store(
