@@ -87,7 +87,8 @@ CALLS: dict[Callable[..., Any], dict[str, list[object]]] = {
     },
     modelcc.load: {"path": PATHS, "threads": OPTIONS["threads"], "target": OPTIONS["target"],
                    "sha256": [v for v in not_of(None) if not isinstance(v, str)],
-                   "libraries": OPTIONS["libraries"], "interpreter": PATHS},
+                   "libraries": OPTIONS["libraries"],
+                   "interpreter": [v for v in PATHS if v is not None]},
 }  # fmt: skip
 
 

@@ -13,6 +13,14 @@ from tests.machines import chosen_options, chosen_target_options
 
 HERE = Path(__file__).parent
 NO_CODE = {
+    "axis.py": "targets with machines of their own",
+    "targets/amdgpu/test_amdgpu.py": "targets with machines of their own",
+    "targets/mcu/libraries/test_cmsis_nn.py": "targets with machines of their own",
+    "targets/metal/test_metal.py": "targets with machines of their own",
+    "targets/opencl/test_target.py": "targets with machines of their own",
+    "targets/triton/test_triton.py": "targets with machines of their own",
+    "targets/webgpu/page/test_folder.py": "targets with machines of their own",
+    "triton_runs.py": "targets with machines of their own",
     "embedded.py": "targets with machines of their own",
     "emulated/test_aarch64.py": "a target with a machine of its own",
     "feeds/test_random.py": "inputs and keys, no code",
