@@ -10,7 +10,9 @@ from modelcc.targets.gpu.llvm_kernels import LlvmKernels
 from modelcc.targets.llvm.dialect import SPIRV
 from modelcc.targets.llvm.instructions import NONE
 from modelcc.targets.native.machine import Machine
-from modelcc.targets.native.toolchain import compile_llvm
+from modelcc.targets.native.parallel_build import WorkerPool
+from modelcc.targets.native.toolchain import CodegenOptions
+from modelcc.targets.native.worker import CompileRequest
 
 KERNELS = LlvmKernels(Machine("spirv64v1.2-unknown-unknown"), SPIRV, NONE)
 """SPIR-V 1.2, as OpenCL 2.2 has it."""
@@ -18,5 +20,8 @@ KERNELS = LlvmKernels(Machine("spirv64v1.2-unknown-unknown"), SPIRV, NONE)
 
 def spirv_module(functions: Sequence[Function], limits: GroupLimits) -> bytes:
     """The module of functions of groups; raises like :meth:`LlvmKernels.text`."""
-    legal = [KERNELS.legal(function) for function in functions]
-    return compile_llvm(KERNELS.text(legal, limits), KERNELS.machine)
+    text = KERNELS.text([KERNELS.legal(function) for function in functions], limits)
+    # A process of its own: LLVM's SPIR-V back end keeps ids of the module before in a variable of
+    # the process (llvm-project issue 160613), so that about one module in fifty was not valid.
+    with WorkerPool(1) as process:
+        return process.submit(CompileRequest(text, KERNELS.machine, CodegenOptions())).result()
