@@ -139,7 +139,7 @@ def pipeline(
     graphs, tensors = target.graph_passes(), target.tensor_passes()
     to_tensor = partial(lower_graph, capacity=target.capacity)
     stages = (
-        *block("import", ("import", _importer(target, options))),
+        *block("import", ("import", partial(import_for, target, options=options))),
         *block(
             "graph",
             BoundDimensions(),
@@ -273,6 +273,15 @@ def import_model(model: ModelSource, options: Options) -> Graph:
     return _with_outputs(graph, options.keep) if options.keep else graph
 
 
+def import_for(target: Target, model: ModelSource, options: Options) -> Graph:
+    """As :func:`import_model`, with the sizes that ``target`` gives to dimensions left open."""
+    graph = import_model(model, options)
+    usual = tuple((n, size) for n, size in target.usual_dims.items() if n in graph.dims)
+    if not usual or isinstance(model, Graph):
+        return graph
+    return import_model(model, replace(options, dims=(*options.dims, *usual)))
+
+
 def _with_outputs(graph: Graph, more: Sequence[str]) -> Graph:
     new = [name for name in dict.fromkeys(more) if name not in graph.outputs]
     interface = graph.interface
@@ -403,17 +412,6 @@ def _warn_of_notes(artifact: Artifact, options: Options) -> None:
     report = report_in(artifact) if options.tuned else None
     for note in () if report is None else report.notes:
         _LOGGER.warning("%s", note)
-
-
-def _importer(target: Target, options: Options) -> Callable[[ModelSource], Graph]:
-    def run(model: ModelSource) -> Graph:
-        graph = import_model(model, options)
-        usual = tuple((n, size) for n, size in target.usual_dims.items() if n in graph.dims)
-        if not usual or isinstance(model, Graph):
-            return graph
-        return import_model(model, replace(options, dims=(*options.dims, *usual)))
-
-    return run
 
 
 def _scheduler(target: Target, context: BuildContext) -> Callable[[TensorProgram], Program]:

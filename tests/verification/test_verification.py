@@ -19,6 +19,8 @@ from modelcc.ir.tensor import Apply, Kernel, Scalar, TensorProgram
 from modelcc.ops.activation import Relu
 from modelcc.ops.elementwise import Tanh
 from modelcc.passes.tensor.fuse import FuseKernels
+from modelcc.targets.mcu.emulation.boards import missing_tools
+from modelcc.targets.mcu.machine import MODELS
 
 Verify = Callable[..., tuple[int, dict[str, Any]]]
 
@@ -79,6 +81,14 @@ def test_a_right_pipeline_has_no_culprit(verify: Verify) -> None:
     code, found = verify("--layers", "--bisect")
     assert (code, found["agrees"]) == (0, True)
     assert found["layer"] is None and found["culprit"] is None
+
+
+def test_sizes_are_those_that_a_target_gives(verify: Verify) -> None:
+    missing = missing_tools(MODELS["cortex-m4"])
+    if missing:
+        pytest.skip(missing)
+    code, found = verify("--target", "cortex-m4")
+    assert (code, found["agrees"], found["sizes"]) == (0, True, {})
 
 
 def test_a_wrong_graph_pass(verify: Verify, monkeypatch: pytest.MonkeyPatch) -> None:

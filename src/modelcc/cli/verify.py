@@ -16,7 +16,7 @@ from modelcc.cli.build_config import build_config_of
 from modelcc.cli.console import output_console, print_json, progress_of
 from modelcc.cli.parameters import MODEL, Compiling, compiling, feeding, options_of, sizes_of
 from modelcc.cli.verbosity import verbosity_options
-from modelcc.driver import import_model
+from modelcc.driver import import_for, target_of
 from modelcc.environment import Environment
 from modelcc.feeds.files import read_feeds
 from modelcc.ir.errors import ModelError
@@ -76,7 +76,7 @@ def verify(
     source = _source(model, against, layers or bisect)
     with progress_of() as progress:
         config = build_config_of(environment, no_cache, progress)
-        graph = import_model(source, options)
+        graph = import_for(target_of(options), source, options)
         given, _ = read_feeds(inputs, {name: graph.types[name] for name in graph.inputs})
         wanted = sizes_of(sizes)
         request = Request(source, options, config, given, wanted, seed, tolerance)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import Manifest
-from modelcc.driver import NOWHERE, ModelSource, compile_model, import_model, target_of
+from modelcc.driver import NOWHERE, ModelSource, compile_model, import_for, target_of
 from modelcc.feeds.random import index_limits, nominal_sizes, random_feeds, size_constraints
 from modelcc.frontends.choice import ONNX, frontend_of
 from modelcc.ir.graph import Graph, Node
@@ -99,7 +99,7 @@ class Subject:
 def subject_of(request: Request) -> Subject:
     """The graph of a request and all its inputs."""
     request.config.report("importing the model", 0, 1)
-    graph = import_model(request.model, request.options)
+    graph = import_for(target_of(request.options), request.model, request.options)
     request.config.report("importing the model", 1, 1)
     types = {name: graph.types[name] for name in graph.inputs if name not in request.feeds}
     shapes = [graph.types[name].shape for name in graph.inputs]
