@@ -12,6 +12,7 @@ from modelcc.schedule.group_schedule import (
     GroupReduction,
     GroupRows,
     Pointwise,
+    TensorProduct,
 )
 from modelcc.schedule.schedule import (
     ComputeAt,
@@ -65,6 +66,7 @@ SCHEDULES = st.one_of(
     st.builds(GroupReduction, NUMBERS, NUMBERS, st.booleans()),
     st.builds(GroupRows, NUMBERS, NUMBERS, NUMBERS),
     st.builds(GroupProduct, *[NUMBERS] * 7),
+    st.builds(TensorProduct, *[NUMBERS] * 6, st.sampled_from(["mma", "mma_tf32"])),
     st.builds(GroupAttention, *[NUMBERS] * 4),
 )
 

@@ -68,6 +68,30 @@ class GroupProduct:
 
 
 @dataclass(frozen=True)
+class TensorProduct:
+    """A contraction on matrix units: tiles of ``rows`` by ``columns`` results and ``terms`` of the
+    sum in shared memory, which ``warp_rows`` by ``warp_columns`` warps multiply.
+
+    Of so many ``buffers`` all but one are being filled while that one is used.  ``instruction`` is
+    the family that warps use; a name that ends in ``tf32`` allows operands in f32 to be rounded to
+    10 bits of mantissa.
+    """
+
+    rows: int
+    columns: int
+    terms: int
+    warp_rows: int = 2
+    warp_columns: int = 2
+    buffers: int = 2
+    instruction: str = "mma"
+
+    @property
+    def threads(self) -> int:
+        """Threads of a group."""
+        return 32 * self.warp_rows * self.warp_columns
+
+
+@dataclass(frozen=True)
 class GroupAttention:
     """Two contractions of which one sums rows of the other: blocks of ``rows``, which stay, and of
     ``keys``, which pass by, in shared memory; ``threads`` of a group have ``thread_rows`` rows
@@ -79,5 +103,7 @@ class GroupAttention:
     thread_rows: int
 
 
-GroupSchedule: TypeAlias = Pointwise | GroupReduction | GroupRows | GroupProduct | GroupAttention
+GroupSchedule: TypeAlias = (
+    Pointwise | GroupReduction | GroupRows | GroupProduct | TensorProduct | GroupAttention
+)
 """How a kernel runs as groups of threads."""

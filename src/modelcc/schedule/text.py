@@ -24,6 +24,7 @@ from modelcc.schedule.group_schedule import (
     GroupReduction,
     GroupRows,
     Pointwise,
+    TensorProduct,
 )
 from modelcc.schedule.schedule import (
     ComputeAt,
@@ -54,6 +55,7 @@ _WORDS: Mapping[str, type[Schedule | Part]] = MappingProxyType(
         "group_reduction": GroupReduction,
         "group_rows": GroupRows,
         "group_product": GroupProduct,
+        "tensor_product": TensorProduct,
         "group_attention": GroupAttention,
     }
 )

@@ -30,7 +30,9 @@ class Chip:
         return int(self.name.removeprefix("sm_").rstrip("a")) // 10
 
 
-_A100, _DESKTOP, _H100 = GPUS["a100"], GPUS["rtx30"], GPUS["h100"]
+_A100, _DESKTOP, _H100, _RTX_40 = (
+    replace(GPUS[name], matrix=("mma",)) for name in ("a100", "rtx30", "h100", "rtx40")
+)
 
 CHIPS: Mapping[str, Chip] = {
     chip.name: chip
@@ -38,11 +40,11 @@ CHIPS: Mapping[str, Chip] = {
         Chip("sm_80", _A100),
         Chip("sm_86", _DESKTOP),
         Chip("sm_87", replace(_DESKTOP, shared_bytes=164 << 10, group_shared_bytes=163 << 10)),
-        Chip("sm_89", GPUS["rtx40"]),
+        Chip("sm_89", _RTX_40),
         Chip("sm_90", _H100),
         Chip("sm_90a", _H100),
         Chip("sm_100a", _H100, 86),
-        Chip("sm_120", GPUS["rtx40"], 87),
+        Chip("sm_120", _RTX_40, 87),
     )
 }
 

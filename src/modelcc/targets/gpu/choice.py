@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from modelcc.ir.index import Index, coefficient
+from modelcc.ir.index import coefficient
 from modelcc.ir.scalar_tree import cost, reads
 from modelcc.schedule.group_schedule import (
     GroupAttention,
@@ -25,9 +25,9 @@ from modelcc.targets.gpu.evaluation import GroupKernel, extent_of
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.pointwise import takes_lanes
 from modelcc.targets.gpu.rows import find_rows
-
-USUAL = 512
-"""Points of a named size, where they matter to a choice."""
+from modelcc.targets.gpu.sizes import count
+from modelcc.targets.gpu.tensor_choice import tensor_tiles
+from modelcc.targets.gpu.tensor_product import matrix_type
 
 FEW_TERMS = 16
 """Terms that a thread sums up rather than to share them."""
@@ -104,9 +104,19 @@ def _of_points(kernel: GroupKernel, group: Group, machine: GpuModel) -> Iterator
     if not kernel.checks:
         found = find_contraction(anchor)
         if found is not None and count(anchor.reduce) >= FEW:
+            yield from _on_matrix_units(found, anchor, machine)
             yield from tiles(found, group, machine)
         yield from _reductions(anchor, machine)
     yield plain
+
+
+def _on_matrix_units(
+    found: Contraction, anchor: Nest, machine: GpuModel
+) -> Iterator[GroupSchedule]:
+    """Of several rows and columns, in types that the machine's units have."""
+    dtype = matrix_type(anchor, found)
+    if dtype is not None and min(count(found.rows), count(found.columns)) >= FEW:
+        yield from tensor_tiles(found, dtype, machine)
 
 
 def _pointwise(group: Group, machine: GpuModel) -> Iterator[GroupSchedule]:
@@ -125,16 +135,6 @@ def _threads(group: Group, machine: GpuModel) -> int:
     while threads > max(2 * machine.warp, 32) and points < threads * machine.units:
         threads //= 2
     return threads
-
-
-def count(variables: tuple[LoopVar, ...]) -> int:
-    """Points along ``variables``, named sizes being the usual ones."""
-    return number(extent_of(variables))
-
-
-def number(index: Index) -> int:
-    """An extent, if it is one; else what is usual."""
-    return index if isinstance(index, int) else USUAL
 
 
 def _reductions(anchor: Nest, machine: GpuModel) -> Iterator[GroupSchedule]:

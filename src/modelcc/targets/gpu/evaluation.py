@@ -15,6 +15,7 @@ from modelcc.ir.index import (
     loop_range,
     mod,
     product,
+    simplify,
     substitute,
 )
 from modelcc.ir.loop import (
@@ -46,6 +47,7 @@ from modelcc.targets.cpu.scheduled_kernel import buffer_parameter
 
 Point = Mapping[str, Index]
 NO_VALUES: Mapping[str, Expr] = {}
+UNKNOWN: Bounds = {}
 
 
 @dataclass(frozen=True)
@@ -131,24 +133,39 @@ class Evaluation:
 
     def bind(self, stem: str, index: Index) -> Index:
         """``index`` under a name."""
-        if isinstance(index, int):
-            return index
+        return index if isinstance(index, int) else self.bound(stem, IndexOf(index, I64))
+
+    def bound(self, stem: str, value: Expr) -> Index:
+        """A scalar integer as an index."""
         symbol = self.names.fresh(stem)
-        self.statements.append(BindIndex(symbol, IndexOf(index, I64)))
+        self.statements.append(BindIndex(symbol, value))
         return Sym(symbol)
 
-    def place(self, variables: Sequence[LoopVar], position: Index) -> dict[str, Index]:
-        """The indices of ``variables`` at a ``position`` in row-major order."""
+    def place(
+        self, variables: Sequence[LoopVar], position: Index, ranges: Bounds = UNKNOWN
+    ) -> dict[str, Index]:
+        """The indices of ``variables`` at a ``position`` in row-major order, by what is known of
+        the symbols in it."""
         if len(variables) == 1:
             return {variables[0].name: self.bind(variables[0].name, position)}
         point: dict[str, Index] = {}
         for number, v in reversed(list(enumerate(variables))):
             extent = 1 if v.extent == 0 else v.extent  # of no points, which nobody visits
-            own = position if number == 0 else mod(position, extent)
+            own = position if number == 0 else simplify(mod(position, extent), ranges)
             point[v.name] = self.bind(v.name, own)
-            position = floordiv(position, extent)
-            position = self.bind("q", position) if number > 1 else position
+            position = simplify(floordiv(position, extent), ranges)
+            position = self.bind("q", position) if number > 1 and not ranges else position
         return point
+
+    def place_vector(
+        self, variables: Sequence[LoopVar], position: Index, lanes: int, ranges: Bounds = UNKNOWN
+    ) -> dict[str, Index]:
+        """:meth:`place` of vector number ``position`` of ``lanes`` points each, which divide the
+        last extent: their first one, whose last index is seen to be a multiple of ``lanes``."""
+        *outer, last = variables
+        cut = LoopVar(last.name, floordiv(last.extent, lanes), last.axis, last.multiplier)
+        point = self.place((*outer, cut), position, ranges)
+        return {**point, last.name: point[last.name] * lanes}
 
     def value(self, scalar: Scalar, point: Point, made: Mapping[str, Expr] = NO_VALUES) -> Expr:
         """``scalar`` at ``point``, where tensors that are ``made`` have these values."""

@@ -14,6 +14,7 @@ from modelcc.schedule.group_schedule import (
     GroupRows,
     GroupSchedule,
     Pointwise,
+    TensorProduct,
 )
 from modelcc.schedule.schedule import NoScheduleError, Schedule, ScheduleError
 from modelcc.targets.cpu.scheduled_kernel import ScheduledKernel
@@ -25,6 +26,7 @@ from modelcc.targets.gpu.pointwise import lower_pointwise
 from modelcc.targets.gpu.product import lower_product
 from modelcc.targets.gpu.reduction import lower_reduction
 from modelcc.targets.gpu.rows import lower_rows
+from modelcc.targets.gpu.tensor_product import lower_tensor_product
 
 _KINDS: Mapping[type, Callable[..., Function]] = MappingProxyType(
     {
@@ -32,6 +34,7 @@ _KINDS: Mapping[type, Callable[..., Function]] = MappingProxyType(
         GroupReduction: lower_reduction,
         GroupRows: lower_rows,
         GroupProduct: lower_product,
+        TensorProduct: lower_tensor_product,
         GroupAttention: lower_attention,
     }
 )

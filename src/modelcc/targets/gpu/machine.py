@@ -21,8 +21,10 @@ class GpuModel:
     Threads run in step by ``warp``.  ``lanes`` are the numbers of 32 bits that a thread moves at
     once, where kernels are printed with vectors.  Rates are 1e12 operations a second in f32
     (``flops``) and in f16 or bf16 with f32 sums by matrix instructions (``matrix_flops``; 0: there
-    are none), and 1e9 bytes a second of memory (``bandwidth``).  On a ``virtual`` one, a processor,
-    the threads of a group run one after the other.
+    are none), and 1e9 bytes a second of memory (``bandwidth``).  ``matrix`` names families of
+    matrix instructions that kernels are printed with, as
+    :class:`~modelcc.schedule.group_schedule.TensorProduct` does.  On a ``virtual`` one, a
+    processor, the threads of a group run one after the other.
     """
 
     name: str
@@ -40,6 +42,7 @@ class GpuModel:
     thread_registers: int = 255
     unit_groups: int = 32
     lanes: int = 1
+    matrix: tuple[str, ...] = ()
     virtual: bool = False
 
     @property

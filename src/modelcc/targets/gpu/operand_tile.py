@@ -88,10 +88,18 @@ class OperandTile:
         """How many a thread reads; the last ones may be beyond the tile."""
         return -(-self.size * self.depth // self.lanes // self.threads)
 
+    def offset(self, which: Index, term: Index, result: Index) -> Index:
+        """Where an element is in the shared memory."""
+        return (which * self.depth + term) * self.pitch + result
+
+    @property
+    def stride(self) -> int:
+        """Elements of shared memory between neighbours of a vector."""
+        return self.pitch if self.operand.by_term else 1
+
     def at(self, which: Index, term: Index, result: Index, lanes: int) -> Expr:
         """Elements of a buffer, as they take part in products."""
-        offset = (which * self.depth + term) * self.pitch + result
-        value = Load(self.name, offset, self.buffer.dtype, lanes)
+        value = Load(self.name, self.offset(which, term, result), self.buffer.dtype, lanes)
         return value if value.dtype == self.operand.dtype else Convert(value, self.operand.dtype)
 
 
@@ -112,8 +120,11 @@ class TileReader:
         tile = self.tile
         self._results: list[Point] = []
         for number in range(tile.vectors):
-            result, _ = tile.place(self.thread, number)
-            self._results.append(self.outer.place(tile.along, self.start + result))
+            position = self.start + tile.place(self.thread, number)[0]
+            lanes = 1 if tile.operand.by_term else tile.lanes
+            place = self.outer.place_vector
+            point = place(tile.along, floordiv(position, lanes), lanes, self.ranges)
+            self._results.append(point)
 
     def fetch(self, block: Index, evaluation: Evaluation, ranges: Bounds) -> None:
         """Read this thread's elements of ``block``, 0 outside of the operand."""
@@ -122,23 +133,44 @@ class TileReader:
             for number in range(self.tile.vectors)
         ]
 
-    def _element(self, number: int, block: Index, evaluation: Evaluation, ranges: Bounds) -> Expr:
+    def in_operand(self, number: int, block: Index, ranges: Bounds) -> tuple[Condition, ...]:
+        """What has to hold for vector ``number`` to be of the operand, and may not."""
         tile = self.tile
         result, term = tile.place(self.thread, number)
-        position = block * tile.depth + term
-        conditions = [
+        conditions = (
             Condition(self.start + result, "<", extent_of(tile.along)),
-            Condition(position, "<", extent_of(tile.terms)),
-            *self._in_tile(number),
-        ]
-        left = not_implied(conditions, ranges)
+            Condition(block * tile.depth + term, "<", extent_of(tile.terms)),
+        )
+        return not_implied(conditions, ranges)
+
+    def in_tile(self, number: int) -> tuple[Condition, ...]:
+        """What has to hold for vector ``number`` to be of the tile, and may not."""
+        tile = self.tile
+        count = tile.size * tile.depth // tile.lanes
+        there = Condition(self.thread + number * tile.threads, "<", count)
+        return not_implied((there,), self.ranges)
+
+    def point(
+        self, number: int, block: Index, evaluation: Evaluation, ranges: Bounds
+    ) -> dict[str, Index]:
+        """Of the first element of vector ``number``."""
+        tile = self.tile
+        position = block * tile.depth + tile.place(self.thread, number)[1]
+        lanes = tile.lanes if tile.operand.by_term else 1
+        place = evaluation.place_vector
+        terms = place(tile.terms, floordiv(position, lanes), lanes, ranges)
+        return {**self.batch, **self._results[number], **terms}
+
+    def _element(self, number: int, block: Index, evaluation: Evaluation, ranges: Bounds) -> Expr:
+        tile = self.tile
+        left = (*self.in_operand(number, block, ranges), *self.in_tile(number))
         lane = tile.names.fresh("l")
         inner = Evaluation(tile.names, lanes=Lanes(lane, tile.lanes) if tile.lanes > 1 else None)
-        point = dict(self._results[number]) | inner.place(tile.terms, position)
+        point = self.point(number, block, inner, ranges)
         if tile.lanes > 1:
             last = (tile.terms if tile.operand.by_term else tile.along)[-1].name
             point[last] = point[last] + Sym(lane)
-        found = widen(inner.value(tile.operand.value, {**self.batch, **point}), tile.lanes)
+        found = widen(inner.value(tile.operand.value, point), tile.lanes)
         if not left:
             evaluation.statements += inner.statements
             return evaluation.named("e", found)
@@ -147,21 +179,16 @@ class TileReader:
         evaluation.statements += only_where(left, inner.statements)
         return value
 
-    def _in_tile(self, number: int) -> Sequence[Condition]:
-        tile = self.tile
-        count = tile.size * tile.depth // tile.lanes
-        return [Condition(self.thread + number * tile.threads, "<", count)]
-
     def put(self, which: Index) -> list[Stmt]:
         """Write what was read to a buffer."""
         tile = self.tile
         found: list[Stmt] = []
         for number, value in self._held:
             result, term = tile.place(self.thread, number)
-            offset = (which * tile.depth + term) * tile.pitch + result
-            stride = tile.pitch if tile.operand.by_term else 1
-            left = not_implied(self._in_tile(number), self.ranges)
-            found += only_where(left, [Store(tile.name, offset, value, stride)])
+            offset = tile.offset(which, term, result)
+            found += only_where(
+                self.in_tile(number), [Store(tile.name, offset, value, tile.stride)]
+            )
         return found
 
 

@@ -13,7 +13,6 @@ from modelcc.ir.tensor import Condition
 from modelcc.schedule.expression import vectorisable
 from modelcc.schedule.group_schedule import Pointwise
 from modelcc.schedule.lanes import Lanes
-from modelcc.schedule.nest import LoopVar
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.schedule.structure import Group
 from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching, extent_of
@@ -34,10 +33,8 @@ def lower_pointwise(kernel: GroupKernel, schedule: Pointwise) -> Function:
     lane = names.fresh("l")
     evaluation = Evaluation(names, lanes=Lanes(lane, lanes) if lanes > 1 else None)
     if lanes > 1:
-        *outer, last = variables
-        cut = LoopVar(last.name, floordiv(last.extent, lanes), last.axis, last.multiplier)
-        point = evaluation.place((*outer, cut), position)
-        point[last.name] = point[last.name] * lanes + Sym(lane)
+        point = evaluation.place_vector(variables, position, lanes)
+        point[variables[-1].name] += Sym(lane)
     else:
         point = evaluation.place(variables, position)
     first = evaluation.reduce(group.nests[0], point) if group.anchor else None

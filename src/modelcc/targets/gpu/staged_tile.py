@@ -1,0 +1,163 @@
+"""Tiles of operands as matrix units read them, several on their way to shared memory at once.
+
+A row of a tile is what lies side by side there: terms, or, where units read down the columns of a
+tile, results.  Rows are 16 bytes longer than what is in them, so that eight rows begin in different
+banks.  Elements that are read as they are, in vectors on their boundaries, are copied while threads
+go on; others pass through registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from modelcc.ir.copies import CopyAsync
+from modelcc.ir.index import Bounds, Index, coefficient, divides, substitute
+from modelcc.ir.loop import Buffer, Const, Predicate, Select
+from modelcc.ir.scalar_tree import reads
+from modelcc.ir.tensor import Condition, Guard, Number, Read
+from modelcc.ir.types import I64
+from modelcc.schedule.expression import conditions_at, vectorisable
+from modelcc.schedule.nest import LoopVar
+from modelcc.targets.gpu.contraction import KeptFactor
+from modelcc.targets.gpu.evaluation import Evaluation, only_where
+from modelcc.targets.gpu.operand_tile import OperandTile, TileReader
+
+VECTOR_BYTES = 16
+"""What a thread moves at once, and by how much rows of a tile are longer."""
+
+LEAST_COPIED = 4
+"""Bytes; so many, and 8 and 16, are copied asynchronously."""
+
+
+def has_rows_of_terms(operand: KeptFactor) -> bool:
+    """Whether terms lie side by side in its tiles: of elements of 16 bits, which units read down
+    the columns of a tile, too, only if they do so in memory."""
+    return operand.by_term or operand.value.dtype.bits != 16
+
+
+@dataclass(frozen=True)
+class StagedTile(OperandTile):
+    """``rows_of_terms``: terms lie side by side in shared memory, whatever they do in memory."""
+
+    rows_of_terms: bool = True
+
+    @cached_property
+    def lanes(self) -> int:
+        """Neighbours that a thread reads at once: those that can be copied, if there are any."""
+        most = VECTOR_BYTES // self.operand.value.dtype.bytes
+        copied = (lanes for lanes in _halves(most) if self._copies(lanes))
+        return next(copied, None) or super().lanes
+
+    @property
+    def pitch(self) -> int:
+        """Elements from a row of the tile to the next one."""
+        row = self.depth if self.rows_of_terms else self.size
+        return row + VECTOR_BYTES // self.operand.value.dtype.bytes
+
+    @property
+    def elements(self) -> int:
+        """Of one buffer."""
+        return (self.size if self.rows_of_terms else self.depth) * self.pitch
+
+    @cached_property
+    def buffer(self) -> Buffer:
+        """The shared memory."""
+        return Buffer(self.name, self.operand.value.dtype, self.buffers * self.elements, "shared")
+
+    def offset(self, which: Index, term: Index, result: Index) -> Index:
+        row, column = (result, term) if self.rows_of_terms else (term, result)
+        return which * self.elements + row * self.pitch + column
+
+    @property
+    def stride(self) -> int:
+        return 1 if self.rows_of_terms == self.operand.by_term else self.pitch
+
+    @property
+    def copied(self) -> Guard | Read | None:
+        """What is copied, maybe only in some places; None if elements pass through registers."""
+        value = self.operand.value
+        return value if isinstance(value, Guard | Read) and self._copies(self.lanes) else None
+
+    @property
+    def _neighbours(self) -> tuple[LoopVar, int]:
+        """Along which neighbours in memory lie, and how many of these a tile has."""
+        if self.operand.by_term:
+            return self.terms[-1], self.depth
+        return self.along[-1], self.size
+
+    def _copies(self, lanes: int) -> bool:
+        """Whether the operand is read as it is, vectors of ``lanes`` on their boundaries."""
+        value = self.operand.value
+        inside = value.inside if isinstance(value, Guard) else value
+        if isinstance(value, Guard) and value.outside != Number(0, value.dtype):
+            return False
+        if not isinstance(inside, Read) or lanes * value.dtype.bytes < LEAST_COPIED:
+            return False
+        if self.stride != 1 or lanes == 1:
+            return self.stride == 1
+        last, count = self._neighbours
+        whole = isinstance(last.extent, int) and last.extent % lanes == 0 == count % lanes
+        return whole and vectorisable(value, last.name, lanes) and _whole(inside, last.name, lanes)
+
+
+def _halves(most: int) -> Iterator[int]:
+    while most:
+        yield most
+        most //= 2
+
+
+def _whole(read: Read, last: str, lanes: int) -> bool:
+    """Whether ``read`` goes on by 1 along ``last``, and else by whole vectors."""
+    (index,) = read.indices
+    return coefficient(index, last) == 1 and divides(lanes, substitute(index, {last: 0}), {})
+
+
+@dataclass
+class TileCopier(TileReader):
+    """A reader of a :class:`StagedTile`: what can be is copied when it is fetched."""
+
+    @property
+    def copies(self) -> bool:
+        """Whether nothing passes through registers."""
+        assert isinstance(self.tile, StagedTile)
+        return self.tile.copied is not None
+
+    def begin(self, which: Index, block: Index, evaluation: Evaluation, ranges: Bounds) -> None:
+        """Copy the elements of ``block`` to a buffer, or read them, to :meth:`put` them later."""
+        assert isinstance(self.tile, StagedTile)
+        copied = self.tile.copied
+        if copied is None:
+            self.fetch(block, evaluation, ranges)
+            return
+        for number in range(self.tile.vectors):
+            self._copy(number, copied, which, block, evaluation, ranges)
+
+    def _copy(
+        self, number: int, value: Guard | Read, which: Index, block: Index, outer: Evaluation,
+        ranges: Bounds,
+    ) -> None:  # fmt: skip
+        tile = self.tile
+        there = self.in_operand(number, block, ranges)
+        inner = outer.beside()
+        point = self.point(number, block, inner, ranges)
+        guarded = value.conditions if isinstance(value, Guard) else ()
+        inside = conditions_at(guarded, point)
+        (read,) = reads(value)
+        active = 0 if inside is None else _active((*there, *inside), tile.lanes, inner)
+        result, term = tile.place(self.thread, number)
+        copy = CopyAsync(
+            tile.name, tile.offset(which, term, result), read.tensor,
+            substitute(read.indices[0], point), tile.lanes, active,
+        )  # fmt: skip
+        outer.statements += only_where(self.in_tile(number), [copy])
+
+
+def _active(conditions: Sequence[Condition], lanes: int, evaluation: Evaluation) -> Index | None:
+    """All lanes where ``conditions`` hold, else none."""
+    if not conditions:
+        return None
+    predicate = Predicate(tuple(conditions))
+    count = Select(predicate, Const(lanes, I64), Const(0, I64))
+    return evaluation.bound("n", count)

@@ -1,0 +1,116 @@
+"""Sums that warps put side by side into shared memory, from where threads finish them in vectors of
+neighbouring columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from modelcc.ir.index import Index, Range, Sym, floordiv, mod, simplify, symbols
+from modelcc.ir.loop import Buffer, For, Load, Stmt
+from modelcc.ir.tensor import Condition
+from modelcc.ir.types import DType
+from modelcc.schedule.expression import vectorisable
+from modelcc.schedule.lanes import Lanes
+from modelcc.targets.gpu.contraction import Contraction
+from modelcc.targets.gpu.evaluation import (
+    Evaluation,
+    GroupKernel,
+    Launching,
+    Point,
+    extent_of,
+    not_implied,
+    only_where,
+)
+
+VECTOR_BYTES = 16
+_BANKS, _PAIRS = 32, 8
+"""Banks of shared memory, and how far rows begin from each other in them: threads that put pairs of
+four rows there meet no other's bank."""
+
+
+def slab_pitch(columns: int) -> int:
+    """Elements from a row to the next one."""
+    return columns + (_PAIRS - columns) % (_BANKS // 2)
+
+
+@dataclass(frozen=True)
+class SumsSlab:
+    """``rows`` by ``columns`` sums of the tile that ``starts`` at a row and a column, of a kernel
+    whose ``threads`` each are called ``thread``."""
+
+    kernel: GroupKernel
+    found: Contraction
+    launch: Launching
+    batch: Point
+    starts: tuple[Index, Index]
+    rows: int
+    columns: int
+    dtype: DType
+    thread: Index
+    threads: int
+    name: str
+
+    @property
+    def pitch(self) -> int:
+        """Elements from a row to the next one."""
+        return slab_pitch(self.columns)
+
+    @cached_property
+    def buffer(self) -> Buffer:
+        """The shared memory."""
+        return Buffer(self.name, self.dtype, self.rows * self.pitch, "shared")
+
+    @cached_property
+    def lanes(self) -> int:
+        """Neighbouring columns that a thread finishes at once: 16 bytes of the narrowest result, if
+        what follows can be computed so."""
+        group, last = self.kernel.group, self.found.columns[-1]
+        made = {n.output for n in group.nests}
+        later = [n for n in group.nests if not n.reduce]
+        lanes = VECTOR_BYTES // min(self.kernel.types[name].dtype.bytes for name in group.stored)
+        while lanes > 1:
+            whole = isinstance(last.extent, int) and last.extent % lanes == 0
+            whole = whole and self.columns % lanes == 0
+            if whole and all(vectorisable(n.body, last.name, lanes, made) for n in later):
+                return lanes
+            lanes //= 2
+        return 1
+
+    def results(self, row_of: Callable[[Index], Index]) -> list[Stmt]:
+        """What follows the sums in the slab, whose rows are those of the tile that ``row_of``
+        says."""
+        names, lanes = self.kernel.names, self.lanes
+        inner, number = Evaluation(names), names.fresh("n")
+        per_row, ranges = self.columns // lanes, self.launch.ranges
+        count = -(-self.rows * per_row // self.threads)
+        vector = self.thread + Sym(number) * self.threads
+        ranges = {**ranges, number: Range(0, count - 1)}
+        row = inner.bind("r", simplify(floordiv(vector, per_row), ranges))
+        column = inner.bind("c", simplify(mod(vector, per_row), ranges)) * lanes
+        body = self._cells(row, column, row_of)
+        there = not_implied((Condition(vector, "<", self.rows * per_row),), ranges)
+        inner.statements += only_where(there, body)
+        return [For(number, 0, count, tuple(inner.statements))]
+
+    def _cells(self, row: Index, column: Index, row_of: Callable[[Index], Index]) -> list[Stmt]:
+        """Neighbouring results."""
+        names, lanes, found = self.kernel.names, self.lanes, self.found
+        lane = names.fresh("l")
+        cell = Evaluation(names, lanes=Lanes(lane, lanes) if lanes > 1 else None)
+        rows, columns = self.starts[0] + row_of(row), self.starts[1] + column
+        ranges = dict(self.launch.ranges)
+        ranges |= {name: Range(0, self.rows - 1) for name in symbols(row)}
+        ranges |= {name: Range(0, self.columns // lanes - 1) for name in symbols(column)}
+        at = cell.place_vector(found.columns, floordiv(columns, lanes), lanes)
+        if lanes > 1:
+            at[found.columns[-1].name] += Sym(lane)
+        point = {**self.batch, **cell.place(found.rows, rows), **at}
+        total = Load(self.name, row * self.pitch + column, self.dtype, lanes)
+        cell.finish(self.kernel.group, point, total)
+        inside = (
+            Condition(rows, "<", extent_of(found.rows)),
+            Condition(columns, "<", extent_of(found.columns)),
+        )
+        return only_where(not_implied(inside, ranges), cell.statements)

@@ -1,0 +1,117 @@
+"""Tiles of products on matrix units, by the time that they are expected to take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from modelcc.ir.types import F32, DType
+from modelcc.schedule.group_schedule import TensorProduct
+from modelcc.targets.gpu.contraction import Contraction, KeptFactor
+from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.gpu.sizes import count
+from modelcc.targets.gpu.staged_tile import VECTOR_BYTES, has_rows_of_terms
+from modelcc.targets.gpu.sums_slab import slab_pitch
+from modelcc.targets.gpu.tensor_product import ROUNDED
+from modelcc.targets.isa.fragments import SIDE, sums_of
+
+TILES = (
+    TensorProduct(128, 256, 64, 2, 4, 2),
+    TensorProduct(256, 128, 64, 4, 2, 2),
+    TensorProduct(128, 128, 64, 2, 2, 2),
+    TensorProduct(128, 128, 32, 2, 2, 3),
+    TensorProduct(128, 128, 32, 2, 4, 2),
+    TensorProduct(128, 64, 64, 2, 2, 3),
+    TensorProduct(64, 128, 64, 2, 2, 3),
+    TensorProduct(64, 64, 64, 2, 2, 4),
+    TensorProduct(64, 32, 64, 2, 2, 4),
+    TensorProduct(32, 64, 64, 2, 2, 4),
+    TensorProduct(32, 32, 64, 1, 2, 4),
+    TensorProduct(16, 128, 64, 1, 4, 4),
+    TensorProduct(128, 16, 64, 4, 1, 4),
+    TensorProduct(16, 64, 64, 1, 4, 4),
+    TensorProduct(64, 16, 64, 4, 1, 4),
+)
+"""Tiles for elements of 2 bytes; of smaller ones there are more terms."""
+
+SHARED_BYTES = 128
+"""That a unit moves from and to shared memory in a cycle."""
+
+CACHED_BYTES = 48
+"""That a unit gets from the cache of all units in a cycle, roughly."""
+
+PRODUCTS = 1024
+"""Multiply-adds of a unit in a cycle, of elements of 2 bytes."""
+
+HIDDEN = 0.9
+"""The part of what takes less time that passes while the rest goes on."""
+
+BLOCK_CYCLES = 40
+"""From one barrier to products behind it, where no other warps fill the time."""
+
+GROUP_CYCLES = 1500
+"""Until the first tiles are there, and from the last sums to the end."""
+
+
+def tensor_tiles(found: Contraction, dtype: DType, machine: GpuModel) -> Iterator[TensorProduct]:
+    """Tiles of which a unit can run groups, the best first; none if ``machine`` has no
+    instruction for operands of ``dtype``."""
+    instruction = ROUNDED if dtype == F32 else "mma"
+    if instruction not in machine.matrix:
+        return
+    fitting: list[tuple[float, int, TensorProduct]] = []
+    for rank, tile in enumerate(TILES):
+        one = replace(tile, terms=tile.terms * 2 // dtype.bytes, instruction=instruction)
+        time = tensor_time(one, found, dtype, machine)
+        if time is not None:
+            fitting.append((time, rank, one))
+    yield from (tile for _, _, tile in sorted(fitting, key=lambda f: f[:2]))
+
+
+def tensor_time(
+    tile: TensorProduct, found: Contraction, dtype: DType, machine: GpuModel
+) -> float | None:
+    """Cycles that a tile is expected to take; None if a unit cannot run its groups.
+
+    A block of terms takes as long as its products, or what passes through shared memory for them,
+    or what comes from the cache, whichever takes longest, and a part of the others.
+    """
+    at_once = machine.groups_at_once(
+        tile.threads, tensor_registers(tile), tensor_bytes(tile, found, dtype)
+    )
+    if not at_once:
+        return None
+    rows, columns = -(-count(found.rows) // tile.rows), -(-count(found.columns) // tile.columns)
+    per_unit = -(-rows * columns * count(found.batch) // machine.units)
+    item = dtype.bytes
+    sides, bytes_of_terms = tile.rows + tile.columns, tile.terms * item
+    products = tile.rows * tile.columns * bytes_of_terms / (2 * PRODUCTS)
+    read = tile.rows * tile.warp_columns + tile.columns * tile.warp_rows
+    moved = (read + sides) * bytes_of_terms / SHARED_BYTES
+    cached = sides * bytes_of_terms / CACHED_BYTES
+    blocks = -(-count(found.terms) // tile.terms)
+    together = min(per_unit, at_once)
+    most = max(products, moved, cached)
+    block = most + (1 - HIDDEN) * (products + moved + cached - most) + BLOCK_CYCLES / together
+    results = tile.rows * tile.columns * 12 / SHARED_BYTES
+    return per_unit * (blocks * block + results + GROUP_CYCLES / together)
+
+
+def tensor_bytes(tile: TensorProduct, found: Contraction, dtype: DType) -> int:
+    """Shared memory of a group: tiles of operands, and a row of fragments of sums."""
+    left = _operand_bytes(found.left, tile.rows, tile.terms, dtype)
+    right = _operand_bytes(found.right, tile.columns, tile.terms, dtype)
+    sums = SIDE * tile.warp_rows * slab_pitch(tile.columns) * sums_of(dtype).bytes
+    return tile.buffers * (left + right) + sums
+
+
+def _operand_bytes(operand: KeptFactor, size: int, terms: int, dtype: DType) -> int:
+    rows, row = (size, terms) if has_rows_of_terms(operand) else (terms, size)
+    return rows * (row * dtype.bytes + VECTOR_BYTES)
+
+
+def tensor_registers(tile: TensorProduct) -> int:
+    """Registers that a thread is expected to take: sums, two steps' fragments, addresses."""
+    sums = tile.rows * tile.columns // tile.threads
+    fragments = tile.rows // tile.warp_rows + tile.columns // tile.warp_columns
+    return sums + fragments // 2 + 32

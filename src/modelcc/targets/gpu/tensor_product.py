@@ -1,0 +1,264 @@
+"""Contractions on matrix units that warps use together, from tiles in shared memory.
+
+grid b, j, i; thread warp row, warp column, lane
+  the first blocks of terms are copied, a batch each
+  for each block of terms
+    wait for its batch, barrier
+    the block that comes ``buffers - 1`` later is copied to the buffer that the last one was in
+    for each fragment of terms
+      sums of each fragment += left fragment * right fragment
+  for each row of fragments
+    its sums are put side by side into shared memory, barrier
+    results where there are any: sums, and what follows them
+
+One barrier for a block is enough: behind it nobody uses the buffer that is filled next any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from modelcc.ir.argument import Argument
+from modelcc.ir.copies import CommitCopies, WaitCopies
+from modelcc.ir.index import Bounds, Index, Range, Sym, ceildiv, compare, floordiv, mod
+from modelcc.ir.loop import (
+    Alloc,
+    Barrier,
+    Buffer,
+    For,
+    Function,
+    RoutineCall,
+    Stmt,
+)
+from modelcc.ir.tensor import Condition
+from modelcc.ir.types import F32, DType
+from modelcc.schedule.group_schedule import TensorProduct
+from modelcc.schedule.nest import LoopVar, Nest
+from modelcc.schedule.schedule import ScheduleError
+from modelcc.targets.gpu.contraction import Contraction, KeptFactor, find_contraction
+from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching, extent_of, only_where
+from modelcc.targets.gpu.staged_tile import StagedTile, TileCopier, has_rows_of_terms
+from modelcc.targets.gpu.sums_slab import SumsSlab
+from modelcc.targets.isa.fragments import (
+    OPERANDS,
+    SIDE,
+    clear_c,
+    depth,
+    load_a,
+    load_b,
+    multiply,
+    store_c,
+    sums_of,
+)
+
+WARP = 32
+ROUNDED = "mma_tf32"
+"""The instructions that take f32 with 10 bits of mantissa."""
+
+
+def lower_tensor_product(kernel: GroupKernel, schedule: TensorProduct) -> Function:
+    """The function of a kernel; :class:`ScheduleError` if it does not begin with a contraction of
+    rows and columns in a type that matrix units have, or tiles do not divide among warps."""
+    anchor = kernel.group.anchor
+    found = None if anchor is None or kernel.checks else find_contraction(anchor)
+    dtype = None if anchor is None or found is None else matrix_type(anchor, found)
+    if found is None or dtype is None or (dtype == F32) != (schedule.instruction == ROUNDED):
+        raise ScheduleError("matrix units multiply f16, bf16 and i8, and f32 if it may be rounded")
+    check_warps(schedule, dtype)
+    return _TensorProduct(kernel, schedule, found, dtype).function()
+
+
+def matrix_type(anchor: Nest, found: Contraction) -> DType | None:
+    """The type of both operands, if matrix units multiply and add these as ``anchor`` says."""
+    left, right = found.left, found.right
+    dtype = left.value.dtype
+    if dtype != right.value.dtype or dtype not in OPERANDS:
+        return None
+    sums = {left.dtype, right.dtype, anchor.body.dtype}
+    return dtype if sums == {sums_of(dtype)} else None
+
+
+def check_warps(s: TensorProduct, dtype: DType) -> None:
+    """:class:`ScheduleError` unless tiles divide among warps, and blocks into fragments."""
+    sizes = (s.rows, s.columns, s.terms, s.warp_rows, s.warp_columns)
+    if any(size < 1 for size in sizes) or s.buffers < 2:
+        raise ScheduleError("tiles have rows, columns and terms, and two or more buffers")
+    if s.rows % (SIDE * s.warp_rows) or s.columns % (SIDE * s.warp_columns):
+        raise ScheduleError(f"warps have tiles of {SIDE} rows and columns")
+    if s.terms % depth(dtype):
+        raise ScheduleError(f"there are blocks of {depth(dtype)} terms of {dtype}")
+
+
+class _TensorProduct:
+    def __init__(
+        self, kernel: GroupKernel, schedule: TensorProduct, found: Contraction, dtype: DType
+    ) -> None:
+        self._kernel, self._schedule, self._found = kernel, schedule, found
+        self._dtype, self._sums = dtype, sums_of(dtype)
+        fresh, s = kernel.names.fresh, schedule
+        self._groups = fresh("gb"), fresh("gj"), fresh("gi")
+        self._threads = fresh("wi"), fresh("wj"), fresh("t")
+        extents = (
+            extent_of(found.batch),
+            ceildiv(extent_of(found.columns), s.columns),
+            ceildiv(extent_of(found.rows), s.rows),
+        )
+        grid = tuple(zip(self._groups, extents, strict=True))
+        threads = tuple(zip(self._threads, (s.warp_rows, s.warp_columns, WARP), strict=True))
+        self._launch = Launching(grid, threads, kernel.dims)
+        self._outer = Evaluation(kernel.names)
+        self._left = self._tile(found.left, found.rows, s.rows, "left")
+        self._right = self._tile(found.right, found.columns, s.columns, "right")
+        self._shape = s.rows // (SIDE * s.warp_rows), s.columns // (SIDE * s.warp_columns)
+        part, terms = SIDE * depth(dtype), self._shape
+        self._a = Buffer(fresh("fa"), dtype, terms[0] * part, "warp")
+        self._b = Buffer(fresh("fb"), dtype, terms[1] * part, "warp")
+        self._c = Buffer(fresh("fc"), self._sums, terms[0] * terms[1] * SIDE * SIDE, "warp")
+
+    def _tile(
+        self, operand: KeptFactor, along: tuple[LoopVar, ...], size: int, stem: str
+    ) -> StagedTile:
+        s, names = self._schedule, self._kernel.names
+        return StagedTile(
+            operand, along, self._found.terms, size, s.terms, s.threads, 8, s.buffers, names,
+            names.fresh(stem), has_rows_of_terms(operand),
+        )  # fmt: skip
+
+    @cached_property
+    def _thread(self) -> Index:
+        """Its number in the group."""
+        row, column, lane = map(Sym, self._threads)
+        return (row * self._schedule.warp_columns + column) * WARP + lane
+
+    @cached_property
+    def _blocks(self) -> Index:
+        return ceildiv(extent_of(self._found.terms), self._schedule.terms)
+
+    def function(self) -> Function:
+        """Grid, threads, and what these do."""
+        outer, found, s = self._outer, self._found, self._schedule
+        gb, gj, gi = map(Sym, self._groups)
+        batch = outer.place(found.batch, gb) if found.batch else {}
+        common = self._launch.ranges, outer, batch
+        readers = (
+            TileCopier(self._left, self._thread, gi * s.rows, *common),
+            TileCopier(self._right, self._thread, gj * s.columns, *common),
+        )
+        outer.statements += [Alloc(b) for b in (self._a, self._b, self._c)]
+        outer.statements += self._clear()
+        outer.statements += self._first_blocks(readers)
+        outer.statements.append(self._all_blocks(readers))
+        slab = self._slab(batch)
+        outer.statements += self._results(slab)
+        shared = [Alloc(b) for b in (self._left.buffer, self._right.buffer, slab.buffer)]
+        return self._kernel.function(self._launch.around(shared, outer.statements))
+
+    # --- blocks of terms
+
+    def _clear(self) -> list[Stmt]:
+        part = Sym(self._kernel.names.fresh("f"))
+        each = RoutineCall(clear_c(self._sums), (Argument(self._c.name, part * SIDE * SIDE),))
+        count = self._shape[0] * self._shape[1]
+        return [For(part.name, 0, count, (each,), kind="unrolled")]
+
+    def _first_blocks(self, readers: Sequence[TileCopier]) -> list[Stmt]:
+        result: list[Stmt] = []
+        for block in range(self._schedule.buffers - 1):
+            inner = self._outer.nested()
+            for reader in readers:
+                reader.begin(block, block, inner, self._launch.ranges)
+                inner.statements += reader.put(block)
+            result += self._where_block(block, self._launch.ranges, inner.statements)
+            result.append(CommitCopies())
+        return result
+
+    def _where_block(self, block: Index, ranges: Bounds, body: Sequence[Stmt]) -> list[Stmt]:
+        known = compare(block, "<", self._blocks, ranges)
+        if known is not None:
+            return list(body) if known else []
+        return only_where((Condition(block, "<", self._blocks),), body)
+
+    def _all_blocks(self, readers: Sequence[TileCopier]) -> Stmt:
+        ahead, names = self._schedule.buffers - 1, self._kernel.names
+        block, inner, copies = names.fresh("kb"), self._outer.nested(), self._outer.nested()
+        which = inner.bind("now", mod(Sym(block), ahead + 1))
+        into = inner.bind("next", mod(Sym(block) + ahead, ahead + 1))
+        ranges = {**self._launch.ranges, block: Range(0, self._blocks - 1)}
+        there = {**ranges, block: Range(0, self._blocks - 1 - ahead)}
+        for reader in readers:
+            if reader.copies:
+                reader.begin(into, Sym(block) + ahead, copies, there)
+        inner.statements += [WaitCopies(ahead - 1), Barrier()]
+        inner.statements += self._where_block(Sym(block) + ahead, ranges, copies.statements)
+        inner.statements.append(CommitCopies())
+        held = [reader for reader in readers if not reader.copies]
+        for reader in held:
+            reader.fetch(Sym(block) + ahead, inner, ranges)
+        inner.statements += self._multiply(which)
+        for reader in held:
+            inner.statements += reader.put(into)
+        return For(block, 0, self._blocks, tuple(inner.statements))
+
+    def _multiply(self, which: Index) -> list[Stmt]:
+        """All terms of a block."""
+        fresh, d = self._kernel.names.fresh, depth(self._dtype)
+        step, i, j = (Sym(fresh(stem)) for stem in ("k", "i", "j"))
+        row, column, _ = map(Sym, self._threads)
+        rows, columns = self._shape
+        left, right = self._left, self._right
+        first = left.offset(which, step * d, (row * rows + i) * SIDE)
+        second = right.offset(which, step * d, (column * columns + j) * SIDE)
+        a, b = Argument(self._a.name, i * SIDE * d), Argument(self._b.name, j * SIDE * d)
+        loads = (
+            load_a(self._dtype, not left.rows_of_terms),
+            load_b(self._dtype, right.rows_of_terms),
+        )
+        total = Argument(self._c.name, (i * columns + j) * SIDE * SIDE)
+        body = (
+            _unrolled(
+                i, rows, RoutineCall(loads[0], (a, Argument(left.name, first)), (left.pitch,))
+            ),
+            _unrolled(
+                j, columns, RoutineCall(loads[1], (b, Argument(right.name, second)), (right.pitch,))
+            ),
+            _unrolled(
+                i, rows, _unrolled(j, columns, RoutineCall(multiply(self._dtype), (total, a, b)))
+            ),
+        )
+        return [For(step.name, 0, self._schedule.terms // d, body, kind="unrolled")]
+
+    # --- results
+
+    def _slab(self, batch: dict[str, Index]) -> SumsSlab:
+        """For a row of fragments of each warp."""
+        s = self._schedule
+        starts = Sym(self._groups[2]) * s.rows, Sym(self._groups[1]) * s.columns
+        return SumsSlab(
+            self._kernel, self._found, self._launch, batch, starts, SIDE * s.warp_rows, s.columns,
+            self._sums, self._thread, s.threads, self._kernel.names.fresh("slab"),
+        )  # fmt: skip
+
+    def _results(self, slab: SumsSlab) -> list[Stmt]:
+        """Rows of fragments one after the other: their registers have numbers."""
+        row, column, _ = map(Sym, self._threads)
+        rows, columns = self._shape
+        result: list[Stmt] = []
+        for i in range(rows):
+            j = Sym(self._kernel.names.fresh("j"))
+            at = row * SIDE * slab.pitch + (column * columns + j) * SIDE
+            sums = Argument(self._c.name, (i * columns + j) * SIDE * SIDE)
+            store = store_c(self._sums, self._sums)
+            put = RoutineCall(store, (Argument(slab.name, at), sums), (slab.pitch,))
+            result += [Barrier()] if i else []
+            result += [_unrolled(j, columns, put), Barrier()]
+
+            def row_of(r: Index, i: int = i) -> Index:
+                return floordiv(r, SIDE) * SIDE * rows + i * SIDE + mod(r, SIDE)
+
+            result += slab.results(row_of)
+        return result
+
+
+def _unrolled(variable: Sym, count: int, body: Stmt) -> Stmt:
+    return For(variable.name, 0, count, (body,), kind="unrolled")

@@ -1,0 +1,30 @@
+"""What NVIDIA's machine code does in its loops, counted."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+_LABEL = re.compile(r"\s*(\.L_x_\d+):")
+_JUMP = re.compile(r"BRA\S*\s.*`\((\.L_x_\d+)\)")
+_INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+ )?([A-Z0-9_]+)")
+
+MMA_CYCLES = 8
+"""Of one scheduler of sm_80 for an HMMA.16816 or an IMMA.16832: it multiplies and adds 256 pairs
+of 16 bits in a cycle, the instruction has 16 * 8 * 16 of them (NVIDIA A100 whitepaper, table 3)."""
+
+
+def loops_of(sass: str) -> list[Counter[str]]:
+    """Instructions of each loop, by their names."""
+    lines = sass.splitlines()
+    labels = {m[1]: n for n, line in enumerate(lines) if (m := _LABEL.match(line))}
+    jumps = ((n, m[1]) for n, line in enumerate(lines) if (m := _JUMP.search(line)))
+    loops = (lines[labels[to] : n + 1] for n, to in jumps if labels.get(to, n) < n)
+    return [Counter(m[1] for line in body if (m := _INSTRUCTION.match(line))) for body in loops]
+
+
+def matrix_part(loop: Counter[str]) -> float:
+    """The part of a loop's time that matrix units work, if nothing went on beside them: products
+    take :data:`MMA_CYCLES` of a scheduler, every other instruction its cycle of issue."""
+    products = (loop["HMMA"] + loop["IMMA"]) * MMA_CYCLES
+    return products / (products + loop.total() - loop["HMMA"] - loop["IMMA"])

@@ -1,0 +1,90 @@
+"""Products on tensor cores as machine code, without a GPU: HMMA from shared memory that is filled
+by LDGSTS, no spills, as many groups at once as planned, little else in the loop."""
+
+from __future__ import annotations
+
+import pytest
+from machine_code import loops_of, matrix_part
+
+from modelcc.ir.tensor import Kernel, TensorProgram
+from modelcc.ir.tensor_parser import parse_tensor_program
+from modelcc.schedule.canonical import canonical
+from modelcc.schedule.group_schedule import TensorProduct
+from modelcc.targets.cuda.chips import find_chip
+from modelcc.targets.cuda.text import llvm_text, ptx_text
+from modelcc.targets.cuda.tools import assemble, disassemble, find_tool
+from modelcc.targets.gpu.contraction import find_contraction
+from modelcc.targets.gpu.evaluation import GroupKernel
+from modelcc.targets.gpu.lower import default_schedule, lower_groups
+from modelcc.targets.gpu.machine import A100
+from modelcc.targets.gpu.tensor_choice import tensor_bytes, tensor_registers
+from modelcc.targets.llvm.groups import shared_bytes
+
+pytestmark = [
+    pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here"),
+    pytest.mark.skipif(find_tool("nvdisasm") is None, reason="there is no nvdisasm"),
+]
+
+
+def product(m: int, n: int, k: int, dtype: str, turned: bool = False) -> TensorProgram:
+    """Rows by columns, or by rows of the other operand, with a bias, bounded below."""
+    right, at = (f"{n}, {k}", "j, l") if turned else (f"{k}, {n}", "l, j")
+    sums = "i32" if dtype == "i8" else "f32"
+    inputs = f"%a: {dtype}[{m}, {k}], %b: {dtype}[{right}], %c: {sums}[{n}]"
+    return parse_tensor_program(
+        f"""program @p({inputs}) -> (%y) {{
+          kernel @k({inputs}) -> (%y: {dtype}[{m}, {n}]) {{
+            %p: {sums}[{m}, {n}] = [i < {m}, j < {n}] sum[l < {k}]
+              {sums}(%a[i, l]) * {sums}(%b[{at}])
+            %y: {dtype}[{m}, {n}] = [i < {m}, j < {n}] {dtype}(max(%p[i, j] + %c[j], %c[0]))
+          }} }}""",
+        {},
+    )
+
+
+def kernel_of(program: TensorProgram) -> GroupKernel:
+    (item,) = program.items
+    assert isinstance(item, Kernel)
+    return GroupKernel(canonical(item, program.types, frozenset(), program.dims)[0], "k")
+
+
+SHAPES = {
+    "square": (product(4096, 4096, 4096, "bf16"), "HMMA.16816.F32.BF16"),
+    "few rows": (product(128, 768, 3072, "f16", True), "HMMA.16816.F32"),
+    "odd": (product(1000, 50257, 768, "f16", True), "HMMA.16816.F32"),
+    "bytes": (product(512, 512, 512, "i8", True), "IMMA.16832.S8.S8"),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_tensor_cores_have_what_is_planned(name: str) -> None:
+    program, word = SHAPES[name]
+    chip, kernel = find_chip("sm_80"), kernel_of(program)
+    schedule = default_schedule(kernel.kernel, chip.gpu)
+    assert isinstance(schedule, TensorProduct)
+    function = lower_groups(kernel, schedule)
+    made = assemble(ptx_text(llvm_text([function], chip), chip), chip)
+    use, shared = made.uses["k"], shared_bytes(function)
+    assert use.spilled == 0
+    anchor = kernel.group.anchor
+    found = None if anchor is None else find_contraction(anchor)
+    assert found is not None
+    planned = tensor_registers(schedule), tensor_bytes(schedule, found, found.left.value.dtype)
+    assert shared == planned[1]
+    at_once = chip.gpu.groups_at_once
+    groups = at_once(schedule.threads, *planned)
+    assert at_once(schedule.threads, use.registers, shared) >= groups > 0
+    code = disassemble(made.code)
+    assert f"{word} " in code
+    assert "LDGSTS.E" in code
+    assert "LDSM.16.M88.4" in code
+    if name == "square":
+        loop = max(loops_of(code), key=lambda counts: counts["HMMA"])
+        assert loop["HMMA"] == 128
+        assert matrix_part(loop) >= 0.9
+
+
+def test_other_machines_multiply_in_their_threads() -> None:
+    """The model of a machine says what kernels for it can be printed with."""
+    from_table = kernel_of(SHAPES["bytes"][0])
+    assert not isinstance(default_schedule(from_table.kernel, A100), TensorProduct)

@@ -1,0 +1,178 @@
+"""Contractions on a warp's fragments: types, layouts, edges, what is fused, and no race."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from kernel_runs import interpreted, run_scheduled
+
+from modelcc.ir.copies import CopyAsync
+from modelcc.ir.index import evaluate
+from modelcc.ir.loop import Barrier, Function, Stmt
+from modelcc.ir.loop_groups import RaceError
+from modelcc.ir.loop_interpreter import interpret_loops
+from modelcc.ir.loop_traversal import map_blocks, statements
+from modelcc.ir.loop_verifier import verify_function
+from modelcc.ir.tensor import TensorProgram
+from modelcc.ir.tensor_interpreter import run_program
+from modelcc.ir.tensor_parser import parse_tensor_program
+from modelcc.ir.types import Array
+from modelcc.schedule.group_schedule import TensorProduct
+from modelcc.schedule.schedule import ScheduleError
+from modelcc.targets.gpu.schedule import schedule_groups
+
+SIZES = {"m": 19, "n": 24, "k": 21}
+ONE = TensorProduct(16, 16, 16, 1, 1)
+FOUR = TensorProduct(32, 32, 32, 2, 2, 3)
+BYTES = TensorProduct(16, 32, 32, 1, 2, 2)
+ROUNDED = TensorProduct(32, 16, 8, 2, 1, 2, "mma_tf32")
+
+PRODUCTS: Mapping[str, tuple[TensorProduct, str]] = {
+    "rows by columns": (FOUR, """%a: f16[40, 40], %b: f16[40, 48], %c: f32[48])
+      -> (%y: f16[40, 48]) {
+      %p: f32[40, 48] = [i < 40, j < 48] sum[l < 40] f32(%a[i, l]) * f32(%b[l, j])
+      %y: f16[40, 48] = [i < 40, j < 48] f16(max(%p[i, j] + %c[j], 0.0)) }"""),
+    "rows by rows": (ONE, """%a: bf16[16, 32], %b: bf16[20, 32], %r: bf16[16, 20])
+      -> (%y: bf16[16, 20], %z: f32[16, 20]) {
+      %p: f32[16, 20] = [i < 16, j < 20] sum[l < 32] f32(%a[i, l]) * f32(%b[j, l])
+      %z: f32[16, 20] = [i < 16, j < 20] %p[i, j] * 0.5
+      %y: bf16[16, 20] = [i < 16, j < 20] bf16(%z[i, j] + f32(%r[i, j])) }"""),
+    "columns by columns": (ONE, """%a: f16[24, 32], %b: f16[24, 24]) -> (%y: f32[32, 24]) {
+      %y: f32[32, 24] = [i < 32, j < 24] sum[l < 24] f32(%a[l, i]) * f32(%b[l, j]) }"""),
+    "named sizes": (FOUR, """%a: f16[m, k], %b: f16[k, n]) -> (%y: f16[m, n]) {
+      %p: f32[m, n] = [i < m, j < n] sum[l < k] f32(%a[i, l]) * f32(%b[l, j])
+      %y: f16[m, n] = [i < m, j < n] f16(%p[i, j]) }"""),
+    "odd sizes": (ONE, """%a: f16[2, 17, 7], %b: f16[2, 7, 19]) -> (%y: f16[2, 19, 17]) {
+      %p: f32[2, 17, 19] = [h < 2, i < 17, j < 19] sum[l < 7] f32(%a[h, i, l]) * f32(%b[h, l, j])
+      %y[h, j, i]: f16[2, 19, 17] = [h < 2, i < 17, j < 19] f16(%p[h, i, j]) }"""),
+    "few terms": (TensorProduct(16, 16, 16, 1, 1, 4), """%a: f16[16, 16], %b: f16[16, 16])
+      -> (%y: f32[16, 16]) {
+      %y: f32[16, 16] = [i < 16, j < 16] sum[l < 16] f32(%a[i, l]) * f32(%b[l, j]) }"""),
+    "what precedes": (ONE, """%a: f16[16, 24], %b: f16[24, 16]) -> (%y: f32[16, 16]) {
+      %y: f32[16, 16] = [i < 16, j < 16] sum[l < 24]
+        f32(max(%a[i, l], 0.0:f16)) * f32(%b[l, j]) }"""),
+    "bytes": (BYTES, """%a: i8[18, 48], %b: i8[40, 48], %s: f32[40]) -> (%y: f32[18, 40]) {
+      %p: i32[18, 40] = [i < 18, j < 40] sum[l < 48] i32(%a[i, l]) * i32(%b[j, l])
+      %y: f32[18, 40] = [i < 18, j < 40] f32(%p[i, j]) * %s[j] }"""),
+    "bytes by columns": (BYTES, """%a: i8[16, 48], %b: i8[48, 32]) -> (%y: i32[16, 32]) {
+      %y: i32[16, 32] = [i < 16, j < 32] sum[l < 48] i32(%a[i, l]) * i32(%b[l, j]) }"""),
+    "rounded": (ROUNDED, """%a: f32[40, 20], %b: f32[20, 16]) -> (%y: f32[40, 16]) {
+      %y: f32[40, 16] = [i < 40, j < 16] sum[l < 20] %a[i, l] * %b[l, j] }"""),
+    "convolution": (FOUR, """%x: f16[2, 6, 5, 8], %w: f16[3, 3, 8, 16], %c: f32[16])
+      -> (%y: f16[2, 6, 5, 16]) {
+      %p: f32[2, 6, 5, 16] = [n < 2, i < 6, j < 5, o < 16] sum[u < 3, v < 3, c < 8]
+        f32((%x[n, i + u - 1, j + v - 1, c] if [i + u >= 1, i + u < 7, j + v >= 1, j + v < 6]
+          else 0.0:f16)) * f32(%w[u, v, c, o])
+      %y: f16[2, 6, 5, 16] = [n < 2, i < 6, j < 5, o < 16]
+        f16(max(%p[n, i, j, o] + %c[o], 0.0)) }"""),
+    "convolution in groups": (ONE, """%x: f16[7, 7, 2, 4], %w: f16[2, 8, 2, 2, 4])
+      -> (%y: f16[3, 3, 2, 8]) {
+      %p: f32[3, 3, 2, 8] = [i < 3, j < 3, g < 2, o < 8] sum[u < 2, v < 2, c < 4]
+        f32(%x[2*i + u, 2*j + v, g, c]) * f32(%w[g, o, u, v, c])
+      %y: f16[3, 3, 2, 8] = [i < 3, j < 3, g < 2, o < 8] f16(%p[i, j, g, o]) }"""),
+    "channels first": (FOUR, """%x: f16[2, 4, 6, 5], %w: f16[8, 4, 2, 2]) -> (%y: f16[2, 8, 5, 4]) {
+      %p: f32[2, 8, 5, 4] = [n < 2, o < 8, i < 5, j < 4] sum[c < 4, u < 2, v < 2]
+        f32(%x[n, c, i + u, j + v]) * f32(%w[o, c, u, v])
+      %y: f16[2, 8, 5, 4] = [n < 2, o < 8, i < 5, j < 4] f16(%p[n, o, i, j]) }"""),
+}  # fmt: skip
+
+
+def program_of(name: str) -> TensorProgram:
+    kernel = PRODUCTS[name][1]
+    inputs, outputs = kernel.split("->")[0], kernel.split("->")[1].split("{")[0]
+    found = ", ".join(part.split(":")[0] for part in outputs.strip(" ()\n").split(", %"))
+    found = found.replace(", ", ", %")
+    dims = "dims(m in 1:, n in 1:, k in 1:) " if "[m, k]" in inputs else ""
+    text = f"program @p({inputs.strip()} -> ({found}) {dims}{{ kernel @k({kernel} }}"
+    return parse_tensor_program(text, {})
+
+
+def feeds_of(program: TensorProgram) -> dict[str, Array]:
+    """Small whole numbers: sums of their products are exact in any order."""
+    rng = np.random.default_rng(1)
+    types = {name: program.types[name] for name in program.inputs}
+    shapes = {n: [evaluate(e, SIZES) for e in t.shape] for n, t in types.items()}
+    return {n: rng.integers(-4, 5, shapes[n]).astype(t.dtype.numpy) for n, t in types.items()}
+
+
+def function_of(program: TensorProgram, schedule: TensorProduct) -> Function:
+    (function,) = schedule_groups(program, schedule).functions
+    assert isinstance(function, Function)
+    return function
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_warps_compute_what_the_stages_say(name: str) -> None:
+    program = program_of(name)
+    feeds, env = feeds_of(program), {d: SIZES[d] for d in program.dims}
+    scheduled = schedule_groups(program, PRODUCTS[name][0])
+    wanted = run_program(program, feeds, env)
+    found = run_scheduled(scheduled, interpreted(scheduled), feeds, env)
+    for output in program.outputs:
+        np.testing.assert_array_equal(found[output], wanted[output])
+
+
+def without_barrier(function: Function, number: int) -> Function:
+    """``function`` without one of its barriers."""
+    every = [s for s in statements(function.body) if isinstance(s, Barrier)]
+    left = iter(range(len(every)))
+
+    def rewrite(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        kept = (s for s in body if not isinstance(s, Barrier) or next(left) != number)
+        return tuple(map_blocks(s, rewrite) for s in kept)
+
+    return replace(function, body=rewrite(function.body))
+
+
+def test_each_barrier_is_needed() -> None:
+    """Of blocks of terms, and of rows of fragments."""
+    program = program_of("columns by columns")
+    function = function_of(program, TensorProduct(32, 16, 16, 1, 1))
+    feeds = [*feeds_of(program).values(), np.zeros((32, 24), np.float32)]
+    interpret_loops(function, feeds, [])
+    count = sum(isinstance(s, Barrier) for s in statements(function.body))
+    assert count == 4
+    for number in range(count):
+        broken = without_barrier(function, number)
+        verify_function(broken)
+        with pytest.raises(RaceError):
+            interpret_loops(broken, feeds, [])
+
+
+COPIED = {
+    "rows by columns": 2,
+    "bytes": 2,
+    "bytes by columns": 1,
+    "what precedes": 1,
+    "convolution": 2,
+    "rounded": 1,
+    "odd sizes": 0,
+}
+"""Operands that are copied beside the products; others are moved, or lie on no boundaries."""
+
+
+@pytest.mark.parametrize("name", COPIED)
+def test_what_can_be_is_copied_while_warps_multiply(name: str) -> None:
+    function = function_of(program_of(name), PRODUCTS[name][0])
+    copied = {s.source for s in statements(function.body) if isinstance(s, CopyAsync)}
+    assert len(copied) == COPIED[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "schedule", "message"),
+    [
+        ("rounded", FOUR, "f32 if it may be rounded"),
+        ("bytes", ROUNDED, "f32 if it may be rounded"),
+        ("few terms", TensorProduct(16, 48, 16, 1, 2), "tiles of 16 rows and columns"),
+        ("few terms", TensorProduct(16, 16, 24, 1, 1), "blocks of 16 terms of f16"),
+        ("few terms", TensorProduct(16, 16, 16, 1, 1, 1), "two or more buffers"),
+    ],
+)
+def test_what_warps_cannot_multiply_is_refused(
+    name: str, schedule: TensorProduct, message: str
+) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        function_of(program_of(name), schedule)
