@@ -11,6 +11,7 @@ from modelcc.schedule.group_schedule import (
     GroupProduct,
     GroupReduction,
     GroupRows,
+    GroupScatter,
     Pointwise,
     TensorProduct,
 )
@@ -67,6 +68,7 @@ SCHEDULES = st.one_of(
     st.builds(GroupRows, NUMBERS, NUMBERS, NUMBERS),
     st.builds(GroupProduct, *[NUMBERS] * 7),
     st.builds(TensorProduct, *[NUMBERS] * 6, st.sampled_from(["mma", "mma_tf32"])),
+    st.builds(GroupScatter, NUMBERS, NUMBERS),
     st.builds(GroupAttention, *[NUMBERS] * 4),
 )
 

@@ -103,7 +103,22 @@ class GroupAttention:
     thread_rows: int
 
 
+@dataclass(frozen=True)
+class GroupScatter:
+    """Updates at places from memory, ``threads`` to a group: each walks those that may meet, and
+    does the ones that one of ``owners`` has: every so-manieth place."""
+
+    threads: int
+    owners: int = 1
+
+
 GroupSchedule: TypeAlias = (
-    Pointwise | GroupReduction | GroupRows | GroupProduct | TensorProduct | GroupAttention
+    Pointwise
+    | GroupReduction
+    | GroupRows
+    | GroupProduct
+    | TensorProduct
+    | GroupAttention
+    | GroupScatter
 )
 """How a kernel runs as groups of threads."""

@@ -23,6 +23,7 @@ from modelcc.schedule.group_schedule import (
     GroupProduct,
     GroupReduction,
     GroupRows,
+    GroupScatter,
     Pointwise,
     TensorProduct,
 )
@@ -57,6 +58,7 @@ _WORDS: Mapping[str, type[Schedule | Part]] = MappingProxyType(
         "group_product": GroupProduct,
         "tensor_product": TensorProduct,
         "group_attention": GroupAttention,
+        "group_scatter": GroupScatter,
     }
 )
 _SEVERAL: Mapping[type, str] = MappingProxyType(

@@ -26,6 +26,7 @@ from modelcc.runtime.errors import LoadError, RunError
 from modelcc.runtime.session import Session
 from tests.random_control import control_models
 from tests.test_control_flow import QUICK, assert_same, example
+from tests.test_states import decoder
 
 opencl = pytest.importorskip("modelcc.runtime.opencl_device")
 
@@ -110,6 +111,25 @@ def test_an_index_outside_ends_the_run() -> None:
     np.testing.assert_array_equal(found, np.maximum(x[[1, 3]], 0))
     share = net.report().device
     assert share is not None and share.host == ()
+
+
+def test_a_cache_is_changed_where_it_is() -> None:
+    """Nothing is copied, and an index outside leaves it as it was."""
+    net = modelcc.compile(decoder(8), "opencl", cache=None)
+    report = net.report()
+    assert report.device is not None and report.device.host == ()
+    assert not any(".copy" in kernel.function for kernel in report.kernels)
+    wanted = np.zeros((1, 8, 16), np.float32)
+    for place in (3, 7, 9, 0):
+        row = normal(1, 1, 16) * place
+        feeds = {"row": row, "place": np.array([place])}
+        if place > 7:
+            with pytest.raises(RunError, match="start 9 is outside"):
+                net.run(feeds)
+            continue
+        wanted[:, place] = row[:, 0]
+        np.testing.assert_allclose(net.run(feeds)["sums"], wanted.sum(2, keepdims=True), atol=1e-5)
+    np.testing.assert_array_equal(net.states["cache"], wanted)
 
 
 @pytest.fixture

@@ -61,8 +61,11 @@ def apply_plan(program: Program, plan: MemoryPlan) -> Program:
     foreign = {n for s in plan.storages if s.place in ("input", "output") for n in s.tensors}
     known = {c.name: sharing(c) if c.name in plan.sharing else c for c in program.callees}
     calls = [(s, without_idle_copies(known[s.callee], s, plan)) for s in launches]
-    unique = unique_functions(calls, foreign)
-    writer = _Steps(program, plan, iter(unique.names))
+    needed = [(step, callee) for step, callee in calls if callee is not None]
+    unique = unique_functions(needed, foreign)
+    names = iter(unique.names)
+    called = ["" if callee is None else next(names) for _, callee in calls]
+    writer = _Steps(program, plan, iter(called))
     body = writer.steps(program.steps)
     outputs = _output_names(program, plan)
     begin = (Allocate(m.name, m.size) for m in plan.dynamic if m.step < 0)
@@ -128,7 +131,8 @@ def _arena(plan: MemoryPlan, launches: Sequence[Launch]) -> Index:
 
 @dataclass
 class _Steps:
-    """Steps in planned memory; ``names`` are those of the functions they launch, in order.
+    """Steps in planned memory; ``names`` are those of the functions they launch, in order, empty
+    for one that has nothing left to do.
 
     ``states`` are what a loop's state is where the loop begins or has ended.
     """
@@ -149,7 +153,7 @@ class _Steps:
         for step in steps:
             match step:
                 case Launch():
-                    placed.append(self._launch(step))
+                    placed += self._launch(step)
                     placed += self._allocations(step.source)
                 case ReadSize():
                     placed.append(replace(step, tensor=self.bound(step.tensor)))
@@ -173,9 +177,13 @@ class _Steps:
         now, self.now = self.now, self.now + 1
         return [Allocate(m.name, m.size, source) for m in self.plan.dynamic if m.step == now]
 
-    def _launch(self, call: Launch) -> Launch:
-        tensors = tuple(self.bound(t) for t in call.arguments)
-        return replace(call, callee=next(self.names), arguments=tensors, in_place=(), partial=())
+    def _launch(self, call: Launch) -> list[Launch]:
+        """The call, unless it would copy what is there."""
+        name = next(self.names)
+        if not name:
+            return []
+        tensors, partial = (tuple(map(self.bound, t)) for t in (call.arguments, call.partial))
+        return [replace(call, callee=name, arguments=tensors, in_place=(), partial=partial)]
 
     def _loop(self, loop: Repeat[Step]) -> list[Step]:
         turn = Sym(loop.counter)

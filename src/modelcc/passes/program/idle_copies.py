@@ -19,8 +19,9 @@ from modelcc.ir.program import Launch
 from modelcc.passes.program.plan_memory import MemoryPlan
 
 
-def without_idle_copies(function: Callee, call: Launch, plan: MemoryPlan) -> Callee:
-    """What ``call`` launches without stores of what is there, in the memory of ``plan``."""
+def without_idle_copies(function: Callee, call: Launch, plan: MemoryPlan) -> Callee | None:
+    """What ``call`` launches without stores of what is there, in the memory of ``plan``; None if
+    it does nothing else."""
     if isinstance(function, LibraryFunction):
         return function
     places: dict[tuple[str, Index], str] = {}
@@ -31,7 +32,9 @@ def without_idle_copies(function: Callee, call: Launch, plan: MemoryPlan) -> Cal
     if len(places) == len(homes):
         return function
     body = _without_copies(function.body, homes)
-    return function if body == function.body else replace(function, body=body)
+    if body == function.body:
+        return function
+    return replace(function, body=body) if body else None
 
 
 def _without_copies(body: Sequence[Stmt], homes: Mapping[str, str]) -> tuple[Stmt, ...]:

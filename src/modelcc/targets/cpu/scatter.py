@@ -51,8 +51,9 @@ def schedule_scatter(
     name: str,
     machine: CpuModel,
     source: tuple[str, ...] = (),
-) -> ScheduledKernel:
-    """Schedule the updates of a copy of ``initial``; they are the one stage of ``kernel``."""
+) -> tuple[ScheduledKernel, ...]:
+    """Schedule the updates of a copy of ``initial``, the one stage of ``kernel``, as one
+    function."""
     types, dims = dict(kernel.types), dict(kernel.dims)
     names = FreshNames(frozenset(dims))
     ((stage,), (output,)) = kernel.stages, kernel.outputs
@@ -72,7 +73,7 @@ def schedule_scatter(
     parameters.append(buffer_parameter(output, types[output], True, shared))
     body = forks_if_worth(without_idle_loops(statements, dims), kernel.stages, types, dims)
     function = Function(name, tuple(parameters), tuple(dims), body, source)
-    return ScheduledKernel(function, {}, in_place)
+    return (ScheduledKernel(function, {}, in_place),)
 
 
 def plan_updates(stage: Stage, types: Mapping[str, TensorType], dims: Bounds) -> Updates:

@@ -85,19 +85,34 @@ class Lower(Protocol):
     ) -> ScheduledKernel: ...
 
 
+class LowerScatter(Protocol):
+    """Makes functions of updates, as :func:`~modelcc.targets.cpu.scatter.schedule_scatter` does:
+    one, or one that copies and one that changes some of the copy."""
+
+    def __call__(
+        self,
+        kernel: CanonicalKernel,
+        initial: str,
+        name: str,
+        machine: CpuModel,
+        source: tuple[str, ...] = ...,
+    ) -> tuple[ScheduledKernel, ...]: ...
+
+
 def schedule_program(
     program: TensorProgram,
     machine: CpuModel,
     ready: Callable[[Function], None] | None = None,
     wanted: Wanted = DEFAULTS,
     lower: Lower = schedule_kernel,
+    scatter: LowerScatter = schedule_scatter,
 ) -> Program:
     """Schedule every kernel of ``program``, as ``wanted``; equal kernels share one function.
 
-    ``ready`` is told of each function as soon as it is there; ``lower`` makes it.
+    ``ready`` is told of each function as soon as it is there; ``lower`` or ``scatter`` makes it.
     :class:`ModelError` if a schedule that a user gave does not fit, or no kernel has its key.
     """
-    scheduler = _Scheduler(program, machine, ready, wanted, lower)
+    scheduler = _Scheduler(program, machine, ready, wanted, lower, scatter)
     steps = scheduler.steps(program.items, program.dims)
     check_used(wanted.given, scheduler.keys, scheduler.contractions)
     packed = scheduler.packed
@@ -162,15 +177,17 @@ class _Scheduler:
         ready: Callable[[Function], None] | None,
         wanted: Wanted,
         lower: Lower = schedule_kernel,
+        scatter: LowerScatter = schedule_scatter,
     ) -> None:
         self._program = program
         self._lower = lower
+        self._lower_scatter = scatter
         self._machine = machine
         self._ready = ready
         self._wanted = wanted
         self._algorithms = wanted.algorithms
         self._cache: dict[tuple[CanonicalKernel, Pairs], _Uses] = {}
-        self._scatters: dict[tuple[CanonicalKernel, str], _Uses] = {}
+        self._scatters: dict[tuple[CanonicalKernel, str], tuple[_Uses, ...]] = {}
         self._as_they_are: dict[Callee, Callee] = {}
         self.callees: dict[str, Callee] = {}
         self._constants = frozenset(program.constants)
@@ -200,7 +217,7 @@ class _Scheduler:
                 case Kernel():
                     result += self._kernel(item, dims, counter)
                 case Scatter():
-                    result.append(self._scatter(item, dims))
+                    result += self._scatter(item, dims)
                 case View() | ReadSize():
                     result.append(item)
                 case Algorithm():
@@ -359,18 +376,23 @@ class _Scheduler:
             if uses.scheduled.schedule is not None
         )
 
-    def _scatter(self, item: Scatter, dims: Bounds) -> Launch:
+    def _scatter(self, item: Scatter, dims: Bounds) -> list[Launch]:
         kernel = Kernel("Scatter", item.inputs, item.outputs, (item.stage,), item.source)
         found = self._canonical(kernel, dims)
         key = found.kernel
         initial = key.inputs[item.inputs.index(item.initial)]
-        uses = self._scatters.get((key, initial))
-        if uses is None:
+        parts = self._scatters.get((key, initial))
+        if parts is None:
             name = f"s{len(self._scatters)}_Scatter"
-            scheduled = schedule_scatter(key, initial, name, self._machine, item.source)
-            uses = self._scatters[key, initial] = _Uses(scheduled)
-        call = self._call(kernel, uses.scheduled, found.names, found.values, found.bounds)
-        return replace(call, callee=self._callee(uses).name)
+            made = self._lower_scatter(key, initial, name, self._machine, item.source)
+            parts = self._scatters[key, initial] = tuple(map(_Uses, made))
+        calls: list[Launch] = []
+        for uses in parts:
+            bounds = found.bounds if uses is parts[-1] else ()
+            call = self._call(kernel, uses.scheduled, found.names, found.values, bounds)
+            changed = item.outputs if calls else call.partial
+            calls.append(replace(call, callee=self._callee(uses).name, partial=changed))
+        return calls
 
     def _call(
         self,

@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from modelcc.ir.index import coefficient
+from modelcc.ir.index import Index, coefficient
 from modelcc.ir.scalar_tree import cost, reads
 from modelcc.schedule.group_schedule import (
     GroupAttention,
     GroupProduct,
     GroupReduction,
     GroupRows,
+    GroupScatter,
     GroupSchedule,
     Pointwise,
 )
@@ -25,7 +26,7 @@ from modelcc.targets.gpu.evaluation import GroupKernel, extent_of
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.pointwise import takes_lanes
 from modelcc.targets.gpu.rows import find_rows
-from modelcc.targets.gpu.sizes import count
+from modelcc.targets.gpu.sizes import count, number
 from modelcc.targets.gpu.tensor_choice import tensor_tiles
 from modelcc.targets.gpu.tensor_product import matrix_type
 
@@ -130,11 +131,32 @@ def _pointwise(group: Group, machine: GpuModel) -> Iterator[GroupSchedule]:
 
 def _threads(group: Group, machine: GpuModel) -> int:
     """Threads of a group: fewer where that gives each unit something to do."""
-    points = count(group.final.parallel)
+    return threads_of(count(group.final.parallel), machine)
+
+
+def threads_of(points: int, machine: GpuModel) -> int:
+    """Threads of a group, of which ``points`` have one each."""
     threads = min(256, machine.group_threads)
     while threads > max(2 * machine.warp, 32) and points < threads * machine.units:
         threads //= 2
     return threads
+
+
+def updating(
+    apart: tuple[LoopVar, ...], meeting: tuple[LoopVar, ...], machine: GpuModel
+) -> GroupScatter:
+    """Owners of places, where updates may meet, until all units have something to do."""
+    points = max(count(apart), 1)
+    room = machine.units if machine.virtual else machine.units * machine.unit_threads
+    owners = _power(max(min(room // points, count(meeting)), 1)) if meeting else 1
+    return GroupScatter(threads_of(points * owners, machine), owners)
+
+
+def copying(elements: Index, machine: GpuModel) -> Pointwise:
+    """Vectors, if they are whole."""
+    whole = isinstance(elements, int) and elements % machine.lanes == 0
+    lanes = machine.lanes if whole else 1
+    return Pointwise(threads_of(number(elements) // lanes, machine), lanes)
 
 
 def _reductions(anchor: Nest, machine: GpuModel) -> Iterator[GroupSchedule]:

@@ -118,7 +118,9 @@ class DeviceTarget(Target):
         """Kernels become functions of groups, and of the host where there is no schedule for
         groups."""
         lower = DeviceKernels(self.gpu)
-        return schedule_program(program, self.host.cpu, on_function, lower=lower)
+        return schedule_program(
+            program, self.host.cpu, on_function, lower=lower, scatter=lower.scatter
+        )
 
     def list_schedules(self, program: TensorProgram) -> str:
         raise ModelError(f"target {self.name} lists no schedules", (), "leave --emit schedule out")

@@ -133,9 +133,9 @@ class Evaluation:
 
     def bind(self, stem: str, index: Index) -> Index:
         """``index`` under a name."""
-        return index if isinstance(index, int) else self.bound(stem, IndexOf(index, I64))
+        return index if isinstance(index, int) else self.bind_value(stem, IndexOf(index, I64))
 
-    def bound(self, stem: str, value: Expr) -> Index:
+    def bind_value(self, stem: str, value: Expr) -> Index:
         """A scalar integer as an index."""
         symbol = self.names.fresh(stem)
         self.statements.append(BindIndex(symbol, value))
@@ -170,6 +170,12 @@ class Evaluation:
     def value(self, scalar: Scalar, point: Point, made: Mapping[str, Expr] = NO_VALUES) -> Expr:
         """``scalar`` at ``point``, where tensors that are ``made`` have these values."""
         return self._emitter.emit(scalar, point, made)
+
+    def bound(self, places: Sequence[Bind], point: Point) -> Point:
+        """``point`` with the indices from memory that ``places`` are there."""
+        for place in places:
+            point = self._emitter.bind(place, point, NO_VALUES)
+        return point
 
     def named(self, stem: str, value: Expr) -> Expr:
         """``value`` under a name, unless it is a constant."""

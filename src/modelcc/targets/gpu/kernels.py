@@ -13,10 +13,12 @@ from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.schedule import NoScheduleError, Schedule, ScheduleError
 from modelcc.targets.cpu.lower import schedule_kernel
 from modelcc.targets.cpu.machine import CpuModel
+from modelcc.targets.cpu.scatter import schedule_scatter
 from modelcc.targets.cpu.schedule import Pairs
 from modelcc.targets.cpu.scheduled_kernel import ScheduledKernel
 from modelcc.targets.gpu.lower import schedule_groups_kernel
 from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.gpu.scatter import schedule_group_scatter
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,23 @@ class DeviceKernels:
         if len(kernel.stages) > 1:
             raise NoScheduleError
         return schedule_kernel(kernel, name, machine, source, wanted, states)
+
+    def scatter(
+        self,
+        kernel: CanonicalKernel,
+        initial: str,
+        name: str,
+        machine: CpuModel,
+        source: tuple[str, ...] = (),
+    ) -> tuple[ScheduledKernel, ...]:
+        """Functions of updates: a :class:`~modelcc.targets.cpu.schedule.LowerScatter`."""
+        found = schedule_group_scatter(kernel, initial, name, self.gpu, source)
+        try:
+            for part in found:
+                verify_function(meaning_of(part.function), self.gpu.limits)
+        except ModelError:
+            return schedule_scatter(kernel, initial, name, machine, source)
+        return found
 
     def _grouped(
         self, kernel: CanonicalKernel, name: str, source: tuple[str, ...], states: Pairs

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.program import Program
-from modelcc.ir.tensor import Kernel, TensorProgram, View
+from modelcc.ir.tensor import Kernel, Scatter, TensorProgram, View
 from modelcc.schedule.canonical import CanonicalKernel
+from modelcc.schedule.group_schedule import GroupScatter
 from modelcc.schedule.schedule import Schedule
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.schedule import schedule_program
 from modelcc.targets.cpu.scheduled_kernel import ScheduledKernel
 from modelcc.targets.gpu.lower import schedule_groups_kernel
 from modelcc.targets.gpu.machine import PROCESSOR, GpuModel
+from modelcc.targets.gpu.scatter import schedule_group_scatter
 
 
 def schedule_groups(
@@ -22,16 +24,16 @@ def schedule_groups(
     """Launches of the kernels of ``program``, scheduled as ``wanted`` or by default; stages that no
     schedule takes together have a launch each.
 
-    :class:`ModelError` for what is no kernel or view, :class:`ScheduleError` if ``wanted`` does not
-    fit a kernel.
+    :class:`ModelError` for what is no kernel, scatter or view, :class:`ScheduleError` if
+    ``wanted`` does not fit a kernel.
     """
     for item in program.items:
-        if not isinstance(item, Kernel | View):
+        if not isinstance(item, Kernel | Scatter | View):
             what = type(item).__name__
             raise ModelError(f"groups of threads have no schedule for {what}", item.source)
 
     lower = GroupLowering(machine, wanted)
-    return schedule_program(program, CpuModel(), lower=lower)
+    return schedule_program(program, CpuModel(), lower=lower, scatter=lower.scatter)
 
 
 @dataclass(frozen=True)
@@ -50,4 +52,17 @@ class GroupLowering:
         wanted: Schedule | None = None,
         states: frozenset[tuple[str, str]] = frozenset(),
     ) -> ScheduledKernel:
-        return schedule_groups_kernel(kernel, name, self.gpu, source, wanted or self.asked, states)
+        asked = None if isinstance(self.asked, GroupScatter) else self.asked
+        return schedule_groups_kernel(kernel, name, self.gpu, source, wanted or asked, states)
+
+    def scatter(
+        self,
+        kernel: CanonicalKernel,
+        initial: str,
+        name: str,
+        machine: CpuModel,
+        source: tuple[str, ...] = (),
+    ) -> tuple[ScheduledKernel, ...]:
+        """Functions of updates: a :class:`~modelcc.targets.cpu.schedule.LowerScatter`."""
+        wanted = self.asked if isinstance(self.asked, GroupScatter) else None
+        return schedule_group_scatter(kernel, initial, name, self.gpu, source, wanted)

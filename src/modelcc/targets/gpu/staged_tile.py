@@ -160,4 +160,4 @@ def _active(conditions: Sequence[Condition], lanes: int, evaluation: Evaluation)
         return None
     predicate = Predicate(tuple(conditions))
     count = Select(predicate, Const(lanes, I64), Const(0, I64))
-    return evaluation.bound("n", count)
+    return evaluation.bind_value("n", count)

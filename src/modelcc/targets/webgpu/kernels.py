@@ -10,6 +10,7 @@ from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.schedule import NoScheduleError, Schedule
 from modelcc.targets.cpu.lower import schedule_kernel
 from modelcc.targets.cpu.machine import CpuModel
+from modelcc.targets.cpu.scatter import schedule_scatter
 from modelcc.targets.cpu.schedule import Pairs
 from modelcc.targets.cpu.scheduled_kernel import ScheduledKernel
 from modelcc.targets.gpu.kernels import DeviceKernels
@@ -48,3 +49,22 @@ class ShaderKernels:
         else:
             return found
         return schedule_kernel(kernel, name, machine, source, wanted, states)
+
+    def scatter(
+        self,
+        kernel: CanonicalKernel,
+        initial: str,
+        name: str,
+        machine: CpuModel,
+        source: tuple[str, ...] = (),
+    ) -> tuple[ScheduledKernel, ...]:
+        """Functions of updates: a :class:`~modelcc.targets.cpu.schedule.LowerScatter`."""
+        found = DeviceKernels(self.gpu).scatter(kernel, initial, name, machine, source)
+        functions = [meaning_of(part.function) for part in found]
+        try:
+            for function in functions:
+                if grid_loop(function) is not None:
+                    shader_of(plain_function(function))
+        except (NotImplementedError, TypeError):
+            return schedule_scatter(kernel, initial, name, machine, source)
+        return found

@@ -63,7 +63,9 @@ class WebgpuTarget(DeviceTarget):
     def schedule(self, program: TensorProgram, on_function: OnFunction | None = None) -> Program:
         """Kernels become functions of groups, and of the host where WGSL has no form for them."""
         lower = ShaderKernels(self.gpu)
-        return schedule_program(program, self.host.cpu, on_function, lower=lower)
+        return schedule_program(
+            program, self.host.cpu, on_function, lower=lower, scatter=lower.scatter
+        )
 
     def legalize_groups(self, function: Function) -> Function:
         """Elementary functions and narrow elements become arithmetic."""

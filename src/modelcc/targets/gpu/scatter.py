@@ -1,0 +1,177 @@
+"""GroupUpdates at places from memory: a copy, then groups that each see to places of their own.
+
+grid g; thread t
+  the points of number g * threads + t: one for each owner and each point of the axes along which
+  no two updates meet
+    for each update along the other axes, in the model's order
+      the owner of its place, if that is this one, changes the element
+
+So no result hangs on who comes first, without atomic updates: what may meet, one thread does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from modelcc.ir.index import Index, Sym, ceildiv, coefficient, floordiv, mod, substitute, symbols
+from modelcc.ir.loop import For, Function, Load, Stmt, Store
+from modelcc.ir.scalar_tree import index_symbols, outer_binds, reads
+from modelcc.ir.tensor import Apply, Bind, Condition, Read, Scalar, Stage
+from modelcc.schedule.canonical import CanonicalKernel
+from modelcc.schedule.expression import combine_function
+from modelcc.schedule.group_schedule import GroupScatter
+from modelcc.schedule.nest import LoopVar, Nest, linearise, merge_loops
+from modelcc.schedule.schedule import ScheduleError
+from modelcc.targets.cpu.scheduled_kernel import ScheduledKernel, buffer_parameter
+from modelcc.targets.gpu.choice import copying, updating
+from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching, extent_of, only_where
+from modelcc.targets.gpu.machine import GpuModel
+
+
+@dataclass(frozen=True)
+class GroupUpdates:
+    """Updates of a nest: no two along the loops ``apart`` meet; those along ``meeting`` stay in
+    their order.  ``where`` is a number that updates which meet have in common."""
+
+    nest: Nest
+    apart: tuple[LoopVar, ...]
+    meeting: tuple[LoopVar, ...]
+    where: Index
+    places: tuple[Bind, ...]
+    value: Scalar
+
+
+def schedule_group_scatter(
+    kernel: CanonicalKernel,
+    initial: str,
+    name: str,
+    machine: GpuModel,
+    source: tuple[str, ...] = (),
+    wanted: GroupScatter | None = None,
+) -> tuple[ScheduledKernel, ...]:
+    """A copy of ``initial`` and the updates of the copy, which are the one stage of ``kernel``, as
+    ``wanted`` or by default; :class:`ScheduleError` if ``wanted`` does not fit."""
+    ((stage,), (output,)) = kernel.stages, kernel.outputs
+    alone = all(read.tensor != initial for read in reads(stage.body))
+    over = ((output, initial),) if alone and initial not in kernel.constants else ()
+    copy = _copy(kernel, initial, f"{name}.copy", machine, source, bool(over))
+    updates = find_updates(kernel)
+    schedule = wanted or updating(updates.apart, updates.meeting, machine)
+    used = {read.tensor for read in reads(stage.body)}
+    own = replace(kernel, inputs=tuple(n for n in kernel.inputs if n in used))
+    function = lower_scatter(GroupKernel(own, name, source), updates, schedule)
+    return ScheduledKernel(copy, {}, over), ScheduledKernel(function, {}, ())
+
+
+def find_updates(kernel: CanonicalKernel) -> GroupUpdates:
+    """The loops of a scatter's stage."""
+    (stage,), types = kernel.stages, dict(kernel.types)
+    apart = _apart(stage)
+    left = [n for n, _ in enumerate(stage.write) if n not in apart.values()]
+    where: Index = 0
+    for dimension in left:
+        where = where * types[stage.output].shape[dimension] + stage.write[dimension]
+    nest = linearise(stage, types, dict(kernel.dims), frozenset(), {})
+    meeting = tuple(a.name for a in stage.axes if a.name not in apart and a.extent != 1)
+    (nest,) = merge_loops((nest,), frozenset(meeting) | symbols(where))
+    places, value = outer_binds(nest.body)
+    if stage.combine is not None:
+        function = combine_function(stage.combine, value.dtype)
+        there = Read(stage.output, (nest.store,), value.dtype)
+        value = Apply(function, (there, value), value.dtype)
+    beside = tuple(v for v in nest.parallel if v.name not in meeting)
+    return GroupUpdates(nest, beside, tuple(map(nest.var, meeting)), where, places, value)
+
+
+def _apart(stage: Stage) -> dict[str, int]:
+    """Axes along which no two points meet, with the dimension that shows it: where points are at
+    one place there, and agree on the axes that were found before, they agree on this one."""
+    binds, _ = outer_binds(stage.body)
+    found: dict[str, int] = {}
+    free = [a.name for a in stage.axes if a.extent != 1]
+
+    def is_known(name: str) -> bool:
+        return all(n in found or n not in free for n in _hangs_on(name, binds))
+
+    for _ in free:
+        for dimension, index in enumerate(stage.write):
+            unknown = [n for n in symbols(index) if not is_known(n)]
+            if len(unknown) != 1 or unknown[0] not in free or dimension in found.values():
+                continue
+            step = coefficient(index, unknown[0])
+            if isinstance(step, int) and step:
+                found[unknown[0]] = dimension
+    return found
+
+
+def _hangs_on(symbol: str, binds: Sequence[Bind]) -> frozenset[str]:
+    """The axes that a bound index hangs on; itself, for what is none."""
+    bind = next((b for b in binds if b.symbol == symbol), None)
+    if bind is None:
+        return frozenset((symbol,))
+    return frozenset(n for s in index_symbols(bind.value) for n in _hangs_on(s, binds))
+
+
+def lower_scatter(kernel: GroupKernel, updates: GroupUpdates, schedule: GroupScatter) -> Function:
+    """The function of the updates; :class:`ScheduleError` for no threads or owners."""
+    owners = schedule.owners
+    if schedule.threads < 1 or owners < 1 or (owners > 1 and not updates.meeting):
+        raise ScheduleError("groups have threads, and updates that may meet have owners")
+    names = kernel.names
+    g, t, o = names.fresh("g"), names.fresh("t"), names.fresh("o")
+    owner = LoopVar(o, owners, o)
+    beside = bool(updates.apart) and coefficient(updates.nest.store, updates.apart[-1].name) == 1
+    shares = (owner,) if owners > 1 else ()
+    loops = (*shares, *updates.apart) if beside else (*updates.apart, *shares)
+    position, total = Sym(g) * schedule.threads + Sym(t), extent_of(loops)
+    grid = ((g, ceildiv(total, schedule.threads)),)
+    launch = Launching(grid, ((t, schedule.threads),), kernel.dims)
+    outer = Evaluation(names)
+    point = outer.place(loops, position)
+    inner = outer.nested() if updates.meeting else outer
+    at = inner.bound(updates.places, point)
+    changed = inner.nested()
+    changed.store(updates.nest, at, changed.value(updates.value, at))
+    whose = mod(substitute(updates.where, at), owners)
+    mine = (Condition(whose, "==", point[o]),) if owners > 1 else ()
+    inner.statements += only_where(mine, changed.statements)
+    if inner is not outer:
+        outer.statements += _loops(updates.meeting, inner.statements)
+    body = launch.guarded((Condition(position, "<", total),), outer.statements)
+    return kernel.function(launch.around((), body))
+
+
+def _loops(variables: Sequence[LoopVar], body: Sequence[Stmt]) -> Sequence[Stmt]:
+    for v in reversed(variables):
+        body = (For(v.name, 0, v.extent, tuple(body)),)
+    return body
+
+
+def _copy(
+    kernel: CanonicalKernel,
+    initial: str,
+    name: str,
+    machine: GpuModel,
+    source: tuple[str, ...],
+    shared: bool,
+) -> Function:
+    """A row-major tensor copied as it is; nothing else, for it goes where both are in one place."""
+    types, (output,) = dict(kernel.types), kernel.outputs
+    type = types[initial]
+    both = frozenset((initial, output)) if shared else frozenset[str]()
+    names = GroupKernel(kernel, name).names
+    g, t = names.fresh("g"), names.fresh("t")
+    schedule = copying(type.elements, machine)
+    lanes, threads = schedule.lanes, schedule.threads
+    total = floordiv(type.elements, lanes)
+    position = Sym(g) * threads + Sym(t)
+    launch = Launching(((g, ceildiv(total, threads)),), ((t, threads),), dict(kernel.dims))
+    moved = Load(initial, position * lanes, type.dtype, lanes)
+    body: Sequence[Stmt] = (Store(output, position * lanes, moved),)
+    body = launch.around((), launch.guarded((Condition(position, "<", total),), body))
+    parameters = (
+        buffer_parameter(initial, type, False, both),
+        buffer_parameter(output, types[output], True, both),
+    )
+    return Function(name, parameters, tuple(dict(kernel.dims)), body, source)
