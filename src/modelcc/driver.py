@@ -26,7 +26,7 @@ from modelcc.cache.compile_cache import (
 from modelcc.cache.file_digests import Seen, seen
 from modelcc.cache.maintenance import trim_now_and_then
 from modelcc.collection import no_cycle_collection
-from modelcc.feeds.random import nominal_sizes
+from modelcc.feeds.program_sizes import greatest_sizes, usual_sizes
 from modelcc.frontends.choice import ONNX, frontend_of
 from modelcc.frontends.onnx.external import external_files
 from modelcc.frontends.onnx.loader import LoadedModel, load
@@ -35,7 +35,7 @@ from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
 from modelcc.ir.loop import Function
 from modelcc.ir.mapped import release_all
-from modelcc.ir.program import Program, checks
+from modelcc.ir.program import Program
 from modelcc.ir.tensor import TensorProgram
 from modelcc.levels.text import verify_level
 from modelcc.options import Options
@@ -454,20 +454,12 @@ def _builder(context: BuildContext) -> Callable[[Translation], Translation]:
 def _packager(target: Target, context: BuildContext) -> Callable[[Translation], Artifact]:
     def run(built: Translation) -> Artifact:
         program = built.program
-        shapes = [program.types[name].shape for name in program.inputs]
-        constraints = [check.condition for check in checks(program)]
-        sizes = nominal_sizes(program.dims, _greatest(program), shapes, constraints)
-        report = report_of(program, target.name, sizes)
+        fixed = greatest_sizes(program) if isinstance(program.placed.arena, int) else {}
+        sizes = usual_sizes(program, fixed)
+        report = report_of(program, target.name, sizes, target.device_facts(program, built.objects))
         return context.package(program, built.objects, {REPORT: report.to_json()})
 
     return run
-
-
-def _greatest(program: Program) -> dict[str, int]:
-    """The sizes that a static arena is planned for; none if it grows with its dimensions."""
-    if not isinstance(program.placed.arena, int):
-        return {}
-    return {name: known.hi for name, known in program.dims.items() if isinstance(known.hi, int)}
 
 
 _OPTIONAL = ("graph", "tensor")

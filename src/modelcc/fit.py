@@ -57,9 +57,9 @@ def fit(model: EmbeddedModel, budget: MemoryLimits, optimize: int) -> Fit:
     compiler = find_cross_compiler(model.machine, optimize)
     taken = footprint(model, compiler)
     report = report_of(model.program, model.machine.name, {})
-    live = _fullest(report)
+    live = fullest(report)
     found = (_of_ram(model, taken, budget, live), _of_flash(model, taken, budget, compiler))
-    peak = _peak_words(report, live)
+    peak = peak_words(report, live)
     return Fit(taken, budget, peak, tuple(shortage for shortage in found if shortage))
 
 
@@ -74,7 +74,7 @@ def with_change(found: Fit, least: int | None, change: str) -> Fit:
     return replace(found, shortages=tuple(shortages))
 
 
-def _fullest(report: Report) -> tuple[int, list[Region]]:
+def fullest(report: Report) -> tuple[int, list[Region]]:
     """The step at which most is live, and what that is, the largest first."""
 
     def live(step: int) -> list[Region]:
@@ -85,7 +85,8 @@ def _fullest(report: Report) -> tuple[int, list[Region]]:
     return step, sorted(live(step), key=lambda region: -region.size)
 
 
-def _peak_words(report: Report, live: tuple[int, list[Region]]) -> str:
+def peak_words(report: Report, live: tuple[int, list[Region]]) -> str:
+    """What :func:`fullest` found, in words; empty if the arena is."""
     step, regions = live
     if not report.kernels or not regions:
         return ""
@@ -100,7 +101,7 @@ def _of_ram(
     if budget.ram is None or taken.ram <= budget.ram:
         return None
     report = report_of(model.program, model.machine.name, {})
-    reasons = [f"the arena takes {taken.arena} bytes", _peak_words(report, live)]
+    reasons = [f"the arena takes {taken.arena} bytes", peak_words(report, live)]
     reasons += [f"states take {taken.states} bytes"] if taken.states else []
     changes: list[str] = []
     single = sum(region.size for region in live[1] if region.type.startswith(str(F32)))

@@ -12,10 +12,11 @@ import click
 
 from modelcc.cli.build_config import build_config_of
 from modelcc.cli.console import output_console, print_json, print_pairs, progress_of
+from modelcc.cli.device_check import check_device
 from modelcc.cli.microcontroller import MHZ, embedded_of, layer_facts, layer_table
 from modelcc.cli.parameters import MODEL, Compiling, check_files, compiling, options_of
 from modelcc.cli.verbosity import verbosity_options
-from modelcc.driver import noting_savings
+from modelcc.driver import noting_savings, target_of
 from modelcc.environment import Environment
 from modelcc.fit import NO_LIMITS, RAM, Fit, MemoryLimits, Shortage, fit, with_change
 from modelcc.ir.errors import ModelError
@@ -27,6 +28,7 @@ from modelcc.report.tables import saving_table
 from modelcc.sizes import bytes_of
 from modelcc.subsets.names import SUBSET_NAMES
 from modelcc.targets.base import BuildConfig
+from modelcc.targets.gpu.device_target import DeviceTarget
 from modelcc.targets.mcu.cost import step_costs
 from modelcc.targets.mcu.machine import McuModel
 
@@ -34,10 +36,14 @@ HELP = """Tell what MODEL takes of a microcontroller's memories, and whether tha
 exact arena, flash by part, and the stack, as GCC for the processor says if it is installed. And
 about how long each layer takes there.
 
+Of a GPU or another device (opencl, cuda, webgpu) it tells what runs there, what on the processor
+and why, and whether it fits into the device's memory.
+
 \b
   modelcc check model.onnx --target cortex-m4 --ram 64K --flash 256K
   modelcc check model.onnx --target cortex-m4 --mhz 120
   modelcc check model.onnx --target cortex-m0plus --json
+  modelcc check model.onnx --target cuda:sm_90a --ram 24G
   modelcc check model.tflite --target ethos-u55 --rewrite fits.tflite
 
 For coral-edgetpu, ethos-u55, ethos-u65, tflm and cmsis-nn, which are tables of operators and
@@ -53,7 +59,7 @@ DOES_NOT_FIT = 1
 
 @click.command("check", help=HELP)
 @click.argument("model", type=MODEL)
-@click.option("--ram", metavar="SIZE", help="Memory that there is: 64K, 1M, or bytes.")
+@click.option("--ram", metavar="SIZE", help="Memory that there is: 64K, 1M, 24G, or bytes.")
 @click.option("--flash", metavar="SIZE", help="Flash that there is.")
 @click.option(
     "--rewrite",
@@ -88,6 +94,9 @@ def check(
     budget = MemoryLimits(*(None if text is None else bytes_of(text) for text in (ram, flash)))
     with progress_of() as progress:
         config = build_config_of(environment, no_cache, progress)
+        target = target_of(options, config, model)
+        if isinstance(target, DeviceTarget):
+            return check_device(model, target, options, config, budget.ram, as_json)
         savings: list[ChannelSaving] = []
         embedded = embedded_of(model, options, config, SUBSET_NAMES, noting_savings(savings))
         found = fit(embedded, budget, options.optimize)

@@ -14,6 +14,7 @@ from modelcc.ir.loop import (
     If,
     MulAdd,
     Reduce,
+    RoutineCall,
     ScalarCall,
     Stmt,
     While,
@@ -31,12 +32,16 @@ class Cost:
     bytes: int
 
 
+_TOGETHER = "\0together"
+"""In the place of a size: how many threads run a routine at once."""
+
+
 def function_cost(function: Function, sizes: Mapping[str, int]) -> Cost:
     """Cost of one call with these size arguments.
 
     A loop whose bounds hang on an outer loop counts as in the first iteration of that one; of
     two branches the dearer counts.  Loops bounded by run-time data, and those without bounds, count
-    once.
+    once.  A routine that threads run together counts once for all of them.
     """
     buffers = [parameter.buffer for parameter in function.parameters]
     bytes = sum(evaluate(b.size, sizes) * b.dtype.bytes for b in buffers)
@@ -52,12 +57,17 @@ def _statement_flops(s: Stmt, env: dict[str, int]) -> int:
     match s:
         case For():
             start, trips = _trips(s, env)
+            env = {**env, _TOGETHER: trips} if s.kind == "thread" else env
             return trips * _block_flops(s.body, {**env, s.variable: start}) if trips else 0
         case If():
             usual = (s.other,) if s.rare else blocks(s)
             return own + max(_block_flops(part, env) for part in usual)
         case While():
             return own + _block_flops(s.body, env)
+        case RoutineCall():
+            sizes = (evaluate(size, env) for size in s.sizes)
+            once = function_cost(s.routine, dict(zip(s.routine.sizes, sizes, strict=True)))
+            return once.flops // env.get(_TOGETHER, 1)
         case BindIndex():
             env[s.symbol] = 0
             return own

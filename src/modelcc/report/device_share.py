@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from modelcc.ir.index import evaluate
@@ -11,6 +11,7 @@ from modelcc.ir.library import Callee
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import grid_loop
 from modelcc.ir.program import Launch, Program, Transfer, counters, leaves
+from modelcc.targets.kernel_use import DeviceFacts, GroupUse
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class HostRow:
 
 @dataclass(frozen=True)
 class DeviceShare:
-    """Launches on the device, those on the host, and transfers with their bytes.
+    """Launches on the device, those on the host, and transfers with their bytes; ``machine`` is
+    what kernels are scheduled for, and ``uses`` what each takes of it.
 
     Steps of loops and of both sides of branches count once.
     """
@@ -37,6 +39,8 @@ class DeviceShare:
     uploaded: int
     downloads: int
     downloaded: int
+    machine: str = ""
+    uses: tuple[GroupUse, ...] = ()
 
     @property
     def work(self) -> str:
@@ -50,8 +54,11 @@ class DeviceShare:
         return f"{there}, {self.downloaded} from there in {self.downloads}"
 
 
-def device_share(program: Program, env: Mapping[str, int]) -> DeviceShare | None:
-    """The share of ``program`` for these dimensions; None if none of it runs on a device."""
+def device_share(
+    program: Program, env: Mapping[str, int], facts: DeviceFacts | None = None
+) -> DeviceShare | None:
+    """The share of ``program`` for these dimensions, with the ``facts`` of its kernels; None if
+    none of it runs on a device."""
     grouped = {c.name for c in program.callees if _is_grouped(c)}
     steps = list(leaves(program.steps))
     moves = [step for step in steps if isinstance(step, Transfer)]
@@ -65,7 +72,10 @@ def device_share(program: Program, env: Mapping[str, int]) -> DeviceShare | None
     launches = [step for step in steps if isinstance(step, Launch)]
     host = tuple(HostRow(s.callee, s.source) for s in launches if s.callee not in grouped)
     count = len(launches) - len(host)
-    return DeviceShare(count, host, len(up), sum(up), len(down), sum(down))
+    share = DeviceShare(count, host, len(up), sum(up), len(down), sum(down))
+    if facts is None:
+        return share
+    return replace(share, machine=facts.machine, uses=tuple(facts.uses.values()))
 
 
 def share_from_data(data: Mapping[str, Any] | None) -> DeviceShare | None:
@@ -74,9 +84,23 @@ def share_from_data(data: Mapping[str, Any] | None) -> DeviceShare | None:
         return None
     rows: Sequence[Mapping[str, Any]] = data["host"]
     host = tuple(HostRow(row["function"], tuple(row["source"])) for row in rows)
-    numbers: dict[str, Any] = {**data, "host": host}
+    uses: Sequence[Mapping[str, Any]] = data.get("uses", ())
+    numbers: dict[str, Any] = {**data, "host": host, "uses": tuple(GroupUse(**u) for u in uses)}
     return DeviceShare(**numbers)
 
 
 def _is_grouped(callee: Callee) -> bool:
     return isinstance(callee, Function) and grid_loop(callee) is not None
+
+
+USES = ("threads", "shared", "registers", "local", "planned", "occupancy")
+"""Columns of a table of what kernels take."""
+
+
+def use_cells(use: GroupUse) -> tuple[str, ...]:
+    """What texts show in these columns: bytes of memory, parts of a unit's threads; a dash for what
+    the driver decides."""
+    taken = (use.registers, use.local)
+    numbers = [str(use.threads), str(use.shared), *("-" if n is None else str(n) for n in taken)]
+    part = "-" if use.occupancy is None else f"{use.occupancy:.0%}"
+    return (*numbers, f"{use.planned:.0%}", part)

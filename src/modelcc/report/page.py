@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from html import escape
 
+from modelcc.report.device_share import USES, DeviceShare, use_cells
 from modelcc.report.formats import byte_text
 from modelcc.report.html_page import html_page, html_table
 from modelcc.report.report import Region, Report, StepRow, times_text
@@ -13,7 +15,7 @@ WIDTH, HEIGHT, LEFT, BOTTOM = 1100, 460, 80, 30
 _STYLE = """
 rect.tensor { stroke: #fff; stroke-width: 0.5 } rect.tensor:hover { stroke: #000 }
 """
-_COLUMNS = ("#step", "kernel", "from", "#MFLOP", "#bytes", "#rounding", "#µs")
+_COLUMNS = ("#step", "kernel", "from", "#MFLOP", "#bytes", "#rounding", "#roof µs", "#µs")
 
 
 def report_page(report: Report) -> str:
@@ -25,13 +27,28 @@ def report_page(report: Report) -> str:
         f"<p>Arena {byte_text(report.arena)}; {byte_text(report.lower_bound)} live at most "
         f"({over:.1f} % above that). Weights {byte_text(report.constants)}. "
         f"{report.flops / 1e9:.3f} GFLOP in {len(report.kernels)} steps.</p>",
+        *(f"<p>Note: {escape(note)}.</p>" for note in report.notes),
         f"<p>Rounding: {escape(report.rounding)}.</p>" if report.rounding else "",
         "<h2>Memory plan</h2><p>Each box is a tensor: steps to the right, bytes upwards.</p>",
         memory_drawing(report),
         "<h2>Kernels</h2>",
         *html_table(_COLUMNS, map(_kernel_row, report.kernels)),
+        *(_device_part(report.device) if report.device else ()),
     )
     return html_page(report.model, f"{report.model} for {report.target}", parts, _STYLE)
+
+
+def _device_part(device: DeviceShare) -> Iterator[str]:
+    """What runs where, and what kernels take."""
+    yield f"<h2>Device</h2><p>{escape(device.work)}; {escape(device.moved)}.</p>"
+    rows = ((escape(row.function), escape(", ".join(row.source))) for row in device.host)
+    if device.host:
+        yield from html_table(("on the processor", "from"), rows)
+    if device.uses:
+        yield f"<p>Kernels are scheduled for {escape(device.machine)}; the least times by its "
+        yield "rates are their roofs. Local bytes are spilled registers and arrays of a thread.</p>"
+        columns = ("kernel", *(f"#{name}" for name in USES))
+        yield from html_table(columns, ((escape(u.function), *use_cells(u)) for u in device.uses))
 
 
 def memory_drawing(report: Report) -> str:
@@ -70,4 +87,5 @@ def _kernel_row(kernel: StepRow) -> tuple[str, ...]:
     time = "" if kernel.seconds is None else f"{kernel.seconds * 1e6:.1f}"
     names = escape(kernel.function), escape(", ".join(kernel.source))
     work = f"{kernel.flops / 1e6:.3f}", byte_text(kernel.bytes)
-    return (str(kernel.step), *names, *work, times_text(kernel.rounding), time)
+    roof = f"{kernel.roof * 1e6:.3g}" if kernel.roof else ""
+    return (str(kernel.step), *names, *work, times_text(kernel.rounding), roof, time)

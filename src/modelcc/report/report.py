@@ -15,6 +15,7 @@ from modelcc.ir.union import Union
 from modelcc.report.device_share import DeviceShare, device_share, share_from_data
 from modelcc.report.memory_savings import MemorySaving, memory_savings
 from modelcc.report.savings import ChannelSaving, savings_rows
+from modelcc.targets.kernel_use import DeviceFacts
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class StepRow:
     ``source`` names the user's nodes; ``flops`` are executed operations, ``bytes`` the sizes of
     its buffers; ``rounding`` bounds its rounding errors, as a multiple of the bound for the plain
     sums that the model asks for (1 where it computes these); ``seconds`` is the median of profiled
-    runs, None without a profile.
+    runs, None without a profile.  ``roof`` is the least time that the machine's rates allow a
+    kernel of a device (roofline), None for other steps.
     """
 
     step: int
@@ -34,6 +36,7 @@ class StepRow:
     bytes: int
     rounding: float = 1.0
     seconds: float | None = None
+    roof: float | None = None
 
     def __str__(self) -> str:
         time = "" if self.seconds is None else f", {self.seconds * 1e6:.1f} µs"
@@ -153,6 +156,11 @@ class Report:
         return sum(kernel.flops for kernel in self.kernels)
 
     @property
+    def roof(self) -> float:
+        """The least time of all kernels on the device by the machine's rates."""
+        return sum(kernel.roof or 0.0 for kernel in self.kernels)
+
+    @property
     def rounding(self) -> str:
         """How many kernels round otherwise than plain sums, and how far; empty if none does."""
         found = [k.rounding for k in self.kernels if k.rounding != 1.0]
@@ -196,8 +204,16 @@ def times_text(rounding: float) -> str:
     return "" if rounding == 1.0 else f"{rounding:g} ×"
 
 
-def report_of(program: Program, target: str, sizes: Mapping[str, int]) -> Report:
-    """The report of ``program`` for these values of its named dimensions."""
+def of_roof(row: StepRow) -> str:
+    """How near a profiled step comes to its roof, as texts show it; empty if that is not known."""
+    return f"{row.roof / row.seconds:.0%}" if row.roof and row.seconds else ""
+
+
+def report_of(
+    program: Program, target: str, sizes: Mapping[str, int], facts: DeviceFacts | None = None
+) -> Report:
+    """The report of ``program`` for these values of its named dimensions, and the ``facts`` of the
+    device that it is for."""
     env = dict(sizes)
     for definition in program.placed.definitions:
         env[definition.symbol] = evaluate(definition.value, env)
@@ -209,16 +225,23 @@ def report_of(program: Program, target: str, sizes: Mapping[str, int]) -> Report
         sizes=dict(sizes),
         inputs={n: str(program.types[n]) for n in program.inputs if n not in kept},
         outputs={n: str(program.types[n]) for n in program.outputs if n not in program.states},
-        kernels=tuple(StepRow(*row) for row in step_work(program, env)),
+        kernels=tuple(_with_roof(StepRow(*row), facts) for row in step_work(program, env)),
         regions=regions,
         arena=evaluate(program.placed.arena, env),
         lower_bound=most_live(regions, program.placed.alignment),
         constants=sum(c.nbytes for c in program.constants.values()),
         notes=program.notes,
         states=tuple(_states(program, env)),
-        device=device_share(program, env),
+        device=device_share(program, env, facts),
         shared=memory_savings(program, env),
     )
+
+
+def _with_roof(row: StepRow, facts: DeviceFacts | None) -> StepRow:
+    use = None if facts is None else facts.uses.get(row.function)
+    if facts is None or use is None:
+        return row
+    return replace(row, roof=max(row.flops / use.flops, row.bytes / facts.bandwidth))
 
 
 def _states(program: Program, env: Mapping[str, int]) -> Iterator[StateRow]:

@@ -8,15 +8,18 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from modelcc.report.device_share import USES, DeviceShare, use_cells
 from modelcc.report.formats import byte_text
 from modelcc.report.memory_savings import MemorySaving
-from modelcc.report.report import Report, StageTime, StepRow, times_text
+from modelcc.report.report import Report, StageTime, StepRow, of_roof, times_text
 from modelcc.report.savings import savings_rows
 
 
 def report_tables(report: Report, rows: int | None = None) -> RenderableType:
     """Summary, kernels (the ``rows`` dearest, in order; None: all) and the compiler's times."""
     parts: list[RenderableType] = [summary(report), kernel_table(report, rows)]
+    if report.device and report.device.uses:
+        parts.append(use_table(report.device))
     if report.shared:
         parts.append(saving_table(report.shared, rows))
     if report.stages:
@@ -67,18 +70,33 @@ def kernel_table(report: Report, rows: int | None = None) -> Table:
     table.add_column("step", no_wrap=True)
     for name in ("kernel", "from"):
         table.add_column(name)
-    times = ("µs", "%", "GFLOP/s") if profiled else ()
-    for name in ("MFLOP", "bytes", *(("rounding",) if report.rounding else ()), *times):
+    roofs = ("roof µs",) if report.roof else ()
+    times = ("µs", "%", "GFLOP/s", *(("of roof",) if roofs else ())) if profiled else ()
+    rounding = ("rounding",) if report.rounding else ()
+    for name in ("MFLOP", "bytes", *rounding, *roofs, *times):
         table.add_column(name, justify="right", no_wrap=True)
     for kernel in _dearest(report.kernels, rows):
         cells = [f"{kernel.flops / 1e6:.3f}", byte_text(kernel.bytes)]
         cells += [times_text(kernel.rounding)] if report.rounding else []
+        cells += [f"{kernel.roof * 1e6:.3g}" if kernel.roof else ""] if roofs else []
         if profiled and kernel.seconds is not None:
             rate = kernel.flops / kernel.seconds / 1e9 if kernel.seconds else 0.0
             share = 100 * kernel.seconds / profiled
             cells += [f"{kernel.seconds * 1e6:.1f}", f"{share:.1f}", f"{rate:.1f}"]
+            cells += [of_roof(kernel)] if roofs else []
         names = (_shortened(kernel.function), _shortened(_sources(kernel.source)))
         table.add_row(str(kernel.step), *names, *cells)
+    return table
+
+
+def use_table(device: DeviceShare) -> Table:
+    """A row for each kernel of a device."""
+    table = Table(title=f"kernels on the device ({device.machine})", title_justify="left")
+    table.add_column("kernel")
+    for name in USES:
+        table.add_column(name, justify="right", no_wrap=True)
+    for use in device.uses:
+        table.add_row(_shortened(use.function), *use_cells(use))
     return table
 
 

@@ -24,6 +24,7 @@ from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.pass_base import Pass
 from modelcc.passes.tensor.inline import InlineStages
 from modelcc.runtime.session import Session
+from modelcc.targets.kernel_use import DeviceFacts
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how many parts of it are done and how many there are."""
@@ -218,6 +219,11 @@ class Target(Protocol):
     def render(self, modules: Sequence[Module], form: str, config: BuildConfig) -> bytes:
         """``modules`` in one of :attr:`forms`."""
         ...
+
+    def device_facts(self, program: Program, objects: Sequence[bytes] = ()) -> DeviceFacts | None:
+        """What the kernels of a program take of a device, by its ``objects`` if these are built;
+        None for what is no device."""
+        return None
 
     def package(
         self, program: Program, objects: Sequence[bytes], notes: Mapping[str, str]

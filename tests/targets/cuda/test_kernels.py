@@ -15,7 +15,7 @@ from modelcc.ir.op import Op, Sample
 from modelcc.ops.samples import arrays
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.targets.cuda.chips import CHIPS, Chip, find_chip
-from modelcc.targets.cuda.report import kernel_report
+from modelcc.targets.cuda.cubin import compiled_kernels
 from modelcc.targets.cuda.text import llvm_text, ptx_text
 from modelcc.targets.cuda.tools import (
     CudaToolError,
@@ -24,7 +24,9 @@ from modelcc.targets.cuda.tools import (
     find_tool,
     read_uses,
 )
+from modelcc.targets.gpu.kernel_uses import kernel_use
 from modelcc.targets.gpu.schedule import schedule_groups
+from modelcc.targets.kernel_use import CompiledKernel
 
 assembling = pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here")
 disassembling = pytest.mark.skipif(find_tool("nvdisasm") is None, reason="there is no nvdisasm")
@@ -121,9 +123,36 @@ def test_shared_and_registers_make_the_occupancy() -> None:
     uses = assemble(ptx(HALVES), chip).uses
     assert uses["halves"].shared == 1024
     assert uses["halves"].spilled == 0
-    row = kernel_report([function], uses, chip).splitlines()[1].split()
-    assert row[:2] == ["halves", "64"]
-    assert row[3:] == ["0", "1024", "100%"]
+    use = kernel_use(function, chip.gpu, CompiledKernel(uses["halves"].registers, 0))
+    assert (use.threads, use.shared, use.planned, use.occupancy) == (64, 1024, 1.0, 1.0)
+    crowded = kernel_use(function, chip.gpu, CompiledKernel(65, 0))  # in eights: 72
+    assert (crowded.planned, crowded.occupancy) == (1.0, 14 * 64 / 2048)
+
+
+BUSY = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry busy(.param .u64 p) .maxnreg 24 {{
+.reg .f32 %f<64>;
+.reg .b64 %r<2>;
+ld.param.u64 %r1, [p];
+{}
+ret;
+}}
+"""
+
+
+@assembling
+def test_machine_code_says_what_ptxas_says() -> None:
+    loads = (f"ld.volatile.global.f32 %f{i}, [%r1+{4 * i}];" for i in range(64))
+    stores = (f"st.volatile.global.f32 [%r1+{4 * i}], %f{63 - i};" for i in range(64))
+    text = BUSY.format("\n".join((*loads, *stores)))
+    for code in (text, ptx(HALVES)):
+        cubin = assemble(code, find_chip("sm_80"))
+        said = {name: CompiledKernel(u.registers, u.stack) for name, u in cubin.uses.items()}
+        assert compiled_kernels(cubin.code) == said
+    assert compiled_kernels(assemble(text, find_chip("sm_80")).code)["busy"].local > 0
+    assert compiled_kernels(text.encode()) == {}
 
 
 def test_what_ptxas_says() -> None:

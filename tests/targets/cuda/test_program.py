@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import re
+from io import StringIO
 from math import prod
 from pathlib import Path
 
 import numpy as np
 import pytest
 from cuda_driver import FakeDriver, Kernel
+from rich.console import Console
 from small_models import mlp
 
 from modelcc.artifact.file import read_artifact
@@ -19,9 +22,15 @@ from modelcc.ir.loop_interpreter import compile_loops
 from modelcc.ir.loop_parser import parse_functions
 from modelcc.ir.loop_traversal import launch_extents
 from modelcc.ir.types import Array
+from modelcc.report.in_artifact import report_in
+from modelcc.report.page import report_page
+from modelcc.report.report import report_from_json
+from modelcc.report.tables import report_tables
 from modelcc.runtime.device_program import DeviceCode
 from modelcc.runtime.session import Session
 from modelcc.targets.c.names import symbol
+from modelcc.targets.cuda.chips import CHIPS
+from modelcc.targets.cuda.tools import assemble, find_tool
 
 cuda_device = pytest.importorskip("modelcc.runtime.cuda_device")
 
@@ -49,6 +58,28 @@ def interpreted(function: Function) -> tuple[Kernel, int, int]:
         run(arrays, list(sizes.values()))
 
     return kernel, len(buffers), len(function.sizes)
+
+
+@pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here")
+def test_the_report_tells_what_kernels_take(tmp_path: Path) -> None:
+    model = tmp_path / "mlp.onnx"
+    model.write_bytes(mlp(64).SerializeToString())
+    artifact = read_artifact(compiled(model, "", tmp_path / "mlp.mcc"))
+    uses = assemble(compiled(model, "ptx", tmp_path / "mlp.ptx").read_text(), CHIPS["sm_80"]).uses
+    report = report_in(artifact)
+    assert report is not None and report.device is not None
+    assert report_from_json(report.to_json()) == report and report.device.machine == "A100"
+    found = {symbol(u.function): (u.registers, u.local) for u in report.device.uses}
+    assert found == {name: (u.registers, u.stack) for name, u in uses.items()}
+    launches = [row for row in report.kernels if row.roof is not None]
+    assert len(launches) == len(uses)
+    for row in launches:
+        assert row.roof == max(row.flops / 19.5e12, row.bytes / 2039e9)
+    page, shown = report_page(report), StringIO()
+    Console(width=200, file=shown).print(report_tables(report))
+    for name, (registers, _) in found.items():
+        assert re.search(rf"{name}\b.*\b{registers}\b", shown.getvalue())
+        assert re.search(rf"<td>{name}</td>.*<td class='n'>{registers}</td>", page)
 
 
 @pytest.mark.parametrize("batch", [2, "n"])

@@ -12,6 +12,7 @@ import pytest
 from modelcc.ir.copies import WaitCopies
 from modelcc.ir.errors import ModelError
 from modelcc.ir.loop import Barrier, Function, Stmt
+from modelcc.ir.loop_cost import function_cost
 from modelcc.ir.loop_groups import DivergenceError, RaceError
 from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.loop_parser import parse_function
@@ -106,6 +107,8 @@ def changed(function: Function, keep: Callable[[Stmt], bool]) -> Function:
 def test_products_are_those_of_numpy(dtype: DType) -> None:
     function = product(dtype)
     verify_function(function)
+    flops = 2 * 16 * 16 * depth(dtype) * TERMS if dtype.is_float else 0
+    assert function_cost(function, {}).flops == flops, "a warp's, not each thread's"
     assert parse_function(print_function(function)) == function
     x, y, z = operands(dtype)
     interpret_loops(function, [x, y, z], [])

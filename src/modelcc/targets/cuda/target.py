@@ -6,7 +6,7 @@ has machine code; without, PTX, which the driver of the machine that runs it com
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from modelcc.ir.errors import ModelError
@@ -15,10 +15,12 @@ from modelcc.runtime.device_program import CODE
 from modelcc.targets.base import BuildConfig, Module, TargetOptions
 from modelcc.targets.c.names import symbol
 from modelcc.targets.cuda.chips import CHIPS, DEFAULT, Chip, find_chip
+from modelcc.targets.cuda.cubin import compiled_kernels
 from modelcc.targets.cuda.text import kernels_of, ptx_text
 from modelcc.targets.cuda.tools import assemble, disassemble, find_tool
 from modelcc.targets.gpu.device_target import DeviceTarget
 from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.kernel_use import CompiledKernel
 from modelcc.targets.native.target import native_target
 
 
@@ -64,6 +66,10 @@ class CudaTarget(DeviceTarget):
         if find_tool("ptxas") is None:
             return ptx.encode()
         return assemble(ptx, self.chip).code
+
+    def compiled_kernels(self, code: bytes) -> Mapping[str, CompiledKernel]:
+        """What the machine code says."""
+        return compiled_kernels(code)
 
     def render(self, modules: Sequence[Module], form: str, config: BuildConfig) -> bytes:
         """The device's kernels in one of :attr:`forms`."""

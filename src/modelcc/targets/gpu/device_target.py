@@ -38,9 +38,12 @@ from modelcc.targets.base import (
 )
 from modelcc.targets.cpu.schedule import schedule_program
 from modelcc.targets.gpu.device_program import device_functions, device_program
-from modelcc.targets.gpu.kernels import DeviceKernels
+from modelcc.targets.gpu.host_notes import host_notes
+from modelcc.targets.gpu.kernel_uses import device_facts
+from modelcc.targets.gpu.kernels import DeviceKernels, Tell
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.passes.split_reductions import SplitReductions
+from modelcc.targets.kernel_use import CompiledKernel, DeviceFacts
 from modelcc.targets.llvm.program import entry_name
 from modelcc.targets.native.target import NativeTarget
 from modelcc.targets.native.toolchain import host_machine
@@ -114,13 +117,20 @@ class DeviceTarget(Target):
         """Transfers, where tensors change sides."""
         return (place_transfers,)
 
-    def schedule(self, program: TensorProgram, on_function: OnFunction | None = None) -> Program:
+    def lowering(self, tell: Tell) -> DeviceKernels:
         """Kernels become functions of groups, and of the host where there is no schedule for
-        groups."""
-        lower = DeviceKernels(self.gpu)
-        return schedule_program(
+        groups, of which it will ``tell``."""
+        return DeviceKernels(self.gpu, tell)
+
+    def schedule(self, program: TensorProgram, on_function: OnFunction | None = None) -> Program:
+        """Kernels become functions of groups where there is a schedule; notes say what runs on the
+        host, and why."""
+        told: dict[tuple[str, ...], str] = {}
+        lower = self.lowering(told.__setitem__)
+        found = schedule_program(
             program, self.host.cpu, on_function, lower=lower, scatter=lower.scatter
         )
+        return replace(found, notes=(*found.notes, *host_notes(program, found, told)))
 
     def list_schedules(self, program: TensorProgram) -> str:
         raise ModelError(f"target {self.name} lists no schedules", (), "leave --emit schedule out")
@@ -164,6 +174,18 @@ class DeviceTarget(Target):
             raise ModelError(f"target {self.name} cannot emit {form!r}", (), f"it knows {known}")
         own = [module for module in modules if module.name == CODE]
         return joined(own, [module.text for module in own])
+
+    def device_facts(self, program: Program, objects: Sequence[bytes] = ()) -> DeviceFacts:
+        """By the machine's model, and by the compiled code, if there is some."""
+        functions = device_functions(program)
+        code = objects[1] if objects else b""
+        found = self.compiled_kernels(code)
+        taken = {f.name: found.get(self.symbol(f.name)) for f in functions}
+        return device_facts(functions, self.gpu, taken)
+
+    def compiled_kernels(self, code: bytes) -> Mapping[str, CompiledKernel]:
+        """What kernels take, by the symbols of compiled ``code``; empty if drivers compile it."""
+        return {}
 
     def package(
         self, program: Program, objects: Sequence[bytes], notes: Mapping[str, str]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.library import meaning_of
@@ -20,13 +22,20 @@ from modelcc.targets.gpu.lower import schedule_groups_kernel
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.scatter import schedule_group_scatter
 
+Tell: TypeAlias = Callable[[tuple[str, ...], str], None]
+
+
+def _nobody(source: tuple[str, ...], why: str) -> None:
+    pass
+
 
 @dataclass(frozen=True)
 class DeviceKernels:
     """Schedules kernels for groups of ``gpu``: a :class:`~modelcc.targets.cpu.schedule.Lower`,
-    whose machine is the host's."""
+    whose machine is the host's.  ``tell`` hears of nodes whose kernel runs on the host, and why."""
 
     gpu: GpuModel
+    tell: Tell = _nobody
 
     def __call__(
         self,
@@ -39,10 +48,11 @@ class DeviceKernels:
     ) -> ScheduledKernel:
         """The function of a kernel; :class:`NoScheduleError` if its stages run one by one."""
         found = self._grouped(kernel, name, source, states)
-        if found is not None:
+        if isinstance(found, ScheduledKernel):
             return found
         if len(kernel.stages) > 1:
             raise NoScheduleError
+        self.tell(source, found)
         return schedule_kernel(kernel, name, machine, source, wanted, states)
 
     def scatter(
@@ -64,15 +74,21 @@ class DeviceKernels:
 
     def _grouped(
         self, kernel: CanonicalKernel, name: str, source: tuple[str, ...], states: Pairs
-    ) -> ScheduledKernel | None:
-        """A kernel for groups, if that is possible."""
+    ) -> ScheduledKernel | str:
+        """A kernel for groups, or why that is not possible."""
         try:
             found = schedule_groups_kernel(kernel, name, self.gpu, source, None, states)
             function = meaning_of(found.function)
             verify_function(function, self.gpu.limits)
-        except (ModelError, ScheduleError, NoScheduleError):
-            return None
-        return None if checks_in(function) and has_barriers(function) else found
+        except ModelError as error:
+            return error.message
+        except ScheduleError as error:
+            return str(error)
+        except NoScheduleError:
+            return "no schedule for groups of threads fits it"
+        if checks_in(function) and has_barriers(function):
+            return "its threads check indices, and wait for each other"
+        return found
 
 
 def has_barriers(function: Function) -> bool:

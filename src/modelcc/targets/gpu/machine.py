@@ -15,16 +15,17 @@ KIB = 1 << 10
 class GpuModel:
     """Units, what each has for the groups that it runs at the same time, and rates of all.
 
-    A unit (streaming multiprocessor, compute unit, core) has 32-bit ``registers``,
-    ``shared_bytes`` and ``unit_threads`` for up to ``unit_groups`` groups.  A group has up to
+    A unit (streaming multiprocessor, compute unit, core) has 32-bit ``registers``, which threads
+    take in eights, ``shared_bytes``, of which each group takes ``reserved_bytes`` more than it asks
+    for, and ``unit_threads`` for up to ``unit_groups`` groups.  A group has up to
     ``group_threads`` threads and ``group_shared_bytes``; a thread up to ``thread_registers``.
     Threads run in step by ``warp``.  ``lanes`` are the numbers of 32 bits that a thread moves at
     once, where kernels are printed with vectors.  Rates are 1e12 operations a second in f32
     (``flops``) and in f16 or bf16 with f32 sums by matrix instructions (``matrix_flops``; 0: there
-    are none), and 1e9 bytes a second of memory (``bandwidth``).  ``matrix`` names families of
-    matrix instructions that kernels are printed with, as
-    :class:`~modelcc.schedule.group_schedule.TensorProduct` does.  On a ``virtual`` one, a
-    processor, the threads of a group run one after the other.
+    are none), and 1e9 bytes a second of memory (``bandwidth``), of which there are
+    ``memory_bytes`` (0: it is the host's).  ``matrix`` names families of matrix instructions that
+    kernels are printed with, as :class:`~modelcc.schedule.group_schedule.TensorProduct` does.  On a
+    ``virtual`` one, a processor, the threads of a group run one after the other.
     """
 
     name: str
@@ -44,6 +45,8 @@ class GpuModel:
     lanes: int = 1
     matrix: tuple[str, ...] = ()
     virtual: bool = False
+    memory_bytes: int = 0
+    reserved_bytes: int = 0
 
     @property
     def limits(self) -> GroupLimits:
@@ -59,7 +62,8 @@ class GpuModel:
             return 0
         whole = -(-threads // self.warp) * self.warp
         by_threads = self.unit_threads // whole
-        by_registers = self.registers // max(whole * registers, 1)
+        by_registers = self.registers // max(whole * -(-registers // 8) * 8, 1)
+        shared_bytes += self.reserved_bytes
         by_memory = self.shared_bytes // shared_bytes if shared_bytes else self.unit_groups
         return min(by_threads, by_registers, by_memory, self.unit_groups)
 
@@ -86,16 +90,18 @@ A100 = GpuModel(
     l2_bytes=40 << 20,
     matrix_flops=312.0,
     lanes=4,
+    memory_bytes=80 << 30,
+    reserved_bytes=KIB,
 )
 H100 = replace(
     A100, name="H100", units=132, shared_bytes=228 * KIB, group_shared_bytes=227 * KIB, flops=66.9,
     bandwidth=3350.0, l2_bytes=50 << 20, matrix_flops=989.0,
 )  # fmt: skip
-H200 = replace(H100, name="H200", bandwidth=4800.0)
+H200 = replace(H100, name="H200", bandwidth=4800.0, memory_bytes=141 * 10**9)
 _DESKTOP = replace(
     A100, name="RTX 3090", units=82, shared_bytes=100 * KIB, unit_threads=1536,
     group_shared_bytes=99 * KIB, flops=35.6, bandwidth=936.0, l2_bytes=6 << 20, matrix_flops=71.0,
-    unit_groups=16,
+    unit_groups=16, memory_bytes=24 << 30,
 )  # fmt: skip
 RTX_4090 = replace(
     _DESKTOP, name="RTX 4090", units=128, flops=82.6, bandwidth=1008.0, l2_bytes=72 << 20,
@@ -114,6 +120,7 @@ MI300X = GpuModel(
     l2_bytes=4 << 20,
     matrix_flops=1307.4,
     lanes=4,
+    memory_bytes=192 << 30,
 )
 INTEGRATED = GpuModel(
     name="integrated",

@@ -14,16 +14,12 @@ from modelcc.targets.cpu.scatter import schedule_scatter
 from modelcc.targets.cpu.schedule import Pairs
 from modelcc.targets.cpu.scheduled_kernel import ScheduledKernel
 from modelcc.targets.gpu.kernels import DeviceKernels
-from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.webgpu.emitter import TooManyBuffersError, plain_function, shader_of
 
 
 @dataclass(frozen=True)
-class ShaderKernels:
-    """Schedules kernels for groups of ``gpu``: a :class:`~modelcc.targets.cpu.schedule.Lower`,
-    whose machine is the host's."""
-
-    gpu: GpuModel
+class ShaderKernels(DeviceKernels):
+    """Those that WGSL can say."""
 
     def __call__(
         self,
@@ -35,17 +31,18 @@ class ShaderKernels:
         states: Pairs = frozenset(),
     ) -> ScheduledKernel:
         """The function of a kernel; :class:`NoScheduleError` if its stages run one by one."""
-        found = DeviceKernels(self.gpu)(kernel, name, machine, source, wanted, states)
+        found = super().__call__(kernel, name, machine, source, wanted, states)
         function = meaning_of(found.function)
         if grid_loop(function) is None:
             return found
         try:
             shader_of(plain_function(function))
-        except TooManyBuffersError:
+        except TooManyBuffersError as error:
             if len(kernel.stages) > 1:  # each stage takes some of them
                 raise NoScheduleError from None
-        except (NotImplementedError, TypeError):
-            pass
+            self.tell(source, str(error))
+        except (NotImplementedError, TypeError) as error:
+            self.tell(source, str(error))
         else:
             return found
         return schedule_kernel(kernel, name, machine, source, wanted, states)
@@ -59,7 +56,7 @@ class ShaderKernels:
         source: tuple[str, ...] = (),
     ) -> tuple[ScheduledKernel, ...]:
         """Functions of updates: a :class:`~modelcc.targets.cpu.schedule.LowerScatter`."""
-        found = DeviceKernels(self.gpu).scatter(kernel, initial, name, machine, source)
+        found = super().scatter(kernel, initial, name, machine, source)
         functions = [meaning_of(part.function) for part in found]
         try:
             for function in functions:

@@ -9,13 +9,12 @@ from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index
 from modelcc.ir.loop import Function
 from modelcc.ir.program import Launch, Program, leaves
-from modelcc.ir.tensor import TensorProgram
 from modelcc.runtime.device_program import CODE
 from modelcc.runtime.webgpu_shaders import Shader, Shared, shaders_text, together
-from modelcc.targets.base import Module, OnFunction, TargetOptions
-from modelcc.targets.cpu.schedule import schedule_program
+from modelcc.targets.base import Module, TargetOptions
 from modelcc.targets.gpu.device_program import device_functions
 from modelcc.targets.gpu.device_target import DeviceTarget
+from modelcc.targets.gpu.kernels import DeviceKernels, Tell
 from modelcc.targets.gpu.machine import GPUS, INTEGRATED, GpuModel
 from modelcc.targets.native.host import cpu_model
 from modelcc.targets.native.target import NativeTarget, native_target
@@ -60,12 +59,9 @@ class WebgpuTarget(DeviceTarget):
     def symbol(self, name: str) -> str:
         return name
 
-    def schedule(self, program: TensorProgram, on_function: OnFunction | None = None) -> Program:
+    def lowering(self, tell: Tell) -> DeviceKernels:
         """Kernels become functions of groups, and of the host where WGSL has no form for them."""
-        lower = ShaderKernels(self.gpu)
-        return schedule_program(
-            program, self.host.cpu, on_function, lower=lower, scatter=lower.scatter
-        )
+        return ShaderKernels(self.gpu, tell)
 
     def legalize_groups(self, function: Function) -> Function:
         """Elementary functions and narrow elements become arithmetic."""

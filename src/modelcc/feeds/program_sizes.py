@@ -1,0 +1,20 @@
+"""Sizes of the named dimensions of a placed program, for reports of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from modelcc.feeds.random import nominal_sizes
+from modelcc.ir.program import Program, checks
+
+
+def usual_sizes(program: Program, given: Mapping[str, int]) -> dict[str, int]:
+    """Sizes for a report of a placed program: those ``given``, modest ones for others."""
+    shapes = [program.types[name].shape for name in program.inputs]
+    constraints = [check.condition for check in checks(program)]
+    return nominal_sizes(program.dims, given, shapes, constraints)
+
+
+def greatest_sizes(program: Program) -> dict[str, int]:
+    """Of the dimensions that have a bound."""
+    return {name: known.hi for name, known in program.dims.items() if isinstance(known.hi, int)}
