@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
 from types import MappingProxyType
-from typing import Protocol, cast
+from typing import Protocol, cast, runtime_checkable
 
 from modelcc.runtime.errors import LoadError, RunError
 
@@ -82,6 +82,19 @@ class Device(Protocol):
 
     def synchronize(self) -> None:
         """Wait for all that was asked for; RunError if the device did not do it."""
+
+
+@runtime_checkable
+class TimedDevice(Device, Protocol):
+    """A device that takes the time of what it does by its own clock."""
+
+    def keep_times(self, on: bool) -> None:
+        """Take times from now on, or no more."""
+
+    def seconds(self) -> float:
+        """What it has worked since it was asked last, all of which is done; 0 if it took no
+        times."""
+        ...
 
 
 class OutOfDeviceMemoryError(RunError):

@@ -8,7 +8,7 @@ several may be prepared at once, but only one runs at a time.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -20,7 +20,13 @@ from modelcc.artifact.constants import block_size
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import Manifest
 from modelcc.ir.index import Index, compile_index
-from modelcc.runtime.device import Device, DeviceMemory, OutOfDeviceMemoryError, open_device
+from modelcc.runtime.device import (
+    Device,
+    DeviceMemory,
+    OutOfDeviceMemoryError,
+    TimedDevice,
+    open_device,
+)
 from modelcc.runtime.device_steps import (
     AllocateBoth,
     CopyMemory,
@@ -33,11 +39,14 @@ from modelcc.runtime.device_steps import (
     Step,
     TakeSide,
     from_json,
+    is_the_devices,
+    step_name,
 )
 from modelcc.runtime.errors import LoadError, RunError
 from modelcc.runtime.libraries import addresses
 from modelcc.runtime.loader import NativeCode, load_objects
 from modelcc.runtime.pool import native_pool
+from modelcc.runtime.profiler_ranges import profiler_ranges
 
 STEPS, CODE = "device.json", "device.code"
 """Objects of an artifact that runs on a device: its steps and its kernels; all others are the
@@ -89,11 +98,11 @@ class DeviceCode(NativeCode):
         super().__init__(own, known)
 
     def _profiled(self, given: Sequence[int]) -> None:
-        self._runner.run(given, self._note_time)
-
-    def _note_time(self, step: int) -> None:
-        """As a ``struct timespec``."""
-        self._times[2 * step : 2 * step + 2] = divmod(perf_counter_ns(), 10**9)
+        """The times of steps one after the other, each as a ``struct timespec``."""
+        begin = 0
+        for number, taken in enumerate(self._runner.profiled(given), 1):
+            begin += taken
+            self._times[2 * number : 2 * number + 2] = divmod(begin, 10**9)
 
     def _run(self, run: Callable[[Sequence[int]], None], *given: int | None) -> int:
         with self._lock:
@@ -167,23 +176,40 @@ class _Runner:
         most = max((step.checks for step in _launches(program.steps)), default=0)
         self._noted = (ctypes.c_int64 * max(1, 2 * most))()
 
-    def run(self, given: Sequence[int], note: Callable[[int], None] | None = None) -> None:
-        """One call with the entry point's arguments; ``note`` is told of each step before it begins
-        and of the end, when the device has done all before."""
+    def run(self, given: Sequence[int]) -> None:
+        """One call with the entry point's arguments."""
+        self._steps(self._program.steps, *self._begun(given))
+        self._device.synchronize()
+
+    def profiled(self, given: Sequence[int]) -> Iterator[int]:
+        """The nanoseconds of each step of a call: by the device's clock, if it has one for what the
+        step does there, else by the host's."""
+        values, mirror = self._begun(given)
+        self._device.synchronize()
+        clock = self._device if isinstance(self._device, TimedDevice) else None
+        ranges = profiler_ranges()
+        try:
+            if clock:
+                clock.keep_times(True)
+            for step in self._program.steps:
+                start = perf_counter_ns()
+                with ranges(step_name(step)):
+                    self._steps((step,), values, mirror)
+                    self._device.synchronize()
+                taken = perf_counter_ns() - start
+                timed = clock.seconds() if clock and is_the_devices(step) else 0.0
+                yield round(timed * 1e9) or taken
+        finally:
+            if clock:
+                clock.keep_times(False)
+
+    def _begun(self, given: Sequence[int]) -> tuple[Values, _Mirror]:
+        """Numbers and memory of a call."""
         values = self._values(given[4])
         try:
-            mirror = self._mirror(given, values)
+            return values, self._mirror(given, values)
         except OutOfDeviceMemoryError as error:
             raise self._too_large(values, error) from error
-        if note is None:
-            self._steps(self._program.steps, values, mirror)
-            self._device.synchronize()
-            return
-        note(0)
-        for number, step in enumerate(self._program.steps, 1):
-            self._steps((step,), values, mirror)
-            self._device.synchronize()
-            note(number)
 
     def _values(self, sizes: int) -> Values:
         names = self._program.sizes

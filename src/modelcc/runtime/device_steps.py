@@ -103,6 +103,24 @@ Step: TypeAlias = (
 )
 
 
+def is_the_devices(step: Step) -> bool:
+    """Whether all that a step does is done by the device."""
+    return isinstance(step, MoveTensor | CopyMemory) or (
+        isinstance(step, KernelCall) and step.grid is not None
+    )
+
+
+def step_name(step: Step) -> str:
+    """What it does, for a trace."""
+    match step:
+        case KernelCall():
+            return step.kernel
+        case MoveTensor():
+            return "upload" if step.upload else "download"
+        case _:
+            return type(step).__name__
+
+
 @dataclass(frozen=True)
 class DeviceProgram:
     """What runs on device number ``index`` of a ``kind``: steps, what the entry point's sizes are

@@ -73,6 +73,7 @@ class OpenclDevice:
         except cl.Error as error:
             raise LoadError(f"{self.name} does not start: {error}") from error
         self._kernels: dict[str, tuple[cl.Kernel, Groups]] = {}
+        self._timed: list[cl.Event] | None = None
 
     @property
     def name(self) -> str:
@@ -119,14 +120,16 @@ class OpenclDevice:
     def upload(self, memory: DeviceMemory, offset: int, address: int, size: int) -> None:
         """Copy from the host, which may write there again at once."""
         try:
-            cl.enqueue_copy(self._queue, _buffer(memory), _host(address, size), dst_offset=offset)
+            host, to = _host(address, size), _buffer(memory)
+            self._note(cl.enqueue_copy(self._queue, to, host, dst_offset=offset))
         except cl.Error as error:
             raise self._lost(error) from error
 
     def download(self, memory: DeviceMemory, offset: int, address: int, size: int) -> None:
         """Copy to the host."""
         try:
-            cl.enqueue_copy(self._queue, _host(address, size), _buffer(memory), src_offset=offset)
+            host, source = _host(address, size), _buffer(memory)
+            self._note(cl.enqueue_copy(self._queue, host, source, src_offset=offset))
         except cl.Error as error:
             raise self._lost(error) from error
 
@@ -138,11 +141,16 @@ class OpenclDevice:
         try:
             if ends[0] is ends[1] and abs(to_offset - offset) < size:
                 between = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, size)
-                cl.enqueue_copy(self._queue, between, ends[1], src_offset=offset, byte_count=size)
+                self._note(
+                    cl.enqueue_copy(
+                        self._queue, between, ends[1], src_offset=offset, byte_count=size
+                    )
+                )
                 ends, offset = (ends[0], between), 0
-            cl.enqueue_copy(
+            copied = cl.enqueue_copy(
                 self._queue, *ends, dst_offset=to_offset, src_offset=offset, byte_count=size
             )
+            self._note(copied)
         except cl.Error as error:
             raise self._lost(error) from error
 
@@ -159,7 +167,7 @@ class OpenclDevice:
         try:
             places = (_opencl(memory).part(offset) for memory, offset in buffers)
             found.set_args(*places, *map(np.int64, sizes))
-            cl.enqueue_nd_range_kernel(self._queue, found, total, size)
+            self._note(cl.enqueue_nd_range_kernel(self._queue, found, total, size))
         except cl.Error as error:
             raise self._lost(error) from error
 
@@ -169,6 +177,26 @@ class OpenclDevice:
             self._queue.finish()
         except cl.Error as error:
             raise self._lost(error) from error
+
+    def keep_times(self, on: bool) -> None:
+        """Take the times of commands."""
+        timing = cl.command_queue_properties.PROFILING_ENABLE
+        self.synchronize()
+        self._queue = (
+            cl.CommandQueue(self._context, properties=timing)
+            if on
+            else cl.CommandQueue(self._context)
+        )
+        self._timed = [] if on else None
+
+    def seconds(self) -> float:
+        """From where each command began to where it ended."""
+        done, self._timed = self._timed or [], []
+        return sum(event.profile.end - event.profile.start for event in done) * 1e-9
+
+    def _note(self, event: cl.Event) -> None:
+        if self._timed is not None:
+            self._timed.append(event)
 
     def _lost(self, error: cl.Error) -> RunError:
         return RunError(

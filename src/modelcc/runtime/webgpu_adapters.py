@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import cast
+from importlib import import_module
+from typing import Any, cast
 
 import wgpu
 
@@ -13,6 +14,10 @@ _LIMITS = (
     "max-storage-buffer-binding-size",
     "max-storage-buffers-per-shader-stage",
 )
+
+
+TIMES = "timestamp-query"
+"""The feature of a device that has a clock."""
 
 
 def find_adapters() -> list[wgpu.GPUAdapter]:
@@ -33,7 +38,15 @@ _KINDS = {"DiscreteGPU": 0, "IntegratedGPU": 1, "VirtualGPU": 2, "CPU": 3}
 def opened(adapter: wgpu.GPUAdapter) -> wgpu.GPUDevice:
     """A device with as much memory and as many buffers as the adapter gives."""
     limits: dict[str, int | None] = {n: cast(int, adapter.limits[n]) for n in _LIMITS}
+    features = [name for name in (TIMES,) if name in adapter.features]
     try:
-        return adapter.request_device_sync(required_limits=limits)
+        return adapter.request_device_sync(required_features=features, required_limits=limits)
     except wgpu.GPUError as error:
         raise LoadError(f"{adapter.summary} does not start: {error}") from error
+
+
+def nanoseconds_of_a_tick(device: wgpu.GPUDevice) -> float:
+    """Of the device's clock, which the package itself does not tell."""
+    native: Any = import_module("wgpu.backends.wgpu_native")
+    queue: Any = device.queue
+    return float(native.lib.wgpuQueueGetTimestampPeriod(queue._internal))

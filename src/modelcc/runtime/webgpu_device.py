@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from ctypes import c_uint8, memmove
 from dataclasses import dataclass
 from math import prod
-from struct import pack
+from struct import pack, unpack
 from typing import cast
 
 import wgpu
@@ -14,7 +14,12 @@ import wgpu
 from modelcc.ir.index import evaluate
 from modelcc.runtime.device import DeviceMemory, Groups, OutOfDeviceMemoryError
 from modelcc.runtime.errors import LoadError, RunError
-from modelcc.runtime.webgpu_adapters import find_adapters, opened
+from modelcc.runtime.webgpu_adapters import (
+    TIMES,
+    find_adapters,
+    nanoseconds_of_a_tick,
+    opened,
+)
 from modelcc.runtime.webgpu_shaders import (
     GROUPS_ACROSS,
     Shader,
@@ -25,6 +30,9 @@ from modelcc.runtime.webgpu_shaders import (
 
 _STORAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
 _UNIFORM = wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST
+_RESOLVED = wgpu.BufferUsage.QUERY_RESOLVE | wgpu.BufferUsage.COPY_SRC
+_STAMPS = 4096
+"""Times that are kept at once; launches beyond have none."""
 _WAITING = 256
 """Launches that are handed to the device together."""
 
@@ -70,6 +78,8 @@ class WebgpuDevice:
         self._pass: wgpu.GPUComputePassEncoder | None = None
         self._waiting = 0
         self._unread: wgpu.GPUBuffer | None = None
+        self._stamps: wgpu.GPUQuerySet | None = None
+        self._stamped = 0
 
     @property
     def name(self) -> str:
@@ -164,14 +174,15 @@ class WebgpuDevice:
         pipeline = self._pipeline(kernel, buffers)
         bound = self._bound(pipeline, buffers, sizes)
         encoder = self._commands()
-        running = encoder.begin_compute_pass() if self._pass is None else self._pass
-        self._pass = running
+        running = self._pass = self._pass or self._begin_pass(encoder)
         running.set_pipeline(pipeline.pipeline)
         running.set_bind_group(0, bound)
         across = min(groups, GROUPS_ACROSS)
         running.dispatch_workgroups(across, -(-groups // across))
         self._unread = _buffer(buffers[0][0])
         self._waiting += 1
+        if self._stamps is not None:
+            self._end_pass()
         if self._waiting >= _WAITING:
             self._submit()
 
@@ -180,6 +191,39 @@ class WebgpuDevice:
         self._submit()
         if self._unread is not None:
             self._read(self._unread, 0, 4)
+
+    def _begin_pass(self, encoder: wgpu.GPUCommandEncoder) -> wgpu.GPUComputePassEncoder:
+        """With times of its beginning and end, where these are taken."""
+        if self._stamps is None or self._stamped + 2 > _STAMPS:
+            return encoder.begin_compute_pass()
+        first, self._stamped = self._stamped, self._stamped + 2
+        return encoder.begin_compute_pass(
+            timestamp_writes={
+                "query_set": self._stamps,
+                "beginning_of_pass_write_index": first,
+                "end_of_pass_write_index": first + 1,
+            }
+        )
+
+    def keep_times(self, on: bool) -> None:
+        """Take the times of launches, if the device has a clock."""
+        self.synchronize()
+        on = on and TIMES in self._device.features
+        kind = "timestamp"
+        self._stamps = self._device.create_query_set(type=kind, count=_STAMPS) if on else None
+        self._stamped = 0
+
+    def seconds(self) -> float:
+        """From where each launch began to where it ended."""
+        count, self._stamped = self._stamped, 0
+        if self._stamps is None or not count:
+            return 0.0
+        buffer = self._device.create_buffer(size=8 * count, usage=_RESOLVED)
+        self._commands().resolve_query_set(self._stamps, 0, count, buffer, 0)
+        self._submit()
+        times = unpack(f"<{count}Q", self._read(buffer, 0, 8 * count))
+        ticks = sum(end - start for start, end in zip(times[::2], times[1::2], strict=True))
+        return ticks * nanoseconds_of_a_tick(self._device) * 1e-9
 
     def _pipeline(self, kernel: str, buffers: Sequence[tuple[DeviceMemory, int]]) -> _Pipeline:
         given = buffers[: self._parameters[kernel]]

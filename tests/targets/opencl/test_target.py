@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 
 import ml_dtypes
 import numpy as np
@@ -86,6 +87,30 @@ def test_a_saved_model_runs_and_is_profiled(tmp_path: Path) -> None:
     assert report.device is not None and report.device.host == ()
     assert (report.device.uploads, report.device.downloads) == (1, 1)
     assert all(row.seconds is not None and row.seconds > 0 for row in report.kernels)
+
+
+def test_a_device_times_its_work_by_its_own_clock() -> None:
+    """What it does, not how long the host waits for it: a long sum against a short one."""
+    source = b"""__kernel void work(__global float *x, long n) {
+        float sum = 0;
+        for (long i = 0; i < n; i++) sum = sum * 0.5f + x[i % 8];
+        x[get_global_id(0)] = sum;
+    }"""
+    device = opencl.open_device(0)
+    device.load(source, {"work": (1, 1, 1)})
+    memory = device.allocate(64)
+    taken: list[float] = []
+    device.keep_times(True)
+    for count in (1000, 3_000_000):
+        device.launch("work", [(memory, 0)], [count], (1, 1, 1))
+        start = perf_counter()
+        device.synchronize()
+        taken.append(device.seconds())
+        assert 0 < taken[-1] <= perf_counter() - start + 1e-3
+    assert taken[1] > 100 * taken[0] or taken[1] > 1e-3
+    device.keep_times(False)
+    device.launch("work", [(memory, 0)], [1], (1, 1, 1))
+    assert device.seconds() == 0
 
 
 def gathering() -> modelcc.Model:

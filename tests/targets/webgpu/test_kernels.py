@@ -159,3 +159,21 @@ def test_an_index_out_of_range_is_noted() -> None:
     assert (y == 1).all()
     with pytest.raises(IndexError, match="check 0 of f fails"):
         run("f", [np.array([0, 1, -2, 3]), y], [])
+
+
+def test_a_device_times_launches_by_its_own_clock() -> None:
+    device = webgpu_kernels.WebgpuDevice("tests", webgpu_kernels.open_once())
+    device.keep_times(True)
+    text = """func @many(%y: mut i32[n]; n) {
+      grid g in 0 .. n { thread t in 0 .. 1 { store %y[g] = add(load %y[g], i32(1)) } }
+    }"""
+    device.add([webgpu_kernels.shader_of(webgpu_kernels.plain_function(parse_function(text)))])
+    memory = device.allocate(4 << 20)
+    taken: list[float] = []
+    for groups in (1, 1 << 20):
+        device.launch("many", [(memory, 0)], [groups], (groups, 1, 1))
+        device.synchronize()
+        taken.append(device.seconds())
+    assert 0 < taken[0] < taken[1] < 10
+    assert device.seconds() == 0
+    device.keep_times(False)
