@@ -35,11 +35,11 @@ from typing import Literal, TypeAlias
 
 from modelcc.ir.argument import Argument
 from modelcc.ir.condition import Condition
-from modelcc.ir.copies import CommitCopies, CopyAsync, WaitCopies
 from modelcc.ir.index import Index
+from modelcc.ir.tiles import Copying
 from modelcc.ir.types import BOOL, DType
 
-Space = Literal["global", "shared", "local", "warp"]
+Space = Literal["global", "shared", "local", "warp", "tile", "arrivals"]
 LoopKind = Literal["serial", "parallel", "unrolled", "grid", "thread"]
 
 
@@ -47,10 +47,9 @@ LoopKind = Literal["serial", "parallel", "unrolled", "grid", "thread"]
 class Buffer:
     """Flat memory of ``size`` elements.  ``global`` is a parameter, what an Alloc makes is
     ``shared`` by the threads of a group, ``local``: private to who executes it, or of a ``warp``,
-    all threads of an innermost thread loop: in the machine's own order, touched by routines only.
-
-    ``align`` is the guaranteed alignment of its start in bytes.
-    """
+    all threads of an innermost thread loop: in the machine's own order, only routines touch it; so
+    are ``tile`` and ``arrivals`` (:mod:`modelcc.ir.tiles`).  It starts at multiples of ``align``
+    bytes."""
 
     name: str
     dtype: DType
@@ -443,14 +442,15 @@ class ParallelCall:
 
 @dataclass(frozen=True)
 class RoutineCall:
-    """Runs ``routine`` on parts of buffers; those that it writes meet no others.  It has neither
-    values nor checks and is known by its name.  Several functions may have it in common, and
-    processors a text of their own for it (:mod:`modelcc.targets.isa`).  In groups the threads of an
-    innermost thread loop run it together, once."""
+    """Runs ``routine``, which has no values or checks and is known by its name, on parts of
+    buffers; those that it writes meet no others.  Processors may have texts of their own for it
+    (:mod:`modelcc.targets.isa`).  In groups an innermost thread loop runs it once, with all its
+    threads, or ``beside`` them: what it reads then stays until they wait."""
 
     routine: Routine
     arguments: tuple[Argument, ...]
     sizes: tuple[Index, ...] = ()
+    beside: bool = False
 
 
 @dataclass(frozen=True)
@@ -462,8 +462,7 @@ class Comment:
 
 Stmt: TypeAlias = (
     For | While | If | Let | BindIndex | Check | Register | Assign | Store | VectorScatter | Alloc
-    | Barrier | CopyAsync | CommitCopies | WaitCopies | Prefetch | ParallelCall | RoutineCall
-    | Comment
+    | Barrier | Copying | Prefetch | ParallelCall | RoutineCall | Comment
 )  # fmt: skip
 
 

@@ -56,6 +56,7 @@ from modelcc.ir.mlir_syntax import value_text
 from modelcc.ir.scalar import FUNCTIONS
 from modelcc.ir.spellings import FUNCTION, SPELLINGS, STRINGS, SYMBOLS
 from modelcc.ir.text_reader import TextReader
+from modelcc.ir.tiles import CopyTile, ExpectBytes, WaitArrival, WaitRoutines
 from modelcc.ir.types import BOOL, DTYPES, DType
 
 _LOOP_WORDS: Final[Mapping[LoopKind, str]] = {
@@ -94,7 +95,13 @@ def _read_buffer(at: TextReader, name: str, space: Space) -> Buffer:
     return at.buffers[name]
 
 
-_SPACES: Final[Mapping[str, Space]] = {"local": "local", "shared": "shared", "warp": "warp"}
+_SPACES: Final[Mapping[str, Space]] = {
+    "local": "local",
+    "shared": "shared",
+    "warp": "warp",
+    "tile": "tile",
+    "arrivals": "arrivals",
+}
 
 
 def _local_text(buffer: Buffer) -> str:
@@ -234,6 +241,7 @@ _SPELLINGS: Mapping[str, Spelling] = {
     "tuple[Expr, ...]": listed(_EXPR),
     "tuple[Stmt, ...]": _BLOCK,
     "tuple[Index, Index]": Syntax(lambda part, _: f"{part[0]} .. {part[1]}", _read_part),
+    "tuple[int, ...]": listed(syntax(str, TextReader.number)),
     "places": listed(syntax(str, TextReader.number), " "),
     "Function": syntax(lambda f: definition_text(f), lambda at: read_definition(at)),
 }
@@ -246,7 +254,7 @@ STATEMENTS = TextForms[Stmt](
         "(? part {part}?) {body}",
         If: "if (?rare {rare}?){condition} {then}(? else {other}?)",
         While: "while {condition} {body}",
-        RoutineCall: "run {routine}({arguments}(?; {sizes}?))",
+        RoutineCall: "run (?beside {beside}?){routine}({arguments}(?; {sizes}?))",
         ParallelCall: "call parallel 0 .. {count}(? when {when}?) func {outlined}",
         Let: "let {name:value} = {value}",
         Register: "register {name:value} = {value}",
@@ -261,6 +269,11 @@ STATEMENTS = TextForms[Stmt](
         "(? mask({active})?)",
         CommitCopies: "commit",
         WaitCopies: "wait {pending}",
+        CopyTile: "box {to:buffer}[{to_offset}] = {source:buffer}[{at}] from {offset} of ({sizes})"
+        " stride ({strides}) box ({box}) to {arrivals:buffer}[{slot}]",
+        ExpectBytes: "expect {arrivals:buffer}[{slot}] bytes {size}",
+        WaitArrival: "await {arrivals:buffer}[{slot}] phase {phase}",
+        WaitRoutines: "finish {pending}",
         Prefetch: "prefetch {buffer:buffer}[{offset}] level {level}",
         Comment: "comment {text:string}",
     },

@@ -39,8 +39,15 @@ from modelcc.ir.loop_traversal import (
     statements,
     walk,
 )
+from modelcc.ir.tiles import CopyTile, ExpectBytes, WaitArrival, WaitRoutines
 
 DIMENSIONS = 3
+
+_SHARED = ("shared", "tile", "arrivals")
+_OF_GROUPS = (
+    Barrier, CopyAsync, CommitCopies, WaitCopies, CopyTile, ExpectBytes, WaitArrival, WaitRoutines
+)  # fmt: skip
+_OF_WARPS = (RoutineCall, WaitRoutines)
 
 
 @dataclass(frozen=True)
@@ -74,7 +81,7 @@ def verify_groups(function: Function, limits: GroupLimits) -> None:
         _verify_extent(function, loop, len(loops))
     _verify_threads(function, loops, limits)
     _Threads(function, loops).verify(body)
-    _Threads(function, loops[-1:], RoutineCall).verify(body)
+    _Threads(function, loops[-1:], _OF_WARPS).verify(body)
 
 
 def is_of_groups(s: Stmt) -> bool:
@@ -83,9 +90,11 @@ def is_of_groups(s: Stmt) -> bool:
         case For():
             return s.kind in ("grid", "thread")
         case Alloc():
-            return s.buffer.space in ("shared", "warp")
+            return s.buffer.space != "local"
+        case RoutineCall():
+            return s.beside
         case _:
-            return isinstance(s, Barrier | CopyAsync | CommitCopies | WaitCopies)
+            return isinstance(s, _OF_GROUPS)
 
 
 def _unchanged(function: Function) -> frozenset[str]:
@@ -127,7 +136,7 @@ def _verify_group(function: Function, body: Sequence[Stmt], limits: GroupLimits)
     threads: list[For] = []
     for s in body:
         match s:
-            case Alloc() if s.buffer.space == "shared":
+            case Alloc() if s.buffer.space in _SHARED:
                 assert isinstance(s.buffer.size, int)
                 used += s.buffer.size * s.buffer.dtype.bytes
                 if limits.shared_bytes is not None and used > limits.shared_bytes:
@@ -168,7 +177,7 @@ class _Threads:
         self,
         function: Function,
         loops: Sequence[For],
-        together: type[Barrier | RoutineCall] = Barrier,
+        together: tuple[type[Stmt], ...] = (Barrier,),
     ) -> None:
         self._function = function
         self._together = together
@@ -180,7 +189,7 @@ class _Threads:
     def verify(self, body: Sequence[Stmt]) -> None:
         """Check the body of the thread loops."""
         inside = list(statements(body))
-        barrier = next((s for s in inside if isinstance(s, Barrier | RoutineCall)), None)
+        barrier = next((s for s in inside if isinstance(s, (Barrier, *_OF_WARPS))), None)
         check = next((s for s in inside if isinstance(s, Check)), None)
         if barrier is not None and check is not None:
             raise self._fail(barrier, f"'{statement_text(check)}' may have ended some threads")
@@ -195,7 +204,7 @@ class _Threads:
 
     def _statement(self, s: Stmt) -> None:
         match s:
-            case Barrier() | RoutineCall():
+            case Barrier() | RoutineCall() | WaitRoutines():
                 if isinstance(s, self._together):
                     self._reached(s)
             case Let() if self._varies(s.value):
@@ -212,14 +221,14 @@ class _Threads:
                 self._inside(s, self._has_varying(s.start) or self._has_varying(s.stop))
             case If() | While():
                 self._inside(s, self._varies(s.condition))
-            case Alloc() if s.buffer.space == "shared":
+            case Alloc() if s.buffer.space in _SHARED:
                 raise self._fail(s, "memory that a group shares is there before its threads")
             case ParallelCall():
                 raise self._fail(s, "a thread of a group cannot use the pool")
             case _:
                 pass
 
-    def _reached(self, s: Barrier | RoutineCall) -> None:
+    def _reached(self, s: Barrier | RoutineCall | WaitRoutines) -> None:
         """By all of them, on the same parts of memory."""
         if self._diverging is not None:
             inside = statement_text(self._diverging)

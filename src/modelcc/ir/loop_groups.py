@@ -7,7 +7,7 @@ groups race if they do so at all, for nothing orders groups.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from modelcc.ir.errors import RunError
 from modelcc.ir.loop_memory import Lanes, gather, load, scatter, store, undefined
+from modelcc.ir.loop_tiles import Arrivals, CopiedMemory, box_of
 from modelcc.ir.types import Array
 
 Thread = Callable[..., Iterator[int]]
@@ -78,6 +79,14 @@ class _PendingCopy:
     active: int | None
 
 
+@dataclass
+class _Beside:
+    """A routine that a warp runs beside: elements of tiles that it reads, and what it writes."""
+
+    read: dict[CopiedMemory, Array] = field(default_factory=dict[CopiedMemory, Array])
+    written: list[Array] = field(default_factory=list[Array])
+
+
 @dataclass(frozen=True)
 class _Watched:
     name: str
@@ -97,6 +106,10 @@ class Watch:
         self._global = {id(m): at_address[m.ctypes.data] for m in buffers.values()}
         self._held = tuple(buffers.values())
         self._shared: dict[int, _Watched] = {}
+        self._tiles: dict[int, CopiedMemory] = {}
+        self._arrivals: dict[int, Arrivals] = {}
+        self._beside: dict[int, list[_Beside]] = {}
+        self._running: _Beside | None = None
         self._groups: list[str] = []
         self._points: list[str] = []
         self._interval = 0
@@ -108,11 +121,21 @@ class Watch:
     def begin_group(self, point: Mapping[str, int]) -> None:
         """What follows is of the group at ``point``."""
         self._groups.append(_place(point.items()))
-        self._shared = {}
+        self._shared, self._tiles, self._arrivals = {}, {}, {}
 
     def share(self, name: str, memory: Array) -> Array:
         """``memory``, which the group's threads share."""
         self._shared[id(memory)] = _Watched(name, memory)
+        return memory
+
+    def tile(self, name: str, memory: Array) -> Array:
+        """``memory`` for copies of boxes, which the group's threads share."""
+        self._tiles[id(memory)] = CopiedMemory(name, memory)
+        return memory
+
+    def arrivals(self, memory: Array) -> Array:
+        """What counts phases of copies."""
+        self._arrivals[id(memory)] = Arrivals(memory.size)
         return memory
 
     def run(self, thread: Thread, extents: Mapping[str, int]) -> None:
@@ -121,7 +144,7 @@ class Watch:
         self._points = [_place(zip(extents, point, strict=True)) for point in points]
         waiting = [thread(*point) for point in points]
         self._warp = list(extents.values())[-1]
-        self._held_by_warps, self._copies = {}, {}
+        self._held_by_warps, self._copies, self._beside = {}, {}, {}
         reached: list[int | None] = [0]
         while reached[0] is not None:
             self._interval += len(points)
@@ -180,6 +203,88 @@ class Watch:
             self.store(one.to, one.to_offset, np.reshape(value, one.lanes), 1, None)
         del batches[:done]
 
+    # --- copies of boxes, and what goes on beside
+
+    def expect(self, arrivals: Array, slot: int, size: int) -> None:
+        """Begin a phase."""
+        self._allow("", slot, self._arrivals[id(arrivals)].expect(slot, size))
+
+    def copy_tile(
+        self,
+        to: Array,
+        to_offset: int,
+        source: Array,
+        box: Sequence[Sequence[int]],
+        offset: int,
+        arrivals: Array,
+        slot: int,
+    ) -> None:
+        """Begin to copy a ``box``: where it is, sizes and strides of the tensor, its extents."""
+        tile = self._tiles[id(to)]
+        values = box_of(source, offset, *box)
+        region = to_offset + np.arange(values.size)
+        for one in (one for running in self._beside.values() for one in running):
+            if tile in one.read and one.read[tile][region].any():
+                why = "what its warp runs beside reads it: a wait for that is missing"
+                self._allow(tile.name, to_offset, why)
+        begun = self._arrivals[id(arrivals)].copy(slot, tile, region, values, self._interval)
+        self._allow(tile.name, to_offset, begun)
+
+    def wait_arrival(self, arrivals: Array, slot: int, phase: int) -> None:
+        """A phase has come."""
+        waited = self._arrivals[id(arrivals)].wait(slot, phase, self._thread, self._interval)
+        self._allow("", slot, waited)
+
+    def beside(self, routine: Callable[..., object], *given: object) -> None:
+        """Run a routine of the warp's, which nobody knows to be done."""
+        running = self._running = _Beside()
+        routine(self, *given)
+        self._running = None
+        self._have_read(running)
+        self._beside.setdefault(self._thread // self._warp, []).append(running)
+
+    def finish(self, pending: int) -> None:
+        """What the warp runs beside is done, but for the last ``pending`` routines."""
+        running = self._beside.setdefault(self._thread // self._warp, [])
+        done = max(len(running) - pending, 0)
+        for one in running[:done]:
+            self._have_read(one)
+        del running[:done]
+
+    def _have_read(self, one: _Beside) -> None:
+        first = self._thread // self._warp * self._warp
+        threads = range(first, first + self._warp)
+        for tile, places in one.read.items():
+            elements = np.flatnonzero(places)
+            fault = tile.read(elements, threads, self._interval)
+            self._allow(tile.name, int(elements[0]), fault)
+
+    def _allow(self, buffer: str, element: int, fault: str) -> None:
+        if fault:
+            here = self._points[self._thread]
+            how = f"thread {here} of group {self._groups[-1]}: {fault}"
+            raise RaceError(buffer or "arrivals", element, (here, here), how)
+
+    def _touch_tile(self, tile: CopiedMemory, elements: Iterable[int]) -> None:
+        running = self._running or _Beside()
+        places = running.read.setdefault(tile, np.zeros(tile.memory.size, bool))
+        if isinstance(elements, range):
+            places[elements.start : elements.stop : elements.step] = True
+        else:
+            places[[*elements]] = True
+        if running is not self._running:
+            self._have_read(running)
+
+    def _touch_fragment(self, buffer: Array, writes: bool) -> None:
+        running = self._beside.get(self._thread // self._warp, ())
+        if self._running is not None:
+            if writes and not any(buffer is one for one in self._running.written):
+                self._running.written.append(buffer)
+            return
+        if any(buffer is written for one in running for written in one.written):
+            why = "what its warp runs beside writes it: a wait for that is missing"
+            self._allow("fragment", 0, why)
+
     # --- memory
 
     def load(
@@ -219,6 +324,10 @@ class Watch:
         elif id(buffer) in self._shared:
             for element in elements:
                 self._by_thread(self._shared[id(buffer)], element, writes)
+        elif id(buffer) in self._tiles:
+            self._touch_tile(self._tiles[id(buffer)], elements)
+        elif self._running is not None or self._beside:
+            self._touch_fragment(buffer, writes)
 
     def _by_group(self, watched: _Watched, element: int, writes: bool) -> None:
         own = len(self._groups) - 1
@@ -244,7 +353,9 @@ class Watch:
 
 def _places(offset: int, lanes: int, stride: int, active: int | None) -> Iterable[int]:
     count = lanes if active is None else min(max(active, 0), lanes)
-    return (offset + lane * stride for lane in range(count))
+    if stride < 1:
+        return (offset + lane * stride for lane in range(count))
+    return range(offset, offset + count * stride, stride)
 
 
 def _spread(offset: int, offsets: Lanes, active: int | None) -> Iterable[int]:

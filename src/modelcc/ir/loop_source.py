@@ -61,6 +61,7 @@ from modelcc.ir.loop import (
     While,
 )
 from modelcc.ir.loop_traversal import loop_nest, statements
+from modelcc.ir.tiles import Copying, CopyTile, ExpectBytes, WaitArrival, WaitRoutines
 from modelcc.ir.types import Array, DType, NumpyType
 
 _INFIX = {
@@ -195,15 +196,40 @@ class _Writer:
                 self._line(depth, f"if {self.lane} == 0: {self._call_in_group(s)}")
             case RoutineCall():
                 self._line(depth, self._call_routine(s))
-            case CopyAsync():
-                to, source = self._place(s.to, s.to_offset), self._place(s.source, s.source_offset)
-                self._line(depth, f"watch.copy({to}, {source}, {s.lanes}, {self.index(s.active)})")
-            case CommitCopies():
-                self._line(depth, "watch.commit()")
-            case WaitCopies():
-                self._line(depth, f"watch.wait({s.pending})")
             case Prefetch() | Comment():
                 pass
+            case _:
+                if isinstance(s, WaitRoutines):
+                    self._gather_warp(depth)
+                self._line(depth, self._copying(s))
+
+    def _copying(self, s: Copying) -> str:
+        match s:
+            case CopyAsync():
+                to, source = self._place(s.to, s.to_offset), self._place(s.source, s.source_offset)
+                return f"watch.copy({to}, {source}, {s.lanes}, {self.index(s.active)})"
+            case CommitCopies():
+                return "watch.commit()"
+            case WaitCopies():
+                return f"watch.wait({s.pending})"
+            case CopyTile():
+                return self._copy_tile(s)
+            case ExpectBytes():
+                return f"watch.expect({self._place(s.arrivals, s.slot)}, {s.size})"
+            case WaitArrival():
+                place = self._place(s.arrivals, s.slot)
+                return f"watch.wait_arrival({place}, {self.index(s.phase)})"
+            case WaitRoutines():
+                return f"if {self.lane} == 0: watch.finish({s.pending})"
+
+    def _copy_tile(self, s: CopyTile) -> str:
+        at, sizes, strides = (
+            f"({', '.join([*map(self.index, given), ''])})" for given in (s.at, s.sizes, s.strides)
+        )
+        to, source = self._place(s.to, s.to_offset), self.bound("B", s.source)
+        box = f"({at}, {sizes}, {strides}, {s.box})"
+        arrivals = self._place(s.arrivals, s.slot)
+        return f"watch.copy_tile({to}, {source}, {box}, {self.index(s.offset)}, {arrivals})"
 
     def _gather_warp(self, depth: int) -> None:
         """All threads of a warp come here before the first of them goes on."""
@@ -216,7 +242,8 @@ class _Writer:
         if name not in self.constants:
             self.constants[name] = _in_group(s.routine)
         given = [self._place(argument.buffer, argument.offset) for argument in s.arguments]
-        return f"{name}({', '.join(('watch', *given, *map(self.index, s.sizes)))})"
+        taken = ", ".join((*given, *map(self.index, s.sizes)))
+        return f"watch.beside({name}, {taken})" if s.beside else f"{name}(watch, {taken})"
 
     def _place(self, buffer: str, offset: Index) -> str:
         """The memory of a buffer, and an element there."""
@@ -277,6 +304,10 @@ class _Writer:
         memory = f"undefined({self.index(buffer.size)}, {dtype})"
         if buffer.space == "shared":
             memory = f"watch.share({buffer.name!r}, {memory})"
+        if buffer.space == "tile":
+            memory = f"watch.tile({buffer.name!r}, {memory})"
+        if buffer.space == "arrivals":
+            memory = f"watch.arrivals({memory})"
         if buffer.space == "warp":
             memory = f"watch.hold({buffer.name!r}, {self.lane}, {memory})"
         return f"{self.bound('B', buffer.name)} = {memory}"

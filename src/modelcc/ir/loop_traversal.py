@@ -26,6 +26,7 @@ from modelcc.ir.loop import (
     VectorGather,
     VectorScatter,
 )
+from modelcc.ir.tiles import CopyTile, ExpectBytes, TileMap, WaitArrival
 
 FAULTS = ".faults"
 """The memory of a function's checks, as :func:`names_used` calls it: two i64 for each number, of
@@ -106,6 +107,10 @@ def names_used(body: Sequence[Stmt]) -> dict[str, None]:
                 found[s.name] = None
             case CopyAsync():
                 found |= {s.to: None, s.source: None}
+            case CopyTile():
+                found |= {s.to: None, s.source: None, s.arrivals: None}
+            case ExpectBytes() | WaitArrival():
+                found[s.arrivals] = None
             case Check():
                 found[FAULTS] = None
             case RoutineCall():
@@ -180,6 +185,12 @@ def routines_in(body: Sequence[Stmt]) -> tuple[Function, ...]:
         if isinstance(s, RoutineCall):
             found.update(dict.fromkeys((*routines_in(s.routine.body), s.routine)))
     return tuple(found)
+
+
+def tile_maps(function: Function) -> tuple[TileMap, ...]:
+    """The tensors of which a function copies boxes, by first use."""
+    copies = (s for s in statements(function.body) if isinstance(s, CopyTile))
+    return tuple(dict.fromkeys(s.map for s in copies))
 
 
 def map_routines(

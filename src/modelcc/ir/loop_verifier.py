@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from modelcc.ir.copies import CopyAsync, WaitCopies
+from modelcc.ir.copy_faults import copy_fault
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import (
     Bounds,
@@ -58,6 +59,7 @@ from modelcc.ir.loop_traversal import (
     walk,
 )
 from modelcc.ir.loop_typing import type_fault
+from modelcc.ir.tiles import CopyTile, ExpectBytes, WaitArrival, WaitRoutines
 from modelcc.ir.types import BOOL, I64
 
 UNLIMITED = GroupLimits()
@@ -240,10 +242,12 @@ class _Verifier:
                 self._declare_buffer(s.buffer, True)
             case Store() | VectorScatter():
                 self._store(s)
-            case CopyAsync():
-                self._copy(s)
-            case WaitCopies() if s.pending < 0:
+            case WaitCopies() | WaitRoutines() if s.pending < 0:
                 raise self._fail("so many batches cannot be pending")
+            case CopyAsync() | CopyTile():
+                self._copy(s)
+            case ExpectBytes() | WaitArrival():
+                self._arrivals(s.arrivals, s.slot)
             case Prefetch():
                 self._buffer(s.buffer)
             case ParallelCall():
@@ -321,6 +325,8 @@ class _Verifier:
                 self._check_writable(buffer, mutable, scope)
                 if named.count(buffer.name) > 1:
                     raise self._fail(f"%{buffer.name} is given twice, and written")
+                if buffer.space == "tile" or (s.beside and buffer.space != "warp"):
+                    raise self._fail(f"%{buffer.name} is no place for @{routine.name}'s results")
             self._check_range(buffer, argument.offset, 1, 0)
             last = argument.offset + substitute(taken.size, sizes) - 1
             self._check_range(buffer, last, 1, 0)
@@ -336,18 +342,22 @@ class _Verifier:
         if not whole or evaluate(buffer.size, {}) % taken.size:
             raise self._fail(f"%{buffer.name} is in parts of {taken.size}, not from {offset} on")
 
-    def _copy(self, s: CopyAsync) -> None:
-        (to, mutable, scope), (source, _, _) = self._buffer(s.to), self._buffer(s.source)
+    def _copy(self, s: CopyAsync | CopyTile) -> None:
+        (to, mutable, scope), (source, changes, _) = self._buffer(s.to), self._buffer(s.source)
         self._check_writable(to, mutable, scope)
-        if (to.space, source.space) != ("shared", "global"):
-            raise self._fail("copies go from global to shared memory")
-        if to.dtype != source.dtype:
-            raise self._fail(f"%{to.name} has elements of {to.dtype}, not {source.dtype}")
-        if s.lanes * to.dtype.bytes not in (4, 8, 16):
-            raise self._fail("4, 8 or 16 bytes are copied at once")
+        if fault := copy_fault(s, to, source, None if changes else self._function.sizes):
+            raise self._fail(fault)
         self._check_range(to, s.to_offset, s.lanes, 1)
-        if s.active is None:
+        if isinstance(s, CopyTile):
+            self._check_range(source, s.last, 1, 0)
+            self._arrivals(s.arrivals, s.slot)
+        elif s.active is None:
             self._check_range(source, s.source_offset, s.lanes, 1)
+
+    def _arrivals(self, name: str, slot: Index) -> None:
+        if self._buffer(name)[0].space != "arrivals":
+            raise self._fail(f"%{name} counts no arrivals")
+        self._check_range(self._buffer(name)[0], slot, 1, 0)
 
     def _check_writable(self, buffer: Buffer, mutable: bool, scope: _Scope) -> None:
         if not mutable:
@@ -370,8 +380,8 @@ class _Verifier:
     def _elements(self, name: str) -> tuple[Buffer, bool, _Scope]:
         """A buffer of which single elements are read or written."""
         found = self._buffer(name)
-        if found[0].space == "warp":
-            raise self._fail(f"%{name} is of a warp: only routines touch it")
+        if found[0].space in ("warp", "tile", "arrivals"):
+            raise self._fail(f"%{name} is of space {found[0].space}: only routines touch it")
         return found
 
     def _store(self, s: Store | VectorScatter) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modelcc.ir.copies import CommitCopies, CopyAsync, WaitCopies
 from modelcc.ir.index import Range, divides, simplify
 from modelcc.ir.loop import (
     Alloc,
@@ -81,12 +80,13 @@ class StatementCode:
                 self._code.comment(s.text)
             case Barrier():
                 self._code.line(self._groups(s).barrier)
-            case CopyAsync() | CommitCopies() | WaitCopies():
-                raise NotImplementedError(
-                    f"{self._dialect.name} has no '{statement_text(s)}': run the expand_copies pass"
-                )
             case Store() | VectorScatter() | Prefetch():
                 self._memory_statement(s)
+            case _:
+                raise NotImplementedError(
+                    f"{self._dialect.name} has no '{statement_text(s)}': run the expand_copies and "
+                    "expand_tiles passes"
+                )
 
     def _elsewhere(self, code: Code, body: Sequence[Stmt]) -> None:
         """Print statements of another function."""

@@ -1,0 +1,108 @@
+"""Copies of boxes of tensors as loads and stores, for machines that have none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from modelcc.ir.condition import Condition
+from modelcc.ir.index import Index, Sym
+from modelcc.ir.loop import (
+    Alloc,
+    Barrier,
+    Const,
+    For,
+    Function,
+    If,
+    Load,
+    Predicate,
+    RoutineCall,
+    Stmt,
+    Store,
+)
+from modelcc.ir.loop_traversal import map_blocks
+from modelcc.ir.tiles import CopyTile, ExpectBytes, WaitArrival, WaitRoutines
+from modelcc.ir.types import DType
+
+
+def expand_tiles(function: Function) -> Function:
+    """``function`` with boxes that are copied, and routines that are run, at once.
+
+    before::
+
+        func @f(%x: f32[n], %y: mut f32[n]; n) {
+          grid g in 0 .. 1 {
+            tile %s: f32[4]
+            arrivals %a: i64[1]
+            thread t in 0 .. 4 {
+              if predicate(t == 0) {
+                expect %a[0] bytes 16
+                box %s[0] = %x[0] from 0 of (n) stride (1) box (4) to %a[0]
+              }
+              await %a[0] phase 0
+            }
+          }
+        }
+
+    after::
+
+        func @f(%x: f32[n], %y: mut f32[n]; n) {
+          grid g in 0 .. 1 {
+            shared %s: f32[4]
+            thread t in 0 .. 4 {
+              if predicate(t == 0) {
+                for box.0 in 0 .. 4 {
+                  if predicate(0 <= box.0, box.0 < n) {
+                    store %s[box.0] = load %x[box.0]
+                  } else {
+                    store %s[box.0] = f32(0)
+                  }
+                }
+              }
+              barrier
+            }
+          }
+        }
+    """
+    types = {p.buffer.name: p.buffer.dtype for p in function.parameters}
+    return replace(function, body=_expanded(function.body, types))
+
+
+def _expanded(body: tuple[Stmt, ...], types: dict[str, DType]) -> tuple[Stmt, ...]:
+    result: list[Stmt] = []
+    for s in body:
+        match s:
+            case Alloc() if s.buffer.space == "tile":
+                result.append(Alloc(replace(s.buffer, space="shared")))
+            case Alloc() if s.buffer.space == "arrivals":
+                pass
+            case CopyTile():
+                result.append(_copied(s, types[s.source]))
+            case WaitArrival():
+                result.append(Barrier())
+            case ExpectBytes() | WaitRoutines():
+                pass
+            case RoutineCall():
+                result.append(replace(s, beside=False))
+            case _:
+                result.append(map_blocks(s, lambda block: _expanded(block, types)))
+    return tuple(result)
+
+
+def _copied(s: CopyTile, dtype: DType) -> Stmt:
+    to, source = s.to_offset, s.offset
+    conditions: list[Condition] = []
+    loops: list[tuple[str, int]] = []
+    step = 1
+    for axis in reversed(range(len(s.box))):
+        name = f"box.{axis}"
+        place: Index = s.at[axis] + Sym(name)
+        to, source = to + step * Sym(name), source + s.strides[axis] * place
+        conditions += [Condition(0, "<=", place), Condition(place, "<", s.sizes[axis])]
+        loops.append((name, s.box[axis]))
+        step *= s.box[axis]
+    inside = Store(s.to, to, Load(s.source, source, dtype))
+    outside = Store(s.to, to, Const(0, dtype))
+    found: Stmt = If(Predicate(tuple(conditions)), (inside,), (outside,))
+    for name, count in loops:
+        found = For(name, 0, count, (found,))
+    return found

@@ -1,0 +1,101 @@
+"""What instructions of four warps together mean, a warp of 128 threads: products of tiles in shared
+memory, whose sums are fragments.
+
+A tile has :data:`ROWS` rows or so many columns, and terms of :data:`DEPTH_BYTES`.  It lies as boxes
+are copied (:class:`~modelcc.ir.tiles.CopyTile`): terms side by side, or, transposed, in parts of
+as many results side by side.  Sums lie column by column.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from modelcc.ir.index import Index, Sym, floordiv, mod
+from modelcc.ir.loop import (
+    Buffer,
+    Const,
+    Convert,
+    For,
+    Function,
+    Let,
+    Load,
+    MulAdd,
+    Parameter,
+    Splat,
+    Store,
+    Var,
+)
+from modelcc.ir.types import BF16, F16, F32, DType
+
+ROWS = 64
+DEPTH_BYTES = 128
+PANEL = 16
+"""Columns that are stored at once."""
+
+OPERANDS = (F16, BF16)
+COLUMNS = (64, 128, 192, 256)
+"""Of a product, at most so many as there are registers for."""
+
+_COLUMN, _TERM = Sym("j"), Sym("k")
+
+
+def depth(dtype: DType) -> int:
+    """Terms of a tile, and its results side by side if it is transposed."""
+    return DEPTH_BYTES // dtype.bytes
+
+
+def tile_size(dtype: DType, results: int) -> int:
+    """Elements of a tile of so many rows or columns."""
+    return results * depth(dtype)
+
+
+def sums_size(columns: int) -> int:
+    """Elements of the sums of a product."""
+    return ROWS * columns
+
+
+@cache
+def clear_sums(columns: int) -> Function:
+    """``c = 0``."""
+    body = For("j", 0, columns, (Store("c", ROWS * _COLUMN, Const(0, F32, ROWS)),))
+    return Function(f"clear_sums_{columns}", (_sums(columns),), (), (body,))
+
+
+@cache
+def multiply_tiles(
+    dtype: DType, columns: int, a_transposed: bool = False, b_transposed: bool = False
+) -> Function:
+    """``c += a b``, of all terms of two tiles, added in f32."""
+    terms = depth(dtype)
+    first, step = (terms * _TERM, 1) if a_transposed else (_TERM, terms)
+    a = Convert(Load("a", first, dtype, ROWS, step), F32)
+    b = Convert(Load("b", _b_place(terms, b_transposed), dtype), F32)
+    total = MulAdd(Var("rows", F32, ROWS), Splat(b, ROWS), Load("c", ROWS * _COLUMN, F32, ROWS))
+    body = (Let("rows", a), For("j", 0, columns, (Store("c", ROWS * _COLUMN, total),)))
+    name = f"multiply_tiles_{dtype}_{columns}{'_a' * a_transposed}{'_b' * b_transposed}"
+    taken = [
+        Parameter(Buffer(operand, dtype, tile_size(dtype, results)))
+        for operand, results in (("a", ROWS), ("b", columns))
+    ]
+    return Function(name, (_sums(columns), *taken), (), (For("k", 0, terms, body),))
+
+
+@cache
+def store_panel() -> Function:
+    """``to[stride*i + j] = c[i, j]`` of a panel."""
+    stride = Sym("stride")
+    body = Store("to", _COLUMN, Load("c", ROWS * _COLUMN, F32, ROWS), stride)
+    to = Parameter(Buffer("to", F32, (ROWS - 1) * stride + PANEL), mutable=True)
+    c = Parameter(Buffer("c", F32, ROWS * PANEL))
+    return Function("store_panel", (to, c), ("stride",), (For("j", 0, PANEL, (body,)),))
+
+
+def _b_place(terms: int, transposed: bool) -> Index:
+    if not transposed:
+        return terms * _COLUMN + _TERM
+    part = terms * terms * floordiv(_COLUMN, terms)
+    return part + terms * _TERM + mod(_COLUMN, terms)
+
+
+def _sums(columns: int) -> Parameter:
+    return Parameter(Buffer("c", F32, sums_size(columns)), mutable=True)
