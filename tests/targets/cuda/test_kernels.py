@@ -77,7 +77,7 @@ def test_groups_threads_and_vectors() -> None:
 
 def test_much_shared_memory_is_given_by_who_launches_the_kernel() -> None:
     text = ptx(LARGE)
-    assert ".extern .shared .align 128 .b8 large_shared[]" in text
+    assert ".extern .shared .align 1024 .b8 large_shared[]" in text
     assert ".global .align 4 .u32 large_shared_bytes = 65536;" in text
     if find_tool("ptxas"):
         assert assemble(text, find_chip("sm_80")).uses["large"].shared < 1024

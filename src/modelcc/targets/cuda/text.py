@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from modelcc.ir.loop import Function
 from modelcc.targets.cuda.chips import Chip
 from modelcc.targets.gpu.llvm_kernels import LlvmKernels
-from modelcc.targets.llvm.dialect import NVPTX
+from modelcc.targets.llvm.dialect import NVPTX, NVPTX_90A
 from modelcc.targets.llvm.instructions import Instructions
 from modelcc.targets.native.toolchain import CodegenOptions, assembly
 
@@ -16,7 +16,8 @@ _INSTRUCTIONS = Instructions(half_conversions=True, rounding=True)
 
 def kernels_of(chip: Chip) -> LlvmKernels:
     """What prints kernels for ``chip``."""
-    return LlvmKernels(chip.machine, NVPTX, _INSTRUCTIONS)
+    groups = NVPTX_90A if chip.name == "sm_90a" else NVPTX
+    return LlvmKernels(chip.machine, groups, _INSTRUCTIONS)
 
 
 def llvm_text(functions: Sequence[Function], chip: Chip) -> str:

@@ -12,6 +12,7 @@ from modelcc.passes.loop.expand_copies import expand_copies
 from modelcc.passes.loop.expand_instructions import expand_instructions
 from modelcc.passes.loop.expand_math import expand_math
 from modelcc.passes.loop.expand_narrow import expand_narrow
+from modelcc.passes.loop.expand_tiles import expand_tiles
 from modelcc.targets.c.names import symbol
 from modelcc.targets.llvm.dialect import LlvmGroups
 from modelcc.targets.llvm.emitter import EmitOptions, emit_llvm
@@ -29,7 +30,8 @@ class LlvmKernels:
 
     def legal(self, function: Function) -> Function:
         """Elementary functions, narrow elements and what the machine lacks, as other statements."""
-        copying = function if self.groups.copies else expand_copies(function)
+        boxes = function if self.groups.tiles else expand_tiles(function)
+        copying = boxes if self.groups.copies else expand_copies(boxes)
         return expand_instructions(expand_math(expand_narrow(copying)), {})
 
     def text(self, functions: Sequence[Function], limits: GroupLimits) -> str:

@@ -55,7 +55,7 @@ class MatrixClear:
 
 @dataclass(frozen=True)
 class MatrixStore:
-    """Pairs of neighbours, each thread its own."""
+    """Pairs of neighbours, each thread its own: 16 rows and columns of each warp."""
 
 
 MatrixInstruction: TypeAlias = MatrixLoad | MatrixMultiply | MatrixClear | MatrixStore

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from modelcc.ir.index import Index, Range, Sym
 from modelcc.ir.loop import Buffer
+from modelcc.ir.tiles import TileMap
 from modelcc.targets.llvm.dialect import LlvmGroups
 from modelcc.targets.llvm.instructions import NONE, Instructions
 from modelcc.targets.llvm.values import quoted
@@ -55,7 +56,8 @@ class LlvmScope:
 class Code:
     """The body of one LLVM function, called ``name``; ``declarations`` is shared by the module's
     functions.  With ``groups`` it is a kernel for groups of threads, beside which ``globals``
-    stand, and ``lane`` is the index of its innermost thread loop."""
+    stand, ``lane`` is the index of its innermost thread loop, of ``warp`` threads, and ``maps`` are
+    told of the tensors of which boxes are copied."""
 
     def __init__(
         self,
@@ -70,6 +72,8 @@ class Code:
         self.name = name
         self.globals: list[str] = []
         self.lane = ""
+        self.warp = 0
+        self.maps: dict[TileMap, str] = {}
         self.entry = BasicBlock("entry")
         self.blocks = [self.entry]
         self.scopes = [LlvmScope(self.entry)]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from modelcc.ir.loop import Function
 from modelcc.targets.isa.nvidia_mma import MATRIX_INSTRUCTIONS, MatrixInstruction
+from modelcc.targets.isa.nvidia_wgmma import TILE_INSTRUCTIONS, TileInstruction
 
 Three = tuple[str, str, str]
 
@@ -29,7 +30,8 @@ class LlvmGroups:
     ``thread`` are indices in each dimension, ``barriers`` are called one after the other.
     ``memory``, ``shared`` and ``private`` are address spaces.  Of shared memory a kernel says at
     most ``shared_bytes`` itself, whoever launches it the rest.  ``matrices`` are routines that a
-    warp of ``warp`` threads has instructions for; with ``copies`` it copies asynchronously.
+    warp of ``warp`` threads has instructions for; with ``copies`` it copies asynchronously.  With
+    ``tiles`` it copies boxes of tensors, and warps of four as many threads have these instructions.
     """
 
     name: str
@@ -47,6 +49,9 @@ class LlvmGroups:
         default_factory=dict[Function, MatrixInstruction], hash=False
     )
     copies: bool = False
+    tiles: Mapping[Function, TileInstruction] = field(
+        default_factory=dict[Function, TileInstruction], hash=False
+    )
 
 
 def _sreg(name: str) -> tuple[Word, Word, Word]:
@@ -88,6 +93,9 @@ NVPTX = LlvmGroups(
     matrices=MATRIX_INSTRUCTIONS,
     copies=True,
 )
+
+NVPTX_90A = replace(NVPTX, tiles=TILE_INSTRUCTIONS)
+"""Of sm_90a, which alone has them."""
 
 AMDGPU = LlvmGroups(
     name="amdgpu",

@@ -13,7 +13,8 @@ calls the last for all iterations.
 A kernel for groups of threads is one function, with the memory that these share beside it.
 A function without a parallel loop has no pool parameter.  One with checks takes ``ptr %faults``
 before the pool: two i64 for each of their numbers, of which a check that fails sets the first to 1
-and the second to the index, and returns; kernels for groups take it before the sizes.
+and the second to the index, and returns; kernels for groups take it before the sizes, and behind
+these a map, which the driver makes, for each tensor of which they copy boxes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 from modelcc.ir.index import Range
 from modelcc.ir.library import Callee, LibraryFunction, meaning_of
 from modelcc.ir.loop import Buffer, Function, ParallelCall, Parameter
-from modelcc.ir.loop_traversal import FAULTS, checks_in, takes_pool
+from modelcc.ir.loop_traversal import FAULTS, checks_in, takes_pool, tile_maps
 from modelcc.ir.types import I64
 from modelcc.passes.loop.outline_parallel import outline_parallel
 from modelcc.targets.llvm.code import Code, LlvmValue
@@ -34,6 +35,7 @@ from modelcc.targets.llvm.instructions import NONE, Instructions
 from modelcc.targets.llvm.library_call import LibraryCallCode
 from modelcc.targets.llvm.parallel import BODY, unpack_context
 from modelcc.targets.llvm.statements import StatementCode
+from modelcc.targets.llvm.tiles import MAP_BYTES
 from modelcc.targets.llvm.values import quoted, value_type
 
 
@@ -174,6 +176,8 @@ def _bind_parameters(code: Code, function: Function) -> list[str]:
         code.scope.symbols[name] = operand
         code.scope.bounds[name] = Range(0, None)
         texts.append(f"i64 {operand}")
+    if groups:
+        texts += _maps(code, function)
     return texts if groups else [*texts, *_faults(code, function)]
 
 
@@ -189,6 +193,14 @@ def _faults(code: Code, function: Function) -> list[str]:
         operand = _generic(code, operand, groups)
     code.scope.buffers[FAULTS] = (operand, Buffer(FAULTS, I64, 2 * count, align=8))
     return [text]
+
+
+def _maps(code: Code, function: Function) -> list[str]:
+    """What the driver makes of tensors of which boxes are copied."""
+    for number, each in enumerate(tile_maps(function)):
+        code.maps[each] = code.local(f"map{number}")
+    attributes = f'byval([{MAP_BYTES} x i8]) align 64 "nvvm.grid_constant"'
+    return [f"ptr {attributes} {operand}" for operand in code.maps.values()]
 
 
 def _generic(code: Code, operand: str, groups: LlvmGroups) -> str:

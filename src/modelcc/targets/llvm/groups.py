@@ -24,6 +24,9 @@ from modelcc.targets.llvm.values import memory_type, quoted
 SHARED_BYTES = "_shared_bytes"
 """Ends the name of a number beside a kernel: bytes of shared memory to launch it with."""
 
+SHARED = ("shared", "tile", "arrivals")
+"""Spaces of what a group shares."""
+
 _ASYNC = "llvm.nvvm.cp.async"
 
 
@@ -40,7 +43,7 @@ def shared_bytes(function: Function) -> int:
     """Bytes of shared memory that a group takes, as :class:`SharedMemory` lays it out."""
     end = 0
     for s in statements(function.body):
-        if isinstance(s, Alloc) and s.buffer.space == "shared" and isinstance(s.buffer.size, int):
+        if isinstance(s, Alloc) and s.buffer.space in SHARED and isinstance(s.buffer.size, int):
             end += -end % s.buffer.align + s.buffer.size * s.buffer.dtype.bytes
     return end
 
@@ -65,7 +68,8 @@ class GroupCode:
         self._index.bind(s.variable, found)
         self._code.scope.bounds[s.variable] = Range(0, s.stop - 1)
         if s.kind == "thread" and not inside:
-            self._code.lane = s.variable
+            assert isinstance(s.stop, int)
+            self._code.lane, self._code.warp = s.variable, s.stop
 
     def shared(self, s: Alloc, whole: int) -> None:
         """A part of what a group shares, ``whole`` bytes in all."""
@@ -90,7 +94,7 @@ class GroupCode:
         assert isinstance(buffer.size, int)
         self._used += -self._used % buffer.align
         whole = f"@{quoted(f'{self._code.name}_shared')}"
-        line = f"{whole} = external addrspace({space}) global [0 x i8], align 128"
+        line = f"{whole} = external addrspace({space}) global [0 x i8], align 1024"
         if line not in self._code.globals:
             told = f"@{quoted(self._code.name + SHARED_BYTES)}"
             number = f"{told} = addrspace({self._groups.memory}) constant i32 {whole_bytes}"

@@ -34,11 +34,13 @@ from modelcc.ir.loop import (
 )
 from modelcc.ir.loop_text import statement_text
 from modelcc.ir.loop_traversal import FAULTS, walk
+from modelcc.ir.tiles import CopyTile, ExpectBytes, WaitArrival, WaitRoutines
 from modelcc.ir.types import I64
 from modelcc.targets.llvm.code import BasicBlock, Code, LlvmValue
 from modelcc.targets.llvm.expressions import ExpressionCode
-from modelcc.targets.llvm.groups import GroupCode
+from modelcc.targets.llvm.groups import SHARED, GroupCode
 from modelcc.targets.llvm.parallel import parallel_call
+from modelcc.targets.llvm.tiles import TileCode
 from modelcc.targets.llvm.values import memory_type, quoted, value_type
 from modelcc.targets.llvm.warp import WarpCode
 
@@ -62,6 +64,7 @@ class StatementCode:
         self._loaded: dict[str, str] = {}
         self._groups = code.groups and GroupCode(code, code.groups, self.expressions)
         self._warp = code.groups and WarpCode(code, code.groups, self.expressions)
+        self._tiles = self._warp and TileCode(code, self._warp, self.expressions)
 
     def block(self, body: Sequence[Stmt]) -> None:
         """Emit a list of statements into the innermost scope."""
@@ -95,12 +98,17 @@ class StatementCode:
                 for line in s.text.splitlines():
                     self._code.effect(f"; {line}")
             case RoutineCall():
-                if self._warp is None:
+                if self._warp is None or self._tiles is None:
                     raise NotImplementedError("LLVM text for processors has no routines")
-                self._warp.call(s)
+                if not self._tiles.call(s):
+                    self._warp.call(s)
             case Barrier():
                 self._of_groups(s).barrier()
                 self._loaded.clear()
+            case CopyTile() | ExpectBytes() | WaitArrival():
+                self._of_tiles(s).copying(s)
+            case WaitRoutines():
+                self._of_tiles(s).wait(s)
             case CopyAsync() | CommitCopies() | WaitCopies():
                 self._of_groups(s).copying(s)
             case Store() | VectorScatter() | Prefetch():
@@ -112,6 +120,15 @@ class StatementCode:
                 f"LLVM text for processors has no groups, as '{statement_text(s)}' wants"
             )
         return self._groups
+
+    def _of_tiles(self, s: Stmt) -> TileCode:
+        groups = self._code.groups
+        if self._tiles is None or groups is None or not groups.tiles:
+            raise NotImplementedError(
+                f"{groups.name if groups else 'a processor'} has no '{statement_text(s)}': "
+                "run the expand_tiles pass"
+            )
+        return self._tiles
 
     def _memory_statement(self, s: Store | VectorScatter | Prefetch) -> None:
         memory = self.expressions.memory
@@ -174,8 +191,10 @@ class StatementCode:
         self._code.effect(f"store {register.type} {operand}, ptr {register.operand}")
 
     def _alloc(self, s: Alloc) -> None:
-        if s.buffer.space == "shared":
+        if s.buffer.space in SHARED:
             self._of_groups(s).shared(s, self._shared)
+            if s.buffer.space == "arrivals":
+                self._of_tiles(s).count(s)
             return
         if s.buffer.space == "warp" and self._warp is not None:
             self._warp.allocate(s)
@@ -283,6 +302,8 @@ class StatementCode:
     def _for(self, s: For) -> None:
         if s.kind in ("grid", "thread"):
             self._of_groups(s).loop(s)
+            if self._tiles is not None and self._tiles.begin(s):
+                self._of_groups(s).barrier()
             self.block(s.body)
             return
         if s.part:

@@ -23,6 +23,7 @@ _REGISTER = 4
 """Bytes."""
 
 _ROW_BYTES = 16
+_BLOCK_ROWS = 16
 _BLOCKS = ((0, 0), (8, 0), (0, 8), (8, 8))
 """Rows and columns of the parts of sums, of two registers each."""
 
@@ -35,19 +36,22 @@ class WarpCode:
         self._groups = groups
         self._expressions = expressions
         self._index = expressions.index
+        self.fragments: list[str] = []
 
     def allocate(self, s: Alloc) -> None:
         """This thread's registers of a warp's buffer."""
-        count = self._registers(s.buffer, s.buffer.size)
+        count = self._registers(s.buffer)
+        self.fragments.append(s.buffer.name)
         pointer = self._code.allocate(f"[{count} x i32]", s.buffer.name)
         self._code.scope.buffers[s.buffer.name] = (pointer, s.buffer)
 
     def call(self, s: RoutineCall) -> None:
         """A routine that the machine has an instruction for."""
         kind = self._groups.matrices.get(s.routine)
-        if kind is None:
+        if kind is None or self._code.warp != self._groups.warp:
             raise NotImplementedError(
-                f"a warp of {self._groups.name} has no instruction for '{statement_text(s)}'"
+                f"{self._code.warp} threads of {self._groups.name} have no instruction for "
+                f"'{statement_text(s)}'"
             )
         match kind:
             case MatrixLoad():
@@ -55,11 +59,16 @@ class WarpCode:
             case MatrixMultiply():
                 self._multiply(s, kind)
             case MatrixClear():
-                self._write(s, 0, "i32", ["0"] * 8)
+                self.clear(s)
             case MatrixStore():
-                self._store(s)
+                self.store(s)
 
     # --- instructions
+
+    def clear(self, s: RoutineCall) -> None:
+        """Zeros, for all that the routine writes."""
+        count = self._registers(s.routine.parameters[0].buffer)
+        self.write(s, 0, "i32", ["0"] * count)
 
     def _load(self, s: RoutineCall, kind: MatrixLoad) -> None:
         name, offset = s.arguments[1].buffer, s.arguments[1].offset
@@ -86,12 +95,12 @@ class WarpCode:
         type_ = _structure(["i32"] * 4)
         callee = self._code.intrinsic(type_, kind.intrinsic, space)
         loaded = self._code.emit(f"call {callee}({space} {pointer})", "fragment")
-        self._write(s, 0, "i32", self._fields(loaded, type_, 4))
+        self.write(s, 0, "i32", self.fields(loaded, type_, 4))
 
     def _multiply(self, s: RoutineCall, kind: MatrixMultiply) -> None:
-        a = self._rounded(self._read(s, 1, kind.operand, 4), kind)
-        b = self._rounded(self._read(s, 2, kind.operand, 4), kind)
-        c = self._read(s, 0, kind.sums, 8)
+        a = self._rounded(self.read(s, 1, kind.operand, 4), kind)
+        b = self._rounded(self.read(s, 2, kind.operand, 4), kind)
+        c = self.read(s, 0, kind.sums, 8)
         type_ = _structure([kind.sums] * 4)
         types = [kind.operand] * 6 + [kind.sums] * 4
         callee = self._code.intrinsic(type_, kind.intrinsic, ", ".join(types))
@@ -100,8 +109,8 @@ class WarpCode:
             given = [*a, *b[2 * half : 2 * half + 2], *c[4 * half : 4 * half + 4]]
             typed = (f"{t} {v}" for t, v in zip(types, given, strict=True))
             found = self._code.emit(f"call {callee}({', '.join(typed)})", "product")
-            results += self._fields(found, type_, 4)
-        self._write(s, 0, kind.sums, results)
+            results += self.fields(found, type_, 4)
+        self.write(s, 0, kind.sums, results)
 
     def _rounded(self, values: Sequence[str], kind: MatrixMultiply) -> list[str]:
         if not kind.rounding:
@@ -110,14 +119,18 @@ class WarpCode:
         floats = [self._code.emit(f"bitcast i32 {v} to float") for v in values]
         return [self._code.emit(f"call {callee}(float {v})") for v in floats]
 
-    def _store(self, s: RoutineCall) -> None:
+    def store(self, s: RoutineCall) -> None:
+        """16 rows and columns of each 32 threads."""
         memory, (stride,) = self._expressions.memory, s.sizes
         name, offset = s.arguments[0].buffer, s.arguments[0].offset
         to = memory.buffer(name)[1]
         sums = memory.buffer(s.arguments[1].buffer)[1].dtype
         one, pair = value_type(sums), value_type(sums, 2)
-        values = self._read(s, 1, one, 8)
+        values = self.read(s, 1, one, 8)
         row, column = self._lane("udiv", 4), self._scaled(self._lane("urem", 4), 2)
+        if self._code.warp > self._groups.warp:
+            above = self._scaled(self._lane("udiv", self._groups.warp), _BLOCK_ROWS // 2)
+            row = self._code.emit(f"add i64 {row}, {above}", "row")
         pitch = self._code.emit(f"mul i64 {row}, {self._index.operand(stride)}", "row")
         inside = self._code.emit(f"add i64 {pitch}, {column}", "at")
         each = to.dtype.bytes
@@ -136,9 +149,22 @@ class WarpCode:
 
     # --- registers
 
-    def _registers(self, buffer: Buffer, elements: Index) -> int:
+    def _registers(self, buffer: Buffer, elements: Index | None = None) -> int:
+        elements = buffer.size if elements is None else elements
         assert isinstance(elements, int)
-        return elements * buffer.dtype.bytes // (_REGISTER * self._groups.warp)
+        return elements * buffer.dtype.bytes // (_REGISTER * self._code.warp)
+
+    def all_slots(self) -> list[str]:
+        """Where the registers of all fragments are."""
+        slots: list[str] = []
+        for name in self.fragments:
+            pointer, buffer = self._expressions.memory.buffer(name)
+            places = range(self._registers(buffer))
+            slots += [self._slot(pointer, place) for place in places]
+        return slots
+
+    def _slot(self, pointer: str, place: int) -> str:
+        return self._code.emit(f"getelementptr i32, ptr {pointer}, i64 {place}", "slot")
 
     def _slots(self, s: RoutineCall, argument: int, count: int) -> list[str]:
         given = s.arguments[argument]
@@ -150,18 +176,20 @@ class WarpCode:
                 f"'{statement_text(s)}' takes %{given.buffer}[{offset}]"
             )
         first = self._registers(buffer, offset)
-        places = (f"getelementptr i32, ptr {pointer}, i64 {first + n}" for n in range(count))
-        return [self._code.emit(place, "slot") for place in places]
+        return [self._slot(pointer, first + n) for n in range(count)]
 
-    def _read(self, s: RoutineCall, argument: int, type_: str, count: int) -> list[str]:
+    def read(self, s: RoutineCall, argument: int, type_: str, count: int) -> list[str]:
+        """The first registers of an argument."""
         slots = self._slots(s, argument, count)
         return [self._code.emit(f"load {type_}, ptr {slot}", "r") for slot in slots]
 
-    def _write(self, s: RoutineCall, argument: int, type_: str, values: Sequence[str]) -> None:
+    def write(self, s: RoutineCall, argument: int, type_: str, values: Sequence[str]) -> None:
+        """Set the first registers of an argument."""
         for slot, value in zip(self._slots(s, argument, len(values)), values, strict=True):
             self._code.effect(f"store {type_} {value}, ptr {slot}")
 
-    def _fields(self, value: str, type_: str, count: int) -> list[str]:
+    def fields(self, value: str, type_: str, count: int) -> list[str]:
+        """The fields of a structure."""
         return [self._code.emit(f"extractvalue {type_} {value}, {n}", "r") for n in range(count)]
 
     def _lane(self, operation: str, number: int) -> str:

@@ -1,0 +1,92 @@
+"""Products of tiles on NVIDIA's tensor cores of sm_90a: ``wgmma`` on shared memory as the tensor
+memory accelerator writes it, in rows of 128 bytes that are swizzled by 8.
+
+Thread ``l`` of 128 has of the sums those of rows ``16(l/32) + l%32/4`` and 8 below, of each 8
+columns number ``2(l%4)`` and the next one (PTX ISA, "Register fragments for wgmma.mma_async").
+A tile is told by a number of 64 bits: its address in units of 16 bytes, from bit 16 on the step
+from part to part of a transposed one, from bit 32 on the step of 8 rows, from bit 62 on how it is
+swizzled ("Matrix descriptor format").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from modelcc.ir.loop import Function
+from modelcc.ir.types import BF16, F16, DType
+from modelcc.targets.isa.nvidia_mma import MatrixClear, MatrixStore
+from modelcc.targets.isa.tile_products import (
+    COLUMNS,
+    DEPTH_BYTES,
+    OPERANDS,
+    ROWS,
+    clear_sums,
+    depth,
+    multiply_tiles,
+    store_panel,
+)
+
+WARP_GROUP = 128
+
+_UNIT = 16
+_SWIZZLED = 1 << 62
+_EIGHT_ROWS = 8 * DEPTH_BYTES // _UNIT << 32
+_TERMS = 16
+"""Of an instruction, for numbers of 16 bits."""
+
+
+@dataclass(frozen=True)
+class TileOperand:
+    """The bits of a tile's number but for its address, what that grows by from instruction to
+    instruction, and whether it is transposed."""
+
+    bits: int
+    step: int
+    transposed: bool
+
+
+@dataclass(frozen=True)
+class TileMultiply:
+    """So many ``instructions`` called ``mnemonic``, one for each part of the terms."""
+
+    mnemonic: str
+    instructions: int
+    a: TileOperand
+    b: TileOperand
+
+
+TileInstruction: TypeAlias = MatrixClear | MatrixStore | TileMultiply
+
+_NAMES: Mapping[DType, str] = {F16: "f16", BF16: "bf16"}
+
+
+def _operand(dtype: DType, transposed: bool) -> TileOperand:
+    if not transposed:
+        return TileOperand(_SWIZZLED | _EIGHT_ROWS, _TERMS * dtype.bytes // _UNIT, False)
+    part = depth(dtype) * DEPTH_BYTES // _UNIT << 16
+    return TileOperand(_SWIZZLED | _EIGHT_ROWS | part, _TERMS * DEPTH_BYTES // _UNIT, True)
+
+
+def _multiply(dtype: DType, columns: int, a: bool, b: bool) -> TileMultiply:
+    name = _NAMES[dtype]
+    mnemonic = f"wgmma.mma_async.sync.aligned.m{ROWS}n{columns}k{_TERMS}.f32.{name}.{name}"
+    count = depth(dtype) // _TERMS
+    return TileMultiply(mnemonic, count, _operand(dtype, a), _operand(dtype, b))
+
+
+def _known() -> Mapping[Function, TileInstruction]:
+    found: dict[Function, TileInstruction] = {store_panel(): MatrixStore()}
+    for columns in COLUMNS:
+        found[clear_sums(columns)] = MatrixClear()
+        for dtype in OPERANDS:
+            for a in (False, True):
+                for b in (False, True):
+                    routine = multiply_tiles(dtype, columns, a, b)
+                    found[routine] = _multiply(dtype, columns, a, b)
+    return found
+
+
+TILE_INSTRUCTIONS = _known()
+"""How a warp of 128 threads runs routines on tiles."""

@@ -1,0 +1,205 @@
+"""Boxes of tensors that are copied to shared memory, and products of them, in LLVM text for
+NVIDIA's sm_90a: its tensor memory accelerator, barriers that count bytes, and ``wgmma``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from modelcc.ir.errors import ModelError
+from modelcc.ir.index import Index, Sym
+from modelcc.ir.loop import Alloc, For, RoutineCall
+from modelcc.ir.loop_text import statement_text
+from modelcc.ir.tiles import CopyTile, ExpectBytes, WaitArrival, WaitRoutines
+from modelcc.targets.isa.nvidia_mma import MatrixClear, MatrixStore
+from modelcc.targets.isa.nvidia_wgmma import WARP_GROUP, TileMultiply, TileOperand
+from modelcc.targets.isa.tile_products import DEPTH_BYTES
+from modelcc.targets.llvm.code import Code
+from modelcc.targets.llvm.expressions import ExpressionCode
+from modelcc.targets.llvm.warp import WarpCode
+
+MAP_BYTES = 128
+"""Of what the driver makes of a tensor of which boxes are copied."""
+
+MOST_ALONG = 256
+MOST_AXES = 5
+"""Elements of a box along an axis, and axes of a tensor."""
+
+ALIGNMENT = 1024
+"""Bytes at whose multiples swizzled tiles begin."""
+
+_INIT = (
+    "{ .reg .pred first; setp.eq.u32 first, $1, 0; @first mbarrier.init.shared::cta.b64 [$0], 1; }"
+)
+_EXPECT = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;"
+_WAIT = (
+    "{ .reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1; "
+    "@!done bra.uni again; }"
+)
+_COPY = "cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes"
+_FENCE = "wgmma.fence.sync.aligned;"
+_COMMIT = "wgmma.commit_group.sync.aligned;"
+
+
+class TileCode:
+    """Emits copies of boxes and products of tiles into ``code``."""
+
+    def __init__(self, code: Code, warp: WarpCode, expressions: ExpressionCode) -> None:
+        self._code = code
+        self._warp = warp
+        self._expressions = expressions
+        self._index = expressions.index
+        self._counting: list[Alloc] = []
+        self._threads: list[str] = []
+
+    # --- copies
+
+    def count(self, s: Alloc) -> None:
+        """Memory that counts arrivals."""
+        self._counting.append(s)
+
+    def begin(self, s: For) -> bool:
+        """A loop; whether its threads have to meet, since one has set what counts."""
+        if s.kind != "thread":
+            return False
+        self._threads.append(s.variable)
+        innermost = not any(isinstance(inner, For) and inner.kind == "thread" for inner in s.body)
+        if not innermost or not self._counting:
+            return False
+        number = "0"
+        for name in self._threads:
+            number = self._code.emit(f"or i64 {number}, {self._index.operand(Sym(name))}", "all")
+        number = self._code.emit(f"trunc i64 {number} to i32", "all")
+        for alloc in self._counting:
+            assert isinstance(alloc.buffer.size, int)
+            for slot in range(alloc.buffer.size):
+                self._effect(_INIT, "r,r", [("i32", self._shared(alloc.buffer.name, slot)),
+                                            ("i32", number)])  # fmt: skip
+        self._effect("fence.proxy.async.shared::cta;", "", [])
+        return True
+
+    def copying(self, s: CopyTile | ExpectBytes | WaitArrival) -> None:
+        """A copy of a box, or a phase that begins or ends."""
+        arrival = "i32", self._shared(s.arrivals, s.slot)
+        match s:
+            case ExpectBytes():
+                self._effect(_EXPECT, "r,r", [arrival, ("i32", str(s.size))])
+            case WaitArrival():
+                phase = self._code.emit(f"and i64 {self._index.operand(s.phase)}, 1", "phase")
+                phase = self._code.emit(f"trunc i64 {phase} to i32", "phase")
+                self._effect(_WAIT, "r,r", [arrival, ("i32", phase)])
+            case CopyTile():
+                self._copy(s, arrival)
+
+    def _copy(self, s: CopyTile, arrival: tuple[str, str]) -> None:
+        buffer = self._expressions.memory.buffer(s.to)[1]
+        each = buffer.dtype.bytes
+        aligned = buffer.align % ALIGNMENT == 0 == self._index.divisor(s.to_offset) * each % 1024
+        fits = len(s.box) <= MOST_AXES and max(s.box) <= MOST_ALONG
+        if not (aligned and fits and s.box[-1] * each == DEPTH_BYTES and len(s.box) > 1):
+            raise ModelError(
+                f"boxes of 2 to {MOST_AXES} axes, up to {MOST_ALONG} long, are copied, in rows of "
+                f"{DEPTH_BYTES} bytes, to multiples of {ALIGNMENT} bytes",
+                (f"@{self._code.name}", statement_text(s)),
+            )
+        rank = len(s.box)
+        places = [self._number(place) for place in reversed(s.at)]
+        along = ", ".join(f"${2 + axis}" for axis in range(rank))
+        text = f"{_COPY.format(rank)} [$0], [$1, {{{along}}}], [${2 + rank}];"
+        tensor = self._code.emit(f"ptrtoint ptr {self._code.maps[s.map]} to i64", "map")
+        given = [
+            ("i32", self._shared(s.to, s.to_offset)),
+            ("i64", tensor),
+            *(("i32", place) for place in places),
+            arrival,
+        ]
+        self._effect(text, ",".join(["r", "l", *["r"] * rank, "r"]), given)
+
+    def _number(self, index: Index) -> str:
+        return self._code.emit(f"trunc i64 {self._index.operand(index)} to i32", "at")
+
+    def _shared(self, buffer: str, offset: Index) -> str:
+        """An address of shared memory, a number of 32 bits."""
+        pointer = self._expressions.memory.address(buffer, offset)
+        special = self._code.emit(f"addrspacecast ptr {pointer} to ptr addrspace(3)", "p")
+        return self._code.emit(f"ptrtoint ptr addrspace(3) {special} to i32", "address")
+
+    # --- products
+
+    def call(self, s: RoutineCall) -> bool:
+        """A routine of 128 threads; whether it is one."""
+        assert self._code.groups is not None
+        kind = self._code.groups.tiles.get(s.routine)
+        if kind is None:
+            return False
+        if self._code.warp != WARP_GROUP or isinstance(kind, TileMultiply) != s.beside:
+            raise NotImplementedError(
+                f"{WARP_GROUP} threads multiply tiles together, and beside: '{statement_text(s)}'"
+            )
+        match kind:
+            case MatrixClear():
+                self._warp.clear(s)
+            case MatrixStore():
+                self._warp.store(s)
+            case TileMultiply():
+                self._multiply(s, kind)
+        return True
+
+    def _multiply(self, s: RoutineCall, kind: TileMultiply) -> None:
+        registers = s.routine.parameters[0].buffer.size
+        assert isinstance(registers, int)
+        count = registers // WARP_GROUP
+        tiles = [
+            (argument, operand)
+            for argument, operand in zip(s.arguments[1:], (kind.a, kind.b), strict=True)
+        ]
+        first = [self._described(a.buffer, a.offset, operand) for a, operand in tiles]
+        sums = ", ".join(f"${n}" for n in range(count))
+        turned = f"{int(kind.a.transposed)}, {int(kind.b.transposed)}"
+        lines: list[str] = []
+        given: list[tuple[str, str]] = []
+        for number in range(kind.instructions):
+            a, b = (f"${count + len(given) + n}" for n in range(2))
+            lines.append(f"{kind.mnemonic} {{{sums}}}, {a}, {b}, 1, 1, 1, {turned};")
+            steps = [number * operand.step for operand in (kind.a, kind.b)]
+            given += [
+                ("i64", self._code.emit(f"add i64 {one}, {step}", "tile"))
+                for one, step in zip(first, steps, strict=True)
+            ]
+        text = " ".join((_FENCE, *lines, _COMMIT))
+        values = self._warp.read(s, 0, "float", count)
+        found = self._tied(text, values, given)
+        self._warp.write(s, 0, "float", found)
+
+    def _described(self, buffer: str, offset: Index, operand: TileOperand) -> str:
+        address = self._shared(buffer, offset)
+        unit = self._code.emit(f"lshr i32 {address}, 4", "unit")
+        unit = self._code.emit(f"and i32 {unit}, 16383", "unit")
+        wide = self._code.emit(f"zext i32 {unit} to i64", "unit")
+        return self._code.emit(f"or i64 {wide}, {operand.bits}", "tile")
+
+    def wait(self, s: WaitRoutines) -> None:
+        """Sums are what they are when the wait is over, as LLVM is told."""
+        slots = self._warp.all_slots()
+        values = [self._code.emit(f"load float, ptr {slot}", "r") for slot in slots]
+        found = self._tied(f"wgmma.wait_group.sync.aligned {s.pending};", values, [])
+        for slot, value in zip(slots, found, strict=True):
+            self._code.effect(f"store float {value}, ptr {slot}")
+
+    # --- assembly
+
+    def _effect(self, text: str, constraints: str, given: Sequence[tuple[str, str]]) -> None:
+        taken = ", ".join(map(" ".join, given))
+        told = ",".join([*([constraints] if constraints else []), "~{memory}"])
+        self._code.effect(f'call void asm sideeffect "{text}", "{told}"({taken})')
+
+    def _tied(
+        self, text: str, values: Sequence[str], given: Sequence[tuple[str, str]]
+    ) -> list[str]:
+        """Assembly that changes ``values`` in place."""
+        count = len(values)
+        type_ = f"{{ {', '.join(['float'] * count)} }}"
+        outputs, ties = ["=f"] * count, [str(n) for n in range(count)]
+        told = ",".join([*outputs, *("l" for _ in given), *ties, "~{memory}"])
+        taken = ", ".join(map(" ".join, [*given, *(("float", value) for value in values)]))
+        call = f'call {type_} asm sideeffect "{text}", "{told}"({taken})'
+        return self._warp.fields(self._code.emit(call, "sums"), type_, count)

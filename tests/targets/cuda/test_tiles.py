@@ -1,0 +1,60 @@
+"""Products of tiles on sm_90a: what LLVM and ptxas make of them, without a GPU."""
+
+from __future__ import annotations
+
+import pytest
+from tile_kernels import product
+
+from modelcc.ir.errors import ModelError
+from modelcc.ir.loop_parser import parse_function
+from modelcc.ir.loop_text import print_function
+from modelcc.ir.types import BF16, F16, DType
+from modelcc.targets.cuda.chips import find_chip
+from modelcc.targets.cuda.text import llvm_text, ptx_text
+from modelcc.targets.cuda.tools import assemble, disassemble, find_tool
+
+assembling = pytest.mark.skipif(
+    find_tool("ptxas") is None or find_tool("nvdisasm") is None,
+    reason="there is no ptxas or nvdisasm here",
+)
+
+
+@assembling
+@pytest.mark.parametrize(
+    ("dtype", "transposed", "word"),
+    [(F16, (False, False), "HGMMA.64x64x16.F32 R"),
+     (BF16, (True, True), "HGMMA.64x64x16.F32.BF16 R")],
+    ids=str,
+)  # fmt: skip
+def test_tensor_cores_multiply_what_was_copied_as_boxes(
+    dtype: DType, transposed: tuple[bool, bool], word: str
+) -> None:
+    """Products follow each other: if ptxas cannot leave sums alone, it waits for each of them."""
+    chip = find_chip("sm_90a")
+    made = assemble(ptx_text(llvm_text([product(dtype, transposed)], chip), chip), chip)
+    assert made.uses["product"].spilled == 0
+    code = disassemble(made.code)
+    assert code.count(word) == 4
+    assert ("tnspA" in code, "tnspB" in code) == transposed
+    assert code.count("WARPGROUP.DEPBAR") == 2
+    for part in ("UTMALDG.2D", "SYNCS.ARRIVE.TRANS64", "SYNCS.PHASECHK.TRANS64.TRYWAIT"):
+        assert part in code, part
+
+
+@assembling
+def test_other_architectures_have_no_such_products() -> None:
+    chip = find_chip("sm_80")
+    with pytest.raises(NotImplementedError, match="no instruction for 'run @clear_sums_64"):
+        llvm_text([product(F16)], chip)
+
+
+def test_threads_that_are_no_warp_do_not_multiply() -> None:
+    text = print_function(product(F16)).replace("thread lane in 0 .. 128", "thread lane in 0 .. 64")
+    with pytest.raises(NotImplementedError, match="128 threads multiply tiles together"):
+        llvm_text([parse_function(text)], find_chip("sm_90a"))
+
+
+def test_tiles_begin_where_the_machine_can_copy_them() -> None:
+    text = print_function(product(F16)).replace("%l: f16[8192] align 1024", "%l: f16[8192]")
+    with pytest.raises(ModelError, match="to multiples of 1024 bytes"):
+        llvm_text([parse_function(text)], find_chip("sm_90a"))
