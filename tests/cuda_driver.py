@@ -21,25 +21,49 @@ NAMES = {1: "INVALID_VALUE", 2: "OUT_OF_MEMORY", 100: "NO_DEVICE", 222: "UNSUPPO
 DEVICE, CONTEXT, STREAM, MODULE = 7, 11, 13, 17
 
 
+class FakeMap:
+    """What the driver makes of a tensor."""
+
+    def __init__(self, *told: object) -> None:
+        self.told = told
+        self._held = ctypes.create_string_buffer(128)
+
+    def getPtr(self) -> int:
+        return ctypes.addressof(self._held)
+
+
 class FakeDriver:
     """``kernels`` by name, with the numbers of buffers that they take, stand for those of a module;
     ``failing`` gives functions the error that they return."""
 
     CUstream_flags = SimpleNamespace(CU_STREAM_NON_BLOCKING=1)
     CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
+    CUtensorMapDataType = SimpleNamespace(
+        CU_TENSOR_MAP_DATA_TYPE_FLOAT16=6, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16=9
+    )
+    CUtensorMapInterleave = SimpleNamespace(CU_TENSOR_MAP_INTERLEAVE_NONE=0)
+    CUtensorMapSwizzle = SimpleNamespace(CU_TENSOR_MAP_SWIZZLE_128B=3)
+    CUtensorMapL2promotion = SimpleNamespace(CU_TENSOR_MAP_L2_PROMOTION_L2_128B=2)
+    CUtensorMapFloatOOBfill = SimpleNamespace(CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE=0)
+    cuuint64_t = cuuint32_t = int
 
     def __init__(
         self,
         kernels: Mapping[str, tuple[Kernel, int, int]],
         memory: int = 1 << 20,
         shared: Mapping[str, int] | None = None,
+        maps: Mapping[str, bytes] | None = None,
     ) -> None:
         self.kernels = dict(kernels)
         self.memory = memory
         self.shared = dict(shared or {})
+        self.maps = dict(maps or {})
+        self.encoded: list[FakeMap] = []
+        self.taken: list[FakeMap] = []
         self.failing: dict[str, int] = {}
         self.calls: list[str] = []
         self.given: dict[int, Array] = {}
+        self.beside: list[Array] = []
         self.allowed: dict[str, int] = {}
         self.current = False
 
@@ -96,11 +120,32 @@ class FakeDriver:
         return self._told("cuModuleGetFunction", name.decode())
 
     def cuModuleGetGlobal(self, module: int, name: bytes) -> tuple[object, ...]:
-        kernel = name.decode().removesuffix("_shared_bytes")
-        found = kernel in self.shared
-        number = np.array([self.shared.get(kernel, 0)], np.int32)
-        self.given[number.ctypes.data] = number
-        return 0 if found else 500, number.ctypes.data, 4
+        kernel = name.decode().removesuffix("_maps").removesuffix("_shared_bytes")
+        if name.endswith(b"_maps"):
+            held = np.frombuffer(self.maps.get(kernel, b""), np.uint8)
+            found = kernel in self.maps
+        else:
+            held, found = np.array([self.shared.get(kernel, 0)], np.int32), kernel in self.shared
+        self.beside.append(held)
+        return 0 if found else 500, held.ctypes.data, held.nbytes
+
+    def cuTensorMapEncodeTiled(
+        self,
+        kind: int,
+        rank: int,
+        address: int,
+        sizes: list[int],
+        strides: list[int],
+        box: list[int],
+        steps: list[int],
+        *ways: int,
+    ) -> tuple[object, ...]:
+        assert [len(sizes), len(strides) + 1, len(box), len(steps)] == [rank] * 4
+        assert address % 16 == 0 == sum(stride % 16 for stride in strides)
+        assert max(box) <= 256 and box[0] * 2 <= 128 and min(sizes) > 0
+        assert set(steps) == {1} and ways == (0, 3, 2, 0)
+        self.encoded.append(FakeMap(kind, address, tuple(sizes), tuple(strides), tuple(box)))
+        return self._told("cuTensorMapEncodeTiled", self.encoded[-1])
 
     def cuFuncSetAttribute(self, function: str, attribute: int, value: int) -> tuple[object, ...]:
         assert attribute == 8
@@ -148,7 +193,12 @@ class FakeDriver:
         assert (stream, extra) == (STREAM, 0)
         assert shared == self.shared.get(function, 0) == self.allowed.get(function, 0)
         kernel, buffers, sizes = self.kernels[function]
-        places = (ctypes.c_void_p * (buffers + sizes)).from_address(table)
-        given = [ctypes.c_int64.from_address(place or 0).value for place in places]
+        count = self.maps.get(function, b"").count(b"f16")
+        places = (ctypes.c_void_p * (buffers + sizes + count)).from_address(table)
+        told = {one.getPtr(): one for one in self.encoded}
+        self.taken = [told[place or 0] for place in [*places][buffers + sizes :]]
+        given = [
+            ctypes.c_int64.from_address(place or 0).value for place in [*places][: buffers + sizes]
+        ]
         kernel(tuple(extents[:3]), tuple(extents[3:]), *given)
         return self._told("cuLaunchKernel")

@@ -66,6 +66,26 @@ def test_much_shared_memory_is_asked_for() -> None:
     device.launch("add", [(memory, 0), (memory, 256)], [1], (1, 1, 1))
 
 
+def test_kernels_take_maps_of_tensors_where_these_are() -> None:
+    """They are made once for the same places and sizes."""
+    text = b"""{"sizes":["n"],"maps":[[0,"bf16","8*n",["n","72"],["72","1"],[128,64]],
+      [1,"f16","0",["2","64","n"],["512","8","1"],[1,64,64]]]}"""
+
+    def product(grid: tuple[int, ...], threads: tuple[int, ...], *given: int) -> None:
+        assert given[2] == 40
+
+    driver = FakeDriver({"product": (product, 2, 1)}, maps={"product": text})
+    device = cuda_device.CudaDevice(driver, 0)
+    device.load(b"code", {"product": (128, 2, 1)})
+    memory = device.allocate(1024)
+    for offset in (256, 256, 512):
+        device.launch("product", [(memory, 0), (memory, offset)], [40], (1, 1, 1))
+    assert driver.calls.count("cuTensorMapEncodeTiled") == 4
+    left, right = (each.told for each in driver.taken)
+    assert left == (9, memory.address + 640, (72, 40), (144,), (64, 128))
+    assert right == (6, memory.address + 512, (40, 64, 2), (16, 1024), (64, 64, 1))
+
+
 def test_places_that_overlap_are_copied() -> None:
     device = cuda_device.CudaDevice(FakeDriver(ADD), 0)
     memory, x, y = device.allocate(512), np.arange(64, dtype=np.uint8), np.zeros(64, np.uint8)

@@ -14,9 +14,13 @@ from cuda.bindings import driver as cuda_driver
 
 from modelcc.runtime.device import DeviceMemory, Groups, OutOfDeviceMemoryError
 from modelcc.runtime.errors import LoadError, RunError
+from modelcc.runtime.tensor_maps import KernelMaps
 
 _SHARED_BYTES = "_shared_bytes"
 """Ends the name of a number beside a kernel: how much shared memory to launch it with."""
+
+_MAPS = "_maps"
+"""Ends the name of a text beside a kernel: of which tensors it takes maps."""
 
 _INSTALL = "install NVIDIA's driver, or compile for another target"
 _TOO_OLD = {
@@ -67,6 +71,7 @@ class CudaDevice:
         flag = api.CUstream_flags.CU_STREAM_NON_BLOCKING
         self._stream = self._load(api.cuStreamCreate(int(flag), 0))
         self._kernels: dict[str, tuple[Any, Groups, int]] = {}
+        self._maps: dict[str, KernelMaps] = {}
 
     def _chosen(self, index: int) -> Any:
         count = self._load(self._api.cuDeviceGetCount())
@@ -100,6 +105,8 @@ class CudaDevice:
                    self._shared(module, name))
             for name, size in kernels.items()
         }  # fmt: skip
+        texts = {name: self._beside(module, name + _MAPS) for name in kernels}
+        self._maps = {name: KernelMaps(text) for name, text in texts.items() if text}
         attribute = self._api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         for function, _, shared in self._kernels.values():
             if shared:
@@ -107,12 +114,16 @@ class CudaDevice:
 
     def _shared(self, module: Any, name: str) -> int:
         """Bytes of shared memory that a kernel does not have of itself."""
-        status, place, _ = self._api.cuModuleGetGlobal(module, (name + _SHARED_BYTES).encode())
+        return int.from_bytes(self._beside(module, name + _SHARED_BYTES), "little")
+
+    def _beside(self, module: Any, name: str) -> bytes:
+        """What a module holds by a name, nothing if there is no such name."""
+        status, place, size = self._api.cuModuleGetGlobal(module, name.encode())
         if self._said(status):
-            return 0
-        number = ctypes.c_int32()
-        self._load(self._api.cuMemcpyDtoH(ctypes.addressof(number), place, 4))
-        return number.value
+            return b""
+        held = ctypes.create_string_buffer(size)
+        self._load(self._api.cuMemcpyDtoH(ctypes.addressof(held), place, size))
+        return held.raw
 
     def allocate(self, size: int) -> CudaMemory:
         """Memory of the pool."""
@@ -163,9 +174,14 @@ class CudaDevice:
         """Run a kernel."""
         self._current()
         function, threads, shared = self._kernels[kernel]
-        given = [ctypes.c_uint64(_address(memory) + offset) for memory, offset in buffers]
+        addresses = [_address(memory) + offset for memory, offset in buffers]
+        given = [*map(ctypes.c_uint64, addresses)]
         given += [ctypes.c_uint64(size & (1 << 64) - 1) for size in sizes]
-        table = (ctypes.c_void_p * max(1, len(given)))(*map(ctypes.addressof, given))
+        places = [*map(ctypes.addressof, given)]
+        if kernel in self._maps:
+            maps = self._maps[kernel].of(self._api, addresses, sizes, self._run)
+            places += [one.getPtr() for one in maps]
+        table = (ctypes.c_void_p * max(1, len(places)))(*places)
         where = ctypes.addressof(table)
         self._run(
             self._api.cuLaunchKernel(function, *grid, *threads, shared, self._stream, where, 0)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 from tile_kernels import product
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.loop_parser import parse_function
 from modelcc.ir.loop_text import print_function
-from modelcc.ir.types import BF16, F16, DType
+from modelcc.ir.types import BF16, F16
 from modelcc.targets.cuda.chips import find_chip
 from modelcc.targets.cuda.text import llvm_text, ptx_text
 from modelcc.targets.cuda.tools import assemble, disassemble, find_tool
@@ -20,25 +23,28 @@ assembling = pytest.mark.skipif(
 
 
 @assembling
-@pytest.mark.parametrize(
-    ("dtype", "transposed", "word"),
-    [(F16, (False, False), "HGMMA.64x64x16.F32 R"),
-     (BF16, (True, True), "HGMMA.64x64x16.F32.BF16 R")],
-    ids=str,
-)  # fmt: skip
-def test_tensor_cores_multiply_what_was_copied_as_boxes(
-    dtype: DType, transposed: tuple[bool, bool], word: str
-) -> None:
+def test_tensor_cores_multiply_what_was_copied_as_boxes() -> None:
     """Products follow each other: if ptxas cannot leave sums alone, it waits for each of them."""
     chip = find_chip("sm_90a")
-    made = assemble(ptx_text(llvm_text([product(dtype, transposed)], chip), chip), chip)
+    made = assemble(ptx_text(llvm_text([product(BF16, (True, True))], chip), chip), chip)
     assert made.uses["product"].spilled == 0
     code = disassemble(made.code)
-    assert code.count(word) == 4
-    assert ("tnspA" in code, "tnspB" in code) == transposed
+    assert code.count("HGMMA.64x64x16.F32.BF16 R") == 4
     assert code.count("WARPGROUP.DEPBAR") == 2
-    for part in ("UTMALDG.2D", "SYNCS.ARRIVE.TRANS64", "SYNCS.PHASECHK.TRANS64.TRYWAIT"):
+    waited = "SYNCS.ARRIVE.TRANS64", "SYNCS.PHASECHK.TRANS64.TRYWAIT"
+    for part in ("tnspA", "tnspB", "UTMALDG.2D", *waited):
         assert part in code, part
+
+
+def test_what_is_to_be_mapped_stands_beside_the_kernel() -> None:
+    text = llvm_text([product(F16)], find_chip("sm_90a"))
+    told = re.search(r'@product_maps = addrspace\(1\) constant \[\d+ x i8\] c"(.*)"', text)
+    assert told is not None
+    data = json.loads(bytes.fromhex(told[1].replace("\\", "")))
+    assert data["maps"][0] == [0, "f16", "0", ["56", "160"], ["160", "1"], [64, 64]]
+    assert data["sizes"] == []
+    count = text.count('byval([128 x i8]) align 64 "nvvm.grid_constant"')
+    assert count == len(data["maps"]) == 2
 
 
 @assembling

@@ -56,8 +56,8 @@ class LlvmScope:
 class Code:
     """The body of one LLVM function, called ``name``; ``declarations`` is shared by the module's
     functions.  With ``groups`` it is a kernel for groups of threads, beside which ``globals``
-    stand, ``lane`` is the index of its innermost thread loop, of ``warp`` threads, and ``maps`` are
-    told of the tensors of which boxes are copied."""
+    stand, ``lane`` is the index of its innermost thread loop, of ``warp`` threads, ``shared`` has
+    pointers to what groups share, and ``maps`` are told of tensors of which boxes are copied."""
 
     def __init__(
         self,
@@ -74,6 +74,7 @@ class Code:
         self.lane = ""
         self.warp = 0
         self.maps: dict[TileMap, str] = {}
+        self.shared: dict[str, str] = {}
         self.entry = BasicBlock("entry")
         self.blocks = [self.entry]
         self.scopes = [LlvmScope(self.entry)]

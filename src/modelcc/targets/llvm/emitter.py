@@ -19,6 +19,7 @@ these a map, which the driver makes, for each tensor of which they copy boxes.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ from modelcc.ir.index import Range
 from modelcc.ir.library import Callee, LibraryFunction, meaning_of
 from modelcc.ir.loop import Buffer, Function, ParallelCall, Parameter
 from modelcc.ir.loop_traversal import FAULTS, checks_in, takes_pool, tile_maps
+from modelcc.ir.tiles import TileMap
 from modelcc.ir.types import I64
 from modelcc.passes.loop.outline_parallel import outline_parallel
 from modelcc.targets.llvm.code import Code, LlvmValue
@@ -35,7 +37,7 @@ from modelcc.targets.llvm.instructions import NONE, Instructions
 from modelcc.targets.llvm.library_call import LibraryCallCode
 from modelcc.targets.llvm.parallel import BODY, unpack_context
 from modelcc.targets.llvm.statements import StatementCode
-from modelcc.targets.llvm.tiles import MAP_BYTES
+from modelcc.targets.llvm.tiles import MAP_BYTES, MAPS
 from modelcc.targets.llvm.values import quoted, value_type
 
 
@@ -196,11 +198,28 @@ def _faults(code: Code, function: Function) -> list[str]:
 
 
 def _maps(code: Code, function: Function) -> list[str]:
-    """What the driver makes of tensors of which boxes are copied."""
-    for number, each in enumerate(tile_maps(function)):
+    """What the driver makes of tensors of which boxes are copied, and stands beside the kernel."""
+    maps = tile_maps(function)
+    for number, each in enumerate(maps):
         code.maps[each] = code.local(f"map{number}")
+    if maps and code.groups:
+        code.globals.append(_maps_told(function, maps, code.groups))
     attributes = f'byval([{MAP_BYTES} x i8]) align 64 "nvvm.grid_constant"'
     return [f"ptr {attributes} {operand}" for operand in code.maps.values()]
+
+
+def _maps_told(function: Function, maps: Sequence[TileMap], groups: LlvmGroups) -> str:
+    """A text of the argument's number, type, offset, sizes, strides and box of each map."""
+    buffers = {p.buffer.name: (n, p.buffer.dtype) for n, p in enumerate(function.parameters)}
+    told = [
+        [buffers[m.source][0], str(buffers[m.source][1]), str(m.offset), [*map(str, m.sizes)],
+         [*map(str, m.strides)], m.box]
+        for m in maps
+    ]  # fmt: skip
+    data = json.dumps({"sizes": function.sizes, "maps": told}, separators=(",", ":")).encode()
+    text = "".join(f"\\{byte:02x}" for byte in data)
+    name = quoted(function.name + MAPS)
+    return f'@{name} = addrspace({groups.memory}) constant [{len(data)} x i8] c"{text}"'
 
 
 def _generic(code: Code, operand: str, groups: LlvmGroups) -> str:

@@ -85,6 +85,7 @@ class GroupCode:
                 f"{pointer} = internal addrspace({space}) global {type_} poison, "
                 f"align {buffer.align}"
             )
+        self._code.shared[buffer.name] = pointer
         generic = self._generic(pointer, space, buffer.name)
         self._code.scope.buffers[buffer.name] = (generic, buffer)
 

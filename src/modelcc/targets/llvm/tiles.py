@@ -4,6 +4,7 @@ NVIDIA's sm_90a: its tensor memory accelerator, barriers that count bytes, and `
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import gcd
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, Sym
@@ -20,12 +21,18 @@ from modelcc.targets.llvm.warp import WarpCode
 MAP_BYTES = 128
 """Of what the driver makes of a tensor of which boxes are copied."""
 
+MAPS = "_maps"
+"""Ends the name of a text beside a kernel: of which tensors it takes maps."""
+
 MOST_ALONG = 256
 MOST_AXES = 5
 """Elements of a box along an axis, and axes of a tensor."""
 
 ALIGNMENT = 1024
 """Bytes at whose multiples swizzled tiles begin."""
+
+BOUNDARY = 16
+"""Bytes at whose multiples rows of tensors begin."""
 
 _INIT = (
     "{ .reg .pred first; setp.eq.u32 first, $1, 0; @first mbarrier.init.shared::cta.b64 [$0], 1; }"
@@ -101,6 +108,16 @@ class TileCode:
                 f"{DEPTH_BYTES} bytes, to multiples of {ALIGNMENT} bytes",
                 (f"@{self._code.name}", statement_text(s)),
             )
+        source = self._expressions.memory.buffer(s.source)[1]
+        known = [
+            source.align,
+            *(self._index.divisor(n) * each for n in (s.offset, *s.strides[:-1])),
+        ]
+        if gcd(*known) % BOUNDARY:
+            raise ModelError(
+                f"%{s.source} is not known to have rows on boundaries of {BOUNDARY} bytes",
+                (f"@{self._code.name}", statement_text(s)),
+            )
         rank = len(s.box)
         places = [self._number(place) for place in reversed(s.at)]
         along = ", ".join(f"${2 + axis}" for axis in range(rank))
@@ -119,9 +136,11 @@ class TileCode:
 
     def _shared(self, buffer: str, offset: Index) -> str:
         """An address of shared memory, a number of 32 bits."""
-        pointer = self._expressions.memory.address(buffer, offset)
-        special = self._code.emit(f"addrspacecast ptr {pointer} to ptr addrspace(3)", "p")
-        return self._code.emit(f"ptrtoint ptr addrspace(3) {special} to i32", "address")
+        each = self._expressions.memory.buffer(buffer)[1].dtype.bytes
+        pointer = self._code.shared[buffer]
+        first = self._code.emit(f"ptrtoint ptr addrspace(3) {pointer} to i32", "address")
+        further = self._number(offset * each)
+        return self._code.emit(f"add i32 {first}, {further}", "address")
 
     # --- products
 
@@ -185,12 +204,12 @@ class TileCode:
         for slot, value in zip(slots, found, strict=True):
             self._code.effect(f"store float {value}, ptr {slot}")
 
-    # --- assembly
+    # --- assembly: LLVM may not put it where other threads come
 
     def _effect(self, text: str, constraints: str, given: Sequence[tuple[str, str]]) -> None:
         taken = ", ".join(map(" ".join, given))
         told = ",".join([*([constraints] if constraints else []), "~{memory}"])
-        self._code.effect(f'call void asm sideeffect "{text}", "{told}"({taken})')
+        self._code.effect(f'call void asm sideeffect "{text}", "{told}"({taken}) convergent')
 
     def _tied(
         self, text: str, values: Sequence[str], given: Sequence[tuple[str, str]]
@@ -201,5 +220,5 @@ class TileCode:
         outputs, ties = ["=f"] * count, [str(n) for n in range(count)]
         told = ",".join([*outputs, *("l" for _ in given), *ties, "~{memory}"])
         taken = ", ".join(map(" ".join, [*given, *(("float", value) for value in values)]))
-        call = f'call {type_} asm sideeffect "{text}", "{told}"({taken})'
+        call = f'call {type_} asm sideeffect "{text}", "{told}"({taken}) convergent'
         return self._warp.fields(self._code.emit(call, "sums"), type_, count)
