@@ -23,8 +23,13 @@ def loops_of(sass: str) -> list[Counter[str]]:
     return [Counter(m[1] for line in body if (m := _INSTRUCTION.match(line))) for body in loops]
 
 
-def matrix_part(loop: Counter[str]) -> float:
+def matrix_part(loop: Counter[str], columns: int = 0) -> float:
     """The part of a loop's time that matrix units work, if nothing went on beside them: products
-    take :data:`MMA_CYCLES` of a scheduler, every other instruction its cycle of issue."""
-    products = (loop["HMMA"] + loop["IMMA"]) * MMA_CYCLES
-    return products / (products + loop.total() - loop["HMMA"] - loop["IMMA"])
+    take :data:`MMA_CYCLES` of a scheduler, every other instruction its cycle of issue.
+
+    An HGMMA has 64 rows and ``columns``, of which a scheduler has a quarter: 16 * 16 for each
+    column, of which sm_90a multiplies and adds 512 pairs of 16 bits in a cycle (NVIDIA H100
+    whitepaper, table 2)."""
+    count = loop["HMMA"] + loop["IMMA"] + loop["HGMMA"]
+    products = (loop["HMMA"] + loop["IMMA"]) * MMA_CYCLES + loop["HGMMA"] * columns / 2
+    return products / (products + loop.total() - count)

@@ -73,8 +73,8 @@ class TensorProduct:
     sum in shared memory, which ``warp_rows`` by ``warp_columns`` warps multiply.
 
     Of so many ``buffers`` all but one are being filled while that one is used.  ``instruction`` is
-    the family that warps use; a name that ends in ``tf32`` allows operands in f32 to be rounded to
-    10 bits of mantissa.
+    the family that warps use (with ``wgmma`` four of them are one); a name that ends in ``tf32``
+    allows operands in f32 to be rounded to 10 bits of mantissa.
     """
 
     rows: int
@@ -88,7 +88,8 @@ class TensorProduct:
     @property
     def threads(self) -> int:
         """Threads of a group."""
-        return 32 * self.warp_rows * self.warp_columns
+        together = 128 if self.instruction == "wgmma" else 32
+        return together * self.warp_rows * self.warp_columns
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,14 @@ by LDGSTS, no spills, as many groups at once as planned, little else in the loop
 from __future__ import annotations
 
 import pytest
+from cuda_products import kernel_of, product
 from machine_code import loops_of, matrix_part
 
-from modelcc.ir.tensor import Kernel, TensorProgram
-from modelcc.ir.tensor_parser import parse_tensor_program
-from modelcc.schedule.canonical import canonical
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.targets.cuda.chips import find_chip
 from modelcc.targets.cuda.text import llvm_text, ptx_text
 from modelcc.targets.cuda.tools import assemble, disassemble, find_tool
 from modelcc.targets.gpu.contraction import find_contraction
-from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.lower import default_schedule, lower_groups
 from modelcc.targets.gpu.machine import A100
 from modelcc.targets.gpu.tensor_choice import tensor_bytes, tensor_registers
@@ -24,28 +21,6 @@ pytestmark = [
     pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here"),
     pytest.mark.skipif(find_tool("nvdisasm") is None, reason="there is no nvdisasm"),
 ]
-
-
-def product(m: int, n: int, k: int, dtype: str, turned: bool = False) -> TensorProgram:
-    """Rows by columns, or by rows of the other operand, with a bias, bounded below."""
-    right, at = (f"{n}, {k}", "j, l") if turned else (f"{k}, {n}", "l, j")
-    sums = "i32" if dtype == "i8" else "f32"
-    inputs = f"%a: {dtype}[{m}, {k}], %b: {dtype}[{right}], %c: {sums}[{n}]"
-    return parse_tensor_program(
-        f"""program @p({inputs}) -> (%y) {{
-          kernel @k({inputs}) -> (%y: {dtype}[{m}, {n}]) {{
-            %p: {sums}[{m}, {n}] = [i < {m}, j < {n}] sum[l < {k}]
-              {sums}(%a[i, l]) * {sums}(%b[{at}])
-            %y: {dtype}[{m}, {n}] = [i < {m}, j < {n}] {dtype}(max(%p[i, j] + %c[j], %c[0]))
-          }} }}""",
-        {},
-    )
-
-
-def kernel_of(program: TensorProgram) -> GroupKernel:
-    (item,) = program.items
-    assert isinstance(item, Kernel)
-    return GroupKernel(canonical(item, program.types, frozenset(), program.dims)[0], "k")
 
 
 SHAPES = {

@@ -42,7 +42,7 @@ CHIPS: Mapping[str, Chip] = {
         Chip("sm_87", replace(_DESKTOP, shared_bytes=164 << 10, group_shared_bytes=163 << 10)),
         Chip("sm_89", _RTX_40),
         Chip("sm_90", _H100),
-        Chip("sm_90a", _H100),
+        Chip("sm_90a", replace(_H100, matrix=("wgmma", "mma"))),
         Chip("sm_100a", _H100, 86),
         Chip("sm_120", _RTX_40, 87),
     )

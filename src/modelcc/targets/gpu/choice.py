@@ -21,6 +21,7 @@ from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.schedule.structure import Group
 from modelcc.targets.gpu.attention_parts import AttentionParts, find_attention
+from modelcc.targets.gpu.box_operand import box_product
 from modelcc.targets.gpu.contraction import Contraction, find_contraction
 from modelcc.targets.gpu.evaluation import GroupKernel, extent_of
 from modelcc.targets.gpu.machine import GpuModel
@@ -105,19 +106,20 @@ def _of_points(kernel: GroupKernel, group: Group, machine: GpuModel) -> Iterator
     if not kernel.checks:
         found = find_contraction(anchor)
         if found is not None and count(anchor.reduce) >= FEW:
-            yield from _on_matrix_units(found, anchor, machine)
+            yield from _on_matrix_units(kernel, found, anchor, machine)
             yield from tiles(found, group, machine)
         yield from _reductions(anchor, machine)
     yield plain
 
 
 def _on_matrix_units(
-    found: Contraction, anchor: Nest, machine: GpuModel
+    kernel: GroupKernel, found: Contraction, anchor: Nest, machine: GpuModel
 ) -> Iterator[GroupSchedule]:
     """Of several rows and columns, in types that the machine's units have."""
     dtype = matrix_type(anchor, found)
     if dtype is not None and min(count(found.rows), count(found.columns)) >= FEW:
-        yield from tensor_tiles(found, dtype, machine)
+        boxes = dtype.bits == 16 and box_product(kernel, found) is not None
+        yield from tensor_tiles(found, dtype, machine, boxes)
 
 
 def _pointwise(group: Group, machine: GpuModel) -> Iterator[GroupSchedule]:

@@ -27,6 +27,13 @@ from modelcc.targets.gpu.product import lower_product
 from modelcc.targets.gpu.reduction import lower_reduction
 from modelcc.targets.gpu.rows import lower_rows
 from modelcc.targets.gpu.tensor_product import lower_tensor_product
+from modelcc.targets.gpu.tile_product import BOXES, lower_tile_product
+
+
+def _tensor_product(kernel: GroupKernel, schedule: TensorProduct) -> Function:
+    boxes = schedule.instruction == BOXES
+    return (lower_tile_product if boxes else lower_tensor_product)(kernel, schedule)
+
 
 _KINDS: Mapping[type, Callable[..., Function]] = MappingProxyType(
     {
@@ -34,7 +41,7 @@ _KINDS: Mapping[type, Callable[..., Function]] = MappingProxyType(
         GroupReduction: lower_reduction,
         GroupRows: lower_rows,
         GroupProduct: lower_product,
-        TensorProduct: lower_tensor_product,
+        TensorProduct: _tensor_product,
         GroupAttention: lower_attention,
     }
 )

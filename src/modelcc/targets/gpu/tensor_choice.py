@@ -13,6 +13,7 @@ from modelcc.targets.gpu.sizes import count
 from modelcc.targets.gpu.staged_tile import VECTOR_BYTES, has_rows_of_terms
 from modelcc.targets.gpu.sums_slab import slab_pitch
 from modelcc.targets.gpu.tensor_product import ROUNDED
+from modelcc.targets.gpu.tile_product import BOXES, tile_bytes
 from modelcc.targets.isa.fragments import SIDE, sums_of
 
 TILES = (
@@ -34,14 +35,29 @@ TILES = (
 )
 """Tiles for elements of 2 bytes; of smaller ones there are more terms."""
 
+BOX_TILES = tuple(
+    replace(tile, instruction=BOXES)
+    for tile in (
+        TensorProduct(128, 256, 64, 2, 1, 4),
+        TensorProduct(128, 192, 64, 2, 1, 4),
+        TensorProduct(128, 128, 64, 2, 1, 3),
+        TensorProduct(128, 64, 64, 2, 1, 4),
+        TensorProduct(64, 256, 64, 1, 1, 4),
+        TensorProduct(64, 128, 64, 1, 1, 4),
+        TensorProduct(64, 64, 64, 1, 1, 4),
+    )
+)
+"""Tiles of operands that are copied as boxes."""
+
 SHARED_BYTES = 128
 """That a unit moves from and to shared memory in a cycle."""
 
 CACHED_BYTES = 48
 """That a unit gets from the cache of all units in a cycle, roughly."""
 
-PRODUCTS = 1024
-"""Multiply-adds of a unit in a cycle, of elements of 2 bytes."""
+PRODUCTS = {"wgmma": 2048}
+USUAL_PRODUCTS = 1024
+"""Multiply-adds of a unit in a cycle, of elements of 2 bytes, by instructions."""
 
 HIDDEN = 0.9
 """The part of what takes less time that passes while the rest goes on."""
@@ -53,17 +69,19 @@ GROUP_CYCLES = 1500
 """Until the first tiles are there, and from the last sums to the end."""
 
 
-def tensor_tiles(found: Contraction, dtype: DType, machine: GpuModel) -> Iterator[TensorProduct]:
+def tensor_tiles(
+    found: Contraction, dtype: DType, machine: GpuModel, boxes: bool = False
+) -> Iterator[TensorProduct]:
     """Tiles of which a unit can run groups, the best first; none if ``machine`` has no
-    instruction for operands of ``dtype``."""
+    instruction for operands of ``dtype``, which may be ``boxes``."""
     instruction = ROUNDED if dtype == F32 else "mma"
-    if instruction not in machine.matrix:
-        return
+    tiles = [replace(t, terms=t.terms * 2 // dtype.bytes, instruction=instruction) for t in TILES]
+    if boxes:
+        tiles = [*BOX_TILES, *tiles]
     fitting: list[tuple[float, int, TensorProduct]] = []
-    for rank, tile in enumerate(TILES):
-        one = replace(tile, terms=tile.terms * 2 // dtype.bytes, instruction=instruction)
+    for rank, one in enumerate(tiles):
         time = tensor_time(one, found, dtype, machine)
-        if time is not None:
+        if one.instruction in machine.matrix and time is not None:
             fitting.append((time, rank, one))
     yield from (tile for _, _, tile in sorted(fitting, key=lambda f: f[:2]))
 
@@ -85,7 +103,8 @@ def tensor_time(
     per_unit = -(-rows * columns * count(found.batch) // machine.units)
     item = dtype.bytes
     sides, bytes_of_terms = tile.rows + tile.columns, tile.terms * item
-    products = tile.rows * tile.columns * bytes_of_terms / (2 * PRODUCTS)
+    rate = PRODUCTS.get(tile.instruction, USUAL_PRODUCTS)
+    products = tile.rows * tile.columns * bytes_of_terms / (2 * rate)
     read = tile.rows * tile.warp_columns + tile.columns * tile.warp_rows
     moved = (read + sides) * bytes_of_terms / SHARED_BYTES
     cached = sides * bytes_of_terms / CACHED_BYTES
@@ -99,6 +118,8 @@ def tensor_time(
 
 def tensor_bytes(tile: TensorProduct, found: Contraction, dtype: DType) -> int:
     """Shared memory of a group: tiles of operands, and a row of fragments of sums."""
+    if tile.instruction == BOXES:
+        return tile_bytes(tile)
     left = _operand_bytes(found.left, tile.rows, tile.terms, dtype)
     right = _operand_bytes(found.right, tile.columns, tile.terms, dtype)
     sums = SIDE * tile.warp_rows * slab_pitch(tile.columns) * sums_of(dtype).bytes
@@ -113,5 +134,7 @@ def _operand_bytes(operand: KeptFactor, size: int, terms: int, dtype: DType) -> 
 def tensor_registers(tile: TensorProduct) -> int:
     """Registers that a thread is expected to take: sums, two steps' fragments, addresses."""
     sums = tile.rows * tile.columns // tile.threads
+    if tile.instruction == BOXES:
+        return sums + 48
     fragments = tile.rows // tile.warp_rows + tile.columns // tile.warp_columns
     return sums + fragments // 2 + 32

@@ -1,0 +1,148 @@
+"""Operands of products that can be copied to shared memory as boxes: read as they are, with rows on
+boundaries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from modelcc.ir.index import Index, coefficient, divides, floordiv, substitute, symbols
+from modelcc.ir.scalar_tree import reads
+from modelcc.ir.tensor import Read
+from modelcc.ir.tiles import CopyTile
+from modelcc.schedule.nest import LoopVar
+from modelcc.targets.gpu.contraction import Contraction, KeptFactor
+from modelcc.targets.gpu.evaluation import GroupKernel, Point, extent_of
+
+BOUNDARY = 16
+"""Bytes at whose multiples a tensor's rows begin."""
+
+MOST_AXES = 5
+"""Of a tensor."""
+
+
+@dataclass(frozen=True)
+class BoxOperand:
+    """A tensor in ``source`` from ``offset`` on, of ``batch``, by results ``along`` it and
+    ``terms``: how many, and what it goes on by.  ``transposed``: results lie side by side, not
+    terms."""
+
+    source: str
+    offset: Index
+    batch: tuple[tuple[LoopVar, Index], ...]
+    along: tuple[Index, Index]
+    terms: tuple[Index, Index]
+    transposed: bool
+
+    def copies(
+        self,
+        to: str,
+        to_offset: Index,
+        first: tuple[Index, Index],
+        size: int,
+        depth: int,
+        batch: Point,
+        arrivals: tuple[str, Index],
+    ) -> list[CopyTile]:
+        """Copies of ``size`` results by ``depth`` terms from the ``first`` result and term on: one,
+        or, if they are transposed and no whole number of parts, one for each ``depth`` results."""
+        along, terms = self.along, self.terms
+        before = [(v.extent, step) for v, step in self.batch]
+        here = [batch[v.name] for v, _ in self.batch]
+        parts = size // depth
+
+        def copy(
+            axes: Sequence[tuple[Index, Index]], at: Sequence[Index], box: Sequence[int], part: int
+        ) -> CopyTile:
+            sizes, strides = zip(*before, *axes, strict=True)
+            return CopyTile(
+                to, to_offset + part * depth * depth, self.source, (*here, *at), self.offset,
+                sizes, strides, (*(1 for _ in before), *box), *arrivals,
+            )  # fmt: skip
+
+        if not self.transposed:
+            return [copy((along, terms), first, (size, depth), 0)]
+        if len(before) < MOST_AXES - 2 and divides(depth, along[0], {}):
+            axes = (floordiv(along[0], depth), depth), terms, (depth, 1)
+            at = floordiv(first[0], depth), first[1], 0
+            return [copy(axes, at, (parts, depth, depth), 0)]
+        places = (first[0] + part * depth for part in range(parts))
+        return [
+            copy((terms, along), (first[1], place), (depth, depth), part)
+            for part, place in enumerate(places)
+        ]
+
+
+@dataclass(frozen=True)
+class BoxProduct:
+    """A contraction, its rows in the order in which they are boxes, and its factors."""
+
+    found: Contraction
+    left: BoxOperand
+    right: BoxOperand
+
+
+def box_product(kernel: GroupKernel, found: Contraction) -> BoxProduct | None:
+    """A product of boxes of inputs; None if it is none.
+
+    The number of terms is known: what is in flight has to be for ptxas, which does not look into
+    a loop that may not run.
+    """
+    if not isinstance(extent_of(found.terms), int):
+        return None
+    found = replace(found, rows=_as_they_lie(found.left, found.rows))
+    one = _box_operand(kernel, found.left, found.rows, found.terms, found.batch)
+    other = _box_operand(kernel, found.right, found.columns, found.terms, found.batch)
+    return None if one is None or other is None else BoxProduct(found, one, other)
+
+
+def _as_they_lie(factor: KeptFactor, variables: tuple[LoopVar, ...]) -> tuple[LoopVar, ...]:
+    """Axes with those outermost along which neighbours lie farthest apart."""
+    indices = [read.indices[0] for read in reads(factor.value) if len(read.indices) == 1]
+    steps = {v: coefficient(index, v.name) for index in indices[:1] for v in variables}
+    known = {v: step for v, step in steps.items() if isinstance(step, int)}
+    if len(known) < len(variables):
+        return variables
+    return tuple(sorted(variables, key=lambda v: -known[v]))
+
+
+def _step(variables: Sequence[LoopVar], steps: Mapping[str, Index | None]) -> Index | None:
+    """What goes on by one along all of several axes, of which the last is the innermost."""
+    several = [v for v in variables if v.extent != 1]
+    for outer, inner in pairwise(several):
+        within = steps[inner.name]
+        if within is None or steps[outer.name] != within * inner.extent:
+            return None
+    return steps[several[-1].name] if several else None
+
+
+def _box_operand(
+    kernel: GroupKernel,
+    factor: KeptFactor,
+    along: Sequence[LoopVar],
+    terms: Sequence[LoopVar],
+    batch: Sequence[LoopVar],
+) -> BoxOperand | None:
+    read = factor.value
+    if not isinstance(read, Read) or len(read.indices) != 1:
+        return None
+    if read.tensor not in kernel.kernel.inputs:
+        return None
+    (index,) = read.indices
+    each = BOUNDARY // read.dtype.bytes
+    steps = {v.name: coefficient(index, v.name) for v in (*along, *terms, *batch)}
+    offset = substitute(index, {name: 0 for name in steps})
+    taken = [(v, step) for v in batch if (step := steps[v.name]) is not None and step != 0]
+    across, deep = _step(along, steps), _step(terms, steps)
+    if across is None or deep is None or any(step is None for step in steps.values()):
+        return None
+    if (across == 1) == (deep == 1) or len(taken) > MOST_AXES - 2:
+        return None
+    outer = deep if across == 1 else across
+    told = set(kernel.dims)
+    parts = (offset, outer, *(step for _, step in taken))
+    if not all(divides(each, part, kernel.dims) and symbols(part) <= told for part in parts):
+        return None
+    sizes = (extent_of(along), across), (extent_of(terms), deep)
+    return BoxOperand(read.tensor, offset, tuple(taken), *sizes, across == 1)

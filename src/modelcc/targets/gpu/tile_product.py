@@ -1,0 +1,223 @@
+"""Contractions on matrix units that four warps use together, from tiles that are copied as boxes.
+
+grid b, j, i; thread warp of 128, lane
+  one thread: the first blocks of terms are copied, a phase each
+  for each block of terms
+    wait for its phase
+    sums += left tile * right tile, beside
+    wait for the products of the block before, barrier
+    one thread: the block that comes ``buffers - 1`` later is copied to where that one was
+  for each part of the columns
+    its sums are put side by side into shared memory, barrier
+    results where there are any: sums, and what follows them
+
+Products of a block go on while the next one is waited for: the units always have some to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from modelcc.ir.argument import Argument
+from modelcc.ir.index import Index, Sym, ceildiv, mod
+from modelcc.ir.loop import Alloc, Barrier, Buffer, For, Function, RoutineCall, Stmt
+from modelcc.ir.tensor import Condition
+from modelcc.ir.tiles import ExpectBytes, WaitArrival, WaitRoutines
+from modelcc.ir.types import F32, I64, DType
+from modelcc.schedule.group_schedule import TensorProduct
+from modelcc.schedule.schedule import ScheduleError
+from modelcc.targets.gpu.box_operand import BoxProduct, box_product
+from modelcc.targets.gpu.contraction import find_contraction
+from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching, extent_of, only_where
+from modelcc.targets.gpu.sums_slab import SumsSlab, slab_pitch
+from modelcc.targets.gpu.tensor_product import matrix_type
+from modelcc.targets.isa.tile_products import (
+    COLUMNS,
+    OPERANDS,
+    PANEL,
+    ROWS,
+    clear_sums,
+    depth,
+    multiply_tiles,
+    store_panel,
+    sums_size,
+    tile_size,
+)
+
+BOXES = "wgmma"
+"""The instructions that take tiles which are copied as boxes."""
+
+WARPS = 128
+"""Threads that multiply together."""
+
+ALIGNMENT = 1024
+"""Bytes at whose multiples tiles begin."""
+
+
+def lower_tile_product(kernel: GroupKernel, schedule: TensorProduct) -> Function:
+    """The function of a kernel; :class:`ScheduleError` if it does not begin with a product of
+    matrices of f16 or bf16 that are boxes of inputs, or tiles are none of these units'."""
+    anchor = kernel.group.anchor
+    found = None if anchor is None or kernel.checks else find_contraction(anchor)
+    dtype = None if anchor is None or found is None else matrix_type(anchor, found)
+    product = None if found is None else box_product(kernel, found)
+    if dtype not in OPERANDS or product is None:
+        raise ScheduleError("boxes of f16 and bf16 are multiplied, with rows on boundaries")
+    s = schedule
+    if s.rows != ROWS * s.warp_rows or s.warp_columns != 1 or s.columns not in COLUMNS:
+        raise ScheduleError(f"four warps have {ROWS} rows, and {COLUMNS} columns")
+    if s.terms != depth(dtype) or s.buffers < 2:
+        raise ScheduleError(f"there are blocks of {depth(dtype)} terms, two or more in flight")
+    return _TileProduct(kernel, schedule, dtype, product).function()
+
+
+def slab_columns(s: TensorProduct) -> int:
+    """Columns of sums that are in shared memory at once."""
+    return PANEL if s.columns <= 128 else 2 * PANEL
+
+
+def tile_bytes(s: TensorProduct) -> int:
+    """Shared memory of a group: tiles of 2-byte elements, what counts arrivals, sums."""
+    tiles = s.buffers * (s.rows + s.columns) * s.terms * 2
+    counters = -(-s.buffers * 8 // 64) * 64
+    return tiles + counters + s.rows * slab_pitch(slab_columns(s)) * 4
+
+
+class _TileProduct:
+    def __init__(
+        self, kernel: GroupKernel, schedule: TensorProduct, dtype: DType, product: BoxProduct
+    ) -> None:
+        found = product.found
+        self._kernel, self._schedule, self._found = kernel, schedule, found
+        self._operands = product.left, product.right
+        fresh, s = kernel.names.fresh, schedule
+        self._groups = fresh("gb"), fresh("gj"), fresh("gi")
+        self._threads = fresh("w"), fresh("t")
+        extents = (
+            extent_of(found.batch),
+            ceildiv(extent_of(found.columns), s.columns),
+            ceildiv(extent_of(found.rows), s.rows),
+        )
+        grid = tuple(zip(self._groups, extents, strict=True))
+        threads = tuple(zip(self._threads, (s.warp_rows, WARPS), strict=True))
+        self._launch = Launching(grid, threads, kernel.dims)
+        self._outer = Evaluation(kernel.names)
+        self._sizes = tile_size(dtype, s.rows), tile_size(dtype, s.columns)
+        self._tiles = tuple(
+            Buffer(fresh(stem), dtype, s.buffers * size, "tile", ALIGNMENT)
+            for stem, size in zip(("left", "right"), self._sizes, strict=True)
+        )
+        self._arrivals = Buffer(fresh("there"), I64, s.buffers, "arrivals")
+        self._sums = Buffer(fresh("sums"), F32, sums_size(s.columns), "warp")
+        transposed = (operand.transposed for operand in self._operands)
+        self._multiply = multiply_tiles(dtype, s.columns, *transposed)
+
+    @cached_property
+    def _thread(self) -> Index:
+        """Its number in the group."""
+        return Sym(self._threads[0]) * WARPS + Sym(self._threads[1])
+
+    @cached_property
+    def _blocks(self) -> int:
+        terms = extent_of(self._found.terms)
+        assert isinstance(terms, int)
+        return -(-terms // self._schedule.terms)
+
+    def function(self) -> Function:
+        """Grid, threads, and what these do."""
+        outer, found = self._outer, self._found
+        batch = outer.place(found.batch, Sym(self._groups[0])) if found.batch else {}
+        ahead = self._schedule.buffers - 1
+        clear = RoutineCall(clear_sums(self._schedule.columns), (Argument(self._sums.name, 0),))
+        outer.statements += [Alloc(self._sums), clear]
+        first: list[Stmt] = []
+        for block in range(min(ahead, self._blocks)):
+            first += self._begin(block, block, batch)
+        outer.statements += self._by_one(first)
+        outer.statements += [*self._all_blocks(batch), WaitRoutines(0)]
+        slab = self._slab(batch)
+        outer.statements += self._results(slab)
+        shared = [Alloc(b) for b in (*self._tiles, self._arrivals, slab.buffer)]
+        return self._kernel.function(self._launch.around(shared, outer.statements))
+
+    def _by_one(self, body: Sequence[Stmt], *conditions: Condition) -> list[Stmt]:
+        """What one thread does for all."""
+        return only_where((Condition(self._thread, "==", 0), *conditions), body)
+
+    # --- blocks of terms
+
+    def _begin(self, which: Index, block: Index, batch: dict[str, Index]) -> list[Stmt]:
+        """Both tiles of a block are on their way to a buffer."""
+        s, arrivals = self._schedule, (self._arrivals.name, which)
+        starts = Sym(self._groups[2]) * s.rows, Sym(self._groups[1]) * s.columns
+        sizes = self._sizes
+        result: list[Stmt] = [ExpectBytes(*arrivals, sum(sizes) * self._tiles[0].dtype.bytes)]
+        for operand, tile, start, size, along in zip(
+            self._operands, self._tiles, starts, sizes, (s.rows, s.columns), strict=True
+        ):
+            first = start, block * s.terms
+            result += operand.copies(
+                tile.name, which * size, first, along, s.terms, batch, arrivals
+            )
+        return result
+
+    def _all_blocks(self, batch: dict[str, Index]) -> list[Stmt]:
+        """Rounds through all buffers, then what is left: what is on its way is there by then."""
+        names, buffers = self._kernel.names, self._schedule.buffers
+        rounds, left = divmod(self._blocks, buffers)
+        turn, which = Sym(names.fresh("kr")), Sym(names.fresh("kb"))
+        body = self._block(which, turn)
+        if self._blocks >= buffers:
+            later = turn * buffers + which + (buffers - 1)
+            copies = self._begin(mod(which + (buffers - 1), buffers), later, batch)
+            body += self._by_one(copies, Condition(later, "<", self._blocks))
+        inner = For(which.name, 0, buffers, tuple(body), kind="unrolled")
+        found: list[Stmt] = [For(turn.name, 0, rounds, (inner,))] if rounds else []
+        if left:
+            last = Sym(names.fresh("kb"))
+            body = self._block(last, rounds)
+            found.append(For(last.name, 0, left, tuple(body), kind="unrolled"))
+        return found
+
+    def _block(self, which: Index, turn: Index) -> list[Stmt]:
+        """Products of the block in a buffer; those of the one before are done."""
+        own = Sym(self._threads[0]) * (ROWS * self._schedule.terms)
+        arguments = (
+            Argument(self._sums.name, 0),
+            Argument(self._tiles[0].name, which * self._sizes[0] + own),
+            Argument(self._tiles[1].name, which * self._sizes[1]),
+        )
+        return [
+            WaitArrival(self._arrivals.name, which, turn),
+            RoutineCall(self._multiply, arguments, beside=True),
+            WaitRoutines(1),
+            Barrier(),
+        ]
+
+    # --- results
+
+    def _slab(self, batch: dict[str, Index]) -> SumsSlab:
+        """For a part of the columns."""
+        s = self._schedule
+        starts = Sym(self._groups[2]) * s.rows, Sym(self._groups[1]) * s.columns
+        return SumsSlab(
+            self._kernel, self._found, self._launch, batch, starts, s.rows, slab_columns(s),
+            F32, self._thread, s.threads, self._kernel.names.fresh("slab"),
+        )  # fmt: skip
+
+    def _results(self, slab: SumsSlab) -> list[Stmt]:
+        """Parts of the columns one after the other: their registers have numbers."""
+        result: list[Stmt] = []
+        own = Sym(self._threads[0]) * ROWS * slab.pitch
+        for first in range(0, self._schedule.columns, slab.columns):
+            result += [Barrier()] if first else []
+            for column in range(0, slab.columns, PANEL):
+                to = Argument(slab.name, own + column)
+                sums = Argument(self._sums.name, sums_size(first + column))
+                result.append(RoutineCall(store_panel(), (to, sums), (slab.pitch,)))
+            result.append(Barrier())
+            starts = slab.starts[0], slab.starts[1] + first
+            result += replace(slab, starts=starts).results(lambda row: row)
+        return result
