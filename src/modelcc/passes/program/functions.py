@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from modelcc.ir.library import Callee, ExternalCall, call_of, meaning_of, with_meaning
 from modelcc.ir.loop import Function, Parameter, Stmt
+from modelcc.ir.loop_traversal import grid_loop
 from modelcc.ir.program import Launch
 
 Content: TypeAlias = tuple[
@@ -29,7 +30,8 @@ def unique_functions(
     """Functions that are called, equal ones once, named after the first of them.
 
     Those that get tensors of ``foreign`` buffers, which the caller allocates, rely on no more
-    than the alignment of one element there.  ``source`` becomes that of all steps together.
+    than the alignment of one element there; functions of groups get them in memory of a device's,
+    which allocates it.  ``source`` becomes that of all steps together.
     """
     numbers: dict[Content, int] = {}
     last: dict[tuple[str, tuple[Parameter, ...]], tuple[Function, int]] = {}
@@ -59,6 +61,8 @@ def unique_functions(
 def _parameters(
     call: Launch, function: Function, foreign: Collection[str]
 ) -> tuple[Parameter, ...]:
+    if grid_loop(function) is not None:
+        return function.parameters
     return tuple(
         _element_aligned(parameter) if tensor in foreign else parameter
         for parameter, tensor in zip(function.parameters, call.arguments, strict=True)
