@@ -36,5 +36,5 @@ def _needed(body: Sequence[Stmt], used: set[str]) -> tuple[Stmt, ...]:
                 continue
             case _:
                 kept.append(map_blocks(s, lambda block: _needed(block, used)))
-                used.update(names_used(kept[-1:]))
+                used.update(names_used((map_blocks(s, lambda _: ()),)))
     return tuple(reversed(kept))

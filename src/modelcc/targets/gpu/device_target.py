@@ -142,13 +142,17 @@ class DeviceTarget(Target):
     def emit(self, program: Program) -> tuple[Module, ...]:
         """The steps, the device's kernels, and modules of the host's."""
         steps = device_program(program, self.name, self.index, self.symbol)
-        functions = device_functions(program)
         hosted = [c for c in program.callees if side_of(c) == "host"]
         return (
             Module(STEPS, to_json(steps)),
-            Module(CODE, self.text(functions) if functions else ""),
+            Module(CODE, self.code(program)),
             *self.host.emit_functions(hosted),
         )
+
+    def code(self, program: Program) -> str:
+        """Source text of the kernels that a placed program launches; empty if there is none."""
+        functions = device_functions(program)
+        return self.text(functions) if functions else ""
 
     def complete(self, program: Program) -> str:
         """The device's kernels."""

@@ -59,14 +59,22 @@ def apart(function: Function) -> Shared:
 
 
 def shader_of(function: Function, shared: Shared | None = None) -> Shader:
-    """The shader of a function of groups, as :func:`plain_function` leaves it.
+    """The shader of any function of groups, as :func:`plain_function` leaves it.
 
-    Raises ``NotImplementedError`` (:class:`TooManyBuffersError`) or ``TypeError`` for what WGSL
-    cannot say, :class:`ModelError` if a group is too large.
+    Raises as :func:`verified_shader`, and :class:`ModelError` if a group is too large.
     """
     if grid_loop(function) is None:
         raise NotImplementedError(f"WGSL has kernels only, but @{function.name} has no grid")
     verify_function(function, LIMITS)
+    return verified_shader(function, shared)
+
+
+def verified_shader(function: Function, shared: Shared | None = None) -> Shader:
+    """The shader of a function that is verified, within :data:`LIMITS`.
+
+    Raises ``NotImplementedError`` (:class:`TooManyBuffersError`) or ``TypeError`` for what WGSL
+    cannot say.
+    """
     bindings = shared or apart(function)
     code, rooms = Code(WGSL), dict[str, ShaderMemory]()
     head = _bound(code, function, bindings, rooms)

@@ -14,7 +14,7 @@ from modelcc.targets.cpu.scatter import schedule_scatter
 from modelcc.targets.cpu.schedule import Pairs
 from modelcc.targets.cpu.scheduled_kernel import ScheduledKernel
 from modelcc.targets.gpu.kernels import DeviceKernels
-from modelcc.targets.webgpu.emitter import TooManyBuffersError, plain_function, shader_of
+from modelcc.targets.webgpu.emitter import TooManyBuffersError, plain_function, verified_shader
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class ShaderKernels(DeviceKernels):
         if grid_loop(function) is None:
             return found
         try:
-            shader_of(plain_function(function))
+            verified_shader(plain_function(function))
         except TooManyBuffersError as error:
             if len(kernel.stages) > 1:  # each stage takes some of them
                 raise NoScheduleError from None
@@ -61,7 +61,7 @@ class ShaderKernels(DeviceKernels):
         try:
             for function in functions:
                 if grid_loop(function) is not None:
-                    shader_of(plain_function(function))
+                    verified_shader(plain_function(function))
         except (NotImplementedError, TypeError):
             return schedule_scatter(kernel, initial, name, machine, source)
         return found

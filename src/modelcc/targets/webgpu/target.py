@@ -9,9 +9,8 @@ from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index
 from modelcc.ir.loop import Function
 from modelcc.ir.program import Launch, Program, leaves
-from modelcc.runtime.device_program import CODE
 from modelcc.runtime.webgpu_shaders import Shader, Shared, shaders_text, together
-from modelcc.targets.base import Module, TargetOptions
+from modelcc.targets.base import TargetOptions
 from modelcc.targets.gpu.device_program import device_functions
 from modelcc.targets.gpu.device_target import DeviceTarget
 from modelcc.targets.gpu.kernels import DeviceKernels, Tell
@@ -19,7 +18,7 @@ from modelcc.targets.gpu.machine import GPUS, INTEGRATED, GpuModel
 from modelcc.targets.native.host import cpu_model
 from modelcc.targets.native.target import NativeTarget, native_target
 from modelcc.targets.native.toolchain import CodegenOptions
-from modelcc.targets.webgpu.emitter import LIMITS, plain_function, shader_of
+from modelcc.targets.webgpu.emitter import LIMITS, plain_function, shader_of, verified_shader
 from modelcc.targets.webgpu.kernels import ShaderKernels
 from modelcc.targets.webgpu.wasm import WASM
 
@@ -70,11 +69,10 @@ class WebgpuTarget(DeviceTarget):
     def text(self, functions: Sequence[Function]) -> str:
         return shaders_text([shader_of(function) for function in functions])
 
-    def emit(self, program: Program) -> tuple[Module, ...]:
-        """As of any device; kernels have a shader for each way in which arguments are one
-        memory."""
-        code = Module(CODE, shaders_text(launched_shaders(program)))
-        return tuple(code if m.name == CODE and m.text else m for m in super().emit(program))
+    def code(self, program: Program) -> str:
+        """Kernels have a shader for each way in which arguments are one memory."""
+        found = launched_shaders(program)
+        return shaders_text(found) if found else ""
 
 
 def launched_shaders(program: Program) -> tuple[Shader, ...]:
@@ -85,7 +83,7 @@ def launched_shaders(program: Program) -> tuple[Shader, ...]:
         if isinstance(step, Launch) and step.callee in functions:
             shared = together([_place(program, name) for name in step.arguments])
             if (step.callee, shared) not in found:
-                found[step.callee, shared] = shader_of(functions[step.callee], shared)
+                found[step.callee, shared] = verified_shader(functions[step.callee], shared)
     return tuple(found.values())
 
 
