@@ -6,10 +6,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 from group_kernels import FIRST, grouped
 
 from modelcc.ir.errors import ModelError
+from modelcc.ir.loop_parser import parse_function
 from modelcc.ir.op import Op, Sample
 from modelcc.targets.gpu.machine import PROCESSOR
 from modelcc.targets.opencl.spirv import spirv_module
@@ -30,3 +32,39 @@ def test_every_op_is_valid(op: Op, sample: Sample, tmp_path: Path) -> None:
         command = ["spirv-val", "--target-env", "opencl2.2", str(path)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_barriers_are_not_doubled_and_memory_has_a_place() -> None:
+    """LLVM gives a branch that skips work a barrier of its own, where nobody forbids it."""
+    function = parse_function("""func @halves(%x: f32[64*n], %y: mut f32[n]; n) {
+      grid g in 0 .. n {
+        shared %part: f32[64]
+        thread t in 0 .. 64 {
+          store %part[t] = load %x[64*g + t]
+          barrier
+          if predicate(t < 32) { store %part[t] = add(load %part[t], load %part[t + 32]) }
+          barrier
+          if predicate(t < 16) { store %part[t] = add(load %part[t], load %part[t + 16]) }
+          barrier
+          if predicate(t == 0) { store %y[g] = load %part[0] }
+        }
+      }
+    }""")
+    words = _words(spirv_module([function], PROCESSOR.limits))
+    assert sum(word[0] == BARRIER for word in words) == 3
+    spaces = {word[2] for word in words if word[0] == POINTER}
+    assert FUNCTION not in spaces
+
+
+BARRIER, POINTER, FUNCTION = 224, 32, 7
+"""Numbers of SPIR-V for ``OpControlBarrier``, ``OpTypePointer`` and memory of a thread alone."""
+
+
+def _words(module: bytes) -> list[list[int]]:
+    """Instructions: the kind, then operands."""
+    numbers, found, at = np.frombuffer(module, np.uint32).tolist(), list[list[int]](), 5
+    while at < len(numbers):
+        count = numbers[at] >> 16
+        found.append([numbers[at] & 0xFFFF, *numbers[at + 1 : at + count]])
+        at += count
+    return found

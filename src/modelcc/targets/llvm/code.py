@@ -118,11 +118,10 @@ class Code:
         """A stack slot that lives as long as the function; its address."""
         name = self.local(hint)
         suffix = "" if align is None else f", align {align}"
-        space = 0 if self.groups is None else self.groups.private
-        if not space:
+        if self.groups is None or self.groups.private == self.groups.generic:
             self.allocations.append(f"{name} = alloca {type_}{suffix}")
             return name
-        special = f"addrspace({space})"
+        special = f"addrspace({self.groups.private})"
         self.allocations.append(f"{name} = alloca {type_}{suffix}, {special}")
         generic = self.local(hint)
         self.allocations.append(f"{generic} = addrspacecast ptr {special} {name} to ptr")

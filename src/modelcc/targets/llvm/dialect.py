@@ -28,10 +28,11 @@ class LlvmGroups:
     Kernels have a calling ``convention`` and stand with what says their ``size`` (``{}`` for the
     number of threads in each of three dimensions, ``{total}`` for their product).  ``group`` and
     ``thread`` are indices in each dimension, ``barriers`` are called one after the other.
-    ``memory``, ``shared`` and ``private`` are address spaces.  Of shared memory a kernel says at
-    most ``shared_bytes`` itself, whoever launches it the rest.  ``matrices`` are routines that a
-    warp of ``warp`` threads has instructions for; with ``copies`` it copies asynchronously.  With
-    ``tiles`` it copies boxes of tensors, and warps of four as many threads have these instructions.
+    ``memory``, ``shared`` and ``private`` are address spaces, ``generic`` holds all of them.  Of
+    shared memory a kernel says at most ``shared_bytes`` itself, whoever launches it the rest.
+    ``matrices`` are routines that a warp of ``warp`` threads has instructions for; with ``copies``
+    it copies asynchronously.  With ``tiles`` it copies boxes of tensors, and warps of four as many
+    threads have these instructions.
     """
 
     name: str
@@ -43,6 +44,7 @@ class LlvmGroups:
     memory: int = 1
     shared: int = 3
     private: int = 0
+    generic: int = 0
     shared_bytes: int | None = None
     warp: int = 0
     matrices: Mapping[Function, MatrixInstruction] = field(
@@ -116,7 +118,12 @@ SPIRV = LlvmGroups(
     group=_spirv("_Z12get_group_idj"),
     thread=_spirv("_Z12get_local_idj"),
     barriers=(
-        _effect("spir_func void @_Z7barrierj(i32 3)", "declare spir_func void @_Z7barrierj(i32)"),
+        _effect(
+            "spir_func void @_Z7barrierj(i32 3)",
+            "declare spir_func void @_Z7barrierj(i32) convergent",
+        ),
     ),
+    generic=4,
 )
-"""The functions are OpenCL's, by the names that C++ would give them."""
+"""The functions are OpenCL's, by the names that C++ would give them.  All threads must meet at the
+same barrier, of which LLVM would else make one for those that go another way."""

@@ -20,6 +20,7 @@ these a map, which the driver makes, for each tensor of which they copy boxes.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -55,6 +56,8 @@ class EmitOptions:
 
 
 PLAIN = EmitOptions()
+_PLAIN = re.compile(r'(?<![\w."%@])ptr(?! addrspace)(?![\w."])')
+"""A pointer of which no address space is said."""
 
 
 def emit_llvm(functions: Sequence[Callee], options: EmitOptions = PLAIN) -> str:
@@ -117,7 +120,10 @@ def _kernel(
     code.scope.block.terminator = "ret void"
     comment = f"; {', '.join(function.source)}\n" if function.source else ""
     head = f"define {groups.convention} void @{quoted(function.name)}({', '.join(parameters)})"
-    text = f"{comment}{head} #0 {size} {{\n{code.text()}\n}}"
+    body = code.text()
+    if groups.generic:
+        body = _PLAIN.sub(f"ptr addrspace({groups.generic})", body)
+    text = f"{comment}{head} #0 {size} {{\n{body}\n}}"
     return ["\n".join(code.globals), text] if code.globals else [text]
 
 
