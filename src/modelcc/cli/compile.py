@@ -29,6 +29,7 @@ from modelcc.emit.emission import (
     FORMS,
     INTERPRETER,
     MSL,
+    SPIRV,
     TRITON,
     WEB,
     WGSL,
@@ -59,7 +60,14 @@ from modelcc.targets.native.host import PORTABLE
 from modelcc.version import VERSION
 
 _ONLY: Mapping[str | None, str] = MappingProxyType(
-    {WEB: "webgpu", WGSL: "webgpu", MSL: "metal", TRITON: "triton", "opencl": "opencl"}
+    {
+        WEB: "webgpu",
+        WGSL: "webgpu",
+        MSL: "metal",
+        TRITON: "triton",
+        "opencl": "opencl:c",
+        SPIRV: "opencl:spirv",
+    }
 )
 """Forms of one target."""
 

@@ -49,6 +49,9 @@ BYTECODE, INTERPRETER = "bytecode", "interpreter"
 GPU_CODE = ("ptx", "cubin", "sass")
 """NVIDIA's assembly, its machine code, and that as text."""
 
+SPIRV = "spirv"
+"""Kernels as a module for runtimes of OpenCL."""
+
 TRITON = "triton"
 """A model's kernels in Triton, and Python that launches them."""
 
@@ -71,6 +74,7 @@ FORMS = (
     "asm",
     *GPU_CODE,
     "opencl",
+    SPIRV,
     "c",
     "obj",
     "so",
@@ -98,6 +102,7 @@ _SUFFIX: Mapping[str, str] = {
     "cubin": ".cubin",
     "sass": ".sass",
     "opencl": ".cl",
+    SPIRV: ".spv",
     "c": ".c",
     "obj": ".o",
     "so": ".so",
@@ -108,7 +113,7 @@ _SUFFIX: Mapping[str, str] = {
     WGSL: ".wgsl",
     WEB: "",
 }
-_BINARY = (ONNX, "cubin", "obj", "so", BYTECODE)
+_BINARY = (ONNX, "cubin", SPIRV, "obj", "so", BYTECODE)
 
 
 @dataclass(frozen=True)

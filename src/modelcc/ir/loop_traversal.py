@@ -11,6 +11,7 @@ from modelcc.ir.copies import CopyAsync
 from modelcc.ir.fields import NodeParts
 from modelcc.ir.index import Index, symbols
 from modelcc.ir.loop import (
+    Alloc,
     Assign,
     Check,
     Expr,
@@ -27,6 +28,7 @@ from modelcc.ir.loop import (
     VectorScatter,
 )
 from modelcc.ir.tiles import CopyTile, ExpectBytes, TileMap, WaitArrival
+from modelcc.ir.types import DType
 
 FAULTS = ".faults"
 """The memory of a function's checks, as :func:`names_used` calls it: two i64 for each number, of
@@ -161,6 +163,14 @@ def launch_extents(function: Function) -> tuple[tuple[Index, ...], tuple[Index, 
     loops = [s for s in statements(function.body) if isinstance(s, For)]
     grid, thread = ([s.stop for s in loops if s.kind == kind] for kind in ("grid", "thread"))
     return tuple(reversed(grid)), tuple(reversed(thread))
+
+
+def has_elements(function: Function, dtype: DType) -> bool:
+    """Whether it has buffers of ``dtype`` or computes with such."""
+    buffers = [p.buffer for p in function.parameters]
+    buffers += [s.buffer for s in statements(function.body) if isinstance(s, Alloc)]
+    alike = any(buffer.dtype == dtype for buffer in buffers)
+    return alike or mentions(function.body, lambda e: e.dtype == dtype)
 
 
 def takes_pool(function: Function) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,10 @@ from modelcc.runtime.device import DeviceMemory, Groups, OutOfDeviceMemoryError
 from modelcc.runtime.errors import LoadError, RunError
 
 STANDARD = "-cl-std=CL1.2"
+SPIRV = (0x07230203).to_bytes(4, "little")
+"""What modules of SPIR-V begin with."""
+
+TAKES_SPIRV = "cl_khr_il_program"
 _OUT_OF_MEMORY = ("MEM_OBJECT_ALLOCATION_FAILURE", "OUT_OF_RESOURCES", "INVALID_BUFFER_SIZE")
 _REMEMBERED = 4096
 """Places of buffers for which an object of OpenCL's is kept."""
@@ -33,13 +38,35 @@ def find_devices() -> list[cl.Device]:
 _INSTALL = "install a driver: the one of your GPU, or pocl-opencl-icd for the processor"
 
 
-def open_device(index: int) -> OpenclDevice:
+def find_device(index: int) -> cl.Device:
     """Device number ``index``; LoadError lists those that there are."""
     found = find_devices()
     if not 0 <= index < len(found):
         names = ", ".join(f"opencl:{n} is {d.name.strip()}" for n, d in enumerate(found))
         raise LoadError(f"OpenCL has no device {index}: {names}")
-    return OpenclDevice(found[index])
+    return found[index]
+
+
+def open_device(index: int) -> OpenclDevice:
+    """Device number ``index``; LoadError lists those that there are."""
+    return OpenclDevice(find_device(index))
+
+
+def extensions(index: int) -> frozenset[str]:
+    """What device number ``index`` has beyond OpenCL 1.2, by the names of extensions; LoadError."""
+    return frozenset(str(find_device(index).extensions).split())
+
+
+def build_program(context: cl.Context, code: bytes) -> cl.Program:
+    """The program of OpenCL C or SPIR-V; ``cl.Error`` with the words of the driver's compiler.
+
+    Some compilers tell of each kernel that they have done their work; that is no warning.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", cl.CompilerWarning)
+        if code.startswith(SPIRV):
+            return cl.Program(context, code).build()
+        return cl.Program(context, code.decode()).build([STANDARD])
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +113,7 @@ class OpenclDevice:
         return int(self._device.global_mem_size)
 
     def load(self, code: bytes, kernels: Mapping[str, Groups]) -> None:
-        """Compile OpenCL C."""
+        """Compile OpenCL C or SPIR-V."""
         most = int(self._device.max_work_group_size)
         for name, (x, y, z) in kernels.items():
             if x * y * z > most:
@@ -96,8 +123,13 @@ class OpenclDevice:
                 )
         if not kernels:
             return
+        if code.startswith(SPIRV) and TAKES_SPIRV not in str(self._device.extensions).split():
+            raise LoadError(
+                f"the model's kernels are SPIR-V, which {self.name} does not take; compile it for "
+                "opencl:c, or on the machine that has this device"
+            )
         try:
-            program = cl.Program(self._context, code.decode()).build([STANDARD])
+            program = build_program(self._context, code)
             self._kernels = {n: (cl.Kernel(program, n), size) for n, size in kernels.items()}
         except cl.Error as error:
             raise LoadError(

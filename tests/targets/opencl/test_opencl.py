@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,9 +44,21 @@ def test_kernels_agree_with_the_reference(op: Op, sample: Sample, device: object
 @pytest.mark.share(8, "op")
 @pytest.mark.parametrize(("op", "sample"), FIRST)
 def test_every_op_runs_or_is_refused(op: Op, sample: Sample, device: object) -> None:
+    run_or_refused(op, sample, device, launch.build_opencl)
+
+
+@pytest.mark.share(24, "op")
+@pytest.mark.parametrize(("op", "sample"), FIRST)
+def test_every_op_runs_as_spirv(op: Op, sample: Sample, device: object) -> None:
+    if not launch.takes_spirv(device):
+        pytest.skip("the device takes no SPIR-V")
+    run_or_refused(op, sample, device, launch.build_spirv)
+
+
+def run_or_refused(op: Op, sample: Sample, device: object, build: Callable[..., Any]) -> None:
     try:
         program = grouped(op, sample)
-        kernels = launch.build_opencl(program.functions, device)
+        kernels = build(program.functions, device)
     except (ModelError, NotImplementedError, TypeError) as error:
         assert re.search("no schedule for Scatter|cannot compute with", str(error))
         return

@@ -19,12 +19,16 @@ from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
-from modelcc.ir.types import Array, TensorType, dtype_of
+from modelcc.ir.types import F32, F64, Array, TensorType, dtype_of
 from modelcc.ops.arithmetic import Add, Mul
 from modelcc.options import Options
+from modelcc.passes.program.place_transfers import side_of
+from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.runtime.device_program import CODE, DeviceCode
 from modelcc.runtime.errors import LoadError, RunError
 from modelcc.runtime.session import Session
+from modelcc.targets.base import TargetOptions
+from modelcc.targets.opencl.target import opencl_target
 from tests.random_control import control_models
 from tests.test_control_flow import QUICK, assert_same, example
 from tests.test_states import decoder
@@ -74,6 +78,24 @@ def test_elements_of_every_width(dtype: type) -> None:
     got, wanted = net.run(feeds)[name], interpret(graph, feeds)[name]
     assert got.dtype == wanted.dtype
     np.testing.assert_array_equal(got, wanted)
+
+
+def test_floats_that_a_device_lacks_run_on_the_host() -> None:
+    build = GraphBuilder("both")
+    build.input("x", TensorType((5, 3), F32))
+    build.input("y", TensorType((5, 3), F64))
+    outputs = [*build.add(Mul(), "x", "x"), *build.add(Mul(), "y", "y")]
+    target = replace(opencl_target(TargetOptions()), extensions=())
+    lowered = lower_graph(build.build(outputs))
+    single, double = target.schedule(lowered).callees
+    assert (side_of(single), side_of(double)) == ("device", "host")
+
+
+def test_a_device_without_spirv_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    artifact = compile_model(mlp(2), Options(target="opencl:spirv"), NOWHERE).artifact
+    monkeypatch.setattr(opencl, "TAKES_SPIRV", "nothing")
+    with pytest.raises(LoadError, match=r"kernels are SPIR-V, which .* does not take"):
+        DeviceCode(artifact)
 
 
 def test_a_saved_model_runs_and_is_profiled(tmp_path: Path) -> None:
@@ -204,7 +226,7 @@ def test_devices_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
     artifact = compile_model(mlp(2), Options(target="opencl:99"), NOWHERE).artifact
     with pytest.raises(LoadError, match="OpenCL has no device 99: opencl:0 is "):
         DeviceCode(artifact)
-    for name, message in (("opencl:first", "have numbers"), ("native:1", "has no variants")):
+    for name, message in (("opencl:first:c", "have numbers"), ("native:1", "has no variants")):
         with pytest.raises(ModelError, match=message):
             modelcc.compile(mlp(2), name, cache=None)
     monkeypatch.setattr(opencl.cl, "get_platforms", list)

@@ -77,6 +77,12 @@ class DeviceTarget(Target):
     def legalize_groups(self, function: Function) -> Function:
         """A function of groups in the constructs that :meth:`text` prints."""
 
+    def lacks(self, function: Function) -> str:
+        """What the device has not that a function of groups takes, so that the host runs it;
+        empty if there is nothing."""
+        del function
+        return ""
+
     @abstractmethod
     def text(self, functions: Sequence[Function]) -> str:
         """Source text of functions of groups."""
@@ -120,7 +126,7 @@ class DeviceTarget(Target):
     def lowering(self, tell: Tell) -> DeviceKernels:
         """Kernels become functions of groups, and of the host where there is no schedule for
         groups, of which it will ``tell``."""
-        return DeviceKernels(self.gpu, tell)
+        return DeviceKernels(self.gpu, tell, self.lacks)
 
     def schedule(self, program: TensorProgram, on_function: OnFunction | None = None) -> Program:
         """Kernels become functions of groups where there is a schedule; notes say what runs on the

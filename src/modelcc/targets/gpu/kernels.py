@@ -32,10 +32,12 @@ def _nobody(source: tuple[str, ...], why: str) -> None:
 @dataclass(frozen=True)
 class DeviceKernels:
     """Schedules kernels for groups of ``gpu``: a :class:`~modelcc.targets.cpu.schedule.Lower`,
-    whose machine is the host's.  ``tell`` hears of nodes whose kernel runs on the host, and why."""
+    whose machine is the host's.  ``tell`` hears of nodes whose kernel runs on the host, and why;
+    ``lacks`` says what the device has not that a function takes."""
 
     gpu: GpuModel
     tell: Tell = _nobody
+    lacks: Callable[[Function], str] = lambda _: ""
 
     def __call__(
         self,
@@ -65,12 +67,17 @@ class DeviceKernels:
     ) -> tuple[ScheduledKernel, ...]:
         """Functions of updates: a :class:`~modelcc.targets.cpu.schedule.LowerScatter`."""
         found = schedule_group_scatter(kernel, initial, name, self.gpu, source)
+        functions = [meaning_of(part.function) for part in found]
         try:
-            for part in found:
-                verify_function(meaning_of(part.function), self.gpu.limits)
+            for function in functions:
+                verify_function(function, self.gpu.limits)
         except ModelError:
             return schedule_scatter(kernel, initial, name, machine, source)
-        return found
+        lacking = next(filter(None, map(self.lacks, functions)), "")
+        if not lacking:
+            return found
+        self.tell(source, lacking)
+        return schedule_scatter(kernel, initial, name, machine, source)
 
     def _grouped(
         self, kernel: CanonicalKernel, name: str, source: tuple[str, ...], states: Pairs
@@ -88,7 +95,7 @@ class DeviceKernels:
             return "no schedule for groups of threads fits it"
         if checks_in(function) and has_barriers(function):
             return "its threads check indices, and wait for each other"
-        return found
+        return self.lacks(function) or found
 
 
 def has_barriers(function: Function) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modelcc.ir.loop import Alloc, Function
+from modelcc.ir.loop import Function
 from modelcc.ir.loop_group_verifier import GroupLimits
-from modelcc.ir.loop_traversal import mentions, statements
+from modelcc.ir.loop_traversal import has_elements
 from modelcc.ir.loop_verifier import verify_function
 from modelcc.ir.types import F64
 from modelcc.passes.loop.expand_instructions import expand_instructions
@@ -33,9 +33,7 @@ def metal_text(functions: Sequence[Function], head: str = "") -> str:
 
 
 def _check_doubles(function: Function) -> None:
-    own = [p.buffer for p in function.parameters]
-    own += [s.buffer for s in statements(function.body) if isinstance(s, Alloc)]
-    if any(b.dtype == F64 for b in own) or mentions(function.body, lambda e: e.dtype == F64):
+    if has_elements(function, F64):
         raise TypeError(
             f"GPUs of Apple's have no f64, which @{function.name} computes with; cast it to f32"
         )

@@ -18,8 +18,9 @@ from modelcc.ir.loop import Function
 from modelcc.ir.loop_group_verifier import GroupLimits
 from modelcc.ir.loop_traversal import checks_in, launch_extents
 from modelcc.ir.types import Array
+from modelcc.runtime.opencl_device import TAKES_SPIRV, build_program
 from modelcc.targets.c.names import symbol
-from modelcc.targets.opencl.dialect import OPENCL
+from modelcc.targets.opencl.spirv import spirv_module
 from modelcc.targets.opencl.text import opencl_text
 
 
@@ -78,10 +79,23 @@ class OpenclKernels:
 
 def build_opencl(functions: Sequence[Function], device: cl.Device) -> OpenclKernels:
     """``functions``, ready to run; :class:`ModelError` with the compiler's words if it refuses."""
-    text = opencl_text(functions, limits_of(device))
+    return _built(functions, device, opencl_text(functions, limits_of(device)).encode())
+
+
+def takes_spirv(device: cl.Device) -> bool:
+    """Whether :func:`build_spirv` may be asked for."""
+    return TAKES_SPIRV in str(device.extensions).split()
+
+
+def build_spirv(functions: Sequence[Function], device: cl.Device) -> OpenclKernels:
+    """As :func:`build_opencl`, by SPIR-V."""
+    return _built(functions, device, spirv_module(functions, limits_of(device)))
+
+
+def _built(functions: Sequence[Function], device: cl.Device, code: bytes) -> OpenclKernels:
     context = cl.Context([device])
     try:
-        program = cl.Program(context, text).build(f"-cl-std={OPENCL.standard}")
+        program = build_program(context, code)
     except cl.Error as error:
         names = tuple(f"@{function.name}" for function in functions)
         raise ModelError(f"OpenCL does not compile it: {error}", names) from error

@@ -1,27 +1,49 @@
-"""The target ``opencl``: whatever has a driver of OpenCL 1.2, whose compiler takes OpenCL C."""
+"""The target ``opencl``: whatever has a driver of OpenCL 1.2.
+
+A device that takes SPIR-V gets kernels in this form, any other one OpenCL C, which its driver
+compiles.  What it is capable of is asked of this machine's driver; where there is none, OpenCL C
+with 64-bit floats is what is made.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.loop import Function
+from modelcc.ir.loop_traversal import has_elements
+from modelcc.ir.types import F64
 from modelcc.passes.loop.expand_instructions import expand_instructions
 from modelcc.passes.loop.expand_math import expand_math
 from modelcc.passes.loop.expand_narrow import expand_narrow
-from modelcc.targets.base import TargetOptions
+from modelcc.runtime.device_program import CODE
+from modelcc.runtime.errors import LoadError
+from modelcc.targets.base import BuildConfig, Module, TargetOptions
 from modelcc.targets.c.emitter import EmitOptions, emit_c
 from modelcc.targets.c.names import symbol
 from modelcc.targets.gpu.device_target import DeviceTarget
+from modelcc.targets.gpu.llvm_kernels import LlvmKernels
 from modelcc.targets.gpu.machine import PROCESSOR, GpuModel
 from modelcc.targets.native.target import native_target
 from modelcc.targets.opencl.dialect import OPENCL
+from modelcc.targets.opencl.spirv import HALVES, KERNELS, spirv_of
+
+DOUBLES, HALF, IL = "cl_khr_fp64", "cl_khr_fp16", "cl_khr_il_program"
+USUAL = frozenset({DOUBLES})
+SPIRV = "spirv"
+LANGUAGES = ("c", SPIRV)
+_DEVICE = "modelcc.runtime.opencl_device"
 
 
 @dataclass(frozen=True)
 class OpenclTarget(DeviceTarget):
-    """A device that takes OpenCL C."""
+    """A device with the ``extensions`` of OpenCL's that matter to us; with ``spirv`` it gets this
+    rather than OpenCL C."""
+
+    extensions: tuple[str, ...] = tuple(USUAL)
+    spirv: bool = False
 
     @property
     def name(self) -> str:
@@ -29,7 +51,8 @@ class OpenclTarget(DeviceTarget):
 
     @property
     def description(self) -> str:
-        return f"device {self.index} of OpenCL, OpenCL C {OPENCL.standard}"
+        language = "SPIR-V" if self.spirv else f"OpenCL C {OPENCL.standard}"
+        return f"device {self.index} of OpenCL, {language}"
 
     @property
     def gpu(self) -> GpuModel:
@@ -37,25 +60,73 @@ class OpenclTarget(DeviceTarget):
 
     @property
     def form(self) -> str:
-        return "opencl"
+        return "llvm" if self.spirv else "opencl"
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """LLVM text and SPIR-V, or OpenCL C."""
+        return (self.form, SPIRV) if self.spirv else (self.form,)
+
+    @property
+    def _llvm(self) -> LlvmKernels:
+        """What prints kernels that become SPIR-V."""
+        return HALVES if HALF in self.extensions else KERNELS
 
     def symbol(self, name: str) -> str:
         return symbol(name)
 
+    def lacks(self, function: Function) -> str:
+        """Floats of 64 bits, where a device has none."""
+        if DOUBLES in self.extensions or not has_elements(self.legalize_groups(function), F64):
+            return ""
+        return "the device has no 64-bit floats"
+
     def legalize_groups(self, function: Function) -> Function:
         """Elementary functions and narrow elements become arithmetic."""
+        if self.spirv:
+            return self._llvm.legal(function)
         return expand_instructions(expand_math(expand_narrow(function)), {})
 
     def text(self, functions: Sequence[Function]) -> str:
+        """OpenCL C, or LLVM text of what becomes SPIR-V."""
+        if self.spirv:
+            return self._llvm.text(functions, self.gpu.limits)
         return emit_c(functions, EmitOptions(dialect=OPENCL))
+
+    def compiled(self, text: str, config: BuildConfig) -> bytes:
+        """SPIR-V, if that is what the device gets."""
+        return spirv_of(text) if self.spirv else super().compiled(text, config)
+
+    def render(self, modules: Sequence[Module], form: str, config: BuildConfig) -> bytes:
+        """The device's kernels in one of :attr:`forms`."""
+        if self.spirv and form == SPIRV:
+            return b"".join(spirv_of(module.text) for module in modules if module.name == CODE)
+        return super().render(modules, form, config)
 
 
 def opencl_target(options: TargetOptions) -> OpenclTarget:
-    """The target for ``options``, whose variant is the number of a device (``opencl:1``);
-    :class:`ModelError` for others."""
-    number = options.variant or "0"
+    """The target for ``options``, whose variant is the number of a device (``opencl:1``), a
+    language (``opencl:c``, ``opencl:spirv``) or both (``opencl:1:c``); :class:`ModelError` for
+    others."""
+    words = [word for word in options.variant.split(":") if word]
+    language = words.pop() if words and words[-1] in LANGUAGES else ""
+    number = ":".join(words) or "0"
     if not number.isdecimal():
-        hint = "opencl:0 is the first one"
-        raise ModelError(f"OpenCL's devices have numbers, and {number!r} is none", (), hint)
+        hint = "opencl:0 is the first one; opencl:0:c or opencl:0:spirv says in which form it"
+        what = f"OpenCL's devices have numbers, and {number!r} is none"
+        raise ModelError(what, (), f"{hint} gets kernels")
     host = native_target(replace(options, variant="", threads=1, schedule="", tuned=()))
-    return OpenclTarget(host, options, int(number))
+    known = extensions_of(int(number))
+    spirv = language == SPIRV or (not language and IL in known)
+    own = tuple(sorted(known & {DOUBLES, HALF}))
+    return OpenclTarget(host, options, int(number), own, spirv)
+
+
+def extensions_of(number: int) -> frozenset[str]:
+    """What device ``number`` of this machine has beyond OpenCL 1.2; :data:`USUAL` if there is no
+    such device."""
+    try:
+        found: frozenset[str] = import_module(_DEVICE).extensions(number)
+    except (ImportError, LoadError):
+        return USUAL
+    return found

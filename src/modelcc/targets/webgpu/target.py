@@ -60,7 +60,7 @@ class WebgpuTarget(DeviceTarget):
 
     def lowering(self, tell: Tell) -> DeviceKernels:
         """Kernels become functions of groups, and of the host where WGSL has no form for them."""
-        return ShaderKernels(self.gpu, tell)
+        return ShaderKernels(self.gpu, tell, self.lacks)
 
     def legalize_groups(self, function: Function) -> Function:
         """Elementary functions and narrow elements become arithmetic."""
