@@ -1,11 +1,16 @@
-"""What stands for NVIDIA's driver in tests: the functions of ``cuda.bindings.driver`` that the
-device calls, which work on the host's memory, in the order of the stream, and check arguments."""
+"""What stands for NVIDIA's driver in tests: the functions of ``cuda.bindings.driver`` that devices
+call, on the host's memory.
 
-# ruff: noqa: N802
+It is strict.  Streams do their work when somebody waits for them, not before; pointers must lie in
+memory that is there, then and when they are given; what a recording may not do ends the test.
+"""
+
+# ruff: noqa: N802, N803
 
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 
@@ -16,9 +21,25 @@ from modelcc.ir.types import Array
 Kernel = Callable[..., None]
 """Takes grid, threads and a kernel's arguments: what buffers begin with, then sizes."""
 
-NAMES = {1: "INVALID_VALUE", 2: "OUT_OF_MEMORY", 100: "NO_DEVICE", 222: "UNSUPPORTED_PTX_VERSION",
-         500: "NOT_FOUND", 700: "ILLEGAL_ADDRESS"}  # fmt: skip
-DEVICE, CONTEXT, STREAM, MODULE = 7, 11, 13, 17
+Result = tuple[object, ...]
+
+NAMES = {1: "INVALID_VALUE", 2: "OUT_OF_MEMORY", 100: "NO_DEVICE", 209: "NO_BINARY_FOR_GPU",
+         222: "UNSUPPORTED_PTX_VERSION", 500: "NOT_FOUND", 600: "NOT_READY",
+         700: "ILLEGAL_ADDRESS"}  # fmt: skip
+FIRST_DEVICE, FIRST_CONTEXT = 7, 11
+_HANDLES = 1 << 40
+
+
+class Stream:
+    """Work in its order; ``recorded`` takes it while a recording goes on."""
+
+    def __init__(self, context: int) -> None:
+        self.context = context
+        self.waiting: list[Callable[[], None]] = []
+        self.recorded: list[Callable[[], None]] | None = None
+
+    def ask(self, work: Callable[[], None]) -> None:
+        (self.waiting if self.recorded is None else self.recorded).append(work)
 
 
 class FakeMap:
@@ -33,10 +54,14 @@ class FakeMap:
 
 
 class FakeDriver:
-    """``kernels`` by name, with the numbers of buffers that they take, stand for those of a module;
-    ``failing`` gives functions the error that they return."""
+    """``kernels`` by name, with the numbers of buffers and sizes that they take, stand for those of
+    a module; ``failing`` gives functions the error that they return.  Streams that are ``stuck``
+    never finish."""
 
     CUstream_flags = SimpleNamespace(CU_STREAM_NON_BLOCKING=1)
+    CUevent_flags = SimpleNamespace(CU_EVENT_DEFAULT=0)
+    CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL=1)
+    CUmemPool_attribute = SimpleNamespace(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD=4)
     CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
     CUtensorMapDataType = SimpleNamespace(
         CU_TENSOR_MAP_DATA_TYPE_FLOAT16=6, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16=9
@@ -46,159 +71,393 @@ class FakeDriver:
     CUtensorMapL2promotion = SimpleNamespace(CU_TENSOR_MAP_L2_PROMOTION_L2_128B=2)
     CUtensorMapFloatOOBfill = SimpleNamespace(CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE=0)
     cuuint64_t = cuuint32_t = int
+    CUdevice_attribute = SimpleNamespace(
+        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR=75,
+        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR=76,
+    )
 
     def __init__(
         self,
         kernels: Mapping[str, tuple[Kernel, int, int]],
-        memory: int = 1 << 20,
+        memory: int = 1 << 30,
         shared: Mapping[str, int] | None = None,
+        devices: int = 1,
         maps: Mapping[str, bytes] | None = None,
     ) -> None:
         self.kernels = dict(kernels)
         self.memory = memory
         self.shared = dict(shared or {})
+        self.devices = devices
         self.maps = dict(maps or {})
         self.encoded: list[FakeMap] = []
         self.taken: list[FakeMap] = []
         self.failing: dict[str, int] = {}
         self.calls: list[str] = []
-        self.given: dict[int, Array] = {}
-        self.beside: list[Array] = []
+        self.given: dict[int, tuple[Array, int, int]] = {}
+        self.pinned: dict[int, Array] = {}
+        self.numbers: dict[int, Array] = {}
         self.allowed: dict[str, int] = {}
-        self.current = False
+        self.streams: dict[int, Stream] = {}
+        self.graphs: dict[int, list[Callable[[], None]]] = {}
+        self.executables: dict[int, list[Callable[[], None]]] = {}
+        self.events: dict[int, list[float]] = {}
+        self.modules: dict[int, bytes] = {}
+        self.retained = dict.fromkeys(range(devices), 0)
+        self.trimmed = 0
+        self.stuck = False
+        self.clock = 0.0
+        self._handles = _HANDLES
+        self._thread = threading.local()
 
-    def _told(self, name: str, *results: object, inside: bool = True) -> tuple[object, ...]:
-        assert self.current or not inside, f"{name} before a context is current"
+    # --- what is checked
+
+    def _told(self, name: str, *results: object, inside: bool = True) -> Result:
+        assert not inside or self._context() is not None, f"{name} before a context is current"
         self.calls.append(name)
         return (self.failing.get(name, 0), *results)
 
-    def cuInit(self, flags: int) -> tuple[object, ...]:
-        assert flags == 0
+    def _context(self) -> int | None:
+        return getattr(self._thread, "current", None)
+
+    def _handle(self) -> int:
+        self._handles += 1
+        return self._handles
+
+    def _stream(self, handle: int) -> Stream:
+        stream = self.streams[handle]
+        assert stream.context == self._context(), "a stream of another context"
+        return stream
+
+    def _apart(self, name: str) -> None:
+        """Not while anything is recorded in this context."""
+        recording = any(s.recorded is not None for s in self.streams.values())
+        assert not recording, f"{name} in a recording"
+
+    def _on_device(self, address: int, size: int) -> None:
+        for start, (_, length, context) in self.given.items():
+            if start <= address and address + size <= start + length:
+                assert context == self._context(), "memory of another GPU"
+                return
+        raise AssertionError(f"{size} bytes at {address:#x} are not the GPU's, or given back")
+
+    def _is_pinned(self, address: int, size: int) -> bool:
+        return any(
+            start <= address and address + size <= start + array.nbytes
+            for start, array in self.pinned.items()
+        )
+
+    def _drain(self, stream: Stream) -> None:
+        waiting, stream.waiting = stream.waiting, []
+        for work in waiting:
+            work()
+
+    # --- device, context, stream
+
+    def cuInit(self, Flags: int) -> Result:
+        assert Flags == 0
         return self._told("cuInit", inside=False)
 
-    def cuGetErrorName(self, status: int) -> tuple[int, bytes]:
-        return 0, f"CUDA_ERROR_{NAMES[status]}".encode()
+    def cuGetErrorName(self, error: int) -> Result:
+        return 0, f"CUDA_ERROR_{NAMES[error]}".encode()
 
-    def cuDeviceGetCount(self) -> tuple[object, ...]:
-        return self._told("cuDeviceGetCount", 1, inside=False)
+    def cuDriverGetVersion(self) -> Result:
+        return 0, 12040
 
-    def cuDeviceGet(self, index: int) -> tuple[object, ...]:
-        assert index == 0
-        return self._told("cuDeviceGet", DEVICE, inside=False)
+    def cuDeviceGetCount(self) -> Result:
+        return self._told("cuDeviceGetCount", self.devices, inside=False)
 
-    def cuDeviceGetName(self, length: int, device: int) -> tuple[object, ...]:
-        assert device == DEVICE
+    def cuDeviceGet(self, ordinal: int) -> Result:
+        assert 0 <= ordinal < self.devices
+        return self._told("cuDeviceGet", FIRST_DEVICE + ordinal, inside=False)
+
+    def cuDeviceGetName(self, length: int, dev: int) -> Result:
+        assert dev >= FIRST_DEVICE
         return self._told("cuDeviceGetName", b"Test GPU".ljust(length, b"\0"), inside=False)
 
-    def cuDeviceTotalMem(self, device: int) -> tuple[object, ...]:
-        assert device == DEVICE
+    def cuDeviceGetAttribute(self, attrib: int, dev: int) -> Result:
+        assert dev >= FIRST_DEVICE
+        return 0, {75: 8, 76: 6}[attrib]
+
+    def cuDeviceTotalMem(self, dev: int) -> Result:
+        assert dev >= FIRST_DEVICE
         return self._told("cuDeviceTotalMem", self.memory)
 
-    def cuDevicePrimaryCtxRetain(self, device: int) -> tuple[object, ...]:
-        assert device == DEVICE
-        return self._told("cuDevicePrimaryCtxRetain", CONTEXT, inside=False)
+    def cuDeviceGetDefaultMemPool(self, dev: int) -> Result:
+        return self._told("cuDeviceGetDefaultMemPool", dev + 100)
 
-    def cuCtxSetCurrent(self, context: int) -> tuple[object, ...]:
-        assert context == CONTEXT
-        self.current = True
+    def cuMemPoolSetAttribute(self, pool: int, attr: int, value: int) -> Result:
+        assert (pool >= FIRST_DEVICE + 100, attr) == (True, 4)
+        assert value == (1 << 64) - 1
+        return self._told("cuMemPoolSetAttribute")
+
+    def cuMemPoolTrimTo(self, pool: int, minBytesToKeep: int) -> Result:
+        self.trimmed += 1
+        return self._told("cuMemPoolTrimTo")
+
+    def cuMemGetInfo(self) -> Result:
+        held = sum(length for _, length, _ in self.given.values())
+        return self._told("cuMemGetInfo", self.memory - held, self.memory)
+
+    def cuDevicePrimaryCtxRetain(self, dev: int) -> Result:
+        self.retained[dev - FIRST_DEVICE] += 1
+        context = dev - FIRST_DEVICE + FIRST_CONTEXT
+        return self._told("cuDevicePrimaryCtxRetain", context, inside=False)
+
+    def cuDevicePrimaryCtxRelease(self, dev: int) -> Result:
+        assert self.retained[dev - FIRST_DEVICE] > 0
+        self.retained[dev - FIRST_DEVICE] -= 1
+        return self._told("cuDevicePrimaryCtxRelease")
+
+    def cuCtxSetCurrent(self, ctx: int) -> Result:
+        assert self.retained[ctx - FIRST_CONTEXT] > 0, "a context that was given back"
+        self._thread.current = ctx
         return (0,)
 
-    def cuStreamCreate(self, flags: int, priority: int) -> tuple[object, ...]:
-        assert (flags, priority) == (1, 0)
-        return self._told("cuStreamCreate", STREAM)
+    def cuStreamCreate(self, Flags: int) -> Result:
+        assert Flags == 1
+        handle, context = self._handle(), self._context()
+        assert context is not None
+        self.streams[handle] = Stream(context)
+        return self._told("cuStreamCreate", handle)
 
-    def cuStreamSynchronize(self, stream: int) -> tuple[object, ...]:
-        assert stream == STREAM
-        return self._told("cuStreamSynchronize")
+    def cuStreamDestroy(self, hStream: int) -> Result:
+        self._drain(self.streams.pop(hStream))
+        return self._told("cuStreamDestroy")
 
-    def cuModuleLoadData(self, code: bytes) -> tuple[object, ...]:
-        assert code.endswith(b"\0")
-        return self._told("cuModuleLoadData", MODULE)
+    def cuStreamSynchronize(self, hStream: int) -> Result:
+        self._apart("cuStreamSynchronize")
+        assert not self.stuck, "nobody comes back from this"
+        told = self._told("cuStreamSynchronize")
+        if not told[0]:
+            self._drain(self._stream(hStream))
+        return told
 
-    def cuModuleGetFunction(self, module: int, name: bytes) -> tuple[object, ...]:
-        assert module == MODULE
+    def cuStreamQuery(self, hStream: int) -> Result:
+        self._apart("cuStreamQuery")
+        stream = self._stream(hStream)
+        if self.stuck and stream.waiting:
+            return (600,)
+        self._drain(stream)
+        return self._told("cuStreamQuery")
+
+    # --- modules
+
+    def cuModuleLoadData(self, image: bytes) -> Result:
+        assert image.endswith(b"\0")
+        handle = self._handle()
+        self.modules[handle] = image
+        return self._told("cuModuleLoadData", handle)
+
+    def cuModuleUnload(self, hmod: int) -> Result:
+        del self.modules[hmod]
+        return self._told("cuModuleUnload")
+
+    def cuModuleGetFunction(self, hmod: int, name: bytes) -> Result:
+        assert hmod in self.modules
         return self._told("cuModuleGetFunction", name.decode())
 
-    def cuModuleGetGlobal(self, module: int, name: bytes) -> tuple[object, ...]:
+    def cuModuleGetGlobal(self, hmod: int, name: bytes) -> Result:
+        assert hmod in self.modules
         kernel = name.decode().removesuffix("_maps").removesuffix("_shared_bytes")
         if name.endswith(b"_maps"):
             held = np.frombuffer(self.maps.get(kernel, b""), np.uint8)
             found = kernel in self.maps
         else:
             held, found = np.array([self.shared.get(kernel, 0)], np.int32), kernel in self.shared
-        self.beside.append(held)
+        self.numbers[held.ctypes.data] = held
         return 0 if found else 500, held.ctypes.data, held.nbytes
 
     def cuTensorMapEncodeTiled(
         self,
-        kind: int,
-        rank: int,
-        address: int,
-        sizes: list[int],
-        strides: list[int],
-        box: list[int],
-        steps: list[int],
-        *ways: int,
-    ) -> tuple[object, ...]:
-        assert [len(sizes), len(strides) + 1, len(box), len(steps)] == [rank] * 4
-        assert address % 16 == 0 == sum(stride % 16 for stride in strides)
-        assert max(box) <= 256 and box[0] * 2 <= 128 and min(sizes) > 0
-        assert set(steps) == {1} and ways == (0, 3, 2, 0)
-        self.encoded.append(FakeMap(kind, address, tuple(sizes), tuple(strides), tuple(box)))
+        tensorDataType: int, tensorRank: int, globalAddress: int,
+        globalDim: list[int], globalStrides: list[int], boxDim: list[int],
+        elementStrides: list[int],
+        interleave: int, swizzle: int, l2Promotion: int, oobFill: int,
+    ) -> Result:  # fmt: skip
+        tables = (globalDim, boxDim, elementStrides)
+        assert [len(globalStrides) + 1, *map(len, tables)] == [tensorRank] * 4
+        assert globalAddress % 16 == 0 == sum(stride % 16 for stride in globalStrides)
+        assert max(boxDim) <= 256 and boxDim[0] * 2 <= 128 and min(globalDim) > 0
+        assert set(elementStrides) == {1}
+        assert (interleave, swizzle, l2Promotion, oobFill) == (0, 3, 2, 0)
+        sizes = (tuple(globalDim), tuple(globalStrides), tuple(boxDim))
+        self.encoded.append(FakeMap(tensorDataType, globalAddress, *sizes))
         return self._told("cuTensorMapEncodeTiled", self.encoded[-1])
 
-    def cuFuncSetAttribute(self, function: str, attribute: int, value: int) -> tuple[object, ...]:
-        assert attribute == 8
-        self.allowed[function] = value
+    def cuFuncSetAttribute(self, hfunc: str, attrib: int, value: int) -> Result:
+        assert attrib == 8
+        self.allowed[hfunc] = value
         return self._told("cuFuncSetAttribute")
 
-    def cuMemAllocAsync(self, size: int, stream: int) -> tuple[object, ...]:
-        assert stream == STREAM
-        held = sum(array.nbytes for array in self.given.values())
-        if held + size > self.memory:
+    # --- memory
+
+    def cuMemAllocAsync(self, bytesize: int, hStream: int) -> Result:
+        self._apart("cuMemAllocAsync")
+        self._stream(hStream)
+        held = sum(length for _, length, _ in self.given.values())
+        if held + bytesize > self.memory:
             return 2, 0
-        array = np.full(size + 256, 0xFF, np.uint8)
+        array = np.full(bytesize + 256, 0xFF, np.uint8)
         address = array.ctypes.data + -array.ctypes.data % 256
-        self.given[address] = array
+        context = self._context()
+        assert context is not None
+        self.given[address] = array, bytesize, context
         return self._told("cuMemAllocAsync", address)
 
-    def cuMemFreeAsync(self, address: int, stream: int) -> tuple[object, ...]:
-        assert stream == STREAM
-        del self.given[address]
+    def cuMemFreeAsync(self, dptr: int, hStream: int) -> Result:
+        self._apart("cuMemFreeAsync")
+        stream = self._stream(hStream)
+        if not self.stuck:
+            self._drain(stream)  # what was asked for before may use it
+        del self.given[dptr]
         return self._told("cuMemFreeAsync")
 
-    def cuMemcpyDtoH(self, to: int, source: int, size: int) -> tuple[object, ...]:
-        ctypes.memmove(to, source, size)
+    def cuMemHostAlloc(self, bytesize: int, Flags: int) -> Result:
+        self._apart("cuMemHostAlloc")
+        assert Flags == 0
+        array = np.zeros(bytesize, np.uint8)
+        self.pinned[array.ctypes.data] = array
+        return self._told("cuMemHostAlloc", array.ctypes.data)
+
+    def cuMemFreeHost(self, p: int) -> Result:
+        self._apart("cuMemFreeHost")
+        assert all(not s.waiting for s in self.streams.values()), "memory on its way"
+        del self.pinned[p]
+        return self._told("cuMemFreeHost")
+
+    def cuMemcpyDtoH(self, dstHost: int, srcDevice: int, ByteCount: int) -> Result:
+        self._apart("cuMemcpyDtoH")
+        assert srcDevice in self.numbers
+        ctypes.memmove(dstHost, srcDevice, ByteCount)
         return self._told("cuMemcpyDtoH")
 
-    def _copied(
-        self, name: str, to: int, source: int, size: int, stream: int
-    ) -> tuple[object, ...]:
-        assert stream == STREAM
-        ctypes.memmove(to, source, size)
+    def cuMemcpyHtoDAsync(
+        self,
+        dstDevice: int,
+        srcHost: int,
+        ByteCount: int,
+        hStream: int,
+    ) -> Result:
+        assert self._is_pinned(srcHost, ByteCount), "a copy from memory that is not pinned"
+        self._on_device(dstDevice, ByteCount)
+        return self._copy("cuMemcpyHtoDAsync", dstDevice, srcHost, ByteCount, hStream)
+
+    def cuMemcpyDtoHAsync(
+        self,
+        dstHost: int,
+        srcDevice: int,
+        ByteCount: int,
+        hStream: int,
+    ) -> Result:
+        assert self._is_pinned(dstHost, ByteCount), "a copy to memory that is not pinned"
+        self._on_device(srcDevice, ByteCount)
+        return self._copy("cuMemcpyDtoHAsync", dstHost, srcDevice, ByteCount, hStream)
+
+    def cuMemcpyDtoDAsync(
+        self,
+        dstDevice: int,
+        srcDevice: int,
+        ByteCount: int,
+        hStream: int,
+    ) -> Result:
+        assert abs(dstDevice - srcDevice) >= ByteCount, "copies within a GPU may not overlap"
+        self._on_device(dstDevice, ByteCount)
+        self._on_device(srcDevice, ByteCount)
+        return self._copy("cuMemcpyDtoDAsync", dstDevice, srcDevice, ByteCount, hStream)
+
+    def _copy(self, name: str, to: int, source: int, size: int, handle: int) -> Result:
+        self._stream(handle).ask(lambda: self._worked(ctypes.memmove, to, source, size))
         return self._told(name)
 
-    def cuMemcpyHtoDAsync(self, to: int, source: int, size: int, stream: int) -> tuple[object, ...]:
-        return self._copied("cuMemcpyHtoDAsync", to, source, size, stream)
+    def cuMemsetD8Async(self, dstDevice: int, uc: int, N: int, hStream: int) -> Result:
+        self._on_device(dstDevice, N)
+        self._stream(hStream).ask(lambda: self._worked(ctypes.memset, dstDevice, uc, N))
+        return self._told("cuMemsetD8Async")
 
-    def cuMemcpyDtoHAsync(self, to: int, source: int, size: int, stream: int) -> tuple[object, ...]:
-        return self._copied("cuMemcpyDtoHAsync", to, source, size, stream)
+    def _worked(self, work: Callable[..., object], *given: int) -> None:
+        """Each command takes a second of the GPU's clock."""
+        work(*given)
+        self.clock += 1.0
 
-    def cuMemcpyDtoDAsync(self, to: int, source: int, size: int, stream: int) -> tuple[object, ...]:
-        assert abs(to - source) >= size, "copies within a GPU may not overlap"
-        return self._copied("cuMemcpyDtoDAsync", to, source, size, stream)
+    # --- kernels, graphs, events
 
-    def cuLaunchKernel(self, function: str, *rest: int) -> tuple[object, ...]:
-        *extents, shared, stream, table, extra = rest
-        assert (stream, extra) == (STREAM, 0)
-        assert shared == self.shared.get(function, 0) == self.allowed.get(function, 0)
-        kernel, buffers, sizes = self.kernels[function]
-        count = self.maps.get(function, b"").count(b"f16")
-        places = (ctypes.c_void_p * (buffers + sizes + count)).from_address(table)
-        told = {one.getPtr(): one for one in self.encoded}
-        self.taken = [told[place or 0] for place in [*places][buffers + sizes :]]
-        given = [
-            ctypes.c_int64.from_address(place or 0).value for place in [*places][: buffers + sizes]
-        ]
-        kernel(tuple(extents[:3]), tuple(extents[3:]), *given)
+    def cuLaunchKernel(
+        self,
+        f: str,
+        gridDimX: int, gridDimY: int, gridDimZ: int,
+        blockDimX: int, blockDimY: int, blockDimZ: int,
+        sharedMemBytes: int, hStream: int, kernelParams: int, extra: int,
+    ) -> Result:  # fmt: skip
+        grid, threads = (gridDimX, gridDimY, gridDimZ), (blockDimX, blockDimY, blockDimZ)
+        assert extra == 0
+        assert sharedMemBytes == self.shared.get(f, 0) == self.allowed.get(f, 0)
+        kernel, buffers, sizes = self.kernels[f]
+        count = self.maps.get(f, b"").count(b"f16")
+        table = (ctypes.c_void_p * (buffers + sizes + count)).from_address(kernelParams)
+        places, told = [*table], {one.getPtr(): one for one in self.encoded}
+        self.taken = [told[place or 0] for place in places[buffers + sizes :]]
+        plain = places[: buffers + sizes]
+        given = [ctypes.c_int64.from_address(place or 0).value for place in plain]
+
+        def work() -> None:
+            for address in given[:buffers]:
+                self._on_device(address, 1)
+            self._worked(lambda: kernel(grid, threads, *given))
+
+        for address in given[:buffers]:
+            self._on_device(address, 1)
+        self._stream(hStream).ask(work)
         return self._told("cuLaunchKernel")
+
+    def cuStreamBeginCapture(self, hStream: int, mode: int) -> Result:
+        assert mode == 1
+        self._apart("cuStreamBeginCapture")
+        self._stream(hStream).recorded = []
+        return self._told("cuStreamBeginCapture")
+
+    def cuStreamEndCapture(self, hStream: int) -> Result:
+        stream, handle = self._stream(hStream), self._handle()
+        assert stream.recorded is not None
+        self.graphs[handle], stream.recorded = stream.recorded, None
+        return self._told("cuStreamEndCapture", handle)
+
+    def cuGraphInstantiate(self, hGraph: int, flags: int) -> Result:
+        assert flags == 0
+        handle = self._handle()
+        self.executables[handle] = list(self.graphs[hGraph])
+        return self._told("cuGraphInstantiate", handle)
+
+    def cuGraphDestroy(self, hGraph: int) -> Result:
+        del self.graphs[hGraph]
+        return self._told("cuGraphDestroy")
+
+    def cuGraphLaunch(self, hGraphExec: int, hStream: int) -> Result:
+        stream = self._stream(hStream)
+        assert stream.recorded is None
+        for work in self.executables[hGraphExec]:
+            stream.ask(work)
+        return self._told("cuGraphLaunch")
+
+    def cuGraphExecDestroy(self, hGraphExec: int) -> Result:
+        del self.executables[hGraphExec]
+        return self._told("cuGraphExecDestroy")
+
+    def cuEventCreate(self, Flags: int) -> Result:
+        assert Flags == 0
+        handle = self._handle()
+        self.events[handle] = []
+        return self._told("cuEventCreate", handle)
+
+    def cuEventRecord(self, hEvent: int, hStream: int) -> Result:
+        self._apart("cuEventRecord")
+        times = self.events[hEvent]
+        self._stream(hStream).ask(lambda: times.append(self.clock))
+        return self._told("cuEventRecord")
+
+    def cuEventElapsedTime(self, hStart: int, hEnd: int) -> Result:
+        (begin,), (end,) = self.events[hStart], self.events[hEnd]
+        return self._told("cuEventElapsedTime", (end - begin) * 1e3)
+
+    def cuEventDestroy(self, hEvent: int) -> Result:
+        del self.events[hEvent]
+        return self._told("cuEventDestroy")

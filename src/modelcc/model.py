@@ -132,6 +132,10 @@ class Model:
             raise InputError(where, "inputs by name", type(feeds).__name__, "give a dict")
         return self._session.run(feeds, out)
 
+    def limit(self, seconds: float | None) -> None:
+        """Give up calls after so many seconds, on devices that can be left at work (``cuda``)."""
+        self._session.limit(seconds)
+
     @property
     def digest(self) -> str:
         """SHA-256 of the file that :meth:`save` writes, to be given to ``modelcc.load``."""

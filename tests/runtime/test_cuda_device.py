@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import ctypes
+import inspect
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
-from cuda_driver import FakeDriver, Kernel
+from cuda_driver import NAMES, FakeDriver, Kernel
 
 from modelcc.ir.types import Array
-from modelcc.runtime.device import OutOfDeviceMemoryError
+from modelcc.runtime import cuda_calls, cuda_staging, tensor_maps
+from modelcc.runtime.cuda_calls import cuda_of_ptx
+from modelcc.runtime.device import (
+    OutOfDeviceMemoryError,
+    RecordingError,
+    TookTooLongError,
+)
 from modelcc.runtime.errors import LoadError, RunError
 
 cuda_device = pytest.importorskip("modelcc.runtime.cuda_device")
@@ -25,6 +34,7 @@ def add(grid: tuple[int, ...], threads: tuple[int, ...], *given: int) -> None:
         target[i] = source[i] + n
 
 
+PTX = b"//\n.version 8.6\n.target sm_80\n"
 ADD: dict[str, tuple[Kernel, int, int]] = {"add": (add, 2, 1)}
 
 
@@ -35,7 +45,7 @@ def host(array: Array) -> tuple[int, int]:
 def test_a_kernel_runs_on_memory_at_offsets() -> None:
     driver = FakeDriver(ADD)
     device = cuda_device.CudaDevice(driver, 0)
-    assert (device.name, device.memory) == ("Test GPU", 1 << 20)
+    assert (device.name, device.memory) == ("Test GPU", 1 << 30)
     device.load(b"code", {"add": (32, 1, 1)})
     memory = device.allocate(1024)
     x, y = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
@@ -64,6 +74,7 @@ def test_much_shared_memory_is_asked_for() -> None:
     assert driver.allowed == {"add": 100_000}
     memory = device.allocate(512)
     device.launch("add", [(memory, 0), (memory, 256)], [1], (1, 1, 1))
+    device.synchronize()
 
 
 def test_kernels_take_maps_of_tensors_where_these_are() -> None:
@@ -97,22 +108,31 @@ def test_places_that_overlap_are_copied() -> None:
 
 def test_memory_that_is_not_there() -> None:
     device = cuda_device.CudaDevice(FakeDriver(ADD, memory=4096), 0)
-    with pytest.raises(OutOfDeviceMemoryError, match=r"gives no 5,000 bytes: it has 4,096"):
+    held = device.allocate(96)
+    words = r"gives no 5,000 bytes: it has 4,096 in all, of which 4,000 are free"
+    with pytest.raises(OutOfDeviceMemoryError, match=words):
         device.allocate(5000)
+    del held
+    assert device.allocate(4096).size == 4096, "the device goes on"
 
 
 @pytest.mark.parametrize(
     ("function", "status", "message"),
     [
         ("cuInit", 100, "finds no GPU .CUDA_ERROR_NO_DEVICE.; install NVIDIA's driver"),
-        ("cuModuleLoadData", 222, "its driver is too old for this PTX: update it"),
+        (
+            "cuModuleLoadData",
+            222,
+            "its PTX 8.6 needs the driver of CUDA 12.7, and this one is of CUDA 12.4: update",
+        ),
+        ("cuModuleLoadData", 209, "and this GPU is sm_86: compile with --target cuda:sm_86"),
     ],
 )
 def test_what_cannot_be_loaded(function: str, status: int, message: str) -> None:
     driver = FakeDriver(ADD)
     driver.failing[function] = status
     with pytest.raises(LoadError, match=message):
-        cuda_device.CudaDevice(driver, 0).load(b"code", {"add": (32, 1, 1)})
+        cuda_device.CudaDevice(driver, 0).load(PTX, {"add": (32, 1, 1)})
 
 
 def test_a_machine_without_a_driver() -> None:
@@ -139,3 +159,151 @@ def test_a_gpu_that_is_lost(function: str) -> None:
     with pytest.raises(RunError, match=r"did not do its work .CUDA_ERROR_ILLEGAL_ADDRESS"):
         device.launch("add", [(memory, 0), (memory, 256)], [1], (1, 1, 1))
         device.synchronize()
+    driver.failing.clear()
+    with pytest.raises(RunError, match=r"has failed before .CUDA_ERROR_ILLEGAL_ADDRESS"):
+        device.upload(memory, 0, 0, 4)
+
+
+def test_large_tensors_go_through_pinned_memory_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("modelcc.runtime.cuda_staging.MOST", 1 << 17)
+    driver = FakeDriver(ADD)
+    device = cuda_device.CudaDevice(driver, 0)
+    x = np.random.default_rng(3).integers(0, 256, (1 << 18) + 40, np.uint8)
+    y, memory = np.zeros_like(x), device.allocate(x.nbytes)
+    for _ in range(2):
+        device.upload(memory, 0, *host(x))
+        device.download(memory, 0, *host(y))
+        np.testing.assert_array_equal(x, y)
+    assert driver.calls.count("cuMemcpyHtoDAsync") == 6
+
+
+def test_the_host_may_write_again_before_the_device_has_read() -> None:
+    device = cuda_device.CudaDevice(FakeDriver(ADD), 0)
+    x, y, memory = np.arange(64, dtype=np.uint8), np.zeros(64, np.uint8), device.allocate(64)
+    device.upload(memory, 0, *host(x))
+    x[:] = 0
+    device.download(memory, 0, *host(y))
+    np.testing.assert_array_equal(y, np.arange(64))
+
+
+def test_recorded_work_is_done_when_it_is_run() -> None:
+    driver = FakeDriver(ADD)
+    device = cuda_device.CudaDevice(driver, 0)
+    device.load(b"code", {"add": (32, 1, 1)})
+    memory, y = device.allocate(1024), np.zeros(8, np.float32)
+    x = np.arange(8, dtype=np.float32)
+    device.upload(memory, 0, *host(x))
+    dropped = [device.allocate(512)]
+
+    def work() -> None:
+        device.launch("add", [(memory, 0), (memory, 512)], [1], (8, 1, 1))
+        device.copy(memory, 0, memory, 512, 32)
+        dropped.clear()  # given back when the recording has ended
+
+    graph = device.record(work)
+    assert len(driver.given) == 1
+    for times in range(3):
+        device.download(memory, 0, *host(y))
+        np.testing.assert_array_equal(y, x + times)
+        graph.run()
+    assert driver.calls.count("cuLaunchKernel") == 1
+    del graph
+    assert driver.executables == driver.graphs == {}
+
+
+@pytest.mark.parametrize("asked", ["allocate", "upload", "download", "synchronize"])
+def test_what_waits_or_allocates_is_not_recorded(asked: str) -> None:
+    driver = FakeDriver(ADD)
+    device = cuda_device.CudaDevice(driver, 0)
+    memory, y = device.allocate(1024), np.zeros(8, np.float32)
+    given = {"allocate": (8,), "synchronize": ()}.get(asked, (memory, 0, *host(y)))
+    with pytest.raises(RecordingError):
+        device.record(lambda: getattr(device, asked)(*given))
+    assert driver.graphs == {}
+    device.upload(memory, 0, *host(y))
+    device.synchronize()
+
+
+def test_a_kernel_that_runs_too_long_is_left() -> None:
+    driver = FakeDriver(ADD)
+    device = cuda_device.CudaDevice(driver, 0)
+    other = cuda_device.CudaDevice(driver, 0)
+    device.load(b"code", {"add": (32, 1, 1)})
+    memory = device.allocate(512)
+    device.timeout = 0.01
+    device.synchronize()
+    driver.stuck = True
+    device.launch("add", [(memory, 0), (memory, 256)], [1], (1, 1, 1))
+    with pytest.raises(TookTooLongError, match=r"Test GPU has not finished within 0.01 s"):
+        device.synchronize()
+    with pytest.raises(RunError, match=r"has failed before .still at work after 0.01 s"):
+        device.launch("add", [(memory, 0), (memory, 256)], [1], (1, 1, 1))
+    driver.stuck = False
+    other.allocate(8)
+    other.synchronize()
+
+
+def test_gpus_have_numbers() -> None:
+    driver = FakeDriver(ADD, devices=2)
+    first, second = (cuda_device.CudaDevice(driver, n) for n in range(2))
+    x, y = np.arange(8, dtype=np.uint8), np.zeros(8, np.uint8)
+    memories = first.allocate(8), second.allocate(8)
+    for device, memory in zip((first, second), memories, strict=True):
+        device.upload(memory, 0, *host(x))
+        device.download(memory, 0, *host(y))
+        np.testing.assert_array_equal(x, y)
+    with pytest.raises(AssertionError, match="memory of another GPU"):
+        second.upload(memories[0], 0, *host(x))
+
+
+def test_only_work_is_timed() -> None:
+    driver = FakeDriver(ADD)
+    device = cuda_device.CudaDevice(driver, 0)
+    device.load(b"code", {"add": (32, 1, 1)})
+    memory = device.allocate(512)
+    device.keep_times(True)
+    for _ in range(3):
+        device.launch("add", [(memory, 0), (memory, 256)], [1], (1, 1, 1))
+    device.synchronize()
+    assert device.seconds() == 3.0, "a second each by the stand-in's clock"
+    device.keep_times(False)
+    assert driver.events == {} and len(driver.given) == 1
+
+
+@pytest.mark.parametrize(
+    ("ptx", "cuda"),
+    [((7, 8), "11.8"), ((8, 0), "12.0"), ((8, 5), "12.5"), ((8, 6), "12.7"), ((8, 8), "12.9"),
+     ((9, 0), "13.0")],
+)  # fmt: skip
+def test_versions_of_ptx(ptx: tuple[int, int], cuda: str) -> None:
+    assert cuda_of_ptx(*ptx) == cuda
+
+
+def names(kind: type) -> dict[str, object]:
+    return {n: getattr(kind, n) for n in dir(kind) if n.startswith("CU")}
+
+
+def test_the_real_package_has_all_that_is_called() -> None:
+    """Functions with the parameters that the stand-in's have, and numbers with its values."""
+    driver = pytest.importorskip("cuda.bindings.driver")
+    own = [name for name in dir(FakeDriver) if re.fullmatch(r"cu[A-Z]\w+", name)]
+    for name in own:
+        wanted = list(inspect.signature(getattr(FakeDriver, name)).parameters)[1:]
+        assert list(inspect.signature(getattr(driver, name)).parameters) == wanted, name
+    for kind, values in names(FakeDriver).items():
+        for name, value in vars(values).items():
+            assert int(getattr(getattr(driver, kind), name)) == value
+    assert int(driver.cuuint64_t(7)) == 7
+    for status, name in NAMES.items():
+        assert int(getattr(driver.CUresult, f"CUDA_ERROR_{name}")) == status
+
+
+def test_the_stand_in_has_all_that_is_called() -> None:
+    """So that what is called is what the package is compared in."""
+    texts = [
+        Path(m.__file__ or "").read_text()
+        for m in (cuda_device, cuda_calls, cuda_staging, tensor_maps)
+    ]
+    called = set(re.findall(r"api\.(cu\w+)", "".join(texts)))
+    assert len(called) > 30
+    assert [name for name in sorted(called) if not hasattr(FakeDriver, name)] == []

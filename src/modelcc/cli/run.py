@@ -56,6 +56,12 @@ HELP = """Run MODEL (.onnx or a compiled .mcc) and show its outputs.
     help="Write the outputs into this file.",
 )
 @click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Give up runs that take longer, on devices that can be left (cuda).",
+)
+@click.option(
     "--repeat", type=click.IntRange(1), default=10, show_default=True, help="Runs to time."
 )
 @click.option(
@@ -77,6 +83,7 @@ def run(
     environment: Environment,
     model: Path,
     output: Path | None,
+    timeout: float | None,
     repeat: int,
     sha256: str | None,
     interpreter: Path | None,
@@ -108,6 +115,8 @@ def run(
         with progress_of() as progress:
             cache = None if no_cache else environment.cache
             net = compiled_model(model, options, cache, default_jobs(environment), progress)
+    if timeout is not None:
+        _limit(net, timeout)
     feeds = feeds_for(net, inputs, sizes_of(sizes), seed)
     results = net.run(feeds)
     states = net.states
@@ -128,6 +137,12 @@ def run(
         # Reports know the compiler, which a model that is found in the cache does not need.
         tables = import_module("modelcc.report.tables")
         console.print(tables.report_tables(net.report(profile=feeds)))
+
+
+def _limit(net: Model | BytecodeModel, seconds: float) -> None:
+    if not isinstance(net, Model):
+        raise ModelError("bytecode runs to its end here", (), "leave --timeout out")
+    net.limit(seconds)
 
 
 def feeds_for(

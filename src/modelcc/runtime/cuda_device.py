@@ -1,18 +1,28 @@
 """NVIDIA GPUs as devices, by the driver's API through ``cuda-bindings`` (the extra ``cuda``).
 
-All work of a device goes through one stream; memory comes from the driver's pool, which keeps what
-is given back for the next time.
+All work of a device goes through a stream of its own; memory comes from the driver's pool, which
+keeps what is given back for the next time.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter, sleep
 from typing import Any
 
 from cuda.bindings import driver as cuda_driver
 
-from modelcc.runtime.device import DeviceMemory, Groups, OutOfDeviceMemoryError
+from modelcc.runtime.cuda_calls import CudaCalls
+from modelcc.runtime.cuda_staging import PinnedStage
+from modelcc.runtime.device import (
+    DeviceMemory,
+    Groups,
+    OutOfDeviceMemoryError,
+    RecordingError,
+    TookTooLongError,
+)
 from modelcc.runtime.errors import LoadError, RunError
 from modelcc.runtime.tensor_maps import KernelMaps
 
@@ -22,19 +32,16 @@ _SHARED_BYTES = "_shared_bytes"
 _MAPS = "_maps"
 """Ends the name of a text beside a kernel: of which tensors it takes maps."""
 
-_INSTALL = "install NVIDIA's driver, or compile for another target"
-_TOO_OLD = {
-    "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": "its driver is too old for this PTX: update it",
-    "CUDA_ERROR_INVALID_PTX": "its driver does not take this PTX: update it",
-    "CUDA_ERROR_NO_BINARY_FOR_GPU": "the model is compiled for another architecture",
-    "CUDA_ERROR_INVALID_IMAGE": "the model is compiled for another architecture",
-    "CUDA_ERROR_JIT_COMPILER_NOT_FOUND": "its driver has no compiler of PTX",
-    "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH": "parts of its driver differ in version: restart",
-}
+_FLUSHED = 64 << 20
+"""Bytes that are cleared before a kernel is timed: the GPU is busy until all is asked for, and its
+caches hold nothing of the kernel's."""
+
+_NAP = 0.0005
+"""Seconds between two looks at work that must not take too long."""
 
 
 def open_device(index: int) -> CudaDevice:
-    """GPU number ``index``; LoadError lists those that there are."""
+    """GPU number ``index``; LoadError tells how many there are."""
     return CudaDevice(cuda_driver, index)
 
 
@@ -50,44 +57,80 @@ class CudaMemory:
         self._device.free(self.address)
 
 
+class CudaGraph:
+    """Recorded work, ready to be run again."""
+
+    def __init__(self, device: CudaDevice, executable: Any) -> None:
+        self._device = device
+        self._executable = executable
+
+    def run(self) -> None:
+        """Ask for all of it."""
+        self._device.replay(self._executable)
+
+    def __del__(self) -> None:
+        self._device.drop_graph(self._executable)
+
+
 class CudaDevice:
     """A GPU with a stream; ``api`` are the functions of ``cuda.bindings.driver``."""
 
     def __init__(self, api: Any, index: int) -> None:
         self._api = api
-        self._name = f"GPU {index}"
-        try:
-            (status,) = api.cuInit(0)
-        except Exception as error:  # what the package raises is of classes of its own
-            raise LoadError(
-                f"there is no driver for NVIDIA's GPUs ({error}); {_INSTALL}"
-            ) from error
-        if self._said(status):
-            raise LoadError(f"NVIDIA's driver finds no GPU ({self._said(status)}); {_INSTALL}")
+        self._calls = calls = CudaCalls(api, f"GPU {index}")
+        calls.begin()
+        self.index = index
         self._device = self._chosen(index)
-        self._name = self._load(api.cuDeviceGetName(256, self._device)).split(b"\0")[0].decode()
-        self._context = self._load(api.cuDevicePrimaryCtxRetain(self._device))
+        calls.name = calls.load(api.cuDeviceGetName(256, self._device)).split(b"\0")[0].decode()
+        self._context = calls.load(api.cuDevicePrimaryCtxRetain(self._device))
         self._current()
-        flag = api.CUstream_flags.CU_STREAM_NON_BLOCKING
-        self._stream = self._load(api.cuStreamCreate(int(flag), 0))
+        self._stream = calls.load(
+            api.cuStreamCreate(int(api.CUstream_flags.CU_STREAM_NON_BLOCKING))
+        )
+        self._keep_memory()
         self._kernels: dict[str, tuple[Any, Groups, int]] = {}
         self._maps: dict[str, KernelMaps] = {}
+        self._modules: list[Any] = []
+        self._stage = PinnedStage(calls)
+        self._recording = self._closed = False
+        self._given_back: list[int] = []
+        self._clock: list[tuple[Any, Any]] | None = None
+        self._flushed: CudaMemory | None = None
+        self.timeout: float | None = None
+
+    def __del__(self) -> None:
+        if sys.is_finalizing() or not hasattr(self, "_stage") or self._calls.lost:
+            return  # what has failed, or is still at work, is left as it is
+        self._closed = True
+        self._api.cuCtxSetCurrent(self._context)
+        self._stage.free()
+        for module in self._modules:
+            self._api.cuModuleUnload(module)
+        self._api.cuStreamDestroy(self._stream)
+        self._api.cuDevicePrimaryCtxRelease(self._device)
 
     def _chosen(self, index: int) -> Any:
-        count = self._load(self._api.cuDeviceGetCount())
+        count = self._calls.load(self._api.cuDeviceGetCount())
         if not 0 <= index < count:
             raise LoadError(f"there is no GPU {index}: this machine has {count}, the first is 0")
-        return self._load(self._api.cuDeviceGet(index))
+        return self._calls.load(self._api.cuDeviceGet(index))
+
+    def _keep_memory(self) -> None:
+        """The pool keeps what is given back, until somebody lacks memory."""
+        self._pool = self._calls.load(self._api.cuDeviceGetDefaultMemPool(self._device))
+        threshold = self._api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+        most = self._api.cuuint64_t((1 << 64) - 1)
+        self._calls.load(self._api.cuMemPoolSetAttribute(self._pool, threshold, most))
 
     @property
     def name(self) -> str:
         """What its driver calls it."""
-        return self._name
+        return self._calls.name
 
     @property
     def memory(self) -> int:
         """Bytes that it has in all."""
-        return int(self._run(self._api.cuDeviceTotalMem(self._device)))
+        return int(self._calls.run(self._api.cuDeviceTotalMem(self._device)))
 
     @property
     def stream(self) -> int:
@@ -99,9 +142,11 @@ class CudaDevice:
         if not kernels:
             return
         self._current()
-        module = self._load(self._api.cuModuleLoadData(code + b"\0"))
+        load = self._calls.load
+        module = self._calls.module(code, self._chip())
+        self._modules.append(module)
         self._kernels = {
-            name: (self._load(self._api.cuModuleGetFunction(module, name.encode())), size,
+            name: (load(self._api.cuModuleGetFunction(module, name.encode())), size,
                    self._shared(module, name))
             for name, size in kernels.items()
         }  # fmt: skip
@@ -110,7 +155,15 @@ class CudaDevice:
         attribute = self._api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         for function, _, shared in self._kernels.values():
             if shared:
-                self._load(self._api.cuFuncSetAttribute(function, attribute, shared))
+                load(self._api.cuFuncSetAttribute(function, attribute, shared))
+
+    def _chip(self) -> str:
+        """Its architecture, as targets are called."""
+        kinds, get = self._api.CUdevice_attribute, self._api.cuDeviceGetAttribute
+        words = ("MAJOR", "MINOR")
+        found = (getattr(kinds, f"CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_{w}") for w in words)
+        major, minor = (self._calls.load(get(attribute, self._device)) for attribute in found)
+        return f"sm_{major}{minor}"
 
     def _shared(self, module: Any, name: str) -> int:
         """Bytes of shared memory that a kernel does not have of itself."""
@@ -119,38 +172,70 @@ class CudaDevice:
     def _beside(self, module: Any, name: str) -> bytes:
         """What a module holds by a name, nothing if there is no such name."""
         status, place, size = self._api.cuModuleGetGlobal(module, name.encode())
-        if self._said(status):
+        if self._calls.said(status):
             return b""
         held = ctypes.create_string_buffer(size)
-        self._load(self._api.cuMemcpyDtoH(ctypes.addressof(held), place, size))
+        self._calls.load(self._api.cuMemcpyDtoH(ctypes.addressof(held), place, size))
         return held.raw
 
+    # --- memory
+
     def allocate(self, size: int) -> CudaMemory:
-        """Memory of the pool."""
+        """Memory of the pool; what other models have given back is looked for first."""
+        if self._recording:
+            raise RecordingError
         self._current()
         status, address = self._api.cuMemAllocAsync(max(1, size), self._stream)
-        if self._said(status) == "CUDA_ERROR_OUT_OF_MEMORY":
-            raise OutOfDeviceMemoryError(self.name, size, self.memory)
-        return CudaMemory(self, self._run((status, address)), size)
+        if self._lacks(status):
+            self.synchronize()
+            self._calls.run(self._api.cuMemPoolTrimTo(self._pool, 0))
+            status, address = self._api.cuMemAllocAsync(max(1, size), self._stream)
+        if self._lacks(status):
+            status, free, _ = self._api.cuMemGetInfo()
+            raise OutOfDeviceMemoryError(
+                self.name, size, self.memory, None if int(status) else int(free)
+            )
+        return CudaMemory(self, self._calls.run((status, address)), size)
+
+    def _lacks(self, status: Any) -> bool:
+        return self._calls.said(status) == "CUDA_ERROR_OUT_OF_MEMORY"
 
     def free(self, address: int) -> None:
-        """Give memory back to the pool."""
-        self._api.cuMemFreeAsync(address, self._stream)
+        """Give memory back to the pool; when a recording ends, if there is one."""
+        if sys.is_finalizing() or self._closed:
+            return
+        if self._recording:
+            self._given_back.append(address)
+        else:
+            self._api.cuCtxSetCurrent(self._context)
+            self._api.cuMemFreeAsync(address, self._stream)
 
     def upload(self, memory: DeviceMemory, offset: int, address: int, size: int) -> None:
         """Copy from the host, which may write there again at once."""
+        if self._recording:
+            raise RecordingError
         self._current()
-        self._run(
-            self._api.cuMemcpyHtoDAsync(_address(memory) + offset, address, size, self._stream)
-        )
+        for start, count in self._stage.parts(size):
+            if not self._stage.has_room(count):
+                self.synchronize()
+            place = self._stage.take(count)
+            ctypes.memmove(place, address + start, count)
+            to = _address(memory) + offset + start
+            self._timed(self._api.cuMemcpyHtoDAsync, to, place, count, self._stream)
 
     def download(self, memory: DeviceMemory, offset: int, address: int, size: int) -> None:
         """Copy to the host, and wait for it."""
+        if self._recording:
+            raise RecordingError
         self._current()
-        self._run(
-            self._api.cuMemcpyDtoHAsync(address, _address(memory) + offset, size, self._stream)
-        )
-        self.synchronize()
+        for start, count in self._stage.parts(size):
+            if not self._stage.has_room(count):
+                self.synchronize()
+            place = self._stage.take(count)
+            source = _address(memory) + offset + start
+            self._timed(self._api.cuMemcpyDtoHAsync, place, source, count, self._stream)
+            self.synchronize()
+            ctypes.memmove(address + start, place, count)
 
     def copy(
         self, to: DeviceMemory, to_offset: int, source: DeviceMemory, offset: int, size: int
@@ -158,11 +243,14 @@ class CudaDevice:
         """Copy within the device; places that overlap by way of other memory."""
         self._current()
         target, first = _address(to) + to_offset, _address(source) + offset
+        move = self._api.cuMemcpyDtoDAsync
         if abs(target - first) < size:
             between = self.allocate(size)
-            self._run(self._api.cuMemcpyDtoDAsync(between.address, first, size, self._stream))
+            self._timed(move, between.address, first, size, self._stream)
             first = between.address
-        self._run(self._api.cuMemcpyDtoDAsync(target, first, size, self._stream))
+        self._timed(move, target, first, size, self._stream)
+
+    # --- work
 
     def launch(
         self,
@@ -179,49 +267,114 @@ class CudaDevice:
         given += [ctypes.c_uint64(size & (1 << 64) - 1) for size in sizes]
         places = [*map(ctypes.addressof, given)]
         if kernel in self._maps:
-            maps = self._maps[kernel].of(self._api, addresses, sizes, self._run)
+            maps = self._maps[kernel].of(self._api, addresses, sizes, self._calls.run)
             places += [one.getPtr() for one in maps]
         table = (ctypes.c_void_p * max(1, len(places)))(*places)
         where = ctypes.addressof(table)
-        self._run(
-            self._api.cuLaunchKernel(function, *grid, *threads, shared, self._stream, where, 0)
-        )
+        launch = self._api.cuLaunchKernel
+        self._timed(launch, function, *grid, *threads, shared, self._stream, where, 0)
 
     def synchronize(self) -> None:
-        """Wait for all work."""
+        """Wait for all work, but no longer than the :attr:`timeout`."""
+        if self._recording:
+            raise RecordingError
         self._current()
-        self._run(self._api.cuStreamSynchronize(self._stream))
+        if self.timeout is not None:
+            self._wait(self.timeout)
+        self._calls.run(self._api.cuStreamSynchronize(self._stream))
+        self._stage.clear()
 
-    # --- what the driver says
+    def _wait(self, seconds: float) -> None:
+        end = perf_counter() + seconds
+        while True:
+            (status,) = self._api.cuStreamQuery(self._stream)
+            if self._calls.said(status) != "CUDA_ERROR_NOT_READY":
+                self._calls.run((status,))
+                return
+            if perf_counter() > end:
+                self._calls.lost = f"still at work after {seconds:g} s"
+                raise TookTooLongError(self.name, seconds)
+            sleep(_NAP)
 
     def _current(self) -> None:
-        """Calls of this thread are for this GPU."""
-        self._run(self._api.cuCtxSetCurrent(self._context))
-
-    def _said(self, status: Any) -> str:
-        """The name of an error, "" of none."""
-        if int(status) == 0:
-            return ""
-        _, name = self._api.cuGetErrorName(status)
-        return name.decode() if name else f"error {int(status)}"
-
-    def _load(self, result: tuple[Any, ...]) -> Any:
-        """A result, while the model is loaded."""
-        said = self._said(result[0])
-        if said:
-            why = _TOO_OLD.get(said, "restart the driver, or compile for another target")
-            raise LoadError(f"{self._name} does not take the model ({said}): {why}")
-        return result[1] if len(result) > 1 else None
-
-    def _run(self, result: tuple[Any, ...]) -> Any:
-        """A result, while the model runs."""
-        said = self._said(result[0])
-        if said:
+        """Calls of this thread are for this GPU, unless it has failed."""
+        if self._calls.lost:
             raise RunError(
-                f"{self._name} did not do its work ({said}); load the model again, and if that "
-                "fails, start the process anew: a GPU that has failed takes nothing more from it"
+                f"{self.name} has failed before ({self._calls.lost}): load the model again, and if "
+                "that fails, start the process anew"
             )
-        return result[1] if len(result) > 1 else None
+        self._calls.run(self._api.cuCtxSetCurrent(self._context))
+
+    # --- recordings
+
+    def record(self, work: Callable[[], None]) -> CudaGraph:
+        """What ``work`` asks for, as a graph, not run yet; RecordingError if it waits for
+        anything, or allocates."""
+        self._current()
+        mode = self._api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        self._calls.run(self._api.cuStreamBeginCapture(self._stream, mode))
+        self._recording, done = True, False
+        try:
+            work()
+            done = True
+        finally:
+            self._recording = False
+            status, graph = self._api.cuStreamEndCapture(self._stream)
+            waiting, self._given_back = self._given_back, []
+            for address in waiting:
+                self.free(address)
+            if not done and not int(status):
+                self._api.cuGraphDestroy(graph)
+        self._calls.run((status, graph))
+        try:
+            return CudaGraph(self, self._calls.run(self._api.cuGraphInstantiate(graph, 0)))
+        finally:
+            self._api.cuGraphDestroy(graph)
+
+    def replay(self, executable: Any) -> None:
+        """Ask for the work of a graph."""
+        self._current()
+        self._timed(self._api.cuGraphLaunch, executable, self._stream)
+
+    def drop_graph(self, executable: Any) -> None:
+        """A graph is not needed any more."""
+        if not (sys.is_finalizing() or self._closed):
+            self._api.cuCtxSetCurrent(self._context)
+            self._api.cuGraphExecDestroy(executable)
+
+    # --- times
+
+    def keep_times(self, on: bool) -> None:
+        """Take times of what is asked for."""
+        self._flushed = self.allocate(_FLUSHED) if on else None
+        self._drop_clock()
+        self._clock = [] if on else None
+
+    def seconds(self) -> float:
+        """From where each command began to where it ended."""
+        elapsed = self._api.cuEventElapsedTime
+        taken = sum(self._calls.run(elapsed(*pair)) for pair in self._clock or ())
+        self._drop_clock()
+        return taken * 1e-3
+
+    def _drop_clock(self) -> None:
+        for pair in self._clock or ():
+            for event in pair:
+                self._calls.run(self._api.cuEventDestroy(event))
+        self._clock = None if self._clock is None else []
+
+    def _timed(self, call: Callable[..., tuple[Any, ...]], *given: Any) -> None:
+        """Ask for something, between two events where times are taken."""
+        if self._clock is None or self._flushed is None or self._recording:
+            self._calls.run(call(*given))
+            return
+        run, api = self._calls.run, self._api
+        begin, end = (run(api.cuEventCreate(int(api.CUevent_flags.CU_EVENT_DEFAULT))) for _ in "12")
+        self._clock.append((begin, end))
+        run(api.cuMemsetD8Async(self._flushed.address, 0, self._flushed.size, self._stream))
+        run(api.cuEventRecord(begin, self._stream))
+        run(call(*given))
+        run(api.cuEventRecord(end, self._stream))
 
 
 def _address(memory: DeviceMemory) -> int:

@@ -97,13 +97,67 @@ class TimedDevice(Device, Protocol):
         ...
 
 
-class OutOfDeviceMemoryError(RunError):
-    """A device has not as many bytes as are asked for."""
+class Recording(Protocol):
+    """Work that a device does again and again."""
 
-    def __init__(self, device: str, size: int, memory: int) -> None:
-        super().__init__(f"{device} gives no {size:,} bytes: it has {memory:,} in all")
+    def run(self) -> None:
+        """Ask for all of it."""
+
+
+@runtime_checkable
+class RecordingDevice(Device, Protocol):
+    """A device that is told once what to do each time."""
+
+    def record(self, work: Callable[[], None]) -> Recording:
+        """The launches and copies that ``work`` asks for, none of which is done yet;
+        RecordingError if it asks for more."""
+        ...
+
+
+@runtime_checkable
+class LeavableDevice(Device, Protocol):
+    """A device that need not be waited for: after ``timeout`` seconds TookTooLongError."""
+
+    timeout: float | None
+
+
+class RecordingError(RunError):
+    """Work that cannot be recorded."""
+
+
+class TookTooLongError(RunError):
+    """A device has not finished in the time that it was given."""
+
+    def __init__(self, device: str, seconds: float) -> None:
+        super().__init__(
+            f"{device} has not finished within {seconds:g} s, and goes on: what this call computes "
+            "is lost, and the model has to be loaded again; a greater timeout would help"
+        )
+
+
+class OutOfDeviceMemoryError(RunError):
+    """A device has not as many bytes as are asked for; so many are ``free`` (None: not known)."""
+
+    def __init__(self, device: str, size: int, memory: int, free: int | None = None) -> None:
+        left = "" if free is None else f", of which {free:,} are free"
+        super().__init__(f"{device} gives no {size:,} bytes: it has {memory:,} in all{left}")
         self.size = size
         self.memory = memory
+        self.free = free
+
+    def of_model(self, name: str, wanted: int, parts: str, device: str) -> RunError:
+        """The error for the model ``name``, which needs so many bytes in all, by ``parts``."""
+        there, lacking = self.memory, wanted
+        if self.free is not None:
+            there, lacking = self.free, self.size
+        left = "" if self.free is None else f", of which {self.free:,} are free"
+        short = (
+            f"{lacking - there:,} are missing" if lacking > there else "others hold some of them"
+        )
+        return RunError(
+            f"{name} needs {wanted:,} bytes of {device} ({parts}), which has {self.memory:,}{left}"
+            f": {short}; a smaller batch, 16-bit weights or another device would help"
+        )
 
 
 def open_device(kind: str, index: int) -> Device:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from threading import Lock
 from time import perf_counter_ns
 from typing import TypeAlias
+from weakref import ref
 
 from modelcc.artifact.constants import block_size
 from modelcc.artifact.file import Artifact
@@ -23,9 +24,20 @@ from modelcc.ir.index import Index, compile_index
 from modelcc.runtime.device import (
     Device,
     DeviceMemory,
+    LeavableDevice,
     OutOfDeviceMemoryError,
+    RecordingDevice,
+    RecordingError,
     TimedDevice,
     open_device,
+)
+from modelcc.runtime.device_recordings import (
+    MOST_RECORDED,
+    FaultPlaces,
+    ProgramParts,
+    RecordedCall,
+    fault_bytes,
+    program_parts,
 )
 from modelcc.runtime.device_steps import (
     AllocateBoth,
@@ -40,6 +52,7 @@ from modelcc.runtime.device_steps import (
     TakeSide,
     from_json,
     is_the_devices,
+    kernel_calls,
     step_name,
 )
 from modelcc.runtime.errors import LoadError, RunError
@@ -76,44 +89,59 @@ class _Ended(Exception):  # noqa: N818 - no error: the program says so itself
 
 
 class DeviceCode(NativeCode):
-    """The entry point of a program for a device.
+    """The entry point of a program for a device; :attr:`failure` is what ended the last run of
+    status :data:`FAILED`."""
 
-    :attr:`failure` is what ended the last run of status :data:`FAILED`.
-    """
-
-    def __init__(self, artifact: Artifact, device: Device | None = None) -> None:
-        """Open the device that ``artifact`` is for, unless one is given; LoadError."""
-        self.program = _program(artifact)
-        self.device = device or open_device(self.program.kind, self.program.index)
+    def __init__(
+        self, artifact: Artifact, device: Device | None = None, index: int | None = None
+    ) -> None:
+        """Open the device that ``artifact`` is for, or number ``index`` of its kind, unless one is
+        given; LoadError."""
+        self.program = program = _program(artifact)
+        self.device = device or open_device(program.kind, program.index if index is None else index)
         self.device.load(artifact.objects[CODE], self.program.kernels)
         self._host = _host_code(artifact)
         self._runner = _Runner(artifact.manifest, self.program, self.device, self._host)
         self._lock = Lock()
         form = _HOSTED if artifact.manifest.allocated else _CALL
         self._times = (ctypes.c_int64 * (2 * len(self.program.steps) + 2))()
-        own = form(partial(self._run, self._runner.run)), form(partial(self._run, self._profiled))
+        own = tuple(form(partial(_call, ref(self), profiled)) for profiled in (False, True))
         plain, profiled = (ctypes.cast(f, ctypes.c_void_p).value or 0 for f in own)
         name, times = artifact.manifest.entry, ctypes.addressof(self._times)
         known = {name: plain, f"{name}.profile": profiled, f"{name}.times": times}
         super().__init__(own, known)
 
-    def _profiled(self, given: Sequence[int]) -> None:
+    def limit(self, seconds: float | None) -> None:
+        """By the device, if it can be left."""
+        if not isinstance(self.device, LeavableDevice):
+            return super().limit(seconds)
+        self.device.timeout = seconds
+
+    def _profile(self, given: Sequence[int]) -> None:
         """The times of steps one after the other, each as a ``struct timespec``."""
         begin = 0
         for number, taken in enumerate(self._runner.profiled(given), 1):
             begin += taken
             self._times[2 * number : 2 * number + 2] = divmod(begin, 10**9)
 
-    def _run(self, run: Callable[[Sequence[int]], None], *given: int | None) -> int:
+    def call(self, profiled: bool, given: Sequence[int]) -> int:
+        """The status of the entry point's call, and that of the profiled one."""
         with self._lock:
             try:
-                run([address or 0 for address in given])
+                (self._profile if profiled else self._runner.run)(given)
             except _Ended as end:
                 return end.status
             except Exception as error:  # nothing passes through a function of C
                 self.failure = error
                 return FAILED
         return 0
+
+
+def _call(code: ref[DeviceCode], profiled: bool, *given: int | None) -> int:
+    """What C calls: it does not keep the code, whose memory goes with the last session."""
+    found = code()
+    assert found is not None
+    return found.call(profiled, [address or 0 for address in given])
 
 
 def is_for_device(artifact: Artifact) -> bool:
@@ -152,6 +180,7 @@ class _Mirror:
     starts: Mapping[str, Sequence[int]]
     values: Values
     sizes: int
+    faults: FaultPlaces | None = None
     segments: dict[int, tuple[int, DeviceMemory]] = field(
         default_factory=dict[int, "tuple[int, DeviceMemory]"]
     )
@@ -173,13 +202,63 @@ class _Runner:
         self._constants: DeviceMemory | None = None
         self._places: dict[int, int] = {}
         self._faults: DeviceMemory | None = None
-        most = max((step.checks for step in _launches(program.steps)), default=0)
+        most = max((step.checks for step in kernel_calls(program.steps)), default=0)
         self._noted = (ctypes.c_int64 * max(1, 2 * most))()
+        self._recorder = device if isinstance(device, RecordingDevice) else None
+        self._parts = program_parts(program.steps) if self._recorder else None
+        self._recorded: dict[tuple[int, ...], RecordedCall] = {}
 
     def run(self, given: Sequence[int]) -> None:
         """One call with the entry point's arguments."""
-        self._steps(self._program.steps, *self._begun(given))
+        values, at = self._begun(given)
+        if self._parts is None or self._recorder is None:
+            self._steps(self._program.steps, values, at)
+        else:
+            self._run_recorded(self._recorder, self._parts, values, at)
         self._device.synchronize()
+
+    def _run_recorded(
+        self, device: RecordingDevice, parts: ProgramParts, values: Values, at: _Mirror
+    ) -> None:
+        """Record the device's work with the first call of its sizes and places."""
+        self._steps(parts.before, values, at)
+        key = tuple(values.values())
+        call = self._recorded.get(key)
+        if call is None:
+            call = self._record(device, parts.inside, values, at)
+        if call is None:
+            self._steps(parts.inside, values, at)
+        else:
+            self._recorded[key] = call
+            self._replay(call, at)
+        self._steps(parts.after, values, at)
+
+    def _record(
+        self, device: RecordingDevice, steps: Sequence[Step], values: Values, at: _Mirror
+    ) -> RecordedCall | None:
+        """None, now and ever, if the device cannot be told once."""
+        size = fault_bytes(steps, lambda trips: self._number(trips, values))
+        faults = FaultPlaces(device.allocate(size)) if size else None
+        given = replace(at, faults=faults)
+        try:
+            work = device.record(lambda: self._steps(steps, values, given))
+        except RecordingError:
+            self._parts = None
+            return None
+        if len(self._recorded) >= MOST_RECORDED:
+            self._recorded.clear()
+        return RecordedCall(work, faults)
+
+    def _replay(self, call: RecordedCall, at: _Mirror) -> None:
+        if (faults := call.faults) is None:
+            return call.work.run()
+        noted = (ctypes.c_int64 * (faults.size // 8))()
+        where = ctypes.addressof(noted)
+        self._device.upload(faults.memory, 0, where, faults.size)
+        call.work.run()
+        self._device.download(faults.memory, 0, where, faults.size)
+        for step, offset in faults.launches:
+            self._end_if_noted(step, at, noted, offset // 8)
 
     def profiled(self, given: Sequence[int]) -> Iterator[int]:
         """The nanoseconds of each step of a call: by the device's clock, if it has one for what the
@@ -231,6 +310,7 @@ class _Runner:
                 starts[kind].append(end)
                 end += _aligned(self._number(size, values))
         if self._memory is None or self._memory.size < end:
+            self._recorded.clear()
             self._memory = None
             self._memory = self._device.allocate(end + ALIGNMENT)
         tables = {"input": given[0], "output": given[1], "constant": given[2]}
@@ -254,20 +334,12 @@ class _Runner:
         self._constants, self._places = constants, places
 
     def _too_large(self, values: Values, error: OutOfDeviceMemoryError) -> RunError:
+        ends = (*self._program.inputs, *self._program.outputs)
         constants = block_size(self._manifest.constants)
         arena = self._number(self._program.arena, values)
-        wanted = (
-            constants
-            + arena
-            + sum(self._number(n, values) for n in (*self._program.inputs, *self._program.outputs))
-        )
-        missing = max(wanted - error.memory, 0)
-        short = f"{missing:,} are missing" if missing else "others hold some of them"
-        return RunError(
-            f"{self._manifest.name} needs {wanted:,} bytes of {self._device.name} ({constants:,} "
-            f"of weights, {arena:,} between kernels), which has {error.memory:,}: {short}; "
-            "a smaller batch, 16-bit weights or another device would help"
-        )
+        wanted = constants + arena + sum(self._number(size, values) for size in ends)
+        parts = f"{constants:,} of weights, {arena:,} between kernels"
+        return error.of_model(self._manifest.name, wanted, parts, self._device.name)
 
     def _steps(self, steps: Sequence[Step], values: Values, at: _Mirror) -> None:
         for step in steps:
@@ -283,8 +355,8 @@ class _Runner:
                 case AllocateBoth():
                     self._allocate(step, values, at)
                 case TakeSide():
-                    holds = _byte(self._address(step.condition, values, at))
-                    self._steps(step.then if holds else step.other, dict(values), at)
+                    held = ctypes.c_bool.from_address(self._address(step.condition, values, at))
+                    self._steps(step.then if held.value else step.other, dict(values), at)
                 case RunLoop():
                     self._loop(step, values, at)
 
@@ -300,6 +372,9 @@ class _Runner:
         if not step.checks:
             self._device.launch(step.kernel, buffers, sizes, (x, y, z))
             return
+        if at.faults is not None:
+            buffers.append(at.faults.place(step))
+            return self._device.launch(step.kernel, buffers, sizes, (x, y, z))
         size = 16 * step.checks
         if self._faults is None:
             self._faults = self._device.allocate(ctypes.sizeof(self._noted))
@@ -308,7 +383,7 @@ class _Runner:
         self._device.upload(self._faults, 0, noted, size)
         self._device.launch(step.kernel, [*buffers, (self._faults, 0)], sizes, (x, y, z))
         self._device.download(self._faults, 0, noted, size)
-        self._end_if_noted(step, at)
+        self._end_if_noted(step, at, self._noted)
 
     def _call(self, step: KernelCall, sizes: Sequence[int], values: Values, at: _Mirror) -> None:
         """A function of the host's."""
@@ -321,12 +396,14 @@ class _Runner:
         noted = [ctypes.c_void_p(ctypes.addressof(self._noted))] if step.checks else []
         given = (*map(ctypes.c_void_p, places), *map(ctypes.c_int64, sizes), *noted)
         function(*given, ctypes.c_void_p(0))  # without threads
-        self._end_if_noted(step, at)
+        self._end_if_noted(step, at, self._noted)
 
-    def _end_if_noted(self, step: KernelCall, at: _Mirror) -> None:
+    def _end_if_noted(
+        self, step: KernelCall, at: _Mirror, noted: ctypes.Array[ctypes.c_int64], first: int = 0
+    ) -> None:
         for number in range(step.checks):
-            if self._noted[2 * number]:
-                ctypes.c_int64.from_address(at.arena).value = self._noted[2 * number + 1]
+            if noted[first + 2 * number]:
+                ctypes.c_int64.from_address(at.arena).value = noted[first + 2 * number + 1]
                 raise _Ended(step.status + number)
 
     def _move(self, step: MoveTensor, values: Values, at: _Mirror) -> None:
@@ -415,28 +492,9 @@ class _Runner:
         return function(values)
 
 
-def _launches(steps: Sequence[Step]) -> list[KernelCall]:
-    found: list[KernelCall] = []
-    for step in steps:
-        match step:
-            case KernelCall():
-                found.append(step)
-            case TakeSide():
-                found += _launches((*step.then, *step.other))
-            case RunLoop():
-                found += _launches(step.body)
-            case _:
-                pass
-    return found
-
-
 def _aligned(size: int) -> int:
     return -(-max(size, 0) // ALIGNMENT) * ALIGNMENT
 
 
 def _at(address: int, number: int) -> int:
     return ctypes.c_int64.from_address(address + 8 * number).value
-
-
-def _byte(address: int) -> int:
-    return ctypes.c_uint8.from_address(address).value

@@ -7,7 +7,7 @@ sizes that were read, and of the counters of loops around.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -119,6 +119,22 @@ def step_name(step: Step) -> str:
             return "upload" if step.upload else "download"
         case _:
             return type(step).__name__
+
+
+def kernel_calls(steps: Sequence[Step]) -> list[KernelCall]:
+    """Those of all blocks."""
+    found: list[KernelCall] = []
+    for step in steps:
+        match step:
+            case KernelCall():
+                found.append(step)
+            case TakeSide():
+                found += kernel_calls((*step.then, *step.other))
+            case RunLoop():
+                found += kernel_calls(step.body)
+            case _:
+                pass
+    return found
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from importlib import import_module
 from types import MappingProxyType
 
 from modelcc.runtime.elf import MACHINES, NotElfError, ObjectFile, read_object
-from modelcc.runtime.errors import LoadError
+from modelcc.runtime.errors import InputError, LoadError
 from modelcc.runtime.linker import Linked, link
 from modelcc.runtime.symbols import ALLOWED, needed
 
@@ -34,6 +34,12 @@ class NativeCode:
         self.failure: Exception | None = None
         self._owner = owner
         self._addresses = dict(addresses)
+
+    def limit(self, seconds: float | None) -> None:
+        """Give up runs after so many seconds (None: none); InputError if that is not possible."""
+        if seconds is not None:
+            raise InputError("limit", "a device that can be left at work", "code of another kind",
+                             "leave the limit out")  # fmt: skip
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -128,6 +128,11 @@ class Session:
             found.append(np.diff(self._step_times(f"{entry}.times", steps)))
         return np.array(found[1:])
 
+    def limit(self, seconds: float | None) -> None:
+        """Calls that take longer than so many seconds end with TookTooLongError (None: none does);
+        InputError if what runs the model cannot be left alone."""
+        self._code.limit(seconds)
+
     def signature(self, shapes: tuple[tuple[int, ...], ...]) -> Signature:
         """What :meth:`run_at` needs for inputs of these ``shapes``; InputError if none fit."""
         return self._signature(shapes)

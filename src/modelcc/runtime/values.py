@@ -38,12 +38,13 @@ def load(path: AnyPath, threads: int | None = None, verify: bool = False) -> Ses
     return session_of(read_artifact(path, verify), count)
 
 
-def session_of(artifact: Artifact, threads: int = 1) -> Session:
-    """A session for ``artifact``, on ``threads`` threads; LoadError if it is not for this machine.
+def session_of(artifact: Artifact, threads: int = 1, index: int | None = None) -> Session:
+    """A session for ``artifact``, on ``threads`` threads, or on the device of number ``index``
+    (None: the one it is compiled for); LoadError if it is not for this machine.
 
     One whose arguments are all numeric tensors takes the short way.
     """
-    code = DeviceCode(artifact) if is_for_device(artifact) else None
+    code = DeviceCode(artifact, index=index) if is_for_device(artifact) else None
     plain = artifact.manifest.interface is None
     return (Session if plain else ValueSession)(artifact, threads, code)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import re
 from io import StringIO
 from math import prod
@@ -12,21 +13,22 @@ import numpy as np
 import pytest
 from cuda_driver import FakeDriver, Kernel
 from rich.console import Console
-from small_models import mlp
+from small_models import computed_gather, mlp
 
 from modelcc.artifact.file import read_artifact
 from modelcc.cli.main import cli
 from modelcc.ir.index import evaluate
 from modelcc.ir.loop import Function
-from modelcc.ir.loop_interpreter import compile_loops
+from modelcc.ir.loop_interpreter import OutOfBoundError, compile_loops
 from modelcc.ir.loop_parser import parse_functions
-from modelcc.ir.loop_traversal import launch_extents
+from modelcc.ir.loop_traversal import checks_in, launch_extents
 from modelcc.ir.types import Array
 from modelcc.report.in_artifact import report_in
 from modelcc.report.page import report_page
 from modelcc.report.report import report_from_json
 from modelcc.report.tables import report_tables
 from modelcc.runtime.device_program import DeviceCode
+from modelcc.runtime.errors import RunError
 from modelcc.runtime.session import Session
 from modelcc.targets.c.names import symbol
 from modelcc.targets.cuda.chips import CHIPS
@@ -58,6 +60,22 @@ def interpreted(function: Function) -> tuple[Kernel, int, int]:
         run(arrays, list(sizes.values()))
 
     return kernel, len(buffers), len(function.sizes)
+
+
+def checked(function: Function) -> tuple[Kernel, int, int]:
+    """As :func:`interpreted`, noting an index that is out of range behind the buffers."""
+    kernel, buffers, sizes = interpreted(function)
+    if not checks_in(function):
+        return kernel, buffers, sizes
+
+    def noting(grid: tuple[int, ...], threads: tuple[int, ...], *given: int) -> None:
+        try:
+            kernel(grid, threads, *given[:buffers], *given[buffers + 1 :])
+        except OutOfBoundError as fault:
+            noted = (ctypes.c_int64 * 2).from_address(given[buffers] + 16 * fault.number)
+            noted[:] = 1, fault.value
+
+    return noting, buffers + 1, sizes
 
 
 @pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here")
@@ -95,6 +113,50 @@ def test_a_model_runs_by_its_steps(tmp_path: Path, batch: int | str) -> None:
     weights = np.random.default_rng(7)
     w0, b0, w1 = (weights.standard_normal(s).astype(np.float32) for s in ((6, 20), (20,), (20, 3)))
     wanted = np.maximum(x @ w0 + b0, 0) @ w1
-    for _ in range(2):
+    for _ in range(3):
         np.testing.assert_allclose(session.run({"x": x})["y"], wanted, rtol=1e-4, atol=1e-5)
-    assert driver.calls.count("cuLaunchKernel") == 2 * len(functions)
+    assert driver.calls.count("cuLaunchKernel") == len(functions), "recorded once"
+    assert driver.calls.count("cuGraphLaunch") == 3
+    taken = session.profile({"x": x}, len(functions) + 2, runs=1)
+    np.testing.assert_allclose(taken, 1.0)  # what each command takes by the GPU's clock
+    if batch == "n":
+        for _ in range(2):
+            y = session.run({"x": np.tile(x, (20, 1))})["y"]
+            np.testing.assert_allclose(y, np.tile(wanted, (20, 1)), rtol=1e-4, atol=1e-5)
+        assert driver.calls.count("cuStreamBeginCapture") == 2, "another size, another recording"
+        np.testing.assert_allclose(session.run({"x": x})["y"], wanted, rtol=1e-4, atol=1e-5)
+    session.limit(0.01)
+    np.testing.assert_allclose(session.run({"x": x})["y"], wanted, rtol=1e-4, atol=1e-5)
+    del session
+    gc.collect()
+    assert not (driver.given or driver.pinned or driver.executables or driver.graphs)
+    assert not (driver.streams or driver.modules or driver.events or driver.retained[0])
+
+
+def test_an_index_out_of_range_ends_a_recorded_run(tmp_path: Path) -> None:
+    """Found after the recording, named as elsewhere; the next call is fine."""
+    model = tmp_path / "rows.onnx"
+    model.write_bytes(computed_gather().SerializeToString())
+    functions = parse_functions(compiled(model, "loop", tmp_path / "rows.loop").read_text("utf-8"))
+    kernels = {symbol(f.name): checked(f) for f in functions}
+    artifact = read_artifact(compiled(model, "", tmp_path / "rows.mcc"))
+    driver = FakeDriver(kernels)
+    session = Session(artifact, 1, DeviceCode(artifact, cuda_device.CudaDevice(driver, 0)))
+    table = np.random.default_rng(3).standard_normal((40, 3)).astype(np.float32)
+    for _ in range(2):
+        y = session.run({"x": np.array([3, 0], np.float32)})["y"]
+        np.testing.assert_array_equal(y, table[[4, 1]])
+        with pytest.raises(RunError, match="rows"):
+            session.run({"x": np.array([3, 70], np.float32)})
+    assert driver.calls.count("cuLaunchKernel") == len(functions)
+
+
+def test_a_model_that_does_not_fit_says_what_is_missing(tmp_path: Path) -> None:
+    model = tmp_path / "mlp.onnx"
+    model.write_bytes(mlp(2).SerializeToString())
+    artifact = read_artifact(compiled(model, "", tmp_path / "mlp.mcc"))
+    driver = FakeDriver({}, memory=1200)
+    session = Session(artifact, 1, DeviceCode(artifact, cuda_device.CudaDevice(driver, 0)))
+    with pytest.raises(RunError, match=r"has 1,200, of which \d+ are free: [\d,]+ are missing"):
+        session.run({"x": np.zeros((2, 6), np.float32)})
+    assert driver.trimmed

@@ -25,7 +25,7 @@ from modelcc.options import Options
 from modelcc.passes.program.place_transfers import side_of
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.runtime.device_program import CODE, DeviceCode
-from modelcc.runtime.errors import LoadError, RunError
+from modelcc.runtime.errors import InputError, LoadError, RunError
 from modelcc.runtime.session import Session
 from modelcc.targets.base import TargetOptions
 from modelcc.targets.opencl.target import opencl_target
@@ -103,6 +103,11 @@ def test_a_saved_model_runs_and_is_profiled(tmp_path: Path) -> None:
     net.save(tmp_path / "m.mcc")
     loaded = modelcc.load(tmp_path / "m.mcc")
     feeds = {"x": normal(3, 6)}
+    with pytest.raises(LoadError, match="OpenCL has no device 7"):
+        modelcc.load(tmp_path / "m.mcc", target="opencl:7")
+    loaded.limit(None)
+    with pytest.raises(InputError, match="a device that can be left at work"):
+        loaded.limit(1.0)
     for name, array in net.run(feeds).items():
         np.testing.assert_array_equal(loaded.run(feeds)[name], array)
     report = loaded.report(profile=feeds)
@@ -124,8 +129,8 @@ def test_a_device_times_its_work_by_its_own_clock() -> None:
     taken: list[float] = []
     device.keep_times(True)
     for count in (1000, 3_000_000):
-        device.launch("work", [(memory, 0)], [count], (1, 1, 1))
         start = perf_counter()
+        device.launch("work", [(memory, 0)], [count], (1, 1, 1))
         device.synchronize()
         taken.append(device.seconds())
         assert 0 < taken[-1] <= perf_counter() - start + 1e-3

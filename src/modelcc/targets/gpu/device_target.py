@@ -212,5 +212,6 @@ class DeviceTarget(Target):
         return replace(found, objects=files, manifest=replace(found.manifest, objects=tuple(files)))
 
     def load(self, artifact: Artifact, threads: int) -> Session:
-        """The artifact on its device."""
-        return session_of(artifact, threads)
+        """The artifact on its device, or on another one that the target names."""
+        named = self.options.variant.split(":")[-1].isdecimal()
+        return session_of(artifact, threads, self.index if named else None)

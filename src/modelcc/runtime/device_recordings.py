@@ -1,0 +1,110 @@
+"""Programs of which a device is told once what to do, for the sizes and places of a call.
+
+The device's own launches and copies are recorded; what the host does, and what moves between the
+two, comes before or after them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from modelcc.ir.index import Index
+from modelcc.runtime.device import DeviceMemory, Recording
+from modelcc.runtime.device_steps import (
+    CopyMemory,
+    KernelCall,
+    MoveTensor,
+    ReadNumbers,
+    RunLoop,
+    Step,
+)
+
+MOST_RECORDED = 64
+"""Calls of different sizes or places that are kept."""
+
+
+@dataclass(frozen=True)
+class ProgramParts:
+    """The steps of a program: conditions on sizes and uploads, the device's own work, downloads."""
+
+    before: tuple[Step, ...]
+    inside: tuple[Step, ...]
+    after: tuple[Step, ...]
+
+
+def program_parts(steps: Sequence[Step]) -> ProgramParts | None:
+    """None for programs that the host has a part in between: it runs kernels, reads what they
+    made, or needs a tensor that is brought there and back."""
+    before: list[Step] = []
+    inside: list[Step] = []
+    after: list[Step] = []
+    moved: set[tuple[str, int]] = set()
+    for step in steps:
+        match step:
+            case MoveTensor():
+                place = (step.place.kind, step.place.number)
+                ends = ("input",) if step.upload else ("input", "output")
+                if step.place.kind not in ends or place in moved:
+                    return None
+                moved.add(place)
+                (before if step.upload else after).append(step)
+            case ReadNumbers() if not step.symbols:
+                before.append(step)
+            case _ if _is_recordable(step):
+                inside.append(step)
+            case _:
+                return None
+    return ProgramParts(tuple(before), tuple(inside), tuple(after))
+
+
+def _is_recordable(step: Step) -> bool:
+    match step:
+        case KernelCall():
+            return step.grid is not None
+        case CopyMemory():
+            return not step.both
+        case RunLoop():
+            return step.condition is None and all(map(_is_recordable, step.body))
+        case _:
+            return False
+
+
+@dataclass
+class FaultPlaces:
+    """Where checked launches of recorded work note the indices that fail: each has a place of its
+    own in ``memory``, so that all are read at once."""
+
+    memory: DeviceMemory
+    launches: list[tuple[KernelCall, int]] = field(default_factory=list[tuple[KernelCall, int]])
+    size: int = 0
+
+    def place(self, step: KernelCall) -> tuple[DeviceMemory, int]:
+        """The one of the next launch."""
+        offset, self.size = self.size, self.size + _place_bytes(step)
+        self.launches.append((step, offset))
+        return self.memory, offset
+
+
+def fault_bytes(steps: Sequence[Step], number: Callable[[Index], int]) -> int:
+    """What the launches of recorded steps have for their faults, where expressions have these
+    numbers."""
+    return sum(_fault_bytes(step, number) for step in steps)
+
+
+def _fault_bytes(step: Step, number: Callable[[Index], int]) -> int:
+    if isinstance(step, RunLoop):
+        return max(0, number(step.trips or 0)) * fault_bytes(step.body, number)
+    return _place_bytes(step) if isinstance(step, KernelCall) else 0
+
+
+def _place_bytes(step: KernelCall) -> int:
+    return -(-16 * step.checks // 256) * 256
+
+
+@dataclass(frozen=True)
+class RecordedCall:
+    """Work that was recorded, and where its launches note faults (None: there are no checks)."""
+
+    work: Recording
+    faults: FaultPlaces | None
