@@ -20,6 +20,7 @@ from modelcc.ir.output_names import user_name
 from modelcc.ir.program import Program
 from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.program.place_transfers import place_transfers, side_of
+from modelcc.passes.tensor.channels_last import ChannelsLast
 from modelcc.passes.tensor.fuse_contractions import FuseContractions
 from modelcc.runtime.device_program import ALIGNMENT, CODE, STEPS
 from modelcc.runtime.device_steps import to_json
@@ -113,8 +114,10 @@ class DeviceTarget(Target):
         return GraphPasses()
 
     def tensor_passes(self) -> TensorPasses:
-        """Long sums in parts, for all units; attention in one kernel."""
+        """Images with channels last where matrix units convolve them; long sums in parts, for all
+        units; attention in one kernel."""
         return TensorPasses(
+            layouts=(ChannelsLast(),) if self.gpu.matrix else (),
             operands=(SplitReductions(self.gpu.units),),
             kernels=(FuseContractions(block=1, cache_bytes=0),),
         )

@@ -28,6 +28,7 @@ from modelcc.targets.gpu.reduction import lower_reduction
 from modelcc.targets.gpu.rows import lower_rows
 from modelcc.targets.gpu.tensor_product import lower_tensor_product
 from modelcc.targets.gpu.tile_product import BOXES, lower_tile_product
+from modelcc.targets.gpu.weights import weight_layouts, with_weights
 
 
 def _tensor_product(kernel: GroupKernel, schedule: TensorProduct) -> Function:
@@ -61,9 +62,11 @@ def schedule_groups_kernel(
     :class:`NoScheduleError` if no default fits; :class:`ScheduleError` if ``wanted`` does not.
     """
     del states
+    layouts = weight_layouts(kernel)
+    kernel = with_weights(kernel, layouts)
     schedule = default_schedule(kernel, machine) if wanted is None else wanted
     function = lower_groups(GroupKernel(kernel, name, source), schedule)
-    return ScheduledKernel(function, {}, (), schedule)
+    return ScheduledKernel(function, layouts, (), schedule)
 
 
 def default_schedule(kernel: CanonicalKernel, machine: GpuModel) -> GroupSchedule:

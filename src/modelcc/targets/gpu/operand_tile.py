@@ -76,7 +76,7 @@ class OperandTile:
         count = self.buffers * self.depth * self.pitch
         return Buffer(self.name, self.operand.value.dtype, count, "shared")
 
-    def place(self, thread: Index, number: int) -> tuple[Index, Index]:
+    def place(self, thread: Index, number: Index) -> tuple[Index, Index]:
         """Result and term, in the tile, of what a thread reads as its vector ``number``."""
         vector = thread + number * self.threads
         inner = (self.depth if self.operand.by_term else self.size) // self.lanes
@@ -117,23 +117,28 @@ class TileReader:
 
     def __post_init__(self) -> None:
         """Places of results do not change from block to block."""
+        numbers = range(0 if self.in_turn else self.tile.vectors)
+        self._results = [self._result(number, self.outer, self.ranges) for number in numbers]
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether a thread writes what it has read before it reads on."""
+        return False
+
+    def _result(self, number: Index, evaluation: Evaluation, ranges: Bounds) -> dict[str, Index]:
         tile = self.tile
-        self._results: list[Point] = []
-        for number in range(tile.vectors):
-            position = self.start + tile.place(self.thread, number)[0]
-            lanes = 1 if tile.operand.by_term else tile.lanes
-            place = self.outer.place_vector
-            point = place(tile.along, floordiv(position, lanes), lanes, self.ranges)
-            self._results.append(point)
+        position = self.start + tile.place(self.thread, number)[0]
+        lanes = 1 if tile.operand.by_term else tile.lanes
+        return evaluation.place_vector(tile.along, floordiv(position, lanes), lanes, ranges)
 
     def fetch(self, block: Index, evaluation: Evaluation, ranges: Bounds) -> None:
         """Read this thread's elements of ``block``, 0 outside of the operand."""
         self._held = [
-            (number, self._element(number, block, evaluation, ranges))
+            (number, self.element(number, block, evaluation, ranges))
             for number in range(self.tile.vectors)
         ]
 
-    def in_operand(self, number: int, block: Index, ranges: Bounds) -> tuple[Condition, ...]:
+    def in_operand(self, number: Index, block: Index, ranges: Bounds) -> tuple[Condition, ...]:
         """What has to hold for vector ``number`` to be of the operand, and may not."""
         tile = self.tile
         result, term = tile.place(self.thread, number)
@@ -143,15 +148,15 @@ class TileReader:
         )
         return not_implied(conditions, ranges)
 
-    def in_tile(self, number: int) -> tuple[Condition, ...]:
+    def in_tile(self, number: Index, ranges: Bounds) -> tuple[Condition, ...]:
         """What has to hold for vector ``number`` to be of the tile, and may not."""
         tile = self.tile
         count = tile.size * tile.depth // tile.lanes
         there = Condition(self.thread + number * tile.threads, "<", count)
-        return not_implied((there,), self.ranges)
+        return not_implied((there,), ranges)
 
     def point(
-        self, number: int, block: Index, evaluation: Evaluation, ranges: Bounds
+        self, number: Index, block: Index, evaluation: Evaluation, ranges: Bounds
     ) -> dict[str, Index]:
         """Of the first element of vector ``number``."""
         tile = self.tile
@@ -159,11 +164,14 @@ class TileReader:
         lanes = tile.lanes if tile.operand.by_term else 1
         place = evaluation.place_vector
         terms = place(tile.terms, floordiv(position, lanes), lanes, ranges)
-        return {**self.batch, **self._results[number], **terms}
+        found = isinstance(number, int)
+        result = self._results[number] if found else self._result(number, evaluation, ranges)
+        return {**self.batch, **result, **terms}
 
-    def _element(self, number: int, block: Index, evaluation: Evaluation, ranges: Bounds) -> Expr:
+    def element(self, number: Index, block: Index, evaluation: Evaluation, ranges: Bounds) -> Expr:
+        """What a thread reads as its vector ``number`` of ``block``."""
         tile = self.tile
-        left = (*self.in_operand(number, block, ranges), *self.in_tile(number))
+        left = (*self.in_operand(number, block, ranges), *self.in_tile(number, ranges))
         lane = tile.names.fresh("l")
         inner = Evaluation(tile.names, lanes=Lanes(lane, tile.lanes) if tile.lanes > 1 else None)
         point = self.point(number, block, inner, ranges)
@@ -181,15 +189,15 @@ class TileReader:
 
     def put(self, which: Index) -> list[Stmt]:
         """Write what was read to a buffer."""
+        held = self._held
+        return [s for number, value in held for s in self.stored(number, which, value, self.ranges)]
+
+    def stored(self, number: Index, which: Index, value: Expr, ranges: Bounds) -> list[Stmt]:
+        """Write vector ``number``."""
         tile = self.tile
-        found: list[Stmt] = []
-        for number, value in self._held:
-            result, term = tile.place(self.thread, number)
-            offset = tile.offset(which, term, result)
-            found += only_where(
-                self.in_tile(number), [Store(tile.name, offset, value, tile.stride)]
-            )
-        return found
+        result, term = tile.place(self.thread, number)
+        store = Store(tile.name, tile.offset(which, term, result), value, tile.stride)
+        return only_where(self.in_tile(number, ranges), [store])
 
 
 def multiplied(

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from modelcc.ir.copies import CopyAsync
-from modelcc.ir.index import Bounds, Index, coefficient, divides, substitute
-from modelcc.ir.loop import Buffer, Const, Predicate, Select
+from modelcc.ir.index import Bounds, Index, Sym, coefficient, divides, loop_range, substitute
+from modelcc.ir.loop import Buffer, Const, For, Predicate, Select
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Condition, Guard, Number, Read
 from modelcc.ir.types import I64
@@ -26,6 +26,9 @@ from modelcc.targets.gpu.operand_tile import OperandTile, TileReader
 
 VECTOR_BYTES = 16
 """What a thread moves at once, and by how much rows of a tile are longer."""
+
+REGISTER, MOST_HELD = 4, 32
+"""Bytes of a register, and how many of them a thread holds until products are done."""
 
 LEAST_COPIED = 4
 """Bytes; so many, and 8 and 16, are copied asynchronously."""
@@ -119,20 +122,38 @@ class TileCopier(TileReader):
     """A reader of a :class:`StagedTile`: what can be is copied when it is fetched."""
 
     @property
-    def copies(self) -> bool:
-        """Whether nothing passes through registers."""
+    def _copied(self) -> Guard | Read | None:
         assert isinstance(self.tile, StagedTile)
-        return self.tile.copied is not None
+        return self.tile.copied
+
+    @property
+    def in_turn(self) -> bool:
+        size = self.tile.lanes * self.tile.operand.value.dtype.bytes
+        return self._copied is None and self.tile.vectors * -(-size // REGISTER) > MOST_HELD
+
+    @property
+    def holds(self) -> bool:
+        """Whether elements are in registers until they are :meth:`put`."""
+        return self._copied is None and not self.in_turn
 
     def begin(self, which: Index, block: Index, evaluation: Evaluation, ranges: Bounds) -> None:
         """Copy the elements of ``block`` to a buffer, or read them, to :meth:`put` them later."""
-        assert isinstance(self.tile, StagedTile)
-        copied = self.tile.copied
-        if copied is None:
+        copied = self._copied
+        if copied is not None:
+            for number in range(self.tile.vectors):
+                self._copy(number, copied, which, block, evaluation, ranges)
+        elif self.in_turn:
+            self._move(which, block, evaluation, ranges)
+        else:
             self.fetch(block, evaluation, ranges)
-            return
-        for number in range(self.tile.vectors):
-            self._copy(number, copied, which, block, evaluation, ranges)
+
+    def _move(self, which: Index, block: Index, outer: Evaluation, ranges: Bounds) -> None:
+        """Vector by vector to a buffer."""
+        number, inner = self.tile.names.fresh("n"), outer.nested()
+        ranges = {**ranges, number: loop_range(self.tile.vectors)}
+        value = self.element(Sym(number), block, inner, ranges)
+        body = (*inner.statements, *self.stored(Sym(number), which, value, ranges))
+        outer.statements.append(For(number, 0, self.tile.vectors, body))
 
     def _copy(
         self, number: int, value: Guard | Read, which: Index, block: Index, outer: Evaluation,
@@ -151,7 +172,7 @@ class TileCopier(TileReader):
             tile.name, tile.offset(which, term, result), read.tensor,
             substitute(read.indices[0], point), tile.lanes, active,
         )  # fmt: skip
-        outer.statements += only_where(self.in_tile(number), [copy])
+        outer.statements += only_where(self.in_tile(number, self.ranges), [copy])
 
 
 def _active(conditions: Sequence[Condition], lanes: int, evaluation: Evaluation) -> Index | None:

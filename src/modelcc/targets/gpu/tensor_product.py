@@ -187,12 +187,12 @@ class _TensorProduct:
         ranges = {**self._launch.ranges, block: Range(0, self._blocks - 1)}
         there = {**ranges, block: Range(0, self._blocks - 1 - ahead)}
         for reader in readers:
-            if reader.copies:
+            if not reader.holds:
                 reader.begin(into, Sym(block) + ahead, copies, there)
         inner.statements += [WaitCopies(ahead - 1), Barrier()]
         inner.statements += self._where_block(Sym(block) + ahead, ranges, copies.statements)
         inner.statements.append(CommitCopies())
-        held = [reader for reader in readers if not reader.copies]
+        held = [reader for reader in readers if reader.holds]
         for reader in held:
             reader.fetch(Sym(block) + ahead, inner, ranges)
         inner.statements += self._multiply(which)

@@ -23,6 +23,7 @@ from modelcc.passes.loop.serialise import serialise
 from modelcc.passes.program.check_first import check_first
 from modelcc.passes.program.order import order_steps
 from modelcc.passes.program.plan_memory import plan_memory
+from modelcc.passes.tensor.channels_last import ChannelsLast
 from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.inline import InlineStages
 from modelcc.targets.base import (
@@ -51,7 +52,6 @@ from modelcc.targets.mcu.libraries.work import call_counts
 from modelcc.targets.mcu.lower import schedule_kernel
 from modelcc.targets.mcu.machine import MODELS, McuModel
 from modelcc.targets.mcu.passes.call_library import CallLibrary
-from modelcc.targets.mcu.passes.channels_last import ChannelsLast
 from modelcc.targets.mcu.passes.fixed_point import FixedPoint
 from modelcc.targets.mcu.passes.flat_weights import FlatWeights
 from modelcc.targets.mcu.passes.folded_zero_points import FoldZeroPoints

@@ -1,0 +1,48 @@
+"""Weights of convolutions lie as they are read, and mean the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from kernel_runs import interpreted, run_scheduled
+
+from modelcc.ir.constant import Constant
+from modelcc.ir.tensor_interpreter import run_program
+from modelcc.ir.tensor_parser import parse_tensor_program
+from modelcc.schedule.group_schedule import GroupProduct, TensorProduct
+from modelcc.schedule.schedule import Schedule
+from modelcc.targets.gpu.schedule import schedule_groups
+
+TEXT = """program @p(%x: {t}[1, 5, 6, 16]) -> (%y) dims() {{
+  constant %w: {t}[16, 16, 2, 3] = "{w}"
+  kernel @Conv(%x: {t}[1, 5, 6, 16], %w: {t}[16, 16, 2, 3]) -> (%y: {s}[1, 4, 4, 16]) {{
+    %y: {s}[1, 4, 4, 16] = [n < 1, p < 4, q < 4, o < 16] sum[c < 16, u < 2, v < 3]
+      {s}(%x[n, p + u, q + v, c]) * {s}(%w[o, c, u, v]) }} }}"""
+
+WARPS = TensorProduct(16, 16, 32, 1, 1)
+THREADS = GroupProduct(4, 8, 4, 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "schedule", "order"),
+    [
+        (("f16", "f32", "float16"), WARPS, (2, 3, 1, 0)),
+        (("i8", "i32", "int8"), WARPS, (0, 2, 3, 1)),
+        (("f16", "f32", "float16"), THREADS, (2, 3, 1, 0)),
+    ],
+    ids=str,
+)
+def test_terms_lie_as_the_image_has_them(
+    kinds: tuple[str, str, str], schedule: Schedule, order: tuple[int, ...]
+) -> None:
+    rng = np.random.default_rng(3)
+    shapes = (1, 5, 6, 16), (16, 16, 2, 3)
+    x, w = (rng.integers(-4, 5, shape).astype(kinds[2]) for shape in shapes)
+    weights = Constant(w)
+    text = TEXT.format(t=kinds[0], s=kinds[1], w=weights.digest)
+    program = parse_tensor_program(text, {weights.digest: weights})
+    scheduled = schedule_groups(program, schedule)
+    found = run_scheduled(scheduled, interpreted(scheduled), {"x": x}, {})
+    np.testing.assert_array_equal(found["y"], run_program(program, {"x": x}, {})["y"])
+    (packed,) = scheduled.constants.values()
+    np.testing.assert_array_equal(packed.data, w.transpose(order))
