@@ -39,10 +39,10 @@ class SplitReductions:
 
         program @main(%a: f32[4, 65536]) -> (%b) dims() {
           kernel @Sum(%a: f32[4, 65536]) -> (%b.parts: f32[4, 4]) {
-            %b.parts: f32[4, 4] = [i < 4, k.part < 4] sum[k < 16384] %a[i, k + 16384*k.part]
+            %b.parts: f32[4, 4] = [k.part < 4, i < 4] sum[k < 16384] %a[i, k + 16384*k.part]
           }
           kernel @Sum(%b.parts: f32[4, 4]) -> (%b: f32[4]) {
-            %b: f32[4] = [i < 4] sum[k.part < 4] %b.parts[i, k.part]
+            %b: f32[4] = [i < 4] sum[k.part < 4] %b.parts[k.part, i]
           }
         }
     """
@@ -109,10 +109,10 @@ def _in_parts(stage: Stage, axis: Axis, count: int) -> tuple[Stage, Stage]:
     length = _number(axis) // count
     part = Axis(f"{axis.name}.part", count)
     moved = {axis.name: Sym(axis.name) + Sym(part.name) * length}
-    own = tuple(Sym(a.name) for a in (*stage.axes, part))
+    own = tuple(Sym(a.name) for a in (part, *stage.axes))
     first = Stage(
         f"{stage.output}.parts",
-        (*stage.axes, part),
+        (part, *stage.axes),
         own,
         substitute_indices(stage.body, moved),
         tuple(Axis(axis.name, length) if a is axis else a for a in stage.reduce),
