@@ -13,10 +13,10 @@ from hypothesis.extra import numpy as hnp
 
 from modelcc.driver import NOWHERE, compile_model, pipeline
 from modelcc.ir.builder import GraphBuilder
-from modelcc.ir.capacity import SCALAR, Capacity
+from modelcc.ir.capacity import SCALAR, Capacity, GroupCapacity
 from modelcc.ir.graph import Graph
 from modelcc.ir.library import meaning_of
-from modelcc.ir.loop_traversal import statement_expressions, statements, walk
+from modelcc.ir.loop_traversal import grid_loop, statement_expressions, statements, walk
 from modelcc.ir.op import Op, Sample
 from modelcc.ir.tensor import Algorithm, TensorProgram
 from modelcc.ir.tensor_interpreter import run_program
@@ -24,6 +24,7 @@ from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.ir.tensor_text import print_tensor_program
 from modelcc.ir.tensor_verifier import verify_tensor_program
 from modelcc.ir.types import DTYPES, Array, TensorType, dtype_of
+from modelcc.ops import cumulative
 from modelcc.ops.catalog import MCC
 from modelcc.ops.columns import Col2Im
 from modelcc.ops.cumulative import CumLogSumExp
@@ -63,6 +64,13 @@ CAPACITIES = [
     pytest.param(Capacity(lanes=16, parallel_from=8, shares=5), id="wide"),
 ]
 """None of which is a machine's that has been measured."""
+GROUPS = Capacity(1, 1, 1, GroupCapacity(threads=8, shared_bytes=200))
+
+
+def numbered_rows(rows: int, columns: int) -> Array:
+    return np.random.default_rng(1).integers(0, 9, (rows, columns)).astype(np.float32)
+
+
 SORTED_DTYPES = [
     *("f64", "f32", "f16", "bf16"),
     *("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"),
@@ -127,6 +135,30 @@ def test_the_loop_function_agrees_with_the_reference(
     op: Op, sample: Sample, capacity: Capacity
 ) -> None:
     check_interpreted(*sample_feeds(op, sample), capacity)
+
+
+GROUPED = [c for c in CASES if isinstance(c.values[0], (TopK, *cumulative.OPS))][::3]
+LONG = [
+    (TopK(5, 1), numbered_rows(3, 70)),
+    (TopK(2, 0, largest=False), numbered_rows(70, 2)),
+    (TopK(1, 1), numbered_rows(2, 45)),
+    (cumulative.CumSum(1), numbered_rows(3, 70)),
+    (cumulative.CumSum(0, exclusive=True, reverse=True), numbered_rows(5, 40)),
+]
+"""What a group takes in several turns, or lines that lie side by side."""
+
+
+@pytest.mark.parametrize(("op", "sample"), GROUPED)
+def test_groups_of_threads_agree_with_the_reference(op: Op, sample: Sample) -> None:
+    check_interpreted(*sample_feeds(op, sample), GROUPS)
+
+
+@pytest.mark.parametrize(("op", "x"), LONG, ids=lambda x: str(x) if isinstance(x, Op) else "x")
+def test_long_lines_by_groups_of_threads(op: Op, x: Array) -> None:
+    check_interpreted(op, [x], GROUPS)
+    program = lower_graph(graph_of(op, [x])[0], GROUPS)
+    functions = [meaning_of(i.function) for i in program.items if isinstance(i, Algorithm)]
+    assert all(grid_loop(function) is not None for function in functions)
 
 
 def widest(op: Op, sample: Sample, target: Target) -> int:

@@ -16,7 +16,7 @@ Expressions are those of :mod:`modelcc.ir.loop`.  A run-time number becomes an i
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from modelcc.ir.capacity import Capacity
@@ -24,7 +24,9 @@ from modelcc.ir.compute import Operand
 from modelcc.ir.condition import Comparison, Condition
 from modelcc.ir.index import Index, Sym, symbols
 from modelcc.ir.loop import (
+    Alloc,
     Assign,
+    Barrier,
     BindIndex,
     Buffer,
     Const,
@@ -254,6 +256,23 @@ class AlgorithmBuilder:
         when = None if known else Condition(work, ">=", self.capacity.parallel_from)
         with self.loop(0, stop, "serial" if little else "parallel", when) as piece:
             yield piece
+
+    @contextmanager
+    def groups(
+        self, count: Index, threads: Sequence[int], *shared: tuple[DType, int]
+    ) -> Generator[tuple[Sym, tuple[Sym, ...], tuple[Buffer, ...]]]:
+        """``count`` groups of ``threads``, the last of which are neighbours: the group, the thread,
+        and memory that the threads of a group share, as many elements of a dtype each."""
+        with ExitStack() as around:
+            group = around.enter_context(self.loop(0, count, "grid"))
+            buffers = [Buffer(self._fresh("s"), dtype, size, "shared") for dtype, size in shared]
+            self._blocks[-1] += map(Alloc, buffers)
+            thread = [around.enter_context(self.loop(0, n, "thread")) for n in threads]
+            yield group, tuple(thread), tuple(buffers)
+
+    def barrier(self) -> None:
+        """The threads of a group wait for each other."""
+        self._add(Barrier())
 
     @contextmanager
     def while_(self, condition: Expr) -> Generator[None]:

@@ -5,6 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from modelcc.ir.index import Index
+from modelcc.ir.types import F64, DType
+
+
+@dataclass(frozen=True)
+class GroupCapacity:
+    """What a group has: ``threads``, a power of two, ``shared_bytes`` that they share, and whether
+    they compute with 64-bit floats."""
+
+    threads: int
+    shared_bytes: int
+    doubles: bool = True
 
 
 @dataclass(frozen=True)
@@ -13,11 +24,17 @@ class Capacity:
 
     It works on vectors of ``lanes`` elements, a power of two (1: on one after the other).  Passing
     over ``parallel_from`` elements is worth several threads, which take ``shares`` of the work.
+    ``groups`` are those of an accelerator, for algorithms that have a form for them.
     """
 
     lanes: int
     parallel_from: int
     shares: int
+    groups: GroupCapacity | None = None
+
+    def groups_of(self, dtype: DType) -> GroupCapacity | None:
+        """Groups that compute with elements of ``dtype``."""
+        return self.groups if self.groups is None or self.groups.doubles or dtype != F64 else None
 
     def joined(self, vectors: int) -> int:
         """Elements of so many vectors that are taken as one; still 1 where there are none."""

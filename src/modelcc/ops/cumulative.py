@@ -22,6 +22,7 @@ from modelcc.ops.comparison import Equal, Greater, Where
 from modelcc.ops.cumulative_gradients import product_gradient
 from modelcc.ops.gather_elements import ScatterElements
 from modelcc.ops.generate import Indices, Iota, filled
+from modelcc.ops.group_scan import RunningTotals, running_totals
 from modelcc.ops.padding import Pad
 from modelcc.ops.samples import sample, tensor
 from modelcc.ops.transcendental import Exp, Log
@@ -108,6 +109,15 @@ class _Cumulative(Op):
         extent = x.shape[self.axis]
         outer = product(x.shape[: self.axis]) if self.axis else 1
         inner = product(x.shape[self.axis + 1 :]) if self.axis + 1 < x.type.rank else 1
+        wide = accumulator(x.dtype)
+        groups = at.capacity.groups_of(wide)
+        if groups is not None:
+            start = number(self.start(wide), wide)
+            totals = RunningTotals(
+                x, y, outer * inner, extent, inner, self.reverse, self.exclusive, start, self.more
+            )
+            running_totals(at, totals, groups)
+            return
         lanes = at.capacity.joined(CHAINS)
         vectors = inner // lanes
         with at.shared_loop(outer, x.type.elements) as plane:

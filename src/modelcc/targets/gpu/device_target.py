@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import MachineSpec
-from modelcc.ir.capacity import Capacity
+from modelcc.ir.capacity import Capacity, GroupCapacity
 from modelcc.ir.errors import ModelError
 from modelcc.ir.library import Callee
 from modelcc.ir.loop import Function
@@ -49,6 +49,15 @@ from modelcc.targets.llvm.program import entry_name
 from modelcc.targets.native.target import NativeTarget
 from modelcc.targets.native.toolchain import host_machine
 from modelcc.targets.packaging import Label, package
+
+MOST_THREADS = 256
+"""Of a group of an algorithm: with more, all wait longer for each other."""
+
+
+def group_capacity(gpu: GpuModel, doubles: bool = True) -> GroupCapacity:
+    """What algorithms may take of ``gpu``."""
+    threads = 1 << min(gpu.group_threads, MOST_THREADS).bit_length() - 1
+    return GroupCapacity(threads, gpu.group_shared_bytes, doubles)
 
 
 @dataclass(frozen=True)
@@ -102,8 +111,8 @@ class DeviceTarget(Target):
 
     @property
     def capacity(self) -> Capacity:
-        """Algorithms run on the host."""
-        return self.host.capacity
+        """Algorithms that have no form for groups run on the host."""
+        return replace(self.host.capacity, groups=group_capacity(self.gpu))
 
     @property
     def memory(self) -> MemoryRules:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from modelcc.ir.capacity import Capacity
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index
 from modelcc.ir.loop import Function
@@ -12,7 +13,7 @@ from modelcc.ir.program import Launch, Program, leaves
 from modelcc.runtime.webgpu_shaders import Shader, Shared, shaders_text, together
 from modelcc.targets.base import TargetOptions
 from modelcc.targets.gpu.device_program import device_functions
-from modelcc.targets.gpu.device_target import DeviceTarget
+from modelcc.targets.gpu.device_target import DeviceTarget, group_capacity
 from modelcc.targets.gpu.kernels import DeviceKernels, Tell
 from modelcc.targets.gpu.machine import GPUS, INTEGRATED, GpuModel
 from modelcc.targets.native.host import cpu_model
@@ -46,6 +47,11 @@ class WebgpuTarget(DeviceTarget):
             group_shared_bytes=min(self.model.group_shared_bytes, shared),
             group_threads=min(self.model.group_threads, threads),
         )
+
+    @property
+    def capacity(self) -> Capacity:
+        """WGSL has no floats of 64 bits."""
+        return replace(self.host.capacity, groups=group_capacity(self.gpu, doubles=False))
 
     @property
     def form(self) -> str:
