@@ -191,16 +191,26 @@ class Loop(Control):
 
     def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
         """The iterations backwards, from the states that a second run of the loop has kept."""
-        if self.trips is None:
-            raise GradientError("a loop without a bound has no gradient in reverse")
-        back = LoopGradient(self.body, self.counter, self.trips, self.states, self.conditional)
-        kept = replace(
+        recorded = self.recorded(slices=False)
+        history = build.add(recorded, *inputs)[self.states :] if recorded.axes else ()
+        return self.backward(build, dys, inputs, history)
+
+    def recorded(self, slices: bool) -> Loop:
+        """This loop, which stacks behind its own slices, or in place of them, what
+        :meth:`backward` wants to know of its iterations."""
+        back, own = self._gradient(), len(self.axes) if slices else 0
+        return replace(
             self,
-            body=with_history(self.body, self.states, self.conditional, back.saved),
-            axes=(0,) * back.histories,
-            backwards=(False,) * back.histories,
+            body=with_history(
+                self.body, self.states, self.conditional, back.saved, self.states + own
+            ),
+            axes=(*self.axes[:own], *(0,) * back.histories),
+            backwards=(*self.backwards[:own], *(False,) * back.histories),
         )
-        history = build.add(kept, *inputs)[self.states :] if back.histories else ()
+
+    def backward(self, build: Builder, dys: Values, inputs: Values, history: Values) -> Gradients:
+        """Gradients of ``inputs`` from those of all results and the ``history`` of a run."""
+        back = self._gradient()
         places = tuple(zip(self.axes, map(self.place, range(len(self.axes))), strict=True))
         body, stacked = back.iteration(places), back.stacked
         loop = Loop(
@@ -212,6 +222,11 @@ class Loop(Control):
             backwards=tuple(not s.backwards for s in stacked),
         )
         return back.by_operand(build.add(loop, *back.operands(build, dys, inputs, history)))
+
+    def _gradient(self) -> LoopGradient:
+        if self.trips is None:
+            raise GradientError("a loop without a bound has no gradient in reverse")
+        return LoopGradient(self.body, self.counter, self.trips, self.states, self.conditional)
 
     def _filled(self, parts: list[tuple[Array, ...]], trips: int | None) -> list[Array]:
         stacked: list[Array] = []

@@ -54,17 +54,20 @@ def summed(build: Builder, names: Sequence[str], dys: Sequence[str]) -> dict[str
     return total
 
 
-def with_history(body: Graph, states: int, conditional: bool, saved: Sequence[str]) -> Graph:
-    """A loop's body that results in its states, and in slices: the states at its start, a bool that
-    says that there was an iteration if ``conditional``, and the values ``saved``.
+def with_history(
+    body: Graph, states: int, conditional: bool, saved: Sequence[str], kept: int
+) -> Graph:
+    """A loop's body that results in the first ``kept`` of its results, and in slices: the states
+    at its start, a bool that says that there was an iteration if ``conditional``, and the values
+    ``saved``.
     """
     build = GraphBuilder(f"{body.name}_history", body.dims)
     inputs = [build.input(name, body.types[name]) for name in body.inputs]
-    results = inlined(build, replace(body, outputs=(*body.outputs[:states], *saved)), inputs)
+    results = inlined(build, replace(body, outputs=(*body.outputs[:kept], *saved)), inputs)
     slices = [build.emit(Identity(), name) for name in inputs[:states]]
     if conditional:
         slices.append(build.constant(np.array(True), BOOL))
-    return build.build([*results[:states], *slices, *results[states:]])
+    return build.build([*results[:kept], *slices, *results[kept:]])
 
 
 @dataclass(frozen=True)

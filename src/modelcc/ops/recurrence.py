@@ -130,13 +130,15 @@ class Recurrent(Op):
 
     ``activations`` holds those of every gate, for each direction one after the other, and
     ``parameters`` the numbers of each, or nothing for the usual ones.  ``clip`` limits what goes
-    into them (None: no limit).
+    into them (None: no limit).  ``order`` says where each gate stands in w, r and b (empty: in
+    the order of the op's own description).
     """
 
     direction: Direction = "forward"
     activations: tuple[Activation, ...] = ()
     clip: float | None = None
     parameters: tuple[tuple[float, ...], ...] = ()
+    order: tuple[int, ...] = ()
     gates: ClassVar[int] = 1
     states: ClassVar[int] = 1
     defaults: ClassVar[tuple[Activation, ...]] = ("Tanh",)
@@ -145,6 +147,10 @@ class Recurrent(Op):
     def directions(self) -> int:
         """2 if bidirectional, else 1."""
         return 2 if self.direction == "bidirectional" else 1
+
+    def place(self, gate: int) -> int:
+        """Where ``gate`` stands in the weights."""
+        return self.order[gate] if self.order else gate
 
     def functions(self, which: int) -> list[Elementwise]:
         """Activations of direction ``which``."""
@@ -194,6 +200,10 @@ class Recurrent(Op):
             f"{name} got {len(self.activations)} activations",
             f"give {len(self.defaults)} per direction, or none for the usual ones",
         )
+        require(
+            not self.order or sorted(self.order) == list(range(self.gates)),
+            f"{name} got the order {self.order} of {self.gates} gates",
+        )
         hidden = r.shape[-1]
         last = TensorType((self.directions, x.shape[1], hidden), dtype)
         y = TensorType((x.shape[0], self.directions, x.shape[1], hidden), dtype)
@@ -228,6 +238,8 @@ class Recurrent(Op):
         x, w, r, b, lengths, *rest = (*operands, *(None,) * (8 - len(operands)))
         assert x is not None and w is not None and r is not None
         time, batch, hidden = x.shape[0], x.shape[1], r.shape[-1]
+        w, r = self._in_order(w, hidden), self._in_order(r, hidden)
+        b = None if b is None else self._in_order(b, hidden)
         y = np.zeros((time, self.directions, batch, hidden), x.dtype)
         last = [np.zeros((self.directions, batch, hidden), x.dtype) for _ in range(self.states)]
         for d in range(self.directions):
@@ -249,6 +261,12 @@ class Recurrent(Op):
             for final, state in zip(last, states, strict=True):
                 final[d] = state
         return y, *last
+
+    def _in_order(self, weights: Array, hidden: int) -> Array:
+        """``weights`` of all directions with the gates in the op's own order."""
+        sides, _, *rest = weights.shape
+        by_gate = weights.reshape(sides, -1, self.gates, hidden, *rest)
+        return by_gate[:, :, [self.place(g) for g in range(self.gates)]].reshape(weights.shape)
 
     def decompose(self, build: Builder, *operands: str) -> tuple[str, ...]:
         """The share of x in all steps is one product; a loop adds that of the states."""

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from modelcc.ir.op import Op, Sample
+from modelcc.ir.op import Op, Sample, require
 from modelcc.ir.types import Array, TensorType
 from modelcc.ops.arithmetic import Elementwise, Value, of
 from modelcc.ops.matmul import MatMul
@@ -70,7 +70,8 @@ class RNN(Recurrent):
 class GRU(Recurrent):
     """Gated recurrent unit, gates z, r, h (Cho et al., "Learning phrase representations", 2014).
 
-    ``linear_before_reset`` multiplies by r after the recurrent product instead of before.
+    ``linear_before_reset`` multiplies by r after the recurrent product instead of before.  Gate h
+    is last in any ``order``.
     """
 
     linear_before_reset: bool = False
@@ -82,6 +83,7 @@ class GRU(Recurrent):
             _sample(*s.operands, **s.attributes, linear_before_reset=True)
             for s in (_samples(3)[0], _samples(3)[4])
         ),
+        _sample(*_samples(3)[0].operands, order=(1, 0, 2), linear_before_reset=True),
     )
 
     def step(
@@ -112,7 +114,7 @@ class GRU(Recurrent):
                 f[0],
                 self.clipped_value(part(gx, 1, g * size, size) + part(share, 1, g * size, size)),
             )
-            for g in range(2)
+            for g in map(self.place, range(2))
         )
         if late:
             memory = part(share, 1, 2 * size, size)
@@ -121,6 +123,10 @@ class GRU(Recurrent):
             memory = of(MatMul(), reset * h, part(weights.r, 1, 2 * size, size))
         candidate = of(f[1], self.clipped_value(part(gx, 1, 2 * size, size) + memory))
         return [(1.0 - z) * candidate + z * h]
+
+    def infer(self, *operands: TensorType | None) -> tuple[TensorType, ...]:
+        require(self.place(2) == 2, f"gate h of a GRU is last, not as in {self.order}")
+        return super().infer(*operands)
 
     def split_bias(self, bias: Value, hidden: int) -> tuple[Value, Value | None]:
         both, rest = super().split_bias(bias, hidden)
@@ -147,6 +153,7 @@ class LSTM(Recurrent):
         4,
         _sample(*_samples(4)[1].operands, None, *(tensor(1, "n", 5),) * 2, tensor(1, 15)),
         _sample(*_samples(4)[0].operands, activations=("HardSigmoid", "Relu", "Softsign")),
+        _sample(*_samples(4)[1].operands, order=(0, 3, 1, 2)),
     )
 
     def step(
@@ -174,14 +181,14 @@ class LSTM(Recurrent):
         total = gx + self.recurrent_share(h, weights)
 
         def gate(which: int, place: int, memory: Value) -> Value:
-            value = part(total, 1, which * size, size)
+            value = part(total, 1, self.place(which) * size, size)
             if weights.peepholes is not None:
                 value = value + part(weights.peepholes, 0, place * size, size) * memory
             return of(f[0], self.clipped_value(value))
 
         i = gate(0, 0, c)
         forget = 1.0 - i if self.input_forget else gate(2, 2, c)
-        candidate = of(f[1], self.clipped_value(part(total, 1, 3 * size, size)))
+        candidate = of(f[1], self.clipped_value(part(total, 1, self.place(3) * size, size)))
         new = forget * c + i * candidate
         return [gate(1, 1, new) * of(f[2], new), new]
 

@@ -22,6 +22,7 @@ from modelcc.frontends.torch.traced import Traced
 from modelcc.ir.errors import ModelError
 from modelcc.torch.compiled_call import CompiledCall
 from modelcc.torch.partition import Frozen, Parted, joined, parted, with_constants
+from modelcc.torch.recurrent import by_layers
 from modelcc.torch.released import release
 
 OPTIONS = frozenset(
@@ -88,6 +89,7 @@ def compiled_by(
 ) -> Callable[..., Any]:
     """``module``, as Dynamo has traced it, compiled as ``request`` says."""
     _check_devices(module)
+    by_layers(module)
     inference = partial(_compiled, request, "inference", examples if request.freeze else ())
     whole: Any = aot_autograd(
         fw_compiler=partial(_compiled, request, "forward", ()),

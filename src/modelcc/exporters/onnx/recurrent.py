@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from modelcc.exporters.onnx.builder import OnnxValue
 from modelcc.exporters.onnx.writing import OnnxWriting, Settings
-from modelcc.ir.types import I32
+from modelcc.ir.types import I32, I64
 from modelcc.ops.recurrence import USUAL, Recurrent
 from modelcc.ops.recurrent import GRU, LSTM
 
@@ -18,6 +20,8 @@ def layer(at: OnnxWriting, op: Recurrent) -> tuple[OnnxValue, ...] | None:
     if not isinstance(hidden, int):
         return None
     operands = [at.cast(x, I32) if n == _LENGTHS and x else x for n, x in enumerate(at.inputs)]
+    if op.order:
+        operands[1:4] = [x and _in_order(at, op, x, hidden) for x in operands[1:4]]
     return at.build.node_of(
         type(op).__name__,
         operands,
@@ -29,6 +33,15 @@ def layer(at: OnnxWriting, op: Recurrent) -> tuple[OnnxValue, ...] | None:
         **_parameters(op),
         **_own(op),
     )
+
+
+def _in_order(at: OnnxWriting, op: Recurrent, weights: OnnxValue, hidden: int) -> OnnxValue:
+    """``weights`` with the gates in ONNX's order; a bias has those of w, then of r."""
+    gates, units = np.arange(2 * op.gates * hidden).reshape(2, op.gates, hidden), op.gates * hidden
+    rows = gates[:, [op.place(g) for g in range(op.gates)]].reshape(-1)
+    is_bias = weights is at.inputs[3]
+    rows = rows if is_bias else rows[:units]
+    return at.node("Gather", weights, at.constant(rows, I64), axis=1)
 
 
 def _parameters(op: Recurrent) -> dict[str, list[float] | None]:

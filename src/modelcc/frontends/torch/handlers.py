@@ -32,6 +32,7 @@ from modelcc.frontends.torch.pooling import POOLING
 from modelcc.frontends.torch.products import PRODUCTS
 from modelcc.frontends.torch.random import RANDOM
 from modelcc.frontends.torch.recurrent import RECURRENT
+from modelcc.frontends.torch.recurrent_training import RECURRENT_TRAINING
 from modelcc.frontends.torch.reductions import REDUCTIONS
 from modelcc.frontends.torch.scatter import SCATTER
 from modelcc.frontends.torch.searches import SEARCHES
@@ -46,6 +47,7 @@ _TABLES = (
     *(SEARCHES, HISTOGRAMS, SEGMENTS, FRACTIONAL_POOLING, GROUPED_PRODUCTS),
     *(VIEWS, PARTS, DIAGONALS, INDEXING, SCATTER, BAGS, ORDER, REDUCTIONS, NORMS, NORM_GRADIENTS),
     *(PRODUCTS, LINEAR_ALGEBRA, CONVOLUTIONS, POOLING, UPSAMPLING, ATTENTION, RECURRENT, CONTROL),
+    RECURRENT_TRAINING,
 )
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(

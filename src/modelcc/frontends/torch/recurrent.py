@@ -2,109 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 from modelcc.frontends.kit.errors import number_of, unsupported
-from modelcc.frontends.torch.aten import Aten, Handlers, overloads
+from modelcc.frontends.torch.aten import Aten, Handler, Handlers, overloads
+from modelcc.ir.op import Builder
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.recurrence import Direction, Recurrent
 from modelcc.ops.recurrent import GRU, LSTM, RNN
 from modelcc.ops.shape import Concat
 from modelcc.ops.views import part, permuted, reshaped
 
-GATES_OF_LSTM = (0, 3, 1, 2)
-"""Where i, o, f, c stand among PyTorch's i, f, g, o."""
-GATES_OF_GRU = (1, 0, 2)
-"""Where z, r, h stand among PyTorch's r, z, n."""
+LAYERS: Mapping[str, Recurrent] = MappingProxyType(
+    {
+        "lstm": LSTM(order=(0, 3, 1, 2)),  # i, o, f, c among i, f, g, o
+        "gru": GRU(order=(1, 0, 2), linear_before_reset=True),  # z, r, h among r, z, n
+        "rnn_tanh": RNN(),
+        "rnn_relu": RNN(activations=("Relu",)),
+    }
+)
+"""The op of each kind of layer, in one direction."""
 
 
-def lstm(
-    call: Aten, x: Value, states: Sequence[Value], params: Sequence[Value], has_biases: bool,
-    layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool,
-) -> Sequence[Value]:  # fmt: skip
-    _require_no_dropout(dropout, train, layers)
-    op = LSTM(direction=_direction(bidirectional))
-    return _layers(call, op, GATES_OF_LSTM, x, states, params, has_biases, layers, batch_first)
+def _network(kind: str) -> Handler:
+    """The handler of a whole network of layers of one ``kind``."""
+
+    def network(
+        call: Aten, x: Value, states: Value | Sequence[Value], params: Sequence[Value],
+        has_biases: bool, layers: int, dropout: float, train: bool, bidirectional: bool,
+        batch_first: bool,
+    ) -> Sequence[Value]:  # fmt: skip
+        if dropout and train and layers > 1:
+            unsupported(f"dropout of {dropout} between layers")
+        directions = 2 if bidirectional else 1
+        width = (4 if has_biases else 2) * directions
+        if len(params) != width * layers:
+            unsupported("projections of its states")
+        if batch_first:
+            x = permuted(x, 1, 0, 2)
+        first = [states] if isinstance(states, Value) else states
+        last: list[list[Value]] = []
+        for n in range(layers):
+            own = [part(s, 0, n * directions, directions) for s in first]
+            x, *ends = layer(call, kind, x, own, params[n * width : (n + 1) * width])
+            last.append(ends)
+        if batch_first:
+            x = permuted(x, 1, 0, 2)
+        return [x, *(_joined(column) for column in zip(*last, strict=True))]
+
+    return network
 
 
-def gru(
-    call: Aten, x: Value, state: Value, params: Sequence[Value], has_biases: bool, layers: int,
-    dropout: float, train: bool, bidirectional: bool, batch_first: bool,
-) -> Sequence[Value]:  # fmt: skip
-    _require_no_dropout(dropout, train, layers)
-    op = GRU(direction=_direction(bidirectional), linear_before_reset=True)
-    return _layers(call, op, GATES_OF_GRU, x, [state], params, has_biases, layers, batch_first)
+def layer(
+    build: Builder, kind: str, x: Value, states: Sequence[Value], params: Sequence[Value],
+    parts: bool = False,
+) -> list[Value]:  # fmt: skip
+    """The sequence ``[T, N, D*H]`` and the last states of one layer, in all its directions.
+
+    With ``parts`` the layer is decomposed in ``build`` at once.
+    """
+    plain = LAYERS[kind]
+    directions = number_of(states[0].type.shape[0], "direction")
+    both: Direction = "bidirectional" if directions == 2 else "forward"
+    op = replace(plain, direction=both, activations=plain.activations * directions)
+    each = len(params) // directions
+    own = [params[d * each : (d + 1) * each] for d in range(directions)]
+    operands = (x, *_weights(own), None, *states)
+    names = ["" if v is None else v.name for v in operands]
+    results = op.decompose(build, *names) if parts else build.add(op, *names)
+    y, *last = (Value(build, name) for name in results)
+    steps, _, batch, size = y.type.shape
+    return [reshaped(permuted(y, 0, 2, 1, 3), steps, batch, directions * size), *last]
 
 
-def tanh_network(
-    call: Aten, x: Value, state: Value, params: Sequence[Value], has_biases: bool, layers: int,
-    dropout: float, train: bool, bidirectional: bool, batch_first: bool,
-) -> Sequence[Value]:  # fmt: skip
-    _require_no_dropout(dropout, train, layers)
-    op = RNN(direction=_direction(bidirectional))
-    return _layers(call, op, (0,), x, [state], params, has_biases, layers, batch_first)
-
-
-def relu_network(
-    call: Aten, x: Value, state: Value, params: Sequence[Value], has_biases: bool, layers: int,
-    dropout: float, train: bool, bidirectional: bool, batch_first: bool,
-) -> Sequence[Value]:  # fmt: skip
-    _require_no_dropout(dropout, train, layers)
-    direction = _direction(bidirectional)
-    op = RNN(direction, ("Relu",) * (2 if bidirectional else 1))
-    return _layers(call, op, (0,), x, [state], params, has_biases, layers, batch_first)
-
-
-def _require_no_dropout(dropout: float, train: bool, layers: int) -> None:
-    if dropout and train and layers > 1:
-        unsupported(f"dropout of {dropout} between layers")
-
-
-def _direction(bidirectional: bool) -> Direction:
-    return "bidirectional" if bidirectional else "forward"
-
-
-def _layers(
-    call: Aten, op: Recurrent, gates: Sequence[int], x: Value, states: Sequence[Value],
-    params: Sequence[Value], has_biases: bool, layers: int, batch_first: bool,
-) -> Sequence[Value]:  # fmt: skip
-    """All layers: the sequence, and the last states of each."""
-    directions = 2 if op.direction == "bidirectional" else 1
-    each = 4 if has_biases else 2
-    if len(params) != each * directions * layers:
-        unsupported("projections of its states")
-    if batch_first:
-        x = permuted(x, 1, 0, 2)
-    last: list[list[Value]] = []
-    for layer in range(layers):
-        start = layer * directions
-        own = [params[(start + d) * each : (start + d + 1) * each] for d in range(directions)]
-        firsts = [part(s, 0, start, directions) for s in states]
-        y, *ends = call.many(op, x, *_weights(own, gates), None, *firsts)
-        steps, _, batch, size = y.type.shape
-        x = reshaped(permuted(y, 0, 2, 1, 3), steps, batch, directions * size)
-        last.append(ends)
-    if batch_first:
-        x = permuted(x, 1, 0, 2)
-    return [x, *(_joined(column) for column in zip(*last, strict=True))]
-
-
-def _weights(
-    directions: Sequence[Sequence[Value]], gates: Sequence[int]
-) -> tuple[Value, Value, Value | None]:
+def _weights(directions: Sequence[Sequence[Value]]) -> tuple[Value, Value, Value | None]:
     """Weights of the input, of the states, and all biases, stacked by direction."""
-    ordered = [[_reordered(p, gates) for p in params] for params in directions]
-    w, r = (_stacked([params[i] for params in ordered]) for i in (0, 1))
-    if len(ordered[0]) == 2:
+    w, r = (_stacked([params[i] for params in directions]) for i in (0, 1))
+    if len(directions[0]) == 2:
         return w, r, None
-    return w, r, _stacked([of(Concat(0), *params[2:]) for params in ordered])
-
-
-def _reordered(p: Value, gates: Sequence[int]) -> Value:
-    if len(gates) == 1:
-        return p
-    size = number_of(p.type.shape[0], "state") // len(gates)
-    return of(Concat(0), *(part(p, 0, g * size, size) for g in gates))
+    return w, r, _stacked([of(Concat(0), *params[2:]) for params in directions])
 
 
 def _stacked(values: Sequence[Value]) -> Value:
@@ -115,11 +93,4 @@ def _joined(values: Sequence[Value]) -> Value:
     return values[0] if len(values) == 1 else of(Concat(0), *values)
 
 
-RECURRENT: Handlers = overloads(
-    {
-        "lstm.input": lstm,
-        "gru.input": gru,
-        "rnn_tanh.input": tanh_network,
-        "rnn_relu.input": relu_network,
-    }
-)
+RECURRENT: Handlers = overloads({f"{kind}.input": _network(kind) for kind in LAYERS})
