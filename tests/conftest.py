@@ -1,12 +1,16 @@
 """``pytest --target c --cpu x86-64-v2``: what tests compile for, instead of the default.
 
-``pytest --all-ops``: all of the large matrices, of which a run has a share (``shares.py``).
+``pytest --all-ops``: all of the large matrices, of which a run has a share, ``--turn 1`` another
+one (``shares.py``).
+
+``pytest --every 3``: a third of all cases, ``--turn 1`` another one.
 
 ``pytest --quick``: a slice of all tests (``quick.py``).
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -21,13 +25,17 @@ from modelcc.targets.registry import target_names
 from tests.axis import parameters
 from tests.packages import described
 from tests.quick import Costs, costly, taken
-from tests.shares import MARKER, left_out, wants_all
+from tests.shares import MARKER, Turn, left_out, thinned, turn_of
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     help_ = f"processor that tests compile for, as {CPU} (default: that, or this machine's)"
     parser.addoption("--cpu", default="", metavar="NAME", help=help_)
     parser.addoption("--all-ops", action="store_true", help="matrices of which a share is tested")
+    help_ = "another share of these matrices, and of --every"
+    parser.addoption("--turn", type=int, default=0, metavar="N", help=help_)
+    help_ = "one case of so many"
+    parser.addoption("--every", type=int, default=1, metavar="N", help=help_)
     parser.addoption(
         "--quick", action="store_true", help="a slice of every test, without slow ones"
     )
@@ -78,13 +86,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before -k leaves out some
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not wants_all(config):
-        _leave_out(config, items, left_out(items))
+    _leave_out(config, items, left_out(items, turn_of(config), costly()))
+    every, turn = (int(config.getoption(name) or 0) for name in ("--every", "--turn"))
+    among = set(thinned(items, every, turn))
+    _leave_out(config, items, [item for item in items if item not in among])
     if config.getoption("--quick") or config.getoption("--costs"):
         without = () if config.getoption("--costs") else costly()
         chosen = taken([item.nodeid for item in items], without)
         pairs = zip(items, chosen, strict=True)
         _leave_out(config, items, [item for item, taken in pairs if not taken])
+
+
+def pytest_collection_finish() -> None:
+    """The garbage collector need not look through tens of thousands of tests again and again."""
+    gc.freeze()
 
 
 def _leave_out(
@@ -105,6 +120,6 @@ def cmsis_nn(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def all_cases(request: pytest.FixtureRequest) -> bool:
-    """Whether a test that goes through many cases is to take them all, not a share."""
-    return wants_all(request.config)
+def turn(request: pytest.FixtureRequest) -> Turn:
+    """What share of many cases a test that goes through them is to take."""
+    return turn_of(request.config)

@@ -2,22 +2,62 @@
 
 Values of a parameter are numbered, and a run takes the cases whose numbers, of the parameters that
 are named, add up to a multiple of three.  So every value of a parameter occurs if another has three
-values or more, and every pair of two if a third one has.  ``--all-ops`` takes all cases, and so
-does naming a test as ``file.py::test`` on the command line.
+values or more, and every pair of two if a third one has.
+
+Of what is left of a test in ``costly.txt``, a run takes a third, drawn by the names of the cases,
+and at least one.
+
+``--turn N`` takes other shares, so that runs with one number after another see all cases;
+continuous integration counts commits.  ``--all-ops`` takes all cases, and so does naming a test as
+``file.py::test`` on the command line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+from zlib import crc32
 
 import pytest
 
 MARKER = "share(n, *names): every n-th case by the sum of these parameters' numbers"
+COSTLY = 3
+"""Of so many cases of a costly test a run takes one."""
+
+T = TypeVar("T")
 
 
-def in_share(n: int, names: Sequence[str], numbers: Mapping[str, int]) -> bool:
+@dataclass(frozen=True)
+class Turn:
+    """Which share of every matrix a run takes; all of them without a number."""
+
+    number: int | None
+
+    def of(self, cases: Sequence[T], n: int, first: int = 0) -> Sequence[T]:
+        """Every ``n``-th case, one if there are few; from another one for another ``first``."""
+        if self.number is None:
+            return cases
+        return cases[(first + self.number) % max(1, min(n, len(cases))) :: n]
+
+
+ALL = Turn(None)
+
+
+def in_share(n: int, names: Sequence[str], numbers: Mapping[str, int], turn: int = 0) -> bool:
     """Whether the case whose parameters have these numbers is taken."""
-    return sum(numbers[name] for name in names) % n == 0
+    return (sum(numbers[name] for name in names) - turn) % n == 0
+
+
+def drawn(cases: Sequence[str], turn: int) -> frozenset[str]:
+    """One of ``COSTLY`` cases of a test."""
+    order = sorted(cases, key=lambda case: crc32(case.encode()))
+    return frozenset(Turn(turn).of(order, COSTLY))
+
+
+def thinned(cases: Sequence[T], n: int, turn: int) -> Sequence[T]:
+    """Every ``n``-th of all that a run has; from another one when a share comes again."""
+    return cases[(turn + turn // n + turn // n**2) % n :: n]
 
 
 def wants_all(config: pytest.Config) -> bool:
@@ -25,19 +65,43 @@ def wants_all(config: pytest.Config) -> bool:
     return bool(config.getoption("--all-ops")) or any("::" in place for place in config.args)
 
 
-def left_out(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+def turn_of(config: pytest.Config) -> Turn:
+    """What the command line says."""
+    return Turn(None if wants_all(config) else config.getoption("--turn"))
+
+
+def left_out(
+    items: Sequence[pytest.Item], turn: Turn, costly: Collection[str]
+) -> list[pytest.Item]:
     """The cases that shares do not have; ``items`` are all of each matrix."""
-    known: dict[tuple[str, str], dict[int, int]] = {}
-    found: list[pytest.Item] = []
+    if turn.number is None:
+        return []
+    matrices: dict[str, list[pytest.Item]] = {}
     for item in items:
-        mark = item.get_closest_marker("share")
-        if mark is None or not isinstance(item, pytest.Function):
-            continue
-        n, *names = mark.args
-        matrix, numbers = item.nodeid.partition("[")[0], dict[str, int]()
-        for name in names:
-            values = known.setdefault((matrix, name), {})
-            numbers[name] = values.setdefault(id(item.callspec.params[name]), len(values))
-        if not in_share(n, names, numbers):
-            found.append(item)
+        matrices.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    found: list[pytest.Item] = []
+    for name, cases in matrices.items():
+        mark = cases[0].get_closest_marker("share")
+        n, *names = mark.args if mark else (1,)
+        taken = _marked(cases, n, names, turn.number)
+        if name in costly:  # by another number, for else two shares of three were the same one
+            chosen = drawn([case.nodeid for case in taken], turn.number // n)
+            taken = [case for case in taken if case.nodeid in chosen]
+        among = set(taken)
+        found += [case for case in cases if case not in among]
+    return found
+
+
+def _marked(
+    cases: Sequence[pytest.Item], n: int, names: Sequence[str], turn: int
+) -> list[pytest.Item]:
+    known: dict[str, dict[int, int]] = {name: {} for name in names}
+    found: list[pytest.Item] = []
+    for case in cases:
+        numbers: dict[str, int] = {}
+        for name, values in known.items():
+            assert isinstance(case, pytest.Function)
+            numbers[name] = values.setdefault(id(case.callspec.params[name]), len(values))
+        if in_share(n, names, numbers, turn):
+            found.append(case)
     return found

@@ -41,7 +41,7 @@ def test_expected_failures_name_samples_and_tests(target: str) -> None:
 
 
 def test_an_installed_target_inherits_the_suite() -> None:
-    options = ("--target", "narrow", "--target-package", str(PACKAGE), "-k", SHARE)
+    options = ("--target", "narrow", "--target-package", str(PACKAGE), "-k", SHARE, "--all-ops")
     command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, *SUITE)
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert not done.returncode, done.stdout

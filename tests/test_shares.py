@@ -8,12 +8,12 @@ from math import prod
 
 import pytest
 
-from tests.shares import in_share
+from tests.shares import ALL, COSTLY, Turn, drawn, in_share
 
 
-def share(n: int, extents: Mapping[str, int]) -> list[dict[str, int]]:
+def share(n: int, extents: Mapping[str, int], turn: int = 0) -> list[dict[str, int]]:
     cases = (dict(zip(extents, c, strict=True)) for c in product(*map(range, extents.values())))
-    return [case for case in cases if in_share(n, tuple(extents), case)]
+    return [case for case in cases if in_share(n, tuple(extents), case, turn)]
 
 
 @pytest.mark.parametrize("n", [2, 3, 4])
@@ -32,6 +32,21 @@ def test_every_pair_of_three_parameters(n: int) -> None:
     assert len(found) == prod(extents.values()) // n
     for a, b in combinations(extents, 2):
         assert len({(case[a], case[b]) for case in found}) == extents[a] * extents[b]
+
+
+def test_turns_see_every_case_once() -> None:
+    seen = [tuple(c.values()) for turn in (7, 8, 9) for c in share(3, {"a": 4, "b": 2}, turn)]
+    assert sorted(seen) == list(product(range(4), range(2)))
+    names = [f"t[{i}]" for i in range(2 * COSTLY)]
+    chosen = [drawn(names, turn) for turn in range(COSTLY)]
+    assert sorted(name for some in chosen for name in some) == names
+    assert [len(some) for some in chosen] == [2] * COSTLY
+
+
+def test_few_cases_have_one_at_least() -> None:
+    assert [list(Turn(t).of("ab", 3)) for t in range(3)] == [["a"], ["b"], ["a"]]
+    assert list(Turn(1).of("abcd", 2, first=1)) == ["a", "c"] and ALL.of("abc", 2) == "abc"
+    assert drawn(["one"], 5) == {"one"} and list(Turn(4).of("", 3)) == []
 
 
 def test_what_is_not_named_is_not_counted() -> None:

@@ -85,7 +85,7 @@ def test_choices_mean_the_same_in_another_database(
 @GROUPS
 def test_two_that_tune_at_once_do_no_harm(tmp_path: Path) -> None:
     onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "m.onnx")
-    both = [started(tmp_path, "8s") for _ in range(2)]
+    both = [started(tmp_path, "5s") for _ in range(2)]
     for running in both:
         _, said = running.communicate(timeout=120)
         assert running.returncode == 0 and "Traceback" not in said, said

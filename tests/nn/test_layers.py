@@ -14,11 +14,12 @@ from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.types import Array, dtype_of
 from modelcc.nn.functional.values import summed
 from tests.nn.layer_cases import CASES, Case
+from tests.shares import Turn
 
 STEP = 1e-6
 PADDING = "padding_idx"
-EAGER = {str(case) for case in CASES[::3]}
-"""Compiled as they come; all are with ``--all-ops``."""
+EAGER = 3
+"""One of so many is compiled as it comes."""
 
 
 def leaves(tree: Any) -> list[Tensor]:
@@ -71,7 +72,7 @@ def evaluated(
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_layers_and_gradients(case: Case, all_cases: bool) -> None:
+def test_layers_and_gradients(case: Case, turn: Turn) -> None:
     """By NumPy as it is traced, some compiled as they come, and by differences."""
     layer, graph = made(case), traced(case)
     parameters = {n: t.numpy() for n, t in layer.parameters().items()}
@@ -96,7 +97,7 @@ def test_layers_and_gradients(case: Case, all_cases: bool) -> None:
         return (*results, *gradients[0].values(), *gradients[1])
 
     inputs = [case.inputs[i] for i in floats]
-    if all_cases or str(case) in EAGER:
+    if str(case) in map(str, turn.of(CASES, EAGER)):
         found = [t.numpy() for t in step(layer.parameters(), *map(Tensor, inputs))]
     else:
         found = evaluated(step, layer.parameters(), inputs)

@@ -129,6 +129,7 @@ def check_interpreted(
     agree(list(found.values()), as_tuple(op.reference(*operands)), ROUNDED.get(type(op), 0))
 
 
+@pytest.mark.share(3, "sample", "capacity")
 @pytest.mark.parametrize("capacity", CAPACITIES)
 @pytest.mark.parametrize(("op", "sample"), CASES)
 def test_the_loop_function_agrees_with_the_reference(

@@ -1,7 +1,7 @@
 """Every op on every sample as code of a target, against its NumPy reference; no op is named here.
 
 All samples of an op are one graph, each with named dimensions of its own, so that an op is
-compiled once.  Without ``--all-ops`` every third sample is in it; the kernels of all are compiled
+compiled once.  Without ``--all-ops`` some of the samples are in it; the kernels of all are compiled
 one by one in ``tests/targets/cpu/test_op_matrix.py``.  Samples that the target's list expects to
 fail are compiled one by one.
 """
@@ -23,8 +23,9 @@ from modelcc.ops.catalog import MCC
 from modelcc.ops.samples import arrays, sizes
 from tests.axis import expected_failures, samples_of
 from tests.ops.test_matrix import assert_close, expected
+from tests.shares import ALL, Turn
 
-SHARE = 3
+SHARE = 4
 OPS = [op for op in MCC.ops if (op.has("compute") or op.has("algorithm")) and op.pure]
 
 
@@ -76,15 +77,15 @@ class Model:
 
 @pytest.mark.targets("native")
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.__name__)
-def test_native_code_agrees_with_the_reference(op: type[Op], target: str, all_cases: bool) -> None:
-    check(op, target, expected_failures(target), 1 if all_cases else SHARE)
+def test_native_code_agrees_with_the_reference(op: type[Op], target: str, turn: Turn) -> None:
+    check(op, target, expected_failures(target), turn)
 
 
-def check(op: type[Op], target: str, failures: Mapping[str, str], share: int = 1) -> None:
-    """One of ``share`` samples passes, and so on, but for those in ``failures``, which fail."""
+def check(op: type[Op], target: str, failures: Mapping[str, str], turn: Turn = ALL) -> None:
+    """A share of the samples passes, but for those in ``failures``, which fail."""
     passing, failing = samples_of(op, failures)
     if passing:
-        run(Model(op, passing[::share]), target)
+        run(Model(op, turn.of(passing, SHARE)), target)
     stale = [n for n in failing if not fails(Model(op, [n]), target)]
     assert not stale, f"expected to fail on {target}, but passed: {op.__name__} samples {stale}"
 

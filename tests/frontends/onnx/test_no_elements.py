@@ -20,6 +20,7 @@ from modelcc.ir.errors import ModelError
 from tests.frontends.onnx.onnx_models import run_onnxruntime
 from tests.frontends.onnx.standard_cases import MODULES, cases_of
 from tests.machines import chosen_options
+from tests.shares import Turn
 
 OPTIONS = chosen_options(threads=1)
 _BODIES = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
@@ -67,10 +68,10 @@ def _emptied(
 
 
 @pytest.mark.parametrize("module", OPERATORS)
-def test_an_extent_of_0_is_no_internal_error(module: str, all_cases: bool) -> None:
+def test_an_extent_of_0_is_no_internal_error(module: str, turn: Turn) -> None:
     for name, (op, case) in product(("", "n"), _models(module).items()):
         cases = [model for model, _ in _emptied(*case, name)]
-        for model in cases if all_cases else _some(op + name, cases, 3):
+        for model in turn.of(cases, 6, crc32((op + name).encode())):
             _emits_or_refuses(model)
 
 
@@ -79,11 +80,6 @@ def _emits_or_refuses(model: ModelProto) -> None:
         emit(model, None, "llvm", target_of(OPTIONS), OPTIONS, NOWHERE)
     except ModelError as error:
         assert not isinstance(error, StageError)
-
-
-def _some(label: str, cases: list[Any], step: int) -> list[Any]:
-    """Every ``step``-th case, others for another label; one, if there are few."""
-    return cases[crc32(label.encode()) % max(1, min(step, len(cases))) :: step]
 
 
 _ABORTS = ("GRU", "LSTM", "RNN")
@@ -107,15 +103,15 @@ _REFUSED = MappingProxyType(
 
 
 @pytest.mark.parametrize("module", OPERATORS)
-def test_results_without_elements_are_those_of_onnxruntime(module: str, all_cases: bool) -> None:
+def test_results_without_elements_are_those_of_onnxruntime(module: str, turn: Turn) -> None:
     for op, model in _models(module).items():
         if op not in _ABORTS:
-            _agrees(op, model, all_cases)
+            _agrees(op, model, turn)
 
 
-def _agrees(op: str, full: tuple[ModelProto, list[Any]], all_cases: bool) -> None:
+def _agrees(op: str, full: tuple[ModelProto, list[Any]], turn: Turn) -> None:
     cases = [(name, *case) for name in ("", "n") for case in _emptied(*full, name)]
-    for name, model, feeds in cases if all_cases else _some(op, cases, max(1, len(cases))):
+    for name, model, feeds in turn.of(cases, max(1, len(cases)), crc32(op.encode())):
         try:
             expected = run_onnxruntime(model, feeds)
         except Exception as error:

@@ -15,10 +15,10 @@ import modelcc
 from modelcc.driver import target_of
 from modelcc.emit.emission import emit
 from modelcc.ir.errors import ModelError
-from modelcc.ir.index import evaluate
+from modelcc.ir.index import Index, evaluate
 from modelcc.ir.library import meaning_of
 from modelcc.ir.loop import For, Function, Load, Prefetch, Stmt
-from modelcc.ir.loop_traversal import statement_expressions, walk
+from modelcc.ir.loop_traversal import statement_expressions, statements, walk
 from modelcc.ir.tensor_parser import parse_kernel
 from modelcc.options import Options
 from modelcc.schedule.canonical import CanonicalKernel, canonical
@@ -173,11 +173,18 @@ def made(rows: int, factors: str) -> Function:
 Lines = dict[tuple[int, ...], set[int]]
 
 
+def loads_of(statement: Stmt) -> list[Index]:
+    """Offsets into the constant that the statement itself loads from."""
+    parts = (part for each in statement_expressions(statement) for part in walk(each))
+    return [e.offset for e in parts if isinstance(e, Load) and e.buffer == "x1"]
+
+
 def lines_by_block(function: Function, around: int) -> tuple[Lines, Lines]:
     """Lines of the constant that each block loads and that it fetches, in the order of blocks,
     which are the ``around`` outermost loops."""
     loaded: Lines = {}
     fetched: Lines = {}
+    offsets = {id(s): loads_of(s) for s in statements(function.body)}
 
     def visit(body: Sequence[Stmt], at: dict[str, int]) -> None:
         block = tuple(at.values())[:around]
@@ -188,9 +195,8 @@ def lines_by_block(function: Function, around: int) -> tuple[Lines, Lines]:
                 numbers = range(evaluate(s.start, at), evaluate(s.stop, at), s.step)
                 for n in numbers:
                     visit(s.body, {**at, s.variable: n})
-            for e in (part for each in statement_expressions(s) for part in walk(each)):
-                if isinstance(e, Load) and e.buffer == "x1":
-                    loaded.setdefault(block, set()).add(evaluate(e.offset, at) // 16)
+            for offset in offsets[id(s)]:
+                loaded.setdefault(block, set()).add(evaluate(offset, at) // 16)
 
     visit(function.body, {})
     return loaded, fetched

@@ -36,6 +36,7 @@ from modelcc.targets.cpu.schedule import schedule_program, scheduled_kernels
 from modelcc.tune.search import BATCH
 from tests.passes.tensor.networks import networks
 from tests.passes.tensor.test_random_networks import PASSES, assert_same, feeds_of
+from tests.shares import Turn
 from tests.targets.cpu.test_blocking import product_kernel
 
 SHARE = 12
@@ -90,10 +91,10 @@ def test_what_instructions_have_is_tried_whatever_the_model_says(few: dict[str, 
 
 @pytest.mark.share(SHARE, "sample")
 @pytest.mark.parametrize(("op", "sample"), CASES)
-def test_ops_mean_the_same_by_any_schedule(op: Op, sample: Sample, all_cases: bool) -> None:
+def test_ops_mean_the_same_by_any_schedule(op: Op, sample: Sample, turn: Turn) -> None:
     program = FuseKernels()(lower_graph(graph_of(op, sample, arrays(op, sample), constant=False)))
     kernels = scheduled_kernels(program, chosen_cpu())
-    for seed in range(4 if all_cases else 1):
+    for seed in turn.of(range(4), 4):
         chosen = drawn(kernels, random.Random(f"{op} {seed}"))
         scheduled = schedule_program(program, chosen_cpu(), wanted=Wanted(Listing("", chosen)))
         check(op, scheduled, native(scheduled), arrays(op, sample), sizes(op, sample))

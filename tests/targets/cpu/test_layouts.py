@@ -72,7 +72,7 @@ def four_dimensional(op: Op, sample: Sample) -> bool:
     return any(t is not None and len(t.shape) == 4 for t in sample.operands)
 
 
-@pytest.mark.share(2, "op", "pair")
+@pytest.mark.share(4, "sample", "pair")
 @pytest.mark.parametrize("pair", SAMPLE_PAIRS, ids=" to ".join)
 @pytest.mark.parametrize(("op", "sample"), expecting(FAILURES, four_dimensional))
 def test_samples(op: Op, sample: Sample, pair: tuple[str, str]) -> None:

@@ -13,6 +13,7 @@ CASES = expecting(FAILURES)
 SEVERAL_OPERANDS = expecting(FAILURES, lambda op, sample: len(sample.operands) > 1)
 
 
+@pytest.mark.share(3, "sample")
 @pytest.mark.parametrize(("op", "sample"), CASES)
 def test_loops_and_machine_code_agree_with_the_reference(op: Op, sample: Sample) -> None:
     """The same functions at all sizes of the sample's named dimensions."""
@@ -24,6 +25,7 @@ def test_loops_and_machine_code_agree_with_the_reference(op: Op, sample: Sample)
             check(op, program, run, operands, env)
 
 
+@pytest.mark.share(3, "sample")
 @pytest.mark.parametrize(("op", "sample"), SEVERAL_OPERANDS)
 def test_constant_operands(op: Op, sample: Sample) -> None:
     program = scheduled(op, sample, constant=True)

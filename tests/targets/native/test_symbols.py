@@ -2,7 +2,7 @@
 
 Every function of the loop level on every element type and every sample of every op is compiled for
 every level of x86-64 and for aarch64, of which this machine need not run any: what an object needs
-is read from it.  Op by op that takes minutes: ``pytest --all-ops`` takes all, else a few of them.
+is read from it.  Op by op that takes minutes: a run takes a few of them, ``--all-ops`` all.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ from modelcc.targets.native.emission import emission
 from modelcc.targets.native.host import BASELINES, cpu_model
 from modelcc.targets.native.machine import Machine
 from modelcc.targets.native.toolchain import CodegenOptions, compile_llvm
+from tests.shares import turn_of
 
 LEVELS = {
     name: Machine("x86_64-unknown-linux-gnu", name, level.features, level.vector_bits)
@@ -179,11 +180,11 @@ SHARE = 16
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "sampled" in metafunc.fixturenames:
-        step = 1 if metafunc.config.getoption("--all-ops") else SHARE
+        turn = turn_of(metafunc.config)
         cases = [
             pytest.param((op, machine), id=f"{op.__name__}-{machine}")
             for first, machine in enumerate(MACHINES)
-            for op in OPS[first % step :: step]
+            for op in turn.of(OPS, SHARE, first)
         ]
         metafunc.parametrize("sampled", cases)
 
