@@ -84,7 +84,8 @@ def test_odd_names_and_numbers() -> None:
         Store("y%1 é", 0, Const(math.nan, F32)),
     )
     function = Function("f é", parameters, (size.name,), body, ('a "quoted" node',))
-    assert parse_function(print_function(function)) == function
+    text = print_function(function)  # to compare by: NaN is not equal to NaN
+    assert print_function(parse_function(text)) == text
 
 
 def test_expanded_mathematics_round_trips() -> None:

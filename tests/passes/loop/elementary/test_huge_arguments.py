@@ -135,7 +135,8 @@ def test_huge_arguments_are_a_rare_branch_that_text_keeps() -> None:
     assert isinstance(f.body[0], For)
     verify_function(f)
     assert [s.rare for s in statements(f.body) if isinstance(s, If)] == [True]
-    assert parse_function(print_function(f)) == f
+    text = print_function(f)  # to compare by: NaN is not equal to NaN
+    assert print_function(parse_function(text)) == text
     without = replace(f, body=(replace(f.body[0], body=_without_branches(f.body[0].body)),))
     assert function_cost(f, {"n": 64}) == function_cost(without, {"n": 64})
 
