@@ -4,7 +4,7 @@ PYTHON ?= python
 MODELS ?= benchmarks/models
 PEERS ?= modelcc,modelcc-strict,onnxruntime,openvino,openvino-default
 
-.PHONY: bench-gpu gpu-code bench-train check test test-quick test-costs test-all levels targets webgpu replay bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-torch fuzz-operands fuzz-artifacts killed fmt docs pool
+.PHONY: bench-gpu gpu-code gpu-zoo bench-train check test test-quick test-costs test-all levels targets webgpu replay bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-torch fuzz-operands fuzz-artifacts killed fmt docs pool
 check:  ## style and types
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
@@ -42,6 +42,11 @@ webgpu:  ## op matrix as shaders, and pages in a browser; needs the webgpu extra
 
 gpu-code:  ## all cases of the op matrix as code for sm_80, sm_90a, gfx942 and as SPIR-V; needs ptxas, lld, spirv-val
 	$(PYTHON) -m pytest -q -n auto --all-ops tests/targets/cuda tests/targets/amdgpu tests/targets/opencl/test_spirv.py
+
+DEVICE_ZOO = mlp,mnist_cnn,autoencoder,ds_cnn,lstm,mobilenetv2_100,mobilenetv3_large_100,efficientnet_b0,densenet121,resnet50,yolov8n
+gpu-zoo:  ## models of the zoo by OpenCL and WebGPU against ONNX Runtime; needs drivers, which pocl and lavapipe are; ZOO=all, REAL=folder
+	$(PYTHON) -m benchmarks.accuracy --backend devices --folder $(MODELS) $(if $(REAL),--real $(REAL)) \
+		$(if $(filter all,$(ZOO)),,--models $(or $(ZOO),$(DEVICE_ZOO)))
 
 bench-gpu:  ## on an NVIDIA GPU: results of models in MODELS, then times beside PyTorch and ONNX Runtime
 	$(PYTHON) -m benchmarks.gpu $(MODELS)

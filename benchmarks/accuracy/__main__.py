@@ -25,7 +25,14 @@ from benchmarks.accuracy.results import (
 from benchmarks.accuracy.subjects import Subject, light, real, zoo
 
 FOLDER = Path(__file__).parent.parent
-BACKENDS = {"llvm": "llvm", "c": "c", "both": "llvm,c"}
+BACKENDS = {
+    "llvm": "llvm",
+    "c": "c",
+    "both": "llvm,c",
+    "opencl": "opencl",
+    "webgpu": "webgpu",
+    "devices": "opencl,webgpu",
+}
 
 
 def examine(kind: str, subject: Subject, backends: str, sizes: int, timeout: float) -> Found:

@@ -18,7 +18,7 @@ from modelcc.verification.comparison import compare_all
 THREADS = 2
 """Of the compiled model and of ONNX Runtime."""
 
-TARGETS = {"llvm": "native", "c": "c"}
+TARGETS = {"llvm": "native", "c": "c", "opencl": "opencl", "webgpu": "webgpu"}
 """The target that goes by way of each back end."""
 
 

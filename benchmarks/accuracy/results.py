@@ -71,7 +71,7 @@ def worst(made: Mapping[str, Any]) -> float:
 
 
 HEADINGS = (
-    "model", "set", "back end", "cold s", "cached s", "arena MiB", "/ bound", "max error", "C–LLVM",
+    "model", "set", "back end", "cold s", "cached s", "arena MiB", "/ bound", "max error", "apart",
     "bars",
 )  # fmt: skip
 STEP_HEADINGS = (
