@@ -61,4 +61,7 @@ def test_few_turns_of_great_gain_are_none() -> None:
 
 
 def test_only_runs_on_several_threads_are_timed_while_they_wait() -> None:
-    assert clock_for(1)(lambda: time.sleep(0.05)) < 0.04 < clock_for(2)(lambda: time.sleep(0.05))
+    def least(threads: int) -> float:  # threads of other tests may work meanwhile
+        return min(clock_for(threads)(lambda: time.sleep(0.05)) for _ in range(5))
+
+    assert least(1) < 0.04 < least(2)

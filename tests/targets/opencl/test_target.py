@@ -133,7 +133,7 @@ def test_a_device_times_its_work_by_its_own_clock() -> None:
         device.launch("work", [(memory, 0)], [count], (1, 1, 1))
         device.synchronize()
         taken.append(device.seconds())
-        assert 0 < taken[-1] <= perf_counter() - start + 1e-3
+        assert 0 < taken[-1] <= perf_counter() - start + 1e-2
     assert taken[1] > 100 * taken[0] or taken[1] > 1e-3
     device.keep_times(False)
     device.launch("work", [(memory, 0)], [1], (1, 1, 1))

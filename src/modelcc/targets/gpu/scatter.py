@@ -1,4 +1,4 @@
-"""GroupUpdates at places from memory: a copy, then groups that each see to places of their own.
+"""Updates at places from memory: a copy, then groups that each see to places of their own.
 
 grid g; thread t
   the points of number g * threads + t: one for each owner and each point of the axes along which
