@@ -29,6 +29,10 @@ def _nobody(source: tuple[str, ...], why: str) -> None:
     pass
 
 
+def _nothing(function: Function) -> str:
+    return ""
+
+
 @dataclass(frozen=True)
 class DeviceKernels:
     """Schedules kernels for groups of ``gpu``: a :class:`~modelcc.targets.cpu.schedule.Lower`,
@@ -37,7 +41,7 @@ class DeviceKernels:
 
     gpu: GpuModel
     tell: Tell = _nobody
-    lacks: Callable[[Function], str] = lambda _: ""
+    lacks: Callable[[Function], str] = _nothing
 
     def __call__(
         self,
@@ -73,7 +77,7 @@ class DeviceKernels:
                 verify_function(function, self.gpu.limits)
         except ModelError:
             return schedule_scatter(kernel, initial, name, machine, source)
-        lacking = next(filter(None, map(self.lacks, functions)), "")
+        lacking = next((why for f in functions if (why := self.lacks(f))), "")
         if not lacking:
             return found
         self.tell(source, lacking)
