@@ -222,6 +222,8 @@ def _cases() -> Iterator[Any]:
             label = f"{op.__name__}-{number}"
             if label == "ConvInteger-2":  # neither judge takes zero points per output channel
                 continue
+            if "order" in sample.attributes:  # ONNX has one order of gates
+                continue
             yield pytest.param(op, sample, label in EVALUATED, id=label)
 
 

@@ -125,8 +125,9 @@ class GRU(Recurrent):
         return [(1.0 - z) * candidate + z * h]
 
     def infer(self, *operands: TensorType | None) -> tuple[TensorType, ...]:
+        results = super().infer(*operands)
         require(self.place(2) == 2, f"gate h of a GRU is last, not as in {self.order}")
-        return super().infer(*operands)
+        return results
 
     def split_bias(self, bias: Value, hidden: int) -> tuple[Value, Value | None]:
         both, rest = super().split_bias(bias, hidden)

@@ -21,7 +21,8 @@ def layer(at: OnnxWriting, op: Recurrent) -> tuple[OnnxValue, ...] | None:
         return None
     operands = [at.cast(x, I32) if n == _LENGTHS and x else x for n, x in enumerate(at.inputs)]
     if op.order:
-        operands[1:4] = [x and _in_order(at, op, x, hidden) for x in operands[1:4]]
+        sets = zip(operands[1:4], (1, 1, 2), strict=False)
+        operands[1:4] = [x and _in_order(at, op, x, hidden, count) for x, count in sets]
     return at.build.node_of(
         type(op).__name__,
         operands,
@@ -35,12 +36,12 @@ def layer(at: OnnxWriting, op: Recurrent) -> tuple[OnnxValue, ...] | None:
     )
 
 
-def _in_order(at: OnnxWriting, op: Recurrent, weights: OnnxValue, hidden: int) -> OnnxValue:
-    """``weights`` with the gates in ONNX's order; a bias has those of w, then of r."""
-    gates, units = np.arange(2 * op.gates * hidden).reshape(2, op.gates, hidden), op.gates * hidden
+def _in_order(
+    at: OnnxWriting, op: Recurrent, weights: OnnxValue, hidden: int, sets: int
+) -> OnnxValue:
+    """``weights`` with the gates in ONNX's order; there are ``sets`` of all gates."""
+    gates = np.arange(sets * op.gates * hidden).reshape(sets, op.gates, hidden)
     rows = gates[:, [op.place(g) for g in range(op.gates)]].reshape(-1)
-    is_bias = weights is at.inputs[3]
-    rows = rows if is_bias else rows[:units]
     return at.node("Gather", weights, at.constant(rows, I64), axis=1)
 
 
