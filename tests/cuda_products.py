@@ -5,7 +5,15 @@ from __future__ import annotations
 from modelcc.ir.tensor import Kernel, TensorProgram
 from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.schedule.canonical import canonical
+from modelcc.schedule.group_schedule import TensorProduct
+from modelcc.targets.cuda.chips import Chip
+from modelcc.targets.cuda.text import llvm_text, ptx_text
+from modelcc.targets.cuda.tools import assemble, disassemble
+from modelcc.targets.gpu.contraction import find_contraction
 from modelcc.targets.gpu.evaluation import GroupKernel
+from modelcc.targets.gpu.lower import default_schedule, lower_groups
+from modelcc.targets.gpu.tensor_choice import tensor_bytes, tensor_registers
+from modelcc.targets.llvm.groups import shared_bytes
 
 
 def product(m: int, n: int, k: int, dtype: str, turned: bool = False) -> TensorProgram:
@@ -28,3 +36,24 @@ def kernel_of(program: TensorProgram) -> GroupKernel:
     (item,) = program.items
     assert isinstance(item, Kernel)
     return GroupKernel(canonical(item, program.types, frozenset(), program.dims)[0], "k")
+
+
+def code_as_planned(program: TensorProgram, chip: Chip) -> tuple[TensorProduct, str]:
+    """The schedule that is chosen for tensor cores, and its machine code, of which nothing spills
+    and as many groups run at once as was planned."""
+    kernel = kernel_of(program)
+    schedule = default_schedule(kernel.kernel, chip.gpu)
+    assert isinstance(schedule, TensorProduct)
+    function = lower_groups(kernel, schedule)
+    made = assemble(ptx_text(llvm_text([function], chip), chip), chip)
+    use, shared = made.uses["k"], shared_bytes(function)
+    assert use.spilled == 0
+    anchor = kernel.group.anchor
+    found = None if anchor is None else find_contraction(anchor)
+    assert found is not None
+    planned = tensor_registers(schedule), tensor_bytes(schedule, found, found.left.value.dtype)
+    assert shared == planned[1]
+    at_once = chip.gpu.groups_at_once
+    groups = at_once(schedule.threads, *planned)
+    assert at_once(schedule.threads, use.registers, shared) >= groups > 0
+    return schedule, disassemble(made.code)

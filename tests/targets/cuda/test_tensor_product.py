@@ -4,18 +4,14 @@ by LDGSTS, no spills, as many groups at once as planned, little else in the loop
 from __future__ import annotations
 
 import pytest
-from cuda_products import kernel_of, product
+from cuda_products import code_as_planned, kernel_of, product
 from machine_code import loops_of, matrix_part
 
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.targets.cuda.chips import find_chip
-from modelcc.targets.cuda.text import llvm_text, ptx_text
-from modelcc.targets.cuda.tools import assemble, disassemble, find_tool
-from modelcc.targets.gpu.contraction import find_contraction
-from modelcc.targets.gpu.lower import default_schedule, lower_groups
+from modelcc.targets.cuda.tools import find_tool
+from modelcc.targets.gpu.lower import default_schedule
 from modelcc.targets.gpu.machine import A100
-from modelcc.targets.gpu.tensor_choice import tensor_bytes, tensor_registers
-from modelcc.targets.llvm.groups import shared_bytes
 
 pytestmark = [
     pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here"),
@@ -34,22 +30,7 @@ SHAPES = {
 @pytest.mark.parametrize("name", SHAPES)
 def test_tensor_cores_have_what_is_planned(name: str) -> None:
     program, word = SHAPES[name]
-    chip, kernel = find_chip("sm_80"), kernel_of(program)
-    schedule = default_schedule(kernel.kernel, chip.gpu)
-    assert isinstance(schedule, TensorProduct)
-    function = lower_groups(kernel, schedule)
-    made = assemble(ptx_text(llvm_text([function], chip), chip), chip)
-    use, shared = made.uses["k"], shared_bytes(function)
-    assert use.spilled == 0
-    anchor = kernel.group.anchor
-    found = None if anchor is None else find_contraction(anchor)
-    assert found is not None
-    planned = tensor_registers(schedule), tensor_bytes(schedule, found, found.left.value.dtype)
-    assert shared == planned[1]
-    at_once = chip.gpu.groups_at_once
-    groups = at_once(schedule.threads, *planned)
-    assert at_once(schedule.threads, use.registers, shared) >= groups > 0
-    code = disassemble(made.code)
+    _, code = code_as_planned(program, find_chip("sm_80"))
     assert f"{word} " in code
     assert "LDGSTS.E" in code
     assert "LDSM.16.M88.4" in code

@@ -4,18 +4,14 @@ many groups at once as planned, little else in the loop."""
 from __future__ import annotations
 
 import pytest
-from cuda_products import kernel_of, product
+from cuda_products import code_as_planned, kernel_of, product
 from machine_code import loops_of, matrix_part
 
 from modelcc.ir.tensor import TensorProgram
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.targets.cuda.chips import find_chip
-from modelcc.targets.cuda.text import llvm_text, ptx_text
-from modelcc.targets.cuda.tools import assemble, disassemble, find_tool
-from modelcc.targets.gpu.contraction import find_contraction
-from modelcc.targets.gpu.lower import default_schedule, lower_groups
-from modelcc.targets.gpu.tensor_choice import tensor_bytes, tensor_registers
-from modelcc.targets.llvm.groups import shared_bytes
+from modelcc.targets.cuda.tools import find_tool
+from modelcc.targets.gpu.lower import default_schedule
 
 CHIP = find_chip("sm_90a")
 
@@ -23,21 +19,7 @@ CHIP = find_chip("sm_90a")
 @pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here")
 @pytest.mark.skipif(find_tool("nvdisasm") is None, reason="there is no nvdisasm")
 def test_tensor_cores_have_what_is_planned() -> None:
-    kernel = kernel_of(product(4096, 4096, 4096, "bf16"))
-    schedule = default_schedule(kernel.kernel, CHIP.gpu)
-    assert isinstance(schedule, TensorProduct)
-    function = lower_groups(kernel, schedule)
-    made = assemble(ptx_text(llvm_text([function], CHIP), CHIP), CHIP)
-    use, shared = made.uses["k"], shared_bytes(function)
-    assert use.spilled == 0
-    anchor = kernel.group.anchor
-    found = None if anchor is None else find_contraction(anchor)
-    assert found is not None
-    planned = tensor_registers(schedule), tensor_bytes(schedule, found, found.left.value.dtype)
-    assert shared == planned[1]
-    at_once = CHIP.gpu.groups_at_once
-    assert at_once(schedule.threads, use.registers, shared) >= at_once(schedule.threads, *planned)
-    code = disassemble(made.code)
+    schedule, code = code_as_planned(product(4096, 4096, 4096, "bf16"), CHIP)
     assert "HGMMA.64x256x16.F32.BF16 " in code
     assert "UTMALDG" in code
     loop = max(loops_of(code), key=lambda counts: counts["HGMMA"] / counts.total())

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from kernel_runs import interpreted, run_scheduled
+from group_products import assert_same_meaning, feeds_of, function_of, program_of, without
 
 from modelcc.ir.copies import CopyAsync
-from modelcc.ir.index import evaluate
-from modelcc.ir.loop import Barrier, Function, Stmt
+from modelcc.ir.loop import Barrier
 from modelcc.ir.loop_groups import RaceError
 from modelcc.ir.loop_interpreter import interpret_loops
-from modelcc.ir.loop_traversal import map_blocks, statements
+from modelcc.ir.loop_traversal import statements
 from modelcc.ir.loop_verifier import verify_function
 from modelcc.ir.tensor import TensorProgram
-from modelcc.ir.tensor_interpreter import run_program
-from modelcc.ir.tensor_parser import parse_tensor_program
-from modelcc.ir.types import Array
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.schedule.schedule import ScheduleError
-from modelcc.targets.gpu.schedule import schedule_groups
 
 SIZES = {"m": 19, "n": 24, "k": 21}
 ONE = TensorProduct(16, 16, 16, 1, 1)
@@ -80,63 +74,25 @@ PRODUCTS: Mapping[str, tuple[TensorProduct, str]] = {
 }  # fmt: skip
 
 
-def program_of(name: str) -> TensorProgram:
-    kernel = PRODUCTS[name][1]
-    inputs, outputs = kernel.split("->")[0], kernel.split("->")[1].split("{")[0]
-    found = ", ".join(part.split(":")[0] for part in outputs.strip(" ()\n").split(", %"))
-    found = found.replace(", ", ", %")
-    dims = "dims(m in 1:, n in 1:, k in 1:) " if "[m, k]" in inputs else ""
-    text = f"program @p({inputs.strip()} -> ({found}) {dims}{{ kernel @k({kernel} }}"
-    return parse_tensor_program(text, {})
-
-
-def feeds_of(program: TensorProgram) -> dict[str, Array]:
-    """Small whole numbers: sums of their products are exact in any order."""
-    rng = np.random.default_rng(1)
-    types = {name: program.types[name] for name in program.inputs}
-    shapes = {n: [evaluate(e, SIZES) for e in t.shape] for n, t in types.items()}
-    return {n: rng.integers(-4, 5, shapes[n]).astype(t.dtype.numpy) for n, t in types.items()}
-
-
-def function_of(program: TensorProgram, schedule: TensorProduct) -> Function:
-    (function,) = schedule_groups(program, schedule).functions
-    assert isinstance(function, Function)
-    return function
+def named(name: str) -> TensorProgram:
+    return program_of(PRODUCTS[name][1], SIZES)
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_warps_compute_what_the_stages_say(name: str) -> None:
-    program = program_of(name)
-    feeds, env = feeds_of(program), {d: SIZES[d] for d in program.dims}
-    scheduled = schedule_groups(program, PRODUCTS[name][0])
-    wanted = run_program(program, feeds, env)
-    found = run_scheduled(scheduled, interpreted(scheduled), feeds, env)
-    for output in program.outputs:
-        np.testing.assert_array_equal(found[output], wanted[output])
-
-
-def without_barrier(function: Function, number: int) -> Function:
-    """``function`` without one of its barriers."""
-    every = [s for s in statements(function.body) if isinstance(s, Barrier)]
-    left = iter(range(len(every)))
-
-    def rewrite(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        kept = (s for s in body if not isinstance(s, Barrier) or next(left) != number)
-        return tuple(map_blocks(s, rewrite) for s in kept)
-
-    return replace(function, body=rewrite(function.body))
+    assert_same_meaning(named(name), PRODUCTS[name][0], SIZES)
 
 
 def test_each_barrier_is_needed() -> None:
     """Of blocks of terms, and of rows of fragments."""
-    program = program_of("columns by columns")
+    program = named("columns by columns")
     function = function_of(program, TensorProduct(32, 16, 16, 1, 1))
-    feeds = [*feeds_of(program).values(), np.zeros((32, 24), np.float32)]
+    feeds = [*feeds_of(program, SIZES).values(), np.zeros((32, 24), np.float32)]
     interpret_loops(function, feeds, [])
     count = sum(isinstance(s, Barrier) for s in statements(function.body))
     assert count == 4
     for number in range(count):
-        broken = without_barrier(function, number)
+        broken = without(function, (Barrier,), number)
         verify_function(broken)
         with pytest.raises(RaceError):
             interpret_loops(broken, feeds, [])
@@ -156,7 +112,7 @@ COPIED = {
 
 @pytest.mark.parametrize("name", COPIED)
 def test_what_can_be_is_copied_while_warps_multiply(name: str) -> None:
-    function = function_of(program_of(name), PRODUCTS[name][0])
+    function = function_of(named(name), PRODUCTS[name][0])
     copied = {s.source for s in statements(function.body) if isinstance(s, CopyAsync)}
     assert len(copied) == COPIED[name]
 
@@ -175,4 +131,4 @@ def test_what_warps_cannot_multiply_is_refused(
     name: str, schedule: TensorProduct, message: str
 ) -> None:
     with pytest.raises(ScheduleError, match=message):
-        function_of(program_of(name), schedule)
+        function_of(named(name), schedule)

@@ -7,22 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kernel_runs import interpreted, run_scheduled
+from group_products import assert_same_meaning, feeds_of, function_of, program_of, without
 
-from modelcc.ir.index import evaluate
-from modelcc.ir.loop import Barrier, Function, Stmt
+from modelcc.ir.loop import Barrier
 from modelcc.ir.loop_groups import RaceError
 from modelcc.ir.loop_interpreter import interpret_loops
-from modelcc.ir.loop_traversal import map_blocks, statements, tile_maps
+from modelcc.ir.loop_traversal import statements, tile_maps
 from modelcc.ir.loop_verifier import verify_function
-from modelcc.ir.tensor import TensorProgram
-from modelcc.ir.tensor_interpreter import run_program
-from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.ir.tiles import WaitArrival, WaitRoutines
-from modelcc.ir.types import Array
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.schedule.schedule import ScheduleError
-from modelcc.targets.gpu.schedule import schedule_groups
 
 SIZES = {"m": 19}
 ONE = TensorProduct(64, 64, 64, 1, 1, 2, "wgmma")
@@ -51,73 +45,34 @@ PRODUCTS: Mapping[str, tuple[TensorProduct, str]] = {
 }  # fmt: skip
 
 
-def program_of(kernel: str) -> TensorProgram:
-    inputs, outputs = kernel.split("->")[0], kernel.split("->")[1].split("{")[0]
-    found = ", ".join(part.split(":")[0] for part in outputs.strip(" ()\n").split(", %"))
-    found = found.replace(", ", ", %")
-    dims = "dims(m in 1:) " if "[m, " in inputs else ""
-    text = f"program @p({inputs.strip()} -> ({found}) {dims}{{ kernel @k({kernel} }}"
-    return parse_tensor_program(text, {})
-
-
-def feeds_of(program: TensorProgram) -> dict[str, Array]:
-    """Small whole numbers: sums of their products are exact in any order."""
-    rng = np.random.default_rng(1)
-    types = {name: program.types[name] for name in program.inputs}
-    shapes = {n: [evaluate(e, SIZES) for e in t.shape] for n, t in types.items()}
-    return {n: rng.integers(-4, 5, shapes[n]).astype(t.dtype.numpy) for n, t in types.items()}
-
-
-def function_of(kernel: str, schedule: TensorProduct) -> Function:
-    (function,) = schedule_groups(program_of(kernel), schedule).functions
-    assert isinstance(function, Function)
-    return function
-
-
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_warps_compute_what_the_stages_say(name: str) -> None:
     schedule, kernel = PRODUCTS[name]
-    program = program_of(kernel)
-    feeds, env = feeds_of(program), {d: SIZES[d] for d in program.dims}
-    scheduled = schedule_groups(program, schedule)
-    wanted = run_program(program, feeds, env)
-    found = run_scheduled(scheduled, interpreted(scheduled), feeds, env)
-    for output in program.outputs:
-        np.testing.assert_array_equal(found[output], wanted[output])
+    assert_same_meaning(program_of(kernel, SIZES), schedule, SIZES)
 
 
 WAITING = (Barrier, WaitArrival, WaitRoutines)
-
-
-def without(function: Function, number: int) -> Function:
-    """``function`` without one of the places where it waits."""
-    left = iter(range(10**6))
-
-    def rewrite(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        kept = (s for s in body if not isinstance(s, WAITING) or next(left) != number)
-        return tuple(map_blocks(s, rewrite) for s in kept)
-
-    return replace(function, body=rewrite(function.body))
 
 
 def test_each_wait_is_needed() -> None:
     """For tiles, for products, for other threads: in the loop and between parts of the sums."""
     kernel = """%a: f16[40, 136], %b: f16[136, 24]) -> (%y: f32[40, 24]) {
       %y: f32[40, 24] = [i < 40, j < 24] sum[l < 136] f32(%a[i, l]) * f32(%b[l, j]) }"""
-    function = function_of(kernel, ONE)
-    feeds = [*feeds_of(program_of(kernel)).values(), np.zeros((40, 24), np.float32)]
+    program = program_of(kernel, SIZES)
+    function = function_of(program, ONE)
+    feeds = [*feeds_of(program, SIZES).values(), np.zeros((40, 24), np.float32)]
     kinds = [type(s) for s in statements(function.body) if isinstance(s, WAITING)]
     block = [WaitArrival, WaitRoutines, Barrier]
     assert kinds == [*block, *block, WaitRoutines, *[Barrier] * 7]
     for number in (0, 1, 2, 6, 7):
-        broken = without(function, number)
+        broken = without(function, WAITING, number)
         verify_function(broken)
         with pytest.raises(RaceError):
             interpret_loops(broken, feeds, [])
 
 
 def test_tensors_are_told_in_rows_of_128_bytes() -> None:
-    left, right = tile_maps(function_of(PRODUCTS["rows by rows"][1], TWO))
+    left, right = tile_maps(function_of(program_of(PRODUCTS["rows by rows"][1], SIZES), TWO))
     assert (left.sizes, left.strides, left.box) == ((2, 70, 64), (4480, 64, 1), (1, 128, 64))
     assert (right.sizes, right.strides, right.box) == ((2, 20, 64), (1280, 64, 1), (1, 64, 64))
 
@@ -135,7 +90,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_operands_that_are_no_boxes_are_refused(name: str) -> None:
     with pytest.raises(ScheduleError, match="with rows on boundaries"):
-        function_of(REFUSED[name], ONE)
+        function_of(program_of(REFUSED[name], SIZES), ONE)
 
 
 @pytest.mark.parametrize(
@@ -149,4 +104,4 @@ def test_operands_that_are_no_boxes_are_refused(name: str) -> None:
 )
 def test_tiles_that_no_instruction_has_are_refused(schedule: TensorProduct, message: str) -> None:
     with pytest.raises(ScheduleError, match=message):
-        function_of(PRODUCTS["rows by columns"][1], schedule)
+        function_of(program_of(PRODUCTS["rows by columns"][1], SIZES), schedule)

@@ -41,7 +41,7 @@ from modelcc.targets.cpu.schedule import schedule_program
 from modelcc.targets.gpu.device_program import device_functions, device_program
 from modelcc.targets.gpu.host_notes import host_notes
 from modelcc.targets.gpu.kernel_uses import device_facts
-from modelcc.targets.gpu.kernels import DeviceKernels, Tell
+from modelcc.targets.gpu.kernels import DeviceKernels
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.passes.split_reductions import SplitReductions
 from modelcc.targets.kernel_use import CompiledKernel, DeviceFacts
@@ -135,20 +135,15 @@ class DeviceTarget(Target):
         """Transfers, where tensors change sides."""
         return (place_transfers,)
 
-    def lowering(self, tell: Tell) -> DeviceKernels:
-        """Kernels become functions of groups, and of the host where there is no schedule for
-        groups, of which it will ``tell``."""
-        return DeviceKernels(self.gpu, tell, self.lacks)
-
     def schedule(self, program: TensorProgram, on_function: OnFunction | None = None) -> Program:
         """Kernels become functions of groups where there is a schedule; notes say what runs on the
         host, and why."""
-        told: dict[tuple[str, ...], str] = {}
-        lower = self.lowering(told.__setitem__)
+        reasons: dict[tuple[str, ...], str] = {}
+        lower = DeviceKernels(self.gpu, reasons.__setitem__, self.lacks)
         found = schedule_program(
             program, self.host.cpu, on_function, lower=lower, scatter=lower.scatter
         )
-        return replace(found, notes=(*found.notes, *host_notes(program, found, told)))
+        return replace(found, notes=(*found.notes, *host_notes(found, reasons)))
 
     def list_schedules(self, program: TensorProgram) -> str:
         raise ModelError(f"target {self.name} lists no schedules", (), "leave --emit schedule out")

@@ -22,10 +22,10 @@ from modelcc.targets.gpu.lower import schedule_groups_kernel
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.scatter import schedule_group_scatter
 
-Tell: TypeAlias = Callable[[tuple[str, ...], str], None]
+OnHost: TypeAlias = Callable[[tuple[str, ...], str], None]
 
 
-def _nobody(source: tuple[str, ...], why: str) -> None:
+def _ignored(source: tuple[str, ...], why: str) -> None:
     pass
 
 
@@ -36,11 +36,11 @@ def _nothing(function: Function) -> str:
 @dataclass(frozen=True)
 class DeviceKernels:
     """Schedules kernels for groups of ``gpu``: a :class:`~modelcc.targets.cpu.schedule.Lower`,
-    whose machine is the host's.  ``tell`` hears of nodes whose kernel runs on the host, and why;
+    whose machine is the host's.  ``on_host`` gets nodes whose kernel runs on the host, and why;
     ``lacks`` says what the device has not that a function takes."""
 
     gpu: GpuModel
-    tell: Tell = _nobody
+    on_host: OnHost = _ignored
     lacks: Callable[[Function], str] = _nothing
 
     def __call__(
@@ -58,7 +58,7 @@ class DeviceKernels:
             return found
         if len(kernel.stages) > 1:
             raise NoScheduleError
-        self.tell(source, found)
+        self.on_host(source, found)
         return schedule_kernel(kernel, name, machine, source, wanted, states)
 
     def scatter(
@@ -75,12 +75,13 @@ class DeviceKernels:
         try:
             for function in functions:
                 verify_function(function, self.gpu.limits)
-        except ModelError:
-            return schedule_scatter(kernel, initial, name, machine, source)
-        lacking = next((why for f in functions if (why := self.lacks(f))), "")
-        if not lacking:
+        except ModelError as error:
+            why = error.message
+        else:
+            why = next((lack for f in functions if (lack := self.lacks(f))), "")
+        if not why:
             return found
-        self.tell(source, lacking)
+        self.on_host(source, why)
         return schedule_scatter(kernel, initial, name, machine, source)
 
     def _grouped(

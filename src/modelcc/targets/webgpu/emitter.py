@@ -44,10 +44,6 @@ NOTHING = "mcc_nothing"
 """A zero that compilers do not know: launches have no third dimension."""
 
 
-class TooManyBuffersError(NotImplementedError):
-    """A function of more buffers than a shader may have."""
-
-
 def plain_function(function: Function) -> Function:
     """A function in the constructs that are printed."""
     return remove_unused(expand_instructions(expand_math(expand_narrow(function)), {}))
@@ -72,8 +68,7 @@ def shader_of(function: Function, shared: Shared | None = None) -> Shader:
 def verified_shader(function: Function, shared: Shared | None = None) -> Shader:
     """The shader of a function that is verified, within :data:`LIMITS`.
 
-    Raises ``NotImplementedError`` (:class:`TooManyBuffersError`) or ``TypeError`` for what WGSL
-    cannot say.
+    Raises ``NotImplementedError`` or ``TypeError`` for what WGSL cannot say.
     """
     bindings = shared or apart(function)
     code, rooms = Code(WGSL), dict[str, ShaderMemory]()
@@ -84,7 +79,7 @@ def verified_shader(function: Function, shared: Shared | None = None) -> Shader:
         rooms[FAULTS] = room
         head.append(_variable(len(head), room))
     if len(head) > BINDINGS:
-        raise TooManyBuffersError(
+        raise NotImplementedError(
             f"@{function.name} takes {len(head)} buffers, and WebGPU gives {BINDINGS}"
         )
     head += _sizes(code, function, len(head))

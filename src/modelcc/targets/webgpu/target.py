@@ -14,13 +14,11 @@ from modelcc.runtime.webgpu_shaders import Shader, Shared, shaders_text, togethe
 from modelcc.targets.base import TargetOptions
 from modelcc.targets.gpu.device_program import device_functions
 from modelcc.targets.gpu.device_target import DeviceTarget, group_capacity
-from modelcc.targets.gpu.kernels import DeviceKernels, Tell
 from modelcc.targets.gpu.machine import GPUS, INTEGRATED, GpuModel
 from modelcc.targets.native.host import cpu_model
 from modelcc.targets.native.target import NativeTarget, native_target
 from modelcc.targets.native.toolchain import CodegenOptions
 from modelcc.targets.webgpu.emitter import LIMITS, plain_function, shader_of, verified_shader
-from modelcc.targets.webgpu.kernels import ShaderKernels
 from modelcc.targets.webgpu.wasm import WASM
 
 
@@ -64,9 +62,13 @@ class WebgpuTarget(DeviceTarget):
     def symbol(self, name: str) -> str:
         return name
 
-    def lowering(self, tell: Tell) -> DeviceKernels:
-        """Kernels become functions of groups, and of the host where WGSL has no form for them."""
-        return ShaderKernels(self.gpu, tell, self.lacks)
+    def lacks(self, function: Function) -> str:
+        """What WGSL has no form for."""
+        try:
+            verified_shader(plain_function(function))
+        except (NotImplementedError, TypeError) as error:
+            return str(error)
+        return ""
 
     def legalize_groups(self, function: Function) -> Function:
         """Elementary functions and narrow elements become arithmetic."""

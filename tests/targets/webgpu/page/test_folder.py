@@ -46,8 +46,8 @@ def model_of(nodes: list[onnx.NodeProto], rows: int | str, outputs: Mapping[str,
 
 
 def words(rows: int | str = 6) -> bytes:
-    """Rows of a table, a layer, softmax; numbers that are sorted and a sum of 64 bits, which
-    are the host's."""
+    """Rows of a table, a layer, softmax, sorted numbers; a sum of 64 bits and where the greatest
+    are, which is the host's work."""
     nodes = [
         helper.make_node("Gather", ["table", "ids"], ["rows"]),
         helper.make_node("MatMul", ["rows", "w"], ["product"]),
@@ -58,7 +58,8 @@ def words(rows: int | str = 6) -> bytes:
         helper.make_node("ReduceSum", ["powers"], ["total"], keepdims=0),
         helper.make_node("TopK", ["sum", "four"], ["best", "places"]),
         helper.make_node("MatMul", ["best", "v"], ["mixed"]),
-        helper.make_node("Greater", ["sum", "b"], ["more"]),
+        helper.make_node("Hardmax", ["sum"], ["greatest"], axis=-1),
+        helper.make_node("Greater", ["sum", "greatest"], ["more"]),
     ]
     outputs = {"y": F32, "total": F64, "mixed": F32, "more": TensorProto.BOOL}
     return model_of(nodes, rows, outputs)
@@ -85,7 +86,7 @@ def wanted(ids: Array) -> dict[str, Array]:
         "y": exp / exp.sum(-1, keepdims=True),
         "total": powers.sum(),
         "mixed": -np.sort(-total, -1)[:, :4] @ WEIGHTS["v"],
-        "more": total > WEIGHTS["b"],
+        "more": total > (total == total.max(-1, keepdims=True)),
     }
 
 
