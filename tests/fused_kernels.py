@@ -47,6 +47,14 @@ KERNELS: Mapping[str, str] = {
       %b: f32[3] = [i < 3] sum[j < 2, k < 5]
         (%v[i, j, k] - %h[i]) * (%v[i, j, k] - %h[i])
       %y: f32[3, 2, 5] = [i < 3, j < 2, k < 5] (%v[i, j, k] - %h[i]) / sqrt(%b[i]) * %g[j, k] }""",
+    "rows": """%x: f32[m, 24], %c: f16[24]) -> (%t: f32[m], %y: f32[m, 24]) {
+      %t: f32[m] = [i < m] max[j < 24] %x[i, j] + f32(%c[j])
+      %e: f32[m, 24] = [i < m, j < 24] exp(%x[i, j] + f32(%c[j]) - %t[i])
+      %s: f32[m] = [i < m] sum[j < 24] %e[i, j]
+      %y: f32[m, 24] = [i < m, j < 24] %e[i, j] / %s[i] }""",
+    "terms": """%x: f32[m, 3, 8], %z: f32[m, 24]) -> (%y: f32[m]) {
+      %s: f32[m] = [i < m] sum[l < 3, j < 8] %x[i, l, j] * %z[i, 8 * l + j]
+      %y: f32[m] = [i < m] sqrt(abs(%s[i])) }""",
     "sum": """%x: f32[m, k, n]) -> (%y: f32[m, n]) {
       %s: f32[m, n] = [i < m, j < n] sum[l < k] %x[i, l, j] * 2.0
       %y: f32[m, n] = [i < m, j < n] sqrt(%s[i, j]) }""",
@@ -62,6 +70,19 @@ KERNELS: Mapping[str, str] = {
       %s: f32[2, m] = [h < 2, i < m] sum[j < n] %e[h, i, j]
       %w: f32[2, m, n] = [h < 2, i < m, j < n] %e[h, i, j] / %s[h, i]
       %y: f32[2, m, 5] = [h < 2, i < m, c < 5] sum[j < n] %w[h, i, j] * %v[h, j, c] }""",
+    "grouped queries": """%q: f16[2, 3, 5, 16], %k: f16[2, 11, 16], %v: f16[2, 11, 8])
+      -> (%y: f16[2, 5, 3, 8]) {
+      %p: f32[2, 3, 5, 11] = [h < 2, g < 3, i < 5, j < 11] sum[d < 16]
+        f32(%q[h, g, i, d]) * f32(%k[h, j, d])
+      %z: f32[2, 3, 5, 11] = [h < 2, g < 3, i < 5, j < 11]
+        select(ge(index(i - j + 6):i64, 0), %p[h, g, i, j] * 0.25, -inf)
+      %t: f32[2, 3, 5] = [h < 2, g < 3, i < 5] max[j < 11] %z[h, g, i, j]
+      %e: f32[2, 3, 5, 11] = [h < 2, g < 3, i < 5, j < 11] exp(%z[h, g, i, j] - %t[h, g, i])
+      %s: f32[2, 3, 5] = [h < 2, g < 3, i < 5] sum[j < 11] %e[h, g, i, j]
+      %w: f32[2, 3, 5, 11] = [h < 2, g < 3, i < 5, j < 11] %e[h, g, i, j] / %s[h, g, i]
+      %u: f32[2, 3, 5, 8] = [h < 2, g < 3, i < 5, c < 8] sum[j < 11]
+        %w[h, g, i, j] * f32(%v[h, j, c])
+      %y[h, i, g, c]: f16[2, 5, 3, 8] = [h < 2, g < 3, i < 5, c < 8] f16(%u[h, g, i, c]) }""",
     "causal": """%q: f32[7, 4], %k: f32[4, 7], %v: f32[7, 3]) -> (%y: f32[7, 3]) {
       %p: f32[7, 7] = [i < 7, j < 7] sum[d < 4] %q[i, d] * %k[d, j]
       %z: f32[7, 7] = [i < 7, j < 7] select(ge(index(i - j):i64, 0), %p[i, j], -inf)

@@ -7,11 +7,17 @@ from collections import Counter
 
 _LABEL = re.compile(r"\s*(\.L_x_\d+):")
 _JUMP = re.compile(r"BRA\S*\s.*`\((\.L_x_\d+)\)")
-_INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+ )?([A-Z0-9_]+)")
+_INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+ )?([A-Z0-9_]+)([.\w]*)")
 
 MMA_CYCLES = 8
 """Of one scheduler of sm_80 for an HMMA.16816 or an IMMA.16832: it multiplies and adds 256 pairs
 of 16 bits in a cycle, the instruction has 16 * 8 * 16 of them (NVIDIA A100 whitepaper, table 3)."""
+
+
+def instructions_of(sass: str) -> Counter[str]:
+    """All instructions, by their names with what follows these."""
+    found = map(_INSTRUCTION.match, sass.splitlines())
+    return Counter(m[1] + m[2] for m in found if m)
 
 
 def loops_of(sass: str) -> list[Counter[str]]:

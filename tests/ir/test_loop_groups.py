@@ -61,7 +61,27 @@ TRANSPOSED = """func @transpose(%x: f32[m*n], %y: mut f32[m*n]; m, n) {
 """
 
 
-@pytest.mark.parametrize("text", [SUMS, TRANSPOSED])
+EXCHANGED = """func @exchanged(%x: f32[8*n], %y: mut f32[8*n]; n) {
+  grid g in 0 .. n {
+    thread w in 0 .. 2 {
+      thread t in 0 .. 4 {
+        register %sum = load %x[8*g + 4*w + t]
+        register %other = %sum
+        for i in 0 .. 2 {
+          exchange %other across 1
+          %sum = add(%sum, %other)
+          %other = %sum
+        }
+        exchange %sum across 2
+        store %y[8*g + 4*w + t] = %sum
+      }
+    }
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("text", [SUMS, TRANSPOSED, EXCHANGED])
 def test_text_reads_back_and_is_accepted(text: str) -> None:
     function = parse_function(text)
     verify_function(function, GroupLimits(shared_bytes=256, threads=64))
@@ -74,6 +94,30 @@ def test_threads_of_a_group_share_memory() -> None:
     y = np.zeros(3, np.float32)
     interpret_loops(parse_function(SUMS), [x, y], [3])
     np.testing.assert_array_equal(y, x.reshape(3, 64).sum(1))
+
+
+def test_threads_of_a_warp_exchange_registers() -> None:
+    """Each pair's sum twice over, of the other pair of its warp."""
+    x, y = np.arange(24, dtype=np.float32), np.zeros(24, np.float32)
+    interpret_loops(parse_function(EXCHANGED), [x, y], [3])
+    pairs = 2 * x.reshape(-1, 2, 2).sum(2)[:, ::-1]
+    np.testing.assert_array_equal(y, pairs.repeat(2, 1).reshape(-1))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("0 .. 4 {", "0 .. 3 {", "3 threads do not exchange across 1"),
+        ("across 2", "across 4", "4 threads do not exchange across 4"),
+        ("%sum across", "%x across", "threads exchange registers, and %x is none"),
+        ("exchange %sum across 2", "if predicate(t < 2) { exchange %sum across 2 }", "only some"),
+    ],
+)
+def test_exchanges_that_threads_cannot_do_are_refused(
+    before: str, after: str, message: str
+) -> None:
+    with pytest.raises(ModelError, match=message):
+        verify_function(parse_function(EXCHANGED.replace(before, after)))
 
 
 def test_the_example_of_the_loop_level_is_one() -> None:

@@ -1,4 +1,5 @@
-"""Statements of the loop level that copy to shared memory while threads go on."""
+"""Statements of the loop level that copy to shared memory while threads go on, or exchange what
+threads have in registers."""
 
 from __future__ import annotations
 
@@ -31,3 +32,13 @@ class WaitCopies:
     """Waits for all of this thread's batches but the last ``pending``."""
 
     pending: int = 0
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Sets a register to what another thread of the warp has in it: the one whose index, in the
+    innermost thread loop, differs from this one's in the bits of ``across``.  All of them do so at
+    the same time; there is a power of two of them, more than ``across``."""
+
+    name: str
+    across: int

@@ -35,6 +35,7 @@ from typing import Literal, TypeAlias
 
 from modelcc.ir.argument import Argument
 from modelcc.ir.condition import Condition
+from modelcc.ir.copies import Exchange
 from modelcc.ir.index import Index
 from modelcc.ir.tiles import Copying
 from modelcc.ir.types import BOOL, DType
@@ -462,7 +463,7 @@ class Comment:
 
 Stmt: TypeAlias = (
     For | While | If | Let | BindIndex | Check | Register | Assign | Store | VectorScatter | Alloc
-    | Barrier | Copying | Prefetch | ParallelCall | RoutineCall | Comment
+    | Barrier | Exchange | Copying | Prefetch | ParallelCall | RoutineCall | Comment
 )  # fmt: skip
 
 

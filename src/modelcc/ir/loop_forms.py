@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from modelcc.ir.argument import Argument
-from modelcc.ir.copies import CommitCopies, CopyAsync, WaitCopies
+from modelcc.ir.copies import CommitCopies, CopyAsync, Exchange, WaitCopies
 from modelcc.ir.forms import NO_TYPES, Spelling, Syntax, TextForms, block, listed, syntax
 from modelcc.ir.index import Index
 from modelcc.ir.loop import (
@@ -265,6 +265,7 @@ STATEMENTS = TextForms[Stmt](
         VectorScatter: "scatter {buffer:buffer}[{offset}; {offsets}](? mask({active})?) = {value}",
         Alloc: "{buffer}",
         Barrier: "barrier",
+        Exchange: "exchange {name:value} across {across}",
         CopyAsync: "copy {to:buffer}[{to_offset}] = {source:buffer}[{source_offset}](? x{lanes}?)"
         "(? mask({active})?)",
         CommitCopies: "commit",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from modelcc.ir.copies import CommitCopies, CopyAsync, WaitCopies
+from modelcc.ir.copies import CommitCopies, CopyAsync, Exchange, WaitCopies
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, symbols
 from modelcc.ir.loop import (
@@ -45,9 +45,10 @@ DIMENSIONS = 3
 
 _SHARED = ("shared", "tile", "arrivals")
 _OF_GROUPS = (
-    Barrier, CopyAsync, CommitCopies, WaitCopies, CopyTile, ExpectBytes, WaitArrival, WaitRoutines
+    Barrier, Exchange, CopyAsync, CommitCopies, WaitCopies, CopyTile, ExpectBytes, WaitArrival,
+    WaitRoutines,
 )  # fmt: skip
-_OF_WARPS = (RoutineCall, WaitRoutines)
+_OF_WARPS = (RoutineCall, WaitRoutines, Exchange)
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ def verify_groups(function: Function, limits: GroupLimits) -> None:
     for loop in loops:
         _verify_extent(function, loop, len(loops))
     _verify_threads(function, loops, limits)
+    _verify_exchanges(function, loops[-1])
     _Threads(function, loops).verify(body)
     _Threads(function, loops[-1:], _OF_WARPS).verify(body)
 
@@ -169,6 +171,18 @@ def _verify_threads(function: Function, loops: Sequence[For], limits: GroupLimit
             raise _fail(function, loop, f"a group has {limits.threads} threads, not {count}")
 
 
+def _verify_exchanges(function: Function, warp: For) -> None:
+    """Of registers, by a power of two of threads."""
+    inside, count = statements(warp.body), warp.stop
+    assert isinstance(count, int)
+    registers = {s.name for s in inside if isinstance(s, Register)}
+    for s in inside:
+        if isinstance(s, Exchange) and s.name not in registers:
+            raise _fail(function, s, f"threads exchange registers, and %{s.name} is none")
+        if isinstance(s, Exchange) and (count & count - 1 or not 0 < s.across < count):
+            raise _fail(function, s, f"{count} threads do not exchange across {s.across}")
+
+
 class _Threads:
     """Checks what a thread does: ``varying`` names differ between the threads that ``loops`` run,
     which do what is ``together`` at the same time."""
@@ -204,7 +218,7 @@ class _Threads:
 
     def _statement(self, s: Stmt) -> None:
         match s:
-            case Barrier() | RoutineCall() | WaitRoutines():
+            case Barrier() | RoutineCall() | WaitRoutines() | Exchange():
                 if isinstance(s, self._together):
                     self._reached(s)
             case Let() if self._varies(s.value):
@@ -228,7 +242,7 @@ class _Threads:
             case _:
                 pass
 
-    def _reached(self, s: Barrier | RoutineCall | WaitRoutines) -> None:
+    def _reached(self, s: Barrier | RoutineCall | WaitRoutines | Exchange) -> None:
         """By all of them, on the same parts of memory."""
         if self._diverging is not None:
             inside = statement_text(self._diverging)

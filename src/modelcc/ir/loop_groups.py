@@ -116,6 +116,7 @@ class Watch:
         self._thread = 0
         self._warp = 1
         self._held_by_warps: dict[tuple[int, str], Array] = {}
+        self._given: dict[int, Lanes] = {}
         self._copies: dict[int, list[list[_PendingCopy]]] = {}
 
     def begin_group(self, point: Mapping[str, int]) -> None:
@@ -178,6 +179,15 @@ class Watch:
         if lane == 0:
             self._held_by_warps[key] = memory
         return self._held_by_warps[key]
+
+    def give(self, value: Lanes) -> None:
+        """What this thread has for another one of its warp."""
+        self._given[self._thread] = value
+
+    def take(self, across: int) -> Lanes:
+        """What the thread has given whose number differs in the bits of ``across``."""
+        first = self._thread - self._thread % self._warp
+        return self._given[first + (self._thread - first ^ across)]
 
     # --- copies
 

@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from modelcc.ir.copies import CommitCopies, CopyAsync, WaitCopies
+from modelcc.ir.copies import CommitCopies, CopyAsync, Exchange, WaitCopies
 from modelcc.ir.index import Index, python_source, substitute, symbols
 from modelcc.ir.instructions import vectors
 from modelcc.ir.loop import (
@@ -156,13 +156,10 @@ class _Writer:
             case Barrier():
                 self.barriers += 1
                 self._line(depth, f"yield {self.barriers}")
+            case Exchange():
+                self._exchange(s, depth)
             case For():
-                start, stop = s.start, s.stop
-                if s.part:
-                    start, stop = (s.start + number * s.step for number in s.part)
-                bounds = f"{self.index(start)}, {self.index(stop)}, {s.step}"
-                self._line(depth, f"for {self.bound('I', s.variable)} in range({bounds}):")
-                self.block(s.body, depth + 1)
+                self._loop(s, depth)
             case If():
                 self._line(depth, f"if {self.expression(s.condition)}:")
                 self.block(s.then, depth + 1)
@@ -202,6 +199,22 @@ class _Writer:
                 if isinstance(s, WaitRoutines):
                     self._gather_warp(depth)
                 self._line(depth, self._copying(s))
+
+    def _loop(self, s: For, depth: int) -> None:
+        start, stop = s.start, s.stop
+        if s.part:
+            start, stop = (s.start + number * s.step for number in s.part)
+        bounds = f"{self.index(start)}, {self.index(stop)}, {s.step}"
+        self._line(depth, f"for {self.bound('I', s.variable)} in range({bounds}):")
+        self.block(s.body, depth + 1)
+
+    def _exchange(self, s: Exchange, depth: int) -> None:
+        """All give before the first takes, and take before the first gives again."""
+        name = self.bound("V", s.name)
+        self._line(depth, f"watch.give({name})")
+        self._gather_warp(depth)
+        self._line(depth, f"{name} = watch.take({s.across})")
+        self._gather_warp(depth)
 
     def _copying(self, s: Copying) -> str:
         match s:

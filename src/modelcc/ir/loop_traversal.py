@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from modelcc.ir.argument import Argument
 from modelcc.ir.condition import Condition
-from modelcc.ir.copies import CopyAsync
+from modelcc.ir.copies import CopyAsync, Exchange
 from modelcc.ir.fields import NodeParts
 from modelcc.ir.index import Index, symbols
 from modelcc.ir.loop import (
@@ -105,7 +105,7 @@ def names_used(body: Sequence[Stmt]) -> dict[str, None]:
         match s:
             case Store() | VectorScatter() | Prefetch():
                 found[s.buffer] = None
-            case Assign():
+            case Assign() | Exchange():
                 found[s.name] = None
             case CopyAsync():
                 found |= {s.to: None, s.source: None}

@@ -23,12 +23,16 @@ class GroupReduction:
     """``results`` of a group, each by ``threads``, a power of two, that take every so-manieth term
     and combine what they have.
 
-    Neighbouring threads have neighbouring terms, or (``across``) neighbouring results.
+    Neighbouring threads have neighbouring terms, or (``across``) neighbouring results.  Threads
+    take vectors of ``lanes`` terms.  Those of a ``warp`` combine registers, and then warps what
+    they have in shared memory (1: all is in shared memory).
     """
 
     threads: int
     results: int = 1
     across: bool = False
+    lanes: int = 1
+    warp: int = 1
 
 
 @dataclass(frozen=True)
@@ -36,12 +40,15 @@ class GroupRows:
     """Stages that walk ``rows`` of a group, each by ``threads``, a power of two.
 
     A thread keeps its ``kept`` elements of a row in registers (0: it walks the row again for each
-    reduction that needs all of an earlier one).
+    reduction that needs all of an earlier one), vectors of ``lanes`` each.  A ``warp`` is as in
+    :class:`GroupReduction`.
     """
 
     threads: int
     rows: int = 1
     kept: int = 0
+    lanes: int = 1
+    warp: int = 1
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from modelcc.ir.index import Index, coefficient
-from modelcc.ir.scalar_tree import cost, reads
+from modelcc.ir.index import Index
+from modelcc.ir.scalar_tree import cost
 from modelcc.schedule.group_schedule import (
     GroupAttention,
     GroupProduct,
-    GroupReduction,
-    GroupRows,
     GroupScatter,
     GroupSchedule,
     Pointwise,
@@ -23,16 +21,13 @@ from modelcc.schedule.structure import Group
 from modelcc.targets.gpu.attention_parts import AttentionParts, find_attention
 from modelcc.targets.gpu.box_operand import box_product
 from modelcc.targets.gpu.contraction import Contraction, find_contraction
-from modelcc.targets.gpu.evaluation import GroupKernel, extent_of
+from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.pointwise import takes_lanes
-from modelcc.targets.gpu.rows import find_rows
+from modelcc.targets.gpu.row_choice import power_of_two, reduction_schedules, row_schedules
 from modelcc.targets.gpu.sizes import count, number
 from modelcc.targets.gpu.tensor_choice import tensor_tiles
 from modelcc.targets.gpu.tensor_product import matrix_type
-
-FEW_TERMS = 16
-"""Terms that a thread sums up rather than to share them."""
 
 FEW = 8
 """Rows or columns of a product that is bound by what it reads."""
@@ -70,9 +65,6 @@ BLOCKS = (
 ALIGNMENT = 64
 """Bytes at whose multiples buffers begin."""
 
-MOST_KEPT = 16
-"""Elements of a row that a thread keeps in registers."""
-
 DEAR = 48
 """Cost of what follows a contraction that makes large tiles long to compile."""
 
@@ -83,7 +75,7 @@ def choices(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:
     if group is not None:
         yield from _of_points(kernel, group, machine)
     elif not kernel.checks:
-        for find in (_of_rows, _of_attention):
+        for find in (row_schedules, _of_attention):
             try:
                 yield from find(kernel, machine)
             except ScheduleError:
@@ -108,7 +100,7 @@ def _of_points(kernel: GroupKernel, group: Group, machine: GpuModel) -> Iterator
         if found is not None and count(anchor.reduce) >= FEW:
             yield from _on_matrix_units(kernel, found, anchor, machine)
             yield from tiles(found, group, machine)
-        yield from _reductions(anchor, machine)
+        yield from reduction_schedules(anchor, machine)
     yield plain
 
 
@@ -150,7 +142,7 @@ def updating(
     """Owners of places, where updates may meet, until all units have something to do."""
     points = max(count(apart), 1)
     room = machine.units if machine.virtual else machine.units * machine.unit_threads
-    owners = _power(max(min(room // points, count(meeting)), 1)) if meeting else 1
+    owners = power_of_two(max(min(room // points, count(meeting)), 1)) if meeting else 1
     return GroupScatter(threads_of(points * owners, machine), owners)
 
 
@@ -159,51 +151,6 @@ def copying(elements: Index, machine: GpuModel) -> Pointwise:
     whole = isinstance(elements, int) and elements % machine.lanes == 0
     lanes = machine.lanes if whole else 1
     return Pointwise(threads_of(number(elements) // lanes, machine), lanes)
-
-
-def _reductions(anchor: Nest, machine: GpuModel) -> Iterator[GroupSchedule]:
-    """Groups that share terms, if these are many, or results few."""
-    terms, results = count(anchor.reduce), count(anchor.parallel)
-    if terms <= FEW_TERMS or results * 4 >= machine.units * machine.unit_threads * min(terms, 64):
-        return
-    across = not _terms_are_neighbours(anchor)
-    if across:
-        width = min(machine.warp, 1 << max(results.bit_length() - 1, 0))
-        threads = _power(min(terms // 4, 256 // width, machine.group_threads // width))
-        yield GroupReduction(max(threads, 1), width, across=True)
-        return
-    threads = _power(min(max(terms // 4, machine.warp), 256, machine.group_threads))
-    yield GroupReduction(threads, max(1, 128 // threads))
-
-
-def _terms_are_neighbours(anchor: Nest) -> bool:
-    found = [r for r in reads(anchor.body) if len(r.indices) == 1]
-    last = [v for v in anchor.reduce if v.extent != 1]
-    along = [r for r in found if any(coefficient(r.indices[0], v.name) == 1 for v in last)]
-    side = [v for v in anchor.parallel if v.extent != 1]
-    beside = [r for r in found if any(coefficient(r.indices[0], v.name) == 1 for v in side)]
-    return len(along) >= len(beside) if along else False
-
-
-def _power(most: int) -> int:
-    """The largest power of two up to ``most``."""
-    return 1 << max(most.bit_length() - 1, 0)
-
-
-def _of_rows(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:
-    """Threads that keep a row in registers, if it fits; short rows have few threads each."""
-    stages = find_rows(kernel)
-    length, rows = count(stages.row), count(stages.outer)
-    known = isinstance(extent_of(stages.row), int)
-    most = min(machine.group_threads, 256 if rows >= machine.units else 1024)
-    threads = _power(min(max(-(-length // 4), 1), most))
-    if length > 4 * threads and threads < most:
-        threads *= 2
-    own = max(1, min(128 // threads, -(-rows // machine.units)))
-    kept = -(-length // threads)
-    if known and kept <= MOST_KEPT:
-        yield GroupRows(threads, own, kept)
-    yield GroupRows(threads, own)
 
 
 def _of_attention(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:

@@ -123,13 +123,13 @@ class Evaluation:
         self._emitter = PointEmitter(self.names, self.lanes)
         self._emitter.statements = self.statements
 
-    def nested(self) -> Evaluation:
+    def nested(self, lanes: Lanes | None = None) -> Evaluation:
         """Of statements inside of others."""
-        return Evaluation(self.names)
+        return Evaluation(self.names, lanes=lanes)
 
-    def beside(self) -> Evaluation:
-        """Of another point, whose statements stand among these."""
-        return Evaluation(self.names, self.statements)
+    def beside(self, lanes: Lanes | None = None) -> Evaluation:
+        """Of another point, or vector of points, whose statements stand among these."""
+        return Evaluation(self.names, self.statements, lanes)
 
     def bind(self, stem: str, index: Index) -> Index:
         """``index`` under a name."""
@@ -166,6 +166,14 @@ class Evaluation:
         cut = LoopVar(last.name, floordiv(last.extent, lanes), last.axis, last.multiplier)
         point = self.place((*outer, cut), position, ranges)
         return {**point, last.name: point[last.name] * lanes}
+
+    def place_lanes(self, variables: Sequence[LoopVar], position: Index) -> dict[str, Index]:
+        """:meth:`place`; with lanes, all points of vector number ``position``."""
+        if self.lanes is None:
+            return self.place(variables, position)
+        point = self.place_vector(variables, position, self.lanes.count)
+        last = variables[-1].name
+        return {**point, last: point[last] + Sym(self.lanes.variable)}
 
     def value(self, scalar: Scalar, point: Point, made: Mapping[str, Expr] = NO_VALUES) -> Expr:
         """``scalar`` at ``point``, where tensors that are ``made`` have these values."""

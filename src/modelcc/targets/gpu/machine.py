@@ -19,8 +19,9 @@ class GpuModel:
     take in eights, ``shared_bytes``, of which each group takes ``reserved_bytes`` more than it asks
     for, and ``unit_threads`` for up to ``unit_groups`` groups.  A group has up to
     ``group_threads`` threads and ``group_shared_bytes``; a thread up to ``thread_registers``.
-    Threads run in step by ``warp``.  ``lanes`` are the numbers of 32 bits that a thread moves at
-    once, where kernels are printed with vectors.  Rates are 1e12 operations a second in f32
+    Threads run in step by ``warp``, and with ``exchanges`` get registers of each other.  ``lanes``
+    are the numbers of 32 bits that a thread moves at once, where kernels are printed with vectors.
+    Rates are 1e12 operations a second in f32
     (``flops``) and in f16 or bf16 with f32 sums by matrix instructions (``matrix_flops``; 0: there
     are none), and 1e9 bytes a second of memory (``bandwidth``), of which there are
     ``memory_bytes`` (0: it is the host's).  ``matrix`` names families of matrix instructions that
@@ -47,6 +48,7 @@ class GpuModel:
     virtual: bool = False
     memory_bytes: int = 0
     reserved_bytes: int = 0
+    exchanges: bool = False
 
     @property
     def limits(self) -> GroupLimits:
@@ -92,6 +94,7 @@ A100 = GpuModel(
     lanes=4,
     memory_bytes=80 << 30,
     reserved_bytes=KIB,
+    exchanges=True,
 )
 H100 = replace(
     A100, name="H100", units=132, shared_bytes=228 * KIB, group_shared_bytes=227 * KIB, flops=66.9,
@@ -121,6 +124,7 @@ MI300X = GpuModel(
     matrix_flops=1307.4,
     lanes=4,
     memory_bytes=192 << 30,
+    exchanges=True,
 )
 INTEGRATED = GpuModel(
     name="integrated",

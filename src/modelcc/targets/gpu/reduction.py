@@ -1,19 +1,25 @@
 """Reductions whose terms are shared among threads, which combine what each has.
 
-grid g; thread r (results), t (terms)
-  own = the terms t, t + threads, …
+grid g; thread r (results), w (warps), t (terms)
+  own = the terms of the thread: every so-manieth, or vectors of them
+  own combined with that of t xor 16, 8, 4, 2, 1; part[r, w] = own; barrier; all parts combined
+  the first thread of a result does what follows
+
+Where threads exchange no registers, or neighbours have neighbouring results, all is in memory:
+
   part[r, t] = own
   barrier, and the upper half is combined with the lower one, until one element is left
-  the thread t = 0 does what follows
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from modelcc.ir.copies import Exchange
 from modelcc.ir.index import Index, Sym, ceildiv, minimum
 from modelcc.ir.loop import (
     Alloc,
+    Assign,
     Barrier,
     Buffer,
     Expr,
@@ -22,50 +28,104 @@ from modelcc.ir.loop import (
     If,
     Load,
     Predicate,
+    Reduce,
     ScalarCall,
     Stmt,
     Store,
+    Var,
 )
 from modelcc.ir.scalar import Combine
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import DType
-from modelcc.schedule.expression import accumulate, combine_function
-from modelcc.schedule.group_schedule import GroupReduction
+from modelcc.schedule.expression import accumulate, combine_function, vectorisable
+from modelcc.schedule.group_schedule import GroupReduction, GroupRows
+from modelcc.schedule.lanes import Lanes, widen
+from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching, extent_of
 
+EXCHANGED_BITS = 32
+"""Of a register that threads exchange."""
+
 
 def lower_reduction(kernel: GroupKernel, schedule: GroupReduction) -> Function:
-    """The function of a kernel; :class:`ScheduleError` if it does not begin with a reduction."""
-    group, threads, results = kernel.group, schedule.threads, schedule.results
-    nest = group.anchor
+    """The function of a kernel; :class:`ScheduleError` if it does not begin with a reduction, or
+    terms are no whole vectors."""
+    nest, s = kernel.group.anchor, schedule
     if nest is None or nest.combine is None or kernel.checks:
         raise ScheduleError("threads share reductions that find no index out of its bound")
-    if not is_power_of_two(threads) or results < 1:
-        raise ScheduleError("groups of a power of two of threads share reductions")
+    verify_shares(s, nest.body.dtype)
+    if s.results < 1 or (s.across and (s.lanes, s.warp) != (1, 1)):
+        raise ScheduleError("groups have results, whose neighbours have no vectors and warps")
+    if s.lanes > 1 and not takes_vectors((nest,), nest.reduce[-1:], s.lanes):
+        raise ScheduleError("terms are no whole vectors: lanes")
     fresh = kernel.names.fresh
-    g, r, t, term = fresh("g"), fresh("r"), fresh("t"), fresh("k")
-    loops = ((t, threads), (r, results)) if schedule.across else ((r, results), (t, threads))
     total = extent_of(nest.parallel)
-    launch = Launching(((g, ceildiv(total, results)),), loops, kernel.dims)
-    position = Sym(g) * results + Sym(r)
+    team = Team(s, s.results, fresh("r"), fresh("w"), fresh("t"))
+    grid = fresh("g")
+    launch = Launching(((grid, ceildiv(total, s.results)),), team.loops, kernel.dims)
+    position = Sym(grid) * s.results + team.row
     inside = launch.unknown((Condition(position, "<", total),))
     outer = Evaluation(kernel.names)
     point = outer.place(nest.parallel, minimum(position, total - 1) if inside else position)
-    own = outer.register("own", outer.neutral(nest))
-    inner = outer.nested()
-    value = inner.value(nest.body, point | inner.place(nest.reduce, Sym(term)))
-    inner.statements.append(accumulate(nest.combine, own.name, value, 1))
-    part = SharedParts(fresh("part"), own.dtype, threads, results, schedule.across)
-    outer.statements += [
-        For(term, Sym(t), extent_of(nest.reduce), tuple(inner.statements), threads),
-        *part.combined(nest.combine, own, Sym(r), Sym(t)),
-    ]
+    own = _own(kernel, nest, s, team, outer, point)
+    part = team.part(fresh("part"), own.dtype)
+    shared = [] if part is None else [Alloc(part)]
+    whole = team.combined(outer, nest.combine, own, part, everywhere=False)
     last = outer.nested()
-    last.finish(group, point, part.at(Sym(r), 0))
-    mine = (Condition(Sym(t), "==", 0), Condition(position, "<", total))
+    last.finish(kernel.group, point, whole)
+    mine = (Condition(team.thread, "==", 0), Condition(position, "<", total))
     body = [*outer.statements, *launch.guarded(mine, last.statements)]
-    return kernel.function(launch.around([Alloc(part.buffer)], body))
+    return kernel.function(launch.around(shared, body))
+
+
+def _own(
+    kernel: GroupKernel,
+    nest: Nest,
+    s: GroupReduction,
+    team: Team,
+    outer: Evaluation,
+    point: dict[str, Index],
+) -> Expr:
+    """What a thread's terms are combined to."""
+    assert nest.combine is not None
+    own = outer.register("own", widen(outer.neutral(nest), s.lanes))
+    term = kernel.names.fresh("k")
+    inner = outer.nested(lanes_of(kernel, s.lanes))
+    here = {**point, **inner.place_lanes(nest.reduce, Sym(term))}
+    value = widen(inner.value(nest.body, here), s.lanes)
+    inner.statements.append(accumulate(nest.combine, own.name, value, s.lanes))
+    count = ceildiv(extent_of(nest.reduce), s.lanes)
+    outer.statements.append(For(term, team.thread, count, tuple(inner.statements), s.threads))
+    return one_lane(nest.combine, own)
+
+
+def verify_shares(s: GroupReduction | GroupRows, dtype: DType) -> None:
+    """:class:`ScheduleError` if threads cannot combine what they have of ``dtype``."""
+    if not is_power_of_two(s.threads) or not is_power_of_two(s.warp) or s.warp > s.threads:
+        raise ScheduleError("groups of a power of two of threads share rows and reductions")
+    if s.lanes not in (1, 2, 4, 8):
+        raise ScheduleError("vectors have up to eight elements: lanes")
+    if s.warp > 1 and dtype.bits != EXCHANGED_BITS:
+        raise ScheduleError(f"threads exchange registers of {EXCHANGED_BITS} bits: warp")
+
+
+def takes_vectors(nests: Sequence[Nest], along: Sequence[LoopVar], lanes: int) -> bool:
+    """Whether ``nests`` can be computed for whole vectors along the last loop of ``along``."""
+    if not along or not isinstance(along[-1].extent, int) or along[-1].extent % lanes:
+        return False
+    made = {nest.output for nest in nests}
+    return all(vectorisable(nest.body, along[-1].name, lanes, made) for nest in nests)
+
+
+def lanes_of(kernel: GroupKernel, count: int) -> Lanes | None:
+    """Vectors of ``count`` elements."""
+    return Lanes(kernel.names.fresh("l"), count) if count > 1 else None
+
+
+def one_lane(combine: Combine, value: Expr) -> Expr:
+    """All lanes of ``value`` combined."""
+    return value if value.lanes == 1 else Reduce(combine_function(combine, value.dtype), value)
 
 
 def is_power_of_two(count: int) -> bool:
@@ -73,33 +133,92 @@ def is_power_of_two(count: int) -> bool:
     return count > 0 and count & (count - 1) == 0
 
 
-class SharedParts:
-    """What each of ``threads`` has of each of ``results``, in shared memory."""
+class Team:
+    """The threads of a group that have a row, or a result, together: loops over ``rows`` rows, over
+    warps and over their threads, whose indices have these names."""
 
-    def __init__(self, name: str, dtype: DType, threads: int, results: int, across: bool) -> None:
-        self.buffer = Buffer(name, dtype, threads * results, "shared")
-        self._threads = threads
-        self._steps = (1, results) if across else (threads, 1)
+    def __init__(self, s: GroupReduction | GroupRows, rows: int, r: str, w: str, t: str) -> None:
+        self._rows, self._threads, self._warp = rows, s.threads, s.warp
+        across = isinstance(s, GroupReduction) and s.across
+        self.row = Sym(r)
+        if s.warp == 1:
+            loops = ((r, rows), (t, s.threads))
+            self.loops = loops[::-1] if across else loops
+            self._steps = (1, rows) if across else (s.threads, 1)
+            self._own, self.thread = Sym(t), Sym(t)
+            return
+        warps = s.threads // s.warp
+        several = ((w, warps),) if warps > 1 else ()
+        self.loops = ((r, rows), *several, (t, s.warp))
+        self._steps = (warps, 1)
+        self._own: Index = Sym(w) if warps > 1 else 0
+        self.thread: Index = self._own * s.warp + Sym(t)
+        self._lane = Sym(t)
 
-    def at(self, result: Index, thread: Index) -> Load:
-        """What a thread has of a result; thread 0 has all of it once they are combined."""
-        return Load(self.buffer.name, self._place(result, thread), self.buffer.dtype)
+    def part(self, name: str, dtype: DType) -> Buffer | None:
+        """Shared memory that is needed to combine values of ``dtype``."""
+        parts = self._threads if self._warp == 1 else self._threads // self._warp
+        return Buffer(name, dtype, parts * self._rows, "shared") if parts > 1 else None
 
-    def _place(self, result: Index, thread: Index) -> Index:
-        return result * self._steps[0] + thread * self._steps[1]
+    def combined(
+        self, at: Evaluation, combine: Combine, own: Expr, part: Buffer | None, everywhere: bool
+    ) -> Expr:
+        """What the threads of a row have, combined, in the first of them or ``everywhere``."""
+        if self._warp > 1:
+            return self._exchanged(at, combine, own, part)
+        if part is None:
+            return own
+        at.statements += self._halved(combine, own, part)
+        if everywhere:
+            at.statements.append(Barrier())
+        return self._load(part, 0)
 
-    def combined(self, combine: Combine, own: Expr, result: Index, thread: Index) -> list[Stmt]:
+    def _place(self, of: Index) -> Index:
+        return self.row * self._steps[0] + of * self._steps[1]
+
+    def _load(self, part: Buffer, of: Index) -> Load:
+        return Load(part.name, self._place(of), part.dtype)
+
+    def _exchanged(self, at: Evaluation, combine: Combine, own: Expr, part: Buffer | None) -> Expr:
+        """In all threads: each warp's by registers, and then of all warps."""
+        total = exchanged(at, combine, own, self._warp)
+        if part is None:
+            return total
+        first = Predicate((Condition(self._lane, "==", 0),))
+        store = Store(part.name, self._place(self._own), total)
+        at.statements += [If(first, (store,)), Barrier()]
+        whole: Expr = self._load(part, 0)
+        for number in range(1, self._threads // self._warp):
+            whole = combine_two(combine, (whole, self._load(part, number)))
+        return at.named("all", whole)
+
+    def _halved(self, combine: Combine, own: Expr, part: Buffer) -> list[Stmt]:
         """The upper half is combined with the lower one, until one element is left, which the
         first thread has written."""
-        found: list[Stmt] = [Store(self.buffer.name, self._place(result, thread), own)]
+        place = self._place(self._own)
+        found: list[Stmt] = [Store(part.name, place, own)]
         count = self._threads
         while count > 1:
             count //= 2
-            ends = self.at(result, thread), self.at(result, thread + count)
-            both = Store(self.buffer.name, self._place(result, thread), combine_two(combine, ends))
-            condition = Predicate((Condition(thread, "<", count),))
+            ends = self._load(part, self._own), self._load(part, self._own + count)
+            both = Store(part.name, place, combine_two(combine, ends))
+            condition = Predicate((Condition(self._own, "<", count),))
             found += [Barrier(), If(condition, (both,))]
         return found
+
+
+def exchanged(at: Evaluation, combine: Combine, own: Expr, warp: int) -> Var:
+    """What ``warp`` threads have in registers, combined in all of them."""
+    own = at.named("own", own)
+    total, other = at.register("all", own), at.register("other", own)
+    across = warp // 2
+    while across:
+        both = combine_two(combine, (total, other))
+        if across < warp // 2:
+            at.statements.append(Assign(other.name, total))
+        at.statements += [Exchange(other.name, across), Assign(total.name, both)]
+        across //= 2
+    return total
 
 
 def combine_two(combine: Combine, ends: Sequence[Expr]) -> Expr:

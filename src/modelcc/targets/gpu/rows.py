@@ -1,9 +1,10 @@
 """Stages that walk rows (softmax, norms): threads share each row, and what it is reduced to.
 
-grid g; thread r (rows), t (places)
-  for each walk: elements t, t + threads, … of the row, kept in registers or found anew
+grid g; thread r (rows), w (warps), t (places)
+  for each walk: elements t, t + threads, … of the row, or vectors of them, kept in registers or
+  found anew
     own = these reduced, or they are stored
-  part[r, t] = own, combined as in :mod:`modelcc.targets.gpu.reduction`; barrier
+  own of all threads are combined as in :mod:`modelcc.targets.gpu.reduction`
   all threads go on with what the row is reduced to
 """
 
@@ -13,18 +14,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from modelcc.ir.index import Index, Sym, ceildiv, loop_range, minimum
-from modelcc.ir.loop import Alloc, Barrier, Expr, For, Function, Predicate, Select, Stmt, Var
+from modelcc.ir.index import Index, Sym, ceildiv, coefficient, loop_range, minimum
+from modelcc.ir.loop import Alloc, Expr, For, Function, Predicate, Select, Stmt, Var
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Condition, Stage
+from modelcc.ir.types import F32
 from modelcc.passes.tensor.reduction_domain import ReductionDomain, reduction_domain
 from modelcc.schedule.expression import accumulate
 from modelcc.schedule.group_schedule import GroupRows
+from modelcc.schedule.lanes import widen
 from modelcc.schedule.nest import LoopVar, Nest, linearise, merge_loops
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.schedule.structure import strip_indices
 from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching, extent_of
-from modelcc.targets.gpu.reduction import SharedParts, is_power_of_two
+from modelcc.targets.gpu.reduction import (
+    Team,
+    lanes_of,
+    one_lane,
+    takes_vectors,
+    verify_shares,
+)
 
 
 @dataclass(frozen=True)
@@ -91,14 +100,27 @@ def lower_rows(kernel: GroupKernel, schedule: GroupRows) -> Function:
     keep less than a row."""
     if kernel.checks:
         raise ScheduleError("threads share rows whose indices are known to be in their bounds")
-    if not is_power_of_two(schedule.threads) or schedule.rows < 1:
-        raise ScheduleError("groups of a power of two of threads share rows")
     stages = find_rows(kernel)
+    for nest in stages.nests:
+        verify_shares(schedule, nest.body.dtype if nest.reduce else F32)
+    if schedule.rows < 1 or schedule.kept % schedule.lanes:
+        raise ScheduleError("groups have rows, of which threads keep whole vectors")
+    if schedule.lanes > 1 and not takes_lanes(kernel, stages, schedule.lanes):
+        raise ScheduleError("places of a row are no whole vectors: lanes")
     length = extent_of(stages.row)
     most = schedule.kept * schedule.threads
     if schedule.kept and not (isinstance(length, int) and length <= most):
         raise ScheduleError("threads keep whole rows: kept")
     return _RowThreads(kernel, schedule, stages).function()
+
+
+def takes_lanes(kernel: GroupKernel, stages: RowStages, lanes: int) -> bool:
+    """Whether rows can be walked by vectors, whose results lie side by side."""
+    if not takes_vectors(stages.nests, stages.row, lanes):
+        return False
+    last = stages.row[-1].name
+    stored = (n for n in stages.nests if n.output in kernel.stored & stages.walking)
+    return all(coefficient(nest.store, last) == 1 for nest in stored)
 
 
 class _RowThreads:
@@ -107,13 +129,13 @@ class _RowThreads:
     def __init__(self, kernel: GroupKernel, schedule: GroupRows, stages: RowStages) -> None:
         self._kernel, self._schedule, self._stages = kernel, schedule, stages
         fresh = kernel.names.fresh
-        g, r, t = fresh("g"), fresh("r"), fresh("t")
-        total = extent_of(stages.outer)
-        loops = ((r, schedule.rows), (t, schedule.threads))
+        g, total = fresh("g"), extent_of(stages.outer)
+        self._team = Team(schedule, schedule.rows, fresh("r"), fresh("w"), fresh("t"))
         grid = ((g, ceildiv(total, schedule.rows)),)
-        self._launch = Launching(grid, loops, kernel.dims)
-        self._row, self._thread = Sym(r), Sym(t)
-        number = Sym(g) * schedule.rows + Sym(r)
+        self._launch = Launching(grid, self._team.loops, kernel.dims)
+        self._thread = self._team.thread
+        self._lanes = lanes_of(kernel, schedule.lanes)
+        number = Sym(g) * schedule.rows + self._team.row
         self._inside = (Condition(number, "<", total),)
         known = not self._launch.unknown(self._inside)
         self._outer = Evaluation(kernel.names)
@@ -138,34 +160,36 @@ class _RowThreads:
         return self._kernel.function(self._launch.around(self._shared, self._outer.statements))
 
     def _registers(self, walk: Sequence[Nest]) -> dict[str, Var]:
-        outer = self._outer
-        return {n.output: outer.register("own", outer.neutral(n)) for n in walk if n.reduce}
+        outer, lanes = self._outer, self._schedule.lanes
+        neutral = {n.output: widen(outer.neutral(n), lanes) for n in walk if n.reduce}
+        return {name: outer.register("own", value) for name, value in neutral.items()}
 
     def _stores_row(self, nest: Nest) -> bool:
         return nest.output in self._kernel.stored & self._stages.walking
 
     def _kept_places(self) -> list[_RowPlace]:
         """The places of a thread, whose values stay in registers."""
-        length, threads = extent_of(self._stages.row), self._schedule.threads
-        assert isinstance(length, int)
+        whole, threads = extent_of(self._stages.row), self._schedule.threads
+        assert isinstance(whole, int)
         places: list[_RowPlace] = []
+        length = whole // self._schedule.lanes
         for number in range(-(-length // threads)):
             position = self._thread + number * threads
             there = () if (number + 1) * threads <= length else (Condition(position, "<", length),)
-            evaluation = self._outer.beside()
+            evaluation = self._outer.beside(self._lanes)
             last = minimum(position, length - 1) if there else position
-            point = {**self._point, **evaluation.place(self._stages.row, last)}
+            point = {**self._point, **evaluation.place_lanes(self._stages.row, last)}
             places.append(_RowPlace(evaluation, point, there, {}))
         return places
 
     def _walk(self, walk: Sequence[Nest], own: dict[str, Var]) -> None:
         """Along the whole row, what is needed of earlier values being found anew."""
         place = self._kernel.names.fresh("p")
-        inner = self._outer.nested()
-        point = {**self._point, **inner.place(self._stages.row, Sym(place))}
+        inner = self._outer.nested(self._lanes)
+        point = {**self._point, **inner.place_lanes(self._stages.row, Sym(place))}
         here = _RowPlace(inner, point, (), {})
         self._visit(walk, own, here)
-        length = extent_of(self._stages.row)
+        length = ceildiv(extent_of(self._stages.row), self._schedule.lanes)
         body = tuple(inner.statements)
         loop = For(place, self._thread, length, body, self._schedule.threads)
         self._outer.statements.append(loop)
@@ -175,15 +199,16 @@ class _RowThreads:
         for nest in walk:
             if nest.reduce:
                 assert nest.combine is not None
-                value = self._value(nest, place)
+                lanes = self._schedule.lanes
+                value = widen(self._value(nest, place), lanes)
                 if place.there:
-                    neutral = place.evaluation.neutral(nest)
-                    value = Select(Predicate(place.there), value, neutral)
+                    neutral = widen(place.evaluation.neutral(nest), lanes)
+                    value = Select(widen(Predicate(place.there), lanes), value, neutral)
                 register = own[nest.output].name
-                place.evaluation.statements.append(accumulate(nest.combine, register, value, 1))
+                place.evaluation.statements.append(accumulate(nest.combine, register, value, lanes))
             elif self._stores_row(nest):
                 value = self._walking_value(nest, place)
-                stored = place.evaluation.nested()
+                stored = place.evaluation.nested(self._lanes)
                 stored.store(nest, place.point, value)
                 conditions = (*self._inside, *place.there)
                 place.evaluation.statements += self._launch.guarded(conditions, stored.statements)
@@ -210,14 +235,10 @@ class _RowThreads:
             if not nest.reduce:
                 continue
             assert nest.combine is not None
-            total: Expr = own[nest.output]
-            if self._schedule.threads > 1:
-                name, rows = self._kernel.names.fresh("part"), self._schedule.rows
-                part = SharedParts(name, total.dtype, self._schedule.threads, rows, False)
-                self._shared.append(Alloc(part.buffer))
-                outer.statements += part.combined(nest.combine, total, self._row, self._thread)
-                outer.statements.append(Barrier())
-                total = part.at(self._row, 0)
+            total = one_lane(nest.combine, own[nest.output])
+            part = self._team.part(self._kernel.names.fresh("part"), total.dtype)
+            self._shared += [] if part is None else [Alloc(part)]
+            total = self._team.combined(outer, nest.combine, total, part, everywhere=True)
             self._finish(nest, outer.named("s", total))
 
     def _follow(self, walk: Sequence[Nest]) -> None:

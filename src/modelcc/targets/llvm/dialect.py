@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from modelcc.ir.loop import Function
 from modelcc.targets.isa.nvidia_mma import MATRIX_INSTRUCTIONS, MatrixInstruction
@@ -31,8 +32,9 @@ class LlvmGroups:
     ``memory``, ``shared`` and ``private`` are address spaces, ``generic`` holds all of them.  Of
     shared memory a kernel says at most ``shared_bytes`` itself, whoever launches it the rest.
     ``matrices`` are routines that a warp of ``warp`` threads has instructions for; with ``copies``
-    it copies asynchronously.  With ``tiles`` it copies boxes of tensors, and warps of four as many
-    threads have these instructions.
+    it copies asynchronously.  ``exchanges`` is what threads of a warp get registers of each other
+    by.  With ``tiles`` it copies boxes of tensors, and warps of four as many threads have these
+    instructions.
     """
 
     name: str
@@ -51,6 +53,7 @@ class LlvmGroups:
         default_factory=dict[Function, MatrixInstruction], hash=False
     )
     copies: bool = False
+    exchanges: Literal["", "shfl", "bpermute"] = ""
     tiles: Mapping[Function, TileInstruction] = field(
         default_factory=dict[Function, TileInstruction], hash=False
     )
@@ -94,6 +97,7 @@ NVPTX = LlvmGroups(
     warp=32,
     matrices=MATRIX_INSTRUCTIONS,
     copies=True,
+    exchanges="shfl",
 )
 
 NVPTX_90A = replace(NVPTX, tiles=TILE_INSTRUCTIONS)
@@ -108,6 +112,8 @@ AMDGPU = LlvmGroups(
     thread=_amd("workitem.id"),
     barriers=(_effect("void @llvm.amdgcn.s.barrier()", "declare void @llvm.amdgcn.s.barrier()"),),
     private=5,
+    warp=64,
+    exchanges="bpermute",
 )
 """Its barrier alone does not order memory: fences stand around it."""
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import gcd, prod
 
-from modelcc.ir.copies import CommitCopies, CopyAsync, WaitCopies
+from modelcc.ir.copies import CommitCopies, CopyAsync, Exchange, WaitCopies
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Range
 from modelcc.ir.loop import Alloc, For, Function
 from modelcc.ir.loop_text import statement_text
 from modelcc.ir.loop_traversal import grid_loop, launch_extents, statements
-from modelcc.targets.llvm.code import Code
+from modelcc.targets.llvm.code import Code, LlvmValue
 from modelcc.targets.llvm.dialect import LlvmGroups, Word
 from modelcc.targets.llvm.expressions import ExpressionCode
 from modelcc.targets.llvm.values import memory_type, quoted
@@ -28,6 +28,10 @@ SHARED = ("shared", "tile", "arrivals")
 """Spaces of what a group shares."""
 
 _ASYNC = "llvm.nvvm.cp.async"
+
+_MBCNT_LO = "declare i32 @llvm.amdgcn.mbcnt.lo(i32, i32)"
+_MBCNT_HI = "declare i32 @llvm.amdgcn.mbcnt.hi(i32, i32)"
+"""How many threads of the warp come before one, in two halves."""
 
 
 def kernel_size(function: Function, groups: LlvmGroups) -> str:
@@ -57,6 +61,8 @@ class GroupCode:
         self._expressions = expressions
         self._index = expressions.index
         self._used = 0
+        self._threads = 1
+        self._by_all: frozenset[int] = frozenset()
 
     def loop(self, s: For) -> None:
         """The index of a group or a thread, for all of a function."""
@@ -67,9 +73,12 @@ class GroupCode:
             found = self._code.emit(f"zext {words[inside].result} {found} to i64", s.variable)
         self._index.bind(s.variable, found)
         self._code.scope.bounds[s.variable] = Range(0, s.stop - 1)
-        if s.kind == "thread" and not inside:
+        if s.kind == "thread":
             assert isinstance(s.stop, int)
-            self._code.lane, self._code.warp = s.variable, s.stop
+            self._threads *= s.stop
+            if not inside:
+                self._code.lane, self._code.warp = s.variable, s.stop
+                self._by_all = frozenset(map(id, s.body))
 
     def shared(self, s: Alloc, whole: int) -> None:
         """A part of what a group shares, ``whole`` bytes in all."""
@@ -118,6 +127,43 @@ class GroupCode:
             self._called(word)
         if self._groups.private:
             self._code.effect('fence syncscope("workgroup") acquire')
+
+    def exchange(self, s: Exchange, register: LlvmValue) -> None:
+        """A register of 32 bits of another thread, as bits."""
+        count = self._code.warp
+        if (
+            not self._groups.exchanges
+            or register.type not in ("i32", "float")
+            or (count > self._groups.warp)
+        ):
+            raise NotImplementedError(
+                f"{count} threads of {self._groups.name} have no '{statement_text(s)}' of "
+                f"{register.type}"
+            )
+        value = self._code.emit(f"load i32, ptr {register.operand}", s.name)
+        if self._groups.exchanges == "shfl":
+            by_all = id(s) in self._by_all and self._threads % self._groups.warp == 0
+            found = self._shuffled(value, self._groups.warp if by_all else count, s.across)
+        else:
+            lane = self._called(Word("i32", "i32 @llvm.amdgcn.mbcnt.lo(i32 -1, i32 0)", _MBCNT_LO))
+            other = f"i32 @llvm.amdgcn.mbcnt.hi(i32 -1, i32 {lane})"
+            lane = self._called(Word("i32", other, _MBCNT_HI))
+            lane = self._code.emit(f"xor i32 {lane}, {s.across}", "lane")
+            place = self._code.emit(f"shl i32 {lane}, 2", "place")
+            callee = self._code.intrinsic("i32", "llvm.amdgcn.ds.bpermute", "i32, i32")
+            found = self._code.emit(f"call {callee}(i32 {place}, i32 {value})", s.name)
+        self._code.effect(f"store i32 {found}, ptr {register.operand}")
+
+    def _shuffled(self, value: str, count: int, across: int) -> str:
+        """By a mask of the threads that are known to be there: so many neighbours."""
+        mask = "-1"
+        if count < self._groups.warp:
+            lane = "i32 @llvm.nvvm.read.ptx.sreg.laneid()"
+            lane = self._called(Word("i32", lane, f"declare {lane}"))
+            first = self._code.emit(f"and i32 {lane}, {-count}", "first")
+            mask = self._code.emit(f"shl i32 {(1 << count) - 1}, {first}", "mask")
+        callee = self._code.intrinsic("i32", "llvm.nvvm.shfl.sync.bfly.i32", "i32, i32, i32, i32")
+        return self._code.emit(f"call {callee}(i32 {mask}, i32 {value}, i32 {across}, i32 31)", "v")
 
     # --- copies
 

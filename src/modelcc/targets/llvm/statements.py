@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import gcd
 
-from modelcc.ir.copies import CommitCopies, CopyAsync, WaitCopies
+from modelcc.ir.copies import CommitCopies, CopyAsync, Exchange, WaitCopies
 from modelcc.ir.index import Index, Range, simplify
 from modelcc.ir.loop import (
     Alloc,
@@ -105,6 +105,8 @@ class StatementCode:
             case Barrier():
                 self._of_groups(s).barrier()
                 self._loaded.clear()
+            case Exchange():
+                self._of_groups(s).exchange(s, self.expressions.value(s.name))
             case CopyTile() | ExpectBytes() | WaitArrival():
                 self._of_tiles(s).copying(s)
             case WaitRoutines():

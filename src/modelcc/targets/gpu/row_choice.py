@@ -1,0 +1,135 @@
+"""Schedules of reductions and of stages that walk rows, the most promising first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from modelcc.ir.index import coefficient
+from modelcc.ir.scalar_tree import reads
+from modelcc.schedule.group_schedule import GroupReduction, GroupRows
+from modelcc.schedule.nest import LoopVar, Nest
+from modelcc.targets.gpu.evaluation import GroupKernel, extent_of
+from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.gpu.reduction import EXCHANGED_BITS, takes_vectors
+from modelcc.targets.gpu.rows import RowStages, find_rows, takes_lanes
+from modelcc.targets.gpu.sizes import count
+
+FEW_TERMS = 16
+"""Terms that a thread sums up rather than to share them."""
+
+MOST_KEPT = 16
+"""Elements of a row that a thread keeps in registers."""
+
+MOST_KEPT_BY_WARPS = 32
+"""The same, where warps combine registers: fewer threads wait less."""
+
+BUSY = 8
+"""Of so many parts one of a unit's threads keeps its memory busy."""
+
+
+def reduction_schedules(anchor: Nest, machine: GpuModel) -> Iterator[GroupReduction]:
+    """Groups that share terms, if these are many, or results few."""
+    terms, results = count(anchor.reduce), count(anchor.parallel)
+    if terms <= FEW_TERMS or results * 4 >= machine.units * machine.unit_threads * min(terms, 64):
+        return
+    if not _are_neighbours((anchor,), anchor.reduce, anchor.parallel):
+        width = min(machine.warp, power_of_two(results))
+        most = min(terms // 4, 256 // width, machine.group_threads // width)
+        yield GroupReduction(power_of_two(most), width, across=True)
+        return
+    if not _exchanges((anchor,), machine):
+        threads = power_of_two(min(max(terms // 4, machine.warp), 256, machine.group_threads))
+        yield GroupReduction(threads, max(1, 128 // threads))
+        return
+    lanes = _lanes((anchor,), machine, lambda n: takes_vectors((anchor,), anchor.reduce[-1:], n))
+    threads = _threads(-(-terms // lanes), results, 256, machine)
+    own = max(1, min(128 // threads, -(-results // machine.units)))
+    yield GroupReduction(threads, own, lanes=lanes, warp=min(threads, machine.warp))
+
+
+def row_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupRows]:
+    """Threads that keep a row in registers, if it fits; short rows have few threads each.
+
+    :class:`~modelcc.schedule.schedule.ScheduleError` if stages share no rows."""
+    stages = find_rows(kernel)
+    reducing = [nest for nest in stages.nests if nest.reduce]
+    side_by_side = _are_neighbours(reducing, stages.row, stages.outer)
+    enough = count(stages.outer) * BUSY >= machine.units * machine.warp
+    if not side_by_side and enough and not machine.virtual:
+        yield from _with_kept(GroupRows(1, 128), stages, MOST_KEPT_BY_WARPS)
+    elif _exchanges(reducing, machine):
+        yield from _by_warps(kernel, stages, machine)
+    else:
+        yield from _by_memory(stages, machine)
+
+
+def _by_warps(kernel: GroupKernel, stages: RowStages, machine: GpuModel) -> Iterator[GroupRows]:
+    length, outer = count(stages.row), count(stages.outer)
+    lanes = _lanes(stages.nests, machine, lambda n: takes_lanes(kernel, stages, n))
+    threads = _threads(-(-length // lanes), outer, machine.group_threads, machine)
+    while length > MOST_KEPT_BY_WARPS * threads and threads < machine.group_threads:
+        threads *= 2
+    own = max(1, min(128 // threads, -(-outer // machine.units)))
+    wanted = GroupRows(threads, own, lanes=lanes, warp=min(threads, machine.warp))
+    yield from _with_kept(wanted, stages, MOST_KEPT_BY_WARPS)
+
+
+def _by_memory(stages: RowStages, machine: GpuModel) -> Iterator[GroupRows]:
+    length, outer = count(stages.row), count(stages.outer)
+    most = min(machine.group_threads, 256 if outer >= machine.units else 1024)
+    threads = power_of_two(min(max(-(-length // 4), 1), most))
+    if length > 4 * threads and threads < most:
+        threads *= 2
+    own = max(1, min(128 // threads, -(-outer // machine.units)))
+    yield from _with_kept(GroupRows(threads, own), stages, MOST_KEPT)
+
+
+def _with_kept(wanted: GroupRows, stages: RowStages, most: int) -> Iterator[GroupRows]:
+    """``wanted``, whose threads keep their elements in registers, if they are few enough."""
+    length = extent_of(stages.row)
+    if isinstance(length, int):
+        vectors = -(-length // wanted.lanes)
+        kept = -(-vectors // wanted.threads) * wanted.lanes
+        if 0 < kept <= most:
+            yield GroupRows(wanted.threads, wanted.rows, kept, wanted.lanes, wanted.warp)
+    yield wanted
+
+
+def _threads(vectors: int, results: int, most: int, machine: GpuModel) -> int:
+    """Threads of a result of so many vectors: of one warp, or more where that keeps units busy."""
+    threads = 1
+    while threads < min(machine.warp, vectors):
+        threads *= 2
+    enough = machine.units * machine.unit_threads // BUSY
+    while threads < vectors and threads * results < enough and threads < most:
+        threads *= 2
+    return threads
+
+
+def _exchanges(reducing: Sequence[Nest], machine: GpuModel) -> bool:
+    return machine.exchanges and all(n.body.dtype.bits == EXCHANGED_BITS for n in reducing)
+
+
+def _lanes(nests: Sequence[Nest], machine: GpuModel, fits: Callable[[int], bool]) -> int:
+    """Elements of the largest vectors that fit, as a thread moves them at once."""
+    sizes = [r.dtype.bytes for nest in nests for r in reads(nest.body) if len(r.indices) == 1]
+    most = 4 * machine.lanes // min(sizes, default=4)
+    return next((n for n in (8, 4, 2) if n <= most and machine.lanes > 1 and fits(n)), 1)
+
+
+def _are_neighbours(
+    nests: Sequence[Nest], along: Sequence[LoopVar], beside: Sequence[LoopVar]
+) -> bool:
+    """Whether what is read lies side by side ``along`` some loops, rather than ``beside`` these."""
+
+    def moving(variables: Sequence[LoopVar]) -> int:
+        found = [r for nest in nests for r in reads(nest.body) if len(r.indices) == 1]
+        moved = [v for v in variables if v.extent != 1]
+        return sum(any(coefficient(r.indices[0], v.name) == 1 for v in moved) for r in found)
+
+    return 0 < moving(along) >= moving(beside)
+
+
+def power_of_two(most: int) -> int:
+    """The largest power of two up to ``most``, or 1."""
+    return 1 << max(most.bit_length() - 1, 0)
