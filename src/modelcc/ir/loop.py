@@ -357,14 +357,15 @@ class BindIndex:
 class Check:
     """Ends the function, in this thread, unless ``0 <= value < extent``; the run ends after it.
 
-    ``value`` is i64; of its lanes those ``>= active`` do not matter.  ``number`` tells the checks
-    of a function apart.
+    ``value`` is i64; of its lanes those ``>= active`` do not matter.  ``number`` tells a function's
+    checks apart.  A thread that is only ``noting`` goes on, harmlessly, for others wait for it.
     """
 
     value: Expr
     extent: Index
     number: int = 0
     active: Index | None = None
+    noting: bool = False
 
 
 @dataclass(frozen=True)

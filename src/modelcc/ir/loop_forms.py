@@ -260,7 +260,8 @@ STATEMENTS = TextForms[Stmt](
         Register: "register {name:value} = {value}",
         Assign: "{name:value} = {value}",
         BindIndex: "index {symbol:symbol} = {value}",
-        Check: "check {value} below [{extent}](? number {number}?)(? mask({active})?)",
+        Check: "check (?noting {noting}?){value} below [{extent}](? number {number}?)"
+        "(? mask({active})?)",
         Store: "store {buffer:buffer}[{offset}](? stride({stride})?)(? mask({active})?) = {value}",
         VectorScatter: "scatter {buffer:buffer}[{offset}; {offsets}](? mask({active})?) = {value}",
         Alloc: "{buffer}",

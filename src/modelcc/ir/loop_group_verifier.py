@@ -49,6 +49,8 @@ _OF_GROUPS = (
     WaitRoutines,
 )  # fmt: skip
 _OF_WARPS = (RoutineCall, WaitRoutines, Exchange)
+TOGETHER: tuple[type[Stmt], ...] = (Barrier, *_OF_WARPS)
+"""What all threads of a group, or of a warp, come to."""
 
 
 @dataclass(frozen=True)
@@ -203,8 +205,8 @@ class _Threads:
     def verify(self, body: Sequence[Stmt]) -> None:
         """Check the body of the thread loops."""
         inside = list(statements(body))
-        barrier = next((s for s in inside if isinstance(s, (Barrier, *_OF_WARPS))), None)
-        check = next((s for s in inside if isinstance(s, Check)), None)
+        barrier = next((s for s in inside if isinstance(s, TOGETHER)), None)
+        check = next((s for s in inside if isinstance(s, Check) and not s.noting), None)
         if barrier is not None and check is not None:
             raise self._fail(barrier, f"'{statement_text(check)}' may have ended some threads")
         self._block(body)

@@ -140,9 +140,9 @@ def test_a_device_times_its_work_by_its_own_clock() -> None:
     assert device.seconds() == 0
 
 
-def gathering() -> modelcc.Model:
+def gathering(then: str) -> modelcc.Model:
     nodes = [helper.make_node("Gather", ["x", "i"], ["h"], "look_up"),
-             helper.make_node("Relu", ["h"], ["y"])]  # fmt: skip
+             helper.make_node(then, ["h"], ["y"])]  # fmt: skip
     inputs = [
         helper.make_tensor_value_info("x", TensorProto.FLOAT, (4, 3)),
         helper.make_tensor_value_info("i", TensorProto.INT64, (2,)),
@@ -153,16 +153,21 @@ def gathering() -> modelcc.Model:
     return modelcc.compile(helper.make_model(graph, opset_imports=opset), "opencl", cache=None)
 
 
-def test_an_index_outside_ends_the_run() -> None:
-    """The device notes it; the next run is as if nothing had been."""
-    net, x = gathering(), normal(4, 3)
+@pytest.mark.parametrize("then", ["Relu", "Softmax"])
+def test_an_index_outside_ends_the_run(then: str) -> None:
+    """The device notes it, in one kernel whether threads wait for each other or not; the next run
+    is as if nothing had been."""
+    net, x = gathering(then), normal(4, 3)
     for bad in (4, -5):
         with pytest.raises(RunError, match=f"look_up: .*{bad}"):
             net.run({"x": x, "i": np.array([0, bad])})
     found = net.run({"x": x, "i": np.array([1, -1])})["y"]
-    np.testing.assert_array_equal(found, np.maximum(x[[1, 3]], 0))
-    share = net.report().device
-    assert share is not None and share.host == ()
+    rows = x[[1, 3]]
+    powers = np.exp(rows) / np.exp(rows).sum(1, keepdims=True)
+    np.testing.assert_allclose(found, powers if then == "Softmax" else np.maximum(rows, 0), 1e-5)
+    report = net.report()
+    assert report.device is not None and report.device.host == ()
+    assert report.device.launches == 1
 
 
 def test_a_cache_is_changed_where_it_is() -> None:

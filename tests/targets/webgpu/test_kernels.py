@@ -145,14 +145,17 @@ def test_vectors_are_their_lanes() -> None:
     assert not np.delete(y, [1, 3, 5]).any()
 
 
-def test_an_index_out_of_range_is_noted() -> None:
-    text = """func @f(%x: i64[4], %y: mut f32[4]) {
-      grid g in 0 .. 1 { thread t in 0 .. 4 {
+@pytest.mark.parametrize(
+    "check", ["check %i below [4]", "check noting %i below [4] barrier"], ids=["leave", "go on"]
+)
+def test_an_index_out_of_range_is_noted(check: str) -> None:
+    text = f"""func @f(%x: i64[4], %y: mut f32[4]) {{
+      grid g in 0 .. 1 {{ thread t in 0 .. 4 {{
         let %i = load %x[t]
-        check %i below [4]
+        {check}
         store %y[t] = f32(1.0)
-      } }
-    }"""
+      }} }}
+    }}"""
     run = webgpu_kernels.by_webgpu([parse_function(text)])
     y = np.zeros(4, np.float32)
     run("f", [np.array([0, 1, 2, 3]), y], [])

@@ -143,7 +143,7 @@ class StatementCode:
         extent, lanes = f"(uint64_t)({self._index.text(s.extent)})", s.value.lanes
         value = self.expressions.operand(s.value).text
         if lanes == 1:
-            self._leave_if([f"(uint64_t)({value}) >= {extent}"], value, s.number)
+            self._leave_if([f"(uint64_t)({value}) >= {extent}"], value, s)
             return
         active = None if s.active is None else self._index.text(s.active)
         tests = [
@@ -154,15 +154,16 @@ class StatementCode:
         some = self._dialect.unlikely.format(" || ".join(f"({t})" for t in tests))
         with self._code.block(f"if ({some})"):
             for lane, test in enumerate(tests):
-                self._leave_if([test], f"{value}[{lane}]", s.number)
+                self._leave_if([test], f"{value}[{lane}]", s)
 
-    def _leave_if(self, tests: Sequence[str], index: str, number: int) -> None:
+    def _leave_if(self, tests: Sequence[str], index: str, s: Check) -> None:
         """Note ``index`` and return if all tests hold, which they seldom do."""
         memory, _ = self._code.buffer(FAULTS)
         with self._code.block(f"if ({self._dialect.unlikely.format(' && '.join(tests))})"):
-            for place, value in ((2 * number + 1, index), (2 * number, "1")):
+            for place, value in ((2 * s.number + 1, index), (2 * s.number, "1")):
                 self._code.line(self._dialect.note.format(f"{memory}[{place}]", value))
-            self._code.line("return;")
+            if not s.noting:
+                self._code.line("return;")
 
     def _alloc(self, s: Alloc) -> None:
         buffer = s.buffer

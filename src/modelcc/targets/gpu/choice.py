@@ -74,7 +74,7 @@ def choices(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:
     group = _group(kernel)
     if group is not None:
         yield from _of_points(kernel, group, machine)
-    elif not kernel.checks:
+    elif not kernel.leaves:
         for find in (row_schedules, _of_attention):
             try:
                 yield from find(kernel, machine)
@@ -95,7 +95,7 @@ def _of_points(kernel: GroupKernel, group: Group, machine: GpuModel) -> Iterator
     if anchor is None:
         yield from _pointwise(group, machine)
         return
-    if not kernel.checks:
+    if not kernel.leaves:
         found = find_contraction(anchor)
         if found is not None and count(anchor.reduce) >= FEW:
             yield from _on_matrix_units(kernel, found, anchor, machine)
@@ -110,7 +110,8 @@ def _on_matrix_units(
     """Of several rows and columns, in types that the machine's units have."""
     dtype = matrix_type(anchor, found)
     if dtype is not None and min(count(found.rows), count(found.columns)) >= FEW:
-        boxes = dtype.bits == 16 and box_product(kernel, found) is not None
+        plain = dtype.bits == 16 and not kernel.checks
+        boxes = plain and box_product(kernel, found) is not None
         yield from tensor_tiles(found, dtype, machine, boxes)
 
 

@@ -18,6 +18,7 @@ from modelcc.ir.index import (
     simplify,
     substitute,
 )
+from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.loop import (
     BindIndex,
     Const,
@@ -32,10 +33,13 @@ from modelcc.ir.loop import (
     Store,
     Var,
 )
+from modelcc.ir.loop_group_verifier import TOGETHER
+from modelcc.ir.loop_traversal import statements
 from modelcc.ir.scalar import identity
 from modelcc.ir.scalar_tree import walk
 from modelcc.ir.tensor import Bind, Condition, Scalar
 from modelcc.ir.types import I64, TensorType
+from modelcc.passes.loop.note_checks import note_checks
 from modelcc.passes.tensor.shared_axes import shared_axes
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.expression import FreshNames, PointEmitter, accumulate
@@ -83,13 +87,24 @@ class GroupKernel:
 
     @property
     def checks(self) -> bool:
-        """Whether a thread may find an index out of its bound, and end."""
+        """Whether threads may find indices out of their bounds."""
+        return bool(self._bounds)
+
+    @property
+    def leaves(self) -> bool:
+        """Whether a thread has to end that finds one, since there may be no index in its bound."""
+        return any(not compare(bound.extent, ">=", 1, self.dims) for bound in self._bounds)
+
+    @cached_property
+    def _bounds(self) -> Sequence[IndexBound]:
         nodes = (node for stage in self.kernel.stages for node in walk(stage.body))
-        return any(isinstance(node, Bind) and node.bound is not None for node in nodes)
+        return [n.bound for n in nodes if isinstance(n, Bind) and n.bound is not None]
 
     def function(self, body: Sequence[Stmt]) -> Function:
-        """The function that does ``body``."""
+        """The function that does ``body``; no thread leaves before others that wait for it."""
         kernel, types = self.kernel, self.types
+        if self.checks and any(isinstance(s, TOGETHER) for s in statements(body)):
+            body = note_checks(body, self.dims)
         nobody = frozenset[str]()
         parameters = [buffer_parameter(n, types[n], False, nobody) for n in kernel.inputs]
         parameters += [buffer_parameter(n, types[n], True, nobody) for n in kernel.outputs]

@@ -8,8 +8,7 @@ from typing import TypeAlias
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.library import meaning_of
-from modelcc.ir.loop import Barrier, Function
-from modelcc.ir.loop_traversal import checks_in, statements
+from modelcc.ir.loop import Function
 from modelcc.ir.loop_verifier import verify_function
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.schedule import NoScheduleError, Schedule, ScheduleError
@@ -98,11 +97,4 @@ class DeviceKernels:
             return str(error)
         except NoScheduleError:
             return "no schedule for groups of threads fits it"
-        if checks_in(function) and has_barriers(function):
-            return "its threads check indices, and wait for each other"
         return self.lacks(function) or found
-
-
-def has_barriers(function: Function) -> bool:
-    """Whether the threads of a group wait for each other: none may leave before others then."""
-    return any(isinstance(s, Barrier) for s in statements(function.body))

@@ -49,7 +49,7 @@ def lower_product(kernel: GroupKernel, schedule: GroupProduct) -> Function:
     """The function of a kernel; :class:`ScheduleError` if it does not begin with a contraction of
     rows and columns, or tiles do not divide among threads."""
     anchor = kernel.group.anchor
-    found = None if anchor is None or kernel.checks else find_contraction(anchor)
+    found = None if anchor is None else find_contraction(anchor)
     if found is None:
         raise ScheduleError("tiles in shared memory are for products of matrices")
     check_tiles(schedule)

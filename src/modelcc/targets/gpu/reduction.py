@@ -52,8 +52,8 @@ def lower_reduction(kernel: GroupKernel, schedule: GroupReduction) -> Function:
     """The function of a kernel; :class:`ScheduleError` if it does not begin with a reduction, or
     terms are no whole vectors."""
     nest, s = kernel.group.anchor, schedule
-    if nest is None or nest.combine is None or kernel.checks:
-        raise ScheduleError("threads share reductions that find no index out of its bound")
+    if nest is None or nest.combine is None:
+        raise ScheduleError("threads share reductions")
     verify_shares(s, nest.body.dtype)
     if s.results < 1 or (s.across and (s.lanes, s.warp) != (1, 1)):
         raise ScheduleError("groups have results, whose neighbours have no vectors and warps")

@@ -61,7 +61,7 @@ def lower_tensor_product(kernel: GroupKernel, schedule: TensorProduct) -> Functi
     """The function of a kernel; :class:`ScheduleError` if it does not begin with a contraction of
     rows and columns in a type that matrix units have, or tiles do not divide among warps."""
     anchor = kernel.group.anchor
-    found = None if anchor is None or kernel.checks else find_contraction(anchor)
+    found = None if anchor is None else find_contraction(anchor)
     dtype = None if anchor is None or found is None else matrix_type(anchor, found)
     if found is None or dtype is None or (dtype == F32) != (schedule.instruction == ROUNDED):
         raise ScheduleError("matrix units multiply f16, bf16 and i8, and f32 if it may be rounded")

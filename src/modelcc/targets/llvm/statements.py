@@ -220,6 +220,8 @@ class StatementCode:
         self._code.blocks.append(fault)
         fault.lines += [*note, *self._noted(index, s.number)]
         after = self._code.begin_block("checked")
+        if s.noting:
+            fault.terminator = f"br label %{quoted(after.label)}"
         labels = ", ".join(f"label %{quoted(block.label)}" for block in (fault, after))
         before.terminator = f"br i1 {outside}, {labels}, {_UNLIKELY}"
 

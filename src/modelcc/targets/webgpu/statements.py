@@ -131,7 +131,8 @@ class StatementCode:
                 for place, word in ((2, f"{value}.x"), (3, f"{value}.y"), (0, "1u")):
                     at = 4 * s.number + place
                     self._code.line(f"atomicStore(&{faults}[{at}], {word});")
-                self._code.line("return;")
+                if not s.noting:
+                    self._code.line("return;")
 
     def _alloc(self, s: Alloc) -> None:
         name = self._code.fresh(s.buffer.name)
