@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from threading import Lock
 from time import perf_counter_ns
-from typing import TypeAlias
 from weakref import ref
 
-from modelcc.artifact.constants import block_size
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import Manifest
-from modelcc.ir.index import Index, compile_index
+from modelcc.ir.types import Array
 from modelcc.runtime.device import (
     Device,
     DeviceMemory,
@@ -31,6 +29,7 @@ from modelcc.runtime.device import (
     TimedDevice,
     open_device,
 )
+from modelcc.runtime.device_memory import DeviceMemories, IndexEvaluator, Mirror, Values, entry
 from modelcc.runtime.device_recordings import (
     MOST_RECORDED,
     FaultPlaces,
@@ -39,6 +38,7 @@ from modelcc.runtime.device_recordings import (
     fault_bytes,
     program_parts,
 )
+from modelcc.runtime.device_states import DeviceStates
 from modelcc.runtime.device_steps import (
     AllocateBoth,
     CopyMemory,
@@ -55,7 +55,7 @@ from modelcc.runtime.device_steps import (
     kernel_calls,
     step_name,
 )
-from modelcc.runtime.errors import LoadError, RunError
+from modelcc.runtime.errors import LoadError
 from modelcc.runtime.libraries import addresses
 from modelcc.runtime.loader import NativeCode, load_objects
 from modelcc.runtime.pool import native_pool
@@ -64,9 +64,6 @@ from modelcc.runtime.profiler_ranges import profiler_ranges
 STEPS, CODE = "device.json", "device.code"
 """Objects of an artifact that runs on a device: its steps and its kernels; all others are the
 host's."""
-
-ALIGNMENT = 256
-"""Bytes; what devices want buffers to start at."""
 
 FAILED = -2
 """The status of a run that a device has ended."""
@@ -77,8 +74,6 @@ _CALL = ctypes.CFUNCTYPE(ctypes.c_int32, *(ctypes.c_void_p for _ in range(6)))
 _HOSTED = ctypes.CFUNCTYPE(ctypes.c_int32, *(ctypes.c_void_p for _ in range(7)))
 _KERNEL = ctypes.CFUNCTYPE(None)
 _ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-
-Values: TypeAlias = dict[str, int]
 
 
 class _Ended(Exception):  # noqa: N818 - no error: the program says so itself
@@ -116,6 +111,11 @@ class DeviceCode(NativeCode):
         if not isinstance(self.device, LeavableDevice):
             return super().limit(seconds)
         self.device.timeout = seconds
+
+    def keep(self, inputs: Mapping[str, Array]) -> DeviceStates:
+        """They stay in the device's memory."""
+        kept = self._runner.memories.kept = DeviceStates(self.device, self._lock, inputs)
+        return kept
 
     def _profile(self, given: Sequence[int]) -> None:
         """The times of steps one after the other, each as a ``struct timespec``."""
@@ -169,23 +169,6 @@ def _pool_function(name: str) -> int:
     return native_pool().address(name) if name == "mcc_parallel_for" else 0
 
 
-@dataclass
-class _Mirror:
-    """Memory of both sides for one run: addresses on the host, offsets in the device's memory."""
-
-    tables: Mapping[str, int]
-    arena: int
-    host: int
-    memory: DeviceMemory
-    starts: Mapping[str, Sequence[int]]
-    values: Values
-    sizes: int
-    faults: FaultPlaces | None = None
-    segments: dict[int, tuple[int, DeviceMemory]] = field(
-        default_factory=dict[int, "tuple[int, DeviceMemory]"]
-    )
-
-
 class _Runner:
     """Runs steps, one call at a time."""
 
@@ -197,59 +180,80 @@ class _Runner:
         self._device = device
         self._host = host
         self._functions: dict[str, Callable[..., None]] = {}
-        self._compiled: dict[Index, Callable[[Mapping[str, int]], int]] = {}
-        self._memory: DeviceMemory | None = None
-        self._constants: DeviceMemory | None = None
-        self._places: dict[int, int] = {}
+        self._number = IndexEvaluator()
         self._faults: DeviceMemory | None = None
         most = max((step.checks for step in kernel_calls(program.steps)), default=0)
         self._noted = (ctypes.c_int64 * max(1, 2 * most))()
         self._recorder = device if isinstance(device, RecordingDevice) else None
-        self._parts = program_parts(program.steps) if self._recorder else None
-        self._recorded: dict[tuple[int, ...], RecordedCall] = {}
+        self._recorded: dict[tuple[int, ...], tuple[RecordedCall, ...]] = {}
+        self.memories = DeviceMemories(
+            manifest, program, device, self._number, self._recorded.clear
+        )
+        parts = program_parts(program.steps, bool(self.memories.states))
+        self._parts = parts if self._recorder else None
 
     def run(self, given: Sequence[int]) -> None:
         """One call with the entry point's arguments."""
         values, at = self._begun(given)
+        try:
+            self._work(values, at)
+        except (_Ended, OutOfDeviceMemoryError):
+            raise  # before states are changed
+        except Exception as error:
+            if at.kept and self.memories.kept is not None:
+                self.memories.kept.lost = str(error)
+            raise
+
+    def _work(self, values: Values, at: Mirror) -> None:
         if self._parts is None or self._recorder is None:
             self._steps(self._program.steps, values, at)
         else:
             self._run_recorded(self._recorder, self._parts, values, at)
+        self._move_states(values, at, upload=False)
         self._device.synchronize()
 
     def _run_recorded(
-        self, device: RecordingDevice, parts: ProgramParts, values: Values, at: _Mirror
+        self, device: RecordingDevice, parts: ProgramParts, values: Values, at: Mirror
     ) -> None:
         """Record the device's work with the first call of its sizes and places."""
         self._steps(parts.before, values, at)
-        key = tuple(values.values())
-        call = self._recorded.get(key)
-        if call is None:
-            call = self._record(device, parts.inside, values, at)
-        if call is None:
-            self._steps(parts.inside, values, at)
+        key = (*values.values(), *at.kept)
+        calls = self._recorded.get(key) or self._record(device, parts.inside, values, at)
+        if calls is None:
+            for steps in parts.inside:
+                self._steps(steps, values, at)
         else:
-            self._recorded[key] = call
-            self._replay(call, at)
+            self._recorded[key] = calls
+            for call in calls:
+                self._replay(call, at)
         self._steps(parts.after, values, at)
 
     def _record(
-        self, device: RecordingDevice, steps: Sequence[Step], values: Values, at: _Mirror
-    ) -> RecordedCall | None:
+        self,
+        device: RecordingDevice,
+        parts: Sequence[Sequence[Step]],
+        values: Values,
+        at: Mirror,
+    ) -> tuple[RecordedCall, ...] | None:
         """None, now and ever, if the device cannot be told once."""
-        size = fault_bytes(steps, lambda trips: self._number(trips, values))
-        faults = FaultPlaces(device.allocate(size)) if size else None
-        given = replace(at, faults=faults)
         try:
-            work = device.record(lambda: self._steps(steps, values, given))
+            calls = tuple(self._recording(device, steps, values, at) for steps in parts)
         except RecordingError:
             self._parts = None
             return None
         if len(self._recorded) >= MOST_RECORDED:
             self._recorded.clear()
-        return RecordedCall(work, faults)
+        return calls
 
-    def _replay(self, call: RecordedCall, at: _Mirror) -> None:
+    def _recording(
+        self, device: RecordingDevice, steps: Sequence[Step], values: Values, at: Mirror
+    ) -> RecordedCall:
+        size = fault_bytes(steps, lambda trips: self._number(trips, values))
+        faults = FaultPlaces(device.allocate(size)) if size else None
+        given = replace(at, faults=faults)
+        return RecordedCall(device.record(lambda: self._steps(steps, values, given)), faults)
+
+    def _replay(self, call: RecordedCall, at: Mirror) -> None:
         if (faults := call.faults) is None:
             return call.work.run()
         noted = (ctypes.c_int64 * (faults.size // 8))()
@@ -282,13 +286,12 @@ class _Runner:
             if clock:
                 clock.keep_times(False)
 
-    def _begun(self, given: Sequence[int]) -> tuple[Values, _Mirror]:
+    def _begun(self, given: Sequence[int]) -> tuple[Values, Mirror]:
         """Numbers and memory of a call."""
         values = self._values(given[4])
-        try:
-            return values, self._mirror(given, values)
-        except OutOfDeviceMemoryError as error:
-            raise self._too_large(values, error) from error
+        at = self.memories.of_call(given, values)
+        self._move_states(values, at, upload=True)
+        return values, at
 
     def _values(self, sizes: int) -> Values:
         names = self._program.sizes
@@ -300,48 +303,13 @@ class _Runner:
             values[name] = self._number(value, values)
         return values
 
-    def _mirror(self, given: Sequence[int], values: Values) -> _Mirror:
-        """Both sides' memory, the device's own made anew if it is too small."""
-        self._bring_constants(given[2])
-        starts: dict[str, list[int]] = {"input": [], "output": []}
-        end = _aligned(self._number(self._program.arena, values))
-        for kind, sizes in (("input", self._program.inputs), ("output", self._program.outputs)):
-            for size in sizes:
-                starts[kind].append(end)
-                end += _aligned(self._number(size, values))
-        if self._memory is None or self._memory.size < end:
-            self._recorded.clear()
-            self._memory = None
-            self._memory = self._device.allocate(end + ALIGNMENT)
-        tables = {"input": given[0], "output": given[1], "constant": given[2]}
-        host = given[6] if len(given) > 6 else 0
-        return _Mirror(tables, given[3], host, self._memory, starts, values, given[4])
+    def _move_states(self, values: Values, at: Mirror, upload: bool) -> None:
+        """Those that the caller has come for the call alone."""
+        for number in self.memories.states if not at.kept else ():
+            place = DevicePlace("input", number, 0, self._program.inputs[number])
+            self._move(MoveTensor(place, upload), values, at)
 
-    def _bring_constants(self, table: int) -> None:
-        """The constants come to the device with the first call, equal ones once."""
-        specs = [(n, spec) for n, spec in enumerate(self._manifest.constants) if spec.size]
-        if self._constants is not None or not specs:
-            return
-        end = 0
-        places: dict[int, int] = {}
-        for _, spec in specs:
-            if spec.offset not in places:
-                places[spec.offset] = end
-                end += _aligned(spec.size)
-        constants = self._device.allocate(end)
-        for number, spec in {spec.offset: (n, spec) for n, spec in specs}.values():
-            self._device.upload(constants, places[spec.offset], _at(table, number), spec.size)
-        self._constants, self._places = constants, places
-
-    def _too_large(self, values: Values, error: OutOfDeviceMemoryError) -> RunError:
-        ends = (*self._program.inputs, *self._program.outputs)
-        constants = block_size(self._manifest.constants)
-        arena = self._number(self._program.arena, values)
-        wanted = constants + arena + sum(self._number(size, values) for size in ends)
-        parts = f"{constants:,} of weights, {arena:,} between kernels"
-        return error.of_model(self._manifest.name, wanted, parts, self._device.name)
-
-    def _steps(self, steps: Sequence[Step], values: Values, at: _Mirror) -> None:
+    def _steps(self, steps: Sequence[Step], values: Values, at: Mirror) -> None:
         for step in steps:
             match step:
                 case KernelCall():
@@ -360,7 +328,7 @@ class _Runner:
                 case RunLoop():
                     self._loop(step, values, at)
 
-    def _launch(self, step: KernelCall, values: Values, at: _Mirror) -> None:
+    def _launch(self, step: KernelCall, values: Values, at: Mirror) -> None:
         sizes = [self._number(size, values) for size in step.sizes]
         if step.grid is None:
             self._call(step, sizes, values, at)
@@ -385,7 +353,7 @@ class _Runner:
         self._device.download(self._faults, 0, noted, size)
         self._end_if_noted(step, at, self._noted)
 
-    def _call(self, step: KernelCall, sizes: Sequence[int], values: Values, at: _Mirror) -> None:
+    def _call(self, step: KernelCall, sizes: Sequence[int], values: Values, at: Mirror) -> None:
         """A function of the host's."""
         function = self._functions.get(step.kernel)
         if function is None:
@@ -399,14 +367,14 @@ class _Runner:
         self._end_if_noted(step, at, self._noted)
 
     def _end_if_noted(
-        self, step: KernelCall, at: _Mirror, noted: ctypes.Array[ctypes.c_int64], first: int = 0
+        self, step: KernelCall, at: Mirror, noted: ctypes.Array[ctypes.c_int64], first: int = 0
     ) -> None:
         for number in range(step.checks):
             if noted[first + 2 * number]:
                 ctypes.c_int64.from_address(at.arena).value = noted[first + 2 * number + 1]
                 raise _Ended(step.status + number)
 
-    def _move(self, step: MoveTensor, values: Values, at: _Mirror) -> None:
+    def _move(self, step: MoveTensor, values: Values, at: Mirror) -> None:
         size = self._number(step.place.size, values)
         if size <= 0:
             return
@@ -414,7 +382,7 @@ class _Runner:
         move = self._device.upload if step.upload else self._device.download
         move(memory, offset, self._address(step.place, values, at), size)
 
-    def _copy(self, step: CopyMemory, values: Values, at: _Mirror) -> None:
+    def _copy(self, step: CopyMemory, values: Values, at: Mirror) -> None:
         size = self._number(step.target.size, values)
         if size <= 0:
             return
@@ -425,17 +393,17 @@ class _Runner:
             to = self._address(step.target, values, at)
             ctypes.memmove(to, self._address(step.source, values, at), size)
 
-    def _read(self, step: ReadNumbers, values: Values, at: _Mirror) -> None:
+    def _read(self, step: ReadNumbers, values: Values, at: Mirror) -> None:
         address = self._address(step.place, values, at) if step.symbols else 0
         for number, name in enumerate(step.symbols):
-            values[name] = _at(address, number)
+            values[name] = entry(address, number)
             position = self._program.sizes.index(name)
             ctypes.c_int64.from_address(at.sizes + 8 * position).value = values[name]
         for condition, status in step.conditions:
             if not condition.holds(values):
                 raise _Ended(status)
 
-    def _allocate(self, step: AllocateBoth, values: Values, at: _Mirror) -> None:
+    def _allocate(self, step: AllocateBoth, values: Values, at: Mirror) -> None:
         size = self._number(step.size, values)
         table = (ctypes.c_void_p * 2).from_address(at.host)
         address = _ALLOCATE(table[0] or 0)(table[1], step.number, size)
@@ -443,7 +411,7 @@ class _Runner:
             raise _Ended(OUT_OF_MEMORY)
         at.segments[step.number] = address, self._device.allocate(max(1, size))
 
-    def _loop(self, step: RunLoop, values: Values, at: _Mirror) -> None:
+    def _loop(self, step: RunLoop, values: Values, at: Mirror) -> None:
         trips = None if step.trips is None else self._number(step.trips, values)
         for number in count() if trips is None else range(trips):
             inside = {**values, step.counter: number}
@@ -451,50 +419,17 @@ class _Runner:
                 return
             self._steps(step.body, inside, at)
 
-    def _holds(self, place: DevicePlace, values: Values, at: _Mirror) -> bool:
+    def _holds(self, place: DevicePlace, values: Values, at: Mirror) -> bool:
         """A bool on the device."""
         found = ctypes.c_uint8()
         memory, offset = self._buffer(place, values, at)
         self._device.download(memory, offset, ctypes.addressof(found), 1)
         return bool(found.value)
 
-    def _address(self, place: DevicePlace, values: Values, at: _Mirror) -> int:
+    def _address(self, place: DevicePlace, values: Values, at: Mirror) -> int:
         """Where a tensor is on the host."""
-        offset = self._number(place.offset, values)
-        match place.kind:
-            case "arena":
-                return at.arena + offset
-            case "segment":
-                return at.segments[place.number][0] + offset
-            case _:
-                return _at(at.tables[place.kind], place.number) + offset
+        return at.address(place, self._number(place.offset, values))
 
-    def _buffer(self, place: DevicePlace, values: Values, at: _Mirror) -> tuple[DeviceMemory, int]:
-        """Where a tensor is on the device."""
-        offset = self._number(place.offset, values)
-        match place.kind:
-            case "arena":
-                return at.memory, offset
-            case "segment":
-                return at.segments[place.number][1], offset
-            case "constant":
-                start = self._places.get(self._manifest.constants[place.number].offset, 0)
-                return self._constants or at.memory, start + offset
-            case _:
-                return at.memory, at.starts[place.kind][place.number] + offset
-
-    def _number(self, index: Index, values: Mapping[str, int]) -> int:
-        if isinstance(index, int):
-            return index
-        function = self._compiled.get(index)
-        if function is None:
-            function = self._compiled[index] = compile_index(index)
-        return function(values)
-
-
-def _aligned(size: int) -> int:
-    return -(-max(size, 0) // ALIGNMENT) * ALIGNMENT
-
-
-def _at(address: int, number: int) -> int:
-    return ctypes.c_int64.from_address(address + 8 * number).value
+    def _buffer(self, place: DevicePlace, values: Values, at: Mirror) -> tuple[DeviceMemory, int]:
+        """Where it is on the device."""
+        return at.buffer(place, self._number(place.offset, values))

@@ -18,6 +18,7 @@ from modelcc.runtime.device_steps import (
     ReadNumbers,
     RunLoop,
     Step,
+    kernel_calls,
 )
 
 MOST_RECORDED = 64
@@ -26,14 +27,18 @@ MOST_RECORDED = 64
 
 @dataclass(frozen=True)
 class ProgramParts:
-    """The steps of a program: conditions on sizes and uploads, the device's own work, downloads."""
+    """The steps of a program: conditions on sizes and uploads, the device's own work, downloads.
+
+    The device's work is in two parts if there are states: those must not change before all indices
+    are found to be in range, so nothing behind the first part is checked.
+    """
 
     before: tuple[Step, ...]
-    inside: tuple[Step, ...]
+    inside: tuple[tuple[Step, ...], ...]
     after: tuple[Step, ...]
 
 
-def program_parts(steps: Sequence[Step]) -> ProgramParts | None:
+def program_parts(steps: Sequence[Step], states: bool) -> ProgramParts | None:
     """None for programs that the host has a part in between: it runs kernels, reads what they
     made, or needs a tensor that is brought there and back."""
     before: list[Step] = []
@@ -55,7 +60,10 @@ def program_parts(steps: Sequence[Step]) -> ProgramParts | None:
                 inside.append(step)
             case _:
                 return None
-    return ProgramParts(tuple(before), tuple(inside), tuple(after))
+    checked = [n for n, step in enumerate(inside, 1) if any(c.checks for c in kernel_calls([step]))]
+    first = checked[-1] if checked and states else 0
+    works = tuple(inside[:first]), tuple(inside[first:])
+    return ProgramParts(tuple(before), tuple(filter(None, works)), tuple(after))
 
 
 def _is_recordable(step: Step) -> bool:

@@ -11,6 +11,8 @@ from contextlib import suppress
 from importlib import import_module
 from types import MappingProxyType
 
+from modelcc.ir.types import Array
+from modelcc.runtime.device_states import DeviceStates
 from modelcc.runtime.elf import MACHINES, NotElfError, ObjectFile, read_object
 from modelcc.runtime.errors import InputError, LoadError
 from modelcc.runtime.linker import Linked, link
@@ -40,6 +42,12 @@ class NativeCode:
         if seconds is not None:
             raise InputError("limit", "a device that can be left at work", "code of another kind",
                              "leave the limit out")  # fmt: skip
+
+    def keep(self, inputs: Mapping[str, Array]) -> DeviceStates | None:
+        """What becomes of ``inputs`` that are always these arrays, which calls change; None: they
+        are what they should be at any time."""
+        del inputs
+        return None
 
     @property
     def names(self) -> tuple[str, ...]:

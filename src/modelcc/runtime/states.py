@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import prod
 from threading import Lock
 
@@ -13,6 +13,7 @@ from modelcc.artifact.manifest import ALIGNMENT, TensorSpec
 from modelcc.ir.types import Array
 from modelcc.runtime.arguments import address_of, as_input
 from modelcc.runtime.errors import InputError
+from modelcc.runtime.loader import NativeCode
 
 
 class States:
@@ -21,8 +22,8 @@ class States:
     Calls hold the ``lock``: each begins with what the last one left.
     """
 
-    def __init__(self, artifact: Artifact) -> None:
-        """As the model has them at first."""
+    def __init__(self, artifact: Artifact, code: NativeCode) -> None:
+        """As the model has them at first, for calls of ``code``."""
         states = artifact.manifest.states
         specs = {spec.name: spec for spec in artifact.manifest.inputs}
         self._specs = {name: specs[state.input] for name, state in states.items()}
@@ -31,6 +32,7 @@ class States:
         self.inputs = {state.input: self._now[name] for name, state in states.items()}
         """Inputs of a call, by names of tensors, which it changes."""
         self.lock = Lock()
+        self._elsewhere = code.keep(self.inputs) if self._now else None
         self.reset({})
 
     def __len__(self) -> int:
@@ -40,7 +42,13 @@ class States:
     def now(self) -> dict[str, Array]:
         """Copies of them by name; these cannot be written to."""
         with self.lock:
+            self.fetch(self.inputs)
             return {name: _read_only(array.copy()) for name, array in self._now.items()}
+
+    def fetch(self, inputs: Iterable[str]) -> None:
+        """Have what is in the arrays of these inputs be what calls have left; with the lock."""
+        if self._elsewhere is not None:
+            self._elsewhere.fetch(inputs)
 
     def reset(self, values: Mapping[str, object]) -> None:
         """Set them to ``values``, those that are not among these to what they were at first."""
@@ -52,6 +60,8 @@ class States:
         with self.lock:
             for name, array in self._now.items():
                 array[...] = given.get(name, self._initial.get(name, 0))
+            if self._elsewhere is not None:
+                self._elsewhere.changed()
 
 
 def _memory(spec: TensorSpec) -> Array:

@@ -63,14 +63,14 @@ class ValueSession(Session):
         """As for :class:`Session`."""
         manifest = artifact.manifest
         super().__init__(replace(artifact, manifest=_with_handles(manifest)), threads, code)
-        self.states = States(artifact)
+        self.states = States(artifact, self._code)
         self._specs = {s.name: s for s in (*manifest.inputs, *manifest.outputs)}
         self._interface = manifest.interface or Interface(
             {s.name: s.name for s in manifest.inputs}, {s.name: s.name for s in manifest.outputs}
         )
         self._texts = Texts(self._interface.texts)
         returned = (leaf for s in self._interface.outputs.values() for leaf in leaves_of(s))
-        self._lent = frozenset(returned) & manifest.aliases.keys()
+        self._lent = {n: manifest.aliases[n] for n in returned if n in manifest.aliases}
         self._values = _values_manifest(manifest, self._interface)
         self._taken = len(self._values.inputs)
         self._own = Slot(self._model, self.states.inputs)
@@ -102,6 +102,7 @@ class ValueSession(Session):
         with self.states.lock if self.states else nullcontext():
             slot = self._own if self.states else None
             results = self._computed(feeds | self.states.inputs, out, slot)
+            self.states.fetch(self._lent.values())
             results |= {name: results[name].copy() for name in self._lent}
         return {n: _put_together(s, results) for n, s in self._interface.outputs.items()}
 
@@ -110,6 +111,7 @@ class ValueSession(Session):
     ) -> NDArray[np.float64]:
         """As for :class:`Session`, from the states as they are, which stay so."""
         with self.states.lock:
+            self.states.fetch(self.states.inputs)
             return super().profile({**self.states.inputs, **feeds}, steps, runs)
 
     def _computed(

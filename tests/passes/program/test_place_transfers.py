@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from modelcc.ir.index import Index
 from modelcc.ir.loop_parser import parse_function
 from modelcc.ir.program import Launch, Program, Step, Transfer
@@ -37,14 +40,19 @@ def host(x: str, y: str, partial: bool = False) -> Launch:
     return Launch("plain", (x, y), partial=(y,) if partial else ())
 
 
-def transfers(*steps: Step, outputs: tuple[str, ...] = ("y",)) -> list[str]:
+def transfers(
+    *steps: Step,
+    outputs: tuple[str, ...] = ("y",),
+    states: Mapping[str, str] = MappingProxyType({}),
+) -> list[str]:
     """The steps with their transfers, in short; the program that they make is verified, placed
     and read back."""
     names = ("h", "i", "j", "y", "z", "s", "n", "last")
     types = {**dict.fromkeys(("x", *names), ROW), "go": TensorType((1,), BOOL)}
     named = str(steps)
     kept = {n: t for n, t in types.items() if n in ("x", "go") or repr(n) in named}
-    program = place_transfers(Program("p", ("x", "go"), outputs, steps, kept, (GROUPED, PLAIN)))
+    program = Program("p", ("x", "go"), outputs, steps, kept, (GROUPED, PLAIN), states=states)
+    program = place_transfers(program)
     verify_program(program)
     placed = apply_plan(program, plan_memory(program))
     verify_program(placed)
@@ -79,6 +87,14 @@ def test_each_tensor_is_brought_once() -> None:
 def test_outputs_end_on_the_host() -> None:
     assert transfers(device("x", "y")) == ["x to device", "grouped y", "y to host"]
     assert transfers(host("x", "y")) == ["plain y"]
+
+
+def test_states_stay_on_the_device() -> None:
+    """Unless a step of the host's reads or writes them."""
+    kept = {"z": "x"}
+    assert transfers(device("x", "z"), outputs=("z",), states=kept) == ["grouped z"]
+    found = transfers(device("x", "y"), host("x", "z"), outputs=("y", "z"), states=kept)
+    assert found == ["grouped y", "x to host", "plain z", "y to host", "z to device"]
 
 
 def test_parts_of_a_tensor_by_both_sides_come_together() -> None:

@@ -17,12 +17,17 @@ from small_models import computed_gather, mlp
 
 from modelcc.artifact.file import read_artifact
 from modelcc.cli.main import cli
+from modelcc.driver import NOWHERE, compile_model
+from modelcc.ir.graph import Graph
 from modelcc.ir.index import evaluate
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_interpreter import OutOfBoundError, compile_loops
 from modelcc.ir.loop_parser import parse_functions
 from modelcc.ir.loop_traversal import checks_in, launch_extents
+from modelcc.ir.program import Program
 from modelcc.ir.types import Array
+from modelcc.options import Options
+from modelcc.pipeline import StageRun
 from modelcc.report.in_artifact import report_in
 from modelcc.report.page import report_page
 from modelcc.report.report import report_from_json
@@ -30,9 +35,12 @@ from modelcc.report.tables import report_tables
 from modelcc.runtime.device_program import DeviceCode
 from modelcc.runtime.errors import RunError
 from modelcc.runtime.session import Session
+from modelcc.runtime.values import ValueSession
 from modelcc.targets.c.names import symbol
 from modelcc.targets.cuda.chips import CHIPS
 from modelcc.targets.cuda.tools import assemble, find_tool
+from modelcc.targets.gpu.device_program import device_functions
+from tests.test_states import decoder
 
 cuda_device = pytest.importorskip("modelcc.runtime.cuda_device")
 
@@ -149,6 +157,47 @@ def test_an_index_out_of_range_ends_a_recorded_run(tmp_path: Path) -> None:
         with pytest.raises(RunError, match="rows"):
             session.run({"x": np.array([3, 70], np.float32)})
     assert driver.calls.count("cuLaunchKernel") == len(functions)
+
+
+def test_states_stay_in_the_gpus_memory() -> None:
+    """Recorded in two parts: what changes states comes after all checks."""
+    net, driver = on_driver(decoder(8))
+    moves = ("cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync")
+    wanted, counts = np.zeros((1, 8, 16), np.float32), list[list[int]]()
+    for place in (3, 7, 9, 0, 5):
+        row = np.full((1, 1, 16), place + 1, np.float32)
+        before = [driver.calls.count(name) for name in moves]
+        if place > 7:
+            with pytest.raises(RunError, match="start 9 is outside"):
+                net(row, np.array([place]))
+            continue
+        wanted[:, place] = row[:, 0]
+        np.testing.assert_allclose(net(row, np.array([place])), wanted.sum(2, keepdims=True))
+        counts.append([driver.calls.count(n) - b for n, b in zip(moves, before, strict=True)])
+    assert counts == [[5, 2], [3, 2], [3, 2], [3, 2]], "ones, the cache; row, place, faults; sums"
+    assert driver.calls.count("cuStreamBeginCapture") == 2
+    np.testing.assert_array_equal(net.states.now["cache"], wanted)
+    net.states.reset({"cache": np.ones((1, 8, 16), np.float32)})
+    assert net(np.zeros((1, 1, 16), np.float32), np.array([0])).sum() == 7 * 16
+    del net
+    gc.collect()
+    assert not driver.given
+
+
+def on_driver(graph: Graph) -> tuple[ValueSession, FakeDriver]:
+    """A session on what stands for the driver."""
+    seen: list[Program] = []
+
+    def observer(run: StageRun) -> None:
+        seen.extend(p for p in (run.after,) if isinstance(p, Program))
+
+    options = Options(target="cuda:sm_80")
+    artifact = compile_model(graph, options, NOWHERE, observer).artifact
+    kernels = {symbol(f.name): checked(f) for f in device_functions(seen[-1])}
+    driver = FakeDriver(kernels)
+    return ValueSession(
+        artifact, 1, DeviceCode(artifact, cuda_device.CudaDevice(driver, 0))
+    ), driver
 
 
 def test_a_model_that_does_not_fit_says_what_is_missing(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ After::
     transfer %h to host
     launch @sort(%h, %y)
 
-Inputs are on the host at first, constants on both sides, outputs on the host at the end.  A tensor
-that is valid on a side stays so until a step writes it elsewhere, so that it is brought there once.
+Inputs are on the host at first, constants on both sides, outputs on the host at the end; states are
+on the device at both times, where the runtime keeps them.  A tensor that is valid on a side stays
+so until a step writes it elsewhere, so that it is brought there once.
 What branches and loops hand on is on the device at their ends, for copies between their states run
 there; what a loop reads of outside is brought before it.  Sizes and conditions of branches are
 read by the host.
@@ -50,10 +51,18 @@ def place_transfers(program: Program) -> Program:
     walk = _Transfers(program, {c.name: side_of(c) for c in program.callees}, program.bases)
     valid = dict.fromkeys(program.inputs, HOST)
     valid |= dict.fromkeys(program.constants, DEVICE | HOST)
+    valid |= dict.fromkeys(program.states.values(), DEVICE)
     steps, valid = walk.steps(program.steps, valid)
-    outputs = dict.fromkeys(program.bases.get(name, name) for name in program.outputs)
-    missing = (name for name in outputs if "host" not in valid.get(name, HOST))
-    return replace(program, steps=(*steps, *(Transfer(name, "host") for name in missing)))
+    ends: dict[tuple[str, Side], None] = {
+        (walk.base(name), _end(program, name)): None for name in program.outputs
+    }
+    moved = (Transfer(n, side) for n, side in ends if side not in valid.get(n, _sides(side)))
+    return replace(program, steps=(*steps, *moved))
+
+
+def _end(program: Program, output: str) -> Side:
+    """Where an output is in the end."""
+    return "device" if output in program.states else "host"
 
 
 @dataclass(frozen=True)

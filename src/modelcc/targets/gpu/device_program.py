@@ -83,7 +83,8 @@ class _StepWriter:
                 return steps.MoveTensor(self.place(step.tensor), step.to == "device")
             case CopyTensor():
                 target, source = self.place(step.target), self.place(step.source_tensor)
-                return steps.CopyMemory(target, source, not inside)
+                kept = step.target in self._program.states
+                return steps.CopyMemory(target, source, not (inside or kept))
             case ReadSize():
                 return self._read(step)
             case Allocate():

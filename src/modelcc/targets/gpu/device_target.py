@@ -22,7 +22,8 @@ from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.program.place_transfers import place_transfers, side_of
 from modelcc.passes.tensor.channels_last import ChannelsLast
 from modelcc.passes.tensor.fuse_contractions import FuseContractions
-from modelcc.runtime.device_program import ALIGNMENT, CODE, STEPS
+from modelcc.runtime.device_program import CODE, STEPS
+from modelcc.runtime.device_states import ALIGNMENT
 from modelcc.runtime.device_steps import to_json
 from modelcc.runtime.machine import machine_identity
 from modelcc.runtime.session import Session

@@ -1,0 +1,174 @@
+"""Where a call for a device has its tensors: on both sides, laid out alike."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from modelcc.artifact.constants import block_size
+from modelcc.artifact.manifest import Manifest
+from modelcc.ir.index import Index, compile_index
+from modelcc.runtime.device import Device, DeviceMemory, OutOfDeviceMemoryError
+from modelcc.runtime.device_recordings import FaultPlaces
+from modelcc.runtime.device_states import ALIGNMENT, DeviceStates, aligned
+from modelcc.runtime.device_steps import DevicePlace, DeviceProgram
+from modelcc.runtime.errors import RunError
+
+Values: TypeAlias = dict[str, int]
+
+
+class IndexEvaluator:
+    """Values of index expressions, each of which is compiled once."""
+
+    def __init__(self) -> None:
+        self._compiled: dict[Index, Callable[[Mapping[str, int]], int]] = {}
+
+    def __call__(self, index: Index, values: Mapping[str, int]) -> int:
+        """What ``index`` is for these ``values`` of its symbols."""
+        if isinstance(index, int):
+            return index
+        function = self._compiled.get(index)
+        if function is None:
+            function = self._compiled[index] = compile_index(index)
+        return function(values)
+
+
+@dataclass
+class Mirror:
+    """Memory of both sides for one run: addresses on the host, offsets in the device's memory."""
+
+    tables: Mapping[str, int]
+    arena: int
+    host: int
+    memory: DeviceMemory
+    starts: Mapping[str, Sequence[int]]
+    kept: Mapping[int, tuple[DeviceMemory, int]]
+    constants: Mapping[int, tuple[DeviceMemory, int]]
+    values: Values
+    sizes: int
+    faults: FaultPlaces | None = None
+    segments: dict[int, tuple[int, DeviceMemory]] = field(
+        default_factory=dict[int, "tuple[int, DeviceMemory]"]
+    )
+
+    def address(self, place: DevicePlace, offset: int) -> int:
+        """Where a place is on the host."""
+        match place.kind:
+            case "arena":
+                return self.arena + offset
+            case "segment":
+                return self.segments[place.number][0] + offset
+            case _:
+                return entry(self.tables[place.kind], place.number) + offset
+
+    def buffer(self, place: DevicePlace, offset: int) -> tuple[DeviceMemory, int]:
+        """Where it is on the device."""
+        match place.kind:
+            case "arena":
+                return self.memory, offset
+            case "segment":
+                return self.segments[place.number][1], offset
+            case "input" if place.number in self.kept:
+                memory, start = self.kept[place.number]
+            case "constant":
+                memory, start = self.constants[place.number]
+            case _:
+                memory, start = self.memory, self.starts[place.kind][place.number]
+        return memory, start + offset
+
+
+class DeviceMemories:
+    """The device's memory for calls of a program, one at a time.
+
+    ``moved`` is called before memory of a call that was in one place comes into another.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        program: DeviceProgram,
+        device: Device,
+        number: IndexEvaluator,
+        moved: Callable[[], None],
+    ) -> None:
+        self._manifest = manifest
+        self._program = program
+        self._device = device
+        self._number = number
+        self._moved = moved
+        self._memory: DeviceMemory | None = None
+        self._constants: dict[int, tuple[DeviceMemory, int]] | None = None
+        updated = frozenset(manifest.aliases.values())
+        self.states = {n: s.name for n, s in enumerate(manifest.inputs) if s.name in updated}
+        """The inputs that are states, by their numbers."""
+        self.kept: DeviceStates | None = None
+
+    def of_call(self, given: Sequence[int], values: Values) -> Mirror:
+        """Both sides' memory for a call with the entry point's arguments; RunError if the device
+        has too little."""
+        try:
+            return self._mirror(given, values)
+        except OutOfDeviceMemoryError as error:
+            raise self._too_large(values, error) from error
+
+    def _mirror(self, given: Sequence[int], values: Values) -> Mirror:
+        """Both sides' memory, the device's own made anew if it is too small."""
+        constants = self._brought_constants(given[2])
+        kept = self._kept(given[0])
+        starts: dict[str, list[int]] = {"input": [], "output": []}
+        end = aligned(self._number(self._program.arena, values))
+        for kind, sizes in (("input", self._program.inputs), ("output", self._program.outputs)):
+            for number, size in enumerate(sizes):
+                starts[kind].append(end)
+                here = kind == "output" or number not in kept
+                end += aligned(self._number(size, values)) if here else 0
+        if self._memory is None or self._memory.size < end:
+            self._moved()
+            self._memory = None
+            self._memory = self._device.allocate(end + ALIGNMENT)
+        tables = {"input": given[0], "output": given[1], "constant": given[2]}
+        host = given[6] if len(given) > 6 else 0
+        return Mirror(
+            tables, given[3], host, self._memory, starts, kept, constants, values, given[4]
+        )
+
+    def _kept(self, table: int) -> dict[int, tuple[DeviceMemory, int]]:
+        """Where the session's states are, if they are what the call is given as inputs."""
+        kept, names = self.kept, self.states
+        if kept is None or not all(kept.is_at(name, entry(table, n)) for n, name in names.items()):
+            return {}
+        places = kept.bring()
+        return {number: places[name] for number, name in names.items()}
+
+    def _brought_constants(self, table: int) -> dict[int, tuple[DeviceMemory, int]]:
+        """The constants come to the device with the first call, equal ones once."""
+        if self._constants is not None:
+            return self._constants
+        specs = [(n, spec) for n, spec in enumerate(self._manifest.constants) if spec.size]
+        end = 0
+        places: dict[int, int] = {}
+        for _, spec in specs:
+            if spec.offset not in places:
+                places[spec.offset] = end
+                end += aligned(spec.size)
+        memory = self._device.allocate(max(1, end))
+        for number, spec in {spec.offset: (n, spec) for n, spec in specs}.values():
+            self._device.upload(memory, places[spec.offset], entry(table, number), spec.size)
+        every = enumerate(self._manifest.constants)
+        self._constants = {n: (memory, places.get(spec.offset, 0)) for n, spec in every}
+        return self._constants
+
+    def _too_large(self, values: Values, error: OutOfDeviceMemoryError) -> RunError:
+        ends = (*self._program.inputs, *self._program.outputs)
+        constants = block_size(self._manifest.constants)
+        arena = self._number(self._program.arena, values)
+        wanted = constants + arena + sum(self._number(size, values) for size in ends)
+        parts = f"{constants:,} of weights, {arena:,} between kernels"
+        return error.of_model(self._manifest.name, wanted, parts, self._device.name)
+
+
+def entry(table: int, number: int) -> int:
+    """What a table of addresses holds."""
+    return ctypes.c_int64.from_address(table + 8 * number).value
