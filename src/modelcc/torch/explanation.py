@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
+from torch._dynamo.utils import counters
 
 from modelcc.frontends.kit.errors import Unsupported
 from modelcc.torch.dynamo import BackendRequest, compiled_by
@@ -31,13 +33,18 @@ class ExplainedGraph:
 
 @dataclass(frozen=True)
 class Explanation:
-    """All graphs of a model; more than one inference or forward graph says that Dynamo broke it."""
+    """All graphs of a model, and what Dynamo says of the places where it broke them.
+
+    Recurrent networks, for one, it traces only with ``torch._dynamo.config.allow_rnn``.
+    """
 
     graphs: tuple[ExplainedGraph, ...]
+    breaks: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         none = "Dynamo traced no graph: all of it runs in PyTorch; see torch._dynamo.explain"
-        return "\n".join(map(str, self.graphs)) or none
+        graphs = [str(graph) for graph in self.graphs] or [none]
+        return "\n".join([*graphs, *(f"graph break: {reason}" for reason in self.breaks)])
 
 
 def explain(model: Any, *inputs: Any, **named: Any) -> Explanation:
@@ -48,12 +55,25 @@ def explain(model: Any, *inputs: Any, **named: Any) -> Explanation:
     found: list[ExplainedGraph] = []
     request = BackendRequest({"threads": torch.get_num_threads()}, observer=partial(_note, found))
     compiled = torch.compile(model, backend=partial(compiled_by, request))
+    before = {kind: dict(counters[kind]) for kind in _BREAKS}
     result = compiled(*inputs, **named)
     for leaf in torch.utils._pytree.tree_leaves(result):
         if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
             _differentiate(model, leaf)
             break
-    return Explanation(tuple(found))
+    return Explanation(tuple(found), tuple(dict.fromkeys(_breaks(before))))
+
+
+_BREAKS = ("graph_break", "unimplemented")
+"""What Dynamo counts where a graph ends, and where it leaves a function to PyTorch."""
+
+
+def _breaks(before: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """Reasons that were not there ``before``, with Dynamo's hints and without its address."""
+    for kind, known in before.items():
+        for reason, count in counters[kind].items():
+            if count > known.get(reason, 0):
+                yield reason.partition("\n\n")[0].strip()
 
 
 def _differentiate(model: Any, result: torch.Tensor) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from modelcc.torch import backend  # noqa: E402
+from modelcc.torch import backend, explain  # noqa: E402
 
 LSTM, GRU = torch.nn.LSTM, torch.nn.GRU
 
@@ -45,3 +45,12 @@ def test_results_and_gradients_are_those_of_eager_execution(kind: Any, options: 
     compiled = torch.compile(own, backend=backend, fullgraph=True)
     params = list(own.parameters())
     torch.testing.assert_close(outcomes(compiled, x, params), outcomes(own, x, params))
+
+
+def test_a_network_that_is_not_traced_is_explained_with_the_remedy() -> None:
+    network, x = LSTM(3, 5), torch.randn(4, 2, 3)
+    with torch.no_grad(), torch._dynamo.config.patch(allow_rnn=False):
+        (reason,) = explain(network, x).breaks
+    assert "torch._dynamo.config.allow_rnn=True" in reason
+    with torch.no_grad():
+        assert not explain(LSTM(3, 5), x).breaks
