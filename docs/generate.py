@@ -87,9 +87,15 @@ def _onnx_lines() -> Iterator[str]:
         " Their element types are those of the ops above; complex numbers have no code."
     )
     yield from ("", "| operator | changed in operator sets | imported |", "|---|---|---|")
-    for operator in found:
+    for operator in (o for o in found if not o.operands):
         versions = ", ".join(map(str, operator.versions))
         yield f"| `{operator.qualified}` | {versions} | {operator.how or 'no'} |"
+    yield (
+        "\nOnnxruntime's own are imported directly, with these operands: `?` may be absent, `*` is "
+        "all that are left, `!` is refused; extents of one name are alike in all of them."
+    )
+    yield from ("", "| operator | operands |", "|---|---|")
+    yield from (f"| `{o.qualified}` | `{o.operands}` |" for o in found if o.operands)
 
 
 def _layer_lines() -> Iterator[str]:

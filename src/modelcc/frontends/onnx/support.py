@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import onnx
 
+from modelcc.frontends.onnx.contrib.operands import DeclaredHandler
 from modelcc.frontends.onnx.handlers import HANDLERS
 
 
@@ -15,13 +16,15 @@ class Support:
     """One operator: its domain, the operator sets that changed it, how it is imported.
 
     ``how`` is ``direct``, ``definition`` (by the function that the standard defines it with) or
-    empty: not at all.  Operators that the standard does not know have no versions.
+    empty: not at all.  Operators that the standard does not know have no versions, and those of
+    onnxruntime have ``operands`` in the words of ``contrib/operands.py``.
     """
 
     domain: str
     name: str
     versions: tuple[int, ...]
     how: str
+    operands: str
 
     @property
     def qualified(self) -> str:
@@ -42,7 +45,7 @@ def operators() -> tuple[Support, ...]:
         if definition.has_function or definition.has_context_dependent_function:
             defined.add(key)
     return tuple(
-        Support(*key, tuple(sorted(found)), _how(key, key in defined))
+        Support(*key, tuple(sorted(found)), _how(key, key in defined), _operands(key))
         for key, found in sorted(versions.items())
     )
 
@@ -51,3 +54,8 @@ def _how(key: tuple[str, str], defined: bool) -> str:
     if key in HANDLERS:
         return "direct"
     return "definition" if defined else ""
+
+
+def _operands(key: tuple[str, str]) -> str:
+    handler = HANDLERS.get(key)
+    return handler.text if isinstance(handler, DeclaredHandler) else ""

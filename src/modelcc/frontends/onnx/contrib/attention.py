@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from modelcc.frontends.kit.errors import unsupported
-from modelcc.frontends.onnx.call import Call, table
+from modelcc.frontends.onnx.call import Call
+from modelcc.frontends.onnx.contrib.fused import plus
 from modelcc.frontends.onnx.contrib.heads import (
     Three,
     along,
@@ -22,6 +23,7 @@ from modelcc.frontends.onnx.contrib.heads import (
     split_heads,
     weighted,
 )
+from modelcc.frontends.onnx.contrib.operands import operators
 from modelcc.frontends.onnx.contrib.rotary import (
     both_rotated,
     rotary_embedding,
@@ -40,12 +42,11 @@ from modelcc.ops.shape import Concat, Expand
 from modelcc.ops.views import part, permuted, reshaped
 
 
-def _mask(call: Call, operand: int, q: Value, keys: Index) -> Value | None:
+def _mask(call: Call, mask: Value | None, q: Value, keys: Index) -> Value | None:
     """What an attention mask adds to the scores [b, h, m, n]: 0 or ``mask_filter_value``."""
-    if not call.has(operand):
+    if mask is None:
         return None
-    mask, batch, queries = call.value(operand), q.type.shape[0], q.type.shape[2]
-    shape = mask.type.shape
+    shape, batch, queries = mask.type.shape, q.type.shape[0], q.type.shape[2]
     match len(shape):
         case 1 if shape == (batch,):
             seen = _before(call, reshaped(mask, batch, 1, 1, 1), keys)
@@ -68,14 +69,8 @@ def _before(call: Call, bound: Value, keys: Index) -> Value:
     return of(ew.Less(), along(call, keys, 3, 4, bound.type.dtype), bound)
 
 
-def _sum(*masks: Value | None) -> Value | None:
-    given = [m for m in masks if m is not None]
-    if not given:
-        return None
-    total = given[0]
-    for mask in given[1:]:
-        total = total + mask
-    return total
+def _sum(first: Value | None, second: Value | None) -> Value | None:
+    return second if first is None else plus(first, second)
 
 
 def _attended(call: Call, q: Value, k: Value, v: Value, mask: Value | None, causal: bool) -> Value:
@@ -85,61 +80,60 @@ def _attended(call: Call, q: Value, k: Value, v: Value, mask: Value | None, caus
     return joined_heads(of(op, q, k, v, *(() if mask is None else (mask,))))
 
 
-def attention(call: Call) -> tuple[str, ...]:
+def attention(
+    call: Call, x: Value, weights: Value, bias: Value | None, mask: Value | None,
+    past: Value | None, added: Value | None, _: None = None,
+) -> list[Value]:  # fmt: skip
     """Self attention with the projection of queries, keys and values, which are side by side."""
     attrs, heads = call.attrs, call.attrs.integer("num_heads")
     if attrs.flag("do_rotary") or attrs.flag("past_present_share_buffer"):
         unsupported("rotary embeddings, or a shared buffer of keys and values")
-    joint = of(MatMul(), call.value(0), call.value(1))
-    if call.has(2):
-        joint = joint + call.value(2)
-    q, k, v = (split_heads(x, heads) for x in projected(call, joint))
-    present = ""
-    if call.has(4):
-        past = [reshaped(part(call.value(4), 0, i, 1), *call.shape(4)[1:]) for i in (0, 1)]
-        k, v = of(Concat(2), past[0], k), of(Concat(2), past[1], v)
-    if call.want(1):
-        pair = (reshaped(x, 1, *x.type.shape) for x in (k, v))
-        present = of(Concat(0), *pair).name
-    bias = call.given(5)
-    mask = _sum(_mask(call, 3, q, k.type.shape[2]), bias)
-    result = _attended(call, q, k, v, mask, attrs.flag("unidirectional")).name
-    return (result, present) if present else (result,)
+    joint = plus(of(MatMul(), x, weights), bias)
+    q, k, v = (split_heads(p, heads) for p in projected(call, joint))
+    if past is not None:
+        old = (reshaped(part(past, 0, i, 1), *past.type.shape[1:]) for i in (0, 1))
+        k, v = (of(Concat(2), before, new) for before, new in zip(old, (k, v), strict=True))
+    masks = _sum(_mask(call, mask, q, k.type.shape[2]), added)
+    result = _attended(call, q, k, v, masks, attrs.flag("unidirectional"))
+    if not call.want(1):
+        return [result]
+    return [result, of(Concat(0), *(reshaped(y, 1, *y.type.shape) for y in (k, v)))]
 
 
-def multi_head(call: Call) -> tuple[str, ...]:
+def multi_head(
+    call: Call, q: Value, k: Value | None, v: Value | None, bias: Value | None,
+    mask: Value | None, added: Value | None, past_k: Value | None, past_v: Value | None,
+    *_: None,
+) -> Three:  # fmt: skip
     """Attention on projected queries, keys and values; keys may be there as heads already."""
-    heads = call.attrs.integer("num_heads")
-    q, k, v = _operands(call, heads)
-    if call.has(6):
-        k, v = of(Concat(2), call.value(6), k), of(Concat(2), call.value(7), v)
-    bias = call.given(5)
-    mask = _sum(_mask(call, 4, q, k.type.shape[2]), bias)
-    result = _attended(call, q, k, v, mask, call.attrs.flag("unidirectional")).name
-    return (result, k.name, v.name)
+    q, k, v = _heads(call, q, k, v, bias)
+    if past_k is not None and past_v is not None:
+        k, v = of(Concat(2), past_k, k), of(Concat(2), past_v, v)
+    masks = _sum(_mask(call, mask, q, k.type.shape[2]), added)
+    return _attended(call, q, k, v, masks, call.attrs.flag("unidirectional")), k, v
 
 
-def _operands(call: Call, heads: int) -> Three:
+def _heads(call: Call, q: Value, k: Value | None, v: Value | None, bias: Value | None) -> Three:
     """Queries, keys and values as heads, with their biases."""
-    if call.rank() == 5:  # [b, s, heads, 3, d]
-        return _packed(call, call.value(0), 3)
-    if call.rank(1) in (4, 5):
-        (q,) = biased([call.value(0)], call.given(3))
-        if call.rank(1) == 5:
-            k, v, _ = _packed(call, call.value(1), 2)
-        elif call.has(3):
-            unsupported("a bias of keys that are given as heads")
-        else:
-            k, v = call.value(1), call.value(2)
+    heads = call.attrs.integer("num_heads")
+    if k is None:  # [b, s, heads, 3, d]
+        return _packed(q, bias, 3)
+    if k.type.rank == 5:
+        k, v, _ = _packed(k, bias, 2)
         return split_heads(q, heads), k, v
-    parts = biased([call.value(i) for i in range(3)], call.given(3))
-    q, k, v = (split_heads(x, heads) for x in parts)
+    if v is None:
+        call.fail("its operand value is left out")
+    if k.type.rank == 4:
+        if bias is not None:
+            unsupported("a bias of keys that are given as heads")
+        return split_heads(q, heads), k, v
+    q, k, v = (split_heads(x, heads) for x in biased([q, k, v], bias))
     return q, k, v
 
 
-def _packed(call: Call, x: Value, count: int) -> Three:
+def _packed(x: Value, bias: Value | None, count: int) -> Three:
     """The parts of [b, s, heads, count, d] as heads, the last one repeated."""
-    if call.has(3):
+    if bias is not None:
         unsupported("a bias of packed queries, keys and values")
     batch, length, heads, _, size = x.type.shape
     flat = (reshaped(part(x, 3, i, 1), batch, length, heads, size) for i in range(count))
@@ -147,28 +141,28 @@ def _packed(call: Call, x: Value, count: int) -> Three:
     return moved[0], moved[1], moved[-1]
 
 
-def grouped(call: Call) -> tuple[str, ...]:
+def grouped(
+    call: Call, query: Value, key: Value | None, value: Value | None, past_k: Value | None,
+    past_v: Value | None, last: Value, total_length: Value, cos: Value | None, sin: Value | None,
+    positions: Value | None, added: Value | None, sink: Value | None, *__: None,
+) -> Three:  # fmt: skip
     """Causal attention where groups of query heads share keys; present keys follow past ones.
 
-    ``seqlens_k`` (operand 5) tells for each row how many keys there are in the end, less one.
+    ``last`` tells for each row how many keys there are in the end, less one.
     """
     attrs, heads = call.attrs, call.attrs.integer("num_heads")
     few = attrs.integer("kv_num_heads")
-    if call.has(12):
-        unsupported("scales of quantised keys")
-    q, k, v = grouped_heads(call, heads, few)
+    q, k, v = grouped_heads(query, key, value, heads, few)
     batch, _, length, _ = q.type.shape
-    ends = reshaped(call.value(5), batch) + call.value(5).lift(1)
+    ends = reshaped(last, batch) + last.lift(1)
     past = before_last(call, ends, length)
     if attrs.flag("do_rotary"):
-        positions = call.given(9) or following(call, past, length)
-        q, k = both_rotated(call, q, k, positions, 7)
-    if call.has(3):
-        k, v = (_appended(call, call.value(i), x, past) for i, x in ((3, k), (4, v)))
-    mask = _sum(_seen(call, q, k, past), call.given(10))
+        q, k = both_rotated(call, q, k, positions or following(call, past, length), cos, sin)
+    if past_k is not None and past_v is not None:
+        k, v = _appended(call, past_k, k, past), _appended(call, past_v, v, past)
+    mask = _sum(_seen(call, q, k, past), added)
     wide = [repeated(x, heads // few) for x in (k, v)]
-    result = _capped(call, q, wide[0], wide[1], mask)
-    return (result.name, k.name, v.name)
+    return _capped(call, q, wide[0], wide[1], mask, sink), k, v
 
 
 def _appended(call: Call, old: Value, new: Value, past: Value) -> Value:
@@ -200,40 +194,63 @@ def _seen(call: Call, q: Value, k: Value, past: Value) -> Value | None:
     return where(seen, filler.lift(0.0), filler)
 
 
-def _capped(call: Call, q: Value, k: Value, v: Value, mask: Value | None) -> Value:
+def _capped(
+    call: Call, q: Value, k: Value, v: Value, mask: Value | None, sink: Value | None
+) -> Value:
     """Attention whose scores stay within ``softcap``, if that is not 0, and with sinks.
 
     A sink is one more score, of nothing: each head's own, or 0 with ``smooth_softmax``.
     """
     cap, smooth = call.attrs.number("softcap", 0.0), call.attrs.flag("smooth_softmax")
-    if not cap and not smooth and not call.has(11):
+    if not cap and not smooth and sink is None:
         return _attended(call, q, k, v, mask, False)
     scores = products(call, q, k)
     if cap:
         scores = of(ew.Tanh(), scores * (1 / cap)) * cap
-    total = _sum(scores, mask)
-    assert total is not None
-    if smooth or call.has(11):
-        return joined_heads(of(MatMul(), _with_sink(call, total), v))
+    total = plus(scores, mask)
+    if smooth or sink is not None:
+        return joined_heads(of(MatMul(), _with_sink(call, total, sink), v))
     return weighted(total, v)
 
 
-def _with_sink(call: Call, scores: Value) -> Value:
+def _with_sink(call: Call, scores: Value, sink: Value | None) -> Value:
     """Softmax over the scores [b, h, m, n] and a sink, whose own share is left out."""
     batch, heads, queries, keys = scores.type.shape
-    sink = call.literal(np.zeros((1,), scores.type.dtype.numpy))
-    if call.has(11):
-        sink = reshaped(call.value(11), 1, heads, 1, 1)
-    column = of(Expand((batch, heads, queries, 1)), sink)
+    zero = call.literal(np.zeros((1,), scores.type.dtype.numpy))
+    own = zero if sink is None else reshaped(sink, 1, heads, 1, 1)
+    column = of(Expand((batch, heads, queries, 1)), own)
     weights = of(Softmax(3), of(Concat(3), scores, column))
     return part(weights, 3, 0, keys)
 
 
-CONTRIB_ATTENTION = table(
-    Attention=attention,
-    MultiHeadAttention=multi_head,
-    GroupQueryAttention=grouped,
-    RotaryEmbedding=rotary_embedding,
-    MRotaryEmbedding=rotary_embedding_of_images,
-    GemmaRotaryEmbedding=rotary_of_gemma,
+CONTRIB_ATTENTION = operators(
+    Attention=(
+        "input[b,s,w] weights[w,qkv] bias[qkv]? mask_index:int? past[2,b,h,p,d]? attention_bias? "
+        "past_sequence_length!",
+        attention,
+    ),
+    MultiHeadAttention=(
+        "query key? value? bias? key_padding_mask:int? attention_bias? past_key[b,h,p,d]? "
+        "past_value[b,h,p,e]? past_sequence_length! cache_indirection!",
+        multi_head,
+    ),
+    GroupQueryAttention=(
+        "query[b,s,w] key[b,s,k]? value[b,s,v]? past_key[b,h,p,d]? past_value[b,h,p,d]? "
+        "seqlens_k:int total_sequence_length:int cos_cache[n,r]? sin_cache[n,r]? "
+        "position_ids:int? attention_bias? head_sink? k_scale! v_scale! q_norm_weight! "
+        "k_norm_weight! query_seqlens!",
+        grouped,
+    ),
+    RotaryEmbedding=(
+        "input position_ids:int cos_cache[n,r] sin_cache[n,r]",
+        rotary_embedding,
+    ),
+    MRotaryEmbedding=(
+        "input position_ids[3,b,s]:int cos_cache[n,r] sin_cache[n,r]",
+        rotary_embedding_of_images,
+    ),
+    GemmaRotaryEmbedding=(
+        "emb[b,s,d] q[b,h,s,d] q_rot[b,h,s,d] k[b,g,s,d] k_rot[b,g,s,d]",
+        rotary_of_gemma,
+    ),
 )

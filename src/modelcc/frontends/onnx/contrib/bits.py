@@ -7,8 +7,9 @@ from types import MappingProxyType
 import numpy as np
 
 from modelcc.frontends.kit.errors import unsupported
-from modelcc.frontends.onnx.call import Call, table
-from modelcc.frontends.onnx.contrib.fused import bits_product
+from modelcc.frontends.onnx.call import Call
+from modelcc.frontends.onnx.contrib.fused import bits_product, plus
+from modelcc.frontends.onnx.contrib.operands import operators
 from modelcc.ir.types import Array
 from modelcc.ops import activation as act
 from modelcc.ops.arithmetic import Value, of
@@ -32,7 +33,7 @@ NF4 = np.array(
 """Quantiles of a normal distribution (Dettmers et al., "QLoRA", 2023)."""
 
 
-def matmul_of_codes(call: Call) -> str:
+def matmul_of_codes(call: Call, a: Value, b: Value, absmax: Value) -> Value:
     """``a @ b^T``: b [N, K] is codes of a table in blocks, the first one in a byte's upper half."""
     attrs = call.attrs
     shape, block = (attrs.integer("N"), attrs.integer("K")), attrs.integer("block_size")
@@ -45,14 +46,14 @@ def matmul_of_codes(call: Call) -> str:
     weights = whole.reshape(shape).astype(scales.dtype)
     if attrs.flag("transB", True):
         weights = np.ascontiguousarray(weights.T)
-    return of(MatMul(), call.value(0), call.literal(weights)).name
+    return of(MatMul(), a, call.literal(weights))
 
 
 FORMATS = MappingProxyType({0: (32, False), 1: (32, True), 2: (64, False), 4: (128, False)})
 """Of the types of MatMulFpQ4: how many weights a block has, and whether there are zero points."""
 
 
-def matmul_of_blocks(call: Call) -> str:
+def matmul_of_blocks(call: Call, a: Value, b: Value, shape: Value) -> Value:
     """``a @ b``: columns of b are blocks of a scale, a zero point and halves of bytes."""
     rows, columns = call.integers(2, "shape of weights")
     kind = call.attrs.integer("blk_quant_type", 1)
@@ -65,7 +66,7 @@ def matmul_of_blocks(call: Call) -> str:
     weights = (_halves(bytes_[..., 4 + zeros :]) - zero) * scales
     whole = weights.reshape(columns, -1)[:, :rows].astype(np.float32)
     right = call.literal(np.ascontiguousarray(whole.T))
-    return of(MatMul(), call.value(0), right).name
+    return of(MatMul(), a, right)
 
 
 def _halves(data: Array) -> Array:
@@ -75,43 +76,51 @@ def _halves(data: Array) -> Array:
     return both.reshape(*data.shape[:-1], -1)
 
 
-def _normal(call: Call) -> tuple[str, str]:
-    """The normalised sum of operands 0 and 1, and the sum; as they are without a scale."""
-    x = call.value(0)
-    total = x + call.value(1) if call.has(1) else x
-    if not call.has(2):
-        return total.name, total.name
+def _normal(call: Call, x: Value, skip: Value | None, scale: Value | None) -> tuple[Value, Value]:
+    """The normalised sum of ``x`` and ``skip``, and the sum; as they are without a scale."""
+    total = plus(x, skip)
+    if scale is None:
+        return total, total
     norm = RMSNorm(x.type.rank - 1, call.attrs.number("epsilon", 1e-5))
-    return of(norm, total, call.value(2)).name, total.name
+    return of(norm, total, scale), total
 
 
-def _layer(call: Call, x: str, first: int, columns: str) -> Value:
-    """``x`` times the weights, scales and bias that begin at operand ``first``."""
-    inputs = (x, call.input(first), call.input(first + 1), "", "", call.input(first + 2))
-    return Value(call, bits_product(call.with_inputs(inputs), call.attrs.integer(columns)))
+def _layer(call: Call, x: Value, first: int, bias: Value | None, columns: str) -> Value:
+    """``x`` times the weights and scales that begin at operand ``first``, plus a bias."""
+    places = (first, first + 1, None)
+    return plus(bits_product(call, x, places, call.attrs.integer(columns)), bias)
 
 
-def gated_layers(call: Call) -> tuple[str, str]:
+def gated_layers(
+    call: Call, x: Value, skip: Value | None, scale: Value | None, *layers: Value | None
+) -> tuple[Value, Value]:
     """The activation of one product times another one."""
-    x, total = _normal(call)
+    normal, total = _normal(call, x, skip, scale)
     name = call.choice(call.attrs.text("activation"), ("silu", "swish", "gelu", "relu"),
                        "activation")  # fmt: skip
     op = {"gelu": act.Gelu(), "relu": act.Relu()}.get(name, act.Silu())
-    gate, up = _layer(call, x, 3, "N"), _layer(call, x, 6, "N")
-    return (of(op, gate) * up).name, total
+    gate, up = (_layer(call, normal, 3 + i, layers[i + 2], "N") for i in (0, 3))
+    return of(op, gate) * up, total
 
 
-def three_layers(call: Call) -> tuple[str, str, str, str]:
+def three_layers(
+    call: Call, x: Value, skip: Value | None, scale: Value | None, *layers: Value | None
+) -> list[Value]:
     """Queries, keys and values of normalised operands, and the sum of these."""
-    x, total = _normal(call)
-    q = _layer(call, x, 3, "Nq")
-    k, v = (_layer(call, x, first, "Nkv") for first in (6, 9))
-    return q.name, k.name, v.name, total
+    normal, total = _normal(call, x, skip, scale)
+    columns = ((0, "Nq"), (3, "Nkv"), (6, "Nkv"))
+    return [*(_layer(call, normal, 3 + i, layers[i + 2], n) for i, n in columns), total]
 
 
-CONTRIB_BITS = table(
-    MatMulBnb4=matmul_of_codes,
-    MatMulFpQ4=matmul_of_blocks,
-    MatMulNBitsMlp=gated_layers,
-    MatMulNBitsQkv=three_layers,
+CONTRIB_BITS = operators(
+    MatMulBnb4=("A B absmax", matmul_of_codes),
+    MatMulFpQ4=("A B B_shape", matmul_of_blocks),
+    MatMulNBitsMlp=(
+        "A skip? norm_scale? gate_B gate_scales gate_bias? up_B up_scales up_bias?",
+        gated_layers,
+    ),
+    MatMulNBitsQkv=(
+        "A skip? norm_scale q_B q_scales q_bias? k_B k_scales k_bias? v_B v_scales v_bias?",
+        three_layers,
+    ),
 )

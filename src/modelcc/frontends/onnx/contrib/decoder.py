@@ -5,13 +5,16 @@ Heads are [batch, heads, positions, size].
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from modelcc.frontends.kit.errors import number_of, unsupported
-from modelcc.frontends.onnx.call import Call, table
+from modelcc.frontends.onnx.call import Call
+from modelcc.frontends.onnx.contrib.fused import plus
 from modelcc.frontends.onnx.contrib.heads import (
+    Three,
     before_last,
     biased,
     following,
@@ -23,6 +26,7 @@ from modelcc.frontends.onnx.contrib.heads import (
     split_heads,
     weighted,
 )
+from modelcc.frontends.onnx.contrib.operands import operators
 from modelcc.frontends.onnx.contrib.rotary import both_rotated
 from modelcc.ir.index import Index, Range, floordiv
 from modelcc.ir.types import I32, I64, Array
@@ -39,85 +43,65 @@ from modelcc.ops.views import cast, part, permuted, reshaped
 
 
 @dataclass(frozen=True)
-class DecoderOperands:
-    """Where operands of attention of one new token are."""
+class DecoderStep:
+    """What attention of one new token takes besides keys: ``length`` is the place of an operand."""
 
-    mask: int
-    bias: int
+    mask: Value | None
+    bias: Value | None
     length: int
-    beams: int
-    origins: int
+    origins: Value | None
 
-
-def _masked(call: Call, scores: Value, places: DecoderOperands) -> Value:
-    """Scores with the mask of keys [batch, keys] and a bias added."""
-    if call.has(places.bias):
-        scores = scores + call.value(places.bias)
-    if call.has(places.mask):
-        mask = call.value(places.mask)
-        batch, keys = mask.type.shape
-        seen = of(ew.Greater(), reshaped(mask, batch, 1, 1, keys), mask.lift(0))
+    def masked(self, call: Call, scores: Value) -> Value:
+        """Scores with the mask of keys [batch, keys] and a bias added."""
+        scores = plus(scores, self.bias)
+        if self.mask is None:
+            return scores
+        batch, keys = self.mask.type.shape
+        seen = of(ew.Greater(), reshaped(self.mask, batch, 1, 1, keys), self.mask.lift(0))
         filler = hidden(call, scores)
-        scores = scores + where(seen, filler.lift(0.0), filler)
-    return scores
+        return scores + where(seen, filler.lift(0.0), filler)
 
 
-DECODER = DecoderOperands(mask=3, bias=4, length=7, beams=8, origins=9)
-SELF = DecoderOperands(mask=3, bias=5, length=6, beams=7, origins=8)
-
-
-def decoder_attention_step(call: Call) -> tuple[str, ...]:
+def decoder_attention_step(
+    call: Call, q: Value, k: Value | None, v: Value | None, mask: Value | None,
+    added: Value | None, past_k: Value | None, past_v: Value | None, _: Value | None,
+    __: Value | None, origins: Value | None, bias: Value | None,
+) -> list[Value | None]:  # fmt: skip
     """Attention of one token on what is given, or on a cache that it is added to."""
-    heads = call.attrs.integer("num_heads")
-    if call.has(2) and call.rank(1) == 4:
-        return _across(call, heads)
-    given = _projected(call)
-    q, k, v = (split_heads(x, heads) for x in given)
-    if not call.has(5):
+    heads, step = call.attrs.integer("num_heads"), DecoderStep(mask, added, 7, origins)
+    if k is not None and v is not None and k.type.rank == 4:
+        own = q if bias is None else q + part(bias, 0, 0, q.type.shape[2])
+        scores = step.masked(call, products(call, split_heads(own, heads), k))
+        return [weighted(scores, v), None, None, scores]
+    if past_k is None or past_v is None:
         unsupported("attention of a token on itself, without a cache")
-    return _on_cache(call, (q, k, v), (call.value(5), call.value(6)), DECODER)
-
-
-def _across(call: Call, heads: int) -> tuple[str, ...]:
-    """On keys and values that are there as heads."""
-    q = call.value(0)
-    if call.has(10):
-        q = q + part(call.value(10), 0, 0, q.type.shape[2])
-    scores = _masked(call, products(call, split_heads(q, heads), call.value(1)), DECODER)
-    result = weighted(scores, call.value(2)).name
-    return (result, "", "", scores.name) if call.want(3) else (result,)
-
-
-def _projected(call: Call) -> list[Value]:
-    """Queries, keys and values [b, 1, h * d], with their biases."""
-    given = [call.value(0)]
-    if call.has(1):
-        given += [call.value(1), call.value(2)]
+    if k is None or v is None:
+        size = floordiv(q.type.shape[2], 3)
+        given = [part(q, 2, i * size, size) for i in range(3)]
     else:
-        size = floordiv(call.shape()[2], 3)
-        given = [part(given[0], 2, i * size, size) for i in range(3)]
-    return biased(given, call.given(10))
+        given = [q, k, v]
+    new = (split_heads(x, heads) for x in biased(given, bias))
+    return [*_on_cache(call, new, (past_k, past_v), step)]
 
 
 def _on_cache(
-    call: Call, new: tuple[Value, Value, Value], past: tuple[Value, Value], places: DecoderOperands
-) -> tuple[str, ...]:
-    """Results, the caches with the new key and value, and the scores if they are wanted."""
+    call: Call, new: Iterable[Value], past: tuple[Value, Value], step: DecoderStep
+) -> list[Value]:
+    """Results, the caches with the new key and value, and the scores."""
     q, *added = new
     if call.attrs.flag("past_present_share_buffer"):
         room = past[0].type.shape[2]
-        length = call.index(places.length, "length of the cache", Range(0, room))
+        length = call.index(step.length, "length of the cache", Range(0, room))
         present = [_put(call, old, x, length) for old, x in zip(past, added, strict=True)]
         total = length + 1
         k, v = (part(x, 2, 0, total) for x in present)
     else:
         present = [of(Concat(2), old, x) for old, x in zip(past, added, strict=True)]
         k, v = present
-    if call.has(places.origins):
-        k, v = (_of_beams(call, x, places) for x in (k, v))
-    scores = _masked(call, products(call, q, k), places)
-    results = (weighted(scores, v).name, *(x.name for x in present))
-    return (*results, scores.name) if call.want(3) else results
+    if step.origins is not None:
+        k, v = (_of_beams(call, x, step.origins) for x in (k, v))
+    scores = step.masked(call, products(call, q, k))
+    return [weighted(scores, v), *present, scores]
 
 
 def _put(call: Call, cache: Value, x: Value, length: Index) -> Value:
@@ -127,9 +111,8 @@ def _put(call: Call, cache: Value, x: Value, length: Index) -> Value:
     return of(CacheUpdate(2), cache, x, of(Expand((batch,)), start))
 
 
-def _of_beams(call: Call, x: Value, places: DecoderOperands) -> Value:
+def _of_beams(call: Call, x: Value, origins: Value) -> Value:
     """Keys or values of the beams that each position came from."""
-    origins = call.value(places.origins)
     rows, width, _ = origins.type.shape
     batch, heads, length, size = x.type.shape
     moved = reshaped(permuted(x, 0, 2, 1, 3), rows, width, length, heads, size)
@@ -140,7 +123,10 @@ def _of_beams(call: Call, x: Value, places: DecoderOperands) -> Value:
     return permuted(reshaped(found, batch, length, heads, size), 0, 2, 1, 3)
 
 
-def self_attention_step(call: Call) -> tuple[str, ...]:
+def self_attention_step(
+    call: Call, x: Value, weights: Value, bias: Value, mask: Value | None, past: Value,
+    added: Value | None, _: Value, __: Value | None, origins: Value | None,
+) -> list[Value]:  # fmt: skip
     """As above, with the projection; past and present keys and values are one tensor.
 
     In a shared cache groups of numbers of a key, of 16 bytes, are in an axis of their own in front
@@ -150,18 +136,15 @@ def self_attention_step(call: Call) -> tuple[str, ...]:
     if attrs.flag("do_rotary"):
         unsupported("rotary embeddings, whose angles it has no operand for")
     heads = attrs.integer("num_heads")
-    joint = of(MatMul(), call.value(0), call.value(1)) + call.value(2)
-    shape = call.shape(4)
+    joint, shape = of(MatMul(), x, weights) + bias, past.type.shape
     size = number_of(shape[4], "size of heads")
     new = [split_heads(part(joint, 2, i * heads * size, heads * size), heads) for i in range(3)]
-    k, v = (reshaped(part(call.value(4), 0, i, 1), *shape[1:]) for i in (0, 1))
-    group = 128 // call.dtype().bits if attrs.flag("past_present_share_buffer") else 0
+    k, v = (reshaped(part(past, 0, i, 1), *shape[1:]) for i in (0, 1))
+    group = 128 // x.type.dtype.bits if attrs.flag("past_present_share_buffer") else 0
     k = _ungrouped(k, group) if group else k
-    result, keys, values = _on_cache(call, (new[0], new[1], new[2]), (k, v), SELF)[:3]
-    present = Value(call, keys)
-    present = _regrouped(present, group) if group else present
-    whole = (reshaped(x, 1, *x.type.shape) for x in (present, Value(call, values)))
-    return result, of(Concat(0), *whole).name
+    result, keys, values, _ = _on_cache(call, new, (k, v), DecoderStep(mask, added, 6, origins))
+    keys = _regrouped(keys, group) if group else keys
+    return [result, of(Concat(0), *(reshaped(y, 1, *y.type.shape) for y in (keys, values)))]
 
 
 def _ungrouped(x: Value, group: int) -> Value:
@@ -176,30 +159,32 @@ def _regrouped(x: Value, group: int) -> Value:
     return reshaped(permuted(parted, 0, 1, 3, 2, 4), batch, heads, room, size)
 
 
-def decoder_attention(call: Call) -> tuple[str, ...]:
+def decoder_attention(
+    call: Call, query: Value, key: Value, q_weight: Value, kv_weight: Value, bias: Value,
+    padding: Value | None, past_k: Value | None, past_v: Value | None, *_: Value,
+) -> Three:  # fmt: skip
     """Positions are the first axis; four bools tell where keys and values come from."""
     static, use_past, has_state, has_mask = (
         bool(call.array(i, "switches").reshape(-1)[0]) for i in (8, 9, 10, 11)
     )
-    heads, width = call.attrs.integer("num_heads"), call.shape()[2]
-    bias = call.value(4)
-    q = _led(of(MatMul(), call.value(0), call.value(2)) + part(bias, 0, 0, width), heads)
-    cached = use_past and has_state
-    if cached and static:
-        k, v = call.value(6), call.value(7)
+    heads, width = call.attrs.integer("num_heads"), query.type.shape[2]
+    q = _led(of(MatMul(), query, q_weight) + part(bias, 0, 0, width), heads)
+    past = (past_k, past_v) if use_past and has_state else (None, None)
+    if use_past and has_state and None in past:
+        call.fail("without key_cache and value_cache it has no past to use")
+    if static and past[0] is not None and past[1] is not None:
+        k, v = past[0], past[1]
     else:
-        source = call.value(1) if static else call.value(0)
-        joint = of(MatMul(), source, call.value(3)) + part(bias, 0, width, 2 * width)
-        k, v = (_led(part(joint, 2, i * width, width), heads) for i in (0, 1))
-        if cached:
-            k, v = of(Concat(2), call.value(6), k), of(Concat(2), call.value(7), v)
+        joint = of(MatMul(), key if static else query, kv_weight)
+        joint = joint + part(bias, 0, width, 2 * width)
+        new = (_led(part(joint, 2, i * width, width), heads) for i in (0, 1))
+        k, v = (x if old is None else of(Concat(2), old, x)
+                for old, x in zip(past, new, strict=True))  # fmt: skip
     scores = products(call, q, k)
-    if has_mask and call.has(5):
-        batch, keys = call.shape(5)
-        padding = reshaped(call.value(5), batch, 1, 1, keys)
-        scores = where(padding, hidden(call, scores), scores)
-    result = permuted(weighted(scores, v), 1, 0, 2)
-    return result.name, k.name, v.name
+    if has_mask and padding is not None:
+        batch, keys = padding.type.shape
+        scores = where(reshaped(padding, batch, 1, 1, keys), hidden(call, scores), scores)
+    return permuted(weighted(scores, v), 1, 0, 2), k, v
 
 
 def _led(x: Value, heads: int) -> Value:
@@ -207,25 +192,29 @@ def _led(x: Value, heads: int) -> Value:
     return split_heads(permuted(x, 1, 0, 2), heads)
 
 
-def sparse_attention(call: Call) -> tuple[str, ...]:
+def sparse_attention(
+    call: Call, query: Value, key: Value | None, value: Value | None, past_k: Value,
+    past_v: Value, rows: Value, columns: Value, whole: Value, counts: Value, cos: Value | None,
+    sin: Value | None,
+) -> list[Value]:  # fmt: skip
     """Causal attention on a cache; each query sees the blocks of keys that its layout has."""
     attrs = call.attrs
     heads, few = attrs.integer("num_heads"), attrs.integer("kv_num_heads")
-    q, k, v = grouped_heads(call, heads, few)
+    q, k, v = grouped_heads(query, key, value, heads, few)
     batch, _, length, _ = q.type.shape
-    ends = cast(reshaped(call.value(8), batch), I64)
+    ends = cast(reshaped(counts, batch), I64)
     start = before_last(call, ends, length)
     positions = following(call, start, length)
     if attrs.flag("do_rotary"):
-        q, k = both_rotated(call, q, k, positions, 9)
-    present = [of(CacheUpdate(2), call.value(i), x, start) for i, x in ((3, k), (4, v))]
+        q, k = both_rotated(call, q, k, positions, cos, sin)
+    present = [of(CacheUpdate(2), old, x, start) for old, x in ((past_k, k), (past_v, v))]
     room = present[0].type.shape[2]
     total = call.index(7, "length of all keys", Range(0, room))
     seen = _layout(call, positions, total, heads)
     k, v = (repeated(part(x, 2, 0, total), heads // few) for x in present)
     scores = products(call, q, k)
     result = weighted(where(seen, scores, hidden(call, scores, True)), v)
-    return (result.name, *(x.name for x in present))
+    return [result, *present]
 
 
 def _layout(call: Call, positions: Value, keys: Index, heads: int) -> Value:
@@ -257,9 +246,29 @@ def _blocks(rows: Array, columns: Array) -> Array:
     return dense
 
 
-CONTRIB_DECODER = table(
-    DecoderMaskedMultiHeadAttention=decoder_attention_step,
-    DecoderMaskedSelfAttention=self_attention_step,
-    DecoderAttention=decoder_attention,
-    SparseAttention=sparse_attention,
+CONTRIB_DECODER = operators(
+    DecoderMaskedMultiHeadAttention=(
+        "query[b,1,w] key? value? mask_index[b,t]:int? attention_bias? past_key[b,h,p,d]? "
+        "past_value[b,h,p,e]? past_sequence_length:int? beam_width:int? "
+        "cache_indirection[r,beams,most]:int? bias?",
+        decoder_attention_step,
+    ),
+    DecoderMaskedSelfAttention=(
+        "input[b,1,w] weights[w,qkv] bias[qkv] mask_index[b,t]:int? past[2,b,h,p,d] "
+        "attention_bias? past_sequence_length:int beam_width:int? "
+        "cache_indirection[r,beams,most]:int?",
+        self_attention_step,
+    ),
+    DecoderAttention=(
+        "query[s,b,w] key[t,b,w] q_weight[w,w] kv_weight[w,kv] bias key_padding_mask[b,n]? "
+        "key_cache[b,h,p,d]? value_cache[b,h,p,d]? static_kv use_past has_layer_state "
+        "has_key_padding_mask",
+        decoder_attention,
+    ),
+    SparseAttention=(
+        "query[b,s,w] key[b,s,k]? value[b,s,v]? past_key[b,h,p,d] past_value[b,h,p,d] "
+        "block_row_indices[l,n]:int block_col_indices[l,c]:int total_sequence_length:int "
+        "key_total_sequence_lengths:int cos_cache[m,r]? sin_cache[m,r]?",
+        sparse_attention,
+    ),
 )

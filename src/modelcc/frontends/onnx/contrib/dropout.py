@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
-from modelcc.frontends.onnx.call import Call, Handler, table
-from modelcc.frontends.onnx.contrib.fused import standard
+from modelcc.frontends.onnx.call import Call
+from modelcc.frontends.onnx.contrib.fused import plus, standard
+from modelcc.frontends.onnx.contrib.operands import operators
 from modelcc.frontends.onnx.standard.random import dropout
 from modelcc.ir.index import Index, floordiv, product
 from modelcc.ir.types import U32
@@ -18,30 +21,25 @@ WORD = 32
 """Elements whose places in a mask are the bits of a number, the first one the lowest."""
 
 
-def biased(packed: bool) -> Handler:
+def biased(
+    call: Call, x: Value, bias: Value, residual: Value | None, *_: Value | None,
+    packed: bool = False,
+) -> list[Value]:  # fmt: skip
     """Dropout of a sum, plus a residual; the mask is ``packed`` or bools."""
-
-    def handler(call: Call) -> tuple[str, ...]:
-        total = call.value(0) + call.value(1)
-        result, *mask = _dropped(call, total, call.inputs[3:], packed)
-        if call.has(2):
-            result = (Value(call, result) + call.value(2)).name
-        return (result, *mask)
-
-    return handler
+    result, *mask = _dropped(call, x + bias, call.inputs[3:], packed)
+    return [plus(result, residual), *mask]
 
 
-def packed_dropout(call: Call) -> tuple[str, ...]:
+def packed_dropout(call: Call, x: Value, *_: Value | None) -> list[Value]:
     """Dropout with a packed mask."""
-    return _dropped(call, call.value(0), call.inputs[1:], True)
+    return _dropped(call, x, call.inputs[1:], True)
 
 
-def _dropped(call: Call, x: Value, rest: tuple[str, ...], packed: bool) -> tuple[str, ...]:
-    results = standard(dropout, 13)(call.with_inputs((x.name, *rest)))
-    names = (results,) if isinstance(results, str) else tuple(results)
-    if len(names) == 1 or not packed:
-        return names
-    return names[0], _words(call, Value(call, names[1])).name
+def _dropped(call: Call, x: Value, rest: tuple[str, ...], packed: bool) -> list[Value]:
+    found = standard(dropout, 13)(call.with_inputs((x.name, *rest)))
+    names = (found,) if isinstance(found, str) else found
+    result, *mask = (Value(call, name) for name in names)
+    return [result, *(_words(call, m) if packed else m for m in mask)]
 
 
 def _words(call: Call, mask: Value) -> Value:
@@ -55,8 +53,11 @@ def _words(call: Call, mask: Value) -> Value:
     return of(ReduceSum((1,), False), filled * weights)
 
 
-CONTRIB_DROPOUT = table(
-    BiasDropout=biased(packed=False),
-    BitmaskBiasDropout=biased(packed=True),
-    BitmaskDropout=packed_dropout,
+CONTRIB_DROPOUT = operators(
+    BiasDropout=("data bias residual? ratio? training_mode?", biased),
+    BitmaskBiasDropout=(
+        "data bias residual? ratio? training_mode?",
+        partial(biased, packed=True),
+    ),
+    BitmaskDropout=("data ratio? training_mode?", packed_dropout),
 )

@@ -15,8 +15,9 @@ from types import MappingProxyType
 import numpy as np
 
 from modelcc.frontends.kit.errors import unsupported
-from modelcc.frontends.onnx.call import Call, table
+from modelcc.frontends.onnx.call import Call
 from modelcc.frontends.onnx.contrib.fused import type_of_bits, unpacked
+from modelcc.frontends.onnx.contrib.operands import operators
 from modelcc.ir.index import Index, floordiv, product
 from modelcc.ir.types import F32, Array
 from modelcc.ops import activation as act
@@ -116,13 +117,13 @@ def _experts(call: Call, block: int = 0) -> Experts:
     )
 
 
-def shares(call: Call, own: Value | None, among: bool) -> Value:
+def shares(call: Call, router: Value, own: Value | None, among: bool) -> Value:
     """How much of each token's result each expert gives [tokens, experts]; 0 if not chosen.
 
-    The greatest of operand 1 are chosen, and share by their softmax, or by ``own``; the shares
+    The greatest of ``router`` are chosen, and share by their softmax, or by ``own``; the shares
     of a token add up to 1 if ``among``.
     """
-    attrs, scores = call.attrs, cast(call.value(1), F32)
+    attrs, scores = call.attrs, cast(router, F32)
     if attrs.flag("use_sparse_mixer"):
         return _sparsely_mixed(scores)
     (tokens, count), k = scores.type.shape, attrs.integer("k", 1)
@@ -153,12 +154,14 @@ def _sparsely_mixed(scores: Value) -> Value:
     return total
 
 
-def mixture(call: Call, experts: Experts, layers: Mapping[str, Value | None], gates: Value) -> str:
+def mixture(
+    call: Call, x: Value, experts: Experts, layers: Mapping[str, Value | None], gates: Value
+) -> Value:
     """The sum of what the chosen experts make of each token, weighted by their shares."""
-    shape = call.shape()
+    shape = x.type.shape
     width = shape[-1]
     tokens = product(shape[:-1])
-    rows = reshaped(call.value(0), tokens, width)
+    rows = reshaped(x, tokens, width)
     dtype = rows.type.dtype
     count = gates.type.shape[1]
 
@@ -177,7 +180,7 @@ def mixture(call: Call, experts: Experts, layers: Mapping[str, Value | None], ga
     nothing = call.made(Full((tokens, width), 0.0, F32))
     captured = {"rows": rows, "gates": gates, **layers}
     (total,) = iterated(call, count, [nothing], captured, body)
-    return reshaped(cast(total, dtype), *shape).name
+    return reshaped(cast(total, dtype), *shape)
 
 
 def _choosers(at: Iteration, gate: Value, most: Index) -> tuple[Value, Value]:
@@ -188,19 +191,19 @@ def _choosers(at: Iteration, gate: Value, most: Index) -> tuple[Value, Value]:
     return places, reshaped(of(Gather(0), gate, places), size, 1)
 
 
-def experts(call: Call) -> str:
+def experts(call: Call, x: Value, router: Value, *weights: Value | None) -> Value:
     """A mixture of experts with weights [experts, outputs, inputs]."""
-    places = {"w1": 2, "b1": 3, "w2": 4, "b2": 5, "w3": 6, "b3": 7}
-    layers = {name: call.given(i) for name, i in places.items()}
+    names = [f"{kind}{number}" for number in (1, 2, 3) for kind in "wb"]
+    layers = dict(zip(names, weights, strict=True))
     among = call.attrs.flag("normalize_routing_weights")
-    return mixture(call, _experts(call), layers, shares(call, None, among))
+    return mixture(call, x, _experts(call), layers, shares(call, router, None, among))
 
 
 QUANTISED = MappingProxyType({1: (2, 3, 4, 11), 2: (5, 6, 7, 12), 3: (8, 9, 10, 13)})
 """Operands of each layer of QMoE: weights, scales, bias, zero points."""
 
 
-def quantised_experts(call: Call) -> str:
+def quantised_experts(call: Call, x: Value, router: Value, *rest: Value | None) -> Value:
     """A mixture of experts whose weights are integers of few bits, packed along inputs.
 
     As in onnxruntime for processors, shares that are a softmax are that of the chosen ones.
@@ -214,9 +217,10 @@ def quantised_experts(call: Call) -> str:
         if call.has(w):
             layers |= _quantised_layer(call, number, block)
             layers[f"b{number}"] = call.given(bias)
-    own = call.given(14)
+    own = rest[12]
     among = own is None or call.attrs.flag("normalize_routing_weights")
-    return mixture(call, _experts(call, max(block, 0)), layers, shares(call, own, among))
+    gates = shares(call, router, own, among)
+    return mixture(call, x, _experts(call, max(block, 0)), layers, gates)
 
 
 def _quantised_layer(call: Call, number: int, block: int) -> dict[str, Value]:
@@ -240,4 +244,20 @@ def _quantised_layer(call: Call, number: int, block: int) -> dict[str, Value]:
     return {name: call.literal(np.ascontiguousarray(a)) for name, a in arrays.items()}
 
 
-CONTRIB_EXPERTS = table(MoE=experts, QMoE=quantised_experts)
+CONTRIB_EXPERTS = operators(
+    MoE=(
+        "input router_probs[t,e] fc1_experts_weights[e,n,i] fc1_experts_bias[e,n]? "
+        "fc2_experts_weights[e,i,m] fc2_experts_bias[e,i]? "
+        "fc3_experts_weights[e,m,i]? fc3_experts_bias[e,m]?",
+        experts,
+    ),
+    QMoE=(
+        "input router_probs[t,e] fc1_experts_weights[e,n,p] fc1_scales? fc1_experts_bias[e,n]? "
+        "fc2_experts_weights fc2_scales? fc2_experts_bias? "
+        "fc3_experts_weights? fc3_scales? fc3_experts_bias? "
+        "fc1_zero_points? fc2_zero_points? fc3_zero_points? router_weights[t,e]? "
+        "fc1_global_scale! fc2_global_scale! fc1_act_scale! fc2_act_scale! "
+        "fc1_act_block_scale! fc2_act_block_scale!",
+        quantised_experts,
+    ),
+)

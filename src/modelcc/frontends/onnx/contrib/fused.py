@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
 
 from modelcc.frontends.kit.errors import unsupported
-from modelcc.frontends.onnx.call import Call, Handler, Results, simple, table
+from modelcc.frontends.onnx.call import Call, Handler, Results, simple
+from modelcc.frontends.onnx.contrib.operands import operators, positional
 from modelcc.frontends.onnx.standard.nn import convolution, gemm, max_pool
 from modelcc.frontends.onnx.standard.padding import pad
 from modelcc.frontends.onnx.standard.sampling import grid_sample
@@ -32,43 +34,44 @@ from modelcc.ops.shape import Concat, Reshape, Transpose
 from modelcc.ops.views import part, permuted
 
 
-def fused_matmul(call: Call) -> str:
+def fused_matmul(call: Call, a: Value, b: Value) -> Value:
     """``alpha * a' @ b'``, where ' are transpositions of matrices or of batches."""
     attrs = call.attrs
-    a = _arranged(call, 0, attrs.flag("transA"), attrs.flag("transBatchA"))
-    b = _arranged(call, 1, attrs.flag("transB"), attrs.flag("transBatchB"))
+    a = _arranged(a, attrs.flag("transA"), attrs.flag("transBatchA"))
+    b = _arranged(b, attrs.flag("transB"), attrs.flag("transBatchB"))
     result = of(MatMul(), a, b)
     alpha = attrs.number("alpha", 1.0)
-    return (result if alpha == 1.0 else result * alpha).name
+    return result if alpha == 1.0 else result * alpha
 
 
-def _arranged(call: Call, i: int, matrix: bool, batch: bool) -> Value:
-    """Operand ``i`` with its last axes swapped, or its first axis moved before the last one."""
-    rank = call.rank(i)
+def _arranged(x: Value, matrix: bool, batch: bool) -> Value:
+    """``x`` with its last axes swapped, or its first axis moved before the last one."""
+    rank = x.type.rank
     axes = list(range(rank))
     if batch and rank > 2:  # [m, batch…, k] becomes [batch…, m, k]
         axes = [*axes[1:-1], 0, axes[-1]]
     if matrix and rank > 1:
         axes[-2:] = axes[-1], axes[-2]
-    return call.value(i) if axes == sorted(axes) else of(Transpose(tuple(axes)), call.value(i))
+    return x if axes == sorted(axes) else of(Transpose(tuple(axes)), x)
 
 
-def biased_gelu(approximate: str) -> Handler:
-    """Gelu of the sum of the operands."""
-
-    def handler(call: Call) -> str:
-        x = call.value(0) + call.value(1) if call.has(1) else call.value(0)
-        return of(act.Gelu("tanh" if approximate == "tanh" else "none"), x).name
-
-    return handler
+def biased_gelu(call: Call, x: Value, bias: Value | None = None) -> Value:
+    return of(act.Gelu(), plus(x, bias))
 
 
-def bias_split_gelu(call: Call) -> str:
+def fast_gelu(call: Call, x: Value, bias: Value | None) -> Value:
+    return of(act.Gelu("tanh"), plus(x, bias))
+
+
+def plus(x: Value, bias: Value | None) -> Value:
+    return x if bias is None else x + bias
+
+
+def bias_split_gelu(call: Call, x: Value, bias: Value) -> Value:
     """The first half of ``x + bias`` times the gelu of the second."""
-    x = call.value(0) + call.value(1)
-    half = floordiv(call.shape()[-1], 2)
-    first, second = part(x, -1, 0, half), part(x, -1, half, half)
-    return (first * of(act.Gelu(), second)).name
+    total, half = x + bias, floordiv(x.type.shape[-1], 2)
+    first, second = part(total, -1, 0, half), part(total, -1, half, half)
+    return first * of(act.Gelu(), second)
 
 
 def activated(call: Call, result: str, alpha: float, beta: float) -> str:
@@ -98,11 +101,13 @@ def with_numbers(call: Call, result: str) -> str:
     return activated(call, result, alpha, beta)
 
 
-def fused_conv(call: Call) -> str:
-    """A convolution, plus operand 3 if there is one, then an activation."""
-    result = convolution(call.with_inputs(call.inputs[:3]))
-    if call.has(3):
-        result = call.emit(ew.Add(), result, call.input(3))
+def fused_conv(
+    call: Call, *operands: Value | None, convolve: Callable[[Call], str] = convolution
+) -> str:
+    """A convolution, plus the last operand if there is one, then an activation."""
+    result, addend = convolve(call.with_inputs(call.inputs[:3])), operands[3]
+    if addend is not None:
+        result = call.emit(ew.Add(), result, addend.name)
     return activated(call, result, *(*call.attrs.numbers("activation_params", ()), 0.0, 0.0)[:2])
 
 
@@ -123,12 +128,12 @@ def nhwc_max_pool(call: Call) -> str:
     return with_channels_last(call, standard(max_pool, 12))
 
 
-def bias_softmax(call: Call) -> str:
+def bias_softmax(call: Call, x: Value, bias: Value) -> Value:
     """Softmax over all axes from ``axis`` on, as one, of the sum with a bias.
 
     The bias is broadcast along axes in front of ``axis``: the inner or the outer ones of them.
     """
-    axis, x, bias = call.axis(1), call.value(0), call.value(1)
+    axis = call.axis(1)
     extents, own = x.type.shape, bias.type.shape
     outer, inner = product(extents[:axis]), extents[axis:]
     if not call.attrs.flag("is_inner_broadcast", True) and len(own) == len(extents):
@@ -139,31 +144,26 @@ def bias_softmax(call: Call) -> str:
     else:
         x = x + bias
     flat = of(Reshape((outer, product(inner))), x)
-    return of(Reshape(extents), of(Softmax(1), flat)).name
+    return of(Reshape(extents), of(Softmax(1), flat))
 
 
-def bias_add(call: Call) -> str:
-    return (call.value(0) + call.value(1) + call.value(2)).name
+def bias_add(call: Call, x: Value, bias: Value, skip: Value) -> Value:
+    return x + bias + skip
 
 
-def gemm_fast_gelu(call: Call) -> str:
-    total = of(MatMul(), call.value(0), call.value(1))
-    return of(act.Gelu("tanh"), total + call.value(2) if call.has(2) else total).name
+def gemm_fast_gelu(call: Call, x: Value, weights: Value, bias: Value | None) -> Value:
+    return of(act.Gelu("tanh"), plus(of(MatMul(), x, weights), bias))
 
 
-def activated_matmul(call: Call) -> str:
-    return with_numbers(call, fused_matmul(call))
+def activated_matmul(call: Call, a: Value, b: Value) -> str:
+    return with_numbers(call, fused_matmul(call, a, b).name)
 
 
-def complex_mul(conjugate: bool) -> Handler:
+def complex_mul(call: Call, x: Value, y: Value, conjugate: bool = False) -> Value:
     """Products of complex numbers, whose parts are the last axis; of conjugates of the second."""
-
-    def handler(call: Call) -> str:
-        (a, b), (c, d) = ([part(call.value(i), -1, n, 1) for n in (0, 1)] for i in (0, 1))
-        d = -1.0 * d if conjugate else d
-        return of(Concat(a.type.rank - 1), a * c - b * d, a * d + b * c).name
-
-    return handler
+    (a, b), (c, d) = ([part(z, -1, n, 1) for n in (0, 1)] for z in (x, y))
+    d = -1.0 * d if conjugate else d
+    return of(Concat(a.type.rank - 1), a * c - b * d, a * d + b * c)
 
 
 def nhwc_conv(call: Call) -> str:
@@ -171,33 +171,37 @@ def nhwc_conv(call: Call) -> str:
     return with_channels_last(call, convolution, 2)
 
 
-def matmul_bits(call: Call) -> str:
-    return bits_product(call, call.attrs.integer("N"))
+def matmul_bits(
+    call: Call, a: Value, b: Value, scales: Value, zeros: Value | None, _: None, bias: Value | None
+) -> Value:
+    places = (1, 2, None if zeros is None else 3)
+    return plus(bits_product(call, a, places, call.attrs.integer("N")), bias)
 
 
-def bits_product(call: Call, columns: int) -> str:
-    """``a @ dequantised(b)^T``: b is [N, blocks, bytes], packed, with a scale for each block."""
+def bits_product(call: Call, a: Value, places: tuple[int, int, int | None], columns: int) -> Value:
+    """``a @ dequantised(b)^T``: b is [N, blocks, bytes], packed, with a scale for each block.
+
+    ``places`` are those of b, the scales, and the zero points if there are any.
+    """
+    b, scale, zero = places
     attrs = call.attrs
     rows = attrs.integer("K")
     bits, block = attrs.integer("bits", 4), attrs.integer("block_size")
     dtype = type_of_bits(bits)
-    if call.has(4):
-        unsupported("its fifth operand, the order of groups (g_idx)")
     blocks = -(-rows // block)
-    packed = call.array(1, "weights").reshape(columns, blocks, -1)
+    packed = call.array(b, "weights").reshape(columns, blocks, -1)
     weights = unpacked(packed, dtype)[..., :block].reshape(columns, -1)[:, :rows]
-    scales = call.array(2, "scales").reshape(columns, blocks)
-    if call.has(3) and call.dtype(3) != U8:
-        unsupported("zero points that are no integers")
+    scales = call.array(scale, "scales").reshape(columns, blocks)
     zeros = np.full((columns, blocks), 1 << (bits - 1), np.uint8)
-    if call.has(3):
-        given = call.array(3, "zero points").reshape(columns, -1)
+    if zero is not None:
+        if call.dtype(zero) != U8:
+            unsupported("zero points that are no integers")
+        given = call.array(zero, "zero points").reshape(columns, -1)
         zeros = unpacked(given, dtype)[:, :blocks]
     operands = (weights.astype(dtype.numpy), scales, zeros.astype(dtype.numpy))
     literals = (call.literal(np.ascontiguousarray(o)) for o in operands)
     whole = of(DequantizeLinear(1, block), *literals)
-    result = of(MatMul(), call.value(0), permuted(whole, 1, 0))
-    return (result + call.value(5)).name if call.has(5) else result.name
+    return of(MatMul(), a, permuted(whole, 1, 0))
 
 
 def type_of_bits(bits: int, least: DType = U2, what: str = "weights") -> DType:
@@ -213,32 +217,31 @@ def unpacked(data: Array, dtype: DType) -> Array:
     return fields.reshape(*data.shape[:-1], -1)
 
 
-def inverse(call: Call) -> str:
+def inverse(call: Call, x: Value) -> Value:
     """Inverses of matrices of 2 rows by Cramer's rule."""
-    if call.shape()[-2:] != (2, 2):
+    if x.type.shape[-2:] != (2, 2):
         unsupported("inverses of matrices of more than 2 rows")
-    x, rank = call.value(0), call.rank()
-    adjugate = np.array([[1.0, -1.0], [-1.0, 1.0]], call.dtype().numpy)
+    rank, adjugate = x.type.rank, np.array([[1.0, -1.0], [-1.0, 1.0]], x.type.dtype.numpy)
     turned = part(part(x, -2, 1, 2, -1), -1, 1, 2, -1)
     flipped = permuted(turned, *range(rank - 2), rank - 1, rank - 2)
     a, b, c, d = (part(part(x, -2, i, 1), -1, j, 1) for i in (0, 1) for j in (0, 1))
-    return (flipped * call.literal(adjugate) / (a * d - b * c)).name
+    return flipped * call.literal(adjugate) / (a * d - b * c)
 
 
-def expand_dims(call: Call) -> str:
+def expand_dims(call: Call, x: Value, _: Value) -> Value:
     (axis,) = call.integers(1, "axis")
-    place = call.normal(axis, call.rank() + 1)
-    shape = call.shape()
-    return call.emit(Reshape((*shape[:place], 1, *shape[place:])), call.input(0))
+    shape = x.type.shape
+    place = call.normal(axis, len(shape) + 1)
+    return of(Reshape((*shape[:place], 1, *shape[place:])), x)
 
 
-def distances(call: Call) -> str:
+def distances(call: Call, a: Value, b: Value) -> Value:
     """Distances of all rows of the operands, or their squares."""
-    (m, size), (n, _) = call.shape(), call.shape(1)
-    apart = of(Reshape((m, 1, size)), call.value(0)) - of(Reshape((1, n, size)), call.value(1))
+    (m, size), (n, _) = a.type.shape, b.type.shape
+    apart = of(Reshape((m, 1, size)), a) - of(Reshape((1, n, size)), b)
     squares = of(ReduceSumSquare((2,), False), apart)
     metric = call.option("metric", ("euclidean", "sqeuclidean"))
-    return (of(ew.Sqrt(), squares) if metric == "euclidean" else squares).name
+    return of(ew.Sqrt(), squares) if metric == "euclidean" else squares
 
 
 def standard(handler: Handler, opset: int) -> Handler:
@@ -250,7 +253,9 @@ def standard(handler: Handler, opset: int) -> Handler:
     return run
 
 
-def gather_quantized(call: Call) -> str:
+def gather_quantized(
+    call: Call, blocks: Value, indices: Value, _: Value, zero_points: Value | None
+) -> str:
     """Slices of blocked quantised data, dequantised: packed along the last axis."""
     attrs, bits = call.attrs, call.attrs.integer("bits", 4)
     dtype = type_of_bits(bits, U4, "data")
@@ -264,43 +269,43 @@ def gather_quantized(call: Call) -> str:
     if axis != 0 or along == 0:
         unsupported("slices along the axis of blocks, or not along the first axis")
     zeros = np.full(scales.shape, 1 << (bits - 1), np.uint8)
-    if call.has(3):
+    if zero_points is not None:
         given = call.array(3, "zero points")
         zeros = unpacked(given, dtype)[..., : scales.shape[-1]] if packed else given
     operands = [whole.astype(dtype.numpy), scales, zeros.astype(dtype.numpy)]
-    rows = [call.emit(Gather(0), call.constant(np.ascontiguousarray(o)), call.input(1))
+    rows = [call.emit(Gather(0), call.constant(np.ascontiguousarray(o)), indices.name)
             for o in operands]  # fmt: skip
-    place = along - 1 + call.rank(1)
+    place = along - 1 + indices.type.rank
     return call.emit(DequantizeLinear(place, attrs.integer("block_size", 128)), *rows)
 
 
-CONTRIB = table(
-    FusedMatMul=fused_matmul,
-    TransposeMatMul=fused_matmul,
-    Gelu=biased_gelu("none"),
-    BiasGelu=biased_gelu("none"),
-    FastGelu=biased_gelu("tanh"),
-    QuickGelu=simple(act.Swish, alpha=1.702),
-    BiasSplitGelu=bias_split_gelu,
-    FusedConv=fused_conv,
-    FusedGemm=fused_gemm,
-    NhwcConv=nhwc_conv,
-    NhwcFusedConv=nhwc_conv,
-    MatMulNBits=matmul_bits,
-    NhwcMaxPool=nhwc_max_pool,
-    BiasSoftmax=bias_softmax,
-    BiasAdd=bias_add,
-    GemmFastGelu=gemm_fast_gelu,
-    FusedMatMulActivation=activated_matmul,
-    ComplexMul=complex_mul(conjugate=False),
-    ComplexMulConj=complex_mul(conjugate=True),
-    GridSample=standard(grid_sample, 16),
-    Trilu=trilu,
-    GatherND=simple(GatherND),
-    Inverse=inverse,
-    ExpandDims=expand_dims,
-    CDist=distances,
-    Range=standard(range_, 11),
-    Pad=standard(pad, 18),
-    GatherBlockQuantized=gather_quantized,
+CONTRIB = operators(
+    FusedMatMul=("A B", fused_matmul),
+    TransposeMatMul=("A B", fused_matmul),
+    Gelu=("X", biased_gelu),
+    BiasGelu=("A B", biased_gelu),
+    FastGelu=("X bias?", fast_gelu),
+    QuickGelu=("X", positional(simple(act.Swish, alpha=1.702))),
+    BiasSplitGelu=("X bias", bias_split_gelu),
+    FusedConv=("X W B? Z?", fused_conv),
+    FusedGemm=("A B C?", positional(fused_gemm)),
+    NhwcConv=("X W B?", positional(nhwc_conv)),
+    NhwcFusedConv=("X W B? Z?", partial(fused_conv, convolve=nhwc_conv)),
+    MatMulNBits=("A B scales zero_points? g_idx! bias?", matmul_bits),
+    NhwcMaxPool=("x", positional(nhwc_max_pool)),
+    BiasSoftmax=("data bias", bias_softmax),
+    BiasAdd=("X bias skip", bias_add),
+    GemmFastGelu=("X W bias?", gemm_fast_gelu),
+    FusedMatMulActivation=("A B", activated_matmul),
+    ComplexMul=("A[...,2] B[...,2]", complex_mul),
+    ComplexMulConj=("A[...,2] B[...,2]", partial(complex_mul, conjugate=True)),
+    GridSample=("X Grid", positional(standard(grid_sample, 16))),
+    Trilu=("X k?", positional(trilu)),
+    GatherND=("data indices", positional(simple(GatherND))),
+    Inverse=("X", inverse),
+    ExpandDims=("X axis", expand_dims),
+    CDist=("A[m,k] B[n,k]", distances),
+    Range=("start limit delta?", positional(standard(range_, 11))),
+    Pad=("data pads value?", positional(standard(pad, 18))),
+    GatherBlockQuantized=("data indices scales zero_points?", gather_quantized),
 )

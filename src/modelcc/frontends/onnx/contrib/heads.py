@@ -100,14 +100,13 @@ def biased(parts: Sequence[Value], bias: Value | None) -> list[Value]:
     return results
 
 
-def grouped_heads(call: Call, heads: int, few: int) -> Three:
-    """Operands 0 to 2 as heads, keys and values ``few``; or operand 0 that has all of them."""
-    if call.has(1):
-        q, k, v = (split_heads(call.value(i), n) for i, n in enumerate((heads, few, few)))
-        return q, k, v
-    size = floordiv(call.shape()[2], heads + 2 * few)
+def grouped_heads(q: Value, k: Value | None, v: Value | None, heads: int, few: int) -> Three:
+    """Operands as heads, keys and values ``few``; or ``q`` that has all of them."""
+    if k is not None and v is not None:
+        return split_heads(q, heads), split_heads(k, few), split_heads(v, few)
+    size = floordiv(q.type.shape[2], heads + 2 * few)
     cuts = ((0, heads), (heads, few), (heads + few, few))
-    q, k, v = (split_heads(part(call.value(0), 2, at * size, n * size), n) for at, n in cuts)
+    q, k, v = (split_heads(part(q, 2, at * size, n * size), n) for at, n in cuts)
     return q, k, v
 
 

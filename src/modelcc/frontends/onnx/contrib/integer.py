@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from modelcc.frontends.kit.errors import unsupported
-from modelcc.frontends.onnx.call import Call, table
+from modelcc.frontends.onnx.call import Call
+from modelcc.frontends.onnx.contrib.operands import operators
 from modelcc.ir.types import F32, F64, I32, I64, U32, U64
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import BitCast, Value, of
@@ -12,33 +13,34 @@ from modelcc.ops.reduce import ReduceSum
 from modelcc.ops.views import cast
 
 
-def product_of_integers(call: Call) -> str:
+def product_of_integers(
+    call: Call, a: Value, a_zero: Value | None, b: Value, b_zero: Value | None
+) -> Value:
     """``(a - a_zero) * (b - b_zero)`` in i32."""
-
-    def centred(i: int) -> Value:
-        x = cast(call.value(i), I32)
-        return x - cast(call.value(i + 1), I32) if call.has(i + 1) else x
-
-    return (centred(0) * centred(2)).name
+    return _centred(a, a_zero) * _centred(b, b_zero)
 
 
-def wide_product(call: Call) -> str:
+def _centred(x: Value, zero: Value | None) -> Value:
+    return cast(x, I32) if zero is None else cast(x, I32) - cast(zero, I32)
+
+
+def wide_product(call: Call, a: Value, b: Value) -> Value:
     """A product of matrices of 16-bit integers in 32 bits, signed if either of them is."""
-    signed = any(call.dtype(i).kind == "int" for i in (0, 1))
+    signed = any(x.type.dtype.kind == "int" for x in (a, b))
     dtype = I32 if signed else U32
-    return of(MatMul(), *(cast(call.value(i), dtype) for i in (0, 1))).name
+    return of(MatMul(), cast(a, dtype), cast(b, dtype))
 
 
-def sum_of_integers(call: Call) -> str:
+def sum_of_integers(call: Call, x: Value) -> Value:
     """Sums over axes in 32 bits."""
-    axes = tuple(sorted(call.normal(a, call.rank()) for a in call.attrs.integers("axes")))
-    x = cast(call.value(0), U32 if call.dtype().kind == "uint" else I32)
-    return of(ReduceSum(axes, call.attrs.flag("keepdims", True)), x).name
+    axes = tuple(sorted(call.normal(a, x.type.rank) for a in call.attrs.integers("axes")))
+    wide = cast(x, U32 if x.type.dtype.kind == "uint" else I32)
+    return of(ReduceSum(axes, call.attrs.flag("keepdims", True)), wide)
 
 
-def murmur_hash(call: Call) -> str:
+def murmur_hash(call: Call, x: Value) -> Value:
     """MurmurHash3 of 32 bits (Appleby, 2011) of the bytes of each number."""
-    x, dtype = call.value(0), call.dtype()
+    dtype = x.type.dtype
     words: list[Value]
     if dtype in (U32, I32, F32):
         words = [x if dtype == U32 else of(BitCast(U32), x)]
@@ -57,7 +59,7 @@ def murmur_hash(call: Call) -> str:
         high = of(ew.BitShift(False), state, state.lift(shift))
         state = of(ew.BitwiseXor(), state, high) * factor
     positive = call.attrs.flag("positive", True)
-    return (state if positive else of(BitCast(I32), state)).name
+    return state if positive else of(BitCast(I32), state)
 
 
 def _rotated(x: Value, bits: int) -> Value:
@@ -66,9 +68,9 @@ def _rotated(x: Value, bits: int) -> Value:
     return of(ew.BitwiseOr(), left, right)
 
 
-CONTRIB_INTEGER = table(
-    MulInteger=product_of_integers,
-    MatMulInteger16=wide_product,
-    ReduceSumInteger=sum_of_integers,
-    MurmurHash3=murmur_hash,
+CONTRIB_INTEGER = operators(
+    MulInteger=("A:int A_zero_point:int? B:int B_zero_point:int?", product_of_integers),
+    MatMulInteger16=("A:int B:int", wide_product),
+    ReduceSumInteger=("data:int", sum_of_integers),
+    MurmurHash3=("X", murmur_hash),
 )

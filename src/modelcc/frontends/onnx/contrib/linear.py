@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from modelcc.frontends.kit.errors import number_of, unsupported
-from modelcc.frontends.onnx.call import Call, table
-from modelcc.frontends.onnx.contrib.heads import repeated, scale_of
+from modelcc.frontends.onnx.call import Call
+from modelcc.frontends.onnx.contrib.heads import Three, repeated, scale_of
+from modelcc.frontends.onnx.contrib.operands import operators
 from modelcc.ir.index import Index, floordiv, product
 from modelcc.ir.types import F32, DType
 from modelcc.ops import activation as act
@@ -89,31 +90,33 @@ def _rule(call: Call) -> str:
     return call.choice(rule, RULES, "update rule")
 
 
-def linear_attention(call: Call) -> tuple[str, ...]:
+def linear_attention(
+    call: Call, query: Value, key: Value, value: Value, past: Value | None,
+    decay: Value | None, beta: Value | None,
+) -> tuple[Value, Value]:  # fmt: skip
     """Queries, keys and values are [b, t, heads * size]; states [b, heads, k, v]."""
     attrs, rule = call.attrs, _rule(call)
     heads, few = attrs.integer("q_num_heads"), attrs.integer("kv_num_heads")
-    q, v = _heads(call.value(0), heads), _heads(call.value(2), few)
+    q, v = _heads(query, heads), _heads(value, few)
     size = number_of(q.type.shape[3], "size of heads")
-    width = number_of(call.shape(1)[2], "width of keys")
-    k = _heads(call.value(1), width // size)
-    k = repeated(k, few // (width // size), 2)
-    decay = beta = None
-    if "gated" in rule:
-        decay = _heads(call.value(4), few)
-    if "delta" in rule:
-        beta = cast(call.value(5), F32)
-    dtype = call.dtype(3) if call.has(3) else call.dtype()
+    width = number_of(key.type.shape[2], "width of keys")
+    k = repeated(_heads(key, width // size), few // (width // size), 2)
+    decay = _heads(_needed(call, decay, "decay"), few) if "gated" in rule else None
+    beta = cast(_needed(call, beta, "beta"), F32) if "delta" in rule else None
+    dtype = (past or query).type.dtype
     window = attrs.integer("state_window", 0)
-    past = call.given(3)
     state = _state(call, past, (q.type.shape[0], few, size, v.type.shape[3]), window)
     scale = scale_of(call, size)
     tokens = Tokens(q, k, v, decay, beta)
     y, last, *states = tokens.results(call, state, scale, window > 0)
     batch, time, count, wide = y.type.shape
-    result = cast(reshaped(y, batch, time, count * wide), call.dtype())
+    result = cast(reshaped(y, batch, time, count * wide), query.type.dtype)
     present = _window(call, past, states[0], window) if window else last
-    return result.name, cast(present, dtype).name
+    return result, cast(present, dtype)
+
+
+def _needed(call: Call, x: Value | None, name: str) -> Value:
+    return x or call.fail(f"its update rule needs the operand {name}")
 
 
 def _state(call: Call, past: Value | None, shape: tuple[Index, ...], window: int) -> Value:
@@ -130,53 +133,56 @@ def _window(call: Call, past: Value | None, states: Value, window: int) -> Value
     return part(of(Concat(0), before, states), 0, states.type.shape[0], window)
 
 
-def attention_gates(call: Call) -> tuple[str, ...]:
+def attention_gates(
+    call: Call, a: Value, bias: Value, scale: Value, b: Value | None
+) -> list[Value]:
     """``decay_scale * softplus(a + dt_bias)``, and the sigmoid of b."""
-    decay = of(act.Softplus(), cast(call.value(0), F32) + call.value(1)) * call.value(2)
-    results = [cast(decay, call.dtype()).name]
-    if call.has(3):
-        results.append(cast(of(ew.Sigmoid(), cast(call.value(3), F32)), call.dtype(3)).name)
-    return tuple(results)
+    decay = of(act.Softplus(), cast(a, F32) + bias) * scale
+    results = [cast(decay, a.type.dtype)]
+    if b is not None:
+        results.append(cast(of(ew.Sigmoid(), cast(b, F32)), b.type.dtype))
+    return results
 
 
-def delta_net(call: Call) -> tuple[str, ...]:
+def delta_net(
+    call: Call, query: Value, key: Value | None, value: Value | None, _: None,
+    decay: Value | None, beta: Value | None, state: Value | None, a_log: Value | None,
+    bias: Value | None, *__: None,
+) -> tuple[Value, Value]:  # fmt: skip
     """Tokens of all sequences are in one axis, or in two; states are [b, heads, v, k]."""
     attrs = call.attrs
-    if call.has(3) or attrs.integer("state_update_capacity", 0):
-        unsupported("sequences of different lengths in one axis, or its third output")
-    if not call.has(6):
+    if attrs.integer("state_update_capacity", 0):
+        unsupported("its third output")
+    if state is None:
         call.fail("without cu_seqlens it needs an initial state, for the size of the batch")
-    state = call.value(6)
     batch, heads = state.type.shape[0], number_of(state.type.shape[1], "number of heads")
-    q, k, v = _of_sequences(call, batch)
+    given = _split(query, state) if key is None or value is None else (query, key, value)
+    q, k, v = (cast(_timed(x, batch, 2), F32) for x in given)
     k = repeated(k, heads // number_of(k.type.shape[2], "number of heads"), 2)
-    rule = _rule(call)
-    decay = _decay(call, batch, heads) if "gated" in rule else None
-    beta = _rate(call, batch) if "delta" in rule else None
+    rule, lead = _rule(call), query.type.shape[: -2 if key is not None else -1]
+    if "gated" in rule:
+        decay = _decay(call, _needed(call, decay, "decay"), a_log, bias)
+        scalar = decay.type.shape[-1] == heads and decay.type.rank == len(lead) + 1
+        flat = _timed(decay, batch, 1 if scalar or decay.type.rank == 2 else 2)
+        decay = flat if flat.type.rank == 4 else reshaped(flat, *flat.type.shape, 1)
+    else:
+        decay = None
+    beta = _rate(call, _needed(call, beta, "beta"), batch) if "delta" in rule else None
     if attrs.flag("qk_l2_norm"):
         q, k = _unit(q), _unit(k)
     scale = scale_of(call, q.type.shape[3])
     y, last = Tokens(q, k, v, decay, beta).results(call, permuted(state, 0, 1, 3, 2), scale, False)
-    shape = (*call.shape()[:-2], *y.type.shape[2:])
-    if not call.has(1):
-        shape = (*call.shape()[:-1], *y.type.shape[2:])
-    return cast(reshaped(y, *shape), call.dtype()).name, permuted(last, 0, 1, 3, 2).name
+    result = cast(reshaped(y, *lead, *y.type.shape[2:]), query.type.dtype)
+    return result, permuted(last, 0, 1, 3, 2)
 
 
-def _of_sequences(call: Call, batch: Index) -> tuple[Value, Value, Value]:
-    """Queries, keys and values, [batch, time, heads, size] in f32."""
-    given = [call.value(i) for i in (0, 1, 2)] if call.has(1) else _split(call)
-    parts = [cast(_timed(x, batch, 2), F32) for x in given]
-    return parts[0], parts[1], parts[2]
-
-
-def _split(call: Call) -> list[Value]:
+def _split(x: Value, state: Value) -> Three:
     """Queries, keys and values that are side by side; the state tells their sizes."""
-    _, heads, wide, size = call.shape(6)
-    x = call.value(0)
+    _, heads, wide, size = state.type.shape
     few = floordiv(x.type.shape[-1] - heads * wide, size * 2)
     cuts = ((0, few, size), (few * size, few, size), (few * size * 2, heads, wide))
-    return [reshaped(part(x, -1, at, n * d), *x.type.shape[:-1], n, d) for at, n, d in cuts]
+    q, k, v = (reshaped(part(x, -1, at, n * d), *x.type.shape[:-1], n, d) for at, n, d in cuts)
+    return q, k, v
 
 
 def _timed(x: Value, batch: Index, own: int) -> Value:
@@ -187,21 +193,17 @@ def _timed(x: Value, batch: Index, own: int) -> Value:
     return reshaped(x, batch, floordiv(shape[0], batch), *shape[1:])
 
 
-def _decay(call: Call, batch: Index, heads: int) -> Value:
-    """The logarithm of what is left of a state, [b, t, heads, size or 1]."""
-    decay = cast(call.value(4), F32)
-    if call.attrs.text("gate_activation", "none") == "qwen":
-        biased = decay + call.value(8) if call.has(8) else decay
-        decay = -(of(act.Softplus(), biased) * of(ew.Exp(), call.value(7)))
-    scalar = decay.type.shape[-1] == heads and decay.type.rank == len(call.shape()) - 1
-    if scalar or decay.type.rank == 2:
-        timed = _timed(decay, batch, 1)
-        return reshaped(timed, *timed.type.shape, 1)
-    return _timed(decay, batch, 2)
+def _decay(call: Call, given: Value, a_log: Value | None, bias: Value | None) -> Value:
+    """The logarithm of what is left of a state."""
+    decay = cast(given, F32)
+    if call.attrs.text("gate_activation", "none") != "qwen":
+        return decay
+    biased = decay if bias is None else decay + bias
+    return -(of(act.Softplus(), biased) * of(ew.Exp(), _needed(call, a_log, "a_log")))
 
 
-def _rate(call: Call, batch: Index) -> Value:
-    beta = cast(call.value(5), F32)
+def _rate(call: Call, given: Value, batch: Index) -> Value:
+    beta = cast(given, F32)
     if call.attrs.text("beta_activation", "none") == "sigmoid":
         beta = of(ew.Sigmoid(), beta)
     return _timed(beta, batch, 1)
@@ -212,31 +214,29 @@ def _unit(x: Value) -> Value:
     return x * of(ew.Rsqrt(), of(ReduceSum((3,), True), x * x) + 1e-6)
 
 
-def causal_convolution(call: Call) -> tuple[str, str]:
+def causal_convolution(
+    call: Call, given: Value, weights: Value, bias: Value | None, past: Value | None
+) -> tuple[Value, Value]:
     """A convolution of each channel that sees the past only, and the inputs that it will see."""
     attrs = call.attrs
     if attrs.integer("ndim", 1) != 1:
         unsupported("more than one axis of positions")
-    x, weights, last = call.value(0), call.value(1), attrs.flag("channels_last")
-    shape, dtype = x.type.shape, x.type.dtype
-    dilation, taps = attrs.integer("dilation", 1), number_of(call.shape(1)[2], "kernel")
+    last, shape, dtype = attrs.flag("channels_last"), given.type.shape, given.type.dtype
+    dilation, taps = attrs.integer("dilation", 1), number_of(weights.type.shape[2], "kernel")
     window, room = attrs.integer("state_window", 0), (taps - 1) * dilation
-    past = call.given(3)
-    state = _newest(past, window)
-    x, state = (None if t is None else _channels_first(t, last) for t in (x, state))
-    assert x is not None
+    x, old = _channels_first(given, last), _newest(past, window)
     batch, channels, length = x.type.shape
-    if state is None:
-        state = call.made(Full((batch, channels, room), 0.0, dtype))
+    nothing = (batch, channels, room)
+    state = call.made(Full(nothing, 0.0, dtype)) if old is None else _channels_first(old, last)
     seen = of(Concat(2), state, x)
-    operands = [seen, weights, *([call.value(2)] if call.has(2) else [])]
+    operands = [seen, weights, *([] if bias is None else [bias])]
     groups = number_of(channels, "number of channels")
     result = of(Conv((1,), (0,), (0,), (dilation,), groups), *operands)
     if attrs.text("activation", "none") != "none":
         result = of(act.Silu(), result)
     result = reshaped(permuted(result, 0, 2, 1), *shape) if last else result
     ends = (shape[0], room, *shape[2:]) if last else (batch, channels, room)
-    return result.name, _states(call, seen, past, (window, room), length, ends, last).name
+    return result, _states(call, seen, past, (window, room), length, ends, last)
 
 
 def _newest(past: Value | None, window: int) -> Value | None:
@@ -279,9 +279,16 @@ def _states(
     return of(Concat(0), *states)
 
 
-CONTRIB_LINEAR = table(
-    LinearAttention=linear_attention,
-    LinearAttentionGate=attention_gates,
-    GatedDeltaNet=delta_net,
-    CausalConvWithState=causal_convolution,
+CONTRIB_LINEAR = operators(
+    LinearAttention=(
+        "query[b,t,q] key[b,t,k] value[b,t,v] past_state? decay[b,t,g]? beta[b,t,h]?",
+        linear_attention,
+    ),
+    LinearAttentionGate=("a dt_bias decay_scale b?", attention_gates),
+    GatedDeltaNet=(
+        "query key? value? cu_seqlens! decay? beta? initial_state[b,h,v,k]? a_log? dt_bias? "
+        "capture_count! state_update_active!",
+        delta_net,
+    ),
+    CausalConvWithState=("input weight bias? past_state?", causal_convolution),
 )

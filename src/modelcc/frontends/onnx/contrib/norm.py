@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from modelcc.frontends.kit.errors import unsupported
-from modelcc.frontends.onnx.call import Call, Handler, table
+from modelcc.frontends.onnx.call import Call
+from modelcc.frontends.onnx.contrib.fused import plus
+from modelcc.frontends.onnx.contrib.operands import operators, positional
 from modelcc.ir.op import Op
 from modelcc.ir.types import I32
 from modelcc.ops.accumulate import accumulator
@@ -32,97 +34,114 @@ def _deviation(call: Call, x: Value, axis: int, epsilon: float) -> str:
     return of(Reciprocal(), of(Sqrt(), of(ReduceMean(axes, True), wide * wide) + epsilon)).name
 
 
-def skip(centred: bool) -> Handler:
-    """The norm of ``x + skip + bias``; results: that, statistics, the sum."""
-
-    def handler(call: Call) -> tuple[str, ...]:
-        bias = 4 if centred else 3
-        total = call.value(0) + call.value(1)
-        if call.has(bias):
-            total = total + call.value(bias)
-        axis, epsilon = call.rank() - 1, call.attrs.number("epsilon", 1e-12 if centred else 1e-5)
-        op: Op = LayerNorm(axis, epsilon) if centred else RMSNorm(axis, epsilon)
-        parameters = [call.input(i) for i in ((2, 3) if centred else (2,)) if call.has(i)]
-        result = call.emit(op, total.name, *parameters)
-        if call.want(1) or call.want(2):
-            unsupported("its second and third output, the statistics")
-        return (result, "", "", total.name)
-
-    return handler
+def skip_layer_norm(
+    call: Call, x: Value, skip: Value, gamma: Value, beta: Value | None, bias: Value | None
+) -> list[Value | None]:
+    parameters = (gamma,) if beta is None else (gamma, beta)
+    op = LayerNorm(x.type.rank - 1, call.attrs.number("epsilon", 1e-12))
+    return _of_sum(call, op, x + skip, bias, *parameters)
 
 
-def embeddings(call: Call) -> tuple[str, ...]:
+def skip_rms_norm(
+    call: Call, x: Value, skip: Value, gamma: Value, bias: Value | None
+) -> list[Value | None]:
+    op = RMSNorm(x.type.rank - 1, call.attrs.number("epsilon", 1e-5))
+    return _of_sum(call, op, x + skip, bias, gamma)
+
+
+def _of_sum(
+    call: Call, op: Op, x: Value, bias: Value | None, *parameters: Value
+) -> list[Value | None]:
+    """The norm of ``x + bias``; results: that, statistics, the sum."""
+    if call.want(1) or call.want(2):
+        unsupported("its second and third output, the statistics")
+    total = plus(x, bias)
+    return [of(op, total, *parameters), None, None, total]
+
+
+def embeddings(
+    call: Call, ids: Value, segments: Value | None, words: Value, places: Value,
+    of_segments: Value | None, gamma: Value, beta: Value, mask: Value | None,
+    positions: Value | None = None,
+) -> list[Value]:  # fmt: skip
     """The norm of the sum of embeddings of words, positions and segments, and lengths."""
-    length = call.shape()[1]
-    words = of(Gather(0), call.value(2), call.value(0))
-    places = call.given(8) or call.made(Iota((1, length), 1, 0, 1, I32))
-    total = words + of(Gather(0), call.value(3), places)
-    if call.has(1) and call.has(4):
-        total = total + of(Gather(0), call.value(4), call.value(1))
+    length = ids.type.shape[1]
+    positions = positions or call.made(Iota((1, length), 1, 0, 1, I32))
+    total = of(Gather(0), words, ids) + of(Gather(0), places, positions)
+    if segments is not None and of_segments is not None:
+        total = total + of(Gather(0), of_segments, segments)
     norm = LayerNorm(2, call.attrs.number("epsilon", 1e-12))
-    result = of(norm, total, call.value(5), call.value(6)).name
-    return (result, _lengths(call), total.name) if call.wanted[1:] else (result, _lengths(call))
+    results = [of(norm, total, gamma, beta), _lengths(call, ids, mask), total]
+    return results if call.wanted[1:] else results[:2]
 
 
-def _lengths(call: Call) -> str:
+def _lengths(call: Call, ids: Value, mask: Value | None) -> Value:
     """How many tokens of each row the mask lets through; zeros without a mask."""
-    batch = call.shape()[0]
-    if not call.has(7):
-        return call.emit(Full((batch,), 0, I32))
-    ones = of(Equal(), call.value(7), call.value(7).lift(1))
-    return of(ReduceSum((1,), False), of(Cast(I32), ones)).name
+    if mask is None:
+        return call.made(Full(ids.type.shape[:1], 0, I32))
+    return of(ReduceSum((1,), False), of(Cast(I32), of(Equal(), mask, mask.lift(1))))
 
 
-def group_norm(call: Call) -> str:
+def group_norm(call: Call, x: Value, gamma: Value, beta: Value) -> Value:
     """GroupNorm of channels last or first, then silu if ``activation``."""
     last = call.attrs.flag("channels_last", True)
-    rank = call.rank()
-    x = call.value(0)
+    rank = x.type.rank
     if last:
         x = of(Transpose((0, rank - 1, *range(1, rank - 1))), x)
     op = GroupNorm(call.attrs.integer("groups"), call.attrs.number("epsilon", 1e-5))
-    parameters = [cast(call.value(i), x.type.dtype) for i in (1, 2)]
-    result = of(op, x, *parameters)
+    result = of(op, x, *(cast(p, x.type.dtype) for p in (gamma, beta)))
     if call.attrs.integer("activation", 0):
         result = of(Silu(), result)
-    return (of(Transpose((0, *range(2, rank), 1)), result) if last else result).name
+    return of(Transpose((0, *range(2, rank), 1)), result) if last else result
 
 
-def skip_group_norm(call: Call) -> tuple[str, str]:
+def skip_group_norm(
+    call: Call, x: Value, gamma: Value, beta: Value, skip: Value, bias: Value | None
+) -> tuple[Value, Value]:
     """GroupNorm of ``x + skip + bias``, channels last; results: that, and the sum.
 
     A skip may have one number for each channel of an image.
     """
     if not call.attrs.flag("channels_last", True):
         unsupported("channels first (channels_last=0)")
-    x, skip = call.value(0), call.value(3)
     if skip.type.rank == 2:
         batch, channels = skip.type.shape
         skip = of(Reshape((batch, *(1,) * (x.type.rank - 2), channels)), skip)
-    total = x + skip
-    if call.has(4):
-        total = total + call.value(4)
-    normed = group_norm(call.with_inputs((total.name, *call.inputs[1:3])))
-    return normed, total.name
+    total = plus(x + skip, bias)
+    return group_norm(call, total, gamma, beta), total
 
 
-def quantised_embeddings(call: Call) -> tuple[str, ...]:
+def quantised_embeddings(
+    call: Call, ids: Value, segments: Value | None, *rest: Value | None
+) -> list[Value]:
     """Embeddings of words, positions and segments whose tables are quantised."""
-    tables = [
-        call.emit(DequantizeLinear(0), call.input(i), call.input(scale), call.input(scale + 5))
-        if call.has(i)
-        else ""
-        for i, scale in ((2, 8), (3, 9), (4, 10), (5, 11), (6, 12))
-    ]
-    return embeddings(call.with_inputs((*call.inputs[:2], *tables, call.input(7))))
+    tables, (mask, *scales) = rest[:5], rest[5:]
+    words, places, of_segments, gamma, beta = (
+        None if table is None or scale is None or zero is None
+        else of(DequantizeLinear(0), table, scale, zero)
+        for table, scale, zero in zip(tables, scales[:5], scales[5:], strict=True)
+    )  # fmt: skip
+    assert words is not None and places is not None and gamma is not None and beta is not None
+    return embeddings(call, ids, segments, words, places, of_segments, gamma, beta, mask)
 
 
-CONTRIB_NORM = table(
-    SimplifiedLayerNormalization=simplified,
-    SkipLayerNormalization=skip(centred=True),
-    SkipSimplifiedLayerNormalization=skip(centred=False),
-    EmbedLayerNormalization=embeddings,
-    GroupNorm=group_norm,
-    SkipGroupNorm=skip_group_norm,
-    QEmbedLayerNormalization=quantised_embeddings,
+CONTRIB_NORM = operators(
+    SimplifiedLayerNormalization=("X scale", positional(simplified)),
+    SkipLayerNormalization=("input skip gamma beta? bias?", skip_layer_norm),
+    SkipSimplifiedLayerNormalization=("input skip gamma bias?", skip_rms_norm),
+    EmbedLayerNormalization=(
+        "input_ids[b,s]:int segment_ids[b,s]:int? word_embedding[n,h] position_embedding[p,h] "
+        "segment_embedding[g,h]? gamma[h] beta[h] mask[b,s]:int? position_ids:int?",
+        embeddings,
+    ),
+    GroupNorm=("X gamma[c] beta[c]", group_norm),
+    SkipGroupNorm=("X gamma[c] beta[c] skip bias[c]?", skip_group_norm),
+    QEmbedLayerNormalization=(
+        "input_ids[b,s]:int segment_ids[b,s]:int? "
+        "word_embedding_quant position_embedding_quant segment_embedding? gamma_quant beta_quant "
+        "mask[b,s]:int? word_embedding_scale position_embedding_scale segment_embedding_scale? "
+        "gamma_scale beta_scale word_embedding_zero_point position_embedding_zero_point "
+        "segment_embedding_zero_point? gamma_zero_point beta_zero_point",
+        quantised_embeddings,
+    ),
 )

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 
 from modelcc.frontends.kit.errors import number_of
-from modelcc.frontends.onnx.call import Call, table
+from modelcc.frontends.onnx.call import Call
+from modelcc.frontends.onnx.contrib.fused import plus
 from modelcc.frontends.onnx.contrib.heads import (
     biased,
     hidden,
@@ -19,6 +20,7 @@ from modelcc.frontends.onnx.contrib.heads import (
     split_heads,
     weighted,
 )
+from modelcc.frontends.onnx.contrib.operands import operators
 from modelcc.ir.index import Index, Range, floordiv
 from modelcc.ir.types import F32, I32, I64
 from modelcc.ops import elementwise as ew
@@ -35,9 +37,8 @@ from modelcc.ops.shape import Concat
 from modelcc.ops.views import cast, part, reshaped
 
 
-def without_padding(call: Call) -> tuple[str, ...]:
+def without_padding(call: Call, x: Value, counts: Value) -> list[Value]:
     """The tokens that count, their offsets, the ends of sequences, and the greatest length."""
-    x, counts = call.value(0), call.value(1)
     batch, length, width = x.type.shape
     room = batch * length
     steps = iota(call, length)
@@ -54,7 +55,7 @@ def without_padding(call: Call) -> tuple[str, ...]:
     zero = call.made(Full((1,), 0, I32))
     ends = of(Concat(0), zero, of(CumSum(0, False, False), counts))
     longest = of(ReduceMax((0,), True), counts)
-    return kept.name, reshaped(offsets, batch, length).name, ends.name, longest.name
+    return [kept, reshaped(offsets, batch, length), ends, longest]
 
 
 def _padded(x: Value, offsets: Value) -> Value:
@@ -74,54 +75,55 @@ def _compact(x: Value, offsets: Value, count: Index) -> Value:
     return of(Gather(0), reshaped(x, batch * length, width), places)
 
 
-def with_padding(call: Call) -> str:
-    return _padded(call.value(0), call.value(1)).name
+def with_padding(call: Call, x: Value, offsets: Value) -> Value:
+    return _padded(x, offsets)
 
 
-def packed_attention(call: Call) -> str:
+def packed_attention(
+    call: Call, x: Value, weights: Value, bias: Value, *rest: Value | None
+) -> Value:
     """Attention of tokens without padding, with the projection."""
-    joint = of(MatMul(), call.value(0), call.value(1)) + call.value(2)
-    return _attended(call, projected(call, joint), (3, 4, 5))
+    return _attended(call, projected(call, of(MatMul(), x, weights) + bias), *rest)
 
 
-def packed_heads(call: Call) -> str:
+def packed_heads(
+    call: Call, q: Value, k: Value | None, v: Value | None, bias: Value | None, *rest: Value | None
+) -> Value:
     """Attention of projected tokens without padding."""
-    count = call.shape()[0]
-    if call.rank() == 4:
-        width = call.shape()[1] * call.shape()[3]
-        parts = [reshaped(part(call.value(0), 2, i, 1), count, width) for i in range(3)]
+    if k is None or v is None:
+        count, heads, _, size = q.type.shape
+        parts = [reshaped(part(q, 2, i, 1), count, heads * size) for i in range(3)]
     else:
-        parts = [call.value(i) for i in range(3)]
-    return _attended(call, biased(parts, call.given(3)), (4, 5, 6))
+        parts = [q, k, v]
+    return _attended(call, biased(parts, bias), *rest)
 
 
-def _attended(call: Call, parts: list[Value], places: tuple[int, int, int]) -> str:
-    """Attention of tokens [n, h * d]; ``places``: offsets, ends of sequences, bias."""
-    heads, (offsets, ends) = call.attrs.integer("num_heads"), (call.value(i) for i in places[:2])
+def _attended(call: Call, parts: list[Value], *rest: Value | None) -> Value:
+    """Attention of tokens [n, h * d], given offsets, ends of sequences, and a bias or none."""
+    heads, (offsets, ends, bias) = call.attrs.integer("num_heads"), rest
+    assert offsets is not None and ends is not None
     batch, length = offsets.type.shape
     q, k, v = (split_heads(_padded(x, offsets), heads) for x in parts)
     counts = part(ends, 0, 1, batch) - part(ends, 0, 0, batch)
     steps = reshaped(iota(call, length), 1, 1, 1, length)
     seen = of(ew.Less(), steps, reshaped(counts, batch, 1, 1, 1))
-    scores = products(call, q, k)
-    if call.has(places[2]):
-        scores = scores + call.value(places[2])
+    scores = plus(products(call, q, k), bias)
     scores = where(seen, scores, hidden(call, scores, True))
-    return _compact(weighted(scores, v), offsets, parts[0].type.shape[0]).name
+    return _compact(weighted(scores, v), offsets, parts[0].type.shape[0])
 
 
-def position_bias(call: Call) -> str:
+def position_bias(call: Call, table: Value, *_: Value) -> Value:
     """A bias for each head and distance of positions, distances being put into buckets (T5).
 
     The table is [buckets, heads] in column-major order (Raffel et al., 2020).
     """
-    buckets, heads = (number_of(e, "table") for e in call.shape())
+    buckets, heads = (number_of(e, "table") for e in table.type.shape)
     both = call.attrs.flag("is_bidirectional")
     queries, keys = (call.index(i, "length", Range(0, None)) for i in (1, 2))
     rows = reshaped(iota(call, queries), queries, 1)
     bucket = _buckets(call, iota(call, keys) - rows, buckets, both)
-    table = reshaped(call.value(0), heads, buckets)
-    return reshaped(of(Gather(1), table, bucket), 1, heads, queries, keys).name
+    found = of(Gather(1), reshaped(table, heads, buckets), bucket)
+    return reshaped(found, 1, heads, queries, keys)
 
 
 def _buckets(call: Call, distance: Value, count: int, both: bool) -> Value:
@@ -144,25 +146,37 @@ def _buckets(call: Call, distance: Value, count: int, both: bool) -> Value:
     return bucket if base is None else base + bucket
 
 
-def gated_position_bias(call: Call) -> str:
+def gated_position_bias(
+    call: Call, x: Value, bias: Value, relative: Value, weights: Value, of_gates: Value,
+    eco: Value, offsets: Value | None,
+) -> Value:  # fmt: skip
     """Relative positions, weighted for each query by two gates (WavLM; Chen et al., 2022)."""
-    heads, x = call.attrs.integer("num_heads"), call.value(0)
-    if call.has(6):
-        x = _padded(x, call.value(6))
-    q = split_heads(x + call.value(1), heads)
-    projected = of(MatMul(), q, call.value(3)) + call.value(4)
+    padded = x if offsets is None else _padded(x, offsets)
+    q = split_heads(padded + bias, call.attrs.integer("num_heads"))
+    projected = of(MatMul(), q, weights) + of_gates
     *lead, width = projected.type.shape
     halves = reshaped(projected, *lead, 2, floordiv(width, 2))
     gates = of(ew.Sigmoid(), of(ReduceSum((4,), False), halves))
     u, r = part(gates, 3, 0, 1), part(gates, 3, 1, 1)
-    return ((u * (r * call.value(5) - 1.0) + 2.0) * call.value(2)).name
+    return (u * (r * eco - 1.0) + 2.0) * relative
 
 
-CONTRIB_PADDING = table(
-    RemovePadding=without_padding,
-    RestorePadding=with_padding,
-    PackedAttention=packed_attention,
-    PackedMultiHeadAttention=packed_heads,
-    RelativePositionBias=position_bias,
-    GatedRelativePositionBias=gated_position_bias,
+CONTRIB_PADDING = operators(
+    RemovePadding=("input[b,s,w] sequence_token_count[b]:int", without_padding),
+    RestorePadding=("input[n,w] token_offset[b,s]:int", with_padding),
+    PackedAttention=(
+        "input[n,w] weights[w,qkv] bias[qkv] token_offset[b,s]:int "
+        "cumulative_sequence_length:int attention_bias?",
+        packed_attention,
+    ),
+    PackedMultiHeadAttention=(
+        "query key[n,k]? value[n,v]? bias[qkv]? token_offset[b,s]:int "
+        "cumulative_sequence_length:int attention_bias?",
+        packed_heads,
+    ),
+    RelativePositionBias=("bias_table[n,h] query_length:int key_length:int", position_bias),
+    GatedRelativePositionBias=(
+        "query_layer query_bias rel_pos weight bias eco_a token_offset[b,s]:int?",
+        gated_position_bias,
+    ),
 )

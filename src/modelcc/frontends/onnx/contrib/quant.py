@@ -13,9 +13,10 @@ import numpy as np
 
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.kit.parts import joined
-from modelcc.frontends.onnx.call import Call, Handler, table
+from modelcc.frontends.onnx.call import Call
 from modelcc.frontends.onnx.contrib.attention import attention
-from modelcc.frontends.onnx.contrib.fused import with_channels_last
+from modelcc.frontends.onnx.contrib.fused import plus, with_channels_last
+from modelcc.frontends.onnx.contrib.operands import Made, operators, positional
 from modelcc.frontends.onnx.standard.nn import average_pool
 from modelcc.frontends.onnx.standard.quant import dequantize, qlinear_conv, quantize
 from modelcc.frontends.onnx.standard.quant_parameters import of_slices, of_tensor
@@ -56,22 +57,25 @@ def requantised(call: Call, result: str, i: int) -> str:
     return call.emit(QuantizeLinear(call.type_of(zero).dtype, 0), result, scale, zero)
 
 
-def binary(op: Op) -> Handler:
+Operator = tuple[str, Callable[..., Made]]
+
+
+def binary(op: Op) -> Operator:
     """``op`` of two quantised operands."""
 
-    def handler(call: Call) -> str:
+    def handler(call: Call, *_: Value | None) -> str:
         return requantised(call, call.emit(op, real(call, 0), real(call, 3)), 6)
 
-    return handler
+    return "A A_scale A_zero_point? B B_scale B_zero_point? C_scale C_zero_point?", handler
 
 
-def unary(function: Callable[[Call, str], str]) -> Handler:
-    """``function`` of a quantised operand."""
+def unary(names: str, function: Callable[[Call, str], str]) -> Operator:
+    """``function`` of a quantised operand, ``names`` being those of it and of its parameters."""
 
-    def handler(call: Call) -> str:
+    def handler(call: Call, *_: Value | None) -> str:
         return requantised(call, function(call, real(call, 0)), 3)
 
-    return handler
+    return names, handler
 
 
 def leaky_relu(call: Call, x: str) -> str:
@@ -97,26 +101,25 @@ def averages_of_all(call: Call, x: str) -> str:
     return call.emit(ReduceMean(tuple(range(first, call.rank() - 2 + first)), True), x)
 
 
-def concat(call: Call) -> str:
+def concat(call: Call, *operands: Value | None) -> str:
     """Scale and zero point of the result come first, then triples."""
-    parts = [real(call, i) for i in range(2, len(call.inputs), 3)]
+    parts = [real(call, i) for i in range(2, len(operands), 3)]
     rank = call.type_of(parts[0]).rank
     return requantised(call, joined(call, call.axis(rank=rank), parts), 0)
 
 
-def where(call: Call) -> str:
+def where(call: Call, condition: Value, *_: Value) -> str:
     """Elements of one of two quantised operands."""
-    chosen = call.emit(ew.Where(), call.input(0), real(call, 1), real(call, 4))
+    chosen = call.emit(ew.Where(), condition.name, real(call, 1), real(call, 4))
     return requantised(call, chosen, 7)
 
 
-def mean(call: Call) -> str:
+def mean(call: Call, x: str) -> str:
     """Means over axes, all of them if none are given."""
     rank = call.rank()
     given = call.attrs.integers("axes", tuple(range(rank)))
     axes = tuple(sorted(call.normal(axis, rank) for axis in given))
-    op = ReduceMean(axes, call.attrs.flag("keepdims", True))
-    return requantised(call, call.emit(op, real(call, 0)), 3)
+    return call.emit(ReduceMean(axes, call.attrs.flag("keepdims", True)), x)
 
 
 def conv(call: Call) -> str:
@@ -126,7 +129,7 @@ def conv(call: Call) -> str:
     return with_channels_last(call, qlinear_conv)
 
 
-def gemm(call: Call) -> str:
+def gemm(call: Call, *_: Value | None) -> str:
     """The result is quantised if there is a scale for it; the bias is in units of the sums'."""
     attrs = call.attrs
     transposed = attrs.flag("transB")
@@ -143,41 +146,49 @@ def gemm(call: Call) -> str:
     return requantised(call, result, 7) if call.has(7) else result
 
 
-def dynamic_matmul(call: Call) -> str:
+def dynamic_matmul(
+    call: Call, a: Value, b: Value, scale: Value, _: Value | None, bias: Value | None
+) -> Value:
     """f32 by quantised matrix: the f32 operand is quantised on the fly."""
-    x, scale, zero = call.add(DynamicQuantizeLinear(), call.input(0))
-    call = of_slices(call, call.shape(1), 3)
-    return _scaled_product(call, x, scale, zero, (2, 3, 4))
+    x, a_scale, a_zero = call.add(DynamicQuantizeLinear(), a.name)
+    call = of_slices(call, b.type.shape, 3)
+    return plus(_scaled_product(call, x, a_scale, a_zero, scale, call.input(3)), bias)
 
 
-def matmul_to_float(call: Call) -> str:
-    call = of_slices(of_tensor(call, 2, 4), call.shape(1), 5)
-    return _scaled_product(call, call.input(0), call.input(2), call.input(4), (3, 5, 6))
+def matmul_to_float(
+    call: Call, a: Value, b: Value, a_scale: Value, b_scale: Value, _: Value | None,
+    __: Value | None, bias: Value | None,
+) -> Value:  # fmt: skip
+    call = of_slices(of_tensor(call, 2, 4), b.type.shape, 5)
+    scale, zero = call.input(2), call.input(4)
+    return plus(_scaled_product(call, a.name, scale, zero, b_scale, call.input(5)), bias)
 
 
 def _scaled_product(
-    call: Call, a: str, a_scale: str, a_zero: str, places: tuple[int, int, int]
-) -> str:
-    """``a @ operand 1`` as f32; ``places`` are those of b's scale, its zero point and the bias."""
-    b_scale, b_zero, bias = places
-    zeros = (a_zero, call.input(b_zero))
-    given = 2 if zeros[1] else 1 if a_zero else 0
+    call: Call, a: str, a_scale: str, a_zero: str, b_scale: Value, b_zero: str
+) -> Value:
+    """``a @ operand 1`` as f32."""
+    zeros = (a_zero, b_zero)
+    given = 2 if b_zero else 1 if a_zero else 0
     sums = call.emit(MatMulInteger(), a, call.input(1), *zeros[:given])
-    factor = Value(call, a_scale) * call.value(b_scale)
-    result = of(ew.Cast(F32), Value(call, sums)) * factor
-    return (result + call.value(bias) if call.has(bias) else result).name
+    return of(ew.Cast(F32), Value(call, sums)) * (Value(call, a_scale) * b_scale)
 
 
-def quantised_attention(call: Call) -> tuple[str, ...]:
+def quantised_attention(
+    call: Call, x: Value, weights: Value, bias: Value, _: Value, __: Value, mask: Value | None,
+    ___: Value | None, ____: Value | None, past: Value | None,
+) -> list[Value]:  # fmt: skip
     """Attention with a quantised input and quantised weights of the projection."""
-    call = of_slices(of_tensor(call, 3, 6), call.shape(1), 4, 7)
-    x, weights, bias, x_scale, w_scale, mask, x_zero, w_zero, past = (*call.inputs, *[""] * 9)[:9]
-    left = call.emit(DequantizeLinear(0), *(n for n in (x, x_scale, x_zero) if n))
-    right = call.emit(DequantizeLinear(1), *(n for n in (weights, w_scale, w_zero) if n))
-    return attention(call.with_inputs((left, right, bias, mask, past)))
+    call = of_slices(of_tensor(call, 3, 6), weights.type.shape, 4, 7)
+    left, right = (
+        of(DequantizeLinear(axis), y, *(p for p in map(call.given, places) if p is not None))
+        for axis, y, places in ((0, x, (3, 6)), (1, weights, (4, 7)))
+    )
+    call = call.with_inputs((left.name, right.name))
+    return attention(call, left, right, bias, mask, past, None)
 
 
-def dynamic_lstm(call: Call) -> tuple[str, ...]:
+def dynamic_lstm(call: Call, *_: Value | None) -> tuple[str, ...]:
     """An LSTM whose weights are bytes [directions, inputs, 4 * hidden]; it computes with integers.
 
     The inputs are quantised all at once, the states in each step, as onnxruntime does.
@@ -221,23 +232,47 @@ def _constant_bytes(call: Call, values: Array, zero: Array, scale: Value) -> Qua
     return Quantised(kept, scale, given, columns)
 
 
-CONTRIB_QUANT = table(
-    QuantizeLinear=quantize,
-    DequantizeLinear=dequantize,
+_UNARY = "X X_scale X_zero_point? Y_scale Y_zero_point?"
+
+CONTRIB_QUANT = operators(
+    QuantizeLinear=("x y_scale y_zero_point?", positional(quantize)),
+    DequantizeLinear=("x x_scale x_zero_point?", positional(dequantize)),
     QLinearAdd=binary(ew.Add()),
     QLinearMul=binary(ew.Mul()),
-    QLinearSigmoid=unary(lambda call, x: call.emit(ew.Sigmoid(), x)),
-    QLinearLeakyRelu=unary(leaky_relu),
-    QLinearSoftmax=unary(softmax),
-    QLinearAveragePool=unary(averages),
-    QLinearGlobalAveragePool=unary(averages_of_all),
-    QLinearConcat=concat,
-    QLinearWhere=where,
-    QLinearReduceMean=mean,
-    QLinearConv=conv,
-    QGemm=gemm,
-    DynamicQuantizeMatMul=dynamic_matmul,
-    MatMulIntegerToFloat=matmul_to_float,
-    QAttention=quantised_attention,
-    DynamicQuantizeLSTM=dynamic_lstm,
+    QLinearSigmoid=unary(_UNARY, lambda call, x: call.emit(ew.Sigmoid(), x)),
+    QLinearLeakyRelu=unary(_UNARY, leaky_relu),
+    QLinearSoftmax=unary("X X_scale x_zero_point? y_scale y_zero_point", softmax),
+    QLinearAveragePool=unary(_UNARY, averages),
+    QLinearGlobalAveragePool=unary("X x_scale x_zero_point y_scale y_zero_point", averages_of_all),
+    QLinearConcat=("Y_scale Y_zero_point inputs*", concat),
+    QLinearWhere=(
+        "condition X x_scale x_zero_point Y y_scale y_zero_point z_scale z_zero_point",
+        where,
+    ),
+    QLinearReduceMean=unary(
+        "data data_scale data_zero_point? reduced_scale reduced_zero_point?", mean
+    ),
+    QLinearConv=(
+        "x x_scale x_zero_point w w_scale w_zero_point y_scale y_zero_point B?",
+        positional(conv),
+    ),
+    QGemm=(
+        "A a_scale a_zero_point B b_scale b_zero_point C? y_scale? y_zero_point?",
+        gemm,
+    ),
+    DynamicQuantizeMatMul=("A B[k,n] b_scale b_zero_point? bias?", dynamic_matmul),
+    MatMulIntegerToFloat=(
+        "A B[k,n] a_scale b_scale a_zero_point? b_zero_point? bias?",
+        matmul_to_float,
+    ),
+    QAttention=(
+        "input[b,s,w] weight[w,qkv] bias[qkv] input_scale weight_scale mask_index:int? "
+        "input_zero_point? weight_zero_point? past[2,b,h,p,d]?",
+        quantised_attention,
+    ),
+    DynamicQuantizeLSTM=(
+        "X[t,b,i] W[d,i,g] R[d,h,g] B[d,bias]? sequence_lens[b]:int? initial_h[d,b,h]? "
+        "initial_c[d,b,h]? P[d,p]? W_scale W_zero_point R_scale R_zero_point",
+        dynamic_lstm,
+    ),
 )

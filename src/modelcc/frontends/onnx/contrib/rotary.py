@@ -43,58 +43,60 @@ def angles(cache: Value, positions: Value) -> Value:
 
 
 def both_rotated(
-    call: Call, q: Value, k: Value, positions: Value, caches: int
+    call: Call, q: Value, k: Value, positions: Value, *caches: Value | None
 ) -> tuple[Value, Value]:
-    """Queries and keys turned by the angles of operands ``caches`` and the one after it."""
-    cos, sin = (angles(call.value(i), positions) for i in (caches, caches + 1))
+    """Queries and keys turned by the angles of two ``caches``, which they need."""
+    if None in caches:
+        call.fail("do_rotary needs cos_cache and sin_cache")
+    cos, sin = (angles(cache, positions) for cache in caches if cache is not None)
     near = call.attrs.flag("rotary_interleaved")
     return rotated(q, cos, sin, near), rotated(k, cos, sin, near)
 
 
-def rotary_embedding(call: Call) -> str:
+def rotary_embedding(call: Call, x: Value, positions: Value, cos: Value, sin: Value) -> Value:
     """Of queries or keys, [b, s, h * d] or [b, h, s, d]; positions are given or an offset."""
-    x = _heads(call)
-    cos, sin = (angles(call.value(i), _positions(call, x)) for i in (2, 3))
-    return _turned(call, x, cos, sin)
+    heads = _heads(call, x, cos)
+    places = _positions(call, positions, heads)
+    return _turned(call, x, heads, angles(cos, places), angles(sin, places))
 
 
-def _heads(call: Call) -> Value:
-    """Operand 0 as [b, h, s, d]."""
-    x = call.value(0)
+def _heads(call: Call, x: Value, cache: Value) -> Value:
+    """``x`` as [b, h, s, d]."""
     if call.attrs.flag("is_packed_batching"):
         unsupported("packed batches")
-    if call.rank() == 4:
+    if x.type.rank == 4:
         return x
-    half = number_of(call.shape(2)[1], "size of angles")
-    size = number_of(call.shape()[2], "size of rows")
+    half = number_of(cache.type.shape[1], "size of angles")
+    size = number_of(x.type.shape[2], "size of rows")
     return split_heads(x, call.attrs.integer("num_heads", 0) or size // (2 * half))
 
 
-def _turned(call: Call, x: Value, cos: Value, sin: Value) -> str:
-    """``x`` turned by angles and scaled, in the form of operand 0."""
-    result = rotated(x, cos, sin, call.attrs.flag("interleaved"))
+def _turned(call: Call, x: Value, heads: Value, cos: Value, sin: Value) -> Value:
+    """The heads of ``x`` turned by angles and scaled, in the form of ``x``."""
+    result = rotated(heads, cos, sin, call.attrs.flag("interleaved"))
     scale = call.attrs.number("scale", 1.0)
     if scale != 1.0:
         result = result * scale
-    return (joined_heads(result) if call.rank() == 3 else result).name
+    return joined_heads(result) if x.type.rank == 3 else result
 
 
-def rotary_embedding_of_images(call: Call) -> str:
+def rotary_embedding_of_images(
+    call: Call, x: Value, positions: Value, cos: Value, sin: Value
+) -> Value:
     """As above; each angle is that of one of three positions: of time, height and width.
 
     Wang et al., "Qwen2-VL", 2024.
     """
-    x = _heads(call)
-    found = [_of_three(call, call.value(i)) for i in (2, 3)]
-    return _turned(call, x, found[0], found[1])
+    found = [_of_three(call, cache, positions) for cache in (cos, sin)]
+    return _turned(call, x, _heads(call, x, cos), found[0], found[1])
 
 
-def _of_three(call: Call, cache: Value) -> Value:
+def _of_three(call: Call, cache: Value, positions: Value) -> Value:
     """Angles [b, 1, s, r], element by element of the position that it belongs to."""
     half = number_of(cache.type.shape[1], "size of angles")
     stream = _streams(call.attrs.integers("mrope_section"), half,
                       call.attrs.integer("mrope_layout", 0) == 1)  # fmt: skip
-    whole = of(Gather(0), cache, call.value(1))
+    whole = of(Gather(0), cache, positions)
     _, batch, length, _ = whole.type.shape
     parts = [reshaped(part(whole, 0, i, 1), batch, 1, length, half) for i in range(3)]
     result = parts[0]
@@ -113,18 +115,17 @@ def _streams(sections: tuple[int, ...], half: int, mixed: bool) -> Array:
     return np.where(places < 3 * np.asarray(sections)[number], number, 0)
 
 
-def rotary_of_gemma(call: Call) -> tuple[str, str]:
+def rotary_of_gemma(
+    call: Call, emb: Value, q: Value, q_turned: Value, k: Value, k_turned: Value
+) -> tuple[Value, Value]:
     """``x cos + turned x sin`` of queries and keys, with given angles [b, s, d]."""
-    batch, length, size = call.shape()
-    emb = reshaped(call.value(0), batch, 1, length, size)
-    dtype = call.dtype(1)
-    cos, sin = (of(Cast(dtype), of(op, emb)) for op in (Cos(), Sin()))
-    q, k = (call.value(i) * cos + call.value(i + 1) * sin for i in (1, 3))
-    return q.name, k.name
+    batch, length, size = emb.type.shape
+    one = reshaped(emb, batch, 1, length, size)
+    cos, sin = (of(Cast(q.type.dtype), of(op, one)) for op in (Cos(), Sin()))
+    return q * cos + q_turned * sin, k * cos + k_turned * sin
 
 
-def _positions(call: Call, x: Value) -> Value:
-    given = call.value(1)
+def _positions(call: Call, given: Value, x: Value) -> Value:
     if given.type.rank == 2:
         return given
     batch, _, length, _ = x.type.shape

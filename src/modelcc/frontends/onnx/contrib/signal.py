@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.kit.fourier import Form, transformed
-from modelcc.frontends.onnx.call import Call, table
+from modelcc.frontends.onnx.call import Call
+from modelcc.frontends.onnx.contrib.operands import operators
 from modelcc.frontends.onnx.standard.window import per_axis
 from modelcc.ir.index import Index, Range, floordiv
 from modelcc.ir.types import F32, I64
@@ -32,52 +33,52 @@ def _checked(call: Call) -> None:
         unsupported("the whole spectrum (onesided=0)")
 
 
-def real_transform(call: Call) -> str:
+def real_transform(call: Call, x: Value) -> str:
     """Half of the spectrum of the last axis; the parts of numbers are an axis behind it."""
     _checked(call)
-    shape = call.shape()
-    x = reshaped(call.value(0), *shape, 1)
-    return transformed(call, x.name, len(shape) - 1, Form(False, True), shape[-1])
+    shape = x.type.shape
+    return transformed(
+        call, reshaped(x, *shape, 1).name, len(shape) - 1, Form(False, True), shape[-1]
+    )
 
 
-def inverse_real_transform(call: Call) -> str:
+def inverse_real_transform(call: Call, x: Value) -> Value:
     """The real numbers of an even count that half of a spectrum is of."""
     _checked(call)
-    *lead, count, _ = call.shape()
+    *lead, count, _ = x.type.shape
     length = 2 * (count - 1)
-    x = transformed(call, call.input(0), len(lead), Form(True, True), length)
-    return reshaped(Value(call, x), *lead, length).name
+    found = transformed(call, x.name, len(lead), Form(True, True), length)
+    return reshaped(Value(call, found), *lead, length)
 
 
-def windows(call: Call) -> str:
+def windows(call: Call, x: Value) -> Value:
     """All windows along an axis, whose elements are a new last axis."""
-    axis, rank = call.axis(-1, name="dim"), call.rank()
+    axis, rank = call.axis(-1, name="dim"), x.type.rank
     size, step = call.attrs.integer("size"), call.attrs.integer("step", 1)
-    extent = call.shape()[axis]
-    count = floordiv(extent - size, step) + 1
+    count = floordiv(x.type.shape[axis] - size, step) + 1
     starts = call.emit(Iota((count, 1), 0, 0, step, I64))
     places = Value(call, starts) + call.made(Iota((1, size), 1, 0, 1, I64))
-    found = of(Gather(axis), call.value(0), places)
+    found = of(Gather(axis), x, places)
     order = (*range(axis + 1), *range(axis + 2, rank + 1), axis + 1)
-    return permuted(found, *order).name
+    return permuted(found, *order)
 
 
-def crops(call: Call) -> str:
+def crops(call: Call, images: Value, boxes: Value, picked: Value, _size: Value) -> Value:
     """Boxes (y1, x1, y2, x2), from 0 to 1, of images, resized with their corners aligned."""
     mode = call.option("mode", ("bilinear", "nearest"), "bilinear")
     size = call.indices(3, "size of crops", Range(1, None))
-    boxes, (_, _, *extents) = cast(call.value(1), F32), call.shape()
+    boxes, (_, _, *extents) = cast(boxes, F32), images.type.shape
     axes = [_positions(call, boxes, a, size[a], extents[a]) for a in (0, 1)]
     inside = [_within(x, e) for x, e in zip(axes, extents, strict=True)]
     number, (rows, columns) = boxes.type.shape[0], size
     shape = (number, rows, columns, 1)
-    images = permuted(call.value(0), 0, 2, 3, 1)
-    picked = reshaped(call.value(2), number, 1, 1, 1)
+    turned = permuted(images, 0, 2, 3, 1)
+    picked = reshaped(picked, number, 1, 1, 1)
 
     def at(y: Value, x: Value) -> Value:
         y, x = reshaped(y, number, rows, 1, 1), reshaped(x, number, 1, columns, 1)
         parts = (cast(part_, I64) for part_ in (picked, y, x))
-        return of(GatherND(0), images, of(Concat(3), *(of(Expand(shape), p) for p in parts)))
+        return of(GatherND(0), turned, of(Concat(3), *(of(Expand(shape), p) for p in parts)))
 
     safe = [where(ok, x, x.lift(0.0)) for ok, x in zip(inside, axes, strict=True)]
     found = _nearest(safe, at) if mode == "nearest" else _bilinear(safe, at, shape)
@@ -87,7 +88,7 @@ def crops(call: Call) -> str:
         reshaped(inside[1], number, 1, columns, 1),
     )
     outside = found.lift(call.attrs.number("extrapolation_value", 0.0))
-    return permuted(where(both, found, outside), 0, 3, 1, 2).name
+    return permuted(where(both, found, outside), 0, 3, 1, 2)
 
 
 def _positions(call: Call, boxes: Value, axis: int, count: Index, extent: Index) -> Value:
@@ -125,13 +126,15 @@ def _bilinear(axes: list[Value], at: At, shape: tuple[Index, ...]) -> Value:
     return top + (bottom - top) * dy
 
 
-def padded_transposed_convolution(call: Call) -> str:
+def padded_transposed_convolution(
+    call: Call, x: Value, weights: Value, given: Value | None, bias: Value | None
+) -> Value:
     """A transposed convolution whose padding, an operand, is cut off what it gives without any."""
-    rank = call.rank() - 2
+    rank = x.type.rank - 2
     if call.attrs.text("auto_pad", "NOTSET") != "NOTSET":
         unsupported("padding that it finds itself (auto_pad)")
     pads: tuple[Index, ...] = (0,) * (2 * rank)
-    if call.has(2):
+    if given is not None:
         pads = call.indices(2, "padding", Range(0, None))
     zeros = (0,) * rank
     op = conv.ConvTranspose(
@@ -142,18 +145,21 @@ def padded_transposed_convolution(call: Call) -> str:
         call.attrs.integer("group", 1),
         call.attrs.integers("output_padding", zeros),
     )
-    result = of(op, *(call.value(i) for i in (0, 1, 3) if call.has(i)))
+    result = of(op, x, weights, *(() if bias is None else (bias,)))
     for axis in range(rank):
         before, after = pads[axis], pads[rank + axis]
         extent = result.type.shape[2 + axis] - before - after
         result = part(result, 2 + axis, before, extent)
-    return result.name
+    return result
 
 
-CONTRIB_SIGNAL = table(
-    Rfft=real_transform,
-    Irfft=inverse_real_transform,
-    UnfoldTensor=windows,
-    CropAndResize=crops,
-    ConvTransposeWithDynamicPads=padded_transposed_convolution,
+CONTRIB_SIGNAL = operators(
+    Rfft=("X", real_transform),
+    Irfft=("X[...,n,2]", inverse_real_transform),
+    UnfoldTensor=("input", windows),
+    CropAndResize=(
+        "X[n,c,h,w] rois[r,4] batch_indices[r]:int crop_size[2]:int",
+        crops,
+    ),
+    ConvTransposeWithDynamicPads=("X W Pads:int? B?", padded_transposed_convolution),
 )

@@ -6,7 +6,8 @@ import numpy as np
 
 from modelcc.frontends.kit.errors import number_of
 from modelcc.frontends.kit.selection import different
-from modelcc.frontends.onnx.call import Call, table
+from modelcc.frontends.onnx.call import Call
+from modelcc.frontends.onnx.contrib.operands import operators
 from modelcc.ir.index import Index
 from modelcc.ir.types import F32, I32, I64
 from modelcc.ops import elementwise as ew
@@ -21,9 +22,9 @@ from modelcc.ops.shape import Concat
 from modelcc.ops.views import cast, part, permuted, reshaped
 
 
-def no_repeated_grams(call: Call) -> str:
+def no_repeated_grams(call: Call, tokens: Value, scores: Value) -> Value:
     """Scores [batch, words], minus infinity for what would repeat a run of n tokens."""
-    size, tokens, scores = call.attrs.integer("ngram_size"), call.value(0), call.value(1)
+    size = call.attrs.integer("ngram_size")
     length = tokens.type.shape[1]
     runs = length - size + 1
     same: Value | None = None
@@ -37,25 +38,27 @@ def no_repeated_grams(call: Call) -> str:
     nothing = call.made(Full(scores.type.shape, 0, I32))
     found = of(ScatterElements(1, "max"), nothing, followers, cast(same, I32))
     barred = of(ew.Greater(), found, found.lift(0))
-    return where(barred, scores.lift(-np.inf), scores).name
+    return where(barred, scores.lift(-np.inf), scores)
 
 
-def hashed_grams(call: Call) -> tuple[str, str]:
+def hashed_grams(
+    call: Call, ids: Value, multipliers: Value, sizes: Value, past: Value | None,
+    offsets: Value | None, end: Value | None, segments: Value | None,
+) -> tuple[Value, Value]:  # fmt: skip
     """Hashes of the last tokens at each position, for each length of runs and each head."""
-    attrs, ids = call.attrs, call.value(0)
+    attrs = call.attrs
     longest, heads = attrs.integer("max_ngram_size"), attrs.integer("n_head_per_ngram")
     batch, length = ids.type.shape
-    ends = reshaped(call.value(5), 1, 1) if call.has(5) else None
+    ends = None if end is None else reshaped(end, 1, 1)
     dtype = ids.type.dtype
-    if call.has(3):
-        before = call.value(3)
+    if past is not None:
+        before = past
     elif ends is not None:
         before = ends + call.made(Full((batch, longest - 1), 0, dtype))
     else:
         before = call.made(Full((batch, longest - 1), attrs.integer("pad_id"), dtype))
     seen = of(Concat(1), before, ids)
-    first = _first_of_history(call, seen, ends, longest)
-    multipliers, sizes = call.value(1), call.value(2)
+    first = _first_of_history(call, seen, ends, segments, longest)
     mixed = ids * part(multipliers, 0, 0, 1)
     results: list[Value] = []
     for n in range(1, longest):
@@ -66,27 +69,28 @@ def hashed_grams(call: Call) -> tuple[str, str]:
         mixed = of(ew.BitwiseXor(), mixed, shifted * part(multipliers, 0, n, 1))
         size = reshaped(part(sizes, 0, (n - 1) * heads, heads), 1, 1, heads)
         hashed = of(ew.Mod(False), reshaped(mixed, batch, length, 1), size)
-        if call.has(4):
-            hashed = hashed + part(call.value(4), 0, (n - 1) * heads, heads)
+        if offsets is not None:
+            hashed = hashed + part(offsets, 0, (n - 1) * heads, heads)
         results.append(hashed)
     present = part(seen, 1, length, longest - 1)
-    return of(Concat(2), *results).name, present.name
+    return of(Concat(2), *results), present
 
 
-def _first_of_history(call: Call, seen: Value, ends: Value | None, longest: int) -> Value | None:
+def _first_of_history(
+    call: Call, seen: Value, ends: Value | None, segments: Value | None, longest: int
+) -> Value | None:
     """The first of the places in ``seen`` that each position looks back to, [batch, length]."""
     resets = ends is not None and call.attrs.flag("reset_on_eos")
-    if not resets and not call.has(6):
+    if not resets and segments is None:
         return None
     batch, whole = seen.type.shape
-    length = call.shape()[1]
+    length = whole - (longest - 1)
     starts: list[Value] = []
     places = call.made(Iota((1, whole), 1, 0, 1, I64))
     if resets and ends is not None:
         ended = of(ew.Equal(), seen, ends)
         starts.append(_last(where(ended, places + 1, places.lift(0)), longest - 1, length))
-    if call.has(6):
-        segments = call.value(6)
+    if segments is not None:
         changes = of(ew.NotEqual(), part(segments, 1, 1, length - 1),
                      part(segments, 1, 0, length - 1))  # fmt: skip
         own = call.made(Iota((1, length - 1), 1, longest, 1, I64))
@@ -112,13 +116,12 @@ def _running_max(x: Value, length: Index) -> Value:
     return of(ReduceMax((2,), False), where(upto, marks, marks.lift(0)))
 
 
-def torch_embedding(call: Call) -> str:
-    return call.emit(Gather(0), call.input(0), call.input(1))
+def torch_embedding(call: Call, table: Value, ids: Value, *_: Value | None) -> Value:
+    return of(Gather(0), table, ids)
 
 
-def word_embeddings(call: Call) -> str:
+def word_embeddings(call: Call, words: Value, kernel: Value, bias: Value, table: Value) -> Value:
     """The greatest of the convolutions of the characters of each word (Kim et al., 2016)."""
-    words, kernel, table = call.value(0), call.value(1), call.value(3)
     count, length = words.type.shape
     filters, _, width, size = kernel.type.shape
     span = number_of(width, "width of the kernel")
@@ -131,20 +134,20 @@ def word_embeddings(call: Call) -> str:
     embedded = where(reshaped(looked, count, length, 1), embedded, embedded.lift(0.0))
     windows = of(Concat(2), *(part(embedded, 1, i, room) for i in range(span)))
     weights = permuted(reshaped(kernel, filters, span * size), 1, 0)
-    found = of(ew.Tanh(), of(MatMul(), windows, weights) + call.value(2))
+    found = of(ew.Tanh(), of(MatMul(), windows, weights) + bias)
     least = of(ew.Max(), lengths - (span - 1), lengths.lift(1))
     starts = call.made(Iota((1, room), 1, 0, 1, I32))
     counted = reshaped(of(ew.Less(), starts, least), count, room, 1)
     greatest = of(ReduceMax((1,), False), where(counted, found, found.lift(-1e12)))
     present = of(ew.Greater(), part(words, 1, 0, 1), words.lift(0))
-    return where(present, greatest, greatest.lift(0.0)).name
+    return where(present, greatest, greatest.lift(0.0))
 
 
-def is_all_finite(call: Call) -> str:
+def is_all_finite(call: Call, *operands: Value) -> Value:
     """Whether no number of any operand is infinite or, unless ``isinf_only``, not a number."""
     attrs, results = call.attrs, list[Value]()
-    for i in range(len(call.inputs)):
-        x = cast(call.value(i), F32) if call.dtype(i).bits < 32 else call.value(i)
+    for operand in operands:
+        x = cast(operand, F32) if operand.type.dtype.bits < 32 else operand
         nan, infinite = of(ew.IsNaN(), x), of(ew.IsInf(), x)
         if attrs.flag("isnan_only"):
             bad = nan
@@ -155,20 +158,24 @@ def is_all_finite(call: Call) -> str:
     total = results[0]
     for other in results[1:]:
         total = of(ew.Min(), total, other)
-    return of(ew.Greater(), total, total.lift(0)).name
+    return of(ew.Greater(), total, total.lift(0))
 
 
-def unique_as_they_come(call: Call) -> tuple[str, str, str]:
+def unique_as_they_come(call: Call, x: Value) -> list[str]:
     """The different elements of a vector, which one each element is, and how many are alike."""
-    values, _, inverse, counts = different(call, call.input(0), None, False)
-    return values, inverse, counts
+    values, _, inverse, counts = different(call, x.name, None, False)
+    return [values, inverse, counts]
 
 
-CONTRIB_TOKENS = table(
-    NGramRepeatBlock=no_repeated_grams,
-    NGramHashMapping=hashed_grams,
-    TorchEmbedding=torch_embedding,
-    WordConvEmbedding=word_embeddings,
-    Unique=unique_as_they_come,
-    IsAllFinite=is_all_finite,
+CONTRIB_TOKENS = operators(
+    NGramRepeatBlock=("input_ids[b,s]:int scores[b,w]", no_repeated_grams),
+    NGramHashMapping=(
+        "input_ids[b,s]:int multipliers[n]:int vocab_sizes[h]:int past_ids[b,p]:int? "
+        "head_offsets[h]:int? eos_token_id:int? segment_ids[b,s]:int?",
+        hashed_grams,
+    ),
+    TorchEmbedding=("weight indices:int padding_idx? scale_grad_by_freq?", torch_embedding),
+    WordConvEmbedding=("Sequence[n,l]:int W[f,1,k,c] B[f] C[v,c]", word_embeddings),
+    Unique=("x[n]", unique_as_they_come),
+    IsAllFinite=("input*", is_all_finite),
 )
