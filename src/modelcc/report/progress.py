@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from rich.console import Console
@@ -56,5 +56,7 @@ def progress_bars(shown: bool = True) -> Generator[Bars]:
     drawn = shown and console.is_terminal and not console.is_dumb_terminal
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False),
                BarColumn(bar_width=30), MofNCompleteColumn(), TimeElapsedColumn())  # fmt: skip
-    with Progress(*columns, console=console, transient=True, disable=not drawn) as bar:
+    bar = Progress(*columns, console=console, transient=True, disable=not drawn)
+    # Some versions of rich end a line when they leave what was disabled.
+    with bar if drawn else nullcontext():
         yield Bars(bar, drawn)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -57,7 +57,9 @@ def training_bar(
     columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=24),
                MofNCompleteColumn(), TextColumn("{task.fields[numbers]}", markup=False),
                TimeElapsedColumn(), TextColumn("<"), TimeRemainingColumn())  # fmt: skip
-    with Progress(*columns, console=console, transient=True, disable=not drawn) as bar:
+    bar = Progress(*columns, console=console, transient=True, disable=not drawn)
+    # Some versions of rich end a line when they leave what was disabled.
+    with bar if drawn else nullcontext():
         task = bar.add_task("", total=None, visible=False, numbers="")
         if not drawn:
             console.quiet = True
