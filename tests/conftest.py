@@ -32,8 +32,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     help_ = f"processor that tests compile for, as {CPU} (default: that, or this machine's)"
     parser.addoption("--cpu", default="", metavar="NAME", help=help_)
     parser.addoption("--all-ops", action="store_true", help="matrices of which a share is tested")
-    help_ = "another share of these matrices, and of --every"
-    parser.addoption("--turn", type=int, default=0, metavar="N", help=help_)
+    help_ = "another share of these matrices, and of --every; every second costly test"
+    parser.addoption("--turn", type=int, metavar="N", help=help_)
     help_ = "one case of so many"
     parser.addoption("--every", type=int, default=1, metavar="N", help=help_)
     parser.addoption(
@@ -86,7 +86,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before -k leaves out some
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    _leave_out(config, items, left_out(items, turn_of(config), costly()))
+    singles = config.getoption("--turn") is not None
+    _leave_out(config, items, left_out(items, turn_of(config), costly(), singles))
     every, turn = (int(config.getoption(name) or 0) for name in ("--every", "--turn"))
     among = set(thinned(items, every, turn))
     _leave_out(config, items, [item for item in items if item not in among])

@@ -8,7 +8,8 @@ Of what is left of a test in ``costly.txt``, a run takes a third, drawn by the n
 and at least one.
 
 ``--turn N`` takes other shares, so that runs with one number after another see all cases;
-continuous integration counts commits.  ``--all-ops`` takes all cases, and so does naming a test as
+continuous integration counts commits.  Such a run takes every second of the tests in
+``costly.txt`` that have one case.  ``--all-ops`` takes all cases, and so does naming a test as
 ``file.py::test`` on the command line.
 """
 
@@ -24,6 +25,9 @@ import pytest
 MARKER = "share(n, *names): every n-th case by the sum of these parameters' numbers"
 COSTLY = 3
 """Of so many cases of a costly test a run takes one."""
+
+SINGLE = 2
+"""Of so many costly tests of one case a run with ``--turn`` takes one."""
 
 T = TypeVar("T")
 
@@ -55,6 +59,11 @@ def drawn(cases: Sequence[str], turn: int) -> frozenset[str]:
     return frozenset(Turn(turn).of(order, COSTLY))
 
 
+def has_turn(test: str, turn: int) -> bool:
+    """Whether it is the turn of a costly test of one case."""
+    return (crc32(test.encode()) - turn) % SINGLE == 0
+
+
 def thinned(cases: Sequence[T], n: int, turn: int) -> Sequence[T]:
     """Every ``n``-th of all that a run has; from another one when a share comes again."""
     return cases[(turn + turn // n + turn // n**2) % n :: n]
@@ -67,13 +76,14 @@ def wants_all(config: pytest.Config) -> bool:
 
 def turn_of(config: pytest.Config) -> Turn:
     """What the command line says."""
-    return Turn(None if wants_all(config) else config.getoption("--turn"))
+    return Turn(None if wants_all(config) else config.getoption("--turn") or 0)
 
 
 def left_out(
-    items: Sequence[pytest.Item], turn: Turn, costly: Collection[str]
+    items: Sequence[pytest.Item], turn: Turn, costly: Collection[str], singles: bool
 ) -> list[pytest.Item]:
-    """The cases that shares do not have; ``items`` are all of each matrix."""
+    """The cases that shares do not have; ``items`` are all of each matrix, and ``singles`` tells
+    whether tests of one case take turns, too."""
     if turn.number is None:
         return []
     matrices: dict[str, list[pytest.Item]] = {}
@@ -87,6 +97,8 @@ def left_out(
         if name in costly:  # by another number, for else two shares of three were the same one
             chosen = drawn([case.nodeid for case in taken], turn.number // n)
             taken = [case for case in taken if case.nodeid in chosen]
+            if singles and len(cases) == 1 and not has_turn(name, turn.number):
+                taken = []
         among = set(taken)
         found += [case for case in cases if case not in among]
     return found

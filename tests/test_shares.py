@@ -8,7 +8,7 @@ from math import prod
 
 import pytest
 
-from tests.shares import ALL, COSTLY, Turn, drawn, in_share
+from tests.shares import ALL, COSTLY, SINGLE, Turn, drawn, has_turn, in_share
 
 
 def share(n: int, extents: Mapping[str, int], turn: int = 0) -> list[dict[str, int]]:
@@ -41,6 +41,8 @@ def test_turns_see_every_case_once() -> None:
     chosen = [drawn(names, turn) for turn in range(COSTLY)]
     assert sorted(name for some in chosen for name in some) == names
     assert [len(some) for some in chosen] == [2] * COSTLY
+    turns = [[has_turn(name, turn) for name in names] for turn in range(SINGLE)]
+    assert all(sum(one) == 1 for one in zip(*turns, strict=True)) and all(map(any, turns))
 
 
 def test_few_cases_have_one_at_least() -> None:
