@@ -197,6 +197,21 @@ def test_a_left_operand_read_down_its_columns_is_turned() -> None:
     assert PackOperands()(program) == program
 
 
+def test_products_share_the_copies_that_both_want() -> None:
+    a, b, c = "f32[256, 80]", "f32[256, 100]", "f32[80, 100]"
+    body = f"%c: {c} = [i < 80, j < 100] sum[k < 256](%a[k, i] * %b[k, j])"
+    first = f"kernel @gemm(%a: {a}, %b: {b}) -> (%c: {c}) {{ {body} }}"
+    one, types = parse_kernel(first)
+    two, more = parse_kernel(first.replace("%a", "%d").replace("%c", "%e").replace("i", "m"))
+    program = TensorProgram("p", ("a", "b", "d"), ("c", "e"), (one, two), types | more, {}, {})
+    found = PackOperands(rows=12)(program).items
+    names = [(k.name, *k.inputs) for k in found if isinstance(k, Kernel)]
+    assert names == [
+        ("Pack", "a"), ("Pack", "b"), ("gemm", "c.turned", "c.packed"),
+        ("Pack", "d"), ("gemm", "e.turned", "c.packed"),
+    ]  # fmt: skip
+
+
 def test_windows_stay_where_they_are() -> None:
     """What neighbours along the vectors share would be copied for each of them."""
     x, w, y = "f32[1, 256, 200]", "f32[64, 256, 5]", "f32[1, 64, 196]"

@@ -5,10 +5,10 @@ Constants are packed at compile time by the schedule and are left alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from modelcc.ir.index import Index, Sym, coefficient, product, symbols
+from modelcc.ir.index import Index, Sym, coefficient, product, substitute, symbols
 from modelcc.ir.naming import Names
 from modelcc.ir.scalar_tree import index_symbols, reads, transform
 from modelcc.ir.tensor import Apply, Axis, Guard, Item, Kernel, Read, Stage, TensorProgram
@@ -27,7 +27,7 @@ class PackOperands:
     that all lanes share is turned for the same reason, if it is read down its columns by vectors
     of ``reuse`` blocks.  Of a named number of rows that turns out to be one, the operand is read as
     it is (:mod:`modelcc.targets.cpu.passes.single_rows`).  One that is guarded stays: a copy would
-    read what is out of its range.
+    read what is out of its range.  Products that want the same copy share it.
 
     before::
 
@@ -57,31 +57,39 @@ class PackOperands:
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
         types, names = dict(program.types), Names(program.types)
+        made: dict[Hashable, str] = {}
         items: list[Item] = []
         for item in program.items:
             if not isinstance(item, Kernel):
                 items.append(item)
                 continue
-            changed, added = self._packed(item, program, names)
+            changed, added = self._packed(item, program, names, made)
             items += changed
             types |= added
         return replace(program, items=tuple(items), types=types)
 
     def _packed(
-        self, kernel: Kernel, program: TensorProgram, names: Names
+        self, kernel: Kernel, program: TensorProgram, names: Names, made: dict[Hashable, str]
     ) -> tuple[list[Item], dict[str, TensorType]]:
-        """``kernel`` with the copies that it is to read, and their types."""
+        """``kernel`` with the copies that it is to read, and their types, but for those that are
+        ``made``, to which it adds."""
         copies = tuple(self._copies(kernel, program, names))
         items: list[Item] = []
-        reader = kernel
+        reader, new = kernel, dict[Hashable, str]()
         for copy in copies:
-            items.append(copy.kernel(kernel))
-            reader = copy.read_by(reader)
+            name = made.get(copy.contents)
+            if name is None:
+                items.append(copy.kernel(kernel))
+                new[copy.contents] = copy.name
+            reader = copy.read_by(reader, name or copy.name)
         items.append(reader)
-        types = {copy.name: copy.type for copy in copies}
+        types = {copy.name: copy.type for copy in copies if copy.name in new.values()}
         rows = [a for c in copies if c.layout for a in c.still(kernel.stages[0])]
         choice = unless_single(kernel, rows, items, program) if self.rows and rows else None
-        return (items, types) if choice is None else (choice[0], types | choice[1])
+        if choice is not None:
+            return choice[0], types | choice[1]
+        made |= new
+        return items, types
 
     def _copies(self, kernel: Kernel, program: TensorProgram, names: Names) -> Iterator[_Copy]:
         """The operands of a product to pack."""
@@ -166,6 +174,13 @@ class _Copy:
     def type(self) -> TensorType:
         return TensorType(tuple(a.extent for a in self.axes), self.read.dtype, self.layout)
 
+    @property
+    def contents(self) -> Hashable:
+        """Equal for equal copies."""
+        order = {a.name: Sym(f"d{n}") for n, a in enumerate(self.axes)}
+        indices = tuple(substitute(i, order) for i in self.read.indices)
+        return self.read.tensor, indices, self.type
+
     def still(self, stage: Stage) -> list[Axis]:
         """Axes of the product along which it reads the same."""
         return [a for a in stage.axes if a not in self.axes]
@@ -175,14 +190,14 @@ class _Copy:
         stage = Stage(self.name, self.axes, self.point, self.read)
         return Kernel("Pack", (self.read.tensor,), (self.name,), (stage,), reader.source)
 
-    def read_by(self, kernel: Kernel) -> Kernel:
-        """``kernel`` with its first stage reading the copy."""
+    def read_by(self, kernel: Kernel, name: str) -> Kernel:
+        """``kernel`` with its first stage reading the copy, of this ``name``."""
         stage, *others = kernel.stages
-        new = Read(self.name, self.point, self.read.dtype)
+        new = Read(name, self.point, self.read.dtype)
         body = transform(stage.body, lambda node: new if node == self.read else node)
         stages = (replace(stage, body=body), *others)
         old = self.read.tensor
-        inputs = [self.name if tensor == old else tensor for tensor in kernel.inputs]
+        inputs = [name if tensor == old else tensor for tensor in kernel.inputs]
         inputs += [old] if any(r.tensor == old for s in stages for r in reads(s.body)) else []
         return replace(kernel, inputs=tuple(inputs), stages=stages)
 
