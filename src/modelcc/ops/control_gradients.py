@@ -17,6 +17,7 @@ from modelcc.ir.types import BOOL, TensorType
 from modelcc.ops.arithmetic import Add, Identity
 from modelcc.ops.comparison import Where
 from modelcc.ops.generate import filled
+from modelcc.ops.loop_history import LoopHistory
 from modelcc.ops.reverse import Recorder, adjoints, inlined, recalled
 from modelcc.ops.slicing import At
 
@@ -96,19 +97,8 @@ class LoopGradient:
 
     @cached_property
     def saved(self) -> list[str]:
-        """Values of the body that are kept for the way back: results of products and of control
-        flow, but for what is the same in every iteration.  All else is computed again."""
-        varying = set(self.body.inputs[: self.states])
-        own = {self.counter, *(size for node in self.body.nodes for size in node.op.binds)}
-        found: list[str] = []
-        for node in self.body.nodes:
-            if varying.isdisjoint(node.inputs) and own.isdisjoint(node.op.symbols()):
-                continue
-            varying.update(node.outputs)
-            extents = [e for name in node.outputs for e in self.body.types[name].shape]
-            alike = own.isdisjoint(s for extent in extents for s in symbols(extent))
-            found += node.outputs if alike and node.op.costly else ()
-        return found
+        """Values of the body that are kept for the way back."""
+        return LoopHistory(self.body, self.counter, self.states).kept
 
     @property
     def histories(self) -> int:

@@ -19,6 +19,9 @@ _NETWORKS = {
     torch.rnn_relu: "rnn_relu",
 }
 
+_KEPT = {"lstm": 4, "gru": 4, "rnn_tanh": 1, "rnn_relu": 1}
+"""Values of a unit that gradients read besides its states: gates and what they are applied to."""
+
 _LIBRARY = torch.library.Library("modelcc", "FRAGMENT")
 _LIBRARY.define(
     "recurrent(str kind, Tensor x, Tensor[] states, Tensor[] params, bool record) -> Tensor[]"
@@ -93,10 +96,8 @@ def _fake(
     first: Any = states[0].shape
     sides, _, hidden = first
     results = [x.new_empty(steps, batch, sides * hidden), *map(torch.empty_like, states)]
-    gates = x.new_empty(steps, batch, params[0].shape[0])
-    history = [x.new_empty(steps, batch, hidden) for _ in states]
-    kept = [gates, *history, gates] if record else []
-    return [*results, *(torch.empty_like(t) for _ in range(sides) for t in kept)]
+    count = sides * (len(states) + _KEPT[kind]) if record else 0
+    return [*results, *(x.new_empty(steps, batch, hidden) for _ in range(count))]
 
 
 def _fake_backward(

@@ -1,7 +1,6 @@
 """Handlers of layers of ``torch.compile``'s recurrent networks, and of their gradients.
 
-What the gradients want of the forward run it hands out: results of products, and what loops over
-time record.
+What the gradients want of the forward run it hands out: what loops over time record.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from modelcc.ops.reverse import Recorder, adjoints
 
 
 class _Keeping(Recorder):
-    """Keeps what gradients want, in the order of nodes."""
+    """Keeps what gradients of loops want, in the order of nodes."""
 
     def __init__(self, build: Builder) -> None:
         super().__init__(build)
@@ -29,9 +28,7 @@ class _Keeping(Recorder):
 
     def add(self, op: Op, *inputs: str) -> tuple[str, ...]:
         if not isinstance(op, Loop):
-            outputs = super().add(op, *inputs)
-            self.kept += outputs if op.costly else ()
-            return outputs
+            return super().add(op, *inputs)
         outputs = super().add(op.recorded(slices=True), *inputs)
         own = op.states + len(op.axes)
         self.kept += outputs[own:]
@@ -46,15 +43,12 @@ class _Recalling(Recorder):
         self._kept = kept
 
     def add(self, op: Op, *inputs: str) -> tuple[str, ...]:
-        if isinstance(op, Loop):
-            outputs = self.build.add(op, *inputs)  # of their types; nobody reads them
-            history = len(op.recorded(slices=False).axes)
-            ran = _Ran(op, tuple(islice(self._kept, history)))
-            self.nodes.append(Node(ran, inputs, outputs))
-            return outputs
-        if op.costly:
-            return self.recall(op, inputs, (next(self._kept),))
-        return super().add(op, *inputs)
+        if not isinstance(op, Loop):
+            return super().add(op, *inputs)
+        outputs = self.build.add(op, *inputs)  # of their types; nobody reads them
+        history = len(op.recorded(slices=False).axes)
+        self.nodes.append(Node(_Ran(op, tuple(islice(self._kept, history))), inputs, outputs))
+        return outputs
 
 
 @dataclass(frozen=True)
