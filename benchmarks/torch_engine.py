@@ -88,8 +88,8 @@ def _error(actual: Any, wanted: Any) -> float:
     return max(map(float, found))
 
 
-def _times(call: Call, threads: int) -> float:
-    """Seconds of a call, the mean over a round, after one that refills the caches."""
+def seconds_of_call(call: Call, threads: int) -> float:
+    """The mean over a round, after one that refills the caches."""
     call()
     count, start = 0, seconds_of(threads)
     while (elapsed := seconds_of(threads) - start) < ROUND_SECONDS or not count:
@@ -122,5 +122,5 @@ def serve(connection: Connection, engine: str, name: str, threads: int, cache: s
         connection.send(Ready(cold, None if engine == "jax" else _error(result, wanted)))
         Path("/proc/self/clear_refs").write_text("5")  # resets the most memory that was resident
         while connection.recv():
-            connection.send(_times(call, threads))
+            connection.send(seconds_of_call(call, threads))
         connection.send(peak_bytes())

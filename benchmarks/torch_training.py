@@ -2,20 +2,32 @@
 
     python -m benchmarks.torch_training [--threads N] [MODEL ...]
 
-A step is forward, loss, backward and SGD.  Prints a Markdown table of microseconds, and the seconds
-of the first step, which compiles.
+A step is forward, loss, backward and SGD; every engine has a process of its own, of which one at a
+time is busy.  Recurrent networks are traced for modelcc only, since inductor does not run what is
+traced of them.  Prints a Markdown table of microseconds, and the seconds of the first step, which
+compiles.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
+from contextlib import ExitStack
+from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
 
-from benchmarks.torch_turns import Step, engines, first_seconds, in_turns, table
+from benchmarks.busy_time import seconds_of
+from benchmarks.engine_worker import Worker
+from benchmarks.torch_engine import seconds_of_call
+from benchmarks.torch_turns import ROUNDS, Step, engines, table
 from benchmarks.training.shapes import BATCHES
 from benchmarks.training.torch_models import MODELS
+
+ENGINES = ("eager", "inductor", "modelcc")
+LIMIT = 900.0
+"""Seconds for a first step."""
 
 
 def training_step(model: Any, x: Any) -> Step:
@@ -32,21 +44,39 @@ def training_step(model: Any, x: Any) -> Step:
     return step
 
 
+def serve(connection: Connection, engine: str, name: str, threads: int) -> None:
+    """Sends the seconds of the first step, then those of a step whenever asked for it."""
+    torch.set_num_threads(threads)
+    torch._dynamo.config.allow_rnn = engine == "modelcc"
+    model, x = MODELS[name](), torch.randn(BATCHES[name])
+    step, start = training_step(engines(model)[engine], x), seconds_of(threads)
+    step()
+    connection.send(seconds_of(threads) - start)
+    while connection.recv():
+        connection.send(seconds_of_call(step, threads))
+
+
+def measured(name: str, threads: int) -> tuple[dict[str, float], dict[str, float]]:
+    """By engine, seconds of the first step, and median microseconds of later ones."""
+    with ExitStack() as stack:
+        workers = {e: Worker(serve, (e, name, threads), LIMIT) for e in ENGINES}
+        for worker in workers.values():
+            stack.callback(worker.close)
+        firsts = {engine: worker.answer() for engine, worker in workers.items()}
+        rounds = [{e: w.ask(True) * 1e6 for e, w in workers.items()} for _ in range(ROUNDS)]
+    return firsts, {e: statistics.median(r[e] for r in rounds) for e in ENGINES}
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("models", nargs="*", default=[*MODELS])
     asked = parser.parse_args()
-    torch.set_num_threads(asked.threads)
     rows: dict[str, dict[str, float]] = {}
     firsts: dict[str, dict[str, float]] = {}
     for name in asked.models:
-        torch._dynamo.reset()
-        model, x = MODELS[name](), torch.randn(BATCHES[name])
-        steps = {engine: training_step(own, x) for engine, own in engines(model).items()}
-        firsts[name] = first_seconds(steps)
-        rows[name] = in_turns(steps)
+        firsts[name], rows[name] = measured(name, asked.threads)
     print(table(f"µs per step, {asked.threads} threads", rows))
     print(table("\ns of the first step", firsts))
 

@@ -28,16 +28,6 @@ def engines(model: Any, freeze: bool = False) -> dict[str, Any]:
     }
 
 
-def first_seconds(steps: Mapping[str, Step]) -> dict[str, float]:
-    """Seconds of the first call of each, which compiles."""
-    found: dict[str, float] = {}
-    for name, step in steps.items():
-        start = time.perf_counter()
-        step()
-        found[name] = time.perf_counter() - start
-    return found
-
-
 def in_turns(steps: Mapping[str, Step], rounds: int = ROUNDS) -> dict[str, float]:
     """Median microseconds of a call of each, the rounds taking turns.
 
