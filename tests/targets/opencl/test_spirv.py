@@ -56,8 +56,37 @@ def test_barriers_are_not_doubled_and_memory_has_a_place() -> None:
     assert FUNCTION not in spaces
 
 
-BARRIER, POINTER, FUNCTION = 224, 32, 7
-"""Numbers of SPIR-V for ``OpControlBarrier``, ``OpTypePointer`` and memory of a thread alone."""
+def test_few_bits_of_an_index_are_no_byte() -> None:
+    """LLVM 22 takes a truncation to two bits, as its loops have for ``mod 4``, for one to eight."""
+    function = parse_function("""func @rows(%x: f32[65536], %w: f32[4096], %y: mut f32[128]) {
+      grid g in 0 .. 1 {
+        shared %s: f32[512]
+        thread u in 0 .. 8 {
+          thread t in 0 .. 16 {
+            index a = index[i64](t floordiv 8 + 2*(u mod 4))
+            index b = index[i64](t floordiv 8 + 2*u)
+            register %sum = f32(0.0)
+            for k in 0 .. 32 {
+              index c = index[i64]((t + 16*u) floordiv 64 + 8*k)
+              store %s[b + 17*(t mod 8)] = load %w[256*b + t mod 8 + 8*k]
+              store %s[16*u + t] = load %x[32*a + 2*(t mod 8) + 256*c]
+              store %s[16*u + t + 128] = load %x[32*a + 2*(t mod 8) + 256*c + 512]
+              barrier
+              %sum = add(%sum, load %s[u + 8*t])
+              barrier
+            }
+            store %y[16*u + t] = %sum
+          }
+        }
+      }
+    }""")
+    words = _words(spirv_module([function], PROCESSOR.limits))
+    assert 255 not in {word[3] for word in words if word[0] == CONSTANT}
+
+
+BARRIER, POINTER, CONSTANT, FUNCTION = 224, 32, 43, 7
+"""Numbers of SPIR-V for ``OpControlBarrier``, ``OpTypePointer``, ``OpConstant`` and memory of a
+thread alone."""
 
 
 def _words(module: bytes) -> list[list[int]]:
