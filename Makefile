@@ -43,10 +43,9 @@ webgpu:  ## op matrix as shaders, and pages in a browser; needs the webgpu extra
 gpu-code:  ## all cases of the op matrix as code for sm_80, sm_90a, gfx942 and as SPIR-V; needs ptxas, lld, spirv-val
 	$(PYTHON) -m pytest -q -n auto --all-ops tests/targets/cuda tests/targets/amdgpu tests/targets/opencl/test_spirv.py
 
-DEVICE_ZOO = mlp,mnist_cnn,autoencoder,ds_cnn,lstm,mobilenetv2_100,mobilenetv3_large_100,efficientnet_b0,densenet121,resnet50,yolov8n
-gpu-zoo:  ## models of the zoo by OpenCL and WebGPU against ONNX Runtime; needs drivers, which pocl and lavapipe are; ZOO=all, REAL=folder
-	$(PYTHON) -m benchmarks.accuracy --backend devices --folder $(MODELS) $(if $(REAL),--real $(REAL)) \
-		$(if $(filter all,$(ZOO)),,--models $(or $(ZOO),$(DEVICE_ZOO)))
+gpu-zoo:  ## the zoo on DEVICES=devices (OpenCL and WebGPU; or opencl:spirv, webgpu:1 ...) against ONNX Runtime; ZOO=small, all or names, REAL=folder
+	$(PYTHON) -m benchmarks.accuracy --backend $(or $(DEVICES),devices) --folder $(MODELS) $(if $(REAL),--real $(REAL)) \
+		$(if $(filter all,$(ZOO)),,--models $(or $(ZOO),small))
 
 bench-gpu:  ## on an NVIDIA GPU: results of models in MODELS, then times beside PyTorch and ONNX Runtime
 	$(PYTHON) -m benchmarks.gpu $(MODELS)

@@ -23,16 +23,10 @@ from benchmarks.accuracy.results import (
     to_json,
 )
 from benchmarks.accuracy.subjects import Subject, light, real, zoo
+from benchmarks.zoo.catalogue import QUICK
 
 FOLDER = Path(__file__).parent.parent
-BACKENDS = {
-    "llvm": "llvm",
-    "c": "c",
-    "both": "llvm,c",
-    "opencl": "opencl",
-    "webgpu": "webgpu",
-    "devices": "opencl,webgpu",
-}
+BACKENDS = {"both": "llvm,c", "devices": "opencl,webgpu"}
 
 
 def examine(kind: str, subject: Subject, backends: str, sizes: int, timeout: float) -> Found:
@@ -57,12 +51,19 @@ def _words(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...]:
 
 
 @click.command()
-@click.option("--models", default="", callback=_words, help="Only these, by comma.")
+@click.option(
+    "--models", default="", callback=_words, help="Only these, by comma; small: for slow devices."
+)
 @click.option("--folder", type=click.Path(path_type=Path), default=FOLDER / "models")
 @click.option(
     "--real", "trained", type=click.Path(path_type=Path), help="Folder of trained models."
 )
-@click.option("--backend", type=click.Choice(list(BACKENDS)), default="llvm", show_default=True)
+@click.option(
+    "--backend",
+    default="llvm",
+    show_default=True,
+    help="llvm, c, a target like opencl:spirv, several by comma, both (llvm,c) or devices.",
+)
 @click.option("--sizes", default=1, show_default=True, help="Sizes of symbolic dimensions to try.")
 @click.option("--light/--no-light", "lights", default=True, help="Those of the onnx wheel.")
 @click.option("--timeout", default=600.0, show_default=True, help="Seconds for one model.")
@@ -88,11 +89,12 @@ def main(
         subjects += [("real", subject) for subject in real(trained.resolve())]
     if lights:
         subjects += [("light", subject) for subject in light()]
-    chosen = [(k, s) for k, s in subjects if not models or s.path.stem in models]
+    wanted = {*models, *(QUICK if "small" in models else ())}
+    chosen = [(k, s) for k, s in subjects if not models or s.path.stem in wanted]
     found: list[Found] = []
     for kind, subject in chosen:
         with console.status(subject.path.stem):
-            found.append(examine(kind, subject, BACKENDS[backend], sizes, timeout))
+            found.append(examine(kind, subject, BACKENDS.get(backend, backend), sizes, timeout))
         console.print(*("  ".join(filter(None, row)) for row in rows(found[-1])), sep="\n")
     if as_json:
         click.echo(to_json(found))

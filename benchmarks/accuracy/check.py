@@ -13,13 +13,14 @@ import onnxruntime
 
 import modelcc
 from benchmarks.accuracy.subjects import Arrays, Subject
+from modelcc.runtime.device import open_device
 from modelcc.verification.comparison import compare_all
 
 THREADS = 2
 """Of the compiled model and of ONNX Runtime."""
 
-TARGETS = {"llvm": "native", "c": "c", "opencl": "opencl", "webgpu": "webgpu"}
-"""The target that goes by way of each back end."""
+TARGETS = {"llvm": "native"}
+"""The target that goes by way of a back end, where it has another name."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,13 @@ class Errors:
 
 @dataclass(frozen=True)
 class Checked:
-    """What one back end made of one model: seconds, bytes, and errors at each size."""
+    """What one back end made of one model: seconds, bytes, and errors at each size.
+
+    ``device`` is what its driver calls the device, if there is one.
+    """
 
     backend: str
+    device: str
     cold: float
     cached: float
     arena: int
@@ -51,7 +56,7 @@ class Checked:
 
 def check(subject: Subject, backend: str, sizes: int) -> tuple[Checked, list[Arrays]]:
     """The figures at the first ``sizes`` sizes, and the outputs at each."""
-    target = TARGETS[backend]
+    target = TARGETS.get(backend, backend)
     with tempfile.TemporaryDirectory() as cache:
         begin = time.perf_counter()
         model = modelcc.compile(subject.path, target, threads=THREADS, cache=cache)
@@ -69,8 +74,18 @@ def check(subject: Subject, backend: str, sizes: int) -> tuple[Checked, list[Arr
         shapes = {name: value.shape for name, value in feeds.items()}
         errors = relative_errors(outputs[-1], peer.run(feeds))
         rows.append(Errors(shapes, errors, milliseconds(model, feeds)))
-    checked = Checked(backend, cold, cached, report.arena, report.lower_bound, tuple(rows))
-    return checked, outputs
+    device = device_name(backend)
+    bytes = report.arena, report.lower_bound
+    return Checked(backend, device, cold, cached, *bytes, tuple(rows)), outputs
+
+
+def device_name(backend: str) -> str:
+    """What the driver calls the device of ``opencl:1:c``, say; empty for processors."""
+    kind, *words = backend.split(":")
+    if kind not in ("opencl", "webgpu"):
+        return ""
+    index = next((int(word) for word in words if word.isdecimal()), 0)
+    return open_device(kind, index).name
 
 
 def static_milliseconds(subject: Subject) -> float:

@@ -91,7 +91,7 @@ def rows(found: Found) -> Iterable[tuple[str, ...]]:
         yield (
             found.model,
             found.kind,
-            made["backend"],
+            f"{made['backend']} {made['device']}".strip(),
             f"{made['cold']:.2f}",
             f"{made['cached']:.3f}",
             f"{made['arena'] / 2**20:.2f}",

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from benchmarks.zoo.build import build
-from benchmarks.zoo.catalogue import MODELS, SHORT, STANDARD, variant
+from benchmarks.zoo.catalogue import MODELS, SHORT, SMALL, STANDARD, variant
 from benchmarks.zoo.export import check, describe, export, update_index
 from benchmarks.zoo.records import Model
 
@@ -20,15 +20,20 @@ FOLDER = Path(__file__).resolve().parents[1] / "models"
 @click.argument("names", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Those of a complete comparison.")
 @click.option("--short", is_flag=True, help="Those of a short comparison.")
+@click.option("--small", is_flag=True, help="NAME_small of all that are large.")
 @click.option("--out", type=click.Path(path_type=Path), default=FOLDER, help="Target folder.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the weights.")
-def main(names: tuple[str, ...], everything: bool, short: bool, out: Path, seed: int) -> None:
+def main(
+    names: tuple[str, ...], everything: bool, short: bool, small: bool, out: Path, seed: int
+) -> None:
     """Make ONNX models with random weights; without NAMES, list the ones there are.
 
-    NAME_b8 has a batch of eight, NAME_dynamic a symbolic one. Files that exist are kept.
+    NAME_b8 has a batch of eight, NAME_dynamic a symbolic one, NAME_small few pixels or tokens.
+    Files that exist are kept.
     """
     console = Console()
     names += STANDARD if everything else SHORT if short else ()
+    names += tuple(model.name for model in SMALL) if small else ()
     if not names:
         console.print("\n".join(model.name for model in MODELS))
         return

@@ -23,7 +23,6 @@ LAYERS = {
     "autoencoder": autoencoder,
     "lstm": lstm,
     "unet": unet,
-    "yolov8n": yolov8n,
 }
 
 CALIBRATION_BATCH = 4
@@ -46,11 +45,17 @@ def example(model: Model, seed: int = 0, batch: int = 1) -> tuple[Tensor, ...]:
 def _architecture(model: Model) -> nn.Module:
     match model.family:
         case "timm":
-            return classifier(model.architecture)
+            return classifier(model.architecture, _side(model))
         case "transformers":
-            return transformer(model.architecture)
+            return transformer(model)
+        case "layers" if model.architecture == "yolov8n":
+            return yolov8n(_side(model))
         case "layers":
             return LAYERS[model.architecture]()
+
+
+def _side(model: Model) -> int:
+    return model.inputs[0].sizes(1)[-1]
 
 
 @torch.no_grad()

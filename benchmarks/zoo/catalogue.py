@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
 
 from benchmarks.zoo.records import BATCH, Exporter, Family, Input, Integers, Model
+
+
+@dataclass(frozen=True)
+class Size:
+    """The most pixels on a side of an image, tokens of a text, and layers of a transformer."""
+
+    pixels: int
+    tokens: int
+    layers: int
+
+
+WHOLE = Size(pixels=640, tokens=128, layers=16)
 
 
 def _image(channels: int, height: int, width: int) -> tuple[Input, ...]:
@@ -29,45 +42,74 @@ def _cache_names(prefix: str, layers: int) -> tuple[str, ...]:
 
 
 def _decoder(
-    name: str, layers: int, heads: int, vocabulary: int, exporter: Exporter
+    name: str, size: Size, layers: int, heads: int, vocabulary: int, exporter: Exporter
 ) -> tuple[Model, Model]:
     """Prefill of 64 tokens, and one token after 128 cached ones; heads are 64 wide."""
     family: Family = "transformers"
+    layers, cached = min(layers, size.layers), min(128, size.tokens)
     past = tuple(
-        Input(part, (BATCH, heads, 128, 64)) for part in _cache_names("past_key_values", layers)
+        Input(part, (BATCH, heads, cached, 64)) for part in _cache_names("past_key_values", layers)
     )
     present = ("logits", *_cache_names("present", layers))
-    tokens, step = (_tokens(64, vocabulary),), (_tokens(1, vocabulary), *past)
-    prefill = Model(f"{name}_prefill", family, name, tokens, ("logits",), exporter)
-    return prefill, Model(f"{name}_decode", family, f"{name}_decode", step, present, exporter)
+    tokens, step = (_tokens(min(64, size.tokens), vocabulary),), (_tokens(1, vocabulary), *past)
+    prefill = Model(f"{name}_prefill", family, name, tokens, ("logits",), exporter, layers)
+    decode = Model(f"{name}_decode", family, f"{name}_decode", step, present, exporter, layers)
+    return prefill, decode
 
 
-def _timm(architecture: str, exporter: Exporter = "torchscript") -> Model:
-    return Model(architecture, "timm", architecture, _image(3, 224, 224), ("logits",), exporter)
+def _encoder(name: str, size: Size, layers: int) -> Model:
+    inputs, layers = _masked(min(128, size.tokens), 30522), min(layers, size.layers)
+    outputs = ("last_hidden_state",)
+    return Model(name, "transformers", name, inputs, outputs, layers=layers)
 
 
-MODELS: tuple[Model, ...] = (
-    _timm("resnet50"),
-    _timm("mobilenetv2_100"),
-    Model("mlp", "layers", "mlp", _vector(784)),
-    Model("mnist_cnn", "layers", "mnist_cnn", _image(1, 28, 28)),
-    Model("ds_cnn", "layers", "ds_cnn", _image(1, 49, 10)),
-    Model("autoencoder", "layers", "autoencoder", _vector(640)),
-    Model("bert_base", "transformers", "bert_base", _masked(128, 30522), ("last_hidden_state",)),
-    _timm("mobilenetv3_large_100"),
-    _timm("efficientnet_b0"),
-    Model("lstm", "layers", "lstm", (Input("input", (BATCH, 64, 128)),)),
-    Model("unet", "layers", "unet", _image(3, 256, 256)),
-    _timm("vgg16"),
-    _timm("densenet121"),
-    _timm("convnext_tiny"),
-    _timm("vit_base_patch16_224"),
-    _timm("swin_tiny_patch4_window7_224", "dynamo"),
-    Model("yolov8n", "layers", "yolov8n", _image(3, 640, 640)),
-    Model("distilbert", "transformers", "distilbert", _masked(128, 30522), ("last_hidden_state",)),
-    *_decoder("gpt2", layers=12, heads=12, vocabulary=50257, exporter="torchscript"),
-    *_decoder("llama", layers=16, heads=4, vocabulary=32000, exporter="dynamo"),
+def _timm(architecture: str, size: Size, exporter: Exporter = "torchscript") -> Model:
+    side = min(224, size.pixels)
+    return Model(architecture, "timm", architecture, _image(3, side, side), ("logits",), exporter)
+
+
+def _pixels(name: str, side: int) -> Model:
+    return Model(name, "layers", name, _image(3, side, side))
+
+
+def _models(size: Size) -> tuple[Model, ...]:
+    return (
+        _timm("resnet50", size),
+        _timm("mobilenetv2_100", size),
+        Model("mlp", "layers", "mlp", _vector(784)),
+        Model("mnist_cnn", "layers", "mnist_cnn", _image(1, 28, 28)),
+        Model("ds_cnn", "layers", "ds_cnn", _image(1, 49, 10)),
+        Model("autoencoder", "layers", "autoencoder", _vector(640)),
+        _encoder("bert_base", size, layers=12),
+        _timm("mobilenetv3_large_100", size),
+        _timm("efficientnet_b0", size),
+        Model("lstm", "layers", "lstm", (Input("input", (BATCH, 64, 128)),)),
+        _pixels("unet", min(256, size.pixels)),
+        _timm("vgg16", WHOLE),  # fewer pixels have another architecture
+        _timm("densenet121", size),
+        _timm("convnext_tiny", size),
+        _timm("vit_base_patch16_224", size),
+        _timm("swin_tiny_patch4_window7_224", size, "dynamo"),
+        _pixels("yolov8n", min(640, size.pixels)),
+        _encoder("distilbert", size, layers=6),
+        *_decoder("gpt2", size, layers=12, heads=12, vocabulary=50257, exporter="torchscript"),
+        *_decoder("llama", size, layers=16, heads=4, vocabulary=32000, exporter="dynamo"),
+    )
+
+
+MODELS = _models(WHOLE)
+
+SMALL = tuple(
+    replace(less, name=f"{less.name}_small")
+    for less, whole in zip(_models(Size(pixels=64, tokens=16, layers=2)), MODELS, strict=True)
+    if less != whole
 )
+"""Those of :data:`MODELS` that are large, with less to do: for devices that are slow."""
+
+QUICK = (
+    *(model.name for model in SMALL), "mlp", "mnist_cnn", "ds_cnn", "autoencoder", "lstm",
+)  # fmt: skip
+"""File stems of what such a device does in a minute each."""
 
 
 STANDARD = (*(model.name for model in MODELS), "resnet50_b8", "bert_base_b8")
@@ -86,14 +128,14 @@ def variant(stem: str) -> tuple[Model, int | None]:
     if dynamic:
         return find(name), None
     found = re.fullmatch(r"(.+)_b(\d+)", stem)
-    if found is None or any(model.name == stem for model in MODELS):
+    if found is None or any(model.name == stem for model in (*MODELS, *SMALL)):
         return find(stem), 1
     return find(found[1]), int(found[2])
 
 
 def find(name: str) -> Model:
     """The model called `name`; KeyError names the ones there are."""
-    for model in MODELS:
+    for model in (*MODELS, *SMALL):
         if model.name == name:
             return model
     known = ", ".join(model.name for model in MODELS)

@@ -17,6 +17,8 @@ from transformers import (
     PreTrainedModel,
 )
 
+from benchmarks.zoo.records import Model
+
 ATTENTION = "eager"
 
 LOWEST = torch.finfo(torch.float32).min
@@ -25,9 +27,6 @@ LOWEST = torch.finfo(torch.float32).min
 Masks of the decoders are given in this prepared form: deriving them from token masks costs the
 exported graph some fifty nodes of shape arithmetic.
 """
-
-PREFILL_TOKENS = 64
-CACHED_TOKENS = 128
 
 
 class Encoder(nn.Module):
@@ -75,17 +74,17 @@ class Decode(nn.Module):
         return (result.logits, *present)
 
 
-def _gpt2() -> PreTrainedModel:
-    return GPT2LMHeadModel(GPT2Config(attn_implementation=ATTENTION))
+def _gpt2(layers: int) -> PreTrainedModel:
+    return GPT2LMHeadModel(GPT2Config(n_layer=layers, attn_implementation=ATTENTION))
 
 
-def _llama() -> PreTrainedModel:
-    """245 M parameters, grouped-query attention with four query heads per key head."""
+def _llama(layers: int) -> PreTrainedModel:
+    """245 M parameters in 16 layers; four query heads per key head."""
     config = LlamaConfig(
         vocab_size=32000,
         hidden_size=1024,
         intermediate_size=2816,
-        num_hidden_layers=16,
+        num_hidden_layers=layers,
         num_attention_heads=16,
         num_key_value_heads=4,
         attn_implementation=ATTENTION,
@@ -93,21 +92,23 @@ def _llama() -> PreTrainedModel:
     return LlamaForCausalLM(config)
 
 
-def transformer(architecture: str) -> nn.Module:
-    """The wrapped model the catalogue calls `architecture`."""
-    match architecture:
+def transformer(model: Model) -> nn.Module:
+    """The wrapped model for a record of the catalogue."""
+    layers, sizes = model.layers, [item.sizes(1) for item in model.inputs]
+    match model.architecture:
         case "bert_base":
-            config = BertConfig(attn_implementation=ATTENTION)
+            config = BertConfig(num_hidden_layers=layers, attn_implementation=ATTENTION)
             return Encoder(BertModel(config, add_pooling_layer=False))
         case "distilbert":
-            return Encoder(DistilBertModel(DistilBertConfig(attn_implementation=ATTENTION)))
+            small = DistilBertConfig(n_layers=layers, attn_implementation=ATTENTION)
+            return Encoder(DistilBertModel(small))
         case "gpt2":
-            return Prefill(_gpt2(), PREFILL_TOKENS)
+            return Prefill(_gpt2(layers), sizes[0][1])
         case "gpt2_decode":
-            return Decode(_gpt2(), CACHED_TOKENS)
+            return Decode(_gpt2(layers), sizes[1][2])
         case "llama":
-            return Prefill(_llama(), PREFILL_TOKENS)
+            return Prefill(_llama(layers), sizes[0][1])
         case "llama_decode":
-            return Decode(_llama(), CACHED_TOKENS)
-        case _:
-            raise KeyError(f"no transformer is called {architecture!r}")
+            return Decode(_llama(layers), sizes[1][2])
+        case name:
+            raise KeyError(f"no transformer is called {name!r}")

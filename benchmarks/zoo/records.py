@@ -62,7 +62,10 @@ class Input:
 
 @dataclass(frozen=True)
 class Model:
-    """A recipe for one ONNX model: `architecture` is the name its `family` builds it under."""
+    """A recipe for one ONNX model: `architecture` is the name its `family` builds it under.
+
+    `layers` are those of a transformer.
+    """
 
     name: str
     family: Family
@@ -70,6 +73,7 @@ class Model:
     inputs: tuple[Input, ...]
     outputs: tuple[str, ...] = ("output",)
     exporter: Exporter = "torchscript"
+    layers: int = 0
 
     def feeds(self, seed: int = 0, batch: int = 1) -> dict[str, np.ndarray]:
         """Random inputs by name; the same seed gives the same values everywhere."""

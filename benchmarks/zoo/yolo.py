@@ -136,6 +136,6 @@ class Detector(nn.Module):
         return self.head([fine, middle, coarse])
 
 
-def yolov8n() -> nn.Module:
-    """80 classes at 640x640: 3.2 M parameters, 4.4 GMAC."""
-    return Detector(classes=80, size=640)
+def yolov8n(size: int) -> nn.Module:
+    """80 classes: 3.2 M parameters, and 4.4 GMAC at a size of 640x640."""
+    return Detector(classes=80, size=size)

@@ -56,7 +56,14 @@ def test_errors_are_relative_and_never_hide() -> None:
 
 def test_bars() -> None:
     size = {"shapes": {"x": [1, 6]}, "outputs": {"y": 2e-4}, "milliseconds": 2.0}
-    made = {"backend": "llvm", "cold": 11.0, "cached": 0.1, "arena": 120, "bound": 100}
+    made = {
+        "backend": "llvm",
+        "device": "",
+        "cold": 11.0,
+        "cached": 0.1,
+        "arena": 120,
+        "bound": 100,
+    }
     result = {"backends": [{**made, "sizes": [size]}], "difference": None, "static": 1.0}
     found = Found("resnet50", "zoo", result)
     assert [text.split()[1] for text in found.failures] == ["error", "arena", "cold"]
@@ -99,7 +106,15 @@ def test_quantised_tensors_are_compared_in_steps(tmp_path: Path) -> None:
 
 
 def test_a_tensor_off_by_more_than_a_step_is_named() -> None:
-    made = {"backend": "llvm", "cold": 1.0, "cached": 0.1, "arena": 1, "bound": 1, "sizes": []}
+    made = {
+        "backend": "llvm",
+        "device": "",
+        "cold": 1.0,
+        "cached": 0.1,
+        "arena": 1,
+        "bound": 1,
+        "sizes": [],
+    }
     whole = {"states": 0, "whole": 0.0, "own": 0.0, "top": 1.0, "sure": 1.0, "given_top": 1.0}
     steps = {"tensors": 2, "worst": 3.0, "where": "q", "differing": 0.1, "outputs": 0.0, **whole}
     found = Found("m", "real", {"backends": [made], "difference": None, "steps": [steps]})

@@ -25,7 +25,7 @@ from benchmarks.rows import Row
 from benchmarks.side_by_side import Plan, compare, largest_error
 from benchmarks.summary import means, standings, summary_lines
 from benchmarks.workload import workload
-from benchmarks.zoo.catalogue import MODELS, STANDARD, find, variant
+from benchmarks.zoo.catalogue import MODELS, QUICK, STANDARD, find, variant
 from benchmarks.zoo.records import Model, input_from_json, input_to_json
 
 
@@ -190,7 +190,8 @@ def test_file_stems_name_model_and_batch() -> None:
     assert variant("resnet50") == (find("resnet50"), 1)
     assert variant("bert_base_b8") == (find("bert_base"), 8)
     assert variant("mlp_dynamic") == (find("mlp"), None)
-    assert all(variant(stem) for stem in STANDARD)
+    assert all(variant(stem) for stem in (*STANDARD, *QUICK))
+    assert variant("yolov8n_small")[0].inputs[0].sizes(1) == (1, 3, 64, 64)
 
 
 def test_sizes_override_symbolic_shapes(path: Path) -> None:
