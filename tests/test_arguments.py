@@ -44,6 +44,7 @@ OPTIONS: dict[str, list[object]] = {
     ],
     "optimize": [*not_of(None, *NUMBERS), 4],
     "accuracy": [*not_of(None), "exact"],
+    "precision": [*not_of(None), "fp16"],
     "winograd": not_of(None, True),
     "strassen": not_of(None, True),
     "schedule": [v for v in not_of(None) if not isinstance(v, str)],

@@ -55,6 +55,7 @@ def compile(
     cpu: str | None = None,
     optimize: int | None = None,
     accuracy: str | None = None,
+    precision: str | None = None,
     winograd: bool | None = None,
     strassen: bool | None = None,
     schedule: str | None = None,
@@ -81,22 +82,21 @@ def compile(
     named dimensions (``{"batch": 8}``) or bounds them (``{"batch": (1, 512)}``); ``threads``: how
     many to run on (default: ``MODELCC_NUM_THREADS``, else one per core).
     ``cpu`` names a processor to compile for (default: ``MODELCC_CPU``, else this one), ``optimize``
-    is 0 to 3, ``accuracy="strict"`` does without Winograd's convolutions and Strassen's products,
-    ``schedule`` is the text of schedules for some kernels, ``unchecked`` leaves out the checks of
-    indices that come from data.  These and the others are the fields of :class:`Options`, for which
-    ``options`` gives other defaults.  ``cache`` is a folder (default: ``MODELCC_CACHE_DIR``, else
-    one below the home), None for no cache.  What ``modelcc machine --measure`` keeps there is used
-    unless ``measured`` is False.  With ``separate`` another process compiles and takes the memory.
-    ``progress`` gets a text, the parts that are done and how many there are.
-    :class:`ModelError` says what is wrong with the model or an argument.
+    is 0 to 3, ``precision="bf16"`` has products of f32 multiply fewer bits.  These and the others
+    are fields of :class:`Options`, for which ``options`` gives other defaults.  ``cache`` is a
+    folder (default: ``MODELCC_CACHE_DIR``, else one below the home), None for no cache.  What
+    ``modelcc machine --measure`` keeps there is used unless ``measured`` is False.  With
+    ``separate`` another process compiles.  ``progress`` gets a text, how many parts are done and
+    of how many.  :class:`ModelError` says what is wrong with the model or an argument.
     """
     environment = read_environment(os.environ)
     args, target = (None, args) if isinstance(args, str) and target is None else (args, target)
     asked = asked_options(
         environment, options, target=target, threads=threads, dims=dims, cpu=cpu,
-        optimize=optimize, accuracy=accuracy, winograd=winograd, strassen=strassen,
-        schedule=schedule, tuned=tuned, skip=skip, limit=limit, keep=keep, unchecked=unchecked,
-        machine=machine, libraries=libraries, prefer_libraries=prefer_libraries, ram=ram,
+        optimize=optimize, accuracy=accuracy, precision=precision, winograd=winograd,
+        strassen=strassen, schedule=schedule, tuned=tuned, skip=skip, limit=limit, keep=keep,
+        unchecked=unchecked, machine=machine, libraries=libraries, ram=ram,
+        prefer_libraries=prefer_libraries,
     )  # fmt: skip
     checks.function("progress", progress, _PROGRESS)
     folder, apart = _folder(cache, environment), checks.flag("separate", separate)
@@ -267,6 +267,7 @@ def verify(
     cpu: str | None = None,
     optimize: int | None = None,
     accuracy: str | None = None,
+    precision: str | None = None,
     winograd: bool | None = None,
     strassen: bool | None = None,
     schedule: str | None = None,
@@ -297,9 +298,10 @@ def verify(
     environment = read_environment(os.environ)
     asked = asked_options(
         environment, options, target=target, threads=threads, dims=dims, cpu=cpu,
-        optimize=optimize, accuracy=accuracy, winograd=winograd, strassen=strassen,
-        schedule=schedule, tuned=tuned, skip=skip, limit=limit, unchecked=unchecked,
-        machine=machine, libraries=libraries, prefer_libraries=prefer_libraries, ram=ram,
+        optimize=optimize, accuracy=accuracy, precision=precision, winograd=winograd,
+        strassen=strassen, schedule=schedule, tuned=tuned, skip=skip, limit=limit,
+        unchecked=unchecked, machine=machine, libraries=libraries, ram=ram,
+        prefer_libraries=prefer_libraries,
     )  # fmt: skip
     folder = _folder(cache, environment)
     request = _verification().Request(

@@ -56,6 +56,7 @@ from modelcc.passes.graph.fold_constants import FoldConstants
 from modelcc.passes.graph.intern_strings import InternStrings
 from modelcc.passes.graph.join_loops import JoinLoops
 from modelcc.passes.graph.join_parts import JoinParts
+from modelcc.passes.graph.lower_precision import lowerings
 from modelcc.passes.graph.merge_branches import MergeBranches
 from modelcc.passes.graph.merge_pads import MergePads
 from modelcc.passes.graph.pack_weights import PackWeights
@@ -95,6 +96,7 @@ from modelcc.pipeline import (
     run_stages,
 )
 from modelcc.report.in_artifact import REPORT, report_in, with_report
+from modelcc.report.lowered import lowered_text
 from modelcc.report.report import StageTime, report_of
 from modelcc.report.savings import ChannelSaving, channel_savings, savings_rows
 from modelcc.report.stage_progress import announcer, log_stage
@@ -137,7 +139,6 @@ def pipeline(
 ) -> tuple[PipelineStage, ...]:
     """All stages from a model to an artifact, in order; a ``context`` may begin to build early."""
     graphs, tensors = target.graph_passes(), target.tensor_passes()
-    to_tensor = partial(lower_graph, capacity=target.capacity)
     stages = (
         *block("import", ("import", partial(import_for, target, options=options))),
         *block(
@@ -177,11 +178,12 @@ def pipeline(
                 DeadChannels(graphs.channels),
                 *graphs.convolutions,
                 RecogniseAttention(),
+                *lowerings(options.precision),
                 *TIDYING,
             ),
             InternStrings(),
         ),
-        *block("lower", *_checked(to_tensor, options)),
+        *block("lower", *_checked(partial(lower_graph, capacity=target.capacity), options)),
         *block(
             "tensor",
             *_in_regions(*tensors.layouts, tensors.inline, PermuteProducts()),
@@ -241,6 +243,7 @@ def target_options(options: Options, tuned: tuple[tuple[str, str], ...] = ()) ->
         options.libraries,
         options.prefer_libraries,
         options.ram,
+        tf32=options.precision == "tf32",
     )
 
 
@@ -251,6 +254,9 @@ def target_of(options: Options, config: BuildConfig = NOWHERE, model: object = N
     for, and what was chosen for ``model`` as a whole.
     """
     target = make_target(options.target, target_options(options))
+    if options.precision == "tf32" and not target.has_tf32:
+        hint = "ask for f32, bf16 or f16; NVIDIA's GPUs of sm_80 and later have tf32"
+        raise ModelError(f"target {options.target!r} has no products in tf32", (), hint)
     if options.ram is not None and not target.tensor_passes().whole:
         hint = "leave ram out, or name a microcontroller: modelcc targets lists them"
         raise ModelError(f"target {target.name!r} streams no rows to fit into memory", (), hint)
@@ -356,7 +362,7 @@ def compile_model(
         watching = all_of(note, noting_savings(savings), log_stage, check_stage, observer)
         begin = announcer(stages, config)
         artifact: Artifact = run_stages(stages, source(), watching, begin)
-    artifact = _with_savings(_with_interface(artifact, graphs), savings)
+    artifact = _with_changes(_with_interface(artifact, graphs), savings, graphs, options)
     _warn_of_notes(artifact, options)
     if cache and key:
         keep(artifact, key, cache, before, files)
@@ -399,12 +405,15 @@ def _with_interface(artifact: Artifact, last: Sequence[Graph]) -> Artifact:
     return replace(artifact, manifest=manifest, states=states)
 
 
-def _with_savings(artifact: Artifact, savings: Sequence[ChannelSaving]) -> Artifact:
-    """With the channels that were left out in its report, if it has one."""
-    report = report_in(artifact) if savings else None
+def _with_changes(
+    artifact: Artifact, savings: Sequence[ChannelSaving], last: Sequence[Graph], options: Options
+) -> Artifact:
+    """With what was left out, and what of the ``last`` graph is lowered, in its report."""
+    precision = lowered_text(last, options.precision)
+    report = report_in(artifact) if savings or precision else None
     if report is None:
         return artifact
-    return with_report(artifact, replace(report, savings=tuple(savings)))
+    return with_report(artifact, replace(report, savings=tuple(savings), precision=precision))
 
 
 def _warn_of_notes(artifact: Artifact, options: Options) -> None:

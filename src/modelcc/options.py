@@ -31,6 +31,9 @@ STANDARD, STRICT = "standard", "strict"
 ACCURACIES = (STANDARD, STRICT)
 """With and without algorithms that save multiplications and round otherwise."""
 
+PRECISIONS = ("f32", "tf32", "bf16", "f16")
+"""What products of f32 are computed in."""
+
 
 @dataclass(frozen=True)
 class Limit:
@@ -51,6 +54,9 @@ class Options:
     rounding errors may be a few times larger; with None they are as ``accuracy`` says, which is
     ``standard`` (allowed) or ``strict`` (left out: every sum is of the products that the model
     says).
+    ``precision`` is what products of f32 multiply: ``f32`` as it is, rounded to ``tf32`` (10 bits
+    of mantissa, on machines that have it), or ``bf16`` or ``f16``, in which values between such
+    products are stored, too.  Sums stay f32.
     ``schedule`` is the text of schedules for some of the kernels, as ``--emit schedule`` prints
     them; ``tuned`` takes what ``modelcc tune`` found for others on this machine.
     ``unchecked`` leaves out the checks of indices that come from data: one out of range then reads
@@ -72,6 +78,7 @@ class Options:
     optimize: int = 2
     dims: tuple[tuple[str, int | Range], ...] = ()
     accuracy: str = STANDARD
+    precision: str = "f32"
     winograd: bool | None = None
     strassen: bool | None = None
     schedule: str = ""
@@ -127,10 +134,10 @@ def library_paths(what: str, value: object) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((text(what, name, hint), text(what, path, hint)) for name, path in given))
 
 
-def _accuracy(what: str, value: object) -> str:
-    hint = " or ".join(map(repr, ACCURACIES))
+def _one_of(known: Sequence[str], what: str, value: object) -> str:
+    hint = " or ".join(map(repr, known))
     asked = text(what, value, hint)
-    if asked not in ACCURACIES:
+    if asked not in known:
         raise ModelError(f"{what} must be {hint}, not {shown(value)}")
     return asked
 
@@ -162,7 +169,8 @@ _CHECKS: Mapping[str, Callable[[str, object], object]] = MappingProxyType(
         "schedule": partial(text, hint="the text of schedules"),
         "optimize": partial(whole_number, low=0, high=3),
         "dims": dimensions,
-        "accuracy": _accuracy,
+        "accuracy": partial(_one_of, ACCURACIES),
+        "precision": partial(_one_of, PRECISIONS),
         "winograd": optional_flag,
         "strassen": optional_flag,
         "machine": _machine,

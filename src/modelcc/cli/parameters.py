@@ -12,7 +12,15 @@ import click
 from modelcc.cache.measurements import with_measurements
 from modelcc.environment import Environment
 from modelcc.ir.errors import ModelError
-from modelcc.options import ACCURACIES, STANDARD, Options, dimension, library, rewrite_limit
+from modelcc.options import (
+    ACCURACIES,
+    PRECISIONS,
+    STANDARD,
+    Options,
+    dimension,
+    library,
+    rewrite_limit,
+)
 from modelcc.runtime.pool import available_cores
 
 Command = TypeVar("Command", bound=Callable[..., object])
@@ -64,6 +72,8 @@ _COMPILING = (
                  help="Fix a named dimension (batch=8) or bound it (batch=1..512)."),
     click.option("--accuracy", type=click.Choice(ACCURACIES), default=STANDARD, show_default=True,
                  help="strict does without Winograd's and Strassen's algorithms."),
+    click.option("--precision", type=click.Choice(PRECISIONS), default="f32", show_default=True,
+                 help="What products of f32 multiply, rounded to fewer bits or not."),
     click.option("--winograd/--no-winograd", default=None,
                  help="3x3 convolutions by Winograd's algorithms where that is faster; their "
                       "rounding errors may be a few times larger.  [default: as --accuracy says]"),
@@ -111,6 +121,7 @@ class Compiling(TypedDict):
     threads: int | None
     dims: Sequence[str]
     accuracy: str
+    precision: str
     winograd: bool | None
     strassen: bool | None
     schedule: Path | None
@@ -134,6 +145,7 @@ def options_of(environment: Environment, asked: Compiling) -> Options:
         threads=default if threads is None else threads,
         dims=tuple(dimension(text) for text in asked["dims"]),
         accuracy=asked["accuracy"],
+        precision=asked["precision"],
         winograd=asked["winograd"],
         strassen=asked["strassen"],
         libraries=tuple(library(text) for text in asked["libraries"]),

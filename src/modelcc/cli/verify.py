@@ -111,6 +111,8 @@ def _source(model: Path, against: Path | None, compiling: bool) -> Path:
 
 def _show(result: Verification, layers: bool, bisect: bool) -> None:
     console = output_console()
+    if result.precision:
+        console.print(result.precision, markup=False)
     console.print(difference_table("against the reference interpreter", result.reference))
     if result.peer:
         console.print(difference_table("against onnxruntime", result.peer))

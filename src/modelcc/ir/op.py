@@ -11,6 +11,7 @@ from modelcc.ir.compute import Operand, StageBuilder
 from modelcc.ir.condition import Constraints
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Expr, Index, substitute
+from modelcc.ir.narrowing import WIDE, Narrowing
 from modelcc.ir.quantized_form import QuantizedForm
 from modelcc.ir.types import Array, DType, TensorType
 
@@ -64,7 +65,8 @@ class Op:
     absent: :meth:`has` tells.  ``symbolic`` promises that ``reference`` also works on object
     arrays of :data:`Index` (shape arithmetic); ``pure`` is false for random ops, ``differentiable``
     for those whose results no operand moves smoothly: whole numbers, choices, steps.  Results of
-    ``costly`` ops gradients of loops keep; all else they compute again.
+    ``costly`` ops gradients of loops keep; all else they compute again.  ``narrowing`` is how it
+    takes floats of 16 bits.
     """
 
     dialect: ClassVar[str] = "mcc"
@@ -72,6 +74,7 @@ class Op:
     pure: ClassVar[bool] = True
     differentiable: ClassVar[bool] = True
     costly: ClassVar[bool] = False
+    narrowing: ClassVar[Narrowing] = WIDE
     samples: ClassVar[tuple[Sample, ...]] = ()
 
     @classmethod

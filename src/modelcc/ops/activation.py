@@ -10,6 +10,7 @@ import numpy as np
 
 from modelcc.ir import special
 from modelcc.ir.compute import Element, apply, select
+from modelcc.ir.narrowing import ELEMENTS, WIDE
 from modelcc.ir.op import Builder, Op, Sample
 from modelcc.ir.quantized_form import FOLLOWS, ROUNDED, QuantizedForm
 from modelcc.ir.types import I32, Array
@@ -29,6 +30,7 @@ from modelcc.ops.transcendental import Erf, Exp, Sigmoid, Tanh
 class Activation(Differentiable):
     """Base: an elementwise function of one float operand."""
 
+    narrowing = ELEMENTS
     domain = "float"
 
     def slope(self, x: Value) -> Value:
@@ -112,6 +114,7 @@ class LeakyRelu(Activation):
 class PRelu(Differentiable):
     """x where ``x > 0``, else ``slope * x``; slope broadcasts to x."""
 
+    narrowing = ELEMENTS
     samples = (
         *binary_samples(),
         sample(tensor(2, 3, "n"), tensor(3, 1)),
@@ -207,6 +210,7 @@ class Selu(Activation):
 class Softplus(Activation):
     """``log(1 + exp(x))``."""
 
+    narrowing = WIDE
     samples = (*unary_samples(), *unary_samples(-40.0, 40.0))
 
     def element(self, x: Element) -> Element:

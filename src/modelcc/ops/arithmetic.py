@@ -15,6 +15,7 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply
 from modelcc.ir.condition import Constraints
 from modelcc.ir.errors import ModelError
+from modelcc.ir.narrowing import ELEMENTS, FOLLOWS
 from modelcc.ir.op import (
     Builder,
     Gradients,
@@ -167,6 +168,7 @@ def binary_samples(
 class Add(Differentiable):
     """``a + b``."""
 
+    narrowing = ELEMENTS
     function, numpy = "add", np.add
     symbolic = True
     samples = (*binary_samples(), *typed_samples((I64, I32, U8), 2))
@@ -182,6 +184,7 @@ class Add(Differentiable):
 class Sub(Differentiable):
     """``a - b``."""
 
+    narrowing = ELEMENTS
     function, numpy = "sub", np.subtract
     symbolic = True
     samples = (*binary_samples(), *typed_samples((I64, I32), 2))
@@ -197,6 +200,7 @@ class Sub(Differentiable):
 class Mul(Differentiable):
     """``a * b``."""
 
+    narrowing = ELEMENTS
     function, numpy = "mul", np.multiply
     symbolic = True
     samples = (*binary_samples(), *typed_samples((I64, I32, U8), 2))
@@ -212,6 +216,7 @@ class Mul(Differentiable):
 class Div(Differentiable):
     """``a / b``; integers round towards zero (by zero: unspecified)."""
 
+    narrowing = ELEMENTS
     function = "div"
     samples = (
         *binary_samples(0.5),
@@ -233,6 +238,7 @@ class Div(Differentiable):
 class Neg(Differentiable):
     """``-x``."""
 
+    narrowing = ELEMENTS
     function, numpy = "neg", np.negative
     symbolic = True
     samples = (*unary_samples(), *typed_samples((I64, I8), 1))
@@ -281,6 +287,7 @@ def of(op: Op, *xs: Value) -> Value:
 class Identity(Differentiable):
     """``x``."""
 
+    narrowing = FOLLOWS
     domain = "any"
     symbolic = True
     samples = (*unary_samples(), *typed_samples((I64, BOOL), 1))

@@ -11,6 +11,7 @@ import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
 from modelcc.ir.index import Index
+from modelcc.ir.narrowing import Narrowing
 from modelcc.ir.op import (
     Builder,
     Gradients,
@@ -24,7 +25,7 @@ from modelcc.ir.op import (
 )
 from modelcc.ir.types import F16, I32, I64, Array, DType, TensorType
 from modelcc.ops.accumulate import Point, accumulator, combined, require_float, rounded, widen
-from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.arithmetic import Cast, Value, of
 from modelcc.ops.broadcast import ReduceSum, unbroadcast
 from modelcc.ops.comparison import LessOrEqual, where
 from modelcc.ops.generate import Iota
@@ -155,10 +156,12 @@ class Attention(Op):
     """``softmax(scale * q @ k^T + mask) @ v`` (Vaswani et al., "Attention is all you need", 2017).
 
     q is ``[b, h, m, d]``, k ``[b, h, n, d]``, v ``[b, h, n, e]``, mask broadcasts to
-    ``[b, h, m, n]`` and is added.  If ``causal``, query i sees the keys up to ``i + offset``.
+    ``[b, h, m, n]``, may be as wide as sums are, and is added to scores.  If ``causal``, query i
+    sees the keys up to ``i + offset``.
     """
 
     costly: ClassVar[bool] = True
+    narrowing = Narrowing("products", kept=(3,))
     scale: float
     causal: bool = False
     offset: Index = 0
@@ -170,13 +173,16 @@ class Attention(Op):
         sample(*(tensor(1, 2, 4, 3),) * 3, scale=0.6, causal=True),
         sample(tensor(1, 2, 2, 3), *(tensor(1, 2, 5, 3),) * 2, scale=0.6, causal=True, offset=3),
         sample(*(tensor(1, 2, 3, 4, dtype=F16),) * 3, **_HALF),
+        sample(*(tensor(1, 2, 3, 4, dtype=F16),) * 3, tensor(3, 3), **_HALF),
     )
 
     def infer(
         self, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None = None
     ) -> tuple[TensorType]:
-        dtype = same_dtype(q, k, v, *(() if mask is None else (mask,)))
+        dtype = same_dtype(q, k, v)
         require_float(dtype, "Attention")
+        if mask is not None and mask.dtype != accumulator(dtype):
+            same_dtype(q, mask)
         require(
             q.rank == k.rank == v.rank == 4,
             f"Attention needs [batch, heads, length, size] operands, not {q}, {k} and {v}",
@@ -253,7 +259,7 @@ class Attention(Op):
         q, k, _, *mask = (Value(build, name) for name in inputs if name)
         scores = of(MatMul(), q, of(Transpose((0, 1, 3, 2)), k)) * self.scale
         for addend in mask:
-            scores = scores + addend
+            scores = scores + of(Cast(scores.type.dtype), addend)
         if self.causal:
             scores = scores + self.causal_mask(build, scores.type)
         return of(Softmax(3), scores)

@@ -25,6 +25,7 @@ from modelcc.ir.index import (
     simplify,
     symbols,
 )
+from modelcc.ir.narrowing import FOLLOWS
 from modelcc.ir.op import Builder, Gradients, Op, Sample, Values, broadcast_shapes, require
 from modelcc.ir.quantized_form import MOVES, QuantizedForm
 from modelcc.ir.scalar import Combine
@@ -58,6 +59,7 @@ def dim_bounds(*shapes: Sequence[Index]) -> dict[str, Range]:
 class Reshape(Op):
     """The same elements in row-major order under another ``shape``."""
 
+    narrowing = FOLLOWS
     symbolic = True
     shape: tuple[Index, ...]
     samples = (
@@ -155,6 +157,7 @@ def _matching_groups(
 class Expand(Op):
     """NumPy broadcasting of x to exactly ``shape``."""
 
+    narrowing = FOLLOWS
     symbolic = True
     shape: tuple[Index, ...]
     samples = (

@@ -8,6 +8,7 @@ import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, number, select
 from modelcc.ir.index import Index
+from modelcc.ir.narrowing import ELEMENTS
 from modelcc.ir.op import Builder, Op, broadcast_shapes, require, same_dtype
 from modelcc.ir.types import BOOL, F16, I8, I32, I64, U8, Array, TensorType
 from modelcc.ops.arithmetic import (
@@ -128,6 +129,7 @@ class IsInf(Elementwise):
 class Where(Differentiable):
     """``a`` where the bool ``condition`` holds, else ``b``."""
 
+    narrowing = ELEMENTS
     domain = "any"
     symbolic = True
     samples = (
@@ -183,6 +185,7 @@ _ORDERED = (
 class Min(Differentiable):
     """The lesser of a and b; NaN if either is."""
 
+    narrowing = ELEMENTS
     function, numpy = "min", np.minimum
     samples = _ORDERED
 
@@ -195,6 +198,7 @@ class Min(Differentiable):
 class Max(Differentiable):
     """The greater of a and b; NaN if either is."""
 
+    narrowing = ELEMENTS
     function, numpy = "max", np.maximum
     samples = _ORDERED
 
@@ -207,6 +211,7 @@ class Max(Differentiable):
 class ClipTensor(Op):
     """``min(max(x, low), high)`` with run-time scalar bounds, either of which may be absent."""
 
+    narrowing = ELEMENTS
     samples = (
         sample(tensor(3, "n"), np.array(-0.5, np.float32), np.array(0.5, np.float32)),
         sample(tensor(3), np.array(-0.5, np.float32)),
@@ -246,6 +251,7 @@ class ClipTensor(Op):
 class Abs(Differentiable):
     """The magnitude of x."""
 
+    narrowing = ELEMENTS
     function, numpy = "abs", np.abs
     samples = (*unary_samples(), *typed_samples((I64, I8, U8), 1))
 

@@ -12,6 +12,7 @@ from modelcc.ir.compute import Element, Operand, StageBuilder, guard
 from modelcc.ir.condition import Constraints
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, floordiv, mod
+from modelcc.ir.narrowing import PRODUCTS
 from modelcc.ir.op import Builder, Gradients, Meeting, Op, Sample, Values, require, same_dtype
 from modelcc.ir.quantized_form import QuantizedForm
 from modelcc.ir.types import F16, Array, DType, TensorType
@@ -61,6 +62,7 @@ class Conv(Windowed):
     x is ``[N, C, *S]``, w ``[O, C/groups, *K]``, b ``[O]``; pads are zeros, negative ones crop.
     """
 
+    narrowing = PRODUCTS
     costly: ClassVar[bool] = True
     groups: int = 1
     samples = (
@@ -219,6 +221,7 @@ class ConvTranspose(Windowed):
     ``(P-1)*stride + (K-1)*dilation + 1 - pads + output_padding``.
     """
 
+    narrowing = PRODUCTS
     costly: ClassVar[bool] = True
     groups: int
     output_padding: tuple[Index, ...]

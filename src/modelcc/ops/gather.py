@@ -14,6 +14,7 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, number, select
 from modelcc.ir.index import Index
 from modelcc.ir.index_bound import IndexBound
+from modelcc.ir.narrowing import FOLLOWS
 from modelcc.ir.op import Builder, Gradients, Meeting, Op, Values, require
 from modelcc.ir.quantized_form import MOVES, QuantizedForm
 from modelcc.ir.types import BOOL, F16, I64, Array, TensorType
@@ -33,6 +34,7 @@ from modelcc.ops.shape import Concat
 class Gather(Op):
     """``result[i…, j…, k…] = x[i…, indices[j…], k…]`` with ``axis`` axes in ``i``."""
 
+    narrowing = FOLLOWS
     axis: int = 0
     symbolic = True
     samples = (

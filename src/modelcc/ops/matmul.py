@@ -13,6 +13,7 @@ from modelcc.ir.compute import Element, Operand, StageBuilder
 from modelcc.ir.condition import Constraints
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, product
+from modelcc.ir.narrowing import PRODUCTS
 from modelcc.ir.op import (
     Builder,
     Gradients,
@@ -38,6 +39,7 @@ from modelcc.ops.window import numbers
 class MatMul(Op):
     """Matrix product of the last two axes, leading axes broadcast; as ``numpy.matmul``."""
 
+    narrowing = PRODUCTS
     costly: ClassVar[bool] = True
     samples = (
         sample(tensor(4, 5), tensor(5, 3)),
@@ -130,6 +132,7 @@ def _columns(b: TensorType) -> tuple[Index, ...]:
 class Gemm(Op):
     """``alpha * a' @ b' + beta * c``; ``a'`` is ``a`` transposed if ``trans_a``, c broadcasts."""
 
+    narrowing = PRODUCTS
     costly: ClassVar[bool] = True
     alpha: float = 1.0
     beta: float = 1.0
@@ -250,6 +253,7 @@ class Einsum(Op):
     A label twice in one operand takes its diagonal.
     """
 
+    narrowing = PRODUCTS
     costly: ClassVar[bool] = True
     equation: str
     samples = (

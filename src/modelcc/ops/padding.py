@@ -11,6 +11,7 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard, index_value, number
 from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index, compare, maximum, minimum, mod
+from modelcc.ir.narrowing import FOLLOWS
 from modelcc.ir.op import Builder, Gradients, Op, Values, require
 from modelcc.ir.quantized_form import MOVES, QuantizedForm
 from modelcc.ir.tensor import Condition
@@ -38,6 +39,7 @@ class Pad(Op):
     New elements are ``value``, the edge, x reflected at its edges (not repeating them), or x again.
     """
 
+    narrowing = FOLLOWS
     before: tuple[Index, ...]
     after: tuple[Index, ...]
     mode: Mode = "constant"

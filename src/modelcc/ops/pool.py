@@ -19,6 +19,7 @@ from modelcc.ir.compute import (
     select,
 )
 from modelcc.ir.index import Index, Sym, product
+from modelcc.ir.narrowing import FOLLOWS
 from modelcc.ir.op import Builder, Gradients, Meeting, Op, Sample, Values, require, same_dtype
 from modelcc.ir.quantized_form import MOVES, ROUNDED, QuantizedForm
 from modelcc.ir.scalar import identity
@@ -149,6 +150,7 @@ def sum_of_taps(x: Array, window: Window) -> Array:
 class MaxPool(Pool):
     """Greatest element of each window; padding never wins."""
 
+    narrowing = FOLLOWS
     samples = (
         *_geometries(),
         _sample(tensor(1, 2, 6, 6, dtype=I8), (3, 3), pads_before=(1, 1), pads_after=(1, 1)),
@@ -311,6 +313,7 @@ class MaxPoolGrad(Pool):
 class AveragePool(Pool):
     """Mean of each window: over the elements inside x, or padding too if ``count_include_pad``."""
 
+    narrowing = FOLLOWS
     count_include_pad: bool = False
     samples = (
         *_geometries(),

@@ -12,6 +12,7 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
 from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index, minimum, product
+from modelcc.ir.narrowing import FOLLOWS
 from modelcc.ir.op import Builder, Gradients, Op, Values, require
 from modelcc.ir.quantized_form import MOVES, ROUNDED, QuantizedForm
 from modelcc.ir.types import BOOL, F16, I32, I64, Array, DType, NumpyType, TensorType, dtype_of
@@ -51,6 +52,7 @@ class _Smooth(Reduction):
 class ReduceMean(Reduction):
     """The mean over ``axes``; of integers rounded towards zero."""
 
+    narrowing = FOLLOWS
     samples = (*reduction_samples(), *_INTEGERS)
 
     def finish(self, total: Element, count: Index) -> Element:

@@ -10,6 +10,7 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, guard, index_value, select
 from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index, Sym, ceildiv, floordiv, maximum, minimum
+from modelcc.ir.narrowing import FOLLOWS
 from modelcc.ir.op import Builder, Op, Sample, Values, require
 from modelcc.ir.quantized_form import MOVES, ROUNDED, QuantizedForm
 from modelcc.ir.types import F16, U8, Array, DType, TensorType
@@ -91,6 +92,7 @@ class Resize(Op):
     With ``antialias`` linear and cubic filters widen by the factor of reduction.
     """
 
+    narrowing = FOLLOWS
     shape: tuple[Index, ...]
     scales: tuple[Scale | None, ...]
     mode: Mode = "nearest"

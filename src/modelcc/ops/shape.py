@@ -13,6 +13,7 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard
 from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index, Sym, mod, total
+from modelcc.ir.narrowing import FOLLOWS
 from modelcc.ir.op import Builder, Gradients, Op, Values, equal, require, same_dtype
 from modelcc.ir.quantized_form import MOVES, QuantizedForm
 from modelcc.ir.tensor import Condition
@@ -37,6 +38,7 @@ Point = tuple[Index, ...]
 class Transpose(Op):
     """``result[i][k] = x[j]`` with axis ``k`` of the result being axis ``perm[k]`` of x."""
 
+    narrowing = FOLLOWS
     perm: tuple[int, ...]
     symbolic = True
     samples = (
@@ -76,6 +78,7 @@ class Transpose(Op):
 class Concat(Op):
     """The operands one after another along ``axis``."""
 
+    narrowing = FOLLOWS
     axis: int
     symbolic = True
     samples = (
@@ -152,6 +155,7 @@ def _fit(shape: tuple[Index, ...], first: tuple[Index, ...], axis: int) -> bool:
 class Tile(Op):
     """x repeated ``repeats`` times along each axis."""
 
+    narrowing = FOLLOWS
     repeats: tuple[Index, ...]
     symbolic = True
     samples = (

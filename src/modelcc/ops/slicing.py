@@ -11,6 +11,7 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard
 from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Expr, Index, Sym, compare, maximum, mod
+from modelcc.ir.narrowing import FOLLOWS
 from modelcc.ir.op import Builder, Gradients, Op, Values, require, same_dtype
 from modelcc.ir.quantized_form import MOVES, QuantizedForm
 from modelcc.ir.tensor import Condition
@@ -26,6 +27,7 @@ Point = tuple[Index, ...]
 class Slice(Op):
     """``result[i] = x[starts + i * steps]`` for ``i < extents``; steps may be negative."""
 
+    narrowing = FOLLOWS
     starts: tuple[Index, ...]
     extents: tuple[Index, ...]
     steps: tuple[Index, ...]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelcc.ir import special
+from modelcc.ir.narrowing import ELEMENTS
 from modelcc.ir.op import Op
 from modelcc.ir.quantized_form import ROUNDED, QuantizedForm
 from modelcc.ir.types import I64, Array
@@ -117,6 +118,7 @@ class Reciprocal(Differentiable):
 class Erf(Differentiable):
     """The Gauss error function."""
 
+    narrowing = ELEMENTS
     domain, function, numpy = "float", "erf", special.erf
     samples = unary_samples()
 
@@ -128,6 +130,7 @@ class Erf(Differentiable):
 class Sigmoid(Differentiable):
     """``1 / (1 + exp(-x))``."""
 
+    narrowing = ELEMENTS
     domain, function, numpy = "float", "sigmoid", special.sigmoid
     samples = unary_samples()
 
@@ -142,6 +145,7 @@ class Sigmoid(Differentiable):
 class Tanh(Differentiable):
     """The hyperbolic tangent."""
 
+    narrowing = ELEMENTS
     domain, function, numpy = "float", "tanh", np.tanh
     samples = unary_samples()
 

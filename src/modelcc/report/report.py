@@ -110,7 +110,8 @@ class Report:
     that the arena, ``arena_before`` bytes without that, fits into the memory that was asked for.
     ``savings`` are channels that are left out.  ``device`` tells what runs on a device, if it is
     for one.
-    ``savings`` are channels that are left out, ``shared`` results that lie over operands.
+    ``precision`` tells which products are computed in fewer bits, ``shared`` are results that lie
+    over operands.
     """
 
     model: str
@@ -132,6 +133,7 @@ class Report:
     savings: tuple[ChannelSaving, ...] = ()
     device: DeviceShare | None = None
     shared: tuple[MemorySaving, ...] = ()
+    precision: str = ""
 
     def __repr__(self) -> str:
         """A line on memory and work, then a line for each step."""
@@ -141,6 +143,7 @@ class Report:
         head += f"\n  {self.device.work}; {self.device.moved}" if self.device else ""
         before = (f"  the runtime: {step}" for step in self.host_steps)
         head += f"; {self.rounding}" if self.rounding else ""
+        head += f"\n  {self.precision}" if self.precision else ""
         notes = (f"  note: {note}" for note in self.notes)
         kept = (f"  state {state}" for state in self.states)
         if self.recomputed:

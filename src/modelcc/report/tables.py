@@ -60,6 +60,8 @@ def summary(report: Report) -> RenderableType:
         table.add_row("left out", Text(row))
     if report.rounding:
         table.add_row("rounding", report.rounding)
+    if report.precision:
+        table.add_row("precision", Text(report.precision))
     return table
 
 

@@ -41,7 +41,8 @@ class TargetOptions:
     processor, and ``tuned`` keys and schedules of kernels, some of which the program may have.
     Kernels may call ``libraries``, names with paths (empty: wherever they are found), and do so by
     default with ``prefer_libraries``.  There are ``ram`` bytes of memory (None: enough).
-    ``variant`` is what follows the target's name, as 1 in ``opencl:1``.
+    ``variant`` is what follows the target's name, as 1 in ``opencl:1``.  With ``tf32`` products
+    of f32 may round their operands to 10 bits of mantissa.
     """
 
     cpu: str = ""
@@ -56,6 +57,7 @@ class TargetOptions:
     prefer_libraries: bool = False
     ram: int | None = None
     variant: str = ""
+    tf32: bool = False
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,11 @@ class Target(Protocol):
     def memory(self) -> MemoryRules:
         """What the arena is to be like."""
         return DEFAULT_RULES
+
+    @property
+    def has_tf32(self) -> bool:
+        """Whether it multiplies f32 rounded to 10 bits of mantissa, if asked for that."""
+        return False
 
     def graph_passes(self) -> GraphPasses:
         """Its rewrites of graphs; none is what an accelerator with plain tensors wants."""

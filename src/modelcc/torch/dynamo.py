@@ -27,8 +27,17 @@ from modelcc.torch.released import release
 
 OPTIONS = frozenset(
     {
-        *("freeze", "release", "threads", "cpu", "optimize", "accuracy", "winograd", "strassen"),
-        *("schedule", "tuned", "libraries", "prefer_libraries", "unchecked", "machine"),
+        *("freeze", "release", "threads", "cpu", "optimize", "accuracy", "precision"),
+        *(
+            "winograd",
+            "strassen",
+            "schedule",
+            "tuned",
+            "libraries",
+            "prefer_libraries",
+            "unchecked",
+            "machine",
+        ),
         *("measured", "cache", "separate"),
     }
 )

@@ -15,6 +15,12 @@ TOLERANCES: Mapping[str, float] = MappingProxyType(
 )
 """Greatest accepted error as a fraction of the greatest expected value; 0 for other types."""
 
+BITS = MappingProxyType({"tf32": 11, "f16": 11, "bf16": 8})
+"""Of significands that products of f32 may be rounded to."""
+
+ROUNDINGS = 10
+"""Accepted errors of one rounding, for each product in quadrature: roundings are independent."""
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -71,6 +77,12 @@ def compare_all(
 def tolerance_of(expected: Array) -> float:
     """The error that is accepted for arrays of this type."""
     return TOLERANCES.get(dtype_of(expected).name, 0.0)
+
+
+def lowered_tolerance(precision: str, products: int) -> float:
+    """The error that is accepted of so many products, one behind the other at most, whose operands
+    are rounded to ``precision``."""
+    return float(ROUNDINGS * 2.0 ** -BITS[precision] * max(products, 1) ** 0.5)
 
 
 def _wide(array: Array) -> Array:

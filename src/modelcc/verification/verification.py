@@ -23,9 +23,16 @@ from modelcc.ir.index import Sym
 from modelcc.ir.types import Array
 from modelcc.options import Options
 from modelcc.pipeline import StageRun
-from modelcc.targets.base import BuildConfig
+from modelcc.report.in_artifact import report_in
+from modelcc.report.lowered import products_of
+from modelcc.targets.base import BuildConfig, Target
 from modelcc.verification.bisection import Culprit, differences_by_interpreter, find_culprit
-from modelcc.verification.comparison import Difference, compare, compare_all
+from modelcc.verification.comparison import (
+    Difference,
+    compare,
+    compare_all,
+    lowered_tolerance,
+)
 
 
 class Peer(Protocol):
@@ -50,6 +57,7 @@ class Verification:
     """Outputs against the reference interpreter (``reference``) and onnxruntime (``peer``).
 
     ``peer`` is empty where onnxruntime is not installed or the model is not an ONNX model.
+    ``precision`` tells which products are computed in fewer bits, if that was asked for.
     ``layer`` is the first node that differs and ``culprit`` the first stage that breaks the
     program, where these were asked for and found.
     """
@@ -58,6 +66,7 @@ class Verification:
     sizes: Mapping[str, int]
     reference: tuple[Difference, ...]
     peer: tuple[Difference, ...] = ()
+    precision: str = ""
     layer: Layer | None = None
     culprit: Culprit | None = None
 
@@ -89,11 +98,13 @@ class Request:
 
 @dataclass(frozen=True)
 class Subject:
-    """A model's graph with inputs for it and the values of its named dimensions."""
+    """A model's graph with inputs for it and the values of its named dimensions; ``tolerance`` is
+    what is accepted (None: by types)."""
 
     graph: Graph
     feeds: Mapping[str, Array]
     sizes: Mapping[str, int]
+    tolerance: float | None = None
 
 
 def subject_of(request: Request) -> Subject:
@@ -107,13 +118,24 @@ def subject_of(request: Request) -> Subject:
     sizes = nominal_sizes(dims, request.sizes, shapes, constraints)
     random = random_feeds(types, sizes, request.seed, index_limits(graph))
     feeds = {**request.feeds, **random}
-    return Subject(graph, feeds, bind_feeds(graph, feeds))
+    return Subject(graph, feeds, bind_feeds(graph, feeds), _tolerance(request, graph))
+
+
+def _tolerance(request: Request, graph: Graph) -> float | None:
+    """As it is asked for, else by the precision that is."""
+    precision = request.options.precision
+    if request.tolerance is not None or precision == "f32":
+        return request.tolerance
+    products = sum(1 for _ in products_of(graph))
+    return lowered_tolerance(precision, products)
 
 
 def verify_model(request: Request) -> Verification:
     """Compile the model, run it and compare its outputs."""
     subject = subject_of(request)
-    got = _run_compiled(request, subject)
+    target, artifact = _compiled(request)
+    got = target.load(artifact, request.options.threads).run(subject.feeds)
+    report = report_in(artifact)
     expected = _interpreted(request.config, subject)
     request.config.report("running onnxruntime", 0, 1)
     peer = peer_of(request.model, request.options.threads)
@@ -123,8 +145,9 @@ def verify_model(request: Request) -> Verification:
     return Verification(
         subject.graph.name,
         subject.sizes,
-        compare_all(got, expected, request.tolerance),
-        compare_all(got, wanted, request.tolerance),
+        compare_all(got, expected, subject.tolerance),
+        compare_all(got, wanted, subject.tolerance),
+        "" if report is None else report.precision,
     )
 
 
@@ -164,9 +187,10 @@ def first_wrong_layer(request: Request, result: Verification) -> Verification:
 
     interpret(subject.graph, subject.feeds, keep)
     kept = replace(request, options=replace(request.options, keep=tuple(expected)))
-    got = _run_compiled(kept, subject)
+    target, artifact = _compiled(kept)
+    got = target.load(artifact, request.options.threads).run(subject.feeds)
     for name, (node, value) in expected.items():
-        difference = compare(name, got[name], value, request.tolerance)
+        difference = compare(name, got[name], value, subject.tolerance)
         if not difference.agrees:
             layer = Layer(node_place(node), node.op.mnemonic(), difference)
             return replace(result, layer=layer)
@@ -181,7 +205,7 @@ def first_wrong_stage(request: Request, result: Verification) -> Verification:
     compiled = compile_model(request.model, request.options, request.config, runs.append)
     load = partial(compiled.target.load, threads=request.options.threads)
     check = differences_by_interpreter(
-        subject.feeds, subject.sizes, expected, load, request.tolerance
+        subject.feeds, subject.sizes, expected, load, subject.tolerance
     )
     return replace(result, culprit=find_culprit(runs, check))
 
@@ -195,13 +219,11 @@ def peer_of(model: ModelSource, threads: int) -> Peer | None:
     return make(str(model) if isinstance(model, Path) else model, threads)
 
 
-def _run_compiled(request: Request, subject: Subject) -> dict[str, Array]:
+def _compiled(request: Request) -> tuple[Target, Artifact]:
     if request.artifact is not None:
-        target, artifact = target_of(request.options), request.artifact
-    else:
-        compiled = compile_model(request.model, request.options, request.config)
-        target, artifact = compiled.target, compiled.artifact
-    return target.load(artifact, request.options.threads).run(subject.feeds)
+        return target_of(request.options), request.artifact
+    compiled = compile_model(request.model, request.options, request.config)
+    return compiled.target, compiled.artifact
 
 
 def fixed_sizes(manifest: Manifest, graph: Graph) -> dict[str, int]:

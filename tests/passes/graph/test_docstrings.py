@@ -32,6 +32,9 @@ WRAPPERS = {"InBodies": "test_bodies.py", "CountedInBodies": "test_bodies.py"}
 NEEDED = {"MergeGroups": {"block": 16}}
 """What a target says of its machine, which passes have no defaults for."""
 
+ROUNDED = {"LowerPrecision": 2e-2}
+"""Passes that are asked to round, and how far results may be off."""
+
 PASSES = passes()
 
 
@@ -44,7 +47,7 @@ def made(step: type[Any], **others: Any) -> Any:
 def test_example(step: type[Any]) -> None:
     example = example_of(step)
     result = made(step)(example.before)
-    assert_same_meaning(example.before, result)
+    assert_same_meaning(example.before, result, ROUNDED.get(step.__name__, 1e-5))
     assert shape_of(result) == shape_of(example.after)
     assert len(result.nodes) == len(example.after.nodes)
     assert result.dims == example.after.dims

@@ -7,9 +7,16 @@ import pytest
 from cuda_products import code_as_planned, kernel_of, product
 from machine_code import loops_of, matrix_part
 
+from modelcc.driver import compile_model
+from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.types import F32, TensorType
+from modelcc.ops.matmul import MatMul
+from modelcc.options import Options
+from modelcc.report.in_artifact import report_in
+from modelcc.runtime.device_program import CODE
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.targets.cuda.chips import find_chip
-from modelcc.targets.cuda.tools import find_tool
+from modelcc.targets.cuda.tools import disassemble, find_tool
 from modelcc.targets.gpu.lower import default_schedule
 from modelcc.targets.gpu.machine import A100
 
@@ -38,6 +45,22 @@ def test_tensor_cores_have_what_is_planned(name: str) -> None:
         loop = max(loops_of(code), key=lambda counts: counts["HMMA"])
         assert loop["HMMA"] == 128
         assert matrix_part(loop) >= 0.9
+
+
+@pytest.mark.parametrize("precision", ["f32", "tf32"])
+def test_f32_is_rounded_only_where_that_is_asked_for(precision: str) -> None:
+    """The whole product of a model, and what its report says of it."""
+    build = GraphBuilder()
+    names = (build.input(name, TensorType((64, 64), F32)) for name in "ab")
+    graph = build.build([build.emit(MatMul(), *names)])
+    options = Options(target="cuda:sm_80", precision=precision)
+    artifact = compile_model(graph, options).artifact
+    report = report_in(artifact)
+    assert report is not None
+    rounded = "HMMA.1688.F32.TF32" in disassemble(artifact.objects[CODE])
+    assert rounded == (precision == "tf32")
+    line = "1 of 1 kernels multiply f32 rounded to tf32, and add in f32"
+    assert report.notes == ((line,) if rounded else ())
 
 
 def test_other_machines_multiply_in_their_threads() -> None:

@@ -72,8 +72,8 @@ single layers of models come to, and little enough for whatever walks an express
 class InlineStages:
     """Inline single-stage producers; ``movement_readers`` bounds the copies of a moved read.
 
-    Where memory is dear, with ``narrow``, what makes numbers narrower is stored, and what makes
-    them wider is inlined into whatever reads it.
+    What makes floats narrower is stored, and what makes them wider is inlined into whatever reads
+    it; integers, too, where memory is dear, with ``narrow``.
 
     before::
 
@@ -140,7 +140,7 @@ class InlineStages:
             return False
         if any(isinstance(s, Bind) for s in walk(stage.body)):
             return False
-        if self.narrow and isinstance(stage.body, Cast):
+        if isinstance(stage.body, Cast) and (self.narrow or _of_floats(stage.body)):
             width = stage.body.value.dtype.bits
             if stage.body.dtype.bits < width:
                 return False
@@ -278,6 +278,10 @@ class _Inlined:
                 kernel = self.kernels[read.tensor]
                 source |= self._source(kernel.stages[0], kernel.source)
         return source | dict.fromkeys(own)
+
+
+def _of_floats(cast: Cast) -> bool:
+    return cast.dtype.is_float and cast.value.dtype.is_float
 
 
 def _lies_apart(moved: Stage, readers: Sequence[Stage]) -> bool:

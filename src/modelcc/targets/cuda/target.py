@@ -20,6 +20,7 @@ from modelcc.targets.cuda.text import kernels_of, ptx_text
 from modelcc.targets.cuda.tools import assemble, disassemble, find_tool
 from modelcc.targets.gpu.device_target import DeviceTarget
 from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.gpu.tensor_product import ROUNDED
 from modelcc.targets.kernel_use import CompiledKernel
 from modelcc.targets.native.target import native_target
 
@@ -40,7 +41,12 @@ class CudaTarget(DeviceTarget):
 
     @property
     def gpu(self) -> GpuModel:
-        return self.chip.gpu
+        gpu = self.chip.gpu
+        return replace(gpu, matrix=(*gpu.matrix, ROUNDED)) if self.options.tf32 else gpu
+
+    @property
+    def has_tf32(self) -> bool:
+        return True
 
     @property
     def form(self) -> str:

@@ -40,7 +40,7 @@ from modelcc.targets.base import (
 )
 from modelcc.targets.cpu.schedule import schedule_program
 from modelcc.targets.gpu.device_program import device_functions, device_program
-from modelcc.targets.gpu.host_notes import host_notes
+from modelcc.targets.gpu.host_notes import host_notes, rounding_notes
 from modelcc.targets.gpu.kernel_uses import device_facts
 from modelcc.targets.gpu.kernels import DeviceKernels
 from modelcc.targets.gpu.machine import GpuModel
@@ -144,7 +144,8 @@ class DeviceTarget(Target):
         found = schedule_program(
             program, self.host.cpu, on_function, lower=lower, scatter=lower.scatter
         )
-        return replace(found, notes=(*found.notes, *host_notes(found, reasons)))
+        own = rounding_notes(found) if self.options.tf32 else ()
+        return replace(found, notes=(*found.notes, *host_notes(found, reasons), *own))
 
     def list_schedules(self, program: TensorProgram) -> str:
         raise ModelError(f"target {self.name} lists no schedules", (), "leave --emit schedule out")
