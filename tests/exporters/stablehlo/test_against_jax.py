@@ -9,10 +9,12 @@ import pytest
 
 pytest.importorskip("jax")
 
-from conformance.sample_graphs import cases
+from conformance.sample_graphs import cases, sample_graph
 from conformance.stablehlo_emission import outcome, run_text
 from modelcc.driver import import_model
 from modelcc.emit.emission import stablehlo_text
+from modelcc.exporters.stablehlo import export_stablehlo
+from modelcc.feeds.random import random_feeds
 from modelcc.ir.graph_interpreter import interpret
 from tests.machines import chosen_options
 from tests.small_models import mlp
@@ -67,3 +69,16 @@ def test_a_model_runs(batch: int | str) -> None:
     x = np.random.default_rng(0).normal(size=(2, 6)).astype(np.float32)
     (found,), wanted = run_text(stablehlo_text(graph), [x]), interpret(graph, {"x": x})["y"]
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["Eigen", "If", "Loop", "LSTM", "Moments"])
+def test_extents_of_nothing(name: str) -> None:
+    """Two results may be one value then, and a loop may have no step."""
+    for op, number, _ in CASES[name, True]:
+        graph = sample_graph(op, type(op).samples[number])[0]
+        graph = graph.substitute(dict.fromkeys(graph.dims, 0))
+        feeds = random_feeds({n: graph.types[n] for n in graph.inputs}, {})
+        found = run_text(export_stablehlo(graph), [feeds[n] for n in graph.inputs])
+        wanted = interpret(graph, feeds)
+        for y, output in zip(found, graph.outputs, strict=True):
+            np.testing.assert_allclose(y, wanted[output], rtol=1e-5, atol=1e-6)

@@ -22,6 +22,8 @@ def loop(at: Writing, op: Loop, inputs: Names, types: Types) -> tuple[Hlo, ...]:
     operands = [at.values[n] for n in inputs]
     states, captured = operands[: op.states], operands[op.states :]
     stacks = [domain.broadcast(hlo.scalar(0, t.dtype), (), t) for t in types[op.states :]]
+    if op.trips == 0:  # what its body reads may have no elements
+        return (*states, *stacks)
     first = (hlo.scalar(0, I64), *states, *stacks)
     trips = None if op.trips is None else domain.along(domain.index(op.trips)).hlo
 

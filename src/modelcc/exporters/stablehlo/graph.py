@@ -113,9 +113,12 @@ class GraphExporter:
                 self._node(node)
             except UnsupportedForm as error:
                 self.refused.append(f"{_place(node)}: {error}")
+            named: dict[Hlo, Hlo] = {}  # results may be one value
             for name in node.outputs:
                 found = self.values.get(name) or Hlo("%refused", graph.types[name])
-                self.bind(name, self.hlo.rename(found, name, since), graph.types[name])
+                if found not in named:
+                    named[found] = self.hlo.rename(found, name, since)
+                self.bind(name, named[found], graph.types[name])
 
     def body(self, graph: Graph, operands: Sequence[Hlo]) -> list[Hlo]:
         """The results of a graph in an op, whose inputs are ``operands``."""
