@@ -112,6 +112,18 @@ class GroupAttention:
 
 
 @dataclass(frozen=True)
+class GroupDecode:
+    """The same with few rows, whose scores a group has in shared memory; ``threads`` of a group
+    read ``keys`` and values each at once, by vectors of ``lanes``, and those of a ``warp`` combine
+    registers."""
+
+    threads: int
+    keys: int
+    lanes: int
+    warp: int
+
+
+@dataclass(frozen=True)
 class GroupScatter:
     """Updates at places from memory, ``threads`` to a group: each walks those that may meet, and
     does the ones that one of ``owners`` has: every so-manieth place."""
@@ -127,6 +139,7 @@ GroupSchedule: TypeAlias = (
     | GroupProduct
     | TensorProduct
     | GroupAttention
+    | GroupDecode
     | GroupScatter
 )
 """How a kernel runs as groups of threads."""

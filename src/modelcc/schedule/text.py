@@ -20,6 +20,7 @@ from typing import Any, cast
 
 from modelcc.schedule.group_schedule import (
     GroupAttention,
+    GroupDecode,
     GroupProduct,
     GroupReduction,
     GroupRows,
@@ -58,6 +59,7 @@ _WORDS: Mapping[str, type[Schedule | Part]] = MappingProxyType(
         "group_product": GroupProduct,
         "tensor_product": TensorProduct,
         "group_attention": GroupAttention,
+        "group_decode": GroupDecode,
         "group_scatter": GroupScatter,
     }
 )

@@ -1,4 +1,5 @@
-"""Rows on GPUs: warps combine registers, and memory is read and written once, by 16 bytes."""
+"""Rows on GPUs, and attention of few rows: warps combine registers, and memory is read and written
+once, by 16 bytes."""
 
 from __future__ import annotations
 
@@ -8,12 +9,15 @@ import pytest
 from group_products import program_of
 from machine_code import instructions_of
 
-from modelcc.ir.loop import Function
+from modelcc.ir.loop import For, Function, Let, Load
+from modelcc.ir.loop_traversal import launch_extents, statements
+from modelcc.ir.types import F16
 from modelcc.targets.amdgpu.target import kernels_of
-from modelcc.targets.cuda.chips import find_chip
+from modelcc.targets.cuda.chips import Chip, find_chip
 from modelcc.targets.cuda.text import llvm_text, ptx_text
 from modelcc.targets.cuda.tools import assemble, disassemble, find_tool
 from modelcc.targets.gpu.machine import GPUS, GpuModel
+from modelcc.targets.gpu.passes.split_keys import SplitKeys
 from modelcc.targets.gpu.schedule import schedule_groups
 from modelcc.targets.native.toolchain import assembly
 
@@ -30,17 +34,33 @@ assembling = pytest.mark.skipif(
 )
 
 
-def scheduled(kernel: str, machine: GpuModel) -> Function:
-    (function,) = schedule_groups(program_of(kernel, {}), None, machine).functions
-    assert isinstance(function, Function)
-    return function
+DECODE = """%q: f16[{h}, {m}, 128], %k: f16[{h}, {n}, 128], %v: f16[{h}, {n}, 128])
+  -> (%y: f16[{h}, {m}, 128]) {{
+  %p: f32[{h}, {m}, {n}] = [h < {h}, i < {m}, j < {n}] sum[d < 128]
+    f32(%q[h, i, d]) * f32(%k[h, j, d])
+  %t: f32[{h}, {m}] = [h < {h}, i < {m}] max[j < {n}] %p[h, i, j]
+  %e: f32[{h}, {m}, {n}] = [h < {h}, i < {m}, j < {n}] exp(%p[h, i, j] - %t[h, i])
+  %s: f32[{h}, {m}] = [h < {h}, i < {m}] sum[j < {n}] %e[h, i, j]
+  %w: f32[{h}, {m}, {n}] = [h < {h}, i < {m}, j < {n}] %e[h, i, j] / %s[h, i]
+  %u: f32[{h}, {m}, 128] = [h < {h}, i < {m}, c < 128] sum[j < {n}] %w[h, i, j] * f32(%v[h, j, c])
+  %y: f16[{h}, {m}, 128] = [h < {h}, i < {m}, c < 128] f16(%u[h, i, c]) }}"""
 
 
-def machine_code(kernel: str, name: str) -> Counter[str]:
-    chip = find_chip(name)
-    built = assemble(ptx_text(llvm_text([scheduled(kernel, chip.gpu)], chip), chip), chip)
+def scheduled(kernel: str, machine: GpuModel) -> list[Function]:
+    program = SplitKeys(machine.units)(program_of(kernel, {}))
+    functions = schedule_groups(program, None, machine).functions
+    return [f for f in functions if isinstance(f, Function)]
+
+
+def machine_code(function: Function, chip: Chip) -> Counter[str]:
+    built = assemble(ptx_text(llvm_text([function], chip), chip), chip)
     assert all(use.spilled == 0 for use in built.uses.values())
     return instructions_of(disassemble(built.code))
+
+
+def moved(code: Counter[str]) -> set[str]:
+    """How global memory is read."""
+    return {name for name in code if name.startswith("LDG")}
 
 
 @assembling
@@ -56,7 +76,8 @@ def machine_code(kernel: str, name: str) -> Counter[str]:
 def test_a_row_is_read_once(
     kernel: str, chip: str, loads: int, exchanges: int, barriers: int
 ) -> None:
-    found = machine_code(kernel, chip)
+    (function,) = scheduled(kernel, find_chip(chip).gpu)
+    found = machine_code(function, find_chip(chip))
     assert found["LDG.E.128.CONSTANT"] == found["STG.E.128"] == loads
     assert sum(n for name, n in found.items() if name.startswith(("LDG", "STG"))) == 2 * loads
     assert found["SHFL.BFLY"] == exchanges
@@ -65,15 +86,43 @@ def test_a_row_is_read_once(
 
 @assembling
 def test_a_long_sum_has_a_barrier_at_most() -> None:
-    found = machine_code(SUM.format(m=64, n=65536), "sm_80")
-    assert {name for name in found if name.startswith("LDG")} == {"LDG.E.128.CONSTANT"}
+    chip = find_chip("sm_80")
+    (function,) = scheduled(SUM.format(m=64, n=65536), chip.gpu)
+    found = machine_code(function, chip)
+    assert moved(found) == {"LDG.E.128.CONSTANT"}
     assert (found["SHFL.BFLY"], found["BAR.SYNC.DEFER_BLOCKING"]) == (5, 1)
+
+
+@assembling
+@pytest.mark.parametrize(("heads", "rows", "keys"), [(16, 1, 4096), (4, 4, 4096)])
+def test_keys_are_read_once_by_all_units(heads: int, rows: int, keys: int) -> None:
+    """Queries, which are few, element by element."""
+    chip = find_chip("sm_90a")
+    parts, together = scheduled(DECODE.format(h=heads, m=rows, n=keys), chip.gpu)
+    (groups,), threads = launch_extents(parts)
+    assert isinstance(groups, int)
+    assert groups > 1.9 * chip.gpu.units
+    assert threads == (32, 4)
+    found = machine_code(parts, chip)
+    assert moved(found) == {"LDG.E.128.CONSTANT", "LDG.E.U16.CONSTANT"}
+    assert found["LDG.E.U16.CONSTANT"] == 1
+    assert machine_code(together, chip)["STG.E.U16"] == 1
+    # Each thread reads vectors of 8 halves: what all of them read is all keys and values.
+    loops = [s for s in statements(parts.body) if isinstance(s, For) and s.kind == "serial"]
+    loads = 0
+    for loop in loops:
+        inside = [e for s in loop.body if isinstance(s, Let) for e in [s.value]]
+        wide = [e for e in inside if isinstance(e, Load) and e.lanes == 8 and e.dtype == F16]
+        assert not wide or isinstance(loop.stop, int)
+        loads += len(wide) * (loop.stop if isinstance(loop.stop, int) else 0)
+    assert groups * 128 * loads * 8 == 2 * heads * keys * 128
 
 
 def test_threads_of_amd_exchange_registers_too() -> None:
     kernels = kernels_of("gfx942")
-    function = kernels.legal(scheduled(SOFTMAX.format(t="f32", m=4096, n=768), GPUS["mi300"]))
-    words = assembly(kernels.text([function], GPUS["mi300"].limits), kernels.machine)
+    (function,) = scheduled(SOFTMAX.format(t="f32", m=4096, n=768), GPUS["mi300"])
+    text = kernels.text([kernels.legal(function)], GPUS["mi300"].limits)
+    words = assembly(text, kernels.machine)
     assert words.count("ds_bpermute_b32") == 12
     assert words.count("global_load_dwordx4") == 3
     assert "s_barrier" not in words

@@ -21,7 +21,8 @@ _NOBODY = frozenset[int]()
 class FuseContractions:
     """Attention, and whatever has its structure, as one kernel that keeps scores in cache.
 
-    Products of fewer than ``rows`` rows stay as they are: they are bound by what they read.  So do
+    Products of fewer than ``rows`` rows stay as they are: they are bound by what they read; with 0
+    even a single row does.  So do
     products with constants, which are packed, once for all rows.  A block of rows is at least
     ``block`` rows, whose weights ``cache_bytes`` have to hold if they need all of a row.  More
     than ``width`` summands and results of a row, or ``share`` times as many as a row has scores,
@@ -88,7 +89,7 @@ class FuseContractions:
         """``kernels`` with what comes before them, if these are a pair worth fusing."""
         stages = tuple(s for k in kernels for s in k.stages)
         if _begins_with_product(stages) and len(kernels) > 1:
-            pair = match_gemm_pair(stages, frozenset())
+            pair = match_gemm_pair(stages, frozenset(), single=self.rows == 0)
             return kernels if pair is not None and self._worth(pair, program) else None
         if len(kernels) > self.depth:
             return None

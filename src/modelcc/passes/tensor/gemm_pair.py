@@ -51,8 +51,12 @@ class GemmPair:
         return frozenset(s.output for s in (*self.scores, *self.weights, *self.results[:-1]))
 
 
-def match_gemm_pair(stages: Sequence[Stage], reserved: frozenset[str]) -> GemmPair | None:
-    """The pair that ``stages`` are, its axes having names that are not ``reserved``; or None."""
+def match_gemm_pair(
+    stages: Sequence[Stage], reserved: frozenset[str], single: bool = False
+) -> GemmPair | None:
+    """The pair that ``stages`` are, its axes having names that are not ``reserved``; or None.
+
+    If a ``single`` row will do, its axis has one point, and no stage uses it."""
     last = max((n for n, s in enumerate(stages) if s.reduce), default=0)
     if last == 0 or len({s.output for s in stages}) != len(stages):
         return None
@@ -61,7 +65,9 @@ def match_gemm_pair(stages: Sequence[Stage], reserved: frozenset[str]) -> GemmPa
         return None
     done = _renamed(stages[:last])
     ends = None if done is None else _results_renamed(results, done)
-    return None if done is None or ends is None else _paired(list(done.values()), ends, reserved)
+    if done is None or ends is None:
+        return None
+    return _paired(list(done.values()), ends, reserved, single)
 
 
 def _is_product(stage: Stage) -> bool:
@@ -130,7 +136,7 @@ def _results_renamed(
 
 
 def _paired(
-    stages: Sequence[Stage], results: Sequence[Stage], reserved: frozenset[str]
+    stages: Sequence[Stage], results: Sequence[Stage], reserved: frozenset[str], single: bool
 ) -> GemmPair | None:
     first, last = stages[0], results[0]
     if len(last.reduce) != 1 or first.write[-1] != Sym(last.reduce[0].name):
@@ -140,12 +146,12 @@ def _paired(
         return None
     rows = _row_axes(first, last, key, {s.output for s in stages})
     cut = _last_score(stages, last)
-    if not rows or cut is None or stages[cut].body.dtype != stages[-1].body.dtype:
+    if not (rows or single) or cut is None or stages[cut].body.dtype != stages[-1].body.dtype:
         return None
-    row = rows[-1]
+    row = rows[-1] if rows else Axis(f"{key.name}.row", 1)
     outer = tuple(a for a in first.axes if a not in (row, key))
     columns = tuple(a for a in last.axes if a.name.endswith(".column"))
-    taken = {a.name for a in (*outer, row)}
+    taken = {a.name for a in (*outer, *rows[-1:])}
     if not columns or taken != {a.name for a in last.axes} - {c.name for c in columns}:
         return None
     names = _final_names(outer, row, key, columns, first.reduce, reserved)

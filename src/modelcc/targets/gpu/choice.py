@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from modelcc.ir.index import Index
-from modelcc.ir.scalar_tree import cost
+from modelcc.ir.scalar_tree import cost, reads
 from modelcc.schedule.group_schedule import (
     GroupAttention,
+    GroupDecode,
     GroupProduct,
     GroupScatter,
     GroupSchedule,
@@ -21,6 +22,7 @@ from modelcc.schedule.structure import Group
 from modelcc.targets.gpu.attention_parts import AttentionParts, find_attention
 from modelcc.targets.gpu.box_operand import box_product
 from modelcc.targets.gpu.contraction import Contraction, find_contraction
+from modelcc.targets.gpu.decode_parts import find_decode
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.pointwise import takes_lanes
@@ -62,6 +64,9 @@ BLOCKS = (
 )
 """Blocks of attention, the largest first."""
 
+KEYS_AT_ONCE = 4
+"""Keys, or values, that a thread of few rows waits for at the same time."""
+
 ALIGNMENT = 64
 """Bytes at whose multiples buffers begin."""
 
@@ -75,7 +80,7 @@ def choices(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:
     if group is not None:
         yield from _of_points(kernel, group, machine)
     elif not kernel.leaves:
-        for find in (row_schedules, _of_attention):
+        for find in (row_schedules, _of_decode, _of_attention):
             try:
                 yield from find(kernel, machine)
             except ScheduleError:
@@ -152,6 +157,16 @@ def copying(elements: Index, machine: GpuModel) -> Pointwise:
     whole = isinstance(elements, int) and elements % machine.lanes == 0
     lanes = machine.lanes if whole else 1
     return Pointwise(threads_of(number(elements) // lanes, machine), lanes)
+
+
+def _of_decode(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:
+    """Four warps that read keys and values by the largest vectors of a thread."""
+    if not machine.exchanges:
+        return
+    parts = find_decode(kernel)
+    most = 4 * machine.lanes // min(r.dtype.bytes for f in parts.read_once for r in reads(f))
+    lanes = next(n for n in (8, 4, 2, 1) if n <= max(most, 1) and parts.takes_lanes(n))
+    yield GroupDecode(4 * machine.warp, KEYS_AT_ONCE, lanes, machine.warp)
 
 
 def _of_attention(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:

@@ -44,6 +44,7 @@ from modelcc.targets.gpu.host_notes import host_notes, rounding_notes
 from modelcc.targets.gpu.kernel_uses import device_facts
 from modelcc.targets.gpu.kernels import DeviceKernels
 from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.gpu.passes.split_keys import SplitKeys
 from modelcc.targets.gpu.passes.split_reductions import SplitReductions
 from modelcc.targets.kernel_use import CompiledKernel, DeviceFacts
 from modelcc.targets.llvm.program import entry_name
@@ -125,11 +126,15 @@ class DeviceTarget(Target):
 
     def tensor_passes(self) -> TensorPasses:
         """Images with channels last where matrix units convolve them; long sums in parts, for all
-        units; attention in one kernel."""
+        units; attention in one kernel, of few rows in two where threads exchange registers."""
+        few = self.gpu.exchanges
         return TensorPasses(
             layouts=(ChannelsLast(),) if self.gpu.matrix else (),
             operands=(SplitReductions(self.gpu.units),),
-            kernels=(FuseContractions(block=1, cache_bytes=0),),
+            kernels=(
+                FuseContractions(block=1, cache_bytes=0, rows=0 if few else 16),
+                *((SplitKeys(self.gpu.units),) if few else ()),
+            ),
         )
 
     def program_passes(self) -> tuple[Callable[[Program], Program], ...]:

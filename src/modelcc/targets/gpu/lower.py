@@ -9,6 +9,7 @@ from modelcc.ir.loop import Function
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.group_schedule import (
     GroupAttention,
+    GroupDecode,
     GroupProduct,
     GroupReduction,
     GroupRows,
@@ -20,6 +21,7 @@ from modelcc.schedule.schedule import NoScheduleError, Schedule, ScheduleError
 from modelcc.targets.cpu.scheduled_kernel import ScheduledKernel
 from modelcc.targets.gpu.attention import lower_attention
 from modelcc.targets.gpu.choice import choices
+from modelcc.targets.gpu.decode import lower_decode
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.pointwise import lower_pointwise
@@ -44,6 +46,7 @@ _KINDS: Mapping[type, Callable[..., Function]] = MappingProxyType(
         GroupProduct: lower_product,
         TensorProduct: _tensor_product,
         GroupAttention: lower_attention,
+        GroupDecode: lower_decode,
     }
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from modelcc.ir.index import coefficient
+from modelcc.ir.index import coefficient, symbols
 from modelcc.ir.scalar_tree import reads
 from modelcc.schedule.group_schedule import GroupReduction, GroupRows
 from modelcc.schedule.nest import LoopVar, Nest
@@ -120,12 +120,16 @@ def _lanes(nests: Sequence[Nest], machine: GpuModel, fits: Callable[[int], bool]
 def _are_neighbours(
     nests: Sequence[Nest], along: Sequence[LoopVar], beside: Sequence[LoopVar]
 ) -> bool:
-    """Whether what is read lies side by side ``along`` some loops, rather than ``beside`` these."""
+    """Whether what is read lies side by side ``along`` some loops, rather than ``beside`` these.
+
+    What moves with only some of them is read again, and counts if there is nothing else."""
+    found = [r.indices[0] for nest in nests for r in reads(nest.body) if len(r.indices) == 1]
+    ends = [v.name for vs in (along, beside) for v in [v for v in vs if v.extent != 1][-1:]]
+    whole = [index for index in found if symbols(index).issuperset(ends)]
 
     def moving(variables: Sequence[LoopVar]) -> int:
-        found = [r for nest in nests for r in reads(nest.body) if len(r.indices) == 1]
-        moved = [v for v in variables if v.extent != 1]
-        return sum(any(coefficient(r.indices[0], v.name) == 1 for v in moved) for r in found)
+        moved = [v.name for v in variables if v.extent != 1]
+        return sum(any(coefficient(i, name) == 1 for name in moved) for i in whole or found)
 
     return 0 < moving(along) >= moving(beside)
 

@@ -1,0 +1,399 @@
+"""Two contractions of which one sums few rows of the other, as attention of new tokens is.
+
+grid b; thread w (warps), l (lanes of them)
+  queries of all rows to shared memory; barrier
+  for each so many keys: lanes read a key together, multiply it with all queries, exchange sums
+    scores[row, key] = these; barrier
+  for each row of a warp: what follows scores and weights of its keys, in registers, to where
+    scores were; barrier
+  for each so many keys: lanes read a value together, add it to all rows, weighted
+  sums[w, …] = these; barrier; threads add them up, and do what follows
+
+Keys and values are read once, by vectors.  Long rows of keys come in parts, each a group's own
+(:mod:`modelcc.targets.gpu.passes.split_keys`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from math import lcm
+
+from modelcc.ir.index import Index, Sym, floordiv, minimum, mod
+from modelcc.ir.loop import (
+    Alloc,
+    Assign,
+    Barrier,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Function,
+    Load,
+    MulAdd,
+    Predicate,
+    Reduce,
+    ScalarCall,
+    Select,
+    Store,
+    Var,
+)
+from modelcc.ir.scalar import identity
+from modelcc.ir.scalar_tree import reads
+from modelcc.ir.tensor import Condition, Scalar
+from modelcc.ir.types import F32
+from modelcc.schedule.expression import accumulate
+from modelcc.schedule.group_schedule import GroupDecode
+from modelcc.schedule.lanes import widen
+from modelcc.schedule.nest import LoopVar, Nest
+from modelcc.schedule.schedule import ScheduleError
+from modelcc.targets.gpu.decode_parts import DecodeParts, find_decode
+from modelcc.targets.gpu.evaluation import (
+    Evaluation,
+    GroupKernel,
+    Launching,
+    Point,
+    extent_of,
+    only_where,
+)
+from modelcc.targets.gpu.reduction import combine_two, exchanged, is_power_of_two, lanes_of
+
+MOST_SUMS = 32
+"""Registers of a thread for sums of rows at once: for more rows values are read again."""
+
+
+def lower_decode(kernel: GroupKernel, schedule: GroupDecode) -> Function:
+    """The function of a kernel; :class:`ScheduleError` if it is no pair of few rows, or keys and
+    values are no whole vectors."""
+    s = schedule
+    if not (is_power_of_two(s.warp) and s.warp > 1) or s.threads % s.warp or s.keys < 1:
+        raise ScheduleError("groups are warps of a power of two of threads, which read keys")
+    if kernel.checks:
+        raise ScheduleError("indices of keys are known to be in their bounds")
+    parts = find_decode(kernel)
+    if s.lanes not in (1, 2, 4, 8) or not parts.takes_lanes(s.lanes):
+        raise ScheduleError("keys and values are no whole vectors: lanes")
+    return _DecodeThreads(kernel, s, parts).function()
+
+
+@dataclass(frozen=True)
+class _RowLanes:
+    """How the threads of a group read rows of ``size`` elements, each by lanes side by side:
+    ``across`` lanes of a warp have ``own`` vectors each, and as many rows at once as there are
+    ``slots``."""
+
+    size: int
+    s: GroupDecode
+
+    @property
+    def vectors(self) -> int:
+        return self.size // self.s.lanes
+
+    @property
+    def across(self) -> int:
+        return min(1 << (self.vectors - 1).bit_length(), self.s.warp)
+
+    @property
+    def own(self) -> int:
+        return -(-self.vectors // self.across)
+
+    @property
+    def pitch(self) -> int:
+        """Elements of a row and what lanes have beyond it."""
+        return self.own * self.across * self.s.lanes
+
+    @property
+    def slots(self) -> int:
+        return self.s.threads // self.across
+
+
+@dataclass
+class _KeyPlace:
+    """A key of a row, whether it is ``there``, and values found at it."""
+
+    key: Index
+    there: tuple[Condition, ...]
+    evaluation: Evaluation
+    point: Point
+    values: dict[str, Expr] = field(default_factory=dict[str, Expr])
+
+
+class _DecodeThreads:
+    def __init__(self, kernel: GroupKernel, s: GroupDecode, parts: DecodeParts) -> None:
+        self._kernel, self._s, self._parts = kernel, s, parts
+        fresh = self._fresh = kernel.names.fresh
+        gb, w, lane = fresh("gb"), fresh("w"), fresh("t")
+        loops = ((w, s.threads // s.warp), (lane, s.warp))
+        self._launch = Launching(((gb, extent_of(parts.batch)),), loops, kernel.dims)
+        self._warp, self._lane = Sym(w), Sym(lane)
+        self._thread = self._warp * s.warp + self._lane
+        self._outer = Evaluation(kernel.names)
+        self._batch = self._outer.place(parts.batch, Sym(gb)) if parts.batch else {}
+        self._by_terms, self._by_columns = _RowLanes(parts.depth, s), _RowLanes(parts.width, s)
+        most = lcm(self._by_terms.slots * s.keys, self._by_columns.slots * s.keys, s.warp)
+        self._keys = -(-parts.keys // most) * most
+        """Keys with those beyond the last one, whose weights are 0."""
+        self._at_once = max(1, MOST_SUMS // (self._by_columns.own * s.lanes))
+        held = min(self._at_once, parts.rows)
+        self._queries = self._shared("queries", parts.rows * self._by_terms.pitch)
+        self._scores = self._shared("scores", parts.rows * self._keys)
+        self._sums = self._shared("sums", self._by_columns.slots * held * self._by_columns.pitch)
+
+    def _shared(self, stem: str, size: int) -> Buffer:
+        return Buffer(self._fresh(stem), F32, size, "shared")
+
+    def function(self) -> Function:
+        """Grid, threads, and what these do."""
+        body = self._outer.statements
+        self._put_queries()
+        body.append(Barrier())
+        self._multiply()
+        body.append(Barrier())
+        self._weigh()
+        for first in range(0, self._parts.rows, self._at_once):
+            count = min(self._at_once, self._parts.rows - first)
+            body.append(Barrier())
+            self._add(first, count)
+            body.append(Barrier())
+            self._finish(first, count)
+        shared = [Alloc(b) for b in (self._queries, self._scores, self._sums)]
+        return self._kernel.function(self._launch.around(shared, body))
+
+    # --- scores
+
+    def _put_queries(self) -> None:
+        """Rows of queries, and zeros where lanes have more than these."""
+        parts, pitch, inner = self._parts, self._by_terms.pitch, self._outer.nested()
+        name = self._fresh("i")
+        row, term = floordiv(Sym(name), pitch), mod(Sym(name), pitch)
+        value = inner.register("query", Const(0, F32))
+        found = inner.nested()
+        point = {**self._batch, parts.pair.row.name: row, **found.place(parts.product.reduce, term)}
+        found.statements.append(Assign(value.name, found.value(parts.query, point)))
+        there = () if pitch == parts.depth else (Condition(term, "<", parts.depth),)
+        inner.statements += only_where(there, found.statements)
+        inner.statements.append(Store(self._queries.name, Sym(name), value))
+        self._each(name, parts.rows * pitch, inner)
+
+    def _each(self, name: str, count: int, inner: Evaluation) -> None:
+        """``inner`` for every one of ``count`` places, by all threads."""
+        body = tuple(inner.statements)
+        self._outer.statements.append(For(name, self._thread, count, body, self._s.threads))
+
+    def _multiply(self) -> None:
+        """Products of keys and queries."""
+        spread, parts, inner, step = (
+            self._by_terms,
+            self._parts,
+            self._outer.nested(),
+            self._fresh("k"),
+        )
+        vectors, keys = self._read(inner, spread, step, parts.key, parts.product.reduce)
+        row = Sym(self._fresh("r"))
+        line = inner.nested()
+        queries = [
+            line.named("q", Load(self._queries.name, self._at(row, spread, o), F32, self._s.lanes))
+            for o in range(spread.own)
+        ]
+        for key, read in zip(keys, vectors, strict=True):
+            total = self._dot(queries, read)
+            whole = exchanged(line, "sum", total, spread.across)
+            store = Store(self._scores.name, row * self._keys + key, whole)
+            first = Condition(self._within(spread), "==", 0)
+            line.statements += only_where((first,), (store,))
+        inner.statements.append(For(row.name, 0, parts.rows, tuple(line.statements)))
+        self._steps(step, spread, inner)
+
+    def _steps(self, step: str, spread: _RowLanes, inner: Evaluation) -> None:
+        count = self._keys // (spread.slots * self._s.keys)
+        self._outer.statements.append(For(step, 0, count, tuple(inner.statements)))
+
+    def _within(self, spread: _RowLanes) -> Index:
+        """The number of a lane among those that read a row together."""
+        return mod(self._lane, spread.across)
+
+    def _at(self, row: Index, spread: _RowLanes, number: int) -> Index:
+        vector = self._within(spread) + number * spread.across
+        return row * spread.pitch + vector * self._s.lanes
+
+    def _slot(self, spread: _RowLanes) -> Index:
+        return self._warp * (self._s.warp // spread.across) + floordiv(self._lane, spread.across)
+
+    def _dot(self, queries: Sequence[Expr], read: Sequence[Expr]) -> Expr:
+        total: Expr | None = None
+        for query, key in zip(queries, read, strict=True):
+            product = ScalarCall("mul", (query, key), F32, key.lanes)
+            total = product if total is None else MulAdd(query, key, total)
+        assert total is not None
+        return Reduce("add", total) if total.lanes > 1 else total
+
+    def _read(
+        self, at: Evaluation, spread: _RowLanes, step: str, factor: Scalar, along: Sequence[LoopVar]
+    ) -> tuple[list[list[Expr]], list[Index]]:
+        """This thread's vectors of keys or values of a step, and which ones they are; what is
+        beyond the last key is that of the last one."""
+        lanes, found, keys = (
+            lanes_of(self._kernel, self._s.lanes),
+            list[list[Expr]](),
+            list[Index](),
+        )
+        slot = at.bind("slot", self._slot(spread))
+        first = Sym(step) * self._s.keys
+        for number in range(self._s.keys):
+            key = at.bind("key", (first + number) * spread.slots + slot)
+            keys.append(key)
+            place = self._last(key)
+            place = place if place is key else at.bind("key", place)
+            row: list[Expr] = []
+            for own in range(spread.own):
+                vector = self._within(spread) + own * spread.across
+                if spread.own * spread.across > spread.vectors:
+                    vector = minimum(vector, spread.vectors - 1)
+                one = at.beside(lanes)
+                point = {**self._batch, **one.place_lanes(along, vector)}
+                point[self._parts.pair.key.name] = place
+                value = widen(one.value(factor, point), self._s.lanes)
+                row.append(at.named("e", value))
+            found.append(row)
+        return found, keys
+
+    def _last(self, key: Index) -> Index:
+        keys = self._parts.keys
+        return key if self._keys == keys else minimum(key, keys - 1)
+
+    # --- weights
+
+    def _weigh(self) -> None:
+        """Rows of scores become weights, a warp's each."""
+        parts, warps, row = self._parts, self._s.threads // self._s.warp, Sym(self._fresh("r"))
+        inner = self._outer.nested()
+        point = {**self._batch, parts.pair.row.name: row}
+        places = [self._place(inner, row, n, point) for n in range(self._keys // self._s.warp)]
+        values: dict[str, Expr] = {}
+        nests = {nest.output: nest for nest in (*parts.scores, *parts.weights)}
+        for nest in nests.values():
+            if nest.reduce:
+                values[nest.output] = self._reduced(inner, nest, places, values, nests)
+            elif parts.pair.key.name not in {v.name for v in nest.parallel}:
+                values[nest.output] = inner.named("s", inner.value(nest.body, point, values))
+            if nest.output in self._kernel.stored:
+                stored = inner.nested()
+                stored.store(nest, point, values[nest.output])
+                first = Condition(self._lane, "==", 0)
+                inner.statements += only_where((first,), stored.statements)
+        for place in places:
+            weight = self._value_of(parts.weight, place, values, nests)
+            if place.there:
+                weight = Select(Predicate(place.there), weight, Const(0, F32))
+            offset = row * self._keys + place.key
+            inner.statements.append(Store(self._scores.name, offset, weight))
+        body = tuple(inner.statements)
+        self._outer.statements.append(For(row.name, self._warp, parts.rows, body, warps))
+
+    def _place(self, inner: Evaluation, row: Index, number: int, point: Point) -> _KeyPlace:
+        """Key ``number`` of a lane's."""
+        key = self._lane + number * self._s.warp
+        beyond = (number + 1) * self._s.warp > self._parts.keys
+        there = (Condition(key, "<", self._parts.keys),) if beyond else ()
+        at = minimum(key, self._parts.keys - 1) if beyond else key
+        score = Load(self._scores.name, row * self._keys + key, F32)
+        place = _KeyPlace(key, there, inner.beside(), {**point, self._parts.pair.key.name: at})
+        place.values[self._parts.product.output] = inner.named("score", score)
+        return place
+
+    def _value_of(
+        self, name: str, place: _KeyPlace, values: Mapping[str, Expr], nests: Mapping[str, Nest]
+    ) -> Expr:
+        """What the stage that makes ``name`` has at a place of the row."""
+        if name in values:
+            return values[name]
+        if name not in place.values:
+            value = self._body_of(nests[name], place, values, nests)
+            place.values[name] = place.evaluation.named("v", value)
+        return place.values[name]
+
+    def _body_of(
+        self, nest: Nest, place: _KeyPlace, values: Mapping[str, Expr], nests: Mapping[str, Nest]
+    ) -> Expr:
+        for read in reads(nest.body):
+            if read.tensor in nests:
+                self._value_of(read.tensor, place, values, nests)
+        return place.evaluation.value(nest.body, place.point, {**values, **place.values})
+
+    def _reduced(
+        self,
+        inner: Evaluation,
+        nest: Nest,
+        places: Sequence[_KeyPlace],
+        values: Mapping[str, Expr],
+        nests: Mapping[str, Nest],
+    ) -> Expr:
+        """What all keys of a row are combined to, in all lanes of a warp."""
+        assert nest.combine is not None
+        own = inner.register("own", inner.neutral(nest))
+        neutral = Const(identity(nest.combine, F32), F32)
+        for place in places:
+            value = self._body_of(nest, place, values, nests)
+            if place.there:
+                value = Select(Predicate(place.there), value, neutral)
+            inner.statements.append(accumulate(nest.combine, own.name, value, 1))
+        return inner.named("s", exchanged(inner, nest.combine, own, self._s.warp))
+
+    # --- sums
+
+    def _add(self, first: int, count: int) -> None:
+        """Weighted values of rows ``first`` and on, added up by each thread for its keys."""
+        spread, parts, outer, lanes = self._by_columns, self._parts, self._outer, self._s.lanes
+        zero = widen(Const(0, F32), lanes)
+        totals = [[outer.register("total", zero) for _ in range(spread.own)] for _ in range(count)]
+        inner, step = outer.nested(), self._fresh("k")
+        vectors, keys = self._read(inner, spread, step, parts.value, parts.columns)
+        for key, read in zip(keys, vectors, strict=True):
+            there = () if self._keys == parts.keys else (Condition(key, "<", parts.keys),)
+            for number, line in enumerate(totals):
+                place = (first + number) * self._keys + key
+                made = {parts.weight: Load(self._scores.name, place, F32)}
+                weight = widen(inner.named("w", inner.value(parts.weighted, {}, made)), lanes)
+                for total, value in zip(line, read, strict=True):
+                    more: Expr = MulAdd(weight, value, total)
+                    if there:
+                        more = Select(widen(Predicate(there), lanes), more, total)
+                    inner.statements.append(Assign(total.name, more))
+        self._steps(step, spread, inner)
+        self._share(totals)
+
+    def _share(self, totals: Sequence[Sequence[Var]]) -> None:
+        spread, count = self._by_columns, len(totals)
+        for number, line in enumerate(totals):
+            for own, total in enumerate(line):
+                row = self._slot(spread) * count + number
+                self._outer.statements.append(
+                    Store(self._sums.name, self._at(row, spread, own), total)
+                )
+
+    def _finish(self, first: int, count: int) -> None:
+        """Sums of all threads become results."""
+        spread, parts, inner, name = (
+            self._by_columns,
+            self._parts,
+            self._outer.nested(),
+            self._fresh("i"),
+        )
+        row, column = floordiv(Sym(name), parts.width), mod(Sym(name), parts.width)
+        loads: list[Expr] = [
+            Load(self._sums.name, (slot * count + row) * spread.pitch + column, F32)
+            for slot in range(spread.slots)
+        ]
+        whole = inner.named("whole", reduce(lambda a, b: combine_two("sum", (a, b)), loads))
+        made = {parts.total.output: whole}
+        point = {
+            **self._batch,
+            parts.pair.row.name: first + row,
+            **inner.place(parts.columns, column),
+        }
+        for nest in parts.results:
+            made[nest.output] = inner.named("v", inner.value(nest.body, point, made))
+        final = (parts.total, *parts.results)[-1]
+        inner.store(final, point, made[final.output])
+        self._each(name, count * parts.width, inner)

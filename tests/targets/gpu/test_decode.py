@@ -1,0 +1,150 @@
+"""Attention of few rows: in one group each, and in parts of the keys that are put together."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from group_products import without
+from kernel_runs import interpreted, run_scheduled
+
+from modelcc.ir.index import evaluate
+from modelcc.ir.loop import Barrier, Function
+from modelcc.ir.loop_groups import RaceError
+from modelcc.ir.loop_interpreter import interpret_loops
+from modelcc.ir.loop_traversal import statements
+from modelcc.ir.tensor import TensorProgram
+from modelcc.ir.tensor_interpreter import run_program
+from modelcc.ir.tensor_parser import parse_tensor_program
+from modelcc.ir.tensor_verifier import verify_tensor_program
+from modelcc.ir.types import Array
+from modelcc.schedule.group_schedule import GroupDecode
+from modelcc.schedule.schedule import ScheduleError
+from modelcc.targets.gpu.machine import PROCESSOR
+from modelcc.targets.gpu.passes.split_keys import SplitKeys
+from modelcc.targets.gpu.schedule import schedule_groups
+
+SMALL = replace(PROCESSOR, exchanges=True, lanes=4)
+CAUSAL = "select(ge(index(j - i - 3):i64, 0), -inf, {} * 0.5)"
+MASKED = "{} + %b[j]"
+
+
+def attention(
+    heads: int,
+    rows: int,
+    keys: int | str,
+    depth: int,
+    width: int,
+    kind: str = "f32",
+    score: str = "{}",
+) -> TensorProgram:
+    """Rows of a head share its keys and values."""
+    at, t, n = f"h < {heads}, i < {rows}", kind, keys
+    mask = f", %b: f32[{n}]" if "%b" in score else ""
+    program = f"""%q: {t}[{heads}, {rows}, {depth}], %k: {t}[{heads}, {n}, {depth}],
+      %v: {t}[{heads}, {n}, {width}]{mask}) -> (%y: {t}[{heads}, {rows}, {width}]) {{
+      %p: f32[{heads}, {rows}, {n}] = [{at}, j < {n}] sum[d < {depth}]
+        f32(%q[h, i, d]) * f32(%k[h, j, d])
+      %z: f32[{heads}, {rows}, {n}] = [{at}, j < {n}] {score.format("%p[h, i, j]")}
+      %t: f32[{heads}, {rows}] = [{at}] max[j < {n}] %z[h, i, j]
+      %e: f32[{heads}, {rows}, {n}] = [{at}, j < {n}] exp(%z[h, i, j] - %t[h, i])
+      %s: f32[{heads}, {rows}] = [{at}] sum[j < {n}] %e[h, i, j]
+      %w: f32[{heads}, {rows}, {n}] = [{at}, j < {n}] %e[h, i, j] / %s[h, i]
+      %u: f32[{heads}, {rows}, {width}] = [{at}, c < {width}] sum[j < {n}]
+        %w[h, i, j] * f32(%v[h, j, c])
+      %y: {t}[{heads}, {rows}, {width}] = [{at}, c < {width}] {t}(%u[h, i, c]) }}"""
+    program = program if t != "f32" else re.sub(r"f32\((%\w+\[[\w, ]+\])\)", r"\1", program)
+    dims = "dims(n in 1:) " if n == "n" else ""
+    inputs = program.split("->")[0].strip()
+    text = f"program @p({inputs} -> (%y) {dims}{{ kernel @k({program} }}"
+    found = parse_tensor_program(text, {})
+    verify_tensor_program(found)
+    return found
+
+
+def feeds_of(program: TensorProgram, sizes: dict[str, int]) -> dict[str, Array]:
+    rng = np.random.default_rng(1)
+    types = {name: program.types[name] for name in program.inputs}
+    shapes = {n: [evaluate(e, sizes) for e in t.shape] for n, t in types.items()}
+    return {n: rng.standard_normal(shapes[n]).astype(t.dtype.numpy) for n, t in types.items()}
+
+
+ONE = attention(2, 1, 21, 16, 8)
+SCHEDULES = (GroupDecode(8, 1, 1, 4), GroupDecode(16, 2, 4, 8), GroupDecode(8, 3, 2, 4))
+CASES = {
+    "one row": ONE,
+    "causal": attention(1, 3, 19, 8, 16, score=CAUSAL),
+    "mask": attention(1, 5, 16, 12, 12, score=MASKED),
+    "halves": attention(2, 2, 33, 24, 16, "f16"),
+    "more rows than registers": attention(1, 11, 9, 8, 32),
+}
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
+@pytest.mark.parametrize("case", CASES)
+def test_few_rows_mean_the_same(case: str, schedule: GroupDecode) -> None:
+    program = CASES[case]
+    scheduled, feeds = schedule_groups(program, schedule), feeds_of(program, {})
+    assert len(scheduled.functions) == 1
+    found = run_scheduled(scheduled, interpreted(scheduled), feeds, {})["y"]
+    wanted = run_program(program, feeds, {})["y"]
+    np.testing.assert_allclose(found, wanted, rtol=1e-3 if found.itemsize < 4 else 2e-5, atol=2e-6)
+
+
+def test_each_barrier_is_needed() -> None:
+    program = attention(1, 5, 9, 8, 64)
+    (function,) = schedule_groups(program, GroupDecode(8, 2, 2, 4)).functions
+    assert isinstance(function, Function)
+    data = [*feeds_of(program, {}).values(), np.zeros((1, 5, 64), np.float32)]
+    interpret_loops(function, data, [])
+    count = sum(isinstance(s, Barrier) for s in statements(function.body))
+    assert count == 2 + 2 * 3, "registers hold sums of two rows"
+    for number in range(count):
+        with pytest.raises(RaceError):
+            interpret_loops(without(function, (Barrier,), number), data, [])
+
+
+@pytest.mark.parametrize(
+    ("keys", "sizes", "score"),
+    [
+        (640, {}, "{}"),
+        (521, {}, MASKED),
+        ("n", {"n": 300}, "{}"),
+        (600, {}, CAUSAL),
+    ],
+    ids=str,
+)
+def test_parts_of_keys_are_put_together(keys: int | str, sizes: dict[str, int], score: str) -> None:
+    """Also where whole parts are masked."""
+    program = attention(2, 2, keys, 8, 8, score=score)
+    split = SplitKeys(SMALL.units)(program)
+    verify_tensor_program(split)
+    assert len(split.items) == 2
+    scheduled, feeds = schedule_groups(split, machine=SMALL), feeds_of(program, sizes)
+    assert len(scheduled.functions) == 2, "both are kernels"
+    found = run_scheduled(scheduled, interpreted(scheduled), feeds, sizes)["y"]
+    wanted = run_program(program, feeds, sizes)["y"]
+    np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-6)
+
+
+def test_few_keys_stay_together() -> None:
+    assert SplitKeys(132)(ONE).items == ONE.items
+
+
+@pytest.mark.parametrize(
+    ("program", "schedule", "message"),
+    [
+        (ONE, GroupDecode(12, 1, 1, 3), "warps of a power of two"),
+        (ONE, GroupDecode(8, 1, 16, 4), "no whole vectors"),
+        (attention(1, 2, 9, 6, 8), GroupDecode(8, 1, 4, 4), "no whole vectors"),
+        (attention(1, 17, 9, 8, 8), GroupDecode(8, 1, 4, 4), "of few rows and known keys"),
+        (attention(1, 2, "n", 8, 8), GroupDecode(8, 1, 4, 4), "of few rows and known keys"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    program: TensorProgram, schedule: GroupDecode, message: str
+) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        schedule_groups(program, schedule)
