@@ -59,7 +59,11 @@ class FakeDriver:
     never finish."""
 
     CUstream_flags = SimpleNamespace(CU_STREAM_NON_BLOCKING=1)
-    CUevent_flags = SimpleNamespace(CU_EVENT_DEFAULT=0)
+    CUevent_flags = SimpleNamespace(CU_EVENT_DEFAULT=0, CU_EVENT_DISABLE_TIMING=2)
+    CUpointer_attribute = SimpleNamespace(
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE=2, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL=9
+    )
+    CUmemorytype = SimpleNamespace(CU_MEMORYTYPE_DEVICE=2)
     CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL=1)
     CUmemPool_attribute = SimpleNamespace(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD=4)
     CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
@@ -101,6 +105,8 @@ class FakeDriver:
         self.graphs: dict[int, list[Callable[[], None]]] = {}
         self.executables: dict[int, list[Callable[[], None]]] = {}
         self.events: dict[int, list[float]] = {}
+        self.marked: dict[int, Stream] = {}
+        self.legacy = Stream(FIRST_CONTEXT)
         self.modules: dict[int, bytes] = {}
         self.retained = dict.fromkeys(range(devices), 0)
         self.trimmed = 0
@@ -124,7 +130,7 @@ class FakeDriver:
         return self._handles
 
     def _stream(self, handle: int) -> Stream:
-        stream = self.streams[handle]
+        stream = self.legacy if handle == 1 else self.streams[handle]
         assert stream.context == self._context(), "a stream of another context"
         return stream
 
@@ -443,7 +449,7 @@ class FakeDriver:
         return self._told("cuGraphExecDestroy")
 
     def cuEventCreate(self, Flags: int) -> Result:
-        assert Flags == 0
+        assert Flags in (0, 2)
         handle = self._handle()
         self.events[handle] = []
         return self._told("cuEventCreate", handle)
@@ -451,8 +457,22 @@ class FakeDriver:
     def cuEventRecord(self, hEvent: int, hStream: int) -> Result:
         self._apart("cuEventRecord")
         times = self.events[hEvent]
+        self.marked[hEvent] = self._stream(hStream)
         self._stream(hStream).ask(lambda: times.append(self.clock))
         return self._told("cuEventRecord")
+
+    def cuStreamWaitEvent(self, hStream: int, hEvent: int, Flags: int) -> Result:
+        assert Flags == 0
+        self._apart("cuStreamWaitEvent")
+        other = self.marked[hEvent]
+        self._stream(hStream).ask(lambda: self._drain(other))
+        return self._told("cuStreamWaitEvent")
+
+    def cuPointerGetAttribute(self, attribute: int, ptr: int) -> Result:
+        for start, (_, length, context) in self.given.items():
+            if start <= ptr < start + length:
+                return 0, {2: 2, 9: context - FIRST_CONTEXT}[attribute]
+        return 1, None
 
     def cuEventElapsedTime(self, hStart: int, hEnd: int) -> Result:
         (begin,), (end,) = self.events[hStart], self.events[hEnd]

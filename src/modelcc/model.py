@@ -22,7 +22,7 @@ from modelcc.ir.types import Array, TensorType
 from modelcc.options import Options
 from modelcc.report.formats import byte_text
 from modelcc.runtime.errors import InputError
-from modelcc.runtime.session import Outs, Session
+from modelcc.runtime.session import NamedOuts, Outs, Session
 from modelcc.runtime.values import ValueSession, session_of
 
 if TYPE_CHECKING:
@@ -115,17 +115,17 @@ class Model:
         """The output, or a tuple of the outputs, for inputs in order, by keyword, or in a dict.
 
         Inputs are NumPy arrays or anything with ``__dlpack__`` and are not copied if contiguous.
-        ``out`` gives arrays to write into.  States change, unless the call fails; where there are
-        any, calls from several threads take turns.  :class:`InputError` says what does not fit,
-        :class:`RunError` what stopped the model.
+        ``out`` gives arrays to write into, or is ``"device"``: results stay in the memory of the
+        GPU, for whoever takes ``__dlpack__`` or ``__cuda_array_interface__``.
+        States change, unless the call fails; where there are any, calls from several threads take
+        turns.  :class:`InputError` says what does not fit, :class:`RunError` what stopped the
+        model.
         """
         if out is None and not named:
             return self._session(*arguments)
         return self._session(*arguments, out=out, **named)
 
-    def run(
-        self, feeds: Mapping[str, object], out: Mapping[str, Array] | None = None
-    ) -> dict[str, Array]:
+    def run(self, feeds: Mapping[str, object], out: NamedOuts | None = None) -> dict[str, Any]:
         """Outputs by name for inputs by name; otherwise as a call."""
         if not hasattr(feeds, "keys"):
             where = f"{self.name}.run"

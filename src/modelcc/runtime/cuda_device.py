@@ -23,7 +23,7 @@ from modelcc.runtime.device import (
     RecordingError,
     TookTooLongError,
 )
-from modelcc.runtime.errors import LoadError, RunError
+from modelcc.runtime.errors import InputError, LoadError, RunError
 from modelcc.runtime.tensor_maps import KernelMaps
 
 _SHARED_BYTES = "_shared_bytes"
@@ -52,9 +52,18 @@ class CudaMemory:
         self._device = device
         self.address = int(address)
         self.size = size
+        self.streams: set[int] = set()
 
     def __del__(self) -> None:
-        self._device.free(self.address)
+        self._device.free(self.address, self.streams)
+
+
+class ForeignMemory:
+    """Memory of a GPU that is somebody else's, who keeps it for as long as it is used."""
+
+    def __init__(self, address: int, size: int) -> None:
+        self.address = address
+        self.size = size
 
 
 class CudaGraph:
@@ -93,7 +102,7 @@ class CudaDevice:
         self._modules: list[Any] = []
         self._stage = PinnedStage(calls)
         self._recording = self._closed = False
-        self._given_back: list[int] = []
+        self._given_back: list[tuple[int, set[int]]] = []
         self._clock: list[tuple[Any, Any]] | None = None
         self._flushed: CudaMemory | None = None
         self.timeout: float | None = None
@@ -200,15 +209,18 @@ class CudaDevice:
     def _lacks(self, status: Any) -> bool:
         return self._calls.said(status) == "CUDA_ERROR_OUT_OF_MEMORY"
 
-    def free(self, address: int) -> None:
-        """Give memory back to the pool; when a recording ends, if there is one."""
+    def free(self, address: int, streams: set[int]) -> None:
+        """Give memory back to the pool, once these ``streams`` of others are done with it; when a
+        recording ends, if there is one."""
         if sys.is_finalizing() or self._closed:
             return
         if self._recording:
-            self._given_back.append(address)
-        else:
-            self._api.cuCtxSetCurrent(self._context)
-            self._api.cuMemFreeAsync(address, self._stream)
+            self._given_back.append((address, streams))
+            return
+        self._api.cuCtxSetCurrent(self._context)
+        for stream in streams:
+            self._follow(stream)
+        self._api.cuMemFreeAsync(address, self._stream)
 
     def upload(self, memory: DeviceMemory, offset: int, address: int, size: int) -> None:
         """Copy from the host, which may write there again at once."""
@@ -249,6 +261,48 @@ class CudaDevice:
             self._timed(move, between.address, first, size, self._stream)
             first = between.address
         self._timed(move, target, first, size, self._stream)
+
+    # --- memory and streams of others
+
+    def address(self, memory: DeviceMemory) -> int:
+        """Where memory begins."""
+        return _address(memory)
+
+    def foreign(self, address: int, size: int, where: str) -> ForeignMemory:
+        """Memory of this GPU that somebody else has; InputError about ``where`` if it is not."""
+        if not size:
+            return ForeignMemory(0, 0)
+        self._current()
+        kinds, get = self._api.CUpointer_attribute, self._api.cuPointerGetAttribute
+        status, kind = get(kinds.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address)
+        if int(status) or int(kind) != int(self._api.CUmemorytype.CU_MEMORYTYPE_DEVICE):
+            given = f"an address of other memory ({address:#x})"
+            raise InputError(where, f"memory of {self.name}", given, "give a tensor of the GPU's")
+        owner = int(self._calls.run(get(kinds.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)))
+        if owner != self.index:
+            remedy = f"move it there, or load the model with target='cuda:{owner}'"
+            raise InputError(where, f"memory of GPU {self.index}", f"GPU {owner}'s", remedy)
+        return ForeignMemory(address, size)
+
+    def wait_for(self, stream: int) -> None:
+        """Work that is asked for from now on comes after what somebody else's ``stream`` does."""
+        self._current()
+        self._calls.run(self._follow(stream))
+
+    def share(self, memory: DeviceMemory, stream: int) -> None:
+        """Memory that is given back is not used again before ``stream`` is done with it."""
+        assert isinstance(memory, CudaMemory)
+        memory.streams.add(stream)
+
+    def _follow(self, stream: int) -> tuple[Any, ...]:
+        """Have the own stream wait for one of others, which may be gone: what went wrong."""
+        api = self._api
+        event = self._calls.run(api.cuEventCreate(int(api.CUevent_flags.CU_EVENT_DISABLE_TIMING)))
+        told = api.cuEventRecord(event, stream)
+        if not int(told[0]):
+            told = api.cuStreamWaitEvent(self._stream, event, 0)
+        api.cuEventDestroy(event)
+        return told
 
     # --- work
 
@@ -321,8 +375,8 @@ class CudaDevice:
             self._recording = False
             status, graph = self._api.cuStreamEndCapture(self._stream)
             waiting, self._given_back = self._given_back, []
-            for address in waiting:
-                self.free(address)
+            for address, streams in waiting:
+                self.free(address, streams)
             if not done and not int(status):
                 self._api.cuGraphDestroy(graph)
         self._calls.run((status, graph))
@@ -378,5 +432,5 @@ class CudaDevice:
 
 
 def _address(memory: DeviceMemory) -> int:
-    assert isinstance(memory, CudaMemory)
+    assert isinstance(memory, CudaMemory | ForeignMemory)
     return memory.address

@@ -97,6 +97,37 @@ class TimedDevice(Device, Protocol):
         ...
 
 
+@runtime_checkable
+class PointerDevice(Device, Protocol):
+    """A device whose memory has addresses, by which other libraries use it and it theirs; they
+    count devices and streams as it does."""
+
+    @property
+    def index(self) -> int:
+        """Its number."""
+        ...
+
+    @property
+    def stream(self) -> int:
+        """What it works in, for those who make it wait for their work."""
+        ...
+
+    def address(self, memory: DeviceMemory) -> int:
+        """Where memory begins."""
+        ...
+
+    def foreign(self, address: int, size: int, where: str) -> DeviceMemory:
+        """Memory that somebody else has, and keeps; InputError about ``where`` if it is not this
+        device's."""
+        ...
+
+    def wait_for(self, stream: int) -> None:
+        """Work that is asked for from now on comes after what is in somebody else's ``stream``."""
+
+    def share(self, memory: DeviceMemory, stream: int) -> None:
+        """Memory that is given back is not used again before ``stream`` is done with it."""
+
+
 class Recording(Protocol):
     """Work that a device does again and again."""
 

@@ -13,7 +13,7 @@ from modelcc.ir.index import Index, compile_index
 from modelcc.runtime.device import Device, DeviceMemory, OutOfDeviceMemoryError
 from modelcc.runtime.device_recordings import FaultPlaces
 from modelcc.runtime.device_states import ALIGNMENT, DeviceStates, aligned
-from modelcc.runtime.device_steps import DevicePlace, DeviceProgram
+from modelcc.runtime.device_steps import DevicePlace, DeviceProgram, End
 from modelcc.runtime.errors import RunError
 
 Values: TypeAlias = dict[str, int]
@@ -37,7 +37,11 @@ class IndexEvaluator:
 
 @dataclass
 class Mirror:
-    """Memory of both sides for one run: addresses on the host, offsets in the device's memory."""
+    """Memory of both sides for one run: addresses on the host, offsets in the device's memory.
+
+    ``foreign`` ends are in memory of the device that the caller has; those that are ``direct`` are
+    used there.
+    """
 
     tables: Mapping[str, int]
     arena: int
@@ -46,6 +50,8 @@ class Mirror:
     starts: Mapping[str, Sequence[int]]
     kept: Mapping[int, tuple[DeviceMemory, int]]
     constants: Mapping[int, tuple[DeviceMemory, int]]
+    foreign: Mapping[End, DeviceMemory]
+    direct: Mapping[End, int]
     values: Values
     sizes: int
     faults: FaultPlaces | None = None
@@ -68,6 +74,8 @@ class Mirror:
         match place.kind:
             case "arena":
                 return self.memory, offset
+            case "input" | "output" if (place.kind, place.number) in self.direct:
+                return self.foreign[place.kind, place.number], offset
             case "segment":
                 return self.segments[place.number][1], offset
             case "input" if place.number in self.kept:
@@ -105,15 +113,27 @@ class DeviceMemories:
         """The inputs that are states, by their numbers."""
         self.kept: DeviceStates | None = None
 
-    def of_call(self, given: Sequence[int], values: Values) -> Mirror:
-        """Both sides' memory for a call with the entry point's arguments; RunError if the device
-        has too little."""
+    def of_call(
+        self,
+        given: Sequence[int],
+        values: Values,
+        foreign: Mapping[End, DeviceMemory],
+        direct: Mapping[End, int],
+    ) -> Mirror:
+        """Both sides' memory for a call with the entry point's arguments, those of ends that the
+        caller has on the device; RunError if it has too little."""
         try:
-            return self._mirror(given, values)
+            return self._mirror(given, values, foreign, direct)
         except OutOfDeviceMemoryError as error:
             raise self._too_large(values, error) from error
 
-    def _mirror(self, given: Sequence[int], values: Values) -> Mirror:
+    def _mirror(
+        self,
+        given: Sequence[int],
+        values: Values,
+        foreign: Mapping[End, DeviceMemory],
+        direct: Mapping[End, int],
+    ) -> Mirror:
         """Both sides' memory, the device's own made anew if it is too small."""
         constants = self._brought_constants(given[2])
         kept = self._kept(given[0])
@@ -122,7 +142,7 @@ class DeviceMemories:
         for kind, sizes in (("input", self._program.inputs), ("output", self._program.outputs)):
             for number, size in enumerate(sizes):
                 starts[kind].append(end)
-                here = kind == "output" or number not in kept
+                here = (kind, number) not in direct and (kind == "output" or number not in kept)
                 end += aligned(self._number(size, values)) if here else 0
         if self._memory is None or self._memory.size < end:
             self._moved()
@@ -130,9 +150,8 @@ class DeviceMemories:
             self._memory = self._device.allocate(end + ALIGNMENT)
         tables = {"input": given[0], "output": given[1], "constant": given[2]}
         host = given[6] if len(given) > 6 else 0
-        return Mirror(
-            tables, given[3], host, self._memory, starts, kept, constants, values, given[4]
-        )
+        sides = tables, given[3], host, self._memory
+        return Mirror(*sides, starts, kept, constants, foreign, direct, values, given[4])
 
     def _kept(self, table: int) -> dict[int, tuple[DeviceMemory, int]]:
         """Where the session's states are, if they are what the call is given as inputs."""

@@ -8,7 +8,7 @@ several may be prepared at once, but only one runs at a time.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -24,11 +24,13 @@ from modelcc.runtime.device import (
     DeviceMemory,
     LeavableDevice,
     OutOfDeviceMemoryError,
+    PointerDevice,
     RecordingDevice,
     RecordingError,
     TimedDevice,
     open_device,
 )
+from modelcc.runtime.device_calls import DeviceCalls
 from modelcc.runtime.device_memory import DeviceMemories, IndexEvaluator, Mirror, Values, entry
 from modelcc.runtime.device_recordings import (
     MOST_RECORDED,
@@ -36,14 +38,16 @@ from modelcc.runtime.device_recordings import (
     ProgramParts,
     RecordedCall,
     fault_bytes,
+    host_ends,
     program_parts,
 )
-from modelcc.runtime.device_states import DeviceStates
+from modelcc.runtime.device_states import ALIGNMENT, DeviceStates
 from modelcc.runtime.device_steps import (
     AllocateBoth,
     CopyMemory,
     DevicePlace,
     DeviceProgram,
+    End,
     KernelCall,
     MoveTensor,
     ReadNumbers,
@@ -105,6 +109,9 @@ class DeviceCode(NativeCode):
         name, times = artifact.manifest.entry, ctypes.addressof(self._times)
         known = {name: plain, f"{name}.profile": profiled, f"{name}.times": times}
         super().__init__(own, known)
+        if isinstance(self.device, PointerDevice):
+            common = self.device, self._lock, self._runner.foreign
+            self.calls = DeviceCalls(artifact.manifest, *common, host_ends(program.steps))
 
     def limit(self, seconds: float | None) -> None:
         """By the device, if it can be left."""
@@ -185,7 +192,10 @@ class _Runner:
         most = max((step.checks for step in kernel_calls(program.steps)), default=0)
         self._noted = (ctypes.c_int64 * max(1, 2 * most))()
         self._recorder = device if isinstance(device, RecordingDevice) else None
-        self._recorded: dict[tuple[int, ...], tuple[RecordedCall, ...]] = {}
+        self.foreign: dict[int, Mapping[End, DeviceMemory]] = {}
+        """What callers have on the device, by the addresses of their tables of inputs."""
+        self._seen: set[tuple[int, ...]] = set()
+        self._recorded: dict[Hashable, tuple[RecordedCall, ...]] = {}
         self.memories = DeviceMemories(
             manifest, program, device, self._number, self._recorded.clear
         )
@@ -217,7 +227,7 @@ class _Runner:
     ) -> None:
         """Record the device's work with the first call of its sizes and places."""
         self._steps(parts.before, values, at)
-        key = (*values.values(), *at.kept)
+        key = (tuple(values.values()), tuple(at.kept), tuple(at.direct.items()))
         calls = self._recorded.get(key) or self._record(device, parts.inside, values, at)
         if calls is None:
             for steps in parts.inside:
@@ -289,9 +299,26 @@ class _Runner:
     def _begun(self, given: Sequence[int]) -> tuple[Values, Mirror]:
         """Numbers and memory of a call."""
         values = self._values(given[4])
-        at = self.memories.of_call(given, values)
+        foreign = self.foreign.get(given[0], {})
+        at = self.memories.of_call(given, values, foreign, self._direct(given, foreign))
         self._move_states(values, at, upload=True)
         return values, at
+
+    def _direct(
+        self, given: Sequence[int], foreign: Mapping[End, DeviceMemory]
+    ) -> Mapping[End, int]:
+        """The ends, with their addresses, that are used where the caller has them: where kernels
+        take them, and, for recordings, where they have been before; others are copied there."""
+        tables = {"input": given[0], "output": given[1]}
+        places = {(kind, n): entry(tables[kind], n) for kind, n in foreign}
+        found = {end: place for end, place in places.items() if not place % ALIGNMENT}
+        told = tuple(found.values())
+        if self._parts is None or told in self._seen:
+            return found
+        if len(self._seen) >= MOST_RECORDED:
+            self._seen.clear()
+        self._seen.add(told)
+        return {}
 
     def _values(self, sizes: int) -> Values:
         names = self._program.sizes
@@ -379,6 +406,13 @@ class _Runner:
         if size <= 0:
             return
         memory, offset = self._buffer(step.place, values, at)
+        end = (step.place.kind, step.place.number)
+        if end in at.foreign:
+            theirs = at.foreign[end], self._number(step.place.offset, values)
+            if end not in at.direct:
+                pair = (memory, offset, *theirs) if step.upload else (*theirs, memory, offset)
+                self._device.copy(*pair, size)
+            return
         move = self._device.upload if step.upload else self._device.download
         move(memory, offset, self._address(step.place, values, at), size)
 

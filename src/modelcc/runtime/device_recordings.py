@@ -6,18 +6,22 @@ two, comes before or after them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from modelcc.ir.index import Index
 from modelcc.runtime.device import DeviceMemory, Recording
 from modelcc.runtime.device_steps import (
     CopyMemory,
+    DevicePlace,
+    End,
     KernelCall,
     MoveTensor,
     ReadNumbers,
     RunLoop,
     Step,
+    TakeSide,
     kernel_calls,
 )
 
@@ -64,6 +68,29 @@ def program_parts(steps: Sequence[Step], states: bool) -> ProgramParts | None:
     first = checked[-1] if checked and states else 0
     works = tuple(inside[:first]), tuple(inside[first:])
     return ProgramParts(tuple(before), tuple(filter(None, works)), tuple(after))
+
+
+def host_ends(steps: Sequence[Step]) -> frozenset[End]:
+    """Inputs and outputs, by their numbers, whose memory the host reads or writes itself."""
+    places = chain.from_iterable(map(_host_places, steps))
+    return frozenset((p.kind, p.number) for p in places if p.kind in ("input", "output"))
+
+
+def _host_places(step: Step) -> Iterable[DevicePlace]:
+    match step:
+        case KernelCall() if step.grid is None:
+            return step.arguments
+        case CopyMemory() if step.both:
+            return step.target, step.source
+        case ReadNumbers() if step.symbols:
+            return (step.place,)
+        case TakeSide():
+            inner = chain.from_iterable(map(_host_places, (*step.then, *step.other)))
+            return step.condition, *inner
+        case RunLoop():
+            return chain.from_iterable(map(_host_places, step.body))
+        case _:
+            return ()
 
 
 def _is_recordable(step: Step) -> bool:

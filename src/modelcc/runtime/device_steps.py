@@ -17,6 +17,10 @@ from modelcc.ir.index import Index, parse_index
 Kind: TypeAlias = Literal["input", "output", "constant", "arena", "segment"]
 
 
+End: TypeAlias = tuple[str, int]
+"""``"input"`` or ``"output"``, and its number."""
+
+
 @dataclass(frozen=True)
 class DevicePlace:
     """``size`` bytes of a tensor: ``offset`` bytes behind the start of the arena, of an input,

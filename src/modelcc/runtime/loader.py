@@ -12,6 +12,7 @@ from importlib import import_module
 from types import MappingProxyType
 
 from modelcc.ir.types import Array
+from modelcc.runtime.device_calls import DeviceCalls
 from modelcc.runtime.device_states import DeviceStates
 from modelcc.runtime.elf import MACHINES, NotElfError, ObjectFile, read_object
 from modelcc.runtime.errors import InputError, LoadError
@@ -28,12 +29,14 @@ _LLVM = "modelcc.runtime.llvm_linker"
 class NativeCode:
     """Machine code in this process, which stays there as long as this object lives.
 
-    ``failure`` is what has ended a run that hands its work to a device.
+    ``failure`` is what has ended a run that hands its work to a device; ``calls`` are calls on its
+    memory, if others can use that.
     """
 
     def __init__(self, owner: object, addresses: Mapping[str, int]) -> None:
         """Made by `load_objects`; `owner` keeps the memory."""
         self.failure: Exception | None = None
+        self.calls: DeviceCalls | None = None
         self._owner = owner
         self._addresses = dict(addresses)
 

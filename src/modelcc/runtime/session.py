@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ from modelcc.runtime.arguments import (
     with_names,
 )
 from modelcc.runtime.checks import check_message
+from modelcc.runtime.device_arrays import is_in_a_gpu
 from modelcc.runtime.errors import InputError, RunError
 from modelcc.runtime.libraries import addresses
 from modelcc.runtime.loader import NativeCode, load_objects
@@ -36,7 +38,10 @@ _PARALLEL_FOR = "mcc_parallel_for"
 _POOL_CREATE = b"mcc_pool_create"
 _SIGNATURES = 1024  # shapes to remember; a growing sequence would fill memory otherwise
 
-Outs = Array | Sequence[Array] | Mapping[str, Array]
+Outs = Array | Sequence[Array] | Mapping[str, Array] | Literal["device"]
+
+
+NamedOuts = Mapping[str, Array] | Literal["device"]
 
 
 class Session:
@@ -79,14 +84,13 @@ class Session:
         outputs = ", ".join(f"{spec.name}: {spec}" for spec in self.manifest.outputs)
         return f"<Session {self.manifest.name}({inputs}) -> ({outputs})>"
 
-    def __call__(
-        self, *arguments: object, out: Outs | None = None, **named: object
-    ) -> Array | tuple[Array, ...]:
+    def __call__(self, *arguments: object, out: Outs | None = None, **named: object) -> Any:
         """The model's output, or a tuple of its outputs.
 
         Inputs are positional, by keyword, or one dict; NumPy arrays or objects with
         ``__dlpack__``, and are not copied if they are contiguous.  Results are new arrays, unless
-        ``out`` (an array, a sequence, or a dict by output name) gives arrays to write into.
+        ``out`` (an array, a sequence, or a dict by output name) gives arrays to write into, or is
+        ``"device"``: results stay in the GPU's memory, as :class:`DeviceArray`.
         InputError says what does not fit.
         """
         if out is None and not named and len(arguments) == self._inputs:
@@ -99,9 +103,7 @@ class Session:
         results = self._run(given, out)
         return results[0] if len(results) == 1 else tuple(results)
 
-    def run(
-        self, feeds: Mapping[str, object], out: Mapping[str, Array] | None = None
-    ) -> dict[str, Array]:
+    def run(self, feeds: Mapping[str, object], out: NamedOuts | None = None) -> dict[str, Any]:
         """Outputs by name, for inputs by name; otherwise as a call."""
         if out is None and len(feeds) == self._inputs:
             results = self._at_once(tuple(map(feeds.get, self._order)))
@@ -183,7 +185,7 @@ class Session:
         finally:
             self._idle.append(slot)
 
-    def _run(self, arguments: tuple[object, ...], out: Outs | None) -> list[Array]:
+    def _run(self, arguments: tuple[object, ...], out: Outs | None) -> list[Any]:
         try:
             slot = self._idle.pop()
         except IndexError:
@@ -193,7 +195,7 @@ class Session:
         finally:
             self._idle.append(slot)
 
-    def _run_in(self, slot: Slot, arguments: tuple[object, ...], out: Outs | None) -> list[Array]:
+    def _run_in(self, slot: Slot, arguments: tuple[object, ...], out: Outs | None) -> list[Any]:
         status, results = self._run_any(slot, arguments, out)
         if status:
             raise self._failure(status, slot)
@@ -216,7 +218,10 @@ class Session:
 
     def _run_any(
         self, slot: Slot, arguments: tuple[object, ...], out: Outs | None
-    ) -> tuple[int, list[Array]]:
+    ) -> tuple[int, list[Any]]:
+        keep = isinstance(out, str) and out == "device"
+        if keep or any(map(is_in_a_gpu, arguments)):
+            return self._run_on_device(slot, arguments, keep, out)
         arrays = [as_input(s, v) for s, v in zip(self.manifest.inputs, arguments, strict=True)]
         signature = self._signature(tuple(array.shape for array in arrays))
         arrays = [contiguous(s, a) for s, a in zip(self.manifest.inputs, arrays, strict=True)]
@@ -237,6 +242,22 @@ class Session:
                 arrays[position] = array.copy()
         slot.place(arrays)
         return slot.run_into(outs, arrays)
+
+    def _run_on_device(
+        self, slot: Slot, arguments: tuple[object, ...], keep: bool, out: Outs | None
+    ) -> tuple[int, list[Any]]:
+        calls = self._code.calls
+        if calls is None:
+            raise InputError(
+                "out=" if keep else "an input",
+                "arrays in this machine's memory",
+                "a GPU's memory",
+                "compile the model with target='cuda', or use NumPy arrays",
+            )
+        if not (keep or out is None):
+            remedy = "leave it out, or give out='device'"
+            raise InputError("out=", "nothing, for inputs on a GPU", "arrays", remedy)
+        return calls.run(slot, self._signature, arguments, keep)
 
     def _signature(self, shapes: tuple[tuple[int, ...], ...]) -> Signature:
         found = self._signatures.get(shapes)
@@ -277,7 +298,7 @@ def _check_apart(manifest: Manifest, outs: Sequence[Array]) -> None:
 
 def _by_position(manifest: Manifest, out: Outs) -> Mapping[int, object]:
     if not _gives_arrays(out):
-        expected = "an array, a sequence of them, or a dict by output name"
+        expected = "an array, a sequence of them, a dict by output name, or 'device'"
         raise InputError("out=", expected, type(out).__name__, "give NumPy arrays")
     arrays: list[object] = [out] if isinstance(out, np.ndarray) else list(out)
     names = [spec.name for spec in manifest.outputs]

@@ -66,7 +66,7 @@ class Slot:
     def __init__(self, model: LoadedCode, kept: Mapping[str, Array] | None = None) -> None:
         """``kept`` are inputs that are always these arrays, which calls change."""
         self._model = model
-        self._kept = {} if kept is None else kept
+        self.kept = {} if kept is None else kept
         manifest = model.manifest
         self._inputs = (ctypes.c_int64 * max(1, len(manifest.inputs)))()
         self._outputs = (ctypes.c_int64 * max(1, len(manifest.outputs)))()
@@ -114,7 +114,7 @@ class Slot:
             *(() if self._host is None else (self._host.address,)),
         )
         self._call = partial(model.entry, *map(pointer, addresses))
-        given = [i for i, spec in enumerate(manifest.inputs) if spec.name not in self._kept]
+        given = [i for i, spec in enumerate(manifest.inputs) if spec.name not in self.kept]
         types = [spec.dtype.numpy for spec in manifest.inputs]
         checks = [
             (argument, i, types[i], signature.inputs[i], types[i].itemsize)
@@ -123,7 +123,7 @@ class Slot:
         makes = [
             (i, *result)
             for i, result in enumerate(self._results)
-            if manifest.aliases.get(manifest.outputs[i].name) not in self._kept
+            if manifest.aliases.get(manifest.outputs[i].name) not in self.kept
         ]
         self._signature = signature
         self._ready = (checks, self._inputs, makes, self._outputs, self._call)
@@ -174,6 +174,15 @@ class Slot:
         for position, array in enumerate(arrays):
             self._inputs[position] = address_of(array)
 
+    @property
+    def table(self) -> int:
+        """Where the addresses of inputs are, in each of its calls."""
+        return ctypes.addressof(self._inputs)
+
+    def place_at(self, addresses: Sequence[int]) -> None:
+        """Put the addresses of inputs, which fit the signature, in place."""
+        self._inputs[: len(addresses)] = addresses
+
     def sizes(self) -> dict[str, int]:
         """What the last call found for the sizes that depend on data, and its dimensions."""
         return dict(zip(self._names, self._sizes.tolist(), strict=True))
@@ -199,7 +208,7 @@ class Slot:
     def _updated(self, position: int, arguments: Sequence[Any]) -> Array:
         """The result that is where an input is: that if it is kept, else a copy to work on."""
         taken = self._over[position]
-        if self._model.manifest.inputs[taken].name not in self._kept:
+        if self._model.manifest.inputs[taken].name not in self.kept:
             return self._copied(position, arguments)
         value: Array = arguments[taken]
         return value

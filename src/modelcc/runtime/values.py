@@ -20,7 +20,7 @@ from modelcc.runtime.errors import InputError
 from modelcc.runtime.host_steps import performed
 from modelcc.runtime.loader import NativeCode
 from modelcc.runtime.pool import available_cores
-from modelcc.runtime.session import Outs, Session
+from modelcc.runtime.session import NamedOuts, Outs, Session
 from modelcc.runtime.slot import Slot
 from modelcc.runtime.states import States
 from modelcc.runtime.texts import Texts
@@ -68,6 +68,7 @@ class ValueSession(Session):
         self._interface = manifest.interface or Interface(
             {s.name: s.name for s in manifest.inputs}, {s.name: s.name for s in manifest.outputs}
         )
+        self._gives_texts = any(spec.dtype == STRING for spec in manifest.outputs)
         self._texts = Texts(self._interface.texts)
         returned = (leaf for s in self._interface.outputs.values() for leaf in leaves_of(s))
         self._lent = {n: manifest.aliases[n] for n in returned if n in manifest.aliases}
@@ -87,14 +88,14 @@ class ValueSession(Session):
         results = tuple(self._called(given, out).values())
         return results[0] if len(results) == 1 else results
 
-    def run(self, feeds: Mapping[str, object], out: Mapping[str, Array] | None = None) -> Value:
+    def run(self, feeds: Mapping[str, object], out: NamedOuts | None = None) -> Value:
         """Outputs by name, for inputs by name; by names of tensors if the inputs are, which gives
         states as well and leaves those of the session alone."""
         if feeds.keys() == self._names and feeds.keys() != self._interface.inputs.keys():
             return self._computed(feeds, out)
         return self._called(ordered(self._values, (), feeds), out)
 
-    def _called(self, arguments: Sequence[object], out: object) -> dict[str, Value]:
+    def _called(self, arguments: Sequence[object], out: Outs | None) -> dict[str, Value]:
         feeds: dict[str, object] = {}
         structures = self._interface.inputs.items()
         for (name, structure), value in zip(structures, arguments, strict=True):
@@ -115,11 +116,11 @@ class ValueSession(Session):
             return super().profile({**self.states.inputs, **feeds}, steps, runs)
 
     def _computed(
-        self, feeds: Mapping[str, object], out: object, slot: Slot | None = None
+        self, feeds: Mapping[str, object], out: Outs | None, slot: Slot | None = None
     ) -> dict[str, Array]:
         """Results of the compiled code, in a slot that is not idle or one that is, by names of
         tensors."""
-        if out is not None:
+        if out is not None and (not isinstance(out, str) or self._gives_texts):
             raise InputError("out=", "nothing", "arrays", "this model's results are new each time")
         known = dict(feeds)
         for step in self._interface.steps:
@@ -128,9 +129,9 @@ class ValueSession(Session):
         specs = {n: self._specs[n] for n in self._names}
         plain = {n: self._handles(spec, known[n], texts) for n, spec in specs.items()}
         if slot is None:
-            results = super().run(plain)
+            results = super().run(plain, out)
         else:
-            made = self._run_in(slot, tuple(plain.values()), None)
+            made = self._run_in(slot, tuple(plain.values()), out)
             results = dict(zip(self._results, made, strict=True))
         return {
             name: texts.texts(array) if self._specs[name].dtype == STRING else array

@@ -15,10 +15,9 @@ from cuda_driver import FakeDriver, Kernel
 from rich.console import Console
 from small_models import computed_gather, mlp
 
-from modelcc.artifact.file import read_artifact
+from modelcc.artifact.file import Artifact, read_artifact
 from modelcc.cli.main import cli
-from modelcc.driver import NOWHERE, compile_model
-from modelcc.ir.graph import Graph
+from modelcc.driver import NOWHERE, ModelSource, compile_model
 from modelcc.ir.index import evaluate
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_interpreter import OutOfBoundError, compile_loops
@@ -161,7 +160,7 @@ def test_an_index_out_of_range_ends_a_recorded_run(tmp_path: Path) -> None:
 
 def test_states_stay_in_the_gpus_memory() -> None:
     """Recorded in two parts: what changes states comes after all checks."""
-    net, driver = on_driver(decoder(8))
+    net, driver = on_driver(prepared(decoder(8)))
     moves = ("cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync")
     wanted, counts = np.zeros((1, 8, 16), np.float32), list[list[int]]()
     for place in (3, 7, 9, 0, 5):
@@ -184,20 +183,26 @@ def test_states_stay_in_the_gpus_memory() -> None:
     assert not driver.given
 
 
-def on_driver(graph: Graph) -> tuple[ValueSession, FakeDriver]:
-    """A session on what stands for the driver."""
+Prepared = tuple[Artifact, dict[str, tuple[Kernel, int, int]]]
+
+
+def prepared(model: ModelSource) -> Prepared:
+    """A model for a GPU, and its kernels interpreted."""
     seen: list[Program] = []
 
     def observer(run: StageRun) -> None:
         seen.extend(p for p in (run.after,) if isinstance(p, Program))
 
-    options = Options(target="cuda:sm_80")
-    artifact = compile_model(graph, options, NOWHERE, observer).artifact
-    kernels = {symbol(f.name): checked(f) for f in device_functions(seen[-1])}
-    driver = FakeDriver(kernels)
-    return ValueSession(
-        artifact, 1, DeviceCode(artifact, cuda_device.CudaDevice(driver, 0))
-    ), driver
+    artifact = compile_model(model, Options(target="cuda:sm_80"), NOWHERE, observer).artifact
+    return artifact, {symbol(f.name): checked(f) for f in device_functions(seen[-1])}
+
+
+def on_driver(model: Prepared, devices: int = 1) -> tuple[ValueSession, FakeDriver]:
+    """A session on what stands for the driver."""
+    artifact, kernels = model
+    driver = FakeDriver(kernels, devices=devices)
+    code = DeviceCode(artifact, cuda_device.CudaDevice(driver, 0))
+    return ValueSession(artifact, 1, code), driver
 
 
 def test_a_model_that_does_not_fit_says_what_is_missing(tmp_path: Path) -> None:
