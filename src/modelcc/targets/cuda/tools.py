@@ -7,15 +7,17 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from math import prod
 from pathlib import Path
 
 from modelcc.ir.errors import Error
 from modelcc.targets.cuda.chips import Chip
 
 _FUNCTION = re.compile(r"Compiling entry function '(\S+)'")
+_ENTRY = re.compile(r"\.entry (?P<name>\w+)\([^)]*\)\s*\.reqntid (?P<threads>[\d, ]+)")
 _NUMBERS = {
     "registers": re.compile(r"Used (\d+) registers"),
     "shared": re.compile(r"(\d+) bytes smem"),
@@ -69,7 +71,29 @@ def find_tool(name: str) -> str | None:
 
 
 def assemble(ptx: str, chip: Chip) -> Cubin:
-    """Machine code of PTX; :class:`CudaToolError` if there is no ``ptxas`` or it refuses."""
+    """Machine code of PTX; :class:`CudaToolError` if there is no ``ptxas`` or it refuses.
+
+    A kernel that spills may take half as many registers again.
+    """
+    made = _assembled(ptx, chip)
+    roomier = _with_registers(ptx, made.uses, chip)
+    return made if roomier == ptx else _assembled(roomier, chip)
+
+
+def _with_registers(ptx: str, uses: Mapping[str, KernelResources], chip: Chip) -> str:
+    """``ptx`` with more registers for each kernel that spills, if its threads may have more."""
+
+    def given(found: re.Match[str]) -> str:
+        use = uses[found["name"]]
+        most = chip.gpu.registers // prod(map(int, found["threads"].split(", ")))
+        number = min(use.registers * 3 // 2, most, chip.gpu.thread_registers) // 8 * 8
+        wanted = use.spilled and number > use.registers
+        return f"{found[0]}\n.maxnreg {number}" if wanted else found[0]
+
+    return _ENTRY.sub(given, ptx)
+
+
+def _assembled(ptx: str, chip: Chip) -> Cubin:
     tool = find_tool("ptxas")
     if tool is None:
         raise CudaToolError(
