@@ -25,10 +25,6 @@ def dequantised(at: OnnxWriting, op: DequantizeLinear) -> OnnxValue:
     return at.node("DequantizeLinear", *at.inputs, dtype=dtype, **settings)
 
 
-def dynamically_quantised(at: OnnxWriting, op: object) -> tuple[OnnxValue, ...]:
-    return at.direct("DynamicQuantizeLinear")
-
-
 def integer_product(at: OnnxWriting, op: object) -> OnnxValue:
     """In 32 bits where a zero point is none that runtimes take."""
     zeros = [at.given[n] if at.has(n) else None for n in (2, 3)]

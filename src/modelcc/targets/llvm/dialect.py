@@ -10,8 +10,6 @@ from modelcc.ir.loop import Function
 from modelcc.targets.isa.nvidia_mma import MATRIX_INSTRUCTIONS, MatrixInstruction
 from modelcc.targets.isa.nvidia_wgmma import TILE_INSTRUCTIONS, TileInstruction
 
-Three = tuple[str, str, str]
-
 
 @dataclass(frozen=True)
 class Word:

@@ -7,7 +7,7 @@ have in common.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -246,6 +246,3 @@ def routine(
     plain = Function(stem, tuple(parameters), tuple(sizes), tuple(body))
     digest = hashlib.sha256(print_function(plain).encode()).hexdigest()[:_DIGITS]
     return replace(plain, name=f"{stem}_{digest}")
-
-
-Point = Mapping[str, Index]
