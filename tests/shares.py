@@ -4,7 +4,7 @@ Values of a parameter are numbered, and a run takes the cases whose numbers, of 
 are named, add up to a multiple of three.  So every value of a parameter occurs if another has three
 values or more, and every pair of two if a third one has.
 
-Of what is left of a test in ``costly.txt``, a run takes a third, drawn by the names of the cases,
+Of what is left of a test in ``costly.txt``, a run takes a quarter, drawn by the names of the cases,
 and at least one.
 
 ``--turn N`` takes other shares, so that runs with one number after another see all cases;
@@ -23,7 +23,7 @@ from zlib import crc32
 import pytest
 
 MARKER = "share(n, *names): every n-th case by the sum of these parameters' numbers"
-COSTLY = 3
+COSTLY = 4
 """Of so many cases of a costly test a run takes one."""
 
 SINGLE = 2
