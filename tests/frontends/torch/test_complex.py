@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modelcc.frontends.kit.errors import UnsupportedModel
 from tests.frontends.torch.comparison import array_of, compiled, torch
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -33,9 +32,12 @@ CASES: dict[str, tuple[Any, ...]] = {
                            torch.view_as_complex(torch.stack([x, y], -1))), X, Y),
     "functions": (lambda c: (c.exp(), c.log(), c.sqrt(), c.rsqrt(), c.sin(), c.cosh(), c.sinh(),
                              c.tan(), c.tanh(), c.log2(), c.expm1(), c.log1p(), c.sgn(),
-                             torch.sigmoid(c), c.reciprocal(), c**2, c ** (0.3 + 1j)), C),
+                             torch.sigmoid(c), c.reciprocal(), c**2, c ** (0.3 + 1j),
+                             torch.nn.functional.silu(c)), C),
     "arithmetic": (lambda c, d, x: (c + d, c - x, 1 - c, x / d, 2j * c, x == c, c != c,
                                     torch.add(c, x, alpha=2j)), C, D, X),
+    "halves": (lambda x, c: (x.chalf(), torch.view_as_real(c.chalf()), c.chalf().cfloat() * x,
+                             torch.complex(x.half(), x.half()).T), X, C),
     "sums": (lambda c: (c.sum(), c.mean(1, keepdim=True), c.var(), c.cumsum(1), c.norm(),
                         torch.isfinite(c), torch.isnan(c)), C),
     "products": (lambda c, x: (c @ c.mH, x.to(c.dtype) @ c.mT, torch.vdot(c[0], c[1]),
@@ -73,11 +75,6 @@ def test_a_named_length() -> None:
         np.testing.assert_allclose(
             net(x.numpy()), rfft(x, norm="ortho").abs(), rtol=1e-4, atol=1e-5
         )
-
-
-def test_half_precision_is_refused() -> None:
-    with pytest.raises(UnsupportedModel, match="complex32"):
-        compiled(lambda x: x.to(torch.complex32), [X])
 
 
 GRADIENTS: dict[str, Any] = {

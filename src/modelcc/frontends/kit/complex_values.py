@@ -10,10 +10,13 @@ from dataclasses import dataclass
 
 from modelcc.frontends.kit.emit import Emitter
 from modelcc.frontends.kit.groups import GroupValue
-from modelcc.ir.types import F32, F64, DType
+from modelcc.ir.types import C64, C128, F16, F32, F64, DType
 from modelcc.ops.broadcast import Reshape
 from modelcc.ops.control import At
 from modelcc.ops.shape import Concat
+
+C32 = DType("c32", "complex", 32, "complex32")
+"""Of two halves, which no array has, only parts do."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,12 @@ class ComplexValue(GroupValue):
 
 def part_type(dtype: DType) -> DType:
     """The type of the parts of complex numbers."""
-    return F32 if dtype.bits == 64 else F64
+    return {32: F16, 64: F32}.get(dtype.bits, F64)
+
+
+def complex_type(part: DType) -> DType:
+    """The type of complex numbers whose parts have this type."""
+    return {16: C32, 32: C64}.get(part.bits, C128)
 
 
 def of_parts(emitter: Emitter, name: str) -> str:

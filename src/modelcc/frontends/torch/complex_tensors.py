@@ -278,5 +278,6 @@ FORMULAS = table(
     cosh=_unary(functions.hyperbolic_cosine),
     tanh=_unary(functions.hyperbolic_tangent),
     sigmoid=_unary(functions.logistic),
+    silu=_unary(lambda z: z * functions.logistic(z)),
     sgn=_unary(functions.direction),
 )

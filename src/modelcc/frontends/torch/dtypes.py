@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 import torch
 
+from modelcc.frontends.kit.complex_values import C32
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.ir.types import (
     BF16,
@@ -51,6 +52,7 @@ DTYPES: Mapping[torch.dtype, DType] = MappingProxyType(
         torch.uint16: U16,
         torch.uint8: U8,
         torch.bool: BOOL,
+        torch.complex32: C32,
         torch.complex64: C64,
         torch.complex128: C128,
     }

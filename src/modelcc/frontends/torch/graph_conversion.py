@@ -12,7 +12,13 @@ from torch import fx
 from torch._ops import HigherOrderOperator
 from torch.utils._pytree import tree_leaves
 
-from modelcc.frontends.kit.complex_values import ComplexValue, as_parts, of_parts, part_type
+from modelcc.frontends.kit.complex_values import (
+    ComplexValue,
+    as_parts,
+    complex_type,
+    of_parts,
+    part_type,
+)
 from modelcc.frontends.kit.emit import Emitter
 from modelcc.frontends.kit.errors import OUR_FAULT, Unsupported, UnsupportedForm, unsupported
 from modelcc.frontends.torch.aten import Aten, Handler, Subgraph
@@ -23,7 +29,7 @@ from modelcc.frontends.torch.locations import location, operator_of
 from modelcc.frontends.torch.sizes import index_of, symbol_of
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, compare
-from modelcc.ir.types import C64, C128, F32, I64, DType, TensorType
+from modelcc.ir.types import I64, DType, TensorType
 from modelcc.ir.types import dtype_of as array_dtype
 from modelcc.ops.arithmetic import Value
 from modelcc.ops.elementwise import Identity
@@ -267,7 +273,7 @@ class GraphConversion:
         if not isinstance(group, ComplexValue):
             return self.emitter.type_of(name)
         real = self.emitter.type_of(group.real)
-        return TensorType(real.shape, C64 if real.dtype == F32 else C128)
+        return TensorType(real.shape, complex_type(real.dtype))
 
     def _check(self, name: str, fake: object) -> None:
         """That a result is what PyTorch infers; sizes that are new there get their meaning."""
