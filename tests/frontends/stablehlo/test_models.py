@@ -174,7 +174,8 @@ def waves(z: Any, x: Any) -> Any:
     turned = lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 1j + c[1]), (0, z))
     chosen = lax.cond(x.sum() > 0, lambda v: v, lambda v: -v, z)
     real = jnp.fft.irfft(jnp.fft.rfft(x) * 2, x.size)
-    return spectrum, jnp.fft.ifft(spectrum), turned, chosen, real, jnp.abs(z), z @ z, jnp.exp(z)
+    same = lax.bitcast_convert_type(z, z.dtype)
+    return spectrum, jnp.fft.ifft(spectrum), turned, chosen, real, jnp.abs(z), same @ z, jnp.exp(z)
 
 
 def factors(a: Any, b: Any) -> Any:

@@ -227,7 +227,14 @@ def _abs(call: HloCall) -> str:
     return magnitude(_operand(call, 0)).name
 
 
+def _same_bits(call: HloCall) -> str:
+    if call.result_dtype != call.op.operand_types[0].dtype:
+        unsupported("the bits of complex numbers as another type")
+    return call.input(0)
+
+
 FORMULAS: Handlers = table(
+    bitcast_convert=_same_bits,
     constant=_constant,
     complex=_complex,
     real=_real,
