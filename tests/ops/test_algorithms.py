@@ -62,6 +62,7 @@ CAPACITIES = [
     pytest.param(SCALAR, id="scalar"),
     pytest.param(Capacity(lanes=2, parallel_from=64, shares=2), id="pairs"),
     pytest.param(Capacity(lanes=16, parallel_from=8, shares=5), id="wide"),
+    pytest.param(Capacity(2, 1, 1, GroupCapacity(threads=2, shared_bytes=200)), id="groups"),
 ]
 """None of which is a machine's that has been measured."""
 GROUPS = Capacity(1, 1, 1, GroupCapacity(threads=8, shared_bytes=200))

@@ -22,7 +22,7 @@ from dataclasses import replace
 from modelcc.ir.capacity import Capacity
 from modelcc.ir.compute import Operand
 from modelcc.ir.condition import Comparison, Condition
-from modelcc.ir.index import Index, Sym, symbols
+from modelcc.ir.index import Index, Sym, product, symbols
 from modelcc.ir.loop import (
     Alloc,
     Assign,
@@ -256,6 +256,18 @@ class AlgorithmBuilder:
         when = None if known else Condition(work, ">=", self.capacity.parallel_from)
         with self.loop(0, stop, "serial" if little else "parallel", when) as piece:
             yield piece
+
+    @contextmanager
+    def each(self, shape: Sequence[Index]) -> Generator[tuple[Sym, tuple[Index, ...]]]:
+        """A loop over all elements of a row-major tensor, that may be shared: the element, and its
+        place along each axis."""
+        with self.loop(0, product(shape), "parallel") as element:
+            rest: Index = element
+            places: list[Index] = []
+            for extent in (extent or 1 for extent in reversed(shape[1:])):
+                places.append(rest % extent)
+                rest = rest // extent
+            yield element, (rest, *reversed(places)) if shape else ()
 
     @contextmanager
     def groups(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Index
 from modelcc.ir.types import F64, DType
+
+THREADS = 1024
+"""Threads of an accelerator that have memory of their own for an algorithm."""
 
 
 @dataclass(frozen=True)
@@ -16,6 +19,10 @@ class GroupCapacity:
     threads: int
     shared_bytes: int
     doubles: bool = True
+
+    def are_many(self, iterations: Index) -> bool:
+        """Whether a thread for each is faster than a processor's few: one is far slower."""
+        return not isinstance(iterations, int) or iterations >= self.threads
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,11 @@ class Capacity:
     def groups_of(self, dtype: DType) -> GroupCapacity | None:
         """Groups that compute with elements of ``dtype``."""
         return self.groups if self.groups is None or self.groups.doubles or dtype != F64 else None
+
+    @property
+    def of_threads(self) -> Capacity:
+        """What each of very many threads may take, none of which has vectors."""
+        return replace(self, lanes=1, parallel_from=1, shares=THREADS)
 
     def joined(self, vectors: int) -> int:
         """Elements of so many vectors that are taken as one; still 1 where there are none."""

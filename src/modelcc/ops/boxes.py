@@ -125,13 +125,21 @@ class BoxPool(Op):
     ) -> Iterator[tuple[Channels, Part, Part, Index]]:
         """The bins of a box, for each block of channels: what ``rows`` and ``columns`` say of
         them, and where in y their channel 0 lies."""
-        channels = y.shape[1]
-        for block in channel_blocks(at, channels):
+        for block in self.blocks(at, y.shape[1]):
             with at.loop(0, self.height) as i:
                 row = rows(i)
                 with at.loop(0, self.width) as j:
-                    start = box * channels * self.height * self.width + i * self.width + j
-                    yield block, row, columns(j), start
+                    yield block, row, columns(j), first_of(y, box, i, j)
+
+    def blocks(self, at: AlgorithmBuilder, channels: Index) -> Iterator[Channels]:
+        """All channels, those at a time that are pooled together, within loops over them."""
+        return channel_blocks(at, channels)
+
+
+def first_of(y: Operand, box: Index, row: Index, column: Index) -> Index:
+    """Where channel 0 of a bin of a box lies in y [k, c, height, width]."""
+    _, channels, height, width = y.shape
+    return (box * channels * height + row) * width + column
 
 
 @contextmanager

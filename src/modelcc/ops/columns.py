@@ -105,6 +105,9 @@ class Col2Im(Op):
     def algorithm(self, at: AlgorithmBuilder, inputs: Inputs, outputs: Outputs) -> None:
         (x,), (y,) = inputs, outputs
         assert x is not None
+        if at.capacity.groups is not None:
+            self._each_pixel(at, x, y)
+            return
         images, size, work = product(y.shape[:2]), product(self.image), x.type.elements
         blocks = 1 if at.capacity.is_little(work) else at.capacity.blocks(images)
         sums = at.scratch(accumulator(x.dtype), blocks * size)
@@ -118,6 +121,27 @@ class Col2Im(Op):
             for place, lanes in at.vectors(size):
                 value = at.load(sums, start + place, lanes)
                 at.store(y, image * size + place, convert(value, y.dtype))
+
+    def _each_pixel(self, at: AlgorithmBuilder, x: Operand, y: Operand) -> None:
+        """What the taps of blocks bring to a pixel, as many blocks as it is in."""
+        counts = self.counts()
+        with at.each(y.shape) as (element, (image, channel, *pixel)):
+            total = at.register(number(0, accumulator(x.dtype)))
+            with ExitStack() as taps:
+                tap = [taps.enter_context(at.loop(0, extent)) for extent in self.block]
+                steps: list[Index] = []
+                for axis, stride in enumerate(self.strides):
+                    ahead = pixel[axis] + self.before[axis] - tap[axis] * self.dilations[axis]
+                    step = ahead // stride
+                    meets = predicate(ahead, ">=", 0), predicate(step, "<", counts[axis])
+                    taps.enter_context(at.when(call("and", *meets)))
+                    taps.enter_context(at.when(predicate(ahead % stride, "==", 0)))
+                    steps.append(step)
+                places = (image, channel, *tap, *steps)
+                extents = (y.shape[0], y.shape[1], *self.block, *counts)
+                value = at.load(x, row_major(places, extents))
+                at.assign(total, call("add", total, convert(value, total.dtype)))
+            at.store(y, element, convert(total, y.dtype))
 
     def _add_blocks(
         self, at: AlgorithmBuilder, x: Operand, image: Index, sums: Buffer, start: Index

@@ -226,14 +226,15 @@ class Forest(Op):
         )
         rows, trees, size = keys.shape[0], roots.shape[0], nodes.shape[0]
         block_rows = MORE_ROWS if isinstance(size, int) and size >= MANY_NODES else ROWS
+        block_rows = block_rows if at.capacity.groups is None else 1
         blocks = (rows + block_rows - 1) // block_rows
         with at.shared_loop(blocks, block_rows * blocks * trees) as block:
             start = block * block_rows
             stop = minimum(start + block_rows, rows)
             neutral = number(NEUTRAL[self.aggregate], self.dtype)
             at.fill(outputs[0], start * self.targets, (stop - start) * self.targets, neutral)
-            groups = (stop - start) // EIGHT
-            with at.when(predicate(groups, ">", 0)), at.loop(0, trees) as tree:
+            groups = (stop - start) // EIGHT if block_rows > 1 else 0
+            with at.when(predicate(groups, ">", 0)), at.loop(0, trees if groups else 0) as tree:
                 root = at.let(convert(at.load(roots, tree), I64))
                 with at.loop(0, groups) as group:
                     walk.rows(at, tree, root, start + group * EIGHT)

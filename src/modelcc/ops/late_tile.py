@@ -14,6 +14,7 @@ from modelcc.ir.types import I64, U8, Array, TensorType
 from modelcc.ops.broadcast import numbers
 from modelcc.ops.samples import sample, tensor
 from modelcc.ops.shape import Tile
+from modelcc.ops.window import row_major
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,11 @@ class LateTile(Op):
     def algorithm(self, at: AlgorithmBuilder, inputs: Inputs, outputs: Outputs) -> None:
         (x,), (y,) = inputs, outputs
         assert x is not None
+        if at.capacity.groups is not None:
+            with at.each(y.shape) as (element, places):
+                own = [place % (extent or 1) for place, extent in zip(places, x.shape, strict=True)]
+                at.store(y, element, at.load(x, row_major(own, x.shape)))
+            return
         work, rows, times = y.type.elements, x.shape[0], self.repeats[0]
         tiles = _Tiles(at, x, y, self.repeats)
         size = tiles.size(0)

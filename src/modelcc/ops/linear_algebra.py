@@ -99,7 +99,8 @@ class Cholesky(Op):
                     at.assign(bad, index_number(i + 1))
             at.store(info, matrix, Convert(bad, I32))
             with at.when(call("ne", bad, integer(0))):
-                none = at.let(call("sqrt", number(-1.0, x.dtype)))
+                below = call("sub", number(0.0, x.dtype), Convert(bad, x.dtype))
+                none = at.let(call("sqrt", below))
                 for place, lanes in at.vectors(n * n):
                     at.store(y, factor.start + place, splat(none, lanes))
 
@@ -230,7 +231,7 @@ class PivotPermutation(Op):
         (pivots,), (order,) = inputs, outputs
         assert pivots is not None
         count = pivots.shape[-1]
-        with at.loop(0, product(pivots.shape[:-1])) as matrix:
+        with at.shared_loop(product(pivots.shape[:-1]), order.type.elements) as matrix:
             first = matrix * self.rows
             with at.loop(0, self.rows) as i:
                 at.store(order, first + i, index_number(i, I32))

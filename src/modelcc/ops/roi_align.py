@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 
 import numpy as np
 
@@ -25,7 +27,7 @@ from modelcc.ir.op import Builder, Gradients, Op, Values
 from modelcc.ir.types import I64, Array, DType, dtype_of
 from modelcc.ops.accumulate import accumulator
 from modelcc.ops.arithmetic import Value
-from modelcc.ops.box_taps import TapLists, Taps, TapWriter
+from modelcc.ops.box_taps import TapLists, Taps
 from modelcc.ops.box_weights import BoxPoints, box_means
 from modelcc.ops.boxes import (
     BoxPool,
@@ -94,15 +96,21 @@ class RoiAlign(BoxPool):
         (boxes, numbers, x, turned), (y,) = inputs, outputs
         assert boxes is not None and numbers is not None
         count, _, *extents = extents_of(x, turned)
+        if at.capacity.groups is not None:
+            with at.each(y.shape) as (element, (box, channel, *bin)):
+                along = self._axes(at, extents, boxes, box)
+                image = image_of(at, numbers, box, count)
+                for images in layouts(at, x, turned):
+                    start = image * images.image + channel * images.channel
+                    value = self._point_by_point(at, images, start, along, bin)
+                    at.store(y, element, convert(value, y.dtype))
+            return
         lists = [self._lists(at, extents, axis, y.dtype) for axis in (0, 1)]
         with each_box(at, boxes.shape[0]) as (share, box):
-            along = [
-                self._axis(at, extents[axis], boxes, box, axis, lists[axis]) for axis in (0, 1)
-            ]
-            for axis in along:
-                axis.fill(at, share)
-            points = call("max", call("mul", *(axis.count for axis in along)), integer(1))
-            divisor = at.let(convert(points, accumulator(y.dtype)))
+            along = self._axes(at, extents, boxes, box)
+            for axis, own in zip(along, lists, strict=True):
+                axis.fill(at, own, share)
+            divisor = _points_of(at, along)
             image = image_of(at, numbers, box, count)
             rows, columns = (partial(taps.of_bin, at, share) for taps in lists)
             for images in layouts(at, x, turned):
@@ -120,17 +128,43 @@ class RoiAlign(BoxPool):
         slot = minimum(2 * self.points, extent) if self.points else extent
         return TapLists.of(at, bins, slot, accumulator(dtype), self.largest)
 
-    def _axis(
+    def _axes(
+        self, at: AlgorithmBuilder, extents: Sequence[Index], boxes: Operand, box: Index
+    ) -> tuple[_Axis, _Axis]:
+        def along(axis: int, bins: int) -> _Axis:
+            corners = at.load(boxes, box * 4 + 1 - axis), at.load(boxes, box * 4 + 3 - axis)
+            return _Axis.of(at, self, corners, extents[axis], bins)
+
+        return along(0, self.height), along(1, self.width)
+
+    def _point_by_point(
         self,
         at: AlgorithmBuilder,
-        extent: Index,
-        boxes: Operand,
-        box: Index,
-        axis: int,
-        lists: TapLists,
-    ) -> _Axis:
-        corners = at.load(boxes, box * 4 + 1 - axis), at.load(boxes, box * 4 + 3 - axis)
-        return _Axis.of(at, self, corners, extent, lists)
+        images: Images,
+        start: Index,
+        along: tuple[_Axis, _Axis],
+        bin: Sequence[Index],
+    ) -> Expr:
+        """One bin of the plane at ``start``: the mean of its points, or their greatest pixel."""
+        (down, right), wide = along, accumulator(images.elements.dtype)
+        total = at.register(number(float("-inf") if self.largest else 0.0, wide))
+        seen = at.register(number(0.0, wide))
+        with down.points(at, bin[0]) as y:
+            rows = down.around(at, y)
+            with right.points(at, bin[1]) as x:
+                at.assign(seen, add(seen, number(1.0, wide)))
+                for (row, weight), (column, other) in product(rows, right.around(at, x)):
+                    place = at.index(row) * images.row + at.index(column) * images.pixel
+                    value = convert(at.load(images.elements, start + place), wide)
+                    part = call("mul", call("mul", weight, other), value)
+                    at.assign(total, call("max" if self.largest else "add", total, part))
+        count = _points_of(at, along)
+        if not self.largest:
+            return call("div", total, count)
+        # Points outside are 0; so is the bin without points.
+        with at.when(call("lt", seen, count)):
+            at.assign(total, call("max", total, number(0.0, wide)))
+        return total
 
     def _bin(
         self,
@@ -199,7 +233,7 @@ class _Axis:
     """The points of a box along one axis: where the box starts, its size in each bin, and how many
     points (``given``, or as many as the size asks for) a bin has."""
 
-    lists: TapLists
+    bins: int
     extent: Index
     start: Var
     step: Var
@@ -212,48 +246,55 @@ class _Axis:
         op: RoiAlign,
         corners: tuple[Expr, Expr],
         extent: Index,
-        lists: TapLists,
+        bins: int,
     ) -> _Axis:
-        wide = lists.dtype
+        wide = accumulator(corners[0].dtype)
         shift = number(0.5 if op.half_pixel else 0.0, wide)
         scaled = [call("mul", convert(c, wide), number(op.scale, wide)) for c in corners]
         start, end = (at.let(call("sub", c, shift)) for c in scaled)
         size = call("sub", end, start)
         size = size if op.half_pixel else call("max", size, number(1.0, wide))
-        step = at.let(call("div", size, number(float(lists.bins), wide)))
+        step = at.let(call("div", size, number(float(bins), wide)))
         asked = whole_between(at, call("ceil", step), integer(MOST_POINTS))
         count = integer(op.points) if op.points else asked
-        return _Axis(lists, extent, start, step, count, op.points)
+        return _Axis(bins, extent, start, step, count, op.points)
 
-    def fill(self, at: AlgorithmBuilder, share: Index) -> None:
+    def fill(self, at: AlgorithmBuilder, lists: TapLists, share: Index) -> None:
         """Note the pixels around the points of every bin, by ascending position."""
-        wide = self.lists.dtype
-        back = at.let(call("lt", self.step, number(0.0, wide)))
-        with at.loop(0, self.lists.bins) as bin:
-            base = at.let(add(self.start, call("mul", index_number(bin, wide), self.step)))
-            taps = self.lists.writer(at, share, bin)
-            with at.loop(*self._near(at, base, back)) as n:
-                turned = call("sub", add(self.count, -1), index_number(n))
-                point = convert(Select(back, turned, index_number(n)), wide)
-                # In onnxruntime's order, for a point at -1 is inside and one beside it is not.
-                within = call("mul", add(point, number(0.5, wide)), self.step)
-                place = at.let(add(base, call("div", within, convert(self.count, wide))))
-                low, high = number(-1.0, wide), index_number(self.extent, wide)
-                with at.when(call("and", call("ge", place, low), call("le", place, high))):
-                    self._add(at, taps, place)
+        with at.loop(0, self.bins) as bin:
+            taps = lists.writer(at, share, bin)
+            with self.points(at, bin) as place:
+                for pixel, weight in self.around(at, place):
+                    taps.add(at, pixel, weight)
+                taps.point(at)
             taps.finish(at, self.count)
 
-    def _add(self, at: AlgorithmBuilder, taps: TapWriter, place: Expr) -> None:
-        """The two pixels around a point, which is first moved into the image."""
-        wide, last = self.lists.dtype, self.extent - 1
+    @contextmanager
+    def points(self, at: AlgorithmBuilder, bin: Index) -> Generator[Expr]:
+        """The points of a bin that are in the image, by ascending position."""
+        wide = self.step.dtype
+        back = at.let(call("lt", self.step, number(0.0, wide)))
+        base = at.let(add(self.start, call("mul", index_number(bin, wide), self.step)))
+        with at.loop(*self._near(at, base, back)) as n:
+            turned = call("sub", add(self.count, -1), index_number(n))
+            point = convert(Select(back, turned, index_number(n)), wide)
+            # In onnxruntime's order, for a point at -1 is inside and one beside it is not.
+            within = call("mul", add(point, number(0.5, wide)), self.step)
+            place = at.let(add(base, call("div", within, convert(self.count, wide))))
+            low, high = number(-1.0, wide), index_number(self.extent, wide)
+            with at.when(call("and", call("ge", place, low), call("le", place, high))):
+                yield place
+
+    def around(self, at: AlgorithmBuilder, place: Expr) -> Sequence[tuple[Var, Expr]]:
+        """The two pixels around a point, which is first moved into the image, by their weights."""
+        wide, last = place.dtype, self.extent - 1
         ahead = call("max", place, number(0.0, wide))
         moved = at.let(call("min", ahead, index_number(last, wide)))
         low = at.let(call("floor", moved))
         part = at.let(call("sub", moved, low))
         pixel = at.let(convert(low, I64))
-        taps.add(at, pixel, call("sub", number(1.0, wide), part))
-        taps.add(at, at.let(call("min", add(pixel, 1), index_number(last))), part)
-        taps.point(at)
+        above = at.let(call("min", add(pixel, 1), index_number(last)))
+        return (pixel, call("sub", number(1.0, wide), part)), (above, part)
 
     def _near(self, at: AlgorithmBuilder, base: Var, back: Expr) -> tuple[Index, Index]:
         """Numbers of points, by ascending position, beyond which all are outside of the image.
@@ -262,7 +303,7 @@ class _Axis:
         """
         if self.given:
             return 0, self.given
-        wide = self.lists.dtype
+        wide = self.step.dtype
         lowest = at.let(Select(back, add(base, self.step), base))
         apart = at.let(call("div", call("abs", self.step), convert(self.count, wide)))
 
@@ -273,6 +314,12 @@ class _Axis:
 
         first = reach(number(-1.0, wide), "sub")
         return first, reach(index_number(self.extent, wide), "add")
+
+
+def _points_of(at: AlgorithmBuilder, along: Sequence[_Axis]) -> Var:
+    """How many points a bin has, at least one."""
+    points = call("max", call("mul", *(axis.count for axis in along)), integer(1))
+    return at.let(convert(points, along[0].step.dtype))
 
 
 def _around(image: Array, y: float, x: float, largest: bool) -> Array:

@@ -32,6 +32,7 @@ from modelcc.ops.boxes import (
     channels_first,
     each_box,
     extents_of,
+    first_of,
     image_of,
     layouts,
     whole_between,
@@ -44,7 +45,7 @@ from modelcc.ops.views import permuted, reshaped
 _BOXES = np.array([[0, 0, 7, 5], [2, 1, 3, 6], [6, 4, 9, 9]], np.float32)
 _NUMBERS = np.array([0, 1, 0])
 
-Span = Callable[[Index], tuple[Index, Index]]
+Span = tuple[Index, Index]
 """Where a bin begins and ends along an axis."""
 
 
@@ -66,6 +67,18 @@ class WholePixelPool(BoxPool):
         assert boxes is not None and numbers is not None
         bins = self.height, self.width
         count, _, *extents = extents_of(x, turned)
+        if at.capacity.groups is not None:
+            with at.each(y.shape) as (_, (box, channel, *bin)):
+                rows, columns = (
+                    (at.index(low), at.index(high))
+                    for axis in (0, 1)
+                    for low, high in (self._edges(at, extents[axis], boxes, box, axis)(bin[axis]),)
+                )
+                image = image_of(at, numbers, box, count)
+                own, to = Channels(channel, 1, 1), first_of(y, box, *bin)
+                for images in layouts(at, x, turned):
+                    self.pool(at, images, extents, y, image, own, rows, columns, to)
+            return
         shares = at.capacity.shares
         edges = [_Edges(at.scratch(I64, shares * n), at.scratch(I64, shares * n), n) for n in bins]
         with each_box(at, boxes.shape[0]) as (share, box):
@@ -74,13 +87,14 @@ class WholePixelPool(BoxPool):
             image = image_of(at, numbers, box, count)
             rows, columns = (partial(axis.of, at, share) for axis in edges)
             for images in layouts(at, x, turned):
-                self.pool(at, images, extents, y, image, box, rows, columns)
+                for block, row, column, to in self.each_bin(at, y, box, rows, columns):
+                    self.pool(at, images, extents, y, image, block, row, column, to)
 
     def pool(
         self, at: AlgorithmBuilder, images: Images, extents: Sequence[Index], y: Operand,
-        image: Index, box: Index, rows: Span, columns: Span,
+        image: Index, block: Channels, rows: Span, columns: Span, to: Index,
     ) -> None:  # fmt: skip
-        """The bins of one box: ``rows`` and ``columns`` tell where each begins and ends."""
+        """One bin of some channels, whose channel 0 is at ``to``: from where to where it is."""
         raise NotImplementedError(type(self).__name__)
 
     def _find(
@@ -93,8 +107,17 @@ class WholePixelPool(BoxPool):
         box: Index,
         axis: int,
     ) -> None:
-        """Where the bins of a box begin and end along an axis, within the image."""
-        wide = accumulator(boxes.dtype)
+        """Note where the bins of a box begin and end along an axis, within the image."""
+        of = self._edges(at, extent, boxes, box, axis)
+        with at.loop(0, edges.bins) as bin:
+            for buffer, place in zip((edges.lows, edges.highs), of(bin), strict=True):
+                at.store(buffer, share * edges.bins + bin, place)
+
+    def _edges(
+        self, at: AlgorithmBuilder, extent: Index, boxes: Operand, box: Index, axis: int
+    ) -> Callable[[Index], tuple[Expr, Expr]]:
+        """What tells where a bin of a box begins and ends along an axis."""
+        wide, bins = accumulator(boxes.dtype), (self.height, self.width)[axis]
         start, end = (
             _rounded(at, call("mul", convert(at.load(boxes, box * 4 + c), wide), scale))
             for scale in (number(self.scale, wide),)
@@ -102,14 +125,16 @@ class WholePixelPool(BoxPool):
         )
         one = number(1.0, wide)
         size = call("max", add(call("sub", end, start), one), one)
-        each = at.let(call("div", size, number(float(edges.bins), wide)))
+        each = at.let(call("div", size, number(float(bins), wide)))
         most = index_number(extent)
-        with at.loop(0, edges.bins) as bin:
+
+        def of(bin: Index) -> tuple[Expr, Expr]:
             low = call("floor", call("mul", index_number(bin, wide), each))
             high = call("ceil", call("mul", index_number(bin + 1, wide), each))
-            for buffer, edge in ((edges.lows, low), (edges.highs, high)):
-                place = whole_between(at, add(edge, start), most)
-                at.store(buffer, share * edges.bins + bin, place)
+            first, last = (whole_between(at, add(edge, start), most) for edge in (low, high))
+            return first, last
+
+        return of
 
     def parts(
         self, boxes: Array, numbers: Array, shape: Sequence[int]
@@ -136,11 +161,19 @@ class MaxRoiPool(WholePixelPool):
 
     def pool(
         self, at: AlgorithmBuilder, images: Images, extents: Sequence[Index], y: Operand,
-        image: Index, box: Index, rows: Span, columns: Span,
+        image: Index, block: Channels, rows: Span, columns: Span, to: Index,
     ) -> None:  # fmt: skip
-        start = image * images.image
-        for block, row, column, to in self.each_bin(at, y, box, rows, columns):
-            _pool(at, images, y, block, start, row, column, to)
+        best = block.registers(at, number(float("-inf"), y.dtype))
+        with at.loop(*rows) as row, at.loop(*columns) as column:
+            pixel = image * images.image + row * images.row + column * images.pixel
+            for n, register in enumerate(best):
+                at.assign(register, call("max", register, block.load(at, images, pixel, n)))
+        without = [predicate(low, ">=", high) for low, high in (rows, columns)]
+        with at.when(call("or", *without)):
+            for register in best:
+                at.assign(register, number(0.0, y.dtype, register.lanes))
+        for n, register in enumerate(best):
+            block.store(at, y, to, n, register)
 
     def reference(
         self, boxes: Array, numbers: Array, x: Array | None, turned: Array | None
@@ -183,23 +216,24 @@ class MaxRoiPoolIndices(WholePixelPool):
         (pooled,) = super().infer(boxes, numbers, *images)
         return (TensorType(pooled.shape, I64),)
 
+    def blocks(self, at: AlgorithmBuilder, channels: Index) -> Iterator[Channels]:
+        with at.loop(0, channels) as channel:
+            yield Channels(channel, 1, 1)
+
     def pool(
         self, at: AlgorithmBuilder, images: Images, extents: Sequence[Index], y: Operand,
-        image: Index, box: Index, rows: Span, columns: Span,
+        image: Index, block: Channels, rows: Span, columns: Span, to: Index,
     ) -> None:  # fmt: skip
-        channels, start, (height, width) = y.shape[1], image * images.image, extents
-        with at.loop(0, channels) as c, at.loop(0, self.height) as i, at.loop(0, self.width) as j:
-            best = at.register(number(float("-inf"), images.elements.dtype))
-            place = at.register(integer(-1))
-            with at.loop(*rows(i)) as row, at.loop(*columns(j)) as column:
-                pixel = start + row * images.row + column * images.pixel + c * images.channel
-                value = at.let(at.load(images.elements, pixel))
-                with at.when(call("gt", value, best)):
-                    at.assign(best, value)
-                    plane = (image * channels + c) * height
-                    at.assign(place, index_number((plane + row) * width + column))
-            to = ((box * channels + c) * self.height + i) * self.width + j
-            at.store(y, to, place)
+        best = at.register(number(float("-inf"), images.elements.dtype))
+        place = at.register(integer(-1))
+        with at.loop(*rows) as row, at.loop(*columns) as column:
+            pixel = image * images.image + row * images.row + column * images.pixel
+            value = at.let(block.load(at, images, pixel, 0))
+            with at.when(call("gt", value, best)):
+                at.assign(best, value)
+                plane = (image * y.shape[1] + block.first) * extents[0]
+                at.assign(place, index_number((plane + row) * extents[1] + column))
+        block.store(at, y, to, 0, place)
 
     def reference(
         self, boxes: Array, numbers: Array, x: Array | None, turned: Array | None
@@ -233,30 +267,6 @@ def _rounded(at: AlgorithmBuilder, value: Expr) -> Expr:
     value = at.let(value)
     size = call("floor", add(call("abs", value), number(0.5, value.dtype)))
     return at.let(call("mul", call("sign", value), size))
-
-
-def _pool(
-    at: AlgorithmBuilder,
-    images: Images,
-    y: Operand,
-    block: Channels,
-    start: Index,
-    rows: tuple[Index, Index],
-    columns: tuple[Index, Index],
-    to: Index,
-) -> None:
-    """The greatest elements of one bin of the image at ``start``, into y from ``to`` on."""
-    best = block.registers(at, number(float("-inf"), y.dtype))
-    with at.loop(*rows) as row, at.loop(*columns) as column:
-        pixel = start + row * images.row + column * images.pixel
-        for n, register in enumerate(best):
-            at.assign(register, call("max", register, block.load(at, images, pixel, n)))
-    empty = call("or", predicate(rows[0], ">=", rows[1]), predicate(columns[0], ">=", columns[1]))
-    with at.when(empty):
-        for register in best:
-            at.assign(register, number(0.0, y.dtype, register.lanes))
-    for n, register in enumerate(best):
-        block.store(at, y, to, n, register)
 
 
 def _bins(start: int, end: int, bins: int, extent: int) -> list[slice]:

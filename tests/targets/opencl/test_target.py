@@ -21,6 +21,7 @@ from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.types import F32, F64, Array, TensorType, dtype_of
 from modelcc.ops.arithmetic import Add, Mul
+from modelcc.ops.hardmax import RowHardmax
 from modelcc.options import Options
 from modelcc.passes.program.place_transfers import side_of
 from modelcc.passes.tensor.from_graph import lower_graph
@@ -138,6 +139,19 @@ def test_a_device_times_its_work_by_its_own_clock() -> None:
     device.keep_times(False)
     device.launch("work", [(memory, 0)], [1], (1, 1, 1))
     assert device.seconds() == 0
+
+
+@pytest.mark.parametrize("rows", [2, 300])
+def test_a_thread_does_what_is_independent_if_there_are_many(rows: int) -> None:
+    build = GraphBuilder("marks")
+    build.input("x", TensorType((rows, 5), F32))
+    op = RowHardmax(1)
+    net = modelcc.compile(build.build(build.add(op, "x")), "opencl", cache=None)
+    share = net.report().device
+    assert (share is not None and share.launches == 1) == (rows == 300)
+    x = normal(rows, 5)
+    (found,) = net.run({"x": x}).values()
+    np.testing.assert_array_equal(found, op.reference(x))
 
 
 def gathering(then: str) -> modelcc.Model:

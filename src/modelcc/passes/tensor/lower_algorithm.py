@@ -11,20 +11,54 @@ Scratch memory that the function asks for becomes further results, which nobody 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from modelcc.ir.algorithm import AlgorithmBuilder
-from modelcc.ir.capacity import Capacity
+from modelcc.ir.capacity import Capacity, GroupCapacity
 from modelcc.ir.compute import Operand
 from modelcc.ir.graph import Node
 from modelcc.ir.index import Sym
-from modelcc.ir.tensor import Algorithm, Item
-from modelcc.ir.types import TensorType
+from modelcc.ir.library import meaning_of
+from modelcc.ir.loop import Function
+from modelcc.ir.loop_traversal import grid_loop, has_elements, parallel_loop
+from modelcc.ir.tensor import Algorithm
+from modelcc.ir.types import F64, TensorType
+from modelcc.passes.loop.thread_each import thread_each
 
 
 def lower_algorithm(
     node: Node, types: Mapping[str, TensorType], capacity: Capacity
-) -> tuple[list[Item], dict[str, TensorType]]:
-    """The item of ``node`` for a machine of that capacity, and the types of its scratch memory."""
+) -> tuple[list[Algorithm], dict[str, TensorType]]:
+    """The item of ``node`` for a machine of that capacity, and the types of its scratch memory.
+
+    On an accelerator it is for groups of threads, if the op has such a form, or many iterations
+    that are independent of each other; else for the processor beside it.
+    """
+    if capacity.groups is None:
+        return _written(node, types, capacity)
+    (item,), scratch = _written(node, types, capacity.of_threads)
+    function = _in_groups(meaning_of(item.function), capacity.groups)
+    if function is None:
+        return _written(node, types, replace(capacity, groups=None))
+    return [replace(item, function=function)], scratch
+
+
+def _in_groups(function: Function, groups: GroupCapacity) -> Function | None:
+    """``function`` for an accelerator, if that is worth it."""
+    if grid_loop(function) is not None:
+        return function
+    if not groups.doubles and has_elements(function, F64):
+        return None
+    loop = parallel_loop(function)
+    if loop is None or not groups.are_many(loop.stop):
+        return None
+    return thread_each(function, max(groups.threads // 4, 1))
+
+
+def _written(
+    node: Node, types: Mapping[str, TensorType], capacity: Capacity
+) -> tuple[list[Algorithm], dict[str, TensorType]]:
+    """The item as the op writes it."""
     at = AlgorithmBuilder(type(node.op).__name__, capacity)
     given: dict[str, Operand] = {}
     for name in node.inputs:
