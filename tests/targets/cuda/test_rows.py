@@ -48,8 +48,7 @@ DECODE = """%q: f16[{h}, {m}, 128], %k: f16[{h}, {n}, 128], %v: f16[{h}, {n}, 12
 
 def scheduled(kernel: str, machine: GpuModel) -> list[Function]:
     program = SplitKeys(machine.units)(program_of(kernel, {}))
-    functions = schedule_groups(program, None, machine).functions
-    return [f for f in functions if isinstance(f, Function)]
+    return list(schedule_groups(program, None, machine).functions)
 
 
 def machine_code(function: Function, chip: Chip) -> Counter[str]:

@@ -91,10 +91,8 @@ def find_decode(kernel: GroupKernel) -> DecodeParts:
     product, *scores = map(nest, pair.scores)
     weights = tuple(map(nest, pair.weights))
     total, *results = map(nest, pair.results)
-    factors = _factors(product, pair.key.name), _factors(total, pair.columns[-1].name)
-    if factors[0] is None or factors[1] is None:
-        raise ScheduleError("one factor of each contraction moves along keys, or along columns")
-    (query, key), (weighted, value) = factors
+    query, key = _factors(product, pair.key.name)
+    weighted, value = _factors(total, pair.columns[-1].name)
     names = {a.name for a in pair.columns}
     columns = tuple(v for v in total.parallel if v.name in names)
     batch = tuple(v for v in total.parallel if v.name not in {*names, pair.row.name})
@@ -115,7 +113,7 @@ def _verify(kernel: GroupKernel, parts: DecodeParts) -> None:
     read = {r.tensor for r in reads(parts.weighted)}
     if len(read) != 1 or not read <= {s.output for s in (*pair.scores, *pair.weights)}:
         raise ScheduleError("the factor of a weight reads nothing else")
-    stored = kernel.stored - {(*pair.results,)[-1].output}
+    stored = kernel.stored - {pair.results[-1].output}
     of_rows = {s.output for s in pair.weights if pair.key.name not in _written(s)}
     if pair.results[-1].output not in kernel.stored or not stored <= of_rows:
         raise ScheduleError("scores of a group are not kept")
@@ -125,15 +123,16 @@ def _written(stage: Stage) -> set[str]:
     return {a.name for a in stage.axes}
 
 
-def _factors(nest: Nest, moving: str) -> tuple[Scalar, Scalar] | None:
+def _factors(nest: Nest, moving: str) -> tuple[Scalar, Scalar]:
     """The factors of a product, of which the second one alone moves along an axis."""
-    if not (isinstance(nest.body, Apply) and nest.body.function == "mul"):
-        return None
-    first, second = nest.body.args
-    if moving in index_symbols(first):
-        first, second = second, first
-    alone = moving in index_symbols(second) and moving not in index_symbols(first)
-    return (first, second) if alone else None
+    match nest.body:
+        case Apply(function="mul", args=(first, second)):
+            along = [f for f in (first, second) if moving in index_symbols(f)]
+            if len(along) == 1:
+                return (second, first) if along[0] is first else (first, second)
+        case _:
+            pass
+    raise ScheduleError("one factor of each contraction moves along keys, or along columns")
 
 
 def _is_few(extent: object, most: int) -> bool:
