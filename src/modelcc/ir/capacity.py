@@ -7,10 +7,6 @@ from dataclasses import dataclass, replace
 from modelcc.ir.index import Index
 from modelcc.ir.types import F64, DType
 
-THREADS = 1024
-"""Threads of an accelerator that have memory of their own for an algorithm."""
-
-
 @dataclass(frozen=True)
 class GroupCapacity:
     """What a group has: ``threads``, a power of two, ``shared_bytes`` that they share, and whether
@@ -43,10 +39,9 @@ class Capacity:
         """Groups that compute with elements of ``dtype``."""
         return self.groups if self.groups is None or self.groups.doubles or dtype != F64 else None
 
-    @property
-    def of_threads(self) -> Capacity:
-        """What each of very many threads may take, none of which has vectors."""
-        return replace(self, lanes=1, parallel_from=1, shares=THREADS)
+    def each_thread(self, groups: GroupCapacity) -> Capacity:
+        """That of threads without vectors, of which a few ``groups`` have memory of their own."""
+        return replace(self, lanes=1, parallel_from=1, shares=4 * groups.threads)
 
     def joined(self, vectors: int) -> int:
         """Elements of so many vectors that are taken as one; still 1 where there are none."""

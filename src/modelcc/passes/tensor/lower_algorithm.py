@@ -36,7 +36,7 @@ def lower_algorithm(
     """
     if capacity.groups is None:
         return _written(node, types, capacity)
-    (item,), scratch = _written(node, types, capacity.of_threads)
+    (item,), scratch = _written(node, types, capacity.each_thread(capacity.groups))
     function = _in_groups(meaning_of(item.function), capacity.groups)
     if function is None:
         return _written(node, types, replace(capacity, groups=None))
