@@ -14,10 +14,11 @@ import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value
 from modelcc.ir.index import floordiv, product
+from modelcc.ir.narrowing import Narrowing
 from modelcc.ir.op import Builder, Gradients, Meeting, Op, Values, require
-from modelcc.ir.types import F32, U8, U32, Array, TensorType
-from modelcc.ops.accumulate import Point, combined
-from modelcc.ops.arithmetic import Value, of
+from modelcc.ir.types import BF16, F16, F32, U8, U32, Array, TensorType
+from modelcc.ops.accumulate import Point, combined, rounded, widen
+from modelcc.ops.arithmetic import Cast, Value, of
 from modelcc.ops.broadcast import ReduceSum, Reshape, numbers
 from modelcc.ops.generate import filled
 from modelcc.ops.matmul import MatMul
@@ -45,10 +46,12 @@ _sample = partial(bounded, (0, 100))
 class PackedMatMul(Op):
     """``x @ w`` with ``w[k, n] = (field(k, n) - zero[b, n]) * scale[b, n]``, b the block of k.
 
-    Operands are x f32 ``[…, K]``, words u32 ``[blocks, words, N]`` of fields of ``bits`` bits as
-    :func:`packed_words` makes them, scale f32 and zero u8 ``[blocks, N]``; zero may be a scalar.
+    Operands are x ``[…, K]``, in whose type w is multiplied (f32, f16 or bf16), words u32
+    ``[blocks, words, N]`` of fields of ``bits`` bits as :func:`packed_words` makes them, scale f32
+    and zero u8 ``[blocks, N]``; zero may be a scalar.
     """
 
+    narrowing = Narrowing("products", kept=(2,))
     bits: int = 4
     samples = (
         _sample(tensor("n", 32), tensor(2, 2, 5, dtype=U32), tensor(2, 5), scalar(8, U8)),
@@ -65,6 +68,9 @@ class PackedMatMul(Op):
             *(tensor(64), tensor(2, 2, 17, dtype=U32), tensor(2, 17), tensor(2, 17, dtype=U8)),
             bits=2,
         ),
+        _sample(
+            *(tensor(3, 32, dtype=F16), tensor(2, 2, 8, dtype=U32), tensor(2, 8), scalar(8, U8)),
+        ),
     )
 
     def infer(
@@ -72,13 +78,14 @@ class PackedMatMul(Op):
     ) -> tuple[TensorType]:
         require(self.bits in (2, 4, 8), f"PackedMatMul of {self.bits} bits: it takes 2, 4 or 8")
         require(words.dtype == U32 and words.rank == 3, f"PackedMatMul needs words, not {words}")
-        require(x.dtype == F32 and x.rank > 0, f"PackedMatMul needs f32 [..., K], not {x}")
+        known = x.dtype in (F32, F16, BF16) and x.rank > 0
+        require(known, f"PackedMatMul needs [..., K] of f32, f16 or bf16, not {x}")
         require(scale.dtype == F32, f"PackedMatMul needs f32 scales, not {scale}")
         require(zero.dtype == U8, f"PackedMatMul needs u8 zero points, not {zero}")
         for given in (scale, zero) if zero.rank else (scale,):
             require(given.rank == 2, f"PackedMatMul needs a number for each block, not {given}")
         self.require_meetings(x, words, scale, zero)
-        return (TensorType((*x.shape[:-1], words.shape[2]), F32),)
+        return (TensorType((*x.shape[:-1], words.shape[2]), x.dtype),)
 
     def meetings(
         self, x: TensorType, words: TensorType, scale: TensorType, zero: TensorType
@@ -95,7 +102,8 @@ class PackedMatMul(Op):
         fields = (words[:, :, None] >> shifts[:, None]) & np.uint32((1 << self.bits) - 1)
         fields = fields.reshape(len(words), -1, words.shape[-1]).astype(np.float32)
         steps = fields - np.broadcast_to(zero, scale.shape)[:, None].astype(np.float32)
-        return np.asarray(np.matmul(x, (steps * scale[:, None]).reshape(-1, words.shape[-1])))
+        weights = (steps * scale[:, None]).reshape(-1, words.shape[-1]).astype(x.dtype)
+        return np.asarray(np.matmul(widen(x), widen(weights))).astype(x.dtype, copy=False)
 
     def compute(
         self, at: StageBuilder, x: Operand, words: Operand, scale: Operand, zero: Operand
@@ -109,10 +117,11 @@ class PackedMatMul(Op):
             field = apply("and", shifted, (1 << self.bits) - 1).cast(F32)
             unit, none = scale[b, o[-1]], zero[b, o[-1]] if zero.rank else zero[()]
             # Expanded, it is one fused operation for each field and one for each block.
-            weight = field * unit - none.cast(F32) * unit
-            return x[(*o[:-1], (b * count + w) * per + f)] * weight
+            weight = (field * unit - none.cast(F32) * unit).cast(x.dtype)
+            return x[(*o[:-1], (b * count + w) * per + f)].cast(F32) * weight.cast(F32)
 
-        return combined(at, (*x.shape[:-1], columns), (blocks, count, per), "sum", body)
+        total = combined(at, (*x.shape[:-1], columns), (blocks, count, per), "sum", body)
+        return rounded(at, total, x.dtype)
 
     def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
         x, words, scale, zero = inputs
@@ -120,8 +129,8 @@ class PackedMatMul(Op):
         rows = build.type_of(x).shape[-1]
         (count,) = numbers((rows,))
         lines = (product(build.type_of(x).shape[:-1]), rows)
-        each = build.emit(Reshape(lines), x)
-        dy = build.emit(Reshape((lines[0], columns)), dys[0])
+        each = build.emit(Cast(F32), build.emit(Reshape(lines), x))
+        dy = build.emit(Cast(F32), build.emit(Reshape((lines[0], columns)), dys[0]))
         eye = build.constant(np.eye(count, dtype=np.float32))
         one = filled(build, scale, 1.0)
         weights, steps = (build.emit(self, eye, words, unit, zero) for unit in (scale, one))
@@ -130,6 +139,7 @@ class PackedMatMul(Op):
         dw = Value(build, build.emit(MatMul(), build.emit(turn, each), dy)) * Value(build, steps)
         of_blocks = of(Reshape((blocks, floordiv(rows, blocks), columns)), dw)
         dscale = of(ReduceSum((1,), keepdims=False), of_blocks)
+        dx = build.emit(Cast(build.type_of(x).dtype), dx)
         return build.emit(Reshape(build.type_of(x).shape), dx), None, dscale.name, None
 
 

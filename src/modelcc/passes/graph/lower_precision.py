@@ -139,6 +139,7 @@ class _Lowering:
         """Whether a product may be lowered: of f32, with constants in the range of the type."""
         kept = node.op.narrowing.kept
         given = [n for number, n in enumerate(node.inputs) if n and number not in kept]
+        given = [n for n in given if self._graph.types[n].dtype.is_float]
         if not all(map(self._is_float, given)) or self.lowered == self._limit:
             return False
         most = float(np.asarray(ml_dtypes.finfo(self._dtype.numpy).max, np.float32))

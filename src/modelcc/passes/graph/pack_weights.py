@@ -8,7 +8,7 @@ import numpy as np
 
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
-from modelcc.ir.types import F32, I2, I4, I8, U2, U4, U8, Array, dtype_of
+from modelcc.ir.types import BF16, F16, F32, I2, I4, I8, U2, U4, U8, Array, dtype_of
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.packed_matmul import WORD_BITS, PackedMatMul, packed_words
 from modelcc.ops.quant import DequantizeLinear
@@ -16,6 +16,7 @@ from modelcc.ops.shape import Transpose
 from modelcc.passes.graph.products import made_by
 
 FEW_BITS = (I2, I4, I8, U2, U4, U8)
+FLOATS = (F32, F16, BF16)
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Blocks:
 
 def packed_product(node: Node, at: Rewriter) -> Replacement:
     """The product of a node, if its second operand is such a constant."""
-    if not isinstance(node.op, MatMul) or at.type_of(node.inputs[0]).dtype != F32:
+    if not isinstance(node.op, MatMul) or at.type_of(node.inputs[0]).dtype not in FLOATS:
         return None
     weights = _weights(at, node.inputs[1])
     if weights is None:
@@ -83,7 +84,7 @@ def packed_product(node: Node, at: Rewriter) -> Replacement:
     words = packed_words(weights.fields, weights.bits, block)
     zero = weights.zero.astype(np.uint8)
     zero = zero[0, 0] if (zero == zero[0, 0]).all() else zero
-    parts = (words, weights.scale, np.asarray(zero))
+    parts = (words, weights.scale.astype(np.float32), np.asarray(zero))
     operands = (at.constant(np.ascontiguousarray(part).reshape(part.shape)) for part in parts)
     return at.emit(PackedMatMul(weights.bits), node.inputs[0], *operands)
 
@@ -104,7 +105,7 @@ def _blocks(at: Rewriter, name: str, axis: int) -> Blocks | None:
     if node is None or not isinstance(node.op, DequantizeLinear):
         return None
     type_ = at.type_of(name)
-    if not node.op.block or node.op.axis != axis or type_.rank != 2 or type_.dtype != F32:
+    if not node.op.block or node.op.axis != axis or type_.rank != 2:
         return None
     data, scale = (at.constant_value(n) for n in node.inputs[:2])
     if data is None or scale is None or scale.ndim != 2 or dtype_of(data) not in FEW_BITS:

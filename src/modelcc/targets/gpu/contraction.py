@@ -16,12 +16,14 @@ from modelcc.schedule.nest import LoopVar, Nest
 class KeptFactor:
     """``value`` is what is kept of a factor, in ``dtype`` it takes part in products.
 
-    ``by_term``: neighbours in memory are terms of the sum, else results.
+    ``by_term``: neighbours are terms of the sum, else results.  So they are where it is ``packed``,
+    too: these are made of one element, while elements that are neighbours in memory are results.
     """
 
     value: Scalar
     dtype: DType
     by_term: bool
+    packed: bool = False
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,9 @@ def _operand(factor: Scalar, along: LoopVar, term: LoopVar) -> KeptFactor:
             kept = factor
     steps = [(_step(r, term.name), _step(r, along.name)) for r in reads(factor)]
     by_term = any(a == 1 for a, _ in steps) and not any(b == 1 for _, b in steps)
-    return KeptFactor(kept, dtype, by_term)
+    indices = (i for read in reads(factor) for i in read.indices)
+    of_one = _moves(factor, (term,)) and not any(term.name in symbols(i) for i in indices)
+    return KeptFactor(kept, dtype, by_term or of_one, of_one)
 
 
 def _step(read: Read, name: str) -> object:

@@ -79,6 +79,8 @@ class OperandTile:
     def place(self, thread: Index, number: Index) -> tuple[Index, Index]:
         """Result and term, in the tile, of what a thread reads as its vector ``number``."""
         vector = thread + number * self.threads
+        if self.operand.packed:
+            return mod(vector, self.size), floordiv(vector, self.size) * self.lanes
         inner = (self.depth if self.operand.by_term else self.size) // self.lanes
         near, far = mod(vector, inner) * self.lanes, floordiv(vector, inner)
         return (far, near) if self.operand.by_term else (near, far)

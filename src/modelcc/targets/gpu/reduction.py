@@ -55,8 +55,8 @@ def lower_reduction(kernel: GroupKernel, schedule: GroupReduction) -> Function:
     if nest is None or nest.combine is None:
         raise ScheduleError("threads share reductions")
     verify_shares(s, nest.body.dtype)
-    if s.results < 1 or (s.across and (s.lanes, s.warp) != (1, 1)):
-        raise ScheduleError("groups have results, whose neighbours have no vectors and warps")
+    if s.results < 1 or (s.across and s.warp != 1):
+        raise ScheduleError("groups have results, whose neighbours exchange no registers")
     if s.lanes > 1 and not takes_vectors((nest,), nest.reduce[-1:], s.lanes):
         raise ScheduleError("terms are no whole vectors: lanes")
     fresh = kernel.names.fresh

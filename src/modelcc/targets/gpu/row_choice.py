@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from modelcc.ir.index import coefficient, symbols
-from modelcc.ir.scalar_tree import reads
+from modelcc.ir.scalar_tree import reads, walk
+from modelcc.ir.tensor import IndexValue
 from modelcc.schedule.group_schedule import GroupReduction, GroupRows
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.targets.gpu.evaluation import GroupKernel, extent_of
@@ -35,7 +36,8 @@ def reduction_schedules(anchor: Nest, machine: GpuModel) -> Iterator[GroupReduct
     if not _are_neighbours((anchor,), anchor.reduce, anchor.parallel):
         width = min(machine.warp, power_of_two(results))
         most = min(terms // 4, 256 // width, machine.group_threads // width)
-        yield GroupReduction(power_of_two(most), width, across=True)
+        lanes = _lanes((anchor,), machine, lambda n: _are_of_one(anchor, n))
+        yield GroupReduction(power_of_two(most), width, True, lanes)
         return
     if not _exchanges((anchor,), machine):
         threads = power_of_two(min(max(terms // 4, machine.warp), 256, machine.group_threads))
@@ -115,6 +117,14 @@ def _lanes(nests: Sequence[Nest], machine: GpuModel, fits: Callable[[int], bool]
     sizes = [r.dtype.bytes for nest in nests for r in reads(nest.body) if len(r.indices) == 1]
     most = 4 * machine.lanes // min(sizes, default=4)
     return next((n for n in (8, 4, 2) if n <= most and machine.lanes > 1 and fits(n)), 1)
+
+
+def _are_of_one(anchor: Nest, count: int) -> bool:
+    """Whether so many terms, one behind the other, are made of one element: fields of a word."""
+    last = anchor.reduce[-1].name
+    fields = (n for n in walk(anchor.body) if isinstance(n, IndexValue))
+    counted = any(last in symbols(field.index) for field in fields)
+    return counted and takes_vectors((anchor,), anchor.reduce[-1:], count)
 
 
 def _are_neighbours(
