@@ -112,6 +112,19 @@ class GroupAttention:
 
 
 @dataclass(frozen=True)
+class TensorAttention:
+    """The same on matrix units: blocks of ``rows``, a warp for 16 of them, and of ``keys``."""
+
+    rows: int
+    keys: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a group."""
+        return 2 * self.rows
+
+
+@dataclass(frozen=True)
 class GroupDecode:
     """The same with few rows, whose scores a group has in shared memory; ``threads`` of a group
     read ``keys`` and values each at once, by vectors of ``lanes``, and those of a ``warp`` combine
@@ -139,6 +152,7 @@ GroupSchedule: TypeAlias = (
     | GroupProduct
     | TensorProduct
     | GroupAttention
+    | TensorAttention
     | GroupDecode
     | GroupScatter
 )

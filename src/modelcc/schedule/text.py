@@ -26,6 +26,7 @@ from modelcc.schedule.group_schedule import (
     GroupRows,
     GroupScatter,
     Pointwise,
+    TensorAttention,
     TensorProduct,
 )
 from modelcc.schedule.schedule import (
@@ -59,6 +60,7 @@ _WORDS: Mapping[str, type[Schedule | Part]] = MappingProxyType(
         "group_product": GroupProduct,
         "tensor_product": TensorProduct,
         "group_attention": GroupAttention,
+        "tensor_attention": TensorAttention,
         "group_decode": GroupDecode,
         "group_scatter": GroupScatter,
     }

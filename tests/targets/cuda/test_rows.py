@@ -93,9 +93,9 @@ def test_a_long_sum_has_a_barrier_at_most() -> None:
 
 
 @assembling
-@pytest.mark.parametrize(("heads", "rows", "keys"), [(16, 1, 4096), (4, 4, 4096)])
-def test_keys_are_read_once_by_all_units(heads: int, rows: int, keys: int) -> None:
+def test_keys_are_read_once_by_all_units() -> None:
     """Queries, which are few, element by element."""
+    heads, rows, keys = 16, 1, 4096
     chip = find_chip("sm_90a")
     parts, together = scheduled(DECODE.format(h=heads, m=rows, n=keys), chip.gpu)
     (groups,), threads = launch_extents(parts)
@@ -115,6 +115,17 @@ def test_keys_are_read_once_by_all_units(heads: int, rows: int, keys: int) -> No
         assert not wide or isinstance(loop.stop, int)
         loads += len(wide) * (loop.stop if isinstance(loop.stop, int) else 0)
     assert groups * 128 * loads * 8 == 2 * heads * keys * 128
+
+
+@assembling
+def test_attention_of_halves_is_on_tensor_cores() -> None:
+    chip = find_chip("sm_80")
+    kernel = DECODE.format(h=16, m=1024, n=1024).replace("f16", "bf16")
+    (function,) = scheduled(kernel, chip.gpu)
+    found = machine_code(function, chip)
+    # A block of 64 keys: 4 * 8 fragments of scores, 8 * 4 * 2 of weighted values, two HMMA each.
+    assert sum(n for name, n in found.items() if name.startswith("HMMA")) == 2 * (32 + 64)
+    assert {name.split(".")[0] for name in found} >= {"LDSM", "LDGSTS", "SHFL"}
 
 
 def test_threads_of_amd_exchange_registers_too() -> None:

@@ -8,8 +8,8 @@ from fused_kernels import program_of
 from modelcc.ir.tensor import Kernel
 from modelcc.schedule.canonical import canonical
 from modelcc.schedule.group_schedule import GroupAttention
+from modelcc.targets.gpu.attention_choice import BLOCKS, attention_bytes
 from modelcc.targets.gpu.attention_parts import find_attention
-from modelcc.targets.gpu.choice import BLOCKS, attention_bytes
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.lower import lower_groups
 from modelcc.targets.llvm.groups import shared_bytes

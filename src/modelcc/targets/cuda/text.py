@@ -11,7 +11,7 @@ from modelcc.targets.llvm.dialect import NVPTX, NVPTX_90A
 from modelcc.targets.llvm.instructions import Instructions
 from modelcc.targets.native.toolchain import CodegenOptions, assembly
 
-_INSTRUCTIONS = Instructions(half_conversions=True, rounding=True)
+_INSTRUCTIONS = Instructions(half_conversions=True, brain_rounding=True, rounding=True)
 
 
 def kernels_of(chip: Chip) -> LlvmKernels:

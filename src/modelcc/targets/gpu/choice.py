@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from modelcc.ir.index import Index
-from modelcc.ir.scalar_tree import cost, reads
+from modelcc.ir.scalar_tree import cost
 from modelcc.schedule.group_schedule import (
-    GroupAttention,
-    GroupDecode,
     GroupProduct,
     GroupScatter,
     GroupSchedule,
@@ -19,10 +17,9 @@ from modelcc.schedule.group_schedule import (
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.schedule.structure import Group
-from modelcc.targets.gpu.attention_parts import AttentionParts, find_attention
+from modelcc.targets.gpu.attention_choice import attention_schedules, decode_schedules
 from modelcc.targets.gpu.box_operand import box_product
 from modelcc.targets.gpu.contraction import Contraction, find_contraction
-from modelcc.targets.gpu.decode_parts import find_decode
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.pointwise import takes_lanes
@@ -53,23 +50,6 @@ TILES = (
 )
 """Tiles of products, before vectors and buffers."""
 
-BLOCKS = (
-    GroupAttention(64, 64, 256, 4),
-    GroupAttention(64, 32, 128, 4),
-    GroupAttention(32, 32, 64, 4),
-    GroupAttention(32, 16, 64, 4),
-    GroupAttention(16, 16, 64, 2),
-    GroupAttention(8, 16, 32, 2),
-    GroupAttention(8, 8, 32, 2),
-)
-"""Blocks of attention, the largest first."""
-
-KEYS_AT_ONCE = 4
-"""Keys, or values, that a thread of few rows waits for at the same time."""
-
-ALIGNMENT = 64
-"""Bytes at whose multiples buffers begin."""
-
 DEAR = 48
 """Cost of what follows a contraction that makes large tiles long to compile."""
 
@@ -80,7 +60,7 @@ def choices(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:
     if group is not None:
         yield from _of_points(kernel, group, machine)
     elif not kernel.leaves:
-        for find in (row_schedules, _of_decode, _of_attention):
+        for find in (row_schedules, decode_schedules, attention_schedules):
             try:
                 yield from find(kernel, machine)
             except ScheduleError:
@@ -157,55 +137,6 @@ def copying(elements: Index, machine: GpuModel) -> Pointwise:
     whole = isinstance(elements, int) and elements % machine.lanes == 0
     lanes = machine.lanes if whole else 1
     return Pointwise(threads_of(number(elements) // lanes, machine), lanes)
-
-
-def _of_decode(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:
-    """Four warps that read keys and values by the largest vectors of a thread."""
-    if not machine.exchanges:
-        return
-    parts = find_decode(kernel)
-    most = 4 * machine.lanes // min(r.dtype.bytes for f in parts.read_once for r in reads(f))
-    lanes = next(n for n in (8, 4, 2, 1) if n <= max(most, 1) and parts.takes_lanes(n))
-    yield GroupDecode(4 * machine.warp, KEYS_AT_ONCE, lanes, machine.warp)
-
-
-def _of_attention(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:
-    """The largest blocks of which a unit runs two at once, where there are enough for all units;
-    the smaller ones after them."""
-    parts = find_attention(kernel)
-    rows, outer = count(parts.first.rows), count(parts.first.batch)
-    fitting: list[tuple[bool, bool, int, GroupAttention]] = []
-    for rank, blocks in enumerate(BLOCKS):
-        shared = attention_bytes(blocks, parts)
-        at_once = machine.groups_at_once(blocks.threads, attention_registers(blocks, parts), shared)
-        few = outer * -(-rows // blocks.rows) < machine.units
-        if at_once:
-            fitting.append((at_once == 1, few, rank, blocks))
-    yield from (blocks for *_, blocks in sorted(fitting, key=lambda f: f[:3]))
-
-
-def attention_bytes(s: GroupAttention, parts: AttentionParts) -> int:
-    """Shared memory of a group at most: each buffer begins at a multiple of :data:`ALIGNMENT`."""
-    queries, keys = parts.first.left.value.dtype.bytes, parts.first.right.value.dtype.bytes
-    values, weight = parts.second.right.value.dtype.bytes, parts.scores[-1].body.dtype.bytes
-    across = s.threads // (s.rows // s.thread_rows)
-    width = -(-parts.width // across) * across
-    part = s.rows * across * weight
-    buffers = [
-        parts.depth * (s.rows + 1) * queries,
-        parts.depth * (s.keys + 1) * keys,
-        s.keys * (width + 1) * values,
-        s.rows * (s.keys + 1) * weight,
-        *(part for _ in range(1 + len(parts.sums))),
-    ]
-    return sum(-(-size // ALIGNMENT) * ALIGNMENT for size in buffers)
-
-
-def attention_registers(s: GroupAttention, parts: AttentionParts) -> int:
-    """Registers that a thread is expected to take: totals, scores, addresses."""
-    across = s.threads // (s.rows // s.thread_rows)
-    columns = -(-parts.width // across) + s.keys // across
-    return s.thread_rows * (columns + 3) + columns + 40
 
 
 def tiles(found: Contraction, group: Group, machine: GpuModel) -> Iterator[GroupSchedule]:

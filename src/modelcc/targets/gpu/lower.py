@@ -15,6 +15,7 @@ from modelcc.schedule.group_schedule import (
     GroupRows,
     GroupSchedule,
     Pointwise,
+    TensorAttention,
     TensorProduct,
 )
 from modelcc.schedule.schedule import NoScheduleError, Schedule, ScheduleError
@@ -28,6 +29,7 @@ from modelcc.targets.gpu.pointwise import lower_pointwise
 from modelcc.targets.gpu.product import lower_product
 from modelcc.targets.gpu.reduction import lower_reduction
 from modelcc.targets.gpu.rows import lower_rows
+from modelcc.targets.gpu.tensor_attention import lower_tensor_attention
 from modelcc.targets.gpu.tensor_product import lower_tensor_product
 from modelcc.targets.gpu.tile_product import BOXES, lower_tile_product
 from modelcc.targets.gpu.weights import weight_layouts, with_weights
@@ -46,6 +48,7 @@ _KINDS: Mapping[type, Callable[..., Function]] = MappingProxyType(
         GroupProduct: lower_product,
         TensorProduct: _tensor_product,
         GroupAttention: lower_attention,
+        TensorAttention: lower_tensor_attention,
         GroupDecode: lower_decode,
     }
 )

@@ -94,6 +94,15 @@ def multiply(dtype: DType) -> Function:
 
 
 @cache
+def scale_c() -> Function:
+    """``c[i, j] *= factors[i]``, of sums in f32."""
+    factor = Load("factors", _ROW, F32)
+    scaled = ScalarCall("mul", (Load("c", SIDE * _ROW, F32, SIDE), Splat(factor, SIDE)), F32, SIDE)
+    taken = _written("c", F32, SIDE), Parameter(Buffer("factors", F32, SIDE))
+    return _routine("scale_c_f32", taken, _rows(Store("c", SIDE * _ROW, scaled)))
+
+
+@cache
 def store_c(sums: DType, to: DType) -> Function:
     """``to[stride*i + j] = c[i, j]``, converted."""
     value: Expr = Load("c", SIDE * _ROW, sums, SIDE)

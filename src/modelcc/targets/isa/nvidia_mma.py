@@ -20,6 +20,7 @@ from modelcc.targets.isa.fragments import (
     load_a,
     load_b,
     multiply,
+    scale_c,
     store_c,
     sums_of,
 )
@@ -54,11 +55,16 @@ class MatrixClear:
 
 
 @dataclass(frozen=True)
+class MatrixScale:
+    """Rows of f32 by factors from memory, each thread its own."""
+
+
+@dataclass(frozen=True)
 class MatrixStore:
     """Pairs of neighbours, each thread its own: 16 rows and columns of each warp."""
 
 
-MatrixInstruction: TypeAlias = MatrixLoad | MatrixMultiply | MatrixClear | MatrixStore
+MatrixInstruction: TypeAlias = MatrixLoad | MatrixMultiply | MatrixClear | MatrixScale | MatrixStore
 
 _LOAD = "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4{}.b16.p3"
 _MMA = "llvm.nvvm.mma.{}"
@@ -84,6 +90,7 @@ def _known() -> Mapping[Function, MatrixInstruction]:
             found[load_b(dtype)] = MatrixLoad(transposed, halves_first=False)
         found[multiply(dtype)] = _MULTIPLY[dtype]
         found[clear_c(sums_of(dtype))] = MatrixClear()
+    found[scale_c()] = MatrixScale()
     for to in (F32, F16, BF16):
         found[store_c(F32, to)] = MatrixStore()
     found[store_c(I32, I32)] = MatrixStore()

@@ -1,7 +1,7 @@
 """Conversions between f32 and the 16-bit floats, rounded to nearest even; NaN stays a quiet NaN.
 
 LLVM would call a function of the compiler's own library where there is no instruction.  A bf16 is
-the upper half of an f32: it is rounded by an integer addition, on every processor, for Intel's
+the upper half of an f32: on processors it is rounded by an integer addition, for Intel's
 instruction takes subnormal numbers for 0.  An f16 has an exponent that is smaller by 112: moving
 it by a multiplication also takes care of subnormal numbers; the sum with 0.5, whose last bit
 weighs 2^-24, rounds small floats to the spacing of f16's subnormal ones.
@@ -48,10 +48,11 @@ class HalfCode:
 
     def narrow(self, value: str, target: DType, lanes: int) -> str:
         """An f32 as the bits of ``target``."""
+        known = self._code.instructions
+        if known.brain_rounding if target == BF16 else known.half_conversions:
+            return self._untyped(self._cast("fptrunc", value, F32, target, lanes), target, lanes)
         if target == BF16:
             return self._brain(value, lanes)
-        if self._code.instructions.half_conversions:
-            return self._untyped(self._cast("fptrunc", value, F32, F16, lanes), F16, lanes)
         bits = self._bits(value, lanes)
         size = self._binary("and", bits, _MAGNITUDE, lanes)
         sign = self._binary("and", self._binary("lshr", bits, 16, lanes), _SIGN, lanes)

@@ -12,12 +12,14 @@ class Instructions:
     """Instructions of a processor; what it lacks is made from others.
 
     ``encodings`` are its own ones for what kernels ask for by name or by form,
-    ``half_conversions`` tells whether it converts between f16 and f32, ``rounding`` whether it
-    rounds floats to whole numbers.
+    ``half_conversions`` tells whether it converts between f16 and f32, ``brain_rounding`` whether
+    it rounds f32 to bf16, subnormal numbers too, and ``rounding`` whether it rounds floats to whole
+    numbers.
     """
 
     encodings: tuple[Encoding, ...] = ()
     half_conversions: bool = False
+    brain_rounding: bool = False
     rounding: bool = False
 
 

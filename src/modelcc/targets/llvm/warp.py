@@ -12,6 +12,7 @@ from modelcc.targets.isa.nvidia_mma import (
     MatrixClear,
     MatrixLoad,
     MatrixMultiply,
+    MatrixScale,
     MatrixStore,
 )
 from modelcc.targets.llvm.code import Code
@@ -60,6 +61,8 @@ class WarpCode:
                 self._multiply(s, kind)
             case MatrixClear():
                 self.clear(s)
+            case MatrixScale():
+                self._scale(s)
             case MatrixStore():
                 self.store(s)
 
@@ -118,6 +121,21 @@ class WarpCode:
         callee = self._code.intrinsic("i32", kind.rounding, "float")
         floats = [self._code.emit(f"bitcast i32 {v} to float") for v in values]
         return [self._code.emit(f"call {callee}(float {v})") for v in floats]
+
+    def _scale(self, s: RoutineCall) -> None:
+        memory, factors = self._expressions.memory, s.arguments[1]
+        row = self._lane("udiv", 4)
+        found: dict[int, str] = {}
+        for rows, _ in _BLOCKS[:2]:
+            first = memory.address(factors.buffer, factors.offset + rows)
+            pointer = self._code.emit(f"getelementptr float, ptr {first}, i64 {row}", "p")
+            found[rows] = self._code.emit(f"load float, ptr {pointer}, align 4", "factor")
+        values = self.read(s, 0, "float", 8)
+        scaled = [
+            self._code.emit(f"fmul float {value}, {found[_BLOCKS[n // 2][0]]}", "scaled")
+            for n, value in enumerate(values)
+        ]
+        self.write(s, 0, "float", scaled)
 
     def store(self, s: RoutineCall) -> None:
         """16 rows and columns of each 32 threads."""

@@ -1,0 +1,126 @@
+"""Schedules of two contractions of which one sums rows of the other, the most promising first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from modelcc.ir.loop import Buffer
+from modelcc.ir.scalar_tree import reads
+from modelcc.schedule.group_schedule import (
+    GroupAttention,
+    GroupDecode,
+    GroupSchedule,
+    TensorAttention,
+)
+from modelcc.schedule.schedule import ScheduleError
+from modelcc.targets.gpu.attention_parts import AttentionParts, find_attention
+from modelcc.targets.gpu.decode_parts import find_decode
+from modelcc.targets.gpu.evaluation import GroupKernel
+from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.gpu.sizes import count
+from modelcc.targets.gpu.tensor_attention import WarpAttention
+
+BLOCKS = (
+    GroupAttention(64, 64, 256, 4),
+    GroupAttention(64, 32, 128, 4),
+    GroupAttention(32, 32, 64, 4),
+    GroupAttention(32, 16, 64, 4),
+    GroupAttention(16, 16, 64, 2),
+    GroupAttention(8, 16, 32, 2),
+    GroupAttention(8, 8, 32, 2),
+)
+"""Blocks of attention, the largest first."""
+
+WARP_BLOCKS = (
+    TensorAttention(128, 64),
+    TensorAttention(64, 64),
+    TensorAttention(64, 32),
+    TensorAttention(32, 32),
+    TensorAttention(16, 32),
+)
+"""The same on matrix units."""
+
+ENOUGH = 256
+"""Threads of a unit that keep its matrix units busy."""
+
+KEYS_AT_ONCE = 4
+"""Keys, or values, that a thread of few rows waits for at the same time."""
+
+ALIGNMENT = 64
+"""Bytes at whose multiples buffers begin."""
+
+
+def decode_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:
+    """Four warps that read keys and values by the largest vectors of a thread."""
+    if not machine.exchanges:
+        return
+    parts = find_decode(kernel)
+    most = 4 * machine.lanes // min(r.dtype.bytes for f in parts.read_once for r in reads(f))
+    lanes = next(n for n in (8, 4, 2, 1) if n <= max(most, 1) and parts.takes_lanes(n))
+    yield GroupDecode(4 * machine.warp, KEYS_AT_ONCE, lanes, machine.warp)
+
+
+def attention_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:
+    """On matrix units, if they can, then the largest blocks of which a unit runs two at once, where
+    there are enough for all units; the smaller ones after them."""
+    parts = find_attention(kernel)
+    rows, outer = count(parts.first.rows), count(parts.first.batch)
+    yield from _on_matrix_units(kernel, parts, machine)
+    fitting: list[tuple[bool, bool, int, GroupAttention]] = []
+    for rank, blocks in enumerate(BLOCKS):
+        shared = attention_bytes(blocks, parts)
+        at_once = machine.groups_at_once(blocks.threads, attention_registers(blocks, parts), shared)
+        few = outer * -(-rows // blocks.rows) < machine.units
+        if at_once:
+            fitting.append((at_once == 1, few, rank, blocks))
+    yield from (blocks for *_, blocks in sorted(fitting, key=lambda f: f[:3]))
+
+
+def _on_matrix_units(
+    kernel: GroupKernel, parts: AttentionParts, machine: GpuModel
+) -> Iterator[TensorAttention]:
+    """All units have some, if there are enough; then as many threads of each as it needs."""
+    rows, outer = count(parts.first.rows), count(parts.first.batch)
+    fitting: list[tuple[int, int, int, TensorAttention]] = []
+    for rank, blocks in enumerate(WARP_BLOCKS if "mma" in machine.matrix else ()):
+        try:
+            found = WarpAttention(kernel, blocks, parts)
+        except ScheduleError:
+            return
+        shared = aligned_bytes(found.shared)
+        at_once = machine.groups_at_once(blocks.threads, found.registers, shared)
+        idle = max(machine.units - outer * -(-rows // blocks.rows), 0)
+        if at_once:
+            threads = min(at_once * blocks.threads, ENOUGH)
+            fitting.append((idle, -threads, rank, blocks))
+    yield from (blocks for *_, blocks in sorted(fitting, key=lambda f: f[:3]))
+
+
+def aligned_bytes(buffers: Sequence[Buffer]) -> int:
+    """What buffers take that begin at multiples of :data:`ALIGNMENT`."""
+    sizes = (b.size * b.dtype.bytes for b in buffers if isinstance(b.size, int))
+    return sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)
+
+
+def attention_bytes(s: GroupAttention, parts: AttentionParts) -> int:
+    """Shared memory of a group at most: each buffer begins at a multiple of :data:`ALIGNMENT`."""
+    queries, keys = parts.first.left.value.dtype.bytes, parts.first.right.value.dtype.bytes
+    values, weight = parts.second.right.value.dtype.bytes, parts.scores[-1].body.dtype.bytes
+    across = s.threads // (s.rows // s.thread_rows)
+    width = -(-parts.width // across) * across
+    part = s.rows * across * weight
+    buffers = [
+        parts.depth * (s.rows + 1) * queries,
+        parts.depth * (s.keys + 1) * keys,
+        s.keys * (width + 1) * values,
+        s.rows * (s.keys + 1) * weight,
+        *(part for _ in range(1 + len(parts.sums))),
+    ]
+    return sum(-(-size // ALIGNMENT) * ALIGNMENT for size in buffers)
+
+
+def attention_registers(s: GroupAttention, parts: AttentionParts) -> int:
+    """Registers that a thread is expected to take: totals, scores, addresses."""
+    across = s.threads // (s.rows // s.thread_rows)
+    columns = -(-parts.width // across) + s.keys // across
+    return s.thread_rows * (columns + 3) + columns + 40

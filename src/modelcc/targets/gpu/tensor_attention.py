@@ -1,0 +1,404 @@
+"""Attention on matrix units: two contractions of which one sums rows of the other, by fragments.
+
+grid b, i; thread w (16 rows each), l (lanes)
+  queries to fragments, once; totals = 0
+  for each block of keys, the next one being copied meanwhile
+    scores = queries * keys, to shared memory; barrier
+    two lanes of each row: what follows scores, the largest so far, powers under that, to shared
+    memory as the sum of two halves; barrier
+    totals * (power of what has changed) + powers * values
+  totals and sums to shared memory; barrier; results
+
+What rows need is as in :mod:`modelcc.targets.gpu.attention`.  A power is the sum of two numbers of
+the operands' type, which hold 16 (bf16) or 22 of its bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+
+from modelcc.ir.argument import Argument
+from modelcc.ir.copies import CommitCopies, WaitCopies
+from modelcc.ir.index import (
+    Bounds,
+    Index,
+    Range,
+    Sym,
+    ceildiv,
+    floordiv,
+    loop_range,
+    maximum,
+    minimum,
+    mod,
+    substitute,
+)
+from modelcc.ir.loop import (
+    Alloc,
+    Assign,
+    Barrier,
+    Buffer,
+    Const,
+    Convert,
+    Expr,
+    For,
+    Function,
+    Load,
+    MulAdd,
+    Predicate,
+    RoutineCall,
+    ScalarCall,
+    Select,
+    Stmt,
+    Store,
+    Var,
+)
+from modelcc.ir.tensor import Axis, Condition
+from modelcc.ir.types import BF16, BOOL, F16, F32
+from modelcc.passes.tensor.online_softmax import seen_keys
+from modelcc.schedule.group_schedule import TensorAttention
+from modelcc.schedule.schedule import ScheduleError
+from modelcc.targets.gpu.attention_parts import TOTAL, AttentionParts, find_attention
+from modelcc.targets.gpu.contraction import Contraction
+from modelcc.targets.gpu.evaluation import (
+    Evaluation,
+    GroupKernel,
+    Launching,
+    extent_of,
+    not_implied,
+    only_where,
+)
+from modelcc.targets.gpu.reduction import combine_two, exchanged
+from modelcc.targets.gpu.staged_tile import StagedTile, TileCopier, has_rows_of_terms
+from modelcc.targets.isa.fragments import (
+    SIDE,
+    clear_c,
+    load_a,
+    load_b,
+    multiply,
+    scale_c,
+    store_c,
+)
+
+WARP = 32
+LANES = WARP // SIDE
+"""Of a row."""
+
+PAD = 8
+"""Elements that rows of halves are longer, so that they begin in different banks."""
+
+
+def lower_tensor_attention(kernel: GroupKernel, schedule: TensorAttention) -> Function:
+    """The function of a kernel; :class:`ScheduleError` if it is no softmax of products in f16 or
+    bf16 whose operands are copied as they are."""
+    if kernel.checks:
+        raise ScheduleError("indices of blocks are known to be in their bounds")
+    s = schedule
+    if min(s.rows, s.keys) < SIDE or s.rows % SIDE or s.keys % SIDE:
+        raise ScheduleError(f"warps have {SIDE} rows, and blocks as many keys")
+    return WarpAttention(kernel, s, find_attention(kernel)).function()
+
+
+def _verify_halves(parts: AttentionParts) -> None:
+    """:class:`ScheduleError` unless matrix units multiply the operands."""
+    first, second = parts.first, parts.second
+    kinds = {o.value.dtype for o in (first.left, first.right, second.right)}
+    if len(kinds) != 1 or not kinds <= {F16, BF16} or parts.scores[-1].body.dtype != F32:
+        raise ScheduleError("matrix units multiply f16 and bf16, and sum up in f32")
+    if parts.depth % SIDE or parts.width % SIDE:
+        raise ScheduleError(f"terms and columns are whole fragments of {SIDE}")
+    if parts.shifted is None:
+        raise ScheduleError("weights of rows are powers under their largest score")
+    if parts.weighted.dtype != F32 or parts.results[0].body.dtype != F32:
+        raise ScheduleError("weights are f32")
+
+
+class WarpAttention:
+    """What threads of a group do; :class:`ScheduleError` if operands are no whole fragments of one
+    type, or not copied as they are."""
+
+    def __init__(self, kernel: GroupKernel, s: TensorAttention, parts: AttentionParts) -> None:
+        _verify_halves(parts)
+        self._kernel, self._s, self._parts = kernel, s, parts
+        fresh = self._fresh = kernel.names.fresh
+        gb, gi, w, lane = fresh("gb"), fresh("gi"), fresh("w"), fresh("t")
+        pair = parts.pair
+        grid = ((gb, extent_of(parts.first.batch)), (gi, ceildiv(pair.row.extent, s.rows)))
+        self._launch = Launching(grid, ((w, s.rows // SIDE), (lane, WARP)), kernel.dims)
+        self._first, self._lane = Sym(w) * SIDE, Sym(lane)
+        self._thread = Sym(w) * WARP + Sym(lane)
+        self._start = Sym(gi) * s.rows
+        self._outer = Evaluation(kernel.names)
+        self._batch = self._outer.place(parts.first.batch, Sym(gb)) if parts.first.batch else {}
+        self._block = fresh("kb")
+        self._dtype = parts.first.left.value.dtype
+        self._queries = self._tile("queries", parts.first, s.rows, parts.depth, 1, left=True)
+        self._keys = self._tile("keys", parts.first, s.keys, parts.depth, 2)
+        self._values = self._tile("values", parts.second, parts.width, s.keys, 2)
+        if self._keys.copied is None or self._values.copied is None:
+            raise ScheduleError("keys and values are read as they are")
+        terms, width, keys = parts.depth // SIDE, parts.width // SIDE, s.keys // SIDE
+        self._shape = terms, keys, width
+        square = SIDE * SIDE
+        self._fq = Buffer(fresh("fq"), self._dtype, terms * square, "warp")
+        self._fp = Buffer(fresh("fp"), self._dtype, 2 * square, "warp")
+        self._fb = Buffer(fresh("fb"), self._dtype, square, "warp")
+        self._fs = Buffer(fresh("fs"), F32, keys * square, "warp")
+        self._fo = Buffer(fresh("fo"), F32, width * square, "warp")
+        self._pitch = s.keys + 2, s.keys + PAD, parts.width + PAD
+        slab = s.rows * max(self._pitch[0], self._pitch[2])
+        self._slab = Buffer(fresh("slab"), F32, slab, "shared")
+        self._powers = [
+            Buffer(fresh("powers"), self._dtype, s.rows * self._pitch[1], "shared") for _ in (0, 1)
+        ]
+        self._factors = Buffer(fresh("factors"), F32, s.rows, "shared")
+        self._of_rows = {n.output: Buffer(fresh("sums"), F32, s.rows, "shared") for n in parts.sums}
+        self._seen = Var("", F32)
+        self._sums: dict[str, Var] = {}
+
+    def _tile(
+        self, stem: str, of: Contraction, size: int, depth: int, buffers: int, left: bool = False
+    ) -> StagedTile:
+        operand, along = (of.left, of.rows) if left else (of.right, of.columns)
+        names = self._kernel.names
+        return StagedTile(
+            operand, along, of.terms, size, depth, self._s.threads, 8, buffers, names,
+            names.fresh(stem), has_rows_of_terms(operand),
+        )  # fmt: skip
+
+    @property
+    def shared(self) -> tuple[Buffer, ...]:
+        """Memory of a group."""
+        tiles = (t.buffer for t in (self._queries, self._keys, self._values))
+        return (*tiles, self._slab, *self._powers, self._factors, *self._of_rows.values())
+
+    @property
+    def registers(self) -> int:
+        """What a thread is expected to take: fragments, scores and powers, addresses."""
+        terms, keys, width = self._shape
+        return 4 * terms + 8 * (keys + width) + self._s.keys // LANES + 60
+
+    def function(self) -> Function:
+        """Grid, threads, and what these do."""
+        outer, ranges = self._outer, self._launch.ranges
+        fragments = (self._fq, self._fp, self._fb, self._fs, self._fo)
+        outer.statements += [Alloc(b) for b in fragments]
+        e, every = self._loop("e", self._shape[2])
+        clear = RoutineCall(clear_c(F32), (Argument(self._fo.name, e * SIDE * SIDE),))
+        outer.statements.append(every(clear))
+        queries = self._copier(self._queries, self._start, outer, ranges)
+        queries.begin(0, 0, outer, ranges)
+        outer.statements += queries.put(0)
+        blocks = self._blocks()
+        self._copy(0, 0, outer, ranges)
+        outer.statements += [CommitCopies(), WaitCopies(0), Barrier()]
+        outer.statements.append(self._put_queries())
+        self._seen = outer.register("seen", Const(float("-inf"), F32))
+        zero = Const(0, F32)
+        self._sums = {n.output: outer.register("sum", zero) for n in self._parts.sums}
+        ranges = {**ranges, self._block: loop_range(blocks)}
+        outer.statements.append(For(self._block, 0, blocks, tuple(self._one(ranges, blocks))))
+        self._finish()
+        return self._kernel.function(
+            self._launch.around([Alloc(b) for b in self.shared], outer.statements)
+        )
+
+    def _blocks(self) -> Index:
+        """Blocks of keys, up to the last one that the last row sees."""
+        pair, s = self._parts.pair, self._s
+        whole = ceildiv(pair.key.extent, s.keys)
+        seen = seen_keys(pair, self._parts.weights)
+        if seen is None:
+            return whole
+        last = {**self._batch, pair.row.name: self._start + s.rows - 1}
+        return minimum(whole, ceildiv(maximum(substitute(seen, last), 0), s.keys))
+
+    # --- tiles
+
+    def _copier(self, tile: StagedTile, start: Index, at: Evaluation, ranges: Bounds) -> TileCopier:
+        return TileCopier(tile, self._thread, start, ranges, at, self._batch)
+
+    def _copy(self, which: Index, block: Index, at: Evaluation, ranges: Bounds) -> None:
+        """Begin to copy a block of keys and values."""
+        keys = self._copier(self._keys, block * self._s.keys, at, ranges)
+        keys.begin(which, 0, at, ranges)
+        self._copier(self._values, 0, at, ranges).begin(which, block, at, ranges)
+
+    def _one(self, ranges: Bounds, blocks: Index) -> list[Stmt]:
+        """What is done with a block of keys, the next one being copied meanwhile."""
+        inner, block, ahead = self._outer.nested(), Sym(self._block), self._outer.nested()
+        now, after = inner.bind("now", mod(block, 2)), inner.bind("next", mod(block + 1, 2))
+        self._copy(after, block + 1, ahead, {**ranges, self._block: Range(0, blocks - 2)})
+        inner.statements += [WaitCopies(0), Barrier()]
+        inner.statements += only_where((Condition(block + 1, "<", blocks),), ahead.statements)
+        inner.statements += [CommitCopies(), *self._scores(now), Barrier()]
+        self._weigh(inner, ranges)
+        inner.statements += [Barrier(), *self._add(now)]
+        return inner.statements
+
+    # --- fragments
+
+    def _loop(self, stem: str, count: int) -> tuple[Sym, Callable[..., For]]:
+        """An index of fragments, and a loop over all, whose registers have numbers."""
+        number = Sym(self._fresh(stem))
+        return number, lambda *body: For(number.name, 0, count, body, kind="unrolled")
+
+    def _put_queries(self) -> Stmt:
+        tile, (d, every) = self._queries, self._loop("d", self._shape[0])
+        at = tile.offset(0, d * SIDE, self._first)
+        load = load_a(self._dtype, not tile.rows_of_terms)
+        to = Argument(self._fq.name, d * SIDE * SIDE)
+        return every(RoutineCall(load, (to, Argument(tile.name, at)), (tile.pitch,)))
+
+    def _scores(self, now: Index) -> list[Stmt]:
+        """Queries of a warp times all keys, to shared memory."""
+        tile, square = self._keys, SIDE * SIDE
+        (d, all_terms), (j, all_keys) = (
+            self._loop("d", self._shape[0]),
+            self._loop("j", self._shape[1]),
+        )
+        score, b = Argument(self._fs.name, j * square), Argument(self._fb.name, 0)
+        at = Argument(tile.name, tile.offset(now, d * SIDE, j * SIDE))
+        load = RoutineCall(load_b(self._dtype, tile.rows_of_terms), (b, at), (tile.pitch,))
+        query = Argument(self._fq.name, d * square)
+        product = RoutineCall(multiply(self._dtype), (score, query, b))
+        slab = Argument(self._slab.name, self._first * self._pitch[0] + j * SIDE)
+        store = RoutineCall(store_c(F32, F32), (slab, score), (self._pitch[0],))
+        return [
+            all_keys(RoutineCall(clear_c(F32), (score,))),
+            all_terms(all_keys(load, product)),
+            all_keys(store),
+        ]
+
+    def _add(self, now: Index) -> list[Stmt]:
+        """Totals are scaled, and powers times values added."""
+        tile, square, pitch = self._values, SIDE * SIDE, self._pitch[1]
+        (k, all_keys), (e, all_columns) = (
+            self._loop("k", self._shape[1]),
+            self._loop("e", self._shape[2]),
+        )
+        total, b = Argument(self._fo.name, e * square), Argument(self._fb.name, 0)
+        factors = Argument(self._factors.name, self._first)
+        parts = [Argument(self._fp.name, n * square) for n in (0, 1)]
+        at = self._first * pitch + k * SIDE
+        loads = [
+            RoutineCall(load_a(self._dtype), (part, Argument(powers.name, at)), (pitch,))
+            for part, powers in zip(parts, self._powers, strict=True)
+        ]
+        value = Argument(tile.name, tile.offset(now, k * SIDE, e * SIDE))
+        load = RoutineCall(load_b(self._dtype, tile.rows_of_terms), (b, value), (tile.pitch,))
+        products = [RoutineCall(multiply(self._dtype), (total, part, b)) for part in parts]
+        return [
+            all_columns(RoutineCall(scale_c(), (total, factors))),
+            all_keys(*loads, all_columns(load, *products)),
+        ]
+
+    # --- weights
+
+    @property
+    def _row(self) -> Index:
+        """The row of a lane in its block."""
+        return self._first + floordiv(self._lane, LANES)
+
+    def _weigh(self, inner: Evaluation, ranges: Bounds) -> None:
+        """Powers of a row's scores under the largest so far, and what was summed up to them."""
+        values = self._shifted(inner, ranges)
+        own = reduce(lambda a, b: combine_two("max", (a, b)), values, self._seen)
+        top = exchanged(inner, "max", own, LANES)
+        nothing = ScalarCall("eq", (top, Const(float("-inf"), F32)), BOOL)
+        base = inner.named("base", Select(nothing, Const(0.0, F32), top))
+        change = inner.named("change", _power(self._seen, base))
+        powers = [inner.named("power", _power(value, base)) for value in values]
+        whole = reduce(lambda a, b: combine_two("sum", (a, b)), powers)
+        for total in self._sums.values():
+            inner.statements.append(Assign(total.name, MulAdd(total, change, whole)))
+        inner.statements.append(Assign(self._seen.name, top))
+        for number, power in enumerate(powers):
+            self._keep(inner, number, power)
+        factor = Store(self._factors.name, self._row, change)
+        inner.statements += only_where((self._first_lane,), [factor])
+
+    @property
+    def _first_lane(self) -> Condition:
+        return Condition(mod(self._lane, LANES), "==", 0)
+
+    def _place(self, number: int) -> Index:
+        """The key of a lane's score, in its block."""
+        return mod(self._lane, LANES) + number * LANES
+
+    def _keep(self, inner: Evaluation, number: int, power: Expr) -> None:
+        """A power as two numbers of the operands' type."""
+        high = inner.named("high", Convert(power, self._dtype))
+        rest = ScalarCall("sub", (power, Convert(high, F32)), F32)
+        at = self._row * self._pitch[1] + self._place(number)
+        for buffer, value in zip(self._powers, (high, Convert(rest, self._dtype)), strict=True):
+            inner.statements.append(Store(buffer.name, at, value))
+
+    def _shifted(self, inner: Evaluation, ranges: Bounds) -> list[Expr]:
+        """What powers are made of, at a lane's keys of its row."""
+        parts, pair = self._parts, self._parts.pair
+        first, *rest = parts.scores
+        assert parts.shifted is not None
+        row = self._inside(inner, self._start + self._row, pair.row, ranges)[0]
+        found: list[Expr] = []
+        for number in range(self._s.keys // LANES):
+            key = Sym(self._block) * self._s.keys + self._place(number)
+            at, there = self._inside(inner, key, pair.key, ranges)
+            point = {**self._batch, pair.row.name: row, pair.key.name: at}
+            offset = self._row * self._pitch[0] + self._place(number)
+            made: dict[str, Expr] = {first.output: Load(self._slab.name, offset, F32)}
+            for nest in rest:
+                made[nest.output] = inner.named("v", inner.value(nest.body, point, made))
+            value = inner.value(parts.shifted, point, made)
+            least = Const(float("-inf"), F32)
+            found.append(
+                inner.named("x", Select(Predicate(there), value, least) if there else value)
+            )
+        return found
+
+    def _inside(
+        self, inner: Evaluation, index: Index, axis: Axis, ranges: Bounds
+    ) -> tuple[Index, tuple[Condition, ...]]:
+        there = not_implied((Condition(index, "<", axis.extent),), ranges)
+        return inner.bind(axis.name, minimum(index, axis.extent - 1) if there else index), there
+
+    # --- results
+
+    def _finish(self) -> None:
+        outer, square, pitch = self._outer, SIDE * SIDE, self._pitch[2]
+        for name, own in self._sums.items():
+            whole = exchanged(outer, "sum", own, LANES)
+            store = Store(self._of_rows[name].name, self._row, whole)
+            outer.statements += only_where((self._first_lane,), [store])
+        e, every = self._loop("e", self._shape[2])
+        slab = Argument(self._slab.name, self._first * pitch + e * SIDE)
+        total = Argument(self._fo.name, e * square)
+        put = every(RoutineCall(store_c(F32, F32), (slab, total), (pitch,)))
+        outer.statements += [put, Barrier(), self._results()]
+
+    def _results(self) -> Stmt:
+        """What follows totals, neighbours by neighbours."""
+        parts, pair, inner, name = (
+            self._parts,
+            self._parts.pair,
+            self._outer.nested(),
+            self._fresh("i"),
+        )
+        row = inner.bind("r", floordiv(Sym(name), parts.width))
+        column = inner.bind("c", mod(Sym(name), parts.width))
+        number = self._start + row
+        made: dict[str, Expr] = {TOTAL: Load(self._slab.name, row * self._pitch[2] + column, F32)}
+        made |= {n: Load(buffer.name, row, F32) for n, buffer in self._of_rows.items()}
+        cell = inner.nested()
+        point = {**self._batch, pair.row.name: number, **cell.place(parts.second.columns, column)}
+        for nest in parts.results:
+            made[nest.output] = cell.named("v", cell.value(nest.body, point, made))
+        cell.store(parts.results[-1], point, made[parts.results[-1].output])
+        there = (Condition(number, "<", pair.row.extent),)
+        inner.statements += only_where(there, cell.statements)
+        count = self._s.rows * parts.width
+        return For(name, self._thread, count, tuple(inner.statements), self._s.threads)
+
+
+def _power(value: Expr, base: Expr) -> Expr:
+    return ScalarCall("exp", (ScalarCall("sub", (value, base), F32),), F32)
