@@ -144,6 +144,8 @@ LONG = [
     (TopK(5, 1), numbered_rows(3, 70)),
     (TopK(2, 0, largest=False), numbered_rows(70, 2)),
     (TopK(1, 1), numbered_rows(2, 45)),
+    (TopK(40, 1), numbered_rows(2, 40)),
+    (NonZero(), numbered_rows(7, 90)),
     (cumulative.CumSum(1), numbered_rows(3, 70)),
     (cumulative.CumSum(0, exclusive=True, reverse=True), numbered_rows(5, 40)),
 ]
@@ -161,6 +163,11 @@ def test_long_lines_by_groups_of_threads(op: Op, x: Array) -> None:
     program = lower_graph(graph_of(op, [x])[0], GROUPS)
     functions = [meaning_of(i.function) for i in program.items if isinstance(i, Algorithm)]
     assert all(grid_loop(function) is not None for function in functions)
+
+
+def test_lines_are_sorted_by_many_groups() -> None:
+    x, several = numbered_rows(300, 1).astype(np.uint8), GroupCapacity(8, shared_bytes=700)
+    check_interpreted(TopK(300, 0, largest=False), [x], Capacity(1, 1, 1, several))
 
 
 def widest(op: Op, sample: Sample, target: Target) -> int:

@@ -277,7 +277,7 @@ class AlgorithmBuilder:
         and memory that the threads of a group share, as many elements of a dtype each."""
         with ExitStack() as around:
             group = around.enter_context(self.loop(0, count, "grid"))
-            buffers = [Buffer(self._fresh("s"), dtype, size, "shared") for dtype, size in shared]
+            buffers = [Buffer(self._fresh("h"), dtype, size, "shared") for dtype, size in shared]
             self._blocks[-1] += map(Alloc, buffers)
             thread = [around.enter_context(self.loop(0, n, "thread")) for n in threads]
             yield group, tuple(thread), tuple(buffers)

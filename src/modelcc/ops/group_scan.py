@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from modelcc.ir.algorithm import AlgorithmBuilder, convert, predicate
 from modelcc.ir.capacity import GroupCapacity
@@ -22,20 +23,24 @@ SHORT = 32
 which on there is one for each."""
 
 
+More: TypeAlias = Callable[[Expr, Expr], Expr]
+"""The total of two."""
+
+
 @dataclass(frozen=True)
 class RunningTotals:
     """Totals of ``more``, from ``start`` on, along lines of x: ``lines`` of ``extent`` elements,
     which lie ``step`` apart."""
 
-    x: Operand
-    y: Operand
+    x: Operand | Buffer
+    y: Operand | Buffer
     lines: Index
     extent: Index
     step: Index
     reverse: bool
     exclusive: bool
     start: Const
-    more: Callable[[Expr, Expr], Expr]
+    more: More
 
     def place(self, line: Index, k: Index) -> Index:
         """Where element ``k`` of a line is."""
@@ -81,7 +86,7 @@ def _shared_lines(at: AlgorithmBuilder, totals: RunningTotals, threads: int) -> 
             own = at.register(totals.start)
             with at.when(predicate(k, "<", totals.extent)):
                 at.assign(own, totals.value(at, line, k))
-            last = _up_to_each(at, totals, part, own, thread, threads)
+            last = up_to_each(at, totals.more, part, own, thread, threads)
             found = at.register(before)
             if totals.exclusive:
                 with at.when(predicate(thread, ">", 0)):
@@ -94,8 +99,8 @@ def _shared_lines(at: AlgorithmBuilder, totals: RunningTotals, threads: int) -> 
             at.barrier()
 
 
-def _up_to_each(
-    at: AlgorithmBuilder, totals: RunningTotals, part: Buffer, own: Var, thread: Sym, threads: int
+def up_to_each(
+    at: AlgorithmBuilder, more: More, part: Buffer, own: Var, thread: Sym, threads: int
 ) -> int:
     """``own`` becomes the total of all threads up to this one; where in ``part`` those of all
     are.  Its halves take turns, so that nobody writes what is read."""
@@ -105,7 +110,7 @@ def _up_to_each(
     while distance < threads:
         with at.when(predicate(thread, ">=", distance)):
             earlier = at.load(part, half + thread - distance)
-            at.assign(own, totals.more(earlier, own))
+            at.assign(own, more(earlier, own))
         half, distance = threads - half, 2 * distance
         at.store(part, half + thread, own)
         at.barrier()

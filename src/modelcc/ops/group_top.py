@@ -83,7 +83,7 @@ def select_in_groups(
         line = group * beside + own[0]
         pairs = GroupPairs(order, keys, places, room, own[0] * room, own[1], threads)
         there = predicate(line, "<", lines)
-        mine = _line(row, minimum(line, lines - 1))
+        mine = line_of(row, minimum(line, lines - 1))
         if row.k == 1:
             _least(at, mine, pairs)
         else:
@@ -96,7 +96,7 @@ def select_in_groups(
                 mine.write(at, rank, mine.element(at, where), index_number(where))
 
 
-def _line(row: Row, number: Index) -> Row:
+def line_of(row: Row, number: Index) -> Row:
     """One of the lines that begin with ``row``; neighbours follow each other, then planes."""
     plane, beside = number // row.step, number % row.step
     source = plane * (row.extent * row.step) + beside

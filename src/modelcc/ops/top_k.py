@@ -16,7 +16,8 @@ from modelcc.ir.types import F16, I32, I64, U8, Array, TensorType
 from modelcc.ops.broadcast import numbers
 from modelcc.ops.gather_elements import ScatterElements
 from modelcc.ops.generate import filled
-from modelcc.ops.group_top import pairs_at_once, select_in_groups
+from modelcc.ops.group_sort import is_short, sort_in_groups
+from modelcc.ops.group_top import select_in_groups
 from modelcc.ops.radix_sort import KeyedPlaces, KeyOrder, keyed_places
 from modelcc.ops.samples import sample, tensor
 from modelcc.ops.selection import Row, select_by_key
@@ -102,10 +103,11 @@ class TopK(Op):
         extent, k = x.shape[self.axis], self.k
         order = KeyOrder(x.dtype, descending=self.largest)
         groups = at.capacity.groups_of(x.dtype)
-        if groups is not None and k != 0 and pairs_at_once(order, k, extent, groups):
+        if groups is not None and k != 0:
             first = Row(x, values, indices, 0, 0, inner, inner, extent, k, self.largest)
             lines = product(x.shape[: self.axis]) * inner
-            select_in_groups(at, first, lines, order, groups)
+            short = is_short(order, k, extent, groups)
+            (select_in_groups if short else sort_in_groups)(at, first, lines, order, groups)
             return
         # A row, or the columns that are taken together.
         wide = 1 if inner == 1 else at.capacity.joined(WIDE)

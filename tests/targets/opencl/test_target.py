@@ -19,9 +19,10 @@ from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
-from modelcc.ir.types import F32, F64, Array, TensorType, dtype_of
+from modelcc.ir.types import F32, F64, U8, Array, TensorType, dtype_of
 from modelcc.ops.arithmetic import Add, Mul
 from modelcc.ops.hardmax import RowHardmax
+from modelcc.ops.top_k import TopK
 from modelcc.options import Options
 from modelcc.passes.program.place_transfers import side_of
 from modelcc.passes.tensor.from_graph import lower_graph
@@ -139,6 +140,18 @@ def test_a_device_times_its_work_by_its_own_clock() -> None:
     device.keep_times(False)
     device.launch("work", [(memory, 0)], [1], (1, 1, 1))
     assert device.seconds() == 0
+
+
+def test_a_long_line_is_sorted_by_many_groups() -> None:
+    build = GraphBuilder("sorted")
+    build.input("x", TensorType((5000,), U8))
+    op = TopK(5000, 0)
+    net = modelcc.compile(build.build(build.add(op, "x")), "opencl", cache=None)
+    share = net.report().device
+    assert share is not None and share.host == ()
+    x = np.random.default_rng(0).integers(0, 256, 5000).astype(np.uint8)
+    for found, wanted in zip(net.run({"x": x}).values(), op.reference(x), strict=True):
+        np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize("rows", [2, 300])

@@ -23,6 +23,7 @@ from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import grid_loop, has_elements, parallel_loop
 from modelcc.ir.tensor import Algorithm
 from modelcc.ir.types import F64, TensorType
+from modelcc.passes.loop.split_launches import split_launches
 from modelcc.passes.loop.thread_each import thread_each
 
 
@@ -40,7 +41,21 @@ def lower_algorithm(
     function = _in_groups(meaning_of(item.function), capacity.groups)
     if function is None:
         return _written(node, types, replace(capacity, groups=None))
-    return [replace(item, function=function)], scratch
+    tensors = dict(zip(_names(function), (*item.inputs, *item.outputs), strict=True))
+    return [_item(part, tensors, item.source) for part in split_launches(function)], scratch
+
+
+def _names(function: Function) -> list[str]:
+    return [p.buffer.name for p in function.parameters]
+
+
+def _item(function: Function, tensors: Mapping[str, str], source: tuple[str, ...]) -> Algorithm:
+    """A call of ``function``, whose parameters are these tensors."""
+    inputs, outputs = (
+        tuple(tensors[p.buffer.name] for p in function.parameters if p.mutable == mutable)
+        for mutable in (False, True)
+    )
+    return Algorithm(function, inputs, outputs, tuple(map(Sym, function.sizes)), source)
 
 
 def _in_groups(function: Function, groups: GroupCapacity) -> Function | None:
