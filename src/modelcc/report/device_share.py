@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from modelcc.ir.index import evaluate
-from modelcc.ir.library import Callee
-from modelcc.ir.loop import Function
+from modelcc.ir.library import Callee, meaning_of
 from modelcc.ir.loop_traversal import grid_loop
 from modelcc.ir.program import Launch, Program, Transfer, counters, leaves
 from modelcc.targets.kernel_use import DeviceFacts, GroupUse
@@ -90,7 +89,7 @@ def share_from_data(data: Mapping[str, Any] | None) -> DeviceShare | None:
 
 
 def _is_grouped(callee: Callee) -> bool:
-    return isinstance(callee, Function) and grid_loop(callee) is not None
+    return grid_loop(meaning_of(callee)) is not None
 
 
 USES = ("threads", "shared", "registers", "local", "planned", "occupancy")

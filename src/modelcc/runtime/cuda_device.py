@@ -14,6 +14,8 @@ from typing import Any
 
 from cuda.bindings import driver as cuda_driver
 
+from modelcc.artifact.manifest import LibrarySpec
+from modelcc.runtime.cublaslt import WORKSPACE, CublasLt
 from modelcc.runtime.cuda_calls import CudaCalls
 from modelcc.runtime.cuda_staging import PinnedStage
 from modelcc.runtime.device import (
@@ -24,6 +26,7 @@ from modelcc.runtime.device import (
     TookTooLongError,
 )
 from modelcc.runtime.errors import InputError, LoadError, RunError
+from modelcc.runtime.libraries import function_of, open_library
 from modelcc.runtime.tensor_maps import KernelMaps
 
 _SHARED_BYTES = "_shared_bytes"
@@ -100,6 +103,7 @@ class CudaDevice:
         self._kernels: dict[str, tuple[Any, Groups, int]] = {}
         self._maps: dict[str, KernelMaps] = {}
         self._modules: list[Any] = []
+        self._products: tuple[CublasLt, int] | None = None
         self._stage = PinnedStage(calls)
         self._recording = self._closed = False
         self._given_back: list[tuple[int, set[int]]] = []
@@ -113,6 +117,8 @@ class CudaDevice:
         self._closed = True
         self._api.cuCtxSetCurrent(self._context)
         self._stage.free()
+        if self._products is not None:
+            self._api.cuMemFreeAsync(self._products[1], self._stream)
         for module in self._modules:
             self._api.cuModuleUnload(module)
         self._api.cuStreamDestroy(self._stream)
@@ -191,6 +197,9 @@ class CudaDevice:
 
     def allocate(self, size: int) -> CudaMemory:
         """Memory of the pool; what other models have given back is looked for first."""
+        return CudaMemory(self, self._taken(size), size)
+
+    def _taken(self, size: int) -> Any:
         if self._recording:
             raise RecordingError
         self._current()
@@ -204,7 +213,7 @@ class CudaDevice:
             raise OutOfDeviceMemoryError(
                 self.name, size, self.memory, None if int(status) else int(free)
             )
-        return CudaMemory(self, self._calls.run((status, address)), size)
+        return self._calls.run((status, address))
 
     def _lacks(self, status: Any) -> bool:
         return self._calls.said(status) == "CUDA_ERROR_OUT_OF_MEMORY"
@@ -327,6 +336,37 @@ class CudaDevice:
         where = ctypes.addressof(table)
         launch = self._api.cuLaunchKernel
         self._timed(launch, function, *grid, *threads, shared, self._stream, where, 0)
+
+    def use(self, library: LibrarySpec) -> None:
+        """Open cuBLASLt, with memory to work in."""
+        self._current()
+        opened = open_library(library)
+
+        def place(name: str) -> int:
+            function = function_of(opened, library, name)
+            return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+        self._products = CublasLt(place), int(self._taken(WORKSPACE))
+
+    def call(
+        self,
+        library: str,
+        elements: Sequence[str],
+        buffers: Sequence[tuple[DeviceMemory, int]],
+        numbers: Sequence[int],
+    ) -> None:
+        """Products by cuBLASLt."""
+        self._current()
+        if self._products is None:
+            raise RunError(f"{self.name} has not been told to use {library}")
+        products, workspace = self._products
+        addresses = [_address(memory) + offset for memory, offset in buffers]
+
+        def multiply() -> tuple[int]:
+            products.multiply(elements, addresses, numbers, workspace, self.stream)
+            return (0,)
+
+        self._timed(multiply)
 
     def synchronize(self) -> None:
         """Wait for all work, but no longer than the :attr:`timeout`."""

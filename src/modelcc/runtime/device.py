@@ -12,6 +12,7 @@ from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Protocol, cast, runtime_checkable
 
+from modelcc.artifact.manifest import LibrarySpec
 from modelcc.runtime.errors import LoadError, RunError
 
 GROUP = "modelcc.devices"
@@ -126,6 +127,23 @@ class PointerDevice(Device, Protocol):
 
     def share(self, memory: DeviceMemory, stream: int) -> None:
         """Memory that is given back is not used again before ``stream`` is done with it."""
+
+
+@runtime_checkable
+class LibraryDevice(Device, Protocol):
+    """A device whose vendor's libraries can be called on its memory."""
+
+    def use(self, library: LibrarySpec) -> None:
+        """Open a library and make it ready; LoadError, OutOfDeviceMemoryError."""
+
+    def call(
+        self,
+        library: str,
+        elements: Sequence[str],
+        buffers: Sequence[tuple[DeviceMemory, int]],
+        numbers: Sequence[int],
+    ) -> None:
+        """Ask for what a library does with elements of these types at offsets of memory."""
 
 
 class Recording(Protocol):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -17,12 +18,13 @@ from time import perf_counter_ns
 from weakref import ref
 
 from modelcc.artifact.file import Artifact
-from modelcc.artifact.manifest import Manifest
+from modelcc.artifact.manifest import LibrarySpec, Manifest
 from modelcc.ir.types import Array
 from modelcc.runtime.device import (
     Device,
     DeviceMemory,
     LeavableDevice,
+    LibraryDevice,
     OutOfDeviceMemoryError,
     PointerDevice,
     RecordingDevice,
@@ -49,6 +51,7 @@ from modelcc.runtime.device_steps import (
     DeviceProgram,
     End,
     KernelCall,
+    LibraryCall,
     MoveTensor,
     ReadNumbers,
     RunLoop,
@@ -57,6 +60,7 @@ from modelcc.runtime.device_steps import (
     from_json,
     is_the_devices,
     kernel_calls,
+    library_names,
     step_name,
 )
 from modelcc.runtime.errors import LoadError
@@ -99,7 +103,11 @@ class DeviceCode(NativeCode):
         self.program = program = _program(artifact)
         self.device = device or open_device(program.kind, program.index if index is None else index)
         self.device.load(artifact.objects[CODE], self.program.kernels)
-        self._host = _host_code(artifact)
+        used = library_names(program.steps)
+        for spec in artifact.manifest.libraries:
+            if spec.name in used:
+                _use(self.device, spec)
+        self._host = _host_code(artifact, used)
         self._runner = _Runner(artifact.manifest, self.program, self.device, self._host)
         self._lock = Lock()
         form = _HOSTED if artifact.manifest.allocated else _CALL
@@ -163,13 +171,20 @@ def _program(artifact: Artifact) -> DeviceProgram:
         raise LoadError(f"its steps are damaged ({error}); compile the model again") from error
 
 
-def _host_code(artifact: Artifact) -> NativeCode | None:
-    """The functions that run on the host."""
+def _use(device: Device, library: LibrarySpec) -> None:
+    if not isinstance(device, LibraryDevice):
+        raise LoadError(f"{device.name} calls no library {library.name}: compile without it")
+    device.use(library)
+
+
+def _host_code(artifact: Artifact, elsewhere: AbstractSet[str]) -> NativeCode | None:
+    """The functions that run on the host, whose libraries are those that are not ``elsewhere``."""
     names = [name for name in artifact.manifest.objects if name not in (STEPS, CODE)]
     objects = [artifact.objects[name] for name in names]
     if not objects:
         return None
-    return load_objects(objects, addresses(artifact.manifest.libraries), _pool_function)
+    own = [spec for spec in artifact.manifest.libraries if spec.name not in elsewhere]
+    return load_objects(objects, addresses(own), _pool_function)
 
 
 def _pool_function(name: str) -> int:
@@ -341,6 +356,8 @@ class _Runner:
             match step:
                 case KernelCall():
                     self._launch(step, values, at)
+                case LibraryCall():
+                    self._call_library(step, values, at)
                 case MoveTensor():
                     self._move(step, values, at)
                 case CopyMemory():
@@ -379,6 +396,12 @@ class _Runner:
         self._device.launch(step.kernel, [*buffers, (self._faults, 0)], sizes, (x, y, z))
         self._device.download(self._faults, 0, noted, size)
         self._end_if_noted(step, at, self._noted)
+
+    def _call_library(self, step: LibraryCall, values: Values, at: Mirror) -> None:
+        device, numbers = self._device, [self._number(n, values) for n in step.numbers]
+        buffers = [self._buffer(place, values, at) for place in step.arguments]
+        assert isinstance(device, LibraryDevice)
+        device.call(step.library, step.elements, buffers, numbers)
 
     def _call(self, step: KernelCall, sizes: Sequence[int], values: Values, at: Mirror) -> None:
         """A function of the host's."""

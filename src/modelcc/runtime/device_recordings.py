@@ -17,6 +17,7 @@ from modelcc.runtime.device_steps import (
     DevicePlace,
     End,
     KernelCall,
+    LibraryCall,
     MoveTensor,
     ReadNumbers,
     RunLoop,
@@ -99,6 +100,8 @@ def _is_recordable(step: Step) -> bool:
             return step.grid is not None
         case CopyMemory():
             return not step.both
+        case LibraryCall():
+            return True
         case RunLoop():
             return step.condition is None and all(map(_is_recordable, step.body))
         case _:

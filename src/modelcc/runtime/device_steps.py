@@ -49,6 +49,19 @@ class KernelCall:
 
 
 @dataclass(frozen=True)
+class LibraryCall:
+    """What a kernel called ``name`` would compute, by a ``library`` on the device: of
+    tensors with ``elements`` of these types, by ``numbers`` that mean what the library's module
+    says."""
+
+    name: str
+    library: str
+    elements: tuple[str, ...]
+    arguments: tuple[DevicePlace, ...]
+    numbers: tuple[Index, ...]
+
+
+@dataclass(frozen=True)
 class MoveTensor:
     """Brings a tensor to the device, or from there."""
 
@@ -103,13 +116,20 @@ class RunLoop:
 
 
 Step: TypeAlias = (
-    "KernelCall | MoveTensor | CopyMemory | ReadNumbers | AllocateBoth | TakeSide | RunLoop"
+    KernelCall
+    | LibraryCall
+    | MoveTensor
+    | CopyMemory
+    | ReadNumbers
+    | AllocateBoth
+    | TakeSide
+    | RunLoop
 )
 
 
 def is_the_devices(step: Step) -> bool:
     """Whether all that a step does is done by the device."""
-    return isinstance(step, MoveTensor | CopyMemory) or (
+    return isinstance(step, MoveTensor | CopyMemory | LibraryCall) or (
         isinstance(step, KernelCall) and step.grid is not None
     )
 
@@ -119,6 +139,8 @@ def step_name(step: Step) -> str:
     match step:
         case KernelCall():
             return step.kernel
+        case LibraryCall():
+            return step.name
         case MoveTensor():
             return "upload" if step.upload else "download"
         case _:
@@ -139,6 +161,22 @@ def kernel_calls(steps: Sequence[Step]) -> list[KernelCall]:
             case _:
                 pass
     return found
+
+
+def library_names(steps: Sequence[Step]) -> frozenset[str]:
+    """The libraries that steps of all blocks call on the device."""
+    found: set[str] = set()
+    for step in steps:
+        match step:
+            case LibraryCall():
+                found.add(step.library)
+            case TakeSide():
+                found |= library_names((*step.then, *step.other))
+            case RunLoop():
+                found |= library_names(step.body)
+            case _:
+                pass
+    return frozenset(found)
 
 
 @dataclass(frozen=True)
@@ -196,6 +234,10 @@ def _step(step: Step) -> list[Any]:
             arguments = [_place(place) for place in step.arguments]
             sizes = _numbers(step.sizes)
             return ["launch", step.kernel, arguments, sizes, grid, step.checks, step.status]
+        case LibraryCall():
+            arguments = [_place(place) for place in step.arguments]
+            return ["library", step.name, step.library, step.elements, arguments,
+                    _numbers(step.numbers)]  # fmt: skip
         case MoveTensor():
             return ["move", _place(step.place), step.upload]
         case CopyMemory():
@@ -223,6 +265,9 @@ def _read_step(data: list[Any]) -> Step:
             given = tuple(map(_read_place, arguments))
             groups = None if grid is None else _indices(grid)
             return KernelCall(kernel, given, _indices(sizes), groups, checks, status)
+        case ["library", name, library, elements, arguments, numbers]:
+            places = tuple(map(_read_place, arguments))
+            return LibraryCall(name, library, tuple(elements), places, _indices(numbers))
         case ["move", place, upload]:
             return MoveTensor(_read_place(place), upload)
         case ["copy", target, source, both]:

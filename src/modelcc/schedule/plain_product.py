@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from modelcc.ir.index import Index, Range, Sym, floordiv, mod, product, split_affine, substitute
+from modelcc.ir.index import (
+    Bounds,
+    Index,
+    Range,
+    Sym,
+    compare,
+    floordiv,
+    mod,
+    product,
+    split_affine,
+    substitute,
+)
 from modelcc.ir.tensor import Apply, Read
 from modelcc.ir.types import DType
 from modelcc.schedule.canonical import CanonicalKernel
@@ -72,6 +83,28 @@ def plain_product(kernel: CanonicalKernel) -> PlainProduct:
         product(v.extent for v in batch),
         dict(kernel.dims),
     )
+
+
+def stored_matrix(matrix: Matrix, rows: Index, columns: Index, dims: Bounds) -> tuple[bool, Index]:
+    """Whether a matrix is stored by columns, not by rows, and how far apart these are (the leading
+    dimension)."""
+    if matrix.column in (None, 1):
+        transposed, leading, length = False, matrix.row, columns
+    elif matrix.row in (None, 1):
+        transposed, leading, length = True, matrix.column, rows
+    else:
+        raise ScheduleError(f"neither rows nor columns of {matrix.tensor} lie side by side")
+    leading = length if leading is None else leading
+    if not compare(leading, ">=", length, dims):
+        raise ScheduleError(f"rows of {matrix.tensor} overlap")
+    return transposed, leading
+
+
+def positive_size(size: Index, dims: Bounds) -> Index:
+    """A number that libraries take: not 0; :class:`ScheduleError`."""
+    if not compare(size, ">=", 1, dims):
+        raise ScheduleError(f"{size} may be 0: bound it, as in --dim n=1..4096")
+    return size
 
 
 def _sum_of_products(kernel: CanonicalKernel) -> tuple[Nest, list[Read]]:

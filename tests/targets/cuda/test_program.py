@@ -186,14 +186,17 @@ def test_states_stay_in_the_gpus_memory() -> None:
 Prepared = tuple[Artifact, dict[str, tuple[Kernel, int, int]]]
 
 
-def prepared(model: ModelSource) -> Prepared:
+SM_80 = Options(target="cuda:sm_80")
+
+
+def prepared(model: ModelSource, options: Options = SM_80) -> Prepared:
     """A model for a GPU, and its kernels interpreted."""
     seen: list[Program] = []
 
     def observer(run: StageRun) -> None:
         seen.extend(p for p in (run.after,) if isinstance(p, Program))
 
-    artifact = compile_model(model, Options(target="cuda:sm_80"), NOWHERE, observer).artifact
+    artifact = compile_model(model, options, NOWHERE, observer).artifact
     return artifact, {symbol(f.name): checked(f) for f in device_functions(seen[-1])}
 
 

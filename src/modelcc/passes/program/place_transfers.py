@@ -26,8 +26,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from modelcc.ir.library import Callee
-from modelcc.ir.loop import Function
+from modelcc.ir.library import Callee, meaning_of
 from modelcc.ir.loop_traversal import grid_loop
 from modelcc.ir.program import Launch, Program, Side, Step, Transfer
 from modelcc.ir.region import Branch, Repeat
@@ -41,9 +40,9 @@ HOST: frozenset[Side] = frozenset({"host"})
 
 
 def side_of(callee: Callee) -> Side:
-    """Where a callee runs: functions of groups on the device, all others on its host."""
-    groups = isinstance(callee, Function) and grid_loop(callee) is not None
-    return "device" if groups else "host"
+    """Where a callee runs: what is or means a function of groups on the device, all others on its
+    host."""
+    return "host" if grid_loop(meaning_of(callee)) is None else "device"
 
 
 def place_transfers(program: Program) -> Program:

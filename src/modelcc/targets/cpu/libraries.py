@@ -16,7 +16,12 @@ from modelcc.ir.library import Address, Argument, ExternalCall
 from modelcc.ir.loop import Const, IndexOf
 from modelcc.ir.types import F32, F64, I32
 from modelcc.schedule.canonical import CanonicalKernel
-from modelcc.schedule.plain_product import Matrix, PlainProduct, plain_product
+from modelcc.schedule.plain_product import (
+    Matrix,
+    PlainProduct,
+    plain_product,
+    stored_matrix,
+)
 from modelcc.schedule.schedule import LibraryCall, ScheduleError
 from modelcc.targets.cpu.machine import CpuModel
 
@@ -90,7 +95,7 @@ def _gemm(found: PlainProduct) -> tuple[Argument, ...]:
     left, lda = _stored(found.left, found.rows, found.steps, found.dims)
     right, ldb = _stored(found.right, found.steps, found.columns, found.dims)
     stored, ldc = _stored(found.result, found.rows, found.columns, found.dims)
-    if stored != _PLAIN:
+    if stored == _TRANSPOSED:
         raise ScheduleError("neighbours in rows of the result are no neighbours in memory")
     return (
         *(IndexOf(word, I32) for word in (_ROW_MAJOR, left, right)),
@@ -102,18 +107,8 @@ def _gemm(found: PlainProduct) -> tuple[Argument, ...]:
 
 
 def _stored(matrix: Matrix, rows: Index, columns: Index, dims: Bounds) -> tuple[int, IndexOf]:
-    """Whether a matrix is stored by rows or, transposed, by columns, and how far apart these are
-    (the leading dimension)."""
-    if matrix.column in (None, 1):
-        word, leading, length = _PLAIN, matrix.row, columns
-    elif matrix.row in (None, 1):
-        word, leading, length = _TRANSPOSED, matrix.column, rows
-    else:
-        raise ScheduleError(f"neither rows nor columns of {matrix.tensor} lie side by side")
-    leading = length if leading is None else leading
-    if not compare(leading, ">=", length, dims):
-        raise ScheduleError(f"rows of {matrix.tensor} overlap")
-    return word, _size(leading, dims)
+    transposed, leading = stored_matrix(matrix, rows, columns, dims)
+    return _TRANSPOSED if transposed else _PLAIN, _size(leading, dims)
 
 
 def _size(size: Index, dims: Bounds) -> IndexOf:

@@ -9,13 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from modelcc.artifact.manifest import LibrarySpec
 from modelcc.ir.errors import ModelError
+from modelcc.ir.library import ExternalCall
 from modelcc.ir.loop import Function
 from modelcc.runtime.device_program import CODE
+from modelcc.runtime.libraries import at_path
+from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.targets.base import BuildConfig, Module, TargetOptions
 from modelcc.targets.c.names import symbol
 from modelcc.targets.cuda.chips import CHIPS, DEFAULT, Chip, find_chip
 from modelcc.targets.cuda.cubin import compiled_kernels
+from modelcc.targets.cuda.libraries import CUBLASLT, product_call
 from modelcc.targets.cuda.text import kernels_of, ptx_text
 from modelcc.targets.cuda.tools import assemble, disassemble, find_tool
 from modelcc.targets.gpu.device_target import DeviceTarget
@@ -57,6 +62,18 @@ class CudaTarget(DeviceTarget):
         """LLVM text, PTX, and machine code as bytes and as text."""
         return ("llvm", "ptx", "cubin", "sass")
 
+    def library_call(self, kernel: CanonicalKernel) -> ExternalCall | None:
+        """Products by cuBLASLt, where it is asked for and preferred."""
+        if not (self.libraries and self.options.prefer_libraries):
+            return None
+        return product_call(kernel, self.options.tf32)
+
+    @property
+    def libraries(self) -> tuple[LibrarySpec, ...]:
+        paths = dict(self.options.libraries)
+        name = CUBLASLT.name
+        return (at_path(CUBLASLT, paths[name]),) if name in paths else ()
+
     def symbol(self, name: str) -> str:
         return symbol(name)
 
@@ -97,5 +114,10 @@ def cuda_target(options: TargetOptions) -> CudaTarget:
     if len(words) > 1:
         hint = "cuda:sm_90a:1 is the second GPU, of architecture sm_90a"
         raise ModelError(f"{options.variant!r} is no architecture and number", (), hint)
-    host = native_target(replace(options, variant="", threads=1, schedule="", tuned=()))
+    others = [name for name, _ in options.libraries if name != CUBLASLT.name]
+    if others:
+        hint = f"there is {CUBLASLT.name}"
+        raise ModelError(f"kernels of GPUs cannot call a library {others[0]!r}", (), hint)
+    own = {"libraries": (), "prefer_libraries": False}
+    host = native_target(replace(options, variant="", threads=1, schedule="", tuned=(), **own))
     return CudaTarget(host, options, index, find_chip(words[0] if words else DEFAULT))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from modelcc.ir.index import Index, substitute
-from modelcc.ir.library import meaning_of
-from modelcc.ir.loop import Function
+from modelcc.ir.library import Address, ExternalCall, call_of, meaning_of
+from modelcc.ir.loop import Function, IndexOf
 from modelcc.ir.loop_traversal import launch_extents
 from modelcc.ir.program import (
     Allocate,
@@ -26,7 +26,7 @@ DIMENSIONS = 3
 
 
 def device_functions(program: Program) -> tuple[Function, ...]:
-    """The callees that run on the device."""
+    """The kernels that run on the device, but for what libraries compute there."""
     return tuple(f for f in program.functions if side_of(f) == "device")
 
 
@@ -100,9 +100,31 @@ class _StepWriter:
             case View():
                 raise ValueError(f"view {step.output!r} has no place")
 
-    def _launch(self, step: Launch) -> steps.KernelCall:
+    def _library_call(self, step: Launch, call: ExternalCall) -> steps.LibraryCall:
+        meaning = meaning_of(self._program.callee[step.callee])
+        given = dict(zip(meaning.sizes, step.sizes, strict=True))
+        names = [parameter.buffer.name for parameter in meaning.parameters]
+        passed = dict(zip(names, map(self.place, step.arguments), strict=True))
+        elements = {p.buffer.name: p.buffer.dtype.name for p in meaning.parameters}
+        numbers: list[Index] = []
+        for argument in call.arguments:
+            assert isinstance(argument, Address | IndexOf)
+            number = argument.offset if isinstance(argument, Address) else argument.index
+            numbers.append(substitute(number, given))
+        return steps.LibraryCall(
+            step.callee,
+            call.library,
+            tuple(elements[address.buffer] for address in call.addresses),
+            tuple(passed[address.buffer] for address in call.addresses),
+            tuple(numbers),
+        )
+
+    def _launch(self, step: Launch) -> steps.KernelCall | steps.LibraryCall:
         places = tuple(map(self.place, step.arguments))
         first, self._status = self._status, self._status + len(step.bounds)
+        call = call_of(self._program.callee[step.callee])
+        if call is not None and side_of(self._program.callee[step.callee]) == "device":
+            return self._library_call(step, call)
         kernel = self._kernels.get(step.callee)
         if kernel is None:
             count = len(step.bounds)

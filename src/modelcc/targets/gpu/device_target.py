@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from modelcc.artifact.file import Artifact
-from modelcc.artifact.manifest import MachineSpec
+from modelcc.artifact.manifest import LibrarySpec, MachineSpec
 from modelcc.ir.capacity import Capacity, GroupCapacity
 from modelcc.ir.errors import ModelError
-from modelcc.ir.library import Callee
+from modelcc.ir.library import Callee, ExternalCall, LibraryFunction
 from modelcc.ir.loop import Function
 from modelcc.ir.memory_rules import MemoryRules
 from modelcc.ir.output_names import user_name
@@ -28,6 +28,7 @@ from modelcc.runtime.device_steps import to_json
 from modelcc.runtime.machine import machine_identity
 from modelcc.runtime.session import Session
 from modelcc.runtime.values import session_of
+from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.targets.base import (
     BuildConfig,
     GraphPasses,
@@ -95,6 +96,17 @@ class DeviceTarget(Target):
         del function
         return ""
 
+    def library_call(self, kernel: CanonicalKernel) -> ExternalCall | None:
+        """The call of a device's library that computes ``kernel`` in place of a function of groups;
+        None if there is none."""
+        del kernel
+        return None
+
+    @property
+    def libraries(self) -> tuple[LibrarySpec, ...]:
+        """The device's libraries that :meth:`library_call` calls."""
+        return ()
+
     @abstractmethod
     def text(self, functions: Sequence[Function]) -> str:
         """Source text of functions of groups."""
@@ -145,7 +157,7 @@ class DeviceTarget(Target):
         """Kernels become functions of groups where there is a schedule; notes say what runs on the
         host, and why."""
         reasons: dict[tuple[str, ...], str] = {}
-        lower = DeviceKernels(self.gpu, reasons.__setitem__, self.lacks)
+        lower = DeviceKernels(self.gpu, reasons.__setitem__, self.lacks, self.library_call)
         found = schedule_program(
             program, self.host.cpu, on_function, lower=lower, scatter=lower.scatter
         )
@@ -221,7 +233,9 @@ class DeviceTarget(Target):
         machine = MachineSpec(target.triple, target.cpu, target.features, origin)
         label = Label(versions={self.name: self.description}, sources=notes)
         names = list(map(user_name, program.outputs))
-        found = package(program, entry_name(program), hosted, machine, names, label)
+        called = {c.call.library for c in program.callees if isinstance(c, LibraryFunction)}
+        own = [spec for spec in self.libraries if spec.name in called]
+        found = package(program, entry_name(program), hosted, machine, names, label, libraries=own)
         files = {STEPS: steps, CODE: code, **found.objects}
         return replace(found, objects=files, manifest=replace(found.manifest, objects=tuple(files)))
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from modelcc.ir.errors import ModelError
-from modelcc.ir.library import meaning_of
+from modelcc.ir.library import ExternalCall, LibraryFunction, meaning_of
 from modelcc.ir.loop import Function
+from modelcc.ir.loop_traversal import checks_in
 from modelcc.ir.loop_verifier import verify_function
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.schedule import NoScheduleError, Schedule, ScheduleError
@@ -20,6 +21,7 @@ from modelcc.targets.cpu.scheduled_kernel import ScheduledKernel
 from modelcc.targets.gpu.lower import schedule_groups_kernel
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.scatter import schedule_group_scatter
+from modelcc.targets.gpu.weights import with_weights
 
 OnHost: TypeAlias = Callable[[tuple[str, ...], str], None]
 
@@ -32,15 +34,21 @@ def _nothing(function: Function) -> str:
     return ""
 
 
+def _none(kernel: CanonicalKernel) -> ExternalCall | None:
+    return None
+
+
 @dataclass(frozen=True)
 class DeviceKernels:
     """Schedules kernels for groups of ``gpu``: a :class:`~modelcc.targets.cpu.schedule.Lower`,
     whose machine is the host's.  ``on_host`` gets nodes whose kernel runs on the host, and why;
-    ``lacks`` says what the device has not that a function takes."""
+    ``lacks`` says what the device has not that a function takes; ``library`` is the call of one
+    that computes a kernel in its place."""
 
     gpu: GpuModel
     on_host: OnHost = _ignored
     lacks: Callable[[Function], str] = _nothing
+    library: Callable[[CanonicalKernel], ExternalCall | None] = _none
 
     def __call__(
         self,
@@ -54,7 +62,11 @@ class DeviceKernels:
         """The function of a kernel; :class:`NoScheduleError` if its stages run one by one."""
         found = self._grouped(kernel, name, source, states)
         if isinstance(found, ScheduledKernel):
-            return found
+            call = self.library(with_weights(kernel, found.layouts))
+            meaning = meaning_of(found.function)
+            if call is None or checks_in(meaning):
+                return found
+            return replace(found, function=LibraryFunction(call, meaning), in_place=())
         if len(kernel.stages) > 1:
             raise NoScheduleError
         self.on_host(source, found)

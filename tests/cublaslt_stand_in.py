@@ -1,0 +1,146 @@
+"""What stands for cuBLASLt in tests: products by NumPy of what descriptions and layouts say, when
+the stream of the stand-in driver does its work.
+
+It is strict: attributes have the sizes that the header gives them, all that a product touches lies
+in the GPU's memory, and workspaces do, too.
+"""
+
+# ruff: noqa: N802
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from cuda_driver import FakeDriver
+
+from modelcc.ir.types import Array
+from modelcc.runtime.cublaslt import SIGNATURES, HeuristicResult
+
+ELEMENTS = {0: np.dtype("f4"), 2: np.dtype("f2"), 14: np.dtype(ml_dtypes.bfloat16)}
+WIDTHS = {3: 4, 4: 4, 7: 4, 8: 8}, {5: 4, 6: 8}, {1: 8}
+"""Bytes of the attributes of descriptions, layouts and preferences."""
+
+
+class FakeCublasLt:
+    """Its functions have addresses; ``failures`` are what was wrong with calls."""
+
+    def __init__(self, driver: FakeDriver) -> None:
+        self.driver = driver
+        self.failures: list[Exception] = []
+        self.asked: list[tuple[int, ...]] = []
+        self._objects: dict[int, dict[Any, int]] = {}
+        self._functions = {name: self._function(name) for name in SIGNATURES}
+
+    def _function(self, name: str) -> Any:
+        plain: Callable[..., None] = getattr(self, name)
+
+        def call(*given: int) -> int:
+            try:
+                plain(*given)
+            except Exception as error:  # nothing passes through a function of C
+                self.failures.append(error)
+                return 14
+            return 0
+
+        return ctypes.CFUNCTYPE(ctypes.c_int32, *SIGNATURES[name])(call)
+
+    def function(self, library: object, spec: object, name: str) -> Any:
+        """In place of what finds functions of libraries."""
+        return self._functions[name]
+
+    def _made(self, place: int, **held: int) -> None:
+        number = 1000 + len(self._objects)
+        self._objects[number] = {**held}
+        ctypes.c_int64.from_address(place).value = number
+
+    def _set(self, kind: int, number: int, attribute: int, place: int, size: int) -> None:
+        assert WIDTHS[kind][attribute] == size
+        value = int.from_bytes((ctypes.c_uint8 * size).from_address(place), "little")
+        self._objects[number][attribute] = value
+
+    def cublasLtCreate(self, handle: int) -> None:
+        assert self.driver._context() is not None  # pyright: ignore[reportPrivateUsage]
+        self._made(handle)
+
+    def cublasLtMatmulDescCreate(self, place: int, compute: int, scale: int) -> None:
+        assert compute in (68, 77) and scale == 0
+        self._made(place, compute=compute)
+
+    def cublasLtMatmulDescSetAttribute(self, *given: int) -> None:
+        self._set(0, *given)
+
+    def cublasLtMatrixLayoutCreate(
+        self, place: int, kind: int, rows: int, columns: int, leading: int
+    ) -> None:
+        assert leading >= rows > 0 and columns > 0
+        self._made(place, kind=kind, rows=rows, columns=columns, leading=leading)
+
+    def cublasLtMatrixLayoutSetAttribute(self, *given: int) -> None:
+        self._set(1, *given)
+
+    def cublasLtMatmulPreferenceCreate(self, place: int) -> None:
+        self._made(place)
+
+    def cublasLtMatmulPreferenceSetAttribute(self, *given: int) -> None:
+        self._set(2, *given)
+
+    def cublasLtMatmulAlgoGetHeuristic(
+        self, handle: int, description: int, a: int, b: int, c: int, d: int, preference: int,
+        asked: int, results: int, found: int,
+    ) -> None:  # fmt: skip
+        assert asked == 1 and self._objects[preference][1] > 0
+        result = HeuristicResult.from_address(results)
+        result.algo[:] = [description, a, b, c, d, 0, 0, 7]
+        ctypes.c_int32.from_address(found).value = 1
+
+    def cublasLtMatmul(
+        self, handle: int, description: int, alpha: int, a: int, a_layout: int, b: int,
+        b_layout: int, beta: int, c: int, c_layout: int, d: int, d_layout: int, algorithm: int,
+        workspace: int, size: int, stream: int,
+    ) -> None:  # fmt: skip
+        scales = [ctypes.c_float.from_address(place).value for place in (alpha, beta)]
+        assert scales == [1, 0] and (c, c_layout) == (d, d_layout)
+        told = HeuristicResult.from_address(algorithm).algo[:]
+        assert told == [description, a_layout, b_layout, c_layout, d_layout, 0, 0, 7]
+        about = dict(self._objects[description])
+        self.driver._on_device(workspace, size)  # pyright: ignore[reportPrivateUsage]
+        left, right, result = (
+            self._matrices(*pair) for pair in ((a, a_layout), (b, b_layout), (d, d_layout))
+        )
+        bias = None
+        if about[7] & 4:
+            vector = {"kind": self._objects[d_layout]["kind"], "leading": result.shape[1]}
+            bias = self._array(about[8], vector, result.shape[1], 1, 1, 0)[0]
+        self.asked.append((about["compute"], about[7], *result.shape))
+
+        def work() -> None:
+            x, y = (m.astype(np.float32) for m in (left, right))
+            x = x.transpose(0, 2, 1) if about[3] else x
+            y = y.transpose(0, 2, 1) if about[4] else y
+            found = x @ y
+            found = found if bias is None else found + bias.astype(np.float32)
+            result[...] = np.maximum(found, 0) if about[7] & 2 else found
+
+        self.driver._stream(stream).ask(work)  # pyright: ignore[reportPrivateUsage]
+
+    def _matrices(self, place: int, layout: int) -> Array:
+        """Matrices of a layout, (count, rows, columns), where they are."""
+        held = self._objects[layout]
+        return self._array(
+            place, held, held["rows"], held["columns"], held.get(5, 1), held.get(6, 0)
+        )
+
+    def _array(
+        self, place: int, held: dict[Any, int], rows: int, columns: int, count: int, apart: int
+    ) -> Array:
+        dtype, leading = ELEMENTS[held["kind"]], held["leading"]
+        elements = (count - 1) * apart + (columns - 1) * leading + rows
+        self.driver._on_device(place, elements * dtype.itemsize)  # pyright: ignore[reportPrivateUsage]
+        memory = (ctypes.c_uint8 * (elements * dtype.itemsize)).from_address(place)
+        flat = np.ctypeslib.as_array(memory).view(dtype)
+        strides = tuple(n * dtype.itemsize for n in (apart, 1, leading))
+        return np.lib.stride_tricks.as_strided(flat, (count, rows, columns), strides)

@@ -1,0 +1,110 @@
+"""Products by cuBLASLt where it is preferred, on what stands for it and for the driver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from cublaslt_stand_in import FakeCublasLt
+from cuda_driver import FakeDriver
+
+from modelcc.driver import NOWHERE, compile_model
+from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.errors import ModelError
+from modelcc.ir.graph import Graph
+from modelcc.ir.index import Index, Sym
+from modelcc.ir.types import BF16, F32, Array, DType, TensorType
+from modelcc.ops.activation import Relu
+from modelcc.ops.elementwise import Add, Tanh
+from modelcc.ops.matmul import MatMul
+from modelcc.ops.shape import Transpose
+from modelcc.options import Options
+from modelcc.runtime.device_program import DeviceCode
+from modelcc.runtime.errors import LoadError
+from modelcc.runtime.session import Session
+from tests.targets.cuda.test_program import prepared
+
+cuda_device = pytest.importorskip("modelcc.runtime.cuda_device")
+
+
+def products(dtype: DType, rows: Index) -> Graph:
+    """``h = relu(x w + b)``, where x and w are transposed, products of it in batches, and one that
+    has a tanh behind."""
+    rng = np.random.default_rng(7)
+    b = GraphBuilder("products")
+    x, k = (
+        b.input(name, TensorType((3, *shape), dtype))
+        for name, shape in (("x", (24, rows)), ("k", (40, 32)))
+    )
+    w, bias, v = (
+        b.constant(rng.standard_normal(shape).astype(dtype.numpy))
+        for shape in ((40, 24), (40,), (40, 8))
+    )
+    turned = b.emit(Transpose((0, 2, 1)), x), b.emit(Transpose((1, 0)), w)
+    h = b.emit(Relu(), b.emit(Add(), b.emit(MatMul(), *turned), bias))
+    y = b.emit(MatMul(), h, k, name="y")
+    return b.build([y, b.emit(Tanh(), b.emit(MatMul(), h, v), name="t")])
+
+
+def expected(x: Array, k: Array) -> dict[str, Array]:
+    rng, dtype = np.random.default_rng(7), x.dtype
+    w, bias, v = (
+        rng.standard_normal(shape).astype(dtype).astype("f4")
+        for shape in ((40, 24), (40,), (40, 8))
+    )
+    x, k = (array.astype("f4") for array in (x, k))
+    h = np.maximum(x.transpose(0, 2, 1) @ w.T + bias, 0).astype(dtype).astype("f4")
+    return {"y": h @ k, "t": np.tanh(h @ v)}
+
+
+def options(**more: Any) -> Options:
+    return Options(
+        target="cuda:sm_80", libraries=(("cublaslt", ""),), prefer_libraries=True, **more
+    )
+
+
+@pytest.mark.parametrize(("dtype", "rows"), [(F32, Sym("n")), (BF16, 16)])
+def test_products_agree(dtype: DType, rows: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a bias and relu behind, in batches, transposed; recorded once."""
+    artifact, kernels = prepared(products(dtype, rows), options())
+    own = [name for name in kernels if name.endswith("Tanh")]
+    assert len(own) == 1 and (dtype != F32 or len(kernels) == 1)
+    driver = FakeDriver(kernels)
+    library = FakeCublasLt(driver)
+    monkeypatch.setattr(cuda_device, "open_library", lambda spec: spec)
+    monkeypatch.setattr(cuda_device, "function_of", library.function)
+    net = Session(artifact, 1, DeviceCode(artifact, cuda_device.CudaDevice(driver, 0)))
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        shapes = {"x": (3, 24, 16), "k": (3, 40, 32)}
+        feeds = {n: rng.standard_normal(s).astype(dtype.numpy) for n, s in shapes.items()}
+        found, wanted = net.run(feeds), expected(**feeds)
+        assert library.failures == []
+        close = 1e-5 if dtype == F32 else 2e-2
+        for name, array in wanted.items():
+            scale = close * float(np.abs(array).max())
+            np.testing.assert_allclose(found[name].astype("f4"), array, rtol=0, atol=scale)
+    assert sorted(asked[:2] for asked in library.asked) == [(68, 1), (68, 6)]
+    assert driver.calls.count("cuGraphLaunch") == 2
+
+
+def test_what_a_library_is_asked_for() -> None:
+    graph = products(F32, 16)
+    artifact = compile_model(graph, options(precision="tf32"), NOWHERE).artifact
+    assert b"[77,6,16,40,24,3," in artifact.objects["device.json"], "tf32 only if it is asked for"
+    (spec,) = artifact.manifest.libraries
+    assert (spec.name, spec.package) == ("cublaslt", "nvidia-cublas-cu12")
+    plain = compile_model(graph, Options(target="cuda:sm_80"), NOWHERE).artifact
+    assert not plain.manifest.libraries and b"cublaslt" not in plain.objects["device.json"]
+    with pytest.raises(ModelError, match="GPUs cannot call a library 'openblas'"):
+        compile_model(graph, Options(target="cuda", libraries=(("openblas", ""),)), NOWHERE)
+
+
+def test_a_machine_without_it_says_what_to_install() -> None:
+    artifact, kernels = prepared(products(F32, 16), Options(
+        target="cuda:sm_80", libraries=(("cublaslt", "/nowhere/libcublasLt.so"),),
+        prefer_libraries=True,
+    ))  # fmt: skip
+    with pytest.raises(LoadError, match=r"cublaslt is not there .*nowhere.*nvidia-cublas-cu12"):
+        DeviceCode(artifact, cuda_device.CudaDevice(FakeDriver(kernels), 0))
