@@ -19,7 +19,7 @@ from modelcc.ir.loop_parser import parse_function
 from modelcc.ir.loop_text import print_function
 from modelcc.ir.loop_traversal import map_blocks
 from modelcc.ir.loop_verifier import verify_function
-from modelcc.ir.types import BF16, F16, F32, I8, Array, DType
+from modelcc.ir.types import BF16, F8E4M3FN, F8E5M2, F16, F32, I8, Array, DType
 from modelcc.passes.loop.expand_copies import expand_copies
 from modelcc.targets.cuda.chips import find_chip
 from modelcc.targets.cuda.text import llvm_text, ptx_text
@@ -103,7 +103,7 @@ def changed(function: Function, keep: Callable[[Stmt], bool]) -> Function:
     return replace(function, body=rewrite(function.body))
 
 
-@pytest.mark.parametrize("dtype", [F16, BF16, F32, I8], ids=str)
+@pytest.mark.parametrize("dtype", [F16, BF16, F32, I8, F8E4M3FN, F8E5M2], ids=str)
 def test_products_are_those_of_numpy(dtype: DType) -> None:
     function = product(dtype)
     verify_function(function)

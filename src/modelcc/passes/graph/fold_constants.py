@@ -12,7 +12,8 @@ from modelcc.ir.graph import Graph, Node
 from modelcc.ir.graph_interpreter import run_node
 from modelcc.ir.index import Expr
 from modelcc.ir.op import Op, is_items
-from modelcc.ir.types import Array, TensorType
+from modelcc.ir.types import F32, Array, TensorType
+from modelcc.ops.arithmetic import Cast
 from modelcc.passes.graph.dead_code import with_nodes
 
 MIB = 1 << 20
@@ -24,7 +25,7 @@ class FoldConstants:
 
     Results larger than ``max_bytes`` are folded only if they are not larger than their operands
     together: expanding a number to a large tensor would only make the artifact grow.  What is in
-    ``keep`` stays.
+    ``keep`` stays, and so do floats of 8 bits, which are made wider where they are used.
 
     before::
 
@@ -69,7 +70,7 @@ class FoldConstants:
 
     def _foldable(self, graph: Graph, node: Node, constants: dict[str, Constant]) -> bool:
         types = [graph.types[n] for n in node.outputs]
-        if not node.op.pure or isinstance(node.op, self.keep):
+        if not node.op.pure or isinstance(node.op, self.keep) or _only_widens(graph, node):
             return False
         if not all(n in constants for n in node.inputs if n):
             return False
@@ -78,6 +79,12 @@ class FoldConstants:
         size = sum(_bytes(t) for t in types)
         given = sum(constants[n].data.nbytes for n in node.inputs if n)
         return size <= max(self.max_bytes, given)
+
+
+def _only_widens(graph: Graph, node: Node) -> bool:
+    """Whether floats of 8 bits become wider ones."""
+    given = graph.types[node.inputs[0]].dtype if isinstance(node.op, Cast) else F32
+    return given.is_float and given.bits == 8
 
 
 def _bytes(type: TensorType) -> int:

@@ -30,6 +30,7 @@ from modelcc.ir.loop import (
     Load,
     MulAdd,
     Reduce,
+    RoutineCall,
     ScalarCall,
     Select,
     Shuffle,
@@ -83,6 +84,8 @@ class _NarrowExpander:
             result += self._builder.take()
             if isinstance(s, Alloc):
                 s = Alloc(_bytes(s.buffer))
+            if isinstance(s, RoutineCall):
+                s = replace(s, routine=expand_narrow(s.routine))
             result.append(map_blocks(with_statement_expressions(s, expressions), self.block))
         return tuple(result)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import nan
 from types import MappingProxyType
 
 from modelcc.ir.types import (
@@ -121,9 +122,9 @@ def _widened_float(build: CodeBuilder, byte: Term, form: FloatFormat) -> Term:
     sign = (code & form.sign) << (31 - (form.sign.bit_length() - 1))
     result = build.let((scaled | sign).as_float)
     if form.nan == 0x80 and form.unsigned_zero:
-        return result.number(float("nan")).where((code & 0xFF).equal(form.nan), result)
+        return result.number(nan).where((code & 0xFF).equal(form.nan), result)
     if form.infinity is None and form.nan == form.sign - 1:
-        return result.number(float("nan")).where(magnitude.equal(form.nan), result)
+        return result.number(nan).where(magnitude.equal(form.nan), result)
     return result
 
 

@@ -16,6 +16,7 @@ from modelcc.ir.tensor import (
     Algorithm,
     Axis,
     Bind,
+    Cast,
     Guard,
     IndexValue,
     Item,
@@ -123,6 +124,10 @@ class FuseKernels:
             return None
         if _repeats_gathers(item.stages[0], group.stages):
             return None
+        if _is_product(item.stages[0]) and any(
+            _rounds(s) and s.output in direct for s in group.stages
+        ):
+            return None
         stages = (*group.stages, item.stages[0])
         return latest if _fits(stages, program.types) else None
 
@@ -179,6 +184,18 @@ def _bound_at(item: Algorithm | Scatter | ReadSize, position: int) -> dict[str, 
     return dict.fromkeys(item.symbols, position) if isinstance(item, ReadSize) else {}
 
 
+def _rounds(stage: Stage) -> bool:
+    """Whether what it stores is narrower floats, which products read again and again."""
+    body = stage.body
+    if not isinstance(body, Cast) or stage.reduce or not body.dtype.is_float:
+        return False
+    return body.value.dtype.is_float and body.dtype.bits < body.value.dtype.bits
+
+
+def _is_product(stage: Stage) -> bool:
+    return stage.combine == "sum" and len(list(reads(stage.body))) > 1
+
+
 def _fits(stages: Sequence[Stage], types: Mapping[str, TensorType]) -> bool:
     last = stages[-1]
     if not last.reduce and not any(s.reduce for s in stages[1:]):
@@ -200,8 +217,7 @@ def _keeps_vectors(stages: Sequence[Stage], types: Mapping[str, TensorType]) -> 
     what re-orders them is cheaper afterwards.
     """
     first, last = stages[0], stages[-1]
-    is_product = first.combine == "sum" and len(list(reads(first.body))) > 1
-    if not first.reduce or not (is_product or types[first.output].layout is not None):
+    if not first.reduce or not (_is_product(first) or types[first.output].layout is not None):
         return True
     wanted = _vector_axes(first, types)
     return not wanted or bool(wanted & _vector_axes(last, types))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from modelcc.ir.errors import ModelError
 from modelcc.targets.gpu.machine import GPUS, GpuModel
+from modelcc.targets.gpu.tensor_product import BYTES
 from modelcc.targets.native.machine import Machine
 
 
@@ -31,7 +32,8 @@ class Chip:
 
 
 _A100, _DESKTOP, _H100, _RTX_40 = (
-    replace(GPUS[name], matrix=("mma",)) for name in ("a100", "rtx30", "h100", "rtx40")
+    replace(GPUS[name], matrix=("mma", *more))
+    for name, more in (("a100", ()), ("rtx30", ()), ("h100", (BYTES,)), ("rtx40", (BYTES,)))
 )
 
 CHIPS: Mapping[str, Chip] = {
@@ -40,9 +42,9 @@ CHIPS: Mapping[str, Chip] = {
         Chip("sm_80", _A100),
         Chip("sm_86", _DESKTOP),
         Chip("sm_87", replace(_DESKTOP, shared_bytes=164 << 10, group_shared_bytes=163 << 10)),
-        Chip("sm_89", _RTX_40),
-        Chip("sm_90", _H100),
-        Chip("sm_90a", replace(_H100, matrix=("wgmma", "mma"))),
+        Chip("sm_89", _RTX_40, 84),
+        Chip("sm_90", _H100, 84),
+        Chip("sm_90a", replace(_H100, matrix=("wgmma", *_H100.matrix)), 84),
         Chip("sm_100a", _H100, 86),
         Chip("sm_120", _RTX_40, 87),
     )

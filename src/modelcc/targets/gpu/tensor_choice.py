@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from modelcc.ir.types import F32, DType
+from modelcc.ir.types import DType
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.targets.gpu.contraction import Contraction, KeptFactor
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.sizes import count
 from modelcc.targets.gpu.staged_tile import VECTOR_BYTES, has_rows_of_terms
 from modelcc.targets.gpu.sums_slab import slab_pitch
-from modelcc.targets.gpu.tensor_product import ROUNDED
+from modelcc.targets.gpu.tensor_product import instruction_of
 from modelcc.targets.gpu.tile_product import BOXES, tile_bytes
 from modelcc.targets.isa.fragments import SIDE, sums_of
 
@@ -74,7 +74,7 @@ def tensor_tiles(
 ) -> Iterator[TensorProduct]:
     """Tiles of which a unit can run groups, the best first; none if ``machine`` has no
     instruction for operands of ``dtype``, which may be ``boxes``."""
-    instruction = ROUNDED if dtype == F32 else "mma"
+    instruction = instruction_of(dtype)
     tiles = [replace(t, terms=t.terms * 2 // dtype.bytes, instruction=instruction) for t in TILES]
     if boxes:
         tiles = [*BOX_TILES, *tiles]

@@ -53,8 +53,8 @@ from modelcc.targets.isa.fragments import (
 )
 
 WARP = 32
-ROUNDED = "mma_tf32"
-"""The instructions that take f32 with 10 bits of mantissa."""
+ROUNDED, BYTES = "mma_tf32", "mma_f8"
+"""The instructions that take f32 with 10 bits of mantissa, and floats of 8 bits."""
 
 
 def lower_tensor_product(kernel: GroupKernel, schedule: TensorProduct) -> Function:
@@ -63,10 +63,17 @@ def lower_tensor_product(kernel: GroupKernel, schedule: TensorProduct) -> Functi
     anchor = kernel.group.anchor
     found = None if anchor is None else find_contraction(anchor)
     dtype = None if anchor is None or found is None else matrix_type(anchor, found)
-    if found is None or dtype is None or (dtype == F32) != (schedule.instruction == ROUNDED):
-        raise ScheduleError("matrix units multiply f16, bf16 and i8, and f32 if it may be rounded")
+    if found is None or dtype is None or schedule.instruction != instruction_of(dtype):
+        raise ScheduleError("matrix units multiply f16, bf16, i8, f8, and f32 if it may be rounded")
     check_warps(schedule, dtype)
     return _TensorProduct(kernel, schedule, found, dtype).function()
+
+
+def instruction_of(dtype: DType) -> str:
+    """The family of instructions that multiply fragments of ``dtype``."""
+    if dtype == F32:
+        return ROUNDED
+    return BYTES if dtype.is_float and dtype.bits == 8 else "mma"
 
 
 def matrix_type(anchor: Nest, found: Contraction) -> DType | None:

@@ -27,11 +27,11 @@ from modelcc.ir.loop import (
     Stmt,
     Store,
 )
-from modelcc.ir.types import BF16, F16, F32, I8, I32, U32, DType
+from modelcc.ir.types import BF16, F8E4M3FN, F8E5M2, F16, F32, I8, I32, U32, DType
 
 SIDE = 16
 DEPTH_BYTES = 32
-OPERANDS = (F16, BF16, F32, I8)
+OPERANDS = (F16, BF16, F32, I8, F8E4M3FN, F8E5M2)
 """Types of operands; floats of 32 bits are taken as TF32, with 10 bits of mantissa."""
 
 _ROW, _TERM, _STRIDE = Sym("i"), Sym("k"), Sym("stride")

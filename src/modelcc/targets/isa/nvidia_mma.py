@@ -1,4 +1,5 @@
-"""Fragments on NVIDIA's tensor cores, from sm_80 on: ``ldmatrix`` and ``mma.sync``.
+"""Fragments on NVIDIA's tensor cores, from sm_80 on (floats of 8 bits: sm_89): ``ldmatrix`` and
+``mma.sync``.
 
 Thread ``l`` of a warp has of ``%a`` bytes ``4(l%4)`` and on of both halves of rows ``l/4`` and
 ``l/4 + 8``, of ``%b`` the same with columns for rows, and of ``%c`` columns ``2(l%4)`` and the next
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from modelcc.ir.loop import Function
-from modelcc.ir.types import BF16, F16, F32, I8, I32, DType
+from modelcc.ir.types import BF16, F8E4M3FN, F8E5M2, F16, F32, I8, I32, DType
+from modelcc.passes.loop.expand_narrow import expand_narrow
 from modelcc.targets.isa.fragments import (
     OPERANDS,
     clear_c,
@@ -41,12 +43,14 @@ class MatrixLoad:
 @dataclass(frozen=True)
 class MatrixMultiply:
     """Two instructions, one for each half of the columns; ``operand`` and ``sums`` are the LLVM
-    types of one register, ``rounding`` makes a register from an element."""
+    types of one register, ``rounding`` makes a register from an element.  Without an ``intrinsic``
+    it is the ``assembly``."""
 
     intrinsic: str
     operand: str
     sums: str
     rounding: str = ""
+    assembly: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,7 @@ MatrixInstruction: TypeAlias = MatrixLoad | MatrixMultiply | MatrixClear | Matri
 
 _LOAD = "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4{}.b16.p3"
 _MMA = "llvm.nvvm.mma.{}"
+_F8 = "mma.sync.aligned.m16n8k32.row.col.f32.{}.{}.f32"
 
 _MULTIPLY: Mapping[DType, MatrixMultiply] = {
     F16: MatrixMultiply(_MMA.format("m16n8k16.row.col.f32.f32"), "<2 x half>", "float"),
@@ -76,6 +81,10 @@ _MULTIPLY: Mapping[DType, MatrixMultiply] = {
         _MMA.format("m16n8k8.row.col.tf32"), "i32", "float", "llvm.nvvm.f2tf32.rna"
     ),
     I8: MatrixMultiply(_MMA.format("m16n8k32.row.col.s8"), "i32", "i32"),
+    **{
+        dtype: MatrixMultiply("", "i32", "float", assembly=_F8.format(name, name))
+        for dtype, name in ((F8E4M3FN, "e4m3"), (F8E5M2, "e5m2"))
+    },
 }
 
 
@@ -94,7 +103,7 @@ def _known() -> Mapping[Function, MatrixInstruction]:
     for to in (F32, F16, BF16):
         found[store_c(F32, to)] = MatrixStore()
     found[store_c(I32, I32)] = MatrixStore()
-    return found
+    return {expand_narrow(routine): how for routine, how in found.items()}
 
 
 MATRIX_INSTRUCTIONS = _known()
