@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from modelcc.ir.index import Index
 from modelcc.ir.types import F64, DType
 
+
 @dataclass(frozen=True)
 class GroupCapacity:
     """What a group has: ``threads``, a power of two, ``shared_bytes`` that they share, and whether

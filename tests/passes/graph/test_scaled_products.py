@@ -10,9 +10,11 @@ from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.types import F8E4M3FN, F8E5M2, F32, DType, TensorType
+from modelcc.ops.generate import Iota
 from modelcc.ops.matmul import Gemm
 from modelcc.ops.quant import DequantizeLinear, QuantizeLinear
 from modelcc.options import Options
+from modelcc.passes.graph.scalar_quantization import ScalarQuantization
 from modelcc.runtime.device_program import CODE
 from modelcc.targets.cuda.tools import disassemble, find_tool
 
@@ -41,6 +43,12 @@ def test_processors_compute_the_same(dtype: DType) -> None:
     (got,) = compiled.target.load(compiled.artifact, 1).run(feeds).values()
     (want,) = interpret(graph, feeds).values()
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_nodes_without_operands_stay() -> None:
+    build = GraphBuilder()
+    graph = build.build(build.add(Iota((3,))))
+    assert ScalarQuantization()(graph) == graph
 
 
 @pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here")

@@ -22,11 +22,11 @@ BILINEAR: tuple[type[Op], ...] = (MatMul, Einsum, Conv, Gemm)
 
 def scaled_product(node: Node, at: Rewriter) -> Replacement:
     """A product of floats of 8 bits, each with one scale, and what is added to it in a Gemm."""
-    first, *_ = inputs = tuple(filter(None, node.inputs))
+    inputs = tuple(filter(None, node.inputs))
     addend = inputs[2:] if isinstance(node.op, Gemm) and node.op.beta == 1.0 else ()
     if not isinstance(node.op, BILINEAR) or len(inputs) - len(addend) != 2:
         return None
-    left, right = _scaled(first, at), _scaled(inputs[1], at)
+    left, right = _scaled(inputs[0], at), _scaled(inputs[1], at)
     if left is None or right is None:
         return None
     values = (at.emit(Cast(F32), value) for value in (left[0], right[0]))
