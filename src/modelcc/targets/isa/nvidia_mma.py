@@ -43,14 +43,12 @@ class MatrixLoad:
 @dataclass(frozen=True)
 class MatrixMultiply:
     """Two instructions, one for each half of the columns; ``operand`` and ``sums`` are the LLVM
-    types of one register, ``rounding`` makes a register from an element.  Without an ``intrinsic``
-    it is the ``assembly``."""
+    types of one register, ``rounding`` makes a register from an element."""
 
     intrinsic: str
     operand: str
     sums: str
     rounding: str = ""
-    assembly: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ MatrixInstruction: TypeAlias = MatrixLoad | MatrixMultiply | MatrixClear | Matri
 
 _LOAD = "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4{}.b16.p3"
 _MMA = "llvm.nvvm.mma.{}"
-_F8 = "mma.sync.aligned.m16n8k32.row.col.f32.{}.{}.f32"
+_F8 = "m16n8k32.row.col.f32"
 
 _MULTIPLY: Mapping[DType, MatrixMultiply] = {
     F16: MatrixMultiply(_MMA.format("m16n8k16.row.col.f32.f32"), "<2 x half>", "float"),
@@ -82,7 +80,7 @@ _MULTIPLY: Mapping[DType, MatrixMultiply] = {
     ),
     I8: MatrixMultiply(_MMA.format("m16n8k32.row.col.s8"), "i32", "i32"),
     **{
-        dtype: MatrixMultiply("", "i32", "float", assembly=_F8.format(name, name))
+        dtype: MatrixMultiply(_MMA.format(f"{_F8}.{name}.{name}.f32"), "i32", "float")
         for dtype, name in ((F8E4M3FN, "e4m3"), (F8E5M2, "e5m2"))
     },
 }

@@ -23,10 +23,6 @@ from modelcc.targets.llvm.values import value_type
 _REGISTER = 4
 """Bytes."""
 
-_OPERANDS = "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13}"
-_CONSTRAINTS = ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4)
-"""Of products in assembly, whose operands are 32 bits and whose sums are f32."""
-
 _ROW_BYTES = 16
 _BLOCK_ROWS = 16
 _BLOCKS = ((0, 0), (8, 0), (0, 8), (8, 8))
@@ -110,10 +106,7 @@ class WarpCode:
         c = self.read(s, 0, kind.sums, 8)
         type_ = _structure([kind.sums] * 4)
         types = [kind.operand] * 6 + [kind.sums] * 4
-        if kind.intrinsic:
-            callee = self._code.intrinsic(type_, kind.intrinsic, ", ".join(types))
-        else:
-            callee = f'{type_} asm sideeffect "{kind.assembly} {_OPERANDS};", "{_CONSTRAINTS}"'
+        callee = self._code.intrinsic(type_, kind.intrinsic, ", ".join(types))
         results: list[str] = []
         for half in range(2):
             given = [*a, *b[2 * half : 2 * half + 2], *c[4 * half : 4 * half + 4]]
