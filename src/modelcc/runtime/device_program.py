@@ -47,11 +47,11 @@ from modelcc.runtime.device_states import ALIGNMENT, DeviceStates
 from modelcc.runtime.device_steps import (
     AllocateBoth,
     CopyMemory,
+    DeviceLibraryCall,
     DevicePlace,
     DeviceProgram,
     End,
     KernelCall,
-    LibraryCall,
     MoveTensor,
     ReadNumbers,
     RunLoop,
@@ -356,7 +356,7 @@ class _Runner:
             match step:
                 case KernelCall():
                     self._launch(step, values, at)
-                case LibraryCall():
+                case DeviceLibraryCall():
                     self._call_library(step, values, at)
                 case MoveTensor():
                     self._move(step, values, at)
@@ -397,7 +397,7 @@ class _Runner:
         self._device.download(self._faults, 0, noted, size)
         self._end_if_noted(step, at, self._noted)
 
-    def _call_library(self, step: LibraryCall, values: Values, at: Mirror) -> None:
+    def _call_library(self, step: DeviceLibraryCall, values: Values, at: Mirror) -> None:
         device, numbers = self._device, [self._number(n, values) for n in step.numbers]
         buffers = [self._buffer(place, values, at) for place in step.arguments]
         assert isinstance(device, LibraryDevice)

@@ -14,10 +14,10 @@ from modelcc.ir.index import Index
 from modelcc.runtime.device import DeviceMemory, Recording
 from modelcc.runtime.device_steps import (
     CopyMemory,
+    DeviceLibraryCall,
     DevicePlace,
     End,
     KernelCall,
-    LibraryCall,
     MoveTensor,
     ReadNumbers,
     RunLoop,
@@ -100,7 +100,7 @@ def _is_recordable(step: Step) -> bool:
             return step.grid is not None
         case CopyMemory():
             return not step.both
-        case LibraryCall():
+        case DeviceLibraryCall():
             return True
         case RunLoop():
             return step.condition is None and all(map(_is_recordable, step.body))

@@ -49,7 +49,7 @@ class KernelCall:
 
 
 @dataclass(frozen=True)
-class LibraryCall:
+class DeviceLibraryCall:
     """What a kernel called ``name`` would compute, by a ``library`` on the device: of
     tensors with ``elements`` of these types, by ``numbers`` that mean what the library's module
     says."""
@@ -117,7 +117,7 @@ class RunLoop:
 
 Step: TypeAlias = (
     KernelCall
-    | LibraryCall
+    | DeviceLibraryCall
     | MoveTensor
     | CopyMemory
     | ReadNumbers
@@ -129,7 +129,7 @@ Step: TypeAlias = (
 
 def is_the_devices(step: Step) -> bool:
     """Whether all that a step does is done by the device."""
-    return isinstance(step, MoveTensor | CopyMemory | LibraryCall) or (
+    return isinstance(step, MoveTensor | CopyMemory | DeviceLibraryCall) or (
         isinstance(step, KernelCall) and step.grid is not None
     )
 
@@ -139,7 +139,7 @@ def step_name(step: Step) -> str:
     match step:
         case KernelCall():
             return step.kernel
-        case LibraryCall():
+        case DeviceLibraryCall():
             return step.name
         case MoveTensor():
             return "upload" if step.upload else "download"
@@ -168,7 +168,7 @@ def library_names(steps: Sequence[Step]) -> frozenset[str]:
     found: set[str] = set()
     for step in steps:
         match step:
-            case LibraryCall():
+            case DeviceLibraryCall():
                 found.add(step.library)
             case TakeSide():
                 found |= library_names((*step.then, *step.other))
@@ -234,7 +234,7 @@ def _step(step: Step) -> list[Any]:
             arguments = [_place(place) for place in step.arguments]
             sizes = _numbers(step.sizes)
             return ["launch", step.kernel, arguments, sizes, grid, step.checks, step.status]
-        case LibraryCall():
+        case DeviceLibraryCall():
             arguments = [_place(place) for place in step.arguments]
             return ["library", step.name, step.library, step.elements, arguments,
                     _numbers(step.numbers)]  # fmt: skip
@@ -267,7 +267,7 @@ def _read_step(data: list[Any]) -> Step:
             return KernelCall(kernel, given, _indices(sizes), groups, checks, status)
         case ["library", name, library, elements, arguments, numbers]:
             places = tuple(map(_read_place, arguments))
-            return LibraryCall(name, library, tuple(elements), places, _indices(numbers))
+            return DeviceLibraryCall(name, library, tuple(elements), places, _indices(numbers))
         case ["move", place, upload]:
             return MoveTensor(_read_place(place), upload)
         case ["copy", target, source, both]:

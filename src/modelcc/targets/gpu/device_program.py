@@ -100,7 +100,7 @@ class _StepWriter:
             case View():
                 raise ValueError(f"view {step.output!r} has no place")
 
-    def _library_call(self, step: Launch, call: ExternalCall) -> steps.LibraryCall:
+    def _library_call(self, step: Launch, call: ExternalCall) -> steps.DeviceLibraryCall:
         meaning = meaning_of(self._program.callee[step.callee])
         given = dict(zip(meaning.sizes, step.sizes, strict=True))
         names = [parameter.buffer.name for parameter in meaning.parameters]
@@ -111,7 +111,7 @@ class _StepWriter:
             assert isinstance(argument, Address | IndexOf)
             number = argument.offset if isinstance(argument, Address) else argument.index
             numbers.append(substitute(number, given))
-        return steps.LibraryCall(
+        return steps.DeviceLibraryCall(
             step.callee,
             call.library,
             tuple(elements[address.buffer] for address in call.addresses),
@@ -119,7 +119,7 @@ class _StepWriter:
             tuple(numbers),
         )
 
-    def _launch(self, step: Launch) -> steps.KernelCall | steps.LibraryCall:
+    def _launch(self, step: Launch) -> steps.KernelCall | steps.DeviceLibraryCall:
         places = tuple(map(self.place, step.arguments))
         first, self._status = self._status, self._status + len(step.bounds)
         call = call_of(self._program.callee[step.callee])
