@@ -77,6 +77,7 @@ def main() -> None:
     firsts: dict[str, dict[str, float]] = {}
     for name in asked.models:
         firsts[name], rows[name] = measured(name, asked.threads)
+        print(f"<!-- {name}: {rows[name]} -->", flush=True)
     print(table(f"µs per step, {asked.threads} threads", rows))
     print(table("\ns of the first step", firsts))
 
