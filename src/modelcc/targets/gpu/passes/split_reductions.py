@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from modelcc.ir.index import Sym
+from modelcc.ir.naming import Names
 from modelcc.ir.scalar_tree import index_symbols, substitute_indices
 from modelcc.ir.tensor import Apply, Axis, Item, Kernel, Read, Stage, TensorProgram
 from modelcc.schedule.workload import plain_type
@@ -51,9 +52,9 @@ class SplitReductions:
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
         items: list[Item] = []
-        types = dict(program.types)
+        types, names = dict(program.types), Names(program.types)
         for item in program.items:
-            parts = self._split(item) if isinstance(item, Kernel) else None
+            parts = self._split(item, names) if isinstance(item, Kernel) else None
             if parts is None:
                 items.append(item)
                 continue
@@ -64,8 +65,11 @@ class SplitReductions:
             items.append(replace(item, inputs=(first.output,), stages=(last,)))
         return replace(program, types=types).with_items(tuple(items))
 
-    def _split(self, kernel: Kernel) -> tuple[Stage, Stage] | None:
-        """The stage of ``kernel`` by parts, and these combined; None if that is no gain."""
+    def _split(self, kernel: Kernel, names: Names) -> tuple[Stage, Stage] | None:
+        """The stage of ``kernel`` by parts, and these combined; None if that is no gain.
+
+        Kernels that write to some of a tensor have parts of their own.
+        """
         if len(kernel.stages) != 1:
             return None
         (stage,) = kernel.stages
@@ -76,7 +80,7 @@ class SplitReductions:
         count = None if axis is None else self._parts(stage, axis)
         if axis is None or count is None:
             return None
-        return _in_parts(stage, axis, count)
+        return _in_parts(stage, axis, count, names.fresh(f"{stage.output}.parts"))
 
     def _parts(self, stage: Stage, axis: Axis) -> int | None:
         """Into how many parts to cut ``axis``, which it divides."""
@@ -105,13 +109,13 @@ def _is_product(stage: Stage) -> bool:
     return all(prod(_number(a) for a in stage.axes if a.name in side) >= FEW for side in sides)
 
 
-def _in_parts(stage: Stage, axis: Axis, count: int) -> tuple[Stage, Stage]:
+def _in_parts(stage: Stage, axis: Axis, count: int, name: str) -> tuple[Stage, Stage]:
     length = _number(axis) // count
     part = Axis(f"{axis.name}.part", count)
     moved = {axis.name: Sym(axis.name) + Sym(part.name) * length}
     own = tuple(Sym(a.name) for a in (part, *stage.axes))
     first = Stage(
-        f"{stage.output}.parts",
+        name,
         (part, *stage.axes),
         own,
         substitute_indices(stage.body, moved),
