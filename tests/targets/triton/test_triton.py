@@ -18,7 +18,10 @@ from modelcc.ops.samples import arrays, sizes
 from modelcc.options import Options
 from tests.triton_runs import Job, fused, needs_triton, results, text_of
 
-OPS = ("Softmax-0", "LayerNorm-0", "Conv-0", "MaxPool-0", "Attention-0", "Gather-0", "Tanh-0")
+OPS = (
+    "Softmax-0", "LayerNorm-0", "Conv-0", "MaxPool-0", "Attention-0", "Gather-0", "Tanh-0",
+    "ScatterND-0", "ScatterElements-3",
+)  # fmt: skip
 BY_NAME = {name: (op, sample) for name, op, sample in SAMPLES}
 
 
@@ -37,6 +40,14 @@ def test_kernels_that_are_alike_are_written_once() -> None:
     assert len(kernels.items) > text.count("@triton.jit")
 
 
+def test_updates_that_may_meet_are_one_after_the_other_in_a_copy() -> None:
+    op, sample = BY_NAME["ScatterND-0"]
+    text = text_of(graph_of(op, sample, arrays(op, sample), False))
+    assert "scatternd = x0.clone()" in text
+    assert "for a0 in range(0, 3):" in text and "tl.debug_barrier()" in text
+    assert "grid = (triton.cdiv(1, 256),)" in text
+
+
 def test_nothing_is_compiled_here() -> None:
     with pytest.raises(ModelError, match="'triton' writes source text and makes no compiled"):
         compile_model(mlp(), Options(target="triton"))
@@ -44,7 +55,7 @@ def test_nothing_is_compiled_here() -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("ScatterND-0", "have no form of Scatter"), ("Asin-0", "Triton has no 'asin' of f32")],
+    [("ScatterElements-1", "have no form of ReadSize"), ("Asin-0", "Triton has no 'asin' of f32")],
 )
 def test_what_has_no_form_is_refused_by_name(name: str, message: str) -> None:
     op, sample = BY_NAME[name]

@@ -67,7 +67,7 @@ def schedule_group_scatter(
 def find_updates(kernel: CanonicalKernel) -> GroupUpdates:
     """The loops of a scatter's stage."""
     (stage,), types = kernel.stages, dict(kernel.types)
-    apart = _apart(stage)
+    apart = axes_apart(stage)
     left = [n for n, _ in enumerate(stage.write) if n not in apart.values()]
     where: Index = 0
     for dimension in left:
@@ -84,7 +84,7 @@ def find_updates(kernel: CanonicalKernel) -> GroupUpdates:
     return GroupUpdates(nest, beside, tuple(map(nest.var, meeting)), where, places, value)
 
 
-def _apart(stage: Stage) -> dict[str, int]:
+def axes_apart(stage: Stage) -> dict[str, int]:
     """Axes along which no two points meet, with the dimension that shows it: where points are at
     one place there, and agree on the axes that were found before, they agree on this one."""
     binds, _ = outer_binds(stage.body)

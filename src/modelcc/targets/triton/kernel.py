@@ -84,7 +84,7 @@ def _serial(code: BlockCode, stage: Stage) -> str:
     dtype = stage.body.dtype
     start = number(identity(stage.combine, dtype), dtype)
     total = code.let("total", f"tl.full([BLOCK], {start}, {element(dtype)})")
-    _loops(code, stage.reduce, lambda: _accumulate(code, stage, total))
+    loops(code, stage.reduce, lambda: _accumulate(code, stage, total))
     return total
 
 
@@ -95,14 +95,15 @@ def _accumulate(code: BlockCode, stage: Stage, total: str) -> None:
     code.line(f"{total} = {combined(stage.combine or 'sum', total, value, stage.body.dtype)}")
 
 
-def _loops(code: BlockCode, axes: Sequence[Axis], inner: Callable[[], None]) -> None:
+def loops(code: BlockCode, axes: Sequence[Axis], inner: Callable[[], None]) -> None:
+    """``inner`` in loops over ``axes``."""
     if not axes:
         inner()
         return
     variable = code.fresh(axes[0].name)
     with code.loop(f"for {variable} in range(0, {code.index(axes[0].extent)}):"):
         code.place(axes[0], AxisPlace(variable))
-        _loops(code, axes[1:], inner)
+        loops(code, axes[1:], inner)
 
 
 def finish(code: BlockCode, kernel: CanonicalKernel, stages: Sequence[Stage]) -> None:

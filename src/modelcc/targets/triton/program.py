@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from keyword import iskeyword
+from typing import TypeAlias
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, Sym, symbols
 from modelcc.ir.index_text import python_source
 from modelcc.ir.output_names import user_name
 from modelcc.ir.scalar_tree import reads
-from modelcc.ir.tensor import Item, Kernel, TensorProgram, View, item_inputs, item_outputs
+from modelcc.ir.tensor import (
+    Item,
+    Kernel,
+    Scatter,
+    TensorProgram,
+    View,
+    item_inputs,
+    item_outputs,
+)
 from modelcc.ir.types import TensorType, dtype_of
 from modelcc.schedule.canonical import CanonicalKernel, canonical
 from modelcc.targets.triton.attention import attention_kernel
@@ -21,8 +30,11 @@ from modelcc.targets.triton.functions import torch_type
 from modelcc.targets.triton.kernel import Config, TritonKernel, points_kernel
 from modelcc.targets.triton.product import product_kernel
 from modelcc.targets.triton.rows import rows_kernel
+from modelcc.targets.triton.updates import updates_kernel
 
-KINDS = (attention_kernel, product_kernel, rows_kernel, points_kernel)
+Kind: TypeAlias = Callable[[CanonicalKernel], TritonKernel | None]
+
+KINDS: tuple[Kind, ...] = (attention_kernel, product_kernel, rows_kernel, points_kernel)
 """What a kernel may become; the first that takes it does."""
 
 _HEAD = '''\
@@ -207,7 +219,12 @@ class _File:
                 yield f"{self.name(item.output)} = {self._value(item.input)}.view({shape})"
             case Kernel():
                 for kernel in self._lowered(item):
-                    yield from self._launch(kernel)
+                    yield from self._launch(kernel, self._named(kernel))
+            case Scatter():
+                yield f"{self.name(item.stage.output)} = {self._value(item.initial)}.clone()"
+                read = tuple(dict.fromkeys(r.tensor for r in reads(item.stage.body)))
+                kernel = Kernel("updates", read, item.outputs, (item.stage,), item.source)
+                yield from self._launch(kernel, self._named(kernel, (updates_kernel,)))
             case _:
                 what = type(item).__name__
                 message = f"Triton's programs of blocks have no form of {what}"
@@ -227,13 +244,13 @@ class _File:
             raise ModelError("no kernel in Triton fits it", (*kernel.source, kernel.name))
         yield from parts
 
-    def _named(self, kernel: Kernel) -> NamedKernel | None:
+    def _named(self, kernel: Kernel, kinds: Sequence[Kind] = KINDS) -> NamedKernel | None:
         if any(name not in self.types for name in (*kernel.inputs, *kernel.outputs)):
             return None
         constants = frozenset[str]()
         key, _ = canonical(kernel, self.types, constants, self.program.dims)
         if key not in self.kernels:
-            made = self._made(kernel, key)
+            made = self._made(kernel, key, kinds)
             if made is None:
                 return None
             base = re.sub(r"\W+", "_", kernel.name).strip("_").lower() or "kernel"
@@ -241,15 +258,16 @@ class _File:
             self.kernels[key] = NamedKernel(name, key, made, kernel.source)
         return self.kernels[key]
 
-    def _made(self, kernel: Kernel, key: CanonicalKernel) -> TritonKernel | None:
+    def _made(
+        self, kernel: Kernel, key: CanonicalKernel, kinds: Sequence[Kind]
+    ) -> TritonKernel | None:
         try:
-            found = (make(key) for make in KINDS)
+            found = (make(key) for make in kinds)
             return next((one for one in found if one is not None), None)
         except (NotImplementedError, TypeError) as error:
             raise ModelError(str(error), (*kernel.source, kernel.name)) from error
 
-    def _launch(self, kernel: Kernel) -> Iterator[str]:
-        named = self._named(kernel)
+    def _launch(self, kernel: Kernel, named: NamedKernel | None) -> Iterator[str]:
         assert named is not None
         for output in kernel.outputs:
             if output not in self.names:
