@@ -214,8 +214,9 @@ def test_every_op_is_assembled_without_spills(op: Op, sample: Sample, name: str)
 def test_what_would_spill_takes_more_registers() -> None:
     """Divisions of 64 bits are calls, around which ptxas keeps to 80 registers by itself."""
     chip = find_chip("sm_80")
-    functions = functions_of(*BY_NAME["Mod-0"].values, chip)
-    text = ptx_text(llvm_text(functions, chip), chip)
+    op, sample = BY_NAME["Mod-0"].values
+    assert isinstance(op, Op) and isinstance(sample, Sample)
+    text = ptx_text(llvm_text(functions_of(op, sample, chip), chip), chip)
     (use,) = assemble(text, chip).uses.values()
     assert not use.spilled
     (bound,) = assemble(text.replace("\n.reqntid", "\n.maxnreg 80\n.reqntid"), chip).uses.values()

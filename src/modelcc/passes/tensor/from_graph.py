@@ -153,7 +153,8 @@ def _lower(
         return [ReadSize(op.names, x, op.conditions(), node.source), View(y, x, node.source)], {}
     if op.has("algorithm"):
         _require_contents(node, graph)
-        return lower_algorithm(node, graph.types, capacity)
+        items, scratch = lower_algorithm(node, graph.types, capacity)
+        return [*items], scratch
     return _lower_node(node, graph)
 
 

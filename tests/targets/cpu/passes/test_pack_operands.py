@@ -203,7 +203,7 @@ def test_products_share_the_copies_that_both_want() -> None:
     first = f"kernel @gemm(%a: {a}, %b: {b}) -> (%c: {c}) {{ {body} }}"
     one, types = parse_kernel(first)
     two, more = parse_kernel(first.replace("%a", "%d").replace("%c", "%e").replace("i", "m"))
-    program = TensorProgram("p", ("a", "b", "d"), ("c", "e"), (one, two), types | more, {}, {})
+    program = TensorProgram("p", ("a", "b", "d"), ("c", "e"), (one, two), {**types, **more}, {}, {})
     found = PackOperands(rows=12)(program).items
     names = [(k.name, *k.inputs) for k in found if isinstance(k, Kernel)]
     assert names == [
