@@ -15,6 +15,9 @@ HERE = Path(__file__).parent
 NO_CODE = {
     "axis.py": "targets with machines of their own",
     "targets/amdgpu/test_amdgpu.py": "targets with machines of their own",
+    "targets/cuda/test_libraries.py": "targets with machines of their own",
+    "targets/cuda/test_program.py": "targets with machines of their own",
+    "targets/cuda/test_tensor_product.py": "targets with machines of their own",
     "targets/mcu/libraries/test_cmsis_nn.py": "targets with machines of their own",
     "targets/metal/test_metal.py": "targets with machines of their own",
     "targets/opencl/test_target.py": "targets with machines of their own",

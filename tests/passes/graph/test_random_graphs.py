@@ -19,6 +19,7 @@ from modelcc.ops.elementwise import Abs, Add, Identity, Max, Mul, Neg, Sigmoid, 
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.reduce import ReduceMean
 from modelcc.ops.shape import Reshape, Transpose
+from modelcc.passes.graph.lower_precision import LowerPrecision
 from tests.passes.graph.examples import assert_same_meaning
 from tests.passes.graph.test_docstrings import PASSES, made
 
@@ -65,8 +66,11 @@ def _step(draw: st.DrawFn, build: GraphBuilder, x: str, values: list[str]) -> st
     return build.emit(draw(st.sampled_from(UNARY)), x)
 
 
+EXACT = [step for step in PASSES if step is not LowerPrecision]
+
+
 @settings(max_examples=60)
-@given(graphs(), st.permutations(PASSES))
+@given(graphs(), st.permutations(EXACT))
 def test_passes_keep_the_meaning(graph: Graph, order: list[type[Any]]) -> None:
     result = graph
     for step in order:

@@ -13,10 +13,10 @@ from modelcc.ir.types import F8E4M3FN, F8E5M2, F32, DType, TensorType
 from modelcc.ops.generate import Iota
 from modelcc.ops.matmul import Gemm
 from modelcc.ops.quant import DequantizeLinear, QuantizeLinear
-from modelcc.options import Options
 from modelcc.passes.graph.scalar_quantization import ScalarQuantization
 from modelcc.runtime.device_program import CODE
 from modelcc.targets.cuda.tools import disassemble, find_tool
+from tests.machines import chosen_options
 
 
 def linear(dtype: DType) -> Graph:
@@ -39,7 +39,7 @@ def linear(dtype: DType) -> Graph:
 def test_processors_compute_the_same(dtype: DType) -> None:
     graph = linear(dtype)
     feeds = {"x": np.random.default_rng(3).standard_normal((64, 128)).astype(np.float32)}
-    compiled = compile_model(graph, Options())
+    compiled = compile_model(graph, chosen_options())
     (got,) = compiled.target.load(compiled.artifact, 1).run(feeds).values()
     (want,) = interpret(graph, feeds).values()
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
@@ -54,5 +54,5 @@ def test_nodes_without_operands_stay() -> None:
 @pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here")
 @pytest.mark.skipif(find_tool("nvdisasm") is None, reason="there is no nvdisasm")
 def test_tensor_cores_multiply_them() -> None:
-    artifact = compile_model(linear(F8E4M3FN), Options(target="cuda:sm_89")).artifact
+    artifact = compile_model(linear(F8E4M3FN), chosen_options(target="cuda:sm_89")).artifact
     assert "QMMA.16832.F32.E4M3.E4M3" in disassemble(artifact.objects[CODE])

@@ -93,7 +93,7 @@ def test_a_schedule_does_not_change_the_meaning(name: str, wanted: Schedule) -> 
         ("Softmax-0", GroupRows(2, 1, lanes=8), "no whole vectors"),
         ("Softmax-0", GroupRows(2, 1, kept=1, lanes=2), "threads keep whole vectors"),
         ("ReduceSum-0", GroupReduction(2, lanes=3), "up to eight elements"),
-        ("ReduceSum-0", GroupReduction(2, across=True, warp=2), "have no vectors and warps"),
+        ("ReduceSum-0", GroupReduction(2, across=True, warp=2), "exchange no registers"),
         ("Add-0", Pointwise(4, 3), "whole vectors"),
         ("CacheUpdate-0", GroupScatter(4, 2), "that may meet have owners"),
     ],

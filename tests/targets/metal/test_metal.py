@@ -107,7 +107,7 @@ def test_the_text_says_what_is_launched() -> None:
     target = make_target("metal", TargetOptions())
     emission = emit(mlp("batch"), None, "msl", target, Options(target="metal"), BuildConfig())
     text = emission.contents.decode()
-    assert " *   k1_MatMul(h2, w1, y; batch) ((3*batch + 3) floordiv 4, 1, 1) x (" in text
+    assert " *   k1_MatMul(h2, w1, y; batch) ((3*batch + 31) floordiv 32, 1, 1) x (" in text
     assert "device float *restrict y0_ [[buffer(2)]], constant int64_t &batch [[buffer(3)]]" in text
     assert emission.suffix == ".metal"
 

@@ -66,4 +66,5 @@ def packed_product(at: OnnxWriting, op: PackedMatMul) -> OnnxValue:
     centred = at.node("Sub", values, at.cast(zero, F32))
     weights = at.node("Mul", centred, at.node("Unsqueeze", scale, at.build.ints(1)))
     whole = at.reshape(weights, (product((blocks, count)) * fields, columns))
-    return at.node("MatMul", x, whole)
+    wide = at.cast(at.cast(whole, x.dtype), F32)
+    return at.cast(at.node("MatMul", at.cast(x, F32), wide), x.dtype)
