@@ -113,16 +113,6 @@ ModelSource = OnnxModel | LoadedModel | Graph | Any
 _LOGGER = logging.getLogger(__name__)
 DEFAULT = Options()
 NOWHERE = BuildConfig()
-TIDYING: tuple[Pass[Graph], ...] = (
-    EliminateTransposes(),
-    EliminateReshapes(),
-    Canonicalise(),
-    SimplifyControl(),
-    FoldConstants(),
-    CommonSubexpressions(),
-    DeadCode(),
-)
-"""What the other passes on graphs leave behind is cleared away."""
 
 
 @dataclass(frozen=True)
@@ -149,11 +139,11 @@ def pipeline(
                 Decompose(),
                 CanonicalQuantization(),
                 CommonSubexpressions(),
-                *graphs.integers,
+                *graphs.quantised,
                 ScalarQuantization(),
                 PackWeights(),
                 DeadCode(),
-                FoldConstants(),
+                FoldConstants(narrow=graphs.narrow),
                 SimplifyControl(),
                 Canonicalise(),
                 CommonSubexpressions(),
@@ -167,7 +157,7 @@ def pipeline(
                 RecogniseSoftmax(),
                 SimplifyAlgebra(),
                 JoinParts(),
-                FoldConstants(),
+                FoldConstants(narrow=graphs.narrow),
                 EliminateReshapes(),
                 EliminateTransposes(),
                 FoldBatchNorm(),
@@ -179,7 +169,7 @@ def pipeline(
                 *graphs.convolutions,
                 RecogniseAttention(),
                 *lowerings(options.precision),
-                *TIDYING,
+                *_tidying(graphs.narrow),
             ),
             InternStrings(),
         ),
@@ -194,6 +184,12 @@ def pipeline(
         *_back_end(target, context or in_order(target, config)),
     )
     return _restricted(numbered(stages), options)
+
+
+def _tidying(narrow: bool) -> tuple[Pass[Graph], ...]:
+    """What the other passes on graphs leave behind is cleared away."""
+    first = (EliminateTransposes(), EliminateReshapes(), Canonicalise(), SimplifyControl())
+    return (*first, FoldConstants(narrow=narrow), CommonSubexpressions(), DeadCode())
 
 
 def _back_end(target: Target, context: BuildContext) -> tuple[PipelineStage, ...]:

@@ -1,4 +1,4 @@
-"""Products of floats of 8 bits: scaled behind the sum, on whatever target."""
+"""Products of floats of 8 bits: scaled behind the sum where machines multiply these."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from modelcc.ir.types import F8E4M3FN, F8E5M2, F32, DType, TensorType
 from modelcc.ops.generate import Iota
 from modelcc.ops.matmul import Gemm
 from modelcc.ops.quant import DequantizeLinear, QuantizeLinear
-from modelcc.passes.graph.scalar_quantization import ScalarQuantization
+from modelcc.passes.graph.scaled_products import ScaledProducts
 from modelcc.runtime.device_program import CODE
 from modelcc.targets.cuda.tools import disassemble, find_tool
 from tests.machines import chosen_options
@@ -36,19 +36,24 @@ def linear(dtype: DType) -> Graph:
 
 
 @pytest.mark.parametrize("dtype", [F8E4M3FN, F8E5M2], ids=str)
-def test_processors_compute_the_same(dtype: DType) -> None:
+def test_the_same_is_computed(dtype: DType) -> None:
+    """By the product of 8 bits, and by a processor, whose packed weights are f32."""
     graph = linear(dtype)
+    scaled = ScaledProducts()(graph)
+    assert not any(isinstance(node.op, DequantizeLinear) for node in scaled.nodes)
     feeds = {"x": np.random.default_rng(3).standard_normal((64, 128)).astype(np.float32)}
     compiled = compile_model(graph, chosen_options())
-    (got,) = compiled.target.load(compiled.artifact, 1).run(feeds).values()
+    assert not any(c.dtype == dtype for c in compiled.artifact.manifest.constants)
     (want,) = interpret(graph, feeds).values()
-    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+    for got in (interpret(scaled, feeds), compiled.target.load(compiled.artifact, 1).run(feeds)):
+        (result,) = got.values()
+        np.testing.assert_allclose(result, want, rtol=1e-4, atol=1e-4)
 
 
 def test_nodes_without_operands_stay() -> None:
     build = GraphBuilder()
     graph = build.build(build.add(Iota((3,))))
-    assert ScalarQuantization()(graph) == graph
+    assert ScaledProducts()(graph) == graph
 
 
 @pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here")

@@ -25,7 +25,7 @@ class FoldConstants:
 
     Results larger than ``max_bytes`` are folded only if they are not larger than their operands
     together: expanding a number to a large tensor would only make the artifact grow.  What is in
-    ``keep`` stays, and so do floats of 8 bits, which are made wider where they are used.
+    ``keep`` stays, and with ``narrow`` so do floats of 8 bits, which machines multiply as they are.
 
     before::
 
@@ -50,6 +50,7 @@ class FoldConstants:
 
     max_bytes: int = 16 * MIB
     keep: tuple[type[Op], ...] = ()
+    narrow: bool = False
     limit: int | None = None
 
     def __call__(self, graph: Graph) -> Graph:
@@ -70,7 +71,9 @@ class FoldConstants:
 
     def _foldable(self, graph: Graph, node: Node, constants: dict[str, Constant]) -> bool:
         types = [graph.types[n] for n in node.outputs]
-        if not node.op.pure or isinstance(node.op, self.keep) or _only_widens(graph, node):
+        if not node.op.pure or isinstance(node.op, self.keep):
+            return False
+        if self.narrow and _only_widens(graph, node):
             return False
         if not all(n in constants for n in node.inputs if n):
             return False

@@ -14,7 +14,6 @@ from modelcc.ops.elementwise import Add, Cast, Mul, Round
 from modelcc.ops.quant import DequantizeLinear, QuantizeLinear, Saturate, limits
 from modelcc.passes.graph.products import keeps_shape, made_by, swapped
 from modelcc.passes.graph.quantized_values import along, dequantised, parameters
-from modelcc.passes.graph.scaled_products import scaled_product
 
 
 @dataclass(frozen=True)
@@ -22,8 +21,7 @@ class ScalarQuantization:
     """QuantizeLinear and DequantizeLinear by constants as Mul, Add and one conversion.
 
     ``x / scale`` is ``x * (1 / scale)``, which may round differently in the last place.  What is
-    quantised and at once dequantised stays a float.  Products of floats of 8 bits are scaled behind
-    their sums (:func:`scaled_product`).
+    quantised and at once dequantised stays a float.
 
     before::
 
@@ -54,8 +52,7 @@ class ScalarQuantization:
     limit: int | None = None
 
     def __call__(self, graph: Graph) -> Graph:
-        rules = quantised, dequantised_by_constants, stays_float, scaled_product
-        return rewrite(graph, rules, self.limit)
+        return rewrite(graph, (quantised, dequantised_by_constants, stays_float), self.limit)
 
 
 def quantised(node: Node, at: Rewriter) -> Replacement:

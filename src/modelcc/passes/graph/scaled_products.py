@@ -1,12 +1,14 @@
-"""Scales of floats of 8 bits taken out of products, so that machines multiply these as they are."""
+"""Scales of floats of 8 bits taken out of products, for machines that multiply these."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from modelcc.ir.graph import Node
+from modelcc.ir.graph import Graph, Node
 from modelcc.ir.op import Op
-from modelcc.ir.rewriting import Replacement, Rewriter
+from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
 from modelcc.ir.types import F32
 from modelcc.ops.arithmetic import Add, Cast, Mul
 from modelcc.ops.broadcast import Reshape
@@ -20,7 +22,40 @@ BILINEAR: tuple[type[Op], ...] = (MatMul, Einsum, Conv, Gemm)
 """Ops that are products of their first two operands, if there are no others."""
 
 
-def scaled_product(node: Node, at: Rewriter) -> Replacement:
+@dataclass(frozen=True)
+class ScaledProducts:
+    """A product of dequantised floats of 8 bits, each with one scale, is scaled behind its sum.
+
+    before::
+
+        "mcc.graph"() ({
+        ^bb0(%x: tensor<2x3xf8E4M3FN>, %w: tensor<3x3xf8E4M3FN>, %s: tensor<f32>):
+          %a = "mcc.DequantizeLinear"(%x, %s) {axis = 1, block = 0}
+          %b = "mcc.DequantizeLinear"(%w, %s) {axis = 1, block = 0}
+          %y = "mcc.MatMul"(%a, %b)
+          "mcc.return"(%y)
+        })
+
+    after::
+
+        "mcc.graph"() ({
+        ^bb0(%x: tensor<2x3xf8E4M3FN>, %w: tensor<3x3xf8E4M3FN>, %s: tensor<f32>):
+          %a = "mcc.Cast"(%x) {to = f32}
+          %b = "mcc.Cast"(%w) {to = f32}
+          %p = "mcc.MatMul"(%a, %b)
+          %u = "mcc.Mul"(%s, %s)
+          %y = "mcc.Mul"(%p, %u)
+          "mcc.return"(%y)
+        })
+    """
+
+    limit: int | None = None
+
+    def __call__(self, graph: Graph) -> Graph:
+        return rewrite(graph, (_scaled_product,), self.limit)
+
+
+def _scaled_product(node: Node, at: Rewriter) -> Replacement:
     """A product of floats of 8 bits, each with one scale, and what is added to it in a Gemm."""
     inputs = tuple(filter(None, node.inputs))
     addend = inputs[2:] if isinstance(node.op, Gemm) and node.op.beta == 1.0 else ()

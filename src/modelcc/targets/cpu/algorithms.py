@@ -82,7 +82,7 @@ def graph_passes(pairs_shorts: bool, multiplies_bytes: bool = False) -> GraphPas
     ``multiplies_bytes``: there are instructions for dot products of bytes."""
     return GraphPasses(
         functions=(TabulateFunctions(),),
-        integers=(IntegerContractions(bytes=not pairs_shorts, dots=multiplies_bytes),),
+        quantised=(IntegerContractions(bytes=not pairs_shorts, dots=multiplies_bytes),),
         convolutions=(MergeGroups(BLOCK),),
         channels=BLOCK,
     )

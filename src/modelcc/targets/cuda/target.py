@@ -13,10 +13,11 @@ from modelcc.artifact.manifest import LibrarySpec
 from modelcc.ir.errors import ModelError
 from modelcc.ir.library import ExternalCall
 from modelcc.ir.loop import Function
+from modelcc.passes.graph.scaled_products import ScaledProducts
 from modelcc.runtime.device_program import CODE
 from modelcc.runtime.libraries import at_path
 from modelcc.schedule.canonical import CanonicalKernel
-from modelcc.targets.base import BuildConfig, Module, TargetOptions
+from modelcc.targets.base import BuildConfig, GraphPasses, Module, TargetOptions
 from modelcc.targets.c.names import symbol
 from modelcc.targets.cuda.chips import CHIPS, DEFAULT, Chip, find_chip
 from modelcc.targets.cuda.cubin import compiled_kernels
@@ -25,7 +26,7 @@ from modelcc.targets.cuda.text import kernels_of, ptx_text
 from modelcc.targets.cuda.tools import assemble, disassemble, find_tool
 from modelcc.targets.gpu.device_target import DeviceTarget
 from modelcc.targets.gpu.machine import GpuModel
-from modelcc.targets.gpu.tensor_product import ROUNDED
+from modelcc.targets.gpu.tensor_product import BYTES, ROUNDED
 from modelcc.targets.kernel_use import CompiledKernel
 from modelcc.targets.native.target import native_target
 
@@ -48,6 +49,12 @@ class CudaTarget(DeviceTarget):
     def gpu(self) -> GpuModel:
         gpu = self.chip.gpu
         return replace(gpu, matrix=(*gpu.matrix, ROUNDED)) if self.options.tf32 else gpu
+
+    def graph_passes(self) -> GraphPasses:
+        """Products of floats of 8 bits as such, where tensor cores have them."""
+        if BYTES not in self.gpu.matrix:
+            return GraphPasses()
+        return GraphPasses(quantised=(ScaledProducts(),), narrow=True)
 
     @property
     def has_tf32(self) -> bool:

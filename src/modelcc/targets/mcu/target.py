@@ -116,7 +116,7 @@ class McuTarget(CTarget):
     def graph_passes(self) -> GraphPasses:
         """Products of integers, where a model dequantises their operands."""
         return GraphPasses(
-            integers=(IntegerContractions(own=False),),
+            quantised=(IntegerContractions(own=False),),
             functions=(TabulateBytes(),),
             channels=_CHANNELS,
         )
