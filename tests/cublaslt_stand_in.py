@@ -5,7 +5,7 @@ It is strict: attributes have the sizes that the header gives them, all that a p
 in the GPU's memory, and workspaces do, too.
 """
 
-# ruff: noqa: N802
+# ruff: noqa: N802, N815
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from modelcc.ir.types import Array
 from modelcc.runtime.cublaslt import SIGNATURES, HeuristicResult
 
 ELEMENTS = {0: np.dtype("f4"), 2: np.dtype("f2"), 14: np.dtype(ml_dtypes.bfloat16)}
-WIDTHS = {3: 4, 4: 4, 7: 4, 8: 8}, {5: 4, 6: 8}, {1: 8}
+WIDTHS = {3: 4, 4: 4, 7: 4, 8: 8}, {5: 4, 6: 8}, {1: 8, 5: 4, 6: 4, 7: 4, 8: 4}
 """Bytes of the attributes of descriptions, layouts and preferences."""
 
 
@@ -32,7 +32,8 @@ class FakeCublasLt:
         self.driver = driver
         self.failures: list[Exception] = []
         self.asked: list[tuple[int, ...]] = []
-        self._objects: dict[int, dict[Any, int]] = {}
+        self._objects: dict[int, dict[Any, Any]] = {}
+        self._made_so_far = 0
         self._functions = {name: self._function(name) for name in SIGNATURES}
 
     def _function(self, name: str) -> Any:
@@ -53,7 +54,8 @@ class FakeCublasLt:
         return self._functions[name]
 
     def _made(self, place: int, **held: int) -> None:
-        number = 1000 + len(self._objects)
+        self._made_so_far += 1
+        number = 1000 + self._made_so_far
         self._objects[number] = {**held}
         ctypes.c_int64.from_address(place).value = number
 
@@ -95,6 +97,9 @@ class FakeCublasLt:
         assert asked == 1 and self._objects[preference][1] > 0
         result = HeuristicResult.from_address(results)
         result.algo[:] = [description, a, b, c, d, 0, 0, 7]
+        wanted = self._objects[preference]
+        assert wanted[7] == wanted[8], "what is added is the result"
+        self._objects[description]["aligned"] = wanted[5], wanted[6], wanted[8]
         ctypes.c_int32.from_address(found).value = 1
 
     def cublasLtMatmul(
@@ -108,6 +113,8 @@ class FakeCublasLt:
         assert told == [description, a_layout, b_layout, c_layout, d_layout, 0, 0, 7]
         about = dict(self._objects[description])
         self.driver._on_device(workspace, size)  # pyright: ignore[reportPrivateUsage]
+        for place, alignment in zip((a, b, d), about["aligned"], strict=True):
+            assert place % alignment == 0
         left, right, result = (
             self._matrices(*pair) for pair in ((a, a_layout), (b, b_layout), (d, d_layout))
         )
@@ -126,6 +133,17 @@ class FakeCublasLt:
             result[...] = np.maximum(found, 0) if about[7] & 2 else found
 
         self.driver._stream(stream).ask(work)  # pyright: ignore[reportPrivateUsage]
+
+    def _destroy(self, number: int) -> None:
+        del self._objects[number]
+
+    cublasLtMatmulDescDestroy = cublasLtMatrixLayoutDestroy = _destroy
+    cublasLtMatmulPreferenceDestroy = cublasLtDestroy = _destroy
+
+    @property
+    def held(self) -> int:
+        """Objects that nobody has given back."""
+        return len(self._objects)
 
     def _matrices(self, place: int, layout: int) -> Array:
         """Matrices of a layout, (count, rows, columns), where they are."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -27,6 +27,14 @@ NO_EPILOGUE, RELU, BIAS = 1, 2, 4
 _TRANS_A, _TRANS_B, _EPILOGUE, _BIAS_POINTER = 3, 4, 7, 8
 _BATCH_COUNT, _BATCH_STRIDE = 5, 6
 _MAX_WORKSPACE = 1
+_MIN_ALIGNMENTS = 5, 6, 7, 8
+"""Of both operands, what is added, and the result, where the library takes 256 for granted."""
+
+MOST_ALIGNED = 256
+"""Bytes; no algorithm wants more."""
+
+MOST_PLANS = 256
+"""Descriptions that are kept, of products with other sizes or places."""
 
 _place, _word, _int64, _size = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64, ctypes.c_size_t
 SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
@@ -40,6 +48,10 @@ SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
         "cublasLtMatmulPreferenceSetAttribute": (_place, _word, _place, _size),
         "cublasLtMatmulAlgoGetHeuristic": (*(_place,) * 7, _word, _place, _place),
         "cublasLtMatmul": (*(_place,) * 14, _size, _place),
+        "cublasLtMatmulDescDestroy": (_place,),
+        "cublasLtMatrixLayoutDestroy": (_place,),
+        "cublasLtMatmulPreferenceDestroy": (_place,),
+        "cublasLtDestroy": (_place,),
     }
 )
 """What the functions that are called take; all return a status."""
@@ -80,7 +92,14 @@ class CublasLt:
         self._preference = self._made("cublasLtMatmulPreferenceCreate")
         set_ = "cublasLtMatmulPreferenceSetAttribute"
         self._set(set_, self._preference, _MAX_WORKSPACE, ctypes.c_size_t(WORKSPACE))
-        self._plans: dict[tuple[tuple[str, ...], tuple[int, ...]], _Plan] = {}
+        self._plans: dict[Hashable, _Plan] = {}
+
+    def close(self) -> None:
+        """Give back what the library holds."""
+        for plan in self._plans.values():
+            self._forget(plan)
+        self._call("cublasLtMatmulPreferenceDestroy", self._preference)
+        self._call("cublasLtDestroy", self._handle)
 
     def multiply(
         self,
@@ -100,10 +119,12 @@ class CublasLt:
             address + size * first
             for address, size, first in zip(addresses, sizes, firsts, strict=True)
         )
-        key = tuple(elements), shapes
+        key = tuple(elements), shapes, tuple(map(_alignment, (right, left, result)))
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plan(elements, numbers[:6], matrices, bias)
+            if len(self._plans) >= MOST_PLANS:
+                self._forget(self._plans.pop(next(iter(self._plans))))
+            plan = self._plan(elements, numbers[:6], matrices, (right, left, result), bias)
             self._plans[key] = plan
         self._describe_bias(plan.description, bias)
         one, zero = ctypes.c_float(1), ctypes.c_float(0)
@@ -119,6 +140,7 @@ class CublasLt:
         elements: Sequence[str],
         sizes: Sequence[int],
         matrices: Sequence[Sequence[int]],
+        places: Sequence[int],
         bias: Sequence[int],
     ) -> _Plan:
         """Rows are columns to the library, so it computes the transposed product, right times
@@ -127,8 +149,8 @@ class CublasLt:
         left, right, result = matrices
         first, second, third, *_ = (TYPES[name][0] for name in elements)
         description = self._made("cublasLtMatmulDescCreate", compute, 0)
-        told = ((_TRANS_A, right[2]), (_TRANS_B, left[2]), (_EPILOGUE, epilogue))
-        for attribute, number in told:
+        attributes = ((_TRANS_A, right[2]), (_TRANS_B, left[2]), (_EPILOGUE, epilogue))
+        for attribute, number in attributes:
             self._describe(description, attribute, ctypes.c_int32(number))
         self._describe_bias(description, bias)
         extents = (
@@ -137,6 +159,9 @@ class CublasLt:
             (third, result, rows, columns),
         )
         layouts = tuple(self._layout(count, *extent) for extent in extents)
+        set_ = "cublasLtMatmulPreferenceSetAttribute"
+        for attribute, place in zip(_MIN_ALIGNMENTS, (*places, places[-1]), strict=True):
+            self._set(set_, self._preference, attribute, ctypes.c_uint32(_alignment(place)))
         found, ways = HeuristicResult(), ctypes.c_int32()
         self._call(
             "cublasLtMatmulAlgoGetHeuristic", self._handle, description, *layouts, layouts[2],
@@ -145,6 +170,11 @@ class CublasLt:
         if not ways.value:
             raise RunError(f"cuBLASLt knows no way to multiply {rows} x {steps} x {columns}")
         return _Plan(description, layouts, found)
+
+    def _forget(self, plan: _Plan) -> None:
+        self._call("cublasLtMatmulDescDestroy", plan.description)
+        for layout in plan.layouts:
+            self._call("cublasLtMatrixLayoutDestroy", layout)
 
     def _describe_bias(self, description: ctypes.c_void_p, bias: Sequence[int]) -> None:
         for address in bias:
@@ -177,3 +207,8 @@ class CublasLt:
         status = self._functions[name](*given)
         if status:
             raise RunError(f"{name} of cuBLASLt failed with status {status}")
+
+
+def _alignment(address: int) -> int:
+    """The power of two of bytes that an address is a multiple of, as far as it matters."""
+    return min(address & -address, MOST_ALIGNED)

@@ -118,6 +118,7 @@ class CudaDevice:
         self._api.cuCtxSetCurrent(self._context)
         self._stage.free()
         if self._products is not None:
+            self._products[0].close()
             self._api.cuMemFreeAsync(self._products[1], self._stream)
         for module in self._modules:
             self._api.cuModuleUnload(module)
@@ -307,11 +308,11 @@ class CudaDevice:
         """Have the own stream wait for one of others, which may be gone: what went wrong."""
         api = self._api
         event = self._calls.run(api.cuEventCreate(int(api.CUevent_flags.CU_EVENT_DISABLE_TIMING)))
-        told = api.cuEventRecord(event, stream)
-        if not int(told[0]):
-            told = api.cuStreamWaitEvent(self._stream, event, 0)
+        answer = api.cuEventRecord(event, stream)
+        if not int(answer[0]):
+            answer = api.cuStreamWaitEvent(self._stream, event, 0)
         api.cuEventDestroy(event)
-        return told
+        return answer
 
     # --- work
 

@@ -327,12 +327,12 @@ class _Runner:
         tables = {"input": given[0], "output": given[1]}
         places = {(kind, n): entry(tables[kind], n) for kind, n in foreign}
         found = {end: place for end, place in places.items() if not place % ALIGNMENT}
-        told = tuple(found.values())
-        if self._parts is None or told in self._seen:
+        addresses = tuple(found.values())
+        if self._parts is None or addresses in self._seen:
             return found
         if len(self._seen) >= MOST_RECORDED:
             self._seen.clear()
-        self._seen.add(told)
+        self._seen.add(addresses)
         return {}
 
     def _values(self, sizes: int) -> Values:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,11 @@ from modelcc.ops.elementwise import Add, Tanh
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.shape import Transpose
 from modelcc.options import Options
+from modelcc.runtime import cublaslt
 from modelcc.runtime.device_program import DeviceCode
 from modelcc.runtime.errors import LoadError
 from modelcc.runtime.session import Session
+from modelcc.targets.cuda.libraries import CUBLASLT
 from tests.targets.cuda.test_program import prepared
 
 cuda_device = pytest.importorskip("modelcc.runtime.cuda_device")
@@ -87,6 +90,35 @@ def test_products_agree(dtype: DType, rows: Index, monkeypatch: pytest.MonkeyPat
             np.testing.assert_allclose(found[name].astype("f4"), array, rtol=0, atol=scale)
     assert sorted(asked[:2] for asked in library.asked) == [(68, 1), (68, 6)]
     assert driver.calls.count("cuGraphLaunch") == 2
+
+
+def test_places_have_plans_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more than there is room for; the stand-in refuses places that are not as aligned as the
+    plan says, and all is given back."""
+    monkeypatch.setattr(cublaslt, "MOST_PLANS", 2)
+    driver = FakeDriver({})
+    library = FakeCublasLt(driver)
+    monkeypatch.setattr(cuda_device, "open_library", lambda spec: spec)
+    monkeypatch.setattr(cuda_device, "function_of", library.function)
+    device = cuda_device.CudaDevice(driver, 0)
+    device.use(CUBLASLT)
+    rng = np.random.default_rng(4)
+    x, y = (rng.standard_normal(s).astype(np.float32) for s in ((2, 3), (3, 4)))
+    memory = [device.allocate(256) for _ in range(3)]
+    for first in (0, 1, 4, 0, 2, 16):
+        for to, array in zip(memory, (x, y), strict=False):
+            device.upload(to, 4 * first, array.ctypes.data, array.nbytes)
+        matrices = (first, 3, 0, 0, first, 4, 0, 0, first, 4, 0, 0)
+        numbers = (cublaslt.COMPUTE_F32, cublaslt.NO_EPILOGUE, 2, 4, 3, 1, *matrices)
+        device.call("cublaslt", ["f32"] * 3, [(m, 0) for m in memory], numbers)
+        found = np.empty((2, 4), np.float32)
+        device.download(memory[2], 4 * first, found.ctypes.data, found.nbytes)
+        device.synchronize()
+        np.testing.assert_allclose(found, x @ y, rtol=1e-5)
+    assert library.failures == [] and library.held == 2 + 2 * 4
+    del device, memory, to
+    gc.collect()
+    assert library.held == 0
 
 
 def test_what_a_library_is_asked_for() -> None:
