@@ -79,9 +79,9 @@ def _onnx(word: str, as_json: bool) -> None:
     """Operators of the standard: the operator sets that changed them, how they are imported."""
     found = [s for s in operators() if word.lower() in s.qualified.lower()]
     if as_json:
-        told = {s.qualified: (s.versions, s.how, s.operands) for s in found}
+        rows = {s.qualified: (s.versions, s.how, s.operands) for s in found}
         names = ("versions", "imported", "operands")
-        print_json({name: dict(zip(names, own, strict=True)) for name, own in told.items()})
+        print_json({name: dict(zip(names, own, strict=True)) for name, own in rows.items()})
         return
     table = Table("operator", "changed in operator sets", "imported")
     for support in found:

@@ -28,16 +28,8 @@ from modelcc.torch.released import release
 OPTIONS = frozenset(
     {
         *("freeze", "release", "threads", "cpu", "optimize", "accuracy", "precision"),
-        *(
-            "winograd",
-            "strassen",
-            "schedule",
-            "tuned",
-            "libraries",
-            "prefer_libraries",
-            "unchecked",
-            "machine",
-        ),
+        *("winograd", "strassen", "schedule", "tuned", "libraries", "prefer_libraries"),
+        *("unchecked", "machine"),
         *("measured", "cache", "separate"),
     }
 )

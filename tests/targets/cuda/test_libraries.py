@@ -106,8 +106,8 @@ def test_places_have_plans_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None
     x, y = (rng.standard_normal(s).astype(np.float32) for s in ((2, 3), (3, 4)))
     memory = [device.allocate(256) for _ in range(3)]
     for first in (0, 1, 4, 0, 2, 16):
-        for to, array in zip(memory, (x, y), strict=False):
-            device.upload(to, 4 * first, array.ctypes.data, array.nbytes)
+        device.upload(memory[0], 4 * first, x.ctypes.data, x.nbytes)
+        device.upload(memory[1], 4 * first, y.ctypes.data, y.nbytes)
         matrices = (first, 3, 0, 0, first, 4, 0, 0, first, 4, 0, 0)
         numbers = (cublaslt.COMPUTE_F32, cublaslt.NO_EPILOGUE, 2, 4, 3, 1, *matrices)
         device.call("cublaslt", ["f32"] * 3, [(m, 0) for m in memory], numbers)
@@ -116,7 +116,7 @@ def test_places_have_plans_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None
         device.synchronize()
         np.testing.assert_allclose(found, x @ y, rtol=1e-5)
     assert library.failures == [] and library.held == 2 + 2 * 4
-    del device, memory, to
+    del device, memory
     gc.collect()
     assert library.held == 0
 
