@@ -26,9 +26,6 @@ from modelcc.ir.index import (
     Sym,
     ceildiv,
     loop_range,
-    maximum,
-    minimum,
-    substitute,
 )
 from modelcc.ir.loop import (
     Alloc,
@@ -50,13 +47,18 @@ from modelcc.ir.loop import (
     Var,
 )
 from modelcc.ir.scalar import Combine
-from modelcc.ir.tensor import Axis, Condition
-from modelcc.ir.types import BOOL, DType
-from modelcc.passes.tensor.online_softmax import seen_keys
+from modelcc.ir.tensor import Condition
+from modelcc.ir.types import DType
 from modelcc.schedule.expression import accumulate
 from modelcc.schedule.group_schedule import GroupAttention
 from modelcc.schedule.schedule import ScheduleError
-from modelcc.targets.gpu.attention_parts import TOTAL, AttentionParts, find_attention
+from modelcc.targets.gpu.attention_parts import (
+    TOTAL,
+    AttentionParts,
+    find_attention,
+    powers_under,
+    within,
+)
 from modelcc.targets.gpu.contraction import Contraction
 from modelcc.targets.gpu.evaluation import (
     Evaluation,
@@ -64,7 +66,6 @@ from modelcc.targets.gpu.evaluation import (
     Launching,
     Point,
     extent_of,
-    not_implied,
     only_where,
 )
 from modelcc.targets.gpu.operand_tile import OperandTile, TileReader, multiplied
@@ -134,7 +135,7 @@ class _AttentionThreads:
         }
         zero = Const(0, self._parts.results[0].body.dtype)
         self._totals = [[outer.register("total", zero) for _ in self._columns] for _ in self._rows]
-        blocks = self._blocks()
+        blocks = self._parts.blocks(self._batch, self._start, self._s.rows, self._s.keys)
         ranges = {**self._launch.ranges, self._block_number: loop_range(blocks)}
         outer.statements.append(For(self._block_number, 0, blocks, tuple(self._block(ranges))))
         self._finish()
@@ -143,16 +144,6 @@ class _AttentionThreads:
         return self._kernel.function(
             self._launch.around([Alloc(b) for b in buffers], outer.statements)
         )
-
-    def _blocks(self) -> Index:
-        """Blocks of keys, up to the last one that the last row sees."""
-        pair, s = self._parts.pair, self._s
-        whole = ceildiv(pair.key.extent, s.keys)
-        seen = seen_keys(pair, self._parts.weights)
-        if seen is None:
-            return whole
-        last = {**self._batch, pair.row.name: self._start + s.rows - 1}
-        return minimum(whole, ceildiv(maximum(substitute(seen, last), 0), s.keys))
 
     def _fill(
         self, tile: OperandTile, start: Index, block: Index, at: Evaluation, ranges: Bounds
@@ -211,13 +202,8 @@ class _AttentionThreads:
         first = Sym(self._block_number) * s.keys
         keys = [first + self._column(c) for c in range(s.keys // self._shape[1])]
 
-        def inside(index: Index, axis: Axis) -> tuple[Index, tuple[Condition, ...]]:
-            there = not_implied((Condition(index, "<", axis.extent),), ranges)
-            clamped = minimum(index, axis.extent - 1) if there else index
-            return inner.bind(axis.name, clamped), there
-
-        at_rows = [inside(row, pair.row)[0] for row in rows]
-        at_keys = [inside(key, pair.key) for key in keys]
+        at_rows = [within(inner, row, pair.row, ranges)[0] for row in rows]
+        at_keys = [within(inner, key, pair.key, ranges) for key in keys]
         return [
             _ScorePlace(
                 number, column, {**self._batch, pair.row.name: row, pair.key.name: key}, there
@@ -280,15 +266,10 @@ class _AttentionThreads:
     def _rescale(
         self, inner: Evaluation, row: int, top: Var, found: list[tuple[_ScorePlace, Expr]]
     ) -> None:
-        dtype, seen = top.dtype, self._seen[row]
-        nothing = ScalarCall("eq", (top, Const(float("-inf"), dtype)), BOOL)
-        base = inner.named("base", Select(nothing, Const(0.0, dtype), top))
-        change = inner.named("change", _power(seen, base))
-        powers: list[Expr] = []
-        for place, value in found:
-            power = inner.named("power", _power(value, base))
+        seen = self._seen[row]
+        change, powers = powers_under(inner, top, seen, [value for _, value in found])
+        for (place, _), power in zip(found, powers, strict=True):
             self._keep(inner, place, power)
-            powers.append(power)
         whole = reduce(lambda a, b: combine_two("sum", (a, b)), powers)
         for sums in self._sums.values():
             more = MulAdd(sums[row], change, whole)
@@ -383,11 +364,6 @@ class _ScorePlace:
     column: int
     point: Point
     there: tuple[Condition, ...]
-
-
-def _power(value: Expr, base: Expr) -> Expr:
-    difference = ScalarCall("sub", (value, base), value.dtype)
-    return ScalarCall("exp", (difference,), value.dtype)
 
 
 def _as(value: Expr, dtype: DType) -> Expr:

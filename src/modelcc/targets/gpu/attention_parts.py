@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from modelcc.ir.index import Bounds, Index, ceildiv, maximum, minimum, substitute
+from modelcc.ir.loop import Const, Expr, ScalarCall, Select
 from modelcc.ir.scalar_tree import reads
-from modelcc.ir.tensor import Apply, Axis, Read, Scalar, Stage
+from modelcc.ir.tensor import Apply, Axis, Condition, Read, Scalar, Stage
+from modelcc.ir.types import BOOL
 from modelcc.passes.tensor.gemm_pair import GemmPair, match_gemm_pair
-from modelcc.passes.tensor.online_softmax import OnlineSoftmax, online_softmax
+from modelcc.passes.tensor.online_softmax import OnlineSoftmax, online_softmax, seen_keys
 from modelcc.schedule.nest import LoopVar, Nest, linearise
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.contraction import Contraction, contraction_of
-from modelcc.targets.gpu.evaluation import GroupKernel, extent_of
+from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, extent_of, not_implied
 
 TOTAL = "total"
 """The sums of weighted rows, where the results are finished."""
@@ -47,6 +50,40 @@ class AttentionParts:
         extent = extent_of(self.second.columns)
         assert isinstance(extent, int)
         return extent
+
+    def blocks(self, batch: Mapping[str, Index], start: Index, rows: int, keys: int) -> Index:
+        """Blocks of so many keys, up to the last one that a block of rows from ``start`` sees."""
+        whole = ceildiv(self.pair.key.extent, keys)
+        seen = seen_keys(self.pair, self.weights)
+        if seen is None:
+            return whole
+        last = {**batch, self.pair.row.name: start + rows - 1}
+        return minimum(whole, ceildiv(maximum(substitute(seen, last), 0), keys))
+
+
+def within(
+    at: Evaluation, index: Index, axis: Axis, ranges: Bounds
+) -> tuple[Index, tuple[Condition, ...]]:
+    """``index`` or the last of the axis, and what says that it is there, where that is open."""
+    there = not_implied((Condition(index, "<", axis.extent),), ranges)
+    return at.bind(axis.name, minimum(index, axis.extent - 1) if there else index), there
+
+
+def powers_under(
+    at: Evaluation, top: Expr, seen: Expr, values: Sequence[Expr]
+) -> tuple[Expr, list[Expr]]:
+    """By how much sums under the largest score ``seen`` before shrink under ``top``, and powers of
+    ``values`` under it; a row that has seen nothing has no power (Milakov and Gimelshein, "Online
+    normalizer calculation for softmax", 2018)."""
+    dtype = top.dtype
+    nothing = ScalarCall("eq", (top, Const(float("-inf"), dtype)), BOOL)
+    base = at.named("base", Select(nothing, Const(0.0, dtype), top))
+
+    def power(value: Expr) -> Expr:
+        return ScalarCall("exp", (ScalarCall("sub", (value, base), dtype),), dtype)
+
+    change = at.named("change", power(seen))
+    return change, [at.named("power", power(value)) for value in values]
 
 
 def find_attention(kernel: GroupKernel) -> AttentionParts:

@@ -28,10 +28,7 @@ from modelcc.ir.index import (
     ceildiv,
     floordiv,
     loop_range,
-    maximum,
-    minimum,
     mod,
-    substitute,
 )
 from modelcc.ir.loop import (
     Alloc,
@@ -53,19 +50,23 @@ from modelcc.ir.loop import (
     Store,
     Var,
 )
-from modelcc.ir.tensor import Axis, Condition
-from modelcc.ir.types import BF16, BOOL, F16, F32
-from modelcc.passes.tensor.online_softmax import seen_keys
+from modelcc.ir.tensor import Condition
+from modelcc.ir.types import BF16, F16, F32
 from modelcc.schedule.group_schedule import TensorAttention
 from modelcc.schedule.schedule import ScheduleError
-from modelcc.targets.gpu.attention_parts import TOTAL, AttentionParts, find_attention
+from modelcc.targets.gpu.attention_parts import (
+    TOTAL,
+    AttentionParts,
+    find_attention,
+    powers_under,
+    within,
+)
 from modelcc.targets.gpu.contraction import Contraction
 from modelcc.targets.gpu.evaluation import (
     Evaluation,
     GroupKernel,
     Launching,
     extent_of,
-    not_implied,
     only_where,
 )
 from modelcc.targets.gpu.reduction import combine_two, exchanged
@@ -189,7 +190,7 @@ class WarpAttention:
         queries = self._copier(self._queries, self._start, outer, ranges)
         queries.begin(0, 0, outer, ranges)
         outer.statements += queries.put(0)
-        blocks = self._blocks()
+        blocks = self._parts.blocks(self._batch, self._start, self._s.rows, self._s.keys)
         self._copy(0, 0, outer, ranges)
         outer.statements += [CommitCopies(), WaitCopies(0), Barrier()]
         outer.statements.append(self._put_queries())
@@ -202,16 +203,6 @@ class WarpAttention:
         return self._kernel.function(
             self._launch.around([Alloc(b) for b in self.shared], outer.statements)
         )
-
-    def _blocks(self) -> Index:
-        """Blocks of keys, up to the last one that the last row sees."""
-        pair, s = self._parts.pair, self._s
-        whole = ceildiv(pair.key.extent, s.keys)
-        seen = seen_keys(pair, self._parts.weights)
-        if seen is None:
-            return whole
-        last = {**self._batch, pair.row.name: self._start + s.rows - 1}
-        return minimum(whole, ceildiv(maximum(substitute(seen, last), 0), s.keys))
 
     # --- tiles
 
@@ -305,10 +296,7 @@ class WarpAttention:
         values = self._shifted(inner, ranges)
         own = reduce(lambda a, b: combine_two("max", (a, b)), values, self._seen)
         top = exchanged(inner, "max", own, LANES)
-        nothing = ScalarCall("eq", (top, Const(float("-inf"), F32)), BOOL)
-        base = inner.named("base", Select(nothing, Const(0.0, F32), top))
-        change = inner.named("change", _power(self._seen, base))
-        powers = [inner.named("power", _power(value, base)) for value in values]
+        change, powers = powers_under(inner, top, self._seen, values)
         whole = reduce(lambda a, b: combine_two("sum", (a, b)), powers)
         for total in self._sums.values():
             inner.statements.append(Assign(total.name, MulAdd(total, change, whole)))
@@ -339,11 +327,11 @@ class WarpAttention:
         parts, pair = self._parts, self._parts.pair
         first, *rest = parts.scores
         assert parts.shifted is not None
-        row = self._inside(inner, self._start + self._row, pair.row, ranges)[0]
+        row = within(inner, self._start + self._row, pair.row, ranges)[0]
         found: list[Expr] = []
         for number in range(self._s.keys // LANES):
             key = Sym(self._block) * self._s.keys + self._place(number)
-            at, there = self._inside(inner, key, pair.key, ranges)
+            at, there = within(inner, key, pair.key, ranges)
             point = {**self._batch, pair.row.name: row, pair.key.name: at}
             offset = self._row * self._pitch[0] + self._place(number)
             made: dict[str, Expr] = {first.output: Load(self._slab.name, offset, F32)}
@@ -355,12 +343,6 @@ class WarpAttention:
                 inner.named("x", Select(Predicate(there), value, least) if there else value)
             )
         return found
-
-    def _inside(
-        self, inner: Evaluation, index: Index, axis: Axis, ranges: Bounds
-    ) -> tuple[Index, tuple[Condition, ...]]:
-        there = not_implied((Condition(index, "<", axis.extent),), ranges)
-        return inner.bind(axis.name, minimum(index, axis.extent - 1) if there else index), there
 
     # --- results
 
@@ -398,7 +380,3 @@ class WarpAttention:
         inner.statements += only_where(there, cell.statements)
         count = self._s.rows * parts.width
         return For(name, self._thread, count, tuple(inner.statements), self._s.threads)
-
-
-def _power(value: Expr, base: Expr) -> Expr:
-    return ScalarCall("exp", (ScalarCall("sub", (value, base), F32),), F32)
