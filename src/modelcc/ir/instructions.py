@@ -48,7 +48,7 @@ from modelcc.ir.loop_traversal import (
 )
 from modelcc.ir.loop_typing import type_fault
 from modelcc.ir.op import ModelError
-from modelcc.ir.types import I8, I32, U8, DType
+from modelcc.ir.types import BF16, F32, I8, I32, U8, DType
 
 LANE, LANES = Sym("l"), Sym("n")
 """The lane that a meaning is of, and how many there are."""
@@ -164,3 +164,6 @@ def dot_product(
 
 DOT4 = dot_product("dot4", U8, I8, I32, range(4))
 """Of bytes, as the schedules of every processor use it: modulo 2**32."""
+
+DOT2 = dot_product("vdpbf16ps", BF16, BF16, F32, (1, 0))
+"""Of bf16, the odd place first."""

@@ -33,6 +33,8 @@ class CpuModel:
     is faster).  Kernels may call the ``libraries``, and do so by default where these are
     ``preferred``.  Instructions have vectors of up to ``widest_bits`` and ``most_registers`` of
     them (0: as the model has): schedules may ask for these, the model says what is best by default.
+    ``multiplies_bf16``: dot products of bf16 (:data:`~modelcc.ir.instructions.DOT2`) take less time
+    than f32; of Intel's servers they take two cycles (Emerald Rapids, measured).
     The defaults are those of Zen 5, without its third cache's other users.
     """
 
@@ -58,6 +60,7 @@ class CpuModel:
     preferred: bool = False
     widest_bits: int = 0
     most_registers: int = 0
+    multiplies_bf16: bool = False
 
     @property
     def instruction_set(self) -> CpuModel:
@@ -94,7 +97,7 @@ class CpuModel:
         return next(fits, self.memory_bandwidth)
 
 
-_INSTRUCTIONS = ("fused", "widest_bits", "most_registers")
+_INSTRUCTIONS = ("fused", "widest_bits", "most_registers", "multiplies_bf16")
 _NO_NUMBERS = (*_INSTRUCTIONS, "threads", "libraries", "preferred")
 NUMBERS = tuple(f.name for f in fields(CpuModel) if f.name not in _NO_NUMBERS)
 """Fields of a model that can be measured, or given by hand."""

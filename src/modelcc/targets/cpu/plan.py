@@ -31,9 +31,9 @@ from modelcc.targets.cpu.blocking import (
     other_blocks,
     wanted_blocking,
 )
+from modelcc.targets.cpu.dots import Dots, find_dots
 from modelcc.targets.cpu.folding import find_terms
 from modelcc.targets.cpu.machine import CpuModel
-from modelcc.targets.cpu.quads import find_quads, side_by_side
 from modelcc.targets.cpu.tiling import (
     RegisterTile,
     Roles,
@@ -52,7 +52,7 @@ SINGLE = Tiled()
 class Plan:
     """A group with its loops decided.  ``lane`` is None for a scalar schedule.
 
-    ``quad`` is the loop over the bytes of a dot product, for contractions that are made of them;
+    ``dots`` are the dot products that a contraction is made of;
     ``terms`` the reduction loop that accumulators lie along, if it is not ``lane``.  ``order`` has
     the loops over tiles, which go by the blocks of ``blocking`` if there are any.  Operands that
     are read once are fetched ``ahead_bytes`` before their use.
@@ -68,7 +68,7 @@ class Plan:
     guards: tuple[Condition, ...]
     body: Scalar | None
     packed: frozenset[str]
-    quad: LoopVar | None = None
+    dots: Dots | None = None
     terms: LoopVar | None = None
     schedule: Tiled = SINGLE
     blocking: Blocking | None = None
@@ -139,13 +139,15 @@ def plan_tiled(
     split = split_vector(group, *found)
     around = tuple(LoopVar(a.name, a.extent, a.name, 1) for a in outer)
     cutting = _Cutting(*split[1:], found[0].name, around, types, constants, machine, wanted)
-    cut = find_quads(split[0], cutting.lane, constants) if wanted is None or wanted.dots else None
+    cut = None
+    if wanted is None or wanted.dots:
+        cut = find_dots(split[0], cutting.lane, constants, machine)
     if cut is not None:
         planned = cutting.plan(*cut)
-        if side_by_side(planned[0].group, cut[1], cutting.lane):
+        if cut[1].side_by_side(planned[0].group, cutting.lane):
             return planned
     if wanted is not None and wanted.dots:
-        raise ScheduleError("there is no sum of products of bytes along contiguous ones: dots")
+        raise ScheduleError("no products of narrow numbers are summed along contiguous ones: dots")
     return cutting.plan(split[0], None)
 
 
@@ -168,7 +170,7 @@ def tilings(
         for lanes in (most, most // 2) if most > 2 else (most,):
             cut, lane, blocks, _ = split_vector(group, inner, lanes)
             plain = Tiled(inner.name, lanes, padded=pad)
-            dots = find_quads(cut, lane, packable) is not None
+            dots = find_dots(cut, lane, packable, machine) is not None
             for rank, tile in enumerate(ranked_tiles(cut, lane.name, blocks, machine, packable)):
                 tiled = replace(plain, tile=tile.points, unroll=tile.unroll)
                 tiled = replace(tiled, by_input=tile.by_input, exchange=tile.exchange, dots=dots)
@@ -201,10 +203,10 @@ class _Cutting:
     machine: CpuModel
     wanted: Tiled | None
 
-    def plan(self, group: Group, quad: LoopVar | None) -> tuple[Plan, dict[str, Layout]]:
-        """The plan of ``group``, in dot products of the bytes along ``quad`` if there is one."""
+    def plan(self, group: Group, dots: Dots | None) -> tuple[Plan, dict[str, Layout]]:
+        """The plan of ``group``, in ``dots`` if there are any."""
         lane, constants = self.lane, self.constants
-        found = None if quad is not None else self._terms(group)
+        found = None if dots is not None else self._terms(group)
         terms = None
         if found is None:
             tile = self._tile(group)
@@ -213,11 +215,11 @@ class _Cutting:
             group = replace(group, nests=(anchor, *group.nests[1:]))
             tile = RegisterTile(self.blocks, ((self.blocks, 1),))
         group, layouts = _pack_constants(
-            group, tile, lane, quad, terms, self.types, constants, self.around
+            group, tile, lane, dots, terms, self.types, constants, self.around
         )
         packed = constants & frozenset(layouts)
         plan = _finish(group, tile, lane, self.active, self.types, packed)
-        blocking = self._blocking(group, tile, plain=found is None and quad is None)
+        blocking = self._blocking(group, tile, plain=found is None and dots is None)
         if blocking is not None:
             plan = replace(plan, blocking=blocking, order=blocked_order(plan.order, blocking))
         schedule = Tiled(
@@ -228,11 +230,11 @@ class _Cutting:
             () if blocking is None else blocking.factors,
             tile.by_input,
             tile.exchange,
-            dots=quad is not None,
+            dots=dots is not None,
             folded=terms is not None,
         )
         ahead = self.machine.ahead_bytes
-        plan = replace(plan, quad=quad, terms=terms, schedule=schedule, ahead_bytes=ahead)
+        plan = replace(plan, dots=dots, terms=terms, schedule=schedule, ahead_bytes=ahead)
         return plan, layouts
 
     def _terms(self, group: Group) -> tuple[Nest, LoopVar] | None:
@@ -278,7 +280,7 @@ def _pack_constants(
     group: Group,
     tile: RegisterTile,
     lane: LoopVar,
-    quad: LoopVar | None,
+    dots: Dots | None,
     terms: LoopVar | None,
     types: Mapping[str, TensorType],
     constants: frozenset[str],
@@ -304,7 +306,7 @@ def _pack_constants(
                 continue
             # The vector panel goes first: each panel is then streamed front to back.
             panels = (*around, vector, *loops)
-            inner = (lane,) if quad is None or nest is not group.anchor else (lane, quad)
+            inner = (lane,) if dots is None or nest is not group.anchor else (lane, dots.loop)
             inner = (terms,) if terms is not None and nest is group.anchor else inner
             shape, size = types[read.tensor].shape, tile.of(vector.name)
             layout = packed_layout(read, panels, vector.name, inner, size, shape, bound)

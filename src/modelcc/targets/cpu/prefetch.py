@@ -24,7 +24,6 @@ from modelcc.schedule.parallel import Chosen, Point
 from modelcc.schedule.structure import is_contraction
 from modelcc.targets.cpu.blocking import FEW_TILES
 from modelcc.targets.cpu.plan import Plan, is_covered
-from modelcc.targets.cpu.quads import QUAD
 
 LINE_BYTES = 64
 SMALLEST_PANEL = 16 << 10
@@ -115,7 +114,7 @@ class Companions:
 def companions(plan: Plan, corners: Sequence[Point], chosen: Chosen) -> Companions | None:
     """What to fetch beside the :func:`streams` of the tile of ``corners``, if there is one."""
     anchor, lane = plan.group.anchor, plan.lane
-    if anchor is None or lane is None or plan.quad or not streams(plan, corners[0], chosen):
+    if anchor is None or lane is None or plan.dots or not streams(plan, corners[0], chosen):
         return None
     inner = anchor.reduce[-1].name
     found = [r for r in reads(anchor.body) if not depends_on(r, lane.name) and len(r.indices) == 1]
@@ -151,12 +150,13 @@ def _parts(plan: Plan, read: Read) -> int:
 
 def _depth(plan: Plan) -> int:
     """Elements of a vector operand that one step of the reduction takes in each lane."""
-    return 1 if plan.quad is None else QUAD
+    return 1 if plan.dots is None else plan.dots.size
 
 
 def _first_element(plan: Plan) -> dict[str, Index]:
-    """The first lane, and the first byte of its dot product."""
-    return {v.name: 0 for v in (plan.lane, plan.quad) if v is not None}
+    """The first lane, and the first element of its dot product."""
+    loops = (plan.lane, plan.dots and plan.dots.loop)
+    return {v.name: 0 for v in loops if v is not None}
 
 
 def _streamed(plan: Plan) -> list[tuple[Read, int, tuple[tuple[str, int], ...]]]:

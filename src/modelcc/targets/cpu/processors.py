@@ -68,16 +68,20 @@ def _model(
 
 
 _SSE, _AVX2, _AVX512, _NEON = (128, 16), (256, 16), (512, 32), (128, 32)
-_VNNI, _AVXVNNI = ("+avx512vnni",), ("+avxvnni",)
+_VNNI, _AVXVNNI, _BF16 = ("+avx512vnni",), ("+avxvnni",), ("+avx512bf16",)
 
 # AMD.  Zen 1 computes 256 bits in two halves, Zen 4 512 bits.
 _ZEN1 = _model(_AVX2, (1, 1, 5), (32, 512, 8192), (1, 4), (32, 28, 16, 6))
 _ZEN2 = _model(_AVX2, (2, 2, 5), (32, 512, 16384), (1, 4), (64, 28, 20, 6))
 _ZEN3 = _model(_AVX2, (2, 2, 4), (32, 512, 32768), (1, 8), (64, 30, 24, 7))
 _ZEN4 = replace(
-    _model(_AVX512, (1, 1, 4), (32, 1024, 32768), (1, 8), (64, 30, 26, 8)), ahead_bytes=0
+    _model(_AVX512, (1, 1, 4), (32, 1024, 32768), (1, 8), (64, 30, 26, 8)),
+    ahead_bytes=0,
+    multiplies_bf16=True,
 )
-_ZEN5 = _model(_AVX512, (2, 2, 4), (48, 1024, 32768), (1, 8), (128, 64, 32, 10))
+_ZEN5 = replace(
+    _model(_AVX512, (2, 2, 4), (48, 1024, 32768), (1, 8), (128, 64, 32, 10)), multiplies_bf16=True
+)
 
 # Intel.  Servers have a slice of the third cache for each core, counted here for eight.
 _HASWELL = _model(_AVX2, (2, 2, 5), (32, 256, 8192), (1, 4), (64, 25, 14, 5))
@@ -102,8 +106,8 @@ PROCESSORS: Mapping[str, Processor] = MappingProxyType(
         "znver1": Processor(_ZEN1, level="x86-64-v3"),
         "znver2": Processor(_ZEN2, level="x86-64-v3"),
         "znver3": Processor(_ZEN3, level="x86-64-v3"),
-        "znver4": Processor(_ZEN4, level="x86-64-v4", features=_VNNI),
-        "znver5": Processor(_ZEN5, level="x86-64-v4", features=(*_VNNI, *_AVXVNNI)),
+        "znver4": Processor(_ZEN4, level="x86-64-v4", features=(*_VNNI, *_BF16)),
+        "znver5": Processor(_ZEN5, level="x86-64-v4", features=(*_VNNI, *_AVXVNNI, *_BF16)),
         "haswell": Processor(_HASWELL, level="x86-64-v3"),
         "broadwell": Processor(_HASWELL, level="x86-64-v3"),
         "skylake": Processor(_SKYLAKE, level="x86-64-v3"),

@@ -142,7 +142,7 @@ class NextRows:
 def next_rows(plan: Plan, corner: Point, chosen: Chosen) -> NextRows | None:
     """Rows that the tile after the one at ``corner`` broadcasts, if these are long."""
     anchor, loops = plan.group.anchor, [v for v in plan.order if plan.tile.of(v.name) > 1]
-    if anchor is None or plan.lane is None or not is_contraction(anchor) or plan.quad is not None:
+    if anchor is None or plan.lane is None or not is_contraction(anchor) or plan.dots is not None:
         return None
     inner = loops[-1] if loops else None
     moving = [r for r in reads(anchor.body) if inner is not None and depends_on(r, inner.name)]

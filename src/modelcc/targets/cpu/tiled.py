@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from itertools import product as cartesian
 
 from modelcc.ir.index import Index, Sym, floordiv, substitute, symbols
-from modelcc.ir.instructions import DOT4
 from modelcc.ir.loop import Assign, Const, Expr, For, If, Load, Predicate, Register, Stmt, Var
 from modelcc.ir.scalar import identity
 from modelcc.ir.scalar_tree import depends_on, reads
@@ -25,7 +24,6 @@ from modelcc.targets.cpu.blocking import nest_blocks
 from modelcc.targets.cpu.folding import folded, term_lanes
 from modelcc.targets.cpu.plan import Plan
 from modelcc.targets.cpu.prefetch import Companions, NextPanel, companions, next_panel, streams
-from modelcc.targets.cpu.quads import byte_product
 from modelcc.targets.cpu.register_arrays import emit_array, store_at
 from modelcc.targets.cpu.row_prefetch import (
     NextPlane,
@@ -228,7 +226,8 @@ def _reduction(
 
     whole = _expanded(plan, anchor)
     once = () if plan.terms is not None or plan.blocking else streams(plan, corners[0], chosen)
-    bytes = byte_product(body)
+    dots = plan.dots
+    factors = dots and plan.lane and dots.factors(body, plan.lane)
 
     ragged = _ragged(anchor)
 
@@ -237,13 +236,13 @@ def _reduction(
         emitter = PointEmitter(names, along)
         emitter.statements += [s for each in once for s in each.fetch(at)]
         for point, register in _steps(plan, corners, registers, at, whole):
-            if plan.quad is None or bytes is None:
+            if dots is None or factors is None:
                 value = emitter.emit(body, point, {})
                 update = accumulate(combine, register, value, plan.lanes)
             else:
                 sums = Var(register, body.dtype, plan.lanes)
-                first = {**point, plan.quad.name: 0}
-                product = emitter.dot_product(DOT4, bytes, first, sums)
+                first = {**point, dots.loop.name: 0}
+                product = emitter.dot_product(dots.instruction, factors, first, sums)
                 update = Assign(register, product)
             emitter.statements.append(update)
         return emitter.statements

@@ -6,11 +6,8 @@ is added first (Intel's Software Developer's Manual, VDPBF16PS).
 
 from __future__ import annotations
 
-from modelcc.ir.instructions import dot_product
-from modelcc.ir.types import BF16, F32
+from modelcc.ir.instructions import DOT2
 from modelcc.targets.isa.templates import CTemplate, Encoding, LlvmTemplate
-
-VDPBF16PS = dot_product("vdpbf16ps", BF16, BF16, F32, (1, 0))
 
 
 def _encoding(
@@ -22,7 +19,7 @@ def _encoding(
     bits = 32 * lanes
     c = f"return (f32x{lanes}){prefix}_dpbf16_ps((__m{bits})c, (__m{bits}bh)a, (__m{bits}bh)b);"
     return Encoding(
-        VDPBF16PS, lanes, "x86_64", features, ("vdpbf16ps",),
+        DOT2, lanes, "x86_64", features, ("vdpbf16ps",),
         LlvmTemplate((pairs, pairs, sums), sums, call), CTemplate("immintrin.h", macros, c),
     )  # fmt: skip
 

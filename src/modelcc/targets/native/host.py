@@ -8,11 +8,13 @@ from difflib import get_close_matches
 from types import MappingProxyType
 
 from modelcc.ir.errors import ModelError
+from modelcc.ir.instructions import DOT2
 from modelcc.runtime.caches import SystemCache, system_caches
 from modelcc.targets.base import TargetOptions
 from modelcc.targets.cpu.libraries import LIBRARIES
 from modelcc.targets.cpu.machine import CpuModel, with_numbers
 from modelcc.targets.cpu.processors import PROCESSORS, Processor, processor_model
+from modelcc.targets.isa.table import available, lanes_of
 from modelcc.targets.native.machine import Machine
 
 _ARM_REGISTERS = 32 - 3
@@ -126,7 +128,12 @@ def cpu_model(
     model = processor_model(machine.tuning or machine.cpu, machine.vector_bits, fused, arm)
     if arm:
         model = replace(model, vector_registers=_ARM_REGISTERS)
-    vectors = {"widest_bits": model.vector_bits, "most_registers": model.vector_registers}
+    found = lanes_of(available(machine.architecture, machine.features))
+    vectors = {
+        "widest_bits": model.vector_bits,
+        "most_registers": model.vector_registers,
+        "multiplies_bf16": model.multiplies_bf16 and model.lanes(32) in found.get(DOT2, ()),
+    }
     model = replace(with_caches(model, caches), **vectors)
     return replace(with_numbers(model, numbers), threads=threads)
 

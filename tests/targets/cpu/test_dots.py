@@ -1,0 +1,79 @@
+"""Sums of products of bf16 by pairs: which are computed so, and that they are what is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import ml_dtypes
+import numpy as np
+import pytest
+from kernel_runs import Executor, interpreted, native, run_scheduled
+
+from modelcc.ir.constant import Constant
+from modelcc.ir.instructions import DOT2, instructions_in
+from modelcc.ir.program import Program
+from modelcc.ir.tensor_interpreter import run_program
+from modelcc.ir.tensor_parser import parse_tensor_program
+from modelcc.ir.types import Array
+from modelcc.targets.base import TargetOptions
+from modelcc.targets.cpu.machine import CpuModel
+from modelcc.targets.cpu.passes.assign_layouts import AssignLayouts
+from modelcc.targets.cpu.schedule import schedule_program
+from modelcc.targets.native.host import processor_of
+from modelcc.targets.native.toolchain import host_machine
+
+
+def product(m: int, k: int, n: int) -> str:
+    x, w, y = f"bf16[{m}, {k}]", f"bf16[{k}, {n}]", f"f32[{m}, {n}]"
+    body = f"[i < {m}, j < {n}] sum[c < {k}] f32(%x[i, c]) * f32(%w[c, j])"
+    return _program(x, w, y, body)
+
+
+def convolution(channels: int, outputs: int) -> str:
+    x, y = f"bf16[1, {channels}, 5, 9]", f"f32[1, {outputs}, 5, 9]"
+    axes = f"[n < 1, o < {outputs}, h < 5, w < 9] sum[c < {channels}, a < 3, b < 3]"
+    inside = "a + h >= 1, a + h < 6, b + w >= 1, b + w < 10"
+    image = f"(%x[n, c, a + h - 1, b + w - 1] if [{inside}] else 0.0:bf16)"
+    body = f"{axes} f32({image}) * f32(%w[o, c, a, b])"
+    return _program(x, f"bf16[{outputs}, {channels}, 3, 3]", y, body)
+
+
+def _program(x: str, w: str, y: str, body: str) -> str:
+    return f"""program @main(%x: {x}) -> (%y) {{
+      constant %w: {w} = "w"
+      kernel @p(%x: {x}, %w: {w}) -> (%y: {y}) {{ %y: {y} = {body} }}
+    }}"""
+
+
+def whole_numbers(*shape: int) -> Array:
+    """Of which all sums are exact."""
+    return np.random.default_rng(0).integers(-4, 5, shape).astype(ml_dtypes.bfloat16)
+
+
+CASES = {
+    "product": (product(11, 24, 40), (11, 24), (24, 40), True),
+    "one row": (product(1, 64, 48), (1, 64), (64, 48), True),
+    "odd": (product(11, 25, 40), (11, 25), (25, 40), False),
+    "convolution": (convolution(32, 40), (1, 32, 5, 9), (40, 32, 3, 3), True),
+    "few channels": (convolution(24, 16), (1, 24, 5, 9), (16, 24, 3, 3), True),
+}
+
+
+@pytest.mark.parametrize("execute", [interpreted, native])
+@pytest.mark.parametrize("name", CASES)
+def test_pairs_are_summed_exactly(name: str, execute: Callable[[Program], Executor]) -> None:
+    text, x, w, pairs = CASES[name]
+    given = parse_tensor_program(text, {"w": Constant(whole_numbers(*w))})
+    program = schedule_program(AssignLayouts()(given), CpuModel(multiplies_bf16=True))
+    used = [i for f in program.functions for i in instructions_in(f.body)]
+    assert used == [DOT2] * pairs
+    feeds = {"x": whole_numbers(*x)}
+    found = run_scheduled(program, execute(program), feeds, {})["y"]
+    np.testing.assert_array_equal(found, run_program(given, feeds, {})["y"])
+
+
+@pytest.mark.parametrize(
+    ("cpu", "pairs"), [("znver5", True), ("znver4", True), ("emeraldrapids", False)]
+)
+def test_processors_multiply_pairs_where_that_is_faster(cpu: str, pairs: bool) -> None:
+    assert processor_of(TargetOptions(cpu=cpu), host_machine())[1].multiplies_bf16 == pairs
