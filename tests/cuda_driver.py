@@ -28,6 +28,11 @@ NAMES = {1: "INVALID_VALUE", 2: "OUT_OF_MEMORY", 100: "NO_DEVICE", 209: "NO_BINA
          700: "ILLEGAL_ADDRESS"}  # fmt: skip
 FIRST_DEVICE, FIRST_CONTEXT = 7, 11
 _HANDLES = 1 << 40
+ENCODE_TYPE = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, *(ctypes.c_void_p,) * 5,
+    *(ctypes.c_int,) * 4,
+)  # fmt: skip
+"""The driver's function that makes maps, as its header declares it."""
 
 
 class Stream:
@@ -40,17 +45,6 @@ class Stream:
 
     def ask(self, work: Callable[[], None]) -> None:
         (self.waiting if self.recorded is None else self.recorded).append(work)
-
-
-class FakeMap:
-    """What the driver makes of a tensor."""
-
-    def __init__(self, *told: object) -> None:
-        self.told = told
-        self._held = ctypes.create_string_buffer(128)
-
-    def getPtr(self) -> int:
-        return ctypes.addressof(self._held)
 
 
 class FakeDriver:
@@ -93,8 +87,9 @@ class FakeDriver:
         self.shared = dict(shared or {})
         self.devices = devices
         self.maps = dict(maps or {})
-        self.encoded: list[FakeMap] = []
-        self.taken: list[FakeMap] = []
+        self.encoded: dict[int, Result] = {}
+        self.taken: list[Result] = []
+        self._encode = ENCODE_TYPE(self._encoded)
         self.failing: dict[str, int] = {}
         self.calls: list[str] = []
         self.given: dict[int, tuple[Array, int, int]] = {}
@@ -273,22 +268,34 @@ class FakeDriver:
         self.numbers[held.ctypes.data] = held
         return 0 if found else 500, held.ctypes.data, held.nbytes
 
-    def cuTensorMapEncodeTiled(
-        self,
-        tensorDataType: int, tensorRank: int, globalAddress: int,
-        globalDim: list[int], globalStrides: list[int], boxDim: list[int],
-        elementStrides: list[int],
-        interleave: int, swizzle: int, l2Promotion: int, oobFill: int,
-    ) -> Result:  # fmt: skip
-        tables = (globalDim, boxDim, elementStrides)
-        assert [len(globalStrides) + 1, *map(len, tables)] == [tensorRank] * 4
-        assert globalAddress % 16 == 0 == sum(stride % 16 for stride in globalStrides)
-        assert max(boxDim) <= 256 and boxDim[0] * 2 <= 128 and min(globalDim) > 0
-        assert set(elementStrides) == {1}
-        assert (interleave, swizzle, l2Promotion, oobFill) == (0, 3, 2, 0)
-        sizes = (tuple(globalDim), tuple(globalStrides), tuple(boxDim))
-        self.encoded.append(FakeMap(tensorDataType, globalAddress, *sizes))
-        return self._told("cuTensorMapEncodeTiled", self.encoded[-1])
+    def cuGetProcAddress(self, symbol: bytes, cudaVersion: int, flags: int) -> Result:
+        assert (symbol, cudaVersion, flags) == (b"cuTensorMapEncodeTiled", 12000, 0)
+        return self._told("cuGetProcAddress", ctypes.cast(self._encode, ctypes.c_void_p).value, 0)
+
+    def _encoded(
+        self, to: int, kind: int, rank: int, address: int, sizes: int, strides: int, box: int,
+        steps: int, *how: int,
+    ) -> int:  # fmt: skip
+        """Refuses what the driver's documentation does (CUDA driver API, "Tensor Map Object
+        Management"), for elements of 2 bytes and rows of 128 bytes."""
+        self.calls.append("cuTensorMapEncodeTiled")
+        extents, apart = ((ctypes.c_uint64 * rank).from_address(n) for n in (sizes, strides))
+        boxes, along = ((ctypes.c_uint32 * rank).from_address(n) for n in (box, steps))
+        apart = apart[: rank - 1]
+        kept = (
+            to % 128 == 0 == address % 16,
+            kind in vars(self.CUtensorMapDataType).values() and 1 <= rank <= 5,
+            all(1 <= n <= 1 << 32 for n in extents),
+            all(n % 16 == 0 and n < 1 << 40 for n in apart),
+            all(1 <= n <= 256 for n in boxes) and boxes[0] * 2 in range(16, 129, 16),
+            set(along) == {1} and how == (0, 3, 2, 0),
+        )
+        if not all(kept):
+            return 1
+        self._on_device(address, 1)
+        self.encoded[to] = kind, address, tuple(extents), tuple(apart), tuple(boxes)
+        ctypes.memset(to, 0x5A, 128)
+        return 0
 
     def cuFuncSetAttribute(self, hfunc: str, attrib: int, value: int) -> Result:
         assert attrib == 8
@@ -400,8 +407,8 @@ class FakeDriver:
         kernel, buffers, sizes = self.kernels[f]
         count = self.maps.get(f, b"").count(b"f16")
         table = (ctypes.c_void_p * (buffers + sizes + count)).from_address(kernelParams)
-        places, told = [*table], {one.getPtr(): one for one in self.encoded}
-        self.taken = [told[place or 0] for place in places[buffers + sizes :]]
+        places = [*table]
+        self.taken = [self.encoded[place or 0] for place in places[buffers + sizes :]]
         plain = places[: buffers + sizes]
         given = [ctypes.c_int64.from_address(place or 0).value for place in plain]
 

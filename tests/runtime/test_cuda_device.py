@@ -92,9 +92,22 @@ def test_kernels_take_maps_of_tensors_where_these_are() -> None:
     for offset in (256, 256, 512):
         device.launch("product", [(memory, 0), (memory, offset)], [40], (1, 1, 1))
     assert driver.calls.count("cuTensorMapEncodeTiled") == 4
-    left, right = (each.told for each in driver.taken)
+    left, right = driver.taken
     assert left == (9, memory.address + 640, (72, 40), (144,), (64, 128))
     assert right == (6, memory.address + 512, (40, 64, 2), (16, 1024), (64, 64, 1))
+
+
+@pytest.mark.parametrize(("size", "offset"), [(0, 0), (4, 0), (40, 8)])
+def test_a_map_that_the_driver_does_not_make(size: int, offset: int) -> None:
+    """No elements, rows or a place that are on no boundary of 16 bytes: an error, not a launch."""
+    text = b'{"sizes":["n"],"maps":[[0,"f16","0",["64","n"],["n","1"],[64,64]]]}'
+    driver = FakeDriver({"product": (lambda *_: None, 1, 1)}, maps={"product": text})
+    device = cuda_device.CudaDevice(driver, 0)
+    device.load(b"code", {"product": (128, 1, 1)})
+    memory = device.allocate(8192)
+    with pytest.raises(RunError, match="the driver makes no map of"):
+        device.launch("product", [(memory, offset)], [size], (1, 1, 1))
+    device.launch("product", [(memory, 16)], [40], (1, 1, 1))
 
 
 def test_places_that_overlap_are_copied() -> None:

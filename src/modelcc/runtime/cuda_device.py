@@ -331,8 +331,7 @@ class CudaDevice:
         given += [ctypes.c_uint64(size & (1 << 64) - 1) for size in sizes]
         places = [*map(ctypes.addressof, given)]
         if kernel in self._maps:
-            maps = self._maps[kernel].of(self._api, addresses, sizes, self._calls.run)
-            places += [one.getPtr() for one in maps]
+            places += self._maps[kernel].of(self._api, addresses, sizes, self._calls.run)
         table = (ctypes.c_void_p * max(1, len(places)))(*places)
         where = ctypes.addressof(table)
         launch = self._api.cuLaunchKernel

@@ -3,20 +3,32 @@ what the driver makes of it, which depends on where tensors are."""
 
 from __future__ import annotations
 
+import ctypes
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from modelcc.ir.index import Index, evaluate, parse_index
+from modelcc.runtime.errors import RunError
 
 _TYPES = {"f16": "FLOAT16", "bf16": "BFLOAT16"}
 _ELEMENT_BYTES = 2
 _KEPT = 64
 """Places and sizes of which a kernel's maps are kept."""
 
-Encoded: TypeAlias = tuple[Any, ...]
-"""Objects of the driver's, which tell where the 128 bytes of each map are."""
+_MAP_BYTES = 128
+"""Of a map, which begins at a multiple of as many: the driver asks for that since CUDA 13, for half
+of it before.  Objects of the package ``cuda-bindings`` lie anywhere."""
+
+_ENCODE = b"cuTensorMapEncodeTiled"
+_ENCODE_SINCE = 12000
+_ENCODE_TYPE = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, *(ctypes.c_void_p,) * 5,
+    *(ctypes.c_int,) * 4,
+)  # fmt: skip
+"""The function of the driver's: where the map goes, type and number of axes, where the tensor is,
+sizes, strides, box and steps along these axes, and four ways to copy."""
 
 
 @dataclass(frozen=True)
@@ -30,30 +42,36 @@ class TensorMap:
     strides: tuple[Index, ...]
     box: tuple[int, ...]
 
-    def encoded(self, api: Any, address: int, values: Mapping[str, int]) -> tuple[Any, ...]:
-        """What the driver ``api`` says, and its map of the tensor from ``address`` on: innermost
-        axis first, rows of 128 bytes swizzled, zeros outside."""
+    def encode(
+        self, api: Any, encode: Callable[..., int], to: int, address: int, values: Mapping[str, int]
+    ) -> None:
+        """Have the driver's function write a map of the tensor from ``address`` on: innermost axis
+        first, rows of 128 bytes swizzled, zeros outside."""
         first = address + evaluate(self.offset, values) * _ELEMENT_BYTES
-        sizes = [api.cuuint64_t(evaluate(n, values)) for n in reversed(self.sizes)]
-        strides = [
-            api.cuuint64_t(evaluate(n, values) * _ELEMENT_BYTES) for n in reversed(self.strides)
-        ]
-        box = [api.cuuint32_t(n) for n in reversed(self.box)]
-        ones = [api.cuuint32_t(1) for _ in self.box]
+        sizes = [evaluate(n, values) for n in reversed(self.sizes)]
+        strides = [evaluate(n, values) * _ELEMENT_BYTES for n in reversed(self.strides)]
+        rank = len(self.box)
         kind = f"CU_TENSOR_MAP_DATA_TYPE_{_TYPES[self.dtype]}"
-        return api.cuTensorMapEncodeTiled(
-            getattr(api.CUtensorMapDataType, kind),
-            len(box),
+        status = encode(
+            to,
+            int(getattr(api.CUtensorMapDataType, kind)),
+            rank,
             first,
-            sizes,
-            strides[1:],
-            box,
-            ones,
-            api.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-            api.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
-            api.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-            api.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+            (ctypes.c_uint64 * rank)(*sizes),
+            (ctypes.c_uint64 * rank)(*strides[1:]),
+            (ctypes.c_uint32 * rank)(*reversed(self.box)),
+            (ctypes.c_uint32 * rank)(*(1 for _ in self.box)),
+            int(api.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE),
+            int(api.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B),
+            int(api.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B),
+            int(api.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
         )
+        if status:
+            raise RunError(
+                f"the driver makes no map of {sizes} elements of {self.dtype}, {strides[1:]} bytes "
+                f"apart, at {first:#x} (error {status}): axes have 1 to 2^32 elements, place and "
+                "strides are multiples of 16 bytes, strides below 2^40"
+            )
 
 
 class KernelMaps:
@@ -67,7 +85,7 @@ class KernelMaps:
                       tuple(box))
             for argument, dtype, offset, sizes, strides, box in data["maps"]
         )  # fmt: skip
-        self._made: dict[tuple[int, ...], Encoded] = {}
+        self._made: dict[tuple[int, ...], tuple[object, Sequence[int]]] = {}
 
     def of(
         self,
@@ -75,19 +93,30 @@ class KernelMaps:
         addresses: Sequence[int],
         sizes: Sequence[int],
         checked: Callable[[tuple[Any, ...]], Any],
-    ) -> Encoded:
-        """The maps of tensors at ``addresses``; ``checked`` gives what the driver returns, or
-        raises."""
+    ) -> Sequence[int]:
+        """Where the maps of tensors at ``addresses`` are; ``checked`` gives what the driver's
+        package returns, or raises."""
         key = (*addresses, *sizes)
-        found = self._made.get(key)
-        if found is None:
+        if key not in self._made:
             if len(self._made) >= _KEPT:
                 self._made.clear()
+            encode = _encode_of(api, checked)
             values = dict(zip(self._names, sizes, strict=True))
-            found = self._made[key] = tuple(
-                checked(one.encoded(api, addresses[one.argument], values)) for one in self._maps
-            )
-        return found
+            held = ctypes.create_string_buffer((len(self._maps) + 1) * _MAP_BYTES)
+            first = ctypes.addressof(held) + -ctypes.addressof(held) % _MAP_BYTES
+            places = range(first, first + len(self._maps) * _MAP_BYTES, _MAP_BYTES)
+            for one, place in zip(self._maps, places, strict=True):
+                one.encode(api, encode, place, addresses[one.argument], values)
+            self._made[key] = held, places
+        return self._made[key][1]
+
+
+def _encode_of(api: Any, checked: Callable[[tuple[Any, ...]], Any]) -> Callable[..., int]:
+    """The driver's function; RunError if it is too old to have it."""
+    place = checked(api.cuGetProcAddress(_ENCODE, _ENCODE_SINCE, api.cuuint64_t(0)))
+    if not place:
+        raise RunError("the driver has no maps of tensors: update it to that of CUDA 12 or later")
+    return _ENCODE_TYPE(int(place))
 
 
 def _indices(texts: Sequence[str]) -> tuple[Index, ...]:

@@ -40,7 +40,7 @@ _INIT = (
 _EXPECT = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;"
 _WAIT = (
     "{ .reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1; "
-    "@!done bra.uni again; }"
+    "@!done bra again; }"
 )
 _COPY = "cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes"
 _FENCE = "wgmma.fence.sync.aligned;"
