@@ -48,8 +48,8 @@ LoopKind = Literal["serial", "parallel", "unrolled", "grid", "thread"]
 class Buffer:
     """Flat memory of ``size`` elements.  ``global`` is a parameter, what an Alloc makes is
     ``shared`` by the threads of a group, ``local``: private to who executes it, or of a ``warp``,
-    all threads of an innermost thread loop: in the machine's own order, only routines touch it; so
-    are ``tile`` and ``arrivals`` (:mod:`modelcc.ir.tiles`).  It starts on ``align`` bytes."""
+    all threads of an innermost thread loop: in the machine's own order, of which a thread touches
+    its own; ``tile`` and ``arrivals`` (:mod:`modelcc.ir.tiles`).  It starts on ``align`` bytes."""
 
     name: str
     dtype: DType

@@ -81,10 +81,12 @@ class _PendingCopy:
 
 @dataclass
 class _Beside:
-    """A routine that a warp runs beside: elements of tiles that it reads, and what it writes."""
+    """A routine that a warp runs beside: elements of tiles that it reads, fragments of the warp's
+    that it ``uses``, and those of them that it has ``written``."""
 
     read: dict[CopiedMemory, Array] = field(default_factory=dict[CopiedMemory, Array])
-    written: list[Array] = field(default_factory=list[Array])
+    uses: dict[int, Array] = field(default_factory=dict[int, Array])
+    written: set[int] = field(default_factory=set[int])
 
 
 @dataclass(frozen=True)
@@ -286,14 +288,16 @@ class Watch:
             self._have_read(running)
 
     def _touch_fragment(self, buffer: Array, writes: bool) -> None:
-        running = self._beside.get(self._thread // self._warp, ())
         if self._running is not None:
-            if writes and not any(buffer is one for one in self._running.written):
-                self._running.written.append(buffer)
+            self._running.uses[id(buffer)] = buffer
+            if writes:
+                self._running.written.add(id(buffer))
             return
-        if any(buffer is written for one in running for written in one.written):
-            why = "what its warp runs beside writes it: a wait for that is missing"
-            self._allow("fragment", 0, why)
+        for one in self._beside.get(self._thread // self._warp, ()):
+            if id(buffer) in (one.uses if writes else one.written):
+                how = "writes" if id(buffer) in one.written else "reads"
+                why = f"what its warp runs beside {how} it: a wait for that is missing"
+                self._allow("fragment", 0, why)
 
     # --- memory
 

@@ -380,7 +380,7 @@ class _Verifier:
     def _elements(self, name: str) -> tuple[Buffer, bool, _Scope]:
         """A buffer of which single elements are read or written."""
         found = self._buffer(name)
-        if found[0].space in ("warp", "tile", "arrivals"):
+        if found[0].space in ("tile", "arrivals"):
             raise self._fail(f"%{name} is of space {found[0].space}: only routines touch it")
         return found
 

@@ -113,10 +113,12 @@ class GroupAttention:
 
 @dataclass(frozen=True)
 class TensorAttention:
-    """The same on matrix units: blocks of ``rows``, a warp for 16 of them, and of ``keys``."""
+    """The same on matrix units: blocks of ``rows``, a warp for 16 of them, with ``wgmma`` four for
+    64, and of ``keys``."""
 
     rows: int
     keys: int
+    instruction: str = "mma"
 
     @property
     def threads(self) -> int:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from group_products import program_of, without
+from attention_programs import CAUSAL, attention, feeds_of
+from group_products import without
 from kernel_runs import interpreted, run_scheduled
 
 from modelcc.ir.copies import WaitCopies
@@ -16,7 +17,6 @@ from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.loop_traversal import statements
 from modelcc.ir.tensor import TensorProgram
 from modelcc.ir.tensor_interpreter import run_program
-from modelcc.ir.types import Array
 from modelcc.schedule.group_schedule import TensorAttention
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.schedule import schedule_groups
@@ -24,45 +24,11 @@ from modelcc.targets.gpu.schedule import schedule_groups
 ONE, TWO = TensorAttention(16, 16), TensorAttention(32, 16)
 
 
-def attention(
-    heads: int, groups: int, rows: int, keys: int, depth: int, width: int, dtype: str, score: str
-) -> TensorProgram:
-    """Groups of queries have keys and values together; results are in the order of rows."""
-    at, all_ = f"h < {heads}, g < {groups}, i < {rows}", f"{heads}, {groups}, {rows}"
-    mask = f", %b: f32[{rows}, {keys}]" if "%b" in score else ""
-    return program_of(
-        f"""%q: {dtype}[{all_}, {depth}], %k: {dtype}[{heads}, {keys}, {depth}],
-      %v: {dtype}[{heads}, {keys}, {width}]{mask})
-      -> (%y: f32[{heads}, {rows}, {groups}, {width}]) {{
-      %p: f32[{all_}, {keys}] = [{at}, j < {keys}] sum[d < {depth}]
-        f32(%q[h, g, i, d]) * f32(%k[h, j, d])
-      %z: f32[{all_}, {keys}] = [{at}, j < {keys}] {score.format("%p[h, g, i, j]")}
-      %t: f32[{all_}] = [{at}] max[j < {keys}] %z[h, g, i, j]
-      %e: f32[{all_}, {keys}] = [{at}, j < {keys}] exp(%z[h, g, i, j] - %t[h, g, i])
-      %s: f32[{all_}] = [{at}] sum[j < {keys}] %e[h, g, i, j]
-      %w: f32[{all_}, {keys}] = [{at}, j < {keys}] %e[h, g, i, j] / %s[h, g, i]
-      %u: f32[{all_}, {width}] = [{at}, c < {width}] sum[j < {keys}]
-        %w[h, g, i, j] * f32(%v[h, j, c])
-      %y[h, i, g, c]: f32[{heads}, {rows}, {groups}, {width}] = [{at}, c < {width}]
-        %u[h, g, i, c] * 2.0 }}""",
-        {},
-    )
-
-
-CAUSAL = "select(ge(index(i - j + 18):i64, 0), {} * 0.25, -inf)"
 CASES: Mapping[str, tuple[TensorProgram, TensorAttention, float]] = {
     "ragged": (attention(1, 1, 20, 40, 16, 16, "f16", "{}"), TWO, 2e-6),
     "causal in groups": (attention(1, 2, 17, 35, 32, 16, "bf16", CAUSAL), ONE, 4e-5),
     "mask": (attention(1, 1, 16, 33, 16, 32, "f16", "{} * 0.5 + %b[i, j]"), ONE, 2e-6),
 }
-
-
-def feeds_of(program: TensorProgram) -> dict[str, Array]:
-    rng = np.random.default_rng(1)
-    types = {name: program.types[name] for name in program.inputs}
-    return {
-        n: rng.standard_normal(t.static_shape()).astype(t.dtype.numpy) for n, t in types.items()
-    }
 
 
 @pytest.mark.parametrize("case", CASES)

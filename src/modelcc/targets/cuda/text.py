@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from modelcc.ir.loop import Function
 from modelcc.targets.cuda.chips import Chip
 from modelcc.targets.gpu.llvm_kernels import LlvmKernels
+from modelcc.targets.isa.nvidia_exp2 import KERNEL_ENCODINGS
 from modelcc.targets.llvm.dialect import NVPTX, NVPTX_90A
 from modelcc.targets.llvm.instructions import Instructions
 from modelcc.targets.native.toolchain import CodegenOptions, assembly
 
-_INSTRUCTIONS = Instructions(half_conversions=True, brain_rounding=True, rounding=True)
+_INSTRUCTIONS = Instructions(
+    KERNEL_ENCODINGS, half_conversions=True, brain_rounding=True, rounding=True, extrema=True
+)
 
 
 def kernels_of(chip: Chip) -> LlvmKernels:

@@ -19,6 +19,8 @@ from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.sizes import count
 from modelcc.targets.gpu.tensor_attention import WarpAttention
+from modelcc.targets.gpu.tile_attention import TileAttention
+from modelcc.targets.gpu.tile_product import BOXES
 
 BLOCKS = (
     GroupAttention(64, 64, 256, 4),
@@ -32,13 +34,17 @@ BLOCKS = (
 """Blocks of attention, the largest first."""
 
 WARP_BLOCKS = (
+    TensorAttention(128, 128, BOXES),
+    TensorAttention(128, 64, BOXES),
+    TensorAttention(64, 128, BOXES),
+    TensorAttention(64, 64, BOXES),
     TensorAttention(128, 64),
     TensorAttention(64, 64),
     TensorAttention(64, 32),
     TensorAttention(32, 32),
     TensorAttention(16, 32),
 )
-"""The same on matrix units."""
+"""The same on matrix units, the best first if all units have some."""
 
 ENOUGH = 256
 """Threads of a unit that keep its matrix units busy."""
@@ -81,19 +87,22 @@ def _on_matrix_units(
 ) -> Iterator[TensorAttention]:
     """All units have some, if there are enough; then as many threads of each as it needs."""
     rows, outer = count(parts.first.rows), count(parts.first.batch)
-    fitting: list[tuple[int, int, int, TensorAttention]] = []
-    for rank, blocks in enumerate(WARP_BLOCKS if "mma" in machine.matrix else ()):
+    fitting: list[tuple[int, bool, int, int, TensorAttention]] = []
+    for rank, blocks in enumerate(WARP_BLOCKS):
+        boxes = blocks.instruction == BOXES
+        if blocks.instruction not in machine.matrix:
+            continue
         try:
-            found = WarpAttention(kernel, blocks, parts)
+            found = (TileAttention if boxes else WarpAttention)(kernel, blocks, parts)
         except ScheduleError:
-            return
+            continue
         shared = aligned_bytes(found.shared)
         at_once = machine.groups_at_once(blocks.threads, found.registers, shared)
         idle = max(machine.units - outer * -(-rows // blocks.rows), 0)
         if at_once:
             threads = min(at_once * blocks.threads, ENOUGH)
-            fitting.append((idle, -threads, rank, blocks))
-    yield from (blocks for *_, blocks in sorted(fitting, key=lambda f: f[:3]))
+            fitting.append((idle, not boxes, 0 if boxes else -threads, rank, blocks))
+    yield from (blocks for *_, blocks in sorted(fitting, key=lambda f: f[:4]))
 
 
 def aligned_bytes(buffers: Sequence[Buffer]) -> int:

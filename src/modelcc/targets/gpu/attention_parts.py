@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from modelcc.ir.index import Bounds, Index, ceildiv, maximum, minimum, substitute
+from modelcc.ir.index import Bounds, Index, ceildiv, floordiv, maximum, minimum, substitute
 from modelcc.ir.loop import Const, Expr, ScalarCall, Select
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Apply, Axis, Condition, Read, Scalar, Stage
-from modelcc.ir.types import BOOL
+from modelcc.ir.tensor import Select as TensorSelect
+from modelcc.ir.types import BF16, BOOL, F16, F32
 from modelcc.passes.tensor.gemm_pair import GemmPair, match_gemm_pair
 from modelcc.passes.tensor.online_softmax import OnlineSoftmax, online_softmax, seen_keys
 from modelcc.schedule.nest import LoopVar, Nest, linearise
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.contraction import Contraction, contraction_of
 from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, extent_of, not_implied
+from modelcc.targets.isa.fragments import SIDE
 
 TOTAL = "total"
 """The sums of weighted rows, where the results are finished."""
@@ -60,6 +62,22 @@ class AttentionParts:
         last = {**batch, self.pair.row.name: start + rows - 1}
         return minimum(whole, ceildiv(maximum(substitute(seen, last), 0), keys))
 
+    @property
+    def unmasked(self) -> tuple[Nest, ...] | None:
+        """Scores of keys that a row sees, where there are others; else None."""
+        *others, last = self.scores
+        if seen_keys(self.pair, self.weights) is None or not isinstance(last.body, TensorSelect):
+            return None
+        return (*others, replace(last, body=last.body.then))
+
+    def open_blocks(self, batch: Mapping[str, Index], start: Index, keys: int) -> Index:
+        """Blocks of so many keys all of which rows from ``start`` on see."""
+        seen = seen_keys(self.pair, self.weights)
+        if seen is None:
+            return 0
+        first = substitute(seen, {**batch, self.pair.row.name: start})
+        return floordiv(maximum(minimum(first, self.pair.key.extent), 0), keys)
+
 
 def within(
     at: Evaluation, index: Index, axis: Axis, ranges: Bounds
@@ -84,6 +102,20 @@ def powers_under(
 
     change = at.named("change", power(seen))
     return change, [at.named("power", power(value)) for value in values]
+
+
+def verify_halves(parts: AttentionParts) -> None:
+    """:class:`ScheduleError` unless matrix units multiply the operands."""
+    first, second = parts.first, parts.second
+    kinds = {o.value.dtype for o in (first.left, first.right, second.right)}
+    if len(kinds) != 1 or not kinds <= {F16, BF16} or parts.scores[-1].body.dtype != F32:
+        raise ScheduleError("matrix units multiply f16 and bf16, and sum up in f32")
+    if parts.depth % SIDE or parts.width % SIDE:
+        raise ScheduleError(f"terms and columns are whole fragments of {SIDE}")
+    if parts.shifted is None:
+        raise ScheduleError("weights of rows are powers under their largest score")
+    if parts.weighted.dtype != F32 or parts.results[0].body.dtype != F32:
+        raise ScheduleError("weights are f32")
 
 
 def find_attention(kernel: GroupKernel) -> AttentionParts:

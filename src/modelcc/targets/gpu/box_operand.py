@@ -92,8 +92,8 @@ def box_product(kernel: GroupKernel, found: Contraction) -> BoxProduct | None:
     if not isinstance(extent_of(found.terms), int):
         return None
     found = replace(found, rows=_as_they_lie(found.left, found.rows))
-    one = _box_operand(kernel, found.left, found.rows, found.terms, found.batch)
-    other = _box_operand(kernel, found.right, found.columns, found.terms, found.batch)
+    one = box_operand(kernel, found.left, found.rows, found.terms, found.batch)
+    other = box_operand(kernel, found.right, found.columns, found.terms, found.batch)
     return None if one is None or other is None else BoxProduct(found, one, other)
 
 
@@ -117,13 +117,14 @@ def _step(variables: Sequence[LoopVar], steps: Mapping[str, Index | None]) -> In
     return steps[several[-1].name] if several else None
 
 
-def _box_operand(
+def box_operand(
     kernel: GroupKernel,
     factor: KeptFactor,
     along: Sequence[LoopVar],
     terms: Sequence[LoopVar],
     batch: Sequence[LoopVar],
 ) -> BoxOperand | None:
+    """What ``factor`` is as boxes; None if it is no input as it is, with rows on boundaries."""
     read = factor.value
     if not isinstance(read, Read) or len(read.indices) != 1:
         return None

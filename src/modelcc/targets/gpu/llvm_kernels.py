@@ -14,6 +14,7 @@ from modelcc.passes.loop.expand_math import expand_math
 from modelcc.passes.loop.expand_narrow import expand_narrow
 from modelcc.passes.loop.expand_tiles import expand_tiles
 from modelcc.targets.c.names import symbol
+from modelcc.targets.isa.table import lanes_of
 from modelcc.targets.llvm.dialect import LlvmGroups
 from modelcc.targets.llvm.emitter import EmitOptions, emit_llvm
 from modelcc.targets.llvm.instructions import Instructions
@@ -32,7 +33,9 @@ class LlvmKernels:
         """Elementary functions, narrow elements and what the machine lacks, as other statements."""
         boxes = function if self.groups.tiles else expand_tiles(function)
         copying = boxes if self.groups.copies else expand_copies(boxes)
-        return expand_instructions(expand_math(expand_narrow(copying)), {})
+        return expand_instructions(
+            expand_math(expand_narrow(copying)), lanes_of(self.instructions.encodings)
+        )
 
     def text(self, functions: Sequence[Function], limits: GroupLimits) -> str:
         """LLVM text of :meth:`legal` functions, under names that assemblers take.

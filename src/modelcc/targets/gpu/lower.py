@@ -31,6 +31,7 @@ from modelcc.targets.gpu.reduction import lower_reduction
 from modelcc.targets.gpu.rows import lower_rows
 from modelcc.targets.gpu.tensor_attention import lower_tensor_attention
 from modelcc.targets.gpu.tensor_product import lower_tensor_product
+from modelcc.targets.gpu.tile_attention import lower_tile_attention
 from modelcc.targets.gpu.tile_product import BOXES, lower_tile_product
 from modelcc.targets.gpu.weights import weight_layouts, with_weights
 
@@ -38,6 +39,11 @@ from modelcc.targets.gpu.weights import weight_layouts, with_weights
 def _tensor_product(kernel: GroupKernel, schedule: TensorProduct) -> Function:
     boxes = schedule.instruction == BOXES
     return (lower_tile_product if boxes else lower_tensor_product)(kernel, schedule)
+
+
+def _tensor_attention(kernel: GroupKernel, schedule: TensorAttention) -> Function:
+    boxes = schedule.instruction == BOXES
+    return (lower_tile_attention if boxes else lower_tensor_attention)(kernel, schedule)
 
 
 _KINDS: Mapping[type, Callable[..., Function]] = MappingProxyType(
@@ -48,7 +54,7 @@ _KINDS: Mapping[type, Callable[..., Function]] = MappingProxyType(
         GroupProduct: lower_product,
         TensorProduct: _tensor_product,
         GroupAttention: lower_attention,
-        TensorAttention: lower_tensor_attention,
+        TensorAttention: _tensor_attention,
         GroupDecode: lower_decode,
     }
 )

@@ -51,7 +51,7 @@ from modelcc.ir.loop import (
     Var,
 )
 from modelcc.ir.tensor import Condition
-from modelcc.ir.types import BF16, F16, F32
+from modelcc.ir.types import F32
 from modelcc.schedule.group_schedule import TensorAttention
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.attention_parts import (
@@ -59,6 +59,7 @@ from modelcc.targets.gpu.attention_parts import (
     AttentionParts,
     find_attention,
     powers_under,
+    verify_halves,
     within,
 )
 from modelcc.targets.gpu.contraction import Contraction
@@ -100,26 +101,12 @@ def lower_tensor_attention(kernel: GroupKernel, schedule: TensorAttention) -> Fu
     return WarpAttention(kernel, s, find_attention(kernel)).function()
 
 
-def _verify_halves(parts: AttentionParts) -> None:
-    """:class:`ScheduleError` unless matrix units multiply the operands."""
-    first, second = parts.first, parts.second
-    kinds = {o.value.dtype for o in (first.left, first.right, second.right)}
-    if len(kinds) != 1 or not kinds <= {F16, BF16} or parts.scores[-1].body.dtype != F32:
-        raise ScheduleError("matrix units multiply f16 and bf16, and sum up in f32")
-    if parts.depth % SIDE or parts.width % SIDE:
-        raise ScheduleError(f"terms and columns are whole fragments of {SIDE}")
-    if parts.shifted is None:
-        raise ScheduleError("weights of rows are powers under their largest score")
-    if parts.weighted.dtype != F32 or parts.results[0].body.dtype != F32:
-        raise ScheduleError("weights are f32")
-
-
 class WarpAttention:
     """What threads of a group do; :class:`ScheduleError` if operands are no whole fragments of one
     type, or not copied as they are."""
 
     def __init__(self, kernel: GroupKernel, s: TensorAttention, parts: AttentionParts) -> None:
-        _verify_halves(parts)
+        verify_halves(parts)
         self._kernel, self._s, self._parts = kernel, s, parts
         fresh = self._fresh = kernel.names.fresh
         gb, gi, w, lane = fresh("gb"), fresh("gi"), fresh("w"), fresh("t")

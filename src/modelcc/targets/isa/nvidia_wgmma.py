@@ -2,7 +2,8 @@
 memory accelerator writes it, in rows of 128 bytes that are swizzled by 8.
 
 Thread ``l`` of 128 has of the sums those of rows ``16(l/32) + l%32/4`` and 8 below, of each 8
-columns number ``2(l%4)`` and the next one (PTX ISA, "Register fragments for wgmma.mma_async").
+columns number ``2(l%4)`` and the next one (PTX ISA, "Register fragments for wgmma.mma_async"); of
+rows that are operands the same, two terms to a register.
 A tile is told by a number of 64 bits: its address in units of 16 bytes, from bit 16 on the step
 from part to part of a transposed one, from bit 32 on the step of 8 rows, from bit 62 on how it is
 swizzled ("Matrix descriptor format").
@@ -14,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from modelcc.ir.index import Index, floordiv, mod
 from modelcc.ir.loop import Function
 from modelcc.ir.types import BF16, F16, DType
 from modelcc.targets.isa.nvidia_mma import MatrixClear, MatrixStore
@@ -24,6 +26,7 @@ from modelcc.targets.isa.tile_products import (
     ROWS,
     clear_sums,
     depth,
+    multiply_rows,
     multiply_tiles,
     store_panel,
 )
@@ -49,11 +52,12 @@ class TileOperand:
 
 @dataclass(frozen=True)
 class TileMultiply:
-    """So many ``instructions`` called ``mnemonic``, one for each part of the terms."""
+    """So many ``instructions`` called ``mnemonic``, one for each part of the terms; without a tile
+    ``a`` rows are in registers."""
 
     mnemonic: str
     instructions: int
-    a: TileOperand
+    a: TileOperand | None
     b: TileOperand
 
 
@@ -69,11 +73,40 @@ def _operand(dtype: DType, transposed: bool) -> TileOperand:
     return TileOperand(_SWIZZLED | _EIGHT_ROWS | part, _TERMS * DEPTH_BYTES // _UNIT, True)
 
 
-def _multiply(dtype: DType, columns: int, a: bool, b: bool) -> TileMultiply:
+def own_row(lane: Index) -> Index:
+    """The first row that a thread has numbers of; the other one is 8 below."""
+    return 16 * floordiv(lane, 32) + floordiv(mod(lane, 32), 4)
+
+
+def own_column(lane: Index) -> Index:
+    """The first column of 8 that a thread has numbers of; the other one is the next."""
+    return 2 * mod(lane, 4)
+
+
+def own_element(lane: Index) -> Index:
+    """Where a thread's first number is in a fragment."""
+    return ROWS * own_column(lane) + own_row(lane)
+
+
+def own_byte(offset: Index, lane: Index, dtype: DType) -> int | None:
+    """Where among its registers a thread has element ``offset`` of a fragment; None if it is not
+    seen to have it."""
+    place = offset - own_element(lane)
+    if not isinstance(place, int):
+        return None
+    column, row = divmod(place, ROWS)
+    if row not in (0, 8) or column % 8 > 1:
+        return None
+    pair = column // 8 * 2 + row // 8
+    return (pair * 2 + column % 8) * dtype.bytes
+
+
+def _multiply(dtype: DType, columns: int, a: bool | None, b: bool) -> TileMultiply:
     name = _NAMES[dtype]
     mnemonic = f"wgmma.mma_async.sync.aligned.m{ROWS}n{columns}k{_TERMS}.f32.{name}.{name}"
     count = depth(dtype) // _TERMS
-    return TileMultiply(mnemonic, count, _operand(dtype, a), _operand(dtype, b))
+    left = None if a is None else _operand(dtype, a)
+    return TileMultiply(mnemonic, count, left, _operand(dtype, b))
 
 
 def _known() -> Mapping[Function, TileInstruction]:
@@ -81,8 +114,9 @@ def _known() -> Mapping[Function, TileInstruction]:
     for columns in COLUMNS:
         found[clear_sums(columns)] = MatrixClear()
         for dtype in OPERANDS:
-            for a in (False, True):
-                for b in (False, True):
+            for b in (False, True):
+                found[multiply_rows(dtype, columns, b)] = _multiply(dtype, columns, None, b)
+                for a in (False, True):
                     routine = multiply_tiles(dtype, columns, a, b)
                     found[routine] = _multiply(dtype, columns, a, b)
     return found

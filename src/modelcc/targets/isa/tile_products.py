@@ -68,11 +68,26 @@ def multiply_tiles(
     """``c += a b``, of all terms of two tiles, added in f32."""
     terms = depth(dtype)
     first, step = (terms * _TERM, 1) if a_transposed else (_TERM, terms)
+    name = f"multiply_tiles_{dtype}_{columns}{'_a' * a_transposed}{'_b' * b_transposed}"
+    return _product(name, dtype, columns, first, step, b_transposed)
+
+
+@cache
+def multiply_rows(dtype: DType, columns: int, b_transposed: bool = False) -> Function:
+    """The same with rows that are a fragment of the warps', term by term: ``a[ROWS*k + i]``."""
+    name = f"multiply_rows_{dtype}_{columns}{'_b' * b_transposed}"
+    return _product(name, dtype, columns, ROWS * _TERM, 1, b_transposed)
+
+
+def _product(
+    name: str, dtype: DType, columns: int, first: Index, step: int, b_transposed: bool
+) -> Function:
+    """Of rows of ``a`` at each term, from ``first`` on by ``step``."""
+    terms = depth(dtype)
     a = Convert(Load("a", first, dtype, ROWS, step), F32)
     b = Convert(Load("b", _b_place(terms, b_transposed), dtype), F32)
     total = MulAdd(Var("rows", F32, ROWS), Splat(b, ROWS), Load("c", ROWS * _COLUMN, F32, ROWS))
     body = (Let("rows", a), For("j", 0, columns, (Store("c", ROWS * _COLUMN, total),)))
-    name = f"multiply_tiles_{dtype}_{columns}{'_a' * a_transposed}{'_b' * b_transposed}"
     taken = [
         Parameter(Buffer(operand, dtype, tile_size(dtype, results)))
         for operand, results in (("a", ROWS), ("b", columns))

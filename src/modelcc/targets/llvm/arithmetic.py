@@ -32,6 +32,8 @@ class ArithmeticCode:
         if function in _COMPARE:
             return self._compare(function, args, dtype, lanes)
         if function in ("min", "max"):
+            if dtype == F32 and self._code.instructions.extrema:
+                return self._extremum(function, args, lanes)
             condition = self._compare("lt" if function == "min" else "gt", args, dtype, lanes)
             picked = self.select(condition, args[0], args[1], dtype, lanes)
             if lanes > 1 or not dtype.is_float:
@@ -41,6 +43,12 @@ class ArithmeticCode:
         if dtype.is_float:
             return self._float_call(function, args, dtype, lanes)
         return self._integer_call(function, args, dtype, lanes)
+
+    def _extremum(self, function: str, args: tuple[str, ...], lanes: int) -> str:
+        type_ = value_type(F32, lanes)
+        name = f"llvm.{function}imum.{mangled(scalar_type(F32), lanes)}"
+        callee = self._code.intrinsic(type_, name, f"{type_}, {type_}")
+        return self._code.emit(f"call {callee}({type_} {args[0]}, {type_} {args[1]})")
 
     def muladd(self, a: str, b: str, c: str, dtype: DType, lanes: int) -> str:
         """``a*b + c``, fused where the target has the instruction."""

@@ -130,12 +130,9 @@ class GroupCode:
 
     def exchange(self, s: Exchange, register: LlvmValue) -> None:
         """A register of 32 bits of another thread, as bits."""
-        count = self._code.warp
-        if (
-            not self._groups.exchanges
-            or register.type not in ("i32", "float")
-            or (count > self._groups.warp)
-        ):
+        count, warp = self._code.warp, self._groups.warp
+        inside = count <= warp or (count % warp == 0 and s.across < warp)
+        if not self._groups.exchanges or not inside or register.type not in ("i32", "float"):
             raise NotImplementedError(
                 f"{count} threads of {self._groups.name} have no '{statement_text(s)}' of "
                 f"{register.type}"
@@ -143,7 +140,7 @@ class GroupCode:
         value = self._code.emit(f"load i32, ptr {register.operand}", s.name)
         if self._groups.exchanges == "shfl":
             by_all = id(s) in self._by_all and self._threads % self._groups.warp == 0
-            found = self._shuffled(value, self._groups.warp if by_all else count, s.across)
+            found = self._shuffled(value, warp if by_all else min(count, warp), s.across)
         else:
             lane = self._called(Word("i32", "i32 @llvm.amdgcn.mbcnt.lo(i32 -1, i32 0)", _MBCNT_LO))
             other = f"i32 @llvm.amdgcn.mbcnt.hi(i32 -1, i32 {lane})"

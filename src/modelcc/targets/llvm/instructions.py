@@ -13,14 +13,15 @@ class Instructions:
 
     ``encodings`` are its own ones for what kernels ask for by name or by form,
     ``half_conversions`` tells whether it converts between f16 and f32, ``brain_rounding`` whether
-    it rounds f32 to bf16, subnormal numbers too, and ``rounding`` whether it rounds floats to whole
-    numbers.
+    it rounds f32 to bf16, subnormal numbers too, ``rounding`` whether it rounds floats to whole
+    numbers, and ``extrema`` whether it has the larger of two f32, NaN if one of them is.
     """
 
     encodings: tuple[Encoding, ...] = ()
     half_conversions: bool = False
     brain_rounding: bool = False
     rounding: bool = False
+    extrema: bool = False
 
 
 NONE = Instructions()

@@ -10,6 +10,8 @@ from math import gcd
 from modelcc.ir.index import Index
 from modelcc.ir.loop import Buffer
 from modelcc.ir.types import BOOL, DType
+from modelcc.targets.isa.nvidia_wgmma import WARP_GROUP, own_byte
+from modelcc.targets.isa.tile_products import ROWS
 from modelcc.targets.llvm import interleaved
 from modelcc.targets.llvm.code import Code
 from modelcc.targets.llvm.indices import IndexCode
@@ -40,6 +42,8 @@ class MemoryCode:
         """Address of an element; offsets that differ by a number share the rest."""
         pointer, buffer = self.buffer(name)
         offset = self._index.resolved(offset)
+        if buffer.space == "warp":
+            return self._own(pointer, buffer, offset)
         element = memory_type(buffer.dtype)
         const = offset if isinstance(offset, int) else offset.const
         if not isinstance(offset, int):
@@ -48,6 +52,20 @@ class MemoryCode:
         if not const:
             return pointer
         return self._moved(pointer, element, const, " inbounds" if const == offset else "")
+
+    def _own(self, pointer: str, buffer: Buffer, offset: Index) -> str:
+        """A register of a fragment that the thread has."""
+        place = own_byte(offset, self._code.lane_index, buffer.dtype)
+        if place is None or self._code.warp != WARP_GROUP:
+            raise NotImplementedError(
+                f"element {offset} of the fragment %{buffer.name} is not known to be a thread's own"
+            )
+        return self._code.emit(f"getelementptr inbounds i8, ptr {pointer}, i64 {place}", "own")
+
+    def _apart(self, buffer: Buffer, stride: Index) -> Index:
+        """How far lanes are apart where they are kept: columns of a fragment are neighbours."""
+        stride = self._index.resolved(stride)
+        return 1 if buffer.space == "warp" and stride == ROWS else stride
 
     def load(
         self,
@@ -59,7 +77,7 @@ class MemoryCode:
     ) -> str:
         """Lane l is element ``offset + l*stride``; lanes from ``active`` on are 0."""
         buffer = self.buffer(name)[1]
-        stride = self._index.resolved(stride)
+        stride = self._apart(buffer, stride)
         mask = self.mask(active, lanes, buffer.dtype)
         if mask is None and (stride == 0 or lanes == 1):
             return self._splat(self._plain_load(name, offset, 1), buffer.dtype, lanes)
@@ -106,8 +124,8 @@ class MemoryCode:
         active: Index | None = None,
     ) -> None:
         """Element ``offset + l*stride`` becomes lane l; lanes from ``active`` on are kept."""
-        dtype = self.buffer(name)[1].dtype
-        stride = self._index.resolved(stride)
+        buffer = self.buffer(name)[1]
+        dtype, stride = buffer.dtype, self._apart(buffer, stride)
         mask = self.mask(active, lanes, dtype)
         active = None if active is None else self._index.resolved(active)
         stored = self._to_memory(value, dtype, lanes)

@@ -11,6 +11,7 @@ from modelcc.ir.index import Index, Sym
 from modelcc.ir.loop import Alloc, For, RoutineCall
 from modelcc.ir.loop_text import statement_text
 from modelcc.ir.tiles import CopyTile, ExpectBytes, WaitArrival, WaitRoutines
+from modelcc.ir.types import F32
 from modelcc.targets.isa.nvidia_mma import MatrixClear, MatrixStore
 from modelcc.targets.isa.nvidia_wgmma import WARP_GROUP, TileMultiply, TileOperand
 from modelcc.targets.isa.tile_products import DEPTH_BYTES
@@ -43,6 +44,9 @@ _WAIT = (
     "@!done bra again; }"
 )
 _COPY = "cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes"
+_ROWS_EACH = 4
+"""Registers of an instruction whose rows are no tile."""
+
 _FENCE = "wgmma.fence.sync.aligned;"
 _COMMIT = "wgmma.commit_group.sync.aligned;"
 
@@ -167,27 +171,39 @@ class TileCode:
         registers = s.routine.parameters[0].buffer.size
         assert isinstance(registers, int)
         count = registers // WARP_GROUP
-        tiles = [
-            (argument, operand)
-            for argument, operand in zip(s.arguments[1:], (kind.a, kind.b), strict=True)
-        ]
-        first = [self._described(a.buffer, a.offset, operand) for a, operand in tiles]
+        rows, columns = s.arguments[1:]
+        right = self._described(columns.buffer, columns.offset, kind.b)
         sums = ", ".join(f"${n}" for n in range(count))
-        turned = f"{int(kind.a.transposed)}, {int(kind.b.transposed)}"
         lines: list[str] = []
         given: list[tuple[str, str]] = []
+        left = self._rows(s, kind) if kind.a is None else []
+        first = "" if kind.a is None else self._described(rows.buffer, rows.offset, kind.a)
         for number in range(kind.instructions):
-            a, b = (f"${count + len(given) + n}" for n in range(2))
+            if kind.a is None:
+                taken, turned = left[_ROWS_EACH * number :][:_ROWS_EACH], ""
+            else:
+                step = f"add i64 {first}, {number * kind.a.step}"
+                taken = [("i64", self._code.emit(step, "tile"))]
+                turned = f"{int(kind.a.transposed)}, "
+            names = ", ".join(f"${count + len(given) + n}" for n in range(len(taken)))
+            a = f"{{{names}}}" if kind.a is None else names
+            step = self._code.emit(f"add i64 {right}, {number * kind.b.step}", "tile")
+            given += [*taken, ("i64", step)]
+            turned += str(int(kind.b.transposed))
+            b = f"${count + len(given) - 1}"
             lines.append(f"{kind.mnemonic} {{{sums}}}, {a}, {b}, 1, 1, 1, {turned};")
-            steps = [number * operand.step for operand in (kind.a, kind.b)]
-            given += [
-                ("i64", self._code.emit(f"add i64 {one}, {step}", "tile"))
-                for one, step in zip(first, steps, strict=True)
-            ]
         text = " ".join((_FENCE, *lines, _COMMIT))
         values = self._warp.read(s, 0, "float", count)
         found = self._tied(text, values, given)
         self._warp.write(s, 0, "float", found)
+
+    def _rows(self, s: RoutineCall, kind: TileMultiply) -> list[tuple[str, str]]:
+        """Registers of rows that are a fragment, pairs of neighbours as bits."""
+        count = _ROWS_EACH * kind.instructions
+        return [
+            ("i32", self._code.emit(f"bitcast <2 x i16> {pair} to i32", "rows"))
+            for pair in self._warp.read(s, 1, "<2 x i16>", count)
+        ]
 
     def _described(self, buffer: str, offset: Index, operand: TileOperand) -> str:
         address = self._shared(buffer, offset)
@@ -197,8 +213,8 @@ class TileCode:
         return self._code.emit(f"or i64 {wide}, {operand.bits}", "tile")
 
     def wait(self, s: WaitRoutines) -> None:
-        """Sums are what they are when the wait is over, as LLVM is told."""
-        slots = self._warp.all_slots()
+        """Sums are what they are when the wait is over, as LLVM is told; operands stay."""
+        slots = self._warp.slots_of(F32)
         values = [self._code.emit(f"load float, ptr {slot}", "r") for slot in slots]
         found = self._tied(f"wgmma.wait_group.sync.aligned {s.pending};", values, [])
         for slot, value in zip(slots, found, strict=True):
@@ -218,7 +234,8 @@ class TileCode:
         count = len(values)
         type_ = f"{{ {', '.join(['float'] * count)} }}"
         outputs, ties = ["=f"] * count, [str(n) for n in range(count)]
-        told = ",".join([*outputs, *("l" for _ in given), *ties, "~{memory}"])
+        letters = ("r" if type_ == "i32" else "l" for type_, _ in given)
+        told = ",".join([*outputs, *letters, *ties, "~{memory}"])
         taken = ", ".join(map(" ".join, [*given, *(("float", value) for value in values)]))
         call = f'call {type_} asm sideeffect "{text}", "{told}"({taken}) convergent'
         return self._warp.fields(self._code.emit(call, "sums"), type_, count)

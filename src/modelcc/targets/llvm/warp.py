@@ -8,6 +8,7 @@ from math import gcd
 from modelcc.ir.index import Index
 from modelcc.ir.loop import Alloc, Buffer, RoutineCall
 from modelcc.ir.loop_text import statement_text
+from modelcc.ir.types import DType
 from modelcc.targets.isa.nvidia_mma import (
     MatrixClear,
     MatrixLoad,
@@ -172,12 +173,12 @@ class WarpCode:
         assert isinstance(elements, int)
         return elements * buffer.dtype.bytes // (_REGISTER * self._code.warp)
 
-    def all_slots(self) -> list[str]:
-        """Where the registers of all fragments are."""
+    def slots_of(self, dtype: DType) -> list[str]:
+        """Where the registers of all fragments of ``dtype`` are."""
         slots: list[str] = []
         for name in self.fragments:
             pointer, buffer = self._expressions.memory.buffer(name)
-            places = range(self._registers(buffer))
+            places = range(self._registers(buffer) if buffer.dtype == dtype else 0)
             slots += [self._slot(pointer, place) for place in places]
         return slots
 

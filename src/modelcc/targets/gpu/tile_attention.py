@@ -1,0 +1,487 @@
+"""Attention on matrix units that four warps use together, from tiles that are copied as boxes.
+
+grid b, i; thread warp of 128 (64 rows each), lane
+  one thread: queries and the first two blocks of keys and of values are copied, a phase each
+  scores = queries * keys of the first block, weighed
+  for each further block of keys
+    scores = queries * keys, beside
+    totals += powers * values of the block before, beside
+    wait for the scores, which are weighed while the totals go on
+    wait for the totals, barrier
+    one thread: the next keys and values are copied to where those were
+    totals * (power of what has changed), powers = those of the scores
+  totals += powers * values of the last block
+  results where there are any: totals, and what follows them
+
+Scores, powers and totals are registers all the time: a thread has two rows of them, which it shares
+with three neighbours.  To weigh scores is to find what follows them, their largest so far, powers
+under it and the sums of these (Shah et al., "FlashAttention-3", 2024, algorithm 2).  Results in
+16 bits are made of powers of as many, others of powers as the sum of two such numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from modelcc.ir.argument import Argument
+from modelcc.ir.index import (
+    Bounds,
+    Index,
+    Range,
+    Sym,
+    ceildiv,
+    compare,
+    floordiv,
+    loop_range,
+    maximum,
+    minimum,
+    mod,
+)
+from modelcc.ir.loop import (
+    Alloc,
+    Assign,
+    Barrier,
+    Buffer,
+    Const,
+    Convert,
+    Expr,
+    For,
+    Function,
+    Intrinsic,
+    Load,
+    MulAdd,
+    Predicate,
+    RoutineCall,
+    ScalarCall,
+    Select,
+    Splat,
+    Stmt,
+    Store,
+    Var,
+)
+from modelcc.ir.tensor import Apply, Condition, Read
+from modelcc.ir.tiles import ExpectBytes, WaitArrival, WaitRoutines
+from modelcc.ir.types import BOOL, F32, I64
+from modelcc.passes.tensor.online_softmax import seen_keys
+from modelcc.schedule.group_schedule import TensorAttention
+from modelcc.schedule.nest import Nest
+from modelcc.schedule.schedule import ScheduleError
+from modelcc.targets.gpu.attention_parts import (
+    TOTAL,
+    AttentionParts,
+    find_attention,
+    verify_halves,
+    within,
+)
+from modelcc.targets.gpu.box_operand import BoxOperand, box_operand
+from modelcc.targets.gpu.evaluation import (
+    Evaluation,
+    GroupKernel,
+    Launching,
+    Point,
+    extent_of,
+    only_where,
+)
+from modelcc.targets.gpu.reduction import combine_two, exchanged
+from modelcc.targets.isa.nvidia_exp2 import EXP2
+from modelcc.targets.isa.nvidia_wgmma import own_column, own_element, own_row
+from modelcc.targets.isa.tile_products import (
+    COLUMNS,
+    ROWS,
+    clear_sums,
+    depth,
+    multiply_rows,
+    multiply_tiles,
+    sums_size,
+)
+
+WARPS = 128
+"""Threads that multiply together."""
+
+ALIGNMENT = 1024
+"""Bytes at whose multiples tiles begin."""
+
+ROW_THREADS = 4
+"""That have numbers of a row."""
+
+LOG2_E = math.log2(math.e)
+_SIDE = 8
+"""Columns of which a thread has two, and rows between the two that it has."""
+
+_BOTH = (0, 1)
+
+
+def lower_tile_attention(kernel: GroupKernel, schedule: TensorAttention) -> Function:
+    """The function of a kernel; :class:`ScheduleError` if it is no softmax of products in f16 or
+    bf16 of inputs that can be copied as boxes."""
+    if kernel.checks:
+        raise ScheduleError("indices of blocks are known to be in their bounds")
+    return TileAttention(kernel, schedule, find_attention(kernel)).function()
+
+
+class TileAttention:
+    """What threads of a group do; :class:`ScheduleError` if operands are no boxes, or rows and
+    keys none of these units'."""
+
+    def __init__(self, kernel: GroupKernel, s: TensorAttention, parts: AttentionParts) -> None:
+        verify_halves(parts)
+        self._kernel, self._s, self._parts = kernel, s, parts
+        self._dtype = parts.first.left.value.dtype
+        self._part = depth(self._dtype)
+        self._depth = -(-parts.depth // self._part) * self._part
+        self._width = -(-parts.width // COLUMNS[0]) * COLUMNS[0]
+        if s.rows % ROWS or not s.rows or not {s.keys, self._width} <= {*COLUMNS}:
+            raise ScheduleError(f"four warps have {ROWS} rows, blocks {COLUMNS} keys and columns")
+        if not compare(parts.pair.key.extent, ">=", 1, kernel.dims):
+            raise ScheduleError("there are keys: no boxes are copied of none")
+        first, second, fresh = parts.first, parts.second, kernel.names.fresh
+        self._queries = self._boxes(
+            box_operand(kernel, first.left, first.rows, first.terms, first.batch)
+        )
+        self._keys = self._boxes(
+            box_operand(kernel, first.right, first.columns, first.terms, first.batch)
+        )
+        self._values = self._boxes(
+            box_operand(kernel, second.right, second.columns, second.terms, first.batch)
+        )
+        gb, gi, w, lane = fresh("gb"), fresh("gi"), fresh("w"), fresh("t")
+        rows = ceildiv(parts.pair.row.extent, s.rows)
+        grid = ((gb, extent_of(first.batch)), (gi, rows))
+        self._launch = Launching(grid, ((w, s.rows // ROWS), (lane, WARPS)), kernel.dims)
+        self._lane, self._warp = Sym(lane), Sym(w)
+        # Rows that see the most keys come first: what takes longest does not begin last.
+        order = Sym(gi) if seen_keys(parts.pair, parts.weights) is None else rows - 1 - Sym(gi)
+        self._start = order * s.rows
+        self._outer = Evaluation(kernel.names)
+        self._batch = self._outer.place(first.batch, Sym(gb)) if first.batch else {}
+        sizes = (s.rows * self._depth, 2 * s.keys * self._depth, 2 * s.keys * self._width)
+        self._tiles = [
+            Buffer(fresh(stem), self._dtype, size, "tile", ALIGNMENT)
+            for stem, size in zip(("queries", "keys", "values"), sizes, strict=True)
+        ]
+        self._arrivals = [Buffer(fresh("there"), I64, n, "arrivals") for n in (1, 2, 2)]
+        self._scores = Buffer(fresh("fs"), F32, sums_size(s.keys), "warp")
+        self._totals = Buffer(fresh("fo"), F32, sums_size(self._width), "warp")
+        whole = parts.results[-1].body.dtype.bits > 16
+        self._powers = [
+            Buffer(fresh("fp"), self._dtype, sums_size(s.keys), "warp") for _ in range(1 + whole)
+        ]
+        self._seen: list[Var] = []
+        self._sums: list[list[Var]] = []
+
+    def _boxes(self, found: BoxOperand | None) -> BoxOperand:
+        if found is None:
+            raise ScheduleError("queries, keys and values are boxes, with rows on boundaries")
+        return found
+
+    @property
+    def shared(self) -> tuple[Buffer, ...]:
+        """Memory of a group."""
+        return (*self._tiles, *self._arrivals)
+
+    @property
+    def registers(self) -> int:
+        """What a thread is expected to take: scores, powers, totals, addresses."""
+        powers = len(self._powers) * self._s.keys // 4
+        return self._s.keys // 2 + powers + self._width // 2 + 56
+
+    def function(self) -> Function:
+        """Grid, threads, and what these do."""
+        outer, ranges = self._outer, self._launch.ranges
+        fragments = (self._scores, self._totals, *self._powers)
+        outer.statements += [Alloc(b) for b in fragments]
+        outer.statements.append(self._clear(self._totals, self._width))
+        blocks = self._parts.blocks(self._batch, self._start, self._s.rows, self._s.keys)
+        count = outer.bind("blocks", maximum(blocks, 1))
+        extent, keys = self._parts.pair.key.extent, self._s.keys
+        ranges = {**ranges, **_at_most(count, ceildiv(extent, keys))}
+        self._begin_first(count)
+        low, zero = Const(float("-inf"), F32), Const(0.0, F32)
+        self._seen = [outer.register("seen", low) for _ in _BOTH]
+        self._sums = [[outer.register("sum", zero) for _ in _BOTH] for _ in _BOTH]
+        outer.statements.append(WaitArrival(self._arrivals[0].name, 0, 0))
+        outer.statements += [*self._score(0), WaitRoutines(0)]
+        scores = self._parts.scores
+        changes = self._weigh(outer, 0, ranges, scores)
+        outer.statements += [self._values_there(0), Barrier()]
+        outer.statements += self._by_one(self._begin(1, 2), Condition(2, "<", count))
+        outer.statements += self._turn(changes)
+        first: Index = 1
+        if self._parts.unmasked is not None:
+            seen = self._parts.open_blocks(self._batch, self._start, self._s.keys)
+            first = outer.bind("open", maximum(minimum(seen, count), 1))
+            ranges = {**ranges, **_at_most(first, maximum(floordiv(extent, keys), 1))}
+            self._blocks(1, first, count, ranges, self._parts.unmasked)
+        self._blocks(first, count, count, ranges, scores)
+        outer.statements += [*self._add(count - 1), WaitRoutines(0)]
+        self._results()
+        return self._kernel.function(
+            self._launch.around([Alloc(b) for b in self.shared], outer.statements)
+        )
+
+    def _blocks(
+        self, first: Index, end: Index, count: Index, ranges: Bounds, scores: Sequence[Nest]
+    ) -> None:
+        """What is done with blocks of keys, of ``count`` in all."""
+        inner, block = self._outer.nested(), Sym(self._kernel.names.fresh("kb"))
+        ranges = {**ranges, block.name: Range(first, end - 1)}
+        adding = self._add(block - 1)
+        inner.statements += [*self._score(block), *adding]
+        inner.statements.append(WaitRoutines(len(adding)))
+        changes = self._weigh(inner, block, ranges, scores)
+        # Where threads may wait in a loop, ptxas moves no powers down behind the totals.
+        inner.statements += [self._values_there(block), WaitRoutines(0), Barrier()]
+        for which, later in ((1, block + 2), (2, block + 1)):
+            copies = self._begin(which, later)
+            inner.statements += self._by_one(copies, Condition(later, "<", count))
+        inner.statements += self._turn(changes)
+        body = tuple(inner.statements)
+        self._outer.statements.append(For(block.name, first, end, body))
+
+    # --- tiles
+
+    def _by_one(self, body: Sequence[Stmt], *conditions: Condition) -> list[Stmt]:
+        """What one thread does for all."""
+        thread = self._warp * WARPS + self._lane
+        return only_where((Condition(thread, "==", 0), *conditions), body)
+
+    def _begin_first(self, count: Index) -> None:
+        """Queries and two blocks of keys and values are on their way."""
+        later = [s for which in (1, 2) for s in self._begin(which, 1)]
+        now = [s for which in range(3) for s in self._begin(which, 0)]
+        self._outer.statements += self._by_one(now)
+        self._outer.statements += self._by_one(later, Condition(1, "<", count))
+
+    def _begin(self, which: int, block: Index) -> list[Stmt]:
+        """A block of queries, of keys or of values is on its way to a buffer."""
+        tile, s, part = self._tiles[which], self._s, self._part
+        assert isinstance(tile.size, int)
+        slot: Index = mod(block, 2) if which else 0
+        size = tile.size // 2 if which else tile.size
+        arrivals = self._arrivals[which].name, slot
+        result: list[Stmt] = [ExpectBytes(*arrivals, size * self._dtype.bytes)]
+        operand = (self._queries, self._keys, self._values)[which]
+        along = (s.rows, s.keys, self._width)[which]
+        for number in range(size // (along * part)):
+            first = (
+                (self._start, number * part),
+                (block * s.keys, number * part),
+                (0, block * s.keys + number * part),
+            )[which]
+            to = slot * size + number * along * part
+            result += operand.copies(tile.name, to, first, along, part, self._batch, arrivals)
+        return result
+
+    # --- products
+
+    def _clear(self, fragment: Buffer, columns: int) -> Stmt:
+        return RoutineCall(clear_sums(columns), (Argument(fragment.name, 0),))
+
+    def _score(self, block: Index) -> list[Stmt]:
+        """Queries times a block of keys, once that has come."""
+        s, slot = self._s, mod(block, 2)
+        queries, keys = self._tiles[0].name, self._tiles[1].name
+        turned = self._queries.transposed, self._keys.transposed
+        routine = multiply_tiles(self._dtype, s.keys, *turned)
+        result: list[Stmt] = [self._clear(self._scores, s.keys)]
+        result.append(WaitArrival(self._arrivals[1].name, slot, floordiv(block, 2)))
+        for term in range(0, self._depth, self._part):
+            own = term * s.rows + self._warp * (ROWS * self._part)
+            key = slot * (s.keys * self._depth) + term * s.keys
+            places = (self._scores.name, 0), (queries, own), (keys, key)
+            arguments = tuple(Argument(*place) for place in places)
+            result.append(RoutineCall(routine, arguments, beside=True))
+        return result
+
+    def _add(self, block: Index) -> list[Stmt]:
+        """Powers times a block of values."""
+        s, slot, part = self._s, mod(block, 2), self._part
+        routine = multiply_rows(self._dtype, self._width, self._values.transposed)
+        values = self._tiles[2].name
+        result: list[Stmt] = []
+        for key in range(0, s.keys, part):
+            value = (slot * s.keys + key) * self._width
+            for powers in self._powers:
+                places = (self._totals.name, 0), (powers.name, key * ROWS), (values, value)
+                arguments = tuple(Argument(*place) for place in places)
+                result.append(RoutineCall(routine, arguments, beside=True))
+        return result
+
+    def _values_there(self, block: Index) -> Stmt:
+        return WaitArrival(self._arrivals[2].name, mod(block, 2), floordiv(block, 2))
+
+    # --- a thread's own numbers
+
+    def _each(self, columns: int) -> tuple[Sym, Callable[[Sequence[Stmt]], For]]:
+        """A number of 8 columns, and a loop over all, whose registers have numbers."""
+        number = Sym(self._kernel.names.fresh("q"))
+        count = columns // _SIDE
+
+        def every(body: Sequence[Stmt]) -> For:
+            return For(number.name, 0, count, tuple(body), kind="unrolled")
+
+        return number, every
+
+    def _own(self, side: Index, row: int, column: int = 0) -> Index:
+        """Where a number of the thread's is in a fragment."""
+        return own_element(self._lane) + ROWS * (_SIDE * side + column) + _SIDE * row
+
+    def _pair(self, fragment: Buffer, side: Index, row: int) -> Expr:
+        """Two neighbours of a row."""
+        return Load(fragment.name, self._own(side, row), fragment.dtype, 2, ROWS)
+
+    def _put(self, fragment: Buffer, side: Index, row: int, pair: Expr) -> Stmt:
+        return Store(fragment.name, self._own(side, row), pair, ROWS)
+
+    def _row(self, row: int) -> Index:
+        return self._start + self._warp * ROWS + own_row(self._lane) + _SIDE * row
+
+    # --- weights
+
+    def _weigh(
+        self, at: Evaluation, block: Index, ranges: Bounds, scores: Sequence[Nest]
+    ) -> list[Expr]:
+        """Scores become powers under the largest so far: what sums up to them shrinks by."""
+        low = Const(float("-inf"), F32)
+        tops = [
+            [at.register("top", low if column else self._seen[row]) for column in _BOTH]
+            for row in _BOTH
+        ]
+        at.statements.append(self._shift(at, block, ranges, scores, tops))
+        changes: list[Expr] = []
+        bases: list[Expr] = []
+        for row in _BOTH:
+            top = exchanged(at, "max", combine_two("max", tops[row]), ROW_THREADS)
+            nothing = ScalarCall("eq", (top, low), BOOL)
+            base = Select(nothing, Const(0.0, F32), top)
+            log2_e = Const(-LOG2_E, F32)
+            bases.append(at.named("base", ScalarCall("mul", (base, log2_e), F32)))
+            changes.append(at.named("change", self._power(self._seen[row], bases[row])))
+            at.statements.append(Assign(self._seen[row].name, top))
+            for total in self._sums[row]:
+                shrunk = ScalarCall("mul", (total, changes[row]), F32)
+                at.statements.append(Assign(total.name, shrunk))
+        at.statements.append(self._raise(at, bases))
+        return changes
+
+    def _power(self, value: Expr, base: Expr) -> Expr:
+        """e^(value - largest), where ``base`` is -log2(e) * largest."""
+        return Intrinsic(EXP2, (MulAdd(value, Const(LOG2_E, F32), base),))
+
+    def _raise(self, at: Evaluation, bases: Sequence[Expr]) -> Stmt:
+        inner, (side, every) = at.nested(), self._each(self._s.keys)
+        for row in _BOTH:
+            for column in _BOTH:
+                place = self._own(side, row, column)
+                score = Load(self._scores.name, place, F32)
+                power = inner.named("power", self._power(score, bases[row]))
+                total = self._sums[row][column]
+                both = combine_two("sum", (total, power))
+                inner.statements += [
+                    Store(self._scores.name, place, power), Assign(total.name, both)
+                ]  # fmt: skip
+        return every(inner.statements)
+
+    def _shift(
+        self,
+        at: Evaluation,
+        block: Index,
+        ranges: Bounds,
+        scores: Sequence[Nest],
+        tops: Sequence[Sequence[Var]],
+    ) -> Stmt:
+        """What powers are made of, in the place of scores, and the largest of it."""
+        parts, pair = self._parts, self._parts.pair
+        inner, (side, every) = at.nested(), self._each(self._s.keys)
+        ranges = {**ranges, side.name: loop_range(self._s.keys // _SIDE)}
+        rows = [within(at, self._row(row), pair.row, ranges)[0] for row in _BOTH]
+        first, *rest = scores
+        assert parts.shifted is not None
+        low = Const(float("-inf"), F32)
+        for column in _BOTH:
+            key = block * self._s.keys + side * _SIDE + own_column(self._lane) + column
+            number, there = within(inner, key, pair.key, ranges)
+            for row in _BOTH:
+                point = {**self._batch, pair.row.name: rows[row], pair.key.name: number}
+                place = self._own(side, row, column)
+                made: dict[str, Expr] = {first.output: Load(self._scores.name, place, F32)}
+                for nest in rest:
+                    made[nest.output] = inner.named("v", inner.value(nest.body, point, made))
+                value = inner.value(parts.shifted, point, made)
+                value = Select(Predicate(there), value, low) if there else value
+                value, top = inner.named("x", value), tops[row][column]
+                inner.statements.append(Assign(top.name, combine_two("max", (top, value))))
+                inner.statements.append(Store(self._scores.name, place, value))
+        return every(inner.statements)
+
+    def _turn(self, changes: Sequence[Expr]) -> list[Stmt]:
+        """Totals are scaled, and powers become operands."""
+        side, every_total = self._each(self._width)
+        scaled = [
+            self._put(self._totals, side, row, ScalarCall(
+                "mul", (self._pair(self._totals, side, row), Splat(changes[row], 2)), F32, 2
+            ))
+            for row in _BOTH
+        ]  # fmt: skip
+        inner, (key, every_key) = self._outer.nested(), self._each(self._s.keys)
+        for row in _BOTH:
+            rest = self._pair(self._scores, key, row)
+            for number, powers in enumerate(self._powers):
+                part = inner.named("part", Convert(rest, self._dtype))
+                inner.statements.append(self._put(powers, key, row, part))
+                if number + 1 < len(self._powers):
+                    rest = ScalarCall("sub", (rest, Convert(part, F32)), F32, 2)
+        return [every_total(scaled), every_key(inner.statements)]
+
+    # --- results
+
+    def _results(self) -> None:
+        """What follows totals, where there are rows."""
+        outer, parts = self._outer, self._parts
+        first = parts.results[0]
+        wholes = [
+            exchanged(outer, "sum", combine_two("sum", sums), ROW_THREADS) for sums in self._sums
+        ]
+        for row in _BOTH:
+            number = self._row(row)
+            there = (Condition(number, "<", parts.pair.row.extent),)
+            (side, every), inner = self._each(parts.width), outer.nested()
+            point = {**self._batch, parts.pair.row.name: number}
+            made: dict[str, Expr] = {n.output: wholes[row] for n in parts.sums}
+            share = self._share(outer, made)
+            for column in _BOTH:
+                total = Load(self._totals.name, self._own(side, row, column), F32)
+                if share is not None:
+                    made[first.output] = inner.named("v", ScalarCall("mul", (total, share), F32))
+                self._result(inner, point, {**made, TOTAL: total}, side, column)
+            outer.statements += only_where(there, [every(inner.statements)])
+
+    def _share(self, at: Evaluation, sums: Mapping[str, Expr]) -> Expr | None:
+        """What a row's totals are multiplied by in place of a division each, where results have
+        too few bits to tell; None if they are not divided by a sum."""
+        match self._parts.results[0].body:
+            case Apply(function="div", args=(Read(tensor=total), Read(tensor=name))) if (
+                total == TOTAL and name in sums and len(self._powers) == 1
+            ):
+                share = ScalarCall("div", (Const(1.0, F32), sums[name]), F32)
+                return at.named("share", share)
+            case _:
+                return None
+
+    def _result(
+        self, at: Evaluation, point: Point, made: dict[str, Expr], side: Sym, column: int
+    ) -> None:
+        """One of a thread's results; ``made`` grows by what is on the way there."""
+        parts = self._parts
+        place = _SIDE * side + own_column(self._lane) + column
+        point = {**point, **at.place(parts.second.columns, place)}
+        for nest in parts.results:
+            if nest.output not in made:
+                made[nest.output] = at.named("v", at.value(nest.body, point, made))
+        at.store(parts.results[-1], point, made[parts.results[-1].output])
+
+
+def _at_most(count: Index, most: Index) -> Bounds:
+    """What is known of a number under a name: there is one, and no more than ``most``."""
+    return {count.name: Range(1, most)} if isinstance(count, Sym) else {}

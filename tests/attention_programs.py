@@ -1,0 +1,54 @@
+"""Kernels of attention: masks, grouped queries, any sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+from group_products import program_of
+
+from modelcc.ir.tensor import TensorProgram
+from modelcc.ir.types import Array
+
+
+def attention(
+    heads: int,
+    groups: int,
+    rows: int,
+    keys: int,
+    depth: int,
+    width: int,
+    dtype: str,
+    score: str,
+    result: str = "f32",
+) -> TensorProgram:
+    """Groups of queries have keys and values together; results are in the order of rows."""
+    at, all_ = f"h < {heads}, g < {groups}, i < {rows}", f"{heads}, {groups}, {rows}"
+    mask = f", %b: f32[{rows}, {keys}]" if "%b" in score else ""
+    last = "%u[h, g, i, c] * 2.0" if result == "f32" else f"{result}(%u[h, g, i, c] * 2.0)"
+    return program_of(
+        f"""%q: {dtype}[{all_}, {depth}], %k: {dtype}[{heads}, {keys}, {depth}],
+      %v: {dtype}[{heads}, {keys}, {width}]{mask})
+      -> (%y: {result}[{heads}, {rows}, {groups}, {width}]) {{
+      %p: f32[{all_}, {keys}] = [{at}, j < {keys}] sum[d < {depth}]
+        f32(%q[h, g, i, d]) * f32(%k[h, j, d])
+      %z: f32[{all_}, {keys}] = [{at}, j < {keys}] {score.format("%p[h, g, i, j]")}
+      %t: f32[{all_}] = [{at}] max[j < {keys}] %z[h, g, i, j]
+      %e: f32[{all_}, {keys}] = [{at}, j < {keys}] exp(%z[h, g, i, j] - %t[h, g, i])
+      %s: f32[{all_}] = [{at}] sum[j < {keys}] %e[h, g, i, j]
+      %w: f32[{all_}, {keys}] = [{at}, j < {keys}] %e[h, g, i, j] / %s[h, g, i]
+      %u: f32[{all_}, {width}] = [{at}, c < {width}] sum[j < {keys}]
+        %w[h, g, i, j] * f32(%v[h, j, c])
+      %y[h, i, g, c]: {result}[{heads}, {rows}, {groups}, {width}] = [{at}, c < {width}]
+        {last} }}""",
+        {},
+    )
+
+
+CAUSAL = "select(ge(index(i - j + 18):i64, 0), {} * 0.25, -inf)"
+
+
+def feeds_of(program: TensorProgram) -> dict[str, Array]:
+    rng = np.random.default_rng(1)
+    types = {name: program.types[name] for name in program.inputs}
+    return {
+        n: rng.standard_normal(t.static_shape()).astype(t.dtype.numpy) for n, t in types.items()
+    }

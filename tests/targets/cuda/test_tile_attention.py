@@ -1,0 +1,48 @@
+"""Attention on sm_90a as machine code, without a GPU: HGMMA from what UTMALDG brings, no spills,
+powers while totals go on."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from attention_programs import attention
+from cuda_products import kernel_of
+from machine_code import loops_of, matrix_part
+
+from modelcc.schedule.group_schedule import TensorAttention
+from modelcc.targets.cuda.chips import find_chip
+from modelcc.targets.cuda.text import llvm_text, ptx_text
+from modelcc.targets.cuda.tools import assemble, disassemble, find_tool
+from modelcc.targets.gpu.lower import lower_groups
+
+CHIP = find_chip("sm_90a")
+SEEN = "select(ge(index(i - j):i64, 0), {} * 0.088, -inf)"
+
+
+@pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here")
+@pytest.mark.skipif(find_tool("nvdisasm") is None, reason="there is no nvdisasm")
+@pytest.mark.share(3, "depth")
+@pytest.mark.parametrize(
+    ("depth", "keys", "part"), [(128, 128, 0.62), (64, 128, 0.45), (256, 64, 0.62)]
+)
+def test_warps_multiply_while_powers_are_made(depth: int, keys: int, part: float) -> None:
+    """The loop of keys that all rows see; the other one masks."""
+    program = attention(16, 1, 4096, 4096, depth, depth, "bf16", SEEN, "bf16")
+    schedule = TensorAttention(128, keys, "wgmma")
+    function = lower_groups(kernel_of(program), schedule)
+    made = assemble(ptx_text(llvm_text([function], CHIP), CHIP), CHIP)
+    assert made.uses["k"].spilled == 0
+    assert CHIP.gpu.groups_at_once(schedule.threads, made.uses["k"].registers, 0) > 0
+    code = disassemble(made.code)
+    assert {f"HGMMA.64x{n}x16.F32.BF16" for n in (keys, depth)} <= {*re.findall(r"HGMMA\S+", code)}
+    loop = min((c for c in loops_of(code) if c["HGMMA"]), key=lambda c: c.total())
+    assert loop["HGMMA"] == depth // 16 + keys // 16
+    assert loop["UTMALDG"] == (depth + 63) // 64 + keys // 64
+    # Halves of the products have a column for each key, the other half one for each of the width.
+    columns = (depth * keys + keys * depth) // (depth + keys)
+    assert matrix_part(loop, columns) >= part
+    between = re.search(
+        r"DEPBAR.LE gsb0, 0x\d* ;((?:(?!DEPBAR|HGMMA).)*)WARPGROUP.DEPBAR.LE gsb0, 0x0", code, re.S
+    )
+    assert between is not None and between[1].count("MUFU.EX2") >= keys // 2
