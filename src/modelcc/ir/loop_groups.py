@@ -91,10 +91,13 @@ class _Beside:
 
 @dataclass(frozen=True)
 class _Watched:
+    """Memory, who accesses it, and elements to which copies are on their way."""
+
     name: str
     memory: Array
     by_thread: _Accesses = field(default_factory=_Accesses)
     by_group: _Accesses = field(default_factory=_Accesses)
+    coming: set[int] = field(default_factory=set[int])
 
 
 class Watch:
@@ -199,6 +202,7 @@ class Watch:
         """Begin a copy: what is there is lost, what comes is there when it has been waited for."""
         self.store(to, to_offset, undefined(lanes, to.dtype), 1, None)
         self.load(source, offset, lanes, 1, active)
+        self._shared[id(to)].coming.update(range(to_offset, to_offset + lanes))
         batches = self._copies.setdefault(self._thread, [[]])
         batches[-1].append(_PendingCopy(to, to_offset, source, offset, lanes, active))
 
@@ -212,6 +216,8 @@ class Watch:
         done = max(len(batches) - 1 - pending, 0)
         for one in (one for batch in batches[:done] for one in batch):
             value = self.load(one.source, one.offset, one.lanes, 1, one.active)
+            places = range(one.to_offset, one.to_offset + one.lanes)
+            self._shared[id(one.to)].coming.difference_update(places)
             self.store(one.to, one.to_offset, np.reshape(value, one.lanes), 1, None)
         del batches[:done]
 
@@ -336,8 +342,11 @@ class Watch:
                 self._by_group(watched, element, writes)
                 self._by_thread(watched, element, writes)
         elif id(buffer) in self._shared:
+            watched = self._shared[id(buffer)]
             for element in elements:
-                self._by_thread(self._shared[id(buffer)], element, writes)
+                if element in watched.coming:
+                    self._allow(watched.name, element, "a copy comes there: a wait is missing")
+                self._by_thread(watched, element, writes)
         elif id(buffer) in self._tiles:
             self._touch_tile(self._tiles[id(buffer)], elements)
         elif self._running is not None or self._beside:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from group_products import assert_same_meaning, feeds_of, function_of, program_of, without
 
-from modelcc.ir.copies import CopyAsync
+from modelcc.ir.copies import CopyAsync, WaitCopies
 from modelcc.ir.loop import Barrier
 from modelcc.ir.loop_groups import RaceError
 from modelcc.ir.loop_interpreter import interpret_loops
@@ -83,19 +83,23 @@ def test_warps_compute_what_the_stages_say(name: str) -> None:
     assert_same_meaning(named(name), PRODUCTS[name][0], SIZES)
 
 
-def test_each_barrier_is_needed() -> None:
-    """Of blocks of terms, and of rows of fragments."""
-    program = named("columns by columns")
-    function = function_of(program, TensorProduct(32, 16, 16, 1, 1))
-    feeds = [*feeds_of(program, SIZES).values(), np.zeros((32, 24), np.float32)]
-    interpret_loops(function, feeds, [])
-    count = sum(isinstance(s, Barrier) for s in statements(function.body))
-    assert count == 4
+@pytest.mark.parametrize(
+    ("name", "schedule", "count"),
+    [("columns by columns", TensorProduct(32, 16, 16, 1, 1), 5), ("rounded", ROUNDED, 3)],
+)
+def test_each_wait_is_needed(name: str, schedule: TensorProduct, count: int) -> None:
+    """For blocks of terms, rows of fragments, and what is copied."""
+    program, kinds = named(name), (Barrier, WaitCopies)
+    function = function_of(program, schedule)
+    found = program.types[program.outputs[0]]
+    data = [*feeds_of(program, SIZES).values(), np.zeros(found.static_shape(), found.dtype.numpy)]
+    interpret_loops(function, data, [])
+    assert sum(isinstance(s, kinds) for s in statements(function.body)) == count
     for number in range(count):
-        broken = without(function, (Barrier,), number)
+        broken = without(function, kinds, number)
         verify_function(broken)
         with pytest.raises(RaceError):
-            interpret_loops(broken, feeds, [])
+            interpret_loops(broken, data, [])
 
 
 COPIED = {
