@@ -19,6 +19,10 @@ from modelcc.ir.region import Branch
 from modelcc.ir.tensor import Kernel, TensorProgram
 from modelcc.ir.tensor_parser import parse_kernel
 from modelcc.ir.types import Array
+from modelcc.schedule.wanted import Wanted
+from modelcc.targets.base import TargetOptions
+from modelcc.targets.cpu.algorithms import tensor_passes
+from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.passes.pack_operands import PackOperands
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>'
@@ -150,6 +154,27 @@ def test_what_is_packed(rows: object, depth: object, columns: object, packed: bo
     assert PackOperands()(program) == program
     packed_program = PackOperands(rows=12, near=32 << 10)(program)
     names = [k.name for k in packed_program.items if isinstance(k, Kernel)]
+    assert names == (["Pack", "product"] if packed else ["product"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "depth", "columns", "packed"),
+    [
+        (64, 512, 512, False),  # all of it streams from the second cache
+        (192, 512, 512, True),  # so often that vectors next to each other are worth a copy
+        (192, 64, 128, False),
+        (64, 1024, 1024, True),  # from beyond
+        (8, 1024, 1024, False),
+    ],
+)
+def test_few_rows_read_what_the_second_cache_holds_as_it_lies(
+    rows: int, depth: int, columns: int, packed: bool
+) -> None:
+    machine = CpuModel(l1_bytes=48 << 10, l2_bytes=2 << 20)
+    program = product(rows, depth, columns)
+    for step in tensor_passes(machine, False, TargetOptions(), Wanted()).kernels:
+        program = step(program) if isinstance(step, PackOperands) else program
+    names = [k.name for k in program.items if isinstance(k, Kernel)]
     assert names == (["Pack", "product"] if packed else ["product"])
 
 
