@@ -19,7 +19,7 @@ from modelcc.ir.loop_traversal import launch_extents
 from modelcc.ir.types import Array
 from modelcc.targets.c.names import symbol
 from modelcc.targets.c.values import memory_type
-from modelcc.targets.metal.text import metal_text
+from modelcc.targets.metal.target import metal_text
 
 SHIM = Path(__file__).parent / "metal_shim.h"
 FLAGS = (

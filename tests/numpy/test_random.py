@@ -11,7 +11,7 @@ import pytest
 
 from modelcc.ir.errors import ModelError
 from modelcc.numpy import random
-from modelcc.numpy.threefry import threefry
+from modelcc.numpy.random import threefry
 from modelcc.tensor.evaluation import evaluate
 from modelcc.tensor.tensor import Tensor
 from modelcc.tensor.tracing import jit

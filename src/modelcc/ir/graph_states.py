@@ -16,7 +16,7 @@ from dataclasses import replace
 from modelcc.ir.constant import Constant
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
-from modelcc.ir.state_verifier import verify_states
+from modelcc.ir.region_verifier import verify_states
 from modelcc.ir.structure import Interface, ModelState, leaves_of, states_of
 from modelcc.ir.types import Array
 

@@ -31,8 +31,7 @@ from modelcc.ir.program import (
 from modelcc.ir.program_contents import Values
 from modelcc.ir.program_walk import step_place, walk_steps
 from modelcc.ir.region import Branch, Repeat
-from modelcc.ir.region_verifier import verify_carry, verify_condition, verify_view
-from modelcc.ir.state_verifier import verify_states
+from modelcc.ir.region_verifier import verify_carry, verify_condition, verify_states, verify_view
 from modelcc.ir.tensor import ReadSize, View
 from modelcc.ir.types import I64
 

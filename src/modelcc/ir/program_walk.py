@@ -6,14 +6,14 @@ its counter, so that state alternating between two halves of a buffer is found w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeAlias
 
 from modelcc.ir.assignment import assignments
 from modelcc.ir.condition import Condition
 from modelcc.ir.errors import ModelError
-from modelcc.ir.index import evaluate
+from modelcc.ir.index import Index, evaluate, symbols
 from modelcc.ir.library import Callee
 from modelcc.ir.loop import Parameter
 from modelcc.ir.program import (
@@ -23,9 +23,10 @@ from modelcc.ir.program import (
     Program,
     Step,
     Transfer,
+    inner_steps,
+    own_tensors,
 )
 from modelcc.ir.program_contents import Contents, DefinedTensors, Values, given_values
-from modelcc.ir.program_symbols import mentioned_symbols
 from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize, View, size_conditions
 from modelcc.ir.types import TensorType
@@ -260,3 +261,38 @@ def _verify_size(
             f"{present}{given_values(values)}",
             where,
         )
+
+
+def mentioned_symbols(
+    program: Program, step: Step, known: dict[int, frozenset[str]]
+) -> frozenset[str]:
+    """Symbols in sizes and places that a step and those in it use; ``known`` are those of loops
+    and branches that were asked for before, by identity."""
+    found = known.get(id(step))
+    if found is None:
+        own = frozenset(n for index in _own_indices(program, step) for n in symbols(index))
+        inner = (mentioned_symbols(program, each, known) for each in inner_steps(step))
+        found = own.union(*inner)
+        if isinstance(step, Branch | Repeat):
+            known[id(step)] = found
+    return found
+
+
+def _own_indices(program: Program, step: Step) -> Iterator[Index]:
+    match step:
+        case Launch():
+            yield from (*step.sizes, *(bound.extent for bound in step.bounds))
+        case Allocate():
+            yield step.size
+        case ReadSize():
+            ends = (end for n in step.symbols for end in (program.dims[n].lo, program.dims[n].hi))
+            yield from (end for end in ends if end is not None)
+            yield from (side for c in step.requires for side in (c.left, c.right))
+        case Repeat():
+            yield 0 if step.trips is None else step.trips
+        case _:
+            pass
+    for name in own_tensors(step):
+        yield from program.types[name].shape
+        if program.placement is not None:
+            yield program.placement.bindings[name].offset

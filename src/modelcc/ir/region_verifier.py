@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Bounds, compare
@@ -38,3 +39,25 @@ def verify_condition(name: str, types: Mapping[str, TensorType], place: tuple[st
     type = types[name]
     if type.dtype != BOOL or type.elements != 1:
         raise ModelError(f"condition {name!r} must be one bool, not {type}", place)
+
+
+def verify_states(
+    states: Mapping[str, str],
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    types: Mapping[str, TensorType],
+    where: tuple[str, ...],
+) -> None:
+    """:class:`ModelError` unless each of ``states`` is an output, once, with an input of its own
+    and of its type."""
+    taken = Counter(states.values())
+    for output, before in states.items():
+        if outputs.count(output) != 1:
+            raise ModelError(f"state '{output}' is no output, or several", where)
+        if before not in inputs:
+            raise ModelError(f"'{before}', which state '{output}' replaces, is no input", where)
+        if taken[before] > 1:
+            raise ModelError(f"'{before}' is replaced by two states", where)
+        if types[output] != types[before]:
+            message = f"state '{output}' is {types[output]}, but '{before}' is {types[before]}"
+            raise ModelError(message, where)

@@ -15,10 +15,9 @@ from modelcc.ir.library import LibraryFunction, meaning_of
 from modelcc.ir.library_verifier import verify_library_function
 from modelcc.ir.loop_verifier import verify_function
 from modelcc.ir.region import Branch, Repeat
-from modelcc.ir.region_verifier import verify_carry, verify_condition, verify_view
+from modelcc.ir.region_verifier import verify_carry, verify_condition, verify_states, verify_view
 from modelcc.ir.scalar_tree import index_symbols, reads
 from modelcc.ir.stage_verifier import verify_scatter, verify_stage, verify_symbols
-from modelcc.ir.state_verifier import verify_states
 from modelcc.ir.tensor import (
     Algorithm,
     Item,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal
+
+import numpy as np
 
 from modelcc.frontends.onnx.convert import import_onnx
 from modelcc.frontends.onnx.parameters import with_open_weights
@@ -13,12 +16,12 @@ from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.index import Index, Sym
 from modelcc.ir.types import Array
-from modelcc.nn.folding import folded_norms
 from modelcc.nn.functional.normalization import batch_norm as normalised
 from modelcc.nn.functional.normalization import batch_statistics
 from modelcc.nn.functional.values import as_tensor, detached
 from modelcc.nn.module import Module
 from modelcc.nn.roles import Buffer, Parameter
+from modelcc.ops.conv import Conv
 from modelcc.ops.norm import BatchNorm
 from modelcc.passes.graph.dead_code import DeadCode
 from modelcc.tensor.lazy import FREE, LITERAL, apply, callers_line, unique
@@ -183,3 +186,43 @@ def _with_shapes(graph: Graph, given: Mapping[str, Tensor]) -> Graph:
         if not known:
             raise ModelError(f"input {name!r} must be {type}, not {x.type}", callers_line())
     return graph.substitute(sizes)
+
+
+def folded_norms(graph: Graph, weights: Mapping[str, Array]) -> tuple[Graph, dict[str, Array]]:
+    """The graph without norms of convolutions that nobody else reads, and their new weights.
+
+    A bias is called as the norm's is.  Norms of other values stay.
+    """
+    found = dict(weights)
+    readers = Counter(n for node in graph.nodes for n in node.inputs) + Counter(graph.outputs)
+    makers = graph.producers()
+    gone: dict[str, Node] = {}
+    for node in graph.nodes:
+        conv = makers.get(node.inputs[0]) if isinstance(node.op, BatchNorm) else None
+        if conv is None or not isinstance(conv.op, Conv) or readers[conv.outputs[0]] > 1:
+            continue
+        kernel, *bias = conv.inputs[1:]
+        own = (kernel, *filter(None, bias), *node.inputs[1:])
+        if any(name not in found or readers[name] > 1 for name in own):
+            continue
+        gone[conv.outputs[0]] = _folded(conv, node, found)
+    made = {node.outputs[0] for node in gone.values()}
+    nodes = tuple(
+        gone.get(node.outputs[0], node)
+        for node in graph.nodes
+        if not (isinstance(node.op, BatchNorm) and node.outputs[0] in made)
+    )
+    return replace(graph, nodes=nodes), found
+
+
+def _folded(conv: Node, norm: Node, weights: dict[str, Array]) -> Node:
+    """The convolution that also normalises; ``weights`` become its own."""
+    assert isinstance(norm.op, BatchNorm)
+    kernel, *bias = conv.inputs[1:]
+    scale, shift, mean, var = (weights[name] for name in norm.inputs[1:])
+    factor = scale / np.sqrt(var + np.asarray(norm.op.epsilon, var.dtype))
+    old = weights[bias[0]] if bias and bias[0] else np.zeros_like(mean)
+    weights[kernel] = weights[kernel] * factor.reshape(-1, *(1,) * (weights[kernel].ndim - 1))
+    weights[norm.inputs[2]] = (old - mean) * factor + shift
+    inputs = (conv.inputs[0], kernel, norm.inputs[2])
+    return replace(conv, inputs=inputs, outputs=norm.outputs, source=(*conv.source, *norm.source))

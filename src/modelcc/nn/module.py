@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from inspect import Signature, signature
 from typing import Any, Self, cast
 
 import numpy as np
 
 from modelcc.ir.errors import ModelError
-from modelcc.nn.branch import TensorBranch, branches, entries, rebuilt
-from modelcc.nn.layer_errors import located
+from modelcc.nn.branch import TensorBranch, branches, entries, has_tensors, rebuilt
 from modelcc.nn.roles import Role
 from modelcc.nn.state import changed, loaded, suiting
-from modelcc.tensor.lazy import TracingError, callers_line
+from modelcc.tensor.lazy import Lazy, TracingError, callers_line
 from modelcc.tensor.promotion import named_type
 from modelcc.tensor.tensor import Tensor
+from modelcc.tensor.trees import flatten
 
 
 class _ForwardSignature:
@@ -194,3 +194,51 @@ class Module(TensorBranch):
             return f"{name}({self.extra_repr()})"
         inner = "\n".join(lines).replace("\n", "\n  ")
         return f"{name}(\n  {inner}\n)"
+
+
+class LayerError(ModelError):
+    """A fault in a layer: ``layer`` is its path in the outermost module that was called."""
+
+    layer: str
+    described: str
+    line: tuple[str, ...]
+    rest: tuple[str, ...]
+    identity: int
+
+
+def located(error: ModelError, module: TensorBranch, args: Sequence[Any]) -> LayerError:
+    """``error`` in ``module``, or in one inside that has been located already."""
+    if not isinstance(error, LayerError):
+        line = error.where[:1] if error.where else callers_line()
+        given = ", ".join(_described(argument) for argument in args)
+        described = f"{_signature(module)} of {given}"
+        return _made(error, module, "", described, line, error.where[1:])
+    name = next((p for p, m in branches(module, deep=False) if id(m) == error.identity), "")
+    path = ".".join(part for part in (name, error.layer) if part)
+    return _made(error, module, path, error.described, error.line, error.rest)
+
+
+def _made(
+    error: ModelError, module: TensorBranch, path: str, described: str, line: tuple[str, ...],
+    rest: tuple[str, ...],
+) -> LayerError:  # fmt: skip
+    whole = type(module).__name__
+    layer = f"{path} of the {whole}: {described}" if path else described
+    made = LayerError(error.message, (*line, layer, *rest), error.hint)
+    made.layer, made.described, made.line, made.rest = path, described, line, rest
+    made.identity = id(module)
+    return made
+
+
+def _signature(module: TensorBranch) -> str:
+    text = repr(module)
+    return text if "\n" not in text else type(module).__name__
+
+
+def _described(argument: Any) -> str:
+    """The type of a tensor, types of all in a tree, and other values as they are."""
+    if isinstance(argument, Lazy):
+        return str(argument.type)
+    if not has_tensors(argument):
+        return f"{type(argument).__name__}" if hasattr(argument, "shape") else repr(argument)
+    return f"({', '.join(_described(leaf) for leaf in flatten(argument)[0])})"

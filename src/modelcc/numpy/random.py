@@ -1,7 +1,8 @@
 """Random numbers from explicit keys: the same key gives the same numbers, on any machine.
 
 A key is a tensor u32[2]; :func:`split` makes others of it, and each should be used once.  Numbers
-are made by Threefry, each from its place (``numpy/threefry.py``); for the same key they have the
+are made by Threefry-2x32 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011), each
+from its place; for the same key they have the
 bits of ``jax.random`` of JAX 0.5 and later: ``bits``, ``uniform``, ``randint``, ``bernoulli``,
 ``permutation``, ``split``, ``fold_in``.
 """
@@ -9,6 +10,7 @@ bits of ``jax.random`` of JAX 0.5 and later: ``bits``, ``uniform``, ``randint``,
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, cast
 
 import ml_dtypes
@@ -16,20 +18,27 @@ import numpy as np
 
 from modelcc.frontends.kit.special import erfinv
 from modelcc.ir.errors import ModelError
-from modelcc.ir.index import product
+from modelcc.ir.index import Index, product
 from modelcc.ir.types import BF16, F16, F32, F64, I32, I64, U8, U16, U32, U64, DType
 from modelcc.numpy.arrays import Shape, arange, asarray, of_array
 from modelcc.numpy.joining import stack
-from modelcc.numpy.threefry import counted, threefry
 from modelcc.ops.arithmetic import BitCast, Value
+from modelcc.ops.generate import Iota
 from modelcc.tensor.axes import axis_of, extents_of
 from modelcc.tensor.builder import TensorBuilder
-from modelcc.tensor.lazy import callers_line
+from modelcc.tensor.lazy import apply, callers_line
 from modelcc.tensor.promotion import named_type
 from modelcc.tensor.tensor import Tensor
 
 MANTISSAS = {F32: (U32, U32, 23), F64: (U64, U64, 52), F16: (U16, U16, 10), BF16: (U8, U16, 7)}
 """The type of the random bits of a float, that of all its bits, and how many its fraction has."""
+
+
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+"""Bits by which words are turned: four rounds of one row, four of the other, and so on."""
+
+PARITY = 0x1BD11BDA
+"""What makes a third word of a key."""
 
 
 def key(seed: int) -> Tensor:
@@ -190,3 +199,31 @@ def categorical(key: Tensor, logits: Any, axis: int = -1, shape: Shape | None = 
     lead = wanted[: len(wanted) - len(batch)]
     noise = gumbel(key, (*lead, *value.shape), value.dtype)
     return (noise + value).argmax(place + len(lead))
+
+
+def threefry(key: Tensor, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    """Two words for each pair of words, in 20 rounds; ``key`` is u32[..., 2]."""
+    words = [key[..., 0], key[..., 1]]
+    words.append(words[0] ^ words[1] ^ PARITY)
+    x, y = first + words[0], second + words[1]
+    for group in range(5):
+        for bits in ROTATIONS[group % 2]:
+            x = x + y
+            y = _turned(y, bits) ^ x
+        x = x + words[(group + 1) % 3]
+        y = y + words[(group + 2) % 3] + (group + 1)
+    return x, y
+
+
+def _turned(x: Tensor, bits: int) -> Tensor:
+    return (x << bits) | (x >> (32 - bits))
+
+
+def counted(key: Tensor, shape: Sequence[Index]) -> tuple[Tensor, Tensor]:
+    """Two words for each place of ``shape``, whose number in order is what is counted.
+
+    Places have numbers of 32 bits: the upper word of the count is 0.
+    """
+    (low,) = apply(Tensor, Iota((product(shape),), 0, 0, 1, U32), ())
+    x, y = threefry(key, low.of_number(0, U32), low)
+    return x.reshape(tuple(shape)), y.reshape(tuple(shape))

@@ -11,20 +11,22 @@ import ml_dtypes
 import numpy as np
 
 from modelcc.ir.algorithm import AlgorithmBuilder, call, convert, number
+from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.compute import Inputs, Operand, Outputs
-from modelcc.ir.index import Index, product
+from modelcc.ir.index import Index, Range, Sym, product
 from modelcc.ir.loop import Expr, Select
 from modelcc.ir.op import Builder, Gradients, Op, Sample, Values, require
 from modelcc.ir.types import BF16, I64, Array, DType, TensorType, dtype_of
 from modelcc.ops.accumulate import accumulator, require_float, require_numeric, widen
-from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.arithmetic import Add, Mul, Value, of
 from modelcc.ops.comparison import Equal, Greater, Where
-from modelcc.ops.cumulative_gradients import product_gradient
+from modelcc.ops.control import Loop
 from modelcc.ops.gather_elements import ScatterElements
-from modelcc.ops.generate import Indices, Iota, filled
+from modelcc.ops.generate import Full, Indices, Iota, filled
 from modelcc.ops.group_scan import RunningTotals, running_totals
 from modelcc.ops.padding import Pad
 from modelcc.ops.samples import sample, tensor
+from modelcc.ops.slicing import At
 from modelcc.ops.transcendental import Exp, Log
 
 CHAINS = 2
@@ -263,6 +265,31 @@ def _logarithm(x: Value) -> Value:
     positive = of(Greater(), x, x.lift(0.0))
     found = of(Log(), of(Where(), positive, x, x.lift(1.0)))
     return of(Where(), positive, found, x.lift(float(limits.min) / 4))
+
+
+def product_gradient(
+    build: Builder, before: Op, dy: str, x: str, axis: int, exclusive: bool, reverse: bool
+) -> str:
+    """Gradient of x, whose running products have gradients ``dy``; elements may be 0.
+
+    That of element k is the product of those before it, which the op ``before`` makes, times
+    ``r[k] = dy[k] + x[k + 1] r[k + 1]``, or ``dy[k + 1] + x[k + 1] r[k + 1]`` if exclusive.
+    """
+    type = build.type_of(x)
+    part = TensorType((*type.shape[:axis], *type.shape[axis + 1 :]), type.dtype)
+    extent, counter = type.shape[axis], "product.step"
+    step = Sym(counter)
+    body = GraphBuilder("product", {counter: Range(0, None)})
+    carried = body.input("carried", part)
+    at = At(axis, step if reverse else extent - 1 - step)
+    own, slope = (body.emit(at, body.input(name, type)) for name in ("x", "dy"))
+    total = body.emit(Add(), slope, body.emit(Mul(), own, carried) if exclusive else carried)
+    after = total if exclusive else body.emit(Mul(), own, total)
+    graph = body.build([after, carried if exclusive else total])
+    first = build.emit(Full(part.shape, 0, part.dtype))
+    loop = Loop(graph, counter, extent, 1, axes=(axis,), backwards=(not reverse,))
+    _, rest = build.add(loop, first, x, dy)
+    return build.emit(Mul(), build.emit(before, x), rest)
 
 
 OPS: tuple[type[Op], ...] = (CumProd, CumSum, CumMax, CumMin, CumLogSumExp)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from modelcc.optim.averages import mixed
+from modelcc.optim.momentum import mixed
 from modelcc.optim.optimizer import Moment, PerParameter, Rate
 from modelcc.tensor.tensor import Tensor
 

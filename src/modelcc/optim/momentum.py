@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from modelcc.ir.errors import ModelError
 from modelcc.ir.types import F64
 from modelcc.numpy import where
-from modelcc.optim.averages import mixed
 from modelcc.optim.optimizer import Moment, PerParameter, Rate
 from modelcc.tensor.tensor import Tensor
 
@@ -68,3 +67,8 @@ class Lion(PerParameter):
             param = param * (1.0 - rate * self.weight_decay)
         param = param - way.sign() * rate
         return param, {"exp_avg": mixed(mean, grad, self.betas[1])}
+
+
+def mixed(mean: Tensor, fresh: Tensor, decay: float) -> Tensor:
+    """``decay`` of the mean so far, and the rest of ``fresh``."""
+    return mean + (fresh - mean) * (1.0 - decay)

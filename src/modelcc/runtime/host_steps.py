@@ -1,23 +1,100 @@
-"""Work that the runtime does before compiled code runs."""
+"""What the runtime does before compiled code runs: on texts, dicts, and encoded images."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any, cast
 
+import numpy as np
+
 from modelcc.ir.structure import HostStep
-from modelcc.ir.types import Array
-from modelcc.runtime.errors import InputError
-from modelcc.runtime.image_functions import IMAGE_FUNCTIONS
-from modelcc.runtime.map_functions import MAP_FUNCTIONS
+from modelcc.ir.types import DTYPES, STRING, Array
+from modelcc.runtime.errors import InputError, RunError
 from modelcc.runtime.text_functions import TEXT_FUNCTIONS
 
-Function = Callable[[Sequence[object], Mapping[str, Any]], tuple[Array, ...]]
+Settings = Mapping[str, Any]
+
+Function = Callable[[Sequence[object], Settings], tuple[Array, ...]]
 """Operands and settings to results; ValueError for operands that it cannot work on."""
 
+_PILLOW = "PIL.Image"
+"""An optional dependency; imported when an image comes."""
+
+
+def vectorize_map(operands: Sequence[object], settings: Settings) -> tuple[Array]:
+    """The values of the keys of the settings, [1, keys]; 0 (an empty text) for those not there."""
+    given, dtype = _dict(operands[0]), settings["dtype"]
+    return (_row([given.get(key, _nothing(dtype)) for key in settings["keys"]], dtype),)
+
+
+def cast_map(operands: Sequence[object], settings: Settings) -> tuple[Array]:
+    """The values, in the order of their keys, as ``dtype``, [1, values].
+
+    With a ``length`` the keys are positions, up to there; what is not given is 0.
+    """
+    given, dtype = _dict(operands[0]), settings["dtype"]
+    places = sorted(given) if settings["length"] < 0 else range(settings["length"])
+    return (_row([given.get(key, _nothing(dtype)) for key in places], dtype),)
+
+
+def _dict(operand: object) -> Mapping[Any, Any]:
+    if not isinstance(operand, Mapping):
+        raise ValueError(f"a dict is wanted, not a {type(operand).__name__}")
+    return cast("Mapping[Any, Any]", operand)
+
+
+def _nothing(dtype: str) -> object:
+    return "" if dtype == STRING.name else 0
+
+
+def _row(values: Sequence[Any], dtype: str) -> Array:
+    if dtype == STRING.name:
+        row = np.empty((1, len(values)), object)
+        row[0, :] = [str(value) for value in values]
+        return row
+    read = float if DTYPES[dtype].is_float else int
+    return np.array([[read(value) for value in values]], DTYPES[dtype].numpy)
+
+
+def decode_image(operands: Sequence[object], settings: Settings) -> tuple[Array]:
+    """The u8[height, width, channels] of an encoded image; empty if it cannot be decoded.
+
+    ValueError if the operand is no vector of bytes; RunError if Pillow is missing.
+    """
+    stream = np.asarray(operands[0])
+    if stream.dtype != np.uint8 or stream.ndim != 1:
+        raise ValueError(f"an encoded image is u8[bytes], not {stream.dtype}{list(stream.shape)}")
+    pillow = _pillow()
+    gray = settings["pixel_format"] == "Grayscale"
+    try:
+        with pillow.open(io.BytesIO(stream.tobytes())) as image:
+            pixels: Array = np.array(image.convert("L" if gray else "RGB"))
+    except (OSError, SyntaxError):  # what Pillow raises for broken files; empty by the standard
+        return (np.empty((0, 0, 1 if gray else 3), np.uint8),)
+    if gray:
+        return (pixels[:, :, None],)
+    return (pixels[:, :, ::-1] if settings["pixel_format"] == "BGR" else pixels,)
+
+
+def _pillow() -> Any:
+    try:
+        return import_module(_PILLOW)
+    except ImportError as error:
+        raise RunError(
+            "the model decodes images, which takes Pillow; pip install 'modelcc[images]'"
+        ) from error
+
+
 FUNCTIONS: Mapping[str, Function] = MappingProxyType(
-    {**TEXT_FUNCTIONS, **IMAGE_FUNCTIONS, **MAP_FUNCTIONS}
+    {
+        **TEXT_FUNCTIONS,
+        "decode_image": decode_image,
+        "vectorize_map": vectorize_map,
+        "cast_map": cast_map,
+    }
 )
 
 
@@ -25,7 +102,7 @@ def performed(step: HostStep, known: Mapping[str, object]) -> dict[str, Array]:
     """The results of ``step`` by name; InputError for an input that it cannot work on."""
     operands = [known[name] for name in step.inputs]
     try:
-        results = FUNCTIONS[step.function](operands, cast("Mapping[str, Any]", step.settings))
+        results = FUNCTIONS[step.function](operands, cast("Settings", step.settings))
     except ValueError as error:
         where = ", ".join(f"'{name}'" for name in step.inputs)
         node = step.outputs[0].rpartition(".")[0]

@@ -15,10 +15,12 @@ The tiles of each thread are turned for themselves: they stay with it, in its co
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from modelcc.ir.index import Sym, floordiv, mod
+from modelcc.ir.index import Bounds, Range, Sym, bounds_of, floordiv, mod
 from modelcc.ir.loop import BindIndex, For, Function, IndexOf, Stmt
+from modelcc.ir.loop_traversal import map_blocks
 from modelcc.ir.types import I64
 
 
@@ -55,3 +57,17 @@ def _turned(loop: For, counter: str, piece: int) -> For:
     place = Sym(turn) + odd * (2 * first + piece - 1 - 2 * Sym(turn))
     bind = BindIndex(loop.variable, IndexOf(place, I64))
     return replace(loop, variable=turn, body=(bind, *loop.body))
+
+
+def without_idle_loops(body: Sequence[Stmt], bounds: Bounds) -> tuple[Stmt, ...]:
+    """``body`` without loops whose ends are known to be no further than their starts."""
+    kept: list[Stmt] = []
+    for s in body:
+        inner = bounds
+        if isinstance(s, For):
+            most = bounds_of(s.stop - s.start, bounds).hi
+            if most is not None and most <= 0:
+                continue
+            inner = {**bounds, s.variable: Range(s.start, s.stop - 1)}
+        kept.append(map_blocks(s, lambda b, inner=inner: without_idle_loops(b, inner)))
+    return tuple(kept)

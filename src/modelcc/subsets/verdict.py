@@ -1,15 +1,16 @@
-"""Which operators of a model a subset takes."""
+"""Which operators of a model a subset takes, and what of its multiplications."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 from modelcc.frontends.tflite.module import TfliteModel
-from modelcc.subsets.counting import multiplications
+from modelcc.subsets.limits import kernel
 from modelcc.subsets.subset import Subset
-from modelcc.subsets.view import OperatorView, view_of
+from modelcc.subsets.view import OperatorView, shape_of, view_of
 
 
 @dataclass(frozen=True)
@@ -106,3 +107,20 @@ def _first_partition(nodes: Iterable[NodeVerdict]) -> list[NodeVerdict]:
             stop = f"{node.index} {node.operator} {node.result!r}, and there is one partition"
         found.append(node)
     return found
+
+
+def multiplications(view: OperatorView) -> int:
+    """Products that are summed up, of convolutions and matrices; 0 of others."""
+    result = math.prod(abs(size) for size in shape_of(view.outputs[0])) if view.outputs else 0
+    match view.name:
+        case "CONV_2D":
+            return result * math.prod(shape_of(view.input(1))[1:])
+        case "DEPTHWISE_CONV_2D":
+            return result * math.prod(kernel(view))
+        case "FULLY_CONNECTED" | "BATCH_MATMUL":
+            return result * math.prod(shape_of(view.input(0))[-1:])
+        case "TRANSPOSE_CONV":
+            own = math.prod(abs(size) for size in shape_of(view.data))
+            return own * math.prod(kernel(view)) * math.prod(shape_of(view.outputs[0])[-1:])
+        case _:
+            return 0

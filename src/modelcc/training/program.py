@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from modelcc.ir.errors import ModelError
@@ -15,21 +16,26 @@ from modelcc.ir.graph import Graph
 from modelcc.ir.index import Range
 from modelcc.ir.structure import Interface, ModelState
 from modelcc.ir.types import TensorType
+from modelcc.ops.generate import Full
 from modelcc.optim.clipping import Clipping
 from modelcc.optim.optimizer import Optimizer, State
 from modelcc.tensor.graphs import graph_of, operands_first
 from modelcc.tensor.lazy import callers_line
+from modelcc.tensor.loops import scan
 from modelcc.tensor.tensor import Tensor
-from modelcc.tensor.trees import like, paths
-from modelcc.training.accumulation import accumulated
+from modelcc.tensor.trees import like, mapped, paths
 from modelcc.training.finite import UPDATE
-from modelcc.training.objective import Batch, Loss, outcome
+from modelcc.training.objective import Batch, BatchOutcome, Loss, differentiated, outcome
 from modelcc.training.parts import ModelParts, in_use
 
 MODEL, OPTIMIZER, NEXT = "model", "optimizer", "next"
 """Prefixes of names."""
 
 Bounds = tuple[tuple[str, Range], ...]
+
+
+Carry = tuple[dict[str, Tensor], dict[str, Tensor]]
+"""Sums of gradients, and buffers."""
 
 
 @dataclass(frozen=True)
@@ -175,3 +181,41 @@ def _require_same_types(before: Mapping[str, Tensor], after: Mapping[str, Tensor
                 f"a step makes {tensor.type} of {name}, which is {before[name].type}", (),
                 "keep shapes and element types of parameters and buffers",
             )  # fmt: skip
+
+
+def accumulated(
+    loss: Loss, parts: ModelParts, tensors: Mapping[str, Tensor], batch: Batch, count: int
+) -> tuple[BatchOutcome, dict[str, Tensor]]:
+    """As :func:`differentiated`, of ``count`` parts along axis 0 in a loop: means of all but
+    buffers, which pass from part to part."""
+    if count == 1:
+        return differentiated(loss, parts, tensors, batch)
+    reached: set[str] = set()
+
+    def body(carry: Carry, part: tuple[Any, Any]) -> tuple[Carry, dict[str, Tensor]]:
+        sums, buffers = carry
+        found, grads = differentiated(loss, parts, {**tensors, **buffers}, Batch(*part))
+        reached.update(grads)
+        sums = {path: sums[path] + grads[path] if path in grads else sums[path] for path in sums}
+        return (sums, found.buffers), found.reported
+
+    zeros = {path: _zeros(tensors[path]) for path in parts.params}
+    before = {path: tensors[path] for path in parts.buffers}
+    slices = mapped(partial(_cut, count=count), (tuple(batch.args), dict(batch.kwargs)))
+    (sums, buffers), reported = scan(body, (zeros, before), slices)
+    means = {name: values.mean(0) for name, values in reported.items()}
+    grads = {path: sums[path] * (1.0 / count) for path in sums if path in reached}
+    return BatchOutcome(means.pop("loss"), means, buffers), grads
+
+
+def _zeros(like: Tensor) -> Tensor:
+    return like.result(Full(like.shape, 0, like.dtype))
+
+
+def _cut(x: Tensor, count: int) -> Tensor:
+    """``x`` as ``[count, n / count, …]``."""
+    extent = x.shape[0] if x.ndim else None
+    if not isinstance(extent, int) or extent % count:
+        what = f"a batch of {x.type} cannot be cut into {count} equal parts"
+        raise ModelError(what, ("accumulate",), f"give multiples of {count} on axis 0")
+    return x.reshape(count, extent // count, *x.shape[1:])

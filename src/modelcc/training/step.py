@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from modelcc.api import compile
-from modelcc.emit.delivery import Delivery
+from modelcc.driver import NOWHERE, target_of
+from modelcc.emit.delivery import Delivery, deliver
+from modelcc.ir.constant import Constant
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
 from modelcc.ir.index import Range, Sym
@@ -18,13 +20,15 @@ from modelcc.ir.types import Array, TensorType
 from modelcc.model import Model
 from modelcc.optim.clipping import Clipping
 from modelcc.optim.optimizer import Optimizer
+from modelcc.options import Options
+from modelcc.targets.c.delivery.facts import DeliveryRequest
+from modelcc.targets.native.host import PORTABLE
 from modelcc.tensor.evaluation import results_of
 from modelcc.tensor.lazy import array_type, unique
 from modelcc.tensor.memory_budget import compiled_within
 from modelcc.tensor.tensor import Tensor
 from modelcc.tensor.trees import flatten, like
 from modelcc.training.batches import as_arrays
-from modelcc.training.delivery import write_c
 from modelcc.training.differences import require_same
 from modelcc.training.finite import NonFiniteError, require_finite
 from modelcc.training.objective import Loss
@@ -39,6 +43,7 @@ from modelcc.training.program import (
     named_tensors,
     step_program,
 )
+from modelcc.version import VERSION
 
 
 @dataclass(frozen=True)
@@ -239,3 +244,44 @@ def _own(array: Array) -> Array:
     made = np.array(array, order="C")
     made.flags.writeable = False
     return made
+
+
+def write_c(
+    program: StepProgram,
+    values: Mapping[str, Array],
+    folder: Path,
+    name: str,
+    options: Mapping[str, Any],
+) -> Delivery:
+    """The step ``program`` as C in ``folder``, its states ``values`` at first; sizes and files.
+
+    What the step only reads, such as frozen layers, is among the weights.
+    """
+    wanted: dict[str, Any] = {"threads": 1, "cpu": PORTABLE, **options, "target": "c"}
+    asked = Options(**wanted)
+    request = DeliveryRequest(name, "array", program.graph.name, VERSION)
+    graph = _self_contained(program, values)
+    delivery = deliver(graph, None, request, target_of(asked), asked, NOWHERE)
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in delivery.files:
+        (folder / file.name).write_bytes(file.contents)
+    return delivery
+
+
+def _self_contained(program: StepProgram, values: Mapping[str, Array]) -> Graph:
+    """The graph with the contents of all that a batch does not bring."""
+    graph, interface = program.graph, program.graph.interface
+    assert interface is not None
+    first = {n: Constant(values[n]) for n in program.states if values[n].any()}
+    states = {n: replace(s, given=n in first) for n, s in interface.states.items()}
+    return replace(
+        graph,
+        inputs=tuple(n for n in graph.inputs if n not in program.reads),
+        constants={**graph.constants, **{n: Constant(values[n]) for n in program.reads}},
+        initial=first,
+        interface=replace(
+            interface,
+            inputs={n: s for n, s in interface.inputs.items() if n not in program.reads},
+            states=states,
+        ),
+    )

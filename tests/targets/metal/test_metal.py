@@ -23,7 +23,7 @@ from modelcc.ops.samples import arrays, sizes
 from modelcc.options import Options
 from modelcc.pipeline import before_block, run_stages
 from modelcc.targets.base import BuildConfig, TargetOptions
-from modelcc.targets.metal.text import metal_text
+from modelcc.targets.metal.target import metal_text
 from modelcc.targets.registry import make_target
 
 SINGLE = [case for case in SHOWN if case.id != "Cast-0"]

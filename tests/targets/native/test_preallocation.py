@@ -5,7 +5,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from modelcc.targets.native.preallocation import WORTH_A_THREAD, Preallocation
+from modelcc.targets.native.background import WORTH_A_THREAD, Preallocation
 
 
 @pytest.mark.parametrize("asked", [1, WORTH_A_THREAD, WORTH_A_THREAD * 9 // 8, WORTH_A_THREAD * 2])

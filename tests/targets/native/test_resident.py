@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from modelcc.targets.native.resident import release_code
+from modelcc.targets.native.target import release_code
 from modelcc.targets.native.toolchain import compile_llvm, host_machine, llvm_folder
 
 MAPS = Path("/proc/self/smaps")

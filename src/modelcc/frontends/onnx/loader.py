@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import onnx
-from google.protobuf.message import DecodeError
-from onnx import ModelProto
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+from onnx import ModelProto, TensorProto
 
-from modelcc.frontends.onnx.text_fields import check_texts
 from modelcc.frontends.onnx.wire import Items, split
 from modelcc.ir.errors import ModelError
 
@@ -159,3 +160,38 @@ def opsets(proto: ModelProto, name: str) -> dict[str, int]:
 
 def _domain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
+
+
+def check_texts(message: Message, where: str) -> None:
+    """:class:`ModelError` at the first text in ``message`` that is none.
+
+    The parser hands out texts that are not UTF-8 as bytes.
+    """
+    for part, value in _fields(message):
+        values = value if part.is_repeated else (value,)
+        if part.type == FieldDescriptor.TYPE_STRING:
+            for text in values:
+                if isinstance(text, bytes) or "\0" in text:
+                    _refuse(part.name, text, message, where)
+        elif part.type == FieldDescriptor.TYPE_MESSAGE:
+            for inner in values:
+                check_texts(inner, where)
+
+
+def _fields(message: Message) -> Iterable[tuple[FieldDescriptor, Any]]:
+    """Fields with their values; of tensors, which may be large, only those with texts."""
+    if not isinstance(message, TensorProto):
+        return message.ListFields()
+    texts = {"name": message.name, "external_data": message.external_data}
+    fields: Any = TensorProto.DESCRIPTOR.fields_by_name
+    return ((fields[name], value) for name, value in texts.items())
+
+
+def _refuse(field: str, text: str | bytes, message: Message, where: str) -> None:
+    kind = type(message).__name__.removesuffix("Proto")
+    fault = "is not UTF-8" if isinstance(text, bytes) else "holds a NUL character"
+    raise ModelError(
+        f"{field} of {kind}, {text!r}, {fault}",
+        (where,),
+        "the file is corrupted; export or download the model again",
+    )

@@ -10,7 +10,6 @@ from modelcc.frontends.stablehlo.contraction import CONTRACTION
 from modelcc.frontends.stablehlo.control import CALLS, CONTROL, INLINE, SHARDING
 from modelcc.frontends.stablehlo.custom_calls import REFUSED, SPECIAL
 from modelcc.frontends.stablehlo.elementwise import ELEMENTWISE
-from modelcc.frontends.stablehlo.fourier import FOURIER
 from modelcc.frontends.stablehlo.gathering import GATHERING
 from modelcc.frontends.stablehlo.linear_algebra import LINEAR_ALGEBRA
 from modelcc.frontends.stablehlo.reduction import REDUCTION
@@ -23,6 +22,6 @@ HANDLERS: Handlers = MappingProxyType(
     {
         **ELEMENTWISE, **ABOVE, **STRUCTURE, **SIZES, **CONTRACTION, **REDUCTION, **WINDOWS,
         **GATHERING, **SCATTERING, **SORTING, **TOP, **CONTROL, **CALLS, **INLINE, **SHARDING,
-        **FOURIER, **LINEAR_ALGEBRA, **SPECIAL, **REFUSED,
+        **LINEAR_ALGEBRA, **SPECIAL, **REFUSED,
     }
 )  # fmt: skip

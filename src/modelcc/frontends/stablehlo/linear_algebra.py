@@ -1,4 +1,4 @@
-"""Triangular systems and factors of matrices, as StableHLO and jax's calls of LAPACK have them."""
+"""Triangular systems, factors of matrices, Fourier transforms; jax's calls of LAPACK."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from modelcc.frontends.kit import linear_algebra as la
+from modelcc.frontends.kit.complex_values import as_parts, of_parts
 from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.kit.fourier import Form, reshaped, transformed
 from modelcc.frontends.kit.matrices import identity, swapped
 from modelcc.frontends.stablehlo.call import Handler, HloCall, table
 from modelcc.ir.types import F32, I32
@@ -104,7 +106,24 @@ def _zeros(call: HloCall, number: int) -> Value:
     return call.made(Full(call.static_shape(number), 0, dtype or I32))
 
 
-LINEAR_ALGEBRA = table(triangular_solve=triangular_solve, cholesky=cholesky)
+def fft(call: HloCall) -> str:
+    """Along the last axes, the last one first, or last of a transform that becomes real."""
+    kind, lengths = str(call.attribute("fft_type")), call.integers("fft_length")
+    if min(lengths) < 1:
+        unsupported("transforms of no numbers")
+    x = call.input(0)
+    x = reshaped(call, x, (*call.shape(), 1)) if kind == "RFFT" else as_parts(call.emitter, x)
+    first = call.type_of(x).rank - 1 - len(lengths)
+    order = range(len(lengths))
+    for n in order if kind == "IRFFT" else reversed(order):
+        halved = kind in ("RFFT", "IRFFT") and n == len(lengths) - 1
+        x = transformed(call, x, first + n, Form("I" in kind, halved), lengths[n])
+    if kind == "IRFFT":
+        return reshaped(call, x, call.type_of(x).shape[:-1])
+    return of_parts(call.emitter, x)
+
+
+LINEAR_ALGEBRA = table(triangular_solve=triangular_solve, cholesky=cholesky, fft=fft)
 LAPACK: Mapping[str, Handler] = MappingProxyType(
     {
         f"lapack_{letter}{name}_ffi": handler

@@ -1,4 +1,4 @@
-"""Activations as operators of their own."""
+"""Activations: operators of their own, and fused into others."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import numpy as np
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.tflite import sixteen_bits
 from modelcc.frontends.tflite.call import Handlers, SingleResult, TfliteCall
-from modelcc.frontends.tflite.fused_activation import applied
 from modelcc.frontends.tflite.lookup import Function, from_table, looked_up
 from modelcc.frontends.tflite.requantization import (
+    FLOAT_BOUNDS,
     centred,
     multiplier_and_shift,
     quantized_bounds,
@@ -21,6 +21,7 @@ from modelcc.ir.op import Op
 from modelcc.ir.types import I16, Array
 from modelcc.ops import activation as ac
 from modelcc.ops import elementwise as ew
+from modelcc.ops.activation import Clip, Relu
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.comparison import GreaterOrEqual
 from modelcc.ops.gemmlowp import quotient
@@ -147,6 +148,26 @@ def of_16_bits(own: SingleResult, op: Op, of_reals: Function) -> SingleResult:
         return (own if call.is_quantized and call.dtype() == I16 else plain)(call)
 
     return handler
+
+
+def activated(call: TfliteCall, x: Value) -> Value:
+    """``x`` with the activation that is fused into the operator."""
+    return applied(call.word("fused_activation_function", "NONE"), x)
+
+
+def applied(name: str, x: Value) -> Value:
+    """An activation by its name in the schema."""
+    match name:
+        case "NONE":
+            return x
+        case "RELU":
+            return of(Relu(), x)
+        case "TANH":
+            return of(ew.Tanh(), x)
+        case _ if name in FLOAT_BOUNDS:
+            return of(Clip(*FLOAT_BOUNDS[name]), x)
+        case _:
+            unsupported(f"the fused activation {name}")
 
 
 ACTIVATIONS: Handlers = {

@@ -6,9 +6,8 @@ import numpy as np
 
 from modelcc.frontends.kit.angles import arctangent
 from modelcc.frontends.kit.errors import unsupported
-from modelcc.frontends.tflite.activations import function
+from modelcc.frontends.tflite.activations import activated, function
 from modelcc.frontends.tflite.call import Handlers, SingleResult, TfliteCall
-from modelcc.frontends.tflite.fused_activation import activated
 from modelcc.frontends.tflite.requantization import centred, requantized, rescaled
 from modelcc.ir.op import Op
 from modelcc.ir.types import I16

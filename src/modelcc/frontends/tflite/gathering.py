@@ -1,12 +1,14 @@
-"""Elements chosen by places that are data, orders, and tensors made from sizes."""
+"""Elements chosen by places that are data, orders, sums of segments, tensors made from sizes."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import numpy as np
 
 from modelcc.frontends.kit.errors import unsupported
-from modelcc.frontends.kit.selection import places
-from modelcc.frontends.tflite.call import Handlers, TfliteCall
+from modelcc.frontends.kit.selection import cut, places
+from modelcc.frontends.tflite.call import Handlers, SingleResult, TfliteCall
 from modelcc.ir.index import Index, Range, ceildiv, floordiv
 from modelcc.ir.types import I64
 from modelcc.ops import elementwise as ew
@@ -17,10 +19,13 @@ from modelcc.ops.gather import Gather, OneHot
 from modelcc.ops.gather_nd import GatherND, ScatterND
 from modelcc.ops.generate import Full, Iota
 from modelcc.ops.padding import Pad
+from modelcc.ops.quant import limits
 from modelcc.ops.shape import Concat, Transpose
 from modelcc.ops.slicing import ReplaceSlice, Slice
 from modelcc.ops.top_k import TopK
-from modelcc.ops.views import permuted, reshaped
+from modelcc.ops.views import part, permuted, reshaped
+
+Reduction = Literal["add", "mul", "max", "min"]
 
 
 def gather(call: TfliteCall) -> str:
@@ -190,6 +195,42 @@ def batch_to_space_nd(call: TfliteCall) -> str:
     return call.emit(Pad(before, after), x.name)
 
 
+def segment_sum(call: TfliteCall) -> str:
+    """SEGMENT_SUM: rows of ascending segments, the last of which says how many there are."""
+    known = call.known(1)
+    if known is not None:
+        return _combined(call, "add", int(np.asarray(known)[-1]) + 1)
+    ends = part(call.value(1), 0, call.shape(1)[0] - 1, 1)
+    last = of(ew.Cast(I64), ends) + 1
+    (count,) = call.emitter.read_sizes(
+        last.name, call.labels[1] or "segments", Range(0, None), (), call.source
+    )
+    return _combined(call, "add", count)
+
+
+def unsorted(reduction: Reduction) -> SingleResult:
+    """UNSORTED_SEGMENT_…: as many segments as the third operand says."""
+
+    def handler(call: TfliteCall) -> str:
+        return _combined(call, reduction, call.index(2, "number of segments"))
+
+    return handler
+
+
+def _combined(call: TfliteCall, reduction: Reduction, count: Index) -> str:
+    """Rows combined into what changes nothing; those of negative segments go into one more row."""
+    shape, dtype = call.shape()[call.rank(1) :], call.dtype()
+    low, high = limits(dtype)
+    neutral = {"add": 0, "mul": 1, "max": low, "min": high}[reduction]
+    start = call.emit(Full((count + 1, *shape), neutral, dtype))
+    segment = of(ew.Cast(I64), call.value(1))
+    spare = call.as_value(call.note((count,), I64))
+    row = of(ew.Where(), of(ew.Less(), segment, segment.lift(0)), spare, segment)
+    places = of(Reshape((*call.shape(1), 1)), row)
+    rows = call.emit(ScatterND(reduction), start, places.name, call.input(0))
+    return cut(call, rows, 0, count)
+
+
 GATHERING: Handlers = {
     "GATHER": gather,
     "EMBEDDING_LOOKUP": embedding_lookup,
@@ -205,4 +246,9 @@ GATHERING: Handlers = {
     "DYNAMIC_UPDATE_SLICE": dynamic_update_slice,
     "SPACE_TO_BATCH_ND": space_to_batch_nd,
     "BATCH_TO_SPACE_ND": batch_to_space_nd,
+    "SEGMENT_SUM": segment_sum,
+    "UNSORTED_SEGMENT_SUM": unsorted("add"),
+    "UNSORTED_SEGMENT_PROD": unsorted("mul"),
+    "UNSORTED_SEGMENT_MAX": unsorted("max"),
+    "UNSORTED_SEGMENT_MIN": unsorted("min"),
 }

@@ -6,15 +6,13 @@ from types import MappingProxyType
 
 from modelcc.frontends.tflite.activations import ACTIVATIONS
 from modelcc.frontends.tflite.arrays import ARRAYS
-from modelcc.frontends.tflite.batch_matmul import BATCH_MATMUL
 from modelcc.frontends.tflite.call import Handlers
 from modelcc.frontends.tflite.complex_numbers import COMPLEX_NUMBERS
 from modelcc.frontends.tflite.control import CONTROL
 from modelcc.frontends.tflite.convolution import CONVOLUTION
-from modelcc.frontends.tflite.convolution_3d import CONVOLUTION_3D
 from modelcc.frontends.tflite.detection import DETECTION
 from modelcc.frontends.tflite.elementwise import ELEMENTWISE
-from modelcc.frontends.tflite.fully_connected import FULLY_CONNECTED
+from modelcc.frontends.tflite.fully_connected import PRODUCTS
 from modelcc.frontends.tflite.gathering import GATHERING
 from modelcc.frontends.tflite.lstm import LSTM
 from modelcc.frontends.tflite.movement import MOVEMENT
@@ -24,20 +22,18 @@ from modelcc.frontends.tflite.quantization import QUANTIZATION
 from modelcc.frontends.tflite.reduction import REDUCTION
 from modelcc.frontends.tflite.resizing import RESIZING
 from modelcc.frontends.tflite.rnn import RNN
-from modelcc.frontends.tflite.segments import SEGMENTS
 from modelcc.frontends.tflite.slicing import SLICING
-from modelcc.frontends.tflite.softmax import SOFTMAX
 from modelcc.frontends.tflite.svdf import SVDF
 from modelcc.frontends.tflite.transposed_convolution import TRANSPOSED_CONVOLUTION
 from modelcc.frontends.tflite.variables import VARIABLES
 
 HANDLERS: Handlers = MappingProxyType(
     {
-        **CONVOLUTION, **FULLY_CONNECTED, **POOLING, **ELEMENTWISE, **ACTIVATIONS, **SOFTMAX,
+        **CONVOLUTION, **PRODUCTS, **POOLING, **ELEMENTWISE, **ACTIVATIONS,
         **QUANTIZATION, **MOVEMENT, **SLICING, **REDUCTION, **RESIZING,
         **TRANSPOSED_CONVOLUTION, **VARIABLES, **SVDF, **LSTM, **CONTROL, **GATHERING,
-        **ARRAYS, **BATCH_MATMUL, **COMPLEX_NUMBERS, **CONVOLUTION_3D, **DETECTION,
-        **NORMALIZATION, **RNN, **SEGMENTS,
+        **ARRAYS, **COMPLEX_NUMBERS, **DETECTION,
+        **NORMALIZATION, **RNN,
     }
 )  # fmt: skip
 """Handlers by the schema's names of operators, and of custom ones by theirs."""

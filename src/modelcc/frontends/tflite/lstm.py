@@ -12,9 +12,9 @@ from dataclasses import replace
 import numpy as np
 
 from modelcc.frontends.kit.errors import number_of, unsupported
+from modelcc.frontends.tflite.activations import applied
 from modelcc.frontends.tflite.call import Handlers, TfliteCall
 from modelcc.frontends.tflite.directions import both_ways
-from modelcc.frontends.tflite.fused_activation import applied
 from modelcc.frontends.tflite.hybrid import product_by_bytes
 from modelcc.frontends.tflite.lstm_integer import integer_lstm
 from modelcc.frontends.tflite.lstm_parameters import (

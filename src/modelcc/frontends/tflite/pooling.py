@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelcc.frontends.kit.errors import number_of
+from modelcc.frontends.tflite.activations import activated
 from modelcc.frontends.tflite.call import Handlers, TfliteCall
-from modelcc.frontends.tflite.fused_activation import activated
 from modelcc.frontends.tflite.requantization import quantized_bounds, rounded_quotient, saturated
 from modelcc.frontends.tflite.windows import channels_first, channels_last, window_pads
 from modelcc.ir.index import Index

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.tflite.activations import applied
 from modelcc.frontends.tflite.call import Handlers, TfliteCall
 from modelcc.frontends.tflite.convolution import weights
 from modelcc.frontends.tflite.directions import both_ways
-from modelcc.frontends.tflite.fused_activation import applied
 from modelcc.ir.types import F32
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.iteration import Iteration, iterated

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from modelcc.frontends.kit.errors import number_of, unsupported
+from modelcc.frontends.tflite.activations import activated
 from modelcc.frontends.tflite.call import Handlers, TfliteCall
 from modelcc.frontends.tflite.convolution import weights
-from modelcc.frontends.tflite.fused_activation import activated
 from modelcc.frontends.tflite.hybrid import asymmetric_rows, symmetric_rows
 from modelcc.frontends.tflite.requantization import rescaled, saturated
 from modelcc.ir.index import floordiv

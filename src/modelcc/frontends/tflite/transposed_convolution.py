@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 
 from modelcc.frontends.kit.errors import number_of, unsupported
+from modelcc.frontends.tflite.activations import activated
 from modelcc.frontends.tflite.call import Handlers, TfliteCall
 from modelcc.frontends.tflite.convolution import effective_scales, weights
-from modelcc.frontends.tflite.fused_activation import activated
 from modelcc.frontends.tflite.requantization import centred, requantized
 from modelcc.frontends.tflite.windows import channels_first, channels_last
 from modelcc.ir.condition import Constraint

@@ -1,13 +1,13 @@
-"""Constants that a pass makes for the kernels of a program."""
+"""Constants that a pass makes for the kernels of a program, and those that none reads any more."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from modelcc.ir.constant import Constant
 from modelcc.ir.naming import Names
-from modelcc.ir.tensor import Item, TensorProgram
+from modelcc.ir.tensor import Item, Kernel, TensorProgram, item_inputs
 from modelcc.ir.types import Array
 
 
@@ -37,3 +37,14 @@ class AddedConstants:
         types = {**self._program.types, **{n: c.type for n, c in self._added.items()}}
         constants = {**self._program.constants, **self._added}
         return replace(self._program, items=tuple(items), types=types, constants=constants)
+
+
+def still_read(
+    items: Sequence[Item], program: TensorProgram, constants: Mapping[str, Constant]
+) -> dict[str, Constant]:
+    """``constants`` without those that kernels of ``program`` read, but none of ``items``."""
+    before = {t for i in program.items if isinstance(i, Kernel) for t in i.inputs}
+    after = {t for i in items if isinstance(i, Kernel) for t in i.inputs}
+    whole = {t for i in items if not isinstance(i, Kernel) for t in item_inputs(i)}
+    gone = before - after - whole - set(program.outputs)
+    return {n: c for n, c in constants.items() if n not in gone}

@@ -19,7 +19,6 @@ from modelcc.passes.tensor.reduction_domain import reduction_domain
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.compute_at import group_stages, in_blocks
 from modelcc.schedule.expression import FreshNames
-from modelcc.schedule.prune import without_idle_loops
 from modelcc.schedule.schedule import (
     ComputeAt,
     LibraryCall,
@@ -35,6 +34,7 @@ from modelcc.schedule.schedule import (
     Tiled,
 )
 from modelcc.schedule.structure import make_group
+from modelcc.schedule.sweeps import without_idle_loops
 from modelcc.targets.cpu.border import clear_border
 from modelcc.targets.cpu.in_place import pairs_in_place, pairs_of_parts
 from modelcc.targets.cpu.libraries import external_call, library_calls

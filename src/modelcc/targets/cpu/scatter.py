@@ -21,8 +21,8 @@ from modelcc.schedule.expression import FreshNames, PointEmitter, combine_functi
 from modelcc.schedule.lanes import Lanes, widen
 from modelcc.schedule.nest import LoopVar, Nest, linearise, merge_loops
 from modelcc.schedule.parallel import Chosen, Point, SegmentedLoop, nest_loops
-from modelcc.schedule.prune import without_idle_loops
 from modelcc.schedule.segments import Segment
+from modelcc.schedule.sweeps import without_idle_loops
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.prefetch import LINE_BYTES
 from modelcc.targets.cpu.scheduled_kernel import PARALLEL_CHUNKS, ScheduledKernel, buffer_parameter

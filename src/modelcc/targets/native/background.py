@@ -1,30 +1,41 @@
 """Kernels built in the background while others are still being scheduled.
 
 LLVM works in processes of its own.  Here they get each function as soon as it is scheduled, not
-when all have been scheduled, ordered, planned and emitted; what is built is the same.  The memory
-for constants is made ready meanwhile, too.
+when all have been scheduled, ordered, planned and emitted; what is built is the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from threading import Event, Thread
 from typing import Protocol, TypeAlias
+
+import numpy as np
 
 from modelcc.artifact.constants import padded_size
 from modelcc.artifact.file import Artifact
-from modelcc.artifact.memory import Memory
+from modelcc.artifact.memory import HUGE_PAGE, Memory
 from modelcc.ir.library import Callee, LibraryFunction
 from modelcc.ir.loop import Function
 from modelcc.ir.program import Program
 from modelcc.ir.tensor import TensorProgram, item_inputs, leaf_items
 from modelcc.targets.base import BuildConfig, BuildContext, Module
 from modelcc.targets.native.parallel_build import ParallelBuilder, progress_of
-from modelcc.targets.native.preallocation import Preallocation
 
 Optimised: TypeAlias = Callable[[Sequence[str]], Sequence[bytes]]
 """Object files of the texts of modules."""
+
+
+WORTH_A_THREAD = 64 << 20
+"""Bytes: less is there in no time."""
+
+SPARE = 4
+"""A block may be larger than expected by one part in so many; what is not used costs nothing."""
+
+_STEP = 8 * HUGE_PAGE
+_PAGE = 4096
 
 
 class KernelTarget(Protocol):
@@ -146,3 +157,49 @@ def _same(one: Function, other: Function) -> bool:
     """Bodies are large to compare: they are the same if they are one object."""
     alike = (one.parameters, one.sizes) == (other.parameters, other.sizes)
     return alike and one.body is other.body
+
+
+class Preallocation:
+    """One block of memory for constants, made ready by a thread while others are compiled.
+
+    A system gives and clears memory when it is first written, which takes a second for 1 to 10 GB
+    (virtual machines being slow at it), and is not the interpreter's work.
+    """
+
+    def __init__(self) -> None:
+        """No memory yet."""
+        self._block: Memory | None = None
+        self._thread: Thread | None = None
+        self._enough = Event()
+
+    def expect(self, size: int) -> None:
+        """Begin to make ``size`` bytes ready, if that is worth it."""
+        if size < WORTH_A_THREAD or self._thread is not None:
+            return
+        with suppress(MemoryError):  # who needs it will say so
+            self._block = Memory(size + size // SPARE)
+            self._thread = Thread(target=self._touch, args=(self._block, size), daemon=True)
+            self._thread.start()
+
+    def take(self, size: int) -> Memory:
+        """At least ``size`` bytes, all zero, which are the caller's from now on."""
+        self.close()
+        block, self._block = self._block, None
+        if block is None or block.size < size:
+            return Memory(size)
+        block.release(size)
+        return block
+
+    def close(self) -> None:
+        """End the thread."""
+        self._enough.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _touch(self, block: Memory, size: int) -> None:
+        pages = np.frombuffer(block.view, np.uint8)[:size:_PAGE]
+        step = _STEP // _PAGE
+        for start in range(0, len(pages), step):
+            if self._enough.is_set():
+                return
+            pages[start : start + step] = 0

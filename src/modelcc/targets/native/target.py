@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+import ctypes
+import mmap
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Literal, cast
 
 from modelcc.artifact.file import Artifact
@@ -39,7 +42,6 @@ from modelcc.targets.native.emission import emission
 from modelcc.targets.native.host import processor_of
 from modelcc.targets.native.libraries import check_libraries
 from modelcc.targets.native.parallel_build import ParallelBuilder, build, progress_of
-from modelcc.targets.native.resident import release_code
 from modelcc.targets.native.shared_object import link_library, link_objects
 from modelcc.targets.native.toolchain import (
     CodegenOptions,
@@ -56,6 +58,10 @@ STEPS = ("program", "profile")
 LONG_STEPS = 256 << 10
 """Characters (some thousand steps) above which such a module is not optimised: there is next to
 nothing to gain in a row of calls, and LLVM takes time quadratic in its length."""
+
+
+_MAPS = Path("/proc/self/maps")
+_CODE = "r-xp"
 
 
 @dataclass(frozen=True)
@@ -202,3 +208,25 @@ def native_target(options: TargetOptions) -> NativeTarget:
     check_libraries(options.libraries)
     level = cast("Literal[0, 1, 2, 3]", options.optimize)
     return NativeTarget(machine, cpu, options, CodegenOptions(optimize=level))
+
+
+def release_code(folder: Path) -> None:
+    """Let the system take back pages of code of the loaded libraries in ``folder``.
+
+    Code never differs from its file, from which the system reads it again where it runs.  Nothing
+    happens elsewhere than on Linux.
+    """
+    if not _MAPS.is_file():
+        return
+    advise = ctypes.CDLL(None).madvise
+    for start, end in _code(folder):
+        advise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)
+
+
+def _code(folder: Path) -> Iterator[tuple[int, int]]:
+    """Addresses of the code of all libraries in ``folder``."""
+    for line in _MAPS.read_text().splitlines():
+        addresses, rights, *rest = line.split(maxsplit=5)
+        if rights == _CODE and rest[-1].startswith(f"{folder}/"):
+            start, end = addresses.split("-")
+            yield int(start, 16), int(end, 16)

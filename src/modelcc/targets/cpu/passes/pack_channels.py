@@ -24,7 +24,7 @@ from modelcc.ir.tensor import (
     TensorProgram,
 )
 from modelcc.ir.types import I8, I16, I32, U8, Layout, Part, TensorType
-from modelcc.passes.tensor.unread_constants import still_read
+from modelcc.passes.tensor.added_constants import still_read
 from modelcc.targets.cpu.passes.paired_constant import PairedConstant
 from modelcc.targets.cpu.passes.words import Makers, paired, pairs_of, small_makers, word_of
 

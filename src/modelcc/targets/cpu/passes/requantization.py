@@ -20,10 +20,9 @@ from modelcc.ir.tensor import (
     TensorProgram,
 )
 from modelcc.ir.types import BOOL, I8, I32, U8, Array
-from modelcc.passes.tensor.added_constants import AddedConstants
+from modelcc.passes.tensor.added_constants import AddedConstants, still_read
 from modelcc.passes.tensor.fused_kernel import with_stages
 from modelcc.passes.tensor.magnitudes import Magnitudes
-from modelcc.passes.tensor.unread_constants import still_read
 
 _LARGEST = 1 << 29
 _MOST = (1 << 31) - 1

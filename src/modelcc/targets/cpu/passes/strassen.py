@@ -37,8 +37,8 @@ from modelcc.ir.tensor import (
     item_outputs,
 )
 from modelcc.ir.types import F32, TensorType
+from modelcc.passes.tensor.added_constants import still_read
 from modelcc.passes.tensor.fused_kernel import kernel_of
-from modelcc.passes.tensor.unread_constants import still_read
 from modelcc.schedule.workload import program_key
 from modelcc.targets.cpu.passes.epilogue import followed
 from modelcc.targets.cpu.passes.rounding import strassen_rounding

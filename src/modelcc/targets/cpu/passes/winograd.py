@@ -35,8 +35,8 @@ from modelcc.ir.compute import Element, Matrix, linear
 from modelcc.ir.index import Index, Sym
 from modelcc.ir.tensor import Apply, Axis, Item, Kernel, Read, Stage, TensorProgram
 from modelcc.ir.types import F32, Layout, Part, TensorType, blocked
+from modelcc.passes.tensor.added_constants import still_read
 from modelcc.passes.tensor.fused_kernel import kernel_of
-from modelcc.passes.tensor.unread_constants import still_read
 from modelcc.schedule.workload import program_key
 from modelcc.targets.cpu.passes.epilogue import followed
 from modelcc.targets.cpu.passes.rounding import winograd_rounding
