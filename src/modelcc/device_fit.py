@@ -6,11 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from modelcc.driver import (
-    ModelSource,
-    check_stage,
-    pipeline,
-)
+from modelcc.driver import ModelSource, check_stage, pipeline
 from modelcc.feeds.program_sizes import greatest_sizes, usual_sizes
 from modelcc.fit import Shortage, fullest, peak_words
 from modelcc.ir.index import Index, evaluate

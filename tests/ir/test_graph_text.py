@@ -19,17 +19,7 @@ from modelcc.ir.graph_verifier import verify_graph
 from modelcc.ir.index import Range, Sym
 from modelcc.ir.mlir_syntax import value_name, value_text
 from modelcc.ir.op import Dialect
-from modelcc.ir.types import (
-    BF16,
-    BOOL,
-    DTYPES,
-    F16,
-    F32,
-    I64,
-    U8,
-    TensorType,
-    blocked,
-)
+from modelcc.ir.types import BF16, BOOL, DTYPES, F16, F32, I64, U8, TensorType, blocked
 from tests.ir.tiny_ops import TINY, Add, Everything, Halves, Neg, Reshape, Scale, Twice
 
 BATCH = Sym("batch")

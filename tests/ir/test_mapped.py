@@ -6,13 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from modelcc.ir.mapped import (
-    CHUNK,
-    copy_bytes,
-    mapped_file,
-    release_all,
-    release_pages,
-)
+from modelcc.ir.mapped import CHUNK, copy_bytes, mapped_file, release_all, release_pages
 
 
 def resident(path: Path):

@@ -14,11 +14,7 @@ from cuda_driver import NAMES, FakeDriver, Kernel
 from modelcc.ir.types import Array
 from modelcc.runtime import cuda_calls, cuda_staging, tensor_maps
 from modelcc.runtime.cuda_calls import cuda_of_ptx
-from modelcc.runtime.device import (
-    OutOfDeviceMemoryError,
-    RecordingError,
-    TookTooLongError,
-)
+from modelcc.runtime.device import OutOfDeviceMemoryError, RecordingError, TookTooLongError
 from modelcc.runtime.errors import LoadError, RunError
 
 cuda_device = pytest.importorskip("modelcc.runtime.cuda_device")

@@ -10,12 +10,7 @@ import numpy as np
 import pytest
 
 from modelcc.tensor.files import TYPES, TensorFileError
-from modelcc.training.checkpoint import (
-    Checkpoint,
-    Checkpoints,
-    read_checkpoint,
-    write_checkpoint,
-)
+from modelcc.training.checkpoint import Checkpoint, Checkpoints, read_checkpoint, write_checkpoint
 from modelcc.training.progress import Progress
 
 PROGRESS = Progress(7, 1, 3, {"loss": 0.1 + 0.2}, 2, 1 / 3, 1, False)

@@ -9,15 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from modelcc.ir.index_expr import (
-    Atom,
-    FloorDiv,
-    FloorMod,
-    Index,
-    Sym,
-    floordiv,
-    symbols,
-)
+from modelcc.ir.index_expr import Atom, FloorDiv, FloorMod, Index, Sym, floordiv, symbols
 from modelcc.ir.index_extremum import IndexMax, IndexMin, maximum, minimum
 from modelcc.ir.index_interval import ANY, Bounds
 from modelcc.ir.index_simplify import compare

@@ -7,15 +7,7 @@ from collections.abc import Iterator, Mapping
 from modelcc.ir.index import evaluate
 from modelcc.ir.library import meaning_of
 from modelcc.ir.loop_cost import Cost, function_cost
-from modelcc.ir.program import (
-    Allocate,
-    CopyTensor,
-    Launch,
-    Program,
-    Step,
-    Transfer,
-    leaves,
-)
+from modelcc.ir.program import Allocate, CopyTensor, Launch, Program, Step, Transfer, leaves
 from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize, View
 

@@ -10,16 +10,7 @@ from modelcc.ir.fields import NodeParts
 from modelcc.ir.index import Index, substitute, symbols
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.scalar import FUNCTIONS
-from modelcc.ir.tensor import (
-    Apply,
-    Axis,
-    Bind,
-    Condition,
-    Linear,
-    Read,
-    Scalar,
-    Stage,
-)
+from modelcc.ir.tensor import Apply, Axis, Bind, Condition, Linear, Read, Scalar, Stage
 
 _CHILDREN = NodeParts[Scalar]("Scalar")
 _INDICES = NodeParts[Index]("Index", Condition, IndexBound)

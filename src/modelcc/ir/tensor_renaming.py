@@ -8,12 +8,7 @@ from dataclasses import replace
 from modelcc.ir.fields import NodeParts
 from modelcc.ir.region import Carry
 from modelcc.ir.scalar_tree import transform
-from modelcc.ir.tensor import (
-    Item,
-    Read,
-    Scalar,
-    Stage,
-)
+from modelcc.ir.tensor import Item, Read, Scalar, Stage
 
 _NAMES = NodeParts[str]("TensorName", Carry)
 _STAGES = NodeParts[Stage]("Stage")

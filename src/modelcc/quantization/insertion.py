@@ -14,12 +14,7 @@ from modelcc.ops.quant import DequantizeLinear, QuantizeLinear
 from modelcc.quantization.graph_writer import GraphWriter
 from modelcc.quantization.plan import QuantizationPlan
 from modelcc.quantization.ranges import Rounding, rounding
-from modelcc.quantization.weights import (
-    LARGEST_BIAS,
-    IntegerWeights,
-    integer_bias,
-    sliced_weights,
-)
+from modelcc.quantization.weights import LARGEST_BIAS, IntegerWeights, integer_bias, sliced_weights
 
 
 @dataclass(frozen=True)

@@ -31,13 +31,7 @@ from modelcc.quantization.ranges import Rounding
 from modelcc.quantization.report import LayerRow, OutputRow, QuantizationReport
 from modelcc.quantization.running import Engine, Noise, compared, samples_per_run
 from modelcc.quantization.samples import Calibration, Feeds, calibration_feeds
-from modelcc.quantization.scheme import (
-    ALL,
-    LayerSelection,
-    Scheme,
-    constant_bytes,
-    integer_bytes,
-)
+from modelcc.quantization.scheme import ALL, LayerSelection, Scheme, constant_bytes, integer_bytes
 from modelcc.quantization.sensitivity import Simulation, layer_errors
 from modelcc.quantization.settings import FLOAT, QuantizationSettings
 from modelcc.quantization.weights import IntegerWeights

@@ -14,19 +14,8 @@ import wgpu
 from modelcc.ir.index import evaluate
 from modelcc.runtime.device import DeviceMemory, Groups, OutOfDeviceMemoryError
 from modelcc.runtime.errors import LoadError, RunError
-from modelcc.runtime.webgpu_adapters import (
-    TIMES,
-    find_adapters,
-    nanoseconds_of_a_tick,
-    opened,
-)
-from modelcc.runtime.webgpu_shaders import (
-    GROUPS_ACROSS,
-    Shader,
-    Shared,
-    read_shaders,
-    together,
-)
+from modelcc.runtime.webgpu_adapters import TIMES, find_adapters, nanoseconds_of_a_tick, opened
+from modelcc.runtime.webgpu_shaders import GROUPS_ACROSS, Shader, Shared, read_shaders, together
 
 _STORAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
 _UNIFORM = wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST

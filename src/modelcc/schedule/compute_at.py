@@ -12,16 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from modelcc.ir.index import (
-    Index,
-    Range,
-    Sym,
-    floordiv,
-    loop_range,
-    mod,
-    product,
-    symbols,
-)
+from modelcc.ir.index import Index, Range, Sym, floordiv, loop_range, mod, product, symbols
 from modelcc.ir.loop import Alloc, BindIndex, Buffer, For, IndexOf, Stmt
 from modelcc.ir.scalar_tree import reads, transform, walk
 from modelcc.ir.tensor import Axis, Linear, Read, Scalar, Stage

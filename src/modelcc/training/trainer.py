@@ -15,12 +15,7 @@ from modelcc.ir.errors import ModelError
 from modelcc.ir.types import Array
 from modelcc.tensor.trees import flatten
 from modelcc.training.batches import arguments, as_arrays
-from modelcc.training.checkpoint import (
-    Checkpoint,
-    Checkpoints,
-    read_checkpoint,
-    require_same_data,
-)
+from modelcc.training.checkpoint import Checkpoint, Checkpoints, read_checkpoint, require_same_data
 from modelcc.training.differences import require_same
 from modelcc.training.finite import NonFiniteError
 from modelcc.training.logs import Record, TrainingLog

@@ -27,12 +27,7 @@ from modelcc.report.in_artifact import report_in
 from modelcc.report.lowered import products_of
 from modelcc.targets.base import BuildConfig, Target
 from modelcc.verification.bisection import Culprit, differences_by_interpreter, find_culprit
-from modelcc.verification.comparison import (
-    Difference,
-    compare,
-    compare_all,
-    lowered_tolerance,
-)
+from modelcc.verification.comparison import Difference, compare, compare_all, lowered_tolerance
 
 
 class Peer(Protocol):

@@ -16,11 +16,7 @@ from modelcc.runtime.loader import load_objects
 from modelcc.runtime.pool import ThreadPool, pool_c
 from modelcc.targets.c.emitter import EmitOptions, emit_c
 from modelcc.targets.c.program import emit_program_c, entry_name, program_head
-from modelcc.targets.c.toolchain import (
-    CCompiler,
-    ToolchainError,
-    find_compiler,
-)
+from modelcc.targets.c.toolchain import CCompiler, ToolchainError, find_compiler
 
 WHOLE = EmitOptions(static=True, head=program_head(small_program()))
 

@@ -15,13 +15,7 @@ from modelcc.targets.cpu.machine import NUMBERS, CpuModel, with_numbers
 from modelcc.targets.cpu.processors import COMMON, PROCESSORS, processor_model
 from modelcc.targets.native import host
 from modelcc.targets.native.c_target import c_target
-from modelcc.targets.native.host import (
-    BASELINES,
-    cpu_model,
-    machine_of,
-    processor_of,
-    with_caches,
-)
+from modelcc.targets.native.host import BASELINES, cpu_model, machine_of, processor_of, with_caches
 from modelcc.targets.native.machine import Machine, simd_bits, tuning_cpu
 
 ZEN5 = Machine("x86_64-linux-gnu", "znver5", ("+sse", "+avx512f", "+fma"), 512)

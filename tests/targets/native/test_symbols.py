@@ -36,22 +36,7 @@ from modelcc.ir.loop_typing import type_fault
 from modelcc.ir.loop_verifier import verify_functions
 from modelcc.ir.op import Op
 from modelcc.ir.scalar import COMBINE_FUNCTION, FUNCTIONS
-from modelcc.ir.types import (
-    BF16,
-    BOOL,
-    F16,
-    F32,
-    F64,
-    I8,
-    I16,
-    I32,
-    I64,
-    U8,
-    U16,
-    U32,
-    U64,
-    DType,
-)
+from modelcc.ir.types import BF16, BOOL, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, DType
 from modelcc.ops.catalog import MCC
 from modelcc.ops.samples import arrays
 from modelcc.passes.loop.expand_instructions import expand_instructions

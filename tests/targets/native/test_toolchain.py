@@ -11,12 +11,7 @@ import pytest
 from modelcc.runtime.loader import load_objects
 from modelcc.targets.native import diagnostics, machine
 from modelcc.targets.native.diagnostics import CodegenError
-from modelcc.targets.native.machine import (
-    Machine,
-    function_attributes,
-    simd_bits,
-    tuning_cpu,
-)
+from modelcc.targets.native.machine import Machine, function_attributes, simd_bits, tuning_cpu
 from modelcc.targets.native.toolchain import (
     CodegenOptions,
     assembly,

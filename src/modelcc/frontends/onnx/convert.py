@@ -10,12 +10,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 from modelcc.frontends.kit.body import Body, BodyInputs
 from modelcc.frontends.kit.divided import without_empty_divisors
 from modelcc.frontends.kit.emit import Emitter
-from modelcc.frontends.kit.errors import (
-    Unsupported,
-    UnsupportedForm,
-    UnsupportedModel,
-    unsupported,
-)
+from modelcc.frontends.kit.errors import Unsupported, UnsupportedForm, UnsupportedModel, unsupported
 from modelcc.frontends.kit.groups import MapValue, OptionalValue, SequenceValue, structure_of
 from modelcc.frontends.kit.naming import renamed
 from modelcc.frontends.onnx.attributes import Attributes

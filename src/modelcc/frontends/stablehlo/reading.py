@@ -18,12 +18,7 @@ from modelcc.frontends.stablehlo.attributes import (
     plain_attribute,
     value_type,
 )
-from modelcc.frontends.stablehlo.module import (
-    HloBlock,
-    HloFunction,
-    HloModule,
-    Operation,
-)
+from modelcc.frontends.stablehlo.module import HloBlock, HloFunction, HloModule, Operation
 from modelcc.frontends.stablehlo.quantized_text import without_quantized_types
 from modelcc.ir.errors import ModelError
 

@@ -13,12 +13,7 @@ from modelcc.frontends.stablehlo.call import HloCall, table
 from modelcc.frontends.stablehlo.module import HloBlock
 from modelcc.frontends.stablehlo.reduction import is_neutral
 from modelcc.frontends.stablehlo.regions import single, spelled
-from modelcc.frontends.stablehlo.structure import (
-    converted,
-    padded,
-    reshaped,
-    transposed,
-)
+from modelcc.frontends.stablehlo.structure import converted, padded, reshaped, transposed
 from modelcc.ir.index import Index, product
 from modelcc.ir.types import BOOL, F32
 from modelcc.ops import elementwise as ew

@@ -20,11 +20,7 @@ from modelcc.frontends.tflite.lstm_parameters import (
     RECURRENT,
     LstmOperands,
 )
-from modelcc.frontends.tflite.requantization import (
-    divided_by_power,
-    rescaled,
-    saturated,
-)
+from modelcc.frontends.tflite.requantization import divided_by_power, rescaled, saturated
 from modelcc.ir.types import I8, I16, I32, Array
 from modelcc.ops import elementwise as ew
 from modelcc.ops.activation import Clip

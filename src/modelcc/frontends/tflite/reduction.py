@@ -8,11 +8,7 @@ import numpy as np
 
 from modelcc.frontends.kit.errors import number_of, unsupported
 from modelcc.frontends.tflite.call import Handler, Handlers, TfliteCall
-from modelcc.frontends.tflite.requantization import (
-    multiplier_and_shift,
-    rescaled_by,
-    saturated,
-)
+from modelcc.frontends.tflite.requantization import multiplier_and_shift, rescaled_by, saturated
 from modelcc.ir.index import product
 from modelcc.ir.op import Op
 from modelcc.ir.types import BOOL, I32

@@ -14,15 +14,7 @@ from itertools import accumulate
 from typing import TypeAlias
 
 from modelcc.ir.condition import Condition
-from modelcc.ir.index import (
-    Index,
-    Range,
-    bounds_of,
-    compare,
-    split_affine,
-    substitute,
-    symbols,
-)
+from modelcc.ir.index import Index, Range, bounds_of, compare, split_affine, substitute, symbols
 from modelcc.ir.loop import (
     BindIndex,
     Buffer,

@@ -8,16 +8,7 @@ from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Index, Sym, coefficient, substitute, symbols
 from modelcc.ir.scalar_tree import reads, transform
-from modelcc.ir.tensor import (
-    Axis,
-    Item,
-    Kernel,
-    Read,
-    Scalar,
-    Stage,
-    TensorProgram,
-    item_tensors,
-)
+from modelcc.ir.tensor import Axis, Item, Kernel, Read, Scalar, Stage, TensorProgram, item_tensors
 from modelcc.ir.types import TensorType
 
 _RANKS = 3, 4

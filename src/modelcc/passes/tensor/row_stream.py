@@ -8,13 +8,7 @@ from dataclasses import dataclass
 
 from modelcc.ir.tensor import Kernel, TensorProgram, item_inputs
 from modelcc.ir.types import TensorType
-from modelcc.passes.tensor.row_windows import (
-    NoRowsError,
-    RowKernel,
-    RowSum,
-    row_kernel,
-    row_sum,
-)
+from modelcc.passes.tensor.row_windows import NoRowsError, RowKernel, RowSum, row_kernel, row_sum
 
 
 @dataclass(frozen=True)

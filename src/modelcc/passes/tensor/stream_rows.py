@@ -25,12 +25,7 @@ from modelcc.ir.tensor import (
 )
 from modelcc.ir.types import TensorType
 from modelcc.passes.tensor.row_stream import RowImage, RowStream, row_stream
-from modelcc.passes.tensor.row_windows import (
-    RowKernel,
-    RowSum,
-    RowWindow,
-    with_extent,
-)
+from modelcc.passes.tensor.row_windows import RowKernel, RowSum, RowWindow, with_extent
 
 
 @dataclass(frozen=True)

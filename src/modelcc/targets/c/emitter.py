@@ -21,11 +21,7 @@ from dataclasses import dataclass
 
 from modelcc.ir.library import Callee, LibraryFunction, meaning_of
 from modelcc.ir.loop import Function, ParallelCall
-from modelcc.ir.loop_traversal import (
-    checks_in,
-    grid_loop,
-    launch_extents,
-)
+from modelcc.ir.loop_traversal import checks_in, grid_loop, launch_extents
 from modelcc.passes.loop.outline_parallel import outline_parallel
 from modelcc.passes.loop.remove_unused import remove_unused
 from modelcc.targets.c.code import Code, folded

@@ -19,13 +19,7 @@ from collections.abc import Iterable
 from modelcc.ir.program import Program, leaves, libraries
 from modelcc.targets.c.code import folded
 from modelcc.targets.c.dialect import GNU, CDialect
-from modelcc.targets.c.emitter import (
-    PLAIN,
-    EmitOptions,
-    definitions,
-    file_text,
-    prototype,
-)
+from modelcc.targets.c.emitter import PLAIN, EmitOptions, definitions, file_text, prototype
 from modelcc.targets.c.names import symbol
 from modelcc.targets.c.prelude import Prelude
 from modelcc.targets.c.steps import StepsCode, parameters

@@ -16,12 +16,7 @@ from modelcc.ir.library import Address, Argument, ExternalCall
 from modelcc.ir.loop import Const, IndexOf
 from modelcc.ir.types import F32, F64, I32
 from modelcc.schedule.canonical import CanonicalKernel
-from modelcc.schedule.plain_product import (
-    Matrix,
-    PlainProduct,
-    plain_product,
-    stored_matrix,
-)
+from modelcc.schedule.plain_product import Matrix, PlainProduct, plain_product, stored_matrix
 from modelcc.schedule.schedule import LibraryCall, ScheduleError
 from modelcc.targets.cpu.machine import CpuModel
 

@@ -11,12 +11,7 @@ from modelcc.ir.loop import Assign, Const, Expr, For, If, Load, Predicate, Regis
 from modelcc.ir.scalar import identity
 from modelcc.ir.scalar_tree import depends_on, reads
 from modelcc.ir.tensor import Condition, Read
-from modelcc.schedule.expression import (
-    FreshNames,
-    PointEmitter,
-    accumulate,
-    conditions_at,
-)
+from modelcc.schedule.expression import FreshNames, PointEmitter, accumulate, conditions_at
 from modelcc.schedule.lanes import Lanes, widen
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.parallel import Chosen, Point, SegmentedLoop, nest_loops

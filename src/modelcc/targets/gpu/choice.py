@@ -8,12 +8,7 @@ from dataclasses import replace
 
 from modelcc.ir.index import Index
 from modelcc.ir.scalar_tree import cost
-from modelcc.schedule.group_schedule import (
-    GroupProduct,
-    GroupScatter,
-    GroupSchedule,
-    Pointwise,
-)
+from modelcc.schedule.group_schedule import GroupProduct, GroupScatter, GroupSchedule, Pointwise
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.schedule.structure import Group

@@ -8,15 +8,7 @@ from modelcc.ir.index import Index, substitute
 from modelcc.ir.library import Address, ExternalCall, call_of, meaning_of
 from modelcc.ir.loop import Function, IndexOf
 from modelcc.ir.loop_traversal import launch_extents
-from modelcc.ir.program import (
-    Allocate,
-    CopyTensor,
-    Launch,
-    Program,
-    Step,
-    Transfer,
-    checks,
-)
+from modelcc.ir.program import Allocate, CopyTensor, Launch, Program, Step, Transfer, checks
 from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize, View, size_conditions
 from modelcc.passes.program.place_transfers import side_of

@@ -26,13 +26,7 @@ from modelcc.schedule.expression import FreshNames, vectorisable
 from modelcc.schedule.lanes import Lanes, widen
 from modelcc.schedule.nest import LoopVar
 from modelcc.targets.gpu.contraction import KeptFactor
-from modelcc.targets.gpu.evaluation import (
-    Evaluation,
-    Point,
-    extent_of,
-    not_implied,
-    only_where,
-)
+from modelcc.targets.gpu.evaluation import Evaluation, Point, extent_of, not_implied, only_where
 
 
 @dataclass(frozen=True)

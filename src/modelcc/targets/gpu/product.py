@@ -20,14 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from modelcc.ir.index import Index, Sym, ceildiv, loop_range, mod
-from modelcc.ir.loop import (
-    Alloc,
-    Barrier,
-    For,
-    Function,
-    Stmt,
-    Var,
-)
+from modelcc.ir.loop import Alloc, Barrier, For, Function, Stmt, Var
 from modelcc.ir.tensor import Condition
 from modelcc.schedule.expression import vectorisable
 from modelcc.schedule.group_schedule import GroupProduct
@@ -35,13 +28,7 @@ from modelcc.schedule.lanes import Lanes, widen
 from modelcc.schedule.nest import LoopVar
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.contraction import Contraction, KeptFactor, find_contraction
-from modelcc.targets.gpu.evaluation import (
-    Evaluation,
-    GroupKernel,
-    Launching,
-    extent_of,
-    only_where,
-)
+from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching, extent_of, only_where
 from modelcc.targets.gpu.operand_tile import OperandTile, TileReader, multiplied
 
 

@@ -27,13 +27,7 @@ from modelcc.schedule.nest import LoopVar, Nest, linearise, merge_loops
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.schedule.structure import strip_indices
 from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching, extent_of
-from modelcc.targets.gpu.reduction import (
-    Team,
-    lanes_of,
-    one_lane,
-    takes_vectors,
-    verify_shares,
-)
+from modelcc.targets.gpu.reduction import Team, lanes_of, one_lane, takes_vectors, verify_shares
 
 
 @dataclass(frozen=True)

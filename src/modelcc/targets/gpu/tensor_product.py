@@ -22,15 +22,7 @@ from functools import cached_property
 from modelcc.ir.argument import Argument
 from modelcc.ir.copies import CommitCopies, WaitCopies
 from modelcc.ir.index import Bounds, Index, Range, Sym, ceildiv, compare, floordiv, mod
-from modelcc.ir.loop import (
-    Alloc,
-    Barrier,
-    Buffer,
-    For,
-    Function,
-    RoutineCall,
-    Stmt,
-)
+from modelcc.ir.loop import Alloc, Barrier, Buffer, For, Function, RoutineCall, Stmt
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import F32, DType
 from modelcc.schedule.group_schedule import TensorProduct

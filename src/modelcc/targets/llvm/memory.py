@@ -15,13 +15,7 @@ from modelcc.targets.isa.tile_products import ROWS
 from modelcc.targets.llvm import interleaved
 from modelcc.targets.llvm.code import Code
 from modelcc.targets.llvm.indices import IndexCode
-from modelcc.targets.llvm.values import (
-    integers,
-    mangled,
-    memory_type,
-    value_type,
-    vector_of,
-)
+from modelcc.targets.llvm.values import integers, mangled, memory_type, value_type, vector_of
 
 
 class MemoryCode:

@@ -7,16 +7,7 @@ from dataclasses import dataclass
 
 from modelcc.ir.argument import Argument
 from modelcc.ir.index import Index, Sym, ceildiv, maximum, minimum
-from modelcc.ir.loop import (
-    BindIndex,
-    Buffer,
-    For,
-    Function,
-    IndexOf,
-    Parameter,
-    RoutineCall,
-    Stmt,
-)
+from modelcc.ir.loop import BindIndex, Buffer, For, Function, IndexOf, Parameter, RoutineCall, Stmt
 from modelcc.ir.types import I8, I16, I64, Layout, Part, TensorType
 from modelcc.schedule.expression import FreshNames
 from modelcc.targets.isa.arm_dsp import DOT_3X2

@@ -19,16 +19,7 @@ from modelcc.ir.index import (
     substitute,
     symbols,
 )
-from modelcc.ir.loop import (
-    BindIndex,
-    Buffer,
-    For,
-    Function,
-    IndexOf,
-    Parameter,
-    RoutineCall,
-    Stmt,
-)
+from modelcc.ir.loop import BindIndex, Buffer, For, Function, IndexOf, Parameter, RoutineCall, Stmt
 from modelcc.ir.types import I16, I64, U8, Layout, Part, TensorType
 from modelcc.schedule.expression import FreshNames
 from modelcc.schedule.nest import LoopVar

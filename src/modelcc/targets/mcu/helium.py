@@ -8,17 +8,7 @@ from dataclasses import dataclass
 from modelcc.ir.argument import Argument
 from modelcc.ir.condition import Condition
 from modelcc.ir.index import Index, Sym, coefficient, maximum, minimum, substitute
-from modelcc.ir.loop import (
-    Alloc,
-    BindIndex,
-    Buffer,
-    For,
-    If,
-    IndexOf,
-    Predicate,
-    RoutineCall,
-    Stmt,
-)
+from modelcc.ir.loop import Alloc, BindIndex, Buffer, For, If, IndexOf, Predicate, RoutineCall, Stmt
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.types import I8, I32, I64, Layout, Part, TensorType
 from modelcc.schedule.expression import FreshNames

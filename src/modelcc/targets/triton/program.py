@@ -13,15 +13,7 @@ from modelcc.ir.index import Index, Sym, symbols
 from modelcc.ir.index_text import python_source
 from modelcc.ir.output_names import user_name
 from modelcc.ir.scalar_tree import reads
-from modelcc.ir.tensor import (
-    Item,
-    Kernel,
-    Scatter,
-    TensorProgram,
-    View,
-    item_inputs,
-    item_outputs,
-)
+from modelcc.ir.tensor import Item, Kernel, Scatter, TensorProgram, View, item_inputs, item_outputs
 from modelcc.ir.types import TensorType, dtype_of
 from modelcc.schedule.canonical import CanonicalKernel, canonical
 from modelcc.targets.triton.attention import attention_kernel

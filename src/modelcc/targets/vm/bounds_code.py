@@ -7,15 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modelcc.ir.index import (
-    Atom,
-    FloorDiv,
-    FloorMod,
-    Index,
-    IndexMax,
-    IndexMin,
-    Sym,
-)
+from modelcc.ir.index import Atom, FloorDiv, FloorMod, Index, IndexMax, IndexMin, Sym
 from modelcc.targets.vm.hull import MOST, WORD, divisors, is_value, most
 from modelcc.targets.vm.kernel import VmKernel
 

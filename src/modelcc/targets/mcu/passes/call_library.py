@@ -11,13 +11,7 @@ from modelcc.ir.constant import Constant
 from modelcc.ir.library import ExternalCall, LibraryFunction, meaning_of
 from modelcc.ir.loop import Buffer, Function, Parameter
 from modelcc.ir.naming import Names
-from modelcc.ir.tensor import (
-    Algorithm,
-    Item,
-    Kernel,
-    TensorProgram,
-    item_inputs,
-)
+from modelcc.ir.tensor import Algorithm, Item, Kernel, TensorProgram, item_inputs
 from modelcc.ir.types import I8, TensorType
 from modelcc.passes.tensor.added_constants import AddedConstants
 from modelcc.schedule.canonical import canonical
