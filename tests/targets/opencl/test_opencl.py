@@ -3,69 +3,72 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 from fused_kernels import KERNELS, feeds_of, program_of, sizes_of
 from group_kernels import FIRST, SHOWN, grouped
-from kernel_runs import run_scheduled
+from kernel_runs import Executor, run_scheduled
 from op_kernels import check, other_sizes, with_sizes
 
 from modelcc.ir.errors import ModelError
+from modelcc.ir.loop import Function
 from modelcc.ir.loop_parser import parse_function
 from modelcc.ir.op import Op, Sample
 from modelcc.ir.tensor_interpreter import run_program
 from modelcc.ops.samples import arrays, sizes
+from modelcc.runtime.errors import LoadError
 from modelcc.targets.gpu.schedule import schedule_groups
 
-cl = pytest.importorskip("pyopencl")
-launch = pytest.importorskip("modelcc.targets.opencl.launch")
+pytest.importorskip("pyopencl")
+opencl = pytest.importorskip("opencl_kernels")
 
 
-@pytest.fixture(scope="module")
-def device() -> object:
+@pytest.fixture(scope="module", autouse=True)
+def device() -> None:
     try:
-        return launch.find_device()
-    except ModelError as error:
+        opencl.first_device()
+    except LoadError as error:
         pytest.skip(str(error))
 
 
 @pytest.mark.parametrize(("op", "sample"), SHOWN)
-def test_kernels_agree_with_the_reference(op: Op, sample: Sample, device: object) -> None:
+def test_kernels_agree_with_the_reference(op: Op, sample: Sample) -> None:
     """One program at all sizes of the named dimensions."""
     program = grouped(op, sample)
-    kernels = launch.build_opencl(program.functions, device)
+    run = opencl.by_opencl(program.functions)
     for env in (sizes(op, sample), *other_sizes(op, sample)):
-        check(op, program, kernels.run, arrays(op, with_sizes(sample, env)), env)
+        check(op, program, run, arrays(op, with_sizes(sample, env)), env)
 
 
 @pytest.mark.share(8, "op")
 @pytest.mark.parametrize(("op", "sample"), FIRST)
-def test_every_op_runs_or_is_refused(op: Op, sample: Sample, device: object) -> None:
-    run_or_refused(op, sample, device, launch.build_opencl)
+def test_every_op_runs_or_is_refused(op: Op, sample: Sample) -> None:
+    run_or_refused(op, sample, opencl.by_opencl)
 
 
 @pytest.mark.share(24, "op")
 @pytest.mark.parametrize(("op", "sample"), FIRST)
-def test_every_op_runs_as_spirv(op: Op, sample: Sample, device: object) -> None:
-    if not launch.takes_spirv(device):
+def test_every_op_runs_as_spirv(op: Op, sample: Sample) -> None:
+    if not opencl.takes_spirv():
         pytest.skip("the device takes no SPIR-V")
-    run_or_refused(op, sample, device, launch.build_spirv)
+    run_or_refused(op, sample, opencl.by_spirv)
 
 
-def run_or_refused(op: Op, sample: Sample, device: object, build: Callable[..., Any]) -> None:
+def run_or_refused(
+    op: Op, sample: Sample, executor: Callable[[Sequence[Function]], Executor]
+) -> None:
     try:
         program = grouped(op, sample)
-        kernels = build(program.functions, device)
+        run = executor(program.functions)
     except (ModelError, NotImplementedError, TypeError) as error:
         assert re.search("no schedule for Scatter|cannot compute with", str(error))
         return
-    check(op, program, kernels.run, arrays(op, sample), sizes(op, sample))
+    check(op, program, run, arrays(op, sample), sizes(op, sample))
 
 
-def test_odd_names_and_bits(device: object) -> None:
+def test_odd_names_and_bits() -> None:
     """Words of OpenCL are no names; constants and bits are as NumPy has them."""
     text = """func @f(%half: i64[2], %global: mut i64[4], %uint: mut f32[4], %rint: mut i32[4]) {
       grid kernel in 0 .. 1 {
@@ -77,9 +80,9 @@ def test_odd_names_and_bits(device: object) -> None:
         }
       }
     }"""
-    kernels = launch.build_opencl([parse_function(text)], device)
+    run = opencl.by_opencl([parse_function(text)])
     found = [np.arange(2), np.zeros(4, np.int64), np.zeros(4, np.float32), np.zeros(4, np.int32)]
-    kernels.run("f", found, [])
+    run("f", found, [])
     wanted = np.array([np.inf, np.inf, 2, 2], np.float32)
     np.testing.assert_array_equal(found[1], np.iinfo(np.int64).min + np.array([0, 1, 0, 1]))
     np.testing.assert_array_equal(found[2], wanted)
@@ -87,14 +90,14 @@ def test_odd_names_and_bits(device: object) -> None:
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_fused_kernels_do_what_their_stages_say(name: str, device: object) -> None:
+def test_fused_kernels_do_what_their_stages_say(name: str) -> None:
     """Products, convolutions, rows and attention by their default schedules."""
     program = program_of(name)
     feeds, env = feeds_of(program), sizes_of(program)
     scheduled = schedule_groups(program)
-    kernels = launch.build_opencl(scheduled.functions, device)
+    run = opencl.by_opencl(scheduled.functions)
     with np.errstate(all="ignore"):
         wanted = run_program(program, feeds, env)
-    found = run_scheduled(scheduled, kernels.run, feeds, env)
+    found = run_scheduled(scheduled, run, feeds, env)
     for output in program.outputs:
         np.testing.assert_allclose(found[output], wanted[output], rtol=2e-5, atol=2e-5)
