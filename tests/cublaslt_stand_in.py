@@ -10,12 +10,11 @@ in the GPU's memory, and workspaces do, too.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-from cuda_driver import FakeDriver
+from library_stand_in import FakeLibrary
 
 from modelcc.ir.types import Array
 from modelcc.runtime.cublaslt import SIGNATURES, HeuristicResult
@@ -25,39 +24,10 @@ WIDTHS = {3: 4, 4: 4, 7: 4, 8: 8}, {5: 4, 6: 8}, {1: 8, 5: 4, 6: 4, 7: 4, 8: 4}
 """Bytes of the attributes of descriptions, layouts and preferences."""
 
 
-class FakeCublasLt:
+class FakeCublasLt(FakeLibrary):
     """Its functions have addresses; ``failures`` are what was wrong with calls."""
 
-    def __init__(self, driver: FakeDriver) -> None:
-        self.driver = driver
-        self.failures: list[Exception] = []
-        self.asked: list[tuple[int, ...]] = []
-        self._objects: dict[int, dict[Any, Any]] = {}
-        self._made_so_far = 0
-        self._functions = {name: self._function(name) for name in SIGNATURES}
-
-    def _function(self, name: str) -> Any:
-        plain: Callable[..., None] = getattr(self, name)
-
-        def call(*given: int) -> int:
-            try:
-                plain(*given)
-            except Exception as error:  # nothing passes through a function of C
-                self.failures.append(error)
-                return 14
-            return 0
-
-        return ctypes.CFUNCTYPE(ctypes.c_int32, *SIGNATURES[name])(call)
-
-    def function(self, library: object, spec: object, name: str) -> Any:
-        """In place of what finds functions of libraries."""
-        return self._functions[name]
-
-    def _made(self, place: int, **held: int) -> None:
-        self._made_so_far += 1
-        number = 1000 + self._made_so_far
-        self._objects[number] = {**held}
-        ctypes.c_int64.from_address(place).value = number
+    signatures = SIGNATURES
 
     def _set(self, kind: int, number: int, attribute: int, place: int, size: int) -> None:
         assert WIDTHS[kind][attribute] == size
@@ -65,7 +35,6 @@ class FakeCublasLt:
         self._objects[number][attribute] = value
 
     def cublasLtCreate(self, handle: int) -> None:
-        assert self.driver._context() is not None  # pyright: ignore[reportPrivateUsage]
         self._made(handle)
 
     def cublasLtMatmulDescCreate(self, place: int, compute: int, scale: int) -> None:
@@ -100,6 +69,7 @@ class FakeCublasLt:
         wanted = self._objects[preference]
         assert wanted[7] == wanted[8], "what is added is the result"
         self._objects[description]["aligned"] = wanted[5], wanted[6], wanted[8]
+        self._objects[description]["workspace"] = wanted[1]
         ctypes.c_int32.from_address(found).value = 1
 
     def cublasLtMatmul(
@@ -112,7 +82,8 @@ class FakeCublasLt:
         told = HeuristicResult.from_address(algorithm).algo[:]
         assert told == [description, a_layout, b_layout, c_layout, d_layout, 0, 0, 7]
         about = dict(self._objects[description])
-        self.driver._on_device(workspace, size)  # pyright: ignore[reportPrivateUsage]
+        assert size == self._objects[description]["workspace"] and workspace % 256 == 0
+        self.on_device(workspace, size)
         for place, alignment in zip((a, b, d), about["aligned"], strict=True):
             assert place % alignment == 0
         left, right, result = (
@@ -130,20 +101,14 @@ class FakeCublasLt:
             y = y.transpose(0, 2, 1) if about[4] else y
             found = x @ y
             found = found if bias is None else found + bias.astype(np.float32)
-            result[...] = np.maximum(found, 0) if about[7] & 2 else found
+            found = np.maximum(found, 0) if about[7] & 2 else found
+            result[...] = 0.5 * found * (1 + np.tanh(0.79788456 * (found + 0.044715 * found**3))) \
+                if about[7] & 32 else found  # fmt: skip
 
-        self.driver._stream(stream).ask(work)  # pyright: ignore[reportPrivateUsage]
+        self.ask(stream, work)
 
-    def _destroy(self, number: int) -> None:
-        del self._objects[number]
-
-    cublasLtMatmulDescDestroy = cublasLtMatrixLayoutDestroy = _destroy
-    cublasLtMatmulPreferenceDestroy = cublasLtDestroy = _destroy
-
-    @property
-    def held(self) -> int:
-        """Objects that nobody has given back."""
-        return len(self._objects)
+    cublasLtMatmulDescDestroy = cublasLtMatrixLayoutDestroy = FakeLibrary.destroy
+    cublasLtMatmulPreferenceDestroy = cublasLtDestroy = FakeLibrary.destroy
 
     def _matrices(self, place: int, layout: int) -> Array:
         """Matrices of a layout, (count, rows, columns), where they are."""
@@ -157,7 +122,7 @@ class FakeCublasLt:
     ) -> Array:
         dtype, leading = ELEMENTS[held["kind"]], held["leading"]
         elements = (count - 1) * apart + (columns - 1) * leading + rows
-        self.driver._on_device(place, elements * dtype.itemsize)  # pyright: ignore[reportPrivateUsage]
+        self.on_device(place, elements * dtype.itemsize)
         memory = (ctypes.c_uint8 * (elements * dtype.itemsize)).from_address(place)
         flat = np.ctypeslib.as_array(memory).view(dtype)
         strides = tuple(n * dtype.itemsize for n in (apart, 1, leading))

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from modelcc.runtime.errors import RunError
+from modelcc.runtime.vendor_library import ELEMENT_BYTES, LibraryCalls, Plans
 
 COMPUTE_F32, COMPUTE_TF32 = 68, 77
 """``cublasComputeType_t``: sums of f32, of products whose operands are as they are or rounded."""
 
-TYPES: Mapping[str, tuple[int, int]] = MappingProxyType(
-    {"f32": (0, 4), "f16": (2, 2), "bf16": (14, 2)}
-)
-"""``cudaDataType`` of elements, and their bytes."""
+TYPES: Mapping[str, int] = MappingProxyType({"f32": 0, "f16": 2, "bf16": 14})
+"""``cudaDataType`` of elements."""
 
-WORKSPACE = 32 << 20
-"""Bytes of memory that the library may work in; what it is recommended to have on sm_90."""
-
-NO_EPILOGUE, RELU, BIAS = 1, 2, 4
-"""``cublasLtEpilogue_t``; the last two are bits, which may come together."""
+NO_EPILOGUE, RELU, BIAS, GELU = 1, 2, 4, 32
+"""``cublasLtEpilogue_t``; a bias may come with one of the others, by adding them.  GELU is the
+approximation by tanh."""
 
 _TRANS_A, _TRANS_B, _EPILOGUE, _BIAS_POINTER = 3, 4, 7, 8
 _BATCH_COUNT, _BATCH_STRIDE = 5, 6
@@ -32,9 +29,6 @@ _MIN_ALIGNMENTS = 5, 6, 7, 8
 
 MOST_ALIGNED = 256
 """Bytes; no algorithm wants more."""
-
-MOST_PLANS = 256
-"""Descriptions that are kept, of products with other sizes or places."""
 
 _place, _word, _int64, _size = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64, ctypes.c_size_t
 SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
@@ -84,55 +78,43 @@ class CublasLt:
     the addresses of its functions."""
 
     def __init__(self, function: Callable[[str], int]) -> None:
-        self._functions = {
-            name: ctypes.CFUNCTYPE(ctypes.c_int32, *types)(function(name))
-            for name, types in SIGNATURES.items()
-        }
-        self._handle = self._made("cublasLtCreate")
-        self._preference = self._made("cublasLtMatmulPreferenceCreate")
-        set_ = "cublasLtMatmulPreferenceSetAttribute"
-        self._set(set_, self._preference, _MAX_WORKSPACE, ctypes.c_size_t(WORKSPACE))
-        self._plans: dict[Hashable, _Plan] = {}
+        self._call = call = LibraryCalls("cuBLASLt", SIGNATURES, function)
+        self._handle = call.made("cublasLtCreate")
+        self._preference = call.made("cublasLtMatmulPreferenceCreate")
+        self._plans = Plans(self._forget)
 
     def close(self) -> None:
         """Give back what the library holds."""
-        for plan in self._plans.values():
-            self._forget(plan)
+        self._plans.clear()
         self._call("cublasLtMatmulPreferenceDestroy", self._preference)
         self._call("cublasLtDestroy", self._handle)
 
-    def multiply(
-        self,
-        elements: Sequence[str],
-        addresses: Sequence[int],
-        numbers: Sequence[int],
-        workspace: int,
-        stream: int,
+    def ask(
+        self, elements: Sequence[str], addresses: Sequence[int], numbers: Sequence[int], stream: int
     ) -> None:
-        """Ask for products in ``stream``; ``addresses`` are those of the operands' and the result's
-        tensors, ``numbers`` as :mod:`modelcc.targets.cuda.libraries` lists them."""
+        """Ask for products in ``stream``; ``addresses`` are those of the operands', the result's
+        and the workspace's tensors, then of a bias; ``numbers`` as
+        :mod:`modelcc.targets.cuda.libraries` lists them."""
         matrices = [numbers[start : start + 4] for start in (6, 10, 14)]
-        shapes = *numbers[:6], *(n for matrix in matrices for n in matrix[1:])
-        firsts = *(matrix[0] for matrix in matrices), *numbers[18:]
-        sizes = (TYPES[name][1] for name in elements)
-        left, right, result, *bias = (
-            address + size * first
-            for address, size, first in zip(addresses, sizes, firsts, strict=True)
+        room = numbers[19]
+        shapes = *numbers[:6], room, *(n for matrix in matrices for n in matrix[1:])
+        firsts = *(matrix[0] for matrix in matrices), numbers[18], *numbers[20:]
+        left, right, result, workspace, *bias = (
+            address + ELEMENT_BYTES[name] * first
+            for address, name, first in zip(addresses, elements, firsts, strict=True)
         )
-        key = tuple(elements), shapes, tuple(map(_alignment, (right, left, result)))
-        plan = self._plans.get(key)
-        if plan is None:
-            if len(self._plans) >= MOST_PLANS:
-                self._forget(self._plans.pop(next(iter(self._plans))))
-            plan = self._plan(elements, numbers[:6], matrices, (right, left, result), bias)
-            self._plans[key] = plan
+        places = right, left, result
+        plan = self._plans.of(
+            (tuple(elements), shapes, tuple(map(_alignment, places))),
+            lambda: self._plan(elements, shapes[:7], matrices, places, bias),
+        )
         self._describe_bias(plan.description, bias)
         one, zero = ctypes.c_float(1), ctypes.c_float(0)
         first, second, third = plan.layouts
         self._call(
             "cublasLtMatmul", self._handle, plan.description, ctypes.addressof(one), right, first,
             left, second, ctypes.addressof(zero), result, third, result, third,
-            ctypes.addressof(plan.found), workspace, WORKSPACE, stream,
+            ctypes.addressof(plan.found), workspace, room, stream,
         )  # fmt: skip
 
     def _plan(
@@ -145,10 +127,10 @@ class CublasLt:
     ) -> _Plan:
         """Rows are columns to the library, so it computes the transposed product, right times
         left."""
-        compute, epilogue, rows, columns, steps, count = sizes
+        compute, epilogue, rows, columns, steps, count, room = sizes
         left, right, result = matrices
-        first, second, third, *_ = (TYPES[name][0] for name in elements)
-        description = self._made("cublasLtMatmulDescCreate", compute, 0)
+        first, second, third = (TYPES[name] for name in elements[:3])
+        description = self._call.made("cublasLtMatmulDescCreate", compute, 0)
         attributes = ((_TRANS_A, right[2]), (_TRANS_B, left[2]), (_EPILOGUE, epilogue))
         for attribute, number in attributes:
             self._describe(description, attribute, ctypes.c_int32(number))
@@ -160,6 +142,7 @@ class CublasLt:
         )
         layouts = tuple(self._layout(count, *extent) for extent in extents)
         set_ = "cublasLtMatmulPreferenceSetAttribute"
+        self._set(set_, self._preference, _MAX_WORKSPACE, ctypes.c_size_t(room))
         for attribute, place in zip(_MIN_ALIGNMENTS, (*places, places[-1]), strict=True):
             self._set(set_, self._preference, attribute, ctypes.c_uint32(_alignment(place)))
         found, ways = HeuristicResult(), ctypes.c_int32()
@@ -188,25 +171,15 @@ class CublasLt:
     ) -> ctypes.c_void_p:
         _, leading, transposed, apart = matrix
         shape = (rows, columns) if transposed else (columns, rows)
-        layout = self._made("cublasLtMatrixLayoutCreate", kind, *shape, leading)
+        layout = self._call.made("cublasLtMatrixLayoutCreate", kind, *shape, leading)
         if count > 1:
             set_ = "cublasLtMatrixLayoutSetAttribute"
             self._set(set_, layout, _BATCH_COUNT, ctypes.c_int32(count))
             self._set(set_, layout, _BATCH_STRIDE, ctypes.c_int64(apart))
         return layout
 
-    def _made(self, name: str, *given: int) -> ctypes.c_void_p:
-        handle = ctypes.c_void_p()
-        self._call(name, ctypes.addressof(handle), *given)
-        return handle
-
     def _set(self, name: str, handle: ctypes.c_void_p, attribute: int, value: Any) -> None:
         self._call(name, handle, attribute, ctypes.addressof(value), ctypes.sizeof(value))
-
-    def _call(self, name: str, *given: Any) -> None:
-        status = self._functions[name](*given)
-        if status:
-            raise RunError(f"{name} of cuBLASLt failed with status {status}")
 
 
 def _alignment(address: int) -> int:

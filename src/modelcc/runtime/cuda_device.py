@@ -10,14 +10,16 @@ import ctypes
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter, sleep
+from types import MappingProxyType
 from typing import Any
 
 from cuda.bindings import driver as cuda_driver
 
 from modelcc.artifact.manifest import LibrarySpec
-from modelcc.runtime.cublaslt import WORKSPACE, CublasLt
+from modelcc.runtime.cublaslt import CublasLt
 from modelcc.runtime.cuda_calls import CudaCalls
 from modelcc.runtime.cuda_staging import PinnedStage
+from modelcc.runtime.cudnn import Cudnn
 from modelcc.runtime.device import (
     DeviceMemory,
     Groups,
@@ -28,6 +30,12 @@ from modelcc.runtime.device import (
 from modelcc.runtime.errors import InputError, LoadError, RunError
 from modelcc.runtime.libraries import function_of, open_library
 from modelcc.runtime.tensor_maps import KernelMaps
+from modelcc.runtime.vendor_library import VendorLibrary
+
+_LIBRARIES: Mapping[str, Callable[[Callable[[str], int]], VendorLibrary]] = MappingProxyType(
+    {"cublaslt": CublasLt, "cudnn": Cudnn}
+)
+"""Libraries, each made of what gives the addresses of its functions."""
 
 _SHARED_BYTES = "_shared_bytes"
 """Ends the name of a number beside a kernel: how much shared memory to launch it with."""
@@ -103,7 +111,7 @@ class CudaDevice:
         self._kernels: dict[str, tuple[Any, Groups, int]] = {}
         self._maps: dict[str, KernelMaps] = {}
         self._modules: list[Any] = []
-        self._products: tuple[CublasLt, int] | None = None
+        self._libraries: dict[str, VendorLibrary] = {}
         self._stage = PinnedStage(calls)
         self._recording = self._closed = False
         self._given_back: list[tuple[int, set[int]]] = []
@@ -117,9 +125,8 @@ class CudaDevice:
         self._closed = True
         self._api.cuCtxSetCurrent(self._context)
         self._stage.free()
-        if self._products is not None:
-            self._products[0].close()
-            self._api.cuMemFreeAsync(self._products[1], self._stream)
+        for library in self._libraries.values():
+            library.close()
         for module in self._modules:
             self._api.cuModuleUnload(module)
         self._api.cuStreamDestroy(self._stream)
@@ -338,15 +345,17 @@ class CudaDevice:
         self._timed(launch, function, *grid, *threads, shared, self._stream, where, 0)
 
     def use(self, library: LibrarySpec) -> None:
-        """Open cuBLASLt, with memory to work in."""
+        """Open a library of NVIDIA's."""
         self._current()
+        if library.name not in _LIBRARIES:
+            raise LoadError(f"{self.name} calls no library {library.name}: compile the model again")
         opened = open_library(library)
 
         def place(name: str) -> int:
             function = function_of(opened, library, name)
             return ctypes.cast(function, ctypes.c_void_p).value or 0
 
-        self._products = CublasLt(place), int(self._taken(WORKSPACE))
+        self._libraries[library.name] = _LIBRARIES[library.name](place)
 
     def call(
         self,
@@ -355,18 +364,18 @@ class CudaDevice:
         buffers: Sequence[tuple[DeviceMemory, int]],
         numbers: Sequence[int],
     ) -> None:
-        """Products by cuBLASLt."""
+        """Products by cuBLASLt, convolutions by cuDNN."""
         self._current()
-        if self._products is None:
+        found = self._libraries.get(library)
+        if found is None:
             raise RunError(f"{self.name} has not been told to use {library}")
-        products, workspace = self._products
         addresses = [_address(memory) + offset for memory, offset in buffers]
 
-        def multiply() -> tuple[int]:
-            products.multiply(elements, addresses, numbers, workspace, self.stream)
+        def ask() -> tuple[int]:
+            found.ask(elements, addresses, numbers, self.stream)
             return (0,)
 
-        self._timed(multiply)
+        self._timed(ask)
 
     def synchronize(self) -> None:
         """Wait for all work, but no longer than the :attr:`timeout`."""

@@ -30,6 +30,12 @@ class Chip:
         """Its generation: others do not run its machine code."""
         return int(self.name.removeprefix("sm_").rstrip("a")) // 10
 
+    @property
+    def workspace(self) -> int:
+        """Bytes of memory that NVIDIA recommends its library for products to work in (cuBLAS's
+        documentation, cublasSetWorkspace)."""
+        return 32 << 20 if self.major >= 9 else 4 << 20
+
 
 _A100, _DESKTOP, _H100, _RTX_40 = (
     replace(GPUS[name], matrix=("mma", *more))

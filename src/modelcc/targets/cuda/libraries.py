@@ -3,7 +3,8 @@
 The call's arguments are those that :mod:`modelcc.runtime.cublaslt` takes: how sums are computed,
 what follows, rows, columns and steps, how many products, and for each matrix where it begins, how
 far apart its rows are (or columns, where it is transposed), whether it is, and how far apart
-products are; then where the bias begins, if there is one.
+products are; then where memory to work in begins, bytes of that, and where the bias begins, if
+there is one.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from modelcc.runtime.cublaslt import (
     BIAS,
     COMPUTE_F32,
     COMPUTE_TF32,
+    GELU,
     NO_EPILOGUE,
     RELU,
     SIGNATURES,
@@ -31,6 +33,7 @@ from modelcc.schedule.plain_product import (
 )
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.cuda.product_tail import product_and_tail
+from modelcc.targets.gpu.library_call import DeviceCall, workspace
 
 CUBLASLT = LibrarySpec(
     "cublaslt",
@@ -45,39 +48,47 @@ CUBLASLT = LibrarySpec(
 )
 
 
-def product_call(kernel: CanonicalKernel, tf32: bool) -> ExternalCall | None:
-    """The call that computes ``kernel``, or None; with ``tf32`` it rounds operands of f32."""
+_ACTIVATIONS = {"": 0, "relu": RELU, "gelu": GELU}
+
+
+def product_call(kernel: CanonicalKernel, tf32: bool, most: int) -> DeviceCall | None:
+    """The call that computes ``kernel``, or None; with ``tf32`` it rounds operands of f32.  It may
+    work in up to ``most`` bytes."""
     split = product_and_tail(kernel)
     if split is None:
         return None
     product, tail = split
     try:
         found = plain_product(product)
-        arguments = _arguments(found)
+        sizes, matrices = _sizes(found), _matrices(found)
     except ScheduleError:
         return None
     types = dict(kernel.types)
     made = types[found.result.tensor].dtype
-    if found.dtype not in (F32, F16, BF16) or made not in (found.dtype, F32):
+    if found.dtype not in (F32, F16, BF16) or made not in (found.dtype, F32) or tail.added:
         return None
     if tail.bias and types[tail.bias].dtype != made:
         return None
     compute = COMPUTE_TF32 if tf32 and found.dtype == F32 else COMPUTE_F32
-    epilogue = (BIAS if tail.bias else 0) | (RELU if tail.relu else 0) or NO_EPILOGUE
-    kind = IndexOf(compute, I64), IndexOf(epilogue, I64)
+    epilogue = (BIAS if tail.bias else 0) | _ACTIVATIONS[tail.activation] or NO_EPILOGUE
+    numbers = (IndexOf(n, I64) for n in (compute, epilogue, *sizes))
     bias = (Address(tail.bias),) if tail.bias else ()
-    return ExternalCall(CUBLASLT.name, "cublasLtMatmul", (*kind, *arguments, *bias))
+    arguments = *numbers, *matrices, *workspace(kernel, most), *bias
+    return DeviceCall(ExternalCall(CUBLASLT.name, "cublasLtMatmul", arguments))
 
 
-def _arguments(found: PlainProduct) -> tuple[Argument, ...]:
+def _sizes(found: PlainProduct) -> list[Index]:
     sizes = (found.rows, found.columns, found.steps, found.count)
+    return [positive_size(n, found.dims) for n in sizes]
+
+
+def _matrices(found: PlainProduct) -> tuple[Argument, ...]:
     matrices = (
         (found.left, found.rows, found.steps),
         (found.right, found.steps, found.columns),
         (found.result, found.rows, found.columns),
     )
-    numbers = [IndexOf(positive_size(n, found.dims), I64) for n in sizes]
-    return (*numbers, *(a for matrix in matrices for a in _matrix(found, *matrix)))
+    return tuple(a for matrix in matrices for a in _matrix(found, *matrix))
 
 
 def _matrix(

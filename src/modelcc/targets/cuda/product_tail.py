@@ -1,14 +1,17 @@
-"""What follows a product in a kernel, as cuBLASLt's epilogues compute it: a bias, and relu.
+"""What follows a product or a convolution in a kernel, as NVIDIA's libraries compute it behind: a
+bias, what is added to the result, and relu or gelu.
 
-Between them values are rounded to the model's type by kernels of ours, and not by the library.
+Between them values are rounded to the model's type by kernels of ours, and not by libraries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import pi, sqrt
+from typing import Literal
 
-from modelcc.ir.index import Index, Sym
+from modelcc.ir.index import Index, Sym, substitute
 from modelcc.ir.tensor import Apply, Cast, Number, Read, Scalar, Stage
 from modelcc.ir.types import F32
 from modelcc.schedule.canonical import CanonicalKernel
@@ -16,15 +19,19 @@ from modelcc.schedule.canonical import CanonicalKernel
 
 @dataclass(frozen=True)
 class Tail:
-    """Adds the vector ``bias`` to every row (empty: none), then takes the ``relu``."""
+    """Adds the vector ``bias``, then the tensor ``added`` (empty: none), then takes an
+    ``activation``."""
 
     bias: str = ""
-    relu: bool = False
+    added: str = ""
+    activation: Literal["", "relu", "gelu"] = ""
 
 
-def product_and_tail(kernel: CanonicalKernel) -> tuple[CanonicalKernel, Tail] | None:
+def product_and_tail(
+    kernel: CanonicalKernel, axis: int = -1
+) -> tuple[CanonicalKernel, Tail] | None:
     """``kernel`` as its product alone, with a result of the operands' elements, and what follows;
-    None if that is more than a tail."""
+    None if that is more than a tail.  A bias has an element for each place along ``axis``."""
     first, *rest = kernel.stages
     types = dict(kernel.types)
     if len(kernel.outputs) != 1 or not isinstance(first.body, Apply):
@@ -32,7 +39,7 @@ def product_and_tail(kernel: CanonicalKernel) -> tuple[CanonicalKernel, Tail] | 
     (output,) = kernel.outputs
     found: dict[str, Tail] = {first.output: Tail()}
     for stage in rest:
-        tail = _StageTail(stage, found, kernel).of(stage.body)
+        tail = _StageTail(stage, found, kernel, axis).of(stage.body)
         if tail is None or not _is_plain(stage, types[output].shape):
             return None
         found[stage.output] = tail
@@ -60,39 +67,74 @@ class _StageTail:
     stage: Stage
     before: Mapping[str, Tail]
     kernel: CanonicalKernel
+    axis: int
 
     def of(self, body: Scalar) -> Tail | None:
         """The tail that ends with ``body``."""
         match body:
-            case Read(tensor, indices):
-                return self.before.get(tensor) if indices == self.stage.write else None
+            case Read(tensor):
+                return self.before.get(tensor) if self._is_same_element(body) else None
             case Cast(value):
                 return self.of(value)
             case Apply("max", (value, Number(number))) if number == 0:
-                found = self.of(value)
-                return None if found is None else replace(found, relu=True)
+                return self._activated(value, "relu")
+            case Apply("mul", (Apply("mul", (value, _)), _)) if body == _gelu(value):
+                return self._activated(value, "gelu")
             case Apply("add", (left, right)):
-                for value, other in ((left, right), (right, left)):
-                    found, bias = self.of(value), self._bias(other)
-                    if found == Tail() and bias:
-                        return Tail(bias)
-                return None
+                return self._added(left, right) or self._added(right, left)
             case _:
                 return None
 
-    def _bias(self, value: Scalar) -> str:
-        """The input that is a vector along the last axis."""
-        value = value.value if isinstance(value, Cast) else value
-        if not isinstance(value, Read) or value.tensor not in self.kernel.inputs:
-            return ""
-        type_ = dict(self.kernel.types)[value.tensor]
-        if not value.indices or not self.stage.write or type_.layout is not None:
-            return ""
-        *others, last = value.indices
-        vector = last == self.stage.write[-1] and type_.shape[-1] == self._shape[-1]
-        return value.tensor if vector and all(index == 0 for index in others) else ""
+    def _activated(self, value: Scalar, name: Literal["relu", "gelu"]) -> Tail | None:
+        found = self.of(value)
+        return None if found is None or found.activation else replace(found, activation=name)
+
+    def _added(self, value: Scalar, other: Scalar) -> Tail | None:
+        """The tail of ``value`` and what is added to that."""
+        found, other = self.of(value), _uncast(other)
+        types = dict(self.kernel.types)
+        if found is None or found.activation or found.added or not isinstance(other, Read):
+            return None
+        if other.tensor not in self.kernel.inputs or types[other.tensor].layout is not None:
+            return None
+        if self._is_same_element(other) and types[other.tensor].shape == self._shape:
+            return replace(found, added=other.tensor)
+        return Tail(other.tensor) if not found.bias and self._is_bias(other) else None
+
+    def _is_bias(self, read: Read) -> bool:
+        """Whether it is of a vector along the axis."""
+        shape = dict(self.kernel.types)[read.tensor].shape
+        along = self.stage.write[self.axis]
+        vector = [(i, n) for i, n in zip(read.indices, shape, strict=True) if i != 0]
+        ones = all(n == 1 for i, n in zip(read.indices, shape, strict=True) if i == 0)
+        return ones and vector == [(along, self._shape[self.axis])]
+
+    def _is_same_element(self, read: Read) -> bool:
+        """Whether what is read is at the place that is written; axes of one place may be left out
+        of an index."""
+        ones: dict[str, Index] = {a.name: 0 for a in self.stage.axes if a.extent == 1}
+        return read.indices == self.stage.write or (
+            [substitute(i, ones) for i in read.indices]
+            == [substitute(i, ones) for i in self.stage.write]
+        )
 
     @property
     def _shape(self) -> tuple[Index, ...]:
         """The result's."""
         return dict(self.kernel.types)[self.kernel.outputs[0]].shape
+
+
+def _gelu(x: Scalar) -> Scalar:
+    """The approximation by tanh of Hendrycks & Gimpel, "Gaussian error linear units", 2016, as
+    libraries compute it and models spell it."""
+
+    def of(function: str, *args: Scalar) -> Scalar:
+        return Apply(function, args, x.dtype)
+
+    def number(value: float) -> Scalar:
+        return Number(value, x.dtype)
+
+    cubic = of("add", of("mul", of("mul", x, x), number(0.044715)), number(1.0))
+    inner = of("mul", of("mul", x, cubic), number(sqrt(2 / pi)))
+    gate = of("add", of("tanh", inner), number(1.0))
+    return of("mul", of("mul", x, number(0.5)), gate)

@@ -6,29 +6,41 @@ has machine code; without, PTX, which the driver of the machine that runs it com
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TypeAlias
 
 from modelcc.artifact.manifest import LibrarySpec
 from modelcc.ir.errors import ModelError
-from modelcc.ir.library import ExternalCall
 from modelcc.ir.loop import Function
 from modelcc.passes.graph.scaled_products import ScaledProducts
 from modelcc.runtime.device_program import CODE
 from modelcc.runtime.libraries import at_path
 from modelcc.schedule.canonical import CanonicalKernel
+from modelcc.schedule.schedule import Schedule
 from modelcc.targets.base import BuildConfig, GraphPasses, Module, TargetOptions
 from modelcc.targets.c.names import symbol
 from modelcc.targets.cuda.chips import CHIPS, DEFAULT, Chip, find_chip
+from modelcc.targets.cuda.convolutions import CUDNN, convolution_call
 from modelcc.targets.cuda.cubin import compiled_kernels
 from modelcc.targets.cuda.libraries import CUBLASLT, product_call
 from modelcc.targets.cuda.text import kernels_of, ptx_text
 from modelcc.targets.cuda.tools import assemble, disassemble, find_tool
 from modelcc.targets.gpu.device_target import DeviceTarget
+from modelcc.targets.gpu.library_call import DeviceCall
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.tensor_product import BYTES, ROUNDED
 from modelcc.targets.kernel_use import CompiledKernel
 from modelcc.targets.native.target import native_target
+
+LibraryCall: TypeAlias = Callable[[CanonicalKernel, bool, int], DeviceCall | None]
+"""Of a kernel, whether f32 may be rounded to tf32, and the most bytes to work in."""
+
+LIBRARIES: Mapping[str, tuple[LibrarySpec, LibraryCall]] = MappingProxyType(
+    {CUBLASLT.name: (CUBLASLT, product_call), CUDNN.name: (CUDNN, convolution_call)}
+)
+"""NVIDIA's libraries, and what makes the call of each that computes a kernel, if there is one."""
 
 
 @dataclass(frozen=True)
@@ -69,17 +81,19 @@ class CudaTarget(DeviceTarget):
         """LLVM text, PTX, and machine code as bytes and as text."""
         return ("llvm", "ptx", "cubin", "sass")
 
-    def library_call(self, kernel: CanonicalKernel) -> ExternalCall | None:
-        """Products by cuBLASLt, where it is asked for and preferred."""
-        if not (self.libraries and self.options.prefer_libraries):
+    def library_call(self, kernel: CanonicalKernel, schedule: Schedule | None) -> DeviceCall | None:
+        """Products by cuBLASLt and convolutions by cuDNN, where these are asked for."""
+        if not self.options.prefer_libraries:
             return None
-        return product_call(kernel, self.options.tf32)
+        asked = dict(self.options.libraries)
+        ways = (call for name, (_, call) in LIBRARIES.items() if name in asked)
+        calls = (call(kernel, self.options.tf32, self.chip.workspace) for call in ways)
+        return next((call for call in calls if call is not None), None)
 
     @property
     def libraries(self) -> tuple[LibrarySpec, ...]:
-        paths = dict(self.options.libraries)
-        name = CUBLASLT.name
-        return (at_path(CUBLASLT, paths[name]),) if name in paths else ()
+        asked = self.options.libraries
+        return tuple(at_path(LIBRARIES[name][0], path) for name, path in asked)
 
     def symbol(self, name: str) -> str:
         return symbol(name)
@@ -121,9 +135,9 @@ def cuda_target(options: TargetOptions) -> CudaTarget:
     if len(words) > 1:
         hint = "cuda:sm_90a:1 is the second GPU, of architecture sm_90a"
         raise ModelError(f"{options.variant!r} is no architecture and number", (), hint)
-    others = [name for name, _ in options.libraries if name != CUBLASLT.name]
+    others = [name for name, _ in options.libraries if name not in LIBRARIES]
     if others:
-        hint = f"there is {CUBLASLT.name}"
+        hint = f"there are {' and '.join(LIBRARIES)}"
         raise ModelError(f"kernels of GPUs cannot call a library {others[0]!r}", (), hint)
     own = {"libraries": (), "prefer_libraries": False}
     host = native_target(replace(options, variant="", threads=1, schedule="", tuned=(), **own))

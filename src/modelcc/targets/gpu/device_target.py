@@ -13,7 +13,7 @@ from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import LibrarySpec, MachineSpec
 from modelcc.ir.capacity import Capacity, GroupCapacity
 from modelcc.ir.errors import ModelError
-from modelcc.ir.library import Callee, ExternalCall, LibraryFunction
+from modelcc.ir.library import Callee, LibraryFunction
 from modelcc.ir.loop import Function
 from modelcc.ir.memory_rules import MemoryRules
 from modelcc.ir.output_names import user_name
@@ -29,6 +29,7 @@ from modelcc.runtime.machine import machine_identity
 from modelcc.runtime.session import Session
 from modelcc.runtime.values import session_of
 from modelcc.schedule.canonical import CanonicalKernel
+from modelcc.schedule.schedule import Schedule
 from modelcc.targets.base import (
     BuildConfig,
     GraphPasses,
@@ -44,6 +45,7 @@ from modelcc.targets.gpu.device_program import device_functions, device_program
 from modelcc.targets.gpu.host_notes import host_notes, rounding_notes
 from modelcc.targets.gpu.kernel_uses import device_facts
 from modelcc.targets.gpu.kernels import DeviceKernels
+from modelcc.targets.gpu.library_call import DeviceCall, with_workspaces
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.passes.split_keys import SplitKeys
 from modelcc.targets.gpu.passes.split_reductions import SplitReductions
@@ -96,10 +98,10 @@ class DeviceTarget(Target):
         del function
         return ""
 
-    def library_call(self, kernel: CanonicalKernel) -> ExternalCall | None:
-        """The call of a device's library that computes ``kernel`` in place of a function of groups;
-        None if there is none."""
-        del kernel
+    def library_call(self, kernel: CanonicalKernel, schedule: Schedule | None) -> DeviceCall | None:
+        """The call of a device's library that computes ``kernel`` in place of a function of groups
+        by this ``schedule``; None if there is none, or it is no gain."""
+        del kernel, schedule
         return None
 
     @property
@@ -138,11 +140,12 @@ class DeviceTarget(Target):
 
     def tensor_passes(self) -> TensorPasses:
         """Images with channels last where matrix units convolve them; long sums in parts, for all
-        units; attention in one kernel, of few rows in two where threads exchange registers."""
+        units, but for products that a library may compute; attention in one kernel, of few rows in
+        two where threads exchange registers."""
         few = self.gpu.exchanges
         return TensorPasses(
             layouts=(ChannelsLast(),) if self.gpu.matrix else (),
-            operands=(SplitReductions(self.gpu.units),),
+            operands=(SplitReductions(self.gpu.units, products=not self.libraries),),
             kernels=(
                 FuseContractions(block=1, cache_bytes=0, rows=0 if few else 16),
                 *((SplitKeys(self.gpu.units),) if few else ()),
@@ -162,7 +165,8 @@ class DeviceTarget(Target):
             program, self.host.cpu, on_function, lower=lower, scatter=lower.scatter
         )
         own = rounding_notes(found) if self.options.tf32 else ()
-        return replace(found, notes=(*found.notes, *host_notes(found, reasons), *own))
+        noted = replace(found, notes=(*found.notes, *host_notes(found, reasons), *own))
+        return with_workspaces(noted)
 
     def list_schedules(self, program: TensorProgram) -> str:
         raise ModelError(f"target {self.name} lists no schedules", (), "leave --emit schedule out")

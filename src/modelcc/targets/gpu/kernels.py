@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from modelcc.ir.errors import ModelError
-from modelcc.ir.library import ExternalCall, LibraryFunction, meaning_of
+from modelcc.ir.library import LibraryFunction, meaning_of
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import checks_in
 from modelcc.ir.loop_verifier import verify_function
@@ -18,6 +18,7 @@ from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.scatter import schedule_scatter
 from modelcc.targets.cpu.schedule import Pairs
 from modelcc.targets.cpu.scheduled_kernel import ScheduledKernel
+from modelcc.targets.gpu.library_call import DeviceCall
 from modelcc.targets.gpu.lower import schedule_groups_kernel
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.scatter import schedule_group_scatter
@@ -34,7 +35,7 @@ def _nothing(function: Function) -> str:
     return ""
 
 
-def _none(kernel: CanonicalKernel) -> ExternalCall | None:
+def _none(kernel: CanonicalKernel, schedule: Schedule | None) -> DeviceCall | None:
     return None
 
 
@@ -42,13 +43,13 @@ def _none(kernel: CanonicalKernel) -> ExternalCall | None:
 class DeviceKernels:
     """Schedules kernels for groups of ``gpu``: a :class:`~modelcc.targets.cpu.schedule.Lower`,
     whose machine is the host's.  ``on_host`` gets nodes whose kernel runs on the host, and why;
-    ``lacks`` says what the device has not that a function takes; ``library`` is the call of one
-    that computes a kernel in its place."""
+    ``lacks`` says what the device has not that a function takes; ``library`` is the call that
+    computes a kernel better than our own schedule of it does."""
 
     gpu: GpuModel
     on_host: OnHost = _ignored
     lacks: Callable[[Function], str] = _nothing
-    library: Callable[[CanonicalKernel], ExternalCall | None] = _none
+    library: Callable[[CanonicalKernel, Schedule | None], DeviceCall | None] = _none
 
     def __call__(
         self,
@@ -62,15 +63,28 @@ class DeviceKernels:
         """The function of a kernel; :class:`NoScheduleError` if its stages run one by one."""
         found = self._grouped(kernel, name, source, states)
         if isinstance(found, ScheduledKernel):
-            call = self.library(with_weights(kernel, found.layouts))
-            meaning = meaning_of(found.function)
-            if call is None or checks_in(meaning):
-                return found
-            return replace(found, function=LibraryFunction(call, meaning), in_place=())
+            return self._by_library(kernel, name, source, found) or found
         if len(kernel.stages) > 1:
             raise NoScheduleError
         self.on_host(source, found)
         return schedule_kernel(kernel, name, machine, source, wanted, states)
+
+    def _by_library(
+        self, kernel: CanonicalKernel, name: str, source: tuple[str, ...], own: ScheduledKernel
+    ) -> ScheduledKernel | None:
+        """The kernel by a call, if there is one that is better than our ``own``."""
+        call = self.library(kernel, own.schedule)
+        if call is None or checks_in(meaning_of(own.function)):
+            return None
+        found: ScheduledKernel | str = own
+        if call.layouts != own.layouts:
+            given = with_weights(kernel, call.layouts)
+            given = replace(given, constants=kernel.constants - call.layouts.keys())
+            found = self._grouped(given, name, source, frozenset())
+        if isinstance(found, str):
+            return None
+        function = LibraryFunction(call.call, meaning_of(found.function))
+        return replace(found, function=function, layouts=call.layouts, in_place=())
 
     def scatter(
         self,

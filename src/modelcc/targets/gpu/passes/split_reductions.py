@@ -26,7 +26,8 @@ class SplitReductions:
     """Sums over parts of a reduction, and the sum of these, where ``units`` of a machine would have
     no results of their own to find; parts have as many terms each.
 
-    Products count by tiles.  What is left to do is of the last sum, and fused with it.
+    Products count by tiles; they stay whole without ``products``.  What is left to do is of the
+    last sum, and fused with it.
 
     before::
 
@@ -49,6 +50,7 @@ class SplitReductions:
     """
 
     units: int
+    products: bool = True
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
         items: list[Item] = []
@@ -88,7 +90,7 @@ class SplitReductions:
         product = _is_product(stage)
         groups = -(-results // TILE) if product else results
         shortest = SHORTEST_PRODUCT if product else SHORTEST
-        if not 0 < groups < self.units:
+        if not 0 < groups < self.units or (product and not self.products):
             return None
         most = min(-(-2 * self.units // groups), terms // shortest)
         return next((n for n in range(most, 1, -1) if _number(axis) % n == 0), None)

@@ -1,0 +1,80 @@
+"""Libraries of a device's vendor that have descriptions of what they compute."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from modelcc.runtime.errors import RunError
+
+MOST_PLANS = 256
+"""Descriptions that are kept of a library's, for other sizes or places."""
+
+ELEMENT_BYTES: Mapping[str, int] = {"f32": 4, "f16": 2, "bf16": 2, "i8": 1}
+"""Of the tensors that are passed, and of memory to work in."""
+
+Plan = TypeVar("Plan")
+
+
+class VendorLibrary(Protocol):
+    """A library on one GPU, whose context is current when it is used."""
+
+    def ask(
+        self, elements: Sequence[str], addresses: Sequence[int], numbers: Sequence[int], stream: int
+    ) -> None:
+        """Ask for a computation in ``stream``, of tensors with ``elements`` of these types at
+        ``addresses``, by ``numbers`` that mean what the library's module says."""
+
+    def close(self) -> None:
+        """Give back what it holds."""
+
+
+class LibraryCalls:
+    """Functions of the ``library``, which return a status; ``function`` gives their addresses."""
+
+    def __init__(
+        self,
+        library: str,
+        signatures: Mapping[str, tuple[Any, ...]],
+        function: Callable[[str], int],
+    ) -> None:
+        self._library = library
+        self._functions = {
+            name: ctypes.CFUNCTYPE(ctypes.c_int32, *types)(function(name))
+            for name, types in signatures.items()
+        }
+
+    def __call__(self, name: str, *given: Any) -> None:
+        """Call one; :class:`RunError` if it fails."""
+        status = self._functions[name](*given)
+        if status:
+            raise RunError(f"{name} of {self._library} failed with status {status}")
+
+    def made(self, name: str, *given: Any) -> ctypes.c_void_p:
+        """What a function makes, whose first argument is where it leaves that."""
+        handle = ctypes.c_void_p()
+        self(name, ctypes.addressof(handle), *given)
+        return handle
+
+
+class Plans(Generic[Plan]):
+    """Up to :data:`MOST_PLANS`, each for a key; ``forget`` gives one back."""
+
+    def __init__(self, forget: Callable[[Plan], None]) -> None:
+        self._forget = forget
+        self._kept: dict[Hashable, Plan] = {}
+
+    def of(self, key: Hashable, make: Callable[[], Plan]) -> Plan:
+        """The one for ``key``, made if there is none."""
+        found = self._kept.get(key)
+        if found is None:
+            if len(self._kept) >= MOST_PLANS:
+                self._forget(self._kept.pop(next(iter(self._kept))))
+            found = self._kept[key] = make()
+        return found
+
+    def clear(self) -> None:
+        """Give all back."""
+        while self._kept:
+            self._forget(self._kept.popitem()[1])

@@ -1,0 +1,79 @@
+"""Calls of a device's libraries, and the memory in which these work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from modelcc.ir.index import Index, product
+from modelcc.ir.library import (
+    Address,
+    Callee,
+    ExternalCall,
+    call_of,
+    meaning_of,
+    with_meaning,
+)
+from modelcc.ir.loop import Buffer, IndexOf, Parameter
+from modelcc.ir.naming import Names
+from modelcc.ir.program import Launch, Program, Step
+from modelcc.ir.region import map_leaves
+from modelcc.ir.types import F32, I8, I64, Layout, TensorType
+from modelcc.schedule.canonical import CanonicalKernel
+
+WORKSPACE = "workspace"
+"""The buffer of a call's that it may write to; its bytes are the next argument."""
+
+_PARTS = 16
+"""Sums of so many parts of a product that a workspace has room for."""
+
+
+@dataclass(frozen=True)
+class DeviceCall:
+    """The ``call`` that computes a kernel whose constants lie as ``layouts`` say."""
+
+    call: ExternalCall
+    layouts: Mapping[str, Layout] = field(default_factory=dict[str, Layout])
+
+
+def workspace(kernel: CanonicalKernel, most: int) -> tuple[Address, IndexOf]:
+    """Memory with room for sums of parts of what ``kernel`` computes, or of ``most`` bytes, if it
+    has more or how many is not known."""
+    results = product(dict(kernel.types)[kernel.outputs[0]].shape)
+    wanted = -(-_PARTS * results * F32.bytes // 256) * 256 if isinstance(results, int) else most
+    return Address(WORKSPACE), IndexOf(min(most, wanted), I64)
+
+
+def with_workspaces(program: Program) -> Program:
+    """``program`` before memory is planned, in which library functions have memory to work in."""
+    names, added = Names(program.types), dict[str, TensorType]()
+    working = {c.name: size for c in program.callees if (size := _workspace_of(call_of(c)))}
+
+    def visit(step: Step) -> Step:
+        if not isinstance(step, Launch) or step.callee not in working:
+            return step
+        name = names.fresh(f"{step.arguments[-1]}.{WORKSPACE}")
+        added[name] = TensorType((working[step.callee],), I8)
+        return replace(step, arguments=(*step.arguments, name))
+
+    steps = map_leaves(program.steps, visit)
+    callees = tuple(_with_memory(c, working.get(c.name)) for c in program.callees)
+    return replace(program, steps=steps, callees=callees, types={**program.types, **added})
+
+
+def _with_memory(callee: Callee, size: Index | None) -> Callee:
+    if size is None:
+        return callee
+    memory = Parameter(Buffer(WORKSPACE, I8, size), mutable=True)
+    meaning = meaning_of(callee)
+    return with_meaning(callee, replace(meaning, parameters=(*meaning.parameters, memory)))
+
+
+def _workspace_of(call: ExternalCall | None) -> Index | None:
+    """Its bytes; None if the call has none."""
+    arguments = call.arguments if call is not None else ()
+    if Address(WORKSPACE) not in arguments:
+        return None
+    size = arguments[arguments.index(Address(WORKSPACE)) + 1]
+    assert isinstance(size, IndexOf)
+    return size.index
