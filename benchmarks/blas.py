@@ -34,9 +34,7 @@ def main(name: str, only: str, seconds: float) -> None:
             continue
         made, feeds = model(sizes, constant)
         own = Options(threads=1, strassen=False)
-        called = Options(
-            threads=1, strassen=False, libraries=(library(name),), prefer_libraries=True
-        )
+        called = Options(threads=1, strassen=False, libraries=(library(name),), kernels="library")
         nets = [modelcc.compile(made, options=options, cache=None) for options in (own, called)]
         first, second = (net.run(feeds)["y"] for net in nets)
         np.testing.assert_allclose(first, second, rtol=1e-3, atol=1e-3)

@@ -101,7 +101,7 @@ def embedded(
     options = Options(target=target, threads=1, ram=ram)
     if library:
         found = (("cmsis-nn", library),)
-        options = replace(options, libraries=found, prefer_libraries=prefer)
+        options = replace(options, libraries=found, kernels="library" if prefer else None)
     made = target_of(options)
     assert isinstance(made, McuTarget)
     request = DeliveryRequest(name, "array", "net.onnx", "1")

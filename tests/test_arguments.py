@@ -50,7 +50,7 @@ OPTIONS: dict[str, list[object]] = {
     "schedule": [v for v in not_of(None) if not isinstance(v, str)],
     "tuned": not_of(None, True),
     "libraries": [*not_of(None, *EMPTY), {"openblas": 3}, {3: ""}],
-    "prefer_libraries": not_of(None, True),
+    "kernels": [*not_of(None), "libraries"],
     "skip": [*not_of(None, *EMPTY, HOSTILE[10]), ["a", 3]],
     "limit": [*not_of(None), ("a", "b"), (3, 3), ("a", -1), ("a",), ("a", 1, 2)],
     "keep": [*not_of(None, *EMPTY, HOSTILE[10]), ["a", 3]],
@@ -131,7 +131,7 @@ def test_wrong_arguments_are_refused_in_words(
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_options_refuse_what_compile_refuses(name: str) -> None:
-    may_be_none = name in ("limit", "ram", "winograd", "strassen")
+    may_be_none = name in ("kernels", "limit", "ram", "winograd", "strassen")
     for value in (*OPTIONS[name], *(() if may_be_none else (None,))):
         wrong: dict[str, Any] = {name: value}
         with pytest.raises(modelcc.ModelError, match=name):

@@ -27,7 +27,7 @@ from rich.table import Table
 from modelcc.driver import target_of
 from modelcc.emit.delivery import planned
 from modelcc.ir.types import Array
-from modelcc.options import Options, dimension, library
+from modelcc.options import KERNELS, Options, dimension, library
 from modelcc.sizes import bytes_of
 from modelcc.targets.base import BuildConfig
 from modelcc.targets.c.delivery.facts import DeliveryRequest
@@ -174,7 +174,7 @@ def main() -> int:
     parser.add_argument("--dim", action="append", default=[], metavar="NAME=SIZE")
     parser.add_argument("--ram", type=bytes_of, metavar="SIZE", help="stream rows to fit into it")
     parser.add_argument("--library", action="append", default=[], metavar="NAME=PATH")
-    parser.add_argument("--prefer-libraries", action="store_true")
+    parser.add_argument("--kernels", choices=KERNELS)
     parser.add_argument("--functions", type=int, default=0, metavar="N")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, metavar="FILE")
@@ -182,7 +182,7 @@ def main() -> int:
     dims = tuple(dimension(text) for text in asked.dim)
     libraries = tuple(library(text) for text in asked.library)
     options = Options(target=asked.target, threads=1, ram=asked.ram, libraries=libraries)
-    target = target_of(replace(options, prefer_libraries=asked.prefer_libraries))
+    target = target_of(replace(options, kernels=asked.kernels))
     assert isinstance(target, McuTarget)
     missing = missing_tools(target.model)
     if missing:

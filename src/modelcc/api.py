@@ -61,7 +61,7 @@ def compile(
     schedule: str | None = None,
     tuned: bool | None = None,
     libraries: Mapping[str, str] | None = None,
-    prefer_libraries: bool | None = None,
+    kernels: str | None = None,
     skip: Sequence[str] | None = None,
     limit: Limit | tuple[str, int] | None = None,
     keep: Sequence[str] | None = None,
@@ -96,7 +96,7 @@ def compile(
         optimize=optimize, accuracy=accuracy, precision=precision, winograd=winograd,
         strassen=strassen, schedule=schedule, tuned=tuned, skip=skip, limit=limit, keep=keep,
         unchecked=unchecked, machine=machine, libraries=libraries, ram=ram,
-        prefer_libraries=prefer_libraries,
+        kernels=kernels,
     )  # fmt: skip
     checks.function("progress", progress, _PROGRESS)
     folder, apart = _folder(cache, environment), checks.flag("separate", separate)
@@ -273,7 +273,7 @@ def verify(
     schedule: str | None = None,
     tuned: bool | None = None,
     libraries: Mapping[str, str] | None = None,
-    prefer_libraries: bool | None = None,
+    kernels: str | None = None,
     skip: Sequence[str] | None = None,
     limit: Limit | tuple[str, int] | None = None,
     unchecked: bool | None = None,
@@ -301,7 +301,7 @@ def verify(
         optimize=optimize, accuracy=accuracy, precision=precision, winograd=winograd,
         strassen=strassen, schedule=schedule, tuned=tuned, skip=skip, limit=limit,
         unchecked=unchecked, machine=machine, libraries=libraries, ram=ram,
-        prefer_libraries=prefer_libraries,
+        kernels=kernels,
     )  # fmt: skip
     folder = _folder(cache, environment)
     request = _verification().Request(

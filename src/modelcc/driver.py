@@ -38,7 +38,7 @@ from modelcc.ir.mapped import release_all
 from modelcc.ir.program import Program
 from modelcc.ir.tensor import TensorProgram
 from modelcc.levels.text import verify_level
-from modelcc.options import Options
+from modelcc.options import GENERATED, Options
 from modelcc.passes.graph.assert_sizes import AssertSizes
 from modelcc.passes.graph.bodies import CountedInBodies, InBodies, in_bodies
 from modelcc.passes.graph.bound_dimensions import BoundDimensions
@@ -236,8 +236,8 @@ def target_options(options: Options, tuned: tuple[tuple[str, str], ...] = ()) ->
         options.schedule,
         options.machine,
         tuned,
-        options.libraries,
-        options.prefer_libraries,
+        () if options.kernels_by == GENERATED else options.libraries,
+        options.kernels_by,
         options.ram,
         tf32=options.precision == "tf32",
     )

@@ -126,7 +126,7 @@ class BytecodeModel:
     def _accept(self, status: int) -> None:
         if status == _NO_KERNEL:
             low, high = np.frombuffer(self._model.raw, np.uint32, 2, ctypes.sizeof(ctypes.c_void_p))
-            hint = "make the interpreter for this model, too: --emit interpreter --kernels"
+            hint = "make the interpreter for this model, too: --emit interpreter --firmware"
             message = f"{self._path}: the interpreter has no kernel {high:08x}{low:08x}; {hint}"
             raise LoadError(message)
         if status:

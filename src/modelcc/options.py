@@ -31,6 +31,11 @@ STANDARD, STRICT = "standard", "strict"
 ACCURACIES = (STANDARD, STRICT)
 """With and without algorithms that save multiplications and round otherwise."""
 
+AUTO, GENERATED, LIBRARY = "auto", "generated", "library"
+KERNELS = (AUTO, GENERATED, LIBRARY)
+"""Who computes kernels: whoever is estimated or measured to be faster, our own code, or libraries
+whatever they can."""
+
 PRECISIONS = ("f32", "tf32", "bf16", "f16")
 """What products of f32 are computed in."""
 
@@ -63,9 +68,11 @@ class Options:
     or writes whatever is there.
     ``machine`` has numbers of the processor's model that take the place of the known ones
     (``{"l2_bytes": 1 << 19}``), as :mod:`modelcc.cache.measurements` keeps them.
-    ``libraries`` are what kernels may call where a schedule says so, or, on microcontrollers, where
-    that is estimated to take less: names with paths (empty: wherever they are found); with
-    ``prefer_libraries`` they compute whatever they can.
+    ``libraries`` are what kernels may call, names with paths (empty: wherever they are found):
+    with ``kernels`` ``auto`` where a schedule says so, or, on microcontrollers and GPUs, where that
+    is estimated to take less time; with ``library`` they compute whatever they can, with
+    ``generated`` nothing (None: ``auto`` if libraries are named, else ``generated``).  NVIDIA's
+    GPUs have all that there are if none is named.
     ``ram`` is how many bytes of memory a microcontroller has for a model: rows are streamed
     through layers as far as they must be to fit.
     ``skip`` names stages that are left out and ``limit`` one that stops early; ``keep`` names
@@ -86,7 +93,7 @@ class Options:
     unchecked: bool = False
     machine: tuple[tuple[str, float], ...] = ()
     libraries: tuple[tuple[str, str], ...] = ()
-    prefer_libraries: bool = False
+    kernels: str | None = None
     ram: int | None = None
     skip: tuple[str, ...] = ()
     limit: Limit | None = None
@@ -107,6 +114,11 @@ class Options:
         """Whether an algorithm that rounds otherwise may be used: as ``asked``, else as
         ``accuracy`` says."""
         return self.accuracy != STRICT if asked is None else asked
+
+    @property
+    def kernels_by(self) -> str:
+        """One of :data:`KERNELS`."""
+        return self.kernels or (AUTO if self.libraries else GENERATED)
 
     def key(self) -> str:
         """SHA-256 of all fields, in hexadecimal."""
@@ -132,6 +144,10 @@ def library_paths(what: str, value: object) -> tuple[tuple[str, str], ...]:
     if given is None:
         raise ModelError(f"{what} must be paths by name, not {shown(value)}", (), hint)
     return tuple(sorted((text(what, name, hint), text(what, path, hint)) for name, path in given))
+
+
+def _kernels(what: str, value: object) -> str | None:
+    return None if value is None else _one_of(KERNELS, what, value)
 
 
 def _one_of(known: Sequence[str], what: str, value: object) -> str:
@@ -175,6 +191,7 @@ _CHECKS: Mapping[str, Callable[[str, object], object]] = MappingProxyType(
         "strassen": optional_flag,
         "machine": _machine,
         "libraries": library_paths,
+        "kernels": _kernels,
         "ram": _ram,
         "skip": names,
         "limit": _limit,

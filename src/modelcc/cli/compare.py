@@ -86,7 +86,7 @@ def compare(
         forms, refused = forms_of(embedded)
         results = run_forms(embedded, forms, feeds)
         if embedded.program.external_calls:
-            alone = replace(options, libraries=(), prefer_libraries=False)
+            alone = replace(options, libraries=(), kernels=None)
             own = embedded_of(model, alone, config)
             forms, refused = forms_of(own)
             results += run_forms(own, forms, feeds)

@@ -137,7 +137,7 @@ HELP = """Compile MODEL (.onnx) for this machine, or look at any level on the wa
     "assembler puts into the program.  [default: bin]",
 )
 @click.option(
-    "--kernels",
+    "--firmware",
     multiple=True,
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     metavar="FILE",
@@ -177,7 +177,7 @@ def compile_command(
     constants: Path | None,
     name: str | None,
     weights: WeightsForm | None,
-    kernels: tuple[Path, ...],
+    firmware: tuple[Path, ...],
     ram: str | None,
     show_report: bool,
     page: Path | None,
@@ -198,7 +198,7 @@ def compile_command(
     check_writable(place, page)
     in_folder = form == "c" and is_folder and level != "loop"
     _check_folder(ARDUINO if arduino else form, bool(name or weights), in_folder, is_folder)
-    _check_kernels(form, kernels)
+    _check_firmware(form, firmware)
     path = _destination(model, place, is_folder, wanted)
     _check_outputs(model, level, constants, path, page, wanted)
     observer: Observer | None = None if dump_dir is None else dump_observer(dump_dir)
@@ -217,7 +217,7 @@ def compile_command(
         elif form in (BYTECODE, INTERPRETER):
             made = emit_bytecode if form == BYTECODE else deliver_interpreter
             own = prefix_of(stem_of(model))
-            result = made(source, level, own, kernels, target, options, config, observer)
+            result = made(source, level, own, firmware, target, options, config, observer)
         elif form == WEB:
             own = stem_of(model) if name is None else name
             result = _deliver_page()(source, level, own, target, options, config, observer)
@@ -277,11 +277,11 @@ def _check_folder(form: str | None, named: bool, in_folder: bool, is_folder: boo
         raise ModelError("the interpreter is several files", (), "write a folder: -o FOLDER/")
 
 
-def _check_kernels(form: str | None, kernels: tuple[Path, ...]) -> None:
+def _check_firmware(form: str | None, firmware: tuple[Path, ...]) -> None:
     """:class:`ModelError` for kernels of another form than bytecode."""
-    if kernels and form not in (BYTECODE, INTERPRETER):
+    if firmware and form not in (BYTECODE, INTERPRETER):
         hint = f"--emit {BYTECODE} or --emit {INTERPRETER}"
-        raise ModelError("--kernels is for bytecode and its interpreter", (), hint)
+        raise ModelError("--firmware is for bytecode and its interpreter", (), hint)
 
 
 def stem_of(model: Path) -> str:

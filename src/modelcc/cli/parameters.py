@@ -14,6 +14,7 @@ from modelcc.environment import Environment
 from modelcc.ir.errors import ModelError
 from modelcc.options import (
     ACCURACIES,
+    KERNELS,
     PRECISIONS,
     STANDARD,
     Options,
@@ -85,9 +86,13 @@ _COMPILING = (
     click.option("--library", "libraries", multiple=True, metavar="NAME[=PATH]",
                  help="A library that kernels may call: openblas where --schedule says so, and "
                       "`modelcc tune` tries it; cmsis-nn=PATH on Arm microcontrollers, where "
-                      "it is estimated to take fewer instructions."),
-    click.option("--prefer-libraries", is_flag=True,
-                 help="Have the libraries compute by default whatever they can."),
+                      "it is estimated to take fewer instructions; cublaslt and cudnn on "
+                      "NVIDIA's GPUs, where these are estimated to be faster."),
+    click.option("--kernels", type=click.Choice(KERNELS), default=None,
+                 help="library: libraries compute whatever they can; auto: where that is "
+                      "estimated to be faster; generated: nothing.  NVIDIA's GPUs have cublaslt "
+                      "and cudnn if none is named.  "
+                      "[default: auto with --library, else generated]"),
     click.option("--tuned", is_flag=True,
                  help="Run kernels as `modelcc tune` found best on this machine."),
     click.option("--unchecked", is_flag=True,
@@ -126,7 +131,7 @@ class Compiling(TypedDict):
     strassen: bool | None
     schedule: Path | None
     libraries: Sequence[str]
-    prefer_libraries: bool
+    kernels: str | None
     tuned: bool
     unchecked: bool
     measured: bool
@@ -149,7 +154,7 @@ def options_of(environment: Environment, asked: Compiling) -> Options:
         winograd=asked["winograd"],
         strassen=asked["strassen"],
         libraries=tuple(library(text) for text in asked["libraries"]),
-        prefer_libraries=asked["prefer_libraries"],
+        kernels=asked["kernels"],
         tuned=asked["tuned"],
         schedule="" if schedule is None else schedule_text(schedule),
         unchecked=asked["unchecked"],

@@ -86,5 +86,5 @@ def _check_known(encoded: Encoded, name: str, known: Sequence[VmKernel]) -> None
             f"the firmware has no kernel {', '.join(missing)}, which {name} needs for "
             f"{'; '.join(nodes)}",
             (),
-            "add it to the firmware: --emit interpreter with the same --kernels",
+            "add it to the firmware: --emit interpreter with the same --firmware",
         )

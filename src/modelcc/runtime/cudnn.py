@@ -78,7 +78,7 @@ class AlgorithmPerformance(ctypes.Structure):
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _CudnnPlan:
     """What a convolution is described by, and how it is computed, in so much memory."""
 
     image: Any
@@ -137,7 +137,7 @@ class Cudnn:
             behind, plan.bias, bias, plan.activation, plan.result, result,
         )  # fmt: skip
 
-    def _plan(self, element: str, numbers: Sequence[int], room: int, biased: bool) -> _Plan:
+    def _plan(self, element: str, numbers: Sequence[int], room: int, biased: bool) -> _CudnnPlan:
         math, relu, order, n, c, h, w, k, taken, *window = numbers[:11]
         p, q, *steps, groups = numbers[11:]
         call, kind = self._call, TYPES[element]
@@ -158,7 +158,7 @@ class Cudnn:
         if math != PLAIN:
             call("cudnnSetConvolutionMathType", convolution, found.math)
         described = image, weights, bias, result, convolution, activation
-        return _Plan(*described, found.algorithm, found.memory)
+        return _CudnnPlan(*described, found.algorithm, found.memory)
 
     def _tensor(self, kind: int, order: int, n: int, c: int, h: int, w: int) -> ctypes.c_void_p:
         last = order == CHANNELS_LAST
@@ -188,7 +188,7 @@ class Cudnn:
             "compile with --kernels generated"
         )
 
-    def _forget(self, plan: _Plan) -> None:
+    def _forget(self, plan: _CudnnPlan) -> None:
         for tensor in (plan.image, plan.bias, plan.result):
             self._call("cudnnDestroyTensorDescriptor", tensor)
         self._call("cudnnDestroyFilterDescriptor", plan.weights)

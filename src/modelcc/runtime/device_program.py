@@ -36,6 +36,7 @@ from modelcc.runtime.device_calls import DeviceCalls
 from modelcc.runtime.device_memory import DeviceMemories, IndexEvaluator, Mirror, Values, entry
 from modelcc.runtime.device_recordings import (
     MOST_RECORDED,
+    DescribedCalls,
     FaultPlaces,
     ProgramParts,
     RecordedCall,
@@ -211,7 +212,7 @@ class _Runner:
         """What callers have on the device, by the addresses of their tables of inputs."""
         self._seen: set[tuple[int, ...]] = set()
         self._recorded: dict[Hashable, tuple[RecordedCall, ...]] = {}
-        self._described: set[Hashable] | None = set() if library_names(program.steps) else None
+        self._described = DescribedCalls(bool(library_names(program.steps)))
         self.memories = DeviceMemories(
             manifest, program, device, self._number, self._recorded.clear
         )
@@ -245,7 +246,7 @@ class _Runner:
         self._steps(parts.before, values, at)
         key = (tuple(values.values()), tuple(at.kept), tuple(at.direct.items()))
         calls = self._recorded.get(key)
-        if calls is None and not self._is_described_first(key):
+        if calls is None and not self._described.is_first(key):
             calls = self._record(device, parts.inside, values, at)
         if calls is None:
             for steps in parts.inside:
@@ -255,16 +256,6 @@ class _Runner:
             for call in calls:
                 self._replay(call, at)
         self._steps(parts.after, values, at)
-
-    def _is_described_first(self, key: Hashable) -> bool:
-        """Whether libraries are asked for these sizes the first time: they make descriptions then,
-        and load kernels, which no recording takes."""
-        if self._described is None or key in self._described:
-            return False
-        if len(self._described) >= MOST_RECORDED:
-            self._described.clear()
-        self._described.add(key)
-        return True
 
     def _record(
         self,

@@ -6,7 +6,7 @@ two, comes before or after them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -146,3 +146,21 @@ class RecordedCall:
 
     work: Recording
     faults: FaultPlaces | None
+
+
+class DescribedCalls:
+    """Calls of programs that ask ``libraries``, which make descriptions and load kernels in the
+    first one of its sizes: no recording takes that."""
+
+    def __init__(self, libraries: bool) -> None:
+        self._libraries = libraries
+        self._known: set[Hashable] = set()
+
+    def is_first(self, key: Hashable) -> bool:
+        """Whether there has been no call of this ``key``."""
+        if not self._libraries or key in self._known:
+            return False
+        if len(self._known) >= MOST_RECORDED:
+            self._known.clear()
+        self._known.add(key)
+        return True

@@ -39,8 +39,9 @@ class TargetOptions:
     ``strassen`` allow algorithms that round otherwise.  ``schedule`` is the text of schedules for
     some of the kernels; ``machine`` has numbers that take the place of what is known of the
     processor, and ``tuned`` keys and schedules of kernels, some of which the program may have.
-    Kernels may call ``libraries``, names with paths (empty: wherever they are found), and do so by
-    default with ``prefer_libraries``.  There are ``ram`` bytes of memory (None: enough).
+    Kernels may call ``libraries``, names with paths (empty: wherever they are found): with
+    ``kernels`` ``library`` wherever these can compute, with ``auto`` where that gains.  There are
+    ``ram`` bytes of memory (None: enough).
     ``variant`` is what follows the target's name, as 1 in ``opencl:1``.  With ``tf32`` products
     of f32 may round their operands to 10 bits of mantissa.
     """
@@ -54,7 +55,7 @@ class TargetOptions:
     machine: tuple[tuple[str, float], ...] = ()
     tuned: tuple[tuple[str, str], ...] = ()
     libraries: tuple[tuple[str, str], ...] = ()
-    prefer_libraries: bool = False
+    kernels: str = "generated"
     ram: int | None = None
     variant: str = ""
     tf32: bool = False

@@ -28,7 +28,7 @@ from modelcc.torch.released import release
 OPTIONS = frozenset(
     {
         *("freeze", "release", "threads", "cpu", "optimize", "accuracy", "precision"),
-        *("winograd", "strassen", "schedule", "tuned", "libraries", "prefer_libraries"),
+        *("winograd", "strassen", "schedule", "tuned", "libraries", "kernels"),
         *("unchecked", "machine"),
         *("measured", "cache", "separate"),
     }

@@ -27,7 +27,7 @@ from tests.targets.cuda.test_program import prepared
 
 cuda_device = pytest.importorskip("modelcc.runtime.cuda_device")
 
-OPTIONS = Options(target="cuda:sm_80", libraries=(("cudnn", ""),), prefer_libraries=True)
+OPTIONS = Options(target="cuda:sm_80", libraries=(("cudnn", ""),), kernels="library")
 
 
 def conv(

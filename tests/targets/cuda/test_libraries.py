@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,14 +18,16 @@ from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
 from modelcc.ir.index import Index, Sym
-from modelcc.ir.types import BF16, F32, Array, DType, TensorType
+from modelcc.ir.types import BF16, F16, F32, Array, DType, TensorType
 from modelcc.ops.activation import Gelu, Relu
 from modelcc.ops.elementwise import Add, Tanh
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.shape import Transpose
 from modelcc.options import Options
+from modelcc.report.in_artifact import report_in
 from modelcc.runtime import cublaslt, vendor_library
 from modelcc.runtime.device_program import DeviceCode
+from modelcc.runtime.device_steps import MoveTensor, from_json, is_the_devices
 from modelcc.runtime.errors import LoadError
 from modelcc.runtime.session import Session
 from modelcc.targets.cuda.libraries import CUBLASLT
@@ -63,9 +67,7 @@ def expected(x: Array, k: Array) -> dict[str, Array]:
 
 
 def options(**more: Any) -> Options:
-    return Options(
-        target="cuda:sm_80", libraries=(("cublaslt", ""),), prefer_libraries=True, **more
-    )
+    return Options(target="cuda:sm_80", libraries=(("cublaslt", ""),), kernels="library", **more)
 
 
 @pytest.mark.parametrize(("dtype", "rows"), [(F32, Sym("n")), (BF16, 16)])
@@ -160,10 +162,34 @@ def test_what_a_library_is_asked_for() -> None:
         compile_model(graph, Options(target="cuda", libraries=(("openblas", ""),)), NOWHERE)
 
 
+def test_auto_asks_a_library_where_it_is_estimated_to_gain() -> None:
+    """A product that fills an H100 is faster by its library than by instructions of warps alone;
+    one of few rows takes as long as its matrix takes to read."""
+    rng, b = np.random.default_rng(7), GraphBuilder("both")
+    x = b.input("x", TensorType((4096, 512), F16))
+    row = b.input("row", TensorType((1, 512), F16))
+    wide, small = (rng.standard_normal(s).astype("f2") for s in ((512, 4096), (512, 512)))
+    ends = [b.emit(MatMul(), x, b.constant(wide), source=("large",))]
+    ends.append(b.emit(MatMul(), row, b.constant(small), source=("few",)))
+    graph = b.build(ends)
+    asked = Options(target="cuda:sm_90", kernels="auto")
+    result = compile_model(graph, asked, NOWHERE)
+    steps = from_json(result.artifact.objects["device.json"].decode()).steps
+    assert [type(s).__name__ for s in steps if is_the_devices(s) and not isinstance(s, MoveTensor)]\
+        == ["DeviceLibraryCall", "KernelCall"]  # fmt: skip
+    report = report_in(result.artifact)
+    assert report is not None
+    notes = "\n".join(report.notes)
+    assert re.search(r"by cublaslt, as is estimated to be faster: large \(\S+ x\)", notes)
+    assert re.search(r"by kernels of ours, as cublaslt .*: few \(1 x\)", notes)
+    own = compile_model(graph, replace(asked, kernels="generated"), NOWHERE).artifact
+    assert not own.manifest.libraries
+
+
 def test_a_machine_without_it_says_what_to_install() -> None:
     artifact, kernels = prepared(products(F32, 16), Options(
         target="cuda:sm_80", libraries=(("cublaslt", "/nowhere/libcublasLt.so"),),
-        prefer_libraries=True,
+        kernels="library",
     ))  # fmt: skip
     with pytest.raises(LoadError, match=r"cublaslt is not there .*nowhere.*nvidia-cublas-cu12"):
         DeviceCode(artifact, cuda_device.CudaDevice(FakeDriver(kernels), 0))

@@ -121,7 +121,7 @@ def reference(made: onnx.ModelProto, feeds: Mapping[str, Array]) -> Array:
 def agree(made: onnx.ModelProto, options: Options) -> None:
     """With onnxruntime and with our own kernel."""
     net = modelcc.compile(made, options=options, cache=None)
-    own = modelcc.compile(made, options=replace(options, libraries=(), prefer_libraries=False))
+    own = modelcc.compile(made, options=replace(options, libraries=(), kernels=None))
     feeds = net.random_inputs({"n": 11} if options.dims else {}, 0)
     (y,) = net.run(feeds).values()
     for other in (reference(made, feeds), own.run(feeds)["y"]):
@@ -132,7 +132,7 @@ def agree(made: onnx.ModelProto, options: Options) -> None:
 @pytest.mark.parametrize("target", ["native", "c"])
 @pytest.mark.parametrize("text", PRODUCTS.values(), ids=PRODUCTS)
 def test_products_agree(text: str, target: str, blas: Path) -> None:
-    options = asked(blas, text, target=target, prefer_libraries=True)
+    options = asked(blas, text, target=target, kernels="library")
     assert called(model(text), options)
     agree(model(text), options)
 
@@ -140,7 +140,7 @@ def test_products_agree(text: str, target: str, blas: Path) -> None:
 @pytest.mark.skipif(not find_spec("scipy_openblas32"), reason="OpenBLAS is not installed")
 def test_openblas_agrees() -> None:
     for text in PRODUCTS.values():
-        options = asked("", text, prefer_libraries=True)
+        options = asked("", text, kernels="library")
         assert called(model(text), options)
         agree(model(text), options)
 
@@ -199,7 +199,7 @@ def test_a_missing_library_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="cannot call a library 'mkl'"):
         compile_model(model(PRODUCTS["rows"]), replace(asked(""), libraries=(("mkl", ""),)))
     with pytest.raises(ModelError, match="none is named"):
-        compile_model(model(PRODUCTS["rows"]), chosen_options(prefer_libraries=True))
+        compile_model(model(PRODUCTS["rows"]), chosen_options(kernels="library"))
 
 
 @needs_compiler
@@ -215,7 +215,7 @@ def test_an_artifact_finds_its_library_or_says_so(blas: Path, tmp_path: Path) ->
     moved.mkdir()
     library = small_blas(moved)
     path = tmp_path / "m.mcc"
-    options = asked(library, prefer_libraries=True)
+    options = asked(library, kernels="library")
     net = modelcc.compile(model(PRODUCTS["rows"]), options=options, cache=None)
     net.save(path)
     x = np.ones((7, 48), np.float32)
@@ -256,7 +256,7 @@ def test_the_tuner_measures_it(blas: Path) -> None:
 
 @needs_compiler
 def test_delivered_c_names_what_to_link(blas: Path, tmp_path: Path) -> None:
-    options = asked(blas, target="c", cpu="portable", prefer_libraries=True)
+    options = asked(blas, target="c", cpu="portable", kernels="library")
     folder = delivered(model(PRODUCTS["rows"]), tmp_path, settings=options)
     lists = (tmp_path / "CMakeLists.txt").read_text()
     assert "target_link_libraries(net PUBLIC m openblas)" in lists

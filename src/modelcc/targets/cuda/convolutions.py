@@ -57,7 +57,7 @@ class _Side:
 
 
 @dataclass(frozen=True)
-class _Convolution:
+class _CalledConvolution:
     image: Read
     weights: Read
     order: int
@@ -90,7 +90,7 @@ def convolution_call(kernel: CanonicalKernel, tf32: bool, most: int) -> DeviceCa
     return None
 
 
-def _takes(kernel: CanonicalKernel, found: _Convolution, tail: Tail) -> bool:
+def _takes(kernel: CanonicalKernel, found: _CalledConvolution, tail: Tail) -> bool:
     """Whether all are of one type, lie as the library wants them, and what follows is what it can
     compute: relu and what is added come behind a bias only."""
     types, dtype = dict(kernel.types), found.image.dtype
@@ -108,7 +108,7 @@ def _takes(kernel: CanonicalKernel, found: _Convolution, tail: Tail) -> bool:
     )
 
 
-def _layouts(found: _Convolution) -> dict[str, Layout]:
+def _layouts(found: _CalledConvolution) -> dict[str, Layout]:
     """Channels of weights are where the image's are."""
     if found.order == CHANNELS_FIRST:
         return {}
@@ -116,7 +116,7 @@ def _layouts(found: _Convolution) -> dict[str, Layout]:
     return {found.weights.tensor: Layout(parts, ((0, 0),) * len(parts))}
 
 
-def _numbers(found: _Convolution, relu: bool, tf32: bool) -> Iterator[IndexOf]:
+def _numbers(found: _CalledConvolution, relu: bool, tf32: bool) -> Iterator[IndexOf]:
     rounding = TENSOR_CORES_TF32 if tf32 else PLAIN
     sides = found.rows, found.columns
     numbers = (
@@ -134,7 +134,7 @@ def _numbers(found: _Convolution, relu: bool, tf32: bool) -> Iterator[IndexOf]:
     return (IndexOf(n, I64) for n in numbers)
 
 
-def _convolution(kernel: CanonicalKernel, order: int) -> _Convolution | None:
+def _convolution(kernel: CanonicalKernel, order: int) -> _CalledConvolution | None:
     """What the only stage of ``kernel`` is, if its image and result have this order."""
     (stage,) = kernel.stages
     body = stage.body
@@ -161,7 +161,7 @@ class _Matching:
     weights: Read
     order: int
 
-    def found(self) -> _Convolution | None:
+    def found(self) -> _CalledConvolution | None:
         """The convolution, if it is one."""
         types, places = dict(self.kernel.types), _ORDERS[self.order]
         size = [types[self.image.tensor].shape[p] for p in places]
@@ -192,7 +192,7 @@ class _Matching:
         if rows is None or columns is None:
             return None
         own_sizes = size[0], channels, outputs, taken
-        return _Convolution(self.image, self.weights, self.order, *own_sizes, rows, columns)
+        return _CalledConvolution(self.image, self.weights, self.order, *own_sizes, rows, columns)
 
     def _side(self, at: Index, point: Index, tap: Index, sizes: Sequence[int]) -> _Side | None:
         """Of an image, a result and a window of these ``sizes``; None if windows do not begin and

@@ -25,9 +25,11 @@ from modelcc.targets.cuda.chips import CHIPS, DEFAULT, Chip, find_chip
 from modelcc.targets.cuda.convolutions import CUDNN, convolution_call
 from modelcc.targets.cuda.cubin import compiled_kernels
 from modelcc.targets.cuda.libraries import CUBLASLT, product_call
+from modelcc.targets.cuda.library_choice import library_gain
 from modelcc.targets.cuda.text import kernels_of, ptx_text
 from modelcc.targets.cuda.tools import assemble, disassemble, find_tool
 from modelcc.targets.gpu.device_target import DeviceTarget
+from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.library_call import DeviceCall
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.tensor_product import BYTES, ROUNDED
@@ -83,16 +85,21 @@ class CudaTarget(DeviceTarget):
 
     def library_call(self, kernel: CanonicalKernel, schedule: Schedule | None) -> DeviceCall | None:
         """Products by cuBLASLt and convolutions by cuDNN, where these are asked for."""
-        if not self.options.prefer_libraries:
-            return None
-        asked = dict(self.options.libraries)
+        asked = {spec.name for spec in self.libraries}
         ways = (call for name, (_, call) in LIBRARIES.items() if name in asked)
         calls = (call(kernel, self.options.tf32, self.chip.workspace) for call in ways)
-        return next((call for call in calls if call is not None), None)
+        found = next((call for call in calls if call is not None), None)
+        if found is None or self.options.kernels == "library":
+            return found
+        gain = library_gain(GroupKernel(kernel, found.call.symbol), schedule, self.gpu, self.chip)
+        return replace(found, gain=gain)
 
     @property
     def libraries(self) -> tuple[LibrarySpec, ...]:
-        asked = self.options.libraries
+        """Those that are asked for, which are all if none is named."""
+        if self.options.kernels == "generated":
+            return ()
+        asked = self.options.libraries or tuple((name, "") for name in LIBRARIES)
         return tuple(at_path(LIBRARIES[name][0], path) for name, path in asked)
 
     def symbol(self, name: str) -> str:
@@ -139,6 +146,6 @@ def cuda_target(options: TargetOptions) -> CudaTarget:
     if others:
         hint = f"there are {' and '.join(LIBRARIES)}"
         raise ModelError(f"kernels of GPUs cannot call a library {others[0]!r}", (), hint)
-    own = {"libraries": (), "prefer_libraries": False}
+    own = {"libraries": (), "kernels": "generated"}
     host = native_target(replace(options, variant="", threads=1, schedule="", tuned=(), **own))
     return CudaTarget(host, options, index, find_chip(words[0] if words else DEFAULT))

@@ -45,7 +45,7 @@ from modelcc.targets.gpu.device_program import device_functions, device_program
 from modelcc.targets.gpu.host_notes import host_notes, rounding_notes
 from modelcc.targets.gpu.kernel_uses import device_facts
 from modelcc.targets.gpu.kernels import DeviceKernels
-from modelcc.targets.gpu.library_call import DeviceCall, with_workspaces
+from modelcc.targets.gpu.library_call import DeviceCall, library_notes, with_workspaces
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.passes.split_keys import SplitKeys
 from modelcc.targets.gpu.passes.split_reductions import SplitReductions
@@ -100,7 +100,7 @@ class DeviceTarget(Target):
 
     def library_call(self, kernel: CanonicalKernel, schedule: Schedule | None) -> DeviceCall | None:
         """The call of a device's library that computes ``kernel`` in place of a function of groups
-        by this ``schedule``; None if there is none, or it is no gain."""
+        by this ``schedule``; None if there is none."""
         del kernel, schedule
         return None
 
@@ -160,13 +160,16 @@ class DeviceTarget(Target):
         """Kernels become functions of groups where there is a schedule; notes say what runs on the
         host, and why."""
         reasons: dict[tuple[str, ...], str] = {}
-        lower = DeviceKernels(self.gpu, reasons.__setitem__, self.lacks, self.library_call)
+        calls: dict[tuple[str, ...], DeviceCall] = {}
+        lower = DeviceKernels(
+            self.gpu, reasons.__setitem__, self.lacks, self.library_call, calls.__setitem__
+        )
         found = schedule_program(
             program, self.host.cpu, on_function, lower=lower, scatter=lower.scatter
         )
         own = rounding_notes(found) if self.options.tf32 else ()
-        noted = replace(found, notes=(*found.notes, *host_notes(found, reasons), *own))
-        return with_workspaces(noted)
+        notes = *found.notes, *host_notes(found, reasons), *library_notes(calls), *own
+        return with_workspaces(replace(found, notes=notes))
 
     def list_schedules(self, program: TensorProgram) -> str:
         raise ModelError(f"target {self.name} lists no schedules", (), "leave --emit schedule out")

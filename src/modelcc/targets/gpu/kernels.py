@@ -35,6 +35,10 @@ def _nothing(function: Function) -> str:
     return ""
 
 
+def _unused(source: tuple[str, ...], call: DeviceCall) -> None:
+    pass
+
+
 def _none(kernel: CanonicalKernel, schedule: Schedule | None) -> DeviceCall | None:
     return None
 
@@ -44,12 +48,13 @@ class DeviceKernels:
     """Schedules kernels for groups of ``gpu``: a :class:`~modelcc.targets.cpu.schedule.Lower`,
     whose machine is the host's.  ``on_host`` gets nodes whose kernel runs on the host, and why;
     ``lacks`` says what the device has not that a function takes; ``library`` is the call that
-    computes a kernel better than our own schedule of it does."""
+    may compute a kernel in place of our own schedule of it, which ``on_library`` is told of."""
 
     gpu: GpuModel
     on_host: OnHost = _ignored
     lacks: Callable[[Function], str] = _nothing
     library: Callable[[CanonicalKernel, Schedule | None], DeviceCall | None] = _none
+    on_library: Callable[[tuple[str, ...], DeviceCall], None] = _unused
 
     def __call__(
         self,
@@ -75,6 +80,9 @@ class DeviceKernels:
         """The kernel by a call, if there is one that is better than our ``own``."""
         call = self.library(kernel, own.schedule)
         if call is None or checks_in(meaning_of(own.function)):
+            return None
+        self.on_library(source, call)
+        if not call.pays:
             return None
         found: ScheduledKernel | str = own
         if call.layouts != own.layouts:

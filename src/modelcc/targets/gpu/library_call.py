@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from modelcc.ir.index import Index, product
@@ -28,12 +28,37 @@ _PARTS = 16
 """Sums of so many parts of a product that a workspace has room for."""
 
 
+LEAST_GAIN = 1.1
+"""Times that a call has to be faster, to be worth a library."""
+
+
 @dataclass(frozen=True)
 class DeviceCall:
-    """The ``call`` that computes a kernel whose constants lie as ``layouts`` say."""
+    """The ``call`` that computes a kernel whose constants lie as ``layouts`` say, and is expected
+    to be ``gain`` times as fast as our own (None: it is preferred)."""
 
     call: ExternalCall
     layouts: Mapping[str, Layout] = field(default_factory=dict[str, Layout])
+    gain: float | None = None
+
+    @property
+    def pays(self) -> bool:
+        """Whether it is to take the place of our own kernel."""
+        return self.gain is None or self.gain >= LEAST_GAIN
+
+
+def library_notes(calls: Mapping[tuple[str, ...], DeviceCall]) -> Iterator[str]:
+    """A line for each library and answer, with the nodes that it is of."""
+    nodes_of: dict[str, dict[str, None]] = {}
+    for source, call in calls.items():
+        expected = "" if call.gain is None else ", as is estimated to be faster"
+        why = f"by {call.call.library}{expected}"
+        if not call.pays:
+            why = f"by kernels of ours, as {call.call.library} is estimated to gain too little"
+        nodes = (f"{node} ({call.gain:.2g} x)" if call.gain else node for node in source)
+        nodes_of.setdefault(why, {}).update(dict.fromkeys(nodes))
+    for why, nodes in nodes_of.items():
+        yield f"{why}: {', '.join(nodes)}"
 
 
 def workspace(kernel: CanonicalKernel, most: int) -> tuple[Address, IndexOf]:

@@ -150,7 +150,7 @@ class McuTarget(CTarget):
     def _calls(self) -> tuple[CallLibrary, ...]:
         """Kernels that are left to the vendor's library, if that is asked for."""
         library = CmsisNN("+dsp" in self.model.features, self.model.mve)
-        gains = None if self.options.prefer_libraries else self._gains
+        gains = None if self.options.kernels == "library" else self._gains
         return (CallLibrary(library, self.cpu, gains),) if self.model.libraries else ()
 
     def _gains(self, call: ExternalCall, alone: TensorProgram) -> bool:

@@ -59,7 +59,7 @@ def processor_of(options: TargetOptions, host: Machine) -> tuple[Machine, CpuMod
     caches = system_caches() if machine == host else ()
     model = cpu_model(machine, options.threads, options.machine, caches)
     names = _library_names(options)
-    return machine, replace(model, libraries=names, preferred=options.prefer_libraries)
+    return machine, replace(model, libraries=names, preferred=options.kernels == "library")
 
 
 def _library_names(options: TargetOptions) -> tuple[str, ...]:
@@ -67,7 +67,7 @@ def _library_names(options: TargetOptions) -> tuple[str, ...]:
         if name not in LIBRARIES:
             hint = f"there is {', '.join(LIBRARIES)}"
             raise ModelError(f"kernels cannot call a library {name!r}", (), hint)
-    if options.prefer_libraries and not options.libraries:
+    if options.kernels == "library" and not options.libraries:
         hint = f"add --library NAME, one of {', '.join(LIBRARIES)}"
         raise ModelError("libraries are preferred, but none is named", (), hint)
     return tuple(name for name, _ in options.libraries)

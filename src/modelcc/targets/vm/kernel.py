@@ -115,7 +115,7 @@ def read_kernels(text: str, path: str) -> tuple[VmKernel, ...]:
         wrong = [k.digest for k, one in zip(kernels, found["kernels"], strict=True)
                  if k.digest != one["id"]]  # fmt: skip
     except (KeyError, TypeError, ValueError) as error:
-        hint = "--kernels takes the kernels.json that --emit interpreter wrote"
+        hint = "--firmware takes the kernels.json that --emit interpreter wrote"
         raise ModelError("it is no list of kernels", (path,), hint) from error
     if wrong:
         raise ModelError(f"kernel {wrong[0]} is not what its name says", (path,))

@@ -15,7 +15,7 @@ INCLUDE = "Include"
 def vendor_libraries(model: McuModel, options: TargetOptions) -> tuple[tuple[str, str], ...]:
     """Names and folders; :class:`ModelError` if one is not for this processor, or not there."""
     found = tuple((name, _folder(model, name, path)) for name, path in options.libraries)
-    if options.prefer_libraries and not found:
+    if options.kernels == "library" and not found:
         raise ModelError("libraries are preferred, but none is named", (), f"add {_ASKED}")
     return found
 
