@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 torch: Any = pytest.importorskip("torch")
+checkpoint: Any = pytest.importorskip("torch.utils.checkpoint").checkpoint
 
 from modelcc.ir.errors import ModelError  # noqa: E402
 from modelcc.torch import backend  # noqa: E402
@@ -207,6 +208,28 @@ def test_random_operators_give_torchs_bits() -> None:
     ours = fast(x)
     torch.manual_seed(3)
     close(ours, nn.functional.dropout(torch.relu(x), 0.5))
+
+
+def test_checkpointed_random_operators_draw_the_same_again() -> None:
+    """PyTorch runs what saves the state of its generator, and notes no results of it."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(6, 3), nn.Linear(3, 3)
+
+        def forward(self, x: Any) -> Any:
+            return self.last(checkpoint(self.middle, x, use_reentrant=False))
+
+        def middle(self, x: Any) -> Any:
+            return nn.functional.dropout(self.first(x), 0.5).tanh()
+
+    model, x, found = Model(), torch.randn(5, 6), list[Any]()
+    for function in (compiled(model, fullgraph=True), model):
+        torch.manual_seed(3)
+        y = function(x).square().sum()
+        found.append(torch.autograd.grad(y, tuple(model.parameters())))
+    close(*found)
 
 
 def test_many_threads() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -30,6 +31,9 @@ class PartialConversion(GraphConversion):
 
     def convert(self, node: fx.Node) -> None:
         """As before, but nothing that stands in the way of one node ends the whole."""
+        if node.target is operator.getitem and self.values[node.all_input_nodes[0]] is None:
+            self._give(node)  # PyTorch notes no results of some operators, only parts of them
+            return
         try:
             _check_results(self, node)
             self.values[node] = self.value_of(node, location(node))
@@ -40,6 +44,9 @@ class PartialConversion(GraphConversion):
         """List ``node`` and take its results for inputs."""
         where = "/".join(location(node))
         self.reasons[node] = Unsupported(where, operator_of(node), "", reason)
+        self._give(node)
+
+    def _give(self, node: fx.Node) -> None:
         fake = node.meta.get("val")
         many = isinstance(fake, tuple | list)
         names = [self._given(f"{node.name}.{i}", f) for i, f in enumerate(_results(node))]
