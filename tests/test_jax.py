@@ -45,9 +45,30 @@ def test_another_pytree_is_refused() -> None:
         fast([1, 2], jnp.ones((1, 3)))
 
 
-def test_a_random_key_is_refused() -> None:
-    with pytest.raises(modelcc.ModelError, match="key_data"):
-        modelcc.jax.compile(jax.random.uniform, jax.random.key(0), cache=None)
+def test_random_keys_come_and_go() -> None:
+    def drawn(key: Any, x: Any) -> Any:
+        return jax.random.uniform(key, x.shape) + x, jax.random.split(key)
+
+    fast = modelcc.jax.jit(drawn, cache=None, optimize=1)
+    for key in (jax.random.key(3), jax.random.key(4, impl="rbg")):
+        found, wanted = fast(key, jnp.ones(5)), drawn(key, jnp.ones(5))
+        np.testing.assert_allclose(found[0], wanted[0], rtol=1e-6)
+        assert found[1].dtype == wanted[1].dtype
+        data = [jax.random.key_data(keys) for _, keys in (found, wanted)]
+        np.testing.assert_array_equal(*data)
+
+
+def test_arguments_that_are_no_arrays() -> None:
+    def rows(x: Any, count: int, *, mode: str = "same") -> Any:
+        return x.reshape(count, -1) * (1 if mode == "same" else -1)
+
+    fast = modelcc.jax.jit(rows, static_argnums=-2, static_argnames="mode", cache=None, optimize=1)
+    x = np.arange(6, dtype=np.float32)
+    np.testing.assert_array_equal(fast(x, 2), rows(x, 2))
+    np.testing.assert_array_equal(fast(x, count=3, mode="less"), rows(x, 3, mode="less"))
+    assert fast(x, 2).shape == (2, 3) and len(fast.models) == 2
+    with pytest.raises(TypeError, match="unhashable"):
+        fast(x, [2])
 
 
 def test_options_and_the_model() -> None:

@@ -7,7 +7,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
@@ -18,7 +19,6 @@ from jax import export
 
 from modelcc.api import compile as compile_source
 from modelcc.frontends.stablehlo.frontend import LoweredModule
-from modelcc.ir.errors import ModelError
 from modelcc.model import Model
 from modelcc.runtime.errors import InputError
 
@@ -68,7 +68,6 @@ def compile(
     """
     arguments = (specs, dict(kwspecs or {}))
     leaves, tree = jax.tree.flatten(arguments)
-    _refuse_keys(leaves)
     traced = jax.jit(function, keep_unused=True)
     if any(_is_symbolic(leaf) for leaf in leaves):
         exported = export.export(traced, platforms=("cpu",))(*specs, **arguments[1])
@@ -88,7 +87,9 @@ def compile(
 
 
 def _given(leaf: Any, dtype: Any) -> Any:
-    """A leaf as the model takes it: complex numbers as pairs in a last axis."""
+    """A leaf as the model takes it: complex numbers as pairs in a last axis, keys as their data."""
+    if _is_key(dtype):
+        return np.asarray(jax.random.key_data(leaf))
     array = np.asarray(leaf, dtype)
     if dtype.kind != "c":
         return array
@@ -96,6 +97,8 @@ def _given(leaf: Any, dtype: Any) -> Any:
 
 
 def _result(array: Any, dtype: Any) -> Any:
+    if _is_key(dtype):
+        return jax.random.wrap_key_data(array, impl=dtype._impl.name)
     return array.view(dtype)[..., 0] if dtype.kind == "c" else array
 
 
@@ -103,19 +106,21 @@ def _is_symbolic(leaf: Any) -> bool:
     return any(not isinstance(extent, int) for extent in np.shape(leaf))
 
 
-def _refuse_keys(leaves: Sequence[Any]) -> None:
-    types = (getattr(leaf, "dtype", None) for leaf in leaves)
-    if any(t is not None and jax.dtypes.issubdtype(t, jax.dtypes.extended) for t in types):
-        hint = "pass jax.random.key_data(key), and wrap it in the function"
-        raise ModelError("an argument is a random key, which is no array of numbers", (), hint)
+def _is_key(dtype: Any) -> bool:
+    return jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
 
 
 @dataclass(frozen=True)
 class Jitted:
-    """A function that is compiled for each structure, shapes and types of arguments it meets."""
+    """A function that is compiled for each structure, shapes and types of arguments it meets.
+
+    Arguments at the places ``static``, or of these names, are no arrays: it is compiled for each
+    of their values.
+    """
 
     function: Callable[..., Any]
     options: Mapping[str, Any]
+    static: frozenset[int | str] = frozenset()
     models: dict[Hashable, JaxModel] = field(default_factory=dict[Hashable, JaxModel])
 
     @cached_property
@@ -124,13 +129,35 @@ class Jitted:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the function returns."""
-        leaves, tree = jax.tree.flatten((args, kwargs))
-        key = (tree, *(_type_of(leaf) for leaf in leaves))
+        known = {k: v for k, v in (*enumerate(args), *kwargs.items()) if k in self.static}
+        given = tuple(a for place, a in enumerate(args) if place not in known)
+        named = {name: a for name, a in kwargs.items() if name not in known}
+        leaves, tree = jax.tree.flatten((given, named))
+        key = (tree, frozenset(known.items()), *(_type_of(leaf) for leaf in leaves))
         model = self.models.get(key)
         if model is None:
-            model = compile(self.function, *args, kwspecs=kwargs, **self.options)
+            function = _Bound(self.function, known) if known else self.function
+            model = compile(function, *given, kwspecs=named, **self.options)
             self.models[key] = model
         return model.of_leaves(leaves)
+
+
+@dataclass(frozen=True, eq=False)
+class _Bound:
+    """A function of what is not ``known``, by place or by name; jax hashes functions."""
+
+    function: Callable[..., Any]
+    known: Mapping[int | str, Any]
+
+    @cached_property
+    def __name__(self) -> str:
+        return getattr(self.function, "__name__", "model")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        rest, count = iter(args), len(args) + sum(isinstance(k, int) for k in self.known)
+        whole = [self.known[k] if k in self.known else next(rest) for k in range(count)]
+        own = {k: v for k, v in self.known.items() if isinstance(k, str)}
+        return self.function(*whole, **own, **kwargs)
 
 
 def _type_of(leaf: Any) -> Hashable:
@@ -138,9 +165,27 @@ def _type_of(leaf: Any) -> Hashable:
     return np.shape(leaf), getattr(leaf, "dtype", kind), getattr(leaf, "weak_type", False)
 
 
-def jit(function: Callable[..., Any], **options: Any) -> Jitted:
+def jit(
+    function: Callable[..., Any],
+    *,
+    static_argnums: int | Iterable[int] = (),
+    static_argnames: str | Iterable[str] = (),
+    **options: Any,
+) -> Jitted:
     """``function`` compiled when it is called, as by ``jax.jit``; arguments are pytrees of arrays.
 
-    ``options`` are those of :func:`modelcc.compile`.
+    Those at ``static_argnums``, or of ``static_argnames``, are hashable values instead, and each
+    value is compiled for.  ``options`` are those of :func:`modelcc.compile`.
     """
-    return Jitted(function, options)
+    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    return Jitted(function, options, _static(function, {*numbers, *names}))
+
+
+def _static(function: Callable[..., Any], given: set[int | str]) -> frozenset[int | str]:
+    """The places and the names of the parameters that are ``given`` by either."""
+    if not given:
+        return frozenset()
+    names = list(inspect.signature(function).parameters)
+    places = {p % len(names) if isinstance(p, int) else names.index(p) for p in given}
+    return frozenset({*places, *(names[p] for p in places)})
