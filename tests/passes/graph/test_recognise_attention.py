@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from modelcc.ir.graph_interpreter import interpret
-from modelcc.ir.types import BOOL, TensorType
+from modelcc.ir.types import BOOL, F16, F64, DType, TensorType
 from modelcc.ops.arithmetic import Value
 from modelcc.ops.attention import Attention, Softmax
 from modelcc.ops.elementwise import IsNaN, Where
@@ -139,6 +139,19 @@ def test_causal_masks(offset: int, number: float) -> None:
     after = RecogniseAttention()(before)
     assert [n.op for n in after.nodes] == [Attention(0.5, causal=True, offset=offset)]
     assert_same_meaning(before, after)
+
+
+@pytest.mark.parametrize(("dtype", "number"), [(F16, -np.inf), (F64, -1e300)])
+def test_causal_masks_of_any_range(dtype: DType, number: float) -> None:
+    """Without a warning of a number that a type does not have."""
+
+    def formula(q: Value, k: Value, v: Value) -> Value:
+        mask = np.triu(np.full((1, 1, 3, 5), number), 1)
+        return matmul(softmax(matmul(q, turned(k)) + constant(q, mask)), v)
+
+    types = (TensorType(t.shape, dtype) for t in (Q, K, V))
+    after = RecogniseAttention()(graph_of(formula, *types))
+    assert [n.op for n in after.nodes] == [Attention(1.0, causal=True, offset=0)]
 
 
 def test_masks_that_are_not_causal() -> None:

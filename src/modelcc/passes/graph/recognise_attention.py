@@ -196,5 +196,5 @@ def _causal_offset(mask: Array | None, queries: Index) -> int | None:
     rows, columns = np.ogrid[: mask.shape[-2], : mask.shape[-1]]
     offset = int((table[0, 0] == 0).sum()) - 1
     wanted = columns <= rows + offset
-    fits = np.where(wanted, table == 0, table <= SWALLOWS_SCORES)
+    fits = np.where(wanted, table == 0, table.astype(np.float64) <= SWALLOWS_SCORES)
     return offset if offset >= 0 and bool(fits.all()) else None
