@@ -4,6 +4,8 @@ PYTHON ?= python
 MODELS ?= benchmarks/models
 PEERS ?= modelcc,modelcc-strict,onnxruntime,openvino,openvino-default
 
+GPU_MODELS ?= resnet50 convnext_tiny vit_base_patch16_224 bert_base gpt2_prefill llama_prefill llama_decode
+
 .PHONY: bench-gpu gpu-code gpu-zoo bench-train check test test-quick test-costs test-all levels targets webgpu replay bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-torch fuzz-operands fuzz-artifacts killed fmt docs pool
 check:  ## style and types
 	$(PYTHON) -m ruff check .
@@ -47,8 +49,9 @@ gpu-zoo:  ## the zoo on DEVICES=devices (OpenCL and WebGPU; or opencl:spirv, web
 	$(PYTHON) -m benchmarks.accuracy --backend $(or $(DEVICES),devices) --folder $(MODELS) $(if $(REAL),--real $(REAL)) \
 		$(if $(filter all,$(ZOO)),,--models $(or $(ZOO),small))
 
-bench-gpu:  ## on an NVIDIA GPU: results of models in MODELS, then times beside PyTorch and ONNX Runtime
-	$(PYTHON) -m benchmarks.gpu $(MODELS)
+bench-gpu:  ## on an NVIDIA GPU: kernels and models right or wrong, then times beside PyTorch; PREPARE=1 writes what that takes, anywhere
+	$(PYTHON) -m benchmarks.gpu $(MODELS)/gpu \
+		$(if $(PREPARE),--prepare --models $(GPU_MODELS:%=$(MODELS)/%.onnx),--seconds $(or $(SECONDS),500))
 
 replay:  ## kernels that tree BASE (a commit, a folder) makes otherwise than this one; QUICK=1, JSON=file, DIFF=kernel
 	$(PYTHON) -m benchmarks.replay $(or $(BASE),HEAD) --folder $(MODELS) $(if $(QUICK),--quick) \

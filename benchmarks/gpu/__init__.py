@@ -1,0 +1,1 @@
+"""Kernels and models on an NVIDIA GPU beside PyTorch: ``python -m benchmarks.gpu FOLDER``."""

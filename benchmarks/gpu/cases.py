@@ -1,0 +1,153 @@
+"""Single kernels as small ONNX models: what they take, what they mean for some rows, and how much
+work they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Reference = Callable[[Mapping[str, Array], slice], Array]
+"""Results of some rows (the last axis but one), from inputs in f64."""
+
+NAMES = {"f32": "float", "f16": "float16", "bf16": "bfloat16"}
+TYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
+BYTES = {"f32": 4, "f16": 2, "bf16": 2}
+TOLERANCES = {"f32": 1e-4, "f16": 4e-3, "bf16": 2e-2}
+"""Of the largest number of a result: sums are in another order, results are rounded."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """``peer`` names the function of PyTorch's; work is ``operations``, and at least the bytes of
+    inputs and results."""
+
+    name: str
+    peer: str
+    dtype: str
+    node: str
+    shapes: Mapping[str, tuple[int, ...]]
+    result: tuple[int, ...]
+    operations: float
+    reference: Reference
+
+    @property
+    def text(self) -> str:
+        """The model as ONNX's own text."""
+        kind = NAMES[self.dtype]
+        taken = (f"{kind}{[*shape]} {name}" for name, shape in self.shapes.items())
+        head = '<ir_version: 11, opset_import: ["" : 23]>'
+        given = f"{kind}{[*self.result]} y"
+        return f"{head} g ({', '.join(taken)}) => ({given}) {{ {self.node} }}"
+
+    @property
+    def bytes(self) -> int:
+        """Read and written once."""
+        return BYTES[self.dtype] * sum(map(prod, (*self.shapes.values(), self.result)))
+
+    def feeds(self) -> dict[str, Array]:
+        """The same numbers each time."""
+        rng = np.random.default_rng(0)
+        return {
+            name: rng.standard_normal(shape, np.float32).astype(TYPES[self.dtype])
+            for name, shape in self.shapes.items()
+        }
+
+    def error(self, feeds: Mapping[str, Array], result: Array) -> float:
+        """The largest one of the first and the last rows, as a part of the largest number."""
+        worst, rows = 0.0, self.result[-2]
+        for some in (slice(0, min(32, rows)), slice(max(rows - 32, 0), rows)):
+            wanted = self.reference(feeds, some)
+            found = result[..., some, :].astype(np.float64)
+            found = found[tuple(slice(0, n) for n in wanted.shape)]
+            difference = float(np.abs(found - wanted).max()) / float(np.abs(wanted).max())
+            worst = max(worst, difference if np.isfinite(difference) else np.inf)
+        return worst
+
+
+def _wide(array: Array) -> Array:
+    return array.astype(np.float64)
+
+
+def product(m: int, n: int, k: int, dtype: str) -> Case:
+    """Rows by columns."""
+
+    def some(feeds: Mapping[str, Array], rows: slice) -> Array:
+        return _wide(feeds["a"][rows]) @ _wide(feeds["b"])
+
+    shapes = {"a": (m, k), "b": (k, n)}
+    name, work = f"product {m}x{n}x{k} {dtype}", 2.0 * m * n * k
+    return Case(name, "product", dtype, "y = MatMul(a, b)", shapes, (m, n), work, some)
+
+
+def attention(rows: int, keys: int, width: int, dtype: str, causal: bool = False) -> Case:
+    """16 heads; the reference is of the first one."""
+
+    def some(feeds: Mapping[str, Array], some: slice) -> Array:
+        q, k, v = (_wide(feeds[name][:1, :1]) for name in "qkv")
+        scores = q[..., some, :] @ k.swapaxes(-1, -2) / np.sqrt(width)
+        if causal:
+            seen = np.arange(keys) <= np.arange(rows)[some, None]
+            scores = np.where(seen, scores, -np.inf)
+        powers = np.exp(scores - scores.max(-1, keepdims=True))
+        return powers / powers.sum(-1, keepdims=True) @ v
+
+    query, key = (1, 16, rows, width), (1, 16, keys, width)
+    work = 4.0 * 16 * rows * keys * width / (2 if causal else 1)
+    node = f"y = Attention <is_causal = {int(causal)}> (q, k, v)"
+    kind = "attention" if rows > 1 else "decode"
+    name = f"{kind} {rows}x{keys}x{width} {dtype}{' causal' if causal else ''}"
+    peer = "causal" if causal else "attention"
+    return Case(name, peer, dtype, node, {"q": query, "k": key, "v": key}, query, work, some)
+
+
+def softmax(rows: int, columns: int, dtype: str) -> Case:
+    """Of each row."""
+
+    def some(feeds: Mapping[str, Array], rows: slice) -> Array:
+        x = _wide(feeds["x"][rows])
+        powers = np.exp(x - x.max(-1, keepdims=True))
+        return powers / powers.sum(-1, keepdims=True)
+
+    shape = (rows, columns)
+    name = f"softmax {rows}x{columns} {dtype}"
+    work = 5.0 * rows * columns
+    return Case(name, "softmax", dtype, "y = Softmax(x)", {"x": shape}, shape, work, some)
+
+
+def layer_norm(rows: int, columns: int, dtype: str) -> Case:
+    """Of each row, with scale and shift."""
+
+    def some(feeds: Mapping[str, Array], rows: slice) -> Array:
+        x, scale, shift = (_wide(feeds[name]) for name in ("x", "s", "t"))
+        x = x[rows] - x[rows].mean(-1, keepdims=True)
+        return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * scale + shift
+
+    shapes = {"x": (rows, columns), "s": (columns,), "t": (columns,)}
+    node, name = "y = LayerNormalization(x, s, t)", f"layer norm {rows}x{columns} {dtype}"
+    work = 8.0 * rows * columns
+    return Case(name, "layer_norm", dtype, node, shapes, (rows, columns), work, some)
+
+
+def cases(small: bool = False) -> Iterator[Case]:
+    """What matters most first; ``small`` ones run on a processor's driver, too."""
+    if small:
+        yield from (product(128, 64, 96, "f32"), attention(48, 40, 16, "f32", causal=True))
+        yield from (attention(1, 64, 16, "f16"), softmax(64, 96, "f16"), layer_norm(8, 96, "f32"))
+        return
+    yield product(4096, 4096, 4096, "bf16")
+    yield from (attention(rows, rows, 128, "bf16") for rows in (4096, 16384))
+    yield from (attention(rows, rows, 128, "bf16", causal=True) for rows in (4096, 16384))
+    yield attention(1, 16384, 128, "f16")
+    yield from (softmax(16384, 4096, dtype) for dtype in ("f32", "f16"))
+    yield from (layer_norm(16384, 4096, dtype) for dtype in ("f32", "f16"))
+    yield from (product(4096, 4096, 4096, dtype) for dtype in ("f16", "f32"))
+    yield product(8192, 8192, 8192, "bf16")
+    yield from (product(128, n, 4096, "f16") for n in (4096, 16384))
+    yield from (attention(4096, 4096, width, "f16") for width in (64, 256))
+    yield softmax(16384, 1000, "bf16")

@@ -1,0 +1,75 @@
+"""Models without their large weights, which a seed gives again: small files to take elsewhere."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+KEPT = 1 << 14
+"""Elements of the largest tensor that stays as it is."""
+
+_HELD = "seeded"
+
+
+def seeded(path: Path) -> onnx.ModelProto:
+    """The model in ``path``, its large floats as their mean and deviation."""
+    model = onnx.load(str(path))
+    told: dict[str, list[float]] = {}
+    for tensor in model.graph.initializer:
+        array = numpy_helper.to_array(tensor)
+        if array.size > KEPT and array.dtype.name in ("float32", "float16", "bfloat16"):
+            wide = array.astype(np.float32)
+            told[tensor.name] = [float(wide.mean()), float(wide.std())]
+            tensor.ClearField("raw_data")
+            tensor.ClearField("float_data")
+            tensor.ClearField("int32_data")
+    entry = model.metadata_props.add()
+    entry.key, entry.value = _HELD, json.dumps(told)
+    return model
+
+
+def narrowed(model: onnx.ModelProto, kind: int) -> onnx.ModelProto:
+    """A model that :func:`seeded` made, with all floats of 32 bits as those of ``kind``."""
+    wide, narrow = onnx.TensorProto.FLOAT, onnx.helper.tensor_dtype_to_np_dtype(kind)
+
+    def tensor(one: onnx.TensorProto) -> None:
+        if one.data_type == wide and (one.raw_data or one.float_data):
+            one.raw_data = numpy_helper.to_array(one).astype(narrow).tobytes()
+            one.ClearField("float_data")
+        one.data_type = kind if one.data_type == wide else one.data_type
+
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    graph = changed.graph
+    del graph.value_info[:]
+    for one in graph.initializer:
+        tensor(one)
+    for value in (*graph.input, *graph.output):
+        if value.type.tensor_type.elem_type == wide:
+            value.type.tensor_type.elem_type = kind
+    for node in graph.node:
+        for attribute in node.attribute:
+            tensor(attribute.t)
+            if node.op_type == "Cast" and attribute.name == "to" and attribute.i == wide:
+                attribute.i = kind
+    return changed
+
+
+def grown(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A model that :func:`seeded` made, with weights of the same mean and deviation."""
+    (entry,) = (p for p in model.metadata_props if p.key == _HELD)
+    told = json.loads(entry.value)
+    for tensor in model.graph.initializer:
+        if tensor.name in told:
+            mean, deviation = told[tensor.name]
+            rng = np.random.default_rng(zlib.crc32(tensor.name.encode()))
+            values = rng.standard_normal(tuple(tensor.dims), np.float32) * deviation + mean
+            kind = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+            tensor.raw_data = values.astype(kind).tobytes()
+    model.metadata_props.remove(entry)
+    return model
