@@ -4,21 +4,23 @@
 
 A step is forward, loss, backward and SGD; every engine has a process of its own, of which one at a
 time is busy.  Recurrent networks are traced for modelcc only, since inductor does not run what is
-traced of them.  Prints a Markdown table of microseconds, and the seconds of the first step, which
-compiles.
+traced of them.  Prints Markdown tables of microseconds, of the seconds of the first step, which
+compiles, and of the most memory of each process in later steps, in MB.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import statistics
 from contextlib import ExitStack
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.busy_time import seconds_of
+from benchmarks.busy_time import peak_bytes, seconds_of
 from benchmarks.engine_worker import Worker
 from benchmarks.torch_engine import seconds_of_call
 from benchmarks.torch_turns import ROUNDS, Step, engines, table
@@ -45,26 +47,31 @@ def training_step(model: Any, x: Any) -> Step:
 
 
 def serve(connection: Connection, engine: str, name: str, threads: int) -> None:
-    """Sends the seconds of the first step, then those of a step whenever asked for it."""
+    """Sends the seconds of the first step, then those of a step whenever asked for it; told to end,
+    the most memory of the process since the first step, in bytes."""
     torch.set_num_threads(threads)
     torch._dynamo.config.allow_rnn = engine == "modelcc"
     model, x = MODELS[name](), torch.randn(BATCHES[name])
     step, start = training_step(engines(model)[engine], x), seconds_of(threads)
     step()
     connection.send(seconds_of(threads) - start)
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")  # resets the most memory that was resident
     while connection.recv():
         connection.send(seconds_of_call(step, threads))
+    connection.send(peak_bytes())
 
 
-def measured(name: str, threads: int) -> tuple[dict[str, float], dict[str, float]]:
-    """By engine, seconds of the first step, and median microseconds of later ones."""
+def measured(name: str, threads: int) -> tuple[dict[str, float], ...]:
+    """By engine, median microseconds of a step, seconds of the first one, and megabytes."""
     with ExitStack() as stack:
         workers = {e: Worker(serve, (e, name, threads), LIMIT) for e in ENGINES}
         for worker in workers.values():
             stack.callback(worker.close)
         firsts = {engine: worker.answer() for engine, worker in workers.items()}
         rounds = [{e: w.ask(True) * 1e6 for e, w in workers.items()} for _ in range(ROUNDS)]
-    return firsts, {e: statistics.median(r[e] for r in rounds) for e in ENGINES}
+        memory = {e: w.ask(False) / 1e6 for e, w in workers.items()}
+    return {e: statistics.median(r[e] for r in rounds) for e in ENGINES}, firsts, memory
 
 
 def main() -> None:
@@ -73,13 +80,13 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("models", nargs="*", default=[*MODELS])
     asked = parser.parse_args()
-    rows: dict[str, dict[str, float]] = {}
-    firsts: dict[str, dict[str, float]] = {}
+    found: dict[str, tuple[dict[str, float], ...]] = {}
     for name in asked.models:
-        firsts[name], rows[name] = measured(name, asked.threads)
-        print(f"<!-- {name}: {rows[name]} -->", flush=True)
-    print(table(f"µs per step, {asked.threads} threads", rows))
-    print(table("\ns of the first step", firsts))
+        found[name] = measured(name, asked.threads)
+        print(f"<!-- {name}: {found[name]} -->", flush=True)
+    titles = (f"µs per step, {asked.threads} threads", "s of the first step", "MB")
+    for n, title in enumerate(titles):
+        print(table(title, {name: tables[n] for name, tables in found.items()}), end="\n\n")
 
 
 if __name__ == "__main__":
