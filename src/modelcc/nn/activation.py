@@ -16,21 +16,46 @@ from modelcc.nn.roles import Parameter
 from modelcc.tensor.tensor import Tensor
 
 
-class ReLU(Module):
-    """``max(x, 0)``."""
+class _Plain(Module):
+    """Base: there is nothing to set."""
 
     def __init__(self, inplace: bool = False) -> None:
-        """There is nothing to set."""
+        """Tensors are never changed."""
+
+
+class _WithAlpha(Module):
+    """Base: what values below 0 are scaled by."""
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        """Of these settings."""
+        self.alpha = alpha
+
+
+class _Shrink(Module):
+    """Base: what values around 0 become 0."""
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        """Of these settings."""
+        self.lambd = lambd
+
+
+class _AlongAxis(Module):
+    """Base: elements along an axis decide about each other."""
+
+    def __init__(self, dim: int = -1) -> None:
+        """Of these settings."""
+        self.dim = dim
+
+
+class ReLU(_Plain):
+    """``max(x, 0)``."""
 
     def forward(self, x: Any) -> Tensor:
         return functions.relu(x)
 
 
-class ReLU6(Module):
+class ReLU6(_Plain):
     """``min(max(x, 0), 6)``."""
-
-    def __init__(self, inplace: bool = False) -> None:
-        """There is nothing to set."""
 
     def forward(self, x: Any) -> Tensor:
         return functions.relu6(x)
@@ -47,33 +72,22 @@ class LeakyReLU(Module):
         return functions.leaky_relu(x, self.negative_slope)
 
 
-class ELU(Module):
+class ELU(_WithAlpha):
     """x where it is above 0, else ``alpha * (exp(x) - 1)``."""
-
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        """Of these settings."""
-        self.alpha = alpha
 
     def forward(self, x: Any) -> Tensor:
         return functions.elu(x, self.alpha)
 
 
-class CELU(Module):
+class CELU(_WithAlpha):
     """x where it is above 0, else ``alpha * (exp(x / alpha) - 1)``."""
-
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        """Of these settings."""
-        self.alpha = alpha
 
     def forward(self, x: Any) -> Tensor:
         return functions.celu(x, self.alpha)
 
 
-class SELU(Module):
+class SELU(_Plain):
     """A scaled ELU that keeps mean 0 and variance 1 (Klambauer et al., 2017)."""
-
-    def __init__(self, inplace: bool = False) -> None:
-        """There is nothing to set."""
 
     def forward(self, x: Any) -> Tensor:
         return functions.selu(x)
@@ -90,21 +104,15 @@ class GELU(Module):
         return functions.gelu(x, self.approximate)
 
 
-class SiLU(Module):
+class SiLU(_Plain):
     """``x * sigmoid(x)``."""
-
-    def __init__(self, inplace: bool = False) -> None:
-        """There is nothing to set."""
 
     def forward(self, x: Any) -> Tensor:
         return functions.silu(x)
 
 
-class Mish(Module):
+class Mish(_Plain):
     """``x * tanh(softplus(x))``."""
-
-    def __init__(self, inplace: bool = False) -> None:
-        """There is nothing to set."""
 
     def forward(self, x: Any) -> Tensor:
         return functions.mish(x)
@@ -149,21 +157,15 @@ class LogSigmoid(Module):
         return functions.logsigmoid(x)
 
 
-class Hardsigmoid(Module):
+class Hardsigmoid(_Plain):
     """``x / 6 + 1/2`` within 0 and 1."""
-
-    def __init__(self, inplace: bool = False) -> None:
-        """There is nothing to set."""
 
     def forward(self, x: Any) -> Tensor:
         return functions.hardsigmoid(x)
 
 
-class Hardswish(Module):
+class Hardswish(_Plain):
     """``x * hardsigmoid(x)``."""
-
-    def __init__(self, inplace: bool = False) -> None:
-        """There is nothing to set."""
 
     def forward(self, x: Any) -> Tensor:
         return functions.hardswish(x)
@@ -180,23 +182,15 @@ class Hardtanh(Module):
         return functions.hardtanh(x, self.min_val, self.max_val)
 
 
-class Hardshrink(Module):
+class Hardshrink(_Shrink):
     """x where ``|x|`` is above ``lambd``, else 0."""
-
-    def __init__(self, lambd: float = 0.5) -> None:
-        """Of these settings."""
-        self.lambd = lambd
 
     def forward(self, x: Any) -> Tensor:
         return functions.hardshrink(x, self.lambd)
 
 
-class Softshrink(Module):
+class Softshrink(_Shrink):
     """x moved by ``lambd`` towards 0, and 0 where that is farther."""
-
-    def __init__(self, lambd: float = 0.5) -> None:
-        """Of these settings."""
-        self.lambd = lambd
 
     def forward(self, x: Any) -> Tensor:
         return functions.softshrink(x, self.lambd)
@@ -220,45 +214,29 @@ class Threshold(Module):
         return functions.threshold(x, self.threshold, self.value)
 
 
-class GLU(Module):
+class GLU(_AlongAxis):
     """The first half along an axis times the sigmoid of the second (Dauphin et al., 2016)."""
-
-    def __init__(self, dim: int = -1) -> None:
-        """Of these settings."""
-        self.dim = dim
 
     def forward(self, x: Any) -> Tensor:
         return functions.glu(x, self.dim)
 
 
-class Softmax(Module):
+class Softmax(_AlongAxis):
     """``exp(x) / sum exp(x)`` along an axis."""
-
-    def __init__(self, dim: int = -1) -> None:
-        """Of these settings."""
-        self.dim = dim
 
     def forward(self, x: Any) -> Tensor:
         return functions.softmax(x, self.dim)
 
 
-class LogSoftmax(Module):
+class LogSoftmax(_AlongAxis):
     """``x - log sum exp(x)`` along an axis."""
-
-    def __init__(self, dim: int = -1) -> None:
-        """Of these settings."""
-        self.dim = dim
 
     def forward(self, x: Any) -> Tensor:
         return functions.log_softmax(x, self.dim)
 
 
-class Softmin(Module):
+class Softmin(_AlongAxis):
     """The softmax of ``-x``."""
-
-    def __init__(self, dim: int = -1) -> None:
-        """Of these settings."""
-        self.dim = dim
 
     def forward(self, x: Any) -> Tensor:
         return functions.softmin(x, self.dim)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, ClassVar
-
-import numpy as np
 
 from modelcc.ir.errors import ModelError
 from modelcc.nn import init
@@ -17,39 +14,15 @@ from modelcc.nn.functional.convolution import (
 )
 from modelcc.nn.functional.values import Numbers, per_axis
 from modelcc.nn.init import Rng
-from modelcc.nn.module import Module
-from modelcc.nn.roles import Parameter
+from modelcc.nn.linear import Uniform
 from modelcc.tensor.lazy import callers_line
-from modelcc.tensor.promotion import named_type
 from modelcc.tensor.tensor import Tensor
 
 
-class _Windowed(Module):
-    """Base: parameters, uniform within ``1 / sqrt(fan_in)``."""
+class _Windowed(Uniform):
+    """Base: along so many axes."""
 
     rank: ClassVar[int]
-    weight: Tensor
-    bias: Tensor | None
-
-    def _drawn(
-        self, shape: tuple[int, ...], outputs: int, bias: bool, dtype: Any, rng: Rng
-    ) -> None:
-        self._shape, self._outputs, self._biased = shape, outputs, bias
-        self._dtype = named_type(dtype)
-        self.reset_parameters(init.generator(rng))
-
-    def reset_parameters(self, rng: np.random.Generator) -> None:
-        """Draw the parameters anew."""
-        fan, _ = init.fans(self._shape)
-        bound = 1 / math.sqrt(fan) if fan else 0.0
-        self.weight = Parameter(
-            init.uniform(self._shape, -bound, bound, rng=rng, dtype=self._dtype)
-        )
-        self.bias = (
-            Parameter(init.uniform((self._outputs,), -bound, bound, rng=rng, dtype=self._dtype))
-            if self._biased
-            else None
-        )
 
 
 def _require_groups(groups: int, *channels: int) -> None:
@@ -88,7 +61,7 @@ class _ConvolutionLayer(_Windowed):
         self.groups = groups
         self.padding_mode: PaddingMode = padding_mode
         shape = (out_channels, in_channels // groups, *self.kernel_size)
-        self._drawn(shape, out_channels, bias, dtype, rng)
+        self._draw(shape, out_channels, init.fans(shape)[0], bias, dtype, rng)
 
     def forward(self, x: Any) -> Tensor:
         return convolution(
@@ -140,7 +113,7 @@ class _TransposedLayer(_Windowed):
         self.groups = groups
         self.dilation = per_axis(dilation, self.rank, "dilation")
         shape = (in_channels, out_channels // groups, *self.kernel_size)
-        self._drawn(shape, out_channels, bias, dtype, rng)
+        self._draw(shape, out_channels, init.fans(shape)[0], bias, dtype, rng)
 
     def forward(self, x: Any) -> Tensor:
         return transposed_convolution(

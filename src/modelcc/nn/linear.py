@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,11 +29,29 @@ class Identity(Module):
         return x
 
 
-class Linear(Module):
-    """``x @ weight^T + bias``: weight ``[out, in]``, bias ``[out]``, x ``[…, in]``."""
+class Uniform(Module):
+    """Base: a weight and perhaps a bias, both uniform within ``1 / sqrt(fan)``."""
 
     weight: Tensor
     bias: Tensor | None
+
+    def _draw(
+        self, shape: tuple[int, ...], outputs: int, fan: int, bias: bool, dtype: Any, rng: Rng
+    ) -> None:
+        self._shape, self._outputs, self._fan = shape, outputs, fan
+        self._dtype, self._biased = named_type(dtype), bias
+        self.reset_parameters(init.generator(rng))
+
+    def reset_parameters(self, rng: np.random.Generator) -> None:
+        """Draw the parameters anew."""
+        bound = 1 / math.sqrt(self._fan) if self._fan else 0.0
+        uniform = partial(init.uniform, a=-bound, b=bound, rng=rng, dtype=self._dtype)
+        self.weight = Parameter(uniform(self._shape))
+        self.bias = Parameter(uniform((self._outputs,))) if self._biased else None
+
+
+class Linear(Uniform):
+    """``x @ weight^T + bias``: weight ``[out, in]``, bias ``[out]``, x ``[…, in]``."""
 
     def __init__(
         self,
@@ -45,29 +64,15 @@ class Linear(Module):
     ) -> None:
         """Both uniform within ``1 / sqrt(in_features)``."""
         self.in_features, self.out_features = in_features, out_features
-        self._dtype, self._biased = named_type(dtype), bias
-        self.reset_parameters(init.generator(rng))
-
-    def reset_parameters(self, rng: np.random.Generator) -> None:
-        """Draw the parameters anew."""
-        bound = 1 / math.sqrt(self.in_features) if self.in_features else 0.0
-        shape = (self.out_features, self.in_features)
-        self.weight = Parameter(init.uniform(shape, -bound, bound, rng=rng, dtype=self._dtype))
-        self.bias = (
-            Parameter(init.uniform(shape[:1], -bound, bound, rng=rng, dtype=self._dtype))
-            if self._biased
-            else None
-        )
+        shape = (out_features, in_features)
+        self._draw(shape, out_features, in_features, bias, dtype, rng)
 
     def forward(self, x: Any) -> Tensor:
         return linear(x, self.weight, self.bias)
 
 
-class Bilinear(Module):
+class Bilinear(Uniform):
     """``x1 @ weight[o] @ x2 + bias[o]`` for each output: weight ``[out, in1, in2]``."""
-
-    weight: Tensor
-    bias: Tensor | None
 
     def __init__(
         self,
@@ -82,19 +87,8 @@ class Bilinear(Module):
         """Both uniform within ``1 / sqrt(in1_features)``."""
         self.in1_features, self.in2_features = in1_features, in2_features
         self.out_features = out_features
-        self._dtype, self._biased = named_type(dtype), bias
-        self.reset_parameters(init.generator(rng))
-
-    def reset_parameters(self, rng: np.random.Generator) -> None:
-        """Draw the parameters anew."""
-        bound = 1 / math.sqrt(self.in1_features)
-        shape = (self.out_features, self.in1_features, self.in2_features)
-        self.weight = Parameter(init.uniform(shape, -bound, bound, rng=rng, dtype=self._dtype))
-        self.bias = (
-            Parameter(init.uniform(shape[:1], -bound, bound, rng=rng, dtype=self._dtype))
-            if self._biased
-            else None
-        )
+        shape = (out_features, in1_features, in2_features)
+        self._draw(shape, out_features, in1_features, bias, dtype, rng)
 
     def forward(self, x1: Any, x2: Any) -> Tensor:
         return bilinear(x1, x2, self.weight, self.bias)

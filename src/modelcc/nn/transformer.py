@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -36,30 +36,17 @@ def _function(activation: Activation) -> Callable[[Any], Tensor]:
 
 
 class _TransformerBlock(Module):
-    """Base: attention to itself, and two linear maps, each beside what it was given."""
+    """Base: attention to itself and others, and two linear maps, each beside what it is given."""
 
+    attentions: ClassVar[tuple[str, ...]]
+    self_attn: MultiheadAttention
     linear1: Linear
     dropout: Dropout
     linear2: Linear
-
-    def _feed_forward(
-        self, size: int, inner: int, dropout: float, activation: Activation, bias: bool,
-        dtype: Any, rng: np.random.Generator,
-    ) -> None:  # fmt: skip
-        self.linear1 = Linear(size, inner, bias, dtype=dtype, rng=rng)
-        self.dropout = Dropout(dropout, rng=rng)
-        self.linear2 = Linear(inner, size, bias, dtype=dtype, rng=rng)
-        self.activation = _function(activation)
-
-    def _fed(self, x: Tensor, after: Dropout) -> Tensor:
-        return after(self.linear2(self.dropout(self.activation(self.linear1(x)))))
-
-
-class TransformerEncoderLayer(_TransformerBlock):
-    """Attention to itself and a feed-forward network, each with a residual and a LayerNorm.
-
-    Vaswani et al., "Attention is all you need", 2017; norms come after, with ``norm_first`` before.
-    """
+    norm1: LayerNorm
+    norm2: LayerNorm
+    dropout1: Dropout
+    dropout2: Dropout
 
     def __init__(
         self,
@@ -79,16 +66,32 @@ class TransformerEncoderLayer(_TransformerBlock):
         """x are ``[L, N, d_model]``, with ``batch_first`` ``[N, L, d_model]``."""
         drawn = init.generator(rng)
         self.norm_first = norm_first
-        self.self_attn = MultiheadAttention(
-            d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype, rng=drawn
-        )
-        self._feed_forward(d_model, dim_feedforward, dropout, activation, bias, dtype, drawn)
-        for name in ("norm1", "norm2"):
-            setattr(self, name, LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype))
-        self.dropout1, self.dropout2 = Dropout(dropout, rng=drawn), Dropout(dropout, rng=drawn)
+        for name in self.attentions:
+            setattr(self, name, MultiheadAttention(
+                d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype, rng=drawn
+            ))  # fmt: skip
+        self.linear1 = Linear(d_model, dim_feedforward, bias, dtype=dtype, rng=drawn)
+        self.dropout = Dropout(dropout, rng=drawn)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, dtype=dtype, rng=drawn)
+        self.activation = _function(activation)
+        parts = range(1, len(self.attentions) + 2)
+        for part in parts:
+            norm = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
+            setattr(self, f"norm{part}", norm)
+        for part in parts:
+            setattr(self, f"dropout{part}", Dropout(dropout, rng=drawn))
 
-    norm1: LayerNorm
-    norm2: LayerNorm
+    def _fed(self, x: Tensor, after: Dropout) -> Tensor:
+        return after(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+
+
+class TransformerEncoderLayer(_TransformerBlock):
+    """Attention to itself and a feed-forward network, each with a residual and a LayerNorm.
+
+    Vaswani et al., "Attention is all you need", 2017; norms come after, with ``norm_first`` before.
+    """
+
+    attentions = ("self_attn",)
 
     def forward(
         self,
@@ -114,40 +117,10 @@ class TransformerEncoderLayer(_TransformerBlock):
 class TransformerDecoderLayer(_TransformerBlock):
     """As :class:`TransformerEncoderLayer`, with attention to the results of an encoder between."""
 
-    norm1: LayerNorm
-    norm2: LayerNorm
-    norm3: LayerNorm
-
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Activation = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        *,
-        dtype: Any = "f32",
-        rng: Rng = None,
-    ) -> None:
-        """x are ``[L, N, d_model]``, with ``batch_first`` ``[N, L, d_model]``."""
-        drawn = init.generator(rng)
-        self.norm_first = norm_first
-        for name in ("self_attn", "multihead_attn"):
-            setattr(self, name, MultiheadAttention(
-                d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype, rng=drawn
-            ))  # fmt: skip
-        self._feed_forward(d_model, dim_feedforward, dropout, activation, bias, dtype, drawn)
-        for name in ("norm1", "norm2", "norm3"):
-            setattr(self, name, LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype))
-        self.dropout1, self.dropout2 = Dropout(dropout, rng=drawn), Dropout(dropout, rng=drawn)
-        self.dropout3 = Dropout(dropout, rng=drawn)
-
-    self_attn: MultiheadAttention
+    attentions = ("self_attn", "multihead_attn")
     multihead_attn: MultiheadAttention
+    norm3: LayerNorm
+    dropout3: Dropout
 
     def forward(
         self,
