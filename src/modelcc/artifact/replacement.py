@@ -37,6 +37,12 @@ def replace_file(path: Path, save: Callable[[Path], object], durable: bool = Fal
         temporary.unlink(missing_ok=True)
 
 
+def replace_contents(path: Path, contents: str | bytes | memoryview) -> None:
+    """As :func:`replace_file`, of text in UTF-8 or bytes."""
+    data = contents.encode() if isinstance(contents, str) else contents
+    replace_file(path, lambda temporary: temporary.write_bytes(data))
+
+
 def _copy_finished(path: Path, save: Callable[[Path], object]) -> None:
     """Some formats go back to write lengths, which a device or a pipe cannot do."""
     with tempfile.TemporaryDirectory() as folder:

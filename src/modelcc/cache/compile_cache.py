@@ -20,7 +20,7 @@ from pathlib import Path
 from modelcc.artifact.errors import ArtifactError
 from modelcc.artifact.file import Artifact, read_artifact, write_artifact
 from modelcc.artifact.json_values import is_object
-from modelcc.artifact.replacement import replace_file
+from modelcc.artifact.replacement import replace_contents, replace_file
 from modelcc.cache.file_digests import Seen, file_digest, known_digest, seen
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_text import print_graph
@@ -201,7 +201,7 @@ class ArtifactCache:
         for path in (artifact, note):
             path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(artifact, save)
-        replace_file(note, lambda path: path.write_text(json.dumps(digests)))
+        replace_contents(note, json.dumps(digests))
         return artifact
 
     def _digest(self, path: Path) -> str:

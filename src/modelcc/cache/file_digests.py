@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from modelcc.artifact.replacement import replace_file
+from modelcc.artifact.replacement import replace_contents
 
 _CHUNK = 1 << 20
 _PIECE = 16 << 20
@@ -68,7 +68,7 @@ def known_digest(path: Path, folder: Path) -> str:
         text = json.dumps({"facts": facts, "digest": digest})
         with suppress(OSError):  # who keeps more than this says that it cannot
             folder.mkdir(parents=True, exist_ok=True)
-            replace_file(note, lambda temporary: temporary.write_text(text))
+            replace_contents(note, text)
     return digest
 
 

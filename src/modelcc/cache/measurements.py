@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from modelcc.artifact.json_values import number_of, object_of, parsed_object, whole_number_of
-from modelcc.artifact.replacement import replace_file
+from modelcc.artifact.replacement import replace_contents
 from modelcc.ir.errors import ModelError
 from modelcc.options import Options
 from modelcc.runtime.machine import machine_identity
@@ -62,7 +62,7 @@ def keep_measurements(found: Measurements, folder: Path) -> Path:
         "facts": found.facts,
     }
     text = json.dumps({**body, "sha256": _digest(body)}, indent=1)
-    replace_file(path, lambda temporary: temporary.write_text(text + "\n"))
+    replace_contents(path, text + "\n")
     return path
 
 

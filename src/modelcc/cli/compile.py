@@ -14,7 +14,7 @@ from typing import Unpack
 import click
 
 from modelcc.artifact.file import Artifact
-from modelcc.artifact.replacement import replace_file
+from modelcc.artifact.replacement import replace_contents, replace_file
 from modelcc.cli.build_config import build_config_of
 from modelcc.cli.console import note, output_console, print_json, progress_of
 from modelcc.cli.outputs import ARTIFACT, check_outputs, check_suffix, is_artifact, may_be_read
@@ -338,7 +338,7 @@ def _write_emission(emission: Emission, path: Path | None, is_folder: bool) -> N
         return
     if is_folder:
         path.parent.mkdir(exist_ok=True)
-    replace_file(path, lambda temporary: _write_bytes(temporary, emission.contents))
+    replace_contents(path, emission.contents)
     note(f"wrote {path} ({byte_text(len(emission.contents))})")
     if emission.constants:
         beside = constants_path(path)
@@ -355,13 +355,9 @@ def _write_folder(
     folder.mkdir(exist_ok=True)
     for file in files:
         (folder / file.name).parent.mkdir(parents=True, exist_ok=True)
-        replace_file(folder / file.name, partial(_write_bytes, contents=file.contents))
+        replace_contents(folder / file.name, file.contents)
     sizes = ", ".join(f"{file.name} ({byte_text(len(file.contents))})" for file in files)
     note(f"wrote {folder}{os.sep}: {sizes}")
-
-
-def _write_bytes(path: Path, contents: bytes | memoryview) -> None:
-    path.write_bytes(contents)
 
 
 def _tell(
@@ -375,7 +371,7 @@ def _tell(
     report = report_in(compiled.artifact)
     if report is not None and page is not None:
         text = report_page(report)
-        replace_file(page, lambda temporary: _write_bytes(temporary, text.encode()))
+        replace_contents(page, text)
     if as_json:
         print_json(_summary(compiled, path))
         return

@@ -10,7 +10,7 @@ from typing import Unpack
 import click
 
 from modelcc.api import compiled_model, default_jobs
-from modelcc.artifact.replacement import replace_file
+from modelcc.artifact.replacement import replace_contents
 from modelcc.cli.build_config import build_config_of
 from modelcc.cli.console import note, output_console, print_json, progress_of
 from modelcc.cli.microcontroller import MHZ, embedded_of, layer_facts, layer_table, milliseconds
@@ -134,9 +134,5 @@ def _steps(report: Report) -> list[Span]:
 def _write_trace(path: Path | None, spans: Sequence[Span], options: Options) -> None:
     if path is not None:
         text = json.dumps(trace_events(spans, f"modelcc {options.target}"))
-        replace_file(path, lambda temporary: _write(temporary, text))
+        replace_contents(path, text)
         note(f"wrote {path}")
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text)

@@ -12,7 +12,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from modelcc.artifact.replacement import replace_file
+from modelcc.artifact.replacement import replace_contents
 from modelcc.cli.build_config import build_config_of
 from modelcc.cli.console import note, output_console, print_json, progress_of
 from modelcc.cli.outputs import check_apart, check_outputs
@@ -144,12 +144,8 @@ def seconds_of(text: str) -> float:
 
 
 def _write(path: Path, text: str) -> None:
-    replace_file(path, lambda temporary: _write_text(temporary, text))
+    replace_contents(path, text)
     note(f"wrote {path}")
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
 
 
 def _summary(tuning: Tuning) -> dict[str, object]:

@@ -9,7 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, cast
 
-from modelcc.artifact.replacement import replace_file
+from modelcc.artifact.replacement import replace_contents
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,7 @@ class QuantizationReport:
     def save(self, path: Path) -> None:
         """Write it as JSON; the file is seen whole or not at all."""
         text = json.dumps(self.as_dict(), indent=1)
-        replace_file(path, lambda temporary: _write(temporary, text))
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+        replace_contents(path, text)
 
 
 def _finite(value: Any) -> Any:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from modelcc.artifact.replacement import replace_file
+from modelcc.artifact.replacement import replace_contents
 
 _MAGIC = b"mcc-obj2"
 _HEADER = len(_MAGIC) + hashlib.sha256().digest_size
@@ -53,7 +53,7 @@ class ObjectCache:
         entry = _MAGIC + hashlib.sha256(contents).digest() + contents
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(path, lambda temporary: temporary.write_bytes(entry))
+            replace_contents(path, entry)
         except OSError as error:
             _LOGGER.info("cannot keep an object file in %s: %s", self.directory, error)
 
