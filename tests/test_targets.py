@@ -19,7 +19,7 @@ from small_models import computed_gather, mlp, two_outputs
 import modelcc
 from modelcc.driver import compile_model
 from modelcc.emit.emission import emit
-from modelcc.ir.output_names import bound_names, user_name
+from modelcc.ir.naming import bound_names, user_name
 from modelcc.options import Options
 from modelcc.targets import registry
 from modelcc.targets.base import BuildConfig, TargetOptions

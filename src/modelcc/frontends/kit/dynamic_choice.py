@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from modelcc.frontends.kit.conversion import Conversion
-from modelcc.frontends.kit.vectors import Vector
+from modelcc.frontends.kit.vectors import Vector, vector_of
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
-from modelcc.ir.index import symbols
+from modelcc.ir.index import Expr, symbols
 from modelcc.ir.op import Op
 from modelcc.ops.broadcast import Reshape
 from modelcc.ops.control import If
+from modelcc.ops.slicing import Slice
 
 Way = Callable[[GraphBuilder, str], str]
 """What a branch makes of its input, in a graph of its own."""
@@ -39,3 +41,14 @@ def either(
         return build.build([way(build, build.input("x", type))])
 
     return call.emit(If(*map(branch, ways)), condition, x)
+
+
+def sliced_by(call: Conversion, op: Slice) -> str:
+    """The operand by ``op``; if a run finds the step of the last axis to be 1, by an op that knows
+    it, for only then do elements lie side by side."""
+    if not op.steps or not isinstance(op.steps[-1], Expr):
+        return call.emit(op, call.input(0))
+    side_by_side = replace(op, steps=(*op.steps[:-1], 1))
+    call.emitter.require(op.shape_constraints(call.type()), call.source, always=True)
+    ways = by(call, side_by_side), by(call, op)
+    return either(call, vector_of(call, op.steps[-1:]).equals(1), call.input(0), ways, op.symbols())

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
 from modelcc.frontends.kit.body import Body, BodyInputs
-from modelcc.frontends.kit.divided import without_empty_divisors
+from modelcc.frontends.kit.divisors import without_empty_divisors
 from modelcc.frontends.kit.emit import Emitter
 from modelcc.frontends.kit.errors import Unsupported, UnsupportedForm, UnsupportedModel, unsupported
 from modelcc.frontends.kit.groups import MapValue, OptionalValue, SequenceValue, structure_of

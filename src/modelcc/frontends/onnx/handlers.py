@@ -20,8 +20,7 @@ from modelcc.frontends.onnx.contrib.padding import CONTRIB_PADDING
 from modelcc.frontends.onnx.contrib.quant import CONTRIB_QUANT
 from modelcc.frontends.onnx.contrib.signal import CONTRIB_SIGNAL
 from modelcc.frontends.onnx.contrib.tokens import CONTRIB_TOKENS
-from modelcc.frontends.onnx.host.images import IMAGES
-from modelcc.frontends.onnx.host.maps import MAPS
+from modelcc.frontends.onnx.host.steps import IMAGES, MAPS
 from modelcc.frontends.onnx.host.texts import TEXTS
 from modelcc.frontends.onnx.ml.features import ML_FEATURES
 from modelcc.frontends.onnx.ml.linear_models import LINEAR_MODELS

@@ -25,13 +25,12 @@ from modelcc.frontends.tflite.rnn import RNN
 from modelcc.frontends.tflite.slicing import SLICING
 from modelcc.frontends.tflite.svdf import SVDF
 from modelcc.frontends.tflite.transposed_convolution import TRANSPOSED_CONVOLUTION
-from modelcc.frontends.tflite.variables import VARIABLES
 
 HANDLERS: Handlers = MappingProxyType(
     {
         **CONVOLUTION, **PRODUCTS, **POOLING, **ELEMENTWISE, **ACTIVATIONS,
         **QUANTIZATION, **MOVEMENT, **SLICING, **REDUCTION, **RESIZING,
-        **TRANSPOSED_CONVOLUTION, **VARIABLES, **SVDF, **LSTM, **CONTROL, **GATHERING,
+        **TRANSPOSED_CONVOLUTION, **SVDF, **LSTM, **CONTROL, **GATHERING,
         **ARRAYS, **COMPLEX_NUMBERS, **DETECTION,
         **NORMALIZATION, **RNN,
     }

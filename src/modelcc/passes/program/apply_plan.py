@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 
 from modelcc.ir.index import DIM, Index, Range, Sym, substitute, symbols
 from modelcc.ir.index_extremum import maximum
-from modelcc.ir.output_names import bound_names
+from modelcc.ir.naming import bound_names
 from modelcc.ir.program import (
     FAULT_BYTES,
     Allocate,

@@ -16,7 +16,7 @@ from modelcc.ir.errors import ModelError
 from modelcc.ir.library import Callee, LibraryFunction
 from modelcc.ir.loop import Function
 from modelcc.ir.memory_rules import MemoryRules
-from modelcc.ir.output_names import user_name
+from modelcc.ir.naming import user_name
 from modelcc.ir.program import Program
 from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.program.place_transfers import place_transfers, side_of

@@ -16,7 +16,7 @@ from modelcc.artifact.memory import Memory
 from modelcc.ir.errors import ModelError
 from modelcc.ir.library import Callee
 from modelcc.ir.loop_traversal import parallel_loop
-from modelcc.ir.output_names import user_name
+from modelcc.ir.naming import user_name
 from modelcc.ir.program import Program, checks, index_bounds
 from modelcc.passes.loop.expand_instructions import Available
 from modelcc.runtime.pool import pool_c

@@ -18,7 +18,7 @@ from modelcc.ir.errors import ModelError
 from modelcc.ir.library import Callee
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import parallel_loop
-from modelcc.ir.output_names import user_name
+from modelcc.ir.naming import user_name
 from modelcc.ir.program import Program
 from modelcc.passes.loop.expand_instructions import Available
 from modelcc.runtime.machine import machine_identity

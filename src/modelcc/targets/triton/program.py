@@ -11,7 +11,7 @@ from typing import TypeAlias
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, Sym, symbols
 from modelcc.ir.index_text import python_source
-from modelcc.ir.output_names import user_name
+from modelcc.ir.naming import user_name
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Item, Kernel, Scatter, TensorProgram, View, item_inputs, item_outputs
 from modelcc.ir.types import TensorType, dtype_of

@@ -12,7 +12,7 @@ import numpy as np
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, evaluate, symbols
 from modelcc.ir.loop import Function
-from modelcc.ir.output_names import user_name
+from modelcc.ir.naming import user_name
 from modelcc.ir.program import CopyTensor, Launch, Step, leaves
 from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.types import DTYPES

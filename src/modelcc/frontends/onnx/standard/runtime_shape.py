@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from modelcc.frontends.kit.dynamic_steps import sliced_by
+from modelcc.frontends.kit.dynamic_choice import sliced_by
 from modelcc.frontends.kit.vectors import Vector, axes_at, operand, positions, vector_of
 from modelcc.frontends.onnx.call import Call
 from modelcc.ir.condition import Constraint

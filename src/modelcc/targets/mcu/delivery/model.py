@@ -10,7 +10,7 @@ import numpy as np
 
 from modelcc.ir.constant import Constant
 from modelcc.ir.errors import ModelError
-from modelcc.ir.output_names import user_name
+from modelcc.ir.naming import user_name
 from modelcc.ir.program import Program, checks, index_bounds, leaves, own_tensors
 from modelcc.ir.types import Array, DType
 from modelcc.targets.c.delivery.facts import (

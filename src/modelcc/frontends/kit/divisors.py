@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, cast
 
 from modelcc.ir.graph import Graph
-from modelcc.ir.index import Expr, Index, Range
-from modelcc.ir.index_divisors import divided_by
+from modelcc.ir.index import Expr, Index, Range, symbols
+from modelcc.ir.index_expr import FloorDiv, FloorMod
 
 
 def without_empty_divisors(graph: Graph, names: Collection[str]) -> Graph:
@@ -35,3 +35,23 @@ def _indices(value: Any) -> Iterator[Index]:
                 yield from _indices(tuple(node.op.attributes().values()))
         case _:
             return
+
+
+def divided_by(e: Index) -> frozenset[str]:
+    """Names of the symbols in divisors of ``e``, those within its operands too.
+
+    >>> from modelcc.ir.index import parse_index
+    >>> sorted(divided_by(parse_index("(a floordiv b) * c + d mod 4")))
+    ['b']
+    """
+    return frozenset[str]().union(*_divisors(e))
+
+
+def _divisors(e: Index) -> Iterator[frozenset[str]]:
+    if isinstance(e, int):
+        return
+    for atom in (atom for _, mono in e.terms.values() for atom in mono):
+        if isinstance(atom, FloorDiv | FloorMod):
+            yield symbols(atom.divisor)
+        for operand in atom.operands():
+            yield from _divisors(operand)
