@@ -12,7 +12,7 @@ import pytest
 from modelcc.artifact.manifest import MachineSpec
 from modelcc.runtime import machine
 from modelcc.runtime.errors import LoadError
-from modelcc.runtime.machine import check_machine, linux_features
+from modelcc.runtime.machine import check_machine, linux_features, machine_identity
 from modelcc.targets.native.host import BASELINES
 
 pytestmark = pytest.mark.skipif(
@@ -50,3 +50,19 @@ def test_elsewhere_llvm_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     check_machine(spec("+sse2"))
     with pytest.raises(LoadError, match=r"compiled for future9, .* lacks avx2048"):
         check_machine(spec("+sse2", "+avx2048"))
+
+
+def test_tiles_that_linux_refuses_are_not_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    flags = tmp_path / "cpuinfo"
+    flags.write_text("flags\t\t: sse2 amx_tile amx_bf16\n")
+    monkeypatch.setattr("modelcc.runtime.machine._CPU_INFO", flags)
+    monkeypatch.setattr("modelcc.runtime.machine.tiles_permitted", lambda: True)
+    assert "amx-tile" in linux_features()
+    allowed = machine_identity()
+    monkeypatch.setattr("modelcc.runtime.machine.tiles_permitted", lambda: False)
+    assert linux_features() == {"sse2"}
+    assert machine_identity() != allowed
+    with pytest.raises(LoadError, match=r"compiled for amx-tile, which .* does not let this"):
+        check_machine(spec("+sse2", "+amx-tile"))

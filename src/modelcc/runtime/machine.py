@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import platform
+import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -35,9 +38,15 @@ def check_machine(spec: MachineSpec) -> None:
             f"the model was compiled for {architecture} and this machine is {here}; "
             "compile it for this machine"
         )
+    needed = [flag[1:] for flag in spec.features if flag.startswith("+")]
+    tiles = [name for name in needed if name.startswith("amx")]
+    if tiles and not tiles_permitted():
+        raise LoadError(
+            f"the model was compiled for {', '.join(tiles)}, which this processor lacks or Linux "
+            "does not let this process use; compile it here, or for an older processor"
+        )
     if spec.origin and spec.origin == machine_identity():
         return
-    needed = [flag[1:] for flag in spec.features if flag.startswith("+")]
     linux = linux_features()
     unknown = [name for name in needed if name not in linux]
     if unknown:
@@ -65,13 +74,26 @@ def _ask_llvm(spec: MachineSpec, needed: list[str]) -> None:
 
 
 def linux_features() -> frozenset[str]:
-    """LLVM's names of the features that Linux says this x86-64 processor has; none elsewhere."""
+    """LLVM's names of the features that Linux says this x86-64 processor has, and this process may
+    use; none elsewhere."""
     flags = next((line for line in _cpu_info() if line.startswith("flags")), "")
+    found = flags.partition(":")[2].split()
+    if "amx_tile" in found and not tiles_permitted():
+        found = [flag for flag in found if not flag.startswith("amx")]
     return frozenset(
         name
-        for flag in flags.partition(":")[2].split()
+        for flag in found
         for name in _LLVM_NAMES.get(flag, (flag.replace("_", ""), flag.replace("_", "-")))
     )
+
+
+@cache
+def tiles_permitted() -> bool:
+    """Whether this process may use the tiles of AMX, which Linux has to be asked for once."""
+    if platform.machine() != "x86_64" or sys.platform != "linux":
+        return False
+    arch_prctl, request, tile_data = 158, 0x1023, 18  # arch/x86/include/uapi/asm/prctl.h
+    return ctypes.CDLL(None).syscall(arch_prctl, request, tile_data) == 0
 
 
 def _cpu_info() -> Iterator[str]:
@@ -82,8 +104,11 @@ def _cpu_info() -> Iterator[str]:
 
 
 def machine_identity() -> str:
-    """Equal on machines whose processors have the same features; empty if Linux does not tell."""
+    """Equal on machines whose processors have the same features, and processes that may use the
+    same; empty if Linux does not tell."""
     names = ("vendor_id", "cpu family", "model", "flags", "Features")
     told = {line for line in _cpu_info() if line.partition(":")[0].strip() in names}
     text = "\n".join(sorted(told))
+    if "amx_tile" in text and not tiles_permitted():
+        text += "\nno tiles"
     return hashlib.sha256(text.encode()).hexdigest()[:16] if told else ""

@@ -26,7 +26,8 @@ class Tiled:
     points of a tile along parallel loops, ``unroll`` those of an iteration along loops of a sum,
     whose steps go in the order of the inputs they read if ``by_input``.  ``dots``: four steps of
     the sum are a dot product of bytes.  ``folded``: vectors lie along the sum and are folded at
-    its end.  ``padded``: loops run over whole blocks of padded axes.  ``blocks`` has the points of
+    its end.  ``matrices``: a tile is a block of sums in memory, by instructions for products of
+    matrices.  ``padded``: loops run over whole blocks of padded axes.  ``blocks`` has the points of
     parts that loops of a product are cut into, so that what a part reads stays in cache: the one
     along vectors goes around the loops that use these again, that of the sum around all rows.  The
     outermost loop is divided into ``parallel`` parts at least (1: it is not).
@@ -42,6 +43,7 @@ class Tiled:
     dots: bool = False
     folded: bool = False
     padded: bool = True
+    matrices: bool = False
     parallel: int = 1
 
 

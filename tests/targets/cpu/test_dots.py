@@ -1,4 +1,5 @@
-"""Sums of products of bf16 by pairs: which are computed so, and that they are what is meant."""
+"""Sums of products of bf16 by pairs and by tiles: which are computed so, and that they are what is
+meant."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from kernel_runs import Executor, interpreted, native, run_scheduled
 
 from modelcc.ir.constant import Constant
 from modelcc.ir.instructions import DOT2, instructions_in
+from modelcc.ir.loop_traversal import routines_in
 from modelcc.ir.program import Program
 from modelcc.ir.tensor_interpreter import run_program
 from modelcc.ir.tensor_parser import parse_tensor_program
@@ -29,11 +31,13 @@ def product(m: int, k: int, n: int) -> str:
     return _program(x, w, y, body)
 
 
-def convolution(channels: int, outputs: int) -> str:
-    x, y = f"bf16[1, {channels}, 5, 9]", f"f32[1, {outputs}, 5, 9]"
-    axes = f"[n < 1, o < {outputs}, h < 5, w < 9] sum[c < {channels}, a < 3, b < 3]"
-    inside = "a + h >= 1, a + h < 6, b + w >= 1, b + w < 10"
-    image = f"(%x[n, c, a + h - 1, b + w - 1] if [{inside}] else 0.0:bf16)"
+def convolution(channels: int, outputs: int, step: int = 1) -> str:
+    h, w = (5 - 1) // step + 1, (9 - 1) // step + 1
+    x, y = f"bf16[1, {channels}, 5, 9]", f"f32[1, {outputs}, {h}, {w}]"
+    axes = f"[n < 1, o < {outputs}, h < {h}, w < {w}] sum[c < {channels}, a < 3, b < 3]"
+    places = f"a + {step}*h", f"b + {step}*w"
+    inside = f"{places[0]} >= 1, {places[0]} < 6, {places[1]} >= 1, {places[1]} < 10"
+    image = f"(%x[n, c, {places[0]} - 1, {places[1]} - 1] if [{inside}] else 0.0:bf16)"
     body = f"{axes} f32({image}) * f32(%w[o, c, a, b])"
     return _program(x, f"bf16[{outputs}, {channels}, 3, 3]", y, body)
 
@@ -59,6 +63,18 @@ CASES = {
 }
 
 
+TILES = {
+    "product": (product(37, 64, 40), (37, 64), (64, 40), True),
+    "half of a tile": (product(5, 48, 16), (5, 48), (48, 16), True),
+    "few rows": (product(3, 64, 48), (3, 64), (64, 48), False),
+    "no whole step": (product(37, 72, 40), (37, 72), (72, 40), False),
+    "convolution": (convolution(32, 40), (1, 32, 5, 9), (40, 32, 3, 3), True),
+    "every second": (convolution(48, 32, 2), (1, 48, 5, 9), (32, 48, 3, 3), True),
+    "few channels": (convolution(24, 16), (1, 24, 5, 9), (16, 24, 3, 3), False),
+}
+HERE = processor_of(TargetOptions(), host_machine())[1]
+
+
 @pytest.mark.parametrize("execute", [interpreted, native])
 @pytest.mark.parametrize("name", CASES)
 def test_pairs_are_summed_exactly(name: str, execute: Callable[[Program], Executor]) -> None:
@@ -67,6 +83,21 @@ def test_pairs_are_summed_exactly(name: str, execute: Callable[[Program], Execut
     program = schedule_program(AssignLayouts()(given), CpuModel(multiplies_bf16=True))
     used = [i for f in program.functions for i in instructions_in(f.body)]
     assert used == [DOT2] * pairs
+    feeds = {"x": whole_numbers(*x)}
+    found = run_scheduled(program, execute(program), feeds, {})["y"]
+    np.testing.assert_array_equal(found, run_program(given, feeds, {})["y"])
+
+
+@pytest.mark.parametrize("execute", [interpreted, native])
+@pytest.mark.parametrize("name", TILES)
+def test_tiles_are_summed_exactly(name: str, execute: Callable[[Program], Executor]) -> None:
+    text, x, w, tiles = TILES[name]
+    given = parse_tensor_program(text, {"w": Constant(whole_numbers(*w))})
+    program = schedule_program(AssignLayouts()(given), CpuModel(multiplies_tiles=True))
+    routines = [r for f in program.functions for r in routines_in(f.body)]
+    assert bool(routines) == tiles
+    if tiles and execute is native and not HERE.multiplies_tiles:
+        pytest.skip("this processor has no AMX")
     feeds = {"x": whole_numbers(*x)}
     found = run_scheduled(program, execute(program), feeds, {})["y"]
     np.testing.assert_array_equal(found, run_program(given, feeds, {})["y"])

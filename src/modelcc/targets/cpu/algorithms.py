@@ -109,7 +109,7 @@ def tensor_passes(
     return TensorPasses(
         layouts=(
             PackChannels(BLOCK, bytes=not pairs_shorts),
-            *_layouts(options, channels),
+            *_layouts(options, channels, machine.multiplies_tiles),
             PackPairs(BLOCK, bytes=multiplies_bytes),
         ),
         operands=(PackOperands(BLOCK),),
@@ -164,10 +164,11 @@ def _fused_contractions(asked: str) -> Iterator[Pass[TensorProgram]]:
         yield FuseContractions(ATTENTION_ROWS, SCORES_BYTES)
 
 
-def _layouts(options: TargetOptions, channels: int) -> Iterator[Pass[TensorProgram]]:
-    """At level 0 tensors lie as the model says, for whoever looks at them."""
+def _layouts(options: TargetOptions, channels: int, tiles: bool) -> Iterator[Pass[TensorProgram]]:
+    """At level 0 tensors lie as the model says, for whoever looks at them.  A row of ``tiles`` has
+    two blocks of bf16."""
     if options.optimize > 0:
-        yield AssignLayouts(channels)
+        yield AssignLayouts(channels, several=2 if tiles else 1)
 
 
 def _fewer_multiplications(

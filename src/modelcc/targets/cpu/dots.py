@@ -17,7 +17,6 @@ from modelcc.ir.scalar_tree import depends_on, substitute_indices
 from modelcc.ir.tensor import Apply, Cast, Read, Scalar
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.structure import Group, neutral_guards
-from modelcc.targets.cpu.machine import CpuModel
 
 
 @dataclass(frozen=True)
@@ -45,14 +44,15 @@ class Dots:
 
 
 def find_dots(
-    group: Group, lane: LoopVar, constants: frozenset[str], machine: CpuModel
+    group: Group, lane: LoopVar, constants: frozenset[str], pairs: bool
 ) -> tuple[Group, Dots] | None:
-    """The group with its reduction cut into dot products that ``machine`` has; None if it is no
-    contraction of such numbers.  ``constants`` are still to be packed, so any order will do for
-    them, if they can be: :meth:`Dots.side_by_side` tells afterwards.
+    """The group with its reduction cut into dot products, of bytes or of ``pairs`` of bf16 if
+    there are such; None if it is no contraction of such numbers.  ``constants`` are still to be
+    packed, so any order will do for them, if they can be: :meth:`Dots.side_by_side` tells
+    afterwards.
     """
     anchor = group.anchor
-    for instruction in (DOT4, *((DOT2,) if machine.multiplies_bf16 else ())):
+    for instruction in (DOT4, *((DOT2,) if pairs else ())):
         found = _summed(anchor, instruction, lane) if anchor is not None else None
         if anchor is None or found is None:
             continue

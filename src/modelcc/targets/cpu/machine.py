@@ -35,6 +35,7 @@ class CpuModel:
     them (0: as the model has): schedules may ask for these, the model says what is best by default.
     ``multiplies_bf16``: dot products of bf16 (:data:`~modelcc.ir.instructions.DOT2`) take less time
     than f32; of Intel's servers they take two cycles (Emerald Rapids, measured).
+    ``multiplies_tiles``: there are products of tiles (:mod:`modelcc.targets.isa.amx`).
     The defaults are those of Zen 5, without its third cache's other users.
     """
 
@@ -61,6 +62,7 @@ class CpuModel:
     widest_bits: int = 0
     most_registers: int = 0
     multiplies_bf16: bool = False
+    multiplies_tiles: bool = False
 
     @property
     def instruction_set(self) -> CpuModel:
@@ -97,7 +99,7 @@ class CpuModel:
         return next(fits, self.memory_bandwidth)
 
 
-_INSTRUCTIONS = ("fused", "widest_bits", "most_registers", "multiplies_bf16")
+_INSTRUCTIONS = ("fused", "widest_bits", "most_registers", "multiplies_bf16", "multiplies_tiles")
 _NO_NUMBERS = (*_INSTRUCTIONS, "threads", "libraries", "preferred")
 NUMBERS = tuple(f.name for f in fields(CpuModel) if f.name not in _NO_NUMBERS)
 """Fields of a model that can be measured, or given by hand."""

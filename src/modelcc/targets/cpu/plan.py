@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Bounds, Index, floordiv, simplify, substitute, symbols
+from modelcc.ir.instructions import DOT2
 from modelcc.ir.scalar_tree import reads, transform, walk
 from modelcc.ir.tensor import Axis, Bind, Condition, Read, Scalar, Stage
 from modelcc.ir.types import Layout, TensorType
@@ -34,6 +35,7 @@ from modelcc.targets.cpu.blocking import (
 from modelcc.targets.cpu.dots import Dots, find_dots
 from modelcc.targets.cpu.folding import find_terms
 from modelcc.targets.cpu.machine import CpuModel
+from modelcc.targets.cpu.matrix_tiles import MatrixTiles, find_tiles
 from modelcc.targets.cpu.tiling import (
     RegisterTile,
     Roles,
@@ -52,7 +54,7 @@ SINGLE = Tiled()
 class Plan:
     """A group with its loops decided.  ``lane`` is None for a scalar schedule.
 
-    ``dots`` are the dot products that a contraction is made of;
+    ``dots`` are the dot products that a contraction is made of, ``matrices`` its tiles in blocks;
     ``terms`` the reduction loop that accumulators lie along, if it is not ``lane``.  ``order`` has
     the loops over tiles, which go by the blocks of ``blocking`` if there are any.  Operands that
     are read once are fetched ``ahead_bytes`` before their use.
@@ -69,6 +71,7 @@ class Plan:
     body: Scalar | None
     packed: frozenset[str]
     dots: Dots | None = None
+    matrices: MatrixTiles | None = None
     terms: LoopVar | None = None
     schedule: Tiled = SINGLE
     blocking: Blocking | None = None
@@ -139,9 +142,14 @@ def plan_tiled(
     split = split_vector(group, *found)
     around = tuple(LoopVar(a.name, a.extent, a.name, 1) for a in outer)
     cutting = _Cutting(*split[1:], found[0].name, around, types, constants, machine, wanted)
+    tiled = cutting.matrix_tiles(split[0]) if not around else None
+    if tiled is not None:
+        return tiled
+    if wanted is not None and wanted.matrices:
+        raise ScheduleError("no products of bf16 by packed constants are summed by tiles: matrices")
     cut = None
     if wanted is None or wanted.dots:
-        cut = find_dots(split[0], cutting.lane, constants, machine)
+        cut = find_dots(split[0], cutting.lane, constants, machine.multiplies_bf16)
     if cut is not None:
         planned = cutting.plan(*cut)
         if cut[1].side_by_side(planned[0].group, cutting.lane):
@@ -170,7 +178,7 @@ def tilings(
         for lanes in (most, most // 2) if most > 2 else (most,):
             cut, lane, blocks, _ = split_vector(group, inner, lanes)
             plain = Tiled(inner.name, lanes, padded=pad)
-            dots = find_dots(cut, lane, packable, machine) is not None
+            dots = find_dots(cut, lane, packable, machine.multiplies_bf16) is not None
             for rank, tile in enumerate(ranked_tiles(cut, lane.name, blocks, machine, packable)):
                 tiled = replace(plain, tile=tile.points, unroll=tile.unroll)
                 tiled = replace(tiled, by_input=tile.by_input, exchange=tile.exchange, dots=dots)
@@ -202,6 +210,31 @@ class _Cutting:
     constants: frozenset[str]
     machine: CpuModel
     wanted: Tiled | None
+
+    def matrix_tiles(self, group: Group) -> tuple[Plan, dict[str, Layout]] | None:
+        """The plan of ``group`` in tiles of matrices, where the machine has them and it can be."""
+        asked = self.machine.multiplies_tiles if self.wanted is None else self.wanted.matrices
+        cut = find_dots(group, self.lane, self.constants, pairs=True) if asked else None
+        if cut is None or cut[1].instruction != DOT2:
+            return None
+        group, dots = cut
+        tile = RegisterTile(self.blocks, ((self.blocks, 1),))
+        group, layouts = _pack_constants(
+            group, tile, self.lane, dots, None, self.types, self.constants, self.around
+        )
+        packed = self.constants & frozenset(layouts)
+        plan = _finish(group, tile, self.lane, self.active, self.types, packed)
+        anchor, body = group.anchor, plan.body
+        if not dots.side_by_side(group, self.lane) or plan.guards or anchor is None or body is None:
+            return None
+        found = find_tiles(body, anchor, dots, self.lane, self.blocks, plan.order)
+        if found is None:
+            return None
+        if self.wanted is not None:
+            found = replace(found, block=self.wanted.tile)
+        schedule = Tiled(self.vector, plan.lanes, found.block, matrices=True)
+        segments = {v.name: found.segments(v) or plan.segments[v.name] for v in plan.order}
+        return replace(plan, matrices=found, schedule=schedule, segments=segments), layouts
 
     def plan(self, group: Group, dots: Dots | None) -> tuple[Plan, dict[str, Layout]]:
         """The plan of ``group``, in ``dots`` if there are any."""

@@ -17,6 +17,7 @@ from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.parallel import Chosen, Point, SegmentedLoop, nest_loops
 from modelcc.targets.cpu.blocking import nest_blocks
 from modelcc.targets.cpu.folding import folded, term_lanes
+from modelcc.targets.cpu.matrix_tiles import MatrixTiles, emit_block
 from modelcc.targets.cpu.plan import Plan
 from modelcc.targets.cpu.prefetch import Companions, NextPanel, companions, next_panel, streams
 from modelcc.targets.cpu.register_arrays import emit_array, store_at
@@ -49,10 +50,26 @@ def emit_tiled(
     def tile(point: Point, chosen: Chosen) -> list[Stmt]:
         return _emit_tile(plan, names, point, chosen, ahead, near)
 
+    if plan.matrices is not None:
+        return _emit_matrices(plan, plan.matrices, names, chunks)
     if plan.blocking is not None:
         return nest_blocks(plan.blocking, plan.order, plan.segments, names, tile, chunks)
     loops = [SegmentedLoop(v.name, plan.segments[v.name]) for v in plan.order]
     return nest_loops(loops, names, tile, chunks)
+
+
+def _emit_matrices(plan: Plan, matrices: MatrixTiles, names: FreshNames, chunks: int) -> list[Stmt]:
+    """Blocks of sums, and the epilogue of each vector."""
+    lanes = plan.lane and Lanes(plan.lane.name, plan.lanes, plan.active, plan.masked)
+
+    def each(corner: Point, total: str) -> list[Stmt]:
+        return _epilogue(plan, names, lanes, [corner], [total])
+
+    def block(point: Point, chosen: Chosen) -> list[Stmt]:
+        return emit_block(matrices, names, point, chosen, each)
+
+    loops = [SegmentedLoop(v.name, plan.segments[v.name]) for v in plan.order]
+    return nest_loops(loops, names, block, chunks)
 
 
 def _emit_tile(

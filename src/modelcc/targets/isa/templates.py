@@ -80,9 +80,10 @@ class RoutineText:
     """How processors of an ``architecture`` compute a routine, called as LLVM calls ``features``.
 
     In C its buffers are pointers and its sizes numbers by the names that the routine gives them;
-    the text returns nothing.  ``alone``: too long to be in each of its callers.  ``inner`` are the
-    instructions that it repeats so many ``times`` (in the routine's sizes), for estimates of how
-    long it takes.
+    the text returns nothing; ``llvm`` has definitions and declarations of a module, with the
+    routine as a function of pointers.  ``alone``: too long to be in each of its callers.  ``inner``
+    are the instructions that it repeats so many ``times`` (in the routine's sizes), for estimates
+    of how long it takes.
     """
 
     routine: Function
@@ -92,6 +93,7 @@ class RoutineText:
     alone: bool = False
     inner: tuple[str, ...] = ()
     times: Index = 0
+    llvm: tuple[str, ...] = ()
 
 
 RoutineRule: TypeAlias = Callable[[Function], RoutineText | None]

@@ -9,7 +9,7 @@ from modelcc.targets.isa.templates import Encoding
 
 @dataclass(frozen=True)
 class Instructions:
-    """Instructions of a processor; what it lacks is made from others.
+    """Instructions of a processor, which has ``features``; what it lacks is made from others.
 
     ``encodings`` are its own ones for what kernels ask for by name or by form,
     ``half_conversions`` tells whether it converts between f16 and f32, ``brain_rounding`` whether
@@ -22,6 +22,7 @@ class Instructions:
     brain_rounding: bool = False
     rounding: bool = False
     extrema: bool = False
+    features: tuple[str, ...] = ()
 
 
 NONE = Instructions()

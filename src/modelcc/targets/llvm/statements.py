@@ -36,6 +36,7 @@ from modelcc.ir.loop_text import statement_text
 from modelcc.ir.loop_traversal import FAULTS, walk
 from modelcc.ir.tiles import CopyTile, ExpectBytes, WaitArrival, WaitRoutines
 from modelcc.ir.types import I64
+from modelcc.targets.isa.table import texts_of
 from modelcc.targets.llvm.code import BasicBlock, Code, LlvmValue
 from modelcc.targets.llvm.expressions import ExpressionCode
 from modelcc.targets.llvm.groups import SHARED, GroupCode
@@ -99,8 +100,8 @@ class StatementCode:
                     self._code.effect(f"; {line}")
             case RoutineCall():
                 if self._warp is None or self._tiles is None:
-                    raise NotImplementedError("LLVM text for processors has no routines")
-                if not self._tiles.call(s):
+                    self._routine(s)
+                elif not self._tiles.call(s):
                     self._warp.call(s)
             case Barrier():
                 self._of_groups(s).barrier()
@@ -115,6 +116,19 @@ class StatementCode:
                 self._of_groups(s).copying(s)
             case Store() | VectorScatter() | Prefetch():
                 self._memory_statement(s)
+
+    def _routine(self, s: RoutineCall) -> None:
+        """A call of the processor's own text, which is in the module once."""
+        there = frozenset(self._code.instructions.features)
+        texts = [t for t in texts_of(s.routine) if t.llvm and there.issuperset(t.features)]
+        if not texts:
+            raise NotImplementedError(f"the processor has no instructions for @{s.routine.name}")
+        self._code.declarations.update(dict.fromkeys(texts[0].llvm))
+        memory = self.expressions.memory
+        given = [f"ptr {memory.address(a.buffer, a.offset)}" for a in s.arguments]
+        given += [f"i64 {self._index.operand(size)}" for size in s.sizes]
+        self._code.effect(f"call void @{quoted(s.routine.name)}({', '.join(given)})")
+        self._loaded.clear()
 
     def _of_groups(self, s: Stmt) -> GroupCode:
         if self._groups is None:

@@ -210,6 +210,7 @@ def c_target(options: TargetOptions) -> CTarget:
     arch = options.cpu or "native"
     if arch == PORTABLE or machine.tuning:  # a name that not every C compiler knows
         arch = machine.cpu if machine.architecture == "x86_64" else "armv8-a"
+    cpu = replace(cpu, multiplies_tiles=False)  # whose routines have no text of C
     return CTarget(machine, _plain(cpu) if options.optimize == 0 else cpu, options, arch)
 
 

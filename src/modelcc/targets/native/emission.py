@@ -20,4 +20,5 @@ def instructions(machine: Machine) -> Instructions:
         encodings=available(machine.architecture, machine.features),
         half_conversions=arm or "+f16c" in machine.features,
         rounding=arm or "+sse4.1" in machine.features,
+        features=machine.features,
     )

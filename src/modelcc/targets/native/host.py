@@ -14,6 +14,7 @@ from modelcc.targets.base import TargetOptions
 from modelcc.targets.cpu.libraries import LIBRARIES
 from modelcc.targets.cpu.machine import CpuModel, with_numbers
 from modelcc.targets.cpu.processors import PROCESSORS, Processor, processor_model
+from modelcc.targets.isa import amx
 from modelcc.targets.isa.table import available, lanes_of
 from modelcc.targets.native.machine import Machine
 
@@ -132,6 +133,7 @@ def cpu_model(
     vectors = {
         "widest_bits": model.vector_bits,
         "most_registers": model.vector_registers,
+        "multiplies_tiles": {*amx.FEATURES} <= {*machine.features},
         "multiplies_bf16": model.multiplies_bf16 and model.lanes(32) in found.get(DOT2, ()),
     }
     model = replace(with_caches(model, caches), **vectors)

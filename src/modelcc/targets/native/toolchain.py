@@ -53,6 +53,7 @@ from typing import Literal, cast
 
 import llvmlite.binding as llvm
 
+from modelcc.runtime.machine import tiles_permitted
 from modelcc.targets.native.diagnostics import CodegenError, parse_failure, verify_failure
 from modelcc.targets.native.machine import Machine, simd_bits
 
@@ -115,6 +116,8 @@ def host_machine() -> Machine:
     """The machine this process runs on, with every feature it reports."""
     flags = str(llvm.get_host_cpu_features().flatten(sort=True))  # "-amx-tile,+avx,..."
     features = tuple(flag for flag in flags.split(",") if flag)
+    if "+amx-tile" in features and not tiles_permitted():
+        features = tuple(flag.replace("+amx", "-amx") for flag in features)
     triple = llvm.get_process_triple()
     return Machine(triple, llvm.get_host_cpu_name(), features, simd_bits(triple, features))
 

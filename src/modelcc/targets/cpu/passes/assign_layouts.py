@@ -24,7 +24,7 @@ from modelcc.ir.tensor import (
     item_inputs,
     item_outputs,
 )
-from modelcc.ir.types import Layout, TensorType, blocked, row_major
+from modelcc.ir.types import BF16, Layout, TensorType, blocked, row_major
 from modelcc.targets.cpu.passes.layout_preference import (
     QUAD,
     Border,
@@ -39,8 +39,8 @@ from modelcc.targets.cpu.passes.layout_preference import (
 
 @dataclass(frozen=True)
 class AssignLayouts:
-    """``block`` channels innermost; borders of up to ``widest_halo`` elements per side of tensors
-    of unknown size.
+    """``block`` channels innermost, ``several`` times as many of bf16 if that divides them; borders
+    of up to ``widest_halo`` elements per side of tensors of unknown size.
 
     before::
 
@@ -75,6 +75,7 @@ class AssignLayouts:
 
     block: int = 16
     widest_halo: int = 64
+    several: int = 1
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
         constants = frozenset(program.constants)
@@ -103,7 +104,9 @@ class AssignLayouts:
     def _layout(self, type_: TensorType, dim: int | None, border: Border | None) -> Layout:
         extent = self.block if dim is None else type_.shape[dim]
         few = isinstance(extent, int) and extent * 2 < self.block
-        block = QUAD if few else self.block
+        wide = self.block * (self.several if type_.dtype == BF16 else 1)
+        whole = isinstance(extent, int) and extent % wide == 0
+        block = QUAD if few else wide if whole else self.block
         plain = row_major(type_.rank) if dim is None else blocked(type_.rank, dim, block)
         if border is None:
             return plain
