@@ -25,7 +25,8 @@ Result = tuple[object, ...]
 
 NAMES = {1: "INVALID_VALUE", 2: "OUT_OF_MEMORY", 100: "NO_DEVICE", 209: "NO_BINARY_FOR_GPU",
          222: "UNSUPPORTED_PTX_VERSION", 500: "NOT_FOUND", 600: "NOT_READY",
-         700: "ILLEGAL_ADDRESS"}  # fmt: skip
+         700: "ILLEGAL_ADDRESS", 701: "LAUNCH_OUT_OF_RESOURCES", 719: "LAUNCH_FAILED",
+         901: "STREAM_CAPTURE_INVALIDATED"}  # fmt: skip
 FIRST_DEVICE, FIRST_CONTEXT = 7, 11
 _HANDLES = 1 << 40
 ENCODE_TYPE = ctypes.CFUNCTYPE(
@@ -49,7 +50,8 @@ class Stream:
 
 class FakeDriver:
     """``kernels`` by name, with the numbers of buffers and sizes that they take, stand for those of
-    a module; ``failing`` gives functions the error that they return.  Streams that are ``stuck``
+    a module; ``failing`` gives functions the error that they return, ``sound`` how many calls of
+    one come before.  GPUs that are ``lost`` answer all with an error.  Streams that are ``stuck``
     never finish."""
 
     CUstream_flags = SimpleNamespace(CU_STREAM_NON_BLOCKING=1)
@@ -91,6 +93,8 @@ class FakeDriver:
         self.taken: list[Result] = []
         self._encode = ENCODE_TYPE(self._encoded)
         self.failing: dict[str, int] = {}
+        self.sound: dict[str, int] = {}
+        self.lost: set[int] = set()
         self.calls: list[str] = []
         self.given: dict[int, tuple[Array, int, int]] = {}
         self.pinned: dict[int, Array] = {}
@@ -115,6 +119,11 @@ class FakeDriver:
     def _told(self, name: str, *results: object, inside: bool = True) -> Result:
         assert not inside or self._context() is not None, f"{name} before a context is current"
         self.calls.append(name)
+        if inside and self._context() in {FIRST_CONTEXT + gpu for gpu in self.lost}:
+            return (719, *results)
+        if self.sound.get(name):
+            self.sound[name] -= 1
+            return (0, *results)
         return (self.failing.get(name, 0), *results)
 
     def _context(self) -> int | None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from modelcc.runtime.device import RecordingError
 from modelcc.runtime.errors import LoadError, RunError
 
 INSTALL = "install NVIDIA's driver, or compile for another target"
@@ -19,6 +20,15 @@ _REFUSED: Mapping[str, str] = MappingProxyType(
         "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH": "parts of its driver differ in version: restart",
     }
 )
+_HARMLESS = frozenset(
+    f"CUDA_ERROR_{name}"
+    for name in ("INVALID_VALUE", "OUT_OF_MEMORY", "LAUNCH_OUT_OF_RESOURCES", "NOT_SUPPORTED")
+)
+"""Errors of a call alone, after which the GPU does what it is asked for."""
+
+_CAPTURE = "CUDA_ERROR_STREAM_CAPTURE"
+"""Begins the names of errors of what a recording does not take."""
+
 _VERSION = re.compile(rb"^\.version (\d+)\.(\d+)", re.MULTILINE)
 
 
@@ -90,6 +100,13 @@ class CudaCalls:
     def run(self, result: tuple[Any, ...]) -> Any:
         """A result, while the model runs; an error of the GPU's is remembered as :attr:`lost`."""
         said = self.said(result[0])
+        if said.startswith(_CAPTURE):
+            raise RecordingError(f"{self.name} does not record this ({said})")
+        if said in _HARMLESS:
+            raise RunError(
+                f"{self.name} did not take this call ({said}), and goes on, as do other models: "
+                "smaller sizes, or less in its memory, would help"
+            )
         if said:
             self.lost = said
             raise RunError(

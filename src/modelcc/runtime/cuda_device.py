@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from time import perf_counter, sleep
 from types import MappingProxyType
 from typing import Any
@@ -235,8 +236,9 @@ class CudaDevice:
             self._given_back.append((address, streams))
             return
         self._api.cuCtxSetCurrent(self._context)
-        for stream in streams:
-            self._follow(stream)
+        with suppress(RunError):  # a GPU that has failed takes nothing, and nobody waits for this
+            for stream in streams:
+                self._follow(stream)
         self._api.cuMemFreeAsync(address, self._stream)
 
     def upload(self, memory: DeviceMemory, offset: int, address: int, size: int) -> None:
@@ -416,23 +418,30 @@ class CudaDevice:
         self._current()
         mode = self._api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         self._calls.run(self._api.cuStreamBeginCapture(self._stream, mode))
-        self._recording, done = True, False
+        self._recording = True
         try:
             work()
-            done = True
-        finally:
-            self._recording = False
-            status, graph = self._api.cuStreamEndCapture(self._stream)
-            waiting, self._given_back = self._given_back, []
-            for address, streams in waiting:
-                self.free(address, streams)
-            if not done and not int(status):
+        except BaseException as error:
+            status, graph = self._end_recording()
+            if not int(status):
                 self._api.cuGraphDestroy(graph)
-        self._calls.run((status, graph))
+            elif isinstance(error, RunError):  # what a library asks for may be no recording's
+                raise RecordingError(str(error)) from error
+            raise
+        graph = self._calls.run(self._end_recording())
         try:
             return CudaGraph(self, self._calls.run(self._api.cuGraphInstantiate(graph, 0)))
         finally:
             self._api.cuGraphDestroy(graph)
+
+    def _end_recording(self) -> tuple[Any, Any]:
+        """A status and what has been recorded; memory that was given back meanwhile goes."""
+        self._recording = False
+        result = self._api.cuStreamEndCapture(self._stream)
+        waiting, self._given_back = self._given_back, []
+        for address, streams in waiting:
+            self.free(address, streams)
+        return result
 
     def replay(self, executable: Any) -> None:
         """Ask for the work of a graph."""

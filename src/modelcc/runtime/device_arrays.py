@@ -125,7 +125,10 @@ def is_in_a_gpu(value: object) -> bool:
     ask = getattr(value, "__dlpack_device__", None)
     if ask is None:
         return hasattr(value, "__cuda_array_interface__")
-    return ask()[0] in (CUDA, CUDA_MANAGED)
+    try:
+        return ask()[0] in (CUDA, CUDA_MANAGED)
+    except Exception:  # whatever the exporter raises, which NumPy is told, too
+        return False
 
 
 def device_tensor(device: PointerDevice, spec: TensorSpec, value: Any) -> DeviceTensor:

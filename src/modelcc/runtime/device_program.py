@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from threading import Lock
+from threading import Lock, get_ident
 from time import perf_counter_ns
 from weakref import ref
 
@@ -93,8 +93,7 @@ class _Ended(Exception):  # noqa: N818 - no error: the program says so itself
 
 
 class DeviceCode(NativeCode):
-    """The entry point of a program for a device; :attr:`failure` is what ended the last run of
-    status :data:`FAILED`."""
+    """The entry point of a program for a device; a run of status :data:`FAILED` has a failure."""
 
     def __init__(
         self, artifact: Artifact, device: Device | None = None, index: int | None = None
@@ -111,6 +110,7 @@ class DeviceCode(NativeCode):
         self._host = _host_code(artifact, used)
         self._runner = _Runner(artifact.manifest, self.program, self.device, self._host)
         self._lock = Lock()
+        self._failures: dict[int, BaseException] = {}
         form = _HOSTED if artifact.manifest.allocated else _CALL
         self._times = (ctypes.c_int64 * (2 * len(self.program.steps) + 2))()
         own = tuple(form(partial(_call, ref(self), profiled)) for profiled in (False, True))
@@ -121,6 +121,9 @@ class DeviceCode(NativeCode):
         if isinstance(self.device, PointerDevice):
             common = self.device, self._lock, self._runner.foreign
             self.calls = DeviceCalls(artifact.manifest, *common, host_ends(program.steps))
+
+    def take_failure(self) -> BaseException | None:
+        return self._failures.pop(get_ident(), None)
 
     def limit(self, seconds: float | None) -> None:
         """By the device, if it can be left."""
@@ -147,8 +150,8 @@ class DeviceCode(NativeCode):
                 (self._profile if profiled else self._runner.run)(given)
             except _Ended as end:
                 return end.status
-            except Exception as error:  # nothing passes through a function of C
-                self.failure = error
+            except BaseException as error:  # nothing passes through a function of C
+                self._failures[get_ident()] = error
                 return FAILED
         return 0
 

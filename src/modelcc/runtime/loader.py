@@ -29,16 +29,18 @@ _LLVM = "modelcc.runtime.llvm_linker"
 class NativeCode:
     """Machine code in this process, which stays there as long as this object lives.
 
-    ``failure`` is what has ended a run that hands its work to a device; ``calls`` are calls on its
-    memory, if others can use that.
+    ``calls`` are those on the memory of a device, if others can use that.
     """
 
     def __init__(self, owner: object, addresses: Mapping[str, int]) -> None:
         """Made by `load_objects`; `owner` keeps the memory."""
-        self.failure: Exception | None = None
         self.calls: DeviceCalls | None = None
         self._owner = owner
         self._addresses = dict(addresses)
+
+    def take_failure(self) -> BaseException | None:
+        """What has ended this thread's last run, if that handed its work to a device; once."""
+        return None
 
     def limit(self, seconds: float | None) -> None:
         """Give up runs after so many seconds (None: none); InputError if that is not possible."""

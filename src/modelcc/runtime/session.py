@@ -181,9 +181,18 @@ class Session:
         except IndexError:
             return None
         try:
-            return slot.at_once(arguments)
+            results = slot.at_once(arguments)
         finally:
             self._idle.append(slot)
+        if results is None:
+            self._raise_failure()
+        return results
+
+    def _raise_failure(self) -> None:
+        """What a device has ended is not tried again."""
+        ended = self._code.take_failure()
+        if ended is not None:
+            raise ended
 
     def _run(self, arguments: tuple[object, ...], out: Outs | None) -> list[Any]:
         try:
@@ -202,10 +211,7 @@ class Session:
         return results
 
     def _failure(self, status: int, slot: Slot) -> RunError:
-        ended = self._code.failure
-        if ended is not None:
-            self._code.failure = None
-            raise ended
+        self._raise_failure()
         checks, indices = self.manifest.checks, self.manifest.indices
         sizes = slot.sizes() if status > 0 else {}
         if 0 < status - len(checks) <= len(indices):

@@ -84,6 +84,7 @@ class ValueSession(Session):
                 made = self._own.at_once(arguments)
             if made is not None:
                 return made[0] if len(made) == 1 else tuple(made)
+            self._raise_failure()
         given = ordered(self._values, *with_names(arguments, named))
         results = tuple(self._called(given, out).values())
         return results[0] if len(results) == 1 else results

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from ctypes import c_uint8, memmove
 from dataclasses import dataclass
+from itertools import count
 from math import prod
 from struct import pack, unpack
-from typing import cast
+from typing import TypeAlias, cast
+from weakref import finalize
 
 import wgpu
 
@@ -37,10 +40,15 @@ def open_device(index: int) -> WebgpuDevice:
 
 @dataclass(frozen=True, eq=False)
 class WebgpuMemory:
-    """A buffer of ``size`` bytes, rounded up to whole words."""
+    """A buffer of ``size`` bytes, rounded up to whole words; no other one has its ``number``."""
 
     buffer: wgpu.GPUBuffer
     size: int
+    number: int
+
+
+_Bound: TypeAlias = tuple[str, tuple[tuple[int, int], ...], tuple[int, ...]]
+"""A shader's name, memory by its numbers with offsets, and sizes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +70,9 @@ class WebgpuDevice:
         self._parameters: dict[str, int] = {}
         self._pipelines: dict[tuple[str, Shared], _Pipeline] = {}
         self._numbers: dict[tuple[int, ...], wgpu.GPUBuffer] = {}
-        self._groups: dict[object, wgpu.GPUBindGroup] = {}
+        self._groups: dict[_Bound, wgpu.GPUBindGroup] = {}
+        self._bound_by: dict[int, list[_Bound]] = {}
+        self._serial = count()
         self._encoder: wgpu.GPUCommandEncoder | None = None
         self._pass: wgpu.GPUComputePassEncoder | None = None
         self._waiting = 0
@@ -104,9 +114,17 @@ class WebgpuDevice:
         if size > self._most:
             raise OutOfDeviceMemoryError(self._name, size, self._most)
         try:
-            return WebgpuMemory(self._device.create_buffer(size=size, usage=_STORAGE), size)
+            buffer = self._device.create_buffer(size=size, usage=_STORAGE)
         except (wgpu.GPUOutOfMemoryError, wgpu.GPUValidationError) as error:
             raise OutOfDeviceMemoryError(self._name, size, self._most) from error
+        memory = WebgpuMemory(buffer, size, next(self._serial))
+        finalize(memory, self._unbind, memory.number).atexit = False
+        return memory
+
+    def _unbind(self, number: int) -> None:
+        """What binds memory goes with it."""
+        for key in self._bound_by.pop(number, ()):
+            self._groups.pop(key, None)
 
     def upload(self, memory: DeviceMemory, offset: int, address: int, size: int) -> None:
         """Copy ``size`` bytes from the host's ``address``; whole words, the last one filled up."""
@@ -115,7 +133,8 @@ class WebgpuDevice:
         self._submit()
         data = bytearray(_words(size))
         memmove((c_uint8 * size).from_buffer(data), address, size)
-        self._device.queue.write_buffer(_buffer(memory), offset, data)
+        with self._working():
+            self._device.queue.write_buffer(_buffer(memory), offset, data)
 
     def download(self, memory: DeviceMemory, offset: int, address: int, size: int) -> None:
         """Copy ``size`` bytes to the host's ``address``, when what was launched has run."""
@@ -126,12 +145,25 @@ class WebgpuDevice:
 
     def _read(self, buffer: wgpu.GPUBuffer, offset: int, size: int) -> bytes:
         """Bytes of a buffer, when everything that was handed to the device has been done."""
-        try:
+        with self._working():
             data = self._device.queue.read_buffer(buffer, offset, size)
-        except (wgpu.GPUError, RuntimeError) as error:
-            raise RunError(f"{self._name} did not do its work: {error}; load it again") from error
         self._unread = None
         return bytes(cast("memoryview[int]", data))
+
+    @contextmanager
+    def _working(self) -> Generator[None]:
+        """What the device refuses is given up, with all that waits for it: RunError."""
+        try:
+            yield
+        except (wgpu.GPUError, RuntimeError) as error:
+            self._encoder = self._pass = self._unread = None
+            self._waiting = 0
+            if isinstance(error, RunError):
+                raise
+            raise RunError(
+                f"{self._name} did not do its work: {error}; load the model again, and if that "
+                "fails, restart the driver"
+            ) from error
 
     def copy(
         self, to: DeviceMemory, to_offset: int, source: DeviceMemory, offset: int, size: int
@@ -139,13 +171,14 @@ class WebgpuDevice:
         """Copy within the device; within a buffer by way of another one."""
         if not size:
             return
-        self._end_pass()
-        size, start, encoder = _words(size), _buffer(source), self._commands()
-        if start is _buffer(to):
-            between = self.allocate(size).buffer
-            encoder.copy_buffer_to_buffer(start, offset, between, 0, size)
-            start, offset = between, 0
-        encoder.copy_buffer_to_buffer(start, offset, _buffer(to), to_offset, size)
+        size, start = _words(size), _buffer(source)
+        with self._working():
+            self._end_pass()
+            if start is _buffer(to):
+                between = self.allocate(size).buffer
+                self._commands().copy_buffer_to_buffer(start, offset, between, 0, size)
+                start, offset = between, 0
+            self._commands().copy_buffer_to_buffer(start, offset, _buffer(to), to_offset, size)
 
     # --- launches
 
@@ -161,13 +194,13 @@ class WebgpuDevice:
         if groups == 0:
             return
         pipeline = self._pipeline(kernel, buffers)
-        bound = self._bound(pipeline, buffers, sizes)
-        encoder = self._commands()
-        running = self._pass = self._pass or self._begin_pass(encoder)
-        running.set_pipeline(pipeline.pipeline)
-        running.set_bind_group(0, bound)
         across = min(groups, GROUPS_ACROSS)
-        running.dispatch_workgroups(across, -(-groups // across))
+        with self._working():
+            bound = self._bound(pipeline, buffers, sizes)
+            running = self._pass = self._pass or self._begin_pass(self._commands())
+            running.set_pipeline(pipeline.pipeline)
+            running.set_bind_group(0, bound)
+            running.dispatch_workgroups(across, -(-groups // across))
         self._unread = _buffer(buffers[0][0])
         self._waiting += 1
         if self._stamps is not None:
@@ -250,15 +283,19 @@ class WebgpuDevice:
         sizes: Sequence[int],
     ) -> wgpu.GPUBindGroup:
         shader = pipeline.shader
-        key = shader.name, tuple((id(m), offset) for m, offset in buffers), tuple(sizes)
+        places = tuple((_webgpu(m).number, offset) for m, offset in buffers)
+        key = shader.name, places, tuple(sizes)
         found = self._groups.get(key)
         if found is None:
             if len(self._groups) >= 4096:
                 self._groups.clear()
+                self._bound_by.clear()
             resources = self._resources(shader, buffers, sizes)
             entries = [{"binding": n, "resource": r} for n, r in enumerate(resources)]
             found = self._device.create_bind_group(layout=pipeline.layout, entries=entries)
             self._groups[key] = found
+            for number in {number for number, _ in places}:
+                self._bound_by.setdefault(number, []).append(key)
         return found
 
     def _resources(
@@ -308,16 +345,21 @@ class WebgpuDevice:
             self._pass = None
 
     def _submit(self) -> None:
-        self._end_pass()
-        if self._encoder is not None:
-            self._device.queue.submit([self._encoder.finish()])
-            self._encoder = None
-            self._waiting = 0
+        with self._working():
+            self._end_pass()
+            if self._encoder is not None:
+                self._device.queue.submit([self._encoder.finish()])
+                self._encoder = None
+                self._waiting = 0
+
+
+def _webgpu(memory: DeviceMemory) -> WebgpuMemory:
+    assert isinstance(memory, WebgpuMemory)
+    return memory
 
 
 def _buffer(memory: DeviceMemory) -> wgpu.GPUBuffer:
-    assert isinstance(memory, WebgpuMemory)
-    return memory.buffer
+    return _webgpu(memory).buffer
 
 
 def _words(size: int) -> int:

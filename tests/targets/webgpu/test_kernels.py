@@ -124,6 +124,18 @@ def test_more_groups_than_fit_in_a_row() -> None:
     assert not counts[65540:].any()
 
 
+def test_memory_that_is_given_back_is_bound_no_more() -> None:
+    """What comes in its place may look alike to Python."""
+    text = """func @f(%x: i32[4], %y: mut i32[4]) {
+      grid g in 0 .. 4 { thread t in 0 .. 1 { store %y[g] = add(load %x[g], i32(1)) } }
+    }"""
+    run = webgpu_kernels.by_webgpu([parse_function(text)])
+    for start in range(8):
+        x, y = np.arange(start, start + 4, dtype=np.int32), np.zeros(4, np.int32)
+        run("f", [x, y], [])
+        np.testing.assert_array_equal(y, x + 1)
+
+
 def test_vectors_are_their_lanes() -> None:
     text = """func @f(%x: f32[16], %y: mut f32[16], %total: mut f32[1]; n) {
       grid g in 0 .. 1 { thread t in 0 .. 1 {
