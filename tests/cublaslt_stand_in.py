@@ -67,8 +67,7 @@ class FakeCublasLt(FakeLibrary):
         result = HeuristicResult.from_address(results)
         result.algo[:] = [description, a, b, c, d, 0, 0, 7]
         wanted = self._objects[preference]
-        assert wanted[7] == wanted[8], "what is added is the result"
-        self._objects[description]["aligned"] = wanted[5], wanted[6], wanted[8]
+        self._objects[description]["aligned"] = wanted[5], wanted[6], wanted[7], wanted[8]
         self._objects[description]["workspace"] = wanted[1]
         ctypes.c_int32.from_address(found).value = 1
 
@@ -78,17 +77,18 @@ class FakeCublasLt(FakeLibrary):
         workspace: int, size: int, stream: int,
     ) -> None:  # fmt: skip
         scales = [ctypes.c_float.from_address(place).value for place in (alpha, beta)]
-        assert scales == [1, 0] and (c, c_layout) == (d, d_layout)
+        assert c_layout == d_layout and (scales, c == d) in (([1, 0], True), ([1, 1], False))
         told = HeuristicResult.from_address(algorithm).algo[:]
         assert told == [description, a_layout, b_layout, c_layout, d_layout, 0, 0, 7]
         about = dict(self._objects[description])
         assert size == self._objects[description]["workspace"] and workspace % 256 == 0
         self.on_device(workspace, size)
-        for place, alignment in zip((a, b, d), about["aligned"], strict=True):
+        for place, alignment in zip((a, b, c, d), about["aligned"], strict=True):
             assert place % alignment == 0
         left, right, result = (
             self._matrices(*pair) for pair in ((a, a_layout), (b, b_layout), (d, d_layout))
         )
+        before = self._matrices(c, c_layout) if c != d else None
         bias = None
         if about[7] & 4:
             vector = {"kind": self._objects[d_layout]["kind"], "leading": result.shape[1]}
@@ -100,6 +100,7 @@ class FakeCublasLt(FakeLibrary):
             x = x.transpose(0, 2, 1) if about[3] else x
             y = y.transpose(0, 2, 1) if about[4] else y
             found = x @ y
+            found = found if before is None else found + before.astype(np.float32)
             found = found if bias is None else found + bias.astype(np.float32)
             found = np.maximum(found, 0) if about[7] & 2 else found
             result[...] = 0.5 * found * (1 + np.tanh(0.79788456 * (found + 0.044715 * found**3))) \

@@ -93,27 +93,30 @@ class CublasLt:
         self, elements: Sequence[str], addresses: Sequence[int], numbers: Sequence[int], stream: int
     ) -> None:
         """Ask for products in ``stream``; ``addresses`` are those of the operands', the result's
-        and the workspace's tensors, then of a bias; ``numbers`` as
+        and the workspace's tensors, then of a bias and of what is added; ``numbers`` as
         :mod:`modelcc.targets.cuda.libraries` lists them."""
         matrices = [numbers[start : start + 4] for start in (6, 10, 14)]
         room = numbers[19]
         shapes = *numbers[:6], room, *(n for matrix in matrices for n in matrix[1:])
         firsts = *(matrix[0] for matrix in matrices), numbers[18], *numbers[20:]
-        left, right, result, workspace, *bias = (
+        left, right, result, workspace, *others = (
             address + ELEMENT_BYTES[name] * first
             for address, name, first in zip(addresses, elements, firsts, strict=True)
         )
-        places = right, left, result
+        biased = int(bool(numbers[1] & BIAS))
+        bias, added = others[:biased], others[biased:]
+        before = added[0] if added else result
+        places = right, left, before, result
         plan = self._plans.of(
             (tuple(elements), shapes, tuple(map(_alignment, places))),
             lambda: self._plan(elements, shapes[:7], matrices, places, bias),
         )
         self._describe_bias(plan.description, bias)
-        one, zero = ctypes.c_float(1), ctypes.c_float(0)
+        one, scale = ctypes.c_float(1), ctypes.c_float(1 if added else 0)
         first, second, third = plan.layouts
         self._call(
             "cublasLtMatmul", self._handle, plan.description, ctypes.addressof(one), right, first,
-            left, second, ctypes.addressof(zero), result, third, result, third,
+            left, second, ctypes.addressof(scale), before, third, result, third,
             ctypes.addressof(plan.found), workspace, room, stream,
         )  # fmt: skip
 
@@ -143,7 +146,7 @@ class CublasLt:
         layouts = tuple(self._layout(count, *extent) for extent in extents)
         set_ = "cublasLtMatmulPreferenceSetAttribute"
         self._set(set_, self._preference, _MAX_WORKSPACE, ctypes.c_size_t(room))
-        for attribute, place in zip(_MIN_ALIGNMENTS, (*places, places[-1]), strict=True):
+        for attribute, place in zip(_MIN_ALIGNMENTS, places, strict=True):
             self._set(set_, self._preference, attribute, ctypes.c_uint32(_alignment(place)))
         found, ways = HeuristicResult(), ctypes.c_int32()
         self._call(

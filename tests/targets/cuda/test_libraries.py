@@ -96,12 +96,13 @@ def test_products_agree(dtype: DType, rows: Index, monkeypatch: pytest.MonkeyPat
 
 
 def test_gelu_is_the_librarys_if_it_is_the_approximation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behind a bias, of one matrix among samples; the exact one stays ours."""
+    """Behind a bias and what is added, of one matrix among samples; the exact one stays ours."""
     rng, b = np.random.default_rng(7), GraphBuilder("gelus")
     w, bias = rng.standard_normal((24, 16)), rng.standard_normal(16)
     x = b.input("x", TensorType((1, 12, 24), F32))
     weights = b.constant(w.astype("f4")), b.constant(bias.astype("f4"))
-    made = b.emit(Add(), b.emit(MatMul(), x, weights[0]), weights[1])
+    before = b.input("before", TensorType((1, 12, 16), F32))
+    made = b.emit(Add(), b.emit(Add(), b.emit(MatMul(), x, weights[0]), weights[1]), before)
     exact = b.emit(MatMul(), x, b.constant(w.astype("f4").copy() + 1))
     graph = b.build([b.emit(Gelu("tanh"), made), b.emit(Gelu("none"), exact)])
     artifact, kernels = prepared(graph, options())
@@ -111,8 +112,9 @@ def test_gelu_is_the_librarys_if_it_is_the_approximation(monkeypatch: pytest.Mon
     monkeypatch.setattr(cuda_device, "function_of", library.function)
     net = Session(artifact, 1, DeviceCode(artifact, cuda_device.CudaDevice(driver, 0)))
     given = rng.standard_normal((1, 12, 24)).astype("f4")
-    found, own = net(given)
-    z = given @ w + bias
+    added = rng.standard_normal((1, 12, 16)).astype("f4")
+    found, own = net(given, added)
+    z = given @ w + bias + added
     wanted = 0.5 * z * (1 + np.tanh(np.sqrt(2 / np.pi) * (z + 0.044715 * z**3)))
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-4)
     z = given @ (w + 1)

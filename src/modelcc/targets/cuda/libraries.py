@@ -3,8 +3,8 @@
 The call's arguments are those that :mod:`modelcc.runtime.cublaslt` takes: how sums are computed,
 what follows, rows, columns and steps, how many products, and for each matrix where it begins, how
 far apart its rows are (or columns, where it is transposed), whether it is, and how far apart
-products are; then where memory to work in begins, bytes of that, and where the bias begins, if
-there is one.
+products are; then where memory to work in begins, bytes of that, and where the bias and what is
+added begin, if there are any.
 """
 
 from __future__ import annotations
@@ -65,15 +65,17 @@ def product_call(kernel: CanonicalKernel, tf32: bool, most: int) -> DeviceCall |
         return None
     types = dict(kernel.types)
     made = types[found.result.tensor].dtype
-    if found.dtype not in (F32, F16, BF16) or made not in (found.dtype, F32) or tail.added:
+    if found.dtype not in (F32, F16, BF16) or made not in (found.dtype, F32):
         return None
     if tail.bias and types[tail.bias].dtype != made:
+        return None
+    if tail.added and types[tail.added] != types[found.result.tensor]:
         return None
     compute = COMPUTE_TF32 if tf32 and found.dtype == F32 else COMPUTE_F32
     epilogue = (BIAS if tail.bias else 0) | _ACTIVATIONS[tail.activation] or NO_EPILOGUE
     numbers = (IndexOf(n, I64) for n in (compute, epilogue, *sizes))
-    bias = (Address(tail.bias),) if tail.bias else ()
-    arguments = *numbers, *matrices, *workspace(kernel, most), *bias
+    behind = [Address(name) for name in (tail.bias, tail.added) if name]
+    arguments = *numbers, *matrices, *workspace(kernel, most), *behind
     return DeviceCall(ExternalCall(CUBLASLT.name, "cublasLtMatmul", arguments))
 
 

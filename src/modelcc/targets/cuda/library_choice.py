@@ -25,11 +25,15 @@ PLAIN_PART = 0.05
 """What a thread for each result comes to: it loads both factors for each product."""
 
 
+LEAST_SECONDS = 3e-6
+"""That any kernel takes: until its groups have begun, and their first tiles are there."""
+
+
 def library_gain(
     kernel: GroupKernel, schedule: Schedule | None, machine: GpuModel, chip: Chip
 ) -> float:
     """How many times faster a library is expected to compute a product or convolution than
-    ``schedule`` does; both take at least as long as what they read and write."""
+    ``schedule`` does; both take at least as long as what they read and write, and any kernel."""
     anchor = kernel.group.anchor
     assert anchor is not None
     products = float(count(anchor.parallel) * count(anchor.reduce))
@@ -42,7 +46,8 @@ def library_gain(
     ours = _seconds(anchor, schedule, machine, chip)
     if ours is None:
         ours = 2 * products / (PLAIN_PART * machine.flops * 1e12)
-    return max(ours, memory) / max(theirs, memory)
+    least = max(memory, LEAST_SECONDS)
+    return max(ours, least) / max(theirs, least)
 
 
 def _seconds(
