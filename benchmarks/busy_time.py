@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import resource
 import time
+from collections.abc import Callable
 from pathlib import Path
+
+ROUND_SECONDS = 0.05
 
 
 def seconds_of(threads: int) -> float:
@@ -13,6 +16,21 @@ def seconds_of(threads: int) -> float:
     if threads > 1:
         return time.perf_counter()
     return time.process_time() + resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+
+
+def seconds_of_call(call: Callable[[], object], threads: int) -> float:
+    """The mean over a round, after one that refills the caches."""
+    call()
+    count, start = 0, seconds_of(threads)
+    while (elapsed := seconds_of(threads) - start) < ROUND_SECONDS or not count:
+        call()
+        count += 1
+    return elapsed / count
+
+
+def reset_peak() -> None:
+    """:func:`peak_bytes` begins anew."""
+    Path("/proc/self/clear_refs").write_text("5")
 
 
 def peak_bytes() -> int:

@@ -8,20 +8,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import torch
 
 import modelcc
-from benchmarks.busy_time import peak_bytes, seconds_of
+from benchmarks.busy_time import peak_bytes, reset_peak, seconds_of, seconds_of_call
 from benchmarks.engine_worker import Refused
 from benchmarks.zoo.build import build, example
 from benchmarks.zoo.catalogue import find
 from modelcc.torch import backend
 
 Call = Callable[[], object]
-ROUND_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -88,16 +86,6 @@ def _error(actual: Any, wanted: Any) -> float:
     return max(map(float, found))
 
 
-def seconds_of_call(call: Call, threads: int) -> float:
-    """The mean over a round, after one that refills the caches."""
-    call()
-    count, start = 0, seconds_of(threads)
-    while (elapsed := seconds_of(threads) - start) < ROUND_SECONDS or not count:
-        call()
-        count += 1
-    return elapsed / count
-
-
 def serve(connection: Connection, engine: str, name: str, threads: int, cache: str) -> None:
     """Sends :class:`Ready` or :class:`Refused`, then a round's time whenever asked for one; told
     to end, the most memory of the process since it was ready, in bytes."""
@@ -120,7 +108,7 @@ def serve(connection: Connection, engine: str, name: str, threads: int, cache: s
         del subject
         gc.collect()  # exported programs refer to themselves
         connection.send(Ready(cold, None if engine == "jax" else _error(result, wanted)))
-        Path("/proc/self/clear_refs").write_text("5")  # resets the most memory that was resident
+        reset_peak()
         while connection.recv():
             connection.send(seconds_of_call(call, threads))
         connection.send(peak_bytes())

@@ -2,32 +2,33 @@
 
     python -m benchmarks.torch_training [--threads N] [MODEL ...]
 
-A step is forward, loss, backward and SGD; every engine has a process of its own, of which one at a
-time is busy.  Recurrent networks are traced for modelcc only, since inductor does not run what is
-traced of them.  Prints Markdown tables of microseconds, of the seconds of the first step, which
-compiles, and of the most memory of each process in later steps, in MB.
+A step is forward, loss, backward and SGD.  Every engine has a process of its own, of which one at a
+time is busy, and finds nothing on disk; ``separate`` is modelcc whose compiler has another one.
+Recurrent networks are traced for modelcc only, since inductor does not run what is traced of them.
+Prints Markdown tables of microseconds, of the seconds of the first step, which compiles, and of the
+most memory of each process in later steps, in MB.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import os
 import statistics
 from contextlib import ExitStack
 from multiprocessing.connection import Connection
-from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
-from benchmarks.busy_time import peak_bytes, seconds_of
+from benchmarks.busy_time import peak_bytes, reset_peak, seconds_of, seconds_of_call
 from benchmarks.engine_worker import Worker
-from benchmarks.torch_engine import seconds_of_call
-from benchmarks.torch_turns import ROUNDS, Step, engines, table
+from benchmarks.torch_turns import ROUNDS, Step, table
 from benchmarks.training.shapes import BATCHES
 from benchmarks.training.torch_models import MODELS
 
-ENGINES = ("eager", "inductor", "modelcc")
+ENGINES = ("eager", "inductor", "modelcc", "separate")
 LIMIT = 900.0
 """Seconds for a first step."""
 
@@ -46,17 +47,26 @@ def training_step(model: Any, x: Any) -> Step:
     return step
 
 
-def serve(connection: Connection, engine: str, name: str, threads: int) -> None:
+def compiled(engine: str, model: Any, threads: int) -> Any:
+    """``model`` as ``engine`` runs it."""
+    if engine in ("eager", "inductor"):
+        return model if engine == "eager" else torch.compile(model)
+    options = {"threads": threads, "cache": None, "separate": engine == "separate"}
+    return torch.compile(model, backend="modelcc", options=options)
+
+
+def serve(connection: Connection, engine: str, name: str, threads: int, cache: str) -> None:
     """Sends the seconds of the first step, then those of a step whenever asked for it; told to end,
     the most memory of the process since the first step, in bytes."""
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
     torch.set_num_threads(threads)
-    torch._dynamo.config.allow_rnn = engine == "modelcc"
+    torch._dynamo.config.allow_rnn = engine not in ("eager", "inductor")
     model, x = MODELS[name](), torch.randn(BATCHES[name])
-    step, start = training_step(engines(model)[engine], x), seconds_of(threads)
+    step, start = training_step(compiled(engine, model, threads), x), seconds_of(threads)
     step()
     connection.send(seconds_of(threads) - start)
     gc.collect()
-    Path("/proc/self/clear_refs").write_text("5")  # resets the most memory that was resident
+    reset_peak()
     while connection.recv():
         connection.send(seconds_of_call(step, threads))
     connection.send(peak_bytes())
@@ -65,7 +75,8 @@ def serve(connection: Connection, engine: str, name: str, threads: int) -> None:
 def measured(name: str, threads: int) -> tuple[dict[str, float], ...]:
     """By engine, median microseconds of a step, seconds of the first one, and megabytes."""
     with ExitStack() as stack:
-        workers = {e: Worker(serve, (e, name, threads), LIMIT) for e in ENGINES}
+        folder = stack.enter_context(TemporaryDirectory(ignore_cleanup_errors=True))
+        workers = {e: Worker(serve, (e, name, threads, folder), LIMIT) for e in ENGINES}
         for worker in workers.values():
             stack.callback(worker.close)
         firsts = {engine: worker.answer() for engine, worker in workers.items()}

@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 
-from modelcc.torch import backend
-
 Step = Callable[[], object]
 ROUNDS = 15
 ROUND_SECONDS = 0.05
@@ -24,7 +22,7 @@ def engines(model: Any, freeze: bool = False) -> dict[str, Any]:
     return {
         "eager": own["eager"],
         "inductor": torch.compile(own["inductor"]),
-        "modelcc": torch.compile(own["modelcc"], backend=backend, options=options),
+        "modelcc": torch.compile(own["modelcc"], backend="modelcc", options=options),
     }
 
 
