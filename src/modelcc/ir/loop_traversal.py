@@ -138,7 +138,7 @@ def _names_in(e: Expr) -> tuple[str, ...]:
 
 def parallel_loop(function: Function) -> For | None:
     """The function's parallel loop."""
-    return next((s for s in function.body if isinstance(s, For) and _is_parallel(s)), None)
+    return next((s for s in function.body if isinstance(s, For) and is_parallel(s)), None)
 
 
 def loop_nest(outermost: For) -> tuple[tuple[For, ...], tuple[Stmt, ...]]:
@@ -175,7 +175,7 @@ def has_elements(function: Function, dtype: DType) -> bool:
 
 def takes_pool(function: Function) -> bool:
     """Whether it takes a thread pool as its last argument."""
-    return any(isinstance(s, ParallelCall) or _is_parallel(s) for s in function.body)
+    return any(isinstance(s, ParallelCall) or is_parallel(s) for s in function.body)
 
 
 def checks_in(function: Function) -> int:
@@ -184,7 +184,8 @@ def checks_in(function: Function) -> int:
     return max(found, default=0)
 
 
-def _is_parallel(s: Stmt) -> bool:
+def is_parallel(s: Stmt) -> bool:
+    """Whether its iterations may run at once."""
     return isinstance(s, For) and s.kind == "parallel"
 
 

@@ -52,6 +52,7 @@ from modelcc.ir.loop_text import statement_text
 from modelcc.ir.loop_traversal import (
     checks_in,
     indices,
+    is_parallel,
     operands,
     statement_expressions,
     statement_indices,
@@ -280,7 +281,7 @@ class _Verifier:
             self._dynamic_loops -= not isinstance(extent, int)
 
     def _check_single(self, top: bool) -> None:
-        kinds = (isinstance(s, ParallelCall) or _is_parallel(s) for s in self._function.body)
+        kinds = (isinstance(s, ParallelCall) or is_parallel(s) for s in self._function.body)
         if not top or sum(kinds) > 1:
             raise self._fail("a function has at most one parallel loop, its outermost one")
 
@@ -477,10 +478,6 @@ class _Verifier:
 def function_buffers(function: Function) -> tuple[tuple[Buffer, bool], ...]:
     """Parameter buffers and whether they may be written."""
     return tuple((p.buffer, p.mutable) for p in function.parameters)
-
-
-def _is_parallel(s: Stmt) -> bool:
-    return isinstance(s, For) and s.kind == "parallel"
 
 
 def _is_inside(end: Index, size: Index, point: Mapping[str, int]) -> bool:

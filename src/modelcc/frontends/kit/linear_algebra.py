@@ -6,17 +6,12 @@ from modelcc.frontends.kit.complex_functions import Complex
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.kit.matrices import (
     beside,
-    block,
-    column,
     diagonal,
     identity,
-    lower,
     product,
     reversed_along,
-    row,
     rows_in,
     swapped,
-    upper,
 )
 from modelcc.ir.index import Bounds, Index, compare, minimum
 from modelcc.ir.types import I32
@@ -26,8 +21,9 @@ from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.eigenvalues import Eigen
 from modelcc.ops.generate import Iota
 from modelcc.ops.linear_algebra import Cholesky, Lu, PivotPermutation
+from modelcc.ops.matrix_values import block, column, lower, row, upper
 from modelcc.ops.orthogonal import HouseholderQr, OrthogonalRows, Reflect
-from modelcc.ops.triangular_solve import TriangularSolve
+from modelcc.ops.triangular_solve import solved
 from modelcc.ops.views import cast, part
 
 TERMS = 14
@@ -45,11 +41,6 @@ def results(op: Cholesky | Lu | HouseholderQr | OrthogonalRows, x: Value) -> lis
 
 
 # --- triangular systems
-
-
-def solved(a: Value, b: Value, is_lower: bool, unit: bool = False) -> Value:
-    """``x`` with ``a @ x = b``, of a triangle of ``a``."""
-    return of(TriangularSolve(is_lower, unit), a, b)
 
 
 def solved_right(a: Value, b: Value, is_lower: bool, unit: bool = False) -> Value:

@@ -10,9 +10,10 @@ from modelcc.ops.broadcast import Expand
 from modelcc.ops.gather_elements import GatherElements
 from modelcc.ops.generate import Iota
 from modelcc.ops.matmul import MatMul
+from modelcc.ops.matrix_values import block, column
 from modelcc.ops.reduce import ReduceSum
-from modelcc.ops.shape import Concat, Transpose, Trilu
-from modelcc.ops.views import cast, part, reshaped
+from modelcc.ops.shape import Concat, Transpose
+from modelcc.ops.views import cast, part
 
 
 def swapped(x: Value) -> Value:
@@ -54,19 +55,6 @@ def _on_diagonal(like: Value, rows: Index, columns: Index) -> Value:
     return of(ew.Equal(), *(Value(build, build.emit(line)) for line in lines))
 
 
-def lower(x: Value, diagonal: int = 0) -> Value:
-    return of(Trilu(False, diagonal), x)
-
-
-def upper(x: Value, diagonal: int = 0) -> Value:
-    return of(Trilu(True, diagonal), x)
-
-
-def block(x: Value, rows: Index, columns: Index) -> Value:
-    """The first rows and columns."""
-    return part(part(x, -2, 0, rows), -1, 0, columns)
-
-
 def diagonal(x: Value) -> Value:
     """The elements of the diagonals [..., min(m, n)]."""
     rows, columns = x.type.shape[-2:]
@@ -74,16 +62,6 @@ def diagonal(x: Value) -> Value:
     square = block(x, least, least)
     own = of(ew.Where(), _on_diagonal(x, least, least), square, square.lift(0.0))
     return of(ReduceSum((x.type.rank - 2,), False), own)
-
-
-def column(x: Value) -> Value:
-    """Vectors as matrices of one column."""
-    return reshaped(x, *x.type.shape, 1)
-
-
-def row(x: Value) -> Value:
-    """Vectors as matrices of one row."""
-    return reshaped(x, *x.type.shape[:-1], 1, x.type.shape[-1])
 
 
 def rows_in(order: Value, x: Value) -> Value:

@@ -17,7 +17,7 @@ from modelcc.frontends.onnx.attributes import Attributes
 from modelcc.frontends.onnx.call import Call
 from modelcc.frontends.onnx.functions import bound, specialised
 from modelcc.frontends.onnx.inputs import Dims, InputTypes, fixed_inputs
-from modelcc.frontends.onnx.loader import LoadedModel, Model, load, opsets
+from modelcc.frontends.onnx.loader import LoadedModel, Model, domain_of, load, opsets
 from modelcc.frontends.onnx.operators import Operators
 from modelcc.frontends.onnx.ranges import check_ranges
 from modelcc.frontends.onnx.schema import Expansion, expansion
@@ -71,7 +71,7 @@ class _Node:
     @property
     def key(self) -> tuple[str, str]:
         """Domain and name of its operator."""
-        return _domain(self.proto.domain), self.proto.op_type
+        return domain_of(self.proto.domain), self.proto.op_type
 
 
 class _Importer:
@@ -261,7 +261,7 @@ class _Importer:
 
         For what is not converted because what it needs could not be.
         """
-        domain = _domain(node.domain)
+        domain = domain_of(node.domain)
         function = self._functions.get((domain, node.op_type))
         inside = [graph.node for graph in subgraphs(node)]
         if function is not None:
@@ -278,7 +278,7 @@ class _Importer:
     def _problem(
         self, source: tuple[str, ...], node: NodeProto, opsets: Mapping[str, int], reason: str
     ) -> None:
-        domain = _domain(node.domain)
+        domain = domain_of(node.domain)
         name, version = domain or "ai.onnx", self._operators.version(domain, opsets)
         operator = f"{name}.{node.op_type}"
         self._problems.append(Unsupported("/".join(source), operator, f"opset {version}", reason))
@@ -388,11 +388,7 @@ class _Importer:
 
 
 def _imports(function: FunctionProto) -> dict[str, int]:
-    return {_domain(o.domain): o.version for o in function.opset_import}
-
-
-def _domain(domain: str) -> str:
-    return "" if domain == "ai.onnx" else domain
+    return {domain_of(o.domain): o.version for o in function.opset_import}
 
 
 def _require_all(node: NodeProto, results: Sequence[str | None], used: Collection[str]) -> None:

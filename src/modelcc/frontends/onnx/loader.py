@@ -136,7 +136,7 @@ def _again(data: memoryview) -> str:
 
 def opsets(proto: ModelProto, name: str) -> dict[str, int]:
     """Operator set version by domain (``""`` is ai.onnx), checked to be ones we know."""
-    found = {_domain(o.domain): o.version for o in proto.opset_import}
+    found = {domain_of(o.domain): o.version for o in proto.opset_import}
     if not found:
         raise ModelError("the model imports no operator set", (name,), "add opset_import to it")
     newest = onnx.defs.onnx_opset_version()
@@ -158,7 +158,8 @@ def opsets(proto: ModelProto, name: str) -> dict[str, int]:
     return found
 
 
-def _domain(domain: str) -> str:
+def domain_of(domain: str) -> str:
+    """The standard one, which has two names, by the empty one."""
     return "" if domain == "ai.onnx" else domain
 
 

@@ -21,9 +21,9 @@ from modelcc.frontends.stablehlo.places import (
 )
 from modelcc.frontends.stablehlo.reduction import limits
 from modelcc.frontends.stablehlo.regions import spelled
-from modelcc.frontends.stablehlo.structure import converted, reshaped, transposed
+from modelcc.frontends.stablehlo.structure import combinable, converted, reshaped, transposed
 from modelcc.ir.index import Index, compare
-from modelcc.ir.types import BOOL, F32, I32, I64, Array, DType
+from modelcc.ir.types import BOOL, I64, Array, DType
 from modelcc.ops import elementwise as ew
 from modelcc.ops.broadcast import Expand
 from modelcc.ops.gather import ScatterND
@@ -57,17 +57,10 @@ def scatter(call: HloCall) -> str:
     reduction: Combination | None = "none" if text == "a1" else found
     if reduction is None or (text != "a1" and operands not in ("a0,a1)", "a1,a0)")):
         unsupported(f"a region that is {text}")
-    dtype = _computed(own)
+    dtype = combinable(own)
     x, updates = (converted(call, call.input(n), dtype) for n in (0, 2))
     call = call.with_inputs(x, call.input(1), updates)
     return converted(call, _scattered(call, _numbers(call), reduction), own)
-
-
-def _computed(own: DType) -> DType:
-    """A type that ops combine elements in."""
-    if own == BOOL or own.bits < 8:
-        return I32
-    return F32 if own.is_float and own.bits < 16 else own
 
 
 def _scattered(call: HloCall, numbers: IndexNumbers, reduction: Combination) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.stablehlo.call import HloCall, table
 from modelcc.frontends.stablehlo.module import HloBlock, Operation
-from modelcc.frontends.stablehlo.structure import converted
-from modelcc.ir.types import BOOL, F32, I32, DType
+from modelcc.frontends.stablehlo.structure import combinable, converted
+from modelcc.ir.types import BOOL, F32, I32
 from modelcc.ops.gather import GatherElements
 from modelcc.ops.top_k import TopK
 
@@ -37,13 +37,7 @@ def sort(call: HloCall) -> Sequence[str]:
 def _ordered(call: HloCall, value: str) -> str:
     """A key of a type that can be sorted."""
     dtype = call.type_of(value).dtype
-    return converted(call, value, _sortable(dtype))
-
-
-def _sortable(dtype: DType) -> DType:
-    if dtype == BOOL or dtype.bits < 8:
-        return I32
-    return F32 if dtype.is_float and dtype.bits < 16 else dtype
+    return converted(call, value, combinable(dtype))
 
 
 def order_of(region: HloBlock) -> list[Key]:

@@ -10,7 +10,7 @@ from modelcc.frontends.kit.parts import joined
 from modelcc.frontends.kit.shapes import is_symbolic
 from modelcc.frontends.stablehlo.call import HloCall, index_scalar, table
 from modelcc.ir.index import Index, Range, ceildiv, compare, maximum
-from modelcc.ir.types import BOOL, DTYPES, I32, I64, DType
+from modelcc.ir.types import BOOL, DTYPES, F32, I32, I64, DType
 from modelcc.ops import elementwise as ew
 from modelcc.ops.broadcast import Expand, Reshape
 from modelcc.ops.generate import Full, Iota
@@ -51,6 +51,13 @@ def convert(call: HloCall) -> str:
 def converted(call: HloCall, name: str, to: DType) -> str:
     """``name`` as ``to``."""
     return name if call.type_of(name).dtype == to else call.emit(ew.Cast(to), name)
+
+
+def combinable(dtype: DType) -> DType:
+    """A type that ops combine and order elements in, which holds all of ``dtype``."""
+    if dtype == BOOL or dtype.bits < 8:
+        return I32
+    return F32 if dtype.is_float and dtype.bits < 16 else dtype
 
 
 def compared(call: HloCall) -> str:

@@ -10,19 +10,14 @@ from collections.abc import Sequence
 
 from modelcc.frontends.kit import linear_algebra as la
 from modelcc.frontends.kit.errors import unsupported
-from modelcc.frontends.kit.matrices import (
-    batched,
-    column,
-    expanded,
-    identity,
-    swapped,
-)
+from modelcc.frontends.kit.matrices import batched, expanded, identity, swapped
 from modelcc.frontends.torch.aten import Aten, Operand, table
 from modelcc.ir.types import F64, I32
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.generate import Full
 from modelcc.ops.linear_algebra import Lu
+from modelcc.ops.matrix_values import column
 from modelcc.ops.views import cast, part, reshaped
 
 

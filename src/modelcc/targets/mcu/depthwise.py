@@ -27,7 +27,7 @@ from modelcc.targets.isa.arm_dsp import DEPTHWISE_4, DEPTHWISE_REST
 from modelcc.targets.isa.arm_dsp_halves import DEPTHWISE_4_U8
 from modelcc.targets.mcu.blocks import WORD, SharedRows, SumBlock, routine, shared_rows
 from modelcc.targets.mcu.pixels import backwards
-from modelcc.targets.mcu.products import Product
+from modelcc.targets.mcu.products import Product, number_in
 from modelcc.targets.mcu.some_rows import SomeRows
 
 CHANNELS = 4
@@ -56,7 +56,9 @@ def fits(product: Product) -> bool:
 
 def _reaches(product: Product) -> bool:
     """Whether each condition is of one line of taps, some of which it holds for at any pixel."""
-    taps, pixels = ({v.name: _int(v.extent) for v in vs} for vs in (product.reduce, product.pixels))
+    taps, pixels = (
+        {v.name: number_in(v.extent) for v in vs} for vs in (product.reduce, product.pixels)
+    )
     spans: dict[str, list[range]] = {}
     for c in product.operand.conditions:
         own = [name for name in symbols(c.left) if name in taps]
@@ -74,7 +76,7 @@ def _always(product: Product, tap: str, count: int, pixels: Mapping[str, int]) -
     for place in range(pixels[next(iter(others))] if others else 1):
         point = dict.fromkeys(others, place)
         found = (
-            all(_int(substitute(c.left, {**point, tap: t})) >= 0 for c in conditions)
+            all(number_in(substitute(c.left, {**point, tap: t})) >= 0 for c in conditions)
             for t in range(count)
         )
         if not any(found):
@@ -136,19 +138,19 @@ class Depthwise:
     def _window(self) -> tuple[LoopVar, LoopVar]:
         """Rows and columns of a window."""
         place = self.product.place
-        found = sorted(self.product.reduce, key=lambda v: -_int(coefficient(place, v.name)))
+        found = sorted(self.product.reduce, key=lambda v: -number_in(coefficient(place, v.name)))
         return (LoopVar("row1", 1, "row1"), found[0]) if len(found) == 1 else (found[0], found[1])
 
     def _span(self, v: LoopVar, bound: list[Stmt]) -> _Span:
         """The taps along ``v`` that are inside, whose ends ``bound`` is to compute."""
-        product, count = self.product, _int(v.extent)
+        product, count = self.product, number_in(v.extent)
         step, place = (
-            _int(coefficient(i, v.name)) for i in (product.operand.offset, product.place)
+            number_in(coefficient(i, v.name)) for i in (product.operand.offset, product.place)
         )
         first: Index = 0
         last: Index = count
         for c in product.operand.conditions:
-            factor, left = _int(coefficient(c.left, v.name)), substitute(c.left, {v.name: 0})
+            factor, left = number_in(coefficient(c.left, v.name)), substitute(c.left, {v.name: 0})
             if factor > 0:
                 first = maximum(first, ceildiv(-left, factor))
             elif factor < 0:
@@ -240,7 +242,3 @@ def _function(shared: SharedRows, whole: bool) -> Function:
     given = Argument("x", 0), Argument("weights", 0)
     body = _blocks(shared.product, FreshNames(), *given, 0, sizes, whole)
     return routine("channels_of_one", parameters, (*_Sizes._fields, *shared.sizes), body)
-
-
-def _int(index: Index | None) -> int:
-    return index if isinstance(index, int) else 0

@@ -39,7 +39,7 @@ from modelcc.schedule.nest import LoopVar
 from modelcc.targets.isa.arm_dsp import SPREAD
 from modelcc.targets.isa.arm_dsp_halves import SPREAD_16, SPREAD_U8
 from modelcc.targets.mcu.blocks import WORD
-from modelcc.targets.mcu.products import ByteOperand, Product
+from modelcc.targets.mcu.products import ByteOperand, Product, number_in
 
 CLEAR = parse_function("""
 func @clear(%columns: mut i16[12*n - 8]; n) {
@@ -99,17 +99,13 @@ def longest_run(product: Product) -> Run:
         else:
             assert isinstance(v.extent, int)
             unit *= v.extent
-    outer = tuple(sorted(left, key=lambda v: -_number(coefficient(product.place, v.name))))
-    return Run(variable, _number(variable.extent) if variable else 1, unit, outer)
+    outer = tuple(sorted(left, key=lambda v: -number_in(coefficient(product.place, v.name))))
+    return Run(variable, number_in(variable.extent) if variable else 1, unit, outer)
 
 
 def _follows(product: Product, v: LoopVar, unit: int) -> bool:
     places = product.operand.offset, product.place
     return all(coefficient(index, v.name) == unit for index in places)
-
-
-def _number(index: Index | None) -> int:
-    return index if isinstance(index, int) else 0
 
 
 @dataclass(frozen=True)
@@ -139,8 +135,8 @@ class Runs:
         """That ``c`` holds for all steps of the sum."""
         left = c.left
         for v in self.product.reduce:
-            rising = _number(coefficient(left, v.name)) >= 0
-            left = substitute(left, {v.name: 0 if rising else _number(v.extent) - 1})
+            rising = number_in(coefficient(left, v.name)) >= 0
+            left = substitute(left, {v.name: 0 if rising else number_in(v.extent) - 1})
         return Condition(left, c.comparison, c.right)
 
     def _each(

@@ -26,7 +26,7 @@ from modelcc.targets.mcu.blocks import WORD
 from modelcc.targets.mcu.helium import padded
 from modelcc.targets.mcu.lanes import LANES, RowLoop
 from modelcc.targets.mcu.pixels import backwards
-from modelcc.targets.mcu.products import Product
+from modelcc.targets.mcu.products import Product, number_in
 from modelcc.targets.mcu.some_rows import SomeRows
 
 BY_EIGHTS = Layout((Part(0, CHANNELS), Part(1), Part(0, 1, CHANNELS)), ((0, 0),) * 2)
@@ -60,15 +60,15 @@ def _reaches_in(product: Product, v: LoopVar) -> bool:
     if len(moving) > 1:
         return False
     at = moving[0] if moving else LoopVar("", 1, "")
-    return all(_int(substitute(width, {at.name: n})) > 0 for n in range(_int(at.extent)))
+    return all(number_in(substitute(width, {at.name: n})) > 0 for n in range(number_in(at.extent)))
 
 
 def _ends(product: Product, v: LoopVar) -> tuple[Index, Index]:
     """The first place along ``v`` that is inside of the image, and the one after the last."""
     first: Index = 0
-    last: Index = _int(v.extent)
+    last: Index = number_in(v.extent)
     for c in product.operand.conditions:
-        step = _int(coefficient(c.left, v.name))
+        step = number_in(coefficient(c.left, v.name))
         rest = substitute(c.left, {v.name: 0})
         if step > 0:
             first = maximum(first, ceildiv(-rest, step))
@@ -116,7 +116,7 @@ class DepthwiseByVectors:
     def _window(self) -> tuple[LoopVar, LoopVar]:
         """Rows and columns of a window."""
         place = self.product.place
-        found = sorted(self.product.reduce, key=lambda v: -_int(coefficient(place, v.name)))
+        found = sorted(self.product.reduce, key=lambda v: -number_in(coefficient(place, v.name)))
         ones = [LoopVar(f"row{n}", 1, f"row{n}") for n in range(2 - len(found))]
         outer, inner = (*ones, *found)
         return outer, inner
@@ -138,7 +138,7 @@ class DepthwiseByVectors:
         """Channels from the ``first`` on."""
         product, (rows, columns) = self.product, self._window
         (top, bottom), (left, right) = ends
-        offset, width = product.operand.offset, _int(columns.extent)
+        offset, width = product.operand.offset, number_in(columns.extent)
         begin = {rows.name: top, columns.name: left, product.row.name: first}
         x = Argument(product.operand.tensor, substitute(offset, begin))
         place = product.steps * first + CHANNELS * (width * top + left)
@@ -147,7 +147,7 @@ class DepthwiseByVectors:
             x, Argument(product.weights, place), Argument(product.bias.tensor, first),
             Argument(sums, 0),
         )  # fmt: skip
-        steps = [_int(coefficient(offset, v.name)) for v in (rows, columns)]
+        steps = [number_in(coefficient(offset, v.name)) for v in (rows, columns)]
         zero = product.operand.zero + 128
         sizes = (channels, bottom - top, right - left, *steps, product.steps, width, zero)
         whole = channels % LANES == 0
@@ -155,7 +155,3 @@ class DepthwiseByVectors:
         point = {v.name: Sym(v.name) for v in product.pixels}
         loop = RowLoop(product, [point], first, count, whole, sums, 0)
         return [RoutineCall(DEPTHWISE_8, given, sizes), loop.statement(self.names)]
-
-
-def _int(index: Index | None) -> int:
-    return index if isinstance(index, int) else 0

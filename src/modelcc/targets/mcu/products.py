@@ -70,22 +70,22 @@ class Product:
     @property
     def rows(self) -> int:
         """Rows of weights."""
-        return _number(self.row.extent)
+        return number_in(self.row.extent)
 
     @property
     def points(self) -> int:
         """Pixels in all."""
-        return prod(_number(v.extent) for v in self.pixels)
+        return prod(number_in(v.extent) for v in self.pixels)
 
     def step(self, index: Index) -> int:
         """How far apart ``index`` is from one pixel to the next; 0 if that differs."""
         if not self.pixels:
             return 0
-        expected = step = _number(coefficient(index, self.pixels[-1].name))
+        expected = step = number_in(coefficient(index, self.pixels[-1].name))
         for v in reversed(self.pixels):
             if coefficient(index, v.name) != expected:
                 return 0
-            expected *= _number(v.extent)
+            expected *= number_in(v.extent)
         return step
 
     def at(self, pixel: Index) -> dict[str, Index]:
@@ -180,7 +180,7 @@ def _arranged(
     return Product(
         replace(operand, offset=offset, conditions=found),
         weights.tensor, weights.dtype, substitute(place, ones),
-        prod(_number(v.extent) for v in reduce), row, row.name in symbols(offset), pixels, reduce,
+        prod(number_in(v.extent) for v in reduce), row, row.name in symbols(offset), pixels, reduce,
         bias, anchor.output, nests, stored,
     )  # fmt: skip
 
@@ -257,5 +257,6 @@ def place_in_row(read: Read, row: LoopVar) -> tuple[int, int] | None:
     return (width, place) if 0 <= place < width else None
 
 
-def _number(index: Index | None) -> int:
+def number_in(index: Index | None) -> int:
+    """``index`` if it is a number, else 0."""
     return index if isinstance(index, int) else 0
