@@ -117,8 +117,7 @@ def repeated(one: Syntax[T], word: str) -> Syntax[tuple[T, ...]]:
         return tuple(found)
 
     return Syntax(
-        lambda values, types: "".join(f" {word} {one.text(value, types)}" for value in values),
-        read,
+        lambda values, types: "".join(f" {word} {one.text(value, types)}" for value in values), read
     )
 
 

@@ -18,9 +18,7 @@ Observer = Callable[[Node, tuple[Array, ...]], None]
 
 
 def interpret(
-    graph: Graph,
-    feeds: Mapping[str, Array],
-    observe: Observer | None = None,
+    graph: Graph, feeds: Mapping[str, Array], observe: Observer | None = None
 ) -> dict[str, Array]:
     """Outputs of ``graph`` for ``feeds``, one array per input name.
 

@@ -87,10 +87,7 @@ def _work(step: Step, program: Program, costs: _Costs, env: Mapping[str, int]) -
 
 
 def _total(
-    steps: tuple[Step, ...],
-    program: Program,
-    costs: _Costs,
-    env: Mapping[str, int],
+    steps: tuple[Step, ...], program: Program, costs: _Costs, env: Mapping[str, int]
 ) -> tuple[int, int]:
     parts = [_work(step, program, costs, env) for step in steps]
     return sum(flops for flops, _ in parts), sum(size for _, size in parts)

@@ -34,10 +34,7 @@ class _Names(Collection[str]):
 
 
 def verify_stage(
-    stage: Stage,
-    types: Mapping[str, TensorType],
-    dims: Mapping[str, Range],
-    place: tuple[str, ...],
+    stage: Stage, types: Mapping[str, TensorType], dims: Mapping[str, Range], place: tuple[str, ...]
 ) -> None:
     """:class:`ModelError` that names ``place`` and the first rule that ``stage`` breaks."""
     _verify_axes((*stage.axes, *stage.reduce), dims, place)
@@ -74,10 +71,7 @@ def verify_scatter(
 
 
 def _verify_body(
-    stage: Stage,
-    types: Mapping[str, TensorType],
-    dims: Mapping[str, Range],
-    place: tuple[str, ...],
+    stage: Stage, types: Mapping[str, TensorType], dims: Mapping[str, Range], place: tuple[str, ...]
 ) -> None:
     """What holds of all stages, whatever the places that they write."""
     target = types[stage.output]

@@ -63,10 +63,7 @@ def run_program(
 
 
 def _run_items(
-    program: TensorProgram,
-    items: Sequence[Item],
-    tensors: dict[str, Array],
-    env: dict[str, int],
+    program: TensorProgram, items: Sequence[Item], tensors: dict[str, Array], env: dict[str, int]
 ) -> None:
     """Run items in the order of the text; sizes that they read are added to ``env``."""
     for item in items:
@@ -101,10 +98,7 @@ def _run_items(
 
 
 def _run_loop(
-    program: TensorProgram,
-    loop: Repeat[Item],
-    tensors: dict[str, Array],
-    env: Mapping[str, int],
+    program: TensorProgram, loop: Repeat[Item], tensors: dict[str, Array], env: Mapping[str, int]
 ) -> None:
     fresh = {name: program.types[name] for name in loop.filled if name not in tensors}
     tensors |= allocate(fresh, env)

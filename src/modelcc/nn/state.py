@@ -84,11 +84,7 @@ def _converts(array: Array, own: Tensor) -> bool:
 
 
 def _refused(
-    module: str,
-    own: Iterable[str],
-    missing: list[str],
-    unknown: list[str],
-    differ: list[str],
+    module: str, own: Iterable[str], missing: list[str], unknown: list[str], differ: list[str]
 ) -> ModelError:
     names = list(own)
     parts = [

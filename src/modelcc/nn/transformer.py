@@ -175,11 +175,7 @@ class TransformerEncoder(Module):
         self.norm = norm
 
     def forward(
-        self,
-        src: Any,
-        mask: Any = None,
-        src_key_padding_mask: Any = None,
-        is_causal: bool = False,
+        self, src: Any, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False
     ) -> Tensor:
         """Masks go to every layer."""
         x = as_tensor(src)

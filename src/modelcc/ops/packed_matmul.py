@@ -69,7 +69,7 @@ class PackedMatMul(Op):
             bits=2,
         ),
         _sample(
-            *(tensor(3, 32, dtype=F16), tensor(2, 2, 8, dtype=U32), tensor(2, 8), scalar(8, U8)),
+            *(tensor(3, 32, dtype=F16), tensor(2, 2, 8, dtype=U32), tensor(2, 8), scalar(8, U8))
         ),
     )
 

@@ -242,11 +242,7 @@ class _Axis:
 
     @staticmethod
     def of(
-        at: AlgorithmBuilder,
-        op: RoiAlign,
-        corners: tuple[Expr, Expr],
-        extent: Index,
-        bins: int,
+        at: AlgorithmBuilder, op: RoiAlign, corners: tuple[Expr, Expr], extent: Index, bins: int
     ) -> _Axis:
         wide = accumulator(corners[0].dtype)
         shift = number(0.5 if op.half_pixel else 0.0, wide)

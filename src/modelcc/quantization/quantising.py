@@ -69,10 +69,7 @@ class QuantizedModel:
 
 
 def quantised_model(
-    graph: Graph,
-    calibration: Calibration | None,
-    settings: QuantizationSettings,
-    engine: Engine,
+    graph: Graph, calibration: Calibration | None, settings: QuantizationSettings, engine: Engine
 ) -> QuantizedModel:
     """``graph`` as ``settings`` say; :class:`ModelError` if the model, the data or a budget do not
     allow it."""

@@ -96,11 +96,7 @@ class Slot:
         if signature.arena > self._arena.size:
             self._arena = Memory(signature.arena)
         self._results = [
-            (
-                shape,
-                spec.dtype.numpy,
-                self._result_size(i, shape, spec.dtype.numpy),
-            )
+            (shape, spec.dtype.numpy, self._result_size(i, shape, spec.dtype.numpy))
             for i, (spec, shape) in enumerate(zip(manifest.outputs, signature.outputs, strict=True))
         ]
         self._sizes = signature.sizes.copy() if manifest.sizes else signature.sizes

@@ -53,10 +53,7 @@ def _per_tensor(view: OperatorView) -> str:
     return "INT16 and a scale for each channel" if told and wide and not told.per_tensor else ""
 
 
-_WEIGHTED = (
-    Limitation(_weights, QUANTIZE),
-    Limitation(_narrow_weights, "INT8 weights"),
-)
+_WEIGHTED = (Limitation(_weights, QUANTIZE), Limitation(_narrow_weights, "INT8 weights"))
 _EQUAL = Limitation(_equal_shapes, "the smaller operand written out")
 
 _OPERATORS = {

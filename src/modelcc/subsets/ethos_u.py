@@ -186,10 +186,7 @@ def _lstm(view: OperatorView) -> str:
 
 
 _PADDED = (constant_operands(1), Limitation(_parameter_types, "INT32 pads"))
-_RESIZED = (
-    *NARROWED,
-    Limitation(_resize, "factors of 2, 4 or 8, equal ones, corners not aligned"),
-)
+_RESIZED = (*NARROWED, Limitation(_resize, "factors of 2, 4 or 8, equal ones, corners not aligned"))
 _SHAPES = ("ADD", "SUB", "MUL", "NEG", "RESHAPE", "SQUEEZE", "SUM")
 _PLAIN = (
     "ABS", "CONCATENATION", "EXP", "LEAKY_RELU", "LOGISTIC", "PACK", "PRELU", "QUANTIZE",

@@ -174,10 +174,7 @@ Kind = TypeVar("Kind", bound=Lazy)
 
 
 def apply(
-    kind: type[Kind],
-    op: Op,
-    operands: Sequence[Lazy | None],
-    source: tuple[str, ...] | None = None,
+    kind: type[Kind], op: Op, operands: Sequence[Lazy | None], source: tuple[str, ...] | None = None
 ) -> tuple[Kind, ...]:
     """Results of ``op`` as nodes of ``kind``, from ``source`` or the line that is running."""
     types = tuple([None if x is None else x.type for x in operands])

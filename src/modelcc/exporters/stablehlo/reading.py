@@ -133,11 +133,7 @@ def _with_units(domain: Domain, shape: Sequence[Index], indices: Sequence[Index]
 
 
 def _gather(
-    domain: Domain,
-    x: Hlo,
-    plain: dict[int, str],
-    places: dict[int, Along],
-    axes: Sequence[str],
+    domain: Domain, x: Hlo, plain: dict[int, str], places: dict[int, Along], axes: Sequence[str]
 ) -> Hlo:
     indices = stacked(domain, list(places.values()), axes)
     offsets = list(range(len(axes), len(axes) + len(plain)))

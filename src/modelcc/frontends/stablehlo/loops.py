@@ -221,9 +221,7 @@ def _followed(block: HloBlock, condition: HloBlock) -> HloBlock:
         INLINED, block.results, condition.results, (), (ValueType((), BOOL),), {}, (condition,), "",
     )  # fmt: skip
     return replace(
-        block,
-        operations=(*block.operations, test),
-        results=(*condition.results, *block.results),
+        block, operations=(*block.operations, test), results=(*condition.results, *block.results)
     )
 
 

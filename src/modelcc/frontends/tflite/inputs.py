@@ -52,10 +52,7 @@ def model_ends(model: TfliteModel, dims: Dims) -> ModelEnds:
 
 
 def _unique(
-    tensors: Sequence[TfliteTensor],
-    numbers: Sequence[int],
-    labels: Mapping[int, str],
-    stem: str,
+    tensors: Sequence[TfliteTensor], numbers: Sequence[int], labels: Mapping[int, str], stem: str
 ) -> tuple[str, ...]:
     """A name for each tensor; those that the file does not name are numbered."""
     names = Names()

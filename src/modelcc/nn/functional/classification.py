@@ -140,11 +140,7 @@ def _by_chances(
 
 
 def sigmoid_focal_loss(
-    x: Any,
-    target: Any,
-    alpha: float = 0.25,
-    gamma: float = 2.0,
-    reduction: Reduction = "none",
+    x: Any, target: Any, alpha: float = 0.25, gamma: float = 2.0, reduction: Reduction = "none"
 ) -> Tensor:
     """Cross-entropy of ``sigmoid(x)`` by ``(1 - p)^gamma``, p the chance of what is right.
 

@@ -43,11 +43,7 @@ def share_carried(
 
 class _Sharing:
     def __init__(
-        self,
-        line: Timeline,
-        storages: Sequence[Storage],
-        over: Container[str],
-        alignment: int,
+        self, line: Timeline, storages: Sequence[Storage], over: Container[str], alignment: int
     ) -> None:
         self._line = line
         self._alignment = alignment

@@ -99,10 +99,7 @@ def plan_memory(program: Program, rules: MemoryRules = DEFAULT_RULES) -> MemoryP
     room = {s.name: o for s in guests if isinstance(o := offsets.pop(s.name), int)}
     return MemoryPlan(
         storages=shared,
-        offsets={
-            **offsets,
-            **{name: o for part in dynamic for name, o in part.offsets.items()},
-        },
+        offsets={**offsets, **{name: o for part in dynamic for name, o in part.offsets.items()}},
         arena=symbolic.height,
         definitions=symbolic.definitions,
         nominal=samples[0],

@@ -149,11 +149,7 @@ def _row_axis(stage: Stage, inner: Mapping[str, int]) -> str:
 
 
 def _windows(
-    stage: Stage,
-    axis: str,
-    made: set[str],
-    inner: dict[str, int],
-    types: Mapping[str, TensorType],
+    stage: Stage, axis: str, made: set[str], inner: dict[str, int], types: Mapping[str, TensorType]
 ) -> Iterator[RowWindow]:
     """What a stage reads of images by rows; of inner tensors the dimension of rows is noted."""
     for node in walk(stage.body):

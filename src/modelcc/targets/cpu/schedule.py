@@ -348,12 +348,7 @@ class _Scheduler:
             raise ModelError(f"the schedule of kernel {key}: {error}", source, hint) from error
 
     def _as_tuned(
-        self,
-        kernel: CanonicalKernel,
-        name: str,
-        source: tuple[str, ...],
-        key: str,
-        states: Pairs,
+        self, kernel: CanonicalKernel, name: str, source: tuple[str, ...], key: str, states: Pairs
     ) -> ScheduledKernel | None:
         """None, with a note, if the schedule that tuning found does not fit any more."""
         text = self._wanted.tuned.get(key)

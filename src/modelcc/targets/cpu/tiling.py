@@ -192,10 +192,7 @@ def ranked_tiles(
     candidates = [c for c in found if _tiles(c, anchor, lane) > 1] if _divisible(anchor) else []
     ranked = sorted(
         candidates or found,
-        key=lambda c: (
-            _cycles(c, anchor, blocks, roles, machine) * _around(c, others),
-            c.points,
-        ),
+        key=lambda c: (_cycles(c, anchor, blocks, roles, machine) * _around(c, others), c.points),
     )
     for tile in ranked:
         yield RegisterTile(blocks, tile.points, _unrolling(anchor, tile, roles))

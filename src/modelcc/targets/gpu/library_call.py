@@ -6,14 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from modelcc.ir.index import Index, product
-from modelcc.ir.library import (
-    Address,
-    Callee,
-    ExternalCall,
-    call_of,
-    meaning_of,
-    with_meaning,
-)
+from modelcc.ir.library import Address, Callee, ExternalCall, call_of, meaning_of, with_meaning
 from modelcc.ir.loop import Buffer, IndexOf, Parameter
 from modelcc.ir.naming import Names
 from modelcc.ir.program import Launch, Program, Step

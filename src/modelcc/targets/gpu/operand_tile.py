@@ -197,10 +197,7 @@ class TileReader:
 
 
 def multiplied(
-    names: FreshNames,
-    rows: Sequence[Expr],
-    columns: Sequence[Expr],
-    sums: Sequence[Sequence[Var]],
+    names: FreshNames, rows: Sequence[Expr], columns: Sequence[Expr], sums: Sequence[Sequence[Var]]
 ) -> list[Stmt]:
     """Products of all ``rows`` and ``columns`` are added to ``sums``."""
     body: list[Stmt] = []

@@ -62,12 +62,7 @@ class MemoryCode:
         return 1 if buffer.space == "warp" and stride == ROWS else stride
 
     def load(
-        self,
-        name: str,
-        offset: Index,
-        lanes: int,
-        stride: Index = 1,
-        active: Index | None = None,
+        self, name: str, offset: Index, lanes: int, stride: Index = 1, active: Index | None = None
     ) -> str:
         """Lane l is element ``offset + l*stride``; lanes from ``active`` on are 0."""
         buffer = self.buffer(name)[1]

@@ -53,10 +53,7 @@ _WAYS = (
     _Way(depthwise.fits, Depthwise),
 )
 
-_HELIUM = (
-    _Way(helium.fits, ByVectors),
-    _Way(helium_depthwise.fits, DepthwiseByVectors),
-)
+_HELIUM = (_Way(helium.fits, ByVectors), _Way(helium_depthwise.fits, DepthwiseByVectors))
 
 
 def schedule_kernel(

@@ -101,11 +101,7 @@ def fork(threads: int) -> Function:
 
 
 def _in_chains(
-    name: str,
-    sums: Sequence[Var],
-    left: DType,
-    steps: Sequence[Expr],
-    right: DType | None = None,
+    name: str, sums: Sequence[Var], left: DType, steps: Sequence[Expr], right: DType | None = None
 ) -> Function:
     """Rounds of ``steps``, one for each of ``sums``, of the vectors a and b from memory."""
     total = sums[0]

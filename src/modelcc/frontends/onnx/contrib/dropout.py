@@ -55,9 +55,6 @@ def _words(call: Call, mask: Value) -> Value:
 
 CONTRIB_DROPOUT = operators(
     BiasDropout=("data bias residual? ratio? training_mode?", biased),
-    BitmaskBiasDropout=(
-        "data bias residual? ratio? training_mode?",
-        partial(biased, packed=True),
-    ),
+    BitmaskBiasDropout=("data bias residual? ratio? training_mode?", partial(biased, packed=True)),
     BitmaskDropout=("data ratio? training_mode?", packed_dropout),
 )

@@ -256,10 +256,7 @@ CONTRIB_QUANT = operators(
         "x x_scale x_zero_point w w_scale w_zero_point y_scale y_zero_point B?",
         positional(conv),
     ),
-    QGemm=(
-        "A a_scale a_zero_point B b_scale b_zero_point C? y_scale? y_zero_point?",
-        gemm,
-    ),
+    QGemm=("A a_scale a_zero_point B b_scale b_zero_point C? y_scale? y_zero_point?", gemm),
     DynamicQuantizeMatMul=("A B[k,n] b_scale b_zero_point? bias?", dynamic_matmul),
     MatMulIntegerToFloat=(
         "A B[k,n] a_scale b_scale a_zero_point? b_zero_point? bias?",

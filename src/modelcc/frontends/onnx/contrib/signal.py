@@ -157,9 +157,6 @@ CONTRIB_SIGNAL = operators(
     Rfft=("X", real_transform),
     Irfft=("X[...,n,2]", inverse_real_transform),
     UnfoldTensor=("input", windows),
-    CropAndResize=(
-        "X[n,c,h,w] rois[r,4] batch_indices[r]:int crop_size[2]:int",
-        crops,
-    ),
+    CropAndResize=("X[n,c,h,w] rois[r,4] batch_indices[r]:int crop_size[2]:int", crops),
     ConvTransposeWithDynamicPads=("X W Pads:int? B?", padded_transposed_convolution),
 )

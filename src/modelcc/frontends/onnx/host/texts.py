@@ -62,8 +62,5 @@ def numbers(call: Call, to: DType) -> str:
 
 
 TEXTS = table(
-    StringConcat=concat,
-    StringSplit=split,
-    StringNormalizer=normalize,
-    RegexFullMatch=full_match,
+    StringConcat=concat, StringSplit=split, StringNormalizer=normalize, RegexFullMatch=full_match
 )

@@ -242,10 +242,7 @@ def _check_interface(interface: Interface | None) -> None:
 
 
 def _tensors(
-    program: Program,
-    side: Side,
-    bound: Sequence[str],
-    names: Sequence[str],
+    program: Program, side: Side, bound: Sequence[str], names: Sequence[str]
 ) -> tuple[Tensor, ...]:
     dynamic = {name: number for number, name in enumerate(program.allocated)}
     fields = _fields(names, [own in dynamic for own in bound])

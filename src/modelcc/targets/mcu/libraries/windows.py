@@ -135,9 +135,7 @@ def _side(
 
 
 def _inside(
-    conditions: Sequence[Condition],
-    ones: Mapping[str, Index],
-    moved: Sequence[tuple[Index, int]],
+    conditions: Sequence[Condition], ones: Mapping[str, Index], moved: Sequence[tuple[Index, int]]
 ) -> bool:
     known = [Condition(e, ">=", 0) for i, size in moved for e in (i, size - 1 - i)]
     found = (normal_form(replace(c, left=substitute(c.left, ones))) for c in conditions)
