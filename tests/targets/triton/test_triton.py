@@ -14,6 +14,7 @@ from transformer_models import attention_block
 
 from modelcc.driver import compile_model
 from modelcc.ir.errors import ModelError
+from modelcc.ir.op import Sample
 from modelcc.ops.samples import arrays, sizes
 from modelcc.options import Options
 from tests.triton_runs import Job, fused, needs_triton, results, text_of
@@ -96,6 +97,18 @@ def test_models_agree_with_onnxruntime(tmp_path: Path) -> None:
         (wanted,) = session.run(None, {session.get_inputs()[0].name: job.inputs[0]})
         assert not isinstance(got, str), found[job.name]
         np.testing.assert_allclose(got, np.asarray(wanted), rtol=1e-5, atol=1e-5)
+
+
+@needs_triton
+def test_powers_of_one_are_one(tmp_path: Path) -> None:
+    """Of any exponent: its logarithm times an infinite one is no number."""
+    x = np.array([1, -1, 1, 1, 4], np.float32)
+    y = np.array([np.inf, np.inf, -np.inf, np.nan, 0.5], np.float32)
+    op, _ = BY_NAME["Pow-0"]
+    graph = graph_of(op, Sample((x, y), {}), (x, y), False)
+    found = results([Job("powers", graph, [x, y])], tmp_path)["powers"]
+    assert not isinstance(found, str), found
+    np.testing.assert_array_equal(found[0], np.power(x, y))
 
 
 @needs_triton

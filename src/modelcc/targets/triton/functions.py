@@ -109,7 +109,7 @@ def _round(x):  # halves to even
 def _pow(x, y):
     whole = tl.floor(y) == y
     odd = whole & (y - 2.0 * tl.floor(y * 0.5) == 1.0)
-    size = tl.exp2(y * tl.log2(tl.abs(x)))
+    size = tl.where(tl.abs(x) == 1.0, 1.0, tl.exp2(y * tl.log2(tl.abs(x))))
     signed = tl.where(odd & (x < 0), -size, size)
     return tl.where(y == 0, 1.0, tl.where((x < 0) & ~whole, float("nan"), signed))""",
         "_div": """\
