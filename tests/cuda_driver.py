@@ -64,7 +64,9 @@ class FakeDriver:
     CUmemPool_attribute = SimpleNamespace(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD=4)
     CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
     CUtensorMapDataType = SimpleNamespace(
-        CU_TENSOR_MAP_DATA_TYPE_FLOAT16=6, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16=9
+        CU_TENSOR_MAP_DATA_TYPE_UINT8=0,
+        CU_TENSOR_MAP_DATA_TYPE_FLOAT16=6,
+        CU_TENSOR_MAP_DATA_TYPE_BFLOAT16=9,
     )
     CUtensorMapInterleave = SimpleNamespace(CU_TENSOR_MAP_INTERLEAVE_NONE=0)
     CUtensorMapSwizzle = SimpleNamespace(CU_TENSOR_MAP_SWIZZLE_128B=3)
@@ -286,7 +288,7 @@ class FakeDriver:
         steps: int, *how: int,
     ) -> int:  # fmt: skip
         """Refuses what the driver's documentation does (CUDA driver API, "Tensor Map Object
-        Management"), for elements of 2 bytes and rows of 128 bytes."""
+        Management"), for rows of 128 bytes."""
         self.calls.append("cuTensorMapEncodeTiled")
         extents, apart = ((ctypes.c_uint64 * rank).from_address(n) for n in (sizes, strides))
         boxes, along = ((ctypes.c_uint32 * rank).from_address(n) for n in (box, steps))
@@ -296,7 +298,8 @@ class FakeDriver:
             kind in vars(self.CUtensorMapDataType).values() and 1 <= rank <= 5,
             all(1 <= n <= 1 << 32 for n in extents),
             all(n % 16 == 0 and n < 1 << 40 for n in apart),
-            all(1 <= n <= 256 for n in boxes) and boxes[0] * 2 in range(16, 129, 16),
+            all(1 <= n <= 256 for n in boxes)
+            and boxes[0] * (2 if kind else 1) in range(16, 129, 16),
             set(along) == {1} and how == (0, 3, 2, 0),
         )
         if not all(kept):

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from statistics import median
 from typing import Any
 
-from benchmarks.gpu.cases import Case
+from benchmarks.gpu.cases import HEADS, Case
 
 Step = Callable[[], object]
 FLUSHED = 64 << 20
@@ -42,13 +42,14 @@ def kernel_steps(torch: Any, case: Case) -> Iterator[tuple[str, Step]]:
                 lambda: functional.layer_norm(given["x"], columns, given["s"], given["t"]),
             )
         case _:
+            q, k, v = (given[n].unflatten(-1, (HEADS, -1)).transpose(1, 2) for n in "qkv")
             attend, causal = functional.scaled_dot_product_attention, case.peer == "causal"
             backends = torch.nn.attention.SDPBackend
             for backend in (backends.FLASH_ATTENTION, backends.CUDNN_ATTENTION):
 
                 def step(backend: Any = backend) -> object:
                     with torch.nn.attention.sdpa_kernel([backend]):
-                        return attend(given["q"], given["k"], given["v"], is_causal=causal)
+                        return attend(q, k, v, is_causal=causal)
 
                 yield backend.name.lower().replace("_attention", ""), step
 

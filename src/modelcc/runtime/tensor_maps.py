@@ -12,8 +12,9 @@ from typing import Any
 from modelcc.ir.index import Index, evaluate, parse_index
 from modelcc.runtime.errors import RunError
 
-_TYPES = {"f16": "FLOAT16", "bf16": "BFLOAT16"}
-_ELEMENT_BYTES = 2
+_TYPES = {"f16": ("FLOAT16", 2), "bf16": ("BFLOAT16", 2), "u8": ("UINT8", 1)}
+"""What the driver calls types, and their bytes; floats of 8 bits are copied as bytes."""
+
 _KEPT = 64
 """Places and sizes of which a kernel's maps are kept."""
 
@@ -47,11 +48,12 @@ class TensorMap:
     ) -> None:
         """Have the driver's function write a map of the tensor from ``address`` on: innermost axis
         first, rows of 128 bytes swizzled, zeros outside."""
-        first = address + evaluate(self.offset, values) * _ELEMENT_BYTES
+        word, size = _TYPES[self.dtype]
+        first = address + evaluate(self.offset, values) * size
         sizes = [evaluate(n, values) for n in reversed(self.sizes)]
-        strides = [evaluate(n, values) * _ELEMENT_BYTES for n in reversed(self.strides)]
+        strides = [evaluate(n, values) * size for n in reversed(self.strides)]
         rank = len(self.box)
-        kind = f"CU_TENSOR_MAP_DATA_TYPE_{_TYPES[self.dtype]}"
+        kind = f"CU_TENSOR_MAP_DATA_TYPE_{word}"
         status = encode(
             to,
             int(getattr(api.CUtensorMapDataType, kind)),

@@ -27,6 +27,21 @@ def test_tensor_cores_have_what_is_planned() -> None:
     assert matrix_part(loop, schedule.columns) >= 0.9
 
 
+@pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here")
+@pytest.mark.skipif(find_tool("nvdisasm") is None, reason="there is no nvdisasm")
+@pytest.mark.share(2, "dtype")
+@pytest.mark.parametrize("dtype", ["f8e4m3fn", "f8e5m2"])
+def test_floats_of_8_bits_are_multiplied_as_they_are(dtype: str) -> None:
+    """And added up in f32: two blocks of products in turns, not one wait for each."""
+    schedule, code = code_as_planned(product(4096, 4096, 4096, dtype, turned=True), CHIP)
+    kind = dtype.removesuffix("fn")[2:].upper()
+    assert f"QGMMA.64x128x32.F32.{kind}.{kind} " in code
+    loop = max(loops_of(code), key=lambda counts: counts["QGMMA"] / counts.total())
+    assert loop["QGMMA"] == 4 * schedule.buffers
+    assert loop["FADD"] == schedule.buffers * schedule.columns // 2
+    assert loop["WARPGROUP"] == 2 * schedule.buffers + 1  # each begins, and is waited for
+
+
 @pytest.mark.parametrize(
     ("program", "instruction"),
     [(product(128, 256, 64, "f16"), "mma"), (product(4096, 4096, 4100, "f16"), "mma")],

@@ -19,6 +19,9 @@ from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.schedule.schedule import ScheduleError
 
 SIZES = {"m": 19}
+EIGHT = TensorProduct(64, 64, 128, 1, 1, 2, "wgmma")
+"""For floats of 8 bits."""
+
 ONE = TensorProduct(64, 64, 64, 1, 1, 2, "wgmma")
 TWO = TensorProduct(128, 64, 64, 2, 1, 3, "wgmma")
 
@@ -39,6 +42,10 @@ PRODUCTS: Mapping[str, tuple[TensorProduct, str]] = {
       %p: f32[3, 5, 24] = [g < 3, h < 5, j < 24] sum[k < 2, l < 32]
         f32(%a[g, h, k, l]) * f32(%b[k, l, j])
       %y[h, g, j]: f32[5, 3, 24] = [g < 3, h < 5, j < 24] %p[g, h, j] }"""),
+    "floats of 8 bits": (EIGHT, """%a: f8e4m3fn[40, 336], %b: f8e4m3fn[72, 336])
+      -> (%y: f32[40, 72]) {
+      %p: f32[40, 72] = [i < 40, j < 72] sum[l < 336] f32(%a[i, l]) * f32(%b[j, l])
+      %y: f32[40, 72] = [i < 40, j < 72] %p[i, j] * 0.5 }"""),
     "named sizes": (ONE, """%a: f16[m, 72], %b: f16[72, 16]) -> (%y: f16[m, 16]) {
       %p: f32[m, 16] = [i < m, j < 16] sum[l < 72] f32(%a[i, l]) * f32(%b[l, j])
       %y: f16[m, 16] = [i < m, j < 16] f16(%p[i, j]) }"""),
@@ -82,6 +89,8 @@ REFUSED = {
     "[i < 16, j < 16] sum[l < 20] f32(%a[i, l]) * f32(%b[l, j]) }",
     "what precedes": "%a: f16[16, 24], %b: f16[24, 16]) -> (%y: f32[16, 16]) { %y: f32[16, 16] = "
     "[i < 16, j < 16] sum[l < 24] f32(max(%a[i, l], 0.0:f16)) * f32(%b[l, j]) }",
+    "bytes in columns": "%a: f8e5m2[16, 32], %b: f8e5m2[32, 16]) -> (%y: f32[16, 16]) { %y: "
+    "f32[16, 16] = [i < 16, j < 16] sum[l < 32] f32(%a[i, l]) * f32(%b[l, j]) }",
     "bytes": "%a: i8[16, 32], %b: i8[32, 16]) -> (%y: i32[16, 16]) { %y: i32[16, 16] = "
     "[i < 16, j < 16] sum[l < 32] i32(%a[i, l]) * i32(%b[l, j]) }",
 }

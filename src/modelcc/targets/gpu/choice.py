@@ -22,6 +22,7 @@ from modelcc.targets.gpu.row_choice import power_of_two, reduction_schedules, ro
 from modelcc.targets.gpu.sizes import count, number
 from modelcc.targets.gpu.tensor_choice import tensor_tiles
 from modelcc.targets.gpu.tensor_product import matrix_type
+from modelcc.targets.gpu.tile_product import takes_boxes
 
 FEW = 8
 """Rows or columns of a product that is bound by what it reads."""
@@ -90,8 +91,8 @@ def _on_matrix_units(
     """Of several rows and columns, in types that the machine's units have."""
     dtype = matrix_type(anchor, found)
     if dtype is not None and min(count(found.rows), count(found.columns)) >= FEW:
-        plain = dtype.bits == 16 and not kernel.checks
-        boxes = plain and box_product(kernel, found) is not None
+        product = None if kernel.checks else box_product(kernel, found)
+        boxes = product is not None and takes_boxes(dtype, product)
         yield from tensor_tiles(found, dtype, machine, boxes)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from modelcc.ir.types import DType
+from modelcc.ir.types import BF16, DType
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.targets.gpu.contraction import Contraction, KeptFactor
 from modelcc.targets.gpu.machine import GpuModel
@@ -15,6 +15,7 @@ from modelcc.targets.gpu.sums_slab import slab_pitch
 from modelcc.targets.gpu.tensor_product import instruction_of
 from modelcc.targets.gpu.tile_product import BOXES, tile_bytes
 from modelcc.targets.isa.fragments import SIDE, sums_of
+from modelcc.targets.isa.tile_products import depth
 
 TILES = (
     TensorProduct(128, 256, 64, 2, 4, 2),
@@ -77,7 +78,9 @@ def tensor_tiles(
     instruction = instruction_of(dtype)
     tiles = [replace(t, terms=t.terms * 2 // dtype.bytes, instruction=instruction) for t in TILES]
     if boxes:
-        tiles = [*BOX_TILES, *tiles]
+        boxed = [replace(t, terms=depth(dtype)) for t in BOX_TILES]
+        even = [replace(t, buffers=t.buffers + t.buffers % 2) for t in boxed]
+        tiles = [*(even if dtype.bytes == 1 else boxed), *tiles]
     fitting: list[tuple[float, int, TensorProduct]] = []
     for rank, one in enumerate(tiles):
         time = tensor_time(one, found, dtype, machine)
@@ -135,6 +138,6 @@ def tensor_registers(tile: TensorProduct) -> int:
     """Registers that a thread is expected to take: sums, two steps' fragments, addresses."""
     sums = tile.rows * tile.columns // tile.threads
     if tile.instruction == BOXES:
-        return sums + 48
+        return (sums if tile.terms == depth(BF16) else 3 * sums) + 48
     fragments = tile.rows // tile.warp_rows + tile.columns // tile.warp_columns
     return sums + fragments // 2 + 32

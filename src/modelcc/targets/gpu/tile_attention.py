@@ -22,7 +22,7 @@ under it and the sums of these (Shah et al., "FlashAttention-3", 2024, algorithm
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from modelcc.ir.argument import Argument
 from modelcc.ir.index import (
@@ -83,9 +83,10 @@ from modelcc.targets.gpu.evaluation import (
     extent_of,
     only_where,
 )
+from modelcc.targets.gpu.own_numbers import BOTH, SIDE, each_side, own, pair, put
 from modelcc.targets.gpu.reduction import combine_two, exchanged
 from modelcc.targets.isa.nvidia_exp2 import EXP2
-from modelcc.targets.isa.nvidia_wgmma import own_column, own_element, own_row
+from modelcc.targets.isa.nvidia_wgmma import own_column, own_row
 from modelcc.targets.isa.tile_products import (
     COLUMNS,
     ROWS,
@@ -106,10 +107,6 @@ ROW_THREADS = 4
 """That have numbers of a row."""
 
 LOG2_E = math.log2(math.e)
-_SIDE = 8
-"""Columns of which a thread has two, and rows between the two that it has."""
-
-_BOTH = (0, 1)
 
 
 def lower_tile_attention(kernel: GroupKernel, schedule: TensorAttention) -> Function:
@@ -198,8 +195,8 @@ class TileAttention:
         ranges = {**ranges, **_at_most(count, ceildiv(extent, keys))}
         self._begin_first(count)
         low, zero = Const(float("-inf"), F32), Const(0.0, F32)
-        self._seen = [outer.register("seen", low) for _ in _BOTH]
-        self._sums = [[outer.register("sum", zero) for _ in _BOTH] for _ in _BOTH]
+        self._seen = [outer.register("seen", low) for _ in BOTH]
+        self._sums = [[outer.register("sum", zero) for _ in BOTH] for _ in BOTH]
         outer.statements.append(WaitArrival(self._arrivals[0].name, 0, 0))
         outer.statements += [*self._score(0), WaitRoutines(0)]
         scores = self._parts.scores
@@ -313,29 +310,8 @@ class TileAttention:
 
     # --- a thread's own numbers
 
-    def _each(self, columns: int) -> tuple[Sym, Callable[[Sequence[Stmt]], For]]:
-        """A number of 8 columns, and a loop over all, whose registers have numbers."""
-        number = Sym(self._kernel.names.fresh("q"))
-        count = columns // _SIDE
-
-        def every(body: Sequence[Stmt]) -> For:
-            return For(number.name, 0, count, tuple(body), kind="unrolled")
-
-        return number, every
-
-    def _own(self, side: Index, row: int, column: int = 0) -> Index:
-        """Where a number of the thread's is in a fragment."""
-        return own_element(self._lane) + ROWS * (_SIDE * side + column) + _SIDE * row
-
-    def _pair(self, fragment: Buffer, side: Index, row: int) -> Expr:
-        """Two neighbours of a row."""
-        return Load(fragment.name, self._own(side, row), fragment.dtype, 2, ROWS)
-
-    def _put(self, fragment: Buffer, side: Index, row: int, pair: Expr) -> Stmt:
-        return Store(fragment.name, self._own(side, row), pair, ROWS)
-
     def _row(self, row: int) -> Index:
-        return self._start + self._warp * ROWS + own_row(self._lane) + _SIDE * row
+        return self._start + self._warp * ROWS + own_row(self._lane) + SIDE * row
 
     # --- weights
 
@@ -345,13 +321,13 @@ class TileAttention:
         """Scores become powers under the largest so far: what sums up to them shrinks by."""
         low = Const(float("-inf"), F32)
         tops = [
-            [at.register("top", low if column else self._seen[row]) for column in _BOTH]
-            for row in _BOTH
+            [at.register("top", low if column else self._seen[row]) for column in BOTH]
+            for row in BOTH
         ]
         at.statements.append(self._shift(at, block, ranges, scores, tops))
         changes: list[Expr] = []
         bases: list[Expr] = []
-        for row in _BOTH:
+        for row in BOTH:
             top = exchanged(at, "max", combine_two("max", tops[row]), ROW_THREADS)
             nothing = ScalarCall("eq", (top, low), BOOL)
             base = Select(nothing, Const(0.0, F32), top)
@@ -370,10 +346,10 @@ class TileAttention:
         return Intrinsic(EXP2, (MulAdd(value, Const(LOG2_E, F32), base),))
 
     def _raise(self, at: Evaluation, bases: Sequence[Expr]) -> Stmt:
-        inner, (side, every) = at.nested(), self._each(self._s.keys)
-        for row in _BOTH:
-            for column in _BOTH:
-                place = self._own(side, row, column)
+        inner, (side, every) = at.nested(), each_side(self._kernel.names, self._s.keys)
+        for row in BOTH:
+            for column in BOTH:
+                place = own(self._lane, side, row, column)
                 score = Load(self._scores.name, place, F32)
                 power = inner.named("power", self._power(score, bases[row]))
                 total = self._sums[row][column]
@@ -393,18 +369,18 @@ class TileAttention:
     ) -> Stmt:
         """What powers are made of, in the place of scores, and the largest of it."""
         parts, pair = self._parts, self._parts.pair
-        inner, (side, every) = at.nested(), self._each(self._s.keys)
-        ranges = {**ranges, side.name: loop_range(self._s.keys // _SIDE)}
-        rows = [within(at, self._row(row), pair.row, ranges)[0] for row in _BOTH]
+        inner, (side, every) = at.nested(), each_side(self._kernel.names, self._s.keys)
+        ranges = {**ranges, side.name: loop_range(self._s.keys // SIDE)}
+        rows = [within(at, self._row(row), pair.row, ranges)[0] for row in BOTH]
         first, *rest = scores
         assert parts.shifted is not None
         low = Const(float("-inf"), F32)
-        for column in _BOTH:
-            key = block * self._s.keys + side * _SIDE + own_column(self._lane) + column
+        for column in BOTH:
+            key = block * self._s.keys + side * SIDE + own_column(self._lane) + column
             number, there = within(inner, key, pair.key, ranges)
-            for row in _BOTH:
+            for row in BOTH:
                 point = {**self._batch, pair.row.name: rows[row], pair.key.name: number}
-                place = self._own(side, row, column)
+                place = own(self._lane, side, row, column)
                 made: dict[str, Expr] = {first.output: Load(self._scores.name, place, F32)}
                 for nest in rest:
                     made[nest.output] = inner.named("v", inner.value(nest.body, point, made))
@@ -417,19 +393,19 @@ class TileAttention:
 
     def _turn(self, changes: Sequence[Expr]) -> list[Stmt]:
         """Totals are scaled, and powers become operands."""
-        side, every_total = self._each(self._width)
+        side, every_total = each_side(self._kernel.names, self._width)
         scaled = [
-            self._put(self._totals, side, row, ScalarCall(
-                "mul", (self._pair(self._totals, side, row), Splat(changes[row], 2)), F32, 2
+            put(self._totals, self._lane, side, row, ScalarCall(
+                "mul", (pair(self._totals, self._lane, side, row), Splat(changes[row], 2)), F32, 2
             ))
-            for row in _BOTH
+            for row in BOTH
         ]  # fmt: skip
-        inner, (key, every_key) = self._outer.nested(), self._each(self._s.keys)
-        for row in _BOTH:
-            rest = self._pair(self._scores, key, row)
+        inner, (key, every_key) = self._outer.nested(), each_side(self._kernel.names, self._s.keys)
+        for row in BOTH:
+            rest = pair(self._scores, self._lane, key, row)
             for number, powers in enumerate(self._powers):
                 part = inner.named("part", Convert(rest, self._dtype))
-                inner.statements.append(self._put(powers, key, row, part))
+                inner.statements.append(put(powers, self._lane, key, row, part))
                 if number + 1 < len(self._powers):
                     rest = ScalarCall("sub", (rest, Convert(part, F32)), F32, 2)
         return [every_total(scaled), every_key(inner.statements)]
@@ -443,15 +419,15 @@ class TileAttention:
         wholes = [
             exchanged(outer, "sum", combine_two("sum", sums), ROW_THREADS) for sums in self._sums
         ]
-        for row in _BOTH:
+        for row in BOTH:
             number = self._row(row)
             there = (Condition(number, "<", parts.pair.row.extent),)
-            (side, every), inner = self._each(parts.width), outer.nested()
+            (side, every), inner = each_side(self._kernel.names, parts.width), outer.nested()
             point = {**self._batch, parts.pair.row.name: number}
             made: dict[str, Expr] = {n.output: wholes[row] for n in parts.sums}
             share = self._share(outer, made)
-            for column in _BOTH:
-                total = Load(self._totals.name, self._own(side, row, column), F32)
+            for column in BOTH:
+                total = Load(self._totals.name, own(self._lane, side, row, column), F32)
                 if share is not None:
                     made[first.output] = inner.named("v", ScalarCall("mul", (total, share), F32))
                 self._result(inner, point, {**made, TOTAL: total}, side, column)
@@ -474,7 +450,7 @@ class TileAttention:
     ) -> None:
         """One of a thread's results; ``made`` grows by what is on the way there."""
         parts = self._parts
-        place = _SIDE * side + own_column(self._lane) + column
+        place = SIDE * side + own_column(self._lane) + column
         point = {**point, **at.place(parts.second.columns, place)}
         for nest in parts.results:
             if nest.output not in made:

@@ -11,18 +11,29 @@ grid b, j, i; thread warp of 128, lane
     its sums are put side by side into shared memory, barrier
     results where there are any: sums, and what follows them
 
-Products of a block go on while the next one is waited for: the units always have some to do.
+Products of a block go on while the next one is waited for: the units always have some to do.  Those
+of floats of 8 bits, which the units add up in few bits, are of one block each in turns of two
+fragments, and added to the sums in f32 while those of the next block go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
 from modelcc.ir.argument import Argument
 from modelcc.ir.index import Index, Sym, ceildiv, mod
-from modelcc.ir.loop import Alloc, Barrier, Buffer, For, Function, RoutineCall, Stmt
+from modelcc.ir.loop import (
+    Alloc,
+    Barrier,
+    Buffer,
+    For,
+    Function,
+    RoutineCall,
+    ScalarCall,
+    Stmt,
+)
 from modelcc.ir.tensor import Condition
 from modelcc.ir.tiles import ExpectBytes, WaitArrival, WaitRoutines
 from modelcc.ir.types import F32, I64, DType
@@ -31,10 +42,13 @@ from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.box_operand import BoxProduct, box_product
 from modelcc.targets.gpu.contraction import find_contraction
 from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching, extent_of, only_where
+from modelcc.targets.gpu.own_numbers import BOTH, each_side, pair, put
 from modelcc.targets.gpu.sums_slab import SumsSlab, slab_pitch
 from modelcc.targets.gpu.tensor_product import matrix_type
 from modelcc.targets.isa.tile_products import (
+    BYTES,
     COLUMNS,
+    DEPTH_BYTES,
     OPERANDS,
     PANEL,
     ROWS,
@@ -58,19 +72,26 @@ ALIGNMENT = 1024
 
 def lower_tile_product(kernel: GroupKernel, schedule: TensorProduct) -> Function:
     """The function of a kernel; :class:`ScheduleError` if it does not begin with a product of
-    matrices of f16 or bf16 that are boxes of inputs, or tiles are none of these units'."""
+    matrices of f16, bf16 or floats of 8 bits that are boxes of inputs, of the latter with terms
+    side by side, or tiles are none of these units'."""
     anchor = kernel.group.anchor
     found = None if anchor is None or kernel.checks else find_contraction(anchor)
     dtype = None if anchor is None or found is None else matrix_type(anchor, found)
     product = None if found is None else box_product(kernel, found)
-    if dtype not in OPERANDS or product is None:
-        raise ScheduleError("boxes of f16 and bf16 are multiplied, with rows on boundaries")
+    if dtype is None or product is None or not takes_boxes(dtype, product):
+        raise ScheduleError("boxes of f16, bf16 and f8 are multiplied, with rows on boundaries")
     s = schedule
     if s.rows != ROWS * s.warp_rows or s.warp_columns != 1 or s.columns not in COLUMNS:
         raise ScheduleError(f"four warps have {ROWS} rows, and {COLUMNS} columns")
-    if s.terms != depth(dtype) or s.buffers < 2:
+    if s.terms != depth(dtype) or s.buffers < 2 or (dtype in BYTES and s.buffers % 2):
         raise ScheduleError(f"there are blocks of {depth(dtype)} terms, two or more in flight")
     return _TileProduct(kernel, schedule, dtype, product).function()
+
+
+def takes_boxes(dtype: DType, product: BoxProduct) -> bool:
+    """Whether units multiply tiles of ``dtype`` that lie as those of ``product`` do."""
+    turned = product.left.transposed or product.right.transposed
+    return dtype in OPERANDS or (dtype in BYTES and not turned)
 
 
 def slab_columns(s: TensorProduct) -> int:
@@ -79,8 +100,8 @@ def slab_columns(s: TensorProduct) -> int:
 
 
 def tile_bytes(s: TensorProduct) -> int:
-    """Shared memory of a group: tiles of 2-byte elements, what counts arrivals, sums."""
-    tiles = s.buffers * (s.rows + s.columns) * s.terms * 2
+    """Shared memory of a group: tiles, what counts arrivals, sums."""
+    tiles = s.buffers * (s.rows + s.columns) * DEPTH_BYTES
     counters = -(-s.buffers * 8 // 64) * 64
     return tiles + counters + s.rows * slab_pitch(slab_columns(s)) * 4
 
@@ -111,6 +132,10 @@ class _TileProduct:
         )
         self._arrivals = Buffer(fresh("there"), I64, s.buffers, "arrivals")
         self._sums = Buffer(fresh("sums"), F32, sums_size(s.columns), "warp")
+        self._parts = [
+            Buffer(fresh("part"), F32, sums_size(s.columns), "warp")
+            for _ in range(2 if dtype in BYTES else 0)
+        ]
         transposed = (operand.transposed for operand in self._operands)
         self._multiply = multiply_tiles(dtype, s.columns, *transposed)
 
@@ -130,8 +155,8 @@ class _TileProduct:
         outer, found = self._outer, self._found
         batch = outer.place(found.batch, Sym(self._groups[0])) if found.batch else {}
         ahead = self._schedule.buffers - 1
-        clear = RoutineCall(clear_sums(self._schedule.columns), (Argument(self._sums.name, 0),))
-        outer.statements += [Alloc(self._sums), clear]
+        outer.statements += [Alloc(b) for b in (self._sums, *self._parts)]
+        outer.statements.append(self._clear(self._sums))
         first: list[Stmt] = []
         for block in range(min(ahead, self._blocks)):
             first += self._begin(block, block, batch)
@@ -167,32 +192,63 @@ class _TileProduct:
         """Rounds through all buffers, then what is left: what is on its way is there by then."""
         names, buffers = self._kernel.names, self._schedule.buffers
         rounds, left = divmod(self._blocks, buffers)
-        turn, which = Sym(names.fresh("kr")), Sym(names.fresh("kb"))
-        body = self._block(which, turn)
-        if self._blocks >= buffers:
-            later = turn * buffers + which + (buffers - 1)
-            copies = self._begin(mod(which + (buffers - 1), buffers), later, batch)
-            body += self._by_one(copies, Condition(later, "<", self._blocks))
-        inner = For(which.name, 0, buffers, tuple(body), kind="unrolled")
-        found: list[Stmt] = [For(turn.name, 0, rounds, (inner,))] if rounds else []
-        if left:
-            last = Sym(names.fresh("kb"))
-            body = self._block(last, rounds)
-            found.append(For(last.name, 0, left, tuple(body), kind="unrolled"))
-        return found
+        turn = Sym(names.fresh("kr"))
 
-    def _block(self, which: Index, turn: Index) -> list[Stmt]:
-        """Products of the block in a buffer; those of the one before are done."""
+        def block(which: Index) -> list[Stmt]:
+            body = self._block(which, turn, buffers)
+            if self._blocks >= buffers:
+                later = turn * buffers + which + (buffers - 1)
+                copies = self._begin(mod(which + (buffers - 1), buffers), later, batch)
+                body += self._by_one(copies, Condition(later, "<", self._blocks))
+            return body
+
+        inner = self._unrolled(buffers, block)
+        found: list[Stmt] = [For(turn.name, 0, rounds, tuple(inner))] if rounds else []
+        return found + self._unrolled(left, lambda which: self._block(which, rounds, left))
+
+    def _unrolled(self, count: int, body: Callable[[Index], list[Stmt]]) -> list[Stmt]:
+        """For each of so many buffers; written out where fragments take turns."""
+        if self._parts or not count:
+            return [s for which in range(count) for s in body(which)]
+        which = Sym(self._kernel.names.fresh("kb"))
+        return [For(which.name, 0, count, tuple(body(which)), kind="unrolled")]
+
+    def _clear(self, fragment: Buffer) -> Stmt:
+        return RoutineCall(clear_sums(self._schedule.columns), (Argument(fragment.name, 0),))
+
+    def _add(self, block: int) -> list[Stmt]:
+        """What was summed up of a block, if it is apart, to all sums."""
+        part, lane = self._parts[block % 2], Sym(self._threads[1])
+        side, every = each_side(self._kernel.names, self._schedule.columns)
+        sums = [pair(self._sums, lane, side, row) for row in BOTH]
+        parts = [pair(part, lane, side, row) for row in BOTH]
+        added = [ScalarCall("add", ends, F32, 2) for ends in zip(sums, parts, strict=True)]
+        return [every([put(self._sums, lane, side, row, added[row]) for row in BOTH])]
+
+    def _block(self, which: Index, turn: Index, count: int) -> list[Stmt]:
+        """Products of the block in a buffer, of ``count``; those of the one before are done.
+
+        What is read while others go on is what no product of another round writes, as ptxas sees.
+        """
         own = Sym(self._threads[0]) * (ROWS * self._schedule.terms)
+        to, before, after = self._sums, list[Stmt](), list[Stmt]()
+        if self._parts:
+            assert isinstance(which, int)
+            to = self._parts[which % 2]
+            before, after = [self._clear(to)], self._add(which - 1) if which else []
+            if which == count - 1:
+                after += [WaitRoutines(0), *self._add(which)]
         arguments = (
-            Argument(self._sums.name, 0),
+            Argument(to.name, 0),
             Argument(self._tiles[0].name, which * self._sizes[0] + own),
             Argument(self._tiles[1].name, which * self._sizes[1]),
         )
         return [
+            *before,
             WaitArrival(self._arrivals.name, which, turn),
             RoutineCall(self._multiply, arguments, beside=True),
             WaitRoutines(1),
+            *after,
             Barrier(),
         ]
 

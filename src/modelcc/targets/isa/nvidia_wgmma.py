@@ -17,9 +17,11 @@ from typing import TypeAlias
 
 from modelcc.ir.index import Index, floordiv, mod
 from modelcc.ir.loop import Function
-from modelcc.ir.types import BF16, F16, DType
+from modelcc.ir.types import BF16, F8E4M3FN, F8E5M2, F16, DType
+from modelcc.passes.loop.expand_narrow import expand_narrow
 from modelcc.targets.isa.nvidia_mma import MatrixClear, MatrixStore
 from modelcc.targets.isa.tile_products import (
+    BYTES,
     COLUMNS,
     DEPTH_BYTES,
     OPERANDS,
@@ -36,8 +38,8 @@ WARP_GROUP = 128
 _UNIT = 16
 _SWIZZLED = 1 << 62
 _EIGHT_ROWS = 8 * DEPTH_BYTES // _UNIT << 32
-_TERMS = 16
-"""Of an instruction, for numbers of 16 bits."""
+_TERM_BYTES = 32
+"""Of an instruction."""
 
 
 @dataclass(frozen=True)
@@ -53,24 +55,29 @@ class TileOperand:
 @dataclass(frozen=True)
 class TileMultiply:
     """So many ``instructions`` called ``mnemonic``, one for each part of the terms; without a tile
-    ``a`` rows are in registers."""
+    ``a`` rows are in registers.  Those that take ``turned`` tiles are told which are."""
 
     mnemonic: str
     instructions: int
     a: TileOperand | None
     b: TileOperand
+    turned: bool
 
 
 TileInstruction: TypeAlias = MatrixClear | MatrixStore | TileMultiply
 
-_NAMES: Mapping[DType, str] = {F16: "f16", BF16: "bf16"}
+_NAMES: Mapping[DType, str] = {F16: "f16", BF16: "bf16", F8E4M3FN: "e4m3", F8E5M2: "e5m2"}
+
+
+def _terms(dtype: DType) -> int:
+    return _TERM_BYTES // dtype.bytes
 
 
 def _operand(dtype: DType, transposed: bool) -> TileOperand:
     if not transposed:
-        return TileOperand(_SWIZZLED | _EIGHT_ROWS, _TERMS * dtype.bytes // _UNIT, False)
+        return TileOperand(_SWIZZLED | _EIGHT_ROWS, _TERM_BYTES // _UNIT, False)
     part = depth(dtype) * DEPTH_BYTES // _UNIT << 16
-    return TileOperand(_SWIZZLED | _EIGHT_ROWS | part, _TERMS * DEPTH_BYTES // _UNIT, True)
+    return TileOperand(_SWIZZLED | _EIGHT_ROWS | part, _terms(dtype) * DEPTH_BYTES // _UNIT, True)
 
 
 def own_row(lane: Index) -> Index:
@@ -103,16 +110,19 @@ def own_byte(offset: Index, lane: Index, dtype: DType) -> int | None:
 
 def _multiply(dtype: DType, columns: int, a: bool | None, b: bool) -> TileMultiply:
     name = _NAMES[dtype]
-    mnemonic = f"wgmma.mma_async.sync.aligned.m{ROWS}n{columns}k{_TERMS}.f32.{name}.{name}"
-    count = depth(dtype) // _TERMS
+    mnemonic = f"wgmma.mma_async.sync.aligned.m{ROWS}n{columns}k{_terms(dtype)}.f32.{name}.{name}"
+    count = DEPTH_BYTES // _TERM_BYTES
     left = None if a is None else _operand(dtype, a)
-    return TileMultiply(mnemonic, count, left, _operand(dtype, b))
+    return TileMultiply(mnemonic, count, left, _operand(dtype, b), dtype.bits == 16)
 
 
 def _known() -> Mapping[Function, TileInstruction]:
     found: dict[Function, TileInstruction] = {store_panel(): MatrixStore()}
     for columns in COLUMNS:
         found[clear_sums(columns)] = MatrixClear()
+        for dtype in BYTES:
+            routine = expand_narrow(multiply_tiles(dtype, columns))
+            found[routine] = _multiply(dtype, columns, False, False)
         for dtype in OPERANDS:
             for b in (False, True):
                 found[multiply_rows(dtype, columns, b)] = _multiply(dtype, columns, None, b)

@@ -25,7 +25,7 @@ from modelcc.ir.loop import (
     Store,
     Var,
 )
-from modelcc.ir.types import BF16, F16, F32, DType
+from modelcc.ir.types import BF16, F8E4M3FN, F8E5M2, F16, F32, DType
 
 ROWS = 64
 DEPTH_BYTES = 128
@@ -33,6 +33,9 @@ PANEL = 16
 """Columns that are stored at once."""
 
 OPERANDS = (F16, BF16)
+BYTES = (F8E4M3FN, F8E5M2)
+"""Operands that are multiplied as they are: of 8 bits only such whose terms lie side by side."""
+
 COLUMNS = (64, 128, 192, 256)
 """Of a product, at most so many as there are registers for."""
 

@@ -180,18 +180,19 @@ class TileCode:
         first = "" if kind.a is None else self._described(rows.buffer, rows.offset, kind.a)
         for number in range(kind.instructions):
             if kind.a is None:
-                taken, turned = left[_ROWS_EACH * number :][:_ROWS_EACH], ""
+                taken, turned = left[_ROWS_EACH * number :][:_ROWS_EACH], ()
             else:
                 step = f"add i64 {first}, {number * kind.a.step}"
                 taken = [("i64", self._code.emit(step, "tile"))]
-                turned = f"{int(kind.a.transposed)}, "
+                turned = (kind.a.transposed,)
             names = ", ".join(f"${count + len(given) + n}" for n in range(len(taken)))
             a = f"{{{names}}}" if kind.a is None else names
             step = self._code.emit(f"add i64 {right}, {number * kind.b.step}", "tile")
             given += [*taken, ("i64", step)]
-            turned += str(int(kind.b.transposed))
+            turned = (*turned, kind.b.transposed) if kind.turned else ()
+            told = "".join(f", {int(one)}" for one in turned)
             b = f"${count + len(given) - 1}"
-            lines.append(f"{kind.mnemonic} {{{sums}}}, {a}, {b}, 1, 1, 1, {turned};")
+            lines.append(f"{kind.mnemonic} {{{sums}}}, {a}, {b}, 1, 1, 1{told};")
         text = " ".join((_FENCE, *lines, _COMMIT))
         values = self._warp.read(s, 0, "float", count)
         found = self._tied(text, values, given)
