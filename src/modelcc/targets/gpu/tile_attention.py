@@ -60,6 +60,7 @@ from modelcc.ir.loop import (
     Store,
     Var,
 )
+from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Apply, Condition, Read
 from modelcc.ir.tiles import ExpectBytes, WaitArrival, WaitRoutines
 from modelcc.ir.types import BOOL, F32, I64
@@ -179,9 +180,17 @@ class TileAttention:
 
     @property
     def registers(self) -> int:
-        """What a thread is expected to take: scores, powers, totals, addresses."""
+        """What a thread is expected to take: scores, powers, totals, addresses, what masks."""
         powers = len(self._powers) * self._s.keys // 4
-        return self._s.keys // 2 + powers + self._width // 2 + 56
+        masks = 24 if self._is_masked else 0
+        return self._s.keys // 2 + powers + self._width // 2 + 56 + masks
+
+    @property
+    def _is_masked(self) -> bool:
+        """Whether scores hang on where they are."""
+        later = (read.tensor for nest in self._parts.scores[1:] for read in reads(nest.body))
+        inputs = self._kernel.kernel.inputs
+        return self._parts.unmasked is not None or any(name in inputs for name in later)
 
     def function(self) -> Function:
         """Grid, threads, and what these do."""
