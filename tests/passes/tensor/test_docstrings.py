@@ -45,6 +45,7 @@ TOO_LONG = {
     "Strassen": "test_strassen.py",
     "RowParameters": "test_row_parameters.py",
     "InRegions": "test_regions.py",
+    "WideOperands": "test_wide_operands.py",
 }
 """Passes that cannot be shown in a docstring, and the tests they have instead."""
 

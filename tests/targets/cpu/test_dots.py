@@ -58,7 +58,7 @@ CASES = {
     "product": (product(11, 24, 40), (11, 24), (24, 40), True),
     "one row": (product(1, 64, 48), (1, 64), (64, 48), True),
     "odd": (product(11, 25, 40), (11, 25), (25, 40), False),
-    "convolution": (convolution(32, 40), (1, 32, 5, 9), (40, 32, 3, 3), True),
+    "convolution": (convolution(32, 16), (1, 32, 5, 9), (16, 32, 3, 3), True),
     "few channels": (convolution(24, 16), (1, 24, 5, 9), (16, 24, 3, 3), True),
 }
 
@@ -68,8 +68,8 @@ TILES = {
     "half of a tile": (product(5, 48, 16), (5, 48), (48, 16), True),
     "few rows": (product(3, 64, 48), (3, 64), (64, 48), False),
     "no whole step": (product(37, 72, 40), (37, 72), (72, 40), False),
-    "convolution": (convolution(32, 40), (1, 32, 5, 9), (40, 32, 3, 3), True),
-    "every second": (convolution(48, 32, 2), (1, 48, 5, 9), (32, 48, 3, 3), True),
+    "convolution": (convolution(32, 16), (1, 32, 5, 9), (16, 32, 3, 3), True),
+    "every second": (convolution(48, 16, 2), (1, 48, 5, 9), (16, 48, 3, 3), True),
     "few channels": (convolution(24, 16), (1, 24, 5, 9), (16, 24, 3, 3), False),
 }
 HERE = processor_of(TargetOptions(), host_machine())[1]
@@ -96,8 +96,8 @@ def test_tiles_are_summed_exactly(name: str, execute: Callable[[Program], Execut
     program = schedule_program(AssignLayouts()(given), CpuModel(multiplies_tiles=True))
     routines = [r for f in program.functions for r in routines_in(f.body)]
     assert bool(routines) == tiles
-    if tiles and execute is native and not HERE.multiplies_tiles:
-        pytest.skip("this processor has no AMX")
+    if execute is native and not (tiles and HERE.multiplies_tiles):
+        pytest.skip("of other kernels, or this processor has no AMX")
     feeds = {"x": whole_numbers(*x)}
     found = run_scheduled(program, execute(program), feeds, {})["y"]
     np.testing.assert_array_equal(found, run_program(given, feeds, {})["y"])

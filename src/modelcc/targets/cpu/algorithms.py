@@ -27,6 +27,7 @@ from modelcc.targets.cpu.passes.requantization import Requantization
 from modelcc.targets.cpu.passes.strassen import WORD as STRASSEN
 from modelcc.targets.cpu.passes.strassen import Strassen
 from modelcc.targets.cpu.passes.strassen_cost import StrassenCost
+from modelcc.targets.cpu.passes.wide_operands import WideOperands
 from modelcc.targets.cpu.passes.winograd import WORDS as TILES
 from modelcc.targets.cpu.passes.winograd import Winograd
 from modelcc.targets.cpu.passes.winograd_cost import WinogradCost
@@ -108,6 +109,7 @@ def tensor_passes(
     channels = _channels(options, wanted)
     return TensorPasses(
         layouts=(
+            WideOperands(16 if machine.multiplies_tiles else 2 if machine.multiplies_bf16 else 0),
             PackChannels(BLOCK, bytes=not pairs_shorts),
             *_layouts(options, channels, machine.multiplies_tiles),
             PackPairs(BLOCK, bytes=multiplies_bytes),
