@@ -18,6 +18,7 @@ from modelcc.ir.index import Range, Sym
 from modelcc.ir.region import Branch
 from modelcc.ir.tensor import Kernel, TensorProgram
 from modelcc.ir.tensor_parser import parse_kernel
+from modelcc.ir.tensor_verifier import verify_tensor_program
 from modelcc.ir.types import Array
 from modelcc.schedule.wanted import Wanted
 from modelcc.targets.base import TargetOptions
@@ -176,6 +177,31 @@ def test_few_rows_read_what_the_second_cache_holds_as_it_lies(
         program = step(program) if isinstance(step, PackOperands) else program
     names = [k.name for k in program.items if isinstance(k, Kernel)]
     assert names == (["Pack", "product"] if packed else ["product"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "names"),
+    [
+        (64, ["Pack", "product", "Transpose"]),
+        (256, ["Pack", "product"]),  # too many to turn
+        (60, ["Pack", "product"]),  # no whole vectors
+    ],
+)
+def test_few_rows_are_packed_in_place_of_a_large_matrix(rows: int, names: list[str]) -> None:
+    a, b, c = f"f32[{rows}, 512]", "f32[512, 512]", f"f32[{rows}, 512]"
+    body = f"%c: {c} = [i < {rows}, j < 512] sum[k < 512](%a[i, k] * %b[j, k])"
+    kernel, types = parse_kernel(f"kernel @product(%a: {a}, %b: {b}) -> (%c: {c}) {{ {body} }}")
+    program = PackOperands()(TensorProgram("p", ("a", "b"), ("c",), (kernel,), types, {}, {}))
+    verify_tensor_program(program)
+    kernels = [item for item in program.items if isinstance(item, Kernel)]
+    assert [k.name for k in kernels] == names
+    assert kernels[0].inputs == (("a",) if len(kernels) == 3 else ("b",))
+
+
+def test_products_of_swapped_operands() -> None:
+    sizes = {"n": 64, "k": 260, "m": 512}
+    net = modelcc.compile(model_of("right transposed", "float", sizes), threads=1, cache=None)
+    check(net, "right transposed", "float", sizes)
 
 
 def test_a_single_row_of_a_named_number_reads_the_operand_as_it_is() -> None:

@@ -27,7 +27,9 @@ class PackOperands:
     that all lanes share is turned for the same reason, if it is read down its columns by vectors
     of ``reuse`` blocks.  Of a named number of rows that turns out to be one, the operand is read as
     it is (:mod:`modelcc.targets.cpu.passes.single_rows`).  One that is guarded stays: a copy would
-    read what is out of its range.  Products that want the same copy share it.
+    read what is out of its range.  Products that want the same copy share it.  Few rows times the
+    rows of a much larger matrix change places with these: the few are packed, and the result is
+    turned.
 
     before::
 
@@ -63,8 +65,11 @@ class PackOperands:
             if not isinstance(item, Kernel):
                 items.append(item)
                 continue
-            changed, added = self._packed(item, program, names, made)
-            items += changed
+            product, turns, swapped = self._swapped(item, program, names)
+            types |= swapped
+            known = replace(program, types=types)
+            changed, added = self._packed(product, known, names, made)
+            items += (*changed, *turns)
             types |= added
         return replace(program, items=tuple(items), types=types)
 
@@ -90,6 +95,44 @@ class PackOperands:
             return choice[0], types | choice[1]
         made |= new
         return items, types
+
+    def _swapped(
+        self, kernel: Kernel, program: TensorProgram, names: Names
+    ) -> tuple[Kernel, tuple[Kernel, ...], dict[str, TensorType]]:
+        """``kernel`` with rows and columns in each other's place, what turns its result, and types;
+        itself where that is not cheaper than a copy of the operand that moves with columns."""
+        stage, *others = kernel.stages
+        lane = _vector_axis(stage, program)
+        row = next((a for a in stage.axes if a != lane), None)
+        if lane is None or row is None or others or not self._worth_swapping(stage, row, lane):
+            return kernel, (), {}
+        tensors = (*(read.tensor for read in _factors(stage)), stage.output)
+        plain = all(_is_row_major(program.types[t]) for t in tensors)
+        if not plain or any(t in program.constants for t in tensors):
+            return kernel, (), {}
+        name, dtype = names.fresh(f"{stage.output}.swapped"), program.types[stage.output].dtype
+        point = stage.write[::-1]
+        swapped = replace(stage, output=name, axes=(lane, row), write=point)
+        turn = Stage(stage.output, stage.axes, stage.write, Read(name, point, dtype))
+        return (
+            replace(kernel, outputs=(name,), stages=(swapped,)),
+            (Kernel("Transpose", (name,), kernel.outputs, (turn,), kernel.source),),
+            {name: TensorType((lane.extent, row.extent), dtype)},
+        )
+
+    def _worth_swapping(self, stage: Stage, row: Axis, lane: Axis) -> bool:
+        """Whether rows times rows are fewer to copy, with a result to turn, than the lanes' are."""
+        if len(stage.axes) != 2 or len(stage.reduce) != 1:
+            return False
+        (summed,) = stage.reduce
+        wanted = {(Sym(a.name), Sym(summed.name)) for a in (row, lane)}
+        both = {read.indices for read in _factors(stage)} == wanted
+        if not both or stage.write != (Sym(row.name), Sym(lane.name)):
+            return False
+        m, n, k = row.extent, lane.extent, summed.extent
+        if not (isinstance(m, int) and isinstance(n, int) and isinstance(k, int)):
+            return False
+        return m % self.block == 0 and m * (k + 2 * n) <= n * k
 
     def _copies(self, kernel: Kernel, program: TensorProgram, names: Names) -> Iterator[_Copy]:
         """The operands of a product to pack."""
