@@ -10,8 +10,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from modelcc.ir.types import Array
+from modelcc.artifact.manifest import TensorSpec
+from modelcc.ir.types import BF16, F8E4M3FN, F8E5M2, Array, DType
+from modelcc.runtime.arguments import as_input
 from modelcc.runtime.dlpack import CPU, DlpackTensor, dlpack_kind, make_capsule, read_capsule
+from modelcc.runtime.errors import InputError
 
 
 class Owner:
@@ -33,6 +36,18 @@ class Producer:
         self.owners.append(weakref.ref(owner))
         place = self.array.ctypes.data
         return make_capsule(place, (CPU, 0), self.array.dtype, self.array.shape, owner)
+
+
+@pytest.mark.parametrize("kind", [BF16, F8E4M3FN, F8E5M2], ids=str)
+def test_elements_that_numpy_does_not_know_are_taken(kind: DType) -> None:
+    dtype, spec = kind.numpy, TensorSpec("x", kind, (6,))
+    x = np.arange(6).astype(dtype)
+    found = as_input(spec, Producer(x))
+    assert found.dtype == dtype and found.ctypes.data == x.ctypes.data
+    np.testing.assert_array_equal(found.view("u1"), x.view("u1"))
+    for other in (x.view(f"u{dtype.itemsize}"), x.astype("f4")):
+        with pytest.raises(InputError, match=f"expected {dtype} elements.*got {other.dtype}"):
+            as_input(spec, Producer(other))
 
 
 @pytest.mark.parametrize("dtype", ["bool", "i1", "u2", "i8", "f2", "f4", "f8", "c8"])

@@ -9,7 +9,8 @@ from typing import Any, TypeGuard, cast
 import numpy as np
 
 from modelcc.artifact.manifest import Manifest, TensorSpec
-from modelcc.ir.types import Array
+from modelcc.ir.types import Array, NumpyType
+from modelcc.runtime.dlpack import NumpyExporter
 from modelcc.runtime.errors import InputError
 
 _HEAD = object.__basicsize__
@@ -108,7 +109,7 @@ def _as_array(spec: TensorSpec, value: object) -> Array:
             f"use numpy.asarray(x, '{spec.dtype.numpy}')",
         )
     try:
-        return cast(Array, np.from_dlpack(cast(Any, value)))
+        return _from_dlpack(value, spec.dtype.numpy)
     except Exception as error:  # whatever the exporter raises
         raise InputError(
             f"input '{spec.name}'",
@@ -116,6 +117,14 @@ def _as_array(spec: TensorSpec, value: object) -> Array:
             f"a {type(value).__name__} that does not share its memory ({error})",
             "move it to the CPU and detach it, or convert it to a NumPy array",
         ) from error
+
+
+def _from_dlpack(value: Any, dtype: NumpyType) -> Array:
+    if dtype.isbuiltin == 1:
+        return np.from_dlpack(value)
+    exporter = NumpyExporter(value, dtype)
+    array: Array = np.from_dlpack(cast(Any, exporter))
+    return array.view(dtype) if exporter.told else array
 
 
 def check_output(spec: TensorSpec, shape: tuple[int, ...], value: object) -> Array:

@@ -96,6 +96,27 @@ def read_capsule(capsule: object) -> DlpackTensor:
     )
 
 
+class NumpyExporter:
+    """An exporter for NumPy, which knows no bfloat16 and no floats of 8 bits: where its elements
+    are ``dtype``, NumPy is ``told`` of integers as wide."""
+
+    def __init__(self, exporter: Any, dtype: NumpyType) -> None:
+        self._exporter, self._kind = exporter, dlpack_kind(dtype)
+        self.told = False
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The exporter's."""
+        return self._exporter.__dlpack_device__()
+
+    def __dlpack__(self, **_: object) -> object:
+        """The exporter's capsule."""
+        capsule = self._exporter.__dlpack__()
+        tensor = _DlManagedFields.from_address(_pointer(capsule, _NAME)).tensor
+        if (tensor.code, tensor.bits, tensor.lanes) == self._kind:
+            tensor.code, self.told = _KINDS["u"], True
+        return capsule
+
+
 def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     """Whether rows follow one another, by ``strides`` in elements."""
     if 0 in shape:
