@@ -68,6 +68,28 @@ def test_outputs_that_are_inputs_parameters_or_each_other() -> None:
         np.testing.assert_array_equal(ours, theirs.detach().numpy())
 
 
+class Weighted(torch.nn.Module):
+    """Changes a buffer; gives a number of its choice among tensors."""
+
+    def __init__(self, number: Any) -> None:
+        super().__init__()
+        self.number = number
+        self.register_buffer("calls", torch.tensor(0))
+
+    def forward(self, x: Any) -> Any:
+        self.calls.add_(1)
+        return {"y": x + 1, "number": self.number, "rest": [x * self.calls, None]}
+
+
+def test_outputs_that_are_none_are_left_out_and_numbers_refused() -> None:
+    net = modelcc.compile(Weighted(None), (torch.ones(2),), cache=None, optimize=1)
+    for calls in (1, 2):
+        first, second = net(np.ones(2, np.float32))
+        np.testing.assert_array_equal([first, second], [[2, 2], [calls, calls]])
+    with pytest.raises(ModelError, match="no tensor: 3"):
+        modelcc.compile(Weighted(3), (torch.ones(2),), cache=None)
+
+
 def test_inputs_of_a_type_that_there_is_not_are_named() -> None:
     example = torch.empty(2, dtype=torch.float8_e8m0fnu)
     program = torch.export.export(torch.nn.Identity(), (example,))

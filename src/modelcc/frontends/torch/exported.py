@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -129,8 +129,8 @@ class _Exported:
             return self._emitter.constant(np.zeros(0, np.float32))
         if not isinstance(fake, torch.Tensor):
             return None
-        shape = tuple(index_of(size, self._conversion.names) for size in fake.shape)
         try:
+            shape = tuple(index_of(size, self._conversion.names) for size in fake.shape)
             dtype = dtype_of(fake.dtype)
         except UnsupportedForm as form:
             place = (self._name, f"input {node.name!r}")
@@ -143,7 +143,11 @@ class _Exported:
         """The graph; buffers that are ``changed``, by their placeholders, are states."""
         specs = self._program.graph_signature.output_specs
         order = {spec.target: n for n, spec in enumerate(specs) if spec.kind in _CHANGES}
-        users = [n for n, spec in enumerate(specs) if spec.kind == OutputKind.USER_OUTPUT]
+        given = self._results()
+        users = [
+            n for n, spec in enumerate(specs)
+            if spec.kind == OutputKind.USER_OUTPUT and given[n] is not None
+        ]  # fmt: skip
         graph = self._built([*users, *(order[target] for target in changed.values())])
         if not changed:
             return graph
@@ -153,16 +157,21 @@ class _Exported:
         initial = {t: array_of(constants[n]).copy() for n, t in changed.items()}
         return with_states(graph, states, initial)
 
+    def _results(self) -> Sequence[Any]:
+        (output,) = self._program.graph.output_node().args
+        return cast("Sequence[Any]", output)
+
     def _built(self, places: Sequence[int]) -> Graph:
         """The graph with the program's results at ``places``."""
-        (output,) = self._program.graph.output_node().args
+        output = self._results()
         results: list[str] = []
         wanted: dict[str, str] = {}
         for node in (output[place] for place in places):
             if not isinstance(node, fx.Node) or not isinstance(
                 self._conversion.values.get(node), str
             ):
-                raise ModelError("an output is no tensor", (self._name,), "return tensors only")
+                what = f"an output is no tensor: {node}"
+                raise ModelError(what, (self._name,), "return tensors, or None, which is left out")
             results.append(self._conversion.output(node, results))
             if not self._emitter.builder.is_input(node.name) and node.name not in wanted.values():
                 wanted[results[-1]] = node.name
