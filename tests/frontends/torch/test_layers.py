@@ -122,7 +122,7 @@ POOLINGS: list[tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]] = [
     (lambda x: F.avg_pool3d(x, 2), (2, 4, 5, 6), ()),
     (lambda x: F.adaptive_avg_pool2d(x, 1), (2, 3, 8, 7), (0, 2, 3)),
     (lambda x: F.adaptive_avg_pool2d(x, (4, None)), (2, 3, 8, 7), (0,)),
-    (lambda x: F.adaptive_avg_pool2d(x, (3, 5)), (2, 3, 8, 7), (0,)),
+    (lambda x: F.adaptive_avg_pool2d(x, (3, 5)), (2, 3, 8, 7), (0, 2, 3)),
     (lambda x: F.adaptive_avg_pool3d(x, 3), (2, 3, 4, 5, 6), ()),
     (lambda x: F.adaptive_max_pool2d(x, (4, 7), True), (2, 3, 8, 7), (0,)),
     (lambda x: F.adaptive_max_pool2d(x, (3, 5), True), (2, 3, 8, 7), (0,)),

@@ -13,14 +13,18 @@ from modelcc.frontends.torch.aten import Aten, Handler, table
 from modelcc.frontends.torch.convolutions import Numbers, per_axis
 from modelcc.ir.index import Index, product
 from modelcc.ir.op import Op
-from modelcc.ir.types import I64, Array
+from modelcc.ir.types import F64, I64, DType
 from modelcc.ops.arithmetic import Mod, Value, of
 from modelcc.ops.broadcast import Expand
+from modelcc.ops.comparison import GreaterOrEqual, Less, where
 from modelcc.ops.gather import Gather
+from modelcc.ops.generate import Iota
+from modelcc.ops.logic import And
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.pool import AveragePool, MaxPool, MaxPoolGrad, MaxPoolIndices, Pool
 from modelcc.ops.reduce import ArgMax, ReduceMax, ReduceMean
-from modelcc.ops.views import reshaped
+from modelcc.ops.shape import Transpose
+from modelcc.ops.views import cast, reshaped
 from modelcc.ops.window import Window
 
 
@@ -181,30 +185,32 @@ def adaptive_average(rank: int) -> Handler:
         if kernel is not None:
             return _batched(_side_by_side(AveragePool, kernel), x, rank)
         for place, (size, count) in enumerate(zip(sizes, target, strict=True)):
-            x = _along(call, x, x.type.rank - rank + place, _averaging(size, count))
+            matrix = _averaging(call, size, count, x.type.dtype)
+            x = _along(x, x.type.rank - rank + place, matrix)
         return x
 
     return handler
 
 
-def _averaging(size: Index, count: int) -> Array:
+def _averaging(call: Aten, size: Index, count: int, dtype: DType) -> Value:
     """The matrix [size, count] of averages along one axis."""
-    bins = _bins(size, count)
-    matrix = np.zeros((number_of(size, "extent"), count))
-    for i, bin in enumerate(bins):
-        matrix[bin.start : bin.stop, i] = 1 / len(bin)
-    return matrix
+    firsts = [i * size // count for i in range(count)]
+    ends = [((i + 1) * size + count - 1) // count for i in range(count)]
+    first, end = (Value(call, call.note(places, I64)) for places in (firsts, ends))
+    line = call.made(Iota((size, count), 0, dtype=I64))
+    inside = of(And(), of(GreaterOrEqual(), line, first), of(Less(), line, end))
+    share = cast(1.0 / cast(end - first, F64), dtype)
+    return where(inside, share, share.lift(0))
 
 
-def _along(call: Aten, x: Value, axis: int, matrix: Array) -> Value:
+def _along(x: Value, axis: int, matrix: Value) -> Value:
     """``x`` times a matrix along an axis."""
-    factor = call.literal(matrix.astype(x.type.dtype.numpy))
     if axis == x.type.rank - 1:
-        return of(MatMul(), x, factor)
+        return of(MatMul(), x, matrix)
     lead, tail = x.type.shape[:axis], x.type.shape[axis + 1 :]
     flat = reshaped(x, *lead, x.type.shape[axis], product(tail))
-    left = call.literal(np.ascontiguousarray(matrix.T).astype(x.type.dtype.numpy))
-    return reshaped(of(MatMul(), left, flat), *lead, matrix.shape[1], *tail)
+    mixed = of(MatMul(), of(Transpose((1, 0)), matrix), flat)
+    return reshaped(mixed, *lead, matrix.type.shape[1], *tail)
 
 
 def adaptive_average_backward(rank: int) -> Handler:
@@ -215,8 +221,8 @@ def adaptive_average_backward(rank: int) -> Handler:
             count = Value(call, call.note((product(sizes),), I64))
             return spread / call.as_value(count)
         for place, (size, count) in enumerate(zip(sizes, outputs, strict=True)):
-            turned = _averaging(size, number_of(count, "extent")).T
-            dy = _along(call, dy, x.type.rank - rank + place, turned)
+            matrix = _averaging(call, size, number_of(count, "extent"), x.type.dtype)
+            dy = _along(dy, x.type.rank - rank + place, of(Transpose((1, 0)), matrix))
         return dy
 
     return handler
