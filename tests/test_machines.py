@@ -15,6 +15,7 @@ HERE = Path(__file__).parent
 NO_CODE = {
     "axis.py": "targets with machines of their own",
     "targets/amdgpu/test_amdgpu.py": "targets with machines of their own",
+    "targets/cuda/test_convolutions.py": "targets with machines of their own",
     "targets/cuda/test_libraries.py": "targets with machines of their own",
     "targets/cuda/test_program.py": "targets with machines of their own",
     "targets/cuda/test_tensor_product.py": "targets with machines of their own",

@@ -14,10 +14,10 @@ from small_models import mlp
 
 from modelcc.driver import NOWHERE, compile_model
 from modelcc.ir.types import Array
-from modelcc.options import Options
 from modelcc.runtime.device_program import DeviceCode
 from modelcc.runtime.errors import InputError, RunError
 from modelcc.runtime.session import Session
+from tests.machines import chosen_options
 from tests.targets.cuda.test_program import Prepared, prepared
 
 FAILING = ("launch", "upload", "download", "synchronize")
@@ -56,7 +56,7 @@ class Nth:
 def test_a_call_that_fails_is_made_once(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An interruption, too, is no result."""
     pytest.importorskip(f"modelcc.runtime.{kind}_device")
-    artifact = compile_model(mlp(2), Options(target=kind, threads=1), NOWHERE).artifact
+    artifact = compile_model(mlp(2), chosen_options(target=kind, threads=1), NOWHERE).artifact
     code, others = DeviceCode(artifact), DeviceCode(artifact)
     net, other = Session(artifact, 1, code), Session(artifact, 1, others)
     assert computes(net) and computes(other)
@@ -74,7 +74,7 @@ def test_a_call_that_fails_is_made_once(kind: str, monkeypatch: pytest.MonkeyPat
 def test_each_thread_has_its_own_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one session."""
     pytest.importorskip("modelcc.runtime.opencl_device")
-    artifact = compile_model(mlp(2), Options(target="opencl", threads=1), NOWHERE).artifact
+    artifact = compile_model(mlp(2), chosen_options(target="opencl", threads=1), NOWHERE).artifact
     code = DeviceCode(artifact)
     net = Session(artifact, 1, code)
     own = code.device.upload
@@ -114,7 +114,7 @@ def test_arguments_that_share_nothing_are_named() -> None:
         def __dlpack_device__(self) -> tuple[int, int]:
             raise RuntimeError("the tensor is gone")
 
-    artifact = compile_model(mlp(2), Options(threads=1), NOWHERE).artifact
+    artifact = compile_model(mlp(2), chosen_options(threads=1), NOWHERE).artifact
     with pytest.raises(InputError, match="input 'x': expected a NumPy array"):
         Session(artifact)(Gone())
 

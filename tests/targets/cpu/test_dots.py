@@ -23,6 +23,7 @@ from modelcc.targets.cpu.passes.assign_layouts import AssignLayouts
 from modelcc.targets.cpu.schedule import schedule_program
 from modelcc.targets.native.host import processor_of
 from modelcc.targets.native.toolchain import host_machine
+from tests.machines import chosen_cpu
 
 
 def product(m: int, k: int, n: int) -> str:
@@ -72,7 +73,6 @@ TILES = {
     "every second": (convolution(48, 16, 2), (1, 48, 5, 9), (16, 48, 3, 3), True),
     "few channels": (convolution(24, 16), (1, 24, 5, 9), (16, 24, 3, 3), False),
 }
-HERE = processor_of(TargetOptions(), host_machine())[1]
 
 
 @pytest.mark.parametrize("execute", [interpreted, native])
@@ -96,7 +96,7 @@ def test_tiles_are_summed_exactly(name: str, execute: Callable[[Program], Execut
     program = schedule_program(AssignLayouts()(given), CpuModel(multiplies_tiles=True))
     routines = [r for f in program.functions for r in routines_in(f.body)]
     assert bool(routines) == tiles
-    if execute is native and not (tiles and HERE.multiplies_tiles):
+    if execute is native and not (tiles and chosen_cpu().multiplies_tiles):
         pytest.skip("of other kernels, or this processor has no AMX")
     feeds = {"x": whole_numbers(*x)}
     found = run_scheduled(program, execute(program), feeds, {})["y"]

@@ -155,7 +155,6 @@ FAULTY = {
     ): "only some threads may reach it",
     ("%l[0]; 24", "%l[lane mod 8]; 24"): "on other parts of memory each",
     ("%fc[0], %fa[0], %fb[0]", "%fc[0], %fb[0], %fa[0]"): "is taken as %b and as %a",
-    ("run @clear_c_f32(%fc[0])", "store %fc[0] = f32(0.0)"): "only routines touch it",
 }
 
 

@@ -64,7 +64,7 @@ REFUSED = {
     ),
     "no product": ("(float[7, 48] x) => (float[7, 48] y) { y = Neg(x) }", SGEMM, "no sum of"),
     "packed": (
-        "(float[64, 512] x, float[512, 512] z) => (float[64, 512] y) { y = MatMul(x, z) }",
+        "(float[64, 2048] x, float[2048, 2048] z) => (float[64, 2048] y) { y = MatMul(x, z) }",
         SGEMM,
         "x1 lies in blocks",
     ),

@@ -21,10 +21,10 @@ from modelcc.ir.tensor_parser import parse_kernel
 from modelcc.ir.tensor_verifier import verify_tensor_program
 from modelcc.ir.types import Array
 from modelcc.schedule.wanted import Wanted
-from modelcc.targets.base import TargetOptions
 from modelcc.targets.cpu.algorithms import tensor_passes
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.passes.pack_operands import PackOperands
+from tests.machines import chosen_target_options
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>'
 DTYPES = {
@@ -173,7 +173,7 @@ def test_few_rows_read_what_the_second_cache_holds_as_it_lies(
 ) -> None:
     machine = CpuModel(l1_bytes=48 << 10, l2_bytes=2 << 20)
     program = product(rows, depth, columns)
-    for step in tensor_passes(machine, False, TargetOptions(), Wanted()).kernels:
+    for step in tensor_passes(machine, False, chosen_target_options(), Wanted()).kernels:
         program = step(program) if isinstance(step, PackOperands) else program
     names = [k.name for k in program.items if isinstance(k, Kernel)]
     assert names == (["Pack", "product"] if packed else ["product"])
