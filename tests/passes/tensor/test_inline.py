@@ -111,3 +111,16 @@ def test_quotients_by_sizes_are_not_computed_for_every_element(place: str, kerne
       }}
     }}"""
     assert len(InlineStages()(parse_tensor_program(text, {})).items) == kernels
+
+
+@pytest.mark.parametrize(("body", "kernels"), [("f32(bf16(%w[k, j]))", 2), ("%w[k, j]", 1)])
+def test_numbers_of_a_sum_are_rounded_once(body: str, kernels: int) -> None:
+    text = f"""program @main(%a: f32[64, 32], %w: f32[32, 16]) -> (%y) {{
+      kernel @Cast(%w: f32[32, 16]) -> (%v: f32[32, 16]) {{
+        %v: f32[32, 16] = [k < 32, j < 16] {body}
+      }}
+      kernel @Gemm(%a: f32[64, 32], %v: f32[32, 16]) -> (%y: f32[64, 16]) {{
+        %y: f32[64, 16] = [i < 64, j < 16] sum[k < 32] %a[i, k] * %v[k, j]
+      }}
+    }}"""
+    assert len(InlineStages()(parse_tensor_program(text, {})).items) == kernels

@@ -146,7 +146,7 @@ class InlineStages:
                 return False
             if stage.body.dtype.bits > width and isinstance(stage.body.value, Read):
                 return True
-        work = growth.of(stage).cost + _quotients(stage)
+        work = growth.of(stage).cost + _quotients(stage) + _roundings(stage)
         if work == 0:
             if len(readers) > self.movement_readers or _lies_apart(stage, readers):
                 return False
@@ -278,6 +278,12 @@ class _Inlined:
                 kernel = self.kernels[read.tensor]
                 source |= self._source(kernel.stages[0], kernel.source)
         return source | dict.fromkeys(own)
+
+
+def _roundings(stage: Stage) -> int:
+    """Conversions to floats of fewer bits."""
+    casts = (c for c in walk(stage.body) if isinstance(c, Cast) and _of_floats(c))
+    return sum(c.dtype.bits < c.value.dtype.bits for c in casts)
 
 
 def _of_floats(cast: Cast) -> bool:

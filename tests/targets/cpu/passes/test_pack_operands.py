@@ -17,9 +17,10 @@ from conformance.onnx_emission import run_model
 from modelcc.ir.index import Range, Sym
 from modelcc.ir.region import Branch
 from modelcc.ir.tensor import Kernel, TensorProgram
+from modelcc.ir.tensor_interpreter import run_program
 from modelcc.ir.tensor_parser import parse_kernel
 from modelcc.ir.tensor_verifier import verify_tensor_program
-from modelcc.ir.types import Array
+from modelcc.ir.types import F32, Array
 from modelcc.schedule.wanted import Wanted
 from modelcc.targets.cpu.algorithms import tensor_passes
 from modelcc.targets.cpu.machine import CpuModel
@@ -286,3 +287,19 @@ def test_pads_are_not_packed(optimize: int) -> None:
     (wanted,) = run_model(model, feeds)
     net = modelcc.compile(model, threads=1, optimize=optimize, cache=None)
     np.testing.assert_allclose(net(**feeds), wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("narrow", ["bf16", "f16"])
+def test_copies_of_narrow_floats_are_what_is_multiplied(narrow: str) -> None:
+    a, b, c = f"{narrow}[40, 24]", f"{narrow}[48, 24]", "f32[40, 48]"
+    body = f"%c: {c} = [i < 40, j < 48] sum[k < 24](f32(%a[i, k]) * f32(%b[j, k]))"
+    kernel, types = parse_kernel(f"kernel @product(%a: {a}, %b: {b}) -> (%c: {c}) {{ {body} }}")
+    plain = TensorProgram("p", ("a", "b"), ("c",), (kernel,), types, {}, {})
+    program = PackOperands()(plain)
+    verify_tensor_program(program)
+    assert [n for n, t in program.types.items() if t.dtype == F32] == ["c", "c.packed"]
+    rng = np.random.default_rng(1)
+    feeds = {n: rng.standard_normal(s).astype(types[n].dtype.numpy)
+             for n, s in (("a", (40, 24)), ("b", (48, 24)))}  # fmt: skip
+    found, expected = (run_program(p, feeds, {})["c"] for p in (program, plain))
+    np.testing.assert_array_equal(found, expected)

@@ -7,12 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from modelcc.ir.index import Index, Sym, coefficient, product, substitute, symbols
 from modelcc.ir.naming import Names
 from modelcc.ir.scalar_tree import index_symbols, reads, transform
-from modelcc.ir.tensor import Apply, Axis, Guard, Item, Kernel, Read, Stage, TensorProgram
-from modelcc.ir.types import Layout, Part, TensorType, row_major
+from modelcc.ir.tensor import (
+    Apply,
+    Axis,
+    Cast,
+    Guard,
+    Item,
+    Kernel,
+    Read,
+    Scalar,
+    Stage,
+    TensorProgram,
+)
+from modelcc.ir.types import BF16, F16, F32, Layout, Part, TensorType, row_major
 from modelcc.targets.cpu.passes.single_rows import unless_single
 
 
@@ -27,9 +39,9 @@ class PackOperands:
     that all lanes share is turned for the same reason, if it is read down its columns by vectors
     of ``reuse`` blocks.  Of a named number of rows that turns out to be one, the operand is read as
     it is (:mod:`modelcc.targets.cpu.passes.single_rows`).  One that is guarded stays: a copy would
-    read what is out of its range.  Products that want the same copy share it.  Few rows times the
-    rows of a much larger matrix change places with these: the few are packed, and the result is
-    turned.
+    read what is out of its range.  Copies of 16-bit floats that are multiplied as f32 have f32.
+    Products that want the same copy share it.  Few rows times the rows of a much larger matrix
+    change places with these: the few are packed, and the result is turned.
 
     before::
 
@@ -152,10 +164,12 @@ class PackOperands:
             if read in moving and self._worth(stage, read, lane):
                 axes = _axes_of(read, stage)
                 layout = self._layout(axes, lane, stage.reduce)
-                yield _Copy(names.fresh(f"{stage.output}.packed"), read, axes, layout)
+                name = names.fresh(f"{stage.output}.packed")
+                yield _Copy(name, read, _value(stage, read), axes, layout)
             elif read not in moving and self._worth_turning(stage, read):
                 axes = tuple(sorted(_axes_of(read, stage), key=lambda a: a in stage.reduce))
-                yield _Copy(names.fresh(f"{stage.output}.turned"), read, axes, None)
+                name = names.fresh(f"{stage.output}.turned")
+                yield _Copy(name, read, _value(stage, read), axes, None)
 
     def _worth(self, stage: Stage, read: Read, lane: Axis) -> bool:
         """Whether an operand that moves with the vectors is read more often than a copy costs."""
@@ -182,7 +196,7 @@ class PackOperands:
         """Whether a product's part of an operand does not fit the first cache however it lies."""
         shared = [a for a in stage.axes if all(a.name in index_symbols(r) for r in _factors(stage))]
         axes = [a for a in _axes_of(read, stage) if a not in shared]
-        size = product(a.extent for a in axes) * read.dtype.bytes
+        size = product(a.extent for a in axes) * _value(stage, read).dtype.bytes
         # What windows share would be copied for each.
         windows = any(len(symbols(i)) > 1 for i in read.indices)
         return not windows and not (isinstance(size, int) and size <= self.near)
@@ -202,10 +216,11 @@ class PackOperands:
 
 @dataclass(frozen=True)
 class _Copy:
-    """``name`` holds what ``read`` reads along ``axes``, in ``layout``."""
+    """``name`` holds the ``value`` of a ``read`` along ``axes``, in ``layout``."""
 
     name: str
     read: Read
+    value: Scalar
     axes: tuple[Axis, ...]
     layout: Layout | None
 
@@ -215,7 +230,7 @@ class _Copy:
 
     @property
     def type(self) -> TensorType:
-        return TensorType(tuple(a.extent for a in self.axes), self.read.dtype, self.layout)
+        return TensorType(tuple(a.extent for a in self.axes), self.value.dtype, self.layout)
 
     @property
     def contents(self) -> Hashable:
@@ -230,14 +245,14 @@ class _Copy:
 
     def kernel(self, reader: Kernel) -> Kernel:
         """What makes the copy for ``reader``."""
-        stage = Stage(self.name, self.axes, self.point, self.read)
+        stage = Stage(self.name, self.axes, self.point, self.value)
         return Kernel("Pack", (self.read.tensor,), (self.name,), (stage,), reader.source)
 
     def read_by(self, kernel: Kernel, name: str) -> Kernel:
         """``kernel`` with its first stage reading the copy, of this ``name``."""
         stage, *others = kernel.stages
-        new = Read(name, self.point, self.read.dtype)
-        body = transform(stage.body, lambda node: new if node == self.read else node)
+        new = Read(name, self.point, self.value.dtype)
+        body = transform(stage.body, lambda node: new if node == self.value else node)
         stages = (replace(stage, body=body), *others)
         old = self.read.tensor
         inputs = [name if tensor == old else tensor for tensor in kernel.inputs]
@@ -261,16 +276,28 @@ def _is_row_major(type_: TensorType) -> bool:
 
 
 def _factors(stage: Stage) -> list[Read]:
-    """The operands of a product of two, guards aside."""
+    """The operands of a product of two, guards and conversions of 16-bit floats to f32 aside."""
     args = stage.body.args if isinstance(stage.body, Apply) else ()
     inner = [a.inside if isinstance(a, Guard) else a for a in args]
+    inner = [a.value if _widens(a) else a for a in inner]
     return [r for r in inner if isinstance(r, Read)]
+
+
+def _widens(value: Scalar) -> TypeGuard[Cast]:
+    """Whether it is a 16-bit float as f32."""
+    return isinstance(value, Cast) and value.dtype == F32 and value.value.dtype in (BF16, F16)
+
+
+def _value(stage: Stage, read: Read) -> Scalar:
+    """What a product multiplies that has ``read`` as a factor."""
+    args = stage.body.args if isinstance(stage.body, Apply) else ()
+    return next((a for a in args if _widens(a) and a.value == read), read)
 
 
 def _is_guarded(read: Read, stage: Stage) -> bool:
     """Whether an operand of a product has pads around it."""
     args = stage.body.args if isinstance(stage.body, Apply) else ()
-    return any(isinstance(a, Guard) and a.inside == read for a in args)
+    return any(isinstance(a, Guard) and read in reads(a) for a in args)
 
 
 def _axes_of(read: Read, stage: Stage) -> tuple[Axis, ...]:

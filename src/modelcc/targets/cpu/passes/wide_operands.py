@@ -33,7 +33,7 @@ class WideOperands:
     """Who makes an operand rounds it, and stores it in f32: what is used often is not converted
     each time.  A product by a constant whose terms come ``whole`` at once (0: none do) along an
     axis has an instruction.  Constants that are used fewer than ``reuse`` times stay, as reading
-    them is what takes the time; so does what is multiplied by no constant.
+    them is what takes the time; so do both operands that come at run time, if one is.
     """
 
     whole: int = 0
@@ -61,9 +61,9 @@ class WideOperands:
         stage = kernel.stages[0]
         factors = _factors(stage)
         constants = [r for r in factors if r.tensor in program.constants]
-        if len(constants) != 1 or self._multiplied(stage, factors):
+        if len(factors) != 2 or (constants and self._multiplied(stage, factors)):
             return
-        if not self._often(stage, constants[0]):
+        if not all(self._often(stage, r) for r in constants or factors):
             return
         for read in factors:
             if read in constants:
