@@ -6,6 +6,7 @@ import ctypes
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from modelcc.ir.naming import bound_names, user_name
 from modelcc.options import Options
 from modelcc.targets import registry
 from modelcc.targets.base import BuildConfig, TargetOptions
-from modelcc.targets.native.target import native_target
+from modelcc.targets.native.target import NativeTarget, native_target
 from modelcc.verification.verification import Request, verify_model
 from tests.machines import chosen_options, chosen_target_options
 
@@ -87,6 +88,27 @@ def test_the_shared_library_stands_alone(name: str, tmp_path: Path) -> None:
     assert library.small_run(inputs, outputs, None, None, None, None) == 0
     np.testing.assert_array_equal(total, a + b)
     np.testing.assert_array_equal(product, a * b)
+
+
+def test_code_for_others_has_no_tiles() -> None:
+    """A process has to ask Linux for those of AMX; this one has, another that loads it has not."""
+    ones = ", ".join("1" * 512)
+    text = f"""<ir_version: 10, opset_import: ["" : 17]>
+    g (bfloat16[64, 32] x) => (bfloat16[64, 16] y) <float[32, 16] w = {{{ones}}}> {{
+      v = Cast<to = 16>(w)
+      y = MatMul(x, v)
+    }}"""
+    made = native_target(chosen_target_options())
+    target = replace(made, cpu=replace(made.cpu, multiplies_tiles=True))
+    plain = replace(made, cpu=replace(made.cpu, multiplies_tiles=False))
+
+    def emitted(form: str, target: NativeTarget) -> bytes:
+        model, options = onnx.parser.parse_model(text), chosen_options(threads=1)
+        return emit(model, None, form, target, options, BuildConfig()).contents
+
+    if made.cpu.vector_bits == 512:
+        assert b"matrices" in emitted("schedule", target)
+    assert emitted("obj", target) == emitted("obj", plain)
 
 
 def test_installed_targets_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,8 +33,8 @@ ACCURACIES = (STANDARD, STRICT)
 
 AUTO, GENERATED, LIBRARY = "auto", "generated", "library"
 KERNELS = (AUTO, GENERATED, LIBRARY)
-"""Who computes kernels: whoever is estimated or measured to be faster, our own code, or libraries
-whatever they can."""
+"""Who computes kernels: whoever is estimated to be faster, our own code, or libraries whatever they
+can."""
 
 PRECISIONS = ("f32", "tf32", "bf16", "f16")
 """What products of f32 are computed in."""

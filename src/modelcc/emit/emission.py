@@ -113,6 +113,9 @@ _SUFFIX: Mapping[str, str] = {
     WGSL: ".wgsl",
     WEB: "",
 }
+_LINKED = ("obj", "so")
+"""What others link and load."""
+
 _BINARY = (ONNX, "cubin", SPIRV, "obj", "so", BYTECODE)
 
 
@@ -150,6 +153,7 @@ def emit(
     :class:`ModelError` if the target does not know the form, or it lies before the level.
     """
     check_form(form, level, target)
+    target = target.for_linking() if form in _LINKED else target
     if form in EXCHANGED:
         stages = before_block(pipeline(target, options, config), "graph")
         graph = _run(resumed(stages, level) if level else stages, source, observer, config)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
 
 from modelcc.runtime.errors import RunError
@@ -11,7 +12,7 @@ from modelcc.runtime.errors import RunError
 MOST_PLANS = 256
 """Descriptions that are kept of a library's, for other sizes or places."""
 
-ELEMENT_BYTES: Mapping[str, int] = {"f32": 4, "f16": 2, "bf16": 2, "i8": 1}
+ELEMENT_BYTES: Mapping[str, int] = MappingProxyType({"f32": 4, "f16": 2, "bf16": 2, "i8": 1})
 """Of the tensors that are passed, and of memory to work in."""
 
 Plan = TypeVar("Plan")

@@ -24,13 +24,13 @@ class Tiled:
 
     Loop ``vector`` is cut into vectors of ``lanes`` (none: one point at a time).  ``tile`` has the
     points of a tile along parallel loops, ``unroll`` those of an iteration along loops of a sum,
-    whose steps go in the order of the inputs they read if ``by_input``.  ``dots``: four steps of
-    the sum are a dot product of bytes.  ``folded``: vectors lie along the sum and are folded at
-    its end.  ``matrices``: a tile is a block of sums in memory, by instructions for products of
-    matrices.  ``padded``: loops run over whole blocks of padded axes.  ``blocks`` has the points of
-    parts that loops of a product are cut into, so that what a part reads stays in cache: the one
-    along vectors goes around the loops that use these again, that of the sum around all rows.  The
-    outermost loop is divided into ``parallel`` parts at least (1: it is not).
+    whose steps go in the order of the inputs they read if ``by_input``.  ``dots``: steps of the sum
+    are dot products, of four bytes or two bf16.  ``folded``: vectors lie along the sum and are
+    folded at its end.  ``matrices``: a tile is a block of sums in memory, by instructions for
+    products of matrices.  ``padded``: loops run over whole blocks of padded axes.  ``blocks`` has
+    the points of parts that loops of a product are cut into, so that what a part reads stays in
+    cache: the one along vectors goes around the loops that use these again, that of the sum around
+    all rows.  The outermost loop is divided into ``parallel`` parts at least (1: it is not).
     """
 
     vector: str = ""

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 from modelcc.artifact.file import Artifact
 from modelcc.ir.capacity import Capacity
@@ -183,6 +183,10 @@ class Target(Protocol):
     def has_tf32(self) -> bool:
         """Whether it multiplies f32 rounded to 10 bits of mantissa, if asked for that."""
         return False
+
+    def for_linking(self) -> Self:
+        """The same for code that others load, into processes that ask the system for nothing."""
+        return self
 
     def graph_passes(self) -> GraphPasses:
         """Its rewrites of graphs; none is what an accelerator with plain tensors wants."""

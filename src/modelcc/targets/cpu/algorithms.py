@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from modelcc.ir.capacity import Capacity
 from modelcc.ir.errors import ModelError
+from modelcc.ir.instructions import DOT2
 from modelcc.ir.tensor import Kernel, TensorProgram
 from modelcc.passes.graph.integer_contractions import IntegerContractions
 from modelcc.passes.graph.merge_groups import MergeGroups
@@ -33,6 +34,7 @@ from modelcc.targets.cpu.passes.winograd import Winograd
 from modelcc.targets.cpu.passes.winograd_cost import WinogradCost
 from modelcc.targets.cpu.passes.winograd_match import match_convolution
 from modelcc.targets.cpu.scheduled_kernel import PARALLEL_CHUNKS
+from modelcc.targets.isa.amx import DEPTHS
 
 BLOCK = 16
 """Channels, or columns of an operand, that lie together, unless others were chosen for the
@@ -109,7 +111,7 @@ def tensor_passes(
     channels = _channels(options, wanted)
     return TensorPasses(
         layouts=(
-            WideOperands(16 if machine.multiplies_tiles else 2 if machine.multiplies_bf16 else 0),
+            WideOperands(_terms_at_once(machine)),
             PackChannels(BLOCK, bytes=not pairs_shorts),
             *_layouts(options, channels, machine.multiplies_tiles),
             PackPairs(BLOCK, bytes=multiplies_bytes),
@@ -164,6 +166,13 @@ def _fused_contractions(asked: str) -> Iterator[Pass[TensorProgram]]:
         yield FuseContractions(ATTENTION_ROWS, SCORES_BYTES, rows=1, share=ANY_SHARE)
     elif asked != "apart":
         yield FuseContractions(ATTENTION_ROWS, SCORES_BYTES)
+
+
+def _terms_at_once(machine: CpuModel) -> int:
+    """Of products of bf16 by constants, for one instruction; 0 if there is none."""
+    if machine.multiplies_tiles:
+        return min(DEPTHS)
+    return DOT2.operands[1].each if machine.multiplies_bf16 else 0
 
 
 def _layouts(options: TargetOptions, channels: int, tiles: bool) -> Iterator[Pass[TensorProgram]]:

@@ -86,6 +86,10 @@ class NativeTarget(CpuTarget):
     def forms(self) -> tuple[str, ...]:
         return (SCHEDULE, "llvm", "asm", "obj", "so")
 
+    def for_linking(self) -> NativeTarget:
+        """Without the tiles of AMX, for which a process has to ask Linux."""
+        return replace(self, cpu=replace(self.cpu, multiplies_tiles=False))
+
     def emit(self, program: Program) -> tuple[Module, ...]:
         """The modules that run the steps, then those of the kernels and the thread pool's."""
         return self.assembled(program, self.emit_functions(program.callees))
