@@ -10,14 +10,21 @@ from benchmarks.zoo.records import BATCH, Exporter, Family, Input, Integers, Mod
 
 @dataclass(frozen=True)
 class Size:
-    """The most pixels on a side of an image, tokens of a text, and layers of a transformer."""
+    """The most pixels on a side of an image, tokens of a text, layers of a transformer, and words
+    that a decoder knows."""
 
     pixels: int
     tokens: int
     layers: int
+    words: int
 
 
-WHOLE = Size(pixels=640, tokens=128, layers=16)
+WHOLE = Size(pixels=640, tokens=128, layers=16, words=50257)
+
+LITTLE = Size(pixels=64, tokens=16, layers=2, words=32003)
+"""As many words as kernels can see the table of on any device: WebGPU has 128 MiB of a tensor.
+
+A prime number, as GPT-2's has no tile that divides it."""
 
 
 def _image(channels: int, height: int, width: int) -> tuple[Input, ...]:
@@ -47,6 +54,7 @@ def _decoder(
     """Prefill of 64 tokens, and one token after 128 cached ones; heads are 64 wide."""
     family: Family = "transformers"
     layers, cached = min(layers, size.layers), min(128, size.tokens)
+    vocabulary = min(vocabulary, size.words)
     past = tuple(
         Input(part, (BATCH, heads, cached, 64)) for part in _cache_names("past_key_values", layers)
     )
@@ -101,7 +109,7 @@ MODELS = _models(WHOLE)
 
 SMALL = tuple(
     replace(less, name=f"{less.name}_small")
-    for less, whole in zip(_models(Size(pixels=64, tokens=16, layers=2)), MODELS, strict=True)
+    for less, whole in zip(_models(LITTLE), MODELS, strict=True)
     if less != whole
 )
 """Those of :data:`MODELS` that are large, with less to do: for devices that are slow."""

@@ -17,7 +17,7 @@ from transformers import (
     PreTrainedModel,
 )
 
-from benchmarks.zoo.records import Model
+from benchmarks.zoo.records import Integers, Model
 
 ATTENTION = "eager"
 
@@ -74,14 +74,15 @@ class Decode(nn.Module):
         return (result.logits, *present)
 
 
-def _gpt2(layers: int) -> PreTrainedModel:
-    return GPT2LMHeadModel(GPT2Config(n_layer=layers, attn_implementation=ATTENTION))
+def _gpt2(layers: int, words: int) -> PreTrainedModel:
+    config = GPT2Config(vocab_size=words, n_layer=layers, attn_implementation=ATTENTION)
+    return GPT2LMHeadModel(config)
 
 
-def _llama(layers: int) -> PreTrainedModel:
+def _llama(layers: int, words: int) -> PreTrainedModel:
     """245 M parameters in 16 layers; four query heads per key head."""
     config = LlamaConfig(
-        vocab_size=32000,
+        vocab_size=words,
         hidden_size=1024,
         intermediate_size=2816,
         num_hidden_layers=layers,
@@ -95,6 +96,7 @@ def _llama(layers: int) -> PreTrainedModel:
 def transformer(model: Model) -> nn.Module:
     """The wrapped model for a record of the catalogue."""
     layers, sizes = model.layers, [item.sizes(1) for item in model.inputs]
+    words = _vocabulary(model)
     match model.architecture:
         case "bert_base":
             config = BertConfig(num_hidden_layers=layers, attn_implementation=ATTENTION)
@@ -103,12 +105,21 @@ def transformer(model: Model) -> nn.Module:
             small = DistilBertConfig(n_layers=layers, attn_implementation=ATTENTION)
             return Encoder(DistilBertModel(small))
         case "gpt2":
-            return Prefill(_gpt2(layers), sizes[0][1])
+            return Prefill(_gpt2(layers, words), sizes[0][1])
         case "gpt2_decode":
-            return Decode(_gpt2(layers), sizes[1][2])
+            return Decode(_gpt2(layers, words), sizes[1][2])
         case "llama":
-            return Prefill(_llama(layers), sizes[0][1])
+            return Prefill(_llama(layers, words), sizes[0][1])
         case "llama_decode":
-            return Decode(_llama(layers), sizes[1][2])
+            return Decode(_llama(layers, words), sizes[1][2])
         case name:
             raise KeyError(f"no transformer is called {name!r}")
+
+
+def _vocabulary(model: Model) -> int:
+    """Tokens are below it."""
+    match model.inputs[0].fill:
+        case Integers(_, high):
+            return high
+        case _:
+            raise ValueError(f"{model.name}: the first input is not tokens")
