@@ -5,8 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+
+PATIENCE = 2.0
+"""Seconds in which a process that is to end may do so by itself."""
 
 
 @dataclass(frozen=True)
@@ -28,22 +32,29 @@ class Worker:
         theirs.close()
         self._limit = limit
 
-    def answer(self) -> Any:
-        """What the process says next."""
+    def tell(self, question: Any) -> None:
+        """Ask without waiting; nothing happens if the process has ended."""
+        with suppress(OSError):
+            self._own.send(question)
+
+    def answer(self, limit: float | None = None) -> Any:
+        """What the process says next, within ``limit`` seconds instead of those of all answers."""
         start = time.perf_counter()
-        if not self._own.poll(self._limit):
+        if not self._own.poll(self._limit if limit is None else limit):
             return Refused(f"no answer in {time.perf_counter() - start:.0f} s")
         try:
             return self._own.recv()
-        except EOFError:
+        except (EOFError, OSError):
             return Refused("the process ended")
 
-    def ask(self, question: Any) -> Any:
+    def ask(self, question: Any, limit: float | None = None) -> Any:
         """What it says to ``question``."""
-        self._own.send(question)
-        return self.answer()
+        self.tell(question)
+        return self.answer(limit)
 
     def close(self) -> None:
         """End the process, whatever it is doing."""
         self._process.terminate()
+        self._process.join(PATIENCE)
+        self._process.kill()
         self._process.join()

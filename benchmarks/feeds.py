@@ -14,8 +14,8 @@ from benchmarks.zoo.records import Input, Integers, Normal, input_from_json
 Sizes = Mapping[str, tuple[int, ...]]
 
 
-def feeds_for(path: Path, sizes: Sizes, seed: int = 0) -> dict[str, np.ndarray]:
-    """Values by input name; `sizes` overrides shapes, other symbolic dimensions become 1."""
+def feeds_for(path: Path, sizes: Sizes, seed: int = 0, batch: int = 1) -> dict[str, np.ndarray]:
+    """Values by input name; `sizes` overrides shapes, other symbolic dimensions become `batch`."""
     index = path.with_name("index.json")
     entries = json.loads(index.read_text()) if index.exists() else {}
     if isinstance(entries, dict) and path.stem in entries:
@@ -23,7 +23,7 @@ def feeds_for(path: Path, sizes: Sizes, seed: int = 0) -> dict[str, np.ndarray]:
     else:
         inputs = _declared(onnx.load(str(path), load_external_data=False).graph, sizes)
     generator = np.random.default_rng(seed)
-    return {item.name: item.sample(1, generator) for item in inputs}
+    return {item.name: item.sample(batch, generator) for item in inputs}
 
 
 def _declared(graph: onnx.GraphProto, sizes: Sizes) -> list[Input]:
@@ -35,7 +35,7 @@ def _declared(graph: onnx.GraphProto, sizes: Sizes) -> list[Input]:
             continue
         tensor = value.type.tensor_type
         dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))
-        declared = tuple(max(1, dim.dim_value) for dim in tensor.shape.dim)
+        declared = tuple(dim.dim_param or max(1, dim.dim_value) for dim in tensor.shape.dim)
         fill = Normal() if dtype.kind == "f" else Integers(0, 2)
         inputs.append(Input(value.name, sizes.get(value.name, declared), dtype.name, fill))
     return inputs

@@ -1,9 +1,11 @@
 """Kernels and models on an NVIDIA GPU: ``python -m benchmarks.gpu FOLDER``.
 
-All results first, right or wrong; then times of the kernels, then of the models, as far as the
-``--seconds`` go.  Each row is printed and kept in ``FOLDER/results.json`` as it comes.  Kernels are
-timed by the device's clock, their caches cleared before, models by calls with inputs and results on
-the GPU; PyTorch, where it is installed, does the same in turns.
+All results first, right or wrong: every op, kernels, models; between them times of the kernels,
+then of the models beside other engines, as far as the ``--seconds`` go.  Each row is printed and
+kept in ``FOLDER/results.json`` as it comes, and the next call goes on from there; ``--out`` gets
+that file and a page of the bars.  Kernels are timed by the device's clock, their caches cleared
+before, models by calls with inputs and results on the GPU; others in turns with them, each engine
+in a process of its own.
 
 ``--prepare`` writes what a machine with a GPU wants: kernels compiled, and the models in
 ``--models`` without their large weights, which that machine makes from a seed and compiles.
@@ -12,72 +14,89 @@ the GPU; PyTorch, where it is installed, does the same in turns.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
 
-from benchmarks.gpu import kernels, models, peers
-from benchmarks.gpu.cases import cases
-from benchmarks.gpu.results import Results
+from benchmarks.gpu import entries, kernels, needs
+from benchmarks.gpu.cases import TOLERANCES, cases
+from benchmarks.gpu.day import Day, run
+from benchmarks.gpu.engines import MODELS, serve
+from benchmarks.gpu.page import page
+from benchmarks.gpu.results import FILE, Results
+
+PAGE = "results.md"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def parser() -> argparse.ArgumentParser:
+    """What the command takes."""
+    made = argparse.ArgumentParser(prog="benchmarks.gpu", description=__doc__)
+    made.add_argument("folder", type=Path)
+    made.add_argument("--target", default="cuda:sm_90a", help="what is compiled for")
+    made.add_argument("--device", default="cuda", help="what is loaded for")
+    made.add_argument("--prepare", action="store_true", help="compile, and write small models")
+    made.add_argument("--models", type=Path, nargs="*", default=[], help="ONNX files to prepare")
+    made.add_argument("--size", default="large", choices=("small", "medium", "large"))
+    made.add_argument("--check", action="store_true", help="results only, no times")
+    made.add_argument("--no-operators", action="store_true", help="leave the op matrix out")
+    made.add_argument("--engines", nargs="*", default=MODELS, help="for models")
+    made.add_argument("--seconds", type=float, default=500.0, help="for all of it")
+    made.add_argument("--limit", type=float, default=90.0, help="seconds for engines to get ready")
+    made.add_argument("--places", type=int, default=4, help="models that get ready together")
+    made.add_argument("--workers", type=int, default=8, help="processes that compile")
+    made.add_argument("--out", type=Path, help="gets the results and the page (FOLDER)")
+    made.add_argument("--build", nargs=2, metavar=("STEM", "BATCH"), help=argparse.SUPPRESS)
+    made.add_argument("--once", action="append", default=[], help=argparse.SUPPRESS)
+    return made
+
+
+def main(arguments: Sequence[str] | None = None, serve: Callable[..., None] = serve) -> int:
     """1 if a kernel or a model fails or gives another result, or there is nothing to do."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--target", default="cuda:sm_90a", help="what is compiled for")
-    parser.add_argument("--device", default="cuda", help="what is loaded for")
-    parser.add_argument("--prepare", action="store_true", help="compile, and write small models")
-    parser.add_argument("--models", type=Path, nargs="*", default=[], help="ONNX files to prepare")
-    parser.add_argument("--small", action="store_true", help="kernels for a processor's driver")
-    parser.add_argument("--check", action="store_true", help="results only, no times")
-    parser.add_argument("--seconds", type=float, default=500.0, help="for all of it")
-    parser.add_argument("--workers", type=int, default=4, help="processes that compile models")
-    parser.add_argument("--build", nargs=2, metavar=("STEM", "BATCH"), help=argparse.SUPPRESS)
-    given = parser.parse_args(arguments)
+    given = parser().parse_args(arguments)
     given.folder.mkdir(parents=True, exist_ok=True)
     if given.build:
         stem, batch = given.build
-        models.build(models.Entry(given.folder, stem, int(batch)), given.target)
+        entries.build(entries.Entry(given.folder, stem, int(batch)), given.target)
         return 0
+    if given.once:
+        return once(given.folder, given.once, given.device)
     if given.prepare:
-        for case in cases(given.small):
-            kernels.prepare(given.folder, case, given.target)
-        for path in given.models:
-            models.prepare(path, given.folder)
-        return 0
-    results = run(given)
-    print(results.summary())
+        return prepare(given)
+    day = Day(
+        given.folder, given.target, given.device, perf_counter() + given.seconds, given.size,
+        given.limit, given.places, given.workers, given.workers, not given.check,
+        not given.no_operators, given.engines,
+    )  # fmt: skip
+    results = Results(given.folder)
+    turns = run(day, results, serve)
+    text = page(results, needs.gpu(), turns.missing)
+    (given.folder / PAGE).write_text(text)
+    if given.out is not None and given.out.resolve() != given.folder.resolve():
+        given.out.mkdir(parents=True, exist_ok=True)
+        for name in (FILE, PAGE):
+            shutil.copy(given.folder / name, given.out)
+    print(text)
     return int(not results.rows or any(row.fault for row in results.rows.values()))
 
 
-def run(given: argparse.Namespace) -> Results:
-    """All rows, until the time is over."""
-    end = perf_counter() + given.seconds
-    folder, device, results = given.folder, given.device, Results(given.folder / "results.json")
-    builds = models.start_builds(folder, given.target, given.workers)
-    ready = [case for case in cases(given.small) if kernels.artifact(folder, case).exists()]
-    for case in ready:
-        results.add(kernels.checked(folder, case, device))
-    torch = peers.torch_on_gpu()
-    bandwidth = 0.0 if torch is None or given.check else peers.bandwidth(torch)
-    for case in () if given.check else ready:
-        row = results.rows[case.name]
-        if not row.fault and perf_counter() < end:
-            results.add(kernels.timed(folder, case, device, row, torch, bandwidth))
-    for entry, build in builds.items():
-        try:
-            fault = build.result(max(end - perf_counter(), 0.0))
-        except TimeoutError:
-            build.cancel()
-            continue
-        row = models.failed(entry, fault) if fault else models.checked(entry, device)
-        results.add(row)
-    for entry in () if given.check else builds:
-        row = results.rows.get(entry.name)
-        if row is not None and not row.fault and perf_counter() < end:
-            results.add(models.timed(entry, device, row, torch))
-    return results
+def prepare(given: argparse.Namespace) -> int:
+    """Write what is taken along, and say how much it is."""
+    for case in cases("all" if given.size == "large" else given.size):
+        kernels.prepare(given.folder, case, given.target)
+    for path in given.models:
+        entries.prepare(path, given.folder)
+        print(f"{path.stem}: prepared", flush=True)
+    size = sum(path.stat().st_size for path in given.folder.rglob("*") if path.is_file())
+    print(f"{size / 2**20:.1f} MiB in {given.folder}")
+    return 0
+
+
+def once(folder: Path, names: Sequence[str], device: str) -> int:
+    """Run kernels and compare: for programs that watch this one."""
+    found = [case for case in cases("all") if case.name in names]
+    wrong = [c.name for c in found if kernels.error(folder, c, device) > TOLERANCES[c.dtype]]
+    return int(bool(wrong))
 
 
 if __name__ == "__main__":

@@ -139,12 +139,22 @@ def layer_norm(rows: int, columns: int, dtype: str) -> Case:
     return Case(name, "layer_norm", dtype, node, shapes, (rows, columns), work, some)
 
 
-def cases(small: bool = False) -> Iterator[Case]:
-    """What matters most first; ``small`` ones run on a processor's driver, too."""
-    if small:
+def cases(size: str = "large") -> Iterator[Case]:
+    """What matters most first; ``small`` ones run on a processor's driver, too, ``medium`` ones
+    where each access is checked; or ``all``."""
+    if size in ("small", "all"):
         yield from (product(128, 64, 96, "f32"), attention(48, 40, 16, "f32", causal=True))
         yield from (attention(1, 64, 16, "f16"), softmax(64, 96, "f16"), layer_norm(8, 96, "f32"))
-        return
+    if size in ("medium", "all"):
+        yield from (product(512, 512, 512, dtype) for dtype in ("bf16", "f16", "f32"))
+        yield from (attention(512, 512, 128, "bf16", causal) for causal in (False, True))
+        yield from (attention(1, 2048, 128, "f16"), attention(512, 512, 64, "f32"))
+        yield from (softmax(64, 4096, "f16"), layer_norm(64, 4096, "f32"))
+    if size in ("large", "all"):
+        yield from _large()
+
+
+def _large() -> Iterator[Case]:
     yield product(4096, 4096, 4096, "bf16")
     yield from (attention(rows, rows, 128, "bf16") for rows in (4096, 16384))
     yield from (attention(rows, rows, 128, "bf16", causal=True) for rows in (4096, 16384))

@@ -6,13 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from statistics import geometric_mean
+
+FILE = "results.json"
 
 
 @dataclass(frozen=True)
 class Row:
     """What came of a kernel or a model: a ``fault`` that it has, or its error as a part of the
-    largest number; seconds by engine."""
+    largest number; seconds by engine, and why others have none."""
 
     section: str
     name: str
@@ -20,10 +21,12 @@ class Row:
     fault: str = ""
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
     notes: Mapping[str, float] = field(default_factory=dict[str, float])
+    refused: Mapping[str, str] = field(default_factory=dict[str, str])
 
-    def with_times(self, seconds: Mapping[str, float], notes: Mapping[str, float]) -> Row:
+    def with_times(self, seconds: Mapping[str, float], notes: Mapping[str, float],
+                   refused: Mapping[str, str] | None = None) -> Row:  # fmt: skip
         """The same with times."""
-        return replace(self, seconds=dict(seconds), notes=dict(notes))
+        return replace(self, seconds=dict(seconds), notes=dict(notes), refused=dict(refused or {}))
 
     @property
     def ratio(self) -> float | None:
@@ -33,36 +36,39 @@ class Row:
 
     def line(self) -> str:
         """One line of the table."""
-        verdict = self.fault or f"right {self.error:.0e}"
+        verdict = self.fault or ("" if self.error is None else f"right {self.error:.0e}")
         times = (f"{name} {taken * 1e6:.1f}" for name, taken in self.seconds.items())
         notes = (f"{value:.3g} {name}" for name, value in self.notes.items())
         ratio = [] if self.ratio is None else [f"x{self.ratio:.2f}"]
-        return f"{self.name:32} {verdict:12} {'  '.join((*times, *notes, *ratio))}".rstrip()
+        refused = (f"[{name}: {why[:60]}]" for name, why in self.refused.items())
+        words = "  ".join((*times, *notes, *ratio, *refused))
+        return f"{self.section:9} {self.name:36} {verdict:12} {words}".rstrip()
 
 
-@dataclass
 class Results:
-    """All rows, kept in a file after each."""
+    """All rows, kept in a file of ``folder`` after each; those that are there are gone on with."""
 
-    path: Path
-    rows: dict[str, Row] = field(default_factory=dict[str, Row])
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / FILE
+        kept = json.loads(self.path.read_text()) if self.path.exists() else []
+        self.rows = {row.name: row for row in (Row(**entry) for entry in kept)}
 
     def add(self, row: Row) -> None:
         """Keep it, in the place of an earlier one of its name, and print it."""
         self.rows[row.name] = row
-        self.path.write_text(json.dumps([asdict(row) for row in self.rows.values()], indent=1))
+        partial = self.path.with_suffix(".partial")
+        partial.write_text(json.dumps([asdict(row) for row in self.rows.values()], indent=1))
+        partial.replace(self.path)
         print(row.line(), flush=True)
 
-    def right(self, section: str) -> Sequence[Row]:
-        """Those without a fault."""
-        return [r for r in self.rows.values() if r.section == section and not r.fault]
+    def is_right(self, name: str) -> bool:
+        """Whether there is a row without a fault."""
+        return name in self.rows and not self.rows[name].fault
 
-    def summary(self) -> str:
-        """Geometric means, and how many have faults."""
-        lines: list[str] = []
-        for section in dict.fromkeys(row.section for row in self.rows.values()):
-            ratios = [row.ratio for row in self.right(section) if row.ratio is not None]
-            faults = sum(r.section == section and bool(r.fault) for r in self.rows.values())
-            mean = f"{geometric_mean(ratios):.2f}, least {min(ratios):.2f}" if ratios else "open"
-            lines.append(f"{section}: best other / modelcc {mean}; {faults} with faults")
-        return "\n".join(lines)
+    def is_timed(self, name: str) -> bool:
+        """Whether there is nothing left to do."""
+        return self.is_right(name) and bool(self.rows[name].seconds)
+
+    def of(self, section: str) -> Sequence[Row]:
+        """The rows of a section."""
+        return [row for row in self.rows.values() if row.section == section]

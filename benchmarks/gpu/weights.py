@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
 from onnx import numpy_helper
@@ -13,6 +15,10 @@ from onnx import numpy_helper
 KEPT = 1 << 14
 """Elements of the largest tensor that stays as it is."""
 
+DISTINCT = 256
+"""Numbers among a tensor's first ones from which on it is taken for weights, not for a mask."""
+
+_FLOATS = ("float32", "float16", "bfloat16")
 _HELD = "seeded"
 
 
@@ -22,8 +28,8 @@ def seeded(path: Path) -> onnx.ModelProto:
     told: dict[str, list[float]] = {}
     for tensor in model.graph.initializer:
         array = numpy_helper.to_array(tensor)
-        if array.size > KEPT and array.dtype.name in ("float32", "float16", "bfloat16"):
-            wide = array.astype(np.float32)
+        wide = array.astype(np.float32) if array.dtype.name in _FLOATS else array[:0]
+        if array.size > KEPT and len(np.unique(wide.reshape(-1)[:KEPT])) > DISTINCT:
             told[tensor.name] = [float(wide.mean()), float(wide.std())]
             tensor.ClearField("raw_data")
             tensor.ClearField("float_data")
@@ -36,10 +42,12 @@ def seeded(path: Path) -> onnx.ModelProto:
 def narrowed(model: onnx.ModelProto, kind: int) -> onnx.ModelProto:
     """A model that :func:`seeded` made, with all floats of 32 bits as those of ``kind``."""
     wide, narrow = onnx.TensorProto.FLOAT, onnx.helper.tensor_dtype_to_np_dtype(kind)
+    most = float(ml_dtypes.finfo(narrow).max)  # what hides a score stays finite: 0 times it is 0
 
     def tensor(one: onnx.TensorProto) -> None:
         if one.data_type == wide and (one.raw_data or one.float_data):
-            one.raw_data = numpy_helper.to_array(one).astype(narrow).tobytes()
+            values = numpy_helper.to_array(one).clip(-most, most)
+            one.raw_data = values.astype(narrow).tobytes()
             one.ClearField("float_data")
         one.data_type = kind if one.data_type == wide else one.data_type
 
@@ -60,10 +68,15 @@ def narrowed(model: onnx.ModelProto, kind: int) -> onnx.ModelProto:
     return changed
 
 
+def held(model: onnx.ModelProto) -> Mapping[str, tuple[float, float]]:
+    """Mean and deviation of the weights that :func:`seeded` left out, by name."""
+    (entry,) = (p for p in model.metadata_props if p.key == _HELD)
+    return json.loads(entry.value)
+
+
 def grown(model: onnx.ModelProto) -> onnx.ModelProto:
     """A model that :func:`seeded` made, with weights of the same mean and deviation."""
-    (entry,) = (p for p in model.metadata_props if p.key == _HELD)
-    told = json.loads(entry.value)
+    told = held(model)
     for tensor in model.graph.initializer:
         if tensor.name in told:
             mean, deviation = told[tensor.name]
@@ -71,5 +84,4 @@ def grown(model: onnx.ModelProto) -> onnx.ModelProto:
             values = rng.standard_normal(tuple(tensor.dims), np.float32) * deviation + mean
             kind = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
             tensor.raw_data = values.astype(kind).tobytes()
-    model.metadata_props.remove(entry)
     return model

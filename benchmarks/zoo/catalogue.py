@@ -114,6 +114,15 @@ SMALL = tuple(
 )
 """Those of :data:`MODELS` that are large, with less to do: for devices that are slow."""
 
+LONG = (
+    replace(
+        next(model for model in MODELS if model.name == "llama_prefill"),
+        name="llama_prefill_512",
+        inputs=(_tokens(512, 32000),),
+    ),
+)
+"""More of one, for devices that are fast."""
+
 QUICK = (
     *(model.name for model in SMALL), "mlp", "mnist_cnn", "ds_cnn", "autoencoder", "lstm",
 )  # fmt: skip
@@ -136,14 +145,14 @@ def variant(stem: str) -> tuple[Model, int | None]:
     if dynamic:
         return find(name), None
     found = re.fullmatch(r"(.+)_b(\d+)", stem)
-    if found is None or any(model.name == stem for model in (*MODELS, *SMALL)):
+    if found is None or any(model.name == stem for model in (*MODELS, *SMALL, *LONG)):
         return find(stem), 1
     return find(found[1]), int(found[2])
 
 
 def find(name: str) -> Model:
     """The model called `name`; KeyError names the ones there are."""
-    for model in (*MODELS, *SMALL):
+    for model in (*MODELS, *SMALL, *LONG):
         if model.name == name:
             return model
     known = ", ".join(model.name for model in MODELS)

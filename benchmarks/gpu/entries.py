@@ -1,0 +1,141 @@
+"""Whole models: small files to take along, and what becomes of them where the GPU is."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from benchmarks.feeds import feeds_for
+from benchmarks.gpu.cases import TYPES, Array
+from benchmarks.gpu.weights import grown, narrowed, seeded
+from modelcc.artifact.file import write_artifact
+from modelcc.driver import compile_model
+from modelcc.options import Options
+
+ENDING = ".seeded.onnx"
+BATCHES = (1, 32)
+ITEMS = 2
+"""Of which a batch is made, in turns."""
+
+PLACES = 4096
+"""Of an item's result that are compared, drawn by a seed."""
+
+TOLERANCES = {"f32": 2e-3, "f16": 3e-2, "bf16": 8e-2}
+"""Of the largest number of a result, through a whole network."""
+
+ORDER = (("f16", 1), ("bf16", 32), ("f32", 32), ("f16", 32), ("f32", 1), ("bf16", 1))
+"""Types and batches, what tells most first."""
+
+_RESULT = "result:"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A model in ``folder`` at a batch; its type is the end of its name."""
+
+    folder: Path
+    stem: str
+    batch: int
+
+    @property
+    def dtype(self) -> str:
+        """Of its floats."""
+        end = self.stem.rpartition("_")[2]
+        return end if end in ("f16", "bf16") else "f32"
+
+    @property
+    def model(self) -> str:
+        """Its name, whatever its type."""
+        return self.stem if self.dtype == "f32" else self.stem.rpartition("_")[0]
+
+    @property
+    def name(self) -> str:
+        """Of its row."""
+        return f"{self.stem} x{self.batch}"
+
+    @property
+    def artifact(self) -> Path:
+        """Where the compiled model is."""
+        return self.folder / f"{self.stem}_x{self.batch}.mcc"
+
+    def read(self) -> onnx.ModelProto:
+        """The model as it was taken along."""
+        return onnx.load(str(self.folder / f"{self.stem}{ENDING}"))
+
+    def dims(self, model: onnx.ModelProto) -> dict[str, int]:
+        """Sizes of all named dimensions."""
+        shapes = (value.type.tensor_type.shape for value in model.graph.input)
+        return {d.dim_param: self.batch for shape in shapes for d in shape.dim if d.dim_param}
+
+    def feeds(self) -> dict[str, Array]:
+        """Inputs in the model's type."""
+        with np.load(_kept(self)) as kept:
+            items = {n: kept[n] for n in kept.files if not n.startswith(_RESULT)}
+        feeds = {n: np.resize(v, (self.batch, *v.shape[1:])) for n, v in items.items()}
+        kind = TYPES[self.dtype]
+        return {n: v.astype(kind) if v.dtype == np.float32 else v for n, v in feeds.items()}
+
+    def error(self, results: Mapping[str, Any]) -> float:
+        """The largest one at the places that are compared, as a part of the largest number."""
+        with np.load(_kept(self)) as kept:
+            wanted = {n: kept[_RESULT + n] for n in results}
+        return max(_error(sampled(n, np.asarray(results[n])), v) for n, v in wanted.items())
+
+
+def _kept(entry: Entry) -> Path:
+    return entry.folder / f"{entry.model}.npz"
+
+
+def sampled(name: str, result: Array) -> Array:
+    """Some numbers of each item."""
+    items = result.reshape(len(result), -1)
+    places = np.random.default_rng(zlib.crc32(name.encode())).integers(0, items.shape[1], PLACES)
+    return items[:, places].astype(np.float32)
+
+
+def _error(found: Array, wanted: Array) -> float:
+    wanted = np.resize(wanted, found.shape).astype(np.float64)
+    error = float(np.abs(found - wanted).max() / max(np.abs(wanted).max(), 1e-30))
+    return error if np.isfinite(error) else np.inf
+
+
+def prepare(path: Path, folder: Path) -> None:
+    """Files of a model in f32, f16 and bf16 without its large weights, its inputs, and what
+    ONNX Runtime makes of them on the processor in f32."""
+    runtime = import_module("onnxruntime")  # which may be missing where the GPU is
+    model = seeded(path)
+    dims = {d.dim_param for v in model.graph.input for d in v.type.tensor_type.shape.dim}
+    if not any(dims):
+        raise ValueError(f"{path.name} has no named batch; the zoo's {path.stem}_dynamic has one")
+    for end, kind in (("_f16", onnx.TensorProto.FLOAT16), ("_bf16", onnx.TensorProto.BFLOAT16)):
+        onnx.save(narrowed(model, kind), str(folder / f"{path.stem}{end}{ENDING}"))
+    onnx.save(model, str(folder / f"{path.stem}{ENDING}"))
+    feeds = feeds_for(path, {}, batch=ITEMS)
+    whole = grown(model).SerializeToString()
+    session = runtime.InferenceSession(whole, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    results = zip(names, session.run(names, feeds), strict=True)
+    kept = {_RESULT + name: sampled(name, np.asarray(value)) for name, value in results}
+    np.savez_compressed(folder / f"{path.stem}.npz", **feeds, **kept)  # pyright: ignore
+
+
+def entries(folder: Path) -> list[Entry]:
+    """All that was prepared, in the order of :data:`ORDER`."""
+    stems = sorted(path.name.removesuffix(ENDING) for path in folder.glob(f"*{ENDING}"))
+    found = [Entry(folder, stem, batch) for batch in BATCHES for stem in stems]
+    return sorted(found, key=lambda entry: ORDER.index((entry.dtype, entry.batch)))
+
+
+def build(entry: Entry, target: str) -> None:
+    """Weights and the compiled model."""
+    model = entry.read()
+    dims = tuple(entry.dims(model).items())
+    compiled = compile_model(grown(model), Options(target=target, dims=dims))
+    write_artifact(entry.artifact, compiled.artifact)

@@ -1,0 +1,154 @@
+"""Engines in processes of their own, asked at the same time to get ready, then in turns for times.
+
+What fails, does not answer or ends its process costs its own row alone: the process is ended, and
+the next question gets a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+from benchmarks.engine_worker import Refused, Worker
+
+ROUNDS = 5
+MEASURE_LIMIT = 30.0
+"""Seconds that one round may take."""
+
+PROCESSES: Mapping[str, str] = {
+    **dict.fromkeys(("copy", "cublas", "eager", "inductor", "flash", "cudnn", "fa3"), "kernels"),
+}
+"""Engines that share a process; others have their own."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A row to come; ``section`` tells where its name is looked up."""
+
+    section: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An engine that is ready; ``error`` if it was compared."""
+
+    error: float | None = None
+    notes: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+@dataclass(frozen=True)
+class Failed:
+    """What an engine says of a row that it does not do; ``missing`` if it does none."""
+
+    reason: str
+    missing: bool = False
+
+
+Asked = tuple[Task, str]
+"""A row and an engine."""
+
+Answers = Mapping[Asked, Opened | Failed]
+
+
+class Turns:
+    """Processes that run ``serve`` of a connection and ``arguments``, by engine and place."""
+
+    def __init__(self, serve: Callable[..., None], arguments: Sequence[Any], limit: float) -> None:
+        self._serve, self._arguments, self._limit = serve, arguments, limit
+        self._workers: dict[tuple[str, int], Worker] = {}
+        self.missing: dict[str, str] = {}
+
+    def close(self) -> None:
+        """End all processes."""
+        for key in tuple(self._workers):
+            self._end(key)
+
+    def _end(self, key: tuple[str, int]) -> None:
+        self._workers.pop(key).close()
+
+    def _worker(self, key: tuple[str, int]) -> Worker:
+        if key not in self._workers:
+            self._workers[key] = Worker(self._serve, self._arguments, self._limit)
+        return self._workers[key]
+
+    def _answer(self, key: tuple[str, int], engine: str, limit: float) -> Any:
+        """The next one; a process that has none is ended."""
+        if key not in self._workers:
+            return Failed("the process ended")
+        found = self._workers[key].answer(limit)
+        if isinstance(found, Refused):
+            self._end(key)
+            return Failed(found.reason)
+        if isinstance(found, Failed) and found.missing:
+            self.missing[engine] = found.reason
+        return found
+
+    def opened(self, asked: Sequence[Sequence[Asked]], end: float) -> dict[Asked, Opened | Failed]:
+        """All at the same time, those of one place of ``asked`` in its processes one after the
+        other; nothing is waited for after ``end`` or longer than the limit."""
+        keys: list[tuple[tuple[str, int], Asked]] = []
+        for place, some in enumerate(asked):
+            for task, engine in some:
+                if engine not in self.missing:
+                    key = PROCESSES.get(engine, engine), place
+                    self._worker(key).tell(("open", engine, task))
+                    keys.append((key, (task, engine)))
+        end = min(end, perf_counter() + self._limit)
+        found: dict[Asked, Opened | Failed] = {}
+        for key, one in keys:
+            found[one] = self._answer(key, one[1], max(end - perf_counter(), 0.0))
+        return found
+
+    def each(self, tasks: Sequence[Task], engine: str, places: int, limit: float,
+             end: float) -> Iterator[tuple[Task, Opened | Failed]]:  # fmt: skip
+        """Many rows that are checked and forgotten, ``places`` of them at the same time; a process
+        in which one failed is not trusted with the next."""
+        left = {place: list(tasks[place::places]) for place in range(places)}
+        for place, some in left.items():
+            for task in some:
+                self._worker((engine, place)).tell(("check", engine, task))
+        while any(left.values()) and perf_counter() < end:
+            for place, some in left.items():
+                if not some:
+                    continue
+                key = engine, place
+                found = self._answer(key, engine, min(limit, max(end - perf_counter(), 0.0)))
+                if perf_counter() >= end:
+                    break
+                yield some.pop(0), found
+                if isinstance(found, Failed) and key in self._workers:
+                    self._end(key)
+                for task in () if key in self._workers else some:
+                    self._worker(key).tell(("check", engine, task))
+        for place, some in left.items():
+            if some and (engine, place) in self._workers:
+                self._end((engine, place))  # it has questions that nobody waits for
+
+    def times(
+        self, task: Task, engines: Sequence[str], place: int
+    ) -> tuple[dict[str, float], dict[str, str]]:
+        """Median seconds of engines that are open, which then forget the row; what failed."""
+        found: dict[str, list[float]] = {name: [] for name in engines}
+        failed: dict[str, str] = {}
+        for _ in range(ROUNDS):
+            for engine in engines:
+                if engine in failed:
+                    continue
+                answer = self._asked(engine, place, ("measure", engine, task))
+                if isinstance(answer, Failed):
+                    failed[engine] = answer.reason
+                else:
+                    found[engine].append(answer)
+        for engine in found.keys() - failed.keys():
+            self._asked(engine, place, ("forget", engine, task))
+        return {n: median(taken) for n, taken in found.items() if n not in failed}, failed
+
+    def _asked(self, engine: str, place: int, question: Any) -> Any:
+        key = PROCESSES.get(engine, engine), place
+        if key in self._workers:
+            self._workers[key].tell(question)
+        return self._answer(key, engine, MEASURE_LIMIT)
