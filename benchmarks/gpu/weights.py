@@ -62,7 +62,8 @@ def narrowed(model: onnx.ModelProto, kind: int) -> onnx.ModelProto:
             value.type.tensor_type.elem_type = kind
     for node in graph.node:
         for attribute in node.attribute:
-            tensor(attribute.t)
+            if attribute.HasField("t"):
+                tensor(attribute.t)
             if node.op_type == "Cast" and attribute.name == "to" and attribute.i == wide:
                 attribute.i = kind
     return changed

@@ -29,7 +29,6 @@ def jax_on(device: str) -> Any:
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # other engines need memory, too
     jax = import_module("jax")
     jax.config.update("jax_enable_x64", True)
-    jax.config.update("jax_default_matmul_precision", "highest")
     if device != "cuda":
         jax.config.update("jax_platforms", "cpu")
     elif jax.default_backend() != "gpu":
@@ -41,6 +40,8 @@ def kernel(case: Case, device: str) -> Measure:
     """Seconds of a call of what computes the same, by calls in a row: JAX has no other clock."""
     jax = jax_on(device)
     given = {name: jax.device_put(value) for name, value in case.feeds().items()}
+    precision = "highest" if case.dtype == "f32" else "default"  # of f32, it may be tf32
+    jax.config.update("jax_default_matmul_precision", precision)
     function = jax.jit(_function(jax, case))
     calls = 1 if device != "cuda" else max(1, min(50, int(1e13 / case.operations)))
 
@@ -79,7 +80,7 @@ def model(entry: Entry, device: str) -> tuple[float, Measure]:
     """The error, and seconds of a call of inputs and weights that are there already."""
     jax = jax_on(device)
     graph, weights = with_weights_apart(entry)
-    feeds = entry.feeds() | weights
+    feeds = {**entry.feeds(), **weights}
     given = [jax.device_put(feeds[name]) for name in graph.inputs]
     function = jax.jit(compiled_text(stablehlo_text(graph), graph))
     found = [np.asarray(result) for result in function(*given)]
@@ -121,8 +122,9 @@ def compiled_text(text: str, graph: Graph) -> Callable[..., Any]:
     def lowered(context: Any, *operands: Any) -> Any:
         whole = context.module_context.module
         module = ir.Module.parse(text)
+        signature = ir.SymbolTable(module.operation)["main"].attributes["function_type"]
+        made = ir.FunctionType(signature.value).results
         name = mlir.merge_mlir_modules(whole, "modelcc_text", module)
-        made = [mlir.aval_to_ir_type(aval) for aval in context.avals_out]
         return dialect.CallOp(made, ir.FlatSymbolRefAttr.get(name), operands).results
 
     primitive.def_abstract_eval(results)

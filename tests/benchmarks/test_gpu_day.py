@@ -1,0 +1,207 @@
+"""The benchmark of GPUs does what it can of its rows, whatever becomes of some; without a GPU."""
+
+from __future__ import annotations
+
+from collections import Counter
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper, parser
+
+from benchmarks.gpu import needs, onnxruntime_peer, xla_peer
+from benchmarks.gpu.__main__ import main
+from benchmarks.gpu.cases import cases
+from benchmarks.gpu.clock import MissingPeerError
+from benchmarks.gpu.day import Day, run
+from benchmarks.gpu.entries import BATCHES, ITEMS, TOLERANCES, Entry, entries, prepare
+from benchmarks.gpu.kernels import artifact
+from benchmarks.gpu.page import page
+from benchmarks.gpu.results import FILE, Results, Row
+from benchmarks.gpu.weights import grown
+from modelcc.driver import compile_model
+from modelcc.runtime.errors import LoadError
+from tests.benchmarks import gpu_engines
+from tests.machines import chosen_options
+
+
+def day(folder: Path, how: str = "", seconds: float = 60.0) -> Results:
+    """All small kernels, by the stand-in."""
+    for case in cases("small"):
+        artifact(folder, case).touch()
+    given = Day(folder, how, "cuda", perf_counter() + seconds, "small", limit=4.0, operators=False)
+    results = Results(folder)
+    turns = run(given, results, gpu_engines.serve)
+    (folder / "page.md").write_text(page(results, "a stand-in", turns.missing))
+    return results
+
+
+def test_what_fails_costs_its_own_row_and_the_next_call_goes_on(tmp_path: Path) -> None:
+    rows = day(tmp_path).rows
+    faults = {name.split()[0]: row.fault for name, row in rows.items() if row.section == "kernel"}
+    assert faults == {
+        "product": "the process ended",
+        "attention": faults["attention"],
+        "decode": "LaunchError: the GPU did not do its work",
+        "softmax": "WRONG",
+        "layer": "",
+    }
+    assert faults["attention"].startswith("no answer in")
+    (norm,) = (row for row in rows.values() if row.name.startswith("layer"))
+    assert norm.seconds["modelcc"] == 2.0 and norm.ratio == 1.5
+    asked = (tmp_path / gpu_engines.ASKED).read_text().splitlines()
+    assert Results(tmp_path).rows == rows
+
+    later = day(tmp_path, "well")
+    again = (tmp_path / gpu_engines.ASKED).read_text().splitlines()[len(asked) :]
+    assert not any(norm.name in line for line in again), "it was done"
+    kernels = later.of("kernel")
+    assert not any(row.fault for row in kernels) and all(row.seconds for row in kernels)
+    counts = Counter(line.split()[1] for line in again if line.startswith("open"))
+    assert (
+        counts["cublas"] == 1 and "cublas: cuBLAS is not here" in (tmp_path / "page.md").read_text()
+    )
+    (product,) = (row for row in kernels if row.name.startswith("product"))
+    assert "cublas" not in product.seconds and product.refused["cublas"] == "cuBLAS is not here"
+    attention = next(row for row in kernels if row.name.startswith("attention"))
+    assert attention.refused["flash"] == "the process ended" and "modelcc" in attention.seconds
+
+
+def test_nothing_begins_when_the_seconds_are_over(tmp_path: Path) -> None:
+    results = day(tmp_path, "well", 0.0)
+    assert not results.rows
+    assert "| open |" in (tmp_path / "page.md").read_text()
+
+
+def test_a_hang_at_the_end_is_no_fault(tmp_path: Path) -> None:
+    """Only what a row's own limit has ended is one."""
+    rows = day(tmp_path, seconds=3.0).rows
+    assert not any(row.name.startswith("attention") for row in rows.values())
+
+
+def test_the_page_has_each_bar(tmp_path: Path) -> None:
+    results = Results(tmp_path)
+    results.add(Row("machine", "copy", notes={"GB/s": 3000.0}))
+    taken = {"modelcc": 2e-4, "cublas": 1.9e-4, "xla": 1e-5}
+    row = Row("kernel", "product 4096x4096x4096 bf16", error=1e-3)
+    results.add(row.with_times(taken, {"TFLOP/s": 690.0, "GB/s": 500.0}))
+    row = Row("kernel", "softmax 16384x4096 f16", error=1e-3)
+    results.add(row.with_times({"modelcc": 1e-4}, {"GB/s": 2400.0}))
+    row = Row("model", "resnet50 x1", error=1e-3)
+    results.add(row.with_times({"modelcc": 2.0, "torch": 3.0, "xla": 2.6}, {}))
+    results.add(Row("model", "b", fault="WRONG"))
+    text = page(results, "an H100", {"tensorrt": "not there"})
+    assert "part of cuBLAS's rate | 0.85 | 0.95 | 1.12 | met |" in text
+    assert "TFLOP/s | 600 | 690 | 1.15 | met |" in text
+    assert "4096 f16: part of a copy's bandwidth | 0.85 | 0.8 | 0.94 | **not met** |" in text
+    assert "1 of 2 models: best other / modelcc, geometric mean | 1.2 | 1.3 | 1.08 | met |" in text
+    assert "heads of 128: part of the best library's rate | 0.9 | | | open |" in text
+    assert "- tensorrt: not there" in text and "- b: WRONG" in text
+
+
+def test_what_is_missing_is_said_in_a_line() -> None:
+    there = {"numpy": "2.5.2", "llvmlite": "0.49.0", "onnx": "1.23.1", "click": "8.1.7"}
+
+    def found(name: str) -> str:
+        if name not in there:
+            raise PackageNotFoundError(name)
+        return there[name]
+
+    line, whole = needs.state(["numpy>=2.0", "llvmlite==0.50.*", "rich>=13.7", "click>=8.1"], found)
+    assert not whole and "lacking: llvmlite==0.50.* (0.49.0 is there), rich>=13.7 (missing)" in line
+    assert needs.state(["numpy>=2.0", "onnx>=1.22"], found)[1]
+    assert needs.state(needs.requirements())[1], "this project's own"
+
+
+HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
+BODY = f"{HEAD} g (float[batch, 200] x) => (float[batch, 300] y)"
+
+
+NODES = "p = MatMul(x, w) h = Cast<to = 1>(p) s = Add(h, m) y = Softmax<axis = 1>(s)"
+
+
+def tiny(folder: Path) -> Path:
+    """A model with a named batch, a mask that is no weight, and weights."""
+    model = parser.parse_model(f"{BODY} {{ {NODES} }}")
+    rng = np.random.default_rng(1)
+    w = rng.normal(0, 0.1, (200, 300)).astype("f")
+    m = np.where(np.arange(300) % 2, np.finfo("f").min, 0).astype("f").reshape(1, 300)
+    model.graph.initializer.extend(
+        [numpy_helper.from_array(w, "w"), numpy_helper.from_array(m, "m")]
+    )
+    path = folder / "tiny.onnx"
+    onnx.save(model, str(path))
+    return path
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with that model in all types."""
+    pytest.importorskip("onnxruntime")
+    folder = tmp_path_factory.mktemp("gpu")
+    prepare(tiny(folder), folder)
+    return folder
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize("dtype", TOLERANCES)
+def test_models_are_compared_with_what_onnxruntime_made(
+    prepared: Path, dtype: str, batch: int
+) -> None:
+    """Every item of a batch; a batch of the first item alone is wrong."""
+    (entry,) = (e for e in entries(prepared) if (e.dtype, e.batch) == (dtype, batch))
+    dims = tuple(entry.dims(entry.read()).items())
+    compiled = compile_model(grown(entry.read()), chosen_options(dims=dims))
+    results = compiled.target.load(compiled.artifact, 1).run(entry.feeds())
+    assert results["y"].shape == (batch, 300)
+    assert entry.error(results) <= TOLERANCES[dtype]
+    if batch >= ITEMS:
+        assert entry.error({"y": results["y"][[0] * batch]}) > TOLERANCES[dtype]
+
+
+def test_other_engines_compute_the_same_model(prepared: Path) -> None:
+    entry = Entry(prepared, "tiny", 32)
+    halves = Entry(prepared, "tiny_f16", 1)
+    for one in (entry, halves):
+        error, measure = onnxruntime_peer.model("onnxruntime", one, "cpu")
+        assert error < TOLERANCES[one.dtype] and measure() > 0
+    with pytest.raises(MissingPeerError, match="TensorrtExecutionProvider"):
+        onnxruntime_peer.model("tensorrt", entry, "cpu")
+    pytest.importorskip("jax")
+    for stem in ("tiny", "tiny_f16", "tiny_bf16"):
+        entry = Entry(prepared, stem, 32)
+        onnx.checker.check_model(grown(entry.read()), full_check=True)
+        error, measure = xla_peer.model(entry, "cpu")
+        assert error < TOLERANCES[entry.dtype] and measure() > 0
+
+
+def test_models_without_a_named_batch_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "fixed.onnx"
+    model = parser.parse_model(f"{HEAD} g (float[1, 2] x) => (float[1, 2] y) {{ y = Relu(x) }}")
+    onnx.save(model, str(path))
+    with pytest.raises(ValueError, match="no named batch"):
+        prepare(path, tmp_path)
+
+
+def test_the_whole_command_on_a_processors_driver(tmp_path: Path) -> None:
+    """Prepared, compiled by other processes, checked and timed."""
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("pyopencl")
+    opencl = pytest.importorskip("tests.opencl_kernels")
+    try:
+        opencl.first_device()
+    except LoadError as error:
+        pytest.skip(str(error))
+    folder, out = tmp_path / "gpu", tmp_path / "out"
+    here = [str(folder), "--target", "opencl", "--device", "opencl", "--size", "small"]
+    assert main([*here, "--prepare", "--models", str(tiny(tmp_path))]) == 0
+    some = ["--no-operators", "--places", "1", "--workers", "1", "--engines", "modelcc"]
+    assert main([*here, *some, "--seconds", "300", "--out", str(out)]) == 0
+    rows = Results(out).rows
+    assert {row.section for row in rows.values()} >= {"kernel", "model"}
+    assert all("modelcc" in row.seconds for row in rows.values() if row.section != "machine")
+    assert len([row for row in rows.values() if row.section == "model"]) == 6
+    assert (out / FILE).exists() and "tiny_bf16 x32" in (out / "results.md").read_text()
