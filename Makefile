@@ -4,7 +4,7 @@ PYTHON ?= python
 MODELS ?= benchmarks/models
 PEERS ?= modelcc,modelcc-strict,onnxruntime,openvino,openvino-default
 
-GPU_MODELS ?= resnet50 convnext_tiny vit_base_patch16_224 bert_base gpt2_prefill llama_prefill llama_decode
+GPU_MODELS ?= resnet50 convnext_tiny vit_base_patch16_224 bert_base gpt2_prefill llama_prefill_512 llama_decode
 
 .PHONY: bench-gpu gpu-code gpu-zoo bench-train check test test-quick test-costs test-all levels targets webgpu replay bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-torch fuzz-operands fuzz-artifacts killed fmt docs pool
 check:  ## style and types
@@ -49,9 +49,14 @@ gpu-zoo:  ## the zoo on DEVICES=devices (OpenCL and WebGPU; or opencl:spirv, web
 	$(PYTHON) -m benchmarks.accuracy --backend $(or $(DEVICES),devices) --folder $(MODELS) $(if $(REAL),--real $(REAL)) \
 		$(if $(filter all,$(ZOO)),,--models $(or $(ZOO),small))
 
-bench-gpu:  ## on an NVIDIA GPU: kernels and models right or wrong, then times beside PyTorch; PREPARE=1 writes what that takes, anywhere
-	$(PYTHON) -m benchmarks.gpu $(MODELS)/gpu \
-		$(if $(PREPARE),--prepare --models $(GPU_MODELS:%=$(MODELS)/%.onnx),--seconds $(or $(SECONDS),500))
+bench-gpu:  ## on an NVIDIA GPU: kernels and models right or wrong, then times beside other engines, as far as SECONDS go, and bars to OUT; PREPARE=1 writes what that takes, anywhere
+ifdef PREPARE
+	$(PYTHON) -m benchmarks.zoo --out $(MODELS) $(GPU_MODELS:%=%_dynamic)
+	$(PYTHON) -m benchmarks.gpu $(MODELS)/gpu --prepare --models $(GPU_MODELS:%=$(MODELS)/%_dynamic.onnx)
+else
+	$(PYTHON) -m benchmarks.gpu.needs
+	$(PYTHON) -m benchmarks.gpu $(MODELS)/gpu --seconds $(or $(SECONDS),500) $(if $(OUT),--out $(OUT))
+endif
 
 replay:  ## kernels that tree BASE (a commit, a folder) makes otherwise than this one; QUICK=1, JSON=file, DIFF=kernel
 	$(PYTHON) -m benchmarks.replay $(or $(BASE),HEAD) --folder $(MODELS) $(if $(QUICK),--quick) \

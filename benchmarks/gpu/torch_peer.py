@@ -102,9 +102,11 @@ def _attention(torch: Any, engine: str, case: Case, given: Mapping[str, Any]) ->
 
 
 def _seconds(torch: Any, device: str, step: Step) -> float:
+    return event_seconds(torch, step) if device == "cuda" else call_seconds(step)
+
+
+def event_seconds(torch: Any, step: Step) -> float:
     """Between events, caches cleared before; the median."""
-    if device != "cuda":
-        return call_seconds(step)
     cleared = torch.empty(FLUSHED, dtype=torch.uint8, device="cuda")
     pairs: list[tuple[Any, Any]] = []
     for number in range(RUNS + 3):
@@ -152,6 +154,7 @@ MODULES: Mapping[str, Callable[[], Any]] = {
 def model(engine: str, entry: Entry, device: str) -> Measure:
     """Seconds of a call, eager or compiled, of inputs that are there already."""
     torch = torch_on(device)
+    import_module("benchmarks.zoo.torchvision_operators")  # before timm and transformers do
     found = next((stem for stem in MODULES if entry.stem.startswith(stem)), None)
     if found is None:
         raise ValueError(f"there is no {entry.stem} in PyTorch here")

@@ -6,21 +6,24 @@ from collections import Counter
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from time import perf_counter
+from types import SimpleNamespace
+from unittest.mock import ANY
 
 import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper, parser
 
-from benchmarks.gpu import needs, onnxruntime_peer, xla_peer
+from benchmarks.gpu import needs, onnxruntime_peer, operators, torch_peer, xla_peer
 from benchmarks.gpu.__main__ import main
 from benchmarks.gpu.cases import cases
 from benchmarks.gpu.clock import MissingPeerError
-from benchmarks.gpu.day import Day, run
+from benchmarks.gpu.day import Day, run, sanitize
 from benchmarks.gpu.entries import BATCHES, ITEMS, TOLERANCES, Entry, entries, prepare
 from benchmarks.gpu.kernels import artifact
 from benchmarks.gpu.page import page
 from benchmarks.gpu.results import FILE, Results, Row
+from benchmarks.gpu.turns import Opened
 from benchmarks.gpu.weights import grown
 from modelcc.driver import compile_model
 from modelcc.runtime.errors import LoadError
@@ -80,6 +83,55 @@ def test_a_hang_at_the_end_is_no_fault(tmp_path: Path) -> None:
     """Only what a row's own limit has ended is one."""
     rows = day(tmp_path, seconds=3.0).rows
     assert not any(row.name.startswith("attention") for row in rows.values())
+
+
+CHECKER = """#!/bin/sh
+echo "$@" >> {calls}
+echo "========= ERROR SUMMARY: $2"
+test $2 = memcheck || exit 9
+"""
+
+
+def test_checkers_run_the_smaller_kernels(tmp_path: Path) -> None:
+    checker, calls = tmp_path / "checker", tmp_path / "calls"
+    checker.write_text(CHECKER.format(calls=calls))
+    checker.chmod(0o755)
+    given = Day(tmp_path, "", "cuda", perf_counter() + 60, sanitizer=str(checker))
+    results, some = Results(tmp_path), list(cases("medium"))
+    sanitize(given, results, some)
+    assert results.rows["memcheck"].fault == ""
+    assert results.rows["racecheck"].fault == "========= ERROR SUMMARY: racecheck"
+    lines = calls.read_text().splitlines()
+    assert [line.split()[:4] for line in lines] == [
+        ["--tool", tool, "--error-exitcode", "9"] for tool in ("memcheck", "racecheck")
+    ]
+    assert all(f"--once {case.name}" in lines[0] for case in some)
+    sanitize(given, results, some)
+    assert len(calls.read_text().splitlines()) == 3, "the one with a fault is tried again"
+
+
+def test_gpus_are_timed_between_events_with_caches_cleared() -> None:
+    """On what stands for PyTorch."""
+    done: list[str] = []
+
+    class Event:
+        def __init__(self, enable_timing: bool) -> None:
+            assert enable_timing
+
+        def record(self) -> None:
+            done.append("event")
+
+        def elapsed_time(self, other: Event) -> float:
+            return 2.0
+
+    def empty(size: int, dtype: object, device: str) -> object:
+        return SimpleNamespace(zero_=lambda: done.append(f"clear {size} {device}"))
+
+    cuda = SimpleNamespace(Event=Event, synchronize=lambda: done.append("synchronize"))
+    torch = SimpleNamespace(empty=empty, uint8="uint8", cuda=cuda)
+    assert torch_peer.event_seconds(torch, lambda: done.append("step")) == 2e-3
+    assert done[:4] == [f"clear {64 << 20} cuda", "event", "step", "event"]
+    assert done.count("step") == torch_peer.RUNS + 3 and done[-1] == "synchronize"
 
 
 def test_the_page_has_each_bar(tmp_path: Path) -> None:
@@ -195,9 +247,11 @@ def test_the_whole_command_on_a_processors_driver(tmp_path: Path) -> None:
         opencl.first_device()
     except LoadError as error:
         pytest.skip(str(error))
+    assert operators.checked("Softmax-0", "opencl") == Opened(ANY, {"device": 1.0})
     folder, out = tmp_path / "gpu", tmp_path / "out"
     here = [str(folder), "--target", "opencl", "--device", "opencl", "--size", "small"]
     assert main([*here, "--prepare", "--models", str(tiny(tmp_path))]) == 0
+    assert main([*here, "--once", "softmax 64x96 f16", "--once", "layer norm 8x96 f32"]) == 0
     some = ["--no-operators", "--places", "1", "--workers", "1", "--engines", "modelcc"]
     assert main([*here, *some, "--seconds", "300", "--out", str(out)]) == 0
     rows = Results(out).rows
