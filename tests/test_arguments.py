@@ -69,7 +69,7 @@ CALLS: dict[Callable[..., Any], dict[str, list[object]]] = {
     modelcc.compile: {
         "model": MODELS, **OPTIONS, "options": not_of(None), "cache": FOLDERS,
         "progress": not_of(None, print), "measured": not_of(True),
-        "separate": not_of(True),
+        "separate": not_of(None, True),
         "args": [v for v in not_of(None) if not isinstance(v, str)],
         "kwargs": not_of(None), "dynamic_shapes": not_of(None),
     },

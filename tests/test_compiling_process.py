@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from small_models import mlp
 
 import modelcc
+from modelcc.compiling_process import CompilingProcess, CompilingProcesses, ProcessError
+from modelcc.compiling_server import PATIENCE, ModelRequest
+from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.errors import ModelError
+from modelcc.ir.graph import Graph
+from modelcc.ir.types import F32, TensorType
+from modelcc.ops.elementwise import Neg
+from tests.machines import chosen_options
 
 PROGRAM = """
 import sys, modelcc
@@ -48,3 +59,125 @@ def test_graphs_and_errors_pass_between_processes() -> None:
         modelcc.compile(graph, target="nothing", cache=None, separate=True)
     with pytest.raises(ModelError, match="separate"):
         modelcc.compile(graph, separate=2)  # pyright: ignore[reportArgumentType]
+
+
+def negated(extent: int = 4) -> Graph:
+    build = GraphBuilder("negated")
+    return build.build([build.emit(Neg(), build.input("x", TensorType((extent,), F32)))])
+
+
+def request(folder: Path, graph: Graph | None = None, tells: bool = False) -> ModelRequest:
+    options = chosen_options(threads=1)
+    return ModelRequest(graph or negated(), options, None, 1, tells, folder / "net.mcc")
+
+
+def process_of(processes: CompilingProcesses) -> subprocess.Popen[bytes]:
+    (process,) = processes._idle  # pyright: ignore[reportPrivateUsage]
+    return process._process  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.fixture(name="processes")
+def _processes() -> Any:
+    made = CompilingProcesses()
+    yield made
+    made.end()
+
+
+def test_a_process_compiles_more_than_one_model(
+    processes: CompilingProcesses, tmp_path: Path
+) -> None:
+    processes.times(request(tmp_path), None)
+    first = process_of(processes)
+    with pytest.raises(ModelError, match="keep"):
+        wrong = chosen_options(threads=1, keep=("nothing",))
+        asked = ModelRequest(negated(), wrong, None, 1, False, tmp_path / "net.mcc")
+        processes.times(asked, None)
+    processes.times(request(tmp_path, negated(7)), None)
+    assert process_of(processes) is first
+    assert modelcc.load(tmp_path / "net.mcc").inputs[0].shape == (7,)
+    processes.end()
+    assert first.returncode == -signal.SIGKILL  # and has been waited for
+
+
+def test_one_that_has_ended_is_replaced(processes: CompilingProcesses, tmp_path: Path) -> None:
+    processes.times(request(tmp_path), None)
+    first = process_of(processes)
+    os.kill(first.pid, signal.SIGKILL)
+    processes.times(request(tmp_path), None)
+    assert process_of(processes) is not first and first.returncode == -signal.SIGKILL
+
+
+def test_one_that_nobody_asks_ends(processes: CompilingProcesses, tmp_path: Path) -> None:
+    program = "import modelcc.compiling_server as s; s.PATIENCE = 0.1; s.serve()"
+    command, pipe = [sys.executable, "-c", program], subprocess.PIPE
+    own = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=own) as process:
+        assert process.wait(60) == 0
+
+
+def test_what_interrupts_the_caller_ends_it(tmp_path: Path) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    process = CompilingProcess()
+    with pytest.raises(KeyboardInterrupt):
+        process.answer(request(tmp_path, tells=True), interrupted)
+    assert process._process.returncode == -signal.SIGKILL  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize("interpreter", ["", "/nonexistent/python", shutil.which("true")])
+def test_where_there_is_no_other_process_this_one_compiles_or_says_so(
+    interpreter: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    graph = negated()
+    monkeypatch.setattr(sys, "executable", interpreter)
+    monkeypatch.setattr("modelcc.compiling_process._processes", CompilingProcesses)
+    with pytest.raises(ProcessError, match="without 'separate'"):
+        modelcc.compile(graph, threads=1, cache=None, separate=True)
+    net = modelcc.compile(graph, threads=1, cache=None, separate=None)
+    assert "this process compiles" in caplog.text
+    assert net(np.ones(4, np.float32)).tolist() == [-1.0] * 4
+
+
+ORPHANED = """
+import os, sys, modelcc
+from modelcc.compiling_process import CompilingProcess
+print(CompilingProcess()._process.pid, flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_it_ends_with_its_caller() -> None:
+    own = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", ORPHANED]
+    run = subprocess.run(command, capture_output=True, text=True, env=own, check=False)
+    assert run.returncode == -signal.SIGKILL
+    deadline = time.monotonic() + PATIENCE / 2
+    while _is_running(int(run.stdout)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/stat")
+    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_a_fork_starts_its_own(processes: CompilingProcesses, tmp_path: Path) -> None:
+    processes.times(request(tmp_path), None)
+    pid = os.fork()
+    if not pid:
+        try:
+            (tmp_path / "forked").mkdir()
+            processes.times(request(tmp_path / "forked", negated(9)), None)
+            os._exit(0 if len(modelcc.load(tmp_path / "forked/net.mcc").inputs) == 1 else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    first = process_of(processes)
+    processes.times(request(tmp_path, negated(8)), None)
+    assert process_of(processes) is first

@@ -6,6 +6,7 @@ the cache, needs the runtime alone.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +19,7 @@ from modelcc import checks
 from modelcc.artifact.file import read_artifact
 from modelcc.cache.compile_cache import find_compiled
 from modelcc.cache.measurements import with_measurements
-from modelcc.compiling_process import compiled_apart
+from modelcc.compiling_process import ProcessError, compiled_apart
 from modelcc.environment import Environment, read_environment
 from modelcc.frontends.choice import frontend_of
 from modelcc.heap import release_heap
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from modelcc.targets.base import Progress
     from modelcc.verification.verification import Verification
 
+_LOGGER = logging.getLogger(__name__)
 BYTECODE_SUFFIX = ".mcb"
 
 
@@ -70,7 +72,7 @@ def compile(
     machine: Mapping[str, float] | None = None,
     measured: bool = True,
     cache: str | Path | None = "",
-    separate: bool = False,
+    separate: bool | None = False,
     progress: Progress | None = None,
 ) -> Model:
     """Compile a model: a path (``.onnx``, ``.pt2``, ``.mlir``), the bytes of a file, an
@@ -86,8 +88,8 @@ def compile(
     are fields of :class:`Options`, for which ``options`` gives other defaults.  ``cache`` is a
     folder (default: ``MODELCC_CACHE_DIR``, else one below the home), None for no cache.  What
     ``modelcc machine --measure`` keeps there is used unless ``measured`` is False.  With
-    ``separate`` another process compiles.  ``progress`` gets a text, how many parts are done and
-    of how many.  :class:`ModelError` says what is wrong with the model or an argument.
+    ``separate`` another process compiles, with None if there can be one.  ``progress`` gets a text,
+    how many parts are done and of how many.  :class:`ModelError` says what is wrong with the model or an argument.
     """
     environment = read_environment(os.environ)
     args, target = (None, args) if isinstance(args, str) and target is None else (args, target)
@@ -99,7 +101,7 @@ def compile(
         kernels=kernels,
     )  # fmt: skip
     checks.function("progress", progress, _PROGRESS)
-    folder, apart = _folder(cache, environment), checks.flag("separate", separate)
+    folder, apart = _folder(cache, environment), checks.optional_flag("separate", separate)
     here, called = _here(asked, folder, measured), _called(model, args, kwargs, dynamic_shapes)
     return compiled_model(called, here, folder, default_jobs(environment), progress, apart)
 
@@ -118,16 +120,21 @@ def compiled_model(
     cache: Path | None,
     jobs: int,
     progress: Progress | None = None,
-    separate: bool = False,
+    separate: bool | None = False,
 ) -> Model:
     """The model of :func:`compile`, from the folder ``cache`` if it is there, or by ``jobs``
-    processes, this one not among them if ``separate``."""
+    processes, this one not among them if ``separate``, or, if that is None, if that can be."""
     found = None if cache is None or options.tuned else find_compiled(model, options, cache)
     if found is not None:
         return opened(found, options.target, options.threads)
-    if separate:
-        found, times = compiled_apart(model, options, cache, jobs, progress)
-        return opened(found, options.target, options.threads).with_times(times)
+    if separate is not False:
+        try:
+            found, times = compiled_apart(model, options, cache, jobs, progress)
+            return opened(found, options.target, options.threads).with_times(times)
+        except ProcessError as error:
+            if separate:
+                raise
+            _LOGGER.warning("%s: this process compiles", error.message)
     config = _driver().BuildConfig(cache, jobs, progress)
     compiled: Compiled = _driver().compile_model(model, options, config)
     release_heap()
