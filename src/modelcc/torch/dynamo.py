@@ -51,10 +51,10 @@ def backend(
     ``options`` are arguments of :func:`modelcc.compile` (``threads`` is PyTorch's number by
     default), and ``freeze``: parameters are constants then and packed once, in graphs without
     gradients; they must not change any more.  With ``release``, which freezes, too, PyTorch's own
-    memory of these parameters is freed: the model cannot be used otherwise any more; another
-    process compiles (``separate``) unless that is given as False.  Operators
-    that modelcc lacks run in PyTorch, see :func:`modelcc.torch.explain`.  :class:`ModelError` for
-    tensors of other devices.
+    memory of these parameters is freed: the model cannot be used otherwise any more.  Another
+    process compiles, or this one if ``separate`` is given as False.  Operators that modelcc lacks
+    run in PyTorch, see :func:`modelcc.torch.explain`.  :class:`ModelError` for tensors of other
+    devices.
     """
     return compiled_by(_request(options, mode), module, examples)
 
@@ -81,7 +81,7 @@ def _request(options: Mapping[str, Any] | None, mode: str | None) -> BackendRequ
         raise ModelError(f"there is no option {unknown[0]!r}", ("torch.compile",), hint)
     release = bool(given.pop("release", False))
     freeze = bool(given.pop("freeze", False)) or release
-    usual = {"threads": torch.get_num_threads(), "separate": release}
+    usual = {"threads": torch.get_num_threads(), "separate": None}
     return BackendRequest({**usual, **given}, freeze, release)
 
 
