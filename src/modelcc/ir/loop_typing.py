@@ -21,7 +21,7 @@ from modelcc.ir.loop import (
 from modelcc.ir.scalar import FUNCTIONS
 from modelcc.ir.types import BOOL, I32, DType
 
-FOLDS = ("add", "mul", "min", "max", "and", "or", "xor")
+FOLDS = ("add", "mul", "min", "max", "minimum", "maximum", "and", "or", "xor")
 
 
 def type_fault(e: Expr, parts: tuple[Expr, ...]) -> str:
@@ -54,7 +54,7 @@ def type_fault(e: Expr, parts: tuple[Expr, ...]) -> str:
         case Shuffle():
             return _shuffle_fault(e)
         case Reduce():
-            return "" if e.function in FOLDS else f"cannot reduce with '{e.function}'"
+            return _reduce_fault(e)
         case Convert():
             return ""
         case _:
@@ -92,6 +92,14 @@ def _leaf_fault(e: Const | IndexOf | Load) -> str:
             return "" if numeric else f"an index cannot be {e.dtype}"
         case Load():
             return ""
+
+
+def _reduce_fault(e: Reduce) -> str:
+    if e.function not in FOLDS:
+        return f"cannot reduce with '{e.function}'"
+    if FUNCTIONS[e.function].domain == "float" and not e.dtype.is_float:
+        return f"{e.function} is not defined for {e.dtype}"
+    return ""
 
 
 def _call_fault(e: ScalarCall) -> str:

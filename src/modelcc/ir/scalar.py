@@ -108,6 +108,8 @@ FUNCTIONS: Mapping[str, ScalarFunction] = MappingProxyType(
             _F("pow", 2, special.power, cost=40),
             _F("min", 2, np.minimum),
             _F("max", 2, np.maximum),
+            _F("minimum", 2, np.minimum, domain="float", cost=3),
+            _F("maximum", 2, np.maximum, domain="float", cost=3),
             _F("neg", 1, np.negative),
             _F("abs", 1, np.abs),
             _F("sign", 1, np.sign, cost=2),
@@ -164,10 +166,16 @@ FUNCTIONS: Mapping[str, ScalarFunction] = MappingProxyType(
 WORD_DOTS = ("dot_halves", "dot_bytes")
 """Functions that multiply numbers of which each word has several, and add the products."""
 
-Combine = Literal["sum", "prod", "max", "min", "and", "or"]
+Combine = Literal["sum", "prod", "max", "min", "maximum", "minimum", "and", "or"]
 COMBINE_FUNCTION: Mapping[Combine, str] = MappingProxyType(
-    {"sum": "add", "prod": "mul", "max": "max", "min": "min", "and": "and", "or": "or"}
+    {
+        "sum": "add",
+        "prod": "mul",
+        **{name: name for name in ("max", "min", "maximum", "minimum", "and", "or")},
+    }
 )
+"""What combines two values.  Of floats ``max`` and ``min`` may lose a NaN, ``maximum`` and
+``minimum`` (those of IEEE 754-2019, but for the order of zeros) are NaN where there is one."""
 
 
 def identity(combine: Combine, dtype: DType) -> float | int | bool:
@@ -181,9 +189,10 @@ def identity(combine: Combine, dtype: DType) -> float | int | bool:
             return True if dtype == BOOL else -1
         case "or":
             return False if dtype == BOOL else 0
-        case "max" | "min":
-            low, high = _limits(dtype)
-            return low if combine == "max" else high
+        case "max" | "maximum":
+            return _limits(dtype)[0]
+        case "min" | "minimum":
+            return _limits(dtype)[1]
 
 
 def _limits(dtype: DType) -> tuple[float | int | bool, float | int | bool]:

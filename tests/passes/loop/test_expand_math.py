@@ -149,6 +149,16 @@ def test_remainders(name: str, dtype: DType) -> None:
     np.testing.assert_allclose(got, want, 1e-6 if dtype == F32 else 1e-13)
 
 
+@pytest.mark.parametrize("dtype", [F16, F32, F64], ids=str)
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+def test_extremes_that_keep_nan(name: str, dtype: DType) -> None:
+    value = ScalarCall(name, tuple(Load(b, i, dtype, 8) for b in "xy"), dtype, 8)
+    special = [0.0, 1, -1, np.inf, -np.inf, np.nan, 7, -7]
+    x, y = (f(special, 8).astype(dtype.numpy) for f in (np.repeat, np.tile))
+    got = run(expand_math(elementwise(value, dtype, operands="xy")), x, y)
+    np.testing.assert_array_equal(got, getattr(np, name)(x, y))
+
+
 def test_halves_are_computed_in_single_precision() -> None:
     function = unary("tanh", F16)
     x = np.linspace(-5, 5, 64).astype(np.float16)

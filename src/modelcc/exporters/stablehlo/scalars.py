@@ -20,6 +20,8 @@ _SAME: Mapping[str, str] = MappingProxyType(
         "mul": "multiply",
         "min": "minimum",
         "max": "maximum",
+        "minimum": "minimum",
+        "maximum": "maximum",
         "neg": "negate",
         "fmod": "remainder",
         "sqrt": "sqrt",

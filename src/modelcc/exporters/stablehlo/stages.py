@@ -34,6 +34,7 @@ from modelcc.ir.types import BOOL, I64, TensorType
 
 COMBINES: Mapping[str, str] = {
     "add": "add", "mul": "multiply", "max": "maximum", "min": "minimum", "and": "and", "or": "or",
+    "maximum": "maximum", "minimum": "minimum",
 }  # fmt: skip
 _DIRECTIONS = {"<": "LT", "<=": "LE", "==": "EQ", "!=": "NE", ">": "GT", ">=": "GE"}
 

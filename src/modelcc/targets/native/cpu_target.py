@@ -17,6 +17,7 @@ from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.loop.expand_instructions import Available, expand_instructions
 from modelcc.passes.loop.expand_math import expand_math
 from modelcc.passes.loop.expand_narrow import expand_narrow
+from modelcc.passes.loop.expect_numbers import expect_numbers
 from modelcc.passes.loop.group_checks import group_checks
 from modelcc.runtime.session import Session
 from modelcc.runtime.values import session_of
@@ -144,7 +145,7 @@ class CpuTarget(Target):
     def legalize(self, function: Function) -> Function:
         """Elementary functions (exp, tanh …), narrow elements and instructions that the processor
         lacks become arithmetic; checks of indices take one branch for several."""
-        plain = expand_math(expand_narrow(group_checks(function)))
+        plain = expand_math(expand_narrow(expect_numbers(group_checks(function))))
         return expand_instructions(plain, self._available)
 
     @cached_property

@@ -20,6 +20,8 @@ _OPERATORS: Mapping[str, str] = MappingProxyType(
         "shl": "<<", "shr": ">>",
     }
 )  # fmt: skip
+_HALF = ("min", "max", "minimum", "maximum", "isnan")
+"""Functions that take halves as they are."""
 _ANY: Mapping[str, str] = MappingProxyType(
     {
         "neg": "(-{0})",
@@ -34,6 +36,8 @@ _FLOAT: Mapping[str, str] = MappingProxyType(
     {
         "min": "tl.minimum({0}, {1}, tl.PropagateNan.ALL)",
         "max": "tl.maximum({0}, {1}, tl.PropagateNan.ALL)",
+        "minimum": "tl.minimum({0}, {1}, tl.PropagateNan.ALL)",
+        "maximum": "tl.maximum({0}, {1}, tl.PropagateNan.ALL)",
         "sqrt": "tl.sqrt({0})",
         "rsqrt": "tl.rsqrt({0})",
         "reciprocal": "(1.0 / {0})",
@@ -182,7 +186,7 @@ def call(function: str, args: tuple[str, ...], dtype: DType) -> str:
     """``function`` of operands of ``dtype``; ``NotImplementedError`` if Triton has none."""
     kind = _FLOAT if dtype.is_float else _INTEGER
     kind = _NONE if dtype == BOOL else kind
-    if function in kind and not (dtype in HALVES and function in ("min", "max", "isnan")):
+    if function in kind and not (dtype in HALVES and function in _HALF):
         if dtype in HALVES:
             wide = tuple(f"{a}.to(tl.float32)" for a in args)
             result = kind[function].format(*wide)
