@@ -26,6 +26,7 @@ from modelcc.ops import (
     hardmax,
     late_tile,
     linear_algebra,
+    lp_pool,
     matmul,
     nonzero,
     norm,
@@ -50,6 +51,7 @@ from modelcc.ops import (
 
 FAMILIES = (
     *(elementwise, activation, reduce, cumulative, shape, padding, gather, matmul, conv, pool),
+    lp_pool,
     *(norm, nonzero, fourier, attention, hardmax, late_tile, resize),
     *(runtime_size, top_k, unique, suppression, quant, fixed_point, packed_matmul, quant_matmul),
     *(

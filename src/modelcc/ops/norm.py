@@ -23,7 +23,7 @@ from modelcc.ops.comparison import Abs, Equal, Sign, where
 from modelcc.ops.conv import Conv
 from modelcc.ops.layer_norm import LayerNorm as LayerNorm
 from modelcc.ops.layer_norm import RMSNorm as RMSNorm
-from modelcc.ops.pool import magnitude_power, root
+from modelcc.ops.lp_pool import magnitude_power, root
 from modelcc.ops.samples import sample, tensor
 from modelcc.ops.transcendental import Pow, Sqrt
 from modelcc.ops.views import cast

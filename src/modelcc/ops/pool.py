@@ -1,4 +1,4 @@
-"""Pooling: MaxPool, AveragePool and LpPool over the spatial axes of [N, C, *S]."""
+"""Pooling: MaxPool and AveragePool over the spatial axes of [N, C, *S]."""
 
 from __future__ import annotations
 
@@ -33,19 +33,17 @@ from modelcc.ops.accumulate import (
     rounded,
     widen,
 )
-from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.arithmetic import Value
 from modelcc.ops.broadcast import Reshape
-from modelcc.ops.comparison import Abs, Sign
 from modelcc.ops.conv import Conv, ConvTranspose
 from modelcc.ops.gather import Gather
 from modelcc.ops.generate import Full
 from modelcc.ops.phase import Phase, choices, conditions, fill_phase, reached, sources
 from modelcc.ops.samples import sample, tensor
-from modelcc.ops.transcendental import Pow
 from modelcc.ops.window import Window, numbers, require_rank, row_major, taps
 
 
-def _sample(x: TensorType, kernel: tuple[int, ...], **attributes: object) -> Sample:
+def plain_sample(x: TensorType, kernel: tuple[int, ...], **attributes: object) -> Sample:
     """A sample with stride 1 and neither pads nor dilation unless given."""
     ones, zeros = (1,) * len(kernel), (0,) * len(kernel)
     plain = {"strides": ones, "pads_before": zeros, "pads_after": zeros, "dilations": ones}
@@ -59,22 +57,48 @@ def _with_result(given: Sample, *extents: Index) -> Sample:
     return sample(x, TensorType((*x.shape[:2], *extents), x.dtype), **given.attributes)
 
 
-def _geometries() -> tuple[Sample, ...]:
+def geometries() -> tuple[Sample, ...]:
+    """Samples of windows, strides, pads and dilations that any pooling has."""
     asymmetric = {"strides": (2, 1), "pads_before": (1, 0), "pads_after": (0, 2)}
     ceil = {"strides": (2, 2), "ceil_mode": True}
     return (
-        _sample(tensor("n", 3, 8, 8), (2, 2), strides=(2, 2)),
-        _sample(tensor(2, 3, 7, 6), (3, 3), strides=(2, 2), pads_before=(1, 1), pads_after=(1, 1)),
-        _sample(tensor(1, 2, "h", "w"), (3, 3), pads_before=(1, 1), pads_after=(1, 1)),
-        _sample(tensor(1, 2, 7, 8), (3, 4), **asymmetric),
-        _sample(tensor(1, 2, 7, 8), (3, 3), **ceil),
-        _sample(tensor(1, 2, 6, 7), (2, 3), pads_before=(0, 1), pads_after=(1, 1), **ceil),
-        _sample(
+        plain_sample(tensor("n", 3, 8, 8), (2, 2), strides=(2, 2)),
+        plain_sample(
+            tensor(2, 3, 7, 6), (3, 3), strides=(2, 2), pads_before=(1, 1), pads_after=(1, 1)
+        ),
+        plain_sample(tensor(1, 2, "h", "w"), (3, 3), pads_before=(1, 1), pads_after=(1, 1)),
+        plain_sample(tensor(1, 2, 7, 8), (3, 4), **asymmetric),
+        plain_sample(tensor(1, 2, 7, 8), (3, 3), **ceil),
+        plain_sample(tensor(1, 2, 6, 7), (2, 3), pads_before=(0, 1), pads_after=(1, 1), **ceil),
+        plain_sample(
             tensor(1, 2, 9, 9), (3, 2), dilations=(2, 3), pads_before=(2, 0), pads_after=(1, 1)
         ),
-        _sample(tensor(2, 3, "t"), (3,), strides=(2,), pads_before=(1,), pads_after=(1,)),
-        _sample(tensor(1, 2, 4, 5, 6), (2, 3, 2), strides=(2, 1, 2)),
-        _sample(tensor(1, 2, 6, dtype=F16), (2,)),
+        plain_sample(tensor(2, 3, "t"), (3,), strides=(2,), pads_before=(1,), pads_after=(1,)),
+        plain_sample(tensor(1, 2, 4, 5, 6), (2, 3, 2), strides=(2, 1, 2)),
+        plain_sample(tensor(1, 2, 6, dtype=F16), (2,)),
+    )
+
+
+def _with_nan(*extents: int) -> Array:
+    """Numbers of which some are NaN, two in a window of 3 by 3 and one that is not the first."""
+    x = np.random.default_rng(0).standard_normal((1, 2, *extents)).astype(np.float32)
+    x[0, 0, 1, 2:4], x[0, 1, -1, -1], x[0, 1, 0, 0] = np.nan, np.nan, np.inf
+    return x
+
+
+def _nan_samples(*results: Sequence[int]) -> tuple[Sample, ...]:
+    """Samples of poolings that keep NaN, with gradients of these extents if there are any."""
+    halved = {"strides": (2, 2), "pads_before": (1, 1), "pads_after": (1, 1)}
+    even = {"strides": (2, 2), "pads_before": (0, 0), "pads_after": (0, 0)}
+    return tuple(
+        Sample((x, *gradient), {"kernel": kernel, "dilations": (1, 1), "keep_nan": True, **given})
+        for x, kernel, given, gradient in zip(
+            (_with_nan(7, 9), _with_nan(6, 40)),
+            ((3, 3), (2, 2)),
+            (halved, even),
+            [(tensor(1, 2, *r),) for r in results] or [(), ()],
+            strict=True,
+        )
     )
 
 
@@ -132,14 +156,6 @@ class Pool(Op):
         element = inside(x[(*o[:2], *place)])
         return guard(window.conditions(place, x.shape[2:]), element, outside)
 
-    def greatest(self, at: StageBuilder, x: Operand, shape: Sequence[Index]) -> Operand:
-        """The greatest element that each window sees."""
-        return combined(at, shape, self.kernel, "max", lambda o, r: self.element(x, o, r))
-
-    def element(self, x: Operand, o: Point, r: Point) -> Element:
-        """What tap ``r`` of output ``o`` sees; in the padding what never wins."""
-        return self.read(x, o, r, lambda element: element, identity("max", x.dtype))
-
 
 def sum_of_taps(x: Array, window: Window) -> Array:
     """Sum of each window, padding counting as 0."""
@@ -147,14 +163,75 @@ def sum_of_taps(x: Array, window: Window) -> Array:
 
 
 @dataclass(frozen=True)
-class MaxPool(Pool):
+class Greatest(Pool):
+    """What poolings by the greatest element share.
+
+    NaN is greater than any number if ``keep_nan``; else it may be lost, whichever way is faster.
+    """
+
+    keep_nan: bool = False
+
+    def greatest(self, at: StageBuilder, x: Operand, shape: Sequence[Index]) -> Operand:
+        """The greatest element that each window sees."""
+        combine = "maximum" if self.keep_nan and x.dtype.is_float else "max"
+        return combined(at, shape, self.kernel, combine, lambda o, r: self.element(x, o, r))
+
+    def element(self, x: Operand, o: Point, r: Point) -> Element:
+        """What tap ``r`` of output ``o`` sees; in the padding what never wins."""
+        return self.read(x, o, r, lambda element: element, identity("max", x.dtype))
+
+    def where_greatest(
+        self,
+        at: StageBuilder,
+        x: Operand,
+        shape: Sequence[Index],
+        numbered: Callable[[Point, Point], Element],
+        never: Element,
+    ) -> Operand:
+        """The least number of a tap that sees the greatest element, ``never`` if none does.
+
+        NaN that is kept is looked for from behind, as PyTorch does: numbers below 0 stand for it.
+        """
+        best = self.greatest(at, x, shape)
+        keeps = self.keep_nan and x.dtype.is_float
+
+        def key(o: Point, r: Point) -> Element:
+            place = self.window.places(o[2:], r)
+            own, tap = x[(*o[:2], *place)], numbered(o, r)
+            chosen = apply("eq", own, best[o])
+            if x.dtype.is_float and not keeps:
+                chosen = apply("or", chosen, apply("isnan", best[o]))
+            found = select(chosen, tap, never)
+            if keeps:
+                found = select(apply("isnan", own), -1 - tap, found)
+            return guard(self.window.conditions(place, x.shape[2:]), found, never)
+
+        first = combined(at, shape, self.kernel, "min", key)
+        if not keeps:
+            return first
+        return at.stage(shape, lambda o: select(first[o] < 0, -1 - first[o], first[o]))
+
+    def places_of_greatest(self, values: Array) -> Array:
+        """Which of ``values`` along the first axis is the greatest: the first, or the last NaN."""
+        first: Array = np.argmax(values, axis=0)
+        if not self.keep_nan:
+            return first
+        odd = np.isnan(values)
+        last = len(values) - 1 - np.argmax(odd[::-1], axis=0)
+        found: Array = np.where(odd.any(0), last, first)
+        return found
+
+
+@dataclass(frozen=True)
+class MaxPool(Greatest):
     """Greatest element of each window; padding never wins."""
 
     narrowing = FOLLOWS
     samples = (
-        *_geometries(),
-        _sample(tensor(1, 2, 6, 6, dtype=I8), (3, 3), pads_before=(1, 1), pads_after=(1, 1)),
-        _sample(tensor(1, 2, 6, 6, dtype=U8), (2, 2)),
+        *geometries(),
+        plain_sample(tensor(1, 2, 6, 6, dtype=I8), (3, 3), pads_before=(1, 1), pads_after=(1, 1)),
+        plain_sample(tensor(1, 2, 6, 6, dtype=U8), (2, 2)),
+        *_nan_samples(),
     )
 
     def reference(self, x: Array) -> Array:
@@ -175,7 +252,7 @@ class MaxPool(Pool):
 
 
 @dataclass(frozen=True)
-class MaxPoolIndices(Pool):
+class MaxPoolIndices(Greatest):
     """The position of the first greatest element of each window in the flattened x.
 
     ``column_major`` numbers the last two axes, rows and columns, the other way round.
@@ -186,6 +263,7 @@ class MaxPoolIndices(Pool):
     samples = (
         *MaxPool.samples[:10],
         sample(*MaxPool.samples[0].operands, **MaxPool.samples[0].attributes, column_major=True),
+        *_nan_samples(),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType]:
@@ -200,24 +278,18 @@ class MaxPoolIndices(Pool):
                 np.arange(x.size).reshape(*x.shape[:-2], *x.shape[:-3:-1]), -1, -2
             )
         places = np.stack([view for _, view in taps(numbers, self.window, -1)])
-        first = np.argmax(np.where(places >= 0, values, -np.inf), 0)
+        first = self.places_of_greatest(np.where(places >= 0, values, -np.inf))
         return np.take_along_axis(places, first[None], 0)[0]
 
     def compute(self, at: StageBuilder, x: Operand) -> Operand:
         (result,) = self.infer(x.type)
-        best = self.greatest(at, x, result.shape)
+
+        def numbered(o: Point, r: Point) -> Element:
+            place = (*o[:2], *self.window.places(o[2:], r))
+            return index_value(row_major(place, x.shape), I64)
+
         never = index_value(product(x.shape), I64)
-
-        def place(o: Point, r: Point) -> Element:
-            at_tap = self.window.places(o[2:], r)
-            number = index_value(row_major((*o[:2], *at_tap), x.shape), I64)
-            chosen = apply("eq", x[(*o[:2], *at_tap)], best[o])
-            if x.dtype.is_float:
-                chosen = apply("or", chosen, apply("isnan", best[o]))
-            found = select(chosen, number, never)
-            return guard(self.window.conditions(at_tap, x.shape[2:]), found, never)
-
-        first = combined(at, result.shape, self.kernel, "min", place)
+        first = self.where_greatest(at, x, result.shape, numbered, never)
         if not self.column_major:
             return first
         rows, columns = (index_value(e, I64) for e in x.shape[-2:])
@@ -232,18 +304,19 @@ class MaxPoolIndices(Pool):
 
 
 @dataclass(frozen=True)
-class MaxPoolGrad(Pool):
+class MaxPoolGrad(Greatest):
     """Gradient of :class:`MaxPool`: ``dy`` goes to the first greatest element of its window."""
 
     samples = (
-        _with_result(_geometries()[0], 4, 4),
-        _with_result(_geometries()[1], 4, 3),
-        _with_result(_geometries()[2], Sym("h"), Sym("w")),
-        _with_result(_geometries()[3], 3, 7),
-        _with_result(_geometries()[5], 3, 4),
-        _with_result(_geometries()[6], 8, 7),
-        _with_result(_geometries()[8], 2, 3, 3),
-        _with_result(_geometries()[9], 5),
+        _with_result(geometries()[0], 4, 4),
+        _with_result(geometries()[1], 4, 3),
+        _with_result(geometries()[2], Sym("h"), Sym("w")),
+        _with_result(geometries()[3], 3, 7),
+        _with_result(geometries()[5], 3, 4),
+        _with_result(geometries()[6], 8, 7),
+        _with_result(geometries()[8], 2, 3, 3),
+        _with_result(geometries()[9], 5),
+        *_nan_samples((4, 5), (3, 20)),
     )
 
     def infer(self, x: TensorType, dy: TensorType) -> tuple[TensorType]:
@@ -263,7 +336,7 @@ class MaxPoolGrad(Pool):
 
     def reference(self, x: Array, dy: Array) -> Array:
         views = [view for _, view in taps(x, self.window, identity("max", dtype_of(x)))]
-        winner = np.argmax(views, axis=0)
+        winner = self.places_of_greatest(np.stack(views))
         places = np.arange(x.size).reshape(x.shape) + 1
         sources = [view for _, view in taps(places, self.window, 0)]
         chosen = np.take_along_axis(np.stack(sources), winner[None], 0)[0]
@@ -286,13 +359,11 @@ class MaxPoolGrad(Pool):
 
     def _winner(self, at: StageBuilder, x: Operand, outputs: tuple[Index, ...]) -> Operand:
         """Row-major number of the first greatest tap of each window."""
-        best = self.greatest(at, x, outputs)
 
-        def place(o: Point, r: Point) -> Element:
-            is_best = apply("eq", self.element(x, o, r), best[o])
-            return select(is_best, index_value(row_major(r, self.kernel), I32), prod(self.kernel))
+        def numbered(_: Point, r: Point) -> Element:
+            return index_value(row_major(r, self.kernel), I32)
 
-        return combined(at, outputs, self.kernel, "min", place)
+        return self.where_greatest(at, x, outputs, numbered, number(prod(self.kernel), I32))
 
     def _fill(
         self, at: StageBuilder, dx: Operand, winner: Operand, dy: Operand, axes: tuple[Phase, ...]
@@ -316,8 +387,8 @@ class AveragePool(Pool):
     narrowing = FOLLOWS
     count_include_pad: bool = False
     samples = (
-        *_geometries(),
-        *(sample(*s.operands, **s.attributes, count_include_pad=True) for s in _geometries()[1:7]),
+        *geometries(),
+        *(sample(*s.operands, **s.attributes, count_include_pad=True) for s in geometries()[1:7]),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType]:
@@ -388,78 +459,4 @@ class AveragePool(Pool):
         return ROUNDED
 
 
-@dataclass(frozen=True)
-class LpPool(Pool):
-    """``(sum of |x|^p) ^ (1/p)`` over each window, padding adding nothing."""
-
-    p: int = 2
-    samples = (
-        *_geometries(),
-        _sample(tensor(1, 2, 6, 6), (2, 2), p=1),
-        _sample(tensor(1, 2, 6, 6), (2, 2), p=0, pads_before=(1, 1)),
-        _sample(tensor(1, 2, 6, 6), (2, 2), p=-1, pads_before=(1, 1)),
-        _sample(tensor(1, 2, 6, 6), (2, 3), p=3, pads_before=(1, 0)),
-    )
-
-    def infer(self, x: TensorType) -> tuple[TensorType]:
-        require_float(x.dtype, "LpPool")
-        return super().infer(x)
-
-    def reference(self, x: Array) -> Array:
-        wide = widen(x)
-        with np.errstate(all="ignore"):
-            total = sum_of_taps(np.abs(wide) ** wide.dtype.type(self.p), self.window)
-        return (total ** inverse(self.p)).astype(x.dtype, copy=False)
-
-    def compute(self, at: StageBuilder, x: Operand) -> Operand:
-        (result,) = self.infer(x.type)
-        wide = accumulator(x.dtype)
-
-        def body(o: Point, r: Point) -> Element:
-            return self.read(x, o, r, lambda e: magnitude_power(e.cast(wide), self.p), 0)
-
-        total = combined(at, result.shape, self.kernel, "sum", body)
-        return at.stage(result.shape, lambda o: root(total[o], self.p).cast(x.dtype))
-
-    def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
-        (x,) = inputs
-        dy, value = Value(build, dys[0]), Value(build, x)
-        if self.p == 0:
-            return (None,)  # infinite, or 1 for a window of one element
-        if self.p == 1:
-            return ((of(Sign(), value) * Value(build, self.spread(build, dy, x))).name,)
-        norm = of(self, value)
-        scaled = Value(build, self.spread(build, dy / of(Pow(), norm, norm.lift(self.p - 1.0)), x))
-        magnitude = of(Abs(), value)
-        slope = of(Pow(), magnitude, magnitude.lift(self.p - 1.0)) * of(Sign(), value)
-        return ((scaled * slope).name,)
-
-
-def magnitude_power(x: Element, p: int) -> Element:
-    """``|x| ** p``."""
-    match p:
-        case 1:
-            return apply("abs", x)
-        case 2:
-            return x * x
-        case _:
-            return apply("pow", apply("abs", x), float(p))
-
-
-def root(x: Element, p: int) -> Element:
-    """``x ** (1/p)`` of a non-negative number."""
-    match p:
-        case 1:
-            return x
-        case 2:
-            return apply("sqrt", x)
-        case _:
-            return apply("pow", x, inverse(p))
-
-
-def inverse(p: int) -> float:
-    """``1/p`` as in IEEE 754."""
-    return 1 / p if p else float("inf")
-
-
-OPS: tuple[type[Op], ...] = (MaxPool, MaxPoolIndices, MaxPoolGrad, AveragePool, LpPool)
+OPS: tuple[type[Op], ...] = (MaxPool, MaxPoolIndices, MaxPoolGrad, AveragePool)

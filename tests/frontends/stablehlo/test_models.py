@@ -216,3 +216,15 @@ X = np.linspace(-1, 1, 6, dtype=np.float32)
 )  # fmt: skip
 def test_functions(function: Callable[..., Any], arguments: Tree) -> None:
     assert_same(modelcc.jax.jit(function, cache=None)(*arguments), jax.jit(function)(*arguments))
+
+
+def test_greatest_elements_of_windows_keep_nan() -> None:
+    x = random(2, 17, 18, 16)
+    x[np.random.default_rng(0).random(x.shape) < 0.05] = np.nan
+
+    def pooled(x: Any) -> Any:
+        return lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+
+    wanted = pooled(x)
+    assert 0.1 < np.isnan(wanted).mean() < 0.9
+    np.testing.assert_array_equal(modelcc.jax.jit(pooled, cache=None)(x), wanted)

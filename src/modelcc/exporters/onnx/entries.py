@@ -42,13 +42,14 @@ from modelcc.ops.grid_sample import GridSample
 from modelcc.ops.hardmax import Hardmax, RowHardmax
 from modelcc.ops.late_tile import LateTile
 from modelcc.ops.layer_norm import LayerNorm, RMSNorm
+from modelcc.ops.lp_pool import LpPool
 from modelcc.ops.matmul import Einsum, Gemm, MatMul
 from modelcc.ops.moments import Moments
 from modelcc.ops.nonzero import NonZero
 from modelcc.ops.norm import LRN, LpNormalization
 from modelcc.ops.packed_matmul import PackedMatMul
 from modelcc.ops.padding import Pad
-from modelcc.ops.pool import AveragePool, LpPool, MaxPool, MaxPoolGrad, MaxPoolIndices
+from modelcc.ops.pool import AveragePool, MaxPool, MaxPoolGrad, MaxPoolIndices
 from modelcc.ops.quant import (
     DequantizeLinear,
     DynamicQuantizeLinear,

@@ -14,7 +14,8 @@ from modelcc.ops.accumulate import accumulator
 from modelcc.ops.columns import Col2Im
 from modelcc.ops.conv import Conv, ConvTranspose, Windowed
 from modelcc.ops.deform_conv import DeformConv
-from modelcc.ops.pool import AveragePool, LpPool, MaxPool, MaxPoolGrad, MaxPoolIndices, Pool
+from modelcc.ops.lp_pool import LpPool
+from modelcc.ops.pool import AveragePool, MaxPool, MaxPoolGrad, MaxPoolIndices, Pool
 from modelcc.ops.quant_matmul import ConvInteger, QLinearConv
 from modelcc.ops.window import Window
 

@@ -111,7 +111,7 @@ def _running(call: HloCall, name: str, window: WindowGeometry) -> str | None:
 def _pooled(call: HloCall, x: str, window: WindowGeometry) -> str:
     images = _Images(call, window, call.shape())
     own = window.along(images.spatial)
-    op = MaxPool(own.kernel, own.strides, own.low, own.high, own.dilations)
+    op = MaxPool(own.kernel, own.strides, own.low, own.high, own.dilations, keep_nan=True)
     narrow = call.dtype().is_float and call.dtype().bits < 16
     x = converted(call, x, F32) if narrow else x
     result = images.restored(call.emit(op, images.ordered(x)))

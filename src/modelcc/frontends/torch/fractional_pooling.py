@@ -12,6 +12,7 @@ import numpy as np
 
 from modelcc.frontends.kit.errors import number_of
 from modelcc.frontends.torch.aten import Aten, Handler, table
+from modelcc.frontends.torch.pooling import place_of_greatest
 from modelcc.frontends.torch.views import concatenated
 from modelcc.ir.index import product
 from modelcc.ir.types import I64
@@ -19,7 +20,6 @@ from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.broadcast import Expand
 from modelcc.ops.gather import GatherElements
 from modelcc.ops.generate import Full, Iota
-from modelcc.ops.reduce import ArgMax
 from modelcc.ops.views import cast, part, reshaped
 
 
@@ -45,7 +45,7 @@ def fractional_max_pool(rank: int, order: Sequence[int]) -> Handler:
         flat = reshaped(of(Expand((planes, *output, *kernel)), windows), planes, prod(shape[1:]))
         image = reshaped(x, planes, prod(extents))
         seen = reshaped(of(GatherElements(1), image, flat), *shape)
-        best = of(ArgMax(2), seen)
+        best = reshaped(place_of_greatest(call, seen), *shape[:2], 1)
         found = (
             reshaped(of(GatherElements(2), v, best), *lead, *output)
             for v in (seen, reshaped(flat, *shape))

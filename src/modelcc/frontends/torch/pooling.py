@@ -16,12 +16,12 @@ from modelcc.ir.op import Op
 from modelcc.ir.types import F64, I64, DType
 from modelcc.ops.arithmetic import Mod, Value, of
 from modelcc.ops.broadcast import Expand
-from modelcc.ops.comparison import GreaterOrEqual, Less, where
+from modelcc.ops.comparison import GreaterOrEqual, IsNaN, Less, where
 from modelcc.ops.gather import Gather
 from modelcc.ops.generate import Iota
 from modelcc.ops.logic import And
 from modelcc.ops.matmul import MatMul
-from modelcc.ops.pool import AveragePool, MaxPool, MaxPoolGrad, MaxPoolIndices, Pool
+from modelcc.ops.pool import AveragePool, MaxPool, MaxPoolGrad, MaxPoolIndices
 from modelcc.ops.reduce import ArgMax, ReduceMax, ReduceMean
 from modelcc.ops.shape import Transpose
 from modelcc.ops.views import cast, reshaped
@@ -71,10 +71,10 @@ def max_pool(rank: int, with_indices: bool) -> Handler:
     ) -> Value | tuple[Value, Value]:  # fmt: skip
         sizes = x.type.shape[-rank:]
         geometry = _geometry(call, sizes, kernel, stride, padding, dilation, ceil_mode)
-        values = _batched(MaxPool(*geometry, ceil_mode), x, rank)
+        values = _batched(MaxPool(*geometry, ceil_mode, keep_nan=True), x, rank)
         if not with_indices:
             return values
-        places = _batched(MaxPoolIndices(*geometry, ceil_mode), x, rank)
+        places = _batched(MaxPoolIndices(*geometry, ceil_mode, keep_nan=True), x, rank)
         return values, _in_image(call, places, sizes)
 
     return handler
@@ -94,7 +94,7 @@ def max_pool_backward(rank: int) -> Handler:
     ) -> Value:  # fmt: skip
         sizes = x.type.shape[-rank:]
         geometry = _geometry(call, sizes, kernel, stride, padding, dilation, ceil_mode)
-        op = MaxPoolGrad(*geometry, ceil_mode)
+        op = MaxPoolGrad(*geometry, ceil_mode, keep_nan=True)
         if x.type.rank == rank + 2:
             return of(op, x, dy)
         single = (reshaped(v, 1, *v.type.shape) for v in (x, dy))
@@ -163,9 +163,9 @@ def _even(sizes: Sequence[Index], outputs: Sequence[int]) -> tuple[int, ...] | N
     return tuple(int(str(s)) // o for s, o in pairs)
 
 
-def _side_by_side(op: type[Pool], kernel: tuple[int, ...]) -> Pool:
+def _side_by_side(kernel: tuple[int, ...]) -> Geometry:
     zeros, ones = (0,) * len(kernel), (1,) * len(kernel)
-    return op(kernel, kernel, zeros, zeros, ones)
+    return kernel, kernel, zeros, zeros, ones
 
 
 def _bins(size: Index, count: int) -> list[range]:
@@ -183,7 +183,7 @@ def adaptive_average(rank: int) -> Handler:
             return of(ReduceMean(tuple(range(x.type.rank - rank, x.type.rank)), True), x)
         kernel = _even(sizes, target)
         if kernel is not None:
-            return _batched(_side_by_side(AveragePool, kernel), x, rank)
+            return _batched(AveragePool(*_side_by_side(kernel)), x, rank)
         for place, (size, count) in enumerate(zip(sizes, target, strict=True)):
             matrix = _averaging(call, size, count, x.type.dtype)
             x = _along(x, x.type.rank - rank + place, matrix)
@@ -236,18 +236,31 @@ def adaptive_max(rank: int) -> Handler:
         sizes = x.type.shape[-rank:]
         kernel = _even(sizes, target)
         if kernel is not None:
-            op = _side_by_side(MaxPoolIndices, kernel)
-            places = _in_image(call, _batched(op, x, rank), sizes)
-            return _batched(_side_by_side(MaxPool, kernel), x, rank), places
+            geometry = _side_by_side(kernel)
+            places = _batched(MaxPoolIndices(*geometry, keep_nan=True), x, rank)
+            values = _batched(MaxPool(*geometry, keep_nan=True), x, rank)
+            return values, _in_image(call, places, sizes)
         return _uneven_max(call, x, sizes, target)
 
     return handler
 
 
+def place_of_greatest(call: Aten, x: Value) -> Value:
+    """Along the last axis: the first that is greatest, or the last NaN, as poolings have it."""
+    axis = x.type.rank - 1
+    first = of(ArgMax(axis, False), x)
+    line = call.made(Iota((x.type.shape[axis],), 0, dtype=I64))
+    if not x.type.dtype.is_float:
+        return first
+    odd = of(IsNaN(), x)
+    last = of(ReduceMax((axis,), False), where(odd, line, line.lift(-1)))
+    return where(of(Less(), last, last.lift(0)), first, last)
+
+
 def _uneven_max(
     call: Aten, x: Value, sizes: Sequence[Index], target: Sequence[int]
 ) -> tuple[Value, Value]:
-    """Windows of several extents, gathered; smaller ones have their first element again."""
+    """Windows of several extents, gathered; smaller ones have their last element again."""
     if 0 in target:
         unsupported("a result without elements")
     axes = [_bins(size, count) for size, count in zip(sizes, target, strict=True)]
@@ -257,13 +270,13 @@ def _uneven_max(
         for bins in cartesian(*axes)
     ]
     most = max(map(len, windows))
-    table_ = np.array([w + w[:1] * (most - len(w)) for w in windows])
+    table_ = np.array([w + w[-1:] * (most - len(w)) for w in windows])
     lead = x.type.shape[: x.type.rank - len(sizes)]
     axis = len(lead)
     flat = reshaped(x, *lead, prod(extents))
     seen = of(Gather(axis), flat, call.literal(table_))
     values = of(ReduceMax((axis + 1,), False), seen)
-    which = of(ArgMax(axis + 1, False), seen)
+    which = place_of_greatest(call, seen)
     base = call.literal((np.arange(len(windows)) * most).astype(np.int64))
     places = of(Gather(0), call.literal(table_.reshape(-1)), which + base)
     return reshaped(values, *lead, *target), reshaped(places, *lead, *target)

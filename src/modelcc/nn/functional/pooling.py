@@ -22,8 +22,9 @@ from modelcc.nn.functional.values import (
     reshaped,
 )
 from modelcc.ops.gather import Gather
+from modelcc.ops.lp_pool import LpPool
 from modelcc.ops.matmul import MatMul
-from modelcc.ops.pool import AveragePool, LpPool, MaxPool
+from modelcc.ops.pool import AveragePool, MaxPool
 from modelcc.ops.reduce import ReduceMax
 from modelcc.ops.window import Window
 from modelcc.tensor.tensor import Tensor

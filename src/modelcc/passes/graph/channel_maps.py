@@ -16,8 +16,9 @@ from modelcc.ops.broadcast import Reduction, Reshape
 from modelcc.ops.conv import Conv
 from modelcc.ops.elementwise import Cast, ClipTensor
 from modelcc.ops.gather import Gather
+from modelcc.ops.lp_pool import LpPool
 from modelcc.ops.padding import Pad
-from modelcc.ops.pool import AveragePool, LpPool, MaxPool
+from modelcc.ops.pool import AveragePool, MaxPool
 from modelcc.ops.quant import Recentre, Saturate
 from modelcc.ops.quant_matmul import ConvInteger
 from modelcc.ops.resize import Resize

@@ -24,6 +24,7 @@ from modelcc.ops.broadcast import Expand, Reshape
 from modelcc.ops.columns import Col2Im
 from modelcc.ops.gather_elements import ScatterElements
 from modelcc.ops.generate import Full
+from modelcc.ops.lp_pool import LpPool
 from modelcc.ops.padding import Pad
 from modelcc.ops.pool import MaxPoolIndices
 from modelcc.ops.reduce import ReduceMean
@@ -137,7 +138,7 @@ def average_pool(call: Call) -> str:
 def lp_pool(call: Call) -> str:
     window, attrs = pooled(call), call.attrs
     rest = attrs.flag("ceil_mode"), attrs.integer("p", 2)
-    return call.emit(pool.LpPool(window.kernel, *window.steps, *rest), call.input(0))
+    return call.emit(LpPool(window.kernel, *window.steps, *rest), call.input(0))
 
 
 def batch_norm(call: Call) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from modelcc.ops import attention, hardmax, reduce
 from modelcc.ops.arithmetic import of
 from modelcc.ops.comparison import Abs
 from modelcc.ops.cumulative import CumProd, CumSum
-from modelcc.ops.pool import inverse
+from modelcc.ops.lp_pool import inverse
 from modelcc.ops.transcendental import Pow
 
 _AXES_SINCE_18 = 18

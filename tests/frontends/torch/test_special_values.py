@@ -1,0 +1,67 @@
+"""NaN and infinities where PyTorch says what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.frontends.torch.comparison import torch
+
+F = torch.nn.functional
+
+
+def special(*shape: int) -> Any:
+    """Numbers, of which a tenth is NaN and a tenth infinite."""
+    x = torch.randn(shape)
+    for value in (torch.nan, torch.inf, -torch.inf):
+        x[torch.rand(shape) < (0.1 if value != value else 0.05)] = value
+    return x
+
+
+def agree(function: Callable[..., Any], *xs: Any) -> None:
+    """Results and gradients of ``torch.compile`` are those of eager execution."""
+    torch._dynamo.reset()
+    found = [results(f, xs) for f in (torch.compile(function, backend="modelcc"), function)]
+    for ours, theirs in zip(*found, strict=True):
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_allclose(ours, theirs, 2e-5, 1e-6, equal_nan=True)
+
+
+def results(function: Callable[..., Any], xs: tuple[Any, ...]) -> list[np.ndarray]:
+    leaves = [x.clone().requires_grad_() for x in xs]
+    made = function(*leaves)
+    made = made if isinstance(made, tuple) else (made,)
+    weights = torch.arange(made[0].numel()).remainder(7).reshape(made[0].shape)
+    made[0].backward(weights.to(made[0].dtype))
+    return [t.detach().numpy() for t in (*made, *(x.grad for x in leaves))]
+
+
+POOLS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
+    "padded": (lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), (2, 16, 17, 18)),
+    "values alone": (lambda x: F.max_pool2d(x, 3, 2, 1), (2, 3, 17, 18)),
+    "side by side": (lambda x: F.max_pool2d(x, 2, return_indices=True), (2, 3, 12, 40)),
+    "line": (lambda x: F.max_pool1d(x, 3, 2, 1), (2, 3, 20)),
+    "volume": (lambda x: F.max_pool3d(x, 3, 2, 1, return_indices=True), (1, 2, 8, 8, 8)),
+    "even": (lambda x: F.adaptive_max_pool2d(x, 4, return_indices=True), (2, 3, 12, 8)),
+    "uneven": (lambda x: F.adaptive_max_pool2d(x, 4, return_indices=True), (2, 3, 17, 18)),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_max_pools_keep_nan(name: str) -> None:
+    torch.manual_seed(0)
+    function, shape = POOLS[name]
+    agree(function, special(*shape))
+
+
+def test_fractional_max_pools_keep_nan() -> None:
+    torch.manual_seed(0)
+    u = torch.rand(2, 3, 2)
+
+    def pool(x: Any) -> Any:
+        return F.fractional_max_pool2d(x, 3, output_size=6, return_indices=True, _random_samples=u)
+
+    agree(pool, special(2, 3, 20, 20))
