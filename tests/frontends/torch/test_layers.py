@@ -152,6 +152,16 @@ def test_gradients_of_poolings() -> None:
         agree(aten._adaptive_avg_pool2d_backward, r(2, 3, size, size), x)
 
 
+@pytest.mark.parametrize("shape, size", [((3, 8, 7), (3, 5)), ((2, 3, 4, 6), (2, 3))])
+def test_gradients_of_the_greatest_of_each_part(shape: Any, size: Any) -> None:
+    x = r(shape)
+    y, places = aten.adaptive_max_pool2d(x, size)
+    agree(aten.adaptive_max_pool2d_backward, r(y.shape), x, places)
+    wide = r(2, *shape[-3:])
+    y, places = aten.adaptive_max_pool3d(wide, [3, *size])
+    agree(aten.adaptive_max_pool3d_backward, r(y.shape), wide, places)
+
+
 @pytest.mark.parametrize("size", [(7, 11), (4, 3), (16, 10), (1, 1)])
 @pytest.mark.parametrize(
     "mode", ["nearest", "nearest-exact", "bilinear", "bicubic", "aligned", "filtered"]

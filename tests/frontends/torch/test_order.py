@@ -95,6 +95,27 @@ def test_distances() -> None:
     check(function, torch.randn(4, 3), torch.randn(4, 3))
 
 
+@pytest.mark.parametrize("order", [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, float("inf")])
+def test_gradients_of_distances(order: float) -> None:
+    def function(dy: Any, x: Any, y: Any, own: Any) -> Any:
+        apart, among = torch.cdist(x, y, order), torch.pdist(x, order)
+        return (
+            torch.ops.aten._cdist_backward(dy, x, y, order, apart),
+            torch.ops.aten._pdist_backward(own, x, order, among),
+        )
+
+    x, y = torch.randn(4, 3), torch.randn(5, 3)
+    y[1], x[3], y[2, 0] = x[1], x[2], x[0, 0]  # distances and coordinates that are 0
+    check(function, torch.randn(4, 5), x, y, torch.randn(6))
+
+
+def test_the_gradient_of_a_distance_of_one_row_is_0() -> None:
+    def function(x: Any) -> Any:
+        return torch.ops.aten._pdist_backward(torch.pdist(x), x, 2.0, torch.pdist(x))
+
+    check(function, torch.randn(1, 3))
+
+
 def test_named_extents() -> None:
     def function(x: Any) -> Any:
         return (*x.sort(dim=0, stable=True), x.sum(0), x.mean(), x.var(0), x.argmax(0), x.cumsum(0),

@@ -15,6 +15,7 @@ from modelcc.frontends.torch.control import CONTROL, EFFECTS
 from modelcc.frontends.torch.convolutions import CONVOLUTIONS
 from modelcc.frontends.torch.creation import CREATION
 from modelcc.frontends.torch.diagonals import DIAGONALS
+from modelcc.frontends.torch.distances import DISTANCES
 from modelcc.frontends.torch.division import DIVISION
 from modelcc.frontends.torch.fractional_pooling import FRACTIONAL_POOLING
 from modelcc.frontends.torch.gamma_functions import GAMMA_FUNCTIONS
@@ -44,7 +45,7 @@ from modelcc.frontends.torch.views import VIEWS
 _TABLES = (
     FORMULAS,  # those of real tensors go before them
     *(POINTWISE, DIVISION, COMPARISON, SPECIAL, GAMMA_FUNCTIONS, ITERATION, ACTIVATIONS, CREATION),
-    *(SEARCHES, HISTOGRAMS, SEGMENTS, FRACTIONAL_POOLING, GROUPED_PRODUCTS),
+    *(SEARCHES, HISTOGRAMS, SEGMENTS, FRACTIONAL_POOLING, GROUPED_PRODUCTS, DISTANCES),
     *(VIEWS, PARTS, DIAGONALS, INDEXING, SCATTER, BAGS, ORDER, REDUCTIONS, NORMS, NORM_GRADIENTS),
     *(PRODUCTS, LINEAR_ALGEBRA, CONVOLUTIONS, POOLING, UPSAMPLING, ATTENTION, RECURRENT, CONTROL),
     RECURRENT_TRAINING,

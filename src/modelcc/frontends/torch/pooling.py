@@ -17,8 +17,8 @@ from modelcc.ir.types import F64, I64, DType
 from modelcc.ops.arithmetic import Mod, Value, of
 from modelcc.ops.broadcast import Expand
 from modelcc.ops.comparison import GreaterOrEqual, IsNaN, Less, where
-from modelcc.ops.gather import Gather
-from modelcc.ops.generate import Iota
+from modelcc.ops.gather import Gather, ScatterElements
+from modelcc.ops.generate import Full, Iota
 from modelcc.ops.logic import And
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.pool import AveragePool, MaxPool, MaxPoolGrad, MaxPoolIndices
@@ -282,6 +282,22 @@ def _uneven_max(
     return reshaped(values, *lead, *target), reshaped(places, *lead, *target)
 
 
+def adaptive_max_backward(rank: int) -> Handler:
+    """Each window's gradient goes where its greatest element is, which ``indices`` tell."""
+
+    def handler(call: Aten, dy: Value, x: Value, indices: Value) -> Value:
+        lead, image = x.type.shape[:-rank], x.type.shape[-rank:]
+        lines = (reshaped(v, *lead, product(v.type.shape[-rank:])) for v in (indices, dy))
+        dx = of(
+            ScatterElements(len(lead), "add"),
+            call.made(Full((*lead, product(image)), 0, x.type.dtype)),
+            *lines,
+        )
+        return reshaped(dx, *x.type.shape)
+
+    return handler
+
+
 POOLING = table(
     max_pool1d=max_pool(1, False),
     max_pool2d=max_pool(2, False),
@@ -306,4 +322,6 @@ POOLING = table(
     adaptive_max_pool1d=adaptive_max(1),
     adaptive_max_pool2d=adaptive_max(2),
     adaptive_max_pool3d=adaptive_max(3),
+    adaptive_max_pool2d_backward=adaptive_max_backward(2),
+    adaptive_max_pool3d_backward=adaptive_max_backward(3),
 )

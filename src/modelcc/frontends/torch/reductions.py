@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-import numpy as np
-
 from modelcc.frontends.kit.errors import number_of
 from modelcc.frontends.torch.aten import Aten, Handler, Number, Result, overloads
 from modelcc.frontends.torch.views import concatenated
@@ -18,7 +16,6 @@ from modelcc.ops import comparison as cp
 from modelcc.ops import reduce as rd
 from modelcc.ops.arithmetic import Sub, Value, of
 from modelcc.ops.elementwise import BitCast
-from modelcc.ops.gather import Gather
 from modelcc.ops.generate import Full, Indices
 from modelcc.ops.logic import BitwiseXor
 from modelcc.ops.reduce import ReduceMax, ReduceMean, ReduceMin, ReduceSum
@@ -177,16 +174,6 @@ def distance(call: Aten, x: Value, y: Value, order: Number = 2) -> Value:
     return vector_norm(call, of(Sub(), call.as_value(x), call.as_value(y)), order)
 
 
-def pairwise_distance(
-    call: Aten, x: Value, y: Value, order: float, mode: int | None = None
-) -> Value:
-    """Of each row of ``x`` from each row of ``y``."""
-    *outer, rows, width = x.type.shape
-    *others, columns, _ = y.type.shape
-    apart = reshaped(x, *outer, rows, 1, width) - reshaped(y, *others, 1, columns, width)
-    return vector_norm(call, apart, order, (-1,))
-
-
 def hashed(call: Aten, x: Value, dims: Axes = None, keepdim: bool = False, mode: int = 0) -> Value:
     """Elements as 64 bits, combined by exclusive or, half by half."""
     wide = of(BitCast(U64), cast(x, F64 if x.type.dtype.is_float else I64))
@@ -201,13 +188,6 @@ def hashed(call: Aten, x: Value, dims: Axes = None, keepdim: bool = False, mode:
             shape = tuple(1 if a == axis else e for a, e in enumerate(wide.type.shape))
             wide = call.made(Full(shape, 0, U64))
     return reshaped(wide, *call.extents())
-
-
-def own_distances(call: Aten, x: Value, order: float = 2.0) -> Value:
-    """Of each row from those behind it."""
-    first, second = np.triu_indices(number_of(x.type.shape[0], "number of rows"), 1)
-    rows = (of(Gather(0), x, call.literal(i.astype(np.int64))) for i in (first, second))
-    return vector_norm(call, next(rows) - next(rows), order, (-1,))
 
 
 def least(call: Aten, x: Value, y: Value) -> Value:
@@ -253,9 +233,7 @@ REDUCTIONS = overloads(
         "count_nonzero": count_nonzero,
         "nansum": sum_of_numbers,
         "dist": distance,
-        "_cdist_forward": pairwise_distance,
         "hash_tensor": hashed,
-        "_pdist_forward": own_distances,
         **{f"{name}.correction": handler for name, handler in _SPREADS.items()},
         **{f"{name}.dim": unbiased(handler) for name, handler in _SPREADS.items()},
         **{f"{name}.default": unbiased_of_all(handler) for name, handler in _SPREADS.items()},
