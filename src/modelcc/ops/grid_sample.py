@@ -17,7 +17,7 @@ from modelcc.ir.types import I64, Array, DType, TensorType
 from modelcc.ops.accumulate import Point, accumulator, require_float
 from modelcc.ops.arithmetic import Floor, Mod, Round, Value, of
 from modelcc.ops.bilinear import StoredTap, Tap, clamped, pixel_bound, weighted, within
-from modelcc.ops.comparison import Greater, LessOrEqual, Max, Min, where
+from modelcc.ops.comparison import Greater, Less, LessOrEqual, where
 from modelcc.ops.interpolated import PixelTap, between, inside_only, read_between, size_like
 from modelcc.ops.samples import sample, tensor
 from modelcc.ops.views import cast, part, reshaped
@@ -186,16 +186,16 @@ class GridSample(Op):
         if self.padding == "zeros":
             return p
         if self.padding == "border":
-            nearest = of(Min(), of(Max(), p, p.lift(0.0)), size - 1.0)
+            nearest = _inside(p, size)
             if self.mode != "cubic" or self.align_corners:
                 return nearest
             return where(between(p, p.lift(-0.5), size - 0.5), p, nearest)
         low, period = (0.0, size - 1.0) if self.align_corners else (-0.5, size)
         t = of(Mod(), p - low, period * 2.0)
         moved = where(of(LessOrEqual(), t, period), t, period * 2.0 - t) + low
-        if not self.align_corners:
-            return moved
-        return where(of(Greater(), size, size.lift(1.0)), moved, 0.0)
+        if self.align_corners:
+            moved = where(of(Greater(), size, size.lift(1.0)), moved, 0.0)
+        return moved if self.mode == "cubic" else _inside(moved, size)
 
     # --- NumPy
 
@@ -251,6 +251,12 @@ class GridSample(Op):
         low, period = (0.0, size - 1) if self.align_corners else (-0.5, size)
         t = np.mod(p - low, 2 * period)
         return low + np.where(t <= period, t, 2 * period - t)
+
+
+def _inside(p: Value, size: Value) -> Value:
+    """``p`` clamped to the pixels; on the middle of the first and the last one it has no slope."""
+    last = size - 1.0
+    return where(of(Greater(), p, p.lift(0.0)), where(of(Less(), p, last), p, last), 0.0)
 
 
 def cubic(t: Curve, k: int) -> Curve:

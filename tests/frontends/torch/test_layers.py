@@ -203,6 +203,35 @@ def test_grids(mode: str, padding: str) -> None:
     agree(sampled, r(2, 3, 4, 5), torch.rand(2, 3, 4, 2) * 3 - 1.5, tolerance=1e-4)
 
 
+@pytest.mark.parametrize("mode", [0, 1, 2])
+@pytest.mark.parametrize("padding", [0, 1, 2])
+@pytest.mark.parametrize("align", [False, True])
+def test_gradients_of_grids(mode: int, padding: int, align: bool) -> None:
+    def gradients(dy: Any, x: Any, grid: Any) -> Any:
+        return aten.grid_sampler_2d_backward(dy, x, grid, mode, padding, align, [True, True])
+
+    grid = torch.rand(2, 3, 4, 2) * 3 - 1.5
+    agree(gradients, r(2, 3, 3, 4), r(2, 3, 4, 5), grid, tolerance=1e-4)
+
+
+@pytest.mark.parametrize("padding", [0, 1, 2])
+@pytest.mark.parametrize("align", [False, True])
+def test_gradients_of_a_grid_that_moves_nothing(padding: int, align: bool) -> None:
+    def gradients(dy: Any, x: Any, grid: Any) -> Any:
+        return aten.grid_sampler_2d_backward(dy, x, grid, 0, padding, align, [True, True])
+
+    grid = F.affine_grid(torch.eye(2, 3).expand(2, 2, 3), [2, 3, 4, 5], align_corners=align)
+    agree(gradients, r(2, 3, 4, 5), r(2, 3, 4, 5), grid, tolerance=1e-4)
+
+
+def test_gradients_of_a_grid_of_volumes() -> None:
+    def gradient(dy: Any, x: Any, grid: Any) -> Any:
+        return aten.grid_sampler_3d_backward(dy, x, grid, 0, 0, False, [False, True])[1]
+
+    grid = torch.rand(1, 2, 2, 3, 3) * 2 - 1
+    agree(gradient, r(1, 2, 2, 2, 3), r(1, 2, 3, 4, 5), grid, tolerance=1e-4)
+
+
 @pytest.mark.parametrize("causal, scale", [(False, None), (True, 0.3)])
 def test_attention(causal: bool, scale: float | None) -> None:
     def attended(q: Any, k: Any, v: Any) -> Any:

@@ -19,6 +19,7 @@ from modelcc.ops.grid_sample import GridSample
 from modelcc.ops.padding import Pad
 from modelcc.ops.resize import Resize
 from modelcc.ops.resize_taps import Mode
+from modelcc.ops.reverse import Recorder, adjoints
 
 Scales = Sequence[float | None]
 MODES = ("linear", "nearest", "cubic")
@@ -114,6 +115,25 @@ def grid_sample(
     return of(GridSample(MODES[mode], PADDINGS[padding], align_corners), x, grid)
 
 
+def grid_sample_backward(
+    call: Aten, dy: Value, x: Value, grid: Value, mode: int, padding: int, align_corners: bool,
+    wanted: Sequence[bool],
+) -> list[Value | None]:  # fmt: skip
+    """Gradients of the image and of the positions, as those of what reads it there."""
+    run = Recorder(call)
+    y = grid_sample(call, Value(run, x.name), Value(run, grid.name), mode, padding, align_corners)
+    found = adjoints(call, run.nodes, {y.name: dy.name}, (x.name, grid.name))
+    return [
+        _slope(call, v, found.get(v.name)) if is_wanted else None
+        for v, is_wanted in zip((x, grid), wanted, strict=True)
+    ]
+
+
+def _slope(call: Aten, x: Value, gradient: str | None) -> Value:
+    zero = Full(x.type.shape, 0, x.type.dtype)
+    return call.made(zero) if gradient is None else Value(call, gradient)
+
+
 def _with_border(call: Aten, x: Value, grid: Value, align_corners: bool) -> tuple[Value, Value]:
     """The image with its border around it, as wide as a filter sees, and the grid moved along.
 
@@ -140,5 +160,7 @@ UPSAMPLING: Handlers = overloads(
         "grid_sampler": grid_sample,
         "grid_sampler_2d": grid_sample,
         "grid_sampler_3d": grid_sample,
+        "grid_sampler_2d_backward": grid_sample_backward,
+        "grid_sampler_3d_backward": grid_sample_backward,
     }
 )
