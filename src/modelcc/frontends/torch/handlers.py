@@ -17,6 +17,7 @@ from modelcc.frontends.torch.creation import CREATION
 from modelcc.frontends.torch.diagonals import DIAGONALS
 from modelcc.frontends.torch.distances import DISTANCES
 from modelcc.frontends.torch.division import DIVISION
+from modelcc.frontends.torch.fake_quantization import FAKE_QUANTIZATION
 from modelcc.frontends.torch.fractional_pooling import FRACTIONAL_POOLING
 from modelcc.frontends.torch.gamma_functions import GAMMA_FUNCTIONS
 from modelcc.frontends.torch.grouped_products import GROUPED_PRODUCTS
@@ -46,6 +47,7 @@ _TABLES = (
     FORMULAS,  # those of real tensors go before them
     *(POINTWISE, DIVISION, COMPARISON, SPECIAL, GAMMA_FUNCTIONS, ITERATION, ACTIVATIONS, CREATION),
     *(SEARCHES, HISTOGRAMS, SEGMENTS, FRACTIONAL_POOLING, GROUPED_PRODUCTS, DISTANCES),
+    FAKE_QUANTIZATION,
     *(VIEWS, PARTS, DIAGONALS, INDEXING, SCATTER, BAGS, ORDER, REDUCTIONS, NORMS, NORM_GRADIENTS),
     *(PRODUCTS, LINEAR_ALGEBRA, CONVOLUTIONS, POOLING, UPSAMPLING, ATTENTION, RECURRENT, CONTROL),
     RECURRENT_TRAINING,
