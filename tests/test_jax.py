@@ -62,13 +62,45 @@ def test_arguments_that_are_no_arrays() -> None:
     def rows(x: Any, count: int, *, mode: str = "same") -> Any:
         return x.reshape(count, -1) * (1 if mode == "same" else -1)
 
-    fast = modelcc.jax.jit(rows, static_argnums=-2, static_argnames="mode", cache=None, optimize=1)
+    fast = modelcc.jax.jit(rows, static_argnums=-1, static_argnames="mode", cache=None, optimize=1)
     x = np.arange(6, dtype=np.float32)
     np.testing.assert_array_equal(fast(x, 2), rows(x, 2))
     np.testing.assert_array_equal(fast(x, count=3, mode="less"), rows(x, 3, mode="less"))
     assert fast(x, 2).shape == (2, 3) and len(fast.models) == 2
     with pytest.raises(TypeError, match="unhashable"):
         fast(x, [2])
+
+
+def test_parameters_are_named_as_for_jax() -> None:
+    x = np.arange(4, dtype=np.float32)
+
+    def powers(x: Any, *rest: Any, **named: Any) -> Any:
+        return x ** rest[-1] * named["scale"]
+
+    fast = modelcc.jax.jit(
+        powers, static_argnums=-1, static_argnames="scale", donate_argnums=0, cache=None, optimize=1
+    )
+    np.testing.assert_allclose(fast(x, x, 2, scale=3), x**2 * 3)
+    np.testing.assert_allclose(fast(x, 3, scale=1), x**3)
+    with pytest.raises(ValueError, match="no argument 2"):
+        modelcc.jax.jit(lambda x, y: x, static_argnums=2)
+    with pytest.raises(ValueError, match="no parameter 'z'"):
+        modelcc.jax.jit(lambda x, y: x, donate_argnames="z")
+
+
+def test_arguments_that_would_lose_a_part_are_refused() -> None:
+    fast = modelcc.jax.compile(lambda x: x + 1, np.arange(3, dtype=np.int32), cache=None)
+    np.testing.assert_array_equal(fast(np.ones(3, bool)), [2, 2, 2])
+    for given in (np.array([0.5, 1, 2]), np.ones(3, np.complex64), np.array(["a", "b", "c"])):
+        with pytest.raises(modelcc.InputError, match="an array of int32, got one of"):
+            fast(given)
+
+
+def test_what_is_compiled_is_not_transformed() -> None:
+    fast = modelcc.jax.jit(lambda x: (x * 2).sum(), cache=None, optimize=1)
+    for transformed in (jax.grad(fast), jax.jit(fast), jax.vmap(fast)):
+        with pytest.raises(modelcc.InputError, match="transform the function before"):
+            transformed(np.ones((2, 3), np.float32))
 
 
 def test_options_and_the_model() -> None:

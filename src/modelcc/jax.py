@@ -43,12 +43,13 @@ class JaxModel:
         leaves, tree = jax.tree.flatten((args, kwargs))
         if tree != self.in_tree:
             raise InputError(self.model.name, str(self.in_tree), str(tree), "pass the same pytree")
+        _refuse_tracers(self.model.name, leaves)
         return self.of_leaves(leaves)
 
     def of_leaves(self, leaves: Sequence[Any]) -> Any:
         """The result for the leaves of ``(args, kwargs)``."""
         pairs = zip(self.kept, self.dtypes, strict=True)
-        found: Any = self.model(*(_given(leaves[n], dtype) for n, dtype in pairs))
+        found: Any = self.model(*(_given(self.model.name, leaves[n], t) for n, t in pairs))
         results = cast("tuple[Any, ...]", found if isinstance(found, tuple) else (found,))
         made = map(_result, results, self.results)
         return jax.tree.unflatten(self.out_tree, map(jax.numpy.asarray, made))
@@ -86,14 +87,29 @@ def compile(
     return JaxModel(model, tree, out_tree, kept, given, made)
 
 
-def _given(leaf: Any, dtype: Any) -> Any:
-    """A leaf as the model takes it: complex numbers as pairs in a last axis, keys as their data."""
+def _given(name: str, leaf: Any, dtype: Any) -> Any:
+    """A leaf as the model takes it: complex numbers as pairs in a last axis, keys as their data.
+
+    :class:`InputError` if it is of another kind, of which a part would be lost.
+    """
+    found = leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
+    if found != dtype and not _holds(dtype, found):
+        raise InputError(
+            name, f"an array of {dtype}", f"one of {found}", "convert it, or compile for its type"
+        )
     if _is_key(dtype):
         return np.asarray(jax.random.key_data(leaf))
     array = np.asarray(leaf, dtype)
     if dtype.kind != "c":
         return array
     return np.stack([np.real(array), np.imag(array)], -1)
+
+
+def _holds(dtype: Any, found: Any) -> bool:
+    """Whether ``dtype`` is of the same kind as ``found`` or of one that it is part of."""
+    kinds = (np.bool_, np.integer, np.floating, np.complexfloating)
+    wanted, given = ([jax.dtypes.issubdtype(t, k) for k in kinds] for t in (dtype, found))
+    return any(given) and any(wanted) and given.index(True) <= wanted.index(True)
 
 
 def _result(array: Any, dtype: Any) -> Any:
@@ -110,7 +126,7 @@ def _is_key(dtype: Any) -> bool:
     return jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Jitted:
     """A function that is compiled for each structure, shapes and types of arguments it meets.
 
@@ -129,17 +145,35 @@ class Jitted:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the function returns."""
-        known = {k: v for k, v in (*enumerate(args), *kwargs.items()) if k in self.static}
+        static = {_from_start(p, len(args)) for p in self.static}
+        known = {k: v for k, v in (*enumerate(args), *kwargs.items()) if k in static}
         given = tuple(a for place, a in enumerate(args) if place not in known)
         named = {name: a for name, a in kwargs.items() if name not in known}
         leaves, tree = jax.tree.flatten((given, named))
-        key = (tree, frozenset(known.items()), *(_type_of(leaf) for leaf in leaves))
+        _refuse_tracers(self.__name__, leaves)
+        wide: bool = jax.config.jax_enable_x64
+        key = (tree, wide, frozenset(known.items()), *(_type_of(leaf) for leaf in leaves))
         model = self.models.get(key)
         if model is None:
             function = _Bound(self.function, known) if known else self.function
             model = compile(function, *given, kwspecs=named, **self.options)
             self.models[key] = model
         return model.of_leaves(leaves)
+
+
+def _from_start(place: int | str, count: int) -> int | str:
+    """A place counted from the start, of ``count`` arguments."""
+    return place + count if isinstance(place, int) and place < 0 else place
+
+
+def _refuse_tracers(name: str, leaves: Sequence[Any]) -> None:
+    """:class:`InputError` if jax is to transform what is compiled."""
+    traced = next((leaf for leaf in leaves if isinstance(leaf, jax.core.Tracer)), None)
+    if traced is not None:
+        raise InputError(
+            name, "arrays", f"{traced}, within a transformation of jax",
+            "transform the function before it is compiled: modelcc.jax.jit(jax.grad(f))",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,22 +204,48 @@ def jit(
     *,
     static_argnums: int | Iterable[int] = (),
     static_argnames: str | Iterable[str] = (),
+    donate_argnums: int | Iterable[int] = (),
+    donate_argnames: str | Iterable[str] = (),
     **options: Any,
 ) -> Jitted:
     """``function`` compiled when it is called, as by ``jax.jit``; arguments are pytrees of arrays.
 
     Those at ``static_argnums``, or of ``static_argnames``, are hashable values instead, and each
-    value is compiled for.  ``options`` are those of :func:`modelcc.compile`.
+    value is compiled for.  Donated arguments may be written to, which they are not.  ``options``
+    are those of :func:`modelcc.compile`.  ``ValueError`` for a parameter that is not there.
     """
-    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
-    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-    return Jitted(function, options, _static(function, {*numbers, *names}))
+    _places(function, *_listed(donate_argnums, donate_argnames))
+    return Jitted(function, options, _places(function, *_listed(static_argnums, static_argnames)))
 
 
-def _static(function: Callable[..., Any], given: set[int | str]) -> frozenset[int | str]:
-    """The places and the names of the parameters that are ``given`` by either."""
-    if not given:
+def _listed(
+    places: int | Iterable[int], names: str | Iterable[str]
+) -> tuple[Sequence[int], Sequence[str]]:
+    return (
+        (places,) if isinstance(places, int) else tuple(places),
+        (names,) if isinstance(names, str) else tuple(names),
+    )
+
+
+def _places(
+    function: Callable[..., Any], places: Sequence[int], names: Sequence[str]
+) -> frozenset[int | str]:
+    """The places and the names of the parameters that are given by either.
+
+    A place is negative if it counts from the end of arguments whose number is open.
+    """
+    if not (places or names):
         return frozenset()
-    names = list(inspect.signature(function).parameters)
-    places = {p % len(names) if isinstance(p, int) else names.index(p) for p in given}
-    return frozenset({*places, *(names[p] for p in places)})
+    found = inspect.signature(function).parameters.values()
+    kinds = {p.kind for p in found}
+    own = [p.name for p in found if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if inspect.Parameter.VAR_POSITIONAL not in kinds:
+        odd = [p for p in places if not -len(own) <= p < len(own)]
+        if odd:
+            raise ValueError(f"there is no argument {odd[0]}: the function takes {len(own)}")
+        places = [p % len(own) for p in places]
+    odd = [n for n in names if all(n != p.name for p in found)]
+    if odd and inspect.Parameter.VAR_KEYWORD not in kinds:
+        raise ValueError(f"the function has no parameter {odd[0]!r}")
+    both = (own[p] for p in places if 0 <= p < len(own))
+    return frozenset({*places, *(own.index(n) for n in names if n in own), *names, *both})
