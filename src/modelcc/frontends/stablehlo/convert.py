@@ -13,7 +13,11 @@ from modelcc.frontends.kit.emit import Emitter
 from modelcc.frontends.kit.errors import Unsupported, UnsupportedForm, UnsupportedModel
 from modelcc.frontends.kit.naming import renamed
 from modelcc.frontends.stablehlo.call import HloCall, index_scalar
-from modelcc.frontends.stablehlo.complex_operations import complex_results, is_complex
+from modelcc.frontends.stablehlo.complex_operations import (
+    FORMULAS,
+    complex_results,
+    is_complex,
+)
 from modelcc.frontends.stablehlo.handlers import HANDLERS
 from modelcc.frontends.stablehlo.inputs import ModuleInputs
 from modelcc.frontends.stablehlo.module import HloBlock, HloModule, Operation, ValueType
@@ -146,8 +150,7 @@ class _ModuleImporter:
     def _report_unknown(self, op: Operation) -> None:
         """Add an operation to the problems if there is no handler, though its operands are not
         known."""
-        known = HANDLERS.get(op.name) or op.name.startswith("chlo.")
-        if not known:
+        if not (op.name in HANDLERS or op.name in FORMULAS or op.name.startswith("chlo.")):
             self._problem(op, "modelcc does not have this operation")
 
     def _problem(self, op: Operation, reason: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.kit.shapes import is_symbolic
 from modelcc.frontends.stablehlo.call import Handler, HloCall, Results, table
-from modelcc.frontends.stablehlo.linear_algebra import LAPACK
+from modelcc.frontends.stablehlo.linear_algebra import FACTORS, LAPACK
 from modelcc.frontends.stablehlo.quantization import CALLS
 from modelcc.frontends.stablehlo.random_bits import random_bits
 from modelcc.frontends.stablehlo.sorting import approximate_top_k
@@ -24,8 +24,19 @@ def custom_call(call: HloCall) -> Results:
     target = str(call.attribute("call_target_name"))
     handler = _TARGETS.get(target) or LAPACK.get(target)
     if handler is None:
-        unsupported(f"modelcc knows no custom call {target!r}")
+        unsupported(_reason(target))
     return handler(call)
+
+
+def _reason(target: str) -> str:
+    """Why a custom call is not there, in words of the function of jax that makes it."""
+    if "python" in target and "callback" in target:
+        return "it calls Python, which compiled code cannot: take callbacks and debug.print out"
+    name = target.removeprefix("lapack_").removesuffix("_ffi")
+    if not target.startswith("lapack_"):
+        return f"modelcc knows no custom call {target!r}"
+    own = FACTORS.get(name[1:], "")
+    return own or f"factors of {'complex ' if name[0] in 'cz' else ''}matrices ({name})"
 
 
 def shape_assertion(call: HloCall) -> Sequence[str]:

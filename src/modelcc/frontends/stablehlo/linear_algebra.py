@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from modelcc.frontends.kit import linear_algebra as la
-from modelcc.frontends.kit.complex_values import as_parts, of_parts
+from modelcc.frontends.kit.complex_functions import Complex
+from modelcc.frontends.kit.complex_values import ComplexValue, as_parts, of_parts
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.kit.fourier import Form, reshaped, transformed
 from modelcc.frontends.kit.matrices import identity, swapped
 from modelcc.frontends.stablehlo.call import Handler, HloCall, table
-from modelcc.ir.types import F32, I32
+from modelcc.ir.types import F32, F64, I32
 from modelcc.ops.arithmetic import Value
 from modelcc.ops.generate import Full
 from modelcc.ops.linear_algebra import Lu
@@ -101,6 +102,25 @@ def syevd(call: HloCall) -> Sequence[Value]:
     return vectors, values, _zeros(call, 2)
 
 
+def geev(call: HloCall) -> Sequence[str]:
+    """Eigenvalues, of real matrices as two parts, vectors of both sides, 0 for each matrix.
+
+    They are computed with 64 bits.
+    """
+    if _option(call, "compute_left") == "V":
+        unsupported("eigenvectors of the left side")
+    group = call.emitter.find_group(call.input(0))
+    re, *im = map(call.as_value, group.parts if group else call.inputs)
+    wide = cast(re, F64)
+    found = la.eig(Complex(wide, cast(im[0], F64) if im else wide * 0.0), not im)
+    values, vectors = ([cast(z.re, re.type.dtype), cast(z.im, re.type.dtype)] for z in found)
+    whole = call.group(ComplexValue(*(part.name for part in vectors)))
+    if not im:
+        return [*(part.name for part in values), whole, whole, _zeros(call, 4).name]
+    own = call.group(ComplexValue(*(part.name for part in values)))
+    return [own, whole, whole, _zeros(call, 3).name]
+
+
 def _zeros(call: HloCall, number: int) -> Value:
     dtype = call.op.types[number].dtype
     return call.made(Full(call.static_shape(number), 0, dtype or I32))
@@ -138,5 +158,17 @@ LAPACK: Mapping[str, Handler] = MappingProxyType(
             ("syevd", _listed(syevd)),
         )
     }
+    | {f"lapack_{letter}geev_ffi": geev for letter in "sdcz"}
 )
 """Custom calls of jax on processors."""
+FACTORS: Mapping[str, str] = MappingProxyType(
+    {
+        "gees": "Schur forms of matrices",
+        "gehrd": "Hessenberg forms of matrices",
+        "geqp3": "QR factors whose columns are exchanged",
+        "gtsv": "tridiagonal systems",
+        **dict.fromkeys(("sytrd", "hetrd"), "tridiagonal forms of matrices"),
+        **dict.fromkeys(("ormqr", "unmqr"), "products with reflections that are not written out"),
+    }
+)
+"""What routines of LAPACK compute that have no handler."""
