@@ -228,3 +228,13 @@ def test_greatest_elements_of_windows_keep_nan() -> None:
     wanted = pooled(x)
     assert 0.1 < np.isnan(wanted).mean() < 0.9
     np.testing.assert_array_equal(modelcc.jax.jit(pooled, cache=None)(x), wanted)
+
+
+def test_named_rows_are_sorted_and_summed_up() -> None:
+    def ordered(x: Any) -> Any:
+        return jnp.sort(x, 0), jnp.cumsum(x, 0), jnp.cumprod(x[::-1], 0), lax.cumsum(x, 0, True)
+
+    like = random(5, 3)
+    net = modelcc.jax.compile(ordered, batch_spec(like), cache=None)
+    for x in (like, like[:1]):
+        assert_same(net(x), ordered(x))

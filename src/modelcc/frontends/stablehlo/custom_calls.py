@@ -15,6 +15,7 @@ from modelcc.frontends.stablehlo.quantization import CALLS
 from modelcc.frontends.stablehlo.random_bits import random_bits
 from modelcc.frontends.stablehlo.sorting import approximate_top_k
 from modelcc.frontends.stablehlo.structure import converted
+from modelcc.frontends.stablehlo.windows import dynamic_reduce_window
 from modelcc.ir.condition import Constraint
 from modelcc.ir.index import Comparison, Expr
 from modelcc.ir.types import BF16, F16
@@ -93,6 +94,7 @@ _TARGETS: Mapping[str, Handler] = MappingProxyType(
         "annotate_device_placement": same,
         "LayoutConstraint": same,
         "ApproxTopK": approximate_top_k,
+        "stablehlo.dynamic_reduce_window": dynamic_reduce_window,
         **CALLS,
     }
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.stablehlo.call import HloCall, table
@@ -15,11 +15,14 @@ from modelcc.ops.top_k import TopK
 Key = tuple[int, bool]
 """An operand of a sort, and whether greater ones come first."""
 
+Definitions = Callable[[int], Operation | None]
+"""The operation that gives a value."""
+
 
 def sort(call: HloCall) -> Sequence[str]:
     """Stable: by the last key first."""
     axis = call.integer("dimension", -1) % call.rank()
-    keys = order_of(call.op.regions[0])
+    keys = order_of(call.op.regions[0], call.defining)
     extent = call.shape()[axis]
     values = list(call.inputs)
     for number, descending in reversed(keys):
@@ -40,20 +43,25 @@ def _ordered(call: HloCall, value: str) -> str:
     return converted(call, value, combinable(dtype))
 
 
-def order_of(region: HloBlock) -> list[Key]:
+def order_of(region: HloBlock, outside: Definitions) -> list[Key]:
     """The keys of a comparator, the most significant first; not supported if it is none.
 
-    One of several keys is ``or(lt(a, b), and(eq(a, b), rest))``.
+    One of several keys is ``or(lt(a, b), and(eq(a, b), rest))``.  ``outside`` gives the operations
+    around the region, for constants may stand there.
     """
-    made = {number: op for op in region.operations for number in op.results}
+    own = {number: op for op in region.operations for number in op.results}
+
+    def made(number: int) -> Operation | None:
+        return own[number] if number in own else outside(number)
+
     keys = _keys(region.results[0], region, made)
     if not keys:
         unsupported("a comparator that is no order of its operands")
     return keys
 
 
-def _keys(number: int, region: HloBlock, made: dict[int, Operation]) -> list[Key]:
-    op = made.get(number)
+def _keys(number: int, region: HloBlock, made: Definitions) -> list[Key]:
+    op = made(number)
     if op is None:
         return []
     if op.name == "stablehlo.compare":
@@ -66,23 +74,23 @@ def _keys(number: int, region: HloBlock, made: dict[int, Operation]) -> list[Key
         return [(place, wanted != turned)]
     if op.name != "stablehlo.or":
         return []
-    first, rest = (made.get(n) for n in op.operands)
+    first, rest = (made(n) for n in op.operands)
     if first is None or rest is None or rest.name != "stablehlo.and":
         return []
     before, after = _keys(op.operands[0], region, made), _keys(rest.operands[1], region, made)
     if before and _tells_of_nan(before[0], rest, region, made):
         return before
-    equal = made.get(rest.operands[0])
+    equal = made(rest.operands[0])
     same = equal is not None and str(equal.attributes.get("comparison_direction")) == "EQ"
     return [*before, *after] if same and before and after else []
 
 
-def _tells_of_nan(key: Key, op: Operation, region: HloBlock, made: dict[int, Operation]) -> bool:
+def _tells_of_nan(key: Key, op: Operation, region: HloBlock, made: Definitions) -> bool:
     """Whether ``and(ne(a, a), eq(b, b))`` says that NaN is the greatest, as it is for TopK."""
     place, descending = key
     great, less = (2 * place, 2 * place + 1) if descending else (2 * place + 1, 2 * place)
     wanted = {("NE", great, great), ("EQ", less, less)}
-    tests = [made.get(number) for number in op.operands]
+    tests = [made(number) for number in op.operands]
     found = {
         (str(test.attributes.get("comparison_direction")), *(
             region.arguments.index(n) if n in region.arguments else -1 for n in test.operands))
@@ -91,9 +99,7 @@ def _tells_of_nan(key: Key, op: Operation, region: HloBlock, made: dict[int, Ope
     return found == wanted
 
 
-def _compared(
-    op: Operation, region: HloBlock, made: dict[int, Operation]
-) -> tuple[int, bool] | None:
+def _compared(op: Operation, region: HloBlock, made: Definitions) -> tuple[int, bool] | None:
     """The operand whose elements are compared, and whether the second one is on the left."""
     sides = [_argument(number, region, made) for number in op.operands]
     if None in sides:
@@ -104,15 +110,15 @@ def _compared(
     return left // 2, left > right
 
 
-def _argument(number: int, region: HloBlock, made: dict[int, Operation]) -> int | None:
+def _argument(number: int, region: HloBlock, made: Definitions) -> int | None:
     """The argument that a value is, but for zeros and NaN of one kind being made one."""
     if number in region.arguments:
         return region.arguments.index(number)
-    op = made.get(number)
+    op = made(number)
     if op is None or op.name != "stablehlo.select":
         return None
-    condition = made.get(op.operands[0])
-    chosen = made.get(op.operands[1])
+    condition = made(op.operands[0])
+    chosen = made(op.operands[1])
     constant = chosen is not None and chosen.name == "stablehlo.constant"
     tested = condition is not None and condition.name == "stablehlo.compare"
     return _argument(op.operands[2], region, made) if constant and tested else None
@@ -132,7 +138,7 @@ def approximate_top_k(call: HloCall) -> Sequence[str]:
     """All of the best, of which an accelerator may miss some, and what goes with them."""
     settings = call.attribute("mhlo.backend_config")
     (comparator,) = call.attribute("called_computations")
-    ((number, descending),) = order_of(call.functions[comparator].body)
+    ((number, descending),) = order_of(call.functions[comparator].body, call.defining)
     if number != 0 or not settings["aggregate_to_topk"]:
         unsupported("it gives candidates, not the best ones of them")
     axis = int(settings["reduction_dim"]) % call.rank()

@@ -62,12 +62,39 @@ def _geometry(call: HloCall, rank: int) -> WindowGeometry:
 
 
 def reduce_window(call: HloCall) -> Sequence[str]:
-    count = len(call.inputs) // 2
     rank = call.rank()
-    (region,), window = call.op.regions, _geometry(call, rank)
-    values, firsts = list(call.inputs[:count]), call.inputs[count:]
     spread = call.integers("base_dilations", (1,) * rank)
-    none = (0,) * rank
+    return _reduced(call, call.op.regions[0], _geometry(call, rank), spread)
+
+
+def dynamic_reduce_window(call: HloCall) -> Sequence[str]:
+    """jax's custom call: what the window is comes as operands.  One of a named size is a running
+    total."""
+    (callee,) = call.attribute("called_computations")
+    region = call.functions[callee].body
+    kernel, strides, spread, dilations, pads = (call.indices(n, "window") for n in range(2, 7))
+    settings = (kernel, strides, pads[::2], pads[1::2], dilations)
+    numbers = [tuple(e for e in field if isinstance(e, int)) for field in (*settings, spread)]
+    call, rank = call.with_inputs(*call.inputs[:2]), call.rank()
+    if all(len(field) == rank for field in numbers):
+        return _reduced(call, region, WindowGeometry(*numbers[:5]), numbers[5])
+    plain = {*strides, *dilations, *spread} == {1}
+    axes = [a for a in range(rank) if kernel[a] != 1]
+    if len(axes) == 1 and plain and is_neutral(call.known(1), single(region), call.dtype()):
+        (axis,) = axes
+        total = _total(
+            call, single(region), axis, kernel[axis], (pads[2 * axis], pads[2 * axis + 1])
+        )
+        if total is not None:
+            return [total]
+    unsupported("a window of a named size that gives no running sums or products")
+
+
+def _reduced(
+    call: HloCall, region: HloBlock, window: WindowGeometry, spread: Sequence[int]
+) -> Sequence[str]:
+    count, none = len(call.inputs) // 2, (0,) * call.rank()
+    values, firsts = list(call.inputs[:count]), call.inputs[count:]
     if any(d != 1 for d in spread):
         between = [d - 1 for d in spread]
         values = [
@@ -95,17 +122,23 @@ def _as_op(call: HloCall, name: str, window: WindowGeometry) -> Sequence[str] | 
 
 
 def _running(call: HloCall, name: str, window: WindowGeometry) -> str | None:
-    """Totals of all elements up to each one, from either end."""
+    """Totals along the only axis that a window slides along."""
     (axis, *more) = window.spatial(call.rank())
-    extent, reach = call.shape()[axis], window.kernel[axis] - 1
-    pads = window.low[axis], window.high[axis]
-    whole = extent == window.kernel[axis] and window.strides[axis] == 1
-    op = {"add": CumSum, "multiply": CumProd}.get(name)
-    if more or not whole or op is None or pads not in ((reach, 0), (0, reach)):
+    if more or window.strides[axis] != 1:
+        return None
+    return _total(call, name, axis, window.kernel[axis], (window.low[axis], window.high[axis]))
+
+
+def _total(
+    call: HloCall, name: str, axis: int, kernel: Index, pads: tuple[Index, Index]
+) -> str | None:
+    """Totals of all elements up to each one, from either end."""
+    reach, op = kernel - 1, {"add": CumSum, "multiply": CumProd}.get(name)
+    if call.shape()[axis] != kernel or op is None or pads not in ((reach, 0), (0, reach)):
         return None
     if not (call.dtype().is_float or call.dtype().is_integer):
         return None
-    return call.emit(op(axis, False, pads[0] == 0 and reach > 0), call.input(0))
+    return call.emit(op(axis, False, pads[0] == 0 and reach != 0), call.input(0))
 
 
 def _pooled(call: HloCall, x: str, window: WindowGeometry) -> str:
