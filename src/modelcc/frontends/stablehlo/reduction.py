@@ -15,7 +15,7 @@ from modelcc.frontends.kit.errors import number_of, unsupported
 from modelcc.frontends.stablehlo.call import HloCall, table
 from modelcc.frontends.stablehlo.module import HloBlock
 from modelcc.frontends.stablehlo.regions import extreme, single
-from modelcc.frontends.stablehlo.structure import converted, reshaped
+from modelcc.frontends.stablehlo.structure import converted, integers, reshaped
 from modelcc.ir.types import BOOL, F32, I32, Array, DType
 from modelcc.ops import reduce as rd
 from modelcc.ops.shape import Concat, Transpose
@@ -90,8 +90,7 @@ def limits(dtype: DType) -> tuple[float, float]:
     """The least and the greatest value."""
     if dtype.is_float:
         return -np.inf, np.inf
-    low = -(2 ** (dtype.bits - 1)) if dtype.kind == "int" else 0
-    return low, 2 ** (dtype.bits - (dtype.kind == "int")) - 1
+    return integers(dtype)
 
 
 def _counts(call: HloCall, axis: int) -> bool:

@@ -12,6 +12,7 @@ from modelcc.frontends.stablehlo.call import HloCall, index_scalar, table
 from modelcc.ir.index import Index, Range, ceildiv, compare, maximum
 from modelcc.ir.types import BOOL, DTYPES, F32, I32, I64, DType
 from modelcc.ops import elementwise as ew
+from modelcc.ops.arithmetic import of
 from modelcc.ops.broadcast import Expand, Reshape
 from modelcc.ops.generate import Full, Iota
 from modelcc.ops.padding import Pad
@@ -45,7 +46,29 @@ def sizes(call: HloCall, operand: int) -> tuple[Index, ...]:
 
 
 def convert(call: HloCall) -> str:
-    return converted(call, call.input(0), call.result_dtype)
+    to, own = call.result_dtype, call.dtype()
+    if own.is_float and to.is_integer and to.bits >= 8:
+        return _whole(call, to)
+    return converted(call, call.input(0), to)
+
+
+def _whole(call: HloCall, to: DType) -> str:
+    """Floats as integers as XLA makes them: fractions cut off, the nearest where none fits, and 0
+    of NaN.  StableHLO leaves both open."""
+    wide = F32 if call.dtype().bits <= 16 else call.dtype()
+    x, (low, high) = call.as_value(converted(call, call.input(0), wide)), integers(to)
+    above, below = of(ew.GreaterOrEqual(), x, x.lift(high + 1.0)), of(ew.Less(), x, x.lift(low))
+    number = of(ew.Equal(), x, x)
+    fits = of(ew.And(), number, of(ew.Not(), of(ew.Or(), above, below)))
+    found = of(ew.Cast(to), of(ew.Where(), fits, x, x.lift(0.0)))
+    found = of(ew.Where(), above, found.lift(high), found)
+    return of(ew.Where(), below, found.lift(low), found).name
+
+
+def integers(dtype: DType) -> tuple[int, int]:
+    """The least and the greatest integer of a type."""
+    signed = dtype.kind == "int"
+    return -(2 ** (dtype.bits - 1)) if signed else 0, 2 ** (dtype.bits - signed) - 1
 
 
 def converted(call: HloCall, name: str, to: DType) -> str:
@@ -129,8 +152,10 @@ def slice_(call: HloCall) -> str:
 
 
 def real_dynamic_slice(call: HloCall) -> str:
-    """A slice whose bounds are operands."""
-    starts = call.indices(1, "start", Range(0, None))
+    """A slice whose bounds are operands; starts of which it does not fit end the run."""
+    pairs = zip(call.shape(), call.op.types[0].shape, strict=True)
+    fit = [Range(0, e - n if isinstance(e, int) and n is not None else None) for e, n in pairs]
+    starts = call.indices(1, "start", fit)
     limits = call.indices(2, "limit", Range(0, None))
     steps = call.indices(3, "stride", Range(1, None))
     counts = [
