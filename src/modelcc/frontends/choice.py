@@ -38,7 +38,7 @@ class Frontend:
         match source:
             case str() | Path():
                 return Path(source).suffix.lower() in self.suffixes
-            case bytes():
+            case bytes() | bytearray():
                 start, mark = self.holds or (0, b"")
                 marked = self.holds is not None and source[start : start + len(mark)] == mark
                 return marked or source.startswith(self.magic)

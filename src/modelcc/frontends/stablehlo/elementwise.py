@@ -45,9 +45,19 @@ def function(op: Op, on_bools: Op | None = None) -> Handler:
     return handler
 
 
-def _bits(op: Op, on_bools: Op) -> Handler:
-    """Of the bits of integers, or of bools."""
-    return lambda call: call.emit(on_bools if call.dtype() == BOOL else op, *call.inputs)
+def _bits(op: Op, on_bools: Op, decides: bool | None = None) -> Handler:
+    """Of the bits of integers, or of bools, of which one that is ``decides`` is the result."""
+
+    def handler(call: HloCall) -> str:
+        if call.dtype() != BOOL:
+            return call.emit(op, *call.inputs)
+        for number, name in enumerate(call.inputs):
+            known = call.known(number)
+            if decides is not None and known is not None and bool(np.all(known == decides)):
+                return name
+        return call.emit(on_bools, *call.inputs)
+
+    return handler
 
 
 def divide(call: HloCall) -> str:
@@ -206,8 +216,8 @@ def _bits_as(x: Value, dtype: DType) -> Value:
 ELEMENTWISE = table(
     abs=absolute,
     add=function(ew.Add(), ew.Or()),
-    and_=_bits(ew.BitwiseAnd(), ew.And()),
-    or_=_bits(ew.BitwiseOr(), ew.Or()),
+    and_=_bits(ew.BitwiseAnd(), ew.And(), False),
+    or_=_bits(ew.BitwiseOr(), ew.Or(), True),
     xor=_bits(ew.BitwiseXor(), ew.Xor()),
     not_=_bits(ew.BitwiseNot(), ew.Not()),
     atan2=atan2,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -42,7 +43,7 @@ def import_stablehlo(source: Source, dims: Dims | None = None) -> Graph:
     :class:`ModelError` if the source is no module, and :class:`UnsupportedModel`, listing every
     operation, for what modelcc cannot import.
     """
-    module, shapes = _read(source)
+    module, shapes = _read(bytes(source) if isinstance(source, bytearray) else source)
     return convert(module, module_inputs(module, dims or {}, shapes))
 
 
@@ -82,10 +83,16 @@ def _read_bytes(data: bytes, name: str) -> tuple[HloModule, Shapes | None]:
 
 
 def _exported(exported: Any, name: str) -> tuple[HloModule, Shapes]:
-    """With the shapes that jax knows of the arguments that are left."""
+    """With the shapes that jax knows of the arguments that are left.
+
+    Of a function for several platforms, what it is for processors, or else for the first one.
+    """
     kept = [exported.in_avals[n] for n in exported.module_kept_var_idx]
     shapes = [[e if isinstance(e, int) else str(e) for e in aval.shape] for aval in kept]
-    return read_bytes(exported.mlir_module_serialized, name), shapes
+    platforms: Sequence[str] = exported.platforms
+    place = platforms.index("cpu") if "cpu" in platforms else 0
+    module = read_bytes(exported.mlir_module_serialized, name)
+    return replace(module, constants={"_platform_index": place}), shapes
 
 
 def _text(data: bytes) -> str | None:

@@ -71,10 +71,14 @@ class HloFunction:
 
 @dataclass(frozen=True)
 class HloModule:
-    """Functions by name, of which ``main`` is the model."""
+    """Functions by name, of which ``main`` is the model.
+
+    ``constants`` are the sizes of :class:`HloFunction` that are known.
+    """
 
     name: str
     functions: Mapping[str, HloFunction]
+    constants: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
     def main(self) -> HloFunction:
