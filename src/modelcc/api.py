@@ -88,8 +88,8 @@ def compile(
     are fields of :class:`Options`, for which ``options`` gives other defaults.  ``cache`` is a
     folder (default: ``MODELCC_CACHE_DIR``, else one below the home), None for no cache.  What
     ``modelcc machine --measure`` keeps there is used unless ``measured`` is False.  With
-    ``separate`` another process compiles, with None if there can be one.  ``progress`` gets a text,
-    how many parts are done and of how many.  :class:`ModelError` says what is wrong with the model or an argument.
+    ``separate`` another process compiles, with None if there can be one.  ``progress`` gets a
+    text, parts done, and all parts.  :class:`ModelError` says what is wrong with an argument.
     """
     environment = read_environment(os.environ)
     args, target = (None, args) if isinstance(args, str) and target is None else (args, target)
