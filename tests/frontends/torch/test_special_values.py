@@ -65,3 +65,11 @@ def test_fractional_max_pools_keep_nan() -> None:
         return F.fractional_max_pool2d(x, 3, output_size=6, return_indices=True, _random_samples=u)
 
     agree(pool, special(2, 3, 20, 20))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 17, 18), (2, 3, 12, 18)], ids=["both axes", "one axis"])
+def test_averages_of_uneven_windows_see_their_own_elements(shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(shape)
+    x[0, 0, 3, 4], x[1, 2, 0, 0], x[1, 1, 5, 5] = torch.inf, torch.nan, -torch.inf
+    agree(lambda x: F.adaptive_avg_pool2d(x, 4), x)

@@ -22,7 +22,7 @@ from modelcc.ops.generate import Full, Iota
 from modelcc.ops.logic import And
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.pool import AveragePool, MaxPool, MaxPoolGrad, MaxPoolIndices
-from modelcc.ops.reduce import ArgMax, ReduceMax, ReduceMean
+from modelcc.ops.reduce import ArgMax, ReduceMax, ReduceMean, ReduceSum
 from modelcc.ops.shape import Transpose
 from modelcc.ops.views import cast, reshaped
 from modelcc.ops.window import Window
@@ -185,11 +185,30 @@ def adaptive_average(rank: int) -> Handler:
         if kernel is not None:
             return _batched(AveragePool(*_side_by_side(kernel)), x, rank)
         for place, (size, count) in enumerate(zip(sizes, target, strict=True)):
-            matrix = _averaging(call, size, count, x.type.dtype)
-            x = _along(x, x.type.rank - rank + place, matrix)
+            axis = x.type.rank - rank + place
+            if isinstance(size, int) and count > 0:
+                x = _averaged(call, x, axis, _bins(size, count))
+            else:
+                x = _along(x, axis, _averaging(call, size, count, x.type.dtype))
         return x
 
     return handler
+
+
+def _averaged(call: Aten, x: Value, axis: int, bins: Sequence[range]) -> Value:
+    """Means of windows along an axis; what is not in a window is not multiplied by 0, which would
+    make NaN of infinity."""
+    lengths = np.array([len(b) for b in bins])
+    most = int(lengths.max())
+    places = np.array([[b[min(k, len(b) - 1)] for k in range(most)] for b in bins])
+    seen = of(Gather(axis), x, call.literal(places))
+    after = (1,) * (x.type.rank - axis - 1)
+    inside = np.reshape(np.arange(most) < lengths[:, None], (len(bins), most, *after))
+    if not inside.all():
+        seen = where(call.literal(inside), seen, seen.lift(0))
+    total = of(ReduceSum((axis + 1,), False), seen)
+    count = np.reshape(lengths, (len(bins), *after)).astype(x.type.dtype.numpy)
+    return total / call.literal(count)
 
 
 def _averaging(call: Aten, size: Index, count: int, dtype: DType) -> Value:
