@@ -9,8 +9,11 @@ from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.types import BOOL, F16, F64, DType, TensorType
 from modelcc.ops.arithmetic import Value
 from modelcc.ops.attention import Attention, Softmax
+from modelcc.ops.broadcast import Expand, Reshape
+from modelcc.ops.comparison import Equal
 from modelcc.ops.elementwise import IsNaN, Where
 from modelcc.ops.matmul import MatMul
+from modelcc.ops.reduce import ReduceMax
 from modelcc.ops.shape import Transpose
 from modelcc.passes.graph.recognise_attention import RecogniseAttention
 from tests.passes.graph.examples import assert_same_meaning, feeds_of
@@ -40,6 +43,7 @@ PLAIN: list[Formula] = [
     lambda q, k, v: matmul(softmax(matmul(q, turned(k * 0.5))), v),
     lambda q, k, v: matmul(softmax(matmul(q, turned(k) * 0.5)), v),
     lambda q, k, v: matmul(softmax(matmul(q * 0.25, turned(k)) * 2.0), v),
+    lambda q, k, v: matmul(softmax(matmul(turned(turned(q) * 0.5), turned(k * 2.0) * 0.5)), v),
 ]
 
 
@@ -47,7 +51,21 @@ PLAIN: list[Formula] = [
 def test_scale_anywhere(formula: Formula) -> None:
     before = graph_of(formula, Q, K, V)
     after = RecogniseAttention()(before)
-    assert "Attention" in op_names(after) and "Softmax" not in op_names(after)
+    assert "Softmax" not in op_names(after) and "Mul" not in op_names(after)
+    assert [n.op for n in after.nodes if not isinstance(n.op, Transpose)] == [Attention(0.5)]
+    assert_same_meaning(before, after)
+
+
+def test_keys_for_several_heads_are_scaled_before() -> None:
+    """As ONNX's function of attention has it: one key for two queries, repeated, then scaled."""
+
+    def formula(q: Value, k: Value, v: Value) -> Value:
+        repeated = call(Reshape((1, 4, 5, 4)), call(Expand((1, 2, 2, 5, 4)), k))
+        return matmul(softmax(matmul(q * 0.5, turned(repeated) * 0.5)), v)
+
+    before = graph_of(formula, f32(1, 4, 3, 4), f32(1, 2, 1, 5, 4), f32(1, 4, 5, 6))
+    after = RecogniseAttention()(before)
+    assert op_names(after) == ["Expand", "Reshape", "Attention"]
     assert_same_meaning(before, after)
 
 
@@ -97,6 +115,34 @@ def test_guard_against_nan() -> None:
     feeds = feeds_of(before) | {"x3": np.full((3, 5), -np.inf, np.float32)}
     for name, value in interpret(after, feeds).items():
         np.testing.assert_array_equal(value, interpret(before, feeds)[name])
+
+
+def test_rows_that_see_nothing() -> None:
+    """As ONNX's function of attention has it: told by the greatest number of the mask's row."""
+
+    def formula(q: Value, k: Value, v: Value, m: Value) -> Value:
+        p = softmax(matmul(q, turned(k)) + m)
+        rows = call(Equal(), call(ReduceMax((1,)), m), constant(m, -np.inf))
+        return matmul(call(Where(), rows, constant(q, 0.0), p), v)
+
+    before = graph_of(formula, Q, K, V, MASK)
+    after = RecogniseAttention()(before)
+    assert op_names(after) == ["ReduceMax", "Equal", "Attention", "Where"]
+    mask = np.zeros((3, 5), np.float32)
+    mask[1] = -np.inf
+    feeds = feeds_of(before) | {"x3": mask}
+    for name, value in interpret(after, feeds).items():
+        assert np.isfinite(value).all() and not value[..., 1, :].any()
+        np.testing.assert_allclose(value, interpret(before, feeds)[name], rtol=1e-6)
+
+
+def test_single_weights_that_are_hidden_afterwards_stay() -> None:
+    def formula(q: Value, k: Value, v: Value, m: Value) -> Value:
+        p = softmax(matmul(q, turned(k)))
+        return matmul(call(Where(), m, constant(q, 0.0), p), v)
+
+    before = graph_of(formula, Q, K, V, TensorType((3, 5), BOOL))
+    assert RecogniseAttention()(before) == before
 
 
 def test_without_heads() -> None:

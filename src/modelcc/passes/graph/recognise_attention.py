@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from modelcc.ir.graph import Graph, Node
-from modelcc.ir.index import Index
 from modelcc.ir.op import broadcast_shapes
 from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
-from modelcc.ir.types import Array, TensorType
+from modelcc.ir.types import TensorType
 from modelcc.ops.attention import Attention, Softmax
+from modelcc.ops.broadcast import Expand, Reshape
+from modelcc.ops.comparison import Equal
 from modelcc.ops.elementwise import Add, IsNaN, Where
 from modelcc.ops.matmul import MatMul
-from modelcc.ops.shape import Reshape
+from modelcc.ops.reduce import ReduceMax
+from modelcc.ops.shape import Transpose
+from modelcc.passes.graph.causal_masks import SWALLOWS_SCORES, causal_offset
 from modelcc.passes.graph.permutations import swap_last, transposed
-from modelcc.passes.graph.products import made_by, scalar, scalings, swapped
-
-SWALLOWS_SCORES = -1e30
-"""Below this a number in place of a score and added to it are the same f32."""
+from modelcc.passes.graph.products import keeps_shape, made_by, scalar, scalings, swapped
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,9 @@ class RecogniseAttention:
     """``softmax(s * q @ kᵀ + mask) @ v`` is Attention (Vaswani et al., 2017).
 
     The scale may be on q, on k, on both or on the scores; the mask added or chosen by Where.  A
-    guard against NaN weights (rows that see nothing) becomes one of the result.  A constant mask
-    that hides what comes later makes it causal.
+    guard against NaN weights (rows that see nothing) becomes one of the result, and so does a
+    choice of rows whose weights are 0.  A mask that hides what comes later, as a constant or made
+    of positions, makes it causal.
 
     before::
 
@@ -60,7 +61,7 @@ class RecogniseAttention:
     limit: int | None = None
 
     def __call__(self, graph: Graph) -> Graph:
-        return rewrite(graph, (attention, constant_mask), self.limit)
+        return rewrite(graph, (attention, scaled_operands, known_mask), self.limit)
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,8 @@ def attention(node: Node, at: Rewriter) -> Replacement:
     if not isinstance(node.op, MatMul):
         return None
     weights, v = node.inputs
-    unguarded = _without_nan_guard(at, weights)
+    hidden, shown = _hidden_rows(at, weights)
+    unguarded = _without_nan_guard(at, shown)
     softmax = made_by(at, unguarded, Softmax)
     result = at.type_of(node.outputs[0])
     if softmax is None or softmax.op != Softmax(result.rank - 1) or at.uses(weights) > 1:
@@ -86,8 +88,40 @@ def attention(node: Node, at: Rewriter) -> Replacement:
     for scores in _scores(at, softmax.inputs[0]):
         if _shapes_fit(at, scores, v, result.rank):
             mixed = _emit(at, scores, v, result)
-            return mixed if unguarded == weights else _with_nan_guard(at, mixed)
+            guarded = mixed if unguarded == shown else _with_nan_guard(at, mixed)
+            return guarded if hidden is None else _without_rows(at, hidden, guarded)
     return None
+
+
+def _hidden_rows(at: Rewriter, name: str) -> tuple[str | None, str]:
+    """``(rows, p)`` of ``where(rows, 0, p)``, which tells whole rows from others."""
+    choice = made_by(at, name, Where)
+    if choice is None or scalar(at, choice.inputs[1]) != 0.0:
+        return None, name
+    rows, _, weights = choice.inputs
+    is_whole = at.type_of(rows).shape[-1:] in ((), (1,))
+    if not is_whole or not keeps_shape(at, choice, weights):
+        return None, name
+    return (None if _never(at, rows) else rows), weights
+
+
+def _never(at: Rewriter, rows: str) -> bool:
+    """Whether the greatest number in rows of a causal mask, which is 0, is asked to be less."""
+    comparison = made_by(at, rows, Equal)
+    for greatest, number in swapped(comparison) if comparison else ():
+        value, reduced = scalar(at, number), made_by(at, greatest, ReduceMax)
+        if value is None or value >= 0 or reduced is None:
+            continue
+        mask = at.type_of(reduced.inputs[0])
+        if mask.rank >= 2 and reduced.op == ReduceMax((mask.rank - 1,)):
+            return causal_offset(at, reduced.inputs[0], *mask.shape[-2:]) is not None
+    return False
+
+
+def _without_rows(at: Rewriter, rows: str, name: str) -> str:
+    """0 in these rows: sums under weights of 0."""
+    zero = at.constant(0.0, at.type_of(name).dtype)
+    return at.emit(Where(), rows, zero, name)
 
 
 def _without_nan_guard(at: Rewriter, name: str) -> str:
@@ -111,7 +145,7 @@ def _scores(at: Rewriter, name: str) -> Iterator[Scores]:
     for scale, inner in scalings(at, name):
         node = made_by(at, inner, MatMul)
         if node is not None:
-            yield from _unmasked(at, node, scale)
+            yield Scores(*node.inputs, scale, ())
     masked = made_by(at, name, Add, Where)
     if masked is None:
         return
@@ -120,12 +154,6 @@ def _scores(at: Rewriter, name: str) -> Iterator[Scores]:
         if at.type_of(inner) == at.type_of(name):
             for scores in _scores(at, inner):
                 yield Scores(scores.q, scores.k_transposed, scores.scale, (*scores.masks, mask))
-
-
-def _unmasked(at: Rewriter, node: Node, scale: float) -> Iterator[Scores]:
-    *_, (q_scale, q) = scalings(at, node.inputs[0])
-    *_, (k_scale, k) = scalings(at, node.inputs[1])
-    yield Scores(q, k, scale * q_scale * k_scale, ())
 
 
 def _chosen(at: Rewriter, node: Node) -> Iterator[tuple[str, str]]:
@@ -174,7 +202,34 @@ def _with_heads(at: Rewriter, name: str) -> str:
     return name if len(shape) == 4 else at.emit(Reshape((shape[0], 1, *shape[1:])), name)
 
 
-def constant_mask(node: Node, at: Rewriter) -> Replacement:
+def scaled_operands(node: Node, at: Rewriter) -> Replacement:
+    """Numbers that queries or keys are multiplied by become factors of the scores."""
+    op = node.op
+    if not isinstance(op, Attention):
+        return None
+    q, k, *others = node.inputs
+    (q_scale, queries), (k_scale, keys) = _unscaled(at, q), _unscaled(at, k)
+    if (queries, keys) == (q, k):
+        return None
+    scaled = replace(op, scale=op.scale * q_scale * k_scale)
+    return at.emit(scaled, queries, keys, *others)
+
+
+def _unscaled(at: Rewriter, name: str) -> tuple[float, str]:
+    """``(c, x)`` with ``name == c * x``; what moved c's product moves x."""
+    *_, (scale, inner) = scalings(at, name)
+    moved = made_by(at, inner, Transpose, Reshape, Expand)
+    if moved is None:
+        return scale, inner
+    more, operand = _unscaled(at, moved.inputs[0])
+    if operand == moved.inputs[0]:
+        return scale, inner
+    if isinstance(moved.op, Transpose):
+        return scale * more, transposed(at, operand, moved.op.perm)
+    return scale * more, at.emit(moved.op, operand)
+
+
+def known_mask(node: Node, at: Rewriter) -> Replacement:
     """A mask that shows query i the keys up to i + offset becomes an attribute; one of 0 goes."""
     op = node.op
     if not isinstance(op, Attention) or op.causal or len(node.inputs) < 4:
@@ -182,19 +237,8 @@ def constant_mask(node: Node, at: Rewriter) -> Replacement:
     mask = at.constant_value(node.inputs[3])
     if mask is not None and not mask.any():
         return at.emit(op, *node.inputs[:3])
-    offset = _causal_offset(mask, at.type_of(node.inputs[0]).shape[2])
+    queries, keys = (at.type_of(name).shape[2] for name in node.inputs[:2])
+    offset = causal_offset(at, node.inputs[3], queries, keys)
     if offset is None:
         return None
-    return at.emit(Attention(op.scale, causal=True, offset=offset), *node.inputs[:3])
-
-
-def _causal_offset(mask: Array | None, queries: Index) -> int | None:
-    """The offset of a causal mask with a row per query; None if it is not one."""
-    if mask is None or mask.ndim < 2 or mask.shape[-2] != queries or mask[..., 0, :].size == 0:
-        return None
-    table = mask.reshape(-1, *mask.shape[-2:])
-    rows, columns = np.ogrid[: mask.shape[-2], : mask.shape[-1]]
-    offset = int((table[0, 0] == 0).sum()) - 1
-    wanted = columns <= rows + offset
-    fits = np.where(wanted, table == 0, table.astype(np.float64) <= SWALLOWS_SCORES)
-    return offset if offset >= 0 and bool(fits.all()) else None
+    return at.emit(replace(op, causal=True, offset=offset), *node.inputs[:3])
