@@ -13,7 +13,7 @@ from modelcc.ops.arithmetic import Value
 from modelcc.ops.attention import Attention, Softmax
 from modelcc.ops.broadcast import Expand, Reshape
 from modelcc.ops.comparison import Equal, Greater, GreaterOrEqual, Less, LessOrEqual, Where
-from modelcc.ops.elementwise import And, Not
+from modelcc.ops.elementwise import And, Cast, Not
 from modelcc.ops.generate import Full, Iota
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.reduce import ReduceMax
@@ -141,4 +141,21 @@ def test_every_row_of_a_causal_mask_shows_something() -> None:
     before = graph_of(formula, *TYPES)
     after = RecogniseAttention()(before)
     assert [n.op for n in after.nodes] == [Attention(1.0, causal=True)]
+    assert_same_meaning(before, after)
+
+
+@pytest.mark.parametrize("offset", [0, 2])
+@pytest.mark.parametrize("inside", [True, False])
+def test_what_chooses_is_a_constant(offset: int, inside: bool) -> None:
+    """As where a mask is too large to be computed at compile time."""
+
+    def formula(q: Value, k: Value, v: Value) -> Value:
+        condition = constant(q, (np.tri(5, 7, offset) == inside), BOOL)
+        arms = (constant(q, 0.0), constant(q, -np.inf))
+        m = chosen(condition, *(arms if inside else arms[::-1]))
+        return attention(q, k, v, call(Cast(F32), m))
+
+    before = graph_of(formula, f32(1, 2, 5, 4), f32(1, 2, 7, 4), f32(1, 2, 7, 4))
+    after = RecogniseAttention()(before)
+    assert [n.op for n in after.nodes] == [Attention(1.0, causal=True, offset=offset)]
     assert_same_meaning(before, after)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,14 +36,23 @@ def causal_offset(at: Rewriter, mask: str, queries: Index, keys: Index) -> Index
 
 
 def _offset_of_data(mask: Array) -> int | None:
-    if mask[..., 0, :].size == 0:
+    seen = mask == 0
+    if not (mask[~seen].astype(np.float64) <= SWALLOWS_SCORES).all():
         return None
-    table = mask.reshape(-1, *mask.shape[-2:])
-    rows, columns = np.ogrid[: mask.shape[-2], : mask.shape[-1]]
-    offset = int((table[0, 0] == 0).sum()) - 1
-    wanted = columns <= rows + offset
-    fits = np.where(wanted, table == 0, table.astype(np.float64) <= SWALLOWS_SCORES)
-    return offset if bool(fits.all()) else None
+    found = _triangle_of_data(seen)
+    return found[0] if found is not None and found[1] else None
+
+
+def _triangle_of_data(data: Array) -> tuple[int, bool] | None:
+    """Offset and ``inside`` of a :class:`Triangle`."""
+    if data.ndim < 2 or not data.size:
+        return None
+    table = data.reshape(-1, *data.shape[-2:])
+    inside = bool(table[0, 0, 0])
+    offset = int((table[0, 0] == inside).sum()) - 1
+    rows, columns = np.ogrid[: data.shape[-2], : data.shape[-1]]
+    fits = (table == inside) == (columns <= rows + offset)
+    return (offset, inside) if fits.all() else None
 
 
 def _offset_of_addend(at: Rewriter, name: str) -> Index | None:
@@ -106,14 +115,19 @@ class Triangle:
 
 
 def _triangle(at: Rewriter, name: str) -> Triangle | None:
-    node = at.producer(name)
+    node, data = at.producer(name), at.constant_value(name)
+    if data is not None:
+        known = _triangle_of_data(data)
+        return None if known is None else Triangle(*known)
     if node is None:
         return None
     match node.op:
         case LessOrEqual() | Less():
-            return _ordered(at, node, *node.inputs, isinstance(node.op, Less))
+            low, high = node.inputs
+            return _ordered(at, node, low, high, isinstance(node.op, Less))
         case GreaterOrEqual() | Greater():
-            return _ordered(at, node, *reversed(node.inputs), isinstance(node.op, Greater))
+            high, low = node.inputs
+            return _ordered(at, node, low, high, isinstance(node.op, Greater))
         case Not():
             found = _triangle(at, node.inputs[0])
             return None if found is None else replace(found, inside=not found.inside)
@@ -164,7 +178,7 @@ class Position:
     which is 1."""
 
     start: Index
-    steps: Mapping[int, int] = field(default_factory=dict)
+    steps: Mapping[int, int]
 
     def plus(self, other: Position, sign: int) -> Position:
         """This and ``sign`` times the other one."""
@@ -180,7 +194,7 @@ def _position(at: Rewriter, name: str) -> Position | None:
         return None
     if node is None:
         number = scalar(at, name)
-        return None if number is None else Position(int(number))
+        return None if number is None else Position(int(number), {})
     match node.op:
         case Iota(shape, axis, start, int(step)) if not isinstance(start, float):
             return Position(start, {len(shape) - axis: step} if shape[axis] != 1 else {})

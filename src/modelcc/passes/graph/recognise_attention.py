@@ -114,7 +114,7 @@ def _never(at: Rewriter, rows: str) -> bool:
             continue
         mask = at.type_of(reduced.inputs[0])
         if mask.rank >= 2 and reduced.op == ReduceMax((mask.rank - 1,)):
-            return causal_offset(at, reduced.inputs[0], *mask.shape[-2:]) is not None
+            return causal_offset(at, reduced.inputs[0], mask.shape[-2], mask.shape[-1]) is not None
     return False
 
 
@@ -145,7 +145,8 @@ def _scores(at: Rewriter, name: str) -> Iterator[Scores]:
     for scale, inner in scalings(at, name):
         node = made_by(at, inner, MatMul)
         if node is not None:
-            yield Scores(*node.inputs, scale, ())
+            q, k_transposed = node.inputs
+            yield Scores(q, k_transposed, scale, ())
     masked = made_by(at, name, Add, Where)
     if masked is None:
         return
