@@ -20,13 +20,20 @@ import click
 import torch
 
 from conformance.torch_models.attempt import WAYS, outcomes
+from conformance.torch_models.decoding import decoding_models
+from conformance.torch_models.detection import task_models
 from conformance.torch_models.diffusion import diffusers_models
 from conformance.torch_models.entries import Entry
 from conformance.torch_models.language import transformers_models
+from conformance.torch_models.multimodal import multimodal_models
 from conformance.torch_models.outcome import PASSED, Outcome, outcomes_in, page_of
+from conformance.torch_models.signals import signal_models
 from conformance.torch_models.vision import timm_models, torchvision_models
 
-CATALOGUES = (timm_models, transformers_models, torchvision_models, diffusers_models)
+CATALOGUES = (
+    *(timm_models, transformers_models, torchvision_models, diffusers_models),
+    *(task_models, multimodal_models, signal_models, decoding_models),
+)
 
 BUSY = 10
 """How much longer than its processor time a model may take on a machine that others use, too."""
