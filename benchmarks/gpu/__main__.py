@@ -14,7 +14,6 @@ in a process of its own.
 from __future__ import annotations
 
 import argparse
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
@@ -24,7 +23,7 @@ from benchmarks.gpu.cases import TOLERANCES, cases
 from benchmarks.gpu.day import Day, run
 from benchmarks.gpu.engines import MODELS, serve
 from benchmarks.gpu.page import page
-from benchmarks.gpu.results import FILE, Results
+from benchmarks.gpu.results import Results
 
 PAGE = "results.md"
 
@@ -68,14 +67,12 @@ def main(arguments: Sequence[str] | None = None, serve: Callable[..., None] = se
         given.limit, given.places, given.workers, given.workers, not given.check,
         not given.no_operators, given.engines,
     )  # fmt: skip
-    results = Results(given.folder)
+    out = given.folder if given.out is None else given.out
+    out.mkdir(parents=True, exist_ok=True)
+    results = Results(given.folder, out)
     turns = run(day, results, serve)
     text = page(results, needs.gpu(), turns.missing)
-    (given.folder / PAGE).write_text(text)
-    if given.out is not None and given.out.resolve() != given.folder.resolve():
-        given.out.mkdir(parents=True, exist_ok=True)
-        for name in (FILE, PAGE):
-            shutil.copy(given.folder / name, given.out)
+    (out / PAGE).write_text(text)
     print(text)
     return int(not results.rows or any(row.fault for row in results.rows.values()))
 

@@ -27,6 +27,9 @@ LATE = "not done in time"
 CHECKED = 4
 """Kernels and models that are checked at the same time."""
 
+FIRST = 10
+"""Kernels that are timed before models: those that there are bars for."""
+
 SANITIZED = 1e9
 """Operations of the largest kernel that is run in NVIDIA's checkers."""
 
@@ -72,11 +75,13 @@ def run(day: Day, results: Results, serve: Callable[..., None] = serve) -> Turns
                 check_operators(day, turns, results)
             check_kernels(day, turns, results, ready)
             sanitize(day, results, [case for case in ready if case.operations < SANITIZED])
+            sized = [case for case in ready if case.name in {c.name for c in cases.cases(day.size)}]
             if day.times:
-                time_kernels(day, turns, results, ready)
+                time_kernels(day, turns, results, sized[:FIRST])
             check_models(day, turns, results, builds)
             if day.times:
                 time_models(day, turns, results, left)
+                time_kernels(day, turns, results, sized[FIRST:])
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             turns.close()

@@ -42,9 +42,11 @@ def serve(connection: Connection, folder: Path, target: str, device: str) -> Non
                 case "measure":
                     connection.send(measures[engine, task]())
                 case _:
-                    connection.send(measures.pop((engine, task), None) and None)
+                    del measures[engine, task]
+                    torch_peer.forget()
+                    connection.send(None)
         except MissingPeerError as error:
-            connection.send(Failed(str(error), missing=True))
+            connection.send(Failed(str(error), missing=kind == "open"))
         except Exception as error:  # any engine may raise anything: it is reported, not handled
             words = f"{type(error).__name__}: {error}".strip().splitlines()
             connection.send(Failed(words[0]))
@@ -102,8 +104,12 @@ def _own(entry: Entry, device: str, peers: str) -> tuple[Opened, Measure]:
     """Inputs and results stay on a GPU where PyTorch can put them there."""
     feeds, net = entry.feeds(), modelcc.load(entry.artifact, target=device)
     error = entry.error(net.run(feeds))
-    if peers == "cpu":
-        return Opened(error), lambda: call_seconds(lambda: net.run(feeds))
-    torch = torch_peer.torch_on(peers)
-    there = {name: torch_peer.tensor_on(torch, peers, value) for name, value in feeds.items()}
-    return Opened(error), lambda: call_seconds(lambda: net.run(there, out="device"))
+
+    def measure() -> float:
+        if peers == "cpu":
+            return call_seconds(lambda: net.run(feeds))
+        torch = torch_peer.torch_on(peers)
+        there = {name: torch_peer.tensor_on(torch, peers, value) for name, value in feeds.items()}
+        return call_seconds(lambda: net.run(there, out="device"))
+
+    return Opened(error), measure

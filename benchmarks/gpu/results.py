@@ -46,19 +46,23 @@ class Row:
 
 
 class Results:
-    """All rows, kept in a file of ``folder`` after each; those that are there are gone on with."""
+    """All rows, kept in a file of ``folder`` and of ``others`` after each; those that are there are
+    gone on with."""
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / FILE
-        kept = json.loads(self.path.read_text()) if self.path.exists() else []
+    def __init__(self, folder: Path, *others: Path) -> None:
+        self.paths = [one / FILE for one in dict.fromkeys((folder, *others))]
+        first = self.paths[0]
+        kept = json.loads(first.read_text()) if first.exists() else []
         self.rows = {row.name: row for row in (Row(**entry) for entry in kept)}
 
     def add(self, row: Row) -> None:
         """Keep it, in the place of an earlier one of its name, and print it."""
         self.rows[row.name] = row
-        partial = self.path.with_suffix(".partial")
-        partial.write_text(json.dumps([asdict(row) for row in self.rows.values()], indent=1))
-        partial.replace(self.path)
+        text = json.dumps([asdict(row) for row in self.rows.values()], indent=1)
+        for path in self.paths:
+            partial = path.with_suffix(".partial")
+            partial.write_text(text)
+            partial.replace(path)
         print(row.line(), flush=True)
 
     def is_right(self, name: str) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -25,11 +28,21 @@ def torch_on(device: str) -> Any:
     """The package; MissingPeerError if it is not there, or sees no GPU and is to."""
     if find_spec("torch") is None:
         raise MissingPeerError("PyTorch is not installed")
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "4")  # of each of many processes
     torch = import_module("torch")
     if device == "cuda" and not torch.cuda.is_available():
         raise MissingPeerError("PyTorch sees no GPU")
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     return torch
+
+
+def forget() -> None:
+    """Give back the memory of what is not used any more."""
+    gc.collect()
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.compiler.reset()
+        torch.cuda.empty_cache()
 
 
 def tensor_on(torch: Any, device: str, array: Any) -> Any:
