@@ -164,7 +164,7 @@ def time_kernels(day: Day, turns: Turns, results: Results, ready: Sequence[Case]
     """Each kernel in turns with its peers."""
     if COPY not in results.rows and perf_counter() < day.end:
         task = Task("machine", COPY)
-        if isinstance(turns.opened([[(task, COPY)]], day.end)[task, COPY], Opened):
+        if isinstance(turns.opened([[(task, COPY)]], day.end).get((task, COPY)), Opened):
             seconds, _ = turns.times(task, [COPY], 0)
             notes = {"GB/s": 2 * COPIED / seconds[COPY] * 1e-9} if seconds else {}
             results.add(Row("machine", COPY, notes=notes))

@@ -73,6 +73,21 @@ def test_what_fails_costs_its_own_row_and_the_next_call_goes_on(tmp_path: Path) 
     assert attention.refused["flash"] == "the process ended" and "modelcc" in attention.seconds
 
 
+def test_models_are_checked_and_timed_in_turns(tmp_path: Path) -> None:
+    """Two get ready at the same time; one that is not compiled is a fault."""
+    for stem in ("a", "b"):
+        (tmp_path / f"{stem}.seeded.onnx").write_bytes(b"no model")
+    for entry in entries(tmp_path)[:3]:
+        entry.artifact.touch()
+    end, engines = perf_counter() + 60, ("modelcc", "torch")
+    given = Day(tmp_path, "well", "cuda", end, places=2, operators=False, engines=engines)
+    results = Results(tmp_path)
+    run(given, results, gpu_engines.serve)
+    found = {row.name: (bool(row.fault), row.ratio) for row in results.of("model")}
+    assert found == {"a x32": (False, 1.5), "b x32": (False, 1.5), "a x1": (False, 1.5),
+                     "b x1": (True, None)}  # fmt: skip
+
+
 def test_nothing_begins_when_the_seconds_are_over(tmp_path: Path) -> None:
     results = day(tmp_path, "well", 0.0)
     assert not results.rows
