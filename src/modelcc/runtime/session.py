@@ -139,8 +139,11 @@ class Session:
         """What :meth:`run_at` needs for inputs of these ``shapes``; InputError if none fit."""
         return self._signature(shapes)
 
-    def run_at(self, signature: Signature, inputs: list[int], outputs: list[int]) -> None:
-        """Run on memory at these addresses, in the order of inputs and outputs.
+    def run_at(
+        self, signature: Signature, inputs: list[int], outputs: list[int], arena: Memory
+    ) -> None:
+        """Run on memory at these addresses, in the order of inputs and outputs, and in an ``arena``
+        of the signature's size that nobody else uses meanwhile.
 
         For callers that know their arrays to be of the signature's shapes, row-major, aligned to
         an element and apart from each other, but that the output of a state is where its input is;
@@ -152,7 +155,7 @@ class Session:
         except IndexError:
             slot = Slot(self._model)
         try:
-            slot.prepare(signature)
+            slot.prepare(signature, arena)
             status = slot.run_at(inputs, outputs)
             failure = self._failure(status, slot) if status else None
         finally:

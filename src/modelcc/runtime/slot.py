@@ -70,7 +70,7 @@ class Slot:
         manifest = model.manifest
         self._inputs = (ctypes.c_int64 * max(1, len(manifest.inputs)))()
         self._outputs = (ctypes.c_int64 * max(1, len(manifest.outputs)))()
-        self._arena = Memory(0)
+        self._arena = self._own = Memory(0)
         self._results: list[tuple[tuple[int, ...], NumpyType, int]] = []
         self._memory = [ResultMemory() for _ in manifest.outputs]
         self._signature: Signature | None = None
@@ -87,14 +87,15 @@ class Slot:
         self._call: Callable[[], int] = lambda: 1
         self._ready: _Ready | None = None
 
-    def prepare(self, signature: Signature) -> None:
-        """Get ready for calls of ``signature``."""
-        if signature is self._signature:
+    def prepare(self, signature: Signature, arena: Memory | None = None) -> None:
+        """Get ready for calls of ``signature``, in an ``arena`` of the caller's or in its own."""
+        if signature is self._signature and (arena or self._own) is self._arena:
             return
         model, manifest = self._model, self._model.manifest
         self._signature = self._ready = None
-        if signature.arena > self._arena.size:
-            self._arena = Memory(signature.arena)
+        if arena is None and signature.arena > self._own.size:
+            self._own = Memory(signature.arena)
+        self._arena = arena or self._own
         self._results = [
             (shape, spec.dtype.numpy, self._result_size(i, shape, spec.dtype.numpy))
             for i, (spec, shape) in enumerate(zip(manifest.outputs, signature.outputs, strict=True))

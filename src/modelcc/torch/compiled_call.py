@@ -11,6 +11,7 @@ from torch._C._dynamo.guards import _empty_strided_cpu as empty_strided
 
 from modelcc.frontends.torch.traced import FromArgument, FromOutput, TracedInterface
 from modelcc.ir.index import Expr, compile_shapes
+from modelcc.runtime.arenas import Arenas
 from modelcc.runtime.session import Session
 from modelcc.runtime.signature import Signature
 
@@ -42,11 +43,14 @@ class CompiledCall:
     that PyTorch runs.
     """
 
-    def __init__(self, interface: TracedInterface, session: Session, checked: bool = False) -> None:
-        """``session`` runs the graph whose ``interface`` it is."""
+    def __init__(
+        self, interface: TracedInterface, session: Session, arenas: Arenas, checked: bool = False
+    ) -> None:
+        """``session`` runs the graph whose ``interface`` it is, in one of ``arenas``."""
         self._boxed_call = True  # of the object, whose dictionary wrappers copy
         self._interface = interface
         self._session = session
+        self._arenas = arenas
         self._checked = checked
         self._sizes = tuple(interface.sizes.values())
         self._places = tuple(i.argument for i in interface.inputs)
@@ -64,14 +68,21 @@ class CompiledCall:
         addresses = [out.data_ptr() for out in outs]
         if self._plain:
             inputs = [arguments[place].data_ptr() for place in self._places]
-            self._session.run_at(layout.signature, inputs, addresses)
+            self._run(layout.signature, inputs, addresses)
         else:
             held = self._brought(arguments, layout)
             inputs = [0 if t is None else t.data_ptr() for t in held]
-            self._session.run_at(layout.signature, inputs, addresses)
+            self._run(layout.signature, inputs, addresses)
         results = outs if self._only_outputs else self._results(arguments, outs, layout)
         arguments.clear()
         return results[0] if self._interface.single else results
+
+    def _run(self, signature: Signature, inputs: list[int], outputs: list[int]) -> None:
+        arena = self._arenas.taken(signature.arena)
+        try:
+            self._session.run_at(signature, inputs, outputs, arena)
+        finally:
+            self._arenas.given(arena)
 
     def unboxed(self, *arguments: Any) -> Any:
         """As a call, for arguments one by one."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 from functorch.compile import min_cut_rematerialization_partition
@@ -20,6 +21,7 @@ from modelcc.frontends.torch.handlers import HANDLERS
 from modelcc.frontends.torch.partial_conversion import HOST
 from modelcc.frontends.torch.traced import Traced
 from modelcc.ir.errors import ModelError
+from modelcc.runtime.arenas import Arenas
 from modelcc.torch.compiled_call import CompiledCall
 from modelcc.torch.partition import Frozen, Parted, joined, parted, with_constants
 from modelcc.torch.recurrent import by_layers
@@ -166,7 +168,18 @@ class _Boxed:
 
 def _call(request: BackendRequest, traced: Traced, checked: bool) -> CompiledCall:
     model = modelcc.api.compile(traced.graph, **request.arguments)
-    return CompiledCall(traced.interface, model.session, checked)
+    return CompiledCall(traced.interface, model.session, _arenas(), checked)
+
+
+def _arenas() -> Arenas:
+    """Those of the process, as long as there are compiled graphs: forward and backward, and one
+    graph and the next, do not run at once in a thread."""
+    return _shared().setdefault("arenas", Arenas())
+
+
+@cache
+def _shared() -> WeakValueDictionary[str, Arenas]:
+    return WeakValueDictionary()
 
 
 def _frozen(examples: Sequence[Any]) -> Frozen:
