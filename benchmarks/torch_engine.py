@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 import modelcc
-from benchmarks.busy_time import peak_bytes, reset_peak, seconds_of, seconds_of_call
+from benchmarks.busy_time import peak_bytes, reset_peak, seconds_of_call, seconds_with_helpers
 from benchmarks.engine_worker import Refused
 from benchmarks.zoo.build import build, example
 from benchmarks.zoo.catalogue import find
@@ -95,7 +95,7 @@ def serve(connection: Connection, engine: str, name: str, threads: int, cache: s
     model, inputs = build(record), example(record)
     with torch.no_grad():
         wanted = model(*inputs)
-        start = seconds_of(threads)
+        start = seconds_with_helpers(threads)
         try:
             subject = name if engine == "jax" else model
             del model  # an engine that needs it has it
@@ -104,7 +104,7 @@ def serve(connection: Connection, engine: str, name: str, threads: int, cache: s
         except Exception as error:  # any engine may raise anything: it is reported, not handled
             connection.send(Refused(f"{type(error).__name__}: {error}".splitlines()[0]))
             return
-        cold = seconds_of(threads) - start
+        cold = seconds_with_helpers(threads) - start
         del subject
         gc.collect()  # exported programs refer to themselves
         connection.send(Ready(cold, None if engine == "jax" else _error(result, wanted)))

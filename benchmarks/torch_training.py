@@ -3,7 +3,7 @@
     python -m benchmarks.torch_training [--threads N] [MODEL ...]
 
 A step is forward, loss, backward and SGD.  Every engine has a process of its own, of which one at a
-time is busy, and finds nothing on disk; ``separate`` is modelcc whose compiler has another one.
+time is busy, and finds nothing on disk; ``together`` is modelcc that compiles in the same one.
 Recurrent networks are traced for modelcc only, since inductor does not run what is traced of them.
 Prints Markdown tables of microseconds, of the seconds of the first step, which compiles, and of the
 most memory of each process in later steps, in MB.
@@ -22,13 +22,13 @@ from typing import Any
 
 import torch
 
-from benchmarks.busy_time import peak_bytes, reset_peak, seconds_of, seconds_of_call
+from benchmarks.busy_time import peak_bytes, reset_peak, seconds_of_call, seconds_with_helpers
 from benchmarks.engine_worker import Worker
 from benchmarks.torch_turns import ROUNDS, Step, table
 from benchmarks.training.shapes import BATCHES
 from benchmarks.training.torch_models import MODELS
 
-ENGINES = ("eager", "inductor", "modelcc", "separate")
+ENGINES = ("eager", "inductor", "modelcc", "together")
 LIMIT = 900.0
 """Seconds for a first step."""
 
@@ -51,7 +51,7 @@ def compiled(engine: str, model: Any, threads: int) -> Any:
     """``model`` as ``engine`` runs it."""
     if engine in ("eager", "inductor"):
         return model if engine == "eager" else torch.compile(model)
-    options = {"threads": threads, "cache": None, "separate": engine == "separate"}
+    options = {"threads": threads, "cache": None, "separate": engine == "modelcc"}
     return torch.compile(model, backend="modelcc", options=options)
 
 
@@ -62,9 +62,9 @@ def serve(connection: Connection, engine: str, name: str, threads: int, cache: s
     torch.set_num_threads(threads)
     torch._dynamo.config.allow_rnn = engine not in ("eager", "inductor")
     model, x = MODELS[name](), torch.randn(BATCHES[name])
-    step, start = training_step(compiled(engine, model, threads), x), seconds_of(threads)
+    step, start = training_step(compiled(engine, model, threads), x), seconds_with_helpers(threads)
     step()
-    connection.send(seconds_of(threads) - start)
+    connection.send(seconds_with_helpers(threads) - start)
     gc.collect()
     reset_peak()
     while connection.recv():

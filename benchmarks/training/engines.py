@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.busy_time import peak_bytes, reset_peak, seconds_of
+from benchmarks.busy_time import peak_bytes, reset_peak, seconds_of, seconds_with_helpers
 from benchmarks.engine_worker import Refused
 
 RATE, MOMENTUM = 0.01, 0.9
@@ -128,9 +128,9 @@ def serve(connection: Connection, engine: str, task: Task) -> None:
     os.environ["MODELCC_CACHE_DIR"] = str(task.cache)
     try:
         step = ENGINES[engine](task)
-        begun = seconds_of(task.threads)
+        begun = seconds_with_helpers(task.threads)
         losses = [step()]
-        cold = seconds_of(task.threads) - begun
+        cold = seconds_with_helpers(task.threads) - begun
         losses += [step() for _ in range(CHECKED_STEPS - 1)]
     except Exception as error:  # any engine may raise anything: it is reported, not handled
         connection.send(Refused(f"{type(error).__name__}: {error}".splitlines()[0]))
