@@ -384,7 +384,7 @@ def test_torch_finds_the_backend_by_its_name(tmp_path: Path) -> None:
         fast = torch.compile(torch.relu, backend="modelcc", options={{"cache": None}})
         assert torch.equal(fast(x), torch.relu(x))
         assert "modelcc.torch.dynamo" in sys.modules
-        unwanted = ("modelcc.driver", "modelcc.pipeline", "modelcc.targets.cpu", "llvmlite")
+        unwanted = ("modelcc.driver", "modelcc.pipeline", "llvmlite")
         assert not [name for name in unwanted if name in sys.modules]  # another process compiles
     """)
     subprocess.run([sys.executable, "-c", code], check=True)
