@@ -155,7 +155,8 @@ def real_dynamic_slice(call: HloCall) -> str:
     """A slice whose bounds are operands; starts of which it does not fit end the run."""
     pairs = zip(call.shape(), call.op.types[0].shape, strict=True)
     fit = [Range(0, e - n if isinstance(e, int) and n is not None else None) for e, n in pairs]
-    starts = call.indices(1, "start", fit)
+    read = call.indices(1, "start", fit)
+    starts = tuple(0 if r.hi == 0 else start for start, r in zip(read, fit, strict=True))
     limits = call.indices(2, "limit", Range(0, None))
     steps = call.indices(3, "stride", Range(1, None))
     counts = [
