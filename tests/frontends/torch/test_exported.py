@@ -95,3 +95,19 @@ def test_inputs_of_a_type_that_there_is_not_are_named() -> None:
     program = torch.export.export(torch.nn.Identity(), (example,))
     with pytest.raises(ModelError, match=r"input 'input'.*float8_e8m0fnu"):
         import_exported(program)
+
+
+class Halves(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x.reshape(-1, 2).sum(1)
+
+
+def test_an_extent_that_is_a_multiple_of_what_no_input_has() -> None:
+    half = torch.export.Dim("half", min=1, max=64)
+    program = torch.export.export(Halves(), (torch.randn(8),), dynamic_shapes=({0: 2 * half},))
+    net = modelcc.compile(program, cache=None, optimize=1)
+    for n in (8, 12):
+        x = torch.randn(n)
+        np.testing.assert_allclose(net(x.numpy()), Halves()(x).numpy(), rtol=1e-6)
+    with pytest.raises(modelcc.InputError, match="axis 0"):
+        net(np.ones(7, np.float32))

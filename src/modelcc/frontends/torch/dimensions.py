@@ -9,7 +9,7 @@ from typing import Any
 import sympy
 import torch
 
-from modelcc.frontends.torch.sizes import symbol_of
+from modelcc.frontends.torch.sizes import symbol_of, symbols_of
 from modelcc.ir.index import Index, Range, Sym
 
 Dims = Mapping[str, int | Range]
@@ -51,6 +51,28 @@ def dimensions(
             found.names[symbol] = given if isinstance(given, int) else Sym(label)
             if isinstance(given, Range):
                 found.bounds[label] = given
+    return found
+
+
+def with_roots(
+    found: Dimensions, inputs: Iterable[TracedInput], bounds: Callable[[str], Range], dims: Dims
+) -> Dimensions:
+    """``found``, and symbols that no extent is by itself, as ``s`` of an even one, ``2*s``.
+
+    One is called ``<input>_d<axis>_<symbol>`` after the first extent that has it.
+    """
+    for position, (name, traced, _) in enumerate(inputs):
+        sizes = traced.shape if isinstance(traced, torch.Tensor) else ()
+        for axis, size in enumerate(sizes):
+            for symbol in symbols_of(size):
+                if symbol in found.names:
+                    continue
+                label = f"{name}_d{axis}_{symbol}"
+                given = dims.get(label, bounds(symbol))
+                found.places[label] = (position, axis)
+                found.names[symbol] = given if isinstance(given, int) else Sym(label)
+                if isinstance(given, Range):
+                    found.bounds[label] = given
     return found
 
 

@@ -15,7 +15,7 @@ from modelcc.frontends.kit.emit import Emitter
 from modelcc.frontends.kit.errors import UnsupportedForm, UnsupportedModel
 from modelcc.frontends.kit.naming import renamed
 from modelcc.frontends.torch.decompositions import decompositions
-from modelcc.frontends.torch.dimensions import Dimensions, Dims, dimensions, range_of
+from modelcc.frontends.torch.dimensions import Dimensions, Dims, dimensions, range_of, with_roots
 from modelcc.frontends.torch.dtypes import array_of, dtype_of
 from modelcc.frontends.torch.graph_conversion import GraphConversion
 from modelcc.frontends.torch.handlers import EXPORTED
@@ -100,11 +100,9 @@ class _Exported:
         """As PyTorch has exported them, called as in ``labels``, fixed and bounded by ``dims``."""
         ranges = {str(s): r for s, r in self._program.range_constraints.items()}
         named = dict(zip(self._program.graph_signature.user_inputs, labels, strict=False))
-        found = dimensions(
-            [(n.name, n.meta.get("val"), named.get(n.name, ())) for n in self._placeholders],
-            lambda size: range_of(ranges.get(symbol_of(size) or "")),
-            dims,
-        )
+        inputs = [(n.name, n.meta.get("val"), named.get(n.name, ())) for n in self._placeholders]
+        found = dimensions(inputs, lambda size: range_of(ranges.get(symbol_of(size) or "")), dims)
+        found = with_roots(found, inputs, lambda symbol: range_of(ranges.get(symbol)), dims)
         unknown = sorted(set(dims) - found.places.keys())
         if unknown:
             known = ", ".join(found.places) or "none"

@@ -34,6 +34,13 @@ def symbol_of(size: object) -> str | None:
     return str(expression) if isinstance(expression, sympy.Symbol) else None
 
 
+def symbols_of(size: object) -> list[str]:
+    """The names of all symbols of a size, in order."""
+    if not isinstance(size, torch.SymInt):
+        return []
+    return sorted(map(str, cast(Any, size).node.expr.free_symbols))
+
+
 def _index(e: sympy.Basic, names: Names) -> Index:
     if isinstance(e, sympy.Integer):
         return int(e)
