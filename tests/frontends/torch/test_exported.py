@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -102,12 +103,14 @@ class Halves(torch.nn.Module):
         return x.reshape(-1, 2).sum(1)
 
 
-def test_an_extent_that_is_a_multiple_of_what_no_input_has() -> None:
+def test_an_extent_that_is_a_multiple_of_what_no_input_has(tmp_path: Path) -> None:
     half = torch.export.Dim("half", min=1, max=64)
     program = torch.export.export(Halves(), (torch.randn(8),), dynamic_shapes=({0: 2 * half},))
-    net = modelcc.compile(program, cache=None, optimize=1)
-    for n in (8, 12):
-        x = torch.randn(n)
-        np.testing.assert_allclose(net(x.numpy()), Halves()(x).numpy(), rtol=1e-6)
+    torch.export.save(program, tmp_path / "halves.pt2")
+    for source in (program, tmp_path / "halves.pt2"):
+        net = modelcc.compile(source, cache=None, optimize=1)
+        for n in (8, 12):
+            x = torch.randn(n)
+            np.testing.assert_allclose(net(x.numpy()), Halves()(x).numpy(), rtol=1e-6)
     with pytest.raises(modelcc.InputError, match="axis 0"):
         net(np.ones(7, np.float32))

@@ -65,9 +65,20 @@ def exported(
 
 def _loaded(path: Path) -> ExportedProgram:
     try:
-        return torch.export.load(path)
+        return _with_ranges_of_symbols(torch.export.load(path))
     except Exception as error:  # whatever is in the file
         raise ModelError(f"PyTorch cannot read it: {error}", (str(path),)) from error
+
+
+def _with_ranges_of_symbols(program: ExportedProgram) -> ExportedProgram:
+    """``program`` without ranges of expressions such as ``2*s``: PyTorch reads them from files
+    among those of symbols, where its own decompositions fail over them."""
+    for node in program.graph.nodes:
+        mode = getattr(node.meta.get("val"), "fake_mode", None)
+        ranges: dict[Any, Any] = getattr(getattr(mode, "shape_env", None), "var_to_range", {})
+        for expression in [e for e in ranges if not e.is_Symbol]:
+            del ranges[expression]
+    return program
 
 
 def _user_line(error: Exception) -> tuple[str, ...]:
