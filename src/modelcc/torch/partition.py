@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, cast
 
 import torch
@@ -18,6 +19,8 @@ from modelcc.frontends.torch.traced import Traced, import_traced
 from modelcc.ir.errors import ModelError
 
 PREFIX = "modelcc_"
+AFTER = "modelcc_after"
+"""Name of an operand that keeps operators in order while the graph is split."""
 
 Frozen = Mapping[int, torch.Tensor]
 """Arguments that never change, by position."""
@@ -89,10 +92,32 @@ class _Importable(OperatorSupportBase):
 def _split(module: fx.GraphModule, refused: Collection[str]) -> tuple[fx.GraphModule, list[str]]:
     """A copy in which all but what is ``refused`` is in modules, and their names."""
     own = fx.GraphModule(module, copy.deepcopy(module.graph))
+    _chain([node for node in own.graph.nodes if node.name in refused])
     maker = CapabilityBasedPartitioner(own, _Importable(refused), allows_single_node_partition=True)
     worthy = [p for p in maker.propose_partitions() if _computing(p.nodes)]
     split = maker.fuse_partitions(worthy, prefix=PREFIX)
+    for node in split.graph.nodes:
+        node.kwargs = {name: given for name, given in node.kwargs.items() if name != AFTER}
+    split.recompile()
     return split, [n.target for n in split.graph.nodes if n.op == "call_module"]
+
+
+def _chain(nodes: Sequence[fx.Node]) -> None:
+    """Make each of ``nodes`` whose order shows, or a part of its results, an operand of the next.
+
+    Of many results a part, since the partitioner leaves what is read by parts alone together.
+    """
+    for before, node in pairwise([node for node in nodes if _is_ordered(node)]):
+        parts = [user for user in before.users if user.target is operator.getitem]
+        node.kwargs = {**node.kwargs, AFTER: parts[0] if parts else before}
+
+
+def _is_ordered(node: fx.Node) -> bool:
+    """Whether an operator draws random numbers, or may do what its results do not tell."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return True
+    drawing = torch.Tag.nondeterministic_seeded in node.target.tags
+    return drawing or node.target._schema.is_mutable or node.target.namespace != "aten"
 
 
 def _computing(nodes: Any) -> int:

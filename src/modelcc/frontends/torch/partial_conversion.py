@@ -19,6 +19,12 @@ from modelcc.ir.errors import ModelError
 
 HOST = "cpu"
 
+ASSERTIONS = (
+    *("_assert_async.default", "_assert_async.msg", "_functional_assert_async.msg"),
+    *("_assert_scalar.default", "_functional_assert_scalar.default"),
+)
+"""Operators that end a call where a value is false."""
+
 
 @dataclass(frozen=True)
 class PartialConversion(GraphConversion):
@@ -35,6 +41,7 @@ class PartialConversion(GraphConversion):
             self._give(node)  # PyTorch notes no results of some operators, only parts of them
             return
         try:
+            _check_assertion(node)
             _check_results(self, node)
             self.values[node] = self.value_of(node, location(node))
         except (UnsupportedForm, ModelError, NotImplementedError) as reason:
@@ -60,6 +67,14 @@ class PartialConversion(GraphConversion):
             return self.input(name, shape, dtype_of(fake.dtype))
         except UnsupportedForm:
             return None
+
+
+def _check_assertion(node: fx.Node) -> None:
+    """That nobody has values checked by ``node``; compiled code would not do it."""
+    if str(node.target).removeprefix("aten.") not in ASSERTIONS:
+        return
+    if any(isinstance(n.meta.get("val"), torch.Tensor | torch.SymBool) for n in node.args[:1]):
+        unsupported("PyTorch checks values")
 
 
 def _results(node: fx.Node) -> Sequence[Any]:
