@@ -8,8 +8,15 @@ from typing import Any
 
 import torch
 from torch._C._dynamo.guards import _empty_strided_cpu as empty_strided
+from torch._C._dynamo.guards import _reinterpret_tensor as reinterpreted
 
-from modelcc.frontends.torch.traced import FromArgument, FromOutput, TracedInterface
+from modelcc.frontends.torch.traced import (
+    FromArgument,
+    FromOutput,
+    FromSizes,
+    FromView,
+    TracedInterface,
+)
 from modelcc.ir.index import Expr, compile_shapes
 from modelcc.runtime.arenas import Arenas
 from modelcc.runtime.session import Session
@@ -26,13 +33,15 @@ class CallLayout:
     """What calls with the same sizes have in common.
 
     ``makes`` are extents, strides and types of new tensors, ``strides`` those of inputs,
-    ``known`` the results that are sizes.
+    ``known`` the results that are sizes, ``views`` extents, strides and offsets of those that are
+    views.
     """
 
     signature: Signature
     makes: tuple[tuple[Shape, Shape, torch.dtype], ...]
     strides: tuple[Shape, ...]
     known: tuple[int, ...]
+    views: tuple[tuple[Shape, Shape, int], ...]
 
 
 class CompiledCall:
@@ -103,12 +112,15 @@ class CompiledCall:
         return held
 
     def _results(self, arguments: list[Any], outs: list[Any], layout: CallLayout) -> list[Any]:
-        known, found = iter(layout.known), list[Any]()
+        known, views, found = iter(layout.known), iter(layout.views), list[Any]()
         for result in self._interface.results:
             if isinstance(result, FromOutput):
                 found.append(outs[result.place])
             elif isinstance(result, FromArgument):
                 found.append(arguments[result.place])
+            elif isinstance(result, FromView):
+                held = outs if isinstance(result.base, FromOutput) else arguments
+                found.append(_view(held[result.base.place], result, next(views)))
             else:
                 found.append(next(known) if isinstance(result.value, Expr) else result.value)
         return found
@@ -121,16 +133,16 @@ class CompiledCall:
         return self._layouts.get(sizes) or self._layout(sizes)
 
     def _layout(self, sizes: Shape) -> CallLayout:
-        interface, shapes = self._interface, self._evaluate(sizes)
+        interface, shapes = self._interface, iter(self._evaluate(sizes))
         inputs, outputs = len(interface.inputs), len(interface.outputs)
-        wanted, rest = shapes[: 2 * inputs], shapes[2 * inputs :]
+        wanted = tuple(next(shapes) for _ in range(inputs))
+        strides = tuple(next(shapes) for _ in range(inputs))
         types = [output.dtype for output in interface.outputs]
-        made = CallLayout(
-            self._session.signature(wanted[:inputs]),
-            tuple(zip(rest[:outputs], rest[outputs : 2 * outputs], types, strict=True)),
-            wanted[inputs:],
-            rest[-1],
-        )
+        makes = [(next(shapes), next(shapes), types[n]) for n in range(outputs)]
+        known = next(shapes)
+        views = tuple((shape, next(shapes), next(shapes)[0]) for shape in shapes)
+        signature = self._session.signature(wanted)
+        made = CallLayout(signature, tuple(makes), strides, known, views)
         if len(self._layouts) >= KEPT:
             self._layouts = {}
         self._layouts[sizes] = made
@@ -138,13 +150,28 @@ class CompiledCall:
 
 
 def _evaluator(interface: TracedInterface) -> Callable[[Shape], tuple[Shape, ...]]:
-    """From sizes to shapes and strides of inputs, those of outputs, and the sizes among results."""
-    results = [r.value for r in interface.results if not isinstance(r, FromOutput | FromArgument)]
+    """From sizes to shapes and then strides of inputs, both of each output, the sizes among
+    results, and shape, strides and offset of each view."""
+    values = [r.value for r in interface.results if isinstance(r, FromSizes)]
+    views = [r for r in interface.results if isinstance(r, FromView)]
     shapes = [
         *(i.shape for i in interface.inputs),
         *(i.strides for i in interface.inputs),
-        *(o.shape for o in interface.outputs),
-        *(o.strides for o in interface.outputs),
-        [value for value in results if isinstance(value, Expr)],
+        *(one for o in interface.outputs for one in (o.shape, o.strides)),
+        [value for value in values if isinstance(value, Expr)],
+        *(one for v in views for one in (v.shape, v.strides, [v.offset])),
     ]
     return compile_shapes(shapes, tuple(interface.sizes))
+
+
+def _view(base: Any, view: FromView, place: tuple[Shape, Shape, int]) -> Any:
+    """``view`` in the memory of ``base``, at a ``place`` in elements of its own type."""
+    shape, strides, offset = place
+    if view.dtype == base.dtype:
+        found = reinterpreted(base, shape, strides, offset)
+    else:
+        start = base.storage_offset() * base.element_size() // view.dtype.itemsize
+        memory, empty = base.untyped_storage(), torch.empty(0, dtype=view.dtype)
+        found = empty.set_(memory, start + offset, shape, strides)
+    found = found.conj() if view.conjugate else found
+    return torch._neg_view(found) if view.negative else found

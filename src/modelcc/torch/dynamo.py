@@ -138,7 +138,7 @@ def _compiled(
 def _built(
     request: BackendRequest, kind: str, module: fx.GraphModule
 ) -> Callable[[list[Any]], Any]:
-    parts = parted(module)
+    parts = parted(module, sharing=kind == "inference")  # autograd keeps views of results itself
     if request.observer is not None:
         request.observer(kind, parts)
     if parts.whole is not None:

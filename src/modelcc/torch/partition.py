@@ -56,16 +56,19 @@ def with_constants(module: fx.GraphModule, frozen: Frozen) -> fx.GraphModule:
     return own
 
 
-def parted(module: fx.GraphModule) -> Parted:
-    """``module`` with what can be imported, and is worth a call, in modules of their own."""
-    whole = import_traced(module)
+def parted(module: fx.GraphModule, sharing: bool = False) -> Parted:
+    """``module`` with what can be imported, and is worth a call, in modules of their own.
+
+    ``sharing`` is that of :func:`import_traced`.
+    """
+    whole = import_traced(module, sharing=sharing)
     if not whole.problems:
         count = _computing(module.graph.nodes)
         return Parted(module, {}, whole if count else None, (), count)
     problems = {node.name: p for node, p in whole.problems.items()}
     while True:
         split, names = _split(module, problems.keys())
-        parts = {name: import_traced(_module(split, name), name) for name in names}
+        parts = {name: import_traced(_module(split, name), name, sharing) for name in names}
         found = {node.name: p for part in parts.values() for node, p in part.problems.items()}
         if not found:
             count = sum(_computing(_module(split, name).graph.nodes) for name in names)

@@ -15,7 +15,7 @@ def memory_order(tensor: torch.Tensor) -> tuple[int, ...] | None:
     """
     shape, strides = tuple(tensor.shape), tuple(tensor.stride())
     plain = tuple(range(len(shape)))
-    hints = [_hint(s) for s in strides]
+    hints = [hint(s) for s in strides]
     if None in hints:
         return plain if _is_dense(plain, shape, strides) else None
     order = tuple(sorted(plain, key=lambda axis: -cast(int, hints[axis])))
@@ -32,9 +32,9 @@ def _is_dense(order: tuple[int, ...], shape: tuple[Any, ...], strides: tuple[Any
     return True
 
 
-def _hint(stride: Any) -> int | None:
-    """The value that a stride had when the graph was traced."""
-    return stride if isinstance(stride, int) else stride.node.hint
+def hint(size: Any) -> int | None:
+    """The value that a size or stride had when the graph was traced, if that is known."""
+    return size if isinstance(size, int) else size.node.hint
 
 
 def inverted(order: tuple[int, ...]) -> tuple[int, ...]:

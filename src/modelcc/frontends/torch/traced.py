@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import torch
 from torch import fx
-from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.fx.experimental.symbolic_shapes import is_nested_int, statically_known_true
 
 from modelcc.frontends.kit.emit import Emitter
 from modelcc.frontends.kit.errors import Unsupported, UnsupportedForm
@@ -17,6 +17,7 @@ from modelcc.frontends.torch.dtypes import dtype_of
 from modelcc.frontends.torch.handlers import HANDLERS
 from modelcc.frontends.torch.memory import inverted, memory_order
 from modelcc.frontends.torch.partial_conversion import PartialConversion
+from modelcc.frontends.torch.sharing import shared_results
 from modelcc.frontends.torch.sizes import index_of, symbol_of
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
@@ -56,12 +57,13 @@ class TracedInterface:
     """How arguments and results of a graph of torch.fx become inputs and outputs of ours.
 
     ``sizes`` are the graph's dimensions: the argument and its axis, None for a number.  A result
-    is that of an output (its place), an argument as it is, or known from the sizes.
+    is that of an output (its place), an argument as it is, a view of one of both, or known from
+    the sizes.
     """
 
     inputs: tuple[TensorInput, ...]
     outputs: tuple[TensorOutput, ...]
-    results: tuple[FromOutput | FromArgument | FromSizes, ...]
+    results: tuple[Result, ...]
     sizes: Mapping[str, tuple[int, int | None]]
     single: bool
 
@@ -93,15 +95,35 @@ class FromArgument:
 
 
 @dataclass(frozen=True)
+class FromView:
+    """A result in the memory of ``base``: elements of ``dtype`` from ``offset`` on, counted from
+    where ``base`` begins; ``conjugate`` and ``negative`` are PyTorch's notes on how they count."""
+
+    base: FromOutput | FromArgument
+    shape: tuple[Index, ...]
+    strides: tuple[Index, ...]
+    offset: Index
+    dtype: torch.dtype
+    conjugate: bool = False
+    negative: bool = False
+
+
+@dataclass(frozen=True)
 class FromSizes:
     """A result that is no tensor: a size, or whatever is the same in every call."""
 
     value: Any
 
 
-def import_traced(module: fx.GraphModule, name: str = "main") -> Traced:
-    """``module``, whose nodes carry fake tensors, as far as it can be converted."""
-    return _Import(module, name).traced()
+Result = FromOutput | FromArgument | FromView | FromSizes
+
+
+def import_traced(module: fx.GraphModule, name: str = "main", sharing: bool = False) -> Traced:
+    """``module``, whose nodes carry fake tensors, as far as it can be converted.
+
+    With ``sharing`` results that are views of others, or of arguments, lie in their memory.
+    """
+    return _Import(module, name).traced(sharing)
 
 
 class _Import:
@@ -114,14 +136,20 @@ class _Import:
         self._emitter = Emitter(GraphBuilder(name, found.bounds), found.bounds)
         self._conversion = PartialConversion(module, self._emitter, HANDLERS, found.names)
         self._inputs: list[TensorInput] = []
+        self._names: list[str] = []  # of outputs
+        self._outputs: list[TensorOutput] = []
+        self._places: dict[fx.Node, FromOutput] = {}
 
     def _carriers(self, names: dict[str, Index], bounds: dict[str, Range]) -> dict[int, str]:
-        """Numbers among the arguments that no tensor's extent tells, by position."""
+        """Numbers among the arguments that no tensor's extent tells, by position.
+
+        Those that stand for the lengths of nested tensors are passed on, and nothing else.
+        """
         carried: dict[int, str] = {}
         for position, node in enumerate(self._nodes):
             number = node.meta.get("val")
             symbol = symbol_of(number)
-            if symbol is None:
+            if symbol is None or is_nested_int(cast(Any, number).node.hint):
                 continue
             known = _bounds_of(number)
             if symbol not in names and _may_be_negative(number):
@@ -134,23 +162,20 @@ class _Import:
                 self._sizes[label.name] = (position, None)
         return carried
 
-    def traced(self) -> Traced:
+    def traced(self, sharing: bool) -> Traced:
         orders = [self._place(position, node) for position, node in enumerate(self._nodes)]
         for node, order in zip(self._nodes, orders, strict=True):
             self._turn(node, order)  # once all inputs have their names
         self._conversion.run(self._module.graph)
         (given,) = self._module.graph.output_node().args
         single = isinstance(given, fx.Node)
-        names: list[str] = []
-        outputs: list[TensorOutput] = []
-        results = tuple(
-            self._result(r, names, outputs)
-            for r in ((given,) if single else cast("Sequence[object]", given))
-        )
+        wanted = (given,) if single else cast("Sequence[object]", given)
+        shared = shared_results(self._module.graph, wanted) if sharing else {}
+        results = tuple(self._result(r, shared) for r in wanted)
         interface = TracedInterface(
-            tuple(self._inputs), tuple(outputs), results, self._sizes, single
+            tuple(self._inputs), tuple(self._outputs), results, self._sizes, single
         )
-        graph = self._emitter.builder.build(names)
+        graph = self._emitter.builder.build(self._names)
         return Traced(graph, interface, self._conversion.reasons)
 
     def _place(self, position: int, node: fx.Node) -> tuple[int, ...]:
@@ -190,9 +215,7 @@ class _Import:
         whole = turned[0] if group is None else self._emitter.group(group.of(turned))
         self._conversion.values[node] = whole
 
-    def _result(
-        self, given: Any, names: list[str], outputs: list[TensorOutput]
-    ) -> FromOutput | FromArgument | FromSizes:
+    def _result(self, given: Any, shared: Mapping[fx.Node, fx.Node]) -> Result:
         if not isinstance(given, fx.Node):
             return FromSizes(given)
         fake = given.meta.get("val")
@@ -202,11 +225,34 @@ class _Import:
             return FromSizes(self._known(fake))
         if not isinstance(self._conversion.values.get(given), str):
             return FromSizes(None)  # there are problems, and nobody runs this
+        view = self._view(fake, shared[given], shared) if given in shared else None
+        return view or self._output(given, fake)
+
+    def _view(self, fake: Any, base: fx.Node, shared: Mapping[fx.Node, fx.Node]) -> FromView | None:
+        whole: Any = base.meta["val"]
+        width = whole.element_size()
+        names, start = self._conversion.names, whole.storage_offset() * width
+        try:
+            shape = tuple(index_of(size, names) for size in fake.shape)
+            strides = tuple(index_of(stride, names) for stride in fake.stride())
+            offset = index_of(fake.storage_offset() - start // fake.element_size(), names)
+        except UnsupportedForm:
+            return None
+        found = self._result(base, shared)
+        if not isinstance(found, FromOutput | FromArgument):
+            return None
+        kept = fake.is_conj() != whole.is_conj(), fake.is_neg() != whole.is_neg()
+        return FromView(found, shape, strides, offset, fake.dtype, *kept)
+
+    def _output(self, given: fx.Node, fake: torch.Tensor) -> FromOutput:
+        if given in self._places:
+            return self._places[given]
         order = memory_order(fake) or tuple(range(len(fake.shape)))
-        names.append(self._conversion.output(given, names, order))
+        self._names.append(self._conversion.output(given, self._names, order))
         shape = tuple(index_of(size, self._conversion.names) for size in fake.shape)
-        outputs.append(TensorOutput(shape, _strides(shape, order), fake.dtype))
-        return FromOutput(len(outputs) - 1)
+        self._places[given] = FromOutput(len(self._outputs))
+        self._outputs.append(TensorOutput(shape, _strides(shape, order), fake.dtype))
+        return self._places[given]
 
     def _known(self, fake: object) -> object:
         if not isinstance(fake, torch.SymInt):
