@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from modelcc.frontends.kit.errors import unsupported
-from modelcc.frontends.torch.aten import Aten, table
+from modelcc.frontends.torch.aten import Aten, Handler, table
 from modelcc.frontends.torch.pointwise import promoting
+from modelcc.ir.op import Op
+from modelcc.ir.types import BF16, F16, F32
 from modelcc.ops import activation as act
 from modelcc.ops import transcendental as tr
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.comparison import above, where
+from modelcc.ops.views import cast
+
+
+def _wide(op: Op, x: Value) -> Value:
+    """``op`` on floats of 16 bits with 32, rounded once, as PyTorch does."""
+    dtype = x.type.dtype
+    return cast(of(op, cast(x, F32)), dtype) if dtype in (F16, BF16) else of(op, x)
+
+
+def widening(op: Op) -> Handler:
+    def handler(call: Aten, x: Value) -> Value:
+        return _wide(op, x)
+
+    return handler
 
 
 def gelu(call: Aten, x: Value, approximate: str = "none") -> Value:
     kind = call.choice(approximate, ("none", "tanh"), "approximate")
-    return of(act.Gelu("tanh" if kind == "tanh" else "none"), x)
+    return _wide(act.Gelu("tanh" if kind == "tanh" else "none"), x)
 
 
 def leaky_relu(call: Aten, x: Value, negative_slope: float = 0.01) -> Value:
@@ -53,9 +69,9 @@ def rrelu(
 ACTIVATIONS = table(
     rrelu_with_noise_functional=rrelu,
     relu=promoting(act.Relu()),
-    silu=promoting(act.Silu()),
-    mish=promoting(act.Mish()),
-    hardswish=promoting(act.HardSwish()),
+    silu=widening(act.Silu()),
+    mish=widening(act.Mish()),
+    hardswish=widening(act.HardSwish()),
     hardsigmoid=promoting(act.HardSigmoid(1 / 6, 0.5)),
     gelu=gelu,
     leaky_relu=leaky_relu,
