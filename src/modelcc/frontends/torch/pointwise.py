@@ -47,6 +47,11 @@ def multiply(call: Aten, x: Operand, y: Operand) -> Value:
     return call.op(logic.And() if call.result.dtype == BOOL else ew.Mul(), x, y)
 
 
+def multiply_add(call: Aten, x: Value, y: Value, z: Value) -> Value:
+    """``x * y + z``, rounded twice, as PyTorch does on the CPU."""
+    return call.op(ew.Add(), call.op(ew.Mul(), x, y), z)
+
+
 def absolute(call: Aten, x: Value) -> Value:
     return x if x.type.dtype == BOOL else of(ew.Abs(), x)
 
@@ -148,7 +153,7 @@ POINTWISE = table(
     sigmoid=promoting(tr.Sigmoid()),
     erf=promoting(tr.Erf()),
     _to_copy=to_copy,
-    **{"prims.convert_element_type": to_copy},
+    **{"prims.convert_element_type": to_copy, "prims.fma": multiply_add},
     clone=same,
     alias=same,
     detach=same,
