@@ -90,6 +90,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: modelcc.compile(Branching()),
         r"a module alone does not tell its inputs\n.*hint: give example inputs",
     ),
+    "examples in no tuple": (
+        lambda: modelcc.compile(Branching(), torch.randn(3)),
+        r"example inputs are a tensor, no tuple of them\n.*hint: give example inputs",
+    ),
     "a function": (
         lambda: modelcc.compile(torch.export.export(Rows(), *arguments(3)), (torch.randn(3),)),
         r"only a torch\.nn\.Module is exported",

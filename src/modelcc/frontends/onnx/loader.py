@@ -112,6 +112,9 @@ def _parse(data: memoryview, name: str, folder: Path | None) -> LoadedModel:
     return LoadedModel(proto, name, folder, parts.raw, parts.lists)
 
 
+_EXPORT = "export the model by torch.export.save (.pt2), or to ONNX"
+
+
 def _again(data: memoryview) -> str:
     start = bytes(data[:32])
     if start.startswith(b"version https://git-lfs"):
@@ -121,7 +124,7 @@ def _again(data: memoryview) -> str:
     if start.startswith(b"\x89HDF"):
         return "this is an HDF5 file (Keras?); export the model to ONNX"
     if start.startswith(b"\x80") and start[1:2] in b"\2\3\4\5":
-        return "this is a Python pickle (a PyTorch checkpoint?); export the model to ONNX"
+        return f"this is a Python pickle (a PyTorch checkpoint?); {_EXPORT}"
     if start[8:10] == b'{"':
         return "this is a safetensors file, which has weights only; export the model to ONNX"
     if start.startswith(b"PK\x03\x04") and bytes(data[30:43]) == b"manifest.json":
@@ -130,7 +133,7 @@ def _again(data: memoryview) -> str:
             "or give it to run, bench or verify --against"
         )
     if start.startswith(b"PK\x03\x04"):
-        return "this is a zip archive (a PyTorch checkpoint?); export the model to ONNX"
+        return f"this is a zip archive (a PyTorch checkpoint, TorchScript?); {_EXPORT}"
     return "export or download the model again"
 
 

@@ -54,6 +54,8 @@ def exported(
     """``module`` as torch.export traces its call; :class:`ModelError` has torch's own words."""
     if not isinstance(module, torch.nn.Module):
         raise ModelError("only a torch.nn.Module is exported", (), _EXAMPLES)
+    if isinstance(args, torch.Tensor):
+        raise ModelError("the example inputs are a tensor, no tuple of them", (), _EXAMPLES)
     given, named = tuple(args or ()), dict(kwargs or {})
     try:
         program = torch.export.export(module, given, named, dynamic_shapes=dynamic_shapes)
