@@ -167,6 +167,8 @@ def _is_running(pid: int) -> bool:
     return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:RuntimeWarning")  # of JAX, where it is loaded
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of Python 3.12 with threads
 def test_a_fork_starts_its_own(processes: CompilingProcesses, tmp_path: Path) -> None:
     processes.times(request(tmp_path), None)
     pid = os.fork()
