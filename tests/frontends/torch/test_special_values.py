@@ -73,3 +73,48 @@ def test_averages_of_uneven_windows_see_their_own_elements(shape: tuple[int, ...
     x = torch.randn(shape)
     x[0, 0, 3, 4], x[1, 2, 0, 0], x[1, 1, 5, 5] = torch.inf, torch.nan, -torch.inf
     agree(lambda x: F.adaptive_avg_pool2d(x, 4), x)
+
+
+EDGES = (torch.nan, torch.inf, -torch.inf, 3e38, -3e38, 20.0, -20.0, 0.5, -0.5, 0.0)
+
+
+def at_edges() -> Any:
+    """Full vectors of each value: PyTorch computes what is left over by other rules."""
+    return torch.tensor(EDGES).repeat_interleave(64)
+
+
+ACTIVATIONS: dict[str, Callable[..., Any]] = {
+    "relu6": F.relu6,
+    "hardtanh": F.hardtanh,
+    "softshrink": F.softshrink,
+    "elu": lambda x: F.elu(x, 0.7),
+    "selu": F.selu,
+    "celu": lambda x: F.celu(x, 1.3),
+    "mish": F.mish,
+    "silu": F.silu,
+    "gelu by tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "tanh": torch.tanh,
+}
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_and_their_gradients_at_edges(name: str) -> None:
+    agree(ACTIVATIONS[name], at_edges())
+
+
+def test_the_gradient_of_hardswish_at_edges() -> None:
+    """PyTorch's result for 3e38 overflows on the way."""
+    x = at_edges()
+    agree(F.hardswish, x[x.abs() != 3e38])
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+@pytest.mark.parametrize("beta", [1.0, 0.3])
+def test_the_gradient_of_a_smooth_loss_at_edges(reduction: str, beta: float) -> None:
+    x, target = torch.meshgrid(torch.tensor(EDGES), torch.tensor(EDGES), indexing="ij")
+    kept = ~((x.abs() == 3e38) & (target.abs() == 3e38))
+
+    def loss(x: Any, target: Any) -> Any:
+        return F.smooth_l1_loss(x, target, reduction=reduction, beta=beta)
+
+    agree(loss, x[kept], target[kept])

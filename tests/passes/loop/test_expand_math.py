@@ -95,6 +95,20 @@ def test_error_is_within_its_bound(name: str, dtype: DType, code: NativeCode) ->
 
 
 @pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+def test_tanh_is_one_far_from_zero_and_never_more(dtype: DType, code: NativeCode) -> None:
+    """Also in a sum with it, where a product would not be rounded by itself."""
+    near = np.linspace(7, 9, 1 << 14)
+    far = 10.0 ** np.linspace(1.4, 38, 63)
+    x = np.concatenate([near, far, [np.inf]]).astype(dtype.numpy)
+    found = run(unary("tanh", dtype), x, code=code)
+    assert found.max() == 1 and (found[near.size :] == 1).all()
+    one, lanes = Const(1, dtype, 8), 8
+    tangent = ScalarCall("tanh", (Load("x", i, dtype, lanes),), dtype, lanes)
+    rest = expand_math(elementwise(ScalarCall("sub", (one, tangent), dtype, lanes), dtype))
+    np.testing.assert_array_equal(run(rest, x)[near.size :], 0)
+
+
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
 def test_pow_of_floats(dtype: DType) -> None:
     lanes = 8
     operands = tuple(Load(b, i, dtype, lanes) for b in "xy")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from modelcc.frontends.torch.activation_gradients import ACTIVATION_GRADIENTS
 from modelcc.frontends.torch.activations import ACTIVATIONS
 from modelcc.frontends.torch.aten import Handler
 from modelcc.frontends.torch.attention import ATTENTION
@@ -47,7 +48,7 @@ _TABLES = (
     FORMULAS,  # those of real tensors go before them
     *(POINTWISE, DIVISION, COMPARISON, SPECIAL, GAMMA_FUNCTIONS, ITERATION, ACTIVATIONS, CREATION),
     *(SEARCHES, HISTOGRAMS, SEGMENTS, FRACTIONAL_POOLING, GROUPED_PRODUCTS, DISTANCES),
-    FAKE_QUANTIZATION,
+    *(FAKE_QUANTIZATION, ACTIVATION_GRADIENTS),
     *(VIEWS, PARTS, DIAGONALS, INDEXING, SCATTER, BAGS, ORDER, REDUCTIONS, NORMS, NORM_GRADIENTS),
     *(PRODUCTS, LINEAR_ALGEBRA, CONVOLUTIONS, POOLING, UPSAMPLING, ATTENTION, RECURRENT, CONTROL),
     RECURRENT_TRAINING,

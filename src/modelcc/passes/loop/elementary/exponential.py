@@ -116,20 +116,25 @@ def tanh(b: CodeBuilder, x: Term) -> Term:
 
 
 # Rational minimax approximations of tanh(x) / x in x^2, for |x| below saturation; the
-# coefficients are those known from Eigen's and XLA's implementations.
-_TANH_NUMERATOR = (
+# coefficients are those known from Eigen's and XLA's implementations, divided by the first of the
+# denominator: so the quotient is exactly 1 at the bound, and never more below, with and without
+# fused multiply-adds.  1 - tanh(x)^2 is then 0 beyond, whatever it is multiplied by.
+_TANH_FIRST = 4.89352518554385e-03
+_TANH_NUMERATOR = tuple(c / _TANH_FIRST for c in (
     4.89352455891786e-03, 6.37261928875436e-04, 1.48572235717979e-05, 5.12229709037114e-08,
     -8.60467152213735e-11, 2.00018790482477e-13, -2.76076847742355e-16,
-)  # fmt: skip
-_TANH_DENOMINATOR = (
-    4.89352518554385e-03, 2.26843463243900e-03, 1.18534705686654e-04, 1.19825839466702e-06,
-)  # fmt: skip
+))  # fmt: skip
+_TANH_DENOMINATOR = tuple(c / _TANH_FIRST for c in (
+    _TANH_FIRST, 2.26843463243900e-03, 1.18534705686654e-04, 1.19825839466702e-06,
+))  # fmt: skip
+_TANH_BOUND = 7.9989142417907715
 
 
 def _tanh_single(b: CodeBuilder, x: Term) -> Term:
-    x = b.let(x.at_least(-7.90531110763549805).at_most(7.90531110763549805))
+    """The division comes last, so that no sum with the result takes a product unrounded."""
+    x = b.let(x.at_least(-_TANH_BOUND).at_most(_TANH_BOUND))
     z = b.let(x * x)
-    return x * (polynomial(z, _TANH_NUMERATOR) / polynomial(z, _TANH_DENOMINATOR))
+    return x * polynomial(z, _TANH_NUMERATOR) / polynomial(z, _TANH_DENOMINATOR)
 
 
 def sinh(b: CodeBuilder, x: Term) -> Term:
