@@ -26,6 +26,7 @@ from modelcc.torch.compiled_call import CompiledCall
 from modelcc.torch.partition import Frozen, Parted, joined, parted, with_constants
 from modelcc.torch.recurrent import by_layers
 from modelcc.torch.released import release
+from modelcc.torch.upsampling import keep_upsampling
 
 OPTIONS = frozenset(
     {
@@ -93,6 +94,7 @@ def compiled_by(
     """``module``, as Dynamo has traced it, compiled as ``request`` says."""
     _check_devices(module)
     by_layers(module)
+    keep_upsampling(module)
     inference = partial(_compiled, request, "inference", examples if request.freeze else ())
     whole: Any = aot_autograd(
         fw_compiler=partial(_compiled, request, "forward", ()),

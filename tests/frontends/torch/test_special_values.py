@@ -118,3 +118,27 @@ def test_the_gradient_of_a_smooth_loss_at_edges(reduction: str, beta: float) -> 
         return F.smooth_l1_loss(x, target, reduction=reduction, beta=beta)
 
     agree(loss, x[kept], target[kept])
+
+
+@pytest.mark.parametrize(
+    ("mode", "shape"), [("linear", (2, 4, 17)), ("bilinear", (2, 4, 9, 11))], ids=["line", "image"]
+)
+def test_interpolation_keeps_infinities(mode: str, shape: tuple[int, ...]) -> None:
+    """Those that are next to each other, and numbers whose difference overflows.
+
+    At borders PyTorch multiplies the neighbour by 0, which is NaN where it is infinite.
+    """
+    torch.manual_seed(0)
+    x = torch.randn(shape)
+    x[0, 0], x[0, 1, ..., ::2], x[0, 1, ..., 1::2] = torch.inf, 3e38, -3e38
+    x[1, 0, ..., 3], x[1, 1, ..., 4] = -torch.inf, torch.nan
+
+    def doubled(x: Any) -> Any:
+        return F.interpolate(x, scale_factor=2, mode=mode)
+
+    torch._dynamo.reset()
+    ours, theirs = (results(f, (x,)) for f in (torch.compile(doubled, backend="modelcc"), doubled))
+    wanted = ~np.isnan(theirs[0])
+    assert wanted[0, ..., 2:-2].mean() > 0.7
+    np.testing.assert_allclose(ours[0][wanted], theirs[0][wanted], 2e-5, 1e-6)
+    np.testing.assert_allclose(ours[1], theirs[1], 2e-5, 1e-6)
