@@ -21,6 +21,7 @@ from modelcc.ir.program import Program
 from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.program.place_transfers import place_transfers, side_of
 from modelcc.passes.tensor.channels_last import ChannelsLast
+from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.fuse_contractions import FuseContractions
 from modelcc.runtime.device_program import CODE, STEPS
 from modelcc.runtime.device_states import ALIGNMENT
@@ -140,16 +141,17 @@ class DeviceTarget(Target):
 
     def tensor_passes(self) -> TensorPasses:
         """Images with channels last where matrix units convolve them; long sums in parts, for all
-        units, but for products that a library may compute; attention in one kernel, of few rows in
-        two where threads exchange registers."""
+        units, but for products that a library may compute, and for attention; this in one kernel,
+        of few rows in two where threads exchange registers."""
         few = self.gpu.exchanges
+        attention = FuseContractions(block=1, cache_bytes=0, rows=0 if few else 16)
+        split = SplitReductions(
+            self.gpu.units, products=not self.libraries, fusion=(FuseKernels(), attention)
+        )
         return TensorPasses(
             layouts=(ChannelsLast(),) if self.gpu.matrix else (),
-            operands=(SplitReductions(self.gpu.units, products=not self.libraries),),
-            kernels=(
-                FuseContractions(block=1, cache_bytes=0, rows=0 if few else 16),
-                *((SplitKeys(self.gpu.units),) if few else ()),
-            ),
+            operands=(split,),
+            kernels=(attention, *((SplitKeys(self.gpu.units),) if few else ())),
         )
 
     def program_passes(self) -> tuple[Callable[[Program], Program], ...]:

@@ -9,6 +9,8 @@ from modelcc.ir.index import Sym
 from modelcc.ir.naming import Names
 from modelcc.ir.scalar_tree import index_symbols, substitute_indices
 from modelcc.ir.tensor import Apply, Axis, Item, Kernel, Read, Stage, TensorProgram
+from modelcc.passes.pass_base import Pass
+from modelcc.passes.tensor.gemm_pair import match_gemm_pair
 from modelcc.schedule.workload import plain_type
 
 TILE = 64 * 64
@@ -27,7 +29,8 @@ class SplitReductions:
     no results of their own to find; parts have as many terms each.
 
     Products count by tiles; they stay whole without ``products``.  What is left to do is of the
-    last sum, and fused with it.
+    last sum, and fused with it.  Sums of a kernel of two products, as attention is, stay whole,
+    too, where the passes of ``fusion`` make one: its parts would not be recognised.
 
     before::
 
@@ -51,24 +54,37 @@ class SplitReductions:
 
     units: int
     products: bool = True
+    fusion: tuple[Pass[TensorProgram], ...] = ()
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
+        kernels = [item for item in program.items if isinstance(item, Kernel)]
+        cuts = {id(k): cut for k in kernels if (cut := self._cut(k)) is not None}
+        whole = self._in_pairs(program) if cuts else frozenset[str]()
         items: list[Item] = []
         types, names = dict(program.types), Names(program.types)
         for item in program.items:
-            parts = self._split(item, names) if isinstance(item, Kernel) else None
-            if parts is None:
+            cut = cuts.get(id(item))
+            if cut is None or not isinstance(item, Kernel) or whole.intersection(item.outputs):
                 items.append(item)
                 continue
-            first, last = parts
+            (stage,) = item.stages
+            first, last = _in_parts(stage, *cut, names.fresh(f"{stage.output}.parts"))
             types[first.output] = plain_type(first)
-            assert isinstance(item, Kernel)
             items.append(replace(item, outputs=(first.output,), stages=(first,)))
             items.append(replace(item, inputs=(first.output,), stages=(last,)))
         return replace(program, types=types).with_items(tuple(items))
 
-    def _split(self, kernel: Kernel, names: Names) -> tuple[Stage, Stage] | None:
-        """The stage of ``kernel`` by parts, and these combined; None if that is no gain.
+    def _in_pairs(self, program: TensorProgram) -> frozenset[str]:
+        """What kernels of two products would make and hand on."""
+        for step in self.fusion:
+            program = step(program)
+        dims = frozenset(program.dims)
+        kernels = [k for k in program.items if isinstance(k, Kernel)]
+        pairs = [k for k in kernels if match_gemm_pair(k.stages, dims, single=True)]
+        return frozenset(s.output for k in pairs for s in k.stages)
+
+    def _cut(self, kernel: Kernel) -> tuple[Axis, int] | None:
+        """The axis to cut, and into how many parts; None if that is no gain.
 
         Kernels that write to some of a tensor have parts of their own.
         """
@@ -80,9 +96,7 @@ class SplitReductions:
             return None
         axis = max(stage.reduce, key=lambda a: _number(a), default=None)
         count = None if axis is None else self._parts(stage, axis)
-        if axis is None or count is None:
-            return None
-        return _in_parts(stage, axis, count, names.fresh(f"{stage.output}.parts"))
+        return None if axis is None or count is None else (axis, count)
 
     def _parts(self, stage: Stage, axis: Axis) -> int | None:
         """Into how many parts to cut ``axis``, which it divides."""
