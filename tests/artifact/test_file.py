@@ -36,7 +36,7 @@ from modelcc.artifact.manifest import (
     TensorSpec,
 )
 from modelcc.artifact.manifest_json import ManifestError, manifest_from_json, manifest_to_json
-from modelcc.ir.index import Sym, maximum
+from modelcc.ir.index import Sym, floordiv, maximum
 from modelcc.ir.types import F32, I64
 
 N = Sym("n")
@@ -354,6 +354,14 @@ EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
 def test_manifests_that_make_no_sense_are_refused(edit: Callable[[dict[str, Any]], object]) -> None:
     with pytest.raises(ManifestError, match="its manifest is damaged"):
         manifest_from_json(edited(edit))
+
+
+def test_long_expressions_that_do_not_nest_deep_are_read() -> None:
+    """As an arena's size is where many tensors may be the last one in it."""
+    arena = Sym("at0") + maximum(*(64 * floordiv(5 * N + k, k) + k for k in range(2, 200)))
+    assert str(arena).count("(") > 100
+    manifest = replace(sample().manifest, arena=arena)
+    assert manifest_from_json(manifest_to_json(manifest)) == manifest
 
 
 def test_a_manifest_nested_without_end_is_refused() -> None:

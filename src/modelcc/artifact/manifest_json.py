@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from itertools import accumulate
 from typing import cast
 
 from modelcc.artifact.json_values import (
@@ -36,7 +37,8 @@ from modelcc.ir.types import DTYPES, DType
 Object = Mapping[str, object]
 
 _PARENTHESES, _LETTERS = 80, 20_000
-"""Of an index expression: Python, which evaluates them, nests less than a hundred."""
+"""Of an index expression, in each other and at all: Python, which evaluates them, nests less than
+a hundred."""
 
 
 def manifest_to_json(manifest: Manifest) -> str:
@@ -222,9 +224,15 @@ def _texts(items: object) -> tuple[str, ...]:
 def _read_index(value: object) -> Index:
     if not isinstance(value, str):
         return whole_number_of(value)
-    if value.count("(") > _PARENTHESES or len(value) > _LETTERS:
+    nested = value.count("(") > _PARENTHESES and _nesting(value) > _PARENTHESES
+    if nested or len(value) > _LETTERS:
         raise ValueError("an index expression is longer than any of modelcc's")
     return parse_index(value)
+
+
+def _nesting(text: str) -> int:
+    """How many parentheses are in each other."""
+    return max(accumulate((letter == "(") - (letter == ")") for letter in text), default=0)
 
 
 def _read_dtype(name: object) -> DType:
