@@ -59,6 +59,8 @@ GRADIENTS: dict[str, Any] = {
     "groups": lambda x, s, b: F.group_norm(x, 3, s, b),
     "batch in training": lambda x, s, b: F.batch_norm(x, None, None, s, b, training=True),
     "batch": lambda x, s, b: F.batch_norm(x, b.detach(), s.detach() ** 2, s, b),
+    "weights": lambda x, s, b: torch._weight_norm(x.mT, (s * b)[None, None], 2).mT * x,
+    "weights by rows": lambda x, s, b: torch._weight_norm(x, s[:2, None, None]),
 }
 
 

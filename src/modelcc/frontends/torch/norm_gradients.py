@@ -117,6 +117,18 @@ def batch_norm_backward(
     return _masked(call, mask, dx, channel_sum(dy * y), channel_sum(dy))
 
 
+def weight_norm_backward(
+    call: Aten, dy: Value, direction: Value, magnitude: Value, norms: Value, dim: int
+) -> Sequence[Value | None]:
+    """Of ``direction * (magnitude / norms)``; norms are those of slices along ``dim``."""
+    rank = direction.type.rank
+    axes = tuple(axis for axis in range(rank) if axis != call.axis(dim, rank))
+    dy, direction, magnitude, norms = _wide(dy, direction, magnitude, norms)
+    along = of(ReduceSum(axes), dy * direction) / norms
+    across = (dy - direction * (along / norms)) * (magnitude / norms)
+    return _masked(call, (True, True), across, along)
+
+
 NORM_GRADIENTS = table(
     _softmax_backward_data=softmax_backward,
     _log_softmax_backward_data=log_softmax_backward,
@@ -124,4 +136,5 @@ NORM_GRADIENTS = table(
     _fused_rms_norm_backward=rms_norm_backward,
     native_group_norm_backward=group_norm_backward,
     native_batch_norm_backward=batch_norm_backward,
+    _weight_norm_interface_backward=weight_norm_backward,
 )
