@@ -82,6 +82,9 @@ class CompiledCall:
             held = self._brought(arguments, layout)
             inputs = [0 if t is None else t.data_ptr() for t in held]
             self._run(layout.signature, inputs, addresses)
+        for check in self._interface.checks:
+            held = outs if isinstance(check.value, FromOutput) else arguments
+            check.operator(held[check.value.place])
         results = outs if self._only_outputs else self._results(arguments, outs, layout)
         arguments.clear()
         return results[0] if self._interface.single else results

@@ -15,6 +15,7 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from modelcc.frontends.kit.errors import OUR_FAULT, Unsupported
+from modelcc.frontends.torch.effects import is_value_check
 from modelcc.frontends.torch.traced import Traced, import_traced
 from modelcc.ir.errors import ModelError
 
@@ -129,7 +130,7 @@ def _computing(nodes: Any) -> int:
 
 
 def _computes(node: fx.Node) -> bool:
-    if node.op != "call_function" or node.target is operator.getitem:
+    if node.op != "call_function" or node.target is operator.getitem or is_value_check(node):
         return False
     view = getattr(node.target, "is_view", False)
     return not view and isinstance(node.meta.get("val"), torch.Tensor | tuple | list)

@@ -12,7 +12,7 @@ from modelcc.frontends.kit.emit import Emitter
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.kit.loops import conditional_loop, new_counter, scalar, with_states
 from modelcc.frontends.kit.shapes import is_symbolic
-from modelcc.frontends.torch.aten import Aten, Handler, Subgraph, overloads, table
+from modelcc.frontends.torch.aten import Aten, Handler, Subgraph, table
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.index import Bounds, Index, Range, Sym
 from modelcc.ir.types import BOOL
@@ -121,14 +121,3 @@ CONTROL = table(
     wrap_with_set_grad_enabled=in_place(1),
     wrap_with_autocast=in_place(4),
 )
-
-
-def with_effects(call: Aten, token: Value, operator: object, *_: Any) -> Sequence[Value | None]:
-    """Of operators that have effects, checks of values that PyTorch would make; they are not."""
-    if str(operator) != "aten._linalg_check_errors.default":
-        unsupported(f"effects of {operator}")
-    return token, None
-
-
-EFFECTS = overloads({"higher_order.with_effects": with_effects, "with_effects": with_effects})
-"""Operators that pass a token on, which keeps them in order."""

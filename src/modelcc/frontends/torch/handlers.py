@@ -12,12 +12,13 @@ from modelcc.frontends.torch.attention import ATTENTION
 from modelcc.frontends.torch.bags import BAGS
 from modelcc.frontends.torch.comparison import COMPARISON
 from modelcc.frontends.torch.complex_tensors import FORMULAS
-from modelcc.frontends.torch.control import CONTROL, EFFECTS
+from modelcc.frontends.torch.control import CONTROL
 from modelcc.frontends.torch.convolutions import CONVOLUTIONS
 from modelcc.frontends.torch.creation import CREATION
 from modelcc.frontends.torch.diagonals import DIAGONALS
 from modelcc.frontends.torch.distances import DISTANCES
 from modelcc.frontends.torch.division import DIVISION
+from modelcc.frontends.torch.effects import EFFECTS
 from modelcc.frontends.torch.fake_quantization import FAKE_QUANTIZATION
 from modelcc.frontends.torch.fractional_pooling import FRACTIONAL_POOLING
 from modelcc.frontends.torch.gamma_functions import GAMMA_FUNCTIONS

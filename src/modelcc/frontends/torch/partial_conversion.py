@@ -12,6 +12,7 @@ from torch import fx
 
 from modelcc.frontends.kit.errors import Unsupported, UnsupportedForm, unsupported
 from modelcc.frontends.torch.dtypes import dtype_of
+from modelcc.frontends.torch.effects import is_value_check
 from modelcc.frontends.torch.graph_conversion import GraphConversion
 from modelcc.frontends.torch.locations import location, operator_of
 from modelcc.frontends.torch.sizes import index_of
@@ -39,6 +40,9 @@ class PartialConversion(GraphConversion):
         """As before, but nothing that stands in the way of one node ends the whole."""
         if node.target is operator.getitem and self.values[node.all_input_nodes[0]] is None:
             self._give(node)  # PyTorch notes no results of some operators, only parts of them
+            return
+        if is_value_check(node):
+            self.values[node] = (None, None)  # who runs the graph makes the check
             return
         try:
             _check_assertion(node)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -14,6 +14,7 @@ from modelcc.frontends.kit.emit import Emitter
 from modelcc.frontends.kit.errors import Unsupported, UnsupportedForm
 from modelcc.frontends.torch.dimensions import dimensions, range_of
 from modelcc.frontends.torch.dtypes import dtype_of
+from modelcc.frontends.torch.effects import is_token, is_value_check, value_check, without_checks
 from modelcc.frontends.torch.handlers import HANDLERS
 from modelcc.frontends.torch.memory import inverted, memory_order
 from modelcc.frontends.torch.partial_conversion import PartialConversion
@@ -58,7 +59,7 @@ class TracedInterface:
 
     ``sizes`` are the graph's dimensions: the argument and its axis, None for a number.  A result
     is that of an output (its place), an argument as it is, a view of one of both, or known from
-    the sizes.
+    the sizes.  ``checks`` are made of what was computed.
     """
 
     inputs: tuple[TensorInput, ...]
@@ -66,6 +67,7 @@ class TracedInterface:
     results: tuple[Result, ...]
     sizes: Mapping[str, tuple[int, int | None]]
     single: bool
+    checks: tuple[ValueCheck, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,14 @@ class FromSizes:
 
 
 Result = FromOutput | FromArgument | FromView | FromSizes
+
+
+@dataclass(frozen=True)
+class ValueCheck:
+    """An operator of PyTorch's that raises if the tensor it is called with is not as it should."""
+
+    operator: Callable[[torch.Tensor], object]
+    value: FromOutput | FromArgument
 
 
 def import_traced(module: fx.GraphModule, name: str = "main", sharing: bool = False) -> Traced:
@@ -172,8 +182,14 @@ class _Import:
         wanted = (given,) if single else cast("Sequence[object]", given)
         shared = shared_results(self._module.graph, wanted) if sharing else {}
         results = tuple(self._result(r, shared) for r in wanted)
+        checks = tuple(self._checks())  # before outputs are listed, among which their values are
         interface = TracedInterface(
-            tuple(self._inputs), tuple(self._outputs), results, self._sizes, single
+            tuple(self._inputs),
+            tuple(self._outputs),
+            results,
+            self._sizes,
+            single,
+            checks,
         )
         graph = self._emitter.builder.build(self._names)
         return Traced(graph, interface, self._conversion.reasons)
@@ -218,6 +234,7 @@ class _Import:
     def _result(self, given: Any, shared: Mapping[fx.Node, fx.Node]) -> Result:
         if not isinstance(given, fx.Node):
             return FromSizes(given)
+        given = without_checks(given)
         fake = given.meta.get("val")
         if given in self._nodes:
             return FromArgument(self._nodes.index(given))
@@ -227,6 +244,15 @@ class _Import:
             return FromSizes(None)  # there are problems, and nobody runs this
         view = self._view(fake, shared[given], shared) if given in shared else None
         return view or self._output(given, fake)
+
+    def _checks(self) -> Iterator[ValueCheck]:
+        """Those of values, unless there are problems, and nobody makes any."""
+        for node in () if self._conversion.reasons else self._module.graph.nodes:
+            if is_value_check(node):
+                check, tensor = value_check(node)
+                value = self._result(tensor, {})
+                assert isinstance(value, FromOutput | FromArgument)
+                yield ValueCheck(check, value)
 
     def _view(self, fake: Any, base: fx.Node, shared: Mapping[fx.Node, fx.Node]) -> FromView | None:
         whole: Any = base.meta["val"]
@@ -265,7 +291,7 @@ class _Import:
 
 def _is_idle(node: fx.Node, fake: torch.Tensor) -> bool:
     """Whether nothing reads an argument, and no size hangs on it."""
-    return not node.users and all(isinstance(size, int) for size in fake.shape)
+    return is_token(node) or (not node.users and all(isinstance(size, int) for size in fake.shape))
 
 
 def _strides(shape: Sequence[Index], order: Sequence[int]) -> tuple[Index, ...]:
