@@ -24,6 +24,7 @@ from modelcc.frontends.kit.errors import OUR_FAULT, Unsupported, UnsupportedForm
 from modelcc.frontends.torch.aten import Aten, Handler, Subgraph
 from modelcc.frontends.torch.complex_parts import is_complex
 from modelcc.frontends.torch.complex_tensors import complex_result
+from modelcc.frontends.torch.conditions import condition
 from modelcc.frontends.torch.dtypes import DTYPES, array_of, dtype_of
 from modelcc.frontends.torch.locations import location, operator_of
 from modelcc.frontends.torch.sizes import index_of, symbol_of
@@ -261,6 +262,8 @@ class GraphConversion:
             return Value(call, value)
         if isinstance(fake, torch.SymInt):
             return index_of(fake, self.names)
+        if isinstance(fake, torch.SymBool):
+            return condition(call, fake, self.names)
         if isinstance(fake, int | float | bool):
             return fake
         if node.op == "get_attr":

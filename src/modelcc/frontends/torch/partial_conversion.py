@@ -36,6 +36,17 @@ class PartialConversion(GraphConversion):
 
     reasons: dict[fx.Node, Unsupported] = field(default_factory=dict[fx.Node, Unsupported])
 
+    def run(self, graph: fx.Graph) -> None:
+        """As before; conditions that PyTorch, or who calls the graph, is to get are listed."""
+        super().run(graph)
+        for node in graph.nodes:
+            if isinstance(node.meta.get("val"), torch.SymBool) and self._is_wanted(node):
+                self.give_up(node, "its result is a number that is no size")
+
+    def _is_wanted(self, node: fx.Node) -> bool:
+        users = (user for user in node.users if user.op == "output" or user in self.reasons)
+        return node.op == "call_function" and any(users)
+
     def convert(self, node: fx.Node) -> None:
         """As before, but nothing that stands in the way of one node ends the whole."""
         if node.target is operator.getitem and self.values[node.all_input_nodes[0]] is None:
@@ -91,7 +102,7 @@ def _check_results(conversion: GraphConversion, node: fx.Node) -> None:
     for one in _results(node):
         if isinstance(one, torch.SymInt):
             index_of(one, conversion.names)
-        if isinstance(one, torch.SymFloat | torch.SymBool):
+        if isinstance(one, torch.SymFloat):
             unsupported("its result is a number that is no size")
         if isinstance(one, torch.Tensor):
             if one.device.type != HOST:

@@ -20,7 +20,7 @@ Names = Mapping[str, Index]
 def index_of(size: object, names: Names) -> Index:
     """A size, ``int`` or ``SymInt``, as an index; not supported if it is no integer expression."""
     if isinstance(size, torch.SymInt):
-        return _index(cast(Any, size).node.expr, names)
+        return index_of_expression(cast(Any, size).node.expr, names)
     if isinstance(size, int):
         return size
     unsupported(f"a size that is {size!r}")
@@ -41,7 +41,8 @@ def symbols_of(size: object) -> list[str]:
     return sorted(map(str, cast(Any, size).node.expr.free_symbols))
 
 
-def _index(e: sympy.Basic, names: Names) -> Index:
+def index_of_expression(e: sympy.Basic, names: Names) -> Index:
+    """A SymPy expression as an index; not supported if it is no integer one."""
     if isinstance(e, sympy.Integer):
         return int(e)
     if isinstance(e, sympy.Symbol):
@@ -49,13 +50,13 @@ def _index(e: sympy.Basic, names: Names) -> Index:
             unsupported(f"the size {e}, which no input has and no operator made known")
         return names[str(e)]
     if isinstance(e, sympy.Add):
-        return total([_index(a, names) for a in e.args])
+        return total([index_of_expression(a, names) for a in e.args])
     if isinstance(e, sympy.Mul):
         return _multiplied(e, names)
     if isinstance(e, sympy.Pow):
         base, power = e.args
         if isinstance(power, sympy.Integer) and int(power) >= 0:
-            return product([_index(base, names)] * int(power))
+            return product([index_of_expression(base, names)] * int(power))
     return _of_function(e, names)
 
 
@@ -63,12 +64,12 @@ def _multiplied(e: sympy.Basic, names: Names) -> Index:
     """A product; a rational factor divides, which PyTorch writes only where that is exact."""
     top, bottom = e.as_numer_denom()
     if not (isinstance(bottom, sympy.Integer) and int(bottom) == 1):
-        return floordiv(_index(top, names), _index(bottom, names))
-    return product(_index(a, names) for a in e.args)
+        return floordiv(index_of_expression(top, names), index_of_expression(bottom, names))
+    return product(index_of_expression(a, names) for a in e.args)
 
 
 def _of_function(e: sympy.Basic, names: Names) -> Index:
-    args = [_index(a, names) for a in e.args]
+    args = [index_of_expression(a, names) for a in e.args]
     if isinstance(e, fn.FloorDiv | fn.CleanDiv | fn.IntTrueDiv):
         return floordiv(*args)
     if isinstance(e, fn.CeilDiv):
