@@ -42,6 +42,7 @@ CASES: dict[str, tuple[Any, ...]] = {
     "masked_select": (lambda x, m: x.masked_select(m[:, :, None]), X, MASK),
     "nonzero": (lambda m: (m.nonzero(), *m.nonzero(as_tuple=True), torch.argwhere(m)), MASK),
     "nonzero of a scalar": (lambda x: x.nonzero(), torch.tensor(3)),
+    "where alone": (lambda m: (*torch.where(m), *torch.where(m.any())), MASK),
     "put": (_put(lambda i, j: (i, slice(None), j)), X, torch.ones(4), ROWS, COLUMNS),
     "put by one": (_put(lambda i: (slice(None), i)), X, -X[:, :3], ROWS),
     "put added": (lambda x, i: x.index_put((i,), x, accumulate=True), X, TWICE),

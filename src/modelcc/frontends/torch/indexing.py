@@ -155,6 +155,11 @@ def nonzero(call: Aten, x: Value) -> Value:
     return permuted(found, 1, 0)
 
 
+def nonzero_by_axes(call: Aten, x: Value) -> Sequence[Value]:
+    """``where`` of a condition alone: the places, a vector for each axis; a scalar has one."""
+    return _columns(call, x if x.type.rank else reshaped(x, 1))
+
+
 def nonzero_static(call: Aten, x: Value, size: int, fill: int = -1) -> Value:
     """The first ``size`` places, and others if there are not as many."""
     rest = call.made(Full((size, x.type.rank), fill, I64))
@@ -190,4 +195,5 @@ INDEXING = table(
     nonzero_static=nonzero_static,
     embedding=embedding,
     embedding_dense_backward=embedding_backward,
+    **{"where.default": nonzero_by_axes},
 )
