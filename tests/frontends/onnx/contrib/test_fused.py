@@ -249,6 +249,26 @@ def test_multi_head_attention(operands: list[Array | None]) -> None:
     agrees(("MultiHeadAttention", operands, {"num_heads": HEADS}))
 
 
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("past", [0, 2])
+@pytest.mark.parametrize(("queries", "keys"), [(3, 5), (1, 4), (6, 4)])
+def test_queries_see_keys_up_to_their_own_position(
+    queries: int, keys: int, past: int, symbolic: bool
+) -> None:
+    q = floats(2, queries, WIDTH, seed=3)
+    k, v = (floats(2, keys, WIDTH, seed=s) for s in (11, 5))
+    old = [floats(2, HEADS, past, SIZE, seed=s) for s in (7, 8)] if past else []
+    added = floats(2, HEADS, queries, past + keys, seed=9)
+    form = ("MultiHeadAttention", [q, k, v, None, None, added, *old])
+    attributes = {"num_heads": HEADS, "unidirectional": 1}
+    agrees((*form, attributes), outputs=3 if past else 1, symbolic=symbolic)
+
+
+def test_queries_see_keys_that_are_heads_up_to_their_own_position() -> None:
+    k, v = (floats(2, HEADS, 5, SIZE, seed=s) for s in (11, 5))
+    agrees(("MultiHeadAttention", [Q, k, v], {"num_heads": HEADS, "unidirectional": 1}))
+
+
 @pytest.mark.parametrize("count", [2, 3])
 def test_packed_multi_head_attention(count: int) -> None:
     """onnxruntime has it for graphics cards only, so it is compared with the parts apart."""

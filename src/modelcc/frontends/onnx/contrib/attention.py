@@ -31,6 +31,7 @@ from modelcc.frontends.onnx.contrib.rotary import (
     rotary_of_gemma,
 )
 from modelcc.ir.index import Index
+from modelcc.ir.types import I64
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.attention import Attention, Softmax
@@ -73,11 +74,31 @@ def _sum(first: Value | None, second: Value | None) -> Value | None:
     return second if first is None else plus(first, second)
 
 
-def _attended(call: Call, q: Value, k: Value, v: Value, mask: Value | None, causal: bool) -> Value:
-    """Results [b, m, h * e]; the last query sees all keys if ``causal``."""
-    offset = k.type.shape[2] - q.type.shape[2] if causal else 0
-    op = Attention(scale_of(call, q.type.shape[3]), causal, offset)
+def _attended(call: Call, q: Value, k: Value, v: Value, mask: Value | None) -> Value:
+    """Results [b, m, h * e]."""
+    op = Attention(scale_of(call, q.type.shape[3]))
     return joined_heads(of(op, q, k, v, *(() if mask is None else (mask,))))
+
+
+def _ordered(call: Call, q: Value, k: Value, v: Value, mask: Value | None, past: Index) -> Value:
+    """Results [b, m, h * e]; with ``unidirectional`` a query sees the ``past`` keys, and of the
+    others those up to its own position.
+
+    The last query sees all keys, as in onnxruntime's ``PrepareMask``, whose loop ends before it;
+    that shows where there are more keys than queries.
+    """
+    if not call.attrs.flag("unidirectional"):
+        return _attended(call, q, k, v, mask)
+    queries, keys = q.type.shape[2], k.type.shape[2]
+    if keys == queries + past:
+        op = Attention(scale_of(call, q.type.shape[3]), True, past)
+        return joined_heads(of(op, q, k, v, *(() if mask is None else (mask,))))
+    rows, columns = along(call, queries, 2, 4, I64), along(call, keys, 3, 4, I64)
+    first, last = (Value(call, call.note((n,), I64)) for n in (past, queries - 1))
+    before = of(ew.LessOrEqual(), columns, rows + first)
+    seen = of(ew.Or(), before, of(ew.GreaterOrEqual(), rows, last))
+    filler = hidden(call, q, least=True)
+    return _attended(call, q, k, v, _sum(where(seen, filler.lift(0.0), filler), mask))
 
 
 def attention(
@@ -94,7 +115,8 @@ def attention(
         old = (reshaped(part(past, 0, i, 1), *past.type.shape[1:]) for i in (0, 1))
         k, v = (of(Concat(2), before, new) for before, new in zip(old, (k, v), strict=True))
     masks = _sum(_mask(call, mask, q, k.type.shape[2]), added)
-    result = _attended(call, q, k, v, masks, attrs.flag("unidirectional"))
+    before = 0 if past is None else past.type.shape[3]
+    result = _ordered(call, q, k, v, masks, before)
     if not call.want(1):
         return [result]
     return [result, of(Concat(0), *(reshaped(y, 1, *y.type.shape) for y in (k, v)))]
@@ -107,10 +129,11 @@ def multi_head(
 ) -> Three:  # fmt: skip
     """Attention on projected queries, keys and values; keys may be there as heads already."""
     q, k, v = _heads(call, q, k, v, bias)
+    past = 0 if past_k is None else past_k.type.shape[2]
     if past_k is not None and past_v is not None:
         k, v = of(Concat(2), past_k, k), of(Concat(2), past_v, v)
     masks = _sum(_mask(call, mask, q, k.type.shape[2]), added)
-    return _attended(call, q, k, v, masks, call.attrs.flag("unidirectional")), k, v
+    return _ordered(call, q, k, v, masks, past), k, v
 
 
 def _heads(call: Call, q: Value, k: Value | None, v: Value | None, bias: Value | None) -> Three:
@@ -203,7 +226,7 @@ def _capped(
     """
     cap, smooth = call.attrs.number("softcap", 0.0), call.attrs.flag("smooth_softmax")
     if not cap and not smooth and sink is None:
-        return _attended(call, q, k, v, mask, False)
+        return _attended(call, q, k, v, mask)
     scores = products(call, q, k)
     if cap:
         scores = of(ew.Tanh(), scores * (1 / cap)) * cap
