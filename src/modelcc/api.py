@@ -21,7 +21,7 @@ from modelcc.cache.compile_cache import find_compiled
 from modelcc.cache.measurements import with_measurements
 from modelcc.compiling_process import ProcessError, compiled_apart
 from modelcc.environment import Environment, read_environment
-from modelcc.frontends.choice import frontend_of
+from modelcc.frontends.choice import frontend_of, is_module_text
 from modelcc.heap import release_heap
 from modelcc.ir.errors import ModelError
 from modelcc.ir.types import Array
@@ -75,8 +75,8 @@ def compile(
     separate: bool | None = False,
     progress: Progress | None = None,
 ) -> Model:
-    """Compile a model: a path (``.onnx``, ``.pt2``, ``.mlir``), the bytes of a file, an
-    ``onnx.ModelProto``, a program of ``torch.export`` or ``jax.export``, or a graph.
+    """Compile a model: a path (``.onnx``, ``.pt2``, ``.mlir``), the bytes of a file, StableHLO's
+    text, an ``onnx.ModelProto``, a program of ``torch.export`` or ``jax.export``, or a graph.
 
     A ``torch.nn.Module`` is exported first by its call with the examples ``args`` and ``kwargs``;
     ``dynamic_shapes`` is as for ``torch.export.export``, whose ``Dim`` names dimensions.  For any
@@ -365,9 +365,22 @@ def asked_options(environment: Environment, base: Options | None, **given: Any) 
 
 def _source(model: Any) -> ModelSource:
     """A model in the form that the cache knows; the frontend refuses what is none."""
+    if isinstance(model, str) and is_module_text(model.encode(errors="replace")):
+        return model.encode()
     if isinstance(model, str | PathLike):
-        return checks.file_path("model", cast(Any, model))
+        return _possible(checks.file_path("model", cast(Any, model)))
     return bytes(cast(Any, model)) if isinstance(model, bytearray | memoryview) else model
+
+
+def _possible(path: Path) -> Path:
+    """``path``; :class:`ModelError` if no system would take it, as of a text that is no model."""
+    try:
+        path.exists()
+    except OSError as error:
+        hint = "give a path, the text of a StableHLO module, or the bytes of a file"
+        shown = checks.shown(str(path))
+        raise ModelError(f"{shown} is no path: {error.strerror}", (), hint) from error
+    return path
 
 
 def _folder(cache: str | Path | None, environment: Environment) -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -15,21 +16,50 @@ from modelcc.ir.index import Range
 Dims = Mapping[str, int | Range]
 
 
+def _is_none(_: bytes) -> bool:
+    return False
+
+
+def _is_stablehlo(data: bytes) -> bool:
+    """MLIR's bytecode, the text of a module, or what ``jax.export`` serialises to."""
+    return data.startswith(_BYTECODE) or _is_export(data) or is_module_text(data)
+
+
+def is_module_text(data: bytes) -> bool:
+    """Whether ``data`` is text that has a function of MLIR; a protobuf has control characters."""
+    return _CONTROL.search(data) is None and b"func.func" in data
+
+
+def _is_export(data: bytes) -> bool:
+    """A flatbuffer without a name that holds bytecode.
+
+    It begins with the distance to its root, of less than 64 KB; a protobuf cannot have these zeros.
+    """
+    return data[2:4] == b"\0\0" and _BYTECODE in data
+
+
+def _is_tflite(data: bytes) -> bool:
+    return data[4:8] == b"TFL3"
+
+
+_BYTECODE = b"ML\xefR"
+_CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f]")
+
+
 @dataclass(frozen=True)
 class Frontend:
     """A reader of models: ``function`` of ``module`` makes a graph of a source and ``dims``.
 
-    Its sources are files with ``suffixes``, bytes that begin with one of ``magic`` or that hold
-    others at a place, and objects of ``packages``.  ``extra`` installs what it needs.  ``caller``
-    makes a source of one that can be called, and example arguments.
+    Its sources are files with ``suffixes``, what it ``recognises`` of bytes and texts, and objects
+    of ``packages``.  ``extra`` installs what it needs.  ``caller`` makes a source of one that can
+    be called, and example arguments.
     """
 
     module: str
     function: str
     extra: str = ""
     suffixes: tuple[str, ...] = ()
-    magic: tuple[bytes, ...] = ()
-    holds: tuple[int, bytes] | None = None
+    recognises: Callable[[bytes], bool] = _is_none
     packages: tuple[str, ...] = ()
     caller: str = ""
 
@@ -39,9 +69,7 @@ class Frontend:
             case str() | Path():
                 return Path(source).suffix.lower() in self.suffixes
             case bytes() | bytearray():
-                start, mark = self.holds or (0, b"")
-                marked = self.holds is not None and source[start : start + len(mark)] == mark
-                return marked or source.startswith(self.magic)
+                return self.recognises(bytes(source))
             case _:
                 homes = (f"{kind.__module__}." for kind in type(source).__mro__)
                 packages = tuple(f"{name}." for name in self.packages)
@@ -81,19 +109,19 @@ FRONTENDS = (
         caller="exported",
     ),
     Frontend(
-        "modelcc.frontends.stablehlo",
-        "import_stablehlo",
-        extra="jax",
-        suffixes=(".mlir", ".mlirbc", ".stablehlo", ".jax"),
-        magic=(b"ML\xefR",),
-        packages=("jax", "jaxlib", "modelcc.frontends.stablehlo"),
-    ),
-    Frontend(
         "modelcc.frontends.tflite",
         "import_tflite",
         extra="tflite",
         suffixes=(".tflite", ".lite"),
-        holds=(4, b"TFL3"),
+        recognises=_is_tflite,
+    ),
+    Frontend(
+        "modelcc.frontends.stablehlo",
+        "import_stablehlo",
+        extra="jax",
+        suffixes=(".mlir", ".mlirbc", ".stablehlo", ".jax"),
+        recognises=_is_stablehlo,
+        packages=("jax", "jaxlib", "modelcc.frontends.stablehlo"),
     ),
 )
 

@@ -63,6 +63,20 @@ def test_bytes_as_jax_gives_them(exported: Any) -> None:
     check(bytearray(exported.mlir_module_serialized))
 
 
+def test_texts_and_what_jax_serialises_are_compiled(exported: Any, tmp_path: Path) -> None:
+    check(exported.mlir_module())
+    check(exported.serialize())
+    check(bytes(exported.serialize()))
+    path = tmp_path / "module.mlir"
+    path.write_text(exported.mlir_module())
+    assert import_stablehlo(str(path)).types["y"].shape[1] == 3
+
+
+def test_a_text_that_is_no_model_is_no_path() -> None:
+    with pytest.raises(ModelError, match=r"is no path.*\n.*text of a StableHLO module"):
+        modelcc.compile("def f(x):\n" + "    return x\n" * 500, cache=None)
+
+
 def test_an_export_for_several_platforms_is_that_of_processors() -> None:
     def chosen(x: Any) -> Any:
         return jax.lax.platform_dependent(x, cpu=jnp.sin, default=jnp.cos)

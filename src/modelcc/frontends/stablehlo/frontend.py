@@ -55,7 +55,7 @@ def _read(source: Source) -> tuple[HloModule, Shapes | None]:
             return _exported(source, source.fun_name)
         case bytes():
             return _read_bytes(source, "model")
-        case str() if "module" in source or "func.func" in source:
+        case str() if "{" in source and ("module" in source or "func.func" in source):
             return read_text(source), None
         case str() | Path():
             return _read_file(Path(source))
