@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ operators: Any = pytest.importorskip("torch._higher_order_ops")
 import modelcc  # noqa: E402
 from modelcc.frontends.torch import import_exported  # noqa: E402
 from modelcc.ops.control import If, Loop  # noqa: E402
+from tests.machines import chosen_options  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 
@@ -68,3 +70,35 @@ def test_graphs_of_operators_with_a_named_extent(module: Any, kind: type) -> Non
         pairs = zip(*(v if isinstance(v, tuple) else (v,) for v in (ours, theirs)), strict=True)
         for a, b in pairs:
             np.testing.assert_allclose(a, b.numpy(), rtol=1e-5, atol=1e-6)
+
+
+class OfSizes(torch.nn.Module):
+    """A branch that hangs on sizes alone."""
+
+    def __init__(self, taken: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.taken = taken
+
+    def forward(self, x: Any) -> Any:
+        return torch.cond(self.taken(x.shape[0]), torch.sin, torch.cos, (x,))
+
+
+@pytest.mark.parametrize(
+    "taken",
+    [
+        lambda n: n > 4,
+        lambda n: 2 * n <= 7,
+        lambda n: n % 3 == 0,
+        lambda n: torch.sym_not(n // 2 != 2),
+        lambda n: (n > 2) & (n < 6),
+        lambda n: (n < 3) | (n > 5),
+    ],
+)
+def test_branches_by_sizes(taken: Callable[[Any], Any]) -> None:
+    module, rows = OfSizes(taken), torch.export.Dim("rows", min=2, max=64)
+    program = torch.export.export(module, (torch.rand(3, 4),), dynamic_shapes=({0: rows},))
+    net = modelcc.compile(program, cache=None, options=chosen_options(threads=1))
+    for n in range(2, 8):
+        x = torch.rand(n, 4)
+        wanted = torch.sin(x) if taken(n) else torch.cos(x)
+        np.testing.assert_allclose(net(x), wanted, rtol=1e-5, atol=1e-6)
