@@ -17,7 +17,7 @@ checkpoint: Any = pytest.importorskip("torch.utils.checkpoint").checkpoint
 
 from modelcc.ir.errors import ModelError  # noqa: E402
 from modelcc.torch import backend  # noqa: E402
-from modelcc.torch.dynamo import BackendRequest, compiled_by  # noqa: E402
+from modelcc.torch.dynamo import MODES, BackendRequest, compiled_by  # noqa: E402
 from modelcc.torch.partition import Parted  # noqa: E402
 from tests.packages import described  # noqa: E402
 
@@ -353,11 +353,17 @@ def test_other_devices_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("given", "said"),
-    [({"options": {"speed": 3}}, "no option 'speed'"), ({"mode": "max-autotune"}, "no mode")],
+    [({"options": {"speed": 3}}, "no option 'speed'"), ({"mode": "faster"}, "no mode")],
 )
 def test_unknown_options_and_modes_are_refused(given: Any, said: str) -> None:
     with pytest.raises(Exception, match=said):
         torch.compile(torch.relu, backend=backend, **given)(torch.randn(3))
+
+
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_modes_of_pytorch_are_taken(mode: str) -> None:
+    x, gelu = torch.randn(4, 8), nn.functional.gelu
+    close(torch.compile(gelu, backend=backend, mode=mode)(x), gelu(x))
 
 
 def test_compiled_code_is_found_again(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from types import MappingProxyType
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -38,6 +39,17 @@ OPTIONS = frozenset(
 )
 """Those of :func:`modelcc.compile` that make sense for any graph, and our own."""
 
+MODES: Mapping[str, Mapping[str, object]] = MappingProxyType(
+    {
+        "default": {},
+        "reduce-overhead": {},
+        "max-autotune": {"tuned": True},
+        "max-autotune-no-cudagraphs": {"tuned": True},
+    }
+)
+"""PyTorch's modes, as options: calls have no overhead that one could take away, and nothing is
+measured while a graph is compiled."""
+
 Observer = Callable[[str, Parted], None]
 """Called with ``forward``, ``backward`` or ``inference`` and what became of the graph."""
 
@@ -55,9 +67,9 @@ def backend(
     default), and ``freeze``: parameters are constants then and packed once, in graphs without
     gradients; they must not change any more.  With ``release``, which freezes, too, PyTorch's own
     memory of these parameters is freed: the model cannot be used otherwise any more.  Another
-    process compiles, or this one if ``separate`` is given as False.  Operators that modelcc lacks
-    run in PyTorch, see :func:`modelcc.torch.explain`.  :class:`ModelError` for tensors of other
-    devices.
+    process compiles, or this one if ``separate`` is given as False.  ``mode`` is one of ``MODES``.
+    Operators that modelcc lacks run in PyTorch, see :func:`modelcc.torch.explain`.
+    :class:`ModelError` for tensors of other devices, unknown options and modes.
     """
     return compiled_by(_request(options, mode), module, examples)
 
@@ -73,11 +85,10 @@ class BackendRequest:
 
 
 def _request(options: Mapping[str, Any] | None, mode: str | None) -> BackendRequest:
-    if mode not in (None, "default"):
-        raise ModelError(
-            f"there is no mode {mode!r}", ("torch.compile",), "give options, as in {'optimize': 3}"
-        )
-    given = dict(options or {})
+    if mode not in (None, *MODES):
+        hint = f"modes: {', '.join(MODES)}; or give options, as in {{'optimize': 3}}"
+        raise ModelError(f"there is no mode {mode!r}", ("torch.compile",), hint)
+    given = {**MODES[mode or "default"], **(options or {})}
     unknown = sorted(given.keys() - OPTIONS)
     if unknown:
         hint = f"options: {', '.join(sorted(OPTIONS))}"
