@@ -10,6 +10,7 @@ from torch._decomp import _core_aten_decompositions_post_autograd, decomposition
 
 from modelcc.frontends.torch.aten import Handler
 from modelcc.frontends.torch.foreach import foreach_rules
+from modelcc.frontends.torch.transformer_layers import transformer_rules
 
 Decompositions = dict[Any, Callable[..., Any]]
 
@@ -20,7 +21,7 @@ def decompositions(handlers: Mapping[str, Handler]) -> Decompositions:
 
 
 def _of_others(first: Iterable[tuple[Any, Any]], handlers: Mapping[str, Handler]) -> Decompositions:
-    table = {**decomposition_table, **dict(first), **foreach_rules()}
+    table = {**decomposition_table, **dict(first), **foreach_rules(), **transformer_rules()}
     table = {op: rule for op, rule in table.items() if str(op) not in UNTRACEABLE}
     return {op: rule for op, rule in table.items() if not _is_handled(op, handlers)}
 
