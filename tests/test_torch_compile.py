@@ -178,6 +178,21 @@ def test_views_and_mutation() -> None:
     assert ours[0].data_ptr() == given[0][0].data_ptr()
 
 
+@pytest.mark.parametrize("grad", [False, True])
+def test_a_parameter_gets_other_memory(grad: bool) -> None:
+    def changed(p: Any, x: Any) -> Any:
+        x.mul_(2)
+        p.data = torch.sin(p.data) * x
+        return p + x
+
+    found: list[Any] = []
+    for function in (compiled(changed), changed):
+        p, x = nn.Parameter(torch.arange(3.0)), torch.full((3,), 2.0)
+        with torch.set_grad_enabled(grad):
+            found.append(([function(p, x), function(p, x)], p, x))
+    close(*found)
+
+
 def test_results_that_are_no_tensors_or_arguments() -> None:
     def f(x: Any) -> Any:
         return x, None, x + 1, x.shape[0], 2.5

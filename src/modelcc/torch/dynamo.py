@@ -113,8 +113,16 @@ def compiled_by(
         inference_compiler=inference,
         decompositions=functional_decompositions(HANDLERS),
         partition_fn=min_cut_rematerialization_partition,
+        keep_inference_input_mutations=_sets_memory(module),
     )
     return whole(module, examples)
+
+
+def _sets_memory(module: fx.GraphModule) -> bool:
+    """Whether a tensor gets other memory, as by ``x.data = y``: AOTAutograd wants to keep that in
+    the graph, where PyTorch runs it, with all writes to inputs."""
+    tensor: Any = torch.Tensor  # set_ has no type
+    return any(node.target is tensor.set_ for node in module.graph.nodes)
 
 
 def _check_devices(module: fx.GraphModule) -> None:
