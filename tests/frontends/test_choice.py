@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import modelcc
 from modelcc.frontends.choice import ONNX, Frontend, frontend_of
 from modelcc.ir.errors import ModelError
 
@@ -37,6 +38,13 @@ def test_a_package_that_is_missing_is_named_with_its_extra() -> None:
 def test_a_module_of_ours_that_is_missing_is_a_fault() -> None:
     with pytest.raises(ModuleNotFoundError):
         Frontend("modelcc.no_such_frontend", "read", extra="waves").read("model.waves", {})
+
+
+def test_functions_with_arguments_are_told_what_to_be() -> None:
+    with pytest.raises(ModelError, match=r"a function is no model(.|\n)*forward of a torch.nn.M"):
+        modelcc.compile(lambda x: x, (1,), cache=None)
+    with pytest.raises(ModelError, match="this model knows its inputs"):
+        modelcc.compile("model.onnx", (1,), cache=None)
 
 
 def test_onnx_reads_the_rest() -> None:

@@ -81,6 +81,12 @@ class Frontend:
 
     def called(self, source: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> Any:
         """A source of this frontend: what ``source`` computes of such arguments."""
+        if not self.caller and callable(source):
+            hint = (
+                "make it the forward of a torch.nn.Module, or use torch.compile(f, "
+                "backend='modelcc') or modelcc.jax.compile(f, *args)"
+            )
+            raise ModelError("a function is no model", (), hint)
         if not self.caller:
             hint = "args, kwargs and dynamic_shapes are for a torch.nn.Module"
             raise ModelError("this model knows its inputs", (), hint)
