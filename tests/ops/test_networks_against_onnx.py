@@ -20,6 +20,7 @@ from modelcc.ops import (
     attention,
     conv,
     hardmax,
+    lp_pool,
     matmul,
     norm,
     pool,
@@ -108,7 +109,7 @@ TWINS: dict[type[Op], Callable[[Any], tuple[str, Attributes]]] = {
         "AveragePool",
         {"count_include_pad": int(op.count_include_pad), **_pooling(op)},
     ),
-    pool.LpPool: lambda op: ("LpPool", {"p": op.p, **_pooling(op)}),
+    lp_pool.LpPool: lambda op: ("LpPool", {"p": op.p, **_pooling(op)}),
     norm.BatchNorm: lambda op: ("BatchNormalization", {"epsilon": op.epsilon}),
     norm.LayerNorm: lambda op: ("LayerNormalization", {"axis": op.axis, "epsilon": op.epsilon}),
     norm.RMSNorm: lambda op: ("RMSNormalization", {"axis": op.axis, "epsilon": op.epsilon}),
@@ -223,6 +224,8 @@ def _cases() -> Iterator[Any]:
             if label == "ConvInteger-2":  # neither judge takes zero points per output channel
                 continue
             if "order" in sample.attributes:  # ONNX has one order of gates
+                continue
+            if "keep_nan" in sample.attributes:  # onnxruntime loses some
                 continue
             yield pytest.param(op, sample, label in EVALUATED, id=label)
 
