@@ -75,6 +75,8 @@ def test_onnxruntime_computes_what_the_reference_does(name: str, named: bool) ->
             assert kind == "refused", number
         elif (name, number) in DIFFERENT:
             assert kind == "wrong", number
+        elif getattr(op, "keep_nan", False):  # onnxruntime loses some, by its instructions
+            assert kind in ("ok", "wrong"), number
         else:
             usual = {"ok", "judged", "no kernel"}
             assert kind in (usual | {"refused"} if named and name in PARTLY else usual), reason
