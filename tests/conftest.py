@@ -13,9 +13,10 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -124,3 +125,13 @@ def cmsis_nn(request: pytest.FixtureRequest) -> str:
 def turn(request: pytest.FixtureRequest) -> Turn:
     """What share of many cases a test that goes through them is to take."""
     return turn_of(request.config)
+
+
+@pytest.fixture
+def fresh_dynamo() -> Iterator[None]:
+    """PyTorch's compiler without graphs of other tests, and the same random numbers every time."""
+    torch: Any = pytest.importorskip("torch")
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    yield
+    torch._dynamo.reset()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,33 +17,14 @@ checkpoint: Any = pytest.importorskip("torch.utils.checkpoint").checkpoint
 
 from modelcc.ir.errors import ModelError  # noqa: E402
 from modelcc.torch import backend  # noqa: E402
-from modelcc.torch.dynamo import MODES, BackendRequest, compiled_by  # noqa: E402
+from modelcc.torch.dynamo import MODES  # noqa: E402
 from modelcc.torch.partition import Parted  # noqa: E402
 from tests.packages import described  # noqa: E402
+from tests.traced_graphs import compiled  # noqa: E402
 
 nn: Any = torch.nn
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("fresh_dynamo")]
 ROOT = Path(__file__).parents[1]
-
-
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    yield
-    torch._dynamo.reset()
-
-
-def compiled(model: Any, seen: list[tuple[str, Parted]] | None = None, **options: Any) -> Any:
-    """``model`` by modelcc, without a cache; ``seen`` gets what became of each graph."""
-
-    def note(kind: str, parts: Parted) -> None:
-        if seen is not None:
-            seen.append((kind, parts))
-
-    request = BackendRequest({"threads": 1, "cache": None}, observer=note)
-    own = {"backend": lambda module, examples: compiled_by(request, module, examples)}
-    return torch.compile(model, **own, **options)
 
 
 def close(ours: Any, theirs: Any, tolerance: float = 1e-5) -> None:

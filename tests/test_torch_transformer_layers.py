@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 torch: Any = pytest.importorskip("torch")
 
-from modelcc.torch.dynamo import BackendRequest, compiled_by  # noqa: E402
 from modelcc.torch.partition import Parted  # noqa: E402
+from tests.traced_graphs import compiled  # noqa: E402
 
 nn: Any = torch.nn
-pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    yield
-    torch._dynamo.reset()
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("fresh_dynamo")]
 
 
 def agrees(module: Any, *arguments: Any, **named: Any) -> None:
-    seen: list[Parted] = []
-    request = BackendRequest(
-        {"threads": 1, "cache": None}, observer=lambda _, parts: seen.append(parts)
-    )
-    fast = torch.compile(module, backend=lambda graph, given: compiled_by(request, graph, given))
+    seen: list[tuple[str, Parted]] = []
+    fast = compiled(module, seen)
     with torch.no_grad():
         ours, theirs = fast(*arguments, **named), module(*arguments, **named)
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5, equal_nan=True)
-    assert seen and all(parts.whole is not None for parts in seen)
+    assert seen and all(parts.whole is not None for _, parts in seen)
 
 
 PADDED = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])

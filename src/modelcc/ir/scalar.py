@@ -177,6 +177,9 @@ COMBINE_FUNCTION: Mapping[Combine, str] = MappingProxyType(
 """What combines two values.  Of floats ``max`` and ``min`` may lose a NaN, ``maximum`` and
 ``minimum`` (those of IEEE 754-2019, but for the order of zeros) are NaN where there is one."""
 
+MAY_LOSE_NAN: Mapping[str, str] = MappingProxyType({"maximum": "max", "minimum": "min"})
+"""Extremes that keep NaN, and those of the same numbers that may lose it."""
+
 
 def identity(combine: Combine, dtype: DType) -> float | int | bool:
     """What ``combine`` starts from: the value that changes nothing."""

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 torch: Any = pytest.importorskip("torch")
 
-from modelcc.torch.dynamo import BackendRequest, compiled_by  # noqa: E402
 from modelcc.torch.partition import Parted  # noqa: E402
+from tests.traced_graphs import compiled  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
-
-
-def compiled(function: Any, seen: list[Parted]) -> Any:
-    request = BackendRequest({"threads": 1, "cache": None}, observer=lambda _, p: seen.append(p))
-    return torch.compile(function, backend=lambda m, xs: compiled_by(request, m, xs), dynamic=True)
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("fresh_dynamo")]
 
 
 def conditions(x: Any, y: Any) -> Any:
@@ -39,18 +26,18 @@ def conditions(x: Any, y: Any) -> Any:
 
 
 def test_they_are_compiled() -> None:
-    seen: list[Parted] = []
-    fast = compiled(conditions, seen)
+    seen: list[tuple[str, Parted]] = []
+    fast = compiled(conditions, seen, dynamic=True)
     for sizes in (4, 3), (7, 3), (7, 6), (2, 9), (9, 2):
         x, y = map(torch.ones, sizes)
         torch.testing.assert_close(fast(x, y), conditions(x, y))
-    assert seen and not any(part.problems for part in seen)
+    assert seen and not any(part.problems for _, part in seen)
 
 
 def test_of_a_number_that_may_be_negative() -> None:
     def f(x: Any, n: int) -> Any:
         return x + torch.full((2,), n >= 3)
 
-    fast = compiled(f, [])
+    fast = compiled(f, dynamic=True)
     for n in (2, 5, -4):
         torch.testing.assert_close(fast(torch.ones(2), n), f(torch.ones(2), n))

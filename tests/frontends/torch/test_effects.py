@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 torch: Any = pytest.importorskip("torch")
 
-from modelcc.torch.dynamo import BackendRequest, compiled_by  # noqa: E402
 from modelcc.torch.partition import Parted  # noqa: E402
+from tests.traced_graphs import compiled  # noqa: E402
 
 L = torch.linalg
 P = torch.eye(3) * 4 + 1
-pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
-
-
-def compiled(function: Any, seen: list[Parted]) -> Any:
-    request = BackendRequest({"threads": 1, "cache": None}, observer=lambda _, p: seen.append(p))
-    return torch.compile(function, backend=lambda m, xs: compiled_by(request, m, xs))
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("fresh_dynamo")]
 
 
 FUNCTIONS = {
@@ -40,12 +27,12 @@ FUNCTIONS = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("trained", [False, True])
 def test_graphs_are_whole_and_values_checked(name: str, trained: bool) -> None:
-    seen: list[Parted] = []
+    seen: list[tuple[str, Parted]] = []
     function = FUNCTIONS[name]
     fast = compiled(function, seen)
     x = P.clone().requires_grad_(trained)
     torch.testing.assert_close(fast(x), function(x))
-    assert not any(part.problems for part in seen)
+    assert not any(part.problems for _, part in seen)
     for wrong in (x.detach() * 0).requires_grad_(trained), x:
         said = error(function, wrong)
         assert error(fast, wrong) == said
@@ -57,10 +44,10 @@ def test_an_operator_of_pytorch_in_between() -> None:
         y = L.cholesky(x)
         return L.inv(torch.igamma(y.exp(), y.exp()).tril() + y)
 
-    seen: list[Parted] = []
+    seen: list[tuple[str, Parted]] = []
     fast = compiled(f, seen)
     torch.testing.assert_close(fast(P), f(P))
-    assert all("igamma" in p.operator for part in seen for p in part.problems)
+    assert all("igamma" in p.operator for _, part in seen for p in part.problems)
     assert error(fast, -P) == error(f, -P) != ""
 
 

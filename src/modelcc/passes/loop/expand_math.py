@@ -43,6 +43,7 @@ from modelcc.ir.loop_traversal import (
     with_operands,
     with_statement_expressions,
 )
+from modelcc.ir.scalar import MAY_LOSE_NAN
 from modelcc.ir.types import BF16, BOOL, F16, F32, F64, DType
 from modelcc.passes.loop.elementary.builder import Term, builder_for
 from modelcc.passes.loop.elementary.error_function import erf
@@ -75,9 +76,6 @@ EXPANSIONS: Mapping[str, Expansion] = MappingProxyType(
 )
 """Float functions with one or two operands that are replaced; ``pow`` has forms of its own."""
 
-_EXTREMA: Mapping[str, str] = MappingProxyType({"maximum": "max", "minimum": "min"})
-"""Extremes that keep NaN, and those that are their second operand where one is NaN."""
-
 _BOTH = {
     "exp": 1.0, "exp2": 1.0, "expm1": 2.0, "tanh": 3.0, "sinh": 2.0, "cosh": 2.0, "log": 1.0,
     "log1p": 1.0, "asinh": 2.0, "acosh": 2.5, "atanh": 2.5, "erf": 1.0, "sin": 2.0, "cos": 2.0,
@@ -101,10 +99,10 @@ def expand_math(function: Function) -> Function:
 
 def _expands(e: Expr) -> bool:
     if isinstance(e, Reduce):
-        return e.function in _EXTREMA
+        return e.function in MAY_LOSE_NAN
     if not isinstance(e, ScalarCall):
         return False
-    simple = e.function == "pow" or e.function in _EXTREMA
+    simple = e.function == "pow" or e.function in MAY_LOSE_NAN
     return simple or (e.function in EXPANSIONS and e.dtype.is_float)
 
 
@@ -135,7 +133,7 @@ class _MathExpander:
         e = with_operands(e, [self._expression(o) for o in inner])
         if not isinstance(e, ScalarCall | Reduce) or not _expands(e):
             return e
-        if e.function in _EXTREMA:
+        if e.function in MAY_LOSE_NAN:
             return self._of_lanes(e) if isinstance(e, Reduce) else self._of_two(e)
         assert isinstance(e, ScalarCall)
         result = self._known.get(e)
@@ -147,13 +145,13 @@ class _MathExpander:
         """The first where it is NaN: machines have the extreme that is the second then."""
         first = self._builder.let(Term(e.args[0])).expr
         is_nan = ScalarCall("isnan", (first,), BOOL, e.lanes)
-        plain = ScalarCall(_EXTREMA[e.function], (first, e.args[1]), e.dtype, e.lanes)
+        plain = ScalarCall(MAY_LOSE_NAN[e.function], (first, e.args[1]), e.dtype, e.lanes)
         return Select(is_nan, first, plain)
 
     def _of_lanes(self, e: Reduce) -> Expr:
         value = self._builder.let(Term(e.value)).expr
         is_nan = Reduce("or", ScalarCall("isnan", (value,), BOOL, value.lanes))
-        return Select(is_nan, Const(math.nan, e.dtype), Reduce(_EXTREMA[e.function], value))
+        return Select(is_nan, Const(math.nan, e.dtype), Reduce(MAY_LOSE_NAN[e.function], value))
 
     def _call(self, e: ScalarCall) -> Term:
         args = [Term(a) for a in e.args]

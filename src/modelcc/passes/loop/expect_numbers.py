@@ -56,9 +56,8 @@ from modelcc.ir.loop_traversal import (
     statements,
     walk,
 )
+from modelcc.ir.scalar import MAY_LOSE_NAN
 from modelcc.ir.types import BOOL
-
-_PLAIN: Mapping[str, str] = {"maximum": "max", "minimum": "min"}
 
 
 def expect_numbers(function: Function) -> Function:
@@ -69,7 +68,7 @@ def expect_numbers(function: Function) -> Function:
 
 
 def _keeps_nan(e: Expr) -> bool:
-    return isinstance(e, ScalarCall) and e.function in _PLAIN
+    return isinstance(e, ScalarCall) and e.function in MAY_LOSE_NAN
 
 
 def _names(function: Function) -> set[str]:
@@ -150,7 +149,7 @@ class _Quick:
         if value not in seen:
             seen.add(value)
             result.append(self._note(value))
-        plain = replace(s.value, function=_PLAIN[s.value.function], args=(before, value))
+        plain = replace(s.value, function=MAY_LOSE_NAN[s.value.function], args=(before, value))
         return [*result, Assign(s.name, plain)]
 
     def _note(self, value: Expr) -> Assign:
@@ -178,7 +177,7 @@ def _run(body: Sequence[Stmt], starts: Mapping[str, Const]) -> list[Stmt]:
 def _is_pure(s: Stmt, registers: AbstractSet[str]) -> bool:
     match s:
         case Assign(name, ScalarCall(function, (Var(own), value))):
-            fits = name == own and name in registers and function in _PLAIN
+            fits = name == own and name in registers and function in MAY_LOSE_NAN
             return fits and not _reads(value, registers)
         case Let() | Comment():
             return not any(_reads(e, registers) for e in statement_expressions(s))
