@@ -14,6 +14,7 @@ def start() -> int:
     handler = signal(SIGINT, SIG_DFL)
     main = import_module("modelcc.cli.main").main
     signal(SIGINT, handler)
+    import_module("modelcc.cli.interruption").stop_on_interruption()
     code: int = main()
     # Python ends by the signal, whatever the exit code, if Ctrl-C came while a text was executed
     # (dataclasses do that), unless another one has been since.

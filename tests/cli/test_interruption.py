@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 INTERRUPT = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(5)\n"
 
 
@@ -44,5 +46,41 @@ start()  # what prints the message is loaded now, and executes no more texts
 sys.exit(start())
 """
     done = run(code, tmp_path)
+    assert (done.returncode, done.stdout) == (130, b"")
+    assert set(done.stderr.split()) == {b"interrupted"}
+
+
+SOURCE = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from importlib import import_module
+from modelcc.__main__ import start
+
+class Library:
+    def __init__(self):
+        if {constructing}:
+            signal.raise_signal(signal.SIGINT)
+        self.owned = True
+
+    def __del__(self):
+        assert self.owned
+        signal.raise_signal(signal.SIGINT)
+
+def interrupted(*arguments, **named):
+    Library()
+    import time
+    time.sleep(20)
+    print("not interrupted")
+
+import_module("modelcc.cli.main").Commands.get_command = interrupted
+sys.argv = ["modelcc", "ops"]
+sys.exit(start())
+"""
+
+
+@pytest.mark.parametrize("constructing", [True, False])
+def test_where_a_finalizer_meets_it(tmp_path: Path, constructing: bool) -> None:
+    """In a constructor, whose finalizer then misses attributes; in a finalizer, which loses it."""
+    done = run(SOURCE.format(constructing=constructing), tmp_path)
     assert (done.returncode, done.stdout) == (130, b"")
     assert set(done.stderr.split()) == {b"interrupted"}
