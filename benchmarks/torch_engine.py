@@ -15,6 +15,7 @@ import torch
 import modelcc
 from benchmarks.busy_time import peak_bytes, reset_peak, seconds_of_call, seconds_with_helpers
 from benchmarks.engine_worker import Refused
+from benchmarks.processor_level import Native
 from benchmarks.zoo.build import build, example
 from benchmarks.zoo.catalogue import find
 from modelcc.torch import backend
@@ -31,46 +32,46 @@ class Ready:
     error: float | None
 
 
-def _eager(model: Any, inputs: Any, threads: int) -> Call:
+def _eager(model: Any, inputs: Any, native: Native) -> Call:
     return lambda: model(*inputs)
 
 
-def _inductor(model: Any, inputs: Any, threads: int) -> Call:
+def _inductor(model: Any, inputs: Any, native: Native) -> Call:
     compiled = torch.compile(model)
     return lambda: compiled(*inputs)
 
 
-def _max_autotune(model: Any, inputs: Any, threads: int) -> Call:
+def _max_autotune(model: Any, inputs: Any, native: Native) -> Call:
     """With its own freezing: parameters are constants, as in modelcc's columns."""
     options = {"freezing": True, "max_autotune": True, "epilogue_fusion": True}
     compiled = torch.compile(model, options=options)
     return lambda: compiled(*inputs)
 
 
-def _modelcc(**asked: bool) -> Callable[[Any, Any, int], Call]:
-    def compiled(model: Any, inputs: Any, threads: int) -> Call:
-        options = {**asked, "threads": threads, "cache": None}
+def _modelcc(**asked: bool) -> Callable[[Any, Any, Native], Call]:
+    def compiled(model: Any, inputs: Any, native: Native) -> Call:
+        options = {**asked, **native, "cache": None}
         made = torch.compile(model, backend=backend, options=options)
         return lambda: made(*inputs)
 
     return compiled
 
 
-def _exported(model: Any, inputs: Any, threads: int) -> Call:
-    made = modelcc.compile(model, inputs, threads=threads, cache=None)
+def _exported(model: Any, inputs: Any, native: Native) -> Call:
+    made = modelcc.compile(model, inputs, cache=None, **native)
     return lambda: made(*inputs)
 
 
-ENGINES: Mapping[str, Callable[[Any, Any, int], Call]] = {
+ENGINES: Mapping[str, Callable[[Any, Any, Native], Call]] = {
     "eager": _eager,
     "inductor": _inductor,
     "max-autotune": _max_autotune,
-    "jax": lambda model, inputs, threads: _jax(model, inputs),
+    "jax": lambda model, inputs, native: _jax(model, inputs),
     "unfrozen": _modelcc(),
     "modelcc": _modelcc(release=True),
     "exported": _exported,
 }
-"""From a model, its inputs and a number of threads to a call.  ``modelcc`` is ``torch.compile``
+"""From a model, its inputs and options of modelcc to a call.  ``modelcc`` is ``torch.compile``
 with ``release``, ``unfrozen`` without, ``exported`` is ``torch.export``, whose model is deleted."""
 
 
@@ -86,10 +87,11 @@ def _error(actual: Any, wanted: Any) -> float:
     return max(map(float, found))
 
 
-def serve(connection: Connection, engine: str, name: str, threads: int, cache: str) -> None:
+def serve(connection: Connection, engine: str, name: str, native: Native, cache: str) -> None:
     """Sends :class:`Ready` or :class:`Refused`, then a round's time whenever asked for one; told
     to end, the most memory of the process since it was ready, in bytes."""
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
+    threads = native["threads"]
     torch.set_num_threads(threads)
     record = find(name)
     model, inputs = build(record), example(record)
@@ -99,7 +101,7 @@ def serve(connection: Connection, engine: str, name: str, threads: int, cache: s
         try:
             subject = name if engine == "jax" else model
             del model  # an engine that needs it has it
-            call = ENGINES[engine](subject, inputs, threads)
+            call = ENGINES[engine](subject, inputs, native)
             result = call()
         except Exception as error:  # any engine may raise anything: it is reported, not handled
             connection.send(Refused(f"{type(error).__name__}: {error}".splitlines()[0]))

@@ -1,6 +1,7 @@
 """The zoo by eager PyTorch, inductor, JAX and modelcc, in turns.
 
     python -m benchmarks.torch_inference [--threads N] [--models A,B] [--engines C,D] [--json FILE]
+                                      [--cpu LEVEL]
 
 Every engine has a process for each model, of which one at a time is busy, on as many cores as
 threads.  With one thread times are of the processor, so other work on the machine counts little.
@@ -23,6 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.engine_worker import Worker
+from benchmarks.processor_level import Native, add_level, keep_to
 from benchmarks.torch_engine import ENGINES, Ready, serve
 from benchmarks.zoo.catalogue import MODELS
 
@@ -47,7 +49,7 @@ class Measured:
 
 
 def measured(
-    name: str, engines: Sequence[str], threads: int, rounds: int, limit: float
+    name: str, engines: Sequence[str], native: Native, rounds: int, limit: float
 ) -> dict[str, Measured]:
     """All ``engines`` on a model; one after the other until each is ready, then in turns."""
     found: dict[str, Measured] = {}
@@ -55,7 +57,7 @@ def measured(
     with ExitStack() as stack:
         for engine in engines:
             cache = stack.enter_context(TemporaryDirectory(ignore_cleanup_errors=True))
-            worker = Worker(serve, (engine, name, threads, cache), limit)
+            worker = Worker(serve, (engine, name, native, cache), limit)
             stack.callback(worker.close)
             ready = worker.answer()
             if isinstance(ready, Ready):
@@ -143,14 +145,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--limit", type=float, default=900.0, help="seconds for an answer")
     parser.add_argument("--json", type=Path, help="all that was measured; goes on where it ended")
+    add_level(parser)
     asked = parser.parse_args()
+    keep_to(asked.cpu)
+    native = {"threads": asked.threads, "cpu": asked.cpu}
     cores = sorted(os.sched_getaffinity(0))[: asked.threads]
     os.sched_setaffinity(0, cores)  # of the processes to come, too
     engines, found = asked.engines.split(","), recorded(asked.json)
     for name in asked.models.split(","):
         if name in found:
             continue
-        found[name] = measured(name, engines, asked.threads, asked.rounds, asked.limit)
+        found[name] = measured(name, engines, native, asked.rounds, asked.limit)
         value = ratio(found[name])
         print(f"<!-- {name}: {'' if value is None else f'{value:.2f}'} -->", flush=True)
         if asked.json:

@@ -1,6 +1,6 @@
 """Training steps by eager PyTorch, inductor and modelcc, in turns.
 
-    python -m benchmarks.torch_training [--threads N] [MODEL ...]
+    python -m benchmarks.torch_training [--threads N] [--cpu LEVEL] [MODEL ...]
 
 A step is forward, loss, backward and SGD.  Every engine has a process of its own, of which one at a
 time is busy, and finds nothing on disk; ``together`` is modelcc that compiles in the same one.
@@ -24,6 +24,7 @@ import torch
 
 from benchmarks.busy_time import peak_bytes, reset_peak, seconds_of_call, seconds_with_helpers
 from benchmarks.engine_worker import Worker
+from benchmarks.processor_level import Native, add_level, keep_to
 from benchmarks.torch_turns import ROUNDS, Step, table
 from benchmarks.training.shapes import BATCHES
 from benchmarks.training.torch_models import MODELS
@@ -47,22 +48,23 @@ def training_step(model: Any, x: Any) -> Step:
     return step
 
 
-def compiled(engine: str, model: Any, threads: int) -> Any:
+def compiled(engine: str, model: Any, native: Native) -> Any:
     """``model`` as ``engine`` runs it."""
     if engine in ("eager", "inductor"):
         return model if engine == "eager" else torch.compile(model)
-    options = {"threads": threads, "cache": None, "separate": engine == "modelcc"}
+    options = {**native, "cache": None, "separate": engine == "modelcc"}
     return torch.compile(model, backend="modelcc", options=options)
 
 
-def serve(connection: Connection, engine: str, name: str, threads: int, cache: str) -> None:
+def serve(connection: Connection, engine: str, name: str, native: Native, cache: str) -> None:
     """Sends the seconds of the first step, then those of a step whenever asked for it; told to end,
     the most memory of the process since the first step, in bytes."""
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
+    threads = native["threads"]
     torch.set_num_threads(threads)
     torch._dynamo.config.allow_rnn = engine not in ("eager", "inductor")
     model, x = MODELS[name](), torch.randn(BATCHES[name])
-    step, start = training_step(compiled(engine, model, threads), x), seconds_with_helpers(threads)
+    step, start = training_step(compiled(engine, model, native), x), seconds_with_helpers(threads)
     step()
     connection.send(seconds_with_helpers(threads) - start)
     gc.collect()
@@ -72,11 +74,11 @@ def serve(connection: Connection, engine: str, name: str, threads: int, cache: s
     connection.send(peak_bytes())
 
 
-def measured(name: str, threads: int) -> tuple[dict[str, float], ...]:
+def measured(name: str, native: Native) -> tuple[dict[str, float], ...]:
     """By engine, median microseconds of a step, seconds of the first one, and megabytes."""
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory(ignore_cleanup_errors=True))
-        workers = {e: Worker(serve, (e, name, threads, folder), LIMIT) for e in ENGINES}
+        workers = {e: Worker(serve, (e, name, native, folder), LIMIT) for e in ENGINES}
         for worker in workers.values():
             stack.callback(worker.close)
         firsts = {engine: worker.answer() for engine, worker in workers.items()}
@@ -90,10 +92,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("models", nargs="*", default=[*MODELS])
+    add_level(parser)
     asked = parser.parse_args()
+    keep_to(asked.cpu)
+    native = {"threads": asked.threads, "cpu": asked.cpu}
     found: dict[str, tuple[dict[str, float], ...]] = {}
     for name in asked.models:
-        found[name] = measured(name, asked.threads)
+        found[name] = measured(name, native)
         print(f"<!-- {name}: {found[name]} -->", flush=True)
     titles = (f"µs per step, {asked.threads} threads", "s of the first step", "MB")
     for n, title in enumerate(titles):
