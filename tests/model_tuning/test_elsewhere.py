@@ -22,7 +22,7 @@ from modelcc.options import Options
 from modelcc.targets.native.cpu_target import CpuTarget
 from modelcc.tune.database import FILE, Database, Measurement, State
 from modelcc.tune.model_rows import model_key
-from tests.model_tuning.test_killing import MODEL, group_ends, rows, started
+from tests.model_tuning.test_killing import MODEL, PATIENCE, group_ends, rows, started
 
 GROUPS = pytest.mark.skipif(not hasattr(os, "killpg"), reason="groups of processes are POSIX")
 CPU = ["--threads", "1", "--cpu", "x86-64-v2"]
@@ -87,7 +87,7 @@ def test_two_that_tune_at_once_do_no_harm(tmp_path: Path) -> None:
     onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "m.onnx")
     both = [started(tmp_path, "5s") for _ in range(2)]
     for running in both:
-        _, said = running.communicate(timeout=120)
+        _, said = running.communicate(timeout=PATIENCE)
         assert running.returncode == 0 and "Traceback" not in said, said
     assert rows(tmp_path / "d.sqlite")
     with Database.open(tmp_path / "d.sqlite", write=False) as database:
@@ -121,7 +121,7 @@ def test_control_c_leaves_a_word_and_a_sound_database(tmp_path: Path, seconds: f
             time.sleep(0.02)
         time.sleep(seconds + random.Random(seconds).random() / 2)
         os.killpg(running.pid, signal.SIGINT)
-        told, said = running.communicate(timeout=30)
+        told, said = running.communicate(timeout=PATIENCE)
     assert (running.returncode, told, said.split()) == (130, "", ["interrupted"])
     assert group_ends(running.pid)
     rows(tmp_path / "d.sqlite")
