@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-INTERRUPT = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(5)\n"
+INTERRUPT = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n"
 
 
 def run(code: str, folder: Path) -> subprocess.CompletedProcess[bytes]:
@@ -19,7 +19,7 @@ def run(code: str, folder: Path) -> subprocess.CompletedProcess[bytes]:
     paths = [str(folder), *filter(None, sys.path)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     command = [sys.executable, "-m", "program"]
-    return subprocess.run(command, env=environment, capture_output=True, timeout=60, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, timeout=300, check=False)
 
 
 def test_while_modules_are_loaded(tmp_path: Path) -> None:
@@ -66,10 +66,18 @@ class Library:
         assert self.owned
         signal.raise_signal(signal.SIGINT)
 
+more = [signal.SIGINT] * {more}
+
+def set_timer(*arguments):
+    if more:
+        signal.raise_signal(more.pop())
+    return signal.setitimer(*arguments)
+
 def interrupted(*arguments, **named):
+    import_module("modelcc.cli.interruption").setitimer = set_timer
     Library()
     import time
-    time.sleep(20)
+    time.sleep(60)
     print("not interrupted")
 
 import_module("modelcc.cli.main").Commands.get_command = interrupted
@@ -78,9 +86,10 @@ sys.exit(start())
 """
 
 
-@pytest.mark.parametrize("constructing", [True, False])
-def test_where_a_finalizer_meets_it(tmp_path: Path, constructing: bool) -> None:
-    """In a constructor, whose finalizer then misses attributes; in a finalizer, which loses it."""
-    done = run(SOURCE.format(constructing=constructing), tmp_path)
+@pytest.mark.parametrize(("constructing", "more"), [(True, 0), (False, 0), (False, 1)])
+def test_where_a_finalizer_meets_it(tmp_path: Path, constructing: bool, more: int) -> None:
+    """In a constructor, whose finalizer then misses attributes; in a finalizer, which loses it;
+    and ``more`` times while it is set to come again."""
+    done = run(SOURCE.format(constructing=constructing, more=more), tmp_path)
     assert (done.returncode, done.stdout) == (130, b"")
     assert set(done.stderr.split()) == {b"interrupted"}

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import sys
-from signal import SIGINT, default_int_handler, getsignal, pthread_kill, signal
-from threading import Timer, main_thread
+from signal import (
+    ITIMER_REAL,
+    SIGALRM,
+    SIGINT,
+    default_int_handler,
+    getsignal,
+    setitimer,
+    signal,
+)
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -21,21 +28,23 @@ def stop_on_interruption() -> None:
     It is raised between any two instructions. In a constructor, it leaves an object without
     attributes that its finalizer needs; in a finalizer or a callback of C, Python prints it and
     goes on. So, once the signal has come, errors that Python can only print are not printed, and
-    an interruption among them is sent again. A signal that is ignored (shells have background
-    jobs ignore this one) stays so.
+    an interruption among them comes again as SIGALRM. A signal that is ignored (shells have
+    background jobs ignore this one) stays so.
     """
     if getsignal(SIGINT) is default_int_handler:
         signal(SIGINT, _interrupt)
+        signal(SIGALRM, _interrupt)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     sys.unraisablehook = _drop
-    default_int_handler(number, frame)
+    while frame is not None and frame.f_code is not _drop.__code__:
+        frame = frame.f_back
+    if frame is None:
+        default_int_handler(number, frame)
+    setitimer(ITIMER_REAL, _PAUSE)  # raised in _drop it would be lost
 
 
 def _drop(error: UnraisableHookArgs) -> None:
     if issubclass(error.exc_type, KeyboardInterrupt):
-        # Not from here: it would be raised in this very function, and be lost as well.
-        again = Timer(_PAUSE, pthread_kill, (main_thread().ident, SIGINT))
-        again.daemon = True
-        again.start()
+        setitimer(ITIMER_REAL, _PAUSE)  # raised from here it would be lost as well
