@@ -179,7 +179,7 @@ def test_grain_below_one_means_one(make_pool: MakePool) -> None:
 def test_threads_differ(make_pool: MakePool) -> None:
     pool = make_pool(3)
     names: set[int] = set()
-    together = threading.Barrier(3, timeout=30)
+    together = threading.Barrier(3, timeout=300)
 
     def body(begin: int, end: int, _: Any) -> None:
         together.wait()
@@ -241,7 +241,7 @@ def test_several_callers_at_once(make_pool: MakePool) -> None:
     for caller in callers:
         caller.start()
     for caller in callers:
-        caller.join(timeout=30)
+        caller.join(timeout=300)
     for y in results:
         np.testing.assert_array_equal(y, 5000 * np.arange(64))
 
@@ -260,7 +260,7 @@ def test_workers_that_sleep_are_woken(make_pool: MakePool) -> None:
 def test_a_caller_sleeps_until_slow_workers_end(make_pool: MakePool) -> None:
     pool, pause = make_pool(2), threading.Event()
     done: list[int] = []
-    together = threading.Barrier(2, timeout=30)
+    together = threading.Barrier(2, timeout=300)
 
     def body(begin: int, end: int, thread: int) -> None:
         together.wait()
@@ -274,11 +274,11 @@ def test_a_caller_sleeps_until_slow_workers_end(make_pool: MakePool) -> None:
 
 def test_pools_come_and_go(make_pool: MakePool) -> None:
     assert native_pool() is native_pool()
-    before = threading.active_count()
+    before = set(threading.enumerate())
     for _ in range(50):
         with ThreadPool(3) as pool:
             assert len(pieces_of(pool, 3)) == 3
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before
 
 
 def test_exceptions_reach_the_caller() -> None:
@@ -332,7 +332,7 @@ def run_script(text: str):
         [sys.executable, "-W", "ignore", "-c", text],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=300,
         check=True,
     ).stdout.splitlines()
 
