@@ -42,6 +42,10 @@ CASES: dict[str, tuple[Any, ...]] = {
     "pads": (lambda x: (F.pad(x, (1, -2, 0, 3), value=7.0), F.pad(x, (2, 1), "reflect"),
                         F.pad(x, (1, 0), "replicate")), X),
     "pixels": (lambda x: F.pixel_shuffle(x.reshape(1, 4, 3, 5), 2), X),
+    "gradient of windows, stretched": (
+        lambda x: torch.ops.aten.unfold_backward(x[..., :1, None], [3, 7, 2], 1, 1, 2), X),
+    "signals of spectra": (
+        lambda x: torch.istft(torch.complex(x[:, :3], x[:, 1:]), 4, 2, center=False), X),
     "writes to views": (lambda x: _written(x), X),
     "copies": (lambda x: (torch.permute_copy(x, (2, 0, 1)), torch.squeeze_copy(x[:1])), X),
 }  # fmt: skip

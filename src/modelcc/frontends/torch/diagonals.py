@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.torch.aten import Aten, table
-from modelcc.frontends.torch.views import replaced, spread
+from modelcc.frontends.torch.views import expanded, replaced, spread
 from modelcc.ir.index import Index, maximum, minimum, product
 from modelcc.ir.types import I64
 from modelcc.ops.arithmetic import Add, Value, of
@@ -104,10 +104,11 @@ def unfold(call: Aten, x: Value, dim: int, size: int, step: int) -> Value:
 def unfold_backward(
     call: Aten, dy: Value, sizes: Sequence[Index], dim: int, size: int, step: int
 ) -> Value:
-    """Gradients of windows added up where their elements came from."""
+    """Gradients of windows added up where their elements came from; other axes stretch ``dy``."""
     if not sizes:
         return reshaped(dy)
     axis, rank = call.axis(dim, len(sizes)), dy.type.rank
+    dy = expanded(dy, (*sizes[:axis], dy.type.shape[axis], *sizes[axis + 1 :], size))
     order = [*range(axis + 1), rank - 1, *range(axis + 1, rank - 1)]
     windows = dy if order == sorted(order) else permuted(dy, *order)
     places = _places(call, (dy.type.shape[axis], size), (step, 1), 0)
