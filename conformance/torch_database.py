@@ -43,6 +43,21 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class Share:
+    """One sample in ``of`` of each entry, from number ``first`` on, but those ``known``."""
+
+    of: int = 1
+    first: int = 0
+    known: frozenset[tuple[str, int]] = frozenset()
+
+    def chosen(self, name: str, made: Sequence[Any]) -> list[tuple[int, Any]]:
+        """Samples of an entry with their places; of ``of`` or fewer it is one."""
+        start = self.first % max(1, min(self.of, len(made)))
+        some = ((i, made[i]) for i in range(start, len(made), self.of))
+        return [(i, sample) for i, sample in some if (name, i) not in self.known]
+
+
+@dataclass(frozen=True)
 class Half:
     """One way to try an entry: ``attempt`` tells the outcome of some samples in one graph."""
 
@@ -59,12 +74,12 @@ class Half:
             return op.supports_autograd and torch.float32 in op.supported_backward_dtypes("cpu")
         return dtype_of(op) is not None
 
-    def samples(self, op: Any, share: int) -> list[tuple[int, Any]]:
-        """Every ``share``-th sample, with its place."""
+    def samples(self, op: Any, share: Share) -> list[tuple[int, Any]]:
+        """Some samples, with their places."""
         torch.manual_seed(0)
         dtype = torch.float32 if self.gradients else dtype_of(op)
         made = op.sample_inputs("cpu", dtype, requires_grad=self.gradients)
-        return [(i, s) for i, s in enumerate(made) if i % share == 0]
+        return share.chosen(label(op), list(made))
 
 
 FREE = re.compile(r"svd$|eigh$|eig$")

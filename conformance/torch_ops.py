@@ -12,7 +12,7 @@ import re
 import time
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,13 @@ import numpy as np
 import torch
 
 import modelcc
-from conformance import torch_page
+from conformance import torch_page, torch_record
 from conformance.torch_database import (
     PASSED,
     REFUSED,
     Half,
     Outcome,
+    Share,
     Wrapped,
     difference,
     first_line,
@@ -44,7 +45,7 @@ from modelcc.ir.errors import ModelError
 RANDOM = f"{PASSED} (random: type and shape)"
 UNINITIALISED = re.compile(r"empty")
 """Entries whose results have no contents of their own."""
-CHUNK = 25
+CHUNK = 10
 """Entries that a process has."""
 FAMILIES = {
     "UnaryUfuncInfo": "of one operand",
@@ -116,16 +117,15 @@ def _real(y: torch.Tensor) -> torch.Tensor:
 FORWARD = Half(attempt, gradients=False)
 
 
-def tried(half: Half, pattern: str, share: int, jobs: int) -> list[Outcome]:
+def tried(half: Half, pattern: str, share: Share, jobs: int) -> Iterator[Outcome]:
     """What became of all samples, told entry by entry as it is found."""
-    ops, found = half.entries(pattern), list[Outcome]()
+    ops = half.entries(pattern)
     chunks = [ops[i : i + CHUNK] for i in range(0, len(ops), CHUNK)]
     with ThreadPoolExecutor(jobs) as pool:
         for own in pool.map(lambda some: list(outcomes(half, some, share)), chunks):
-            found += own
+            yield from own
             for name in dict.fromkeys(o.entry for o in own):
                 _print([o for o in own if o.entry == name])
-    return found
 
 
 def _print(own: Sequence[Outcome]) -> None:
@@ -142,31 +142,48 @@ def family(op: Any) -> str:
 @click.option("-k", "pattern", default="", help="Regular expression that names must contain.")
 @click.option("--share", default=1, show_default=True, help="One sample in this many, or 0.")
 @click.option("--gradients", default=1, show_default=True, help="The same of the second half.")
+@click.option("--first", default=0, show_default=True, help="The first sample of those.")
 @click.option("--jobs", default=1, show_default=True, help="Processes.")
+@click.option("--record", type=click.Path(path_type=Path), help="What is there is not tried again.")
 @click.option("--page", type=click.Path(path_type=Path), help="Write there what is new.")
-def main(pattern: str, share: int, gradients: int, jobs: int, page: Path | None) -> None:
+def main(
+    pattern: str, share: int, gradients: int, first: int, jobs: int, record: Path | None,
+    page: Path | None,
+) -> None:  # fmt: skip
     """Run torch's database of operators through compiled code.
 
     A half of which no sample is asked for stays in the page as it is.
     """
     torch.set_num_threads(1)
     os.environ["MODELCC_JOBS"] = "1"
+    _warm()
     start = time.monotonic()
     old = page is not None and page.exists() and torch_page.read(page.read_text("utf-8"))
     kept = old[0] if old else [torch_page.Section(0, (), ())] * 2
-    sections = [
-        _section(half, pattern, of, jobs) if of else before
-        for half, of, before in zip((FORWARD, GRADIENTS), (share, gradients), kept, strict=True)
-    ]
+    sections = list[torch_page.Section]()
+    for half, of, before in zip((FORWARD, GRADIENTS), (share, gradients), kept, strict=True):
+        known = torch_record.read(record, half.gradients)
+        wanted = Share(of, first, frozenset((o.entry, o.index) for o in known))
+        new = tried(half, pattern, wanted, jobs) if of else ()
+        found = [*known, *torch_record.kept(new, record, half.gradients)]
+        sections.append(_section(half, found, of) if of else before)
     text = torch_page.text(sections, f"torch {torch.__version__.split('+')[0]}")
     if page is not None:
         page.write_text(text, "utf-8")
     print(f"\n{text}\n{time.monotonic() - start:.0f} s")
 
 
-def _section(half: Half, pattern: str, share: int, jobs: int) -> torch_page.Section:
+def _warm() -> None:
+    """Have PyTorch and modelcc load what they load late, once for all processes."""
+    for half in (FORWARD, GRADIENTS):
+        op, *_ = half.entries("^add$")
+        (_, sample), *_ = half.samples(op, Share())
+        half.attempt(op, [sample])
+
+
+def _section(half: Half, found: Sequence[Outcome], share: int) -> torch_page.Section:
     families = {label(op): family(op) for op in half.entries("")}
-    return torch_page.section(tried(half, pattern, share, jobs), families, share)
+    return torch_page.section(found, families, share)
 
 
 if __name__ == "__main__":

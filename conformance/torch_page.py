@@ -122,7 +122,8 @@ def text(sections: Sequence[Section], versions: str) -> str:
     """The whole page."""
     lines = ["# PyTorch's operators", "", NOTE, "", INTRODUCTION, f"Measured with {versions}."]
     for title, told, one in zip(HALVES, TEXTS, sections, strict=True):
-        lines += ["", f"## {title}", "", told, f"One sample in {one.share} of each entry.", ""]
+        tried = f"At least one sample in {one.share} of each entry."
+        lines += ["", f"## {title}", "", told, tried, ""]
         lines += _table(Tally, [*one.tallies, _sum(one.tallies)])
         lines += ["", *_shares(_sum(one.tallies)), "", "### By reason", ""]
         lines += _table(Reason, one.reasons)
@@ -160,7 +161,7 @@ def read(page: str) -> tuple[list[Section], str]:
     versions = page.split("Measured with ")[1].split(".\n")[0]
     found: list[Section] = []
     for part in page.split("\n## ")[1:]:
-        share = int(part.split("One sample in ")[1].split(" ")[0])
+        share = int(part.split("one sample in ")[1].split(" ")[0])
         above, below = part.split("### By reason")
         tallies = [Tally(r[0], *map(int, r[1:])) for r in _cells(above)][:-1]
         reasons = [Reason(int(r[0]), r[1], r[2]) for r in _cells(below)]

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import multiprocessing
+import resource
+import signal
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
-from conformance.torch_database import REFUSED, Half, Outcome, first_line, label
+from conformance.torch_database import REFUSED, Half, Outcome, Share, first_line, label
 
-SECONDS = 60.0
-"""What a sample may take."""
+SECONDS = 60
+"""Processor time that a sample may take."""
+BUSY = 10
+"""How much longer it may take on a machine that others use, too."""
 TOGETHER = 8
 """Samples that are compiled at once, and one by one only where that fails."""
 
@@ -28,7 +33,7 @@ class Position:
     index: int | None = None
 
 
-def outcomes(half: Half, ops: Sequence[Any], share: int) -> Iterator[Outcome]:
+def outcomes(half: Half, ops: Sequence[Any], share: Share) -> Iterator[Outcome]:
     """Of every sample of some entries, one process after the other where one breaks off."""
     at: Position | None = Position()
     while at is not None:
@@ -46,7 +51,8 @@ def outcomes(half: Half, ops: Sequence[Any], share: int) -> Iterator[Outcome]:
         process.join()
         if at is not None and at.index is not None:
             code = process.exitcode
-            what = f"more than {SECONDS:g} s" if code == -9 else f"exit code {code}"
+            slow = code in (-signal.SIGKILL, -signal.SIGXCPU)
+            what = f"more than {SECONDS} s" if slow else f"exit code {code}"
             yield Outcome(label(ops[at.place]), at.index, f"crash: {what}")
             at = replace(at, done=at.done + 1)
         if at is not None:
@@ -56,14 +62,14 @@ def outcomes(half: Half, ops: Sequence[Any], share: int) -> Iterator[Outcome]:
 def _received(pipe: Connection) -> Iterator[Outcome | Position | None]:
     while True:
         try:
-            if not pipe.poll(SECONDS):
+            if not pipe.poll(SECONDS * BUSY):
                 return
             yield pipe.recv()
         except EOFError:
             return
 
 
-def _serve(half: Half, ops: Sequence[Any], share: int, start: Position, pipe: Connection) -> None:
+def _serve(half: Half, ops: Sequence[Any], share: Share, start: Position, pipe: Connection) -> None:
     """Sends the position before each attempt, what became of each sample, and None at the end."""
     for place in range(start.place, len(ops)):
         _serve_entry(half, ops[place], share, start, pipe)
@@ -71,7 +77,7 @@ def _serve(half: Half, ops: Sequence[Any], share: int, start: Position, pipe: Co
     pipe.send(None)
 
 
-def _serve_entry(half: Half, op: Any, share: int, start: Position, pipe: Connection) -> None:
+def _serve_entry(half: Half, op: Any, share: Share, start: Position, pipe: Connection) -> None:
     pipe.send(start)
     try:
         made = half.samples(op, share)
@@ -82,8 +88,15 @@ def _serve_entry(half: Half, op: Any, share: int, start: Position, pipe: Connect
         some = made[done : done + start.together]
         alone = len(some) == 1
         pipe.send(replace(start, done=done, index=some[0][0] if alone else None))
+        _allow_time()
         whole = half.attempt(op, [sample for _, sample in some])
         for k, (index, sample) in enumerate(some):
             pipe.send(replace(start, done=done + k, index=index))
+            _allow_time()
             own = whole if alone or whole == "passed" else half.attempt(op, [sample])
             pipe.send(Outcome(label(op), index, own))
+
+
+def _allow_time() -> None:
+    used = int(time.process_time())
+    resource.setrlimit(resource.RLIMIT_CPU, (used + SECONDS, resource.RLIM_INFINITY))

@@ -9,7 +9,7 @@ import pytest
 torch: Any = pytest.importorskip("torch")
 pytest.importorskip("expecttest")
 
-from conformance.torch_database import Half, label  # noqa: E402
+from conformance.torch_database import Half, Share, label  # noqa: E402
 from conformance.torch_gradients import GRADIENTS  # noqa: E402
 from conformance.torch_ops import FORWARD  # noqa: E402
 
@@ -30,11 +30,11 @@ def _tried(half: Half) -> list[Any]:
 
 @pytest.mark.parametrize("op", _tried(FORWARD), ids=label)
 def test_samples_agree(op: Any) -> None:
-    (_, sample), *_ = FORWARD.samples(op, 1)
+    (_, sample), *_ = FORWARD.samples(op, Share())
     assert FORWARD.attempt(op, [sample]).startswith("passed")
 
 
 @pytest.mark.parametrize("op", _tried(GRADIENTS), ids=label)
 def test_gradients_agree(op: Any) -> None:
-    (_, sample), *_ = GRADIENTS.samples(op, 1)
+    (_, sample), *_ = GRADIENTS.samples(op, Share())
     assert GRADIENTS.attempt(op, [sample]).startswith("passed")
