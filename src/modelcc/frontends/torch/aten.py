@@ -48,7 +48,8 @@ class Aten(Conversion):
     def promoted(self) -> DType:
         """The type that all operands together have by PyTorch's rules."""
         kind = ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT
-        given = [a for a in self.given if isinstance(a, torch.Tensor | float | int | bool)]
+        kinds = torch.Tensor | torch.SymFloat | float | int | bool
+        given = [a for a in self.given if isinstance(a, kinds)]
         return dtype_of(elementwise_dtypes(*given, type_promotion_kind=kind)[1])
 
     def as_value(self, x: Operand, dtype: DType | None = None) -> Value:

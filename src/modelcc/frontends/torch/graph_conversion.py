@@ -27,6 +27,7 @@ from modelcc.frontends.torch.complex_tensors import complex_result
 from modelcc.frontends.torch.conditions import condition
 from modelcc.frontends.torch.dtypes import DTYPES, array_of, dtype_of
 from modelcc.frontends.torch.locations import location, operator_of
+from modelcc.frontends.torch.real_numbers import real_number
 from modelcc.frontends.torch.sizes import index_of, symbol_of
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, compare
@@ -264,6 +265,8 @@ class GraphConversion:
             return index_of(fake, self.names)
         if isinstance(fake, torch.SymBool):
             return condition(call, fake, self.names)
+        if isinstance(fake, torch.SymFloat):
+            return real_number(call, fake, self.names)
         if isinstance(fake, int | float | bool):
             return fake
         if node.op == "get_attr":

@@ -19,6 +19,8 @@ from modelcc.frontends.torch.sizes import index_of
 from modelcc.ir.errors import ModelError
 
 HOST = "cpu"
+ITEM = "aten._local_scalar_dense.default"
+"""The element of a tensor of one."""
 
 ASSERTIONS = (
     *("_assert_async.default", "_assert_async.msg", "_functional_assert_async.msg"),
@@ -37,10 +39,12 @@ class PartialConversion(GraphConversion):
     reasons: dict[fx.Node, Unsupported] = field(default_factory=dict[fx.Node, Unsupported])
 
     def run(self, graph: fx.Graph) -> None:
-        """As before; conditions that PyTorch, or who calls the graph, is to get are listed."""
+        """As before; conditions and numbers that PyTorch, or who calls the graph, is to get are
+        listed."""
         super().run(graph)
-        for node in graph.nodes:
-            if isinstance(node.meta.get("val"), torch.SymBool) and self._is_wanted(node):
+        for node in reversed(list(graph.nodes)):
+            number = isinstance(node.meta.get("val"), torch.SymBool | torch.SymFloat)
+            if number and self._is_wanted(node):
                 self.give_up(node, "its result is a number that is no size")
 
     def _is_wanted(self, node: fx.Node) -> bool:
@@ -102,7 +106,7 @@ def _check_results(conversion: GraphConversion, node: fx.Node) -> None:
     for one in _results(node):
         if isinstance(one, torch.SymInt):
             index_of(one, conversion.names)
-        if isinstance(one, torch.SymFloat):
+        if isinstance(one, torch.SymFloat) and operator_of(node) == ITEM:
             unsupported("its result is a number that is no size")
         if isinstance(one, torch.Tensor):
             if one.device.type != HOST:
