@@ -9,7 +9,14 @@ import pytest
 from modelcc.ir.index import Index, evaluate
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor_parser import parse_kernel
-from modelcc.schedule.nest import Nest, Offsets, axis_blocks, linearise, merge_loops
+from modelcc.schedule.nest import (
+    Nest,
+    Offsets,
+    axis_blocks,
+    linearise,
+    merge_loops,
+    merge_terms,
+)
 
 PLAIN, BLOCKED = "f32[2, 32, 5, 6]", "f32[2, 32, 5, 6]<d0 d1/16 d2 d3 d1%16>"
 RAGGED = "f32[2, 24, 5, 6]<d0 d1/16 d2 d3 d1%16>"
@@ -48,6 +55,21 @@ def test_loops(text: str, source: str, target: str, loops: list[int], after: lis
     made = nest(text, source, target)
     assert extents(made) == loops
     assert list(merged(made)) == after
+
+
+@pytest.mark.parametrize(
+    ("read", "source", "after"),
+    [
+        ("%x[i, a, b, c]", "f32[4, 2, 4, 3]", [24]),
+        ("%x[a, i, b, c]", "f32[2, 4, 4, 3]", [2, 12]),
+        ("%x[b, i, a, c]", "f32[4, 4, 2, 3]", [6, 4]),
+        ("(%x[i, a, b, c] if [b < 3] else 0.0)", "f32[4, 2, 4, 3]", [3, 2, 4]),
+    ],
+)
+def test_terms_that_lie_side_by_side_are_one_loop(read: str, source: str, after: list[int]) -> None:
+    made = merge_terms(nest(f"[i < 4] sum[c < 3, a < 2, b < 4] {read}", source, "f32[4]"))
+    assert sorted(v.extent for v in made.reduce if isinstance(v.extent, int)) == sorted(after)
+    assert extents(made) == [4]
 
 
 def test_offsets_are_flat() -> None:

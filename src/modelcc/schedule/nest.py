@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 from math import prod
 from typing import TypeAlias
 
@@ -350,6 +351,14 @@ def merge_loops(nests: Sequence[Nest], keep: frozenset[str] = frozenset()) -> tu
     return result
 
 
+def merge_terms(nest: Nest) -> Nest:
+    """Merge loops of a reduction wherever every access walks them as one, whatever their order."""
+    for outer, inner in permutations(nest.reduce, 2):
+        if _mergeable(nest, outer, inner):
+            return merge_terms(_merge(nest, outer, inner))
+    return nest
+
+
 def _mergeable(nest: Nest, outer: LoopVar, inner: LoopVar) -> bool:
     def walks_as_one(index: Index) -> bool:
         a, b = coefficient(index, outer.name), coefficient(index, inner.name)
@@ -377,9 +386,12 @@ def _mergeable(nest: Nest, outer: LoopVar, inner: LoopVar) -> bool:
 def _merge(nest: Nest, outer: LoopVar, inner: LoopVar) -> Nest:
     merged = LoopVar(inner.name, outer.extent * inner.extent, inner.axis, inner.multiplier)
     drop = {outer.name: 0}
-    parallel = tuple(merged if v == inner else v for v in nest.parallel if v != outer)
+    parallel, reduce = (
+        tuple(merged if v == inner else v for v in variables if v != outer)
+        for variables in (nest.parallel, nest.reduce)
+    )
     ranges = {k: r for k, r in nest.ranges.items() if k != outer.name}
     ranges[inner.name] = loop_range(merged.extent)
     body = map_indices(nest.body, lambda i: substitute(i, drop))
     store = substitute(nest.store, drop)
-    return replace(nest, parallel=parallel, ranges=ranges, body=body, store=store)
+    return replace(nest, parallel=parallel, reduce=reduce, ranges=ranges, body=body, store=store)

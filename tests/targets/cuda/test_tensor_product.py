@@ -3,12 +3,15 @@ by LDGSTS, no spills, as many groups at once as planned, little else in the loop
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from cuda_products import code_as_planned, kernel_of, product
-from machine_code import loops_of, matrix_part
+from machine_code import instructions_of, loops_of, matrix_part
 
 from modelcc.driver import compile_model
 from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.constant import Constant
+from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.ir.types import F32, TensorType
 from modelcc.ops.matmul import MatMul
 from modelcc.options import Options
@@ -16,9 +19,11 @@ from modelcc.report.in_artifact import report_in
 from modelcc.runtime.device_program import CODE
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.targets.cuda.chips import find_chip
-from modelcc.targets.cuda.tools import disassemble, find_tool
+from modelcc.targets.cuda.text import llvm_text, ptx_text
+from modelcc.targets.cuda.tools import assemble, disassemble, find_tool
 from modelcc.targets.gpu.lower import default_schedule
 from modelcc.targets.gpu.machine import A100
+from modelcc.targets.gpu.schedule import schedule_groups
 
 pytestmark = [
     pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here"),
@@ -45,6 +50,44 @@ def test_tensor_cores_have_what_is_planned(name: str) -> None:
         loop = max(loops_of(code), key=lambda counts: counts["HMMA"])
         assert loop["HMMA"] == 128
         assert matrix_part(loop) >= 0.9
+
+
+PADDED = "%x[n, h + a - 1, w + b - 1, c + 32*p] if [h + a >= 1, h + a < 17, w + b >= 1, w + b < 17]"
+IMAGES = {
+    "parts of channels": (
+        ("1, 16, 16, 64", "64, 64, 3, 3", "2, 1, 16, 16, 64"),
+        "p < 2, n < 1, h < 16, w < 16, o < 64] sum[c < 32, a < 3, b < 3",
+        (f"({PADDED} else 0.0:f16)", "%w[o, c + 32*p, a, b]"),
+    ),
+    "patches": (
+        ("1, 64, 64, 3", "768, 3, 16, 16", "2, 1, 4, 4, 768"),
+        "p < 2, n < 1, h < 4, w < 4, o < 768] sum[c < 3, a < 8, b < 16",
+        ("%x[n, 16*h + a + 8*p, 16*w + b, c]", "%w[o, c, a + 8*p, b]"),
+    ),
+}
+"""Convolutions whose terms are cut, as those of few pixels are: of images with channels last."""
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_images_are_copied_in_vectors(name: str) -> None:
+    (x, w, y), loops, (pixel, weight) = IMAGES[name]
+    weights, chip = (
+        Constant(np.zeros(tuple(map(int, w.split(","))), np.float16)),
+        find_chip("sm_80"),
+    )
+    text = f"""program @p(%x: f16[{x}]) -> (%y) {{
+      constant %w: f16[{w}] = "{weights.digest}"
+      kernel @Conv(%x: f16[{x}], %w: f16[{w}]) -> (%y: f32[{y}]) {{
+        %y: f32[{y}] = [{loops}] f32({pixel}) * f32({weight}) }} }}"""
+    program = parse_tensor_program(text, {weights.digest: weights})
+    functions = list(schedule_groups(program, None, chip.gpu).functions)
+    made = assemble(ptx_text(llvm_text(functions, chip), chip), chip)
+    (use,) = made.uses.values()
+    assert not use.spilled
+    found = instructions_of(disassemble(made.code))
+    assert found["HMMA.16816.F32"]
+    assert not [name for name in found if name.startswith(("LDG.E.U16", "STS.U16"))]
+    assert [name for name in found if name.startswith("LDGSTS.E") and ".128" in name]
 
 
 @pytest.mark.parametrize("precision", ["f32", "tf32"])

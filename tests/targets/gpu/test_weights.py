@@ -19,30 +19,37 @@ TEXT = """program @p(%x: {t}[1, 5, 6, 16]) -> (%y) dims() {{
     %y: {s}[1, 4, 4, 16] = [n < 1, p < 4, q < 4, o < 16] sum[c < 16, u < 2, v < 3]
       {s}(%x[n, p + u, q + v, c]) * {s}(%w[o, c, u, v]) }} }}"""
 
+PARTS = """program @p(%x: {t}[1, 5, 6, 16]) -> (%y) dims() {{
+  constant %w: {t}[16, 16, 2, 3] = "{w}"
+  kernel @Conv(%x: {t}[1, 5, 6, 16], %w: {t}[16, 16, 2, 3]) -> (%y: {s}[2, 1, 4, 4, 16]) {{
+    %y: {s}[2, 1, 4, 4, 16] = [h < 2, n < 1, p < 4, q < 4, o < 16] sum[c < 8, u < 2, v < 3]
+      {s}(%x[n, p + u, q + v, c + 8*h]) * {s}(%w[o, c + 8*h, u, v]) }} }}"""
+
 WARPS = TensorProduct(16, 16, 32, 1, 1)
 THREADS = GroupProduct(4, 8, 4, 2, 4)
 
 
 @pytest.mark.parametrize(
-    ("kinds", "schedule", "order"),
+    ("program", "kinds", "schedule", "order"),
     [
-        (("f16", "f32", "float16"), WARPS, (2, 3, 1, 0)),
-        (("i8", "i32", "int8"), WARPS, (0, 2, 3, 1)),
-        (("f16", "f32", "float16"), THREADS, (2, 3, 1, 0)),
+        (TEXT, ("f16", "f32", "float16"), WARPS, (2, 3, 1, 0)),
+        (TEXT, ("i8", "i32", "int8"), WARPS, (0, 2, 3, 1)),
+        (TEXT, ("f16", "f32", "float16"), THREADS, (2, 3, 1, 0)),
+        (PARTS, ("f16", "f32", "float16"), WARPS, (2, 3, 1, 0)),
     ],
-    ids=str,
+    ids=["warps", "bytes", "threads", "parts"],
 )
 def test_terms_lie_as_the_image_has_them(
-    kinds: tuple[str, str, str], schedule: Schedule, order: tuple[int, ...]
+    program: str, kinds: tuple[str, str, str], schedule: Schedule, order: tuple[int, ...]
 ) -> None:
     rng = np.random.default_rng(3)
     shapes = (1, 5, 6, 16), (16, 16, 2, 3)
     x, w = (rng.integers(-4, 5, shape).astype(kinds[2]) for shape in shapes)
     weights = Constant(w)
-    text = TEXT.format(t=kinds[0], s=kinds[1], w=weights.digest)
-    program = parse_tensor_program(text, {weights.digest: weights})
-    scheduled = schedule_groups(program, schedule)
+    text = program.format(t=kinds[0], s=kinds[1], w=weights.digest)
+    parsed = parse_tensor_program(text, {weights.digest: weights})
+    scheduled = schedule_groups(parsed, schedule)
     found = run_scheduled(scheduled, interpreted(scheduled), {"x": x}, {})
-    np.testing.assert_array_equal(found["y"], run_program(program, {"x": x}, {})["y"])
+    np.testing.assert_array_equal(found["y"], run_program(parsed, {"x": x}, {})["y"])
     (packed,) = scheduled.constants.values()
     np.testing.assert_array_equal(packed.data, w.transpose(order))

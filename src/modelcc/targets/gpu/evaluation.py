@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from modelcc.ir.index import (
@@ -44,7 +44,7 @@ from modelcc.passes.tensor.shared_axes import shared_axes
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.expression import FreshNames, PointEmitter, accumulate
 from modelcc.schedule.lanes import Lanes, widen
-from modelcc.schedule.nest import LoopVar, Nest, linearise, merge_loops
+from modelcc.schedule.nest import LoopVar, Nest, linearise, merge_loops, merge_terms
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.schedule.structure import Group, make_group
 from modelcc.targets.cpu.scheduled_kernel import buffer_parameter
@@ -116,14 +116,15 @@ class GroupKernel:
         if len(self.kernel.stages) == 1:
             (stage,) = self.kernel.stages
             nest = linearise(stage, self.types, self.dims, frozenset(), {})
-            return Group(merge_loops((nest,)), self.stored, {}, frozenset(), {})
+            nests = map(merge_terms, merge_loops((nest,)))
+            return Group(tuple(nests), self.stored, {}, frozenset(), {})
         shared = shared_axes(self.kernel.stages)
         if shared is None:
             raise ScheduleError("stages do not share their axes")
         group = make_group(shared, self.stored, self.types, self.dims, frozenset(), pad=False)
         if any(nest.own for nest in group.nests):
             raise ScheduleError("stages hand on arrays")
-        return group
+        return replace(group, nests=tuple(map(merge_terms, group.nests)))
 
 
 @dataclass

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from modelcc.ir.index import Sym, symbols
+from modelcc.ir.index import Index, Sym, symbols
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Read, Stage
 from modelcc.ir.types import I8, Layout, Part
@@ -46,17 +46,25 @@ def _weight_and_image(kernel: CanonicalKernel, stage: Stage) -> tuple[Read, Read
         return None
     (weight,) = weights
     plain = dict(kernel.types)[weight.tensor].layout is None
-    names = [i.name for i in weight.indices if isinstance(i, Sym)]
-    if not plain or len(set(names)) < len(weight.indices):
+    if not plain or len({_axis(i, stage) for i in weight.indices} - {""}) < len(weight.indices):
         return None
     (image,) = (read for read in found if read is not weight)
     return weight, image
 
 
+def _axis(index: Index, stage: Stage) -> str:
+    """The axis that ``index`` goes along, of a part of it if terms are cut into parts; empty if it
+    goes along several others, or none."""
+    moving = symbols(index)
+    terms = moving.intersection(a.name for a in stage.reduce)
+    alone = terms or moving
+    return next(iter(alone)) if len(alone) == 1 else ""
+
+
 def _order(weight: Read, image: Read, stage: Stage) -> list[int] | None:
     """Dimensions of ``weight`` from the outermost to the innermost one."""
     results = {a.name for a in stage.axes}
-    names = [i.name for i in weight.indices if isinstance(i, Sym)]
+    names = [_axis(i, stage) for i in weight.indices]
     moving = [symbols(i) for i in image.indices]
     shared = frozenset[str]().union(*moving)
     batch = [d for d, name in enumerate(names) if name in results & shared]
