@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -77,14 +78,19 @@ class Raising(torch.nn.Module):
         return x + torch.randn(7)
 
 
+def line_of(module: Any, below: int) -> str:
+    """The place of a line of its ``forward``, as errors tell it."""
+    return rf".*test_exporting\.py:{module.forward.__code__.co_firstlineno + below}"
+
+
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a branch on data": (
         lambda: modelcc.compile(Branching(), (torch.randn(3),)),
-        r"Branching, .*test_exporting\.py:70: torch.export refuses it: .*data-dependent",
+        rf"Branching, {line_of(Branching, 1)}: torch.export refuses it: .*data-dependent",
     ),
     "shapes that do not fit": (
         lambda: modelcc.compile(Raising(), (torch.randn(3),)),
-        r"Raising, .*test_exporting\.py:77: torch.export refuses it: .*broadcast",
+        rf"Raising, {line_of(Raising, 1)}: torch.export refuses it: .*broadcast",
     ),
     "no examples": (
         lambda: modelcc.compile(Branching()),
@@ -114,10 +120,20 @@ def test_refusals(name: str) -> None:
         act()
 
 
-def test_a_file_that_pytorch_cannot_read(tmp_path: Path) -> None:
-    (tmp_path / "broken.pt2").write_bytes(b"no archive")
-    with pytest.raises(modelcc.ModelError, match=r"broken\.pt2: PyTorch cannot read it"):
-        modelcc.compile(tmp_path / "broken.pt2")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("text.pt2", r"text\.pt2: this is not a file of torch\.export"),
+        ("archive.pt2", r"archive\.pt2: PyTorch cannot read it"),
+        ("missing.pt2", r"cannot read .*missing\.pt2: No such file"),
+    ],
+)
+def test_files_that_are_none_of_pytorch(tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / "text.pt2").write_bytes(b"no archive")
+    with ZipFile(tmp_path / "archive.pt2", "w") as archive:
+        archive.writestr("archive/readme", "")
+    with pytest.raises(modelcc.ModelError, match=said):
+        modelcc.compile(tmp_path / name)
 
 
 def test_other_models_do_not_load_torch() -> None:

@@ -13,6 +13,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from onnx import ModelProto, TensorProto
 
+from modelcc.frontends.kit.files import open_model
 from modelcc.frontends.onnx.wire import Items, split
 from modelcc.ir.errors import ModelError
 
@@ -81,18 +82,10 @@ _EXPORTS = (
 
 def _mapped(path: Path) -> memoryview:
     """The file, memory-mapped; closed when nothing refers to it any more."""
-    if path.is_dir():
-        raise ModelError(f"{path} is a folder", (), "give the path of the .onnx file")
-    if path.exists() and not path.is_file():  # it has no size, and can be read but once
-        raise ModelError(f"{path} is a pipe or a device", (), "write the model to a file first")
-    try:
-        with path.open("rb") as file:
-            if path.stat().st_size == 0:
-                return memoryview(b"")
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ModelError(f"cannot read {path}: {reason}", (), "check the path") from error
+    with open_model(path) as file:
+        if path.stat().st_size == 0:
+            return memoryview(b"")
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 def _parse(data: memoryview, name: str, folder: Path | None) -> LoadedModel:

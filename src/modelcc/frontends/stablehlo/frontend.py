@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from jax import export
 
+from modelcc.frontends.kit.files import open_model
 from modelcc.frontends.stablehlo.convert import convert
 from modelcc.frontends.stablehlo.inputs import Dims, Shapes, module_inputs
 from modelcc.frontends.stablehlo.module import HloModule
@@ -66,10 +67,8 @@ def _read(source: Source) -> tuple[HloModule, Shapes | None]:
 
 
 def _read_file(path: Path) -> tuple[HloModule, Shapes | None]:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ModelError(f"cannot read it: {error.strerror}", (str(path),)) from error
+    with open_model(path) as file:
+        data = file.read()
     return _read_bytes(data, path.stem)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from modelcc.frontends.kit.files import open_model
 from modelcc.frontends.tflite.convert import convert
 from modelcc.frontends.tflite.inputs import Dims, model_ends
 from modelcc.frontends.tflite.reading import read_model
-from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
 
 
@@ -26,7 +26,5 @@ def import_tflite(source: str | Path | bytes, dims: Dims | None = None) -> Graph
 
 
 def _contents(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ModelError(f"cannot read it: {error.strerror}", (str(path),)) from error
+    with open_model(path) as file:
+        return file.read()

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
+from zipfile import is_zipfile
 
 import torch
 from torch.export import ExportedProgram
 from torch.export import dynamic_shapes as torch_dims
 
+from modelcc.frontends.kit.files import open_model
 from modelcc.frontends.torch.dimensions import Dims
 from modelcc.frontends.torch.exported import Labels, import_exported
 from modelcc.ir.errors import ModelError
@@ -66,6 +68,11 @@ def exported(
 
 
 def _loaded(path: Path) -> ExportedProgram:
+    with open_model(path) as file:  # PyTorch logs a traceback of its own for what is no archive
+        if not is_zipfile(file):
+            hint = "write it by torch.export.save(program, path)"
+            fault = "this is not a file of torch.export, or it is truncated or corrupted"
+            raise ModelError(fault, (str(path),), hint)
     try:
         return _with_ranges_of_symbols(torch.export.load(path))
     except Exception as error:  # whatever is in the file
