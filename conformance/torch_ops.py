@@ -76,8 +76,8 @@ def _attempt(op: Any, some: Sequence[Any]) -> str:
     try:
         graph = import_exported(program)
         net = modelcc.compile(graph, cache=None, optimize=0)
-        found = net(*map(array_of, tensors))
-        results = [_tensor(y) for y in (found if isinstance(found, tuple) else (found,))]
+        feeds = zip((spec.name for spec in net.inputs), map(array_of, tensors), strict=True)
+        results = [_tensor(y) for y in net.run(dict(feeds)).values()]
     except UnsupportedModel as error:
         kinds = dict.fromkeys(f"{n.operator} ({n.reason})" for n in error.nodes)
         return f"unsupported: {'; '.join(kinds)}"

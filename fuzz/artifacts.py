@@ -24,7 +24,7 @@ from fuzz.report import groups, line, summary
 from modelcc.artifact.file import read_artifact
 from modelcc.ir.types import Array
 from modelcc.runtime.errors import LoadError
-from modelcc.runtime.values import session_of
+from modelcc.runtime.opening import session_of
 
 LARGEST = 1 << 20
 """Bytes of the largest artifact taken: a place in a larger one is rarely a new one."""

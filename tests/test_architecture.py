@@ -34,7 +34,14 @@ LAYERS = (
 )
 """Lowest first.  A layer imports itself and those below; siblings never import each other."""
 
-ARTIFACT_SEES = ("ir.errors", "ir.types", "ir.index", "ir.condition", "ir.structure")
+ARTIFACT_SEES = (
+    "ir.errors",
+    "ir.types",
+    "ir.index",
+    "ir.condition",
+    "ir.structure",
+    "ir.call_form",
+)
 RUNTIME_SEES = (*ARTIFACT_SEES, "artifact", "runtime")
 """Prefixes: the index algebra is a family of modules."""
 

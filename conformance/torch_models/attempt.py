@@ -107,8 +107,9 @@ def _exported(case: Case) -> Outcome:
     graph = import_exported(program)
     net = modelcc.compile(graph, cache=None, threads=1)
     seconds = time.process_time() - start
-    found = net(*(x.numpy() for x in case.inputs))
-    ours = [torch.from_numpy(x) for x in (found if isinstance(found, tuple) else (found,))]
+    feeds = zip((spec.name for spec in net.inputs), case.inputs, strict=True)
+    found = net.run({name: x.numpy() for name, x in feeds}).values()
+    ours = [torch.from_numpy(x) for x in found]
     reason, error = compared(ours, case.expected)
     name, kind = case.entry.name, case.entry.kind
     return Outcome(name, kind, EXPORT, reason, error, seconds, len(graph.nodes))

@@ -288,7 +288,8 @@ def _with_outputs(graph: Graph, more: Sequence[str]) -> Graph:
     new = [name for name in dict.fromkeys(more) if name not in graph.outputs]
     interface = graph.interface
     if interface is not None:
-        interface = replace(interface, outputs={**interface.outputs, **{n: n for n in new}})
+        outputs = {**interface.outputs, **{n: n for n in new}}
+        interface = replace(interface, outputs=outputs, call=None if new else interface.call)
     return replace(graph, outputs=(*graph.outputs, *new), interface=interface)
 
 

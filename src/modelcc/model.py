@@ -22,8 +22,9 @@ from modelcc.ir.types import Array, TensorType
 from modelcc.options import Options
 from modelcc.report.formats import byte_text
 from modelcc.runtime.errors import InputError
+from modelcc.runtime.opening import session_of
 from modelcc.runtime.session import NamedOuts, Outs, Session
-from modelcc.runtime.values import ValueSession, session_of
+from modelcc.runtime.values import ValueSession
 
 if TYPE_CHECKING:
     from modelcc.report.report import Report, StageTime
@@ -105,6 +106,8 @@ class Model:
         lines += [f"  input   {spec.name}: {spec}" for spec in self.inputs]
         lines += [f"  output  {spec.name}: {spec}" for spec in self.outputs]
         specs = {spec.name: spec for spec in manifest.inputs}
+        if manifest.interface is not None and manifest.interface.call is not None:
+            lines.append(f"  call    {self.name}{manifest.interface.call}")
         lines += [f"  state   {n}: {specs[state.input]}" for n, state in manifest.states.items()]
         for dim in self.dims:
             most = "" if dim.high is None else dim.high
@@ -114,6 +117,8 @@ class Model:
     def __call__(self, *arguments: object, out: Outs | None = None, **named: object) -> Array | Any:
         """The output, or a tuple of the outputs, for inputs in order, by keyword, or in a dict.
 
+        A program of ``torch.export`` takes the containers that it was exported with, too, and gives
+        its results in theirs.
         Inputs are NumPy arrays or anything with ``__dlpack__`` and are not copied if contiguous.
         ``out`` gives arrays to write into, or is ``"device"``: results stay in the memory of the
         GPU, for whoever takes ``__dlpack__`` or ``__cuda_array_interface__``.

@@ -16,6 +16,7 @@ def test_the_runtime_imports_no_compiler():
     assert not [m for m in inside if m[1] in COMPILER]
     assert {".".join(m) for m in inside if m[1] == "ir" and "index" not in m[-1]} == {
         "modelcc.ir",
+        "modelcc.ir.call_form",
         "modelcc.ir.condition",
         "modelcc.ir.errors",
         "modelcc.ir.structure",

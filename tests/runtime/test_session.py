@@ -22,9 +22,9 @@ from modelcc.ir.index import Index, Sym, maximum
 from modelcc.ir.types import BF16, F32, F64, I64
 from modelcc.runtime.errors import InputError, LoadError, RunError
 from modelcc.runtime.loader import NativeCode
+from modelcc.runtime.opening import load
 from modelcc.runtime.pool import PoolError
 from modelcc.runtime.session import Session
-from modelcc.runtime.values import load
 from modelcc.targets.native.toolchain import compile_llvm, host_machine
 
 N, M = Sym("n"), Sym("m")

@@ -106,12 +106,21 @@ def _interface_problems(manifest: Manifest) -> Iterator[str]:
         if spec.name not in given and spec.name not in results and spec.name not in kept:
             yield f"nothing gives input {spec.name!r}"
     yield from _state_problems(manifest, interface)
+    yield from _form_problems(interface)
     for name in {leaf for s in interface.outputs.values() for leaf in leaves_of(s)} - made:
         yield f"nothing makes {name!r}"
     for step in interface.steps:
         for name in step.inputs:
             if name not in given and name not in results:
                 yield f"nothing gives {name!r} to {step.function!r}"
+
+
+def _form_problems(interface: Interface) -> Iterator[str]:
+    form = interface.call
+    if form is not None and form.inputs != tuple(interface.inputs):
+        yield "the form of a call has other inputs than the model"
+    if form is not None and form.outputs != tuple(interface.outputs):
+        yield "the form of a call has other outputs than the model"
 
 
 def _state_problems(manifest: Manifest, interface: Interface) -> Iterator[str]:

@@ -27,6 +27,7 @@ from modelcc.artifact.manifest import (
     TensorSpec,
 )
 from modelcc.artifact.manifest_checks import ManifestError, check_manifest
+from modelcc.ir.call_form import decoded_call, encoded_call
 from modelcc.ir.condition import COMPARISONS, Condition
 from modelcc.ir.index import Index, parse_index
 from modelcc.ir.index_bound import IndexBound
@@ -76,9 +77,12 @@ def _data(manifest: Manifest) -> Object:
 
 
 def _interface(interface: Interface) -> Object:
-    """Without states where there are none, as in files of versions that know none."""
-    parts = ((f.name, getattr(interface, f.name)) for f in fields(interface))
-    return {name: _plain(part) for name, part in parts if part or name != "states"}
+    """Without states and form where there are none, as in files of versions that know none."""
+    parts = ((f.name, getattr(interface, f.name)) for f in fields(interface) if f.name != "call")
+    found = {name: _plain(part) for name, part in parts if part or name != "states"}
+    if interface.call is not None:
+        found["call"] = _plain(encoded_call(interface.call))
+    return found
 
 
 def manifest_from_json(text: str) -> Manifest:
@@ -254,7 +258,8 @@ def _read_interface(value: object) -> Interface:
     strings, texts = _texts(data["strings"]), _texts(data["texts"])
     steps = list_of(data["steps"], _read_step)
     states = {n: _read_state(s) for n, s in object_of(data.get("states", {})).items()}
-    return Interface(inputs, outputs, strings, texts, steps, states)
+    call = decoded_call(data["call"]) if "call" in data else None
+    return Interface(inputs, outputs, strings, texts, steps, states, call)
 
 
 def _read_state(value: object) -> ModelState:

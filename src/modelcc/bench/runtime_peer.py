@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TypedDict
 
 from modelcc.ir.types import Array
-from modelcc.runtime.values import load
+from modelcc.runtime.opening import load
 
 
 class Settings(TypedDict):

@@ -10,6 +10,7 @@ from typing import TypeGuard
 import numpy as np
 
 from modelcc.ir.builder import infer_types
+from modelcc.ir.call_form import CallForm, decoded_call
 from modelcc.ir.constant import Constant
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph, Node
@@ -254,7 +255,15 @@ class _GraphParser:
         steps = tuple(map(self._host_step, self._items(attribute.get("steps", ()))))
         strings, texts = (self._texts(attribute.get(key, ())) for key in ("strings", "texts"))
         states = {n: self._state(v) for n, v in self._fields(attribute.get("states", {})).items()}
-        return Interface(inputs, outputs, strings, texts, steps, states)
+        call = attribute.get("call")
+        form = None if call is None else self._call(call)
+        return Interface(inputs, outputs, strings, texts, steps, states, form)
+
+    def _call(self, attribute: object) -> CallForm:
+        try:
+            return decoded_call(attribute)
+        except (TypeError, ValueError) as error:
+            raise self.at.error(f"the form of a call cannot be read: {error}") from error
 
     def _state(self, attribute: object) -> ModelState:
         before, after, digest = self._items(attribute)

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from modelcc.ir.call_form import encoded_call
 from modelcc.ir.constant import Constant
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.index import Bounds, Expr
@@ -80,6 +81,8 @@ class _Printer:
         known = f", strings = {strings}, texts = {texts}" if interface.strings else ""
         known += f", steps = {_steps_text(interface.steps)}" if interface.steps else ""
         known += f", states = {self._states()}" if interface.states else ""
+        if interface.call is not None:
+            known += f", call = {attribute_text(encoded_call(interface.call), [])}"
         return f", interface = {{inputs = {inputs}, outputs = {outputs}{known}}}"
 
     def _states(self) -> str:

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from modelcc.ir.call_form import CallForm
+
 
 @dataclass(frozen=True)
 class Records:
@@ -74,7 +76,7 @@ class Interface:
 
     The elements of tensors in ``strings`` are handles of texts: 0, 1, … of those in ``texts``,
     which the model knows, further ones of others.  ``steps`` come before compiled code.  ``states``
-    are neither given nor returned.
+    are neither given nor returned.  ``call`` tells in which containers callers have them.
     """
 
     inputs: Mapping[str, Structure]
@@ -83,6 +85,7 @@ class Interface:
     texts: tuple[str, ...] = ()
     steps: tuple[HostStep, ...] = ()
     states: Mapping[str, ModelState] = field(default_factory=dict[str, ModelState])
+    call: CallForm | None = None
 
     @property
     def is_plain(self) -> bool:

@@ -10,16 +10,14 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from modelcc.artifact.file import AnyPath, Artifact, read_artifact
+from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import Manifest, TensorSpec
 from modelcc.ir.structure import Interface, Records, Structure, leaves_of
 from modelcc.ir.types import I64, STRING, Array
 from modelcc.runtime.arguments import ordered, with_names
-from modelcc.runtime.device_program import DeviceCode, is_for_device
 from modelcc.runtime.errors import InputError
 from modelcc.runtime.host_steps import performed
 from modelcc.runtime.loader import NativeCode
-from modelcc.runtime.pool import available_cores
 from modelcc.runtime.session import NamedOuts, Outs, Session
 from modelcc.runtime.slot import Slot
 from modelcc.runtime.states import States
@@ -27,26 +25,6 @@ from modelcc.runtime.texts import Texts
 
 Value = Any
 """An array, a list of values, a dict of numbers, or None."""
-
-
-def load(path: AnyPath, threads: int | None = None, verify: bool = False) -> Session:
-    """The compiled model in the file ``path``, ready to run on ``threads`` threads (None: all).
-
-    Sessions of as many threads share them.  ``verify`` checks that no weight has changed on disk.
-    """
-    count = available_cores() if threads is None else threads
-    return session_of(read_artifact(path, verify), count)
-
-
-def session_of(artifact: Artifact, threads: int = 1, index: int | None = None) -> Session:
-    """A session for ``artifact``, on ``threads`` threads, or on the device of number ``index``
-    (None: the one it is compiled for); LoadError if it is not for this machine.
-
-    One whose arguments are all numeric tensors takes the short way.
-    """
-    code = DeviceCode(artifact, index=index) if is_for_device(artifact) else None
-    plain = artifact.manifest.interface is None
-    return (Session if plain else ValueSession)(artifact, threads, code)
 
 
 class ValueSession(Session):
@@ -75,10 +53,12 @@ class ValueSession(Session):
         self._values = _values_manifest(manifest, self._interface)
         self._taken = len(self._values.inputs)
         self._own = Slot(self._model, self.states.inputs)
-        self._direct = bool(self.states) and self._is_direct()
+        self._direct = self._is_direct()
 
     def __call__(self, *arguments: object, out: Outs | None = None, **named: object) -> Value:
         """The model's output, or a tuple of its outputs; sequences are lists, no value is None."""
+        if self._direct and not self.states:
+            return super().__call__(*arguments, out=out, **named)
         if self._direct and out is None and not named and len(arguments) == self._taken:
             with self.states.lock:
                 made = self._own.at_once(arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from modelcc.frontends.kit.emit import Emitter
 from modelcc.frontends.kit.errors import UnsupportedForm, UnsupportedModel
 from modelcc.frontends.kit.naming import renamed
+from modelcc.frontends.torch.call_form import call_form
 from modelcc.frontends.torch.decompositions import decompositions
 from modelcc.frontends.torch.dimensions import Dimensions, Dims, dimensions, range_of, with_roots
 from modelcc.frontends.torch.dtypes import array_of, dtype_of
@@ -24,6 +26,7 @@ from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_states import with_states
+from modelcc.ir.structure import Interface
 
 Labels = Sequence[Sequence[str | None]]
 """Names of dimensions, by input and axis."""
@@ -142,11 +145,16 @@ class _Exported:
         specs = self._program.graph_signature.output_specs
         order = {spec.target: n for n, spec in enumerate(specs) if spec.kind in _CHANGES}
         given = self._results()
+        results = [given[n] for n, s in enumerate(specs) if s.kind == OutputKind.USER_OUTPUT]
         users = [
             n for n, spec in enumerate(specs)
-            if spec.kind == OutputKind.USER_OUTPUT and given[n] is not None
+            if spec.kind == OutputKind.USER_OUTPUT and isinstance(given[n], fx.Node)
         ]  # fmt: skip
         graph = self._built([*users, *(order[target] for target in changed.values())])
+        form = call_form(self._program, graph.outputs[: len(users)], results)
+        if form is not None:
+            seen = Interface({n: n for n in graph.inputs}, {n: n for n in graph.outputs})
+            graph = replace(graph, interface=replace(seen, call=form))
         if not changed:
             return graph
         after = graph.outputs[len(users) :]

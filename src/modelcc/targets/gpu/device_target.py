@@ -27,8 +27,8 @@ from modelcc.runtime.device_program import CODE, STEPS
 from modelcc.runtime.device_states import ALIGNMENT
 from modelcc.runtime.device_steps import to_json
 from modelcc.runtime.machine import machine_identity
+from modelcc.runtime.opening import session_of
 from modelcc.runtime.session import Session
-from modelcc.runtime.values import session_of
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.schedule import Schedule
 from modelcc.targets.base import (

@@ -19,8 +19,8 @@ from modelcc.passes.loop.expand_math import expand_math
 from modelcc.passes.loop.expand_narrow import expand_narrow
 from modelcc.passes.loop.expect_numbers import expect_numbers
 from modelcc.passes.loop.group_checks import group_checks
+from modelcc.runtime.opening import session_of
 from modelcc.runtime.session import Session
-from modelcc.runtime.values import session_of
 from modelcc.schedule.listing import (
     Scheduled,
     check_choices,
