@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial, reduce
 from types import MappingProxyType
 from typing import Any, cast
@@ -10,9 +11,10 @@ from typing import Any, cast
 import sympy
 import torch
 
-from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.kit.errors import UnsupportedForm, unsupported
 from modelcc.frontends.torch.aten import Aten
 from modelcc.frontends.torch.sizes import Names, index_of_expression
+from modelcc.ir.condition import Comparison, Constraint
 from modelcc.ir.op import Op
 from modelcc.ir.types import BOOL, I64
 from modelcc.ops.arithmetic import Value, of
@@ -27,10 +29,30 @@ _OPS: Mapping[type, Op] = MappingProxyType({
     _SYMPY.Not: Not(),
 })  # fmt: skip
 
+_COMPARISONS: Mapping[type, Comparison] = MappingProxyType({
+    _SYMPY.Eq: "==", _SYMPY.Ne: "!=", _SYMPY.Lt: "<", _SYMPY.Le: "<=", _SYMPY.Gt: ">",
+    _SYMPY.Ge: ">=",
+})  # fmt: skip
+
 
 def condition(call: Aten, given: torch.SymBool, names: Names) -> Value:
     """Whether ``given`` holds, a scalar; not supported if it compares other than integers."""
     return _truth(call, cast(Any, given).node.expr, names)
+
+
+def assumed(given: torch.SymBool, names: Names) -> list[Constraint]:
+    """The comparisons of integers that all hold if ``given`` does; other conditions are left out,
+    and sizes that no operator has made known."""
+    e = cast(Any, given).node.expr
+    parts = e.args if isinstance(e, _SYMPY.And) else (e,)
+    found: list[Constraint] = []
+    for part in parts:
+        word = _COMPARISONS.get(part.func)
+        with suppress(UnsupportedForm):
+            if word is not None:
+                left, right = (index_of_expression(a, names) for a in part.args)
+                found.append((left, word, right))
+    return found
 
 
 def _truth(call: Aten, e: Any, names: Names) -> Value:

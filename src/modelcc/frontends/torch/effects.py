@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, cast
 
 import torch
@@ -13,7 +14,11 @@ from torch._higher_order_ops.effects import with_effects
 
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.torch.aten import Aten, overloads
-from modelcc.ops.arithmetic import Value
+from modelcc.ir.index import Range
+from modelcc.ir.types import I64
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.reduce import ReduceMax
+from modelcc.ops.views import cast as cast_to
 
 CHECK = "aten._linalg_check_errors.default"
 
@@ -47,12 +52,36 @@ def is_token(node: fx.Node) -> bool:
     )
 
 
-def unchecked(call: Aten, token: Value, check: object, *_: Any) -> Sequence[Value | None]:
-    """An exported program goes on where PyTorch would have raised."""
+def checked(
+    call: Aten, token: Value, check: object, info: Value, name: str, *_: Any
+) -> Sequence[Value | None]:
+    """The run of an exported program ends where PyTorch raises: unless all of ``info`` is 0."""
     if str(check) != CHECK:
         unsupported(f"effects of {check}")
+    axes = tuple(range(info.type.rank))
+    worst = of(ReduceMax(axes, keepdims=False), info) if axes else info
+    (failed,) = call.emitter.read_sizes(cast_to(worst, I64).name, "failed_row", source=call.source)
+    short = name.removeprefix("torch.")
+    source = (*call.source, f"{short}: {_FAULTS.get(short, 'the matrix has no such factor')}")
+    call.emitter.require([(failed, "<=", 0)], source)  # of no matrices the greatest is negative
     return token, None
 
 
-EFFECTS = overloads({"higher_order.with_effects": unchecked, "with_effects": unchecked})
+_FAULTS = MappingProxyType({
+    "linalg.cholesky": "the matrix is not positive-definite",
+    "linalg.inv": "the matrix is singular",
+    "linalg.solve": "the matrix is singular",
+})  # fmt: skip
+"""What PyTorch says of a matrix, by the function that its check names."""
+
+
+def asserted(call: Aten, given: Value, message: str) -> None:
+    """The run ends unless ``given``, a scalar, holds."""
+    (held,) = call.emitter.read_sizes(
+        cast_to(given, I64).name, "assertion", Range(0, 1), source=call.source
+    )
+    call.emitter.require([(held, "==", 1)], (*call.source, message))
+
+
+EFFECTS = overloads({"higher_order.with_effects": checked, "with_effects": checked})
 """Operators that pass a token on, which keeps them in order."""

@@ -24,8 +24,9 @@ from modelcc.frontends.kit.errors import OUR_FAULT, Unsupported, UnsupportedForm
 from modelcc.frontends.torch.aten import Aten, Handler, Subgraph
 from modelcc.frontends.torch.complex_parts import is_complex
 from modelcc.frontends.torch.complex_tensors import complex_result
-from modelcc.frontends.torch.conditions import condition
+from modelcc.frontends.torch.conditions import assumed, condition
 from modelcc.frontends.torch.dtypes import DTYPES, array_of, dtype_of
+from modelcc.frontends.torch.effects import asserted
 from modelcc.frontends.torch.locations import location, operator_of
 from modelcc.frontends.torch.real_numbers import real_number
 from modelcc.frontends.torch.sizes import index_of, symbol_of
@@ -43,9 +44,17 @@ CHECKS = (
     "sym_constrain_range_for_size",
     "_assert_scalar",
     "_assert_async",
+    "_functional_assert_async",
+    "_functional_assert_scalar",
     "_assert_tensor_metadata",
 )
 """Operators without a result: what PyTorch has proved of sizes, or would check of values."""
+
+ASSERTIONS = (
+    *("_assert_scalar", "_assert_async"),
+    *("_functional_assert_scalar", "_functional_assert_async"),
+)
+"""Those that end a call where a value is false."""
 
 Stored = str | tuple[str | None, ...] | None
 """The value of a node's result, or those of its results."""
@@ -108,9 +117,23 @@ class GraphConversion:
             return reshaped(Value(call, call.inputs[0])).name
         if isinstance(node.target, HigherOrderOperator):
             return self._with_graphs(node, source)
+        if _name(node) in ASSERTIONS:
+            self._assert(node, source)
         if not _has_tensors(fake) or _name(node) in CHECKS:
             return None  # sizes are known by their expressions
         return self._converted(node, fake, source)
+
+    def _assert(self, node: fx.Node, source: tuple[str, ...]) -> None:
+        """Have the run end unless what ``node`` checks holds."""
+        given, *rest = _arguments(node)
+        message = str(rest[0]) if rest and isinstance(rest[0], str) else "an assertion"
+        if not isinstance(given, fx.Node):
+            return
+        held, call = given.meta.get("val"), self._call(node, None, source)
+        if isinstance(held, torch.Tensor):
+            asserted(call, self._operand(given, call), message)
+        elif isinstance(held, torch.SymBool):
+            self.emitter.require(assumed(held, self.names), (*source, message))
 
     def output(self, node: fx.Node, taken: Sequence[str], order: Sequence[int] = ()) -> str:
         """The value of ``node``, its axes in ``order``, as an output that is none of ``taken``."""
