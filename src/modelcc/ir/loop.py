@@ -486,7 +486,8 @@ class Function:
     of grid loops, outermost.
 
     ``source`` names the user's nodes it computes.  ``values`` come between buffers and sizes; only
-    what a :class:`ParallelCall` calls has any.
+    what a :class:`ParallelCall` calls has any.  So many groups of it are meant to be ``resident``,
+    on a unit of the machine at the same time (0: it says nothing).
     """
 
     name: str
@@ -495,6 +496,7 @@ class Function:
     body: tuple[Stmt, ...]
     source: tuple[str, ...] = ()
     values: tuple[Var, ...] = ()
+    resident: int = 0
 
 
 Routine: TypeAlias = Function

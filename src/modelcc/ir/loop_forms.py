@@ -343,8 +343,9 @@ def definition_text(function: Function) -> str:
     taken = _PARAMETERS.text((*function.parameters, *function.values), NO_TYPES)
     sizes = f"; {SYMBOLS.text(function.sizes, NO_TYPES)}" if function.sizes else ""
     source = f" from {STRINGS.text(function.source, NO_TYPES)}" if function.source else ""
+    resident = f" resident {function.resident}" if function.resident else ""
     name = FUNCTION.text(function.name, NO_TYPES)
-    return f"{name}({taken}{sizes}){source} {_BLOCK.text(function.body, NO_TYPES)}"
+    return f"{name}({taken}{sizes}){resident}{source} {_BLOCK.text(function.body, NO_TYPES)}"
 
 
 def read_definition(at: TextReader) -> Function:
@@ -355,9 +356,10 @@ def read_definition(at: TextReader) -> Function:
     taken = _PARAMETERS.read(at, (";", ")"))
     sizes = SYMBOLS.read(at, (")",)) if at.accept(";") else ()
     at.expect(")")
+    resident = at.number() if at.accept("resident ") else 0
     source = STRINGS.read(at, ()) if at.accept("from ") else ()
     body = _BLOCK.read(at, ())
     at.buffers, at.values = outside
     parameters = tuple(p for p in taken if isinstance(p, Parameter))
     values = tuple(p for p in taken if isinstance(p, Var))
-    return Function(name, parameters, sizes, body, source, values)
+    return Function(name, parameters, sizes, body, source, values, resident)

@@ -91,6 +91,8 @@ def verify_function(function: Function, limits: GroupLimits = UNLIMITED) -> None
     verifier.verify()
     if verifier.has_groups:
         verify_groups(function, limits)
+    elif function.resident:
+        raise ModelError("groups are resident, and it has none", (f"@{function.name}",))
 
 
 @dataclass

@@ -21,8 +21,9 @@ class GroupUse:
     share; registers and local bytes of a thread, as of a :class:`CompiledKernel`, None where the
     driver compiles the kernel.
 
-    Of the threads that a unit of the machine may have there is a part at once: ``planned`` by
-    threads and shared memory alone, and the ``occupancy`` that registers leave of it.
+    Of the threads that a unit of the machine may have there is a part at once: as ``planned`` by
+    the schedule, or by threads and shared memory where that counts on no number of registers, and
+    the ``occupancy`` that registers leave of it.
     ``flops`` are the operations a second that the machine has for it.
     """
 

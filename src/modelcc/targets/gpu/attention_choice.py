@@ -105,6 +105,12 @@ def _on_matrix_units(
     yield from (blocks for *_, blocks in sorted(fitting, key=lambda f: f[:4]))
 
 
+def fragment_registers(kernel: GroupKernel, blocks: TensorAttention, parts: AttentionParts) -> int:
+    """Registers that a thread on matrix units is expected to take."""
+    boxes = blocks.instruction == BOXES
+    return (TileAttention if boxes else WarpAttention)(kernel, blocks, parts).registers
+
+
 def aligned_bytes(buffers: Sequence[Buffer]) -> int:
     """What buffers take that begin at multiples of :data:`ALIGNMENT`."""
     sizes = (b.size * b.dtype.bytes for b in buffers if isinstance(b.size, int))

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from modelcc.ir.index import Index
 from modelcc.ir.scalar_tree import cost
+from modelcc.ir.tensor import Guard
 from modelcc.schedule.group_schedule import GroupProduct, GroupScatter, GroupSchedule, Pointwise
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.schedule import ScheduleError
@@ -17,6 +18,7 @@ from modelcc.targets.gpu.box_operand import box_product
 from modelcc.targets.gpu.contraction import Contraction, find_contraction
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.gpu.operand_tile import vector_lanes
 from modelcc.targets.gpu.pointwise import takes_lanes
 from modelcc.targets.gpu.row_choice import power_of_two, reduction_schedules, row_schedules
 from modelcc.targets.gpu.sizes import count, number
@@ -48,6 +50,11 @@ TILES = (
 
 DEAR = 48
 """Cost of what follows a contraction that makes large tiles long to compile."""
+
+
+SINGLE_BLOCK, APART = 3, 8
+"""Terms whose factors are there at once without a loop over blocks, and registers of an element
+that is read by itself."""
 
 
 def choices(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:
@@ -145,7 +152,8 @@ def tiles(found: Contraction, group: Group, machine: GpuModel) -> Iterator[Group
     fitting: list[tuple[float, int, GroupProduct]] = []
     for rank, tile in enumerate(TILES):
         lanes = width if tile.thread_columns % width == 0 else 1
-        one = replace(tile, lanes=lanes, buffers=1 if machine.virtual else 2)
+        single = machine.virtual or count(found.terms) <= tile.terms
+        one = replace(tile, lanes=lanes, buffers=1 if single else 2)
         if dear and one.thread_rows * one.thread_columns > 16:
             continue
         time = product_time(one, found, machine)
@@ -167,7 +175,8 @@ def product_time(tile: GroupProduct, found: Contraction, machine: GpuModel) -> f
     """
     item = max(found.left.value.dtype.bytes, found.right.value.dtype.bytes)
     shared = tile.buffers * tile.terms * (tile.rows + tile.columns + 2 * tile.lanes) * item
-    at_once = machine.groups_at_once(tile.threads, product_registers(tile), shared)
+    registers = product_registers(tile, found, machine)
+    at_once = machine.groups_at_once(tile.threads, registers, shared)
     if not at_once:
         return None
     rows, columns = -(-count(found.rows) // tile.rows), -(-count(found.columns) // tile.columns)
@@ -180,9 +189,24 @@ def product_time(tile: GroupProduct, found: Contraction, machine: GpuModel) -> f
     return work * max(1.0, loads / products) / waiting
 
 
-def product_registers(tile: GroupProduct) -> int:
+def product_registers(tile: GroupProduct, found: Contraction, machine: GpuModel) -> int:
     """Registers that a thread of a product is expected to take: sums, factors, the elements on
-    their way, addresses."""
+    their way, addresses.
+
+    Without a loop over blocks factors of several terms are there at once.  Elements that are read
+    one by one where others are read in vectors, as of images of three channels, have an address and
+    conditions each.
+    """
     sums = tile.thread_rows * tile.thread_columns
+    at_once = SINGLE_BLOCK if tile.buffers == 1 and not machine.virtual else 1
+    factors = (tile.thread_rows + tile.thread_columns) * at_once
     moved = (tile.rows + tile.columns) * tile.terms // tile.threads
-    return sums + tile.thread_rows + tile.thread_columns + moved + 32
+    apart = 0
+    for operand, along, size in (
+        (found.left, found.rows, tile.rows),
+        (found.right, found.columns, tile.columns),
+    ):
+        lanes = vector_lanes(operand, along, found.terms, (size, tile.terms), tile.lanes)
+        if lanes < tile.lanes and isinstance(operand.value, Guard):
+            apart += APART * (size * tile.terms // tile.threads // lanes)
+    return sums + factors + moved + apart + machine.address_registers

@@ -24,7 +24,8 @@ def kernel_use(function: Function, gpu: GpuModel, found: CompiledKernel | None) 
     """Of one function, and its compiled code where that is ``found``."""
     threads = prod(n for n in launch_extents(function)[1] if isinstance(n, int))
     shared = shared_bytes(function)
-    planned = gpu.occupancy(threads, 0, shared)
+    groups = function.resident or gpu.groups_at_once(threads, 0, shared)
+    planned = groups * threads / gpu.unit_threads
     rate = (gpu.matrix_flops if _has_fragments(function) else 0) or gpu.flops
     use = (function.name, threads, shared, planned, rate * 1e12)
     if found is None:

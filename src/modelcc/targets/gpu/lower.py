@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from modelcc.ir.loop import Function
@@ -28,6 +29,7 @@ from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.pointwise import lower_pointwise
 from modelcc.targets.gpu.product import lower_product
 from modelcc.targets.gpu.reduction import lower_reduction
+from modelcc.targets.gpu.residency import resident_groups
 from modelcc.targets.gpu.rows import lower_rows
 from modelcc.targets.gpu.tensor_attention import lower_tensor_attention
 from modelcc.targets.gpu.tensor_product import lower_tensor_product
@@ -77,8 +79,10 @@ def schedule_groups_kernel(
     layouts = weight_layouts(kernel)
     kernel = with_weights(kernel, layouts)
     schedule = default_schedule(kernel, machine) if wanted is None else wanted
-    function = lower_groups(GroupKernel(kernel, name, source), schedule)
-    return ScheduledKernel(function, layouts, (), schedule)
+    grouped = GroupKernel(kernel, name, source)
+    function = lower_groups(grouped, schedule)
+    resident = resident_groups(grouped, schedule, function, machine)
+    return ScheduledKernel(replace(function, resident=resident), layouts, (), schedule)
 
 
 def default_schedule(kernel: CanonicalKernel, machine: GpuModel) -> GroupSchedule:

@@ -26,7 +26,8 @@ class GpuModel:
     are none), and 1e9 bytes a second of memory (``bandwidth``), of which there are
     ``memory_bytes`` (0: it is the host's).  ``matrix`` names families of matrix instructions that
     kernels are printed with, as :class:`~modelcc.schedule.group_schedule.TensorProduct` does.  On a
-    ``virtual`` one, a processor, the threads of a group run one after the other.
+    ``virtual`` one, a processor, the threads of a group run one after the other.  A thread of a
+    product is expected to take ``address_registers`` for addresses, counters and conditions.
     """
 
     name: str
@@ -49,6 +50,7 @@ class GpuModel:
     memory_bytes: int = 0
     reserved_bytes: int = 0
     exchanges: bool = False
+    address_registers: int = 32
 
     @property
     def limits(self) -> GroupLimits:
@@ -95,6 +97,7 @@ A100 = GpuModel(
     memory_bytes=80 << 30,
     reserved_bytes=KIB,
     exchanges=True,
+    address_registers=40,
 )
 H100 = replace(
     A100, name="H100", units=132, shared_bytes=228 * KIB, group_shared_bytes=227 * KIB, flops=66.9,

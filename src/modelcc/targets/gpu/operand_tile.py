@@ -29,6 +29,25 @@ from modelcc.targets.gpu.contraction import KeptFactor
 from modelcc.targets.gpu.evaluation import Evaluation, Point, extent_of, not_implied, only_where
 
 
+def vector_lanes(
+    operand: KeptFactor,
+    along: Sequence[LoopVar],
+    terms: Sequence[LoopVar],
+    tile: tuple[int, int],
+    most: int,
+) -> int:
+    """Neighbours that are read at once, up to ``most``, of a ``tile`` of results by terms."""
+    size, depth = tile
+    last, count = (terms[-1], depth) if operand.by_term else (along[-1], size)
+    lanes = most
+    while lanes > 1:
+        whole = isinstance(last.extent, int) and last.extent % lanes == 0 == count % lanes
+        if whole and vectorisable(operand.value, last.name, lanes):
+            return lanes
+        lanes //= 2
+    return 1
+
+
 @dataclass(frozen=True)
 class OperandTile:
     """``size`` results by ``depth`` terms of ``operand``, which ``threads`` read, in each of so
@@ -48,16 +67,8 @@ class OperandTile:
     @cached_property
     def lanes(self) -> int:
         """Neighbours that a thread reads at once."""
-        last, count = (
-            (self.terms[-1], self.depth) if self.operand.by_term else (self.along[-1], self.size)
-        )
-        lanes = self.most_lanes
-        while lanes > 1:
-            whole = isinstance(last.extent, int) and last.extent % lanes == 0 == count % lanes
-            if whole and vectorisable(self.operand.value, last.name, lanes):
-                return lanes
-            lanes //= 2
-        return 1
+        tile = self.size, self.depth
+        return vector_lanes(self.operand, self.along, self.terms, tile, self.most_lanes)
 
     @property
     def pitch(self) -> int:

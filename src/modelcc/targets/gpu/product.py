@@ -10,9 +10,10 @@ grid b, j, i; thread y, x
     barrier
   results where there are any: sums, and what follows them
 
-With two buffers the elements of the next block are read before the products of this one, and
-written to the other buffer behind them, so that one barrier is enough.  Rows, columns and terms
-may each be several axes: a convolution is the product of gathered pixels and weights.
+No barrier follows a single block.  With two buffers the elements of the next block are read before
+the products of this one, and written to the other buffer behind them, so that one barrier is
+enough.  Rows, columns and terms may each be several axes: a convolution is the product of gathered
+pixels and weights.
 """
 
 from __future__ import annotations
@@ -128,7 +129,9 @@ class _TiledProduct:
         for reader in readers:
             reader.fetch(Sym(block), inner, ranges)
             inner.statements += reader.put(0)
-        body = (*inner.statements, Barrier(), self._multiply(0, sums), Barrier())
+        body = (*inner.statements, Barrier(), self._multiply(0, sums))
+        if self._blocks() != 1:  # behind one, products would wait for what is read until there
+            body = (*body, Barrier())
         return For(block, 0, self._blocks(), body)
 
     def _ahead(self, readers: Sequence[TileReader], sums: list[list[Var]]) -> list[Stmt]:

@@ -1,0 +1,56 @@
+"""How many groups of a kernel a unit is meant to have at once, as its schedule counts on."""
+
+from __future__ import annotations
+
+from math import prod
+
+from modelcc.ir.loop import Function
+from modelcc.ir.loop_traversal import launch_extents
+from modelcc.schedule.group_schedule import (
+    GroupAttention,
+    GroupProduct,
+    GroupReduction,
+    GroupRows,
+    TensorAttention,
+    TensorProduct,
+)
+from modelcc.schedule.schedule import Schedule
+from modelcc.targets.gpu.attention_choice import attention_registers, fragment_registers
+from modelcc.targets.gpu.attention_parts import find_attention
+from modelcc.targets.gpu.choice import product_registers
+from modelcc.targets.gpu.contraction import find_contraction
+from modelcc.targets.gpu.evaluation import GroupKernel
+from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.gpu.tensor_choice import tensor_registers
+from modelcc.targets.llvm.groups import shared_bytes
+
+
+def resident_groups(
+    kernel: GroupKernel, schedule: Schedule, function: Function, machine: GpuModel
+) -> int:
+    """Of ``function``, which is ``kernel`` by ``schedule``; 0 if that counts on no number of
+    registers."""
+    registers = _registers(kernel, schedule, machine)
+    threads = prod(n for n in launch_extents(function)[1] if isinstance(n, int))
+    return machine.groups_at_once(threads, registers, shared_bytes(function)) if registers else 0
+
+
+def _registers(kernel: GroupKernel, schedule: Schedule, machine: GpuModel) -> int:
+    """Of a thread, as the schedule was chosen by."""
+    match schedule:
+        case GroupProduct():
+            anchor = kernel.group.anchor
+            found = None if anchor is None else find_contraction(anchor)
+            return 0 if found is None else product_registers(schedule, found, machine)
+        case TensorProduct():
+            return tensor_registers(schedule)
+        case GroupAttention():
+            return attention_registers(schedule, find_attention(kernel))
+        case TensorAttention():
+            return fragment_registers(kernel, schedule, find_attention(kernel))
+        case GroupReduction():
+            return 24 + 4 * schedule.lanes
+        case GroupRows():
+            return max(24 + schedule.kept, 32)
+        case _:
+            return 0
