@@ -14,7 +14,7 @@ from modelcc.ir.loop import Function
 from modelcc.ir.types import Array
 from modelcc.runtime.webgpu_adapters import find_adapters, opened
 from modelcc.runtime.webgpu_device import WebgpuDevice
-from modelcc.targets.webgpu.emitter import plain_function, shader_of
+from modelcc.targets.webgpu.emitter import BINDING_BYTES, plain_function, shader_of
 
 
 @cache
@@ -23,10 +23,10 @@ def open_once() -> wgpu.GPUDevice:
     return opened(find_adapters()[0])
 
 
-def by_webgpu(functions: Sequence[Function]) -> Executor:
-    """Executes any of ``functions`` on the device."""
+def by_webgpu(functions: Sequence[Function], piece_bytes: int = BINDING_BYTES) -> Executor:
+    """Executes any of ``functions`` on the device; they see ``piece_bytes`` of memory at once."""
     plain = {f.name: plain_function(f) for f in functions}
-    shaders = {name: shader_of(function) for name, function in plain.items()}
+    shaders = {name: shader_of(function, None, piece_bytes) for name, function in plain.items()}
     device = WebgpuDevice("tests", open_once())
     device.add(list(shaders.values()))
 

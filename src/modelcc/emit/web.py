@@ -28,8 +28,9 @@ def deliver_page(
     if not isinstance(target, WebgpuTarget):
         hint = "--target webgpu"
         raise ModelError(f"target {target.name!r} has no kernels for browsers", (), hint)
-    program, _ = planned(
-        source, level, DeliveryRequest(name), page_target(target), options, config, observer
-    )
+    page = page_target(target)
+    program, _ = planned(source, level, DeliveryRequest(name), page, options, config, observer)
     weights = sum(constant.nbytes for constant in program.constants.values())
-    return Delivery(page_files(program, name), program.placed.arena, weights, 0)
+    return Delivery(
+        page_files(program, name, page.gpu.binding_bytes), program.placed.arena, weights, 0
+    )

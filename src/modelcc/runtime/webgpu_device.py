@@ -14,11 +14,17 @@ from weakref import finalize
 
 import wgpu
 
-from modelcc.ir.index import evaluate
 from modelcc.runtime.device import DeviceMemory, Groups, OutOfDeviceMemoryError
 from modelcc.runtime.errors import LoadError, RunError
 from modelcc.runtime.webgpu_adapters import TIMES, find_adapters, nanoseconds_of_a_tick, opened
-from modelcc.runtime.webgpu_shaders import GROUPS_ACROSS, Shader, Shared, read_shaders, together
+from modelcc.runtime.webgpu_shaders import (
+    GROUPS_ACROSS,
+    BoundPart,
+    Shader,
+    Shared,
+    read_shaders,
+    together,
+)
 
 _STORAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
 _UNIFORM = wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST
@@ -259,8 +265,7 @@ class WebgpuDevice:
         return found
 
     def _build(self, shader: Shader) -> _Pipeline:
-        count = len(shader.bindings) + bool(shader.faults)
-        kinds = ["storage"] * count + ["uniform"] * bool(shader.sizes)
+        kinds = ["storage"] * shader.buffers + ["uniform"] * bool(shader.sizes)
         entries = [
             {"binding": n, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": {"type": kind}}
             for n, kind in enumerate(kinds)
@@ -302,23 +307,19 @@ class WebgpuDevice:
         self, shader: Shader, buffers: Sequence[tuple[DeviceMemory, int]], sizes: Sequence[int]
     ) -> list[dict[str, object]]:
         env = dict(zip(shader.sizes, sizes, strict=True))
-        taken = [buffers[places[0]] for places in shader.bindings]
-        spans = [
-            max(evaluate(shader.elements[place], env) * shader.widths[place] for place in places)
-            for places in shader.bindings
-        ]
+        spans = list(shader.spans(env))
         if shader.faults:
-            taken, spans = [*taken, buffers[-1]], [*spans, 4 * shader.faults]
+            spans.append(BoundPart(len(buffers) - 1, 0, 4 * shader.faults))
         result: list[dict[str, object]] = []
-        for (memory, offset), span in zip(taken, spans, strict=True):
-            if span > self._most_bound:
+        for span in spans:
+            if span.size > self._most_bound:
                 raise RunError(
-                    f"{shader.name} uses a tensor of {span:,} bytes, and {self._name} lets "
-                    f"kernels see {self._most_bound:,}; smaller sizes would help"
+                    f"{shader.name} uses a tensor of {span.start + span.size:,} bytes, and "
+                    f"{self._name} lets kernels see {self._most_bound:,}; smaller sizes would help"
                 )
-            result.append(
-                {"buffer": _buffer(memory), "offset": offset, "size": max(_words(span), 4)}
-            )
+            memory, offset = buffers[span.parameter]
+            size = max(_words(span.size), 4)
+            result.append({"buffer": _buffer(memory), "offset": offset + span.start, "size": size})
         if shader.sizes:
             numbers = self._uniform(tuple(sizes))
             result.append({"buffer": numbers, "offset": 0, "size": numbers.size})

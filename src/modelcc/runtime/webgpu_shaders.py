@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from modelcc.ir.index import Index, parse_index
+from modelcc.ir.index import Index, evaluate, parse_index
 
 GROUPS_ACROSS = 65535
 """Groups that a launch may have in one dimension; further ones are further rows."""
@@ -21,19 +21,44 @@ _LINE = re.compile(r"^// ---- (\{.*\})\n", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Shader:
-    """A kernel's text.  ``bindings`` are the parameters of each buffer that it takes, which have so
-    many ``elements`` (expressions of its ``sizes``) of so many bytes (``widths``).  Then come
-    ``faults`` words for its checks, and its sizes, if there are any.  ``grid`` is how many groups
-    run."""
+    """A kernel's text.  ``bindings`` are the parameters of each memory that it takes, which have so
+    many ``elements`` (expressions of its ``sizes``) of so many bytes (``widths``).  A memory comes
+    as so many buffers (``pieces``), all but the last one of ``piece_bytes``.  Then come ``faults``
+    words for its checks, and its sizes, if there are any.  ``grid`` is how many groups run."""
 
     name: str
     bindings: Shared
+    pieces: tuple[int, ...]
+    piece_bytes: int
     sizes: tuple[str, ...]
     elements: tuple[Index, ...]
     widths: tuple[int, ...]
     grid: tuple[Index, ...]
     faults: int
     text: str = field(repr=False)
+
+    @property
+    def buffers(self) -> int:
+        """How many it takes."""
+        return sum(self.pieces) + bool(self.faults)
+
+    def spans(self, env: Mapping[str, int]) -> Iterator[BoundPart]:
+        """What each buffer is of the memory that arguments have at these sizes, without faults."""
+        for places, pieces in zip(self.bindings, self.pieces, strict=True):
+            sizes = [evaluate(self.elements[n], env) * self.widths[n] for n in places]
+            for number in range(pieces - 1):
+                yield BoundPart(places[0], number * self.piece_bytes, self.piece_bytes)
+            start = (pieces - 1) * self.piece_bytes
+            yield BoundPart(places[0], start, max(sizes) - start)
+
+
+@dataclass(frozen=True)
+class BoundPart:
+    """``size`` bytes of the memory of the argument ``parameter``, from byte ``start`` on."""
+
+    parameter: int
+    start: int
+    size: int
 
 
 def together(places: Sequence[object]) -> Shared:
@@ -59,6 +84,8 @@ def _facts(shader: Shader) -> str:
     facts = {
         "name": shader.name,
         "bindings": shader.bindings,
+        "pieces": shader.pieces,
+        "piece_bytes": shader.piece_bytes,
         "sizes": shader.sizes,
         "elements": list(map(str, shader.elements)),
         "widths": shader.widths,
@@ -73,6 +100,8 @@ def _shader(facts: str, text: str) -> Shader:
     return Shader(
         found["name"],
         tuple(map(tuple, found["bindings"])),
+        tuple(found["pieces"]),
+        found["piece_bytes"],
         tuple(found["sizes"]),
         tuple(map(parse_index, found["elements"])),
         tuple(found["widths"]),

@@ -24,10 +24,11 @@ class GpuModel:
     Rates are 1e12 operations a second in f32
     (``flops``) and in f16 or bf16 with f32 sums by matrix instructions (``matrix_flops``; 0: there
     are none), and 1e9 bytes a second of memory (``bandwidth``), of which there are
-    ``memory_bytes`` (0: it is the host's).  ``matrix`` names families of matrix instructions that
-    kernels are printed with, as :class:`~modelcc.schedule.group_schedule.TensorProduct` does.  On a
-    ``virtual`` one, a processor, the threads of a group run one after the other.  A thread of a
-    product is expected to take ``address_registers`` for addresses, counters and conditions.
+    ``memory_bytes`` (0: it is the host's).  A kernel sees ``binding_bytes`` of a tensor in one
+    piece (0: all of it).  ``matrix`` names families of matrix instructions that kernels are printed
+    with, as :class:`~modelcc.schedule.group_schedule.TensorProduct` does.  On a ``virtual`` one, a
+    processor, the threads of a group run one after the other.  A thread of a product is expected
+    to take ``address_registers`` for addresses, counters and conditions.
     """
 
     name: str
@@ -48,6 +49,7 @@ class GpuModel:
     matrix: tuple[str, ...] = ()
     virtual: bool = False
     memory_bytes: int = 0
+    binding_bytes: int = 0
     reserved_bytes: int = 0
     exchanges: bool = False
     address_registers: int = 32

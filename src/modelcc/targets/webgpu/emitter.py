@@ -16,6 +16,7 @@ for no two may be of one memory that is written.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from modelcc.ir.index import Range
@@ -34,10 +35,14 @@ from modelcc.targets.c.dialect import C99
 from modelcc.targets.c.names import comment
 from modelcc.targets.webgpu.library import library_of
 from modelcc.targets.webgpu.memory import ShaderMemory, bound_room
+from modelcc.targets.webgpu.pieces import pieces_named
 from modelcc.targets.webgpu.statements import StatementCode
 
 LIMITS = GroupLimits(shared_bytes=16384, threads=256)
 """What every implementation gives a group."""
+
+BINDING_BYTES = 128 << 20
+"""Of a buffer that every implementation lets a shader see in one piece."""
 
 BINDINGS = 8
 """Buffers that every implementation gives a shader."""
@@ -97,7 +102,9 @@ def apart(function: Function) -> Shared:
     return tuple((number,) for number in range(len(function.parameters)))
 
 
-def shader_of(function: Function, shared: Shared | None = None) -> Shader:
+def shader_of(
+    function: Function, shared: Shared | None = None, piece_bytes: int = BINDING_BYTES
+) -> Shader:
     """The shader of any function of groups, as :func:`plain_function` leaves it.
 
     Raises as :func:`verified_shader`, and :class:`ModelError` if a group is too large.
@@ -105,17 +112,22 @@ def shader_of(function: Function, shared: Shared | None = None) -> Shader:
     if grid_loop(function) is None:
         raise NotImplementedError(f"WGSL has kernels only, but @{function.name} has no grid")
     verify_function(function, LIMITS)
-    return verified_shader(function, shared)
+    return verified_shader(function, shared, piece_bytes)
 
 
-def verified_shader(function: Function, shared: Shared | None = None) -> Shader:
-    """The shader of a function that is verified, within :data:`LIMITS`.
+def verified_shader(
+    function: Function, shared: Shared | None = None, piece_bytes: int = BINDING_BYTES
+) -> Shader:
+    """The shader of a function that is verified, within :data:`LIMITS`; memory of more than
+    ``piece_bytes``, for known sizes, comes in several pieces.
 
     Raises ``NotImplementedError`` or ``TypeError`` for what WGSL cannot say.
     """
     bindings = shared or apart(function)
     code, rooms = Code(WGSL), dict[str, ShaderMemory]()
-    head = _bound(code, function, bindings, rooms)
+    pieces = [_pieces(function, places, piece_bytes) for places in bindings]
+    head = _bound(code, function, zip(bindings, pieces, strict=True), rooms, piece_bytes)
+    functions = [text for room in rooms.values() for text in _piecewise(room)]
     faults = 4 * checks_in(function)
     if faults:
         room = ShaderMemory(code.fresh("faults"), Buffer(FAULTS, U32, faults), "u32", atomic=True)
@@ -139,28 +151,54 @@ def verified_shader(function: Function, shared: Shared | None = None) -> Shader:
     )
     notes = [f"/* {comment(', '.join(function.source))} */"] if function.source else []
     body = "\n".join([*notes, main, *hidden, *code.lines, "}"])
-    text = "\n".join([*head, *declared, *library, body]) + "\n"
+    text = "\n".join([*head, *declared, *library, *dict.fromkeys(functions), body]) + "\n"
     buffers = [p.buffer for p in function.parameters]
     return Shader(
-        function.name, bindings, function.sizes, tuple(b.size for b in buffers),
+        function.name, bindings, tuple(pieces), piece_bytes, function.sizes,
+        tuple(b.size for b in buffers),
         tuple(b.dtype.bytes for b in buffers), grid, faults, text,
     )  # fmt: skip
 
 
+def _pieces(function: Function, places: Sequence[int], piece_bytes: int) -> int:
+    """In how many pieces the memory of parameters comes; sizes that are not known take one."""
+    buffers = [function.parameters[place].buffer for place in places]
+    sizes = [b.size * b.dtype.bytes for b in buffers]
+    return max([1, *(-(-size // piece_bytes) for size in sizes if isinstance(size, int))])
+
+
 def _bound(
-    code: Code, function: Function, bindings: Shared, rooms: dict[str, ShaderMemory]
+    code: Code,
+    function: Function,
+    bindings: Iterable[tuple[tuple[int, ...], int]],
+    rooms: dict[str, ShaderMemory],
+    piece_bytes: int,
 ) -> list[str]:
-    """Declarations of the parameters' memory."""
+    """Declarations of the parameters' memory, in so many pieces each."""
     lines: list[str] = []
-    for number, together in enumerate(bindings):
+    for together, count in bindings:
         parameters = [function.parameters[place] for place in together]
         name = code.fresh(parameters[0].buffer.name)
         buffers = tuple(p.buffer for p in parameters)
         mutable = any(p.mutable for p in parameters)
         for buffer in buffers:
             rooms[buffer.name] = bound_room(name, buffer, buffers, mutable)
-        lines.append(_variable(number, rooms[buffers[0].name]))
+        room, names = rooms[buffers[0].name], (name,)
+        if count > 1:
+            length = piece_bytes // max(4, buffers[0].dtype.bytes)
+            pieces = pieces_named(code, name, count, length)
+            rooms |= {b.name: replace(rooms[b.name], pieces=pieces) for b in buffers}
+            names = pieces.names
+        for own in names:
+            lines.append(_variable(len(lines), replace(room, name=own)))
     return lines
+
+
+def _piecewise(room: ShaderMemory) -> Iterator[str]:
+    """Functions that load and store elements of memory in pieces."""
+    if room.pieces is not None:
+        yield room.pieces.loader(room.element, room.atomic)
+        yield room.pieces.storer(room.element, room.atomic)
 
 
 def _variable(number: int, room: ShaderMemory) -> str:

@@ -12,19 +12,22 @@ from modelcc.ir.loop import Buffer
 from modelcc.ir.types import DType
 from modelcc.targets.c.code import CExpression
 from modelcc.targets.webgpu.arithmetic import from_bits, to_bits
+from modelcc.targets.webgpu.pieces import MemoryPieces
 from modelcc.targets.webgpu.values import PAIR, value_type
 
 
 @dataclass(frozen=True)
 class ShaderMemory:
     """Where a buffer's elements are: the variable ``name``, an array of ``element``, which is the
-    type of a value unless there are ``packed`` ones in words, or words that are ``atomic``."""
+    type of a value unless there are ``packed`` ones in words, or words that are ``atomic``; or
+    several variables, its ``pieces``."""
 
     name: str
     buffer: Buffer
     element: str
     packed: bool = False
     atomic: bool = False
+    pieces: MemoryPieces | None = None
 
     @property
     def type(self) -> str:
@@ -38,7 +41,7 @@ class ShaderMemory:
             word = self._word(at)
             take = "mcc_byte" if dtype.bits == 8 else "mcc_short"
             return from_bits(CExpression(f"{take}({word}, {at})"), dtype)
-        place = CExpression(f"{self.name}[{at}]")
+        place = CExpression(self._element(at))
         return place if self.element == value_type(dtype) else from_bits(place, dtype)
 
     def store(self, at: str, value: CExpression) -> list[str]:
@@ -46,21 +49,31 @@ class ShaderMemory:
         dtype = self.buffer.dtype
         if not self.packed:
             own = value if self.element == value_type(dtype) else to_bits(value, dtype)
+            if self.pieces is not None:
+                return [f"{self.pieces.store}(u32({at}), {own.text});"]
             return [f"{self.name}[{at}] = {own.text};"]
-        shift, bits = _shift(dtype), to_bits(value, dtype)
-        word = f"&{self.name}[{_index(at, dtype)}]"
         return [
             "{",
-            f"    let shift = {shift.format(at)};",
-            f"    let bits = {bits.inner} << shift;",
-            f"    atomicAnd({word}, ~({(1 << dtype.bits) - 1:#x}u << shift));",
-            f"    atomicOr({word}, bits);",
+            f"    let shift = {_shift(dtype).format(at)};",
+            f"    let bits = {to_bits(value, dtype).inner} << shift;",
+            f"    let kept = ~({(1 << dtype.bits) - 1:#x}u << shift);",
+            *(f"    {line}" for line in self._merge(_index(at, dtype))),
             "}",
         ]
 
+    def _merge(self, index: str) -> list[str]:
+        """Statements that change a word to ``bits``, but for its bits of ``kept``."""
+        if self.pieces is not None:
+            return [f"{self.pieces.store}({index}, bits, kept);"]
+        word = f"&{self.name}[{index}]"
+        return [f"atomicAnd({word}, kept);", f"atomicOr({word}, bits);"]
+
+    def _element(self, at: str) -> str:
+        return f"{self.name}[{at}]" if self.pieces is None else f"{self.pieces.load}(u32({at}))"
+
     def _word(self, at: str) -> str:
-        place = f"{self.name}[{_index(at, self.buffer.dtype)}]"
-        return f"atomicLoad(&{place})" if self.atomic else place
+        place = self._element(_index(at, self.buffer.dtype))
+        return f"atomicLoad(&{place})" if self.atomic and self.pieces is None else place
 
 
 def _index(at: str, dtype: DType) -> str:

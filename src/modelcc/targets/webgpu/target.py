@@ -18,7 +18,13 @@ from modelcc.targets.gpu.machine import GPUS, INTEGRATED, GpuModel
 from modelcc.targets.native.host import cpu_model
 from modelcc.targets.native.target import NativeTarget, native_target
 from modelcc.targets.native.toolchain import CodegenOptions
-from modelcc.targets.webgpu.emitter import LIMITS, plain_function, shader_of, verified_shader
+from modelcc.targets.webgpu.emitter import (
+    BINDING_BYTES,
+    LIMITS,
+    plain_function,
+    shader_of,
+    verified_shader,
+)
 from modelcc.targets.webgpu.wasm import WASM
 
 
@@ -38,12 +44,15 @@ class WebgpuTarget(DeviceTarget):
 
     @property
     def gpu(self) -> GpuModel:
-        """The machine, with groups as large as every implementation of WebGPU allows."""
+        """The machine, with groups and pieces of memory as large as every implementation of WebGPU
+        allows."""
         shared, threads = LIMITS.shared_bytes or 0, LIMITS.threads or 1
+        piece_bytes = self.model.binding_bytes or BINDING_BYTES
         return replace(
             self.model,
             group_shared_bytes=min(self.model.group_shared_bytes, shared),
             group_threads=min(self.model.group_threads, threads),
+            binding_bytes=min(piece_bytes, BINDING_BYTES),
         )
 
     @property
@@ -65,7 +74,7 @@ class WebgpuTarget(DeviceTarget):
     def lacks(self, function: Function) -> str:
         """What WGSL has no form for."""
         try:
-            verified_shader(plain_function(function))
+            verified_shader(plain_function(function), None, self.gpu.binding_bytes)
         except (NotImplementedError, TypeError) as error:
             return str(error)
         return ""
@@ -75,23 +84,26 @@ class WebgpuTarget(DeviceTarget):
         return plain_function(function)
 
     def text(self, functions: Sequence[Function]) -> str:
-        return shaders_text([shader_of(function) for function in functions])
+        piece_bytes = self.gpu.binding_bytes
+        return shaders_text([shader_of(function, None, piece_bytes) for function in functions])
 
     def code(self, program: Program) -> str:
         """Kernels have a shader for each way in which arguments are one memory."""
-        found = launched_shaders(program)
+        found = launched_shaders(program, self.gpu.binding_bytes)
         return shaders_text(found) if found else ""
 
 
-def launched_shaders(program: Program) -> tuple[Shader, ...]:
-    """The shaders that launches of a placed program need, each once."""
+def launched_shaders(program: Program, piece_bytes: int) -> tuple[Shader, ...]:
+    """The shaders that launches of a placed program need, each once, of kernels that see
+    ``piece_bytes`` of a tensor in one piece."""
     functions = {function.name: function for function in device_functions(program)}
     found: dict[tuple[str, Shared], Shader] = {}
     for step in leaves(program.steps):
         if isinstance(step, Launch) and step.callee in functions:
             shared = together([_place(program, name) for name in step.arguments])
             if (step.callee, shared) not in found:
-                found[step.callee, shared] = verified_shader(functions[step.callee], shared)
+                function = functions[step.callee]
+                found[step.callee, shared] = verified_shader(function, shared, piece_bytes)
     return tuple(found.values())
 
 

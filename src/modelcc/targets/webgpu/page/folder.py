@@ -16,17 +16,18 @@ from modelcc.ir.errors import ModelError
 from modelcc.ir.index import evaluate
 from modelcc.ir.program import Program
 from modelcc.targets.c.delivery.folder import File
+from modelcc.targets.webgpu.emitter import BINDING_BYTES
 from modelcc.targets.webgpu.page.places import NOWHERE, PageMemory
 from modelcc.targets.webgpu.page.steps import DEVICE, Json, PageSteps, PageWriter
 from modelcc.targets.webgpu.wasm import wasm_module
 
-_BINDING = 128 << 20
 _BUFFER = 256 << 20
-"""Bytes of one tensor, and of one buffer, that every implementation gives."""
+"""Bytes of one buffer that every implementation gives."""
 
 
-def page_files(program: Program, title: str) -> tuple[File, ...]:
-    """The folder of ``program``, whose memory is planned: open it by any server of files.
+def page_files(program: Program, title: str, piece_bytes: int) -> tuple[File, ...]:
+    """The folder of ``program``, whose memory is planned and whose kernels see ``piece_bytes`` of a
+    tensor in one piece: open it by any server of files.
 
     :class:`ModelError` if it has named dimensions, or steps that hang on data.
     """
@@ -35,7 +36,7 @@ def page_files(program: Program, title: str) -> tuple[File, ...]:
         named = ", ".join(open_)
         hint = " ".join(f"--dim {name}=N" for name in open_)
         raise ModelError(f"a page is for fixed sizes, and {named} may be any", (), hint)
-    writer = PageWriter(program)
+    writer = PageWriter(program, piece_bytes)
     written = writer.write()
     model = _model(program, title, written, writer)
     shaders = "".join(f"// ---- {s.name}\n{s.text}" for s in written.kernels.values())
@@ -62,7 +63,7 @@ def _model(program: Program, title: str, written: PageSteps, writer: PageWriter)
     kernels = [
         {
             "name": shader.name,
-            "buffers": len(shader.bindings) + bool(shader.faults),
+            "buffers": shader.buffers,
             "sizes": len(shader.sizes),
         }
         for shader in written.kernels.values()
@@ -123,7 +124,7 @@ def _limits(written: PageSteps) -> dict[str, int]:
     """What the page has to ask a device for, beyond what all give."""
     bound = (at[2] for step in written.steps if "kernel" in step for at in step["at"])
     found = {
-        "maxStorageBufferBindingSize": (max(bound, default=0), _BINDING),
+        "maxStorageBufferBindingSize": (max(bound, default=0), BINDING_BYTES),
         "maxBufferSize": (max(written.places.buffers), _BUFFER),
     }
     return {name: size for name, (size, usual) in found.items() if size > usual}

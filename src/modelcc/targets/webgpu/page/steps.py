@@ -41,10 +41,12 @@ class PageSteps:
 
 
 class PageWriter:
-    """Writes the steps of ``program``, whose dimensions are numbers."""
+    """Writes the steps of ``program``, whose dimensions are numbers, for kernels that see
+    ``piece_bytes`` of a tensor in one piece."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, piece_bytes: int) -> None:
         self._program = program
+        self._piece_bytes = piece_bytes
         self._faults = 0
         self.result = PageSteps(PageMemory(program, _fault_bytes(program)))
         self._sides: dict[Key, set[str]] = {}
@@ -119,13 +121,12 @@ class PageWriter:
         key = function.name, shared
         shader = self.result.kernels.get(key)
         if shader is None:
-            shader = self.result.kernels[key] = shader_of(function, shared)
+            shader = self.result.kernels[key] = shader_of(function, shared, self._piece_bytes)
         own = dict(zip(function.sizes, sizes, strict=True))
         at: list[list[int]] = []
-        for numbers in shader.bindings:
-            room = places.room(step.arguments[numbers[0]], env)
-            sizes_of = [evaluate(shader.elements[n], own) * shader.widths[n] for n in numbers]
-            at.append([room.buffer, room.offset, max(sizes_of)])
+        for span in shader.spans(own):
+            room = places.room(step.arguments[span.parameter], env)
+            at.append([room.buffer, room.offset + span.start, span.size])
         if shader.faults:
             at.append([0, self._note(step), 4 * shader.faults])
         groups = prod(evaluate(extent, own) for extent in shader.grid)
