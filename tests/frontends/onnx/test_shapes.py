@@ -68,6 +68,42 @@ def test_flattened_batch_returns() -> None:
     )
 
 
+def test_a_quotient_without_rest_is_known_where_the_divisor_may_be_zero() -> None:
+    """Lengths of masks in exports of transformers: b * s / b is s."""
+    check(
+        """g (float[b, s] x, float[b, 1] z) => (float y)
+             <int64 zero = {0}, int64 one = {1}, int64[1] axis = {0}> {
+          sh = Shape(x)
+          b0 = Gather(sh, zero)
+          s0 = Gather(sh, one)
+          whole = Mul(b0, s0)
+          n = Div(whole, b0)
+          b1 = Unsqueeze(b0, axis)
+          n1 = Unsqueeze(n, axis)
+          target = Concat<axis = 0>(b1, n1)
+          y = Expand(z, target)
+        }""",
+        "b, s",
+        floats(2, 3),
+        floats(2, 1),
+    )
+
+
+def test_what_is_left_of_a_slice_is_no_stretched_extent() -> None:
+    """Differences of neighbours, as transformers find where sequences of a batch begin."""
+    check(
+        """g (float[s] x) => (float y)
+             <int64[1] zero = {0}, int64[1] one = {1}, int64[1] all = {9223372036854775807}> {
+          first = Slice(x, zero, one)
+          longer = Concat<axis = 0>(first, x)
+          next = Slice(longer, one, all)
+          y = Sub(next, x)
+        }""",
+        ("max(min(s, 1) + s - 1, 0)",),
+        floats(5),
+    )
+
+
 def test_half_by_floats() -> None:
     """Cast to float, scale, round, cast back: as TensorFlow's exporters do."""
     check(

@@ -165,10 +165,19 @@ def _subtract(a: Element, b: Element) -> Element | None:
 
 def _quotient(op: Op, facts: Facts) -> Function:
     def quotient(a: Element, b: Element) -> Element | None:
-        signs = (compared(a, ">=", 0, facts.bounds), compared(b, ">", 0, facts.bounds))
-        return _of_indices(floordiv)(a, b) if signs == (True, True) else None
+        if not (compared(a, ">=", 0, facts.bounds) and compared(b, ">=", 0, facts.bounds)):
+            return None
+        found = None if b == 0 else _of_indices(floordiv)(a, b)
+        # Divided by 0 there is no quotient, so what has no rest may be taken for all divisors.
+        defined = compared(b, ">", 0, facts.bounds) or _has_no_rest(a, b, found)
+        return found if defined else None
 
     return ratio.divide if facts.dtype.is_float else quotient
+
+
+def _has_no_rest(a: Element, b: Element, quotient: Element | None) -> bool:
+    whole = None if quotient is None else ratio.multiply(quotient, b)
+    return whole is not None and compared(whole, "==", a, {}) is True
 
 
 def _remainder(op: Op, facts: Facts) -> Function:

@@ -55,7 +55,7 @@ def _common(guess: Index, along: Shape, whole: Shape, bounds: Bounds) -> Index:
     if isinstance(guess, int):
         return guess
     leading = _different(whole or along, bounds)
-    computed = [e for e in leading if not isinstance(e, Sym) and broadcast_parts(e) is None]
+    computed = [e for e in leading if not isinstance(e, Sym) and _parts(e, bounds) is None]
     return computed[0] if computed else _broadcast(leading, bounds)
 
 
@@ -63,8 +63,17 @@ def _broadcast(extents: Sequence[Index], bounds: Bounds) -> Index:
     """The extent of what has all of ``extents``, any of which may be 1; 1 if there are none."""
     if len(extents) < 2:
         return extents[0] if extents else 1
-    parts = (part for e in extents for part in broadcast_parts(e) or (e,))
+    parts = (part for e in extents for part in _parts(e, bounds) or (e,))
     return simplify(broadcast_extent(tuple(dict.fromkeys(parts))), bounds)
+
+
+def _parts(extent: Index, bounds: Bounds) -> tuple[Index, ...] | None:
+    """What ``extent`` was stretched from.  A maximum alone is such where nothing in it can be 0,
+    and else how many elements a slice has."""
+    parts = broadcast_parts(extent)
+    if parts is None or extent == broadcast_extent(parts):
+        return parts
+    return parts if all(compare(part, ">=", 1, bounds) for part in parts) else None
 
 
 def _different(extents: Shape, bounds: Bounds) -> list[Index]:
