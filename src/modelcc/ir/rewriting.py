@@ -24,6 +24,7 @@ from modelcc.ir.constant import Constant
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.graph_verifier import node_place
+from modelcc.ir.index import Bounds
 from modelcc.ir.naming import Names
 from modelcc.ir.op import Op
 from modelcc.ir.types import Array, DType, TensorType
@@ -122,6 +123,11 @@ class Rewriter:
     def type_of(self, name: str) -> TensorType:
         """Type of a value."""
         return self._types[name]
+
+    @property
+    def bounds(self) -> Bounds:
+        """What the graph's dimensions may be."""
+        return self._graph.dims
 
     def constant_value(self, name: str) -> Array | None:
         """Data of a constant; None if ``name`` is not one."""

@@ -113,7 +113,6 @@ OTHERS: list[Mask] = [
     # No number hides a key that is 1 or 0, and a row alone is no matrix.
     lambda q, zero, low: chosen(call(Less(), iota(q, 0), iota(q, 1)), zero + 1.0, zero),
     lambda q, zero, low: chosen(call(Less(), constant(q, 1, I64), iota(q, 1)), low, zero),
-    lambda q, zero, low: full(q, 1.0) + chosen(call(Less(), iota(q, 0), iota(q, 1)), low, zero),
 ]
 
 

@@ -14,7 +14,7 @@ from modelcc.ir.types import BOOL, Array
 from modelcc.ops.broadcast import Expand, Reshape
 from modelcc.ops.comparison import Greater, GreaterOrEqual, Less, LessOrEqual, Where
 from modelcc.ops.elementwise import Add, And, Cast, Not, Sub
-from modelcc.ops.generate import Full, Iota
+from modelcc.ops.generate import Full, Indices, Iota
 from modelcc.ops.shape import Trilu
 from modelcc.passes.graph.products import scalar, swapped
 
@@ -22,22 +22,27 @@ SWALLOWS_SCORES = -1e30
 """Below this a number in place of a score and added to it are the same f32."""
 
 
-def causal_offset(at: Rewriter, mask: str, queries: Index, keys: Index) -> Index | None:
-    """The offset of an added mask with a row for each query and a column for each key; None if it
-    is none such.
+def causal_offset(
+    at: Rewriter, mask: str, queries: Index, keys: Index, least: float = SWALLOWS_SCORES
+) -> Index | None:
+    """The offset of an added mask with a row for each query and a column for each key, which hides
+    keys by ``least`` or lower numbers; None if it is none such.
 
     Every query sees a key.
     """
     if at.type_of(mask).shape[-2:] != (queries, keys):
         return None
     data = at.constant_value(mask)
-    offset = _offset_of_data(data) if data is not None else _offset_of_addend(at, mask)
-    return offset if offset is not None and compare(offset, ">=", 0, {}) else None
+    if data is not None:
+        offset: Index | None = _offset_of_data(data, least)
+    else:
+        offset = _offset_of_addend(at, mask, least)
+    return offset if offset is not None and compare(offset, ">=", 0, at.bounds) else None
 
 
-def _offset_of_data(mask: Array) -> int | None:
+def _offset_of_data(mask: Array, least: float) -> int | None:
     seen = mask == 0
-    if not (mask[~seen].astype(np.float64) <= SWALLOWS_SCORES).all():
+    if not (mask[~seen].astype(np.float64) <= least).all():
         return None
     found = _triangle_of_data(seen)
     return found[0] if found is not None and found[1] else None
@@ -55,44 +60,45 @@ def _triangle_of_data(data: Array) -> tuple[int, bool] | None:
     return (offset, inside) if fits.all() else None
 
 
-def _offset_of_addend(at: Rewriter, name: str) -> Index | None:
+def _offset_of_addend(at: Rewriter, name: str, least: float) -> Index | None:
     """Of what is 0 for keys that are seen and low for others."""
     node = at.producer(name)
     if node is None:
         return None
     match node.op:
         case Where():
-            return _offset_of_choice(at, node)
+            return _offset_of_choice(at, node, least)
         case Trilu(upper=True, k=k):
-            low = _everywhere(at, node.inputs[0])
-            return k - 1 if low is not None and low <= SWALLOWS_SCORES else None
+            low = number_everywhere(at, node.inputs[0])
+            return k - 1 if low is not None and low <= least else None
         case Add():
             pairs = swapped(node)
-            inner = next((x for x, zero in pairs if _everywhere(at, zero) == 0), None)
-            return _offset_of_addend(at, inner) if inner and _same_matrix(at, node, inner) else None
-        case Cast() | Reshape() | Expand() if _same_matrix(at, node, node.inputs[0]):
-            return _offset_of_addend(at, node.inputs[0])
+            inner = next((x for x, zero in pairs if number_everywhere(at, zero) == 0), None)
+            fits = inner is not None and same_matrix(at, node, inner)
+            return _offset_of_addend(at, inner, least) if inner and fits else None
+        case Cast() | Reshape() | Expand() if same_matrix(at, node, node.inputs[0]):
+            return _offset_of_addend(at, node.inputs[0], least)
         case _:
             return None
 
 
-def _offset_of_choice(at: Rewriter, node: Node) -> Index | None:
+def _offset_of_choice(at: Rewriter, node: Node, least: float) -> Index | None:
     condition, yes, no = node.inputs
-    found = _triangle(at, condition)
-    if found is None or not _same_matrix(at, node, condition):
+    found = triangle_of(at, condition)
+    if found is None or not same_matrix(at, node, condition):
         return None
     seen, hidden = (yes, no) if found.inside else (no, yes)
-    low = _everywhere(at, hidden)
-    fits = _everywhere(at, seen) == 0 and low is not None and low <= SWALLOWS_SCORES
+    low = number_everywhere(at, hidden)
+    fits = number_everywhere(at, seen) == 0 and low is not None and low <= least
     return found.offset if fits else None
 
 
-def _same_matrix(at: Rewriter, node: Node, operand: str) -> bool:
+def same_matrix(at: Rewriter, node: Node, operand: str) -> bool:
     """Whether the result has the operand's last two axes."""
     return at.type_of(node.outputs[0]).shape[-2:] == at.type_of(operand).shape[-2:]
 
 
-def _everywhere(at: Rewriter, name: str) -> float | None:
+def number_everywhere(at: Rewriter, name: str) -> float | None:
     """The number that all elements are, if that is known."""
     node = at.producer(name)
     if node is None:
@@ -101,7 +107,7 @@ def _everywhere(at: Rewriter, name: str) -> float | None:
         case Full(value=value):
             return float(value)
         case Expand() | Reshape() | Cast() if at.type_of(name).dtype != BOOL:
-            return _everywhere(at, node.inputs[0])
+            return number_everywhere(at, node.inputs[0])
         case _:
             return None
 
@@ -114,7 +120,8 @@ class Triangle:
     inside: bool
 
 
-def _triangle(at: Rewriter, name: str) -> Triangle | None:
+def triangle_of(at: Rewriter, name: str) -> Triangle | None:
+    """What a condition is, if it is such a matrix."""
     node, data = at.producer(name), at.constant_value(name)
     if data is not None:
         known = _triangle_of_data(data)
@@ -129,21 +136,21 @@ def _triangle(at: Rewriter, name: str) -> Triangle | None:
             high, low = node.inputs
             return _ordered(at, node, low, high, isinstance(node.op, Greater))
         case Not():
-            found = _triangle(at, node.inputs[0])
+            found = triangle_of(at, node.inputs[0])
             return None if found is None else replace(found, inside=not found.inside)
         case And():
             return next((t for x, y in swapped(node) if (t := _and(at, node, x, y))), None)
         case Trilu(upper=upper, k=k) if _is_true(at, node.inputs[0]):
             return Triangle(k - 1, False) if upper else Triangle(k, True)
-        case Reshape() | Expand() if _same_matrix(at, node, node.inputs[0]):
-            return _triangle(at, node.inputs[0])
+        case Reshape() | Expand() if same_matrix(at, node, node.inputs[0]):
+            return triangle_of(at, node.inputs[0])
         case _:
             return None
 
 
 def _and(at: Rewriter, node: Node, name: str, other: str) -> Triangle | None:
-    fits = _is_true(at, other) and _same_matrix(at, node, name)
-    return _triangle(at, name) if fits else None
+    fits = _is_true(at, other) and same_matrix(at, node, name)
+    return triangle_of(at, name) if fits else None
 
 
 def _is_true(at: Rewriter, name: str) -> bool:
@@ -198,6 +205,8 @@ def _position(at: Rewriter, name: str) -> Position | None:
     match node.op:
         case Iota(shape, axis, start, int(step)) if not isinstance(start, float):
             return Position(start, {len(shape) - axis: step} if shape[axis] != 1 else {})
+        case Indices(values=(number,)):
+            return Position(number, {})
         case Add() | Sub():
             one, other = (_kept_position(at, node, x) for x in node.inputs)
             sign = 1 if isinstance(node.op, Add) else -1

@@ -21,6 +21,7 @@ from modelcc.ops.shape import Transpose
 from modelcc.passes.graph.causal_masks import SWALLOWS_SCORES, causal_offset
 from modelcc.passes.graph.permutations import swap_last, transposed
 from modelcc.passes.graph.products import keeps_shape, made_by, scalar, scalings, swapped
+from modelcc.passes.graph.split_masks import attention_of_split, split_mask
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class RecogniseAttention:
     The scale may be on q, on k, on both or on the scores; the mask added or chosen by Where.  A
     guard against NaN weights (rows that see nothing) becomes one of the result, and so does a
     choice of rows whose weights are 0.  A mask that hides what comes later, as a constant or made
-    of positions, makes it causal.
+    of positions, makes it causal; what else the mask hides is added.
 
     before::
 
@@ -231,7 +232,7 @@ def _unscaled(at: Rewriter, name: str) -> tuple[float, str]:
 
 
 def known_mask(node: Node, at: Rewriter) -> Replacement:
-    """A mask that shows query i the keys up to i + offset becomes an attribute; one of 0 goes."""
+    """What of a mask shows query i the keys up to i + offset becomes an attribute; 0 goes."""
     op = node.op
     if not isinstance(op, Attention) or op.causal or len(node.inputs) < 4:
         return None
@@ -241,5 +242,6 @@ def known_mask(node: Node, at: Rewriter) -> Replacement:
     queries, keys = (at.type_of(name).shape[2] for name in node.inputs[:2])
     offset = causal_offset(at, node.inputs[3], queries, keys)
     if offset is None:
-        return None
+        split = split_mask(at, node.inputs[3], queries, keys)
+        return None if split is None else attention_of_split(at, node, split)
     return at.emit(replace(op, causal=True, offset=offset), *node.inputs[:3])
