@@ -22,7 +22,7 @@ def test_a_reader_that_has_gone_is_no_failure(arguments: tuple[str, ...]) -> Non
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
-        [*COMMAND, *arguments], stdout=write, stderr=subprocess.PIPE, timeout=60, check=False
+        [*COMMAND, *arguments], stdout=write, stderr=subprocess.PIPE, timeout=300, check=False
     )
     os.close(write)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -32,7 +32,7 @@ def test_a_reader_that_has_gone_is_no_failure(arguments: tuple[str, ...]) -> Non
 def test_letters_that_the_encoding_lacks_are_escaped(encoding: str) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
     done = subprocess.run(
-        [*COMMAND, "ops"], env=environment, capture_output=True, timeout=60, check=False
+        [*COMMAND, "ops"], env=environment, capture_output=True, timeout=300, check=False
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"mcc.Conv" in done.stdout.decode(encoding).encode()

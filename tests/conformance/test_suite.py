@@ -51,7 +51,7 @@ def test_every_kind_of_case_is_found_and_expected_failures_are_among_them() -> N
 
 
 def test_cases_are_compiled_or_specialised(cases: dict[str, Case]) -> None:
-    found = list(outcomes([cases["add"], cases["tile"]], 1, 60))
+    found = list(outcomes([cases["add"], cases["tile"]], 1, 600))
     assert states(found)["add"] == "compiled"
     assert "failed" not in states(found).values()
 
@@ -62,13 +62,13 @@ def test_wrong_results_are_failures(cases: dict[str, Case]) -> None:
         (inputs, outputs) = loaded.data_sets[0]
         return Loaded(loaded.model, [(inputs, [outputs[0] + 1])])
 
-    (outcome,) = outcomes([broken("wrong", wrong)], 1, 60)
+    (outcome,) = outcomes([broken("wrong", wrong)], 1, 600)
     assert outcome.state == "failed"
     assert outcome.reason.startswith("wrong result")
 
 
 def test_a_crash_costs_one_case(cases: dict[str, Case]) -> None:
-    found = {o.name: o for o in outcomes([broken("crash", crash), cases["add"]], 1, 60)}
+    found = {o.name: o for o in outcomes([broken("crash", crash), cases["add"]], 1, 600)}
     assert states(list(found.values())) == {"crash": "failed", "add": "compiled"}
     assert "exit code 3" in found["crash"].reason
 

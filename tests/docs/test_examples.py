@@ -34,12 +34,12 @@ def test_the_server_answers_many_threads_and_refuses_in_words() -> None:
     url = f"http://127.0.0.1:{server.server_port}/"
 
     def ask(x: np.ndarray) -> np.ndarray:
-        with urlopen(url, data=npy(x), timeout=30) as reply:
+        with urlopen(url, data=npy(x), timeout=300) as reply:
             return np.load(io.BytesIO(reply.read()))["y"]
 
     def refusal(body: bytes) -> str:
         try:
-            urlopen(url, data=body, timeout=30)
+            urlopen(url, data=body, timeout=300)
         except HTTPError as error:
             with error:
                 assert error.code == 400

@@ -84,4 +84,4 @@ sys.exit(wrong)
 
 def test_processes_share_a_directory(tmp_path: Path) -> None:
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)]) for _ in range(3)]
-    assert [writer.wait(timeout=60) for writer in writers] == [0, 0, 0]
+    assert [writer.wait(timeout=300) for writer in writers] == [0, 0, 0]

@@ -122,7 +122,7 @@ def test_a_script_without_a_main_guard_can_build(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     run = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=300, check=True
     )
     assert run.stdout == "4\n"
 
