@@ -50,8 +50,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cmsis-nn", default="", metavar="PATH", help=help_)
 
 
-# How long an example takes says how busy the machine is, not whether it is right.
-settings.register_profile("all", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How long an example takes says how busy the machine is, and how many were passed over in one run
+# what was drawn, not whether it is right.
+_BY_CHANCE = (HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large)
+settings.register_profile("all", deadline=None, suppress_health_check=_BY_CHANCE)
 settings.register_profile("share", settings.get_profile("all"), max_examples=30)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,10 +19,12 @@ from modelcc.model_tuning.page import compared, tuning_page
 from modelcc.model_tuning.rows import kernel_rows
 from modelcc.model_tuning.tuning import Together, Tuning
 from modelcc.options import Options
+from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.schedule import Parts, Schedule, Tiled
 from modelcc.schedule.text import print_schedule
 from modelcc.targets.native.cpu_target import CpuTarget
 from modelcc.tune.database import Database, Measurement, State
+from modelcc.tune.measurement import Times, WorkerMeasurer
 from modelcc.tune.search import Doubt, SearchResult
 from modelcc.tune.turns import Turns
 
@@ -150,8 +153,22 @@ def test_what_differs_is_marked() -> None:
     assert "<mark>" not in compared("tiled()", "tiled()")
 
 
-def test_the_page_of_a_run_that_goes_on_is_whole(tmp_path: Path) -> None:
+def test_the_page_of_a_run_that_goes_on_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What an earlier run measured is on it, and counted."""
+    begun: list[CanonicalKernel] = []
+
+    class Counted(WorkerMeasurer):
+        def times(
+            self, kernel: CanonicalKernel, default: Schedule, others: Sequence[Schedule]
+        ) -> list[Times]:
+            begun.append(kernel)
+            return super().times(kernel, default, others)
+
+    # A second of the budget is a batch of candidates, however busy the machine.
+    monkeypatch.setattr("modelcc.model_tuning.tuning.WorkerMeasurer", Counted)
+    monkeypatch.setattr("modelcc.model_tuning.tuning.monotonic", lambda: float(len(begun)))
     model, page, database = tmp_path / "m.onnx", tmp_path / "p.html", tmp_path / "d.sqlite"
     onnx.save(onnx.parser.parse_model(MODEL), model)
     command = ["tune", str(model), "--threads", "1", "--cpu", "x86-64-v2", "--budget", "5s"]

@@ -59,7 +59,7 @@ def test_candidates_are_timed_beside_the_default(target: CpuTarget) -> None:
 def test_a_crash_and_a_hang_are_told_and_the_next_job_runs() -> None:
     machine = host_machine()
     good = job("define void @f() {\n  ret void\n}\n", machine)
-    with Worker(grace=2) as worker:  # a busy machine takes a while for the good ones
+    with Worker() as worker:
         assert len(worker.times(good)[0]) == 3
         with pytest.raises(WorkerError) as crash:
             worker.times(job(TRAP, machine))

@@ -66,11 +66,10 @@ class WorkerError(Exception):
 class Worker:
     """A process that times jobs; a new one is started where one has ended.  Close it.
 
-    One that takes ``grace`` seconds longer than its job says hangs; starting takes what it takes.
+    One that takes :data:`GRACE` longer than its job says hangs; starting takes what it takes.
     """
 
-    def __init__(self, grace: float = GRACE) -> None:
-        self._grace = grace
+    def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -86,7 +85,7 @@ class Worker:
             assert process.stdin is not None and process.stdout is not None
             pickle.dump(job, process.stdin)
             process.stdin.flush()
-            if not select([process.stdout], [], [], job.seconds + self._grace)[0]:
+            if not select([process.stdout], [], [], job.seconds + GRACE)[0]:
                 self.close()
                 raise WorkerError(hung=True)
             return pickle.load(process.stdout)
