@@ -103,6 +103,12 @@ def check_domain(op: str, domain: Domain, dtype: DType) -> None:
     )
 
 
+class PiecewiseConstant(Elementwise):
+    """Base of elementwise ops whose gradients are 0 wherever they have one."""
+
+    differentiable = False
+
+
 class Differentiable(Elementwise):
     """Base of elementwise ops with gradients; sums them where operands were broadcast."""
 
@@ -394,28 +400,25 @@ class Mod(Differentiable):
 
 
 @dataclass(frozen=True)
-class Floor(Elementwise):
+class Floor(PiecewiseConstant):
     """The greatest integer not above x."""
 
-    differentiable = False
     domain, function, numpy = "float", "floor", np.floor
     samples = unary_samples()
 
 
 @dataclass(frozen=True)
-class Ceil(Elementwise):
+class Ceil(PiecewiseConstant):
     """The least integer not below x."""
 
-    differentiable = False
     domain, function, numpy = "float", "ceil", np.ceil
     samples = unary_samples()
 
 
 @dataclass(frozen=True)
-class Round(Elementwise):
+class Round(PiecewiseConstant):
     """The nearest integer, halves to the even one."""
 
-    differentiable = False
     domain, function, numpy = "float", "round", np.rint
     samples = (*unary_samples(), sample(np.array([-2.5, -1.5, 0.5, 1.5, 2.5], np.float32)))
 

@@ -13,8 +13,8 @@ from modelcc.ir.op import Builder, Op, broadcast_shapes, require, same_dtype
 from modelcc.ir.types import BOOL, F16, I8, I32, I64, U8, Array, TensorType
 from modelcc.ops.arithmetic import (
     Differentiable,
-    Elementwise,
     Identity,
+    PiecewiseConstant,
     Value,
     binary_samples,
     check_domain,
@@ -34,73 +34,65 @@ _COMPARED = (
 
 
 @dataclass(frozen=True)
-class Equal(Elementwise):
+class Equal(PiecewiseConstant):
     """``a == b``."""
 
-    differentiable = False
     domain, function, numpy, predicate = "any", "eq", np.equal, True
     samples = (*_COMPARED, *typed_samples((BOOL,), 2))
 
 
 @dataclass(frozen=True)
-class NotEqual(Elementwise):
+class NotEqual(PiecewiseConstant):
     """``a != b``."""
 
-    differentiable = False
     domain, function, numpy, predicate = "any", "ne", np.not_equal, True
     samples = (*_COMPARED, *typed_samples((BOOL,), 2))
 
 
 @dataclass(frozen=True)
-class Less(Elementwise):
+class Less(PiecewiseConstant):
     """``a < b``."""
 
-    differentiable = False
     function, numpy, predicate = "lt", np.less, True
     samples = _COMPARED
 
 
 @dataclass(frozen=True)
-class LessOrEqual(Elementwise):
+class LessOrEqual(PiecewiseConstant):
     """``a <= b``."""
 
-    differentiable = False
     function, numpy, predicate = "le", np.less_equal, True
     samples = _COMPARED
 
 
 @dataclass(frozen=True)
-class Greater(Elementwise):
+class Greater(PiecewiseConstant):
     """``a > b``."""
 
-    differentiable = False
     function, numpy, predicate = "gt", np.greater, True
     samples = _COMPARED
 
 
 @dataclass(frozen=True)
-class GreaterOrEqual(Elementwise):
+class GreaterOrEqual(PiecewiseConstant):
     """``a >= b``."""
 
-    differentiable = False
     function, numpy, predicate = "ge", np.greater_equal, True
     samples = _COMPARED
 
 
 @dataclass(frozen=True)
-class IsNaN(Elementwise):
+class IsNaN(PiecewiseConstant):
     """Whether x is not a number."""
 
-    differentiable = False
     domain, function, numpy, predicate = "float", "isnan", np.isnan, True
     samples = (*unary_samples(), sample(_SPECIAL))
 
 
 @dataclass(frozen=True)
-class IsInf(Elementwise):
+class IsInf(PiecewiseConstant):
     """Whether x is infinite, of the signs that are to be detected."""
 
-    differentiable = False
     domain, predicate = "float", True
     detect_negative: bool = True
     detect_positive: bool = True
@@ -260,10 +252,9 @@ class Abs(Differentiable):
 
 
 @dataclass(frozen=True)
-class Sign(Elementwise):
+class Sign(PiecewiseConstant):
     """-1, 0 or 1 as x is below, at or above zero."""
 
-    differentiable = False
     function, numpy = "sign", np.sign
     samples = (*unary_samples(), *typed_samples((I64, I8, U8), 1))
 

@@ -10,7 +10,7 @@ import numpy as np
 from modelcc.ir.compute import Element, apply, number
 from modelcc.ir.op import Builder, Op, require
 from modelcc.ir.types import I32, I64, Array, TensorType
-from modelcc.ops.arithmetic import Cast, Elementwise, Value, of
+from modelcc.ops.arithmetic import Cast, PiecewiseConstant, Value, of
 from modelcc.ops.comparison import Max
 from modelcc.ops.logic import BitShift
 from modelcc.ops.samples import bounded, sample, scalar, tensor, vector
@@ -20,7 +20,7 @@ _EXTREMES = vector(2**31 - 1, -(2**31), 2**30, -(2**30), 3, 1, -1, -3, 0, dtype=
 
 
 @dataclass(frozen=True)
-class FixedPointMultiply(Elementwise):
+class FixedPointMultiply(PiecewiseConstant):
     """``x * multiplier / 2^31 / 2^shift`` in i32, each quotient rounded (x, multiplier, shift).
 
     The first to the nearest integer, halves up, the second halves away from zero: gemmlowp's
@@ -29,7 +29,6 @@ class FixedPointMultiply(Elementwise):
     With ``once`` there is one quotient, by ``2^(31 + shift)``, to the nearest integer, halves up.
     """
 
-    differentiable = False
     once: bool = False
     samples = (
         bounded(_SUMS, tensor("n", 4, dtype=I32), scalar(1_518_500_250, I32), scalar(9, I32)),

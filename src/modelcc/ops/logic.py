@@ -9,7 +9,7 @@ import numpy as np
 from modelcc.ir.compute import Element, apply
 from modelcc.ir.op import Op
 from modelcc.ir.types import BOOL, I8, I32, I64, U8, U32, Array
-from modelcc.ops.arithmetic import Elementwise, typed_samples
+from modelcc.ops.arithmetic import PiecewiseConstant, typed_samples
 from modelcc.ops.samples import bounded, sample, tensor
 
 _BOOLS = (
@@ -24,82 +24,73 @@ _BITS = (
 
 
 @dataclass(frozen=True)
-class And(Elementwise):
+class And(PiecewiseConstant):
     """Whether both hold."""
 
-    differentiable = False
     domain, function, numpy = "bool", "and", np.logical_and
     samples = _BOOLS
 
 
 @dataclass(frozen=True)
-class Or(Elementwise):
+class Or(PiecewiseConstant):
     """Whether at least one holds."""
 
-    differentiable = False
     domain, function, numpy = "bool", "or", np.logical_or
     samples = _BOOLS
 
 
 @dataclass(frozen=True)
-class Xor(Elementwise):
+class Xor(PiecewiseConstant):
     """Whether exactly one holds."""
 
-    differentiable = False
     domain, function, numpy = "bool", "xor", np.logical_xor
     samples = _BOOLS
 
 
 @dataclass(frozen=True)
-class Not(Elementwise):
+class Not(PiecewiseConstant):
     """Whether x does not hold."""
 
-    differentiable = False
     domain, function, numpy = "bool", "not", np.logical_not
     samples = (*typed_samples((BOOL,), 1), sample(tensor(dtype=BOOL)))
 
 
 @dataclass(frozen=True)
-class BitwiseAnd(Elementwise):
+class BitwiseAnd(PiecewiseConstant):
     """Bits set in both."""
 
-    differentiable = False
     domain, function, numpy = "int", "and", np.bitwise_and
     samples = _BITS
 
 
 @dataclass(frozen=True)
-class BitwiseOr(Elementwise):
+class BitwiseOr(PiecewiseConstant):
     """Bits set in at least one."""
 
-    differentiable = False
     domain, function, numpy = "int", "or", np.bitwise_or
     samples = _BITS
 
 
 @dataclass(frozen=True)
-class BitwiseXor(Elementwise):
+class BitwiseXor(PiecewiseConstant):
     """Bits set in exactly one."""
 
-    differentiable = False
     domain, function, numpy = "int", "xor", np.bitwise_xor
     samples = _BITS
 
 
 @dataclass(frozen=True)
-class BitwiseNot(Elementwise):
+class BitwiseNot(PiecewiseConstant):
     """All bits of x flipped."""
 
-    differentiable = False
     domain, function, numpy = "int", "not", np.invert
     samples = typed_samples((I64, I8, U8), 1, -99, 99)
 
 
 @dataclass(frozen=True)
-class BitShift(Elementwise):
+class BitShift(PiecewiseConstant):
     """``a`` shifted by b bits, up if ``left``; b is less than the width of a."""
 
-    differentiable = False
     domain = "int"
     left: bool = True
     samples = (
