@@ -18,7 +18,7 @@ from modelcc.ops.arithmetic import Sub
 from modelcc.ops.elementwise import Add
 from modelcc.ops.quant import DequantizeLinear, QuantizeLinear
 from modelcc.ops.reduce import ReduceMean
-from modelcc.quantization.graph_writer import GraphWriter
+from modelcc.passes.graph.graph_writer import GraphWriter
 from modelcc.quantization.plan import QuantizationPlan, QuantizedLayer
 from modelcc.quantization.ranges import Rounding
 from modelcc.quantization.running import Engine

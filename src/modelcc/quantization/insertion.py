@@ -11,7 +11,7 @@ from modelcc.ir.graph import Graph, Node
 from modelcc.ir.quantized_form import QuantizedForm
 from modelcc.ir.types import Array, DType
 from modelcc.ops.quant import DequantizeLinear, QuantizeLinear
-from modelcc.quantization.graph_writer import GraphWriter
+from modelcc.passes.graph.graph_writer import GraphWriter
 from modelcc.quantization.plan import QuantizationPlan
 from modelcc.quantization.ranges import Rounding, rounding
 from modelcc.quantization.weights import LARGEST_BIAS, IntegerWeights, integer_bias, sliced_weights

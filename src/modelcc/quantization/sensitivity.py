@@ -16,7 +16,7 @@ from modelcc.ir.graph import Graph
 from modelcc.ir.types import BOOL, Array, TensorType
 from modelcc.ops.comparison import Where
 from modelcc.ops.quant import DequantizeLinear, QuantizeLinear
-from modelcc.quantization.graph_writer import GraphWriter
+from modelcc.passes.graph.graph_writer import GraphWriter
 from modelcc.quantization.plan import QuantizationPlan
 from modelcc.quantization.ranges import Rounding
 from modelcc.quantization.running import Engine, Noise, compared

@@ -10,7 +10,7 @@ from modelcc.ir.graph import Graph, Node
 from modelcc.ir.types import I8, DType
 from modelcc.ops.arithmetic import Add
 from modelcc.ops.matmul import Gemm, MatMul
-from modelcc.quantization.graph_writer import GraphWriter
+from modelcc.passes.graph.graph_writer import GraphWriter
 from modelcc.quantization.plan import QuantizationPlan, QuantizedLayer
 from modelcc.quantization.weights import IntegerWeights, blocked_weights, sliced_weights
 

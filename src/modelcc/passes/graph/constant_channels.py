@@ -7,13 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from modelcc.ir.constant import Constant
 from modelcc.ir.graph import Graph, Node
-from modelcc.ir.naming import Names
 from modelcc.ir.types import Array
 from modelcc.ops.elementwise import Add
 from modelcc.passes.graph.channel_groups import IntegerProduct, channel_groups
-from modelcc.passes.graph.dead_code import with_nodes
+from modelcc.passes.graph.graph_writer import GraphWriter
 from modelcc.passes.graph.known_channels import constant_operands, known_channels
 
 
@@ -92,38 +90,28 @@ class _Without:
 
 
 def _rewritten(graph: Graph, found: Mapping[str, _Without]) -> Graph:
-    names, readers = Names(graph.types), graph.consumers()
-    constants, types = dict(graph.constants), dict(graph.types)
-
-    def constant(data: Array) -> str:
-        name = names.fresh("c")
-        constants[name] = Constant(data)
-        types[name] = constants[name].type
-        return name
-
+    writer, readers = GraphWriter(graph), graph.consumers()
     nodes: dict[int, Node] = {id(node): node for node in graph.nodes}
     more: dict[int, Node] = {}
     for result, own in found.items():
         node, rank = own.product.node, graph.types[result].rank
-        inputs = (node.inputs[0], constant(own.weights), *node.inputs[2:])
+        inputs = (node.inputs[0], writer.constant(own.weights, "weights"), *node.inputs[2:])
         nodes[id(node)] = replace(node, inputs=inputs)
         if not own.sums.any():
             continue
         bias = _bias(graph, result, readers)
         if bias is not None:
             addend = next(name for name in bias.inputs if name != result)
-            name = constant(own.added_to(graph.constants[addend].data, rank))
+            name = writer.constant(own.added_to(graph.constants[addend].data, rank), addend)
             nodes[id(bias)] = replace(bias, inputs=(result, name))
             continue
-        before = names.fresh(result)
-        types[before] = types[result]
+        before = writer.value(writer.types[result], result)
         nodes[id(node)] = replace(nodes[id(node)], outputs=(before,))
-        zero = np.zeros((), np.int32)
-        added = (before, constant(own.added_to(zero, rank)))
-        more[id(node)] = Node(Add(), added, (result,), node.source)
-    every = (n for node in graph.nodes for n in (nodes[id(node)], more.get(id(node))))
-    changed = replace(graph, types=types, constants=constants)
-    return with_nodes(changed, tuple(n for n in every if n is not None))
+        sums = writer.constant(own.added_to(np.zeros((), np.int32), rank), "sums")
+        more[id(node)] = Node(Add(), (before, sums), (result,), node.source)
+    for node in graph.nodes:
+        writer.nodes += (n for n in (nodes[id(node)], more.get(id(node))) if n is not None)
+    return writer.graph()
 
 
 def _bias(graph: Graph, name: str, readers: Mapping[str, list[Node]]) -> Node | None:

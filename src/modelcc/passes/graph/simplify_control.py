@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 import numpy as np
 
-from modelcc.ir.constant import Constant
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.naming import Names
 from modelcc.ops.arithmetic import Identity
 from modelcc.ops.broadcast import Expand, Reshape
 from modelcc.ops.control import If, Loop
 from modelcc.ops.runtime_size import bound_sizes, with_fresh_sizes
-from modelcc.passes.graph.dead_code import with_nodes
+from modelcc.passes.graph.graph_writer import GraphWriter
 from modelcc.passes.graph.loop_parts import LoopParts, tidy
 
 
@@ -70,10 +68,7 @@ class _Editor:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._types = dict(graph.types)
-        self._constants = dict(graph.constants)
-        self._names = Names(graph.types)
-        self._nodes: list[Node] = []
+        self._writer = GraphWriter(graph)
         self._renamed: dict[str, str] = {}
         self._sizes = Names(graph.dims)
         self._dims = dict(graph.dims)
@@ -81,13 +76,7 @@ class _Editor:
 
     def result(self) -> Graph:
         """The graph without what has become dead."""
-        whole = replace(
-            self._graph,
-            types=MappingProxyType(self._types),
-            constants=MappingProxyType(self._constants),
-            dims=self._dims,
-        )
-        return with_nodes(whole, tuple(self._nodes))
+        return replace(self._writer.graph(), dims=self._dims)
 
     def visit(self, node: Node) -> None:
         """Append ``node``, or what it is now."""
@@ -103,11 +92,11 @@ class _Editor:
             case Loop():
                 self._loop(node, node.op)
             case _:
-                self._nodes.append(node)
+                self._writer.append(node)
 
     def _branch(self, node: Node, op: If) -> None:
         condition, *captured = node.inputs
-        constant = self._constants.get(condition)
+        constant = self._writer.constants.get(condition)
         if constant is not None:
             self._inline(node, op.then if bool(constant.data) else op.other, captured)
             return
@@ -116,35 +105,35 @@ class _Editor:
         kept = [
             i
             for i, name in enumerate(captured)
-            if name not in self._constants
+            if name not in self._writer.constants
             and any(b.inputs[i] in r for b, r in zip(bodies, read, strict=True))
         ]
         then, other = (tidy(replace(b, inputs=tuple(b.inputs[i] for i in kept))) for b in bodies)
         inputs = (condition, *(captured[i] for i in kept))
-        self._nodes.append(replace(node, op=If(then, other), inputs=inputs))
+        self._writer.append(replace(node, op=If(then, other), inputs=inputs))
 
     def _sunk(self, body: Graph, captured: Sequence[str]) -> Graph:
         """``body`` with captured constants as its own; they are inputs still."""
         own = {
-            inner: self._constants[outer]
+            inner: self._writer.constants[outer]
             for inner, outer in zip(body.inputs, captured, strict=True)
-            if outer in self._constants
+            if outer in self._writer.constants
         }
         return replace(body, constants={**body.constants, **own}) if own else body
 
     def _loop(self, node: Node, op: Loop) -> None:
         parts = LoopParts.of(node, op)
-        parts.sink(self._constants)
-        parts.drop_condition(self._constants)
+        parts.sink(self._writer.constants)
+        parts.drop_condition(self._writer.constants)
         for result, initial in parts.take_invariants().items():
             self._deliver(result, initial, node)
         parts.drop_dead(frozenset(self._read))
-        moved, types = parts.hoist(self._names)
+        moved, types = parts.hoist(self._writer.names)
         parts.drop_dead(frozenset(self._read))
-        self._types |= types
-        self._nodes += moved
+        self._writer.types |= types
+        self._writer.nodes += moved
         if parts.states or parts.slices:
-            self._nodes.append(parts.whole())
+            self._writer.append(parts.whole())
 
     def _inline(self, node: Node, body: Graph, operands: Sequence[str]) -> None:
         """Write ``body`` in place of ``node``, whose results it has."""
@@ -153,48 +142,43 @@ class _Editor:
         names = dict(zip(body.inputs, operands, strict=True))
         for name, constant in body.constants.items():
             names[name] = self._add(name, body)
-            self._constants[names[name]] = constant
+            self._writer.constants[names[name]] = constant
         for inner in body.nodes:
             names |= {name: self._add(name, body) for name in inner.outputs}
             inputs = tuple(names.get(n, n) for n in inner.inputs)
             outputs = tuple(names[n] for n in inner.outputs)
             source = inner.source or node.source
-            self._nodes.append(Node(inner.op, inputs, outputs, source))
+            self._writer.append(Node(inner.op, inputs, outputs, source))
         for result, value in zip(node.outputs, body.outputs, strict=True):
             self._deliver(result, names[value], node)
 
     def _add(self, name: str, body: Graph) -> str:
-        fresh = self._names.fresh(name)
-        self._types[fresh] = body.types[name]
-        return fresh
+        return self._writer.value(body.types[name], name)
 
     def _none(self, node: Node, op: Loop) -> None:
         """A loop without iterations."""
         for result, initial in zip(node.outputs, node.inputs[: op.states], strict=False):
             self._deliver(result, initial, node)
         for name in node.outputs[op.states :]:
-            type = self._types[name]
-            nothing = self._names.fresh("nothing")
-            constant = self._constants[nothing] = Constant(np.zeros((), type.dtype.numpy))
-            self._types[nothing] = constant.type
-            self._nodes.append(Node(Expand(type.shape), (nothing,), (name,), node.source))
+            type = self._writer.types[name]
+            nothing = self._writer.constant(np.zeros((), type.dtype.numpy), "nothing")
+            self._writer.append(Node(Expand(type.shape), (nothing,), (name,), node.source))
 
     def _single(self, node: Node, op: Loop) -> None:
         """A loop of one iteration."""
         body = op.body.substitute({op.counter: 0})
         stacked = node.outputs[op.states :]
-        flat = tuple(self._names.fresh(name) for name in stacked)
-        values = body.outputs[op.states :]
-        self._types |= {n: body.types[v] for n, v in zip(flat, values, strict=True)}
+        values = zip(stacked, body.outputs[op.states :], strict=True)
+        flat = tuple(self._writer.value(body.types[value], name) for name, value in values)
         self._inline(replace(node, outputs=(*node.outputs[: op.states], *flat)), body, node.inputs)
         for name, part in zip(stacked, flat, strict=True):
-            reshape = Reshape(self._types[name].shape)
+            reshape = Reshape(self._writer.types[name].shape)
             inputs = (self._renamed.get(part, part),)
-            self._nodes.append(Node(reshape, inputs, (name,), node.source))
+            self._writer.append(Node(reshape, inputs, (name,), node.source))
 
     def _deliver(self, result: str, value: str, node: Node) -> None:
         """Let ``value`` stand for ``result``, whose name stays if it is the user's."""
         if result in self._graph.outputs:
-            self._nodes.append(Node(Identity(), (value,), (result,), node.source))
+            self._writer.append(Node(Identity(), (value,), (result,), node.source))
         else:
             self._renamed[result] = value

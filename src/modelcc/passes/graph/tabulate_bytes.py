@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from modelcc.ir.constant import Constant
 from modelcc.ir.graph import Graph, Node
-from modelcc.ir.naming import Names
-from modelcc.ir.types import I8, I32, U8, Array, DType, TensorType
-from modelcc.ops.arithmetic import Add, Cast, Elementwise
+from modelcc.ir.types import I8, U8, Array, DType
+from modelcc.ops.arithmetic import Cast, Elementwise
 from modelcc.ops.gather import Gather
 from modelcc.ops.quant import DequantizeLinear, QuantizeLinear
-from modelcc.passes.graph.dead_code import DeadCode, with_nodes
+from modelcc.passes.graph.dead_code import DeadCode
+from modelcc.passes.graph.graph_writer import GraphWriter
+from modelcc.passes.graph.table_lookup import write_lookup
 
 _LEAST = 5
 """Nodes below this are a table already, or take no longer than one."""
@@ -121,34 +121,18 @@ def _operands(graph: Graph, node: Node) -> list[str] | None:
 
 
 def _tabulated(graph: Graph, found: Mapping[int, tuple[str, tuple[int, ...]]]) -> Graph:
-    names, constants, types = Names(graph.types), dict(graph.constants), dict(graph.types)
-
-    def constant(data: Array) -> str:
-        name = names.fresh("c")
-        constants[name] = Constant(data)
-        types[name] = constants[name].type
-        return name
-
-    steps: dict[int, tuple[Node, ...]] = {}
-    for number, (source, chain) in found.items():
-        node = graph.nodes[number]
+    writer = GraphWriter(graph)
+    for number, node in enumerate(graph.nodes):
+        if number not in found:
+            writer.append(node)
+            continue
+        x, chain = found[number]
         parts = [graph.nodes[n] for n in chain]
-        sources = tuple(dict.fromkeys(name for part in parts for name in part.source))
-        dtype = types[source].dtype
-        table = constant(_values(graph, source, parts))
-        wide = names.fresh("wide")
-        types[wide] = TensorType(types[source].shape, I32)
-        lookup = [Node(Cast(I32), (source,), (wide,), sources)]
-        if dtype == I8:
-            place = names.fresh("place")
-            types[place] = types[wide]
-            least = constant(np.asarray(128, np.int32))
-            lookup.append(Node(Add(), (wide, least), (place,), sources))
-        last = lookup[-1].outputs[0]
-        steps[number] = (*lookup, Node(Gather(0), (table, last), node.outputs, sources))
-    nodes = [one for n, node in enumerate(graph.nodes) for one in steps.get(n, (node,))]
-    made = replace(graph, types=types, constants=constants)
-    return DeadCode()(with_nodes(made, tuple(nodes)))
+        source = tuple(dict.fromkeys(name for part in parts for name in part.source))
+        table = writer.constant(_values(graph, x, parts), "table")
+        least = int(np.iinfo(graph.types[x].dtype.numpy).min)
+        write_lookup(writer, table, least, x, node, source)
+    return DeadCode()(writer.graph())
 
 
 def _values(graph: Graph, source: str, nodes: Sequence[Node]) -> Array:

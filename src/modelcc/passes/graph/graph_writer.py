@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import MappingProxyType
 
 from modelcc.ir.builder import infer_types
 from modelcc.ir.constant import Constant
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.naming import Names
 from modelcc.ir.op import Op
-from modelcc.ir.types import Array
+from modelcc.ir.types import Array, TensorType
+from modelcc.passes.graph.dead_code import with_nodes
 
 
 class GraphWriter:
@@ -34,22 +34,20 @@ class GraphWriter:
         """A node whose results have their names and types already, or those of the graph."""
         self.nodes.append(node)
 
+    def value(self, type: TensorType, name: str) -> str:
+        """The name of a value to come, called after ``name``."""
+        fresh = self.names.fresh(name)
+        self.types[fresh] = type
+        return fresh
+
     def constant(self, data: Array, name: str) -> str:
         """A constant called after ``name``."""
         found = Constant(data)
-        fresh = self.names.fresh(name)
-        self.types[fresh], self.constants[fresh] = found.type, found
+        fresh = self.value(found.type, name)
+        self.constants[fresh] = found
         return fresh
 
     def graph(self) -> Graph:
-        """What has been written, without constants that nothing reads."""
-        read = {name for node in self.nodes for name in node.inputs}.union(self.source.outputs)
-        constants = {name: c for name, c in self.constants.items() if name in read}
-        made = (name for node in self.nodes for name in node.outputs)
-        kept = (*self.source.inputs, *constants, *made)
-        return replace(
-            self.source,
-            nodes=tuple(self.nodes),
-            types=MappingProxyType({name: self.types[name] for name in kept}),
-            constants=MappingProxyType(constants),
-        )
+        """What has been written, without constants and types that nothing needs."""
+        whole = replace(self.source, types=self.types, constants=self.constants)
+        return with_nodes(whole, tuple(self.nodes))
