@@ -75,7 +75,7 @@ def integer(value: int) -> Const:
 
 def call(function: str, *args: Expr) -> ScalarCall:
     """``function`` of :data:`modelcc.ir.scalar.FUNCTIONS` on values of as many lanes."""
-    dtype = BOOL if FUNCTIONS[function].result == "bool" else args[0].dtype
+    dtype = FUNCTIONS[function].result_of(args[0].dtype)
     return ScalarCall(function, args, dtype, args[0].lanes)
 
 

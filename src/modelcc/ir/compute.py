@@ -71,7 +71,7 @@ def apply(function: str, *args: Element | Plain) -> Element:
     """Apply a scalar function; Python numbers take the dtype of the first element operand."""
     dtype = next(a.dtype for a in args if isinstance(a, Element))
     scalars = tuple((a if isinstance(a, Element) else number(a, dtype)).scalar for a in args)
-    result = BOOL if FUNCTIONS[function].result == "bool" else dtype
+    result = FUNCTIONS[function].result_of(dtype)
     return Element(Apply(function, scalars, result))
 
 

@@ -57,7 +57,7 @@ from modelcc.ir.scalar import FUNCTIONS
 from modelcc.ir.spellings import FUNCTION, SPELLINGS, STRINGS, SYMBOLS
 from modelcc.ir.text_reader import TextReader
 from modelcc.ir.tiles import CopyTile, ExpectBytes, WaitArrival, WaitRoutines
-from modelcc.ir.types import BOOL, DTYPES, DType
+from modelcc.ir.types import DTYPES, DType
 
 _LOOP_WORDS: Final[Mapping[LoopKind, str]] = {
     "serial": "for",
@@ -207,7 +207,7 @@ def _call(at: TextReader, function: str, args: tuple[Expr, ...]) -> ScalarCall:
     known = FUNCTIONS.get(function)
     if known is None:
         raise at.error(f"unknown function {function!r}")
-    dtype = BOOL if known.result == "bool" else args[0].dtype
+    dtype = known.result_of(args[0].dtype)
     return ScalarCall(function, args, dtype, args[0].lanes)
 
 

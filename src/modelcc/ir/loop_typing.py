@@ -19,7 +19,7 @@ from modelcc.ir.loop import (
     VectorGather,
 )
 from modelcc.ir.scalar import FUNCTIONS
-from modelcc.ir.types import BOOL, I32, DType
+from modelcc.ir.types import BOOL, DType
 
 FOLDS = ("add", "mul", "min", "max", "minimum", "maximum", "and", "or", "xor")
 
@@ -109,28 +109,12 @@ def _call_fault(e: ScalarCall) -> str:
     if len(e.args) != function.arity:
         return f"{e.function} takes {function.arity} operands, not {len(e.args)}"
     operand = e.args[0].dtype
-    if not _in_domain(operand, function.domain):
+    if operand.kind == "complex" or not function.takes(operand):
         return f"{e.function} is not defined for {operand}"
-    result = BOOL if function.result == "bool" else operand
+    result = function.result_of(operand)
     if e.dtype != result or e.lanes != e.args[0].lanes:
         return f"{e.function} of {operand}x{e.args[0].lanes} is not {e.dtype}x{e.lanes}"
     return _same(e.function, e.args, operand)
-
-
-def _in_domain(dtype: DType, domain: str) -> bool:
-    match domain:
-        case "float":
-            return dtype.is_float
-        case "int":
-            return dtype.is_integer
-        case "i32":
-            return dtype == I32
-        case "bool":
-            return dtype == BOOL
-        case "number":
-            return dtype.is_float or dtype.is_integer
-        case _:
-            return True
 
 
 def _same(name: str, parts: tuple[Expr, ...], dtype: DType) -> str:

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from modelcc.ir import special
-from modelcc.ir.types import BOOL, Array, DType
+from modelcc.ir.types import BOOL, I32, Array, DType
 
 Domain = Literal["float", "int", "i32", "bool", "number", "any"]
 
@@ -31,6 +31,26 @@ class ScalarFunction:
     domain: Domain = "number"
     cost: int = 1
     symbol: str | None = None
+
+    def takes(self, dtype: DType) -> bool:
+        """Whether it is defined on ``dtype``."""
+        match self.domain:
+            case "float":
+                return dtype.is_float
+            case "int":
+                return dtype.is_integer
+            case "i32":
+                return dtype == I32
+            case "bool":
+                return dtype == BOOL
+            case "number":
+                return dtype.is_float or dtype.is_integer or dtype.kind == "complex"
+            case "any":
+                return True
+
+    def result_of(self, dtype: DType) -> DType:
+        """The dtype of its result on ``dtype``."""
+        return BOOL if self.result == "bool" else dtype
 
 
 def _truncated_divide(a: Array, b: Array) -> Array:

@@ -285,7 +285,7 @@ def _applied(at: TextReader, function: str, args: tuple[Scalar, ...]) -> Apply:
         raise at.error(f"there is no scalar function {function!r}")
     if len(args) != known.arity:
         raise at.error(f"{function} has {known.arity} operands, not {len(args)}")
-    return Apply(function, args, BOOL if known.result == "bool" else args[0].dtype)
+    return Apply(function, args, known.result_of(args[0].dtype))
 
 
 def _read_group(at: TextReader) -> Scalar:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import isfinite
 
 from modelcc.ir.errors import ModelError
-from modelcc.ir.scalar import COMBINE_FUNCTION, FUNCTIONS, ScalarFunction
+from modelcc.ir.scalar import COMBINE_FUNCTION, FUNCTIONS
 from modelcc.ir.scalar_tree import children
 from modelcc.ir.tensor import (
     Apply,
@@ -21,7 +21,7 @@ from modelcc.ir.tensor import (
     Select,
     Stage,
 )
-from modelcc.ir.types import BOOL, I32, DType, TensorType
+from modelcc.ir.types import BOOL, DType, TensorType
 
 
 def verify_body(stage: Stage, types: Mapping[str, TensorType], place: tuple[str, ...]) -> None:
@@ -34,7 +34,7 @@ def verify_body(stage: Stage, types: Mapping[str, TensorType], place: tuple[str,
         function = FUNCTIONS[COMBINE_FUNCTION[stage.combine]]
         # Extremes of truth values are "and" and "or".
         extreme = stage.body.dtype == BOOL and stage.combine in ("max", "min")
-        if not extreme and not _in_domain(function, stage.body.dtype):
+        if not extreme and not function.takes(stage.body.dtype):
             fault = f"cannot combine {stage.body.dtype} by {stage.combine}"
     if fault is not None:
         raise ModelError(fault, place)
@@ -100,9 +100,9 @@ def _apply_fault(scalar: Apply) -> str | None:
     dtypes = [arg.dtype for arg in scalar.args]
     if any(dtype != dtypes[0] for dtype in dtypes):
         return f"operands of {name} have different dtypes: {', '.join(map(str, dtypes))}"
-    if not _in_domain(function, dtypes[0]):
+    if not function.takes(dtypes[0]):
         return f"{name} is not defined on {dtypes[0]}"
-    result = BOOL if function.result == "bool" else dtypes[0]
+    result = function.result_of(dtypes[0])
     return None if scalar.dtype == result else f"{name} gives {result}, not {scalar.dtype}"
 
 
@@ -121,19 +121,3 @@ def _linear_fault(scalar: Linear) -> str | None:
     if not all(isfinite(c) and (dtype.is_float or c == int(c)) for c in coefficients):
         return f"a coefficient is no finite {dtype}"
     return None
-
-
-def _in_domain(function: ScalarFunction, dtype: DType) -> bool:
-    match function.domain:
-        case "float":
-            return dtype.is_float
-        case "int":
-            return dtype.is_integer
-        case "i32":
-            return dtype == I32
-        case "bool":
-            return dtype == BOOL
-        case "number":
-            return dtype.is_float or dtype.is_integer or dtype.kind == "complex"
-        case "any":
-            return True
