@@ -26,8 +26,11 @@ from modelcc.ir.tensor_interpreter import run_program
 from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.ir.tensor_text import print_tensor_program
 from modelcc.ir.types import F32, I64, Array, TensorType
-from modelcc.ops.elementwise import Exp, Mul, Neg
+from modelcc.ops.comparison import Greater
+from modelcc.ops.control import If
+from modelcc.ops.elementwise import Add, Exp, Mul, Neg, Sub
 from modelcc.ops.nonzero import NonZero
+from modelcc.ops.reduce import ReduceSum
 from modelcc.ops.runtime_size import ReadSize
 from modelcc.ops.shape import Iota, Slice, Transpose
 from modelcc.pipeline import StageRun
@@ -60,6 +63,23 @@ def counting() -> Graph:
     squares = build.emit(Exp(), negative)
     (back,) = build.add(Slice((k - 1,), (k,), (-1,)), squares)
     return build.build([squares, back])
+
+
+def counted(depth: int) -> Graph:
+    """The sum of as many numbers as an input says, and of those that a branch in it counts.
+
+    Each of the graphs has the name ``k`` for its own number.
+    """
+    build = GraphBuilder(f"depth{depth}", {"k": Range(0, 9)})
+    size = build.input("size", TensorType((1,), I64))
+    build.emit(ReadSize(("k",)), size)
+    total = build.emit(ReduceSum((0,), False), build.emit(Iota((k,), 0, 0, 1, F32)))
+    if depth:
+        less = build.emit(Sub(), size, build.constant(np.array([1])))
+        large = build.emit(Greater(), total, build.constant(np.array(4, np.float32)))
+        branch = counted(depth - 1)
+        total = build.emit(Add(), total, build.emit(If(branch, branch), large, less))
+    return build.build([total])
 
 
 def levels(graph: Graph, target: str = "native") -> tuple[list[object], Session]:
@@ -119,6 +139,16 @@ def test_an_unbounded_size_on_every_level(target: str) -> None:
             if found is not None:
                 np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-30)
                 np.testing.assert_allclose(found[1], expected[::-1], rtol=1e-5, atol=1e-30)
+
+
+def test_bodies_have_names_of_their_own_for_what_they_read() -> None:
+    graph = counted(2)
+    programs, session = levels(graph)
+    wanted = sum(range(7)) + sum(range(6)) + sum(range(5))
+    feeds = {"size": np.array([7])}
+    assert np.asarray(session(feeds["size"])).item() == wanted
+    for program in programs:
+        assert outputs(program, feeds) in (None, [wanted])
 
 
 def test_text_reads_back() -> None:

@@ -85,10 +85,16 @@ class Graph:
         return replace(self, nodes=nodes, types=types, dims=_bound_dims(self.dims, values))
 
     @cached_property
+    def binds(self) -> tuple[str, ...]:
+        """Named dimensions that its nodes give a size, those in bodies left out."""
+        return tuple(name for node in self.nodes for name in node.op.binds)
+
+    @cached_property
     def symbols(self) -> frozenset[str]:
-        """Named dimensions that types and attributes mention."""
-        found = {n for type in self.types.values() for e in type.shape for n in symbols(e)}
-        return frozenset(found.union(*(node.op.symbols() for node in self.nodes)))
+        """Named dimensions that types and attributes mention, or nodes bind."""
+        shapes = (type.shape for type in self.types.values())
+        found = frozenset(name for shape in shapes for e in shape for name in symbols(e))
+        return found.union(self.binds, *(node.op.symbols() for node in self.nodes))
 
     def __hash__(self) -> int:
         return hash((self.name, self.inputs, self.outputs, self.nodes))

@@ -47,8 +47,8 @@ class Control(Op):
         return type(self)(**(rest | bodies))
 
     def inner(self, body: Graph, values: Mapping[str, Index]) -> Graph:
-        """A body with named dimensions of the graph around it replaced."""
-        return body.substitute(values)
+        """A body with named dimensions of the graph around it replaced, not those it binds."""
+        return body.substitute({n: v for n, v in values.items() if n not in body.binds})
 
     def symbols(self) -> tuple[str, ...]:
         own = {n for v in self.attributes().values() if isinstance(v, Expr) for n in symbols(v)}
@@ -139,7 +139,7 @@ class Loop(Control):
     backwards: tuple[bool, ...] = ()
 
     def inner(self, body: Graph, values: Mapping[str, Index]) -> Graph:
-        return body.substitute({n: v for n, v in values.items() if n != self.counter})
+        return super().inner(body, {n: v for n, v in values.items() if n != self.counter})
 
     def symbols(self) -> tuple[str, ...]:
         return tuple(name for name in super().symbols() if name != self.counter)

@@ -51,7 +51,7 @@ class LoopHistory:
     @cached_property
     def _own(self) -> set[str]:
         """Symbols that have a value in an iteration only."""
-        return {self.counter, *(size for node in self.body.nodes for size in node.op.binds)}
+        return {self.counter, *self.body.binds}
 
     @cached_property
     def _costly(self) -> list[Node]:

@@ -93,7 +93,7 @@ def with_fresh_sizes(graph: Graph, taken: Names) -> Graph:
 
     Bodies of its nodes keep the names of theirs.
     """
-    return _renamed(graph, {name: taken.fresh(_apart(name)) for name in _bound(graph)})
+    return _renamed(graph, {name: taken.fresh(_apart(name)) for name in graph.binds})
 
 
 def with_sizes_apart(graph: Graph) -> Graph:
@@ -103,10 +103,6 @@ def with_sizes_apart(graph: Graph) -> Graph:
 
 def _apart(name: str) -> str:
     return f"{name}." if GENERATED.fullmatch(name) else name
-
-
-def _bound(graph: Graph) -> tuple[str, ...]:
-    return tuple(name for node in graph.nodes for name in node.op.binds)
 
 
 def _renamed(graph: Graph, names: Mapping[str, str]) -> Graph:
@@ -122,7 +118,7 @@ def _renamed(graph: Graph, names: Mapping[str, str]) -> Graph:
 
 def bound_sizes(graph: Graph) -> dict[str, Range]:
     """The symbols that nodes of ``graph`` bind, with their bounds; without those of bodies."""
-    return {name: graph.dims[name] for name in _bound(graph)}
+    return {name: graph.dims[name] for name in graph.binds}
 
 
 OPS: tuple[type[Op], ...] = (ReadSize,)
