@@ -177,6 +177,16 @@ def test_images_of_another_size(mode: str, size: tuple[int, int]) -> None:
     agree(resized, r(2, 3, 8, 5), named=(0,), tolerance=1e-4)
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_filters_take_the_ratio_of_aligned_corners(mode: str) -> None:
+    def resized(x: Any) -> list[Any]:
+        given = {"mode": mode, "align_corners": True, "antialias": True}
+        some = [F.interpolate(x, size, **given) for size in ((3, 3), (1, 9), (8, 2), (12, 4))]
+        return [*some, F.interpolate(x[..., :1], (5, 4), **given)]
+
+    agree(resized, r(1, 2, 8, 5), tolerance=1e-5)
+
+
 @pytest.mark.parametrize("mode", ["nearest", "bilinear"])
 @pytest.mark.parametrize("factor", [2.0, 2.3, 0.6])
 def test_images_by_a_factor(mode: str, factor: float) -> None:

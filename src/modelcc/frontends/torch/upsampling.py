@@ -13,6 +13,7 @@ from modelcc.frontends.torch.aten import Aten, Handlers, overloads
 from modelcc.ir.index import Index
 from modelcc.ir.types import Array
 from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.coordinates import Scale
 from modelcc.ops.gather import Gather
 from modelcc.ops.generate import Full
 from modelcc.ops.grid_sample import GridSample
@@ -24,6 +25,8 @@ from modelcc.ops.reverse import Recorder, adjoints
 Scales = Sequence[float | None]
 MODES = ("linear", "nearest", "cubic")
 PADDINGS = ("zeros", "border", "reflection")
+_WHOLE = float(1 << 32)
+"""A factor by which all results lie at the first corner."""
 
 
 @dataclass(frozen=True)
@@ -77,11 +80,11 @@ class Upsampling:
     ) -> Resize:
         if self.mode != "nearest" and not x.type.dtype.is_float:
             unsupported(f"interpolation of {x.type.dtype}")
-        if aligned and self.antialias:
-            unsupported("aligned corners of a filter against aliasing")
         given = (None,) * (len(shape) - 2) if aligned or not scales else scales
         factors = (1.0, 1.0, *(s if s is None or s > 0 else None for s in given))
-        place = "align_corners" if aligned else "half_pixel"
+        if aligned and self.antialias:
+            factors = tuple(map(_between_corners, x.type.shape, shape))
+        place = "align_corners" if aligned and not self.antialias else "half_pixel"
         return Resize(
             tuple(shape), factors, self.mode,
             "asymmetric" if self.mode == "nearest" and not self.exact else place,
@@ -105,6 +108,15 @@ class Upsampling:
             found |= {f"{name}.default": self.forward, f"{name}.vec": self.by_factors}
             found[f"{name}_backward.default"] = self.backward
         return found
+
+
+def _between_corners(size: Index, count: Index) -> Scale | None:
+    """The factor of an axis for filters against aliasing: PyTorch aligns no corners with them, but
+    takes their ratio, which is 0 for a single element."""
+    if size in (1, count):
+        return None
+    whole, result = number_of(size, "image"), number_of(count, "image")
+    return (result - 1, whole - 1) if result > 1 else _WHOLE
 
 
 def grid_sample(
