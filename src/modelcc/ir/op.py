@@ -47,7 +47,8 @@ class Builder(Protocol):
 
     def emit(self, op: Op, *inputs: str) -> str:
         """Append a single-result ``op``; returns the name of its result."""
-        ...
+        (result,) = self.add(op, *inputs)
+        return result
 
     def constant(self, value: Array | float, dtype: DType | None = None) -> str:
         """A constant with this value."""

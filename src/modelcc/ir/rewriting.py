@@ -26,7 +26,7 @@ from modelcc.ir.graph import Graph, Node
 from modelcc.ir.graph_verifier import node_place
 from modelcc.ir.index import Bounds
 from modelcc.ir.naming import Names
-from modelcc.ir.op import Op
+from modelcc.ir.op import Builder, Op
 from modelcc.ir.types import Array, DType, TensorType
 
 Replacement: TypeAlias = str | tuple[str, ...] | None
@@ -75,7 +75,7 @@ def rewrite_counted(
     return (at.graph() if fired else graph), fired
 
 
-class Rewriter:
+class Rewriter(Builder):
     """A graph being rewritten: what rules look at, and the builder they add nodes with.
 
     It is a :class:`~modelcc.ir.op.Builder`.  Nodes and constants made during a match that comes
@@ -145,11 +145,6 @@ class Rewriter:
         self._types.update(zip(outputs, types, strict=True))
         self._added.append(self._insert(Node(op, inputs, outputs, source)))
         return outputs
-
-    def emit(self, op: Op, *inputs: str) -> str:
-        """Append a single-result ``op``; returns the name of its result."""
-        (result,) = self.add(op, *inputs)
-        return result
 
     def constant(self, value: Array | float, dtype: DType | None = None) -> str:
         """A constant with this value; equal contents share a name."""

@@ -36,7 +36,7 @@ def located(build: Builder, source: Sequence[str]) -> Builder:
 
 
 @dataclass
-class Recorder:
+class Recorder(Builder):
     """A builder that appends to ``build`` and remembers the nodes."""
 
     build: Builder
@@ -51,10 +51,6 @@ class Recorder:
         outputs = self.build.add(op, *inputs)
         self.nodes.append(Node(op, inputs, outputs, self.source))
         return outputs
-
-    def emit(self, op: Op, *inputs: str) -> str:
-        (result,) = self.add(op, *inputs)
-        return result
 
     def recall(self, op: Op, inputs: Sequence[str], outputs: Sequence[str]) -> tuple[str, ...]:
         """Remember a node whose results are there already: nothing is added."""

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic
 
 from modelcc.ir.builder import as_array
-from modelcc.ir.op import Op
+from modelcc.ir.op import Builder, Op
 from modelcc.ir.types import Array, DType, TensorType
 from modelcc.ops.arithmetic import Value
 from modelcc.tensor.lazy import Kind, apply
 
 
-class TensorBuilder(Generic[Kind]):
-    """A :class:`~modelcc.ir.op.Builder` whose values are tensors under names."""
+class TensorBuilder(Builder, Generic[Kind]):
+    """Its values are tensors under names."""
 
     def __init__(self, kind: type[Kind]) -> None:
         """It makes nodes of ``kind``."""
@@ -42,10 +42,6 @@ class TensorBuilder(Generic[Kind]):
 
     def _applied(self, op: Op, inputs: Sequence[str]) -> tuple[Kind, ...]:
         return apply(self.kind, op, [self._tensors[n] for n in inputs], self._source)
-
-    def emit(self, op: Op, *inputs: str) -> str:
-        (result,) = self.add(op, *inputs)
-        return result
 
     def constant(self, value: Array | float, dtype: DType | None = None) -> str:
         return self.name(self.kind.of_array(as_array(value, dtype)))

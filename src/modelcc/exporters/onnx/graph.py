@@ -21,7 +21,7 @@ from modelcc.frontends.kit.errors import UnsupportedForm, unsupported
 from modelcc.ir.builder import as_array, infer_types
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph, Node
-from modelcc.ir.op import Op
+from modelcc.ir.op import Builder, Op
 from modelcc.ir.types import F64, Array, DType, TensorType, dtype_of
 
 COMPUTED = 4096
@@ -60,7 +60,7 @@ def onnx_program(graph: Graph) -> OnnxProgram:
     return exporter.program(graph)
 
 
-class OnnxExporter:
+class OnnxExporter(Builder):
     """Writes nodes of a graph or of a body in one (:class:`~modelcc.ir.op.Builder`).
 
     ``refused``: what cannot be written, by the name of a value that nothing defines.
@@ -183,11 +183,6 @@ class OnnxExporter:
         for name, value, type in zip(names, self.written(op, inputs), types, strict=True):
             self._bind(name, value, type)
         return names
-
-    def emit(self, op: Op, *inputs: str) -> str:
-        """Write ``op``; the name of its one result."""
-        (name,) = self.add(op, *inputs)
-        return name
 
     def constant(self, value: Array | float, dtype: DType | None = None) -> str:
         """A constant."""

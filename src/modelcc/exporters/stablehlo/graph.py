@@ -20,7 +20,7 @@ from modelcc.ir.compute import Operand, StageBuilder
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.index import Bounds
-from modelcc.ir.op import Op
+from modelcc.ir.op import Builder, Op
 from modelcc.ir.types import Array, DType, TensorType
 from modelcc.ops.runtime_size import with_sizes_apart
 
@@ -67,7 +67,7 @@ def _module(graph: Graph, hlo: HloBuilder, arguments: Sequence[Hlo], results: Se
     return "\n".join((*head, *lines, f"    return {names} : {types}", "  }", "}", ""))
 
 
-class GraphExporter:
+class GraphExporter(Builder):
     """Writes nodes of a graph or of a body in one (:class:`~modelcc.ir.op.Builder`)."""
 
     def __init__(self, hlo: HloBuilder, dims: Bounds, refused: list[str]) -> None:
@@ -189,11 +189,6 @@ class GraphExporter:
         for name, value, type in zip(names, self.written(op, inputs), types, strict=True):
             self.bind(name, value, type)
         return names
-
-    def emit(self, op: Op, *inputs: str) -> str:
-        """Write ``op``; the name of its one result."""
-        (name,) = self.add(op, *inputs)
-        return name
 
     def constant(self, value: Array | float, dtype: DType | None = None) -> str:
         """A constant."""
