@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from modelcc.ir.constant import Constant
+from modelcc.ir.dimensions import bind_type
 from modelcc.ir.index import DIM, Bounds, Index, Range, Sym, substitute, symbols
 from modelcc.ir.op import Op
 from modelcc.ir.structure import Interface
@@ -81,7 +82,7 @@ class Graph:
         if self.symbols.isdisjoint(values):
             return self
         nodes = tuple(replace(node, op=node.op.substitute(values)) for node in self.nodes)
-        types = {name: _bound(type, values) for name, type in self.types.items()}
+        types = {name: bind_type(type, values) for name, type in self.types.items()}
         return replace(self, nodes=nodes, types=types, dims=_bound_dims(self.dims, values))
 
     @cached_property
@@ -98,10 +99,6 @@ class Graph:
 
     def __hash__(self) -> int:
         return hash((self.name, self.inputs, self.outputs, self.nodes))
-
-
-def _bound(type: TensorType, values: Mapping[str, Index]) -> TensorType:
-    return replace(type, shape=tuple(substitute(e, values) for e in type.shape))
 
 
 def _bound_dims(dims: Bounds, values: Mapping[str, Index]) -> dict[str, Range]:

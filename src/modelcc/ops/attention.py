@@ -26,7 +26,7 @@ from modelcc.ir.op import (
 from modelcc.ir.types import F16, I32, I64, Array, DType, TensorType
 from modelcc.ops.accumulate import Point, accumulator, combined, require_float, rounded, widen
 from modelcc.ops.arithmetic import Cast, Value, of
-from modelcc.ops.broadcast import ReduceSum, unbroadcast
+from modelcc.ops.broadcast import ReduceSum, unbroadcast, with_axis
 from modelcc.ops.comparison import LessOrEqual, where
 from modelcc.ops.generate import Iota
 from modelcc.ops.matmul import MatMul
@@ -67,30 +67,21 @@ class AxisOp(Op):
         return (TensorType(x.shape, x.dtype),)
 
 
-def _kept(x: Operand, axis: int) -> tuple[Index, ...]:
-    """Shape of a reduction along ``axis`` that keeps it with extent 1."""
-    return (*x.shape[:axis], 1, *x.shape[axis + 1 :])
-
-
-def _at_axis(o: Point, axis: int, i: Index) -> Point:
-    return (*o[:axis], i, *o[axis + 1 :])
-
-
 def _exponentials(at: StageBuilder, x: Operand, axis: int) -> tuple[Operand, Operand, Operand]:
     """Maximum along ``axis``, ``exp(x - maximum)`` and its sum, in the accumulator of ``x``."""
-    wide, kept, extent = accumulator(x.dtype), _kept(x, axis), x.shape[axis : axis + 1]
-    highest = combined(at, kept, extent, "max", lambda o, r: x[_at_axis(o, axis, r[0])].cast(wide))
+    wide, kept, extent = accumulator(x.dtype), with_axis(x.shape, axis, 1), x.shape[axis : axis + 1]
+    highest = combined(at, kept, extent, "max", lambda o, r: x[with_axis(o, axis, r[0])].cast(wide))
     powers = at.stage(
-        x.shape, lambda o: apply("exp", x[o].cast(wide) - highest[_at_axis(o, axis, 0)])
+        x.shape, lambda o: apply("exp", x[o].cast(wide) - highest[with_axis(o, axis, 0)])
     )
-    total = combined(at, kept, extent, "sum", lambda o, r: powers[_at_axis(o, axis, r[0])])
+    total = combined(at, kept, extent, "sum", lambda o, r: powers[with_axis(o, axis, r[0])])
     return highest, powers, total
 
 
 def softmax_stages(at: StageBuilder, x: Operand, axis: int, dtype: DType) -> Operand:
     """Softmax along ``axis`` as maximum, exponential, sum and quotient, rounded to ``dtype``."""
     _, powers, total = _exponentials(at, x, axis)
-    return at.stage(x.shape, lambda o: (powers[o] / total[_at_axis(o, axis, 0)]).cast(dtype))
+    return at.stage(x.shape, lambda o: (powers[o] / total[with_axis(o, axis, 0)]).cast(dtype))
 
 
 @dataclass(frozen=True)
@@ -135,7 +126,7 @@ class LogSoftmax(AxisOp):
         logarithm = at.stage(total.shape, lambda o: apply("log", total[o]))
 
         def body(o: Point) -> Element:
-            kept = _at_axis(o, self.axis, 0)
+            kept = with_axis(o, self.axis, 0)
             return (x[o].cast(total.dtype) - highest[kept] - logarithm[kept]).cast(x.dtype)
 
         return at.stage(x.shape, body)

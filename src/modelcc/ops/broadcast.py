@@ -39,6 +39,11 @@ def shape_text(shape: Sequence[Index]) -> str:
     return f"[{', '.join(map(str, shape))}]"
 
 
+def with_axis(values: Sequence[Index], axis: int, value: Index) -> tuple[Index, ...]:
+    """``values`` of axes, or indices, with another one for ``axis`` (not negative)."""
+    return (*values[:axis], value, *values[axis + 1 :])
+
+
 def numbers(values: Sequence[Index]) -> tuple[int, ...]:
     """``values`` as ints; :class:`ModelError` if one has no value before the model runs."""
     static = tuple(v for v in values if isinstance(v, int))
@@ -353,6 +358,11 @@ def unbroadcast(build: Builder, dy: str, shape: tuple[Index, ...]) -> str:
     axes = (*range(lead), *stretched)
     total = build.emit(ReduceSum(axes, keepdims=True), dy) if axes else dy
     return build.emit(Reshape(shape), total) if build.type_of(total).shape != shape else total
+
+
+def reshaped(build: Builder, x: str, shape: tuple[Index, ...]) -> str:
+    """``x`` in another shape; itself where that is its shape already."""
+    return x if build.type_of(x).shape == shape else build.emit(Reshape(shape), x)
 
 
 OPS: tuple[type[Op], ...] = (Reshape, Expand)

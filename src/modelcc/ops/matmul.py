@@ -29,7 +29,7 @@ from modelcc.ir.quantized_form import QuantizedForm
 from modelcc.ir.types import F16, I32, Array, DType, TensorType
 from modelcc.ops.accumulate import Point, accumulator, combined, require_numeric, rounded, widen
 from modelcc.ops.arithmetic import Value
-from modelcc.ops.broadcast import Expand, Reshape, unbroadcast
+from modelcc.ops.broadcast import Expand, reshaped, unbroadcast
 from modelcc.ops.samples import sample, tensor
 from modelcc.ops.shape import Transpose
 from modelcc.ops.window import numbers
@@ -94,24 +94,20 @@ class MatMul(Op):
         left, right = build.type_of(a).shape, build.type_of(b).shape
         rows, columns = left[-2:-1] or (1,), _columns(build.type_of(b)) or (1,)
         batch = broadcast_shapes(left[:-2], right[:-2])
-        matrix_a = _reshaped(build, a, (*left[:-2], *rows, left[-1]))
-        matrix_b = _reshaped(build, b, right if len(right) > 1 else (*right, 1))
+        matrix_a = reshaped(build, a, (*left[:-2], *rows, left[-1]))
+        matrix_b = reshaped(build, b, right if len(right) > 1 else (*right, 1))
         a_type, b_type = build.type_of(matrix_a), build.type_of(matrix_b)
-        dy = _reshaped(build, dys[0], (*batch, *rows, *columns))
+        dy = reshaped(build, dys[0], (*batch, *rows, *columns))
         da = build.emit(MatMul(), dy, _swapped(build, matrix_b))
         if len(right) <= 2 and batch:  # one sum over the rows of all matrices, none of products
             all_rows = product((*batch, *rows))
-            matrix_a = _reshaped(build, matrix_a, (all_rows, left[-1]))
-            dy = _reshaped(build, dy, (all_rows, *columns))
+            matrix_a = reshaped(build, matrix_a, (all_rows, left[-1]))
+            dy = reshaped(build, dy, (all_rows, *columns))
         db = build.emit(MatMul(), _swapped(build, matrix_a), dy)
         return _summed_to(build, da, a_type, left), _summed_to(build, db, b_type, right)
 
     def quantize(self) -> QuantizedForm:
         return QuantizedForm(weights=1, axis=-1, channel=-1)
-
-
-def _reshaped(build: Builder, x: str, shape: tuple[Index, ...]) -> str:
-    return x if build.type_of(x).shape == shape else build.emit(Reshape(shape), x)
 
 
 def _swapped(build: Builder, x: str) -> str:
@@ -121,7 +117,7 @@ def _swapped(build: Builder, x: str) -> str:
 
 def _summed_to(build: Builder, dx: str, matrix: TensorType, shape: tuple[Index, ...]) -> str:
     """``dx`` without the axes that broadcasting or vectors added to an operand of ``shape``."""
-    return _reshaped(build, unbroadcast(build, dx, matrix.shape), shape)
+    return reshaped(build, unbroadcast(build, dx, matrix.shape), shape)
 
 
 def _columns(b: TensorType) -> tuple[Index, ...]:
@@ -342,7 +338,7 @@ class Einsum(Op):
         equation = f"{','.join(term for term, _ in factors)}->{kept}"
         dx = build.emit(Einsum(equation), *(x for _, x in factors))
         lined = tuple(e if label in known else 1 for e, label in zip(shape, target, strict=True))
-        dx = _reshaped(build, dx, lined)
+        dx = reshaped(build, dx, lined)
         return dx if lined == shape else build.emit(Expand(shape), dx)
 
     def compute(self, at: StageBuilder, *operands: Operand) -> Operand:

@@ -14,7 +14,7 @@ from modelcc.ir.op import Builder, Gradients, Meeting, Op, Values, require, same
 from modelcc.ir.types import I32, I64, Array, TensorType
 from modelcc.ops.accumulate import Point
 from modelcc.ops.arithmetic import Cast, Mod, Value, of
-from modelcc.ops.broadcast import Reshape
+from modelcc.ops.broadcast import Reshape, with_axis
 from modelcc.ops.gather_elements import GatherElements
 from modelcc.ops.generate import Indices, Iota, filled
 from modelcc.ops.runtime_index import require_integer
@@ -66,7 +66,7 @@ class ReverseSequence(Op):
         def reversed_at(o: Point, length: Index) -> Element:
             t, end = (index_value(i, I64) for i in (o[self.time_axis], length))
             source = select(t < end, end - 1 - t, t)  # of the axis, as the length fits it
-            return at.gather(source, lambda i: x[_with(o, self.time_axis, i)], None)
+            return at.gather(source, lambda i: x[with_axis(o, self.time_axis, i)], None)
 
         return at.stage(x.shape, body)
 
@@ -138,7 +138,7 @@ class CacheUpdate(Op):
 
         def write(o: Point, found: Point) -> Point:
             (place,) = found
-            return _with(o, self.axis, place if self.circular else place + o[self.axis])
+            return with_axis(o, self.axis, place if self.circular else place + o[self.axis])
 
         whole = index_value(extent, I64)
         return at.scatter(cache, update.shape, places, write, lambda o: update[o])
@@ -157,10 +157,6 @@ class CacheUpdate(Op):
             places = of(Mod(), places, Value(build, extent))
         dupdate = build.emit(GatherElements(self.axis), dys[0], places.name)
         return build.emit(self, dys[0], zeros, *starts), dupdate, *(None for _ in starts)
-
-
-def _with(o: Point, axis: int, i: Index) -> Point:
-    return (*o[:axis], i, *o[axis + 1 :])
 
 
 OPS: tuple[type[Op], ...] = (ReverseSequence, CacheUpdate)

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
+from modelcc.ir.dimensions import bind_type
 from modelcc.ir.index import Index, Range, Sym, substitute, symbols
 from modelcc.ir.scalar_tree import index_symbols, substitute_stage
-from modelcc.ir.types import TensorType
 from modelcc.schedule.canonical import CanonicalKernel
 
 
@@ -36,9 +36,9 @@ def with_free_sizes(
     renamed = replace(
         kernel,
         stages=tuple(substitute_stage(stage, values) for stage in kernel.stages),
-        types=tuple((name, _type(type_, values)) for name, type_ in kernel.types),
+        types=tuple((name, bind_type(type_, values)) for name, type_ in kernel.types),
         dims=tuple(sorted(dims, key=lambda dim: dim[0])),
-        internal=tuple((name, _type(type_, values)) for name, type_ in kernel.internal),
+        internal=tuple((name, bind_type(type_, values)) for name, type_ in kernel.internal),
     )
     return renamed, {name: Sym(old) for old, name in zip(own, new, strict=True)}
 
@@ -65,7 +65,3 @@ def _name(name: str, values: Mapping[str, Sym]) -> str:
 def _range(bounds: Range, values: Mapping[str, Index]) -> Range:
     lo, hi = (None if end is None else substitute(end, values) for end in (bounds.lo, bounds.hi))
     return Range(lo, hi)
-
-
-def _type(type_: TensorType, values: Mapping[str, Index]) -> TensorType:
-    return replace(type_, shape=tuple(substitute(extent, values) for extent in type_.shape))

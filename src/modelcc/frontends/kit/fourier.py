@@ -14,6 +14,7 @@ from modelcc.ir.index import Index, Range, floordiv, minimum, product, simplify
 from modelcc.ir.op import Builder
 from modelcc.ir.types import F32, F64, Array, DType
 from modelcc.ops import elementwise as ew
+from modelcc.ops.broadcast import reshaped
 from modelcc.ops.fourier import FourierTransform
 from modelcc.ops.fourier_tables import FourierLengths, FourierTables, tables
 from modelcc.ops.gather import Gather
@@ -220,8 +221,3 @@ def _mirrored(build: Builder, x: str, length: Index) -> str:
     tail = build.emit(Slice((0, rest, 0), (type.shape[0], rest, 2), (1, -1, 1)), x)
     signs = build.constant(np.array([1, -1], type.dtype.numpy))
     return build.emit(Concat(1), x, build.emit(ew.Mul(), tail, signs))
-
-
-def reshaped(build: Builder, x: str, shape: tuple[Index, ...]) -> str:
-    """``x`` in another shape; itself where that is its shape already."""
-    return x if build.type_of(x).shape == shape else build.emit(Reshape(shape), x)

@@ -9,11 +9,12 @@ from modelcc.frontends.kit import linear_algebra as la
 from modelcc.frontends.kit.complex_functions import Complex
 from modelcc.frontends.kit.complex_values import ComplexValue, as_parts, of_parts
 from modelcc.frontends.kit.errors import unsupported
-from modelcc.frontends.kit.fourier import Form, reshaped, transformed
+from modelcc.frontends.kit.fourier import Form, transformed
 from modelcc.frontends.kit.matrices import identity, swapped
 from modelcc.frontends.stablehlo.call import Handler, HloCall, table
 from modelcc.ir.types import F32, F64, I32
 from modelcc.ops.arithmetic import Value
+from modelcc.ops.broadcast import reshaped
 from modelcc.ops.generate import Full
 from modelcc.ops.linear_algebra import Lu
 from modelcc.ops.orthogonal import HouseholderQr

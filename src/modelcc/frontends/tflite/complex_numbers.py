@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from modelcc.frontends.kit.complex_functions import Complex, magnitude
 from modelcc.frontends.kit.complex_values import ComplexValue, of_parts
-from modelcc.frontends.kit.fourier import Form, reshaped, transformed
+from modelcc.frontends.kit.fourier import Form, transformed
 from modelcc.frontends.tflite.call import Handlers, SingleResult, TfliteCall
+from modelcc.ops.broadcast import reshaped
 
 
 def rfft2d(call: TfliteCall) -> str:

@@ -12,7 +12,7 @@ from modelcc.ir.graph import Graph, Node
 from modelcc.ir.index import Index, product
 from modelcc.ir.op import Op
 from modelcc.ops.arithmetic import Elementwise
-from modelcc.ops.broadcast import Reduction, Reshape
+from modelcc.ops.broadcast import Reduction, Reshape, with_axis
 from modelcc.ops.conv import Conv
 from modelcc.ops.elementwise import Cast, ClipTensor
 from modelcc.ops.gather import Gather
@@ -87,17 +87,13 @@ def resized(op: Op, axis: int, extent: int, start: int) -> Op:
     on if it takes a part of them."""
     match op:
         case Reshape(shape=shape):
-            return Reshape(_with(shape, axis, extent))
+            return Reshape(with_axis(shape, axis, extent))
         case Resize(shape=shape):
-            return replace(op, shape=_with(shape, axis, extent))
+            return replace(op, shape=with_axis(shape, axis, extent))
         case Slice(starts=starts, extents=extents, steps=steps):
-            return Slice(_with(starts, axis, start), _with(extents, axis, extent), steps)
+            return Slice(with_axis(starts, axis, start), with_axis(extents, axis, extent), steps)
         case _:
             return op
-
-
-def _with(shape: tuple[Index, ...], axis: int, extent: int) -> tuple[Index, ...]:
-    return (*shape[:axis], extent, *shape[axis + 1 :])
 
 
 def _repeated(axis: int, count: Index, extent: Index, outer: int) -> ChannelMap | None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.onnx.call import Call, Handler, Handlers, Results
-from modelcc.frontends.onnx.standard.shape import reshaped
+from modelcc.ops.broadcast import reshaped
 
 _BROADCASTING = (
     *("Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Equal", "Greater", "Less", "PRelu"),

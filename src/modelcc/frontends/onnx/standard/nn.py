@@ -6,7 +6,6 @@ from modelcc.frontends.kit.equation import contracted
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.onnx.call import Call, simple, table
 from modelcc.frontends.onnx.standard.conversion import computed_in, sums_of_bools
-from modelcc.frontends.onnx.standard.shape import reshaped
 from modelcc.frontends.onnx.standard.window import (
     explicit_pads,
     geometry,
@@ -20,7 +19,7 @@ from modelcc.ir.op import equal
 from modelcc.ir.types import F32, F64
 from modelcc.ops import conv, matmul, norm, pool
 from modelcc.ops.arithmetic import Cast, Value, of
-from modelcc.ops.broadcast import Expand, Reshape
+from modelcc.ops.broadcast import Expand, Reshape, reshaped
 from modelcc.ops.columns import Col2Im
 from modelcc.ops.gather_elements import ScatterElements
 from modelcc.ops.generate import Full

@@ -8,11 +8,11 @@ from modelcc.frontends.kit.vectors import axes_at
 from modelcc.frontends.onnx.call import Call, Handler, table
 from modelcc.frontends.onnx.standard import runtime_shape
 from modelcc.frontends.onnx.standard.conversion import computed_in, floats
-from modelcc.frontends.onnx.standard.shape import reshaped
 from modelcc.ir.index import product
 from modelcc.ir.op import Op
 from modelcc.ops import attention, hardmax, reduce
 from modelcc.ops.arithmetic import of
+from modelcc.ops.broadcast import reshaped
 from modelcc.ops.comparison import Abs
 from modelcc.ops.cumulative import CumProd, CumSum
 from modelcc.ops.lp_pool import inverse

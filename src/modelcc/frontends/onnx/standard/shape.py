@@ -15,6 +15,7 @@ from modelcc.frontends.onnx.standard.tiles import tile
 from modelcc.ir.index import Index, Range, ceildiv, compare, floordiv, product, simplify, total
 from modelcc.ir.types import I64, dtype_of
 from modelcc.ops import shape as sh
+from modelcc.ops.broadcast import reshaped, shape_text
 
 
 def constant(call: Call) -> str:
@@ -84,7 +85,7 @@ def resolved(call: Call, target: tuple[Index, ...], keep_zeros: bool) -> tuple[I
         dims[dims.index(-1)] = _inferred(call, source, [d for d in dims if d != -1])
     before, after = product(source), product(dims)
     if compare(before, "!=", after, call.bounds):
-        old, new = _text(source), _text(dims)
+        old, new = shape_text(source), shape_text(dims)
         call.fail(f"cannot reshape {old} into {new}: {before} elements against {after}")
     return tuple(dims)
 
@@ -95,17 +96,8 @@ def _inferred(call: Call, source: tuple[Index, ...], rest: list[Index]) -> Index
         return 0
     inferred = simplify(floordiv(total, known), call.bounds)
     if isinstance(inferred, int) and inferred * known != total and isinstance(total, int):
-        call.fail(f"{total} elements do not divide into {_text(rest)}")
+        call.fail(f"{total} elements do not divide into {shape_text(rest)}")
     return inferred
-
-
-def _text(shape: tuple[Index, ...] | list[Index]) -> str:
-    return f"[{', '.join(map(str, shape))}]"
-
-
-def reshaped(call: Call, x: str, shape: tuple[Index, ...]) -> str:
-    """``x`` in another shape; itself where that is its shape already."""
-    return x if call.type_of(x).shape == shape else call.emit(sh.Reshape(shape), x)
 
 
 def flatten(call: Call) -> str:

@@ -12,11 +12,11 @@ from modelcc.frontends.kit.fourier import Form, transformed
 from modelcc.frontends.kit.vectors import axes_at, positions, vector_of
 from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.standard.runtime_shape import around, sized
-from modelcc.frontends.onnx.standard.shape import reshaped
 from modelcc.ir.index import Index, Range, compare, floordiv, product, simplify
 from modelcc.ir.types import F32, F64, I64
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.broadcast import reshaped
 from modelcc.ops.comparison import where
 from modelcc.ops.gather import Gather
 from modelcc.ops.generate import Iota

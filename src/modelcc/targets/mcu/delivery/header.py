@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from modelcc.targets.c.code import folded
 from modelcc.targets.c.delivery.facts import Tensor
 from modelcc.targets.c.delivery.filling import commented
+from modelcc.targets.c.delivery.header import tensor_macro
 from modelcc.targets.c.names import comment
 from modelcc.targets.mcu.delivery.model import EmbeddedModel
 
@@ -75,7 +76,7 @@ def reset_signature(model: EmbeddedModel) -> str:
 
 def macro_of(model: EmbeddedModel, tensor: Tensor) -> str:
     """What macros of a tensor begin with."""
-    return f"{model.macro}_{tensor.side.upper()}_{tensor.field}"
+    return tensor_macro(model.facts, tensor)
 
 
 def _memory(model: EmbeddedModel) -> Iterator[str]:
