@@ -41,7 +41,7 @@ def model(seed: int = 0) -> dict[str, Tensor]:
 
 
 def loss(params: dict[str, Tensor], x: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-    """Of a regression, with noise that hangs on a key."""
+    """Of a regression, with noise that depends on a key."""
     params["key"] = (params["key"] * 1103515245 + 12345) % 2147483648
     params["seen"] = params["seen"] + 1
     noise = params["key"].astype("f32") * (0.01 / 2147483648)

@@ -5,7 +5,7 @@ is next to the model: inputs, constants or the results of all nodes moved to nei
 and for what the model means to NumPy: NaN is kept by MaxPool, ReduceMax, ReduceMin, ArgMax and
 ArgMin, which in onnxruntime lose some or find others.  What MaxPool makes of NaN is not fixed: by
 which of its neighbours it is lost depends on the order in which an engine looks at them.  So
-results that hang on it may be anything.
+results that depend on it may be anything.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def evaluated(model: onnx.ModelProto, feeds: Arrays) -> Arrays:
 
 
 def _but_for_pools(model: onnx.ModelProto, feeds: Arrays, got: Arrays) -> Arrays:
-    """onnxruntime's results, but ``got`` where they hang on what MaxPool makes of NaN."""
+    """onnxruntime's results, but ``got`` where they depend on what MaxPool makes of NaN."""
     kept, lost = (onnxruntime_runner(nan_kept(each))(feeds) for each in (model, nan_lost(model)))
 
     def chosen(name: str) -> Any:

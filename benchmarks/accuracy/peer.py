@@ -16,7 +16,7 @@ def session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
     """A session in one thread.
 
     In several it quantises the state of DynamicQuantizeLSTM by the rows that each of them has, so
-    that its results hang on their number.
+    that its results depend on their number.
     """
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3

@@ -35,7 +35,7 @@ SAME_STEPS = 1e-3
 
 
 NUDGES = 4
-"""Models a rounding error away that ONNX Runtime runs, too, to see what its results hang on."""
+"""Models a rounding error away that ONNX Runtime runs, too, to see what its results depend on."""
 
 
 @dataclass(frozen=True)

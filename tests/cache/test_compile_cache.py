@@ -1,4 +1,4 @@
-"""The cache of artifacts: found by content, invalid when a file it hangs on changes."""
+"""The cache of artifacts: found by content, invalid when a file it depends on changes."""
 
 from __future__ import annotations
 

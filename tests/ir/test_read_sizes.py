@@ -207,7 +207,7 @@ def test_constraints_are_checked() -> None:
 
 
 def test_constraints_that_few_sizes_meet_do_not_hold_up_the_verifier() -> None:
-    """That of the last size hangs on all of them: backtracking would try every combination."""
+    """That of the last size depends on all of them: backtracking would try every combination."""
     names = tuple(f"k{i}" for i in range(24))
     total = sum((Sym(name) for name in names), start=Sym("k24"))
     build = GraphBuilder("many", {name: Range(0, 9) for name in (*names, "k24")})

@@ -185,7 +185,7 @@ def test_dropout_keeps_the_mean_and_drops_its_share() -> None:
 
 
 def test_buffers_keep_no_history() -> None:
-    """Statistics of many steps hang on no step before."""
+    """Statistics of many steps depend on no step before."""
     net = nn.Sequential(nn.Linear(3, 4, rng=0), nn.BatchNorm1d(4))
 
     def loss(params: dict[str, Tensor], x: Any) -> tuple[Tensor, dict[str, Tensor]]:

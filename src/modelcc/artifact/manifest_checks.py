@@ -77,7 +77,7 @@ def _unknown(what: str, indices: Iterable[Index], known: set[str]) -> Iterator[s
         if isinstance(index, int) and index < 0:
             yield f"{what} has size {index}"
         for name in sorted(symbols(index) - known):
-            yield f"{what} hangs on {name!r}, which nothing tells"
+            yield f"{what} depends on {name!r}, which nothing tells"
 
 
 def _constant_problems(specs: tuple[ConstantSpec, ...]) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """What lies in the folder of caches: how much it is, and taking away what was not used for long.
 
-    artifacts/XX/KEY.mcc    finished models, each with a note KEY.json of the files it hangs on
+    artifacts/XX/KEY.mcc    finished models, each with a note KEY.json of the files it depends on
     objects/XX/KEY.mccobj   object files of kernels
     digests/KEY.json        digests of models and weights that were compiled
 

@@ -125,7 +125,7 @@ def meaning_fault(instruction: Instruction, lanes: int) -> str:
         if isinstance(e, Load) and (e.buffer not in taken or taken[e.buffer].dtype != e.dtype):
             return f"{name} has no operand %{e.buffer} of {e.dtype}"
         if isinstance(e, Load) and symbols(e.offset) - symbols(LANE):
-            return f"element {e.offset} of %{e.buffer} hangs on more than the lane of {name}"
+            return f"element {e.offset} of %{e.buffer} depends on more than the lane of {name}"
         if isinstance(e, Load):
             size = taken[e.buffer].each * lanes
             if not all(0 <= evaluate(e.offset, {"l": lane}) < size for lane in range(lanes)):

@@ -39,7 +39,7 @@ _TOGETHER = "\0together"
 def function_cost(function: Function, sizes: Mapping[str, int]) -> Cost:
     """Cost of one call with these size arguments.
 
-    A loop whose bounds hang on an outer loop counts as in the first iteration of that one; of
+    A loop whose bounds depend on an outer loop counts as in the first iteration of that one; of
     two branches the dearer counts.  Loops bounded by run-time data, and those without bounds, count
     once.  A routine that threads run together counts once for all of them.
     """

@@ -1,6 +1,6 @@
 """Order, search, choice and counting under NumPy's names.
 
-What has a shape that hangs on data is computed at once; while a function is traced it needs a
+What has a shape that depends on data is computed at once; while a function is traced it needs a
 ``size``, which NumPy has not.
 """
 

@@ -40,7 +40,7 @@ class After(Op):
     """``x``, computed once ``token`` is there (x, token).
 
     What is computed of it is not the same as what is computed of ``x``: a value that is to be
-    computed anew, and not kept, hangs on it.
+    computed anew, and not kept, depends on it.
     """
 
     samples = (

@@ -3,7 +3,7 @@ line all threads of a group share.
 
 A group takes as many elements as it has threads at a time.  A thread's total grows by that of the
 one that is 1, 2, 4 … places before it (Hillis and Steele, "Data parallel algorithms", 1986), and by
-that of all elements before these.  So the order of additions does not hang on who comes first.
+that of all elements before these.  So the order of additions does not depend on who comes first.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Least significant digit first, four bits at a time, each pass a stable counting sort in three
 launches: every group counts the digits of a block of elements, the counts are added up along the
 line, and every group puts its elements where these say (Satish, Harris and Garland, "Designing
-efficient sorting algorithms for manycore GPUs", 2009).  So no result hangs on who comes first.
+efficient sorting algorithms for manycore GPUs", 2009).  So no result depends on who comes first.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class LoopHistory:
     def kept(self) -> list[str]:
         """Values from which gradients compute what they read without products or control flow.
 
-        Either those of costly ops, or what is read of all that hangs on these and on slices of
+        Either those of costly ops, or what is read of all that depends on these and on slices of
         stacked tensors, such as gates behind their activations: whichever is smaller, with the
         slices that the rest is computed from.
         """
@@ -63,7 +63,7 @@ class LoopHistory:
         return self._own.isdisjoint(s for extent in extents for s in symbols(extent))
 
     def _read_of_costly(self) -> list[str]:
-        """What gradients read and that hangs on costly ops or slices."""
+        """What gradients read and that depends on costly ops or slices."""
         found, hard = list[str](), set[str]()
         for node in self._varying:
             if self._is_slice(node):

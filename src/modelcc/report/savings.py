@@ -1,4 +1,4 @@
-"""What layers lost that no result hangs on."""
+"""What layers lost that no result depends on."""
 
 from __future__ import annotations
 
@@ -57,5 +57,5 @@ def savings_rows(savings: tuple[ChannelSaving, ...]) -> Iterator[str]:
     if savings:
         bytes = sum(saving.bytes for saving in savings)
         removed = sum(saving.removed for saving in savings)
-        yield f"{removed} channels and {bytes} bytes that no result hangs on are left out"
+        yield f"{removed} channels and {bytes} bytes that no result depends on are left out"
     yield from map(str, savings)

@@ -189,5 +189,5 @@ def check_used(listing: Listing, kernels: Collection[str], contractions: Collect
         raise ModelError(
             f"line {line} of the schedules: no {what} of this model has the key {key}",
             (),
-            "schedules hang on shapes, types and options: emit them anew with the same options",
+            "schedules depend on shapes, types and options: emit them anew with the same options",
         )

@@ -58,7 +58,7 @@ _Straight: TypeAlias = "tuple[Index, tuple[Condition, ...]]"
 class RowRuns:
     """What fills the parts of the rows along ``axis``, the longest first.
 
-    Where these begin and end may hang on the ``outer`` axes.  What takes a choice to find has a
+    Where these begin and end may depend on the ``outer`` axes.  What takes a choice to find has a
     name: one of ``sizes``, each of which may mention those before it.
     """
 
@@ -122,7 +122,7 @@ def _parts(
 
 
 def _bent_axis(stage: Stage) -> Axis | None:
-    """The innermost axis that guards or folded places hang on, if few elements are inside it."""
+    """The innermost axis that guards or folded places depend on, if few elements are inside it."""
     inside = 1
     for index in reversed(stage.write):
         axes = [axis for axis in stage.axes if axis.name in symbols(index)]

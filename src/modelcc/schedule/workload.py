@@ -17,7 +17,7 @@ DIGITS = 16
 
 
 def workload_text(kernel: CanonicalKernel) -> str:
-    """Everything that a schedule of ``kernel`` hangs on; equal kernels have equal text."""
+    """Everything that a schedule of ``kernel`` depends on; equal kernels have equal text."""
     types = {s.output: plain_type(s) for s in kernel.stages}
     types |= {**dict(kernel.internal), **dict(kernel.types)}
     lines = [f"constants {', '.join(sorted(kernel.constants))}"] if kernel.constants else []

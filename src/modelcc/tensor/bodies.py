@@ -63,7 +63,7 @@ def tensor_of(leaf: Any) -> Tensor:
 
 
 def is_traced(tree: Any) -> bool:
-    """Whether a tensor in ``tree`` has no contents, for it hangs on inputs of a traced function."""
+    """Whether a tensor in ``tree`` has no contents: it depends on inputs of a traced function."""
     return any(
         isinstance(leaf, Tensor) and leaf.phase == TRACED and leaf.held is None
         for leaf in flatten(tree)[0]

@@ -86,7 +86,7 @@ class Key:
 def evaluate(wanted: Sequence[Lazy]) -> None:
     """Have ``wanted``, and what else of their pending operands somebody holds, computed.
 
-    :class:`TracingError` if one of them hangs on a value that has no contents.
+    :class:`TracingError` if one of them depends on a value that has no contents.
     """
     waiting = [node for node in wanted if node.held is None]
     if not waiting:

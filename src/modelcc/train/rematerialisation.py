@@ -193,7 +193,7 @@ def _is_there(lives: Lifetimes, name: str, chosen: Collection[str]) -> bool:
 def recomputed(graph: Graph, names: Collection[str]) -> Graph:
     """``graph`` where readers behind the boundary get ``names`` computed anew, just before them.
 
-    What is computed anew hangs on a value of the backward pass (:class:`After`), so that it does
+    What is computed anew depends on a value of the backward pass (:class:`After`), so that it does
     not count as the same as what was computed at first.
     """
     return _Rewritten(graph, frozenset(names)).result() if names else graph

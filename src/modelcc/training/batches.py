@@ -18,7 +18,7 @@ class Batches:
     """Arrays with one sample for each place of axis 0, as batches: ``Batches((x, y), 64)``.
 
     ``arrays`` is a tuple or a dict of arrays, and so is a batch.  Each epoch has an order of its
-    own, which hangs on ``seed`` and the number of the epoch alone.  ``drop_last`` leaves out what
+    own, which depends on ``seed`` and the number of the epoch alone.  ``drop_last`` leaves out what
     does not fill a batch: else its size needs a program of its own.
     """
 
@@ -63,7 +63,7 @@ class Batches:
             yield like(self.arrays, iter([leaf[chosen] for leaf in leaves]))
 
     def identity(self) -> dict[str, int | bool]:
-        """What the order of samples hangs on."""
+        """What the order of samples depends on."""
         return {"samples": self.samples, "batch_size": self.batch_size, "seed": self.seed,
                 "shuffle": self.shuffle, "drop_last": self.drop_last}  # fmt: skip
 

@@ -1,6 +1,6 @@
 """What the tuner measured, and what compilation is to use: one SQLite file.
 
-Rows hang on two texts that mean nothing here: the machine, and the workload
+Rows depend on two texts that mean nothing here: the machine, and the workload
 (:mod:`modelcc.schedule.workload`).  Any number of processes may use one file; an object of
 :class:`Database` belongs to the process and the thread that opened it.
 """

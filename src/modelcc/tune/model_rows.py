@@ -1,4 +1,4 @@
-"""Choices for a model as a whole among those of a database: what they hang on is its content.
+"""Choices for a model as a whole among those of a database: what they depend on is its content.
 
 In a database they are called ``model KEY channels``, in a file of schedules ``model channels``.
 """

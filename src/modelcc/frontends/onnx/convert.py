@@ -49,7 +49,7 @@ def import_onnx(
     ``dims`` fixes named dimensions (a number) or bounds them (a ``Range``); a dynamic dimension
     without a name is called ``<input>_d<position>``.  It also fixes the number of elements of a
     sequence, ``<input>_length``, and whether an optional value is there, ``<input>_present``.
-    ``values`` turns inputs into constants: a model whose shapes or branches hang on them can then
+    ``values`` turns inputs into constants: a model whose shapes or branches depend on them can then
     be imported.
 
     Raises :class:`ModelError` if the model is broken and :class:`UnsupportedModel`, listing every

@@ -121,7 +121,7 @@ class LoopParts:
         return self.states[1:] if self.conditional else self.states
 
     def drop_dead(self, read: frozenset[str]) -> None:
-        """States and slices that nothing outside of the loop hangs on; unused captures."""
+        """States and slices that nothing outside of the loop depends on; unused captures."""
         self.slices = [s for s in self.slices if s.stacked in read]
         needed = {s.value for s in self.slices}
         kept = {s.name for s in self.states if s.last in read}

@@ -52,7 +52,7 @@ from modelcc.ir.loop_traversal import FAULTS, blocks, map_blocks, mentions, name
 
 def checks_alone(function: Function) -> Function | None:
     """What finds out whether the checks of ``function`` hold, on those of its buffers that this
-    reads; None if they hang on what the function writes."""
+    reads; None if they depend on what the function writes."""
     if any(isinstance(s, Barrier | ParallelCall) for s in statements(function.body)):
         return None
     needed = _needed(function.body)

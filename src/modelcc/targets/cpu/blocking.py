@@ -12,7 +12,7 @@ tile broadcasts stay in the first::
                     the register tile, over the steps of the block
 
 Between the blocks of its steps a sum waits where its result will be, so that the result does not
-hang on the blocks.
+depend on the blocks.
 """
 
 from __future__ import annotations

@@ -199,7 +199,7 @@ def _blocks(
 
 @dataclass(frozen=True)
 class _Cutting:
-    """How loops are cut into vectors, and what else a plan hangs on."""
+    """How loops are cut into vectors, and what else a plan depends on."""
 
     lane: LoopVar
     blocks: str

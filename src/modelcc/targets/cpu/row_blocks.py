@@ -134,7 +134,7 @@ def _wanted(stages: BlockStages, wanted: Schedule) -> RowBlockPlan:
     if keys is None and not isinstance(whole, int):
         raise ScheduleError("how many keys there are is known in the run only: they need blocks")
     if keys is not None and stages.weights is None:
-        raise ScheduleError("weights hang on all keys of a row: keys=0")
+        raise ScheduleError("weights depend on all keys of a row: keys=0")
     if wanted.rows * (keys or 1) > MOST_SCORES:
         raise ScheduleError(f"a block has at most {MOST_SCORES} scores, which are on the stack")
     tiles = wanted.scores, wanted.total

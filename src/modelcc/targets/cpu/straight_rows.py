@@ -44,7 +44,7 @@ from modelcc.targets.cpu.steps import Steps
 from modelcc.targets.cpu.tiled import emit_tiled
 
 LONG = 256
-"""Elements of a row from which loops whose ends hang on the row are faster than choices."""
+"""Elements of a row from which loops whose ends depend on the row are faster than choices."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def find_straight_rows(
 
 
 def _worth_leaving_out(stage: Stage) -> bool:
-    """Whether rows are long enough for loops that hang on the row."""
+    """Whether rows are long enough for loops that depend on the row."""
     last = stage.axes[-1].extent if stage.axes else 0
     return not isinstance(last, int) or last >= LONG
 

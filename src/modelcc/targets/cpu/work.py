@@ -52,7 +52,7 @@ def forks_if_worth(
     body: Sequence[Stmt], stages: Sequence[Stage], types: Mapping[str, TensorType], dims: Bounds
 ) -> tuple[Stmt, ...]:
     """``body``, which computes ``stages``, with parallel loops that ask at run time whether sizes
-    are worth threads, where it hangs on them."""
+    are worth threads, where it depends on them."""
     work = simplify(_work(stages, types, _itself), dims)
     if _is_worth(work, dims) is not None:
         return tuple(body)

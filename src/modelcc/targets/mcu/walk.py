@@ -1,6 +1,6 @@
 """Loops walked as they will run, for whoever counts what they execute.
 
-How often a loop runs and which branches are taken is known where that hangs on indices; of a loop
+How often a loop runs and which branches are taken is known where that depends on indices; of a loop
 whose iterations differ in it, some iterations stand for those next to them.
 """
 
@@ -53,7 +53,7 @@ class LoopWalk(ABC):
 
     @abstractmethod
     def own(self, s: Stmt, seen: set[object], varying: frozenset[str] | None) -> Counts:
-        """What a statement takes without those inside; in a loop, if it hangs on ``varying``.
+        """What a statement takes without those inside; in a loop, if it depends on ``varying``.
 
         ``seen`` is what the block has computed before.
         """
@@ -228,7 +228,7 @@ def _moves_by_one(offset: Index, variable: str) -> bool:
 
 
 def _is_uneven(loop: For) -> bool:
-    """Whether iterations differ in what they execute: conditions, bounds or sizes hang on the
+    """Whether iterations differ in what they execute: conditions, bounds or sizes depend on the
     variable."""
     names = {loop.variable}
     for s in statements(loop.body):

@@ -119,14 +119,14 @@ class CpuTarget(Target):
 
     @property
     def words(self) -> str:
-        """What schedules hang on of the machine."""
+        """What schedules depend on of the machine."""
         cpu, several = self.cpu, "s" if self.cpu.threads > 1 else ""
         vectors = f"{cpu.vector_bits}-bit vectors, {cpu.vector_registers} registers"
         return f"{vectors}, {cpu.threads} thread{several}"
 
     @property
     def tuning_key(self) -> str:
-        """What measured times hang on."""
+        """What measured times depend on."""
         return f"{self.name}, {self.machine.cpu or self.machine.triple}: {self.words}"
 
     def kernels(self, program: TensorProgram) -> tuple[Scheduled, ...]:

@@ -1,6 +1,6 @@
 """Updates at places from memory: a program has points that no other one meets, and takes the
 updates that may meet there one after the other, in the model's order.  So nothing is atomic, and no
-result hangs on who comes first."""
+result depends on who comes first."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ class _Encoding:
         return [w for n, offset in enumerate(offsets) for w in self._change(first + n, offset)]
 
     def _change(self, place: int, value: Index) -> list[int]:
-        """The change of a word to ``value``, if that hangs on counters."""
+        """The change of a word to ``value``, if that depends on counters."""
         if not symbols(value):
             return []
         words = expression(value, [loop.counter for loop in self._loops])

@@ -1,4 +1,4 @@
-"""Numbers that hang on the counters of loops: all that they are, and how bytecode spells them."""
+"""Numbers that depend on the counters of loops: all that they are, and how bytecode spells them."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_layers_agree_with_onnxruntime(
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("hidden", [16, 192])
 def test_readers_of_two_products_are_joined_once(hidden: int, threads: int) -> None:
-    """Both gates of a unit that is written by hand hang on the input and on the state."""
+    """Both gates of a unit that is written by hand depend on the input and on the state."""
     model = parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 17]>
         unit (float[{BATCH}, {hidden}] x, float[{BATCH}, {hidden}] h)
             => (float[{BATCH}, {hidden}] y) {{

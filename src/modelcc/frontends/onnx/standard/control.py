@@ -223,7 +223,7 @@ def _steps(call: Call) -> int:
 def _holds(call: Call, condition: str) -> bool:
     known = call.emitter.contents(condition)
     if known is None or is_symbolic(known):
-        unsupported("it carries a sequence along, and its condition hangs on data")
+        unsupported("it carries a sequence along, and its condition depends on data")
     return bool(known.reshape(-1)[0])
 
 
