@@ -177,5 +177,5 @@ class _EngineWorker:
             return parsed_object(line)
         self._process.wait()
         self._errors.seek(0)
-        said = self._errors.read().strip().splitlines()
-        raise ModelError(f"engine {self.engine} failed: {said[-1] if said else 'without a word'}")
+        lines = self._errors.read().strip().splitlines()
+        raise ModelError(f"engine {self.engine} failed: {lines[-1] if lines else 'without a word'}")

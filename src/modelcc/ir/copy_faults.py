@@ -31,13 +31,13 @@ def _fault(s: CopyAsync, to: Buffer, source: Buffer) -> str:
 
 
 def _box_fault(s: CopyTile, to: Buffer, source: Buffer, sizes: Sequence[str] | None) -> str:
-    rank, told = len(s.box), (s.offset, *s.sizes, *s.strides)
+    rank, numbers = len(s.box), (s.offset, *s.sizes, *s.strides)
     if to.space != "tile" or source.space != "global" or sizes is None:
         return "boxes of inputs are copied to memory of space tile"
     if not rank or any(len(part) != rank for part in (s.at, s.sizes, s.strides)):
         return "place, sizes, strides and box have as many numbers each"
     if s.strides[-1] != 1 or min(s.box) < 1:
         return "elements of rows lie side by side, and a box has some"
-    if not {name for index in told for name in symbols(index)} <= set(sizes):
-        return "the tensor is told by the function's sizes"
+    if not {name for index in numbers for name in symbols(index)} <= set(sizes):
+        return "the tensor is described by the function's sizes"
     return ""

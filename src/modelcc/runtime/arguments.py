@@ -124,7 +124,7 @@ def _from_dlpack(value: Any, dtype: NumpyType) -> Array:
         return np.from_dlpack(value)
     exporter = NumpyExporter(value, dtype)
     array: Array = np.from_dlpack(cast(Any, exporter))
-    return array.view(dtype) if exporter.told else array
+    return array.view(dtype) if exporter.as_integers else array
 
 
 def check_output(spec: TensorSpec, shape: tuple[int, ...], value: object) -> Array:

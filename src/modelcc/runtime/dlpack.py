@@ -98,11 +98,11 @@ def read_capsule(capsule: object) -> DlpackTensor:
 
 class NumpyExporter:
     """An exporter for NumPy, which knows no bfloat16 and no floats of 8 bits: where its elements
-    are ``dtype``, NumPy is ``told`` of integers as wide."""
+    are ``dtype``, NumPy gets integers as wide, and ``as_integers`` says so."""
 
     def __init__(self, exporter: Any, dtype: NumpyType) -> None:
         self._exporter, self._kind = exporter, dlpack_kind(dtype)
-        self.told = False
+        self.as_integers = False
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """The exporter's."""
@@ -113,7 +113,7 @@ class NumpyExporter:
         capsule = self._exporter.__dlpack__()
         tensor = _DlManagedFields.from_address(_pointer(capsule, _NAME)).tensor
         if (tensor.code, tensor.bits, tensor.lanes) == self._kind:
-            tensor.code, self.told = _KINDS["u"], True
+            tensor.code, self.as_integers = _KINDS["u"], True
         return capsule
 
 

@@ -107,8 +107,8 @@ def machine_identity() -> str:
     """Equal on machines whose processors have the same features, and processes that may use the
     same; empty if Linux does not tell."""
     names = ("vendor_id", "cpu family", "model", "flags", "Features")
-    told = {line for line in _cpu_info() if line.partition(":")[0].strip() in names}
-    text = "\n".join(sorted(told))
+    features = {line for line in _cpu_info() if line.partition(":")[0].strip() in names}
+    text = "\n".join(sorted(features))
     if "amx_tile" in text and not tiles_permitted():
         text += "\nno tiles"
-    return hashlib.sha256(text.encode()).hexdigest()[:16] if told else ""
+    return hashlib.sha256(text.encode()).hexdigest()[:16] if features else ""

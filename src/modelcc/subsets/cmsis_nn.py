@@ -48,9 +48,9 @@ def _equal_shapes(view: OperatorView) -> str:
 
 def _per_tensor(view: OperatorView) -> str:
     own = None if view.input(1) is None else view.inputs[1]
-    told = None if own is None else own.quantization
+    scales = None if own is None else own.quantization
     wide = view.data is not None and view.data.type == "INT16"
-    return "INT16 and a scale for each channel" if told and wide and not told.per_tensor else ""
+    return "INT16 and a scale for each channel" if scales and wide and not scales.per_tensor else ""
 
 
 _WEIGHTED = (Limitation(_weights, QUANTIZE), Limitation(_narrow_weights, "INT8 weights"))

@@ -63,9 +63,9 @@ class Draft:
         version: int = 1,
     ) -> int:
         """A new operator; returns its result."""
-        told = MappingProxyType(dict(options))
+        attributes = MappingProxyType(dict(options))
         index = self.view.operator.index
-        new = TfliteOperator(index, name, version, tuple(inputs), (output,), told)
+        new = TfliteOperator(index, name, version, tuple(inputs), (output,), attributes)
         self.operators.append(new)
         return output
 

@@ -137,8 +137,8 @@ def _softmax(view: OperatorView) -> str:
 
 
 def _splits(view: OperatorView) -> str:
-    told = view.number("num_splits", len(view.outputs))
-    return "" if told == len(view.outputs) else f"{told} parts, {len(view.outputs)} results"
+    parts = view.number("num_splits", len(view.outputs))
+    return "" if parts == len(view.outputs) else f"{parts} parts, {len(view.outputs)} results"
 
 
 def _reverse(view: OperatorView) -> str:

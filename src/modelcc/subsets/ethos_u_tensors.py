@@ -93,8 +93,8 @@ def _zero(view: OperatorView) -> str:
     if view.name in _ANY_ZERO:
         return ""
     for tensor in feature_maps(view):
-        told = tensor.quantization
-        zeros: list[int] = [] if told is None else told.zeros.tolist()
+        quantization = tensor.quantization
+        zeros: list[int] = [] if quantization is None else quantization.zeros.tolist()
         if tensor.type == "INT32" and any(zeros):
             return f"{tensor.name!r} is INT32 with the zero point {zeros[0]}"
         if tensor.type == "UINT8" and any(zero < 0 for zero in zeros):

@@ -47,7 +47,7 @@ def constant_operands(*places: int) -> Limitation:
 
 
 def known_extents(first: bool = False) -> Limitation:
-    """Extents that are told; the first axis may be open unless ``first``."""
+    """Extents that are given; the first axis may be open unless ``first``."""
 
     def broken(view: OperatorView) -> str:
         return "; ".join(filter(None, (open_extents(t, first) for t in view.tensors)))

@@ -50,9 +50,9 @@ def _pad_apart(to: Draft) -> bool:
 
 def _strides_apart(to: Draft) -> bool:
     """Strides become smaller ones, and of the result every so many pixels are kept."""
-    told = strides(to.view)
-    small = tuple(max(d for d in (1, 2, _MOST_STRIDE) if s % d == 0) for s in told)
-    if small == told or len(shape_of(to.view.data)) != 4:
+    stride = strides(to.view)
+    small = tuple(max(d for d in (1, 2, _MOST_STRIDE) if s % d == 0) for s in stride)
+    if small == stride or len(shape_of(to.view.data)) != 4:
         return False
     data, shape = _padded_data(to)
     spans = [(k - 1) * d + 1 for k, d in zip(kernel(to.view), dilations(to.view), strict=True)]
@@ -61,7 +61,7 @@ def _strides_apart(to: Draft) -> bool:
     middle = to.tensor(result, (shape[0], size[0], size[1], shape_of(result)[3]))
     inputs = (data, *to.view.operator.inputs[1:])
     to.again(inputs, middle, padding="VALID", stride_h=small[0], stride_w=small[1])
-    _every(to, middle, (told[0] // small[0], told[1] // small[1]))
+    _every(to, middle, (stride[0] // small[0], stride[1] // small[1]))
     return True
 
 
@@ -91,12 +91,12 @@ def _dilated_weights(to: Draft) -> bool:
     weights, (rows, columns) = to.view.input(1), dilations(to.view)
     if weights is None or weights.data is None or (rows, columns) == (1, 1):
         return False
-    before, told = weights.data, weights.quantization
-    zero = told.zero if told is not None and told.per_tensor else 0
+    before, quantization = weights.data, weights.quantization
+    zero = quantization.zero if quantization is not None and quantization.per_tensor else 0
     size = [(n - 1) * d + 1 for n, d in zip(before.shape[1:3], (rows, columns), strict=True)]
     data = np.full((before.shape[0], *size, before.shape[3]), zero, before.dtype)
     data[:, ::rows, ::columns] = before
-    new = to.constant(data, weights, told)
+    new = to.constant(data, weights, quantization)
     given = (to.given(0), new, *to.view.operator.inputs[2:])
     to.again(given, to.result, dilation_h_factor=1, dilation_w_factor=1)
     return True
@@ -200,9 +200,9 @@ def _kept_pixels(to: Draft) -> bool:
     return True
 
 
-def _bounds(told: tuple[int, ...], shape: Shape, last: int, mask: int) -> tuple[int, ...]:
+def _bounds(ends: tuple[int, ...], shape: Shape, last: int, mask: int) -> tuple[int, ...]:
     """Begins (``last`` 0) or ends of a slice, as they count from the first element."""
-    found = ((n + size if n < 0 else min(n, size)) for n, size in zip(told, shape, strict=True))
+    found = ((n + size if n < 0 else min(n, size)) for n, size in zip(ends, shape, strict=True))
     return tuple(
         (shape[axis] if last else 0) if mask >> axis & 1 else n for axis, n in enumerate(found)
     )

@@ -62,7 +62,7 @@ def view_of(operator: TfliteOperator, subgraph: TfliteSubgraph) -> OperatorView:
 
 
 def shape_of(tensor: TfliteTensor | None) -> Shape:
-    """The extents, 1 where a leading one is open, nothing where none are told."""
+    """The extents, 1 where a leading one is open, nothing where none are given."""
     if tensor is None or tensor.shape is None:
         return ()
     return tuple(1 if n == 0 and size == -1 else size for n, size in enumerate(tensor.shape))

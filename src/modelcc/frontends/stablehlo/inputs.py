@@ -68,9 +68,9 @@ def module_inputs(module: HloModule, dims: Dims, shapes: Shapes | None = None) -
         raise ModelError(f"the model has no dimension {unknown[0]!r}", (module.name,))
     open_ = sorted(mentioned - fixed.keys())
     bounds = {name: b if isinstance(b := dims.get(name), Range) else DIM for name in open_}
-    told = {**fixed, **module.constants}
-    sizes = {n: told.get(name, Sym(name)) for n, name in main.sizes.items()}
-    hidden = [name for name in main.sizes.values() if name not in {*mentioned, *told}]
+    known_sizes = {**fixed, **module.constants}
+    sizes = {n: known_sizes.get(name, Sym(name)) for n, name in main.sizes.items()}
+    hidden = [name for name in main.sizes.values() if name not in {*mentioned, *known_sizes}]
     if hidden:
         raise ModelError(
             f"no argument tells the size of dimension {hidden[0]!r}",

@@ -40,13 +40,13 @@ def transpose_conv(call: TfliteCall) -> str:
 
 def _sizes(call: TfliteCall) -> tuple[Index, ...]:
     """The shape of the result; of one that is given at run time what the file says, if it does."""
-    given, said = call.indices(0, "shape of the result"), call.results[0].shape
-    if said is None or len(said) != len(given) or min(said, default=0) < 1:
+    given, declared = call.indices(0, "shape of the result"), call.results[0].shape
+    if declared is None or len(declared) != len(given) or min(declared, default=0) < 1:
         return given
-    open_ = [(a, b) for a, b in zip(given, said, strict=True) if not isinstance(a, int)]
+    open_ = [(a, b) for a, b in zip(given, declared, strict=True) if not isinstance(a, int)]
     pairs: list[Constraint] = [(a, "==", b) for a, b in open_]
     call.emitter.require(pairs, call.source, True)
-    return said if pairs else given
+    return declared if pairs else given
 
 
 def convolution_2d_transpose_bias(call: TfliteCall) -> str:

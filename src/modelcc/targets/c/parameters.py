@@ -19,25 +19,25 @@ def bind_parameters(
 ) -> list[str]:
     """Declarations of a function's parameters, which ``code`` knows from now on."""
     texts: list[str] = []
-    said = groups or _PLAIN
+    dialect = groups or _PLAIN
     for parameter in function.parameters:
         name = code.fresh(parameter.buffer.name)
         code.scope.buffers[parameter.buffer.name] = (name, parameter.buffer)
-        one = said.memory + declaration(name, parameter, "restrict ")
-        texts.append(said.numbered.format(one, len(texts)))
+        one = dialect.memory + declaration(name, parameter, "restrict ")
+        texts.append(dialect.numbered.format(one, len(texts)))
     if groups is not None:
-        faults = _faults(code, function, said.memory)
-        texts += [said.numbered.format(one, len(texts)) for one in faults]
+        faults = _faults(code, function, dialect.memory)
+        texts += [dialect.numbered.format(one, len(texts)) for one in faults]
     for size in function.sizes:
         name = code.fresh(size)
         code.scope.symbols[size] = name
         code.scope.bounds[size] = Range(0, None)
-        texts.append(said.numbered.format(said.given.format(code.index, name), len(texts)))
+        texts.append(dialect.numbered.format(dialect.given.format(code.index, name), len(texts)))
     if groups is None:
         texts += _faults(code, function, "")
     if takes_pool(function):
         texts.append(f"void *{code.fresh('pool')}")
-    return [*texts, *said.indices] or ["void"]
+    return [*texts, *dialect.indices] or ["void"]
 
 
 def _faults(code: Code, function: Function, memory: str) -> list[str]:

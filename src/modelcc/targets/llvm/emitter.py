@@ -209,20 +209,20 @@ def _maps(code: Code, function: Function) -> list[str]:
     for number, each in enumerate(maps):
         code.maps[each] = code.local(f"map{number}")
     if maps and code.groups:
-        code.globals.append(_maps_told(function, maps, code.groups))
+        code.globals.append(_maps_note(function, maps, code.groups))
     attributes = f'byval([{MAP_BYTES} x i8]) align 64 "nvvm.grid_constant"'
     return [f"ptr {attributes} {operand}" for operand in code.maps.values()]
 
 
-def _maps_told(function: Function, maps: Sequence[TileMap], groups: LlvmGroups) -> str:
+def _maps_note(function: Function, maps: Sequence[TileMap], groups: LlvmGroups) -> str:
     """A text of the argument's number, type, offset, sizes, strides and box of each map."""
     buffers = {p.buffer.name: (n, p.buffer.dtype) for n, p in enumerate(function.parameters)}
-    told = [
+    described = [
         [buffers[m.source][0], str(buffers[m.source][1]), str(m.offset), [*map(str, m.sizes)],
          [*map(str, m.strides)], m.box]
         for m in maps
     ]  # fmt: skip
-    data = json.dumps({"sizes": function.sizes, "maps": told}, separators=(",", ":")).encode()
+    data = json.dumps({"sizes": function.sizes, "maps": described}, separators=(",", ":")).encode()
     text = "".join(f"\\{byte:02x}" for byte in data)
     name = quoted(function.name + MAPS)
     return f'@{name} = addrspace({groups.memory}) constant [{len(data)} x i8] c"{text}"'

@@ -106,8 +106,8 @@ class GroupCode:
         whole = f"@{quoted(f'{self._code.name}_shared')}"
         line = f"{whole} = external addrspace({space}) global [0 x i8], align 1024"
         if line not in self._code.globals:
-            told = f"@{quoted(self._code.name + SHARED_BYTES)}"
-            number = f"{told} = addrspace({self._groups.memory}) constant i32 {whole_bytes}"
+            symbol = f"@{quoted(self._code.name + SHARED_BYTES)}"
+            number = f"{symbol} = addrspace({self._groups.memory}) constant i32 {whole_bytes}"
             self._code.globals += [line, number]
         first, self._used = self._used, self._used + buffer.size * buffer.dtype.bytes
         at = f"getelementptr i8, ptr addrspace({space}) {whole}, i64 {first}"

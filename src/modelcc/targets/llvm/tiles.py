@@ -190,9 +190,9 @@ class TileCode:
             step = self._code.emit(f"add i64 {right}, {number * kind.b.step}", "tile")
             given += [*taken, ("i64", step)]
             turned = (*turned, kind.b.transposed) if kind.turned else ()
-            told = "".join(f", {int(one)}" for one in turned)
+            transposed = "".join(f", {int(one)}" for one in turned)
             b = f"${count + len(given) - 1}"
-            lines.append(f"{kind.mnemonic} {{{sums}}}, {a}, {b}, 1, 1, 1{told};")
+            lines.append(f"{kind.mnemonic} {{{sums}}}, {a}, {b}, 1, 1, 1{transposed};")
         text = " ".join((_FENCE, *lines, _COMMIT))
         values = self._warp.read(s, 0, "float", count)
         found = self._tied(text, values, given)
@@ -225,8 +225,8 @@ class TileCode:
 
     def _effect(self, text: str, constraints: str, given: Sequence[tuple[str, str]]) -> None:
         taken = ", ".join(map(" ".join, given))
-        told = ",".join([*([constraints] if constraints else []), "~{memory}"])
-        self._code.effect(f'call void asm sideeffect "{text}", "{told}"({taken}) convergent')
+        clobbered = ",".join([*([constraints] if constraints else []), "~{memory}"])
+        self._code.effect(f'call void asm sideeffect "{text}", "{clobbered}"({taken}) convergent')
 
     def _tied(
         self, text: str, values: Sequence[str], given: Sequence[tuple[str, str]]
@@ -236,7 +236,7 @@ class TileCode:
         type_ = f"{{ {', '.join(['float'] * count)} }}"
         outputs, ties = ["=f"] * count, [str(n) for n in range(count)]
         letters = ("r" if type_ == "i32" else "l" for type_, _ in given)
-        told = ",".join([*outputs, *letters, *ties, "~{memory}"])
+        operands = ",".join([*outputs, *letters, *ties, "~{memory}"])
         taken = ", ".join(map(" ".join, [*given, *(("float", value) for value in values)]))
-        call = f'call {type_} asm sideeffect "{text}", "{told}"({taken}) convergent'
+        call = f'call {type_} asm sideeffect "{text}", "{operands}"({taken}) convergent'
         return self._warp.fields(self._code.emit(call, "sums"), type_, count)

@@ -269,8 +269,8 @@ def _exchange(worker: _CompilerProcess, request: CompileRequest) -> Reply:
 def _obituary(worker: _CompilerProcess) -> str:
     status = worker.process.wait()
     worker.errors.seek(0)
-    said = worker.errors.read().decode(errors="replace").strip().splitlines()[-20:]
-    return "\n".join([f"LLVM stopped while compiling a module (exit status {status}):", *said])
+    lines = worker.errors.read().decode(errors="replace").strip().splitlines()[-20:]
+    return "\n".join([f"LLVM stopped while compiling a module (exit status {status}):", *lines])
 
 
 def _stop(worker: _CompilerProcess) -> None:

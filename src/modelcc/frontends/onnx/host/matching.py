@@ -24,11 +24,11 @@ def matching_machine(pattern: str) -> Mapping[str, Setting]:
     """
     code, sets = parse(pattern)
     conditional = any(instruction[0] == "where" for instruction in code)
-    told = (*sets, *(_BESIDE if conditional else ()))
-    bounds = sorted({0, *(edge for ranges in told for a, b in ranges for edge in (a, b + 1))})
+    classes = (*sets, *(_BESIDE if conditional else ()))
+    bounds = sorted({0, *(edge for ranges in classes for a, b in ranges for edge in (a, b + 1))})
     bounds = [bound for bound in bounds if bound <= LAST]
-    members = [_members(ranges, bounds) for ranges in told]
-    signatures = list(zip(*members, strict=True)) if told else [() for _ in bounds]
+    members = [_members(ranges, bounds) for ranges in classes]
+    signatures = list(zip(*members, strict=True)) if classes else [() for _ in bounds]
     numbers = {signature: n for n, signature in enumerate(dict.fromkeys(signatures))}
     return {
         "program": code,
