@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from modelcc.ir.types import Array
+
 
 def mlp(batch: int | str = 2) -> ModelProto:
     """``y = relu(x @ w0 + b0) @ w1``, x of 6 features, y of 3."""
-    generator = np.random.default_rng(7)
-    weights = {"w0": (6, 20), "b0": (20,), "w1": (20, 3)}
-    arrays = {n: generator.standard_normal(s).astype(np.float32) for n, s in weights.items()}
+    arrays = _mlp_weights()
     nodes = (
         helper.make_node("MatMul", ["x", "w0"], ["h0"], "fc0"),
         helper.make_node("Add", ["h0", "b0"], ["h1"], "bias0"),
@@ -20,6 +20,18 @@ def mlp(batch: int | str = 2) -> ModelProto:
         helper.make_node("MatMul", ["h2", "w1"], ["y"], "fc1"),
     )
     return model(nodes, {"x": (batch, 6)}, {"y": (batch, 3)}, arrays)
+
+
+def mlp_result(x: Array) -> Array:
+    """What :func:`mlp` computes, by NumPy."""
+    w0, b0, w1 = _mlp_weights().values()
+    return np.maximum(x @ w0 + b0, 0) @ w1
+
+
+def _mlp_weights() -> dict[str, Array]:
+    generator = np.random.default_rng(7)
+    shapes = {"w0": (6, 20), "b0": (20,), "w1": (20, 3)}
+    return {n: generator.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
 
 
 def two_outputs() -> ModelProto:

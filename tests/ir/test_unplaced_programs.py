@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from program_cases import add_row, b, binary, halve
+from program_cases import add_row, b, binary, halve, nested_result
 
 from modelcc.ir.constant import Constant
 from modelcc.ir.errors import ModelError
@@ -20,7 +20,7 @@ from modelcc.ir.program_text import print_program
 from modelcc.ir.program_verifier import verify_program
 from modelcc.ir.region import Branch, Carry, Repeat
 from modelcc.ir.tensor import View
-from modelcc.ir.types import BOOL, F32, Array, TensorType
+from modelcc.ir.types import BOOL, F32, TensorType
 from modelcc.passes.program.apply_plan import apply_plan
 from modelcc.passes.program.plan_memory import plan_memory
 
@@ -69,14 +69,6 @@ def program(*steps: Step, **changes: Any) -> Program:
     return replace(given, **changes)
 
 
-def result(x: Array, go: bool) -> Array:
-    total = x.sum(0, dtype=np.float32)
-    while go:
-        total = total * np.float32(0.5)
-        go = bool(total[0] > 1)
-    return total
-
-
 def test_text_reads_back() -> None:
     text = print_program(program())
     loop = "repeat step < batch carry(%sum = %zero then %next last %total) from"
@@ -97,7 +89,7 @@ def test_means_the_same_once_it_is_placed(batch: int, go: bool) -> None:
     x = np.random.default_rng(batch).uniform(1, 3, (batch, 7)).astype(np.float32)
     for each in (program(), placed):
         found = interpret_program(each, {"x": x, "go": np.array([go])})
-        np.testing.assert_allclose(found["y"], result(x, go), 1e-5)
+        np.testing.assert_allclose(found["y"], nested_result(x, go), 1e-5)
 
 
 def test_what_a_region_makes_is_gone_after_it() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from cuda_driver import FakeDriver
 from onnx import helper
-from small_models import mlp, model
+from small_models import mlp, mlp_result, model
 
 import modelcc
 from modelcc.ir.types import Array
@@ -85,12 +85,6 @@ def normal(seed: int) -> Array:
     return np.random.default_rng(seed).standard_normal((2, 6)).astype(np.float32)
 
 
-def expected(x: Array) -> Array:
-    weights = np.random.default_rng(7)
-    w0, b0, w1 = (weights.standard_normal(s).astype(np.float32) for s in ((6, 20), (20,), (20, 3)))
-    return np.maximum(x @ w0 + b0, 0) @ w1
-
-
 @pytest.fixture(scope="module")
 def compiled() -> Prepared:
     return prepared(mlp(2))
@@ -111,12 +105,12 @@ def test_a_tensor_on_the_gpu_is_used_in_place(compiled: Prepared, kind: type[Ten
     x = kind(driver, normal(1))
     for seed in (1, 2, 3):
         x.write(normal(seed))
-        np.testing.assert_allclose(net(x), expected(normal(seed)), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(net(x), mlp_result(normal(seed)), rtol=1e-4, atol=1e-5)
     assert moves(driver) == (weights + 1, 1, 4)
     assert driver.calls.count("cuStreamBeginCapture") == 2
     shifted = kind(driver, normal(4), shift=16)
     for _ in range(2):
-        np.testing.assert_allclose(net(shifted), expected(normal(4)), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(net(shifted), mlp_result(normal(4)), rtol=1e-4, atol=1e-5)
     assert moves(driver) == (weights + 1, 3, 6), "kernels want it to begin at 256 bytes"
 
 
@@ -127,7 +121,7 @@ def test_results_stay_on_the_gpu(compiled: Prepared) -> None:
     y = net(x, out="device")
     assert isinstance(y, DeviceArray) and repr(y) == "<DeviceArray float32 [2, 3] on Test GPU>"
     assert moves(driver)[2] == 0
-    np.testing.assert_allclose(y.numpy(), expected(normal(1)), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(y.numpy(), mlp_result(normal(1)), rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(np.asarray(y), y.numpy())
     np.testing.assert_array_equal(np.from_dlpack(cast(Any, y), device="cpu"), y.numpy())
     held = y.__dlpack__(stream=1)
@@ -206,7 +200,7 @@ def test_strides_of_the_array_interface(compiled: Prepared) -> None:
     x = ByInterface(driver, normal(1))
     x.more = {"strides": (24, 4), "stream": None, "mask": None}
     driver.cuStreamSynchronize(x.stream)
-    np.testing.assert_allclose(net(x), expected(normal(1)), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(net(x), mlp_result(normal(1)), rtol=1e-4, atol=1e-5)
     for more, words in (({"strides": (4, 8)}, "a contiguous tensor"), ({"mask": x}, "a mask")):
         x.more = more
         with pytest.raises(InputError, match=f"input 'x': .*{words}"):

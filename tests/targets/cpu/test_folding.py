@@ -7,15 +7,14 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import modelcc
-from modelcc.driver import Options, compile_model
+from modelcc.driver import Options
 from modelcc.ir.loop import Buffer, Function, Load, Parameter, Register, Store, Var
 from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.loop_traversal import statement_expressions, statements, walk
-from modelcc.ir.program import Program
 from modelcc.ir.types import F32
-from modelcc.pipeline import StageRun
 from modelcc.schedule.expression import FreshNames
 from modelcc.targets.cpu.folding import folded
+from tests.planned_functions import planned_functions
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
@@ -71,15 +70,8 @@ def test_few_outputs(case: Any) -> None:
 @pytest.mark.parametrize("cpu", ["x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_nothing_is_gathered(case: Any, cpu: str) -> None:
-    programs: list[Program] = []
-
-    def note(run: StageRun):
-        if run.stage.name == "plan_memory":
-            assert isinstance(run.after, Program)
-            programs.append(run.after)
-
-    compile_model(two_layers(*case), Options(target="c", cpu=cpu), observer=note)
-    found = (s for f in programs[0].functions for s in statements(f.body))
+    functions = planned_functions(two_layers(*case), Options(target="c", cpu=cpu))
+    found = (s for f in functions for s in statements(f.body))
     inside = [e for s in found for outer in statement_expressions(s) for e in walk(outer)]
     assert all(e.stride in (0, 1) for e in inside if isinstance(e, Load) and e.lanes > 1)
 

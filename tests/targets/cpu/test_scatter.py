@@ -14,15 +14,15 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import modelcc
-from modelcc.driver import StageRun, compile_model
 from modelcc.frontends.onnx import import_onnx
 from modelcc.ir.index import Sym
-from modelcc.ir.loop import For, Function, Load
+from modelcc.ir.loop import For, Load
 from modelcc.ir.loop_traversal import parallel_loop, statement_expressions, statements, walk
 from modelcc.ir.tensor import Scatter, leaf_items
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.inline import InlineStages
 from tests.machines import chosen_options
+from tests.planned_functions import planned_functions
 
 REDUCTIONS = ("none", "add", "mul", "max", "min")
 SHAPES = {
@@ -90,20 +90,9 @@ def large_feeds(kind: str) -> dict[str, np.ndarray]:
     return {"x": random.random(x, np.float32), "i": places, "u": random.random(u, np.float32)}
 
 
-def planned_functions(proto: onnx.ModelProto) -> list[Function]:
-    functions: list[Function] = []
-
-    def note(run: StageRun) -> None:
-        if run.stage.name == "plan_memory":
-            functions.extend(run.after.functions)
-
-    compile_model(proto, chosen_options(), observer=note)
-    return functions
-
-
 def shared_loops(proto: onnx.ModelProto) -> list[list[bool]]:
     """For each loop that threads share, which parameters of its function are read below it."""
-    functions = planned_functions(proto)
+    functions = planned_functions(proto, chosen_options())
     loops = [(f, loop) for f in functions if (loop := parallel_loop(f)) is not None]
     return [[p.buffer.name in _buffers_read(loop) for p in f.parameters] for f, loop in loops]
 
@@ -251,7 +240,9 @@ def test_work_is_linear() -> None:
     """Elements are copied and updates put in their places one loop after the other."""
     op, *_, attributes = SHAPES["elements"]
     shapes = ((1, 1), (1, 2), (1,))
-    (function,) = planned_functions(model(op, shapes, TensorProto.FLOAT, True, **attributes))
+    (function,) = planned_functions(
+        model(op, shapes, TensorProto.FLOAT, True, **attributes), chosen_options()
+    )
     loops = [s for s in statements(function.body) if isinstance(s, For)]
     assert len(loops) > 1
     assert not any(isinstance(s, For) for loop in loops for s in statements(loop.body))

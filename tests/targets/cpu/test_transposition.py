@@ -7,20 +7,18 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 
 import modelcc
-from modelcc.driver import compile_model
 from modelcc.ir.index import Sym
 from modelcc.ir.loop import Buffer, Function, Load, Parameter, Shuffle, Store
 from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.loop_traversal import statement_expressions, statements, walk
-from modelcc.ir.program import Program
 from modelcc.ir.tensor import Read
 from modelcc.ir.types import BOOL, F32, F64, I64, DType
-from modelcc.pipeline import StageRun
 from modelcc.schedule.expression import FreshNames
 from modelcc.schedule.lanes import Lanes
 from modelcc.schedule.nest import LoopVar
 from modelcc.targets.cpu.transposition import TransposedReads, load_block
 from tests.machines import chosen_options
+from tests.planned_functions import planned_functions
 
 
 @pytest.mark.parametrize("dtype", [F32, F64])
@@ -79,15 +77,8 @@ def test_transpositions(shape: tuple[int, ...], order: tuple[int, ...], dtype: D
 
 
 def statements_of(model: ModelProto):
-    programs: list[Program] = []
-
-    def note(run: StageRun):
-        if run.stage.name == "plan_memory":
-            assert isinstance(run.after, Program)
-            programs.append(run.after)
-
-    compile_model(model, chosen_options(), observer=note)
-    return [s for f in programs[0].functions for s in statements(f.body)]
+    functions = planned_functions(model, chosen_options())
+    return [s for f in functions for s in statements(f.body)]
 
 
 def expressions(model: ModelProto):

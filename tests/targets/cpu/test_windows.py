@@ -5,12 +5,10 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 import modelcc
-from modelcc.driver import compile_model
 from modelcc.ir.loop import Store
 from modelcc.ir.loop_traversal import statements
-from modelcc.ir.program import Program
-from modelcc.pipeline import StageRun
 from tests.machines import chosen_options
+from tests.planned_functions import planned_functions
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
@@ -51,13 +49,6 @@ def test_pooling_of_inputs(case: tuple[str, tuple[int, ...], tuple[int, ...], in
 
 
 def test_no_point_is_computed_alone() -> None:
-    programs: list[Program] = []
-
-    def note(run: StageRun) -> None:
-        if run.stage.name == "plan_memory":
-            assert isinstance(run.after, Program)
-            programs.append(run.after)
-
-    compile_model(pooling(*CASES[0]), chosen_options(), observer=note)
-    found = [s for f in programs[0].functions for s in statements(f.body)]
+    functions = planned_functions(pooling(*CASES[0]), chosen_options())
+    found = [s for f in functions for s in statements(f.body)]
     assert all(s.value.lanes > 1 for s in found if isinstance(s, Store))

@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from modelcc.driver import compile_model
 from modelcc.ir.loop_traversal import parallel_loop
-from modelcc.ir.program import Program
-from modelcc.pipeline import StageRun
 from tests.machines import chosen_options
+from tests.planned_functions import planned_functions
 
 
 def matmul(m: int, k: int, n: int):
@@ -30,12 +28,5 @@ def matmul(m: int, k: int, n: int):
     ],
 )
 def test_threads_are_started_where_they_pay(m: int, k: int, n: int, forks: bool) -> None:
-    programs: list[Program] = []
-
-    def note(run: StageRun):
-        if run.stage.name == "plan_memory":
-            assert isinstance(run.after, Program)
-            programs.append(run.after)
-
-    compile_model(matmul(m, k, n), chosen_options(), observer=note)
-    assert any(map(parallel_loop, programs[0].functions)) == forks
+    functions = planned_functions(matmul(m, k, n), chosen_options())
+    assert any(map(parallel_loop, functions)) == forks

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from loop_programs import aligned
 
 from modelcc.runtime.loader import load_objects
 from modelcc.targets.native import diagnostics, machine
@@ -139,14 +140,6 @@ def test_tile_kernel_matches_numpy() -> None:
     c = aligned(np.zeros((TILE_ROWS, 32), np.float32))
     tile(a.ctypes.data, b.ctypes.data, c.ctypes.data, 64)
     np.testing.assert_allclose(c, a[:, :64] @ b, rtol=1e-4, atol=1e-4)
-
-
-def aligned(values: np.ndarray) -> np.ndarray:
-    buffer = np.zeros(values.nbytes + 64, np.uint8)
-    offset = -buffer.ctypes.data % 64
-    result = buffer[offset : offset + values.nbytes].view(values.dtype).reshape(values.shape)
-    result[...] = values
-    return result
 
 
 @pytest.mark.parametrize(
