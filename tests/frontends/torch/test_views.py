@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from modelcc.ir.errors import Error
 from tests.frontends.torch.comparison import check, compare, compiled, torch
 
 F = torch.nn.functional
@@ -74,6 +75,35 @@ def test_named_extents() -> None:
     net = compiled(function, [torch.randn(4, 5)], [{0: batch}])
     for n in (3, 5, 9):
         compare(net, function, [torch.randn(n, 5)])
+
+
+def _parts(x: Any, n: Any) -> Any:
+    k = n.item()
+    changed = torch.slice_scatter(x, x.new_full((3, 2), 7.0), 1, k, k + 2)
+    return x[:, :k], x[:, k:], x[:, k::2], x[:, 1:k], changed
+
+
+def _elements(x: Any, n: Any) -> Any:
+    k = n.item()
+    return x[:, k], torch.select_scatter(x, -x[:, 1], 1, k)
+
+
+@pytest.mark.parametrize("function", [_parts, _elements])
+@pytest.mark.parametrize("named", [False, True])
+def test_places_that_a_tensor_gives(function: Any, named: bool) -> None:
+    width = torch.export.Dim("width", min=2)
+    given = [torch.randn(3, 5), torch.tensor(2)]
+    net = compiled(function, given, [{1: width}, {}] if named else None)
+    for size in (2, 4, 9) if named else (5,):
+        x = torch.randn(3, size)
+        for k in map(torch.tensor, range(-size - 2, size + 3)):
+            try:
+                function(x, k)
+            except (IndexError, RuntimeError):
+                with pytest.raises(Error):
+                    net(x.numpy(), k.numpy())
+            else:
+                compare(net, function, [x, k])
 
 
 def test_gradients_of_pads_and_parts() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.kit.vectors import BEYOND
 from modelcc.ir.index import Bounds, Index, ceildiv, compare, maximum, minimum, simplify
 
@@ -22,31 +21,29 @@ def clamped_range(
     if isinstance(end, int) and abs(end) >= FAR:
         end = (extent if end > 0 else 0) if step > 0 else (extent - 1 if end > 0 else -1 - extent)
     if step > 0:
-        first = _clamp(_from_front(start, extent, bounds), 0, extent, bounds)
+        first = _clamp(from_front(start, extent, bounds), 0, extent, bounds)
         # An extent counts from the front, even where no bound tells that it is not negative.
-        last = extent if whole else _clamp(_from_front(end, extent, bounds), 0, extent, bounds)
+        last = extent if whole else _clamp(from_front(end, extent, bounds), 0, extent, bounds)
         if compare(start, ">=", 0, bounds):
             # The same where it is not negative, with one mention of the extent, which chains of
             # slices would double each time.
-            stop = extent if whole else _at_most(_from_front(end, extent, bounds), extent, bounds)
+            stop = extent if whole else _at_most(from_front(end, extent, bounds), extent, bounds)
             count = ceildiv(stop - start, step)
         else:
             count = ceildiv(last - first, step)
     else:
-        first = _clamp(_from_front(start, extent, bounds), 0, extent - 1, bounds)
-        last = _clamp(_from_front(end, extent, bounds), -1, extent - 1, bounds)
+        first = _clamp(from_front(start, extent, bounds), 0, extent - 1, bounds)
+        last = _clamp(from_front(end, extent, bounds), -1, extent - 1, bounds)
         count = ceildiv(first - last, -step)
     first, count = simplify(first, bounds), simplify(count, bounds)
     return first, _at_least(count, 0, bounds)
 
 
-def _from_front(position: Index, extent: Index, bounds: Bounds) -> Index:
+def from_front(position: Index, extent: Index, bounds: Bounds) -> Index:
+    """``position`` on a dimension of ``extent``, at whose end negative ones begin to count."""
     negative = compare(position, "<", 0, bounds)
     if negative is None:
-        unsupported(
-            f"whether the bound {position} counts from the end depends on a named dimension; "
-            "bound that dimension (dims={...: Range(low, high)})"
-        )
+        return position + extent * minimum(1, maximum(0, -position))
     return position + extent if negative else position
 
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.kit.parts import joined, sliced
-from modelcc.frontends.kit.slicing import FAR, clamped_range
+from modelcc.frontends.kit.slicing import FAR, clamped_range, from_front
 from modelcc.frontends.torch.aten import Aten, table
 from modelcc.ir.index import Index
 from modelcc.ir.types import BOOL, DType
@@ -83,9 +83,16 @@ def slice_(
 def select(call: Aten, x: Value, dim: int, index: Index) -> Value:
     extents = x.type.shape
     axis = call.axis(dim, len(extents))
-    first, _ = clamped_range(index, FAR, 1, extents[axis], call.bounds)
+    first = _inside(call, index, extents[axis])
     row = Value(call, sliced(call, x.name, {axis: (first, 1, 1)}, extents))
     return reshaped(row, *call.extents())
+
+
+def _inside(call: Aten, index: Index, extent: Index) -> Index:
+    """An index that has to be one of an axis, from its front."""
+    first = from_front(index, extent, call.bounds)
+    call.emitter.require([(first, ">=", 0), (first, "<", extent)], call.source)
+    return first
 
 
 def concatenate(call: Aten, tensors: Sequence[Value], dim: int = 0) -> Value:
@@ -108,14 +115,16 @@ def slice_scatter(
     first, count = clamped_range(
         0 if start is None else start, last, step, extents[axis], call.bounds
     )
-    return replaced(call, x, call.as_value(source), axis, (first, count, step))
+    values = call.as_value(source)
+    call.emitter.require([(values.type.shape[axis], "==", count)], call.source)
+    return replaced(call, x, values, axis, (first, count, step))
 
 
 def select_scatter(call: Aten, x: Value, source: Value, dim: int, index: Index) -> Value:
     """``x`` with ``source`` in place of what has ``index`` along an axis."""
     extents = x.type.shape
     axis = call.axis(dim, len(extents))
-    first, _ = clamped_range(index, FAR, 1, extents[axis], call.bounds)
+    first = _inside(call, index, extents[axis])
     row = reshaped(call.as_value(source), *extents[:axis], 1, *extents[axis + 1 :])
     return replaced(call, x, row, axis, (first, 1, 1))
 
@@ -160,7 +169,7 @@ def slice_backward(
 
 def select_backward(call: Aten, dy: Value, sizes: Sequence[Index], dim: int, index: Index) -> Value:
     axis = call.axis(dim, len(sizes))
-    first, _ = clamped_range(index, FAR, 1, sizes[axis], call.bounds)
+    first = _inside(call, index, sizes[axis])
     row = reshaped(dy, *sizes[:axis], 1, *sizes[axis + 1 :])
     return spread(row, tuple(sizes), axis, first, 1)
 
