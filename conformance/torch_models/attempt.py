@@ -30,6 +30,9 @@ from modelcc.ir.errors import ModelError
 from modelcc.torch.dynamo import BackendRequest, compiled_by
 from modelcc.torch.partition import Parted
 
+DRAWN = 1
+"""The seed of what a model draws when it is called."""
+
 
 class Flat(torch.nn.Module):
     """A model whose results are the floating-point tensors among what it returns."""
@@ -71,6 +74,7 @@ def _case(entry: Entry) -> Case | str:
     try:
         model, kwargs = entry.build()
         module, inputs = Flat(randomised(model), kwargs), tuple(kwargs.values())
+        torch.manual_seed(DRAWN)
         return Case(entry, module, inputs, module(*inputs))
     except NotBuilt as error:
         return str(error)
@@ -122,6 +126,7 @@ def _compiled(case: Case) -> Outcome:
     )
     torch.compiler.reset()  # else sizes that another model had otherwise are named ones
     counters.clear()
+    torch.manual_seed(DRAWN)
     start = time.process_time()
     found = torch.compile(case.module, backend=partial(compiled_by, request))(*case.inputs)
     seconds = time.process_time() - start
