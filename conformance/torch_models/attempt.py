@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch._dynamo.exc import BackendCompilerFailed, TorchDynamoException
 from torch._dynamo.utils import counters
 from torch.utils._pytree import tree_leaves
 
@@ -88,14 +89,22 @@ def _attempted(case: Case, way: str, attempt: Callable[[Case], Outcome]) -> Outc
         return attempt(case)
     except _Refused as error:
         return made(f"{REFUSED}: {error}")
-    except UnsupportedModel as error:
-        kinds = dict.fromkeys(f"{n.operator} ({n.reason})" for n in error.nodes)
-        return made(f"unsupported: {'; '.join(kinds)}")
-    except ModelError as error:
-        return made(f"refused: {_line(error)}")
+    except BackendCompilerFailed as error:  # ours, as Dynamo wraps it
+        return made(_failure(error.inner_exception))
+    except TorchDynamoException as error:  # before any backend is called
+        return made(f"{REFUSED}: {_line(error)}")
     except Exception as error:  # a crash is an outcome
-        cause: Exception = getattr(error, "inner_exception", error)  # as Dynamo wraps ours
-        return made(f"crash: {type(cause).__name__}: {_line(cause)}")
+        return made(_failure(error))
+
+
+def _failure(error: Exception) -> str:
+    """The reason, of an error that is none of PyTorch's compilers."""
+    if isinstance(error, UnsupportedModel):
+        kinds = dict.fromkeys(f"{n.operator} ({n.reason})" for n in error.nodes)
+        return f"unsupported: {'; '.join(kinds)}"
+    if isinstance(error, ModelError):
+        return f"refused: {_line(error)}"
+    return f"crash: {type(error).__name__}: {_line(error)}"
 
 
 class _Refused(Exception):  # noqa: N818 - no error of ours

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-PASSED, NOT_BUILT, REFUSED = "passed", "not built", "export refused by torch"
+PASSED, NOT_BUILT, REFUSED = "passed", "not built", "refused by torch"
 EXPORT, COMPILE = "torch.export", "torch.compile"
 TOLERANCE = 1e-4
 """The greatest error, relative to the greatest element."""
