@@ -7,10 +7,12 @@ import pytest
 from kernel_runs import interpreted, run_scheduled
 
 from modelcc.ir.constant import Constant
+from modelcc.ir.loop_traversal import tile_maps
 from modelcc.ir.tensor_interpreter import run_program
 from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.schedule.group_schedule import GroupProduct, TensorProduct
 from modelcc.schedule.schedule import Schedule
+from modelcc.targets.cuda.chips import find_chip
 from modelcc.targets.gpu.schedule import schedule_groups
 
 TEXT = """program @p(%x: {t}[1, 5, 6, 16]) -> (%y) dims() {{
@@ -25,7 +27,13 @@ PARTS = """program @p(%x: {t}[1, 5, 6, 16]) -> (%y) dims() {{
     %y: {s}[2, 1, 4, 4, 16] = [h < 2, n < 1, p < 4, q < 4, o < 16] sum[c < 8, u < 2, v < 3]
       {s}(%x[n, p + u, q + v, c + 8*h]) * {s}(%w[o, c + 8*h, u, v]) }} }}"""
 
+MATRIX = """program @p(%x: f16[40, 64]) -> (%y) dims() {{
+  constant %w: f16[64, {n}] = "{w}"
+  kernel @MatMul(%x: f16[40, 64], %w: f16[64, {n}]) -> (%y: f32[40, {n}]) {{
+    %y: f32[40, {n}] = [i < 40, o < {n}] sum[c < 64] f32(%x[i, c]) * f32(%w[c, o]) }} }}"""
+
 WARPS = TensorProduct(16, 16, 32, 1, 1)
+BOXES = TensorProduct(64, 64, 64, 1, 1, 2, "wgmma")
 THREADS = GroupProduct(4, 8, 4, 2, 4)
 
 
@@ -53,3 +61,20 @@ def test_terms_lie_as_the_image_has_them(
     np.testing.assert_array_equal(found["y"], run_program(parsed, {"x": x}, {})["y"])
     (packed,) = scheduled.constants.values()
     np.testing.assert_array_equal(packed.data, w.transpose(order))
+
+
+@pytest.mark.parametrize(("columns", "order"), [(257, (1, 0)), (264, (0, 1))])
+def test_rows_of_a_matrix_begin_on_boundaries(columns: int, order: tuple[int, ...]) -> None:
+    """So that they are copied as boxes, as a table of 50,257 words is."""
+    rng = np.random.default_rng(3)
+    x, w = (rng.integers(-4, 5, shape).astype("float16") for shape in ((40, 64), (64, columns)))
+    weights = Constant(w)
+    text = MATRIX.format(n=columns, w=weights.digest)
+    parsed = parse_tensor_program(text, {weights.digest: weights})
+    scheduled = schedule_groups(parsed, BOXES, find_chip("sm_90a").gpu)
+    (function,) = scheduled.functions
+    assert len(tile_maps(function)) == 2
+    (packed,) = scheduled.constants.values()
+    np.testing.assert_array_equal(packed.data, w.transpose(order))
+    found = run_scheduled(scheduled, interpreted(scheduled), {"x": x}, {})
+    np.testing.assert_array_equal(found["y"], run_program(parsed, {"x": x}, {})["y"])

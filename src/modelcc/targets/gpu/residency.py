@@ -8,6 +8,7 @@ from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import launch_extents
 from modelcc.schedule.group_schedule import (
     GroupAttention,
+    GroupDecode,
     GroupProduct,
     GroupReduction,
     GroupRows,
@@ -51,6 +52,8 @@ def _registers(kernel: GroupKernel, schedule: Schedule, machine: GpuModel) -> in
         case GroupReduction():
             return 24 + 4 * schedule.lanes
         case GroupRows():
-            return max(24 + schedule.kept, 32)
+            return 24 + schedule.kept * 4 // 3
+        case GroupDecode():
+            return 40 + 4 * schedule.keys
         case _:
             return 0

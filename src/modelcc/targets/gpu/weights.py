@@ -1,16 +1,17 @@
 """In which order weights of products lie: terms as the other operand has them, so that both are
-read side by side."""
+read side by side, in rows on boundaries."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from modelcc.ir.index import Index, Sym, symbols
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Read, Stage
-from modelcc.ir.types import I8, Layout, Part
+from modelcc.ir.types import I8, Layout, Part, TensorType
 from modelcc.schedule.canonical import CanonicalKernel
+from modelcc.targets.gpu.staged_tile import VECTOR_BYTES
 
 
 def with_weights(kernel: CanonicalKernel, layouts: Mapping[str, Layout]) -> CanonicalKernel:
@@ -21,8 +22,9 @@ def with_weights(kernel: CanonicalKernel, layouts: Mapping[str, Layout]) -> Cano
 
 def weight_layouts(kernel: CanonicalKernel) -> dict[str, Layout]:
     """Of weights that images are convolved with: constants whose results lie side by side in the
-    product.  Terms are in the order of the image's dimensions; results are innermost, or, of bytes,
-    which matrix units read by terms only, these."""
+    product.  Terms are in the order of the image's dimensions; results are innermost, or these: of
+    bytes, which matrix units read by terms only, and where rows of results would begin off
+    boundaries.  Of a matrix only in this last case."""
     stage, *later = kernel.stages
     found = _weight_and_image(kernel, stage)
     if found is None:
@@ -30,7 +32,7 @@ def weight_layouts(kernel: CanonicalKernel) -> dict[str, Layout]:
     weight, image = found
     if any(read.tensor == weight.tensor for other in later for read in reads(other.body)):
         return {}
-    order = _order(weight, image, stage)
+    order = _order(weight, image, stage, dict(kernel.types)[weight.tensor])
     if order is None or order == list(range(len(order))):
         return {}
     return {weight.tensor: Layout(tuple(map(Part, order)), ((0, 0),) * len(order))}
@@ -42,7 +44,7 @@ def _weight_and_image(kernel: CanonicalKernel, stage: Stage) -> tuple[Read, Read
     if stage.combine != "sum" or len(found) != 2:
         return None
     weights = [read for read in found if read.tensor in kernel.constants]
-    if len(weights) != 1 or len(stage.reduce) < 2:
+    if len(weights) != 1:
         return None
     (weight,) = weights
     plain = dict(kernel.types)[weight.tensor].layout is None
@@ -61,7 +63,7 @@ def _axis(index: Index, stage: Stage) -> str:
     return next(iter(alone)) if len(alone) == 1 else ""
 
 
-def _order(weight: Read, image: Read, stage: Stage) -> list[int] | None:
+def _order(weight: Read, image: Read, stage: Stage, type_: TensorType) -> list[int] | None:
     """Dimensions of ``weight`` from the outermost to the innermost one."""
     results = {a.name for a in stage.axes}
     names = [_axis(i, stage) for i in weight.indices]
@@ -75,4 +77,14 @@ def _order(weight: Read, image: Read, stage: Stage) -> list[int] | None:
     if any(names[d] not in shared for d in terms):
         return None
     terms.sort(key=lambda d: max(n for n, own in enumerate(moving) if names[d] in own))
-    return [*batch, *columns, *terms] if weight.dtype == I8 else [*batch, *terms, *columns]
+    off = bool(terms) and not _on_boundaries(type_, columns) and _on_boundaries(type_, terms)
+    if len(stage.reduce) == 1:
+        return [*batch, *columns, *terms] if off else None
+    by_term = off or weight.dtype == I8
+    return [*batch, *columns, *terms] if by_term else [*batch, *terms, *columns]
+
+
+def _on_boundaries(type_: TensorType, dims: Sequence[int]) -> bool:
+    """Whether rows along the last of ``dims`` begin where vectors do."""
+    extent = type_.shape[dims[-1]]
+    return isinstance(extent, int) and extent * type_.dtype.bytes % VECTOR_BYTES == 0
