@@ -12,6 +12,7 @@ from modelcc.schedule.group_schedule import (
     GroupProduct,
     GroupReduction,
     GroupRows,
+    Pointwise,
     TensorAttention,
     TensorProduct,
 )
@@ -52,7 +53,9 @@ def _registers(kernel: GroupKernel, schedule: Schedule, machine: GpuModel) -> in
         case GroupReduction():
             return 24 + 4 * schedule.lanes
         case GroupRows():
-            return 24 + schedule.kept * 4 // 3
+            return max(24 + schedule.kept * 4 // 3, 40)
+        case Pointwise():
+            return 32 if kernel.group.anchor is None else 48
         case GroupDecode():
             return 40 + 4 * schedule.keys
         case _:
