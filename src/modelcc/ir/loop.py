@@ -483,11 +483,9 @@ class Parameter:
 @dataclass(frozen=True)
 class Function:
     """A kernel: buffers, then sizes (i64), then statements.  At most one parallel loop or one nest
-    of grid loops, outermost.
-
-    ``source`` names the user's nodes it computes.  ``values`` come between buffers and sizes; only
-    what a :class:`ParallelCall` calls has any.  So many groups of it are meant to be ``resident``,
-    on a unit of the machine at the same time (0: it says nothing).
+    of grid loops, outermost.  ``source`` names the user's nodes it computes.  ``values`` come
+    between buffers and sizes; only what a :class:`ParallelCall` calls has any.  So many groups are
+    meant to be ``resident`` on a unit of the machine (0: it says nothing).
     """
 
     name: str

@@ -8,6 +8,7 @@ from cuda_products import code_as_planned, kernel_of, product
 from machine_code import loops_of, matrix_part
 
 from modelcc.ir.tensor import TensorProgram
+from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.targets.cuda.chips import find_chip
 from modelcc.targets.cuda.tools import find_tool
@@ -25,6 +26,45 @@ def test_tensor_cores_have_what_is_planned() -> None:
     loop = max(loops_of(code), key=lambda counts: counts["HGMMA"] / counts.total())
     assert loop["HGMMA"] == 4 * schedule.buffers == 4 * loop["BAR"]
     assert matrix_part(loop, schedule.columns) >= 0.9
+
+
+def convolution(side: int, channels: int, window: int, step: int, guard: str) -> TensorProgram:
+    """Of 32 images, a bias behind."""
+    results, size = side // step, f"{window}, {window}, {channels}, 256"
+    y, loops = (
+        f"32, {results}, {results}, 256",
+        f"n < 32, h < {results}, w < {results}, j < 256",
+    )
+    inputs = f"%x: bf16[32, {side}, {side}, {channels}], %w: bf16[{size}], %r: f32[256]"
+    return parse_tensor_program(
+        f"""program @p({inputs}) -> (%y) {{
+          kernel @k({inputs}) -> (%y: bf16[{y}]) {{
+            %p: f32[{y}] = [{loops}] sum[c < {channels}, a < {window}, b < {window}]
+              f32({guard}) * f32(%w[a, b, c, j])
+            %y: bf16[{y}] = [{loops}] bf16(max(%p[n, h, w, j] + %r[j], 0.0)) }} }}""",
+        {},
+    )
+
+
+CONVOLUTIONS = {
+    "padded": convolution(14, 256, 3, 1, """(%x[n, h + a - 1, w + b - 1, c]
+      if [h + a >= 1, h + a < 15, w + b >= 1, w + b < 15] else 0.0:bf16)"""),
+    "padded in steps": convolution(28, 256, 3, 2, """(%x[n, 2*h + a - 1, 2*w + b - 1, c]
+      if [2*h + a >= 1, 2*h + a < 29, 2*w + b >= 1, 2*w + b < 29] else 0.0:bf16)"""),
+    "in steps": convolution(28, 512, 1, 2, "%x[n, 2*h + a, 2*w + b, c]"),
+    "patches": convolution(28, 192, 2, 2, "%x[n, 2*h + a, 2*w + b, c]"),
+}  # fmt: skip
+
+
+@pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here")
+@pytest.mark.skipif(find_tool("nvdisasm") is None, reason="there is no nvdisasm")
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_windows_of_images_are_boxes(name: str) -> None:
+    schedule, code = code_as_planned(CONVOLUTIONS[name], CHIP)
+    assert f"HGMMA.64x{schedule.columns}x16.F32.BF16 " in code
+    assert "UTMALDG.4D" in code or "UTMALDG.3D" in code or "UTMALDG.5D" in code
+    loop = max(loops_of(code), key=lambda counts: counts["HGMMA"] / counts.total())
+    assert loop["HGMMA"] == 4 * schedule.buffers
 
 
 @pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here")

@@ -7,19 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from modelcc.ir.index import Index, coefficient, divides, floordiv, substitute, symbols
+from modelcc.ir.index import Index, ceildiv, coefficient, divides, floordiv, substitute, symbols
+from modelcc.ir.index_expr import product
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Read
 from modelcc.ir.tiles import CopyTile
 from modelcc.schedule.nest import LoopVar
 from modelcc.targets.gpu.contraction import Contraction, KeptFactor
 from modelcc.targets.gpu.evaluation import GroupKernel, Point, extent_of
-
-BOUNDARY = 16
-"""Bytes at whose multiples a tensor's rows begin."""
-
-MOST_AXES = 5
-"""Of a tensor."""
+from modelcc.targets.gpu.image_operand import BOUNDARY, MOST_AXES, ImageOperand, image_operand
+from modelcc.targets.gpu.sizes import count
+from modelcc.targets.isa.tile_products import DEPTH_BYTES
 
 
 @dataclass(frozen=True)
@@ -79,22 +77,45 @@ class BoxProduct:
     """A contraction, its rows in the order in which they are boxes, and its factors."""
 
     found: Contraction
-    left: BoxOperand
+    left: BoxOperand | ImageOperand
     right: BoxOperand
+
+    @property
+    def turned(self) -> tuple[bool, bool]:
+        """Of which factors results lie side by side, not terms."""
+        return isinstance(self.left, BoxOperand) and self.left.transposed, self.right.transposed
+
+    def row_tiles(self, rows: int) -> Index:
+        """How many tiles of so many ``rows`` there are."""
+        if isinstance(self.left, ImageOperand):
+            return product(self.left.tiles(rows))
+        return ceildiv(extent_of(self.found.rows), rows)
+
+    def count_tiles(self, rows: int) -> int:
+        """The same, as far as choices ask."""
+        if isinstance(self.left, ImageOperand):
+            return self.left.count(rows)
+        return -(-count(self.found.rows) // rows)
 
 
 def box_product(kernel: GroupKernel, found: Contraction) -> BoxProduct | None:
-    """A product of boxes of inputs; None if it is none.
+    """A product of boxes of inputs, of which the left ones may be windows of images; None if it is
+    none.
 
     The number of terms is known: what is in flight has to be for ptxas, which does not look into
     a loop that may not run.
     """
     if not isinstance(extent_of(found.terms), int):
         return None
-    found = replace(found, rows=_as_they_lie(found.left, found.rows))
-    one = box_operand(kernel, found.left, found.rows, found.terms, found.batch)
+    lying = replace(found, rows=_as_they_lie(found.left, found.rows))
     other = box_operand(kernel, found.right, found.columns, found.terms, found.batch)
-    return None if one is None or other is None else BoxProduct(found, one, other)
+    if other is None:
+        return None
+    one = box_operand(kernel, found.left, lying.rows, found.terms, found.batch)
+    if one is not None:
+        return BoxProduct(lying, one, other)
+    image = image_operand(kernel, found.left, found, DEPTH_BYTES // found.left.value.dtype.bytes)
+    return None if image is None else BoxProduct(replace(found, rows=image.rows), image, other)
 
 
 def _as_they_lie(factor: KeptFactor, variables: tuple[LoopVar, ...]) -> tuple[LoopVar, ...]:

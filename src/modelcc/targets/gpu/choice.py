@@ -99,7 +99,7 @@ def _on_matrix_units(
     dtype = matrix_type(anchor, found)
     if dtype is not None and min(count(found.rows), count(found.columns)) >= FEW:
         product = None if kernel.checks else box_product(kernel, found)
-        boxes = product is not None and takes_boxes(dtype, product)
+        boxes = product if product is not None and takes_boxes(dtype, product) else None
         yield from tensor_tiles(found, dtype, machine, boxes)
 
 

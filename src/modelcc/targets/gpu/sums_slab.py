@@ -38,7 +38,8 @@ def slab_pitch(columns: int) -> int:
 @dataclass(frozen=True)
 class SumsSlab:
     """``rows`` by ``columns`` sums of the tile that ``starts`` at a row and a column, of a kernel
-    whose ``threads`` each are called ``thread``."""
+    whose ``threads`` each are called ``thread``.  ``pixels`` says which places of an image a row of
+    the tile is, where rows do not go on by one."""
 
     kernel: GroupKernel
     found: Contraction
@@ -51,6 +52,7 @@ class SumsSlab:
     thread: Index
     threads: int
     name: str
+    pixels: Callable[[Index], Point] | None = None
 
     @property
     def pitch(self) -> int:
@@ -99,18 +101,26 @@ class SumsSlab:
         names, lanes, found = self.kernel.names, self.lanes, self.found
         lane = names.fresh("l")
         cell = Evaluation(names, lanes=Lanes(lane, lanes) if lanes > 1 else None)
-        rows, columns = self.starts[0] + row_of(row), self.starts[1] + column
+        columns = self.starts[1] + column
         ranges = dict(self.launch.ranges)
         ranges |= {name: Range(0, self.rows - 1) for name in symbols(row)}
         ranges |= {name: Range(0, self.columns // lanes - 1) for name in symbols(column)}
         at = cell.place_vector(found.columns, floordiv(columns, lanes), lanes)
         if lanes > 1:
             at[found.columns[-1].name] += Sym(lane)
-        point = {**self.batch, **cell.place(found.rows, rows), **at}
+        placed, there = self._placed(cell, row_of(row))
+        point = {**self.batch, **placed, **at}
         total = Load(self.name, row * self.pitch + column, self.dtype, lanes)
         cell.finish(self.kernel.group, point, total)
-        inside = (
-            Condition(rows, "<", extent_of(found.rows)),
-            Condition(columns, "<", extent_of(found.columns)),
-        )
+        inside = (*there, Condition(columns, "<", extent_of(found.columns)))
         return only_where(not_implied(inside, ranges), cell.statements)
+
+    def _placed(self, cell: Evaluation, row: Index) -> tuple[Point, tuple[Condition, ...]]:
+        """Where a row of the tile is, and what says that it is there."""
+        rows = self.found.rows
+        if self.pixels is None:
+            place = self.starts[0] + row
+            return cell.place(rows, place), (Condition(place, "<", extent_of(rows)),)
+        places = self.pixels(row)
+        there = tuple(Condition(places[v.name], "<", v.extent) for v in rows)
+        return {v.name: cell.bind(v.name, places[v.name]) for v in rows}, there

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from modelcc.ir.types import BF16, DType
 from modelcc.schedule.group_schedule import TensorProduct
+from modelcc.targets.gpu.box_operand import BoxProduct
 from modelcc.targets.gpu.contraction import Contraction, KeptFactor
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.sizes import count
@@ -71,26 +72,30 @@ GROUP_CYCLES = 1500
 
 
 def tensor_tiles(
-    found: Contraction, dtype: DType, machine: GpuModel, boxes: bool = False
+    found: Contraction, dtype: DType, machine: GpuModel, boxes: BoxProduct | None = None
 ) -> Iterator[TensorProduct]:
     """Tiles of which a unit can run groups, the best first; none if ``machine`` has no
-    instruction for operands of ``dtype``, which may be ``boxes``."""
+    instruction for operands of ``dtype``, which may be copied as ``boxes``."""
     instruction = instruction_of(dtype)
     tiles = [replace(t, terms=t.terms * 2 // dtype.bytes, instruction=instruction) for t in TILES]
-    if boxes:
+    if boxes is not None:
         boxed = [replace(t, terms=depth(dtype)) for t in BOX_TILES]
         even = [replace(t, buffers=t.buffers + t.buffers % 2) for t in boxed]
         tiles = [*(even if dtype.bytes == 1 else boxed), *tiles]
     fitting: list[tuple[float, int, TensorProduct]] = []
     for rank, one in enumerate(tiles):
-        time = tensor_time(one, found, dtype, machine)
+        time = tensor_time(one, found, dtype, machine, boxes)
         if one.instruction in machine.matrix and time is not None:
             fitting.append((time, rank, one))
     yield from (tile for _, _, tile in sorted(fitting, key=lambda f: f[:2]))
 
 
 def tensor_time(
-    tile: TensorProduct, found: Contraction, dtype: DType, machine: GpuModel
+    tile: TensorProduct,
+    found: Contraction,
+    dtype: DType,
+    machine: GpuModel,
+    boxes: BoxProduct | None = None,
 ) -> float | None:
     """Cycles that a tile is expected to take; None if a unit cannot run its groups.
 
@@ -102,7 +107,11 @@ def tensor_time(
     )
     if not at_once:
         return None
-    rows, columns = -(-count(found.rows) // tile.rows), -(-count(found.columns) // tile.columns)
+    if boxes is not None and tile.instruction == BOXES:
+        rows = boxes.count_tiles(tile.rows)
+    else:
+        rows = -(-count(found.rows) // tile.rows)
+    columns = -(-count(found.columns) // tile.columns)
     per_unit = -(-rows * columns * count(found.batch) // machine.units)
     item = dtype.bytes
     sides, bytes_of_terms = tile.rows + tile.columns, tile.terms * item

@@ -42,6 +42,7 @@ from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.box_operand import BoxProduct, box_product
 from modelcc.targets.gpu.contraction import find_contraction
 from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching, extent_of, only_where
+from modelcc.targets.gpu.image_operand import ImageOperand
 from modelcc.targets.gpu.own_numbers import BOTH, each_side, pair, put
 from modelcc.targets.gpu.sums_slab import SumsSlab, slab_pitch
 from modelcc.targets.gpu.tensor_product import matrix_type
@@ -90,8 +91,7 @@ def lower_tile_product(kernel: GroupKernel, schedule: TensorProduct) -> Function
 
 def takes_boxes(dtype: DType, product: BoxProduct) -> bool:
     """Whether units multiply tiles of ``dtype`` that lie as those of ``product`` do."""
-    turned = product.left.transposed or product.right.transposed
-    return dtype in OPERANDS or (dtype in BYTES and not turned)
+    return dtype in OPERANDS or (dtype in BYTES and not any(product.turned))
 
 
 def slab_columns(s: TensorProduct) -> int:
@@ -119,7 +119,7 @@ class _TileProduct:
         extents = (
             extent_of(found.batch),
             ceildiv(extent_of(found.columns), s.columns),
-            ceildiv(extent_of(found.rows), s.rows),
+            product.row_tiles(s.rows),
         )
         grid = tuple(zip(self._groups, extents, strict=True))
         threads = tuple(zip(self._threads, (s.warp_rows, WARPS), strict=True))
@@ -136,8 +136,7 @@ class _TileProduct:
             Buffer(fresh("part"), F32, sums_size(s.columns), "warp")
             for _ in range(2 if dtype in BYTES else 0)
         ]
-        transposed = (operand.transposed for operand in self._operands)
-        self._multiply = multiply_tiles(dtype, s.columns, *transposed)
+        self._multiply = multiply_tiles(dtype, s.columns, *product.turned)
 
     @cached_property
     def _thread(self) -> Index:
@@ -176,7 +175,9 @@ class _TileProduct:
     def _begin(self, which: Index, block: Index, batch: dict[str, Index]) -> list[Stmt]:
         """Both tiles of a block are on their way to a buffer."""
         s, arrivals = self._schedule, (self._arrivals.name, which)
-        starts = Sym(self._groups[2]) * s.rows, Sym(self._groups[1]) * s.columns
+        tile = Sym(self._groups[2])
+        start = tile if isinstance(self._operands[0], ImageOperand) else tile * s.rows
+        starts = start, Sym(self._groups[1]) * s.columns
         sizes = self._sizes
         result: list[Stmt] = [ExpectBytes(*arrivals, sum(sizes) * self._tiles[0].dtype.bytes)]
         for operand, tile, start, size, along in zip(
@@ -258,10 +259,18 @@ class _TileProduct:
         """For a part of the columns."""
         s = self._schedule
         starts = Sym(self._groups[2]) * s.rows, Sym(self._groups[1]) * s.columns
+        pixels = self._pixels if isinstance(self._operands[0], ImageOperand) else None
         return SumsSlab(
             self._kernel, self._found, self._launch, batch, starts, s.rows, slab_columns(s),
-            F32, self._thread, s.threads, self._kernel.names.fresh("slab"),
+            F32, self._thread, s.threads, self._kernel.names.fresh("slab"), pixels,
         )  # fmt: skip
+
+    def _pixels(self, row: Index) -> dict[str, Index]:
+        """Those of a row of the tile."""
+        image, size = self._operands[0], self._schedule.rows
+        assert isinstance(image, ImageOperand)
+        first, further = image.first(size, Sym(self._groups[2])), image.within(size, row)
+        return {name: first[name] + further[name] for name in first}
 
     def _results(self, slab: SumsSlab) -> list[Stmt]:
         """Parts of the columns one after the other: their registers have numbers."""
