@@ -22,18 +22,25 @@ from modelcc.ir.types import DTYPES, Array, DType, Layout, Part, TensorType
 ABSENT: Final = "$none"
 """Spelling of an absent operand; no value is spelled so, since ``no`` is not hexadecimal."""
 
-_FLOAT8: Final = {
+_SMALL_FLOATS: Final = {
+    "f4e2m1": "f4E2M1FN",
+    "f6e2m3": "f6E2M3FN",
+    "f6e3m2": "f6E3M2FN",
+    "f8e3m4": "f8E3M4",
+    "f8e4m3": "f8E4M3",
+    "f8e4m3b11fnuz": "f8E4M3B11FNUZ",
     "f8e4m3fn": "f8E4M3FN",
     "f8e4m3fnuz": "f8E4M3FNUZ",
     "f8e5m2": "f8E5M2",
     "f8e5m2fnuz": "f8E5M2FNUZ",
+    "f8e8m0": "f8E8M0FNU",
 }
 
 
 def _element_text(dtype: DType) -> str:
     match dtype.kind:
         case "float":
-            return _FLOAT8.get(dtype.name, dtype.name)
+            return _SMALL_FLOATS.get(dtype.name, dtype.name)
         case "int":
             return f"i{dtype.bits}"
         case "uint":

@@ -77,6 +77,9 @@ F64 = DType("f64", "float", 64, "float64")
 F32 = DType("f32", "float", 32, "float32")
 F16 = DType("f16", "float", 16, "float16")
 BF16 = DType("bf16", "float", 16, "bfloat16")
+F8E3M4 = DType("f8e3m4", "float", 8, "float8_e3m4")
+F8E4M3 = DType("f8e4m3", "float", 8, "float8_e4m3")
+F8E4M3B11FNUZ = DType("f8e4m3b11fnuz", "float", 8, "float8_e4m3b11fnuz")
 F8E4M3FN = DType("f8e4m3fn", "float", 8, "float8_e4m3fn")
 F8E4M3FNUZ = DType("f8e4m3fnuz", "float", 8, "float8_e4m3fnuz")
 F8E5M2 = DType("f8e5m2", "float", 8, "float8_e5m2")
@@ -106,7 +109,8 @@ DTYPES: Mapping[str, DType] = MappingProxyType(
     {
         d.name: d
         for d in (
-            *(F64, F32, F16, BF16, F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F8E8M0),
+            *(F64, F32, F16, BF16, F8E3M4, F8E4M3, F8E4M3B11FNUZ, F8E4M3FN, F8E4M3FNUZ),
+            *(F8E5M2, F8E5M2FNUZ, F8E8M0),
             *(F6E2M3, F6E3M2, F4E2M1),
             *(I64, I32, I16, I8, I4, I2, U64, U32, U16, U8, U4, U2, BOOL, C64, C128, STRING),
         )

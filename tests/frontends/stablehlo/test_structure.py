@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -14,6 +15,7 @@ import modelcc.jax  # noqa: E402
 from modelcc.frontends.stablehlo import import_stablehlo  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
+jnp = jax.numpy
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 
@@ -50,3 +52,40 @@ def test_starts_of_a_slice_that_come_at_run_time() -> None:
     np.testing.assert_array_equal(net(np.int32(3), x), x[3:])
     with pytest.raises(modelcc.RunError, match="at most 3"):
         net(np.int32(4), x)
+
+
+@pytest.mark.parametrize("name", ["float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz",
+                                  "float4_e2m1fn"])  # fmt: skip
+def test_small_floats(name: str) -> None:
+    def computed(x: Any) -> Any:
+        return (jnp.float32(1.37) * x.astype(jnp.float32)).astype(name), jnp.sort(x)
+
+    bits = np.arange(256 if "8" in name else 16, dtype=np.uint8)
+    x = bits.view(getattr(ml_dtypes, name))
+    x = x[np.isfinite(x.astype(np.float32))]
+    for found, wanted in zip(modelcc.jax.jit(computed, cache=None)(x), jax.jit(computed)(x),
+                             strict=True):  # fmt: skip
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(np.float32(found), np.float32(wanted))
+
+
+@pytest.mark.parametrize(
+    ("shape", "own", "to"),
+    [
+        ((5,), "int8", "int4"),
+        ((5, 2), "int4", "int8"),
+        ((5,), "int4", "uint4"),
+        ((5,), "float4_e2m1fn", "uint4"),
+        ((5,), "int4", "int2"),
+        ((5, 2), "uint2", "int4"),
+        ((5,), "float32", "uint2"),
+    ],
+)
+def test_bits_as_another_type(shape: tuple[int, ...], own: str, to: str) -> None:
+    def cast(x: Any) -> Any:
+        return jax.lax.bitcast_convert_type(x.astype(own), to)
+
+    x = np.random.default_rng(0).integers(0, 4, shape).astype(np.float32)
+    found, wanted = modelcc.jax.jit(cast, cache=None)(x), jax.jit(cast)(x)
+    assert found.dtype == wanted.dtype
+    np.testing.assert_array_equal(np.float32(found), np.float32(wanted))

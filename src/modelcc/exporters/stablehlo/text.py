@@ -4,44 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from types import MappingProxyType
 
 import numpy as np
 
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.ir.index import Index
-from modelcc.ir.types import BOOL, F32, I8, U8, Array, DType, TensorType
+from modelcc.ir.mlir_syntax import ELEMENT_TEXT
+from modelcc.ir.types import BOOL, F32, I8, STRING, U8, Array, DType, TensorType
 
 LISTED = 8
 """Elements that a constant may have to be listed as numbers, not as its bytes."""
 
-_DTYPES: Mapping[str, str] = MappingProxyType(
-    {
-        **{name: name for name in ("f64", "f32", "f16", "bf16")},
-        **{f"i{bits}": f"i{bits}" for bits in (64, 32, 16, 8, 4, 2)},
-        **{f"u{bits}": f"ui{bits}" for bits in (64, 32, 16, 8, 4, 2)},
-        "bool": "i1",
-        "c64": "complex<f32>",
-        "c128": "complex<f64>",
-        "f8e4m3fn": "f8E4M3FN",
-        "f8e4m3fnuz": "f8E4M3FNUZ",
-        "f8e5m2": "f8E5M2",
-        "f8e5m2fnuz": "f8E5M2FNUZ",
-        "f8e8m0": "f8E8M0FNU",
-        "f4e2m1": "f4E2M1FN",
-        "f6e2m3": "f6E2M3FN",
-        "f6e3m2": "f6E3M2FN",
-    }
-)
-
 
 def type_text(type: TensorType) -> str:
     """``tensor<?x4xf32>``; not supported for element types that StableHLO lacks."""
-    dtype = _DTYPES.get(type.dtype.name)
-    if dtype is None:
+    if type.dtype == STRING:
         unsupported(f"StableHLO has no tensors of {type.dtype}")
-    return f"tensor<{''.join(f'{extent_text(e)}x' for e in type.shape)}{dtype}>"
+    extents = "".join(f"{extent_text(e)}x" for e in type.shape)
+    return f"tensor<{extents}{ELEMENT_TEXT[type.dtype]}>"
 
 
 def extent_text(extent: Index) -> str:

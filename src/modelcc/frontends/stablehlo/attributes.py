@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,8 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from modelcc.frontends.stablehlo.module import Attribute, ValueType
-from modelcc.ir.types import DTYPES, DType, NumpyType
+from modelcc.ir.mlir_syntax import ELEMENT_TYPES
+from modelcc.ir.types import I64, DType, NumpyType
 
 
 def value_type(type: Any) -> ValueType:
@@ -26,15 +26,7 @@ def value_type(type: Any) -> ValueType:
 
 def element_type(name: str) -> DType | None:
     """The element type that MLIR calls ``name``; None where modelcc has none."""
-    return DTYPES.get(_SPELLINGS.get(name, name.lower()))
-
-
-_SPELLINGS = MappingProxyType(
-    {
-        "i1": "bool", "index": "i64", "complex<f32>": "c64", "complex<f64>": "c128",
-        **{f"ui{bits}": f"u{bits}" for bits in (2, 4, 8, 16, 32, 64)},
-    }
-)  # fmt: skip
+    return I64 if name == "index" else ELEMENT_TYPES.get(name)
 
 
 def attribute_of(op: Any, name: str) -> Attribute:

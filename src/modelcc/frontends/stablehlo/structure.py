@@ -78,9 +78,9 @@ def converted(call: HloCall, name: str, to: DType) -> str:
 
 def combinable(dtype: DType) -> DType:
     """A type that ops combine and order elements in, which holds all of ``dtype``."""
-    if dtype == BOOL or dtype.bits < 8:
-        return I32
-    return F32 if dtype.is_float and dtype.bits < 16 else dtype
+    if dtype.is_float:
+        return F32 if dtype.bits < 16 else dtype
+    return I32 if dtype == BOOL or dtype.bits < 8 else dtype
 
 
 def compared(call: HloCall) -> str:
@@ -260,44 +260,57 @@ def shape_of(call: HloCall) -> str:
 def bitcast_convert(call: HloCall) -> str:
     """Bits as another type; the last axis holds the parts of wider elements."""
     to, own = call.result_dtype, call.dtype()
-    if to.bits == own.bits:
+    given, wanted = _width(own), _width(to)
+    if wanted == given:
         return call.input(0) if to == own else call.emit(ew.BitCast(to), call.input(0))
-    if min(to.bits, own.bits) < 8 or BOOL in (to, own):
-        unsupported(f"the bits of {own} as {to}")
-    return _split(call, to, own) if to.bits < own.bits else _merged(call, to, own)
+    return _split(call, to, own) if wanted < given else _merged(call, to, own)
+
+
+def _width(dtype: DType) -> int:
+    return 1 if dtype == BOOL else dtype.bits
+
+
+def _number(dtype: DType) -> DType:
+    """The type of numbers without a sign that has as many bits."""
+    return BOOL if dtype == BOOL else DTYPES[f"u{dtype.bits}"]
 
 
 def _split(call: HloCall, to: DType, own: DType) -> str:
     """The parts of each element, lowest bits first, along a new axis."""
-    wide, narrow = DTYPES[f"u{own.bits}"], DTYPES[f"u{to.bits}"]
-    x = call.as_value(_bits(call, call.input(0), wide))
+    width, wide = _width(to), _room(own)
+    x = call.as_value(call.emit(ew.Cast(wide), _bits(call, call.input(0), _number(own))))
     parts: list[str] = []
-    for number in range(own.bits // to.bits):
+    for number in range(own.bits // width):
         part = x.name
         if number:
-            part = call.emit(ew.BitShift(left=False), part, x.lift(number * to.bits).name)
-        low = call.emit(ew.BitwiseAnd(), part, x.lift(2**to.bits - 1).name)
-        low = call.emit(ew.Cast(narrow), low)
+            part = call.emit(ew.BitShift(left=False), part, x.lift(number * width).name)
+        low = call.emit(ew.BitwiseAnd(), part, x.lift(2**width - 1).name)
+        low = call.emit(ew.Cast(_number(to)), low)
         parts.append(reshaped(call, low, (*call.shape(), 1)))
     return _bits(call, joined(call, call.rank(), parts), to)
 
 
 def _merged(call: HloCall, to: DType, own: DType) -> str:
     """Elements of the parts along the last axis."""
-    wide, narrow = DTYPES[f"u{to.bits}"], DTYPES[f"u{own.bits}"]
+    width, wide = _width(own), _room(to)
     *outer, count = call.shape()
-    if count != to.bits // own.bits:
+    if count != to.bits // width:
         call.fail(f"{count} elements of {own} do not make one of {to}")
-    x = call.emit(ew.Cast(wide), _bits(call, call.input(0), narrow))
+    x = call.emit(ew.Cast(wide), _bits(call, call.input(0), _number(own)))
     total = None
-    for number in range(to.bits // own.bits):
+    for number in range(to.bits // width):
         starts = (*(0 for _ in outer), number)
         part = call.emit(Slice(starts, (*outer, 1), (1,) * len(starts)), x)
         moved = call.as_value(reshaped(call, part, outer))
-        shifted = call.emit(ew.BitShift(left=True), moved.name, moved.lift(number * own.bits).name)
+        shifted = call.emit(ew.BitShift(left=True), moved.name, moved.lift(number * width).name)
         total = shifted if total is None else call.emit(ew.BitwiseOr(), total, shifted)
     assert total is not None
-    return _bits(call, total, to)
+    return _bits(call, call.emit(ew.Cast(_number(to)), total), to)
+
+
+def _room(dtype: DType) -> DType:
+    """The type to compute in with numbers of as many bits."""
+    return DTYPES[f"u{max(dtype.bits, 8)}"]
 
 
 def _bits(call: HloCall, name: str, to: DType) -> str:

@@ -5,8 +5,9 @@ has them and multiplying by the difference of the exponents' biases, which also 
 subnormal numbers.  It is rounded to by adding half of what is cut off, to even; below its normal
 numbers a sum with the power of two whose last bit weighs as much as theirs rounds.
 
-Formats: OCP 8-bit floating point (e4m3fn, e5m2), Noune et al. 2022 (the ``fnuz`` ones, in which
-the only NaN is 0x80), and OCP microscaling formats (e2m3, e3m2, e2m1, and e8m0 for scales).
+Formats: OCP 8-bit floating point (e4m3fn, e5m2), those of IEEE 754's kind (e3m4, e4m3), Noune et
+al. 2022 (the ``fnuz`` ones, in which the only NaN is 0x80), and OCP microscaling formats (e2m3,
+e3m2, e2m1, and e8m0 for scales).
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from modelcc.ir.types import (
     F4E2M1,
     F6E2M3,
     F6E3M2,
+    F8E3M4,
+    F8E4M3,
+    F8E4M3B11FNUZ,
     F8E4M3FN,
     F8E4M3FNUZ,
     F8E5M2,
@@ -56,6 +60,9 @@ class FloatFormat:
 
 _FORMATS: Mapping[DType, FloatFormat] = MappingProxyType(
     {
+        F8E3M4: FloatFormat(4, 3, 0x6F, 0x70, 0x78, infinity=0x70),
+        F8E4M3: FloatFormat(3, 7, 0x77, 0x78, 0x7C, infinity=0x78),
+        F8E4M3B11FNUZ: FloatFormat(3, 11, 0x7F, 0x80, 0x80, unsigned_zero=True),
         F8E4M3FN: FloatFormat(3, 7, 0x7E, 0x7F, 0x7F),
         F8E4M3FNUZ: FloatFormat(3, 8, 0x7F, 0x80, 0x80, unsigned_zero=True),
         F8E5M2: FloatFormat(2, 15, 0x7B, 0x7C, 0x7E, infinity=0x7C),
