@@ -132,6 +132,42 @@ def power(a: Complex, b: Complex) -> Complex:
     return Complex(re, of(ew.Where(), zero, a.im.lift(0.0), found.im))
 
 
+def cube_root(z: Complex) -> Complex:
+    """The root of the third of the angle."""
+    return power(z, one(z).scaled(1 / 3))
+
+
+def complex_arctangent(y: Complex, x: Complex) -> Complex:
+    """``-i log((x + i y) / sqrt(x^2 + y^2))``."""
+    found = logarithm((x + y.turned()) / root(x * x + y * y))
+    return Complex(found.im, -found.re)
+
+
+def greater(a: Complex, b: Complex) -> Complex:
+    """Of each two the one that is greater, or NaN."""
+    return _chosen(of(ew.Or(), _is_greater(a, b), _is_nan(a)), a, b)
+
+
+def lesser(a: Complex, b: Complex) -> Complex:
+    """Of each two the one that is less, or NaN."""
+    return _chosen(of(ew.Or(), _is_greater(b, a), _is_nan(a)), a, b)
+
+
+def _is_greater(a: Complex, b: Complex) -> Value:
+    """By real parts, and by imaginary ones where these are equal."""
+    later = of(ew.And(), of(ew.Equal(), a.re, b.re), of(ew.Greater(), a.im, b.im))
+    return of(ew.Or(), of(ew.Greater(), a.re, b.re), later)
+
+
+def _is_nan(z: Complex) -> Value:
+    return of(ew.Or(), of(ew.IsNaN(), z.re), of(ew.IsNaN(), z.im))
+
+
+def _chosen(condition: Value, a: Complex, b: Complex) -> Complex:
+    re, im = (of(ew.Where(), condition, *parts) for parts in ((a.re, b.re), (a.im, b.im)))
+    return Complex(re, im)
+
+
 def one(like: Complex) -> Complex:
     """1, in the shape of ``like``'s parts or one that broadcasts to it."""
     return Complex(like.re.lift(1.0), like.re.lift(0.0))

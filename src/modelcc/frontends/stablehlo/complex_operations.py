@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 
 from modelcc.frontends.kit.complex_functions import (
     Complex,
+    complex_arctangent,
     cosine,
+    cube_root,
     direction,
     exponential,
     exponential_less_one,
+    greater,
     hyperbolic_tangent,
+    lesser,
     logarithm,
     logarithm_of_one_more,
     logistic,
@@ -31,10 +36,11 @@ from modelcc.frontends.kit.complex_functions import (
 from modelcc.frontends.kit.complex_values import ComplexValue, part_type
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.stablehlo.call import Handler, Handlers, HloCall, Results, table
+from modelcc.frontends.stablehlo.complex_matrices import COMPLEX_MATRICES
 from modelcc.frontends.stablehlo.elementwise import is_finite
 from modelcc.frontends.stablehlo.module import Operation, ValueType
 from modelcc.frontends.stablehlo.regions import single, spelled
-from modelcc.frontends.stablehlo.structure import converted
+from modelcc.frontends.stablehlo.structure import converted, iota
 from modelcc.ir.types import Array, DType
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
@@ -227,13 +233,18 @@ def _abs(call: HloCall) -> str:
     return magnitude(_operand(call, 0)).name
 
 
+def _iota(call: HloCall) -> str:
+    real = call.as_value(iota(replace(call, op=_of_reals(call.op))))
+    return call.group(ComplexValue(real.name, _none(call, real).name))
+
+
 def _same_bits(call: HloCall) -> str:
     if call.result_dtype != call.op.operand_types[0].dtype:
         unsupported("the bits of complex numbers as another type")
     return call.input(0)
 
 
-FORMULAS: Handlers = table(
+_FORMULAS: Handlers = table(
     bitcast_convert=_same_bits,
     constant=_constant,
     complex=_complex,
@@ -258,4 +269,10 @@ FORMULAS: Handlers = table(
     tanh=_unary(hyperbolic_tangent),
     logistic=_unary(logistic),
     sign=_unary(direction),
+    cbrt=_unary(cube_root),
+    atan2=_binary(complex_arctangent),
+    maximum=_binary(greater),
+    minimum=_binary(lesser),
+    iota=_iota,
 )
+FORMULAS: Handlers = MappingProxyType({**_FORMULAS, **COMPLEX_MATRICES})

@@ -10,20 +10,19 @@ import numpy as np
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.kit.shapes import is_symbolic
 from modelcc.frontends.stablehlo.call import Handler, HloCall, Results, table
+from modelcc.frontends.stablehlo.complex_matrices import COMPLEX_LAPACK
 from modelcc.frontends.stablehlo.linear_algebra import FACTORS, LAPACK
 from modelcc.frontends.stablehlo.quantization import CALLS
 from modelcc.frontends.stablehlo.random_bits import random_bits
 from modelcc.frontends.stablehlo.sorting import approximate_top_k
-from modelcc.frontends.stablehlo.structure import converted
 from modelcc.frontends.stablehlo.windows import dynamic_reduce_window
 from modelcc.ir.condition import Constraint
 from modelcc.ir.index import Comparison, Expr
-from modelcc.ir.types import BF16, F16
 
 
 def custom_call(call: HloCall) -> Results:
     target = str(call.attribute("call_target_name"))
-    handler = _TARGETS.get(target) or LAPACK.get(target)
+    handler = _TARGETS.get(target) or LAPACK.get(target) or COMPLEX_LAPACK.get(target)
     if handler is None:
         unsupported(_reason(target))
     return handler(call)
@@ -100,23 +99,6 @@ _TARGETS: Mapping[str, Handler] = MappingProxyType(
 )
 
 
-def reduce_precision(call: HloCall) -> str:
-    """To as many bits as a type of its own has, or more than there are."""
-    exponent, mantissa = call.integer("exponent_bits"), call.integer("mantissa_bits")
-    own = _FLOATS.get(call.dtype().name)
-    if own is not None and exponent >= own[0] and mantissa >= own[1]:
-        return call.input(0)
-    found = {_FLOATS["f16"]: F16, _FLOATS["bf16"]: BF16}.get((exponent, mantissa))
-    if found is None:
-        unsupported(f"floats with {exponent} bits of exponent and {mantissa} of mantissa")
-    return converted(call, converted(call, call.input(0), found), call.dtype())
-
-
-_FLOATS: Mapping[str, tuple[int, int]] = MappingProxyType(
-    {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
-)
-
-
 def refused(reason: str) -> Handler:
     """A handler that gives ``reason``."""
     return lambda call: unsupported(reason)
@@ -125,9 +107,7 @@ def refused(reason: str) -> Handler:
 _DEVICES = "it is of several devices"
 _RANDOM = "random numbers of the machine: use a generator of jax, whose numbers are computed"
 
-SPECIAL = table(
-    custom_call=custom_call, reduce_precision=reduce_precision, rng_bit_generator=random_bits
-)
+SPECIAL = table(custom_call=custom_call, rng_bit_generator=random_bits)
 
 REFUSED: Mapping[str, Handler] = MappingProxyType(
     {

@@ -12,6 +12,7 @@ from modelcc.frontends.stablehlo.custom_calls import REFUSED, SPECIAL
 from modelcc.frontends.stablehlo.elementwise import ELEMENTWISE
 from modelcc.frontends.stablehlo.gathering import GATHERING
 from modelcc.frontends.stablehlo.linear_algebra import LINEAR_ALGEBRA
+from modelcc.frontends.stablehlo.precision import PRECISION
 from modelcc.frontends.stablehlo.reduction import REDUCTION
 from modelcc.frontends.stablehlo.scattering import SCATTERING
 from modelcc.frontends.stablehlo.sorting import SORTING, TOP
@@ -22,6 +23,6 @@ HANDLERS: Handlers = MappingProxyType(
     {
         **ELEMENTWISE, **ABOVE, **STRUCTURE, **SIZES, **CONTRACTION, **REDUCTION, **WINDOWS,
         **GATHERING, **SCATTERING, **SORTING, **TOP, **CONTROL, **CALLS, **INLINE, **SHARDING,
-        **LINEAR_ALGEBRA, **SPECIAL, **REFUSED,
+        **LINEAR_ALGEBRA, **PRECISION, **SPECIAL, **REFUSED,
     }
 )  # fmt: skip

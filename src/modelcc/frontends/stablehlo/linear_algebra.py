@@ -48,8 +48,8 @@ def cholesky(call: HloCall) -> str:
     return cast(found, call.dtype()).name
 
 
-def _option(call: HloCall, name: str) -> str:
-    """The letter that is an option of LAPACK."""
+def option(call: HloCall, name: str) -> str:
+    """The letter that is option ``name`` of LAPACK."""
     found: Mapping[str, int] = call.attribute("mhlo.backend_config") or {}
     return chr(found.get(name, 0))
 
@@ -63,12 +63,12 @@ def _listed(function: Named) -> Handler:
 
 def potrf(call: HloCall) -> Sequence[Value]:
     """The factor, and for each matrix 0 if there is one."""
-    return la.cholesky(_computed(call), _option(call, "uplo") == "L")
+    return la.cholesky(_computed(call), option(call, "uplo") == "L")
 
 
 def trsm(call: HloCall) -> str:
-    turned, left = _option(call, "trans_x") != "N", _option(call, "side") == "L"
-    return _solved(call, left, _option(call, "uplo") == "L", _option(call, "diag") == "U", turned)
+    turned, left = option(call, "trans_x") != "N", option(call, "side") == "L"
+    return _solved(call, left, option(call, "uplo") == "L", option(call, "diag") == "U", turned)
 
 
 def getrf(call: HloCall) -> Sequence[Value]:
@@ -90,7 +90,7 @@ def orgqr(call: HloCall) -> Sequence[Value]:
 
 def gesdd(call: HloCall) -> Sequence[Value]:
     """What is left of the operand, values, both sides' vectors, and 0 for each matrix."""
-    x, mode = _computed(call), _option(call, "mode")
+    x, mode = _computed(call), option(call, "mode")
     u, values, v = la.svd(x, mode == "A", call.bounds)
     if mode == "N":
         u, v = (_zeros(call, n) for n in (2, 3))
@@ -99,7 +99,7 @@ def gesdd(call: HloCall) -> Sequence[Value]:
 
 def syevd(call: HloCall) -> Sequence[Value]:
     """Vectors, values, and 0 for each matrix."""
-    values, vectors = la.eigh(_computed(call), _option(call, "uplo") == "L")
+    values, vectors = la.eigh(_computed(call), option(call, "uplo") == "L")
     return vectors, values, _zeros(call, 2)
 
 
@@ -108,7 +108,7 @@ def geev(call: HloCall) -> Sequence[str]:
 
     They are computed with 64 bits.
     """
-    if _option(call, "compute_left") == "V":
+    if option(call, "compute_left") == "V":
         unsupported("eigenvectors of the left side")
     group = call.emitter.find_group(call.input(0))
     re, *im = map(call.as_value, group.parts if group else call.inputs)

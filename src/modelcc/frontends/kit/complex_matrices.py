@@ -1,0 +1,75 @@
+"""Complex matrices by real ones of twice the extents, whose blocks are ``[[re, -im], [im, re]]``.
+
+Sums and products of such blocks are those of the numbers.  A triangle whose diagonal is real
+stays one, so triangular systems and Cholesky's factor are those of the real matrices.
+"""
+
+from __future__ import annotations
+
+from modelcc.frontends.kit import linear_algebra as la
+from modelcc.frontends.kit.complex_functions import Complex, one
+from modelcc.frontends.kit.matrices import diagonal, swapped
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.control import At
+from modelcc.ops.matrix_values import column, lower, upper
+from modelcc.ops.shape import Concat
+from modelcc.ops.triangular_solve import solved
+from modelcc.ops.views import reshaped
+
+
+def solved_triangle(a: Complex, b: Complex, is_lower: bool, unit: bool) -> Complex:
+    """``x`` with ``a @ x = b``, of a triangle of ``a``, its rows divided by the diagonal.
+
+    With ``unit`` the diagonal is 1 and not read.
+    """
+    if not unit:
+        scale = one(a) / Complex(column(diagonal(a.re)), column(diagonal(a.im)))
+        a, b = a * scale, b * scale
+    strict = (lower(p, -1) if is_lower else upper(p, 1) for p in (a.re, a.im))
+    return _split(solved(_blocks(Complex(*strict)), _rows(b), is_lower, unit=True))
+
+
+def cholesky(x: Complex, is_lower: bool = True) -> tuple[Complex, Value]:
+    """The factor, of the triangle on its side, and whether there is none: then it is NaN."""
+    own = x if is_lower else adjoint(x)
+    strict = lower(own.im, -1)
+    whole = Complex(own.re, strict - swapped(strict))
+    wide, info = la.cholesky(_blocks(whole))
+    found = _split(wide, skip=2)
+    return found if is_lower else adjoint(found), info
+
+
+def transposed(z: Complex) -> Complex:
+    return Complex(swapped(z.re), swapped(z.im))
+
+
+def adjoint(z: Complex) -> Complex:
+    """The transpose of the conjugate."""
+    return Complex(swapped(z.re), -swapped(z.im))
+
+
+def _blocks(z: Complex) -> Value:
+    """Matrices [..., 2 m, 2 n] of blocks."""
+    *outer, m, n = z.re.type.shape
+    rows = [_joined(z.re, -z.im, len(outer) + 2), _joined(z.im, z.re, len(outer) + 2)]
+    return reshaped(_joined(*rows, len(outer) + 1), *outer, 2 * m, 2 * n)
+
+
+def _rows(z: Complex) -> Value:
+    """The left columns of the blocks [..., 2 m, n]."""
+    *outer, m, n = z.re.type.shape
+    return reshaped(_joined(z.re, z.im, len(outer) + 1), *outer, 2 * m, n)
+
+
+def _joined(a: Value, b: Value, axis: int) -> Value:
+    """Both along a new axis."""
+    shape = (*a.type.shape[:axis], 1, *a.type.shape[axis:])
+    return of(Concat(axis), reshaped(a, *shape), reshaped(b, *shape))
+
+
+def _split(x: Value, skip: int = 1) -> Complex:
+    """The numbers of left columns, every ``skip``-th of them."""
+    *outer, m, n = x.type.shape
+    apart = reshaped(x, *outer, m // 2, 2, n // skip, skip)
+    first = of(At(len(outer) + 3, 0), apart)
+    return Complex(of(At(len(outer) + 1, 0), first), of(At(len(outer) + 1, 1), first))
