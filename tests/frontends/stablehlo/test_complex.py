@@ -82,3 +82,19 @@ def test_cholesky_factors(upper: bool) -> None:
     agree(partial(jnp.linalg.cholesky, upper=upper), hermitian(2))
     agree(partial(jnp.linalg.cholesky, upper=upper), -hermitian())
     agree(lambda a, b: jax.scipy.linalg.solve(a, b, assume_a="pos"), hermitian(), numbers(4, 2))
+
+
+def test_reductions_and_sorts_by_both_parts() -> None:
+    def ordered(x: Any) -> Any:
+        first = x[0], jnp.real(x[1])
+        return x.max(), x.min(0), x.prod(1), jnp.sort(x), jnp.argsort(x, 0), jnp.lexsort(first)
+
+    x = numbers(3, 5)
+    x[1, 2], x[2, 0] = np.real(x[1, 1]) + 2j, np.real(x[1, 0]) - 1j
+    agree(ordered, x)
+
+
+def test_sorts_put_nan_last() -> None:
+    x = numbers(6)
+    x[1], x[4] = np.nan, complex(1, np.nan)
+    agree(lambda x: (jnp.sort(x), jnp.argsort(x)), x)

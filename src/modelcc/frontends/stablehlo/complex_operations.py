@@ -37,6 +37,7 @@ from modelcc.frontends.kit.complex_values import ComplexValue, part_type
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.stablehlo.call import Handler, Handlers, HloCall, Results, table
 from modelcc.frontends.stablehlo.complex_matrices import COMPLEX_MATRICES
+from modelcc.frontends.stablehlo.complex_regions import BY_REGIONS
 from modelcc.frontends.stablehlo.elementwise import is_finite
 from modelcc.frontends.stablehlo.module import Operation, ValueType
 from modelcc.frontends.stablehlo.regions import single, spelled
@@ -73,6 +74,8 @@ def complex_results(call: HloCall, handler: Handler | None) -> Results:
         return _product(call, handler)
     if name in PARTWISE and _is_linear(call):
         return _partwise(call, handler)
+    if name in BY_REGIONS:
+        return BY_REGIONS[name](call)
     unsupported("it has no meaning on complex numbers here")
 
 

@@ -6,20 +6,22 @@ of one half and of the other at once, for StableHLO leaves the order to the impl
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
 
 from modelcc.frontends.kit.errors import number_of, unsupported
 from modelcc.frontends.stablehlo.call import HloCall, table
-from modelcc.frontends.stablehlo.module import HloBlock
 from modelcc.frontends.stablehlo.regions import extreme, single
 from modelcc.frontends.stablehlo.structure import converted, integers, reshaped
 from modelcc.ir.types import BOOL, F32, I32, Array, DType
 from modelcc.ops import reduce as rd
 from modelcc.ops.shape import Concat, Transpose
 from modelcc.ops.slicing import Slice
+
+Combine = Callable[[Sequence[str], Sequence[str]], Sequence[str]]
+"""What a region makes of the values of one half and those of the other."""
 
 _REDUCE: Mapping[str, type[rd.Reduction]] = MappingProxyType(
     {
@@ -49,7 +51,11 @@ def reduce(call: HloCall) -> Sequence[str]:
     place = extreme(region) if count == 2 and len(axes) == 1 else ""
     if place and _counts(call, axes[0]):
         return _best(call, place, axes[0])
-    results = by_halves(call, region, values, axes)
+
+    def combined(left: Sequence[str], right: Sequence[str]) -> Sequence[str]:
+        return call.inline(region, [*left, *right], lifted=True)
+
+    results = by_halves(call, combined, values, axes)
     return call.inline(region, [*firsts, *results], lifted=True)
 
 
@@ -122,12 +128,12 @@ def _best(call: HloCall, direction: str, axis: int) -> Sequence[str]:
 
 
 def by_halves(
-    call: HloCall, region: HloBlock, values: Sequence[str], axes: Sequence[int]
+    call: HloCall, combined: Combine, values: Sequence[str], axes: Sequence[int]
 ) -> Sequence[str]:
-    """All elements along ``axes`` combined by ``region``, in their order."""
+    """All elements along ``axes`` combined, in their order."""
     for axis in sorted(axes, reverse=True):
         values = [_moved_first(call, value, axis) for value in values]
-        values = _halved(call, region, values)
+        values = _halved(call, combined, values)
         values = [reshaped(call, v, call.type_of(v).shape[1:]) for v in values]
     return values
 
@@ -140,7 +146,7 @@ def _moved_first(call: HloCall, value: str, axis: int) -> str:
     return call.emit(Transpose(order), value)
 
 
-def _halved(call: HloCall, region: HloBlock, values: Sequence[str]) -> Sequence[str]:
+def _halved(call: HloCall, combined: Combine, values: Sequence[str]) -> Sequence[str]:
     """Elements along axis 0 combined in pairs of neighbours until one is left."""
     count = number_of(call.type_of(values[0]).shape[0], "number of elements to combine")
     if count == 0:
@@ -149,12 +155,11 @@ def _halved(call: HloCall, region: HloBlock, values: Sequence[str]) -> Sequence[
         pairs = count // 2
         left = [_every_other(call, v, 0, pairs) for v in values]
         right = [_every_other(call, v, 1, pairs) for v in values]
-        combined = call.inline(region, [*left, *right], lifted=True)
+        found = combined(left, right)
         if count % 2:
             rest = [_last(call, v) for v in values]
-            combined = tuple(call.emit(Concat(0), c, r) for c, r in zip(
-                combined, rest, strict=True))  # fmt: skip
-        values, count = combined, pairs + count % 2
+            found = [call.emit(Concat(0), c, r) for c, r in zip(found, rest, strict=True)]
+        values, count = found, pairs + count % 2
     return values
 
 
