@@ -116,6 +116,13 @@ def test_the_gradient_of_a_distance_of_one_row_is_0() -> None:
     check(function, torch.randn(1, 3))
 
 
+def test_gradients_of_no_distances_have_the_shape_of_what_they_are_of() -> None:
+    def function(x: Any, y: Any) -> Any:
+        return torch.ops.aten._cdist_backward(torch.cdist(x, y), x, y, 3.0, torch.cdist(x, y))
+
+    check(function, torch.randn(3, 5), torch.randn(0, 4, 5))
+
+
 def test_named_extents() -> None:
     def function(x: Any) -> Any:
         return (*x.sort(dim=0, stable=True), x.sum(0), x.mean(), x.var(0), x.argmax(0), x.cumsum(0),

@@ -35,8 +35,11 @@ def own_distances(call: Aten, x: Value, order: float = 2.0) -> Value:
 def pairwise_gradient(
     call: Aten, dy: Value, x: Value, y: Value, order: float, distances: Value
 ) -> Value:
-    """That of the rows of ``x``."""
-    return _gradient(dy, _apart(x, y), order, distances)
+    """That of the rows of ``x``, for each of a batch; of none it has the shape of ``x``."""
+    apart = _apart(x, y)
+    if 0 in apart.type.shape:
+        return call.made(Full(x.type.shape, 0, x.type.dtype))
+    return _gradient(dy, apart, order, distances)
 
 
 def own_gradient(call: Aten, dy: Value, x: Value, order: float, distances: Value) -> Value:
