@@ -111,3 +111,17 @@ def test_compiled_it_raises_where_pytorch_does() -> None:
     torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
     with pytest.raises(RuntimeError, match="singular"):
         fast(torch.zeros(4, 4))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("function", [L.det, lambda x: L.slogdet(x)[1], lambda x: L.solve(x, B)])
+def test_gradients_solve_with_factors_of_the_layout(function: Any, turned: bool) -> None:
+    def loss(x: Any) -> Any:
+        return function(x.mT if turned else x).square().sum()
+
+    torch._dynamo.reset()
+    x = A.clone().requires_grad_()
+    ours, theirs = (
+        torch.autograd.grad(f(x), x)[0] for f in (torch.compile(loss, backend="modelcc"), loss)
+    )
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)

@@ -153,15 +153,23 @@ def solve(
 
 
 def determinant(call: Aten, x: Value) -> Sequence[Value | None]:
-    a = cast(x, F64)
+    a = _as_factored(call, x)
     packed, pivots, _ = la.results(Lu(), a)
     return narrowed(call, la.determinant(a), packed, pivots + 1)
 
 
 def sign_and_logarithm(call: Aten, x: Value) -> Sequence[Value | None]:
-    a = cast(x, F64)
+    a = _as_factored(call, x)
     packed, pivots, _ = la.results(Lu(), a)
     return narrowed(call, *la.sign_and_logarithm(a), packed, pivots + 1)
+
+
+def _as_factored(call: Aten, x: Value) -> Value:
+    """The matrix whose factors PyTorch's gradient of a determinant expects: the transposed one
+    where rows lie one after another, for LAPACK has columns so."""
+    given = call.given[0]
+    a = cast(x, F64)
+    return swapped(a) if given.is_contiguous() and not given.is_complex() else a
 
 
 # --- orthogonal factors
