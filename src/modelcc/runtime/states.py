@@ -33,7 +33,10 @@ class States:
         """Inputs of a call, by names of tensors, which it changes."""
         self.lock = Lock()
         self._elsewhere = code.keep(self.inputs) if self._now else None
-        self.reset({})
+        for name, array in self._initial.items():
+            self._now[name][...] = array
+        if self._elsewhere is not None:
+            self._elsewhere.changed()
 
     def __len__(self) -> int:
         return len(self._now)
@@ -65,9 +68,9 @@ class States:
 
 
 def _memory(spec: TensorSpec) -> Array:
-    """An array that begins where a vector may; its pages come when it is written to."""
+    """Zeros that begin where a vector may; their pages come when they are written to."""
     dtype, shape = np.dtype(spec.dtype.numpy), _shape(spec)
-    block = np.empty(prod(shape) * dtype.itemsize + ALIGNMENT, np.uint8)
+    block = np.zeros(prod(shape) * dtype.itemsize + ALIGNMENT, np.uint8)
     return np.ndarray(shape, dtype, block, -address_of(block) % ALIGNMENT)
 
 

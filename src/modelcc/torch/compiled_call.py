@@ -63,10 +63,11 @@ class CompiledCall:
         self._checked = checked
         self._sizes = tuple(interface.sizes.values())
         self._places = tuple(i.argument for i in interface.inputs)
-        plain = (i.dense and not i.carrier and not i.complex for i in interface.inputs)
+        plain = (i.dense and not (i.carrier or i.complex or i.number) for i in interface.inputs)
         self._plain = not checked and all(plain)
         outputs = range(len(interface.outputs))
         self._only_outputs = interface.results == tuple(map(FromOutput, outputs))
+        self._in_place = tuple(interface.in_place.items())
         self._evaluate = _evaluator(interface)
         self._layouts: dict[Shape, CallLayout] = {}
         self._fixed = None if interface.sizes else self._layout(())
@@ -75,6 +76,8 @@ class CompiledCall:
         layout = self._fixed or self._found(arguments)
         outs = [empty_strided(*make) for make in layout.makes]
         addresses = [out.data_ptr() for out in outs]
+        for output, argument in self._in_place:
+            addresses[output] = arguments[argument].data_ptr()
         if self._plain:
             inputs = [arguments[place].data_ptr() for place in self._places]
             self._run(layout.signature, inputs, addresses)
@@ -105,6 +108,8 @@ class CompiledCall:
         held: list[Any] = []
         for given, strides in zip(self._interface.inputs, layout.strides, strict=True):
             tensor: Any = None if given.carrier else arguments[given.argument]
+            if given.number:
+                tensor = torch.tensor([max(tensor, 0), max(-tensor, 0)])
             if given.complex:
                 tensor = tensor.resolve_conj()
             if tensor is not None and not given.dense:
@@ -142,6 +147,8 @@ class CompiledCall:
         strides = tuple(next(shapes) for _ in range(inputs))
         types = [output.dtype for output in interface.outputs]
         makes = [(next(shapes), next(shapes), types[n]) for n in range(outputs)]
+        for output in interface.in_place:
+            makes[output] = ((0,), (1,), types[output])
         known = next(shapes)
         views = tuple((shape, next(shapes), next(shapes)[0]) for shape in shapes)
         signature = self._session.signature(wanted)

@@ -28,6 +28,7 @@ from modelcc.torch.partition import Frozen, Parted, joined, parted, with_constan
 from modelcc.torch.recurrent import by_layers
 from modelcc.torch.released import release
 from modelcc.torch.upsampling import keep_upsampling
+from modelcc.torch.writes import Writing, without_writes
 
 OPTIONS = frozenset(
     {
@@ -113,16 +114,9 @@ def compiled_by(
         inference_compiler=inference,
         decompositions=functional_decompositions(HANDLERS),
         partition_fn=min_cut_rematerialization_partition,
-        keep_inference_input_mutations=_sets_memory(module),
+        keep_inference_input_mutations=True,
     )
     return whole(module, examples)
-
-
-def _sets_memory(module: fx.GraphModule) -> bool:
-    """Whether a tensor gets other memory, as by ``x.data = y``: AOTAutograd wants to keep that in
-    the graph, where PyTorch runs it, with all writes to inputs."""
-    tensor: Any = torch.Tensor  # set_ has no type
-    return any(node.target is tensor.set_ for node in module.graph.nodes)
 
 
 def _check_devices(module: fx.GraphModule) -> None:
@@ -159,13 +153,17 @@ def _compiled(
 def _built(
     request: BackendRequest, kind: str, module: fx.GraphModule
 ) -> Callable[[list[Any]], Any]:
-    parts = parted(module, sharing=kind == "inference")  # autograd keeps views of results itself
+    module, writes = without_writes(module)
+    sharing = kind == "inference"  # autograd keeps views of results itself
+    parts = parted(module, sharing, writes)
     if request.observer is not None:
         request.observer(kind, parts)
     if parts.whole is not None:
-        return _call(request, parts.whole, checked=False)
-    calls = {n: _call(request, t, checked=True).unboxed for n, t in parts.parts.items()}
-    return _Boxed(joined(parts, calls))
+        call, done = _call(request, parts.whole, checked=False), parts.whole.written(len(writes))
+    else:
+        calls = {n: _call(request, t, checked=True).unboxed for n, t in parts.parts.items()}
+        call, done = _Boxed(joined(parts, calls)), (False,) * len(writes)
+    return Writing(call, writes, done) if writes else call
 
 
 class _Boxed:
@@ -209,6 +207,6 @@ def _frozen(examples: Sequence[Any]) -> Frozen:
     metadata: Any = None if context is None else context.fw_metadata
     if metadata is None or len(metadata.input_info) != len(examples):
         return {}
-    changed = set(metadata.mutated_inp_runtime_indices)
+    changed = {*metadata.mutated_inp_runtime_indices, *metadata.mutated_graph_handled_indices}
     fixed = [i for i in metadata.static_input_indices if i not in changed]
     return {i: examples[i] for i in fixed if isinstance(examples[i], torch.Tensor)}

@@ -16,7 +16,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from modelcc.frontends.kit.errors import OUR_FAULT, Unsupported
 from modelcc.frontends.torch.effects import is_value_check
-from modelcc.frontends.torch.traced import Traced, import_traced
+from modelcc.frontends.torch.traced import Traced, Writes, import_traced
 from modelcc.ir.errors import ModelError
 
 PREFIX = "modelcc_"
@@ -57,12 +57,12 @@ def with_constants(module: fx.GraphModule, frozen: Frozen) -> fx.GraphModule:
     return own
 
 
-def parted(module: fx.GraphModule, sharing: bool = False) -> Parted:
+def parted(module: fx.GraphModule, sharing: bool = False, writes: Writes = ()) -> Parted:
     """``module`` with what can be imported, and is worth a call, in modules of their own.
 
-    ``sharing`` is that of :func:`import_traced`.
+    ``sharing`` and ``writes`` are those of :func:`import_traced`.
     """
-    whole = import_traced(module, sharing=sharing)
+    whole = import_traced(module, sharing=sharing, writes=writes)
     if not whole.problems:
         count = _computing(module.graph.nodes)
         return Parted(module, {}, whole if count else None, (), count)

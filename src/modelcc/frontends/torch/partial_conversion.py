@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ from modelcc.frontends.torch.graph_conversion import GraphConversion
 from modelcc.frontends.torch.locations import location, operator_of
 from modelcc.frontends.torch.sizes import index_of
 from modelcc.ir.errors import ModelError
+from modelcc.ir.index import Index, symbols
 
 HOST = "cpu"
 ITEM = "aten._local_scalar_dense.default"
@@ -34,9 +35,11 @@ class PartialConversion(GraphConversion):
     """A conversion that goes on behind what cannot be converted.
 
     ``reasons`` say why, by node; what comes behind such a node sees an input in its place.
+    ``numbers`` are sizes that the graph reads from memory, which no extent may hang on.
     """
 
     reasons: dict[fx.Node, Unsupported] = field(default_factory=dict[fx.Node, Unsupported])
+    numbers: set[str] = field(default_factory=set[str])
 
     def run(self, graph: fx.Graph) -> None:
         """As before; conditions and numbers that PyTorch, or who calls the graph, is to get are
@@ -83,9 +86,15 @@ class PartialConversion(GraphConversion):
             return None
         try:
             shape = tuple(index_of(size, self.names) for size in fake.shape)
+            if self.is_late(shape):
+                return None
             return self.input(name, shape, dtype_of(fake.dtype))
         except UnsupportedForm:
             return None
+
+    def is_late(self, shape: Iterable[Index]) -> bool:
+        """Whether an extent hangs on a number that the graph reads."""
+        return any(not self.numbers.isdisjoint(symbols(extent)) for extent in shape)
 
 
 def _check_assertion(node: fx.Node) -> None:
@@ -101,7 +110,7 @@ def _results(node: fx.Node) -> Sequence[Any]:
     return cast("Sequence[Any]", fake) if isinstance(fake, tuple | list) else (fake,)
 
 
-def _check_results(conversion: GraphConversion, node: fx.Node) -> None:
+def _check_results(conversion: PartialConversion, node: fx.Node) -> None:
     """That results are in this machine's memory, and of sizes that are known before a run."""
     for one in _results(node):
         if isinstance(one, torch.SymInt):
@@ -111,5 +120,5 @@ def _check_results(conversion: GraphConversion, node: fx.Node) -> None:
         if isinstance(one, torch.Tensor):
             if one.device.type != HOST:
                 unsupported(f"its result is on {one.device}")
-            for size in one.shape:
-                index_of(size, conversion.names)
+            if conversion.is_late([index_of(size, conversion.names) for size in one.shape]):
+                unsupported("its size hangs on a number that may be negative")

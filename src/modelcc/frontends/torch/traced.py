@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
@@ -22,8 +22,9 @@ from modelcc.frontends.torch.sharing import shared_results
 from modelcc.frontends.torch.sizes import index_of, symbol_of
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
-from modelcc.ir.index import Index, Range, Sym
-from modelcc.ir.types import BOOL, TensorType
+from modelcc.ir.graph_states import with_states
+from modelcc.ir.index import Index, Range, Sym, substitute
+from modelcc.ir.types import BOOL, I64, TensorType
 from modelcc.ops.shape import Transpose
 
 
@@ -33,7 +34,8 @@ class TensorInput:
 
     One that is not ``dense`` is wanted as a contiguous copy.  ``carrier``: the argument is a
     number, which the extent of an input tells that nobody reads.  A ``complex`` one has an axis
-    of parts more in ``shape``, and may be a conjugate view.
+    of parts more in ``shape``, and may be a conjugate view.  ``number``: the argument is one that
+    may be negative, and the input has what it is above 0 and below.
     """
 
     argument: int
@@ -42,6 +44,7 @@ class TensorInput:
     dense: bool = True
     carrier: bool = False
     complex: bool = False
+    number: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,8 @@ class TracedInterface:
 
     ``sizes`` are the graph's dimensions: the argument and its axis, None for a number.  A result
     is that of an output (its place), an argument as it is, a view of one of both, or known from
-    the sizes.  ``checks`` are made of what was computed.
+    the sizes.  ``checks`` are made of what was computed.  Outputs ``in_place`` are written where
+    an argument is, of the same shape and strides.
     """
 
     inputs: tuple[TensorInput, ...]
@@ -68,6 +72,7 @@ class TracedInterface:
     sizes: Mapping[str, tuple[int, int | None]]
     single: bool
     checks: tuple[ValueCheck, ...] = ()
+    in_place: Mapping[int, int] = field(default_factory=dict[int, int])
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,14 @@ class Traced:
     graph: Graph
     interface: TracedInterface
     problems: Mapping[fx.Node, Unsupported]
+
+    def written(self, count: int) -> tuple[bool, ...]:
+        """Which of the last ``count`` results are where they belong when the graph has run."""
+        results = self.interface.results
+        return tuple(
+            isinstance(result, FromOutput) and result.place in self.interface.in_place
+            for result in results[len(results) - count :]
+        )
 
 
 @dataclass(frozen=True)
@@ -117,6 +130,9 @@ class FromSizes:
     value: Any
 
 
+Writes = Sequence[int]
+"""Arguments, by position, that a graph changes to its last results."""
+
 Result = FromOutput | FromArgument | FromView | FromSizes
 
 
@@ -128,12 +144,16 @@ class ValueCheck:
     value: FromOutput | FromArgument
 
 
-def import_traced(module: fx.GraphModule, name: str = "main", sharing: bool = False) -> Traced:
+def import_traced(
+    module: fx.GraphModule, name: str = "main", sharing: bool = False, writes: Writes = ()
+) -> Traced:
     """``module``, whose nodes carry fake tensors, as far as it can be converted.
 
-    With ``sharing`` results that are views of others, or of arguments, lie in their memory.
+    With ``sharing`` results that are views of others, or of arguments, lie in their memory.  The
+    last results are ``writes``, what arguments become: they are computed in place where nobody
+    can tell.
     """
-    return _Import(module, name).traced(sharing)
+    return _Import(module, name).traced(sharing, writes)
 
 
 class _Import:
@@ -142,6 +162,8 @@ class _Import:
         self._module = module
         found = dimensions([(n.name, n.meta.get("val"), ()) for n in self._nodes], _bounds_of, {})
         self._sizes: dict[str, tuple[int, int | None]] = dict(found.places)
+        self._numbers: dict[int, str] = {}  # symbols of arguments, by position
+        self._nothing: dict[str, Index] = {}  # sizes that are 0 to who calls, who has the whole
         self._carried = self._carriers(found.names, found.bounds)
         self._emitter = Emitter(GraphBuilder(name, found.bounds), found.bounds)
         self._conversion = PartialConversion(module, self._emitter, HANDLERS, found.names)
@@ -151,7 +173,8 @@ class _Import:
         self._places: dict[fx.Node, FromOutput] = {}
 
     def _carriers(self, names: dict[str, Index], bounds: dict[str, Range]) -> dict[int, str]:
-        """Numbers among the arguments that no tensor's extent tells, by position.
+        """Numbers among the arguments that no tensor's extent tells, by position; those that may
+        be negative are noted, to be read when the graph is run.
 
         Those that stand for the lengths of nested tensors are passed on, and nothing else.
         """
@@ -163,6 +186,7 @@ class _Import:
                 continue
             known = _bounds_of(number)
             if symbol not in names and _may_be_negative(number):
+                self._numbers[position] = symbol
                 continue
             if symbol not in names:
                 names[symbol], bounds[node.name] = Sym(node.name), known
@@ -172,7 +196,7 @@ class _Import:
                 self._sizes[label.name] = (position, None)
         return carried
 
-    def traced(self, sharing: bool) -> Traced:
+    def traced(self, sharing: bool, writes: Writes) -> Traced:
         orders = [self._place(position, node) for position, node in enumerate(self._nodes)]
         for node, order in zip(self._nodes, orders, strict=True):
             self._turn(node, order)  # once all inputs have their names
@@ -183,6 +207,7 @@ class _Import:
         shared = shared_results(self._module.graph, wanted) if sharing else {}
         results = tuple(self._result(r, shared) for r in wanted)
         checks = tuple(self._checks())  # before outputs are listed, among which their values are
+        places = self._in_place(results, checks, writes)
         interface = TracedInterface(
             tuple(self._inputs),
             tuple(self._outputs),
@@ -190,8 +215,15 @@ class _Import:
             self._sizes,
             single,
             checks,
+            {output: self._inputs[n].argument for output, n in places.items()},
         )
         graph = self._emitter.builder.build(self._names)
+        if places:
+            states = {
+                graph.inputs[n]: (graph.inputs[n], graph.outputs[output])
+                for output, n in places.items()
+            }
+            graph = with_states(graph, states)
         return Traced(graph, interface, self._conversion.reasons)
 
     def _place(self, position: int, node: fx.Node) -> tuple[int, ...]:
@@ -202,12 +234,29 @@ class _Import:
             shape = (Sym(self._carried[position]),)
             self._emitter.builder.input(node.name, TensorType(shape, BOOL))
             self._inputs.append(TensorInput(position, shape, (1,), carrier=True))
+        if position in self._numbers:
+            self._number(position, node)
         if not isinstance(fake, torch.Tensor) or _is_idle(node, fake):
             return ()
         try:
             return self._input(position, node, fake)
         except UnsupportedForm:
             return ()  # what uses it is not converted and says so
+
+    def _number(self, position: int, node: fx.Node) -> None:
+        """Makes an argument that is a number an input, which is read before all else.
+
+        Sizes are never negative, so it is the difference of two, of which one is 0.
+        """
+        conversion, emitter = self._conversion, self._emitter
+        value = emitter.builder.input(node.name, TensorType((2,), I64))
+        above, below = emitter.read_sizes(value, node.name, Range(0, None), source=(node.name,))
+        assert isinstance(above, Sym) and isinstance(below, Sym)
+        conversion.names[self._numbers[position]] = above - below
+        conversion.numbers.update((above.name, below.name))
+        self._sizes[above.name] = (position, None)
+        self._nothing[below.name] = 0
+        self._inputs.append(TensorInput(position, (2,), (1,), number=True))
 
     def _input(self, position: int, node: fx.Node, fake: torch.Tensor) -> tuple[int, ...]:
         order = memory_order(fake)
@@ -245,6 +294,39 @@ class _Import:
         view = self._view(fake, shared[given], shared) if given in shared else None
         return view or self._output(given, fake)
 
+    def _in_place(
+        self, results: Sequence[Result], checks: Sequence[ValueCheck], writes: Writes
+    ) -> dict[int, int]:
+        """Outputs that may be computed where an input is, and which: nothing else is given of
+        either, and both lie in memory in the same way."""
+        plain = results[: len(results) - len(writes)]
+        used = [r.base if isinstance(r, FromView) else r for r in plain]
+        used += [check.value for check in checks]
+        whole = [r.base if isinstance(r, FromView) else r for r in results]
+        read = [*whole, *(check.value for check in checks)]
+        inputs = {
+            given.argument: n
+            for n, given in enumerate(self._inputs)
+            if FromArgument(given.argument) not in read
+        }
+        found: dict[int, int] = {}
+        for argument, result in zip(writes, results[len(plain) :], strict=True):
+            place = inputs.get(argument)
+            if place is None or not isinstance(result, FromOutput) or result in used:
+                continue
+            used.append(result)
+            given, made = self._inputs[place], self._outputs[result.place]
+            alike = (given.shape, given.strides) == (self._lying(result), made.strides)
+            same = self._nodes[argument].meta["val"].dtype == made.dtype
+            fixed = all(isinstance(extent, int) for extent in given.shape)
+            if alike and same and fixed and given.dense and not (given.complex or given.carrier):
+                found[result.place] = place
+        return found
+
+    def _lying(self, result: FromOutput) -> tuple[Index, ...]:
+        """The shape of an output as it lies in memory."""
+        return self._emitter.type_of(self._names[result.place]).shape
+
     def _checks(self) -> Iterator[ValueCheck]:
         """Those of values, unless there are problems, and nobody makes any."""
         for node in () if self._conversion.reasons else self._module.graph.nodes:
@@ -262,6 +344,7 @@ class _Import:
             shape = tuple(index_of(size, names) for size in fake.shape)
             strides = tuple(index_of(stride, names) for stride in fake.stride())
             offset = index_of(fake.storage_offset() - start // fake.element_size(), names)
+            offset = substitute(offset, self._nothing)
         except UnsupportedForm:
             return None
         found = self._result(base, shared)
@@ -284,7 +367,7 @@ class _Import:
         if not isinstance(fake, torch.SymInt):
             return fake
         try:
-            return index_of(fake, self._conversion.names)
+            return substitute(index_of(fake, self._conversion.names), self._nothing)
         except UnsupportedForm:
             return None
 
