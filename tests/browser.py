@@ -48,6 +48,30 @@ try {
 """
 
 
+_LOOK = """\
+<iframe id="page" src="index.html" width="1000" height="1200"></iframe>
+<script type="module">
+const frame = document.getElementById("page");
+const there = (id) => frame.contentDocument?.getElementById(id);
+const until = (holds) => new Promise((done) => {
+  const timer = setInterval(() => {
+    if (holds() || there("error")?.textContent) { clearInterval(timer); done(); }
+  }, 50);
+});
+await until(() => there("running") && !there("running").hidden);
+const area = frame.contentDocument.querySelector("textarea");
+const way = frame.contentDocument.querySelector("select");
+way.value = "numbers";
+area.value = "NUMBERS";
+way.onchange();
+there("count").value = 1;
+there("run").click();
+await until(() => !there("results").hidden);
+await fetch("/done", { method: "POST", body: frame.contentDocument.body.innerText });
+</script>
+"""
+
+
 class _Handler(SimpleHTTPRequestHandler):
     """Serves a folder, and puts what is posted into a queue."""
 
@@ -85,6 +109,14 @@ def run_page(folder: Path, inputs: list[Array], seconds: float) -> Mapping[str, 
             if path == "/failed":
                 raise RuntimeError(body.decode())
             found[path.removeprefix("/output/")] = body
+
+
+def look_at_page(folder: Path, numbers: str, seconds: float) -> str:
+    """The text of the folder's own page, when it has run on ``numbers`` for its first input."""
+    (folder / "look.html").write_text(_LOOK.replace("NUMBERS", numbers))
+    posted: Queue[tuple[str, bytes]] = Queue()
+    with _served(folder, posted) as address, _browser(f"{address}/look.html"):
+        return posted.get(timeout=seconds)[1].decode()
 
 
 @contextmanager

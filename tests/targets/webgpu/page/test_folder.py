@@ -10,7 +10,7 @@ from shutil import which
 import numpy as np
 import onnx
 import pytest
-from browser import CHROMIUM, run_page
+from browser import CHROMIUM, look_at_page, run_page
 from onnx import TensorProto, helper, numpy_helper
 
 from modelcc.emit.delivery import Delivery
@@ -129,6 +129,22 @@ def test_a_browser_computes_what_the_model_means(tmp_path: Path) -> None:
     (folder / "weights.bin").write_bytes(b"1234")
     with pytest.raises(RuntimeError, match=r"ModelError: weights.bin is too short"):
         run_page(folder, [ids], 120)
+
+
+@needs_linker
+@needs_browser
+def test_a_page_shows_what_it_computes_and_what_is_wrong(tmp_path: Path) -> None:
+    """The largest of a line, numbers that were left out, and an index that is out of range."""
+    folder = written(tmp_path, words())
+    text = look_at_page(folder, "0, 8, 3, -1", 120)
+    assert "a <b> page" in text and "4 of 6 numbers: the others are 0" in text
+    (last,) = wanted(np.array([0]))["y"]
+    best = int(last.argmax())
+    assert f"class\tvalue\tsoftmax\t\n{best}\t{last[best]:.5f}" in text
+    text = look_at_page(folder, "0, 8, 3, 9, 5, 5", 120)
+    assert "Index 9 is out of range" in text
+    text = look_at_page(folder, "1, 2, 3, 4, 5, 6, 7", 120)
+    assert "ids: 7 numbers for 6" in text
 
 
 def test_without_a_linker_the_kernels_of_the_host_are_named(

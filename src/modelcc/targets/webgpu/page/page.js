@@ -158,16 +158,25 @@ function inputCard(tensor, place, parent) {
   const canvas = make("canvas", { parent: body, hidden: true });
   const area = make("textarea", { parent: body, hidden: true, placeholder: "1, 2, 3 …",
     ariaLabel: `numbers for ${tensor.name}` });
+  const note = make("div", { parent: body, className: "note" });
+  const numbers = () => area.value.split(/[\s,;[\]]+/).filter(Boolean).map(Number);
+  const count = countOf(tensor);
+  area.oninput = () => {
+    const given = numbers().length, short = given < count && way.value === "numbers";
+    note.textContent = short ? `${given} of ${count} numbers: the others are 0` : "";
+  };
   way.onchange = () => {
     file.hidden = way.value !== "file";
     scale.hidden = file.hidden || !imageAxes(tensor);
     area.hidden = way.value !== "numbers";
     canvas.hidden = canvas.hidden || file.hidden;
+    area.oninput();
   };
   return async () => {
     if (way.value === "numbers") {
-      const given = area.value.split(/[\s,;[\]]+/).filter(Boolean).map(Number);
+      const given = numbers();
       if (given.some(Number.isNaN)) throw new Error(`${tensor.name}: these are no numbers`);
+      if (given.length > count) throw new Error(`${tensor.name}: ${given.length} numbers for ${count}`);
       return filled(tensor, (n) => given[n] ?? 0);
     }
     if (way.value === "made up") return madeUp(tensor, place + 1);
@@ -189,23 +198,47 @@ function spread(values) {
   return `${number(least)} … ${number(most)}, mean ${number(sum / values.length)}`;
 }
 
-/** A row of numbers for each class: the largest ones, with the last axis as classes. */
-function largest(output, values, names) {
+const percent = (share) => {
+  const x = 100 * share;
+  return x >= 0.1 ? `${x.toFixed(1)} %` : x >= 1e-3 ? `${x.toPrecision(2)} %` : "< 0.001 %";
+};
+
+/** The largest numbers of a line, with the last axis as classes. */
+function largest(output, values, names, line) {
   const classes = output.shape.at(-1) ?? 1;
-  const row = Array.from(values.slice(values.length - classes), Number);
+  const row = Array.from(values.slice(line * classes, (line + 1) * classes), Number);
   const order = row.map((_, n) => n).sort((a, b) => row[b] - row[a]).slice(0, SHOWN);
   const top = row[order[0]], whole = row.reduce((sum, x) => sum + Math.exp(x - top), 0);
   return order.map((n) => ({ name: names[n] ?? String(n), value: row[n],
     share: Math.exp(row[n] - top) / whole }));
 }
 
-function table(parent, output, values, names) {
+/** Whether the last axis of an output may be one of classes. */
+const hasClasses = ({ dtype, shape }) => dtype.includes("f") && (shape.at(-1) ?? 1) >= FEWEST;
+
+/** A table, and which line of the output it shows, if there are several: the last one at first. */
+function tables(parent, output, values, names) {
+  const lines = values.length / (output.shape.at(-1) ?? 1);
+  if (!hasClasses(output) || lines < 2) return table(parent, output, values, names, 0);
+  const label = make("label", { parent, className: "note row", text: "line" });
+  const line = make("input", { parent: label, type: "number", min: 0, max: lines - 1,
+    value: lines - 1 });
+  label.append(`of ${lines}, counted from 0`);
+  const place = make("div", { parent });
+  line.onchange = () => {
+    line.value = Math.min(Math.max(0, Math.trunc(Number(line.value))), lines - 1);
+    place.replaceChildren();
+    table(place, output, values, names, Number(line.value));
+  };
+  line.onchange();
+}
+
+function table(parent, output, values, names, shown) {
   const rows = make("table", { parent });
   const head = make("tr", { parent: rows });
-  const several = output.dtype.includes("f") && (output.shape.at(-1) ?? 1) >= FEWEST;
-  const titles = several ? ["class", "value", "share of exp", ""] : ["place", "value"];
+  const titles = hasClasses(output) ? ["class", "value", "softmax", ""] : ["place", "value"];
   titles.forEach((text, n) => make("th", { parent: head, text, className: n && text ? "n" : "" }));
-  if (!several) {
+  if (!hasClasses(output)) {
     for (let n = 0; n < Math.min(values.length, SHOWN); n++) {
       const line = make("tr", { parent: rows });
       make("td", { parent: line, text: n });
@@ -213,13 +246,14 @@ function table(parent, output, values, names) {
     }
     return;
   }
-  for (const { name, value, share } of largest(output, values, names)) {
+  const found = largest(output, values, names, shown);
+  for (const { name, value, share } of found) {
     const line = make("tr", { parent: rows });
     make("td", { parent: line, text: name });
     make("td", { parent: line, text: number(value), className: "n" });
-    make("td", { parent: line, text: `${(100 * share).toFixed(1)} %`, className: "n" });
+    make("td", { parent: line, text: percent(share), className: "n" });
     const cell = make("td", { parent: line, className: "fill" });
-    make("i", { parent: cell }).style.width = `${Math.max(1, 100 * share)}%`;
+    make("i", { parent: cell }).style.width = `${Math.max(1, 100 * share / found[0].share)}%`;
   }
 }
 
@@ -235,7 +269,7 @@ function show(outputs, names) {
     if (values.length) make("span", { parent: head, className: "type", text: spread(values) });
     make("a", { parent: head, text: ".npy", download: `${output.name}.npy`,
       href: URL.createObjectURL(writeNpy(output)) });
-    if (values.length) table(block, output, values, names);
+    if (values.length) tables(block, output, values, names);
   }
   place.hidden = false;
 }
@@ -277,7 +311,9 @@ async function start() {
       const labels = byId("labels").files[0];
       const names = labels ? (await labels.text()).split(/\r?\n/) : [];
       let outputs;
-      for (let n = 0; n < Math.max(1, Number(byId("count").value)); n++) {
+      const count = Math.max(1, Number(byId("count").value));
+      for (let n = 0; n < count; n++) {
+        button.textContent = `Running ${n + 1} of ${count}`;
         const result = await model.run(inputs);
         ({ outputs } = result);
         times.push(result.milliseconds);
@@ -287,6 +323,7 @@ async function start() {
     } catch (error) {
       fail(error);
     }
+    button.textContent = "Run";
     button.disabled = false;
   };
 }
