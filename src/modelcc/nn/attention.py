@@ -133,7 +133,7 @@ class MultiheadAttention(Keyed):
         elif self.batch_first:
             query, key, value = (permuted(x, 1, 0, 2) for x in (query, key, value))
         q, k, v = self._projected(query, key, value, shared)
-        mask = self._mask(q, k, attn_mask, key_padding_mask)
+        mask = self._mask(q, attn_mask, key_padding_mask)
         causal = is_causal and attn_mask is None
         y, weights = self._attended(q, k, v, mask, causal, need_weights)
         batch, heads, length, size = y.shape
@@ -183,7 +183,7 @@ class MultiheadAttention(Keyed):
 
     # --- masks
 
-    def _mask(self, q: Tensor, k: Tensor, attn_mask: Any, padding: Any) -> Tensor | None:
+    def _mask(self, q: Tensor, attn_mask: Any, padding: Any) -> Tensor | None:
         """What is added to scores ``[N, H, L, S]``, if anything."""
         masks: list[Tensor] = []
         if attn_mask is not None:

@@ -27,10 +27,10 @@ def chirped(
 def clear(at: AlgorithmBuilder, start: Index, stop: Index, target: Line) -> None:
     """Zeros from ``start`` on, before ``stop``."""
     for place, lanes in at.vectors(stop - start):
-        target.write(at, start + place, _zero(at, target, lanes))
+        target.write(at, start + place, _zero(target, lanes))
 
 
-def _zero(at: AlgorithmBuilder, like: Line, lanes: int) -> Complex:
+def _zero(like: Line, lanes: int) -> Complex:
     zero = number(0.0, like.dtype, lanes)
     return zero, zero
 

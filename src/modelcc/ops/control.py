@@ -187,7 +187,7 @@ class Loop(Control):
             results = run_body(body, (*states, *captured))
             states = list(results[: self.states])
             parts.append(results[self.states :])
-        return (*states, *self._filled(parts, trips))
+        return (*states, *self._filled(parts))
 
     def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
         """The iterations backwards, from the states that a second run of the loop has kept."""
@@ -228,7 +228,7 @@ class Loop(Control):
             raise GradientError("a loop without a bound has no gradient in reverse")
         return LoopGradient(self.body, self.counter, self.trips, self.states, self.conditional)
 
-    def _filled(self, parts: list[tuple[Array, ...]], trips: int | None) -> list[Array]:
+    def _filled(self, parts: list[tuple[Array, ...]]) -> list[Array]:
         stacked: list[Array] = []
         types = result_types(self.body)[self.states :]
         for number, (axis, type) in enumerate(zip(self.axes, types, strict=True)):

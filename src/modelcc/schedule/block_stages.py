@@ -103,13 +103,13 @@ class BlockStages:
             return StageGroup(
                 (first, *rest), frozenset((self.pair.results[-1].output,)), total=True
             )
-        summed = replace(first, output=self.total, write=self._places(first))
+        summed = replace(first, output=self.total, write=self._places())
         return replace(self._finished((summed,), part), total=True)
 
     def _finished(self, before: tuple[Stage, ...], part: BlockRange) -> StageGroup:
         """Sums, in local places, made results."""
         first, *rest = (self._placed(s, part) for s in self.pair.results)
-        value: Scalar = Read(self.total, self._places(first), first.body.dtype)
+        value: Scalar = Read(self.total, self._places(), first.body.dtype)
         for function, factor in self.weights.factor if self.weights is not None else ():
             value = Apply(function, (value, self._in_place(factor, part)), value.dtype)
         scaled = replace(first, body=value, reduce=(), combine=None)
@@ -122,7 +122,7 @@ class BlockStages:
         weights = self._online
         first = self._placed(self.pair.results[0], part)
         none = Number(0.0, first.body.dtype)
-        stages = [Stage(self.total, first.axes, self._places(first), none)]
+        stages = [Stage(self.total, first.axes, self._places(), none)]
         row = self._rows(part)
         for stage in weights.sums:
             stages.append(self._per_row(stage.output, row, Number(0.0, stage.body.dtype)))
@@ -182,7 +182,7 @@ class BlockStages:
     def _total(self, part: BlockRange) -> StageGroup:
         """Rows of values, with those of this block."""
         first = self._placed(self.pair.results[0], part)
-        places, dtype = self._places(first), first.body.dtype
+        places, dtype = self._places(), first.body.dtype
         block = replace(first, output=f"{self.total}.{BLOCK}", write=places)
         own = self._changed(Read(self.total, places, dtype))
         value = Apply("add", (own, Read(block.output, places, dtype)), dtype)
@@ -263,7 +263,7 @@ class BlockStages:
 
         return transform(substitute_indices(body, self._values(part)), visit)
 
-    def _places(self, result: Stage) -> tuple[Index, ...]:
+    def _places(self) -> tuple[Index, ...]:
         return self._at(*(a.name for a in self.pair.columns))
 
     def _rows(self, part: BlockRange) -> Axis:

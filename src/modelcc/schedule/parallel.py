@@ -49,7 +49,7 @@ def nest_loops(
     total: Index = 1
     for loop in outer:
         total = total * loop.tiles
-    body = _unfuse(list(outer), Sym(variable), total, below, {}, {})
+    body = _unfuse(list(outer), Sym(variable), below, {}, {})
     return [For(variable, 0, total, tuple(body), kind="parallel")]
 
 
@@ -97,12 +97,11 @@ def _if_present(segment: Segment, body: list[Stmt]) -> list[Stmt]:
 def _unfuse(
     loops: list[SegmentedLoop],
     position: Index,
-    total: Index,
     below: Inner,
     point: Point,
     chosen: Chosen,
 ) -> list[Stmt]:
-    """Recover each loop's tile from the fused counter ``position`` in ``0 … total-1``."""
+    """Recover each loop's tile from the fused counter ``position``."""
     if not loops:
         return below(point, chosen)
     loop, rest = loops[0], loops[1:]
@@ -114,7 +113,7 @@ def _unfuse(
 
     def within(segment: Segment, tile: Index) -> list[Stmt]:
         at = {**point, loop.variable: segment.start + tile * segment.tile}
-        inner = _unfuse(rest, remainder, after, below, at, {**chosen, loop.variable: segment})
+        inner = _unfuse(rest, remainder, below, at, {**chosen, loop.variable: segment})
         return _if_present(segment, inner)
 
     present = [s for s in loop.segments if s.count != 0]

@@ -17,7 +17,7 @@ def read(domain: Domain, x: Hlo, indices: Sequence[Index]) -> Along:
         return Along(domain.hlo.scalar(0, x.dtype), ())
     pairs = zip(indices, x.shape, strict=True)
     found = [i if axis_of(domain, i, e) else simplify(i, domain.bounds) for i, e in pairs]
-    whole = _whole(domain, x, found)
+    whole = _whole(domain, found)
     plan = [_sliced(domain, e, i, whole) for e, i in zip(x.shape, found, strict=True)]
     if any(p is not None and not p.is_whole for p in plan):
         x = _slice(domain, x, plan)
@@ -36,7 +36,7 @@ class _Part:
     is_whole: bool = False
 
 
-def _whole(domain: Domain, x: Hlo, indices: Sequence[Index]) -> set[str]:
+def _whole(domain: Domain, indices: Sequence[Index]) -> set[str]:
     """Axes of the domain that one index mentions, and no other."""
     seen: dict[str, int] = {}
     for i in indices:

@@ -70,7 +70,7 @@ def _integer(call: TfliteCall, op: Conv, order: tuple[int, ...]) -> Value:
     image, kernel = channels_first(call.value(0)), weights(call, 1, order)
     outputs = call.type_of(kernel.name).shape[0]
     if call.dtype() == I16:
-        sums = _wide_sums(call, op, image, kernel)
+        sums = _wide_sums(op, image, kernel)
     else:
         integer = ConvInteger(op.strides, op.pads_before, op.pads_after, op.dilations, op.groups)
         zeros = [call.literal(np.asarray(x.zero), call.dtype())]
@@ -84,7 +84,7 @@ def _integer(call: TfliteCall, op: Conv, order: tuple[int, ...]) -> Value:
     return requantized(call, sums, effective_scales(call, 1))
 
 
-def _wide_sums(call: TfliteCall, op: Conv, image: Value, kernel: Value) -> Value:
+def _wide_sums(op: Conv, image: Value, kernel: Value) -> Value:
     """Sums of products of 16-bit numbers by bytes, in 64 bits."""
     return of(op, of(ew.Cast(I64), image), of(ew.Cast(I64), kernel))
 

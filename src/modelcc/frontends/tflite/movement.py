@@ -82,10 +82,10 @@ def _alike(call: TfliteCall, i: int) -> str:
         return call.inputs[i]
     if call.dtype(i) != U8:
         call.fail(f"{call.labels[i]!r} has another scale or zero point than the result")
-    return _in_floats(call, call.value(i), x, y).name
+    return _in_floats(call.value(i), x, y).name
 
 
-def _in_floats(call: TfliteCall, x: Value, own: TfliteQuantization, y: TfliteQuantization) -> Value:
+def _in_floats(x: Value, own: TfliteQuantization, y: TfliteQuantization) -> Value:
     """As TFLite's kernel of u8 does it: ``round(x * scale + bias) + zero``."""
     inverse = np.float32(1) / np.float32(y.scale)
     scale = np.float32(own.scale) * inverse

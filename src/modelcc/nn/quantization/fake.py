@@ -60,7 +60,7 @@ class _Rounding:
         inside = (x >= low - step * 0.5) & (x <= high + step * 0.5)
         error = where(inside, y - x, y) / step
         factor = 1.0 / math.sqrt(limits(zero.dtype)[1])
-        slope = self._summed(dy * error * factor, scale) / self._root(x, scale)
+        slope = self._summed(dy * error * factor, scale) / self._root(x)
         return where(inside, dy, 0.0), slope, None
 
     def _along(self, parameter: Tensor, x: Tensor) -> Tensor:
@@ -74,7 +74,7 @@ class _Rounding:
             return reshaped(summed(x), *scale.shape)
         return summed(x, *(a for a in range(x.ndim) if a != self.axis))
 
-    def _root(self, x: Tensor, scale: Tensor) -> Any:
+    def _root(self, x: Tensor) -> Any:
         """The root of how many elements share a scale."""
         extents = [e for a, e in enumerate(x.shape) if a != self.axis]
         count = product(extents)

@@ -151,7 +151,7 @@ class _Joining:
         for inner in other.nodes:
             if inner.op.binds:
                 return None
-            self._add(inner, other, names)
+            self._add(inner, names)
         if any(names[b.next] != a.next for a, b in zip(loop.states, other.states, strict=True)):
             return None
         body = loop.op.body
@@ -179,7 +179,7 @@ class _Joining:
             names[name] = same[0] if same else self._names.fresh(name)
         return {names[name]: constant for name, constant in other.constants.items()}
 
-    def _add(self, node: Node, other: LoopParts, names: dict[str, str]) -> None:
+    def _add(self, node: Node, names: dict[str, str]) -> None:
         inputs = tuple(names[n] for n in node.inputs)
         outputs = self._known.get((node.op, inputs)) if node.op.pure else None
         if outputs is None:

@@ -47,7 +47,7 @@ def online_softmax(pair: GemmPair) -> OnlineSoftmax | None:
     last = pair.scores[-1]
     score = Read(last.output, last.write, last.body.dtype)
     power, factor = _split(bodies.get(pair.weight, score), pair, reductions)
-    return _checked(power, factor, reductions, pair)
+    return _checked(power, factor, reductions)
 
 
 def seen_keys(pair: GemmPair, weights: OnlineSoftmax) -> Index | None:
@@ -97,7 +97,6 @@ def _checked(
     power: Scalar,
     factor: tuple[tuple[str, Scalar], ...],
     reductions: Mapping[str, Stage],
-    pair: GemmPair,
 ) -> OnlineSoftmax | None:
     maxima = [s for s in reductions.values() if s.combine == "max"]
     sums = tuple(s for s in reductions.values() if s.combine == "sum")

@@ -138,7 +138,7 @@ def plan_tiled(
         if wanted is not None and (wanted.tile or wanted.unroll):
             raise ScheduleError("tiles are of vectors: name the loop that these run along")
         flat = _flatten_constants(group, types, constants, {})
-        return _finish(flat, RegisterTile(None, ()), None, None, types, frozenset()), {}
+        return _finish(flat, RegisterTile(None, ()), None, None, frozenset()), {}
     split = split_vector(group, *found)
     around = tuple(LoopVar(a.name, a.extent, a.name, 1) for a in outer)
     cutting = _Cutting(*split[1:], found[0].name, around, types, constants, machine, wanted)
@@ -223,7 +223,7 @@ class _Cutting:
             group, tile, self.lane, dots, None, self.types, self.constants, self.around
         )
         packed = self.constants & frozenset(layouts)
-        plan = _finish(group, tile, self.lane, self.active, self.types, packed)
+        plan = _finish(group, tile, self.lane, self.active, packed)
         anchor, body = group.anchor, plan.body
         if not dots.side_by_side(group, self.lane) or plan.guards or anchor is None or body is None:
             return None
@@ -251,7 +251,7 @@ class _Cutting:
             group, tile, lane, dots, terms, self.types, constants, self.around
         )
         packed = constants & frozenset(layouts)
-        plan = _finish(group, tile, lane, self.active, self.types, packed)
+        plan = _finish(group, tile, lane, self.active, packed)
         blocking = self._blocking(group, tile, plain=found is None and dots is None)
         if blocking is not None:
             plan = replace(plan, blocking=blocking, order=blocked_order(plan.order, blocking))
@@ -390,7 +390,6 @@ def _finish(
     tile: RegisterTile,
     lane: LoopVar | None,
     active: Index | None,
-    types: Mapping[str, TensorType],
     packed: frozenset[str],
 ) -> Plan:
     anchor = group.anchor

@@ -88,7 +88,7 @@ def _emit_tile(
     if anchor is None or anchor.combine is None:
         return _epilogue(plan, names, lanes, corners, [])
     if plan.terms is not None:
-        return _emit_folded(plan, plan.terms, names, lanes, corners, chosen)
+        return _emit_folded(plan, names, lanes, corners, chosen)
     dtype = anchor.body.dtype
     start = Const(identity(anchor.combine, dtype), dtype, plan.lanes)
     registers = [names.fresh("acc") for _ in corners]
@@ -167,13 +167,12 @@ def _emit_turned(
 
 def _emit_folded(
     plan: Plan,
-    terms: LoopVar,
     names: FreshNames,
     lanes: Lanes | None,
     corners: Sequence[Point],
     chosen: Chosen,
 ) -> list[Stmt]:
-    """One vector of results; each lane has an accumulator along ``terms``."""
+    """One vector of results; each lane has an accumulator along the plan's terms."""
     anchor, (corner,) = plan.group.anchor, corners
     assert anchor is not None and anchor.combine is not None and lanes is not None
     dtype, count = anchor.body.dtype, lanes.count

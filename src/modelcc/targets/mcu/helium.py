@@ -110,16 +110,15 @@ class ByVectors:
         product, row = self.product, self.names.fresh("o")
         assert product.bias is not None
         if product.rows <= pitch:
-            return self._some(columns, start, sums, pitch, 0, product.rows)
+            return self._some(columns, start, sums, 0, product.rows)
         rest, last = product.rows % pitch, product.rows - product.rows % pitch
-        body = self._some(columns, start, sums, pitch, Sym(row), pitch)
+        body = self._some(columns, start, sums, Sym(row), pitch)
         found: list[Stmt] = [For(row, 0, last, tuple(body), pitch)]
-        return found + (self._some(columns, start, sums, pitch, last, rest) if rest else [])
+        return found + (self._some(columns, start, sums, last, rest) if rest else [])
 
     def _some(
-        self, columns: Sequence[Argument], start: Index, sums: str, pitch: int, first: Index,
-        rows: int,
-    ) -> list[Stmt]:  # fmt: skip
+        self, columns: Sequence[Argument], start: Index, sums: str, first: Index, rows: int
+    ) -> list[Stmt]:
         """``rows`` rows from the ``first`` on."""
         product, steps = self.product, self.product.steps
         assert product.bias is not None

@@ -24,10 +24,10 @@ def simplified(call: Call) -> tuple[str, ...]:
     """Normalisation by the root mean square."""
     axis, epsilon = call.axis(-1), call.attrs.number("epsilon", 1e-5)
     result = of(RMSNorm(axis, epsilon), call.value(0), call.value(1)).name
-    return (result, _deviation(call, call.value(0), axis, epsilon)) if call.want(1) else (result,)
+    return (result, _deviation(call.value(0), axis, epsilon)) if call.want(1) else (result,)
 
 
-def _deviation(call: Call, x: Value, axis: int, epsilon: float) -> str:
+def _deviation(x: Value, axis: int, epsilon: float) -> str:
     """``1 / sqrt(mean of x^2 + epsilon)``."""
     wide = cast(x, accumulator(x.type.dtype))
     axes = tuple(range(axis, x.type.rank))

@@ -53,7 +53,7 @@ def _like(call: Call) -> tuple[tuple[Index, ...], DType]:
     return call.attrs.integers("shape"), call.attrs.dtype("dtype", F32)
 
 
-def _checked(call: Call, dtype: DType) -> DType:
+def _checked(dtype: DType) -> DType:
     if not dtype.is_float:
         unsupported(f"random numbers of {dtype}")
     return dtype
@@ -65,9 +65,9 @@ def uniform(call: Call) -> str:
     fixed = _fixed(shape)
     if fixed is not None:
         drawn = _generator(call).uniform(low, high, fixed)
-        return call.constant(drawn.astype(_checked(call, dtype).numpy))
+        return call.constant(drawn.astype(_checked(dtype).numpy))
     found = _counted(call, shape) * (high - low) + low
-    return of(ew.Cast(_checked(call, dtype)), found).name
+    return of(ew.Cast(_checked(dtype)), found).name
 
 
 def normal(call: Call) -> str:
@@ -76,9 +76,9 @@ def normal(call: Call) -> str:
     fixed = _fixed(shape)
     if fixed is not None:
         drawn = _generator(call).normal(mean, scale, fixed)
-        return call.constant(drawn.astype(_checked(call, dtype).numpy))
+        return call.constant(drawn.astype(_checked(dtype).numpy))
     found = random.normal(call, shape, _seed(call)) * scale + mean
-    return of(ew.Cast(_checked(call, dtype)), found).name
+    return of(ew.Cast(_checked(dtype)), found).name
 
 
 def multinomial(call: Call) -> str:

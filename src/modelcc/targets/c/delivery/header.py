@@ -59,8 +59,8 @@ def header(facts: DeliveredModel) -> str:
         includes=f'\n#include "{name}_pool.h"' if facts.has_pool else "",
         statuses="\n".join(_status(facts, status) for status in statuses(facts)),
         dims=_dims(facts),
-        inputs=indented(_fields(facts, facts.inputs)),
-        outputs=indented(_fields(facts, facts.outputs)),
+        inputs=indented(_fields(facts.inputs)),
+        outputs=indented(_fields(facts.outputs)),
         sizes="\n".join(sizes),
         states=_states(facts),
         arena="\n".join(_arena(facts)),
@@ -165,12 +165,12 @@ def dim_text(dim: Dimension) -> str:
     return f"{dim.name}, at least {dim.low}{high}"
 
 
-def _fields(facts: DeliveredModel, tensors: Sequence[Tensor]) -> list[str]:
-    lines = [line for tensor in tensors for line in _field(facts, tensor)]
+def _fields(tensors: Sequence[Tensor]) -> list[str]:
+    lines = [line for tensor in tensors for line in _field(tensor)]
     return lines or ["char nothing; /* the model has none; C has no empty structures */"]
 
 
-def _field(facts: DeliveredModel, tensor: Tensor) -> Iterator[str]:
+def _field(tensor: Tensor) -> Iterator[str]:
     access = "const " if tensor.side == "input" else ""
     note = f"{tensor.name}: {tensor.type}"
     if tensor.memory is not None:
@@ -183,7 +183,7 @@ def _field(facts: DeliveredModel, tensor: Tensor) -> Iterator[str]:
 
 
 def _states(facts: DeliveredModel) -> str:
-    fields = [line for state in facts.states for line in _field(facts, state.tensor)]
+    fields = [line for state in facts.states for line in _field(state.tensor)]
     return states_declared(facts, fields)
 
 
