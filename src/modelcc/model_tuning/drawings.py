@@ -37,10 +37,10 @@ def _bars(row: KernelRow, number: int, longest: float) -> Iterator[str]:
     title = f"{name}: {1e6 * default:.1f} µs by default, {1e6 * best:.1f} µs at best"
     yield f"<g><title>{escape(title)}</title>"
     yield _text(LEFT - 8, y + 13, last_letters(name, _LETTERS), "end")
-    yield _rectangle(LEFT, y, default * scale, BAR - 4, _GREY)
+    yield _rectangle(y, default * scale, BAR - 4, _GREY)
     better = row.gain >= GAIN
     if better:
-        yield _rectangle(LEFT, y + 3, best * scale, BAR - 10, _GREEN if row.taken else _BLUE)
+        yield _rectangle(y + 3, best * scale, BAR - 10, _GREEN if row.taken else _BLUE)
     label = f"{1e6 * default:.0f}" + (f" / {row.gain:.2f}" if better else "")
     yield f"{_text(LEFT + default * scale + 5, y + 13, label)}</g>"
 
@@ -80,6 +80,6 @@ def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
     return f"<text {place}>{escape(text)}</text>"
 
 
-def _rectangle(x: float, y: float, width: float, height: float, colour: str) -> str:
+def _rectangle(y: float, width: float, height: float, colour: str) -> str:
     size = f'width="{max(width, 1):.1f}" height="{height}"'
-    return f'<rect x="{x:.1f}" y="{y}" {size} fill="{colour}"/>'
+    return f'<rect x="{LEFT:.1f}" y="{y}" {size} fill="{colour}"/>'

@@ -11,17 +11,17 @@ from rich.text import Text
 from modelcc.report.device_share import USES, DeviceShare, use_cells
 from modelcc.report.formats import byte_text
 from modelcc.report.memory_savings import MemorySaving
-from modelcc.report.report import Report, StageTime, StepRow, of_roof, times_text
+from modelcc.report.report import Report, StageTime, of_roof, times_text
 from modelcc.report.savings import savings_rows
 
 
-def report_tables(report: Report, rows: int | None = None) -> RenderableType:
-    """Summary, kernels (the ``rows`` dearest, in order; None: all) and the compiler's times."""
-    parts: list[RenderableType] = [summary(report), kernel_table(report, rows)]
+def report_tables(report: Report) -> RenderableType:
+    """Summary, kernels in order and the compiler's times."""
+    parts: list[RenderableType] = [summary(report), kernel_table(report)]
     if report.device and report.device.uses:
         parts.append(use_table(report.device))
     if report.shared:
-        parts.append(saving_table(report.shared, rows))
+        parts.append(saving_table(report.shared))
     if report.stages:
         parts.append(stage_table(report.stages))
     return Group(*parts)
@@ -65,7 +65,7 @@ def summary(report: Report) -> RenderableType:
     return table
 
 
-def kernel_table(report: Report, rows: int | None = None) -> Table:
+def kernel_table(report: Report) -> Table:
     """One row for each step of the program."""
     profiled = report.seconds
     table = Table(title="kernels", title_justify="left")
@@ -77,7 +77,7 @@ def kernel_table(report: Report, rows: int | None = None) -> Table:
     rounding = ("rounding",) if report.rounding else ()
     for name in ("MFLOP", "bytes", *rounding, *roofs, *times):
         table.add_column(name, justify="right", no_wrap=True)
-    for kernel in _dearest(report.kernels, rows):
+    for kernel in report.kernels:
         cells = [f"{kernel.flops / 1e6:.3f}", byte_text(kernel.bytes)]
         cells += [times_text(kernel.rounding)] if report.rounding else []
         cells += [f"{kernel.roof * 1e6:.3g}" if kernel.roof else ""] if roofs else []
@@ -102,8 +102,8 @@ def use_table(device: DeviceShare) -> Table:
     return table
 
 
-def saving_table(found: Sequence[MemorySaving], rows: int | None = None) -> Table:
-    """A row for each result that lies over an operand (the ``rows`` largest; None: all)."""
+def saving_table(found: Sequence[MemorySaving]) -> Table:
+    """A row for each result that lies over an operand."""
     table = Table(title="results over operands", title_justify="left")
     table.add_column("step", no_wrap=True)
     table.add_column("from")
@@ -111,8 +111,7 @@ def saving_table(found: Sequence[MemorySaving], rows: int | None = None) -> Tabl
     for name in ("result", "over"):
         table.add_column(name)
     table.add_column("how", no_wrap=True)
-    ranked = sorted(found, key=lambda one: -one.bytes)[: len(found) if rows is None else rows]
-    for one in sorted(ranked, key=lambda one: one.step):
+    for one in sorted(found, key=lambda one: (one.step, -one.bytes)):
         names = [_shortened(text) for text in (one.tensor, one.operand)]
         source = _shortened(_sources(one.source))
         table.add_row(str(one.step), source, f"{one.bytes:,}", *names, one.how)
@@ -128,13 +127,6 @@ def stage_table(stages: Sequence[StageTime]) -> Table:
         table.add_row(stage.stage, f"{stage.seconds * 1e3:.1f}")
     table.add_row("in all", f"{sum(s.seconds for s in stages) * 1e3:.1f}", style="bold")
     return table
-
-
-def _dearest(kernels: Sequence[StepRow], rows: int | None) -> Sequence[StepRow]:
-    if rows is None or len(kernels) <= rows:
-        return kernels
-    ranked = sorted(kernels, key=lambda k: (-(k.seconds or 0.0), -k.flops, k.step))
-    return sorted(ranked[:rows], key=lambda k: k.step)
 
 
 def _shortened(text: str) -> Text:

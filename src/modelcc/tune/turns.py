@@ -70,28 +70,28 @@ class Turns:
         """The median of how many times as long as the second the first run took."""
         return median(a / b for a, b in self.times)
 
-    def verdict(self, margin: float = MARGIN) -> Verdict:
-        """Whether the second run is ``margin`` times as fast as the first."""
+    def verdict(self) -> Verdict:
+        """Whether the second run is :data:`MARGIN` times as fast as the first."""
         count, ratio = len(self.times), self.ratio
         deviation = sqrt(count) / 2
         faster = sum(a > b for a, b in self.times)
-        if ratio >= margin and faster >= count / 2 + SURE * deviation:
+        if ratio >= MARGIN and faster >= count / 2 + SURE * deviation:
             return Verdict.faster
-        enough = sum(a > b * margin for a, b in self.times)
+        enough = sum(a > b * MARGIN for a, b in self.times)
         hopeless = enough <= count / 2 - UNLIKELY * deviation
         return Verdict.not_faster if hopeless else Verdict.unclear
 
 
-def in_turns(first: Run, second: Run, clock: Clock, margin: float = MARGIN) -> tuple[Turns, bool]:
-    """Both runs in turns until it is clear whether the second one is ``margin`` times as fast, and
-    whether it is."""
+def in_turns(first: Run, second: Run, clock: Clock) -> tuple[Turns, bool]:
+    """Both runs in turns until it is clear whether the second one is :data:`MARGIN` times as fast,
+    and whether it is."""
     _turn(first, second, clock, 0)  # memory that is touched for the first time
     times: list[tuple[float, float]] = []
     while True:
         more = FIRST if not times else len(times)
         times += [_turn(first, second, clock, n) for n in range(more)]
         turns = Turns(tuple(times))
-        verdict = turns.verdict(margin)
+        verdict = turns.verdict()
         spent = sum(a + b for a, b in times)
         if verdict is not Verdict.unclear or len(times) >= MOST or spent > LONGEST:
             return turns, verdict is Verdict.faster
