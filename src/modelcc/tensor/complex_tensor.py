@@ -63,15 +63,8 @@ class ComplexTensor(ComplexOperators[Part]):
         """The only element."""
         return self.numpy().item()
 
-    def tolist(self) -> Any:
-        """Nested lists of numbers of Python."""
-        return self.numpy().tolist()
-
     def __complex__(self) -> complex:
         return self.item()
-
-    def __bool__(self) -> bool:
-        return bool(self.numpy())
 
     def __len__(self) -> int:
         return len(self.numpy()) if not self.ndim else self.shape[0]

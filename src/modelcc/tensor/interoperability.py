@@ -13,7 +13,7 @@ from modelcc.tensor.indexing import TensorIndexing
 
 
 class ArrayProtocols:
-    """NumPy's protocols, of what has contents."""
+    """NumPy's protocols and values of Python, of what has contents."""
 
     __slots__ = ()
     __array_priority__ = 1000.0
@@ -21,6 +21,13 @@ class ArrayProtocols:
     def contents(self) -> Array:
         """The value; computed if it is pending."""
         raise NotImplementedError
+
+    def tolist(self) -> Any:
+        """Nested lists of numbers of Python."""
+        return self.contents().tolist()
+
+    def __bool__(self) -> bool:
+        return bool(self.contents())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         array = self.contents()

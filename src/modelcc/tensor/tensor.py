@@ -92,13 +92,6 @@ class Tensor(TensorInteroperability):
         """The only element, as a number of Python."""
         return self.numpy().item()
 
-    def tolist(self) -> Any:
-        """Nested lists of numbers of Python."""
-        return self.numpy().tolist()
-
-    def __bool__(self) -> bool:
-        return bool(self.numpy())
-
     def __int__(self) -> int:
         return int(self.numpy())
 
