@@ -193,6 +193,9 @@ def compared(text: str, module: HloModule) -> tuple[str, str]:
             args.append(np.array(SIZE))
         elif given.dtype is None:
             return "unsupported", f"an argument of {given}"
+        elif given.dtype.kind == "complex":
+            parts = generator.normal(size=(2, *shape))
+            args.append((parts[0] + 1j * parts[1]).astype(given.dtype.numpy))
         elif given.dtype.is_float:
             args.append(generator.normal(size=shape).astype(given.dtype.numpy))
         else:

@@ -13,6 +13,7 @@ from modelcc.frontends.kit.complex_matrices import (
     transposed,
 )
 from modelcc.frontends.kit.complex_values import ComplexValue
+from modelcc.frontends.kit.matrices import batched
 from modelcc.frontends.stablehlo.call import Handler, HloCall
 from modelcc.frontends.stablehlo.linear_algebra import option
 
@@ -29,7 +30,9 @@ def _grouped(call: HloCall, z: Complex) -> str:
 
 def _solved(call: HloCall, left: bool, lower: bool, unit: bool, turn: str) -> str:
     """``lower`` is said of ``a`` before it is turned; ``turn`` starts with LAPACK's letter."""
-    a, b = _matrices(call, 0), _matrices(call, 1)
+    x, y = _matrices(call, 0), _matrices(call, 1)
+    parts = batched(call.bounds, x.re, x.im, y.re, y.im)
+    a, b = Complex(*parts[:2]), Complex(*parts[2:])
     if turn[0] in "TAC":
         a, lower = transposed(a) if turn[0] == "T" else adjoint(a), not lower
     if left:

@@ -10,7 +10,7 @@ from modelcc.frontends.kit.complex_functions import Complex
 from modelcc.frontends.kit.complex_values import ComplexValue, as_parts, of_parts
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.kit.fourier import Form, transformed
-from modelcc.frontends.kit.matrices import identity, swapped
+from modelcc.frontends.kit.matrices import batched, identity, swapped
 from modelcc.frontends.stablehlo.call import Handler, HloCall, table
 from modelcc.ir.types import F32, F64, I32
 from modelcc.ops.arithmetic import Value
@@ -31,7 +31,7 @@ def _computed(call: HloCall, number: int = 0) -> Value:
 
 def _solved(call: HloCall, left: bool, lower: bool, unit: bool, turned: bool) -> str:
     """``lower`` is said of ``a`` before it is ``turned``."""
-    a, b = _computed(call, 0), _computed(call, 1)
+    a, b = batched(call.bounds, _computed(call, 0), _computed(call, 1))
     solve = la.solved if left else la.solved_right
     found = solve(swapped(a) if turned else a, b, lower != turned, unit)
     return cast(found, call.dtype()).name
