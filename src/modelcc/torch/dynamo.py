@@ -28,7 +28,7 @@ from modelcc.torch.partition import Frozen, Parted, joined, parted, with_constan
 from modelcc.torch.recurrent import by_layers
 from modelcc.torch.released import release
 from modelcc.torch.upsampling import keep_upsampling
-from modelcc.torch.writes import Writing, without_writes
+from modelcc.torch.writes import WritingCall, without_writes
 
 OPTIONS = frozenset(
     {
@@ -163,7 +163,7 @@ def _built(
     else:
         calls = {n: _call(request, t, checked=True).unboxed for n, t in parts.parts.items()}
         call, done = _Boxed(joined(parts, calls)), (False,) * len(writes)
-    return Writing(call, writes, done) if writes else call
+    return WritingCall(call, writes, done) if writes else call
 
 
 class _Boxed:

@@ -43,7 +43,7 @@ def _is_last(node: fx.Node, order: Mapping[fx.Node, int]) -> bool:
     return target.op == "placeholder" and all(order[user] <= order[node] for user in readers)
 
 
-class Writing:
+class WritingCall:
     """A call that gives what arguments become behind its results, and writes that to them."""
 
     def __init__(

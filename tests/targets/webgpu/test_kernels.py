@@ -15,23 +15,15 @@ from modelcc.ir.op import Op, Sample
 from modelcc.ir.scalar import FUNCTIONS
 from modelcc.ir.types import DTYPES, Array
 from modelcc.ops.samples import arrays, sizes
-from modelcc.runtime.errors import LoadError
 
 pytest.importorskip("wgpu")
 webgpu_kernels = pytest.importorskip("webgpu_kernels")
 
+pytestmark = pytest.mark.usefixtures("device")
+
 
 SAID = [case for case in SHOWN if not str(case.id).startswith("Cast")]
 """Without a cast from 64 bits."""
-
-
-@pytest.fixture(autouse=True)
-def device(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.getbasetemp()))
-    try:
-        webgpu_kernels.open_once()
-    except LoadError as error:
-        pytest.skip(str(error))
 
 
 @pytest.mark.parametrize(("op", "sample"), SAID)

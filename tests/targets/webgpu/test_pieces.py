@@ -15,7 +15,6 @@ from modelcc.driver import NOWHERE, pipeline
 from modelcc.ir.loop_parser import parse_function
 from modelcc.ir.types import DTYPES, Array
 from modelcc.pipeline import run_stages
-from modelcc.runtime.errors import LoadError
 from modelcc.targets.gpu.machine import PROCESSOR
 from modelcc.targets.webgpu.emitter import shader_of
 from modelcc.targets.webgpu.target import WebgpuTarget, webgpu_target
@@ -24,19 +23,12 @@ from tests.machines import chosen_options, chosen_target_options
 pytest.importorskip("wgpu")
 webgpu_kernels = pytest.importorskip("webgpu_kernels")
 
+pytestmark = pytest.mark.usefixtures("device")
+
 PIECE = 256
 """Bytes: where a binding may begin."""
 
 ROWS, COLUMNS = 23, 24
-
-
-@pytest.fixture(autouse=True)
-def device(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.getbasetemp()))
-    try:
-        webgpu_kernels.open_once()
-    except LoadError as error:
-        pytest.skip(str(error))
 
 
 @pytest.mark.parametrize("name", ["f32", "i64", "f16", "bf16", "u8", "i8"])
