@@ -75,7 +75,8 @@ def attention_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[Grou
     fitting: list[tuple[bool, bool, int, GroupAttention]] = []
     for rank, blocks in enumerate(BLOCKS):
         shared = attention_bytes(blocks, parts)
-        at_once = machine.groups_at_once(blocks.threads, attention_registers(blocks, parts), shared)
+        registers = attention_registers(blocks, parts, machine)
+        at_once = machine.groups_at_once(blocks.threads, registers, shared)
         few = outer * -(-rows // blocks.rows) < machine.units
         if at_once:
             fitting.append((at_once == 1, few, rank, blocks))
@@ -134,8 +135,12 @@ def attention_bytes(s: GroupAttention, parts: AttentionParts) -> int:
     return sum(-(-size // ALIGNMENT) * ALIGNMENT for size in buffers)
 
 
-def attention_registers(s: GroupAttention, parts: AttentionParts) -> int:
-    """Registers that a thread is expected to take: totals, scores, addresses."""
+def attention_registers(s: GroupAttention, parts: AttentionParts, machine: GpuModel) -> int:
+    """Registers that a thread is expected to take: totals, scores, addresses, also of what is added
+    to scores."""
     across = s.threads // (s.rows // s.thread_rows)
     columns = -(-parts.width // across) + s.keys // across
-    return s.thread_rows * (columns + 3) + columns + 40
+    made = {nest.output for nest in parts.scores}
+    added = {r.tensor for nest in parts.scores[1:] for r in reads(nest.body)} - made
+    addresses = machine.address_registers + 8 * (1 + len(added))
+    return s.thread_rows * (columns + 3) + columns + addresses

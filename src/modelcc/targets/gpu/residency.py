@@ -47,11 +47,11 @@ def _registers(kernel: GroupKernel, schedule: Schedule, machine: GpuModel) -> in
         case TensorProduct():
             return tensor_registers(schedule)
         case GroupAttention():
-            return attention_registers(schedule, find_attention(kernel))
+            return attention_registers(schedule, find_attention(kernel), machine)
         case TensorAttention():
             return fragment_registers(kernel, schedule, find_attention(kernel))
         case GroupReduction():
-            return 24 + 4 * schedule.lanes
+            return (24 if len(kernel.group.nests) == 1 else 32) + 4 * schedule.lanes
         case GroupRows():
             return max(24 + schedule.kept * 4 // 3, 40)
         case Pointwise():
