@@ -6,12 +6,15 @@ import pytest
 from fused_kernels import program_of
 
 from modelcc.ir.tensor import Kernel
+from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.schedule.canonical import canonical
-from modelcc.schedule.group_schedule import GroupAttention
+from modelcc.schedule.group_schedule import GroupAttention, GroupProduct
 from modelcc.targets.gpu.attention_choice import BLOCKS, attention_bytes
 from modelcc.targets.gpu.attention_parts import find_attention
+from modelcc.targets.gpu.choice import choices
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.lower import lower_groups
+from modelcc.targets.gpu.machine import PROCESSOR
 from modelcc.targets.llvm.groups import shared_bytes
 
 
@@ -24,3 +27,27 @@ def test_attention_takes_the_shared_memory_that_is_planned(blocks: GroupAttentio
     planned = attention_bytes(blocks, find_attention(kernel))
     taken = shared_bytes(lower_groups(kernel, blocks))
     assert taken <= planned <= 1.1 * taken
+
+
+@pytest.mark.parametrize(("rows", "terms", "results"), [(32, 8, 16), (64, 512, 64)])
+def test_tiles_are_no_larger_than_pays_where_much_follows(
+    rows: int, terms: int, results: int
+) -> None:
+    """Of 32 rows half of a tile of 64 is empty, and what follows takes longer than the sums."""
+    follows = "%s[i, j]"
+    for _ in range(8):
+        follows = f"min(max({follows} * 0.5, -1.0), 1.0)"
+    text = f"""
+        program @main(%a: f32[{rows}, {terms}], %b: f32[{terms}, 512]) -> (%y) dims() {{
+          kernel @f(%a: f32[{rows}, {terms}], %b: f32[{terms}, 512]) -> (%y: f32[{rows}, 512]) {{
+            %s: f32[{rows}, 512] = [i < {rows}, j < 512] sum[k < {terms}] %a[i, k] * %b[k, j]
+            %y: f32[{rows}, 512] = [i < {rows}, j < 512] {follows}
+          }}
+        }}"""
+    program = parse_tensor_program(text, {})
+    (item,) = program.items
+    assert isinstance(item, Kernel)
+    kernel = GroupKernel(canonical(item, program.types, frozenset(), program.dims)[0], "k")
+    best = next(choices(kernel, PROCESSOR))
+    assert isinstance(best, GroupProduct)
+    assert best.thread_rows * best.thread_columns == results

@@ -147,16 +147,16 @@ def tiles(found: Contraction, group: Group, machine: GpuModel) -> Iterator[Group
     rows, columns = count(found.rows), count(found.columns)
     if min(rows, columns) < FEW:
         return
-    dear = sum(cost(n.body) for n in group.nests if not n.reduce) > DEAR
+    after = sum(cost(n.body) for n in group.nests if not n.reduce)
     width = machine.lanes if _whole(found.columns[-1], machine.lanes) else 1
     fitting: list[tuple[float, int, GroupProduct]] = []
     for rank, tile in enumerate(TILES):
         lanes = width if tile.thread_columns % width == 0 else 1
         single = machine.virtual or count(found.terms) <= tile.terms
         one = replace(tile, lanes=lanes, buffers=1 if single else 2)
-        if dear and one.thread_rows * one.thread_columns > 16:
+        if after > DEAR and one.thread_rows * one.thread_columns > 16:
             continue
-        time = product_time(one, found, machine)
+        time = product_time(one, found, machine, after)
         if time is not None:
             fitting.append((time, rank, one))
     yield from (tile for _, _, tile in sorted(fitting, key=lambda f: f[:2]))
@@ -166,12 +166,15 @@ def _whole(variable: LoopVar, lanes: int) -> bool:
     return isinstance(variable.extent, int) and variable.extent % lanes == 0
 
 
-def product_time(tile: GroupProduct, found: Contraction, machine: GpuModel) -> float | None:
+def product_time(
+    tile: GroupProduct, found: Contraction, machine: GpuModel, after: float = 0
+) -> float | None:
     """Time that a tile is expected to take, in multiply-adds of one unit; None if a unit cannot
     run its groups.
 
-    A term costs a thread its products, or the loads of its rows and columns from shared memory if
-    these take longer; few threads at once do not hide how long they wait.
+    A result costs its terms, and ``after`` for what follows.  A term costs a thread its products,
+    or the loads of its rows and columns from shared memory if these take longer; few threads at
+    once do not hide how long they wait.
     """
     item = max(found.left.value.dtype.bytes, found.right.value.dtype.bytes)
     shared = tile.buffers * tile.terms * (tile.rows + tile.columns + 2 * tile.lanes) * item
@@ -185,8 +188,8 @@ def product_time(tile: GroupProduct, found: Contraction, machine: GpuModel) -> f
     products = tile.thread_rows * tile.thread_columns
     loads = 4 * (tile.thread_rows + tile.thread_columns / tile.lanes)
     waiting = min(1.0, min(per_unit, at_once) * tile.threads / (8 * machine.warp))
-    work = per_unit * tile.rows * tile.columns * max(count(found.terms), 1)
-    return work * max(1.0, loads / products) / waiting
+    each = max(count(found.terms), 1) * max(1.0, loads / products) + after
+    return per_unit * tile.rows * tile.columns * each / waiting
 
 
 def product_registers(tile: GroupProduct, found: Contraction, machine: GpuModel) -> int:
