@@ -107,6 +107,34 @@ def test_what_pytorch_runs_reads_what_was_there_before() -> None:
     expect_same(with_fallback, [])
 
 
+class Counting(torch.nn.Module):
+    """Gradients hang on buffers that the same call changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.tensor(0))
+        self.register_buffer("mean", torch.zeros(4))
+        self.inner = torch.nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        self.count += 1
+        self.mean.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
+        return self.inner(x - self.mean) / self.count
+
+
+def test_gradients_are_those_of_what_was_there() -> None:
+    ours, theirs = Counting(), Counting()
+    theirs.load_state_dict(ours.state_dict())
+    fast = compiled(ours)
+    for _ in range(3):
+        x = torch.randn(5, 4)
+        fast(x).sum().backward()
+        theirs(x).sum().backward()
+    for one, two in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, two.grad)
+    torch.testing.assert_close(ours.state_dict(), theirs.state_dict())
+
+
 @pytest.mark.parametrize("kind", ["Adam", "AdamW", "SGD", "RMSprop"])
 def test_steps_of_optimizers_change_parameters_in_place(kind: str) -> None:
     seen: list[Any] = []

@@ -10,7 +10,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
-from functorch.compile import min_cut_rematerialization_partition
+from functorch.compile import default_partition, min_cut_rematerialization_partition
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._guards import TracingContext
@@ -107,16 +107,35 @@ def compiled_by(
     _check_devices(module)
     by_layers(module)
     keep_upsampling(module)
+    keep = _sets_memory(module) or not _learns(module)
     inference = partial(_compiled, request, "inference", examples if request.freeze else ())
     whole: Any = aot_autograd(
         fw_compiler=partial(_compiled, request, "forward", ()),
         bw_compiler=partial(_compiled, request, "backward", ()),
         inference_compiler=inference,
         decompositions=functional_decompositions(HANDLERS),
-        partition_fn=min_cut_rematerialization_partition,
-        keep_inference_input_mutations=True,
+        partition_fn=default_partition if keep else min_cut_rematerialization_partition,
+        keep_inference_input_mutations=keep,
     )
     return whole(module, examples)
+
+
+def _sets_memory(module: fx.GraphModule) -> bool:
+    """Whether a tensor gets other memory, as by ``x.data = y``: AOTAutograd wants to keep that in
+    the graph, where PyTorch runs it."""
+    tensor: Any = torch.Tensor  # set_ has no type
+    return any(node.target is tensor.set_ for node in module.graph.nodes)
+
+
+def _learns(module: fx.GraphModule) -> bool:
+    """Whether a result has gradients.
+
+    Writes to arguments are not kept in such graphs: PyTorch would compute in backward again, from
+    what is written, what it needs of before.
+    """
+    results: Any = module.graph.output_node().all_input_nodes
+    fakes: list[Any] = [node.meta.get("example_value") for node in results]
+    return any(getattr(fake, "requires_grad", False) for fake in fakes)
 
 
 def _check_devices(module: fx.GraphModule) -> None:
