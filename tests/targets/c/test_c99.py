@@ -9,9 +9,10 @@ from collections.abc import Mapping
 import numpy as np
 import onnxruntime
 import pytest
-from loop_programs import Runner, check_all_halves, check_rounding, check_rounding_to_halves
+from loop_programs import Runner
 from native_loops import call
 from op_kernels import CASES, graph_of
+from rounding_loops import check_all_halves, check_rounding, check_rounding_to_halves
 
 import modelcc
 from modelcc.driver import check_stage, pipeline, target_of

@@ -13,14 +13,12 @@ from loop_programs import (
     Case,
     Runner,
     check,
-    check_all_halves,
-    check_rounding,
-    check_rounding_to_halves,
     gemm,
     padded_shift,
     relu,
 )
 from native_loops import call, compiled
+from rounding_loops import check_all_halves, check_rounding, check_rounding_to_halves
 
 from modelcc.ir.index import Sym
 from modelcc.ir.loop import (

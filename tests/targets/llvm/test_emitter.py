@@ -15,13 +15,11 @@ from loop_programs import (
     aligned,
     byte_dots,
     check,
-    check_all_halves,
-    check_rounding,
-    check_rounding_to_halves,
     relu,
 )
 from machines import chosen_machine
 from native_loops import build, call, compiled
+from rounding_loops import check_all_halves, check_rounding, check_rounding_to_halves
 
 from modelcc.ir.condition import Condition
 from modelcc.ir.index import Sym
