@@ -64,11 +64,11 @@ def broadcast_extent(extents: Sequence[Index]) -> Index:
 
 def broadcast_parts(e: Index) -> tuple[Index, ...] | None:
     """The extents that ``e`` is :func:`broadcast_extent` of, or the maximum that is left of it
-    where none can be 0; None if it is something else."""
+    where none can be 0; None if it is something else, as max(a - b, 0) is."""
     if isinstance(e, int):
         return None
     greatest = [a for _, mono in e.terms.values() for a in mono if isinstance(a, IndexMax)]
-    if len(greatest) != 1:
+    if len(greatest) != 1 or any(isinstance(a, int) for a in greatest[0].args):
         return None
     (found,) = greatest
     return found.args if e in (found, broadcast_extent(found.args)) else None

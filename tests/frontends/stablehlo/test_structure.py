@@ -89,3 +89,24 @@ def test_bits_as_another_type(shape: tuple[int, ...], own: str, to: str) -> None
     found, wanted = modelcc.jax.jit(cast, cache=None)(x), jax.jit(cast)(x)
     assert found.dtype == wanted.dtype
     np.testing.assert_array_equal(np.float32(found), np.float32(wanted))
+
+
+DIFFERENCES = """
+func.func @main(%n: tensor<i64>, %x: tensor<?xf32>) -> tensor<?xf32> {
+  %none = stablehlo.constant dense<0> : tensor<1xi64>
+  %step = stablehlo.constant dense<1> : tensor<1xi64>
+  %from = stablehlo.reshape %n : (tensor<i64>) -> tensor<1xi64>
+  %to = stablehlo.add %from, %from : tensor<1xi64>
+  %all = stablehlo.concatenate %x, %x, dim = 0 : (tensor<?xf32>, tensor<?xf32>) -> tensor<?xf32>
+  %a = stablehlo.real_dynamic_slice %all, %from, %to, %step
+    : (tensor<?xf32>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<?xf32>
+  %y = stablehlo.multiply %a, %x : tensor<?xf32>
+  return %y : tensor<?xf32>
+}
+"""
+
+
+def test_slices_between_sizes_meet_named_extents() -> None:
+    net = modelcc.compile(DIFFERENCES, cache=None)
+    x = np.arange(1, 4, dtype=np.float32)
+    np.testing.assert_array_equal(net(np.int64(3), x), x * x)
