@@ -25,8 +25,9 @@ def solved_triangle(a: Complex, b: Complex, is_lower: bool, unit: bool) -> Compl
     if not unit:
         scale = one(a) / Complex(column(diagonal(a.re)), column(diagonal(a.im)))
         a, b = a * scale, b * scale
-    strict = (lower(p, -1) if is_lower else upper(p, 1) for p in (a.re, a.im))
-    return _split(solved(_blocks(Complex(*strict)), _rows(b), is_lower, unit=True))
+    strict = Complex(lower(a.re, -1), lower(a.im, -1)) if is_lower else Complex(
+        upper(a.re, 1), upper(a.im, 1))  # fmt: skip
+    return _split(solved(_blocks(strict), _rows(b), is_lower, unit=True))
 
 
 def cholesky(x: Complex, is_lower: bool = True) -> tuple[Complex, Value]:
@@ -51,8 +52,8 @@ def adjoint(z: Complex) -> Complex:
 def _blocks(z: Complex) -> Value:
     """Matrices [..., 2 m, 2 n] of blocks."""
     *outer, m, n = z.re.type.shape
-    rows = [_joined(z.re, -z.im, len(outer) + 2), _joined(z.im, z.re, len(outer) + 2)]
-    return reshaped(_joined(*rows, len(outer) + 1), *outer, 2 * m, 2 * n)
+    above, below = (_joined(a, b, len(outer) + 2) for a, b in ((z.re, -z.im), (z.im, z.re)))
+    return reshaped(_joined(above, below, len(outer) + 1), *outer, 2 * m, 2 * n)
 
 
 def _rows(z: Complex) -> Value:
