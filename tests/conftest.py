@@ -54,7 +54,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # what was drawn, not whether it is right.
 _BY_CHANCE = (HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large)
 settings.register_profile("all", deadline=None, suppress_health_check=_BY_CHANCE)
-settings.register_profile("share", settings.get_profile("all"), max_examples=30)
+# A share is the same twice, so that what fails is of the change; --all-ops draws new examples.
+settings.register_profile(
+    "share", settings.get_profile("all"), max_examples=30, derandomize=True, database=None
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
