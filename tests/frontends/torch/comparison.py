@@ -43,9 +43,8 @@ def check(function: Callable[..., Any], *xs: Any, rtol: float = 2e-5) -> None:
 
 def compare(net: Any, function: Callable[..., Any], xs: Sequence[Any], rtol: float = 2e-5) -> None:
     found, wanted = net(*(x.numpy() for x in xs)), function(*xs)
-    found = found if isinstance(found, tuple) else (found,)
-    wanted = (wanted,) if isinstance(wanted, torch.Tensor) else wanted
-    for ours, theirs in zip(found, wanted, strict=True):
+    leaves = torch.utils._pytree.tree_leaves
+    for ours, theirs in zip(leaves(found), leaves(wanted), strict=True):
         expected = theirs.contiguous().numpy()
         assert (ours.dtype, ours.shape) == (expected.dtype, expected.shape)
         np.testing.assert_allclose(ours, expected, rtol=rtol, atol=1e-6, equal_nan=True)

@@ -40,7 +40,7 @@ def agree(module: Any, *inputs: Any, named: tuple[int, ...] = (), tolerance: flo
         graph = graph_of(whole, inputs, named)
         expected = torch.utils._pytree.tree_leaves(whole(*inputs))
     found = modelcc.compile(graph, cache=None, optimize=0)(*(x.numpy() for x in inputs))
-    results = found if isinstance(found, tuple) else (found,)
+    results = torch.utils._pytree.tree_leaves(found)
     for ours, theirs in zip(results, expected, strict=True):
         assert ours.dtype == theirs.numpy().dtype
         np.testing.assert_allclose(ours, theirs.numpy(), tolerance, tolerance)
