@@ -21,13 +21,10 @@ from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.operand_tile import vector_lanes
 from modelcc.targets.gpu.pointwise import takes_lanes
 from modelcc.targets.gpu.row_choice import power_of_two, reduction_schedules, row_schedules
-from modelcc.targets.gpu.sizes import count, number
+from modelcc.targets.gpu.sizes import FEW, count, number
 from modelcc.targets.gpu.tensor_choice import tensor_tiles
 from modelcc.targets.gpu.tensor_product import matrix_type
 from modelcc.targets.gpu.tile_product import takes_boxes
-
-FEW = 8
-"""Rows or columns of a product that is bound by what it reads."""
 
 TILES = (
     GroupProduct(128, 128, 8, 8, 8),

@@ -9,6 +9,9 @@ from modelcc.targets.gpu.evaluation import extent_of
 USUAL = 512
 """Points of a named size, where they matter to a choice."""
 
+FEW = 8
+"""Rows or columns of a product that is bound by what it reads."""
+
 
 def count(variables: tuple[LoopVar, ...]) -> int:
     """Points along ``variables``, named sizes being the usual ones."""

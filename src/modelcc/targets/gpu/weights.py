@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 
 from modelcc.ir.index import Index, Sym, symbols
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Read, Stage
 from modelcc.ir.types import I8, Layout, Part, TensorType
 from modelcc.schedule.canonical import CanonicalKernel
+from modelcc.targets.gpu.sizes import FEW, number
 from modelcc.targets.gpu.staged_tile import VECTOR_BYTES
 
 
@@ -24,7 +26,7 @@ def weight_layouts(kernel: CanonicalKernel) -> dict[str, Layout]:
     """Of weights that images are convolved with: constants whose results lie side by side in the
     product.  Terms are in the order of the image's dimensions; results are innermost, or these: of
     bytes, which matrix units read by terms only, and where rows of results would begin off
-    boundaries.  Of a matrix only in this last case."""
+    boundaries.  Of a matrix only in this last case, if there are enough results for tiles."""
     stage, *later = kernel.stages
     found = _weight_and_image(kernel, stage)
     if found is None:
@@ -79,7 +81,8 @@ def _order(weight: Read, image: Read, stage: Stage, type_: TensorType) -> list[i
     terms.sort(key=lambda d: max(n for n, own in enumerate(moving) if names[d] in own))
     off = bool(terms) and not _on_boundaries(type_, columns) and _on_boundaries(type_, terms)
     if len(stage.reduce) == 1:
-        return [*batch, *columns, *terms] if off else None
+        few = prod(number(type_.shape[d]) for d in columns) < FEW
+        return [*batch, *columns, *terms] if off and not few else None
     by_term = off or weight.dtype == I8
     return [*batch, *columns, *terms] if by_term else [*batch, *terms, *columns]
 
