@@ -50,7 +50,7 @@ from modelcc.ir.tensor import (
     Select,
 )
 from modelcc.ir.types import BOOL, I64, DType
-from modelcc.schedule.lanes import Access, Lanes, regular, repeats, widen
+from modelcc.schedule.lanes import Access, Lanes, regular, repeats, uniform, widen
 from modelcc.schedule.linear_rows import LinearRows
 
 NOTHING: Mapping[tuple[str, Index], Var] = MappingProxyType({})
@@ -251,7 +251,7 @@ class PointEmitter:
         return Shuffle(value, value, tuple(lane // times for lane in range(self.lanes.count)))
 
     def _guard(self, node: Guard, point: Mapping[str, Index], internal: Mapping[str, Expr]) -> Expr:
-        conditions = conditions_at(node.conditions, point)
+        conditions = conditions_at(node.conditions, point, self.lanes)
         if conditions is None:
             return self.emit(node.outside, point, internal)
         if not conditions:
@@ -326,12 +326,16 @@ class PointEmitter:
 
 
 def conditions_at(
-    conditions: Sequence[Condition], point: Mapping[str, Index]
+    conditions: Sequence[Condition], point: Mapping[str, Index], lanes: Lanes | None = None
 ) -> tuple[Condition, ...] | None:
-    """Conditions (against 0) at ``point`` that are not known to hold; None if one never holds."""
+    """Conditions (against 0) at ``point`` that are not known to hold; None if one never holds.
+
+    They hold for all ``lanes`` or none."""
     result: list[Condition] = []
     for condition in conditions:
         left = substitute(condition.left, point)
+        if lanes is not None:
+            left = substitute(left, {lanes.variable: 0})
         if not isinstance(left, int):
             result.append(Condition(left, condition.comparison, 0))
         elif not compare(left, condition.comparison, 0, {}):
@@ -368,13 +372,15 @@ def vectorisable(
     internal: Collection[str] = (),
     gathers: bool = False,
     repeated: bool = False,
+    aligned: bool = False,
 ) -> bool:
     """Whether the expression can be evaluated for whole vectors along ``variable``.
 
     Every index must be linear within a vector, and guards may not depend on the variable.
     Positions from memory may do so only where ``gathers`` are wanted, each lane reading at its
     own; else neither these nor values of ``internal`` tensors, which may depend on it.  Several
-    neighbours may read one element (:func:`repeats`) if ``repeated``.
+    neighbours may read one element (:func:`repeats`) if ``repeated``.  Of vectors that are
+    ``aligned``, which begin at multiples of ``lanes``, guards may hold for all elements or none.
     """
     match scalar:
         case Read(indices=(index,)) if repeated and repeats(index, variable, lanes) is not None:
@@ -384,7 +390,8 @@ def vectorisable(
         case IndexValue():
             return isinstance(coefficient(scalar.index, variable), int)
         case Guard():
-            if any(variable in symbols(c.left) for c in scalar.conditions):
+            moving = [c for c in scalar.conditions if variable in symbols(c.left)]
+            if moving and not (aligned and all(uniform(c, variable, lanes) for c in moving)):
                 return False
         case Linear():
             if variable in symbols(scalar.row):
@@ -397,11 +404,11 @@ def vectorisable(
                     and _spreads(scalar, variable)
                     and all(vectorisable(s, variable, lanes, internal, True) for s in inner)
                 )
-            return vectorisable(scalar.body, variable, lanes, internal, gathers, repeated)
+            return vectorisable(scalar.body, variable, lanes, internal, gathers, repeated, aligned)
         case _:
             pass
-    parts = children(scalar)
-    return all(vectorisable(p, variable, lanes, internal, gathers, repeated) for p in parts)
+    options = internal, gathers, repeated, aligned
+    return all(vectorisable(part, variable, lanes, *options) for part in children(scalar))
 
 
 def moves(bind: Bind, variable: str, internal: Collection[str] = ()) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from modelcc.ir.index import Index, Range, Sym, coefficient, simplify, substitute
+from modelcc.ir.index import Index, Range, Sym, coefficient, mod, simplify, substitute
 from modelcc.ir.loop import Const, Expr, Splat
+from modelcc.ir.tensor import Condition
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,19 @@ def regular(index: Index, variable: str, lanes: int) -> bool:
     within = substitute(index, {variable: vector * lanes + lane})
     within = simplify(within, {lane.name: Range(0, lanes - 1)})
     return coefficient(within, lane.name) is not None
+
+
+def uniform(condition: Condition, variable: str, lanes: int) -> bool:
+    """Whether ``left >= 0`` holds for all or none of vectors of ``lanes`` along ``variable`` that
+    begin at multiples of ``lanes``."""
+    step = coefficient(condition.left, variable)
+    if step == 0:
+        return True
+    if condition.comparison != ">=" or condition.right != 0 or step not in (1, -1):
+        return False
+    # The side where it holds begins with a whole vector, or ends with one.
+    first = substitute(condition.left, {variable: 0})
+    return mod(first, lanes) == (0 if step == 1 else lanes - 1)
 
 
 def repeats(index: Index, variable: str, lanes: int) -> int | None:

@@ -8,13 +8,13 @@ from fused_kernels import program_of
 from modelcc.ir.tensor import Kernel
 from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.schedule.canonical import canonical
-from modelcc.schedule.group_schedule import GroupAttention, GroupProduct
+from modelcc.schedule.group_schedule import GroupAttention, GroupProduct, Pointwise
 from modelcc.targets.gpu.attention_choice import BLOCKS, attention_bytes
 from modelcc.targets.gpu.attention_parts import find_attention
 from modelcc.targets.gpu.choice import choices
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.lower import lower_groups
-from modelcc.targets.gpu.machine import PROCESSOR
+from modelcc.targets.gpu.machine import A100, PROCESSOR
 from modelcc.targets.llvm.groups import shared_bytes
 
 
@@ -51,3 +51,31 @@ def test_tiles_are_no_larger_than_pays_where_much_follows(
     best = next(choices(kernel, PROCESSOR))
     assert isinstance(best, GroupProduct)
     assert best.thread_rows * best.thread_columns == results
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide", "size", "lanes"),
+    [
+        ("f16", "f16", 64, 8),
+        ("f32", "f32", 64, 4),
+        ("f16", "f32", 64, 8),
+        ("f16", "f16", 12, 4),
+        ("f16", "f16", 6, 2),
+        ("f16", "f16", 5, 1),
+    ],
+)
+def test_threads_move_16_bytes_at_once(narrow: str, wide: str, size: int, lanes: int) -> None:
+    """Also of results whose first extent is 1, which do not lie side by side along it."""
+    shape = f"1, n, {size}"
+    moved = "%x[b, i, j]" if narrow == wide else f"{wide}(%x[b, i, j])"
+    text = f"""program @p(%x: {narrow}[{shape}], %s: {wide}[n]) -> (%y) dims(n in 1:) {{
+      kernel @k(%x: {narrow}[{shape}], %s: {wide}[n]) -> (%y: {wide}[{shape}]) {{
+        %y: {wide}[{shape}] = [b < 1, i < n, j < {size}] %s[i] * {moved}
+      }}
+    }}"""
+    program = parse_tensor_program(text, {})
+    (item,) = program.items
+    assert isinstance(item, Kernel)
+    kernel = GroupKernel(canonical(item, program.types, frozenset(), program.dims)[0], "k")
+    best = next(choices(kernel, A100))
+    assert isinstance(best, Pointwise) and best.lanes == lanes

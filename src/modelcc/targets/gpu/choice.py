@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from modelcc.ir.index import Index
-from modelcc.ir.scalar_tree import cost
+from modelcc.ir.scalar_tree import cost, reads
 from modelcc.ir.tensor import Guard
 from modelcc.schedule.group_schedule import GroupProduct, GroupScatter, GroupSchedule, Pointwise
 from modelcc.schedule.nest import LoopVar, Nest
@@ -101,17 +101,24 @@ def _on_matrix_units(
 
 
 def _pointwise(group: Group, machine: GpuModel) -> Iterator[GroupSchedule]:
-    threads = _threads(group, machine)
-    if machine.lanes >= 4 and takes_lanes(group, 4):
-        yield Pointwise(threads, 4)
-    if machine.lanes >= 2 and takes_lanes(group, 2):
-        yield Pointwise(threads, 2)
-    yield Pointwise(threads)
+    for lanes in (8, 4, 2, 1):
+        if lanes <= _widest(group, machine) and takes_lanes(group, lanes):
+            yield Pointwise(_threads(group, machine, lanes), lanes)
 
 
-def _threads(group: Group, machine: GpuModel) -> int:
+def _widest(group: Group, machine: GpuModel) -> int:
+    """Elements of a vector that a thread moves at once, of the narrowest type."""
+    if machine.lanes == 1:
+        return 1
+    moved = [r.dtype for n in group.nests for r in reads(n.body) if r.indices]
+    moved += [nest.body.dtype for nest in group.nests if nest.output in group.stored]
+    dear = sum(cost(nest.body) for nest in group.nests) > DEAR
+    return machine.lanes if dear else 4 * machine.lanes // min(dtype.bytes for dtype in moved)
+
+
+def _threads(group: Group, machine: GpuModel, lanes: int = 1) -> int:
     """Threads of a group: fewer where that gives each unit something to do."""
-    return threads_of(count(group.final.parallel), machine)
+    return threads_of(count(group.final.parallel) // lanes, machine)
 
 
 def threads_of(points: int, machine: GpuModel) -> int:

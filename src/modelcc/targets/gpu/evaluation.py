@@ -36,7 +36,7 @@ from modelcc.ir.loop import (
 from modelcc.ir.loop_group_verifier import TOGETHER
 from modelcc.ir.loop_traversal import statements
 from modelcc.ir.scalar import identity
-from modelcc.ir.scalar_tree import walk
+from modelcc.ir.scalar_tree import map_indices, walk
 from modelcc.ir.tensor import Bind, Condition, Scalar
 from modelcc.ir.types import I64, TensorType
 from modelcc.passes.loop.note_checks import note_checks
@@ -116,7 +116,7 @@ class GroupKernel:
         if len(self.kernel.stages) == 1:
             (stage,) = self.kernel.stages
             nest = linearise(stage, self.types, self.dims, frozenset(), {})
-            nests = map(merge_terms, merge_loops((nest,)))
+            nests = map(merge_terms, merge_loops(without_units((nest,))))
             return Group(tuple(nests), self.stored, {}, frozenset(), {})
         shared = shared_axes(self.kernel.stages)
         if shared is None:
@@ -124,7 +124,8 @@ class GroupKernel:
         group = make_group(shared, self.stored, self.types, self.dims, frozenset(), pad=False)
         if any(nest.own for nest in group.nests):
             raise ScheduleError("stages hand on arrays")
-        return replace(group, nests=tuple(map(merge_terms, group.nests)))
+        nests = merge_loops(without_units(group.nests))
+        return replace(group, nests=tuple(map(merge_terms, nests)))
 
 
 @dataclass
@@ -247,6 +248,23 @@ class Evaluation:
             body = (For(v.name, 0, v.extent, body),)
         self.statements += body
         return total
+
+
+def without_units(nests: Sequence[Nest]) -> tuple[Nest, ...]:
+    """Nests that reduce nothing without loops of one point, which move along no result and would
+    stand behind those that do."""
+    units = {v.name for nest in nests for v in nest.parallel if v.extent == 1}
+    if not units or any(nest.reduce for nest in nests):
+        return tuple(nests)
+    zero = dict.fromkeys(units, 0)
+
+    def kept(nest: Nest) -> Nest:
+        parallel = tuple(v for v in nest.parallel if v.name not in units)
+        body = map_indices(nest.body, lambda i: substitute(i, zero))
+        store = substitute(nest.store, zero)
+        return replace(nest, parallel=parallel or nest.parallel[:1], store=store, body=body)
+
+    return tuple(map(kept, nests))
 
 
 def extent_of(variables: Sequence[LoopVar]) -> Index:

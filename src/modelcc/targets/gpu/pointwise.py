@@ -22,7 +22,7 @@ def lower_pointwise(kernel: GroupKernel, schedule: Pointwise) -> Function:
     """The function of a kernel; :class:`ScheduleError` if its stages do not share their axes, or
     neighbours do not lie side by side."""
     group, lanes = kernel.group, schedule.lanes
-    if schedule.threads < 1 or lanes not in (1, 2, 4) or not takes_lanes(group, lanes):
+    if schedule.threads < 1 or lanes not in (1, 2, 4, 8) or not takes_lanes(group, lanes):
         raise ScheduleError("neighbours are no whole vectors side by side: threads, lanes")
     names, variables = kernel.names, group.final.parallel
     g, t = names.fresh("g"), names.fresh("t")
@@ -54,6 +54,5 @@ def takes_lanes(group: Group, lanes: int) -> bool:
         return False
     made = {nest.output for nest in group.nests}
     stored = (nest for nest in group.nests if nest.output in group.stored)
-    return all(vectorisable(n.body, last.name, lanes, made) for n in group.nests) and all(
-        coefficient(nest.store, last.name) == 1 for nest in stored
-    )
+    whole = (vectorisable(n.body, last.name, lanes, made, aligned=True) for n in group.nests)
+    return all(whole) and all(coefficient(nest.store, last.name) == 1 for nest in stored)

@@ -115,7 +115,8 @@ def takes_vectors(nests: Sequence[Nest], along: Sequence[LoopVar], lanes: int) -
     if not along or not isinstance(along[-1].extent, int) or along[-1].extent % lanes:
         return False
     made = {nest.output for nest in nests}
-    return all(vectorisable(nest.body, along[-1].name, lanes, made) for nest in nests)
+    last = along[-1].name
+    return all(vectorisable(nest.body, last, lanes, made, aligned=True) for nest in nests)
 
 
 def lanes_of(kernel: GroupKernel, count: int) -> Lanes | None:
