@@ -42,6 +42,7 @@ from modelcc.ir.tensor import (
     Axis,
     Bind,
     Cast,
+    Guard,
     IndexValue,
     Item,
     Kernel,
@@ -73,7 +74,8 @@ class InlineStages:
     """Inline single-stage producers; ``movement_readers`` bounds the copies of a moved read.
 
     What makes floats narrower is stored, and what makes them wider is inlined into whatever reads
-    it; integers, too, where memory is dear, with ``narrow``.
+    it; integers, too, where memory is dear, with ``narrow``.  Without ``choices`` products read no
+    operand of which the point tells where it is read.
 
     before::
 
@@ -100,6 +102,7 @@ class InlineStages:
 
     movement_readers: int = 8
     narrow: bool = False
+    choices: bool = True
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
         usage = _InlineUsage.of(program)
@@ -153,6 +156,8 @@ class InlineStages:
             if not any(reader.reduce for reader in readers):
                 return True
             moved = inlined.into(kernel).stages[0]
+            if not self.choices and _chooses(moved.body):
+                return False
             return all(_accepts_movement(reader, moved, program) for reader in readers)
         if len(readers) != 1 or readers[0].reduce or stage.output in usage.pinned:
             return False
@@ -350,6 +355,11 @@ def _repeats(reader: Stage, tensor: str) -> bool:
         return all(substitute(i, {name: 0}) == substitute(i, {name: 1}) for i in indices)
 
     return any(a.extent != 1 and stays(a.name) for a in reader.axes)
+
+
+def _chooses(body: Scalar) -> bool:
+    """Whether the point tells which of several elements is read."""
+    return any(isinstance(node, Guard) and any(reads(node.outside)) for node in walk(body))
 
 
 def _accepts_movement(reader: Stage, moved: Stage, program: TensorProgram) -> bool:

@@ -23,6 +23,8 @@ from modelcc.passes.program.place_transfers import place_transfers, side_of
 from modelcc.passes.tensor.channels_last import ChannelsLast
 from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.fuse_contractions import FuseContractions
+from modelcc.passes.tensor.inline import InlineStages
+from modelcc.passes.tensor.select_parts import SelectParts
 from modelcc.runtime.device_program import CODE, STEPS
 from modelcc.runtime.device_states import ALIGNMENT
 from modelcc.runtime.device_steps import to_json
@@ -127,6 +129,11 @@ class DeviceTarget(Target):
         return (self.form,)
 
     @property
+    def parts(self) -> int:
+        """Parts of a tensor that one kernel may read from as many others."""
+        return 16
+
+    @property
     def capacity(self) -> Capacity:
         """Algorithms that have no form for groups run on the host."""
         return replace(self.host.capacity, groups=group_capacity(self.gpu))
@@ -140,7 +147,8 @@ class DeviceTarget(Target):
         return GraphPasses()
 
     def tensor_passes(self) -> TensorPasses:
-        """Images with channels last where matrix units convolve them; long sums in parts, for all
+        """Images with channels last where matrix units convolve them; concatenations of few parts
+        where they are read; long sums in parts, for all
         units, but for products that a library may compute, and for attention; this in one kernel,
         of few rows in two where threads exchange registers."""
         few = self.gpu.exchanges
@@ -149,7 +157,8 @@ class DeviceTarget(Target):
             self.gpu.units, products=not self.libraries, fusion=(FuseKernels(), attention)
         )
         return TensorPasses(
-            layouts=(ChannelsLast(),) if self.gpu.matrix else (),
+            layouts=(*((ChannelsLast(),) if self.gpu.matrix else ()), SelectParts(self.parts)),
+            inline=InlineStages(choices=False),
             operands=(split,),
             kernels=(attention, *((SplitKeys(self.gpu.units),) if few else ())),
         )

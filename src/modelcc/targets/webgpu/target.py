@@ -20,6 +20,7 @@ from modelcc.targets.native.target import NativeTarget, native_target
 from modelcc.targets.native.toolchain import CodegenOptions
 from modelcc.targets.webgpu.emitter import (
     BINDING_BYTES,
+    BINDINGS,
     LIMITS,
     plain_function,
     shader_of,
@@ -59,6 +60,11 @@ class WebgpuTarget(DeviceTarget):
     def capacity(self) -> Capacity:
         """WGSL has no floats of 64 bits."""
         return replace(self.host.capacity, groups=group_capacity(self.gpu, doubles=False))
+
+    @property
+    def parts(self) -> int:
+        """Few enough for buffers of a shader that has others, too."""
+        return BINDINGS // 2
 
     @property
     def form(self) -> str:
