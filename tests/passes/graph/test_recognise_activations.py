@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from math import erf as error_function
 from math import pi, sqrt
 
 import numpy as np
 import pytest
+from ml_dtypes import finfo
 
-from modelcc.ir.types import F16, TensorType
+from modelcc.ir.graph_interpreter import interpret
+from modelcc.ir.types import BF16, F16, F32, Array, DType, TensorType
 from modelcc.ops.activation import Clip, Gelu, HardSigmoid, Softplus, Swish
 from modelcc.ops.arithmetic import Value
 from modelcc.ops.elementwise import Erf, Exp, Pow, Sigmoid, Tanh
@@ -105,9 +108,35 @@ def test_gelu_of_a_product() -> None:
     assert_same_meaning(before, after)
 
 
-def test_gelu_in_half_precision() -> None:
-    before = graph_of(GELU_TANH[0], TensorType((2, 3), F16))
-    assert op_names(RecogniseGelu()(before)) == ["Gelu"]
+@pytest.mark.parametrize("dtype", [F16, BF16], ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("formula", [*GELU, *GELU_TANH])
+def test_gelu_by_numbers_of_16_bits(formula: Unary, dtype: DType) -> None:
+    """Other numbers than the formula's change less than rounding x does."""
+    x = np.linspace(-8, 8, 4097).astype(dtype.numpy)
+    before = graph_of(formula, TensorType(x.shape, dtype))
+    after = RecogniseGelu()(before)
+    assert op_names(after) == ["Gelu"]
+    rounded = [float(dtype.numpy.type(c)) for c in (sqrt(2), 0.044715, sqrt(2 / pi))]
+    (found,) = interpret(after, {"x0": x}).values()
+    error = np.abs(found.astype(np.float64) - gelu(x.astype(np.float64), formula, *rounded))
+    assert np.all(error <= 1.25 * unit_of(dtype) * np.abs(x.astype(np.float64)) + 1e-7)
+
+
+def unit_of(dtype: DType) -> float:
+    """By how much rounding to it changes 1 at most."""
+    return float(finfo(dtype.numpy).eps) / 2
+
+
+def gelu(x: Array, formula: Unary, root: float, cubic: float, scale: float) -> Array:
+    """In f64, with the numbers of a model."""
+    if formula in GELU:
+        return x / 2 * (1 + np.vectorize(error_function)(x / root))
+    return x / 2 * (1 + np.tanh(scale * (x + cubic * x**3)))
+
+
+def test_a_half_of_16_bits_is_none_other() -> None:
+    before = graph_of(lambda x: x * 0.498 * (erf(x / sqrt(2)) + 1.0), TensorType((2, 3), BF16))
+    assert RecogniseGelu()(before) is before
 
 
 @pytest.mark.parametrize(
@@ -164,12 +193,13 @@ def test_not_silu(formula: Formula, types: tuple[TensorType, ...]) -> None:
     assert ("Silu" in op_names(after)) == (len(types) == 2 and types[0] != types[1])
 
 
+@pytest.mark.parametrize("dtype", [F32, F16, BF16], ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("formula", HARD_SWISH)
-def test_hard_swish(formula: Formula) -> None:
-    before = graph_of(formula, X)
+def test_hard_swish(formula: Formula, dtype: DType) -> None:
+    before = graph_of(formula, TensorType((2, 3), dtype))
     after = RecogniseHardSwish()(before)
     assert op_names(after) == ["HardSwish"]
-    assert_same_meaning(before, after)
+    assert_same_meaning(before, after, max(1e-5, 2 * unit_of(dtype)))
 
 
 def test_hard_sigmoid() -> None:

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import isclose
+from typing import Any, cast
+
+from ml_dtypes import finfo
 
 from modelcc.ir.graph import Node
 from modelcc.ir.op import Op
@@ -24,9 +27,6 @@ CHAIN = 12
 
 TOLERANCE = 1e-5
 """Relative difference within which an exported f32 is the number of a formula (``1.41421``)."""
-
-NARROW_TOLERANCE = 5e-4
-"""The same for numbers rounded to 16 bits: f16 rounds by up to 2.4e-4, bf16 constants are rare."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,14 @@ def close(value: float, wanted: float, tolerance: float = TOLERANCE) -> bool:
 
 
 def tolerance_of(at: Rewriter, name: str) -> float:
-    """Relative error of exported constants next to ``name``."""
-    return TOLERANCE if at.type_of(name).dtype.bits >= 32 else NARROW_TOLERANCE
+    """Relative error of exported constants next to ``name``, which have its type.
+
+    Numbers that are rounded to it differ by up to its unit u, of the larger one by u / (1 + u);
+    neighbours of a power of two by more.
+    """
+    dtype = at.type_of(name).dtype
+    unit = float(cast(Any, finfo)(dtype.numpy).eps) / 2 if dtype.is_float else 0.0
+    return max(TOLERANCE, unit / (1 + unit))
 
 
 def scalar(at: Rewriter, name: str) -> float | None:
