@@ -21,6 +21,7 @@ from modelcc.ir.program import Program
 from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.program.place_transfers import place_transfers, side_of
 from modelcc.passes.tensor.channels_last import ChannelsLast
+from modelcc.passes.tensor.epilogue_axes import EpilogueAxes
 from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.fuse_contractions import FuseContractions
 from modelcc.passes.tensor.inline import InlineStages
@@ -148,7 +149,7 @@ class DeviceTarget(Target):
 
     def tensor_passes(self) -> TensorPasses:
         """Images with channels last where matrix units convolve them; concatenations of few parts
-        where they are read; long sums in parts, for all
+        where they are read; what follows products in their shape; long sums in parts, for all
         units, but for products that a library may compute, and for attention; this in one kernel,
         of few rows in two where threads exchange registers."""
         few = self.gpu.exchanges
@@ -159,7 +160,7 @@ class DeviceTarget(Target):
         return TensorPasses(
             layouts=(*((ChannelsLast(),) if self.gpu.matrix else ()), SelectParts(self.parts)),
             inline=InlineStages(choices=False),
-            operands=(split,),
+            operands=(EpilogueAxes(), split),
             kernels=(attention, *((SplitKeys(self.gpu.units),) if few else ())),
         )
 
