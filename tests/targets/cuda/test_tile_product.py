@@ -28,6 +28,20 @@ def test_tensor_cores_have_what_is_planned() -> None:
     assert matrix_part(loop, schedule.columns) >= 0.9
 
 
+@pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here")
+@pytest.mark.skipif(find_tool("nvdisasm") is None, reason="there is no nvdisasm")
+@pytest.mark.parametrize(("rows", "turned"), [(8, False), (16, True), (32, False)])
+def test_few_rows_are_the_other_side_of_the_units(rows: int, turned: bool) -> None:
+    """The columns of weights, which lie either way, are that of 64."""
+    schedule, code = code_as_planned(product(rows, 8192, 4096, "bf16", turned), CHIP)
+    assert f"HGMMA.64x{rows}x16.F32.BF16 " in code
+    assert "UTMALDG" in code
+    weights = (schedule.buffers - 1) * schedule.columns * schedule.terms * 2
+    assert weights >= 32 << 10, "bytes of weights on their way to a group"
+    loops = [(loop["HGMMA"], loop["BAR"]) for loop in loops_of(code)]
+    assert (4 * schedule.buffers, schedule.buffers) in loops
+
+
 def convolution(side: int, channels: int, window: int, step: int, guard: str) -> TensorProgram:
     """Of 32 images, a bias behind."""
     results, size = side // step, f"{window}, {window}, {channels}, 256"
@@ -84,8 +98,8 @@ def test_floats_of_8_bits_are_multiplied_as_they_are(dtype: str) -> None:
 
 @pytest.mark.parametrize(
     ("program", "instruction"),
-    [(product(128, 256, 64, "f16"), "mma"), (product(4096, 4096, 4100, "f16"), "mma")],
-    ids=["small", "rows on no boundaries"],
+    [(product(512, 512, 512, "i8"), "mma"), (product(4096, 4096, 4100, "f16"), "mma")],
+    ids=["integers", "rows on no boundaries"],
 )
 def test_other_products_are_those_of_warps(program: TensorProgram, instruction: str) -> None:
     schedule = default_schedule(kernel_of(program).kernel, CHIP.gpu)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from group_products import assert_same_meaning, feeds_of, function_of, program_of, without
 
-from modelcc.ir.loop import Barrier
+from modelcc.ir.loop import Barrier, Function
 from modelcc.ir.loop_groups import RaceError
 from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.loop_traversal import statements, tile_maps
 from modelcc.ir.loop_verifier import verify_function
 from modelcc.ir.tiles import WaitArrival, WaitRoutines
+from modelcc.ir.types import Array
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.schedule.schedule import ScheduleError
 
@@ -24,6 +25,10 @@ EIGHT = TensorProduct(64, 64, 128, 1, 1, 2, "wgmma")
 
 ONE = TensorProduct(64, 64, 64, 1, 1, 2, "wgmma")
 TWO = TensorProduct(128, 64, 64, 2, 1, 3, "wgmma")
+
+FEW = TensorProduct(8, 64, 64, 1, 1, 3, "wgmma")
+MORE = TensorProduct(32, 128, 64, 1, 2, 2, "wgmma")
+"""Of fewer rows than units have on a side."""
 
 PRODUCTS: Mapping[str, tuple[TensorProduct, str]] = {
     "rows by columns": (ONE, """%a: f16[40, 136], %b: f16[136, 72], %c: f32[72])
@@ -68,6 +73,28 @@ PRODUCTS: Mapping[str, tuple[TensorProduct, str]] = {
     "patches": (ONE, """%x: f16[2, 6, 10, 32], %w: f16[2, 2, 32, 16]) -> (%y: f32[2, 3, 5, 16]) {
       %y: f32[2, 3, 5, 16] = [n < 2, h < 3, w < 5, j < 16] sum[c < 32, a < 2, b < 2]
         f32(%x[n, 2*h + a, 2*w + b, c]) * f32(%w[a, b, c, j]) }"""),
+    "few rows by columns": (FEW, """%a: f16[20, 136], %b: f16[136, 72], %c: f32[72])
+      -> (%y: f16[20, 72]) {
+      %p: f32[20, 72] = [i < 20, j < 72] sum[l < 136] f32(%a[i, l]) * f32(%b[l, j])
+      %y: f16[20, 72] = [i < 20, j < 72] f16(max(%p[i, j] + %c[j], 0.0)) }"""),
+    "few rows by rows": (MORE, """%a: bf16[2, 40, 64], %b: bf16[2, 200, 64], %r: bf16[40, 200])
+      -> (%y: bf16[2, 40, 200], %z: f32[2, 40, 200]) {
+      %p: f32[2, 40, 200] = [h < 2, i < 40, j < 200] sum[l < 64]
+        f32(%a[h, i, l]) * f32(%b[h, j, l])
+      %z: f32[2, 40, 200] = [h < 2, i < 40, j < 200] %p[h, i, j] * 0.5
+      %y: bf16[2, 40, 200] = [h < 2, i < 40, j < 200] bf16(%z[h, i, j] + f32(%r[i, j])) }"""),
+    "few rows of 8 bits": (replace(EIGHT, rows=16), """%a: f8e4m3fn[20, 336],
+      %b: f8e4m3fn[72, 336]) -> (%y: f32[20, 72]) {
+      %y: f32[20, 72] = [i < 20, j < 72] sum[l < 336] f32(%a[i, l]) * f32(%b[j, l]) }"""),
+    "few pixels": (MORE, """%x: bf16[2, 6, 10, 64], %w: bf16[3, 3, 64, 24])
+      -> (%y: f32[2, 6, 10, 24]) {
+      %y: f32[2, 6, 10, 24] = [n < 2, h < 6, w < 10, j < 24] sum[c < 64, a < 3, b < 3]
+        f32((%x[n, h + a - 1, w + b - 1, c]
+          if [h + a >= 1, h + a < 7, w + b >= 1, w + b < 11] else 0.0:bf16)) * f32(%w[a, b, c, j])
+      }"""),
+    "named sizes, few rows": (FEW, """%a: f16[m, 72], %b: f16[72, 16]) -> (%y: f16[m, 16]) {
+      %p: f32[m, 16] = [i < m, j < 16] sum[l < 72] f32(%a[i, l]) * f32(%b[l, j])
+      %y: f16[m, 16] = [i < m, j < 16] f16(%p[i, j]) }"""),
     "named sizes": (ONE, """%a: f16[m, 72], %b: f16[72, 16]) -> (%y: f16[m, 16]) {
       %p: f32[m, 16] = [i < m, j < 16] sum[l < 72] f32(%a[i, l]) * f32(%b[l, j])
       %y: f16[m, 16] = [i < m, j < 16] f16(%p[i, j]) }"""),
@@ -93,11 +120,29 @@ def test_each_wait_is_needed() -> None:
     kinds = [type(s) for s in statements(function.body) if isinstance(s, WAITING)]
     block = [WaitArrival, WaitRoutines, Barrier]
     assert kinds == [*block, *block, WaitRoutines, *[Barrier] * 7]
-    for number in (0, 1, 2, 6, 7):
+    _assert_needed(function, feeds, (0, 1, 2, 6, 7))
+
+
+def _assert_needed(function: Function, feeds: Sequence[Array], numbers: Sequence[int]) -> None:
+    """Without any of these waits threads race."""
+    for number in numbers:
         broken = without(function, WAITING, number)
         verify_function(broken)
         with pytest.raises(RaceError):
             interpret_loops(broken, feeds, [])
+
+
+def test_each_wait_is_needed_of_few_rows() -> None:
+    """They are put into shared memory at once."""
+    kernel = """%a: f16[20, 136], %b: f16[136, 24]) -> (%y: f32[20, 24]) {
+      %y: f32[20, 24] = [i < 20, j < 24] sum[l < 136] f32(%a[i, l]) * f32(%b[l, j]) }"""
+    program = program_of(kernel, SIZES)
+    function = function_of(program, replace(FEW, buffers=2))
+    feeds = [*feeds_of(program, SIZES).values(), np.zeros((20, 24), np.float32)]
+    kinds = [type(s) for s in statements(function.body) if isinstance(s, WAITING)]
+    block = [WaitArrival, WaitRoutines, Barrier]
+    assert kinds == [*block, *block, WaitRoutines, Barrier]
+    _assert_needed(function, feeds, (0, 1, 2, 6, 7))
 
 
 def test_tensors_are_told_in_rows_of_128_bytes() -> None:
@@ -124,10 +169,18 @@ def test_operands_that_are_no_boxes_are_refused(name: str) -> None:
         function_of(program_of(REFUSED[name], SIZES), ONE)
 
 
+def test_few_rows_side_by_side_are_refused() -> None:
+    with pytest.raises(ScheduleError, match="few rows have their terms side by side"):
+        function_of(program_of(PRODUCTS["columns by columns"][1], SIZES), FEW)
+
+
 @pytest.mark.parametrize(
     ("schedule", "message"),
     [
         (replace(ONE, rows=128), "four warps have 64 rows"),
+        (replace(ONE, rows=24), "or [(]8, 16, 32[)] rows and 64 columns"),
+        (replace(FEW, columns=128), "or [(]8, 16, 32[)] rows and 64 columns"),
+        (replace(FEW, warp_rows=2), "or [(]8, 16, 32[)] rows and 64 columns"),
         (replace(ONE, columns=80), "four warps have 64 rows"),
         (replace(ONE, terms=32), "blocks of 64 terms, two or more"),
         (replace(ONE, buffers=1), "blocks of 64 terms, two or more"),

@@ -14,7 +14,7 @@ from modelcc.targets.gpu.sizes import count
 from modelcc.targets.gpu.staged_tile import VECTOR_BYTES, has_rows_of_terms
 from modelcc.targets.gpu.sums_slab import slab_pitch
 from modelcc.targets.gpu.tensor_product import instruction_of
-from modelcc.targets.gpu.tile_product import BOXES, tile_bytes
+from modelcc.targets.gpu.tile_product import BOXES, is_turned, tile_bytes
 from modelcc.targets.isa.fragments import SIDE, sums_of
 from modelcc.targets.isa.tile_products import depth
 
@@ -47,15 +47,25 @@ BOX_TILES = tuple(
         TensorProduct(64, 256, 64, 1, 1, 4),
         TensorProduct(64, 128, 64, 1, 1, 4),
         TensorProduct(64, 64, 64, 1, 1, 4),
+        TensorProduct(32, 256, 64, 1, 4, 4),
+        TensorProduct(32, 128, 64, 1, 2, 4),
+        TensorProduct(32, 64, 64, 1, 1, 6),
+        TensorProduct(16, 128, 64, 1, 2, 4),
+        TensorProduct(16, 64, 64, 1, 1, 6),
+        TensorProduct(8, 128, 64, 1, 2, 4),
+        TensorProduct(8, 64, 64, 1, 1, 6),
     )
 )
-"""Tiles of operands that are copied as boxes."""
+"""Tiles of operands that are copied as boxes; those of few rows are multiplied turned."""
 
 SHARED_BYTES = 128
 """That a unit moves from and to shared memory in a cycle."""
 
 CACHED_BYTES = 48
 """That a unit gets from the cache of all units in a cycle, roughly."""
+
+LATENCY_CYCLES = 1000
+"""Until memory answers, roughly: a unit gets no more in this time than is on its way."""
 
 PRODUCTS = {"wgmma": 2048}
 USUAL_PRODUCTS = 1024
@@ -80,6 +90,7 @@ def tensor_tiles(
     tiles = [replace(t, terms=t.terms * 2 // dtype.bytes, instruction=instruction) for t in TILES]
     if boxes is not None:
         boxed = [replace(t, terms=depth(dtype)) for t in BOX_TILES]
+        boxed = [t for t in boxed if not (is_turned(t) and boxes.turned[0])]
         even = [replace(t, buffers=t.buffers + t.buffers % 2) for t in boxed]
         tiles = [*(even if dtype.bytes == 1 else boxed), *tiles]
     fitting: list[tuple[float, int, TensorProduct]] = []
@@ -100,7 +111,9 @@ def tensor_time(
     """Cycles that a tile is expected to take; None if a unit cannot run its groups.
 
     A block of terms takes as long as its products, or what passes through shared memory for them,
-    or what comes from the cache, whichever takes longest, and a part of the others.
+    or what comes from the cache, whichever takes longest, and a part of the others.  Of groups that
+    come at once as many bytes are on their way as fill all buffers but one (Little's law says what
+    comes in a cycle then).
     """
     at_once = machine.groups_at_once(
         tile.threads, tensor_registers(tile), tensor_bytes(tile, found, dtype)
@@ -119,9 +132,10 @@ def tensor_time(
     products = tile.rows * tile.columns * bytes_of_terms / (2 * rate)
     read = tile.rows * tile.warp_columns + tile.columns * tile.warp_rows
     moved = (read + sides) * bytes_of_terms / SHARED_BYTES
-    cached = sides * bytes_of_terms / CACHED_BYTES
-    blocks = -(-count(found.terms) // tile.terms)
     together = min(per_unit, at_once)
+    coming = together * (tile.buffers - 1) * sides * bytes_of_terms
+    cached = sides * bytes_of_terms / min(CACHED_BYTES, coming / LATENCY_CYCLES)
+    blocks = -(-count(found.terms) // tile.terms)
     most = max(products, moved, cached)
     block = most + (1 - HIDDEN) * (products + moved + cached - most) + BLOCK_CYCLES / together
     results = tile.rows * tile.columns * 12 / SHARED_BYTES

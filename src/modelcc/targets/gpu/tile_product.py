@@ -11,6 +11,10 @@ grid b, j, i; thread warp of 128, lane
     its sums are put side by side into shared memory, barrier
     results where there are any: sums, and what follows them
 
+Where rows are few, of a decoder's step or of small images, the units' side of 64 is that of the
+columns, and rows are the other one, of 8 or more: the sums are of the turned result, and turn back
+as they are put into shared memory.
+
 Products of a block go on while the next one is waited for: the units always have some to do.  Those
 of floats of 8 bits, which the units add up in few bits, are of one block each in turns of two
 fragments, and added to the sums in f32 while those of the next block go on.
@@ -50,13 +54,16 @@ from modelcc.targets.isa.tile_products import (
     BYTES,
     COLUMNS,
     DEPTH_BYTES,
+    FEW_COLUMNS,
     OPERANDS,
     PANEL,
     ROWS,
+    TURNED_PANEL,
     clear_sums,
     depth,
     multiply_tiles,
     store_panel,
+    store_turned,
     sums_size,
     tile_size,
 )
@@ -82,8 +89,13 @@ def lower_tile_product(kernel: GroupKernel, schedule: TensorProduct) -> Function
     if dtype is None or product is None or not takes_boxes(dtype, product):
         raise ScheduleError("boxes of f16, bf16 and f8 are multiplied, with rows on boundaries")
     s = schedule
-    if s.rows != ROWS * s.warp_rows or s.warp_columns != 1 or s.columns not in COLUMNS:
-        raise ScheduleError(f"four warps have {ROWS} rows, and {COLUMNS} columns")
+    if not _is_tile(s):
+        raise ScheduleError(
+            f"four warps have {ROWS} rows and {COLUMNS} columns, or {FEW_COLUMNS} rows and {ROWS} "
+            "columns"
+        )
+    if is_turned(s) and product.turned[0]:
+        raise ScheduleError("few rows have their terms side by side")
     if s.terms != depth(dtype) or s.buffers < 2 or (dtype in BYTES and s.buffers % 2):
         raise ScheduleError(f"there are blocks of {depth(dtype)} terms, two or more in flight")
     return _TileProduct(kernel, schedule, dtype, product).function()
@@ -94,8 +106,27 @@ def takes_boxes(dtype: DType, product: BoxProduct) -> bool:
     return dtype in OPERANDS or (dtype in BYTES and not any(product.turned))
 
 
+def is_turned(s: TensorProduct) -> bool:
+    """Whether columns are the side of the tile that units have 64 of."""
+    return s.rows < ROWS
+
+
+def _is_tile(s: TensorProduct) -> bool:
+    if is_turned(s):
+        warps = s.warp_rows, s.columns
+        return warps == (1, ROWS * s.warp_columns) and s.rows in FEW_COLUMNS
+    return (s.warp_columns, s.rows) == (1, ROWS * s.warp_rows) and s.columns in COLUMNS
+
+
+def _beside(s: TensorProduct) -> int:
+    """Results of the side that all warps share."""
+    return s.rows if is_turned(s) else s.columns
+
+
 def slab_columns(s: TensorProduct) -> int:
     """Columns of sums that are in shared memory at once."""
+    if is_turned(s):
+        return s.columns
     return PANEL if s.columns <= 128 else 2 * PANEL
 
 
@@ -122,7 +153,7 @@ class _TileProduct:
             product.row_tiles(s.rows),
         )
         grid = tuple(zip(self._groups, extents, strict=True))
-        threads = tuple(zip(self._threads, (s.warp_rows, WARPS), strict=True))
+        threads = tuple(zip(self._threads, (s.threads // WARPS, WARPS), strict=True))
         self._launch = Launching(grid, threads, kernel.dims)
         self._outer = Evaluation(kernel.names)
         self._sizes = tile_size(dtype, s.rows), tile_size(dtype, s.columns)
@@ -131,12 +162,14 @@ class _TileProduct:
             for stem, size in zip(("left", "right"), self._sizes, strict=True)
         )
         self._arrivals = Buffer(fresh("there"), I64, s.buffers, "arrivals")
-        self._sums = Buffer(fresh("sums"), F32, sums_size(s.columns), "warp")
+        self._beside, self._order = _beside(s), (1, 0) if is_turned(s) else (0, 1)
+        self._sums = Buffer(fresh("sums"), F32, sums_size(self._beside), "warp")
         self._parts = [
-            Buffer(fresh("part"), F32, sums_size(s.columns), "warp")
+            Buffer(fresh("part"), F32, sums_size(self._beside), "warp")
             for _ in range(2 if dtype in BYTES else 0)
         ]
-        self._multiply = multiply_tiles(dtype, s.columns, *product.turned)
+        one, other = (product.turned[side] for side in self._order)
+        self._multiply = multiply_tiles(dtype, self._beside, one, other)
 
     @cached_property
     def _thread(self) -> Index:
@@ -215,12 +248,12 @@ class _TileProduct:
         return [For(which.name, 0, count, tuple(body(which)), kind="unrolled")]
 
     def _clear(self, fragment: Buffer) -> Stmt:
-        return RoutineCall(clear_sums(self._schedule.columns), (Argument(fragment.name, 0),))
+        return RoutineCall(clear_sums(self._beside), (Argument(fragment.name, 0),))
 
     def _add(self, block: int) -> list[Stmt]:
         """What was summed up of a block, if it is apart, to all sums."""
         part, lane = self._parts[block % 2], Sym(self._threads[1])
-        side, every = each_side(self._kernel.names, self._schedule.columns)
+        side, every = each_side(self._kernel.names, self._beside)
         sums = [pair(self._sums, lane, side, row) for row in BOTH]
         parts = [pair(part, lane, side, row) for row in BOTH]
         added = [ScalarCall("add", ends, F32, 2) for ends in zip(sums, parts, strict=True)]
@@ -239,10 +272,11 @@ class _TileProduct:
             before, after = [self._clear(to)], self._add(which - 1) if which else []
             if which == count - 1:
                 after += [WaitRoutines(0), *self._add(which)]
+        first, second = self._order
         arguments = (
             Argument(to.name, 0),
-            Argument(self._tiles[0].name, which * self._sizes[0] + own),
-            Argument(self._tiles[1].name, which * self._sizes[1]),
+            Argument(self._tiles[first].name, which * self._sizes[first] + own),
+            Argument(self._tiles[second].name, which * self._sizes[second]),
         )
         return [
             *before,
@@ -274,6 +308,8 @@ class _TileProduct:
 
     def _results(self, slab: SumsSlab) -> list[Stmt]:
         """Parts of the columns one after the other: their registers have numbers."""
+        if is_turned(self._schedule):
+            return [*self._turned_sums(slab), Barrier(), *slab.results(lambda row: row)]
         result: list[Stmt] = []
         own = Sym(self._threads[0]) * ROWS * slab.pitch
         for first in range(0, self._schedule.columns, slab.columns):
@@ -285,4 +321,13 @@ class _TileProduct:
             result.append(Barrier())
             starts = slab.starts[0], slab.starts[1] + first
             result += replace(slab, starts=starts).results(lambda row: row)
+        return result
+
+    def _turned_sums(self, slab: SumsSlab) -> list[Stmt]:
+        """All sums, put into the slab."""
+        own, result = Sym(self._threads[0]) * ROWS, list[Stmt]()
+        for row in range(0, self._beside, TURNED_PANEL):
+            to = Argument(slab.name, own + row * slab.pitch)
+            sums = Argument(self._sums.name, sums_size(row))
+            result.append(RoutineCall(store_turned(), (to, sums), (slab.pitch,)))
         return result

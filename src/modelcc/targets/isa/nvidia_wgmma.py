@@ -24,6 +24,7 @@ from modelcc.targets.isa.tile_products import (
     BYTES,
     COLUMNS,
     DEPTH_BYTES,
+    FEW_COLUMNS,
     OPERANDS,
     ROWS,
     clear_sums,
@@ -31,6 +32,7 @@ from modelcc.targets.isa.tile_products import (
     multiply_rows,
     multiply_tiles,
     store_panel,
+    store_turned,
 )
 
 WARP_GROUP = 128
@@ -64,7 +66,12 @@ class TileMultiply:
     turned: bool
 
 
-TileInstruction: TypeAlias = MatrixClear | MatrixStore | TileMultiply
+@dataclass(frozen=True)
+class TurnedStore:
+    """Sums are stored, columns as rows."""
+
+
+TileInstruction: TypeAlias = MatrixClear | MatrixStore | TurnedStore | TileMultiply
 
 _NAMES: Mapping[DType, str] = {F16: "f16", BF16: "bf16", F8E4M3FN: "e4m3", F8E5M2: "e5m2"}
 
@@ -117,14 +124,17 @@ def _multiply(dtype: DType, columns: int, a: bool | None, b: bool) -> TileMultip
 
 
 def _known() -> Mapping[Function, TileInstruction]:
-    found: dict[Function, TileInstruction] = {store_panel(): MatrixStore()}
-    for columns in COLUMNS:
+    found: dict[Function, TileInstruction] = {
+        store_panel(): MatrixStore(),
+        store_turned(): TurnedStore(),
+    }
+    for columns in (*FEW_COLUMNS, *COLUMNS):
         found[clear_sums(columns)] = MatrixClear()
         for dtype in BYTES:
             routine = expand_narrow(multiply_tiles(dtype, columns))
             found[routine] = _multiply(dtype, columns, False, False)
         for dtype in OPERANDS:
-            for b in (False, True):
+            for b in (False, True) if columns in COLUMNS else (False,):
                 found[multiply_rows(dtype, columns, b)] = _multiply(dtype, columns, None, b)
                 for a in (False, True):
                     routine = multiply_tiles(dtype, columns, a, b)

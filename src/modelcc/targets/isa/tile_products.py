@@ -29,8 +29,8 @@ from modelcc.ir.types import BF16, F8E4M3FN, F8E5M2, F16, F32, DType
 
 ROWS = 64
 DEPTH_BYTES = 128
-PANEL = 16
-"""Columns that are stored at once."""
+PANEL, TURNED_PANEL = 16, 8
+"""Columns that are stored at once, and those that become rows."""
 
 OPERANDS = (F16, BF16)
 BYTES = (F8E4M3FN, F8E5M2)
@@ -38,6 +38,9 @@ BYTES = (F8E4M3FN, F8E5M2)
 
 COLUMNS = (64, 128, 192, 256)
 """Of a product, at most so many as there are registers for."""
+
+FEW_COLUMNS = (8, 16, 32)
+"""Of a product whose results are stored with columns as rows."""
 
 _COLUMN, _TERM = Sym("j"), Sym("k")
 
@@ -106,6 +109,16 @@ def store_panel() -> Function:
     to = Parameter(Buffer("to", F32, (ROWS - 1) * stride + PANEL), mutable=True)
     c = Parameter(Buffer("c", F32, ROWS * PANEL))
     return Function("store_panel", (to, c), ("stride",), (For("j", 0, PANEL, (body,)),))
+
+
+@cache
+def store_turned() -> Function:
+    """``to[stride*j + i] = c[i, j]`` of a panel whose columns become rows."""
+    stride = Sym("stride")
+    body = Store("to", stride * _COLUMN, Load("c", ROWS * _COLUMN, F32, ROWS))
+    to = Parameter(Buffer("to", F32, (TURNED_PANEL - 1) * stride + ROWS), mutable=True)
+    c = Parameter(Buffer("c", F32, ROWS * TURNED_PANEL))
+    return Function("store_turned", (to, c), ("stride",), (For("j", 0, TURNED_PANEL, (body,)),))
 
 
 def _b_place(terms: int, transposed: bool) -> Index:

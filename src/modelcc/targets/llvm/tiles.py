@@ -13,7 +13,14 @@ from modelcc.ir.loop_text import statement_text
 from modelcc.ir.tiles import CopyTile, ExpectBytes, WaitArrival, WaitRoutines
 from modelcc.ir.types import F32
 from modelcc.targets.isa.nvidia_mma import MatrixClear, MatrixStore
-from modelcc.targets.isa.nvidia_wgmma import WARP_GROUP, TileMultiply, TileOperand
+from modelcc.targets.isa.nvidia_wgmma import (
+    WARP_GROUP,
+    TileMultiply,
+    TileOperand,
+    TurnedStore,
+    own_column,
+    own_row,
+)
 from modelcc.targets.isa.tile_products import DEPTH_BYTES
 from modelcc.targets.llvm.code import Code
 from modelcc.targets.llvm.expressions import ExpressionCode
@@ -163,9 +170,23 @@ class TileCode:
                 self._warp.clear(s)
             case MatrixStore():
                 self._warp.store(s)
+            case TurnedStore():
+                self._store_turned(s)
             case TileMultiply():
                 self._multiply(s, kind)
         return True
+
+    def _store_turned(self, s: RoutineCall) -> None:
+        """Of 8 columns a thread has two, in two rows."""
+        (stride,), to = s.sizes, s.arguments[0]
+        values = iter(self._warp.read(s, 1, "float", 4))
+        lane = self._code.lane_index
+        row, column = own_row(lane), own_column(lane)
+        for below in (0, 8):
+            for beside in (0, 1):
+                at = to.offset + stride * (column + beside) + row + below
+                pointer = self._expressions.memory.address(to.buffer, at)
+                self._code.effect(f"store float {next(values)}, ptr {pointer}, align 4")
 
     def _multiply(self, s: RoutineCall, kind: TileMultiply) -> None:
         registers = s.routine.parameters[0].buffer.size
