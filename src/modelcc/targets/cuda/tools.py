@@ -35,6 +35,10 @@ _MORE = (1.25, 1.5, 2)
 """Shares of the registers that a kernel has taken and spilled, up to which it may then have more:
 ptxas spills with 40 and with 56, and not with 48."""
 
+_FEWER, _FEW = 8, 4
+"""Registers that a kernel may have to do without for one more group to be on a unit at once, where
+these are few then: ptxas takes 130 for tiles of 8 by 8 results, and 128 leave room for a second."""
+
 
 class CudaToolError(Error):
     """A tool of NVIDIA's is missing, or refuses what it gets; says what to do."""
@@ -77,32 +81,66 @@ def find_tool(name: str) -> str | None:
 def assemble(ptx: str, chip: Chip) -> Cubin:
     """Machine code of PTX; :class:`CudaToolError` if there is no ``ptxas`` or it refuses.
 
-    A kernel that spills may take more registers, as few more as end that.
+    A kernel that spills may take more registers, as few more as end that; one that takes a few more
+    than leave room for another group does without them, if it does not spill then.
     """
     made = _assembled(ptx, chip)
-    first, bounds = made.uses, dict[str, int]()
+    first, bounds, threads = made.uses, dict[str, int](), _threads(ptx)
     for share in _MORE:
         more = {
-            name: int(first[name].registers * share) for name, u in made.uses.items() if u.spilled
+            name: most
+            for name, use in made.uses.items()
+            if use.spilled
+            and name in threads
+            and (most := _most(int(first[name].registers * share), threads[name], chip))
+            > first[name].registers
         }
-        bounded = _bounded(ptx, bounds | more, first, chip)
-        if bounded == _bounded(ptx, bounds, first, chip):
+        if not more.items() - bounds.items():
             break
         bounds |= more
-        made = _assembled(bounded, chip)
+        made = _assembled(_bounded(ptx, bounds), chip)
+    sound = {n: use for n, use in made.uses.items() if n in threads and not use.spilled}
+    fewer = {n: number for n, use in sound.items() if (number := _fewer(use, threads[n], chip))}
+    while fewer:
+        try:
+            tried = _assembled(_bounded(ptx, bounds | fewer), chip)
+            beyond = {name for name in fewer if tried.uses[name].spilled}
+        except CudaToolError as error:  # an instruction of a kernel takes more
+            tried, beyond = made, {n for n in fewer if f"function {n}." in str(error)} or {*fewer}
+        if not beyond:
+            return tried
+        fewer = {name: number for name, number in fewer.items() if name not in beyond}
     return made
 
 
-def _bounded(
-    ptx: str, bounds: Mapping[str, int], uses: Mapping[str, KernelResources], chip: Chip
-) -> str:
-    """``ptx`` with a bound of registers for each kernel that its threads may have more of."""
+def _threads(ptx: str) -> Mapping[str, int]:
+    """Of a group, by kernels whose text says nothing of registers."""
+    return {
+        found["name"]: prod(map(int, found["threads"].split(", ")))
+        for found in _ENTRY.finditer(ptx)
+    }
+
+
+def _most(registers: int, threads: int, chip: Chip) -> int:
+    """As many registers of a thread, or what there is."""
+    return min(registers, chip.gpu.registers // threads, chip.gpu.thread_registers) // 8 * 8
+
+
+def _fewer(use: KernelResources, threads: int, chip: Chip) -> int:
+    """Registers with which one more group would be on a unit; 0 where that takes too much."""
+    each = -(-use.registers // 8) * 8
+    groups = chip.gpu.registers // max(each * threads, 1) + 1
+    number = chip.gpu.registers // (groups * threads) // 8 * 8
+    room = groups * threads <= chip.gpu.unit_threads and groups <= _FEW
+    return number if room and number >= use.registers - _FEWER else 0
+
+
+def _bounded(ptx: str, bounds: Mapping[str, int]) -> str:
+    """``ptx`` with a bound of registers for each of these kernels."""
 
     def given(found: re.Match[str]) -> str:
-        name, threads = found["name"], prod(map(int, found["threads"].split(", ")))
-        most = min(chip.gpu.registers // threads, chip.gpu.thread_registers)
-        number = min(bounds.get(name, 0), most) // 8 * 8
-        return f"{found[0]}\n.maxnreg {number}" if number > uses[name].registers else found[0]
+        number = bounds.get(found["name"])
+        return f"{found[0]}\n.maxnreg {number}" if number else found[0]
 
     return _ENTRY.sub(given, ptx)
 

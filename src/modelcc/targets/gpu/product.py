@@ -19,6 +19,7 @@ pixels and weights.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import gcd
 
 from modelcc.ir.index import Index, Sym, ceildiv, loop_range, mod
 from modelcc.ir.loop import Alloc, Barrier, For, Function, Stmt, Var
@@ -160,8 +161,11 @@ class _TiledProduct:
         return For(term.name, 0, self._schedule.terms, tuple(body), kind="unrolled")
 
     def _row(self, number: int) -> Index:
-        """Where a thread's row is in the tile: neighbours have neighbouring rows."""
-        return Sym(self._threads[0]) + number * self._shape[0]
+        """Where a thread's row is in the tile: as many as there are lanes lie side by side, for one
+        load of shared memory to bring them."""
+        side = gcd(self._schedule.thread_rows, self._schedule.lanes)
+        far, near = divmod(number, side)
+        return (Sym(self._threads[0]) + far * self._shape[0]) * side + near
 
     def _column(self, number: int) -> Index:
         return (Sym(self._threads[1]) + number * self._shape[1]) * self._lanes

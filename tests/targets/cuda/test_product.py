@@ -1,0 +1,93 @@
+"""Products of f32 as machine code, without a GPU: little but FFMA in the loop, as many groups at
+once as planned."""
+
+from __future__ import annotations
+
+import pytest
+from cuda_products import kernel_of
+from machine_code import loops_of
+
+from modelcc.ir.loop import Function
+from modelcc.ir.tensor_parser import parse_tensor_program
+from modelcc.schedule.group_schedule import GroupProduct
+from modelcc.targets.cuda import tools
+from modelcc.targets.cuda.chips import Chip, find_chip
+from modelcc.targets.cuda.text import llvm_text, ptx_text
+from modelcc.targets.cuda.tools import (
+    Cubin,
+    CudaToolError,
+    KernelResources,
+    assemble,
+    disassemble,
+    find_tool,
+)
+from modelcc.targets.gpu.lower import schedule_groups_kernel
+from modelcc.targets.llvm.groups import shared_bytes
+
+
+@pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here")
+@pytest.mark.skipif(find_tool("nvdisasm") is None, reason="there is no nvdisasm")
+@pytest.mark.parametrize("right", ["l, j", "j, l"], ids=["rows", "columns"])
+@pytest.mark.parametrize("name", ["sm_80", "sm_90a"])
+def test_threads_multiply_most_of_the_time(name: str, right: str) -> None:
+    """Eight rows by eight columns of a thread come by four loads for each term."""
+    sides = "%a: f32[4096, 4096], %b: f32[4096, 4096], %c: f32[4096]"
+    program = parse_tensor_program(
+        f"""program @p({sides}) -> (%y) {{
+          kernel @k({sides}) -> (%y: f32[4096, 4096]) {{
+            %p: f32[4096, 4096] = [i < 4096, j < 4096] sum[l < 4096] %a[i, l] * %b[{right}]
+            %y: f32[4096, 4096] = [i < 4096, j < 4096] max(%p[i, j] + %c[j], 0.0) }} }}""",
+        {},
+    )
+    chip, kernel = find_chip(name), kernel_of(program)
+    made = schedule_groups_kernel(kernel.kernel, "k", chip.gpu)
+    function, schedule = made.function, made.schedule
+    assert isinstance(function, Function) and isinstance(schedule, GroupProduct)
+    assert (schedule.thread_rows, schedule.thread_columns) == (8, 8)
+    code = assemble(ptx_text(llvm_text([function], chip), chip), chip)
+    use = code.uses["k"]
+    assert use.spilled == 0
+    at_once = chip.gpu.groups_at_once(schedule.threads, use.registers, shared_bytes(function))
+    assert at_once >= function.resident > 0
+    loop = max(loops_of(disassemble(code.code)), key=lambda counts: counts["FFMA"])
+    assert loop["FFMA"] == 64 * schedule.terms
+    assert loop["LDS"] == 4 * schedule.terms
+    assert loop["FFMA"] / loop.total() >= 0.85
+
+
+def test_an_instruction_that_takes_more_registers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its kernel stays as it was, the other one has fewer."""
+
+    def assembled(ptx: str, chip: Chip) -> Cubin:
+        few = {name: f"{name}()\n.reqntid 256, 1, 1\n.maxnreg 128" in ptx for name in ("k", "l")}
+        if few["k"]:
+            raise CudaToolError(
+                "Insufficient registers at line 9 in function k. Try 129 or higher."
+            )
+        return Cubin(b"", {name: KernelResources(128 if few[name] else 130) for name in few})
+
+    monkeypatch.setattr(tools, "_assembled", assembled)
+    ptx = "".join(f".entry {name}()\n.reqntid 256, 1, 1\n{{ }}\n" for name in ("k", "l"))
+    uses = assemble(ptx, find_chip("sm_80")).uses
+    assert (uses["k"].registers, uses["l"].registers) == (130, 128)
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_a_few_registers_less_for_one_more_group(
+    room: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless that spills."""
+    asked: list[str] = []
+
+    def assembled(ptx: str, chip: Chip) -> Cubin:
+        asked.append(ptx)
+        bound = ".maxnreg 128" in ptx
+        spilled = 8 if bound and not room else 0
+        return Cubin(b"", {"k": KernelResources(128 if bound else 130, stored=spilled)})
+
+    monkeypatch.setattr(tools, "_assembled", assembled)
+    made = assemble(".entry k(.param .u64 p)\n.reqntid 16, 16, 1\n{ }", find_chip("sm_80"))
+    assert len(asked) == 2
+    assert made.uses["k"] == KernelResources(128 if room else 130)
+    few = assemble(".entry k(.param .u64 p)\n.reqntid 32, 1, 1\n{ }", find_chip("sm_80"))
+    assert few.uses["k"].registers == 130, "of many groups one more tells little"
