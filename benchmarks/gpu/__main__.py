@@ -1,31 +1,36 @@
 """Kernels and models on an NVIDIA GPU: ``python -m benchmarks.gpu FOLDER``.
 
-All results first, right or wrong: every op, kernels, models; between them times of the kernels,
-then of the models beside other engines, as far as the ``--seconds`` go.  Each row is printed and
-kept in ``FOLDER/results.json`` as it comes, and the next call goes on from there; ``--out`` gets
-that file and a page of the bars.  Kernels are timed by the device's clock, their caches cleared
-before, models by calls with inputs and results on the GPU; others in turns with them, each engine
-in a process of its own.
+The phase ``check``: kernels and models, right or wrong, each of their kernels timed by itself with
+``--profile``; between them times of the single kernels, and in what is left NVIDIA's checkers and
+every op.  The phase ``times``: models beside other engines, as far as the ``--seconds`` go.  Each
+row is printed and kept in ``FOLDER/results.json`` as it comes, and the next call goes on from
+there; ``--out`` gets that file, a page of the bars, profiles, and whole tracebacks of faults.
+Kernels are timed by the device's clock, their caches cleared before, models by calls with inputs
+and results on the GPU; others in turns with them, each engine in a process of its own.
 
 ``--prepare`` writes what a machine with a GPU wants: kernels compiled, and the models in
-``--models`` without their large weights, which that machine makes from a seed and compiles.
+``--models`` without their large weights, which that machine makes from a seed and compiles;
+``--pack`` makes one archive of it.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
 
 from benchmarks.gpu import entries, kernels, needs
 from benchmarks.gpu.cases import TOLERANCES, cases
-from benchmarks.gpu.day import Day, run
+from benchmarks.gpu.day import CHECK, TIMES, Day, run
 from benchmarks.gpu.engines import MODELS, serve
+from benchmarks.gpu.pack import pack
 from benchmarks.gpu.page import page
 from benchmarks.gpu.results import Results
 
 PAGE = "results.md"
+ORDER = {f"{dtype}x{batch}": (dtype, batch) for dtype, batch in entries.ORDER}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -37,7 +42,12 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--prepare", action="store_true", help="compile, and write small models")
     made.add_argument("--models", type=Path, nargs="*", default=[], help="ONNX files to prepare")
     made.add_argument("--size", default="large", choices=("small", "medium", "large"))
-    made.add_argument("--check", action="store_true", help="results only, no times")
+    made.add_argument("--pack", type=Path, help="with --prepare: an archive of it, as tar.xz")
+    made.add_argument("--wheel", type=Path, action="append", default=[], help="goes along, too")
+    made.add_argument("--phase", choices=(CHECK, TIMES), help="one of the two (both)")
+    made.add_argument("--order", nargs="*", choices=ORDER, default=[*ORDER], help="of models")
+    made.add_argument("--profile", action="store_true", help="times of each kernel by itself")
+    made.add_argument("--ncu", type=int, default=0, help="kernels for NVIDIA's profiler")
     made.add_argument("--no-operators", action="store_true", help="leave the op matrix out")
     made.add_argument("--engines", nargs="*", default=MODELS, help="for models")
     made.add_argument("--seconds", type=float, default=500.0, help="for all of it")
@@ -55,6 +65,7 @@ def main(arguments: Sequence[str] | None = None, serve: Callable[..., None] = se
     given = parser().parse_args(arguments)
     given.folder.mkdir(parents=True, exist_ok=True)
     if given.build:
+        os.nice(10)
         stem, batch = given.build
         entries.build(entries.Entry(given.folder, stem, int(batch)), given.target)
         return 0
@@ -64,8 +75,9 @@ def main(arguments: Sequence[str] | None = None, serve: Callable[..., None] = se
         return prepare(given)
     day = Day(
         given.folder, given.target, given.device, perf_counter() + given.seconds, given.size,
-        given.limit, given.places, given.workers, given.workers, not given.check,
-        not given.no_operators, given.engines,
+        given.limit, given.places, given.workers, given.workers,
+        (given.phase,) if given.phase else (CHECK, TIMES), not given.no_operators, given.engines,
+        [ORDER[name] for name in given.order], given.profile, given.ncu,
     )  # fmt: skip
     out = given.folder if given.out is None else given.out
     out.mkdir(parents=True, exist_ok=True)
@@ -86,6 +98,8 @@ def prepare(given: argparse.Namespace) -> int:
         print(f"{path.stem}: prepared", flush=True)
     size = sum(path.stat().st_size for path in given.folder.rglob("*") if path.is_file())
     print(f"{size / 2**20:.1f} MiB in {given.folder}")
+    if given.pack is not None:
+        print(f"{pack(given.folder, given.pack, given.wheel) / 2**20:.1f} MiB in {given.pack}")
     return 0
 
 

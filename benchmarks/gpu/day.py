@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from time import perf_counter
+from typing import TypeVar
 
 from benchmarks.gpu import cases, entries, operators
 from benchmarks.gpu.cases import Case
 from benchmarks.gpu.engines import KERNELS, MODELS, serve
 from benchmarks.gpu.entries import Entry
 from benchmarks.gpu.kernels import artifact
-from benchmarks.gpu.page import COPY
+from benchmarks.gpu.page import COPY, missing_most
+from benchmarks.gpu.profiles import FILE as PROFILES
+from benchmarks.gpu.profiles import Profile, Profiles
+from benchmarks.gpu.programs import PROGRAMS, Programs
 from benchmarks.gpu.results import Results, Row
 from benchmarks.gpu.torch_peer import COPIED
 from benchmarks.gpu.turns import Answers, Failed, Opened, Task, Turns
+
+T = TypeVar("T")
 
 OPERATORS = "operators"
 LATE = "not done in time"
@@ -30,18 +35,26 @@ CHECKED = 4
 FIRST = 10
 """Kernels that are timed before models: those that there are bars for."""
 
+SHARE = 0.2
+"""Of the seconds, the most that ops may take where times of models follow."""
+
+CHECK, TIMES = "check", "times"
+"""What there is of a day: whether all is right, with times of kernels; times beside others."""
+
+
 SANITIZED = 1e9
 """Operations of the largest kernel that is run in NVIDIA's checkers."""
 
-SANITIZERS = ("memcheck", "racecheck")
-SHARES = {"operator": 0.2, "sanitizer": 0.15}
-"""Of the seconds, the most that a section may take."""
+SHOWN = 10
+"""Kernels of a profile that are printed."""
 
 
 @dataclass(frozen=True)
 class Day:
     """``places`` rows of models get ready at the same time; ``limit`` is for each of them.
-    ``builds`` processes compile models, ``workers`` check ops."""
+    ``builds`` processes compile models, ``workers`` check ops.  ``order`` are the types and batches
+    of the models, ``profile`` whether kernels of what is right are timed each by itself, ``ncu``
+    how many kernels NVIDIA's profiler looks into."""
 
     folder: Path
     target: str
@@ -52,34 +65,36 @@ class Day:
     places: int = 4
     builds: int = 8
     workers: int = 8
-    times: bool = True
+    phases: Sequence[str] = (CHECK, TIMES)
     operators: bool = True
     engines: Sequence[str] = MODELS
-    sanitizer: str = "compute-sanitizer"
-
-    def share(self, section: str) -> float:
-        """When a section has to end."""
-        now = perf_counter()
-        return now + SHARES[section] * max(self.end - now, 0.0)
+    order: Sequence[tuple[str, int]] = entries.ORDER
+    profile: bool = False
+    ncu: int = 0
+    programs: Programs = PROGRAMS
 
 
 def run(day: Day, results: Results, serve: Callable[..., None] = serve) -> Turns:
     """All rows: right or wrong first, then times; what was done before is not done again."""
-    turns = Turns(serve, (day.folder, day.target, day.device), day.limit)
-    left = [entry for entry in entries.entries(day.folder) if not results.is_timed(entry.name)]
+    turns = Turns(serve, (day.folder, day.target, day.device), day.limit, results.keep_trace)
+    profiles = Profiles(*(folder / PROFILES for folder in results.folders))
+    found = entries.entries(day.folder, day.order)
+    left = [entry for entry in found if not _is_done(day, results, entry)]
     ready = [case for case in _cases(day.size) if artifact(day.folder, case).exists()]
+    sized = [case for case in ready if case.name in {c.name for c in cases.cases(day.size)}]
     with ThreadPoolExecutor(day.builds) as pool:
-        builds = {entry: pool.submit(_built, day, entry) for entry in left}
+        builds = {entry: pool.submit(_built, day, results, entry) for entry in left}
         try:
-            if day.operators:
-                check_operators(day, turns, results)
-            check_kernels(day, turns, results, ready)
-            sanitize(day, results, [case for case in ready if case.operations < SANITIZED])
-            sized = [case for case in ready if case.name in {c.name for c in cases.cases(day.size)}]
-            if day.times:
+            if CHECK in day.phases:
+                check_kernels(day, turns, results, profiles, ready)
                 time_kernels(day, turns, results, sized[:FIRST])
-            check_models(day, turns, results, builds)
-            if day.times:
+            check_models(day, turns, results, profiles, builds)
+            if CHECK in day.phases:
+                turns.close()
+                watch(day, results, ready)
+                if day.operators:
+                    check_operators(day, turns, results)
+            if TIMES in day.phases:
                 time_models(day, turns, results, left)
                 time_kernels(day, turns, results, sized[FIRST:])
         finally:
@@ -88,13 +103,28 @@ def run(day: Day, results: Results, serve: Callable[..., None] = serve) -> Turns
     return turns
 
 
+def _is_done(day: Day, results: Results, entry: Entry) -> bool:
+    """Whether a model is not wanted any more."""
+    timed = results.is_timed(entry.name)
+    return timed or (TIMES not in day.phases and results.is_right(entry.name))
+
+
+def watch(day: Day, results: Results, ready: Sequence[Case]) -> None:
+    """Kernels in NVIDIA's programs that look into them."""
+    common = results, day.folder, day.device, day.end
+    names = [name for name in missing_most(results) if results.is_right(name)]
+    day.programs.profile(*common, names[: day.ncu])
+    small = [case for case in ready if case.operations < SANITIZED]
+    day.programs.sanitize(*common, [case.name for case in small])
+
+
 def _cases(size: str) -> Sequence[Case]:
     some = ("medium", "large") if size == "large" else (size,)
     return [case for one in some for case in cases.cases(one)]
 
 
-def _built(day: Day, entry: Entry) -> str:
-    """What a process says that does not compile a model."""
+def _built(day: Day, results: Results, entry: Entry) -> str:
+    """The last line that a process says that does not compile a model; all are kept."""
     if entry.artifact.exists():
         return ""
     command = [sys.executable, "-m", "benchmarks.gpu", str(day.folder), "--target", day.target,
@@ -104,7 +134,10 @@ def _built(day: Day, entry: Entry) -> str:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
         return LATE
-    return (done.stderr.strip().splitlines() or ["killed"])[-1] if done.returncode else ""
+    if done.returncode:
+        results.keep_trace(f"model {entry.name} compiled", done.stderr)
+        return (done.stderr.strip().splitlines() or ["killed"])[-1]
+    return ""
 
 
 def check_operators(day: Day, turns: Turns, results: Results) -> None:
@@ -113,7 +146,9 @@ def check_operators(day: Day, turns: Turns, results: Results) -> None:
         return
     tasks = [Task("operator", name) for name in operators.names()]
     right, on_device, faults = 0, 0.0, 0
-    for task, found in turns.each(tasks, "modelcc", day.workers, day.limit, day.share("operator")):
+    left = max(day.end - perf_counter(), 0.0)
+    end = day.end - (1 - SHARE) * left if TIMES in day.phases else day.end
+    for task, found in turns.each(tasks, "modelcc", day.workers, day.limit, end):
         if isinstance(found, Failed):
             faults += 1
             results.add(Row("operator", task.name, fault=found.reason))
@@ -123,12 +158,39 @@ def check_operators(day: Day, turns: Turns, results: Results) -> None:
     results.add(Row("operator", OPERATORS, notes=notes))
 
 
-def check_kernels(day: Day, turns: Turns, results: Results, ready: Sequence[Case]) -> None:
+def check_kernels(
+    day: Day, turns: Turns, results: Results, profiles: Profiles, ready: Sequence[Case]
+) -> None:
     """Of all kernels, whether they are right."""
     bounds = {case.name: cases.TOLERANCES[case.dtype] for case in ready}
-    tasks = [Task("kernel", name) for name in bounds if not results.is_right(name)]
-    for task, found in turns.each(tasks, "modelcc", CHECKED, day.limit, day.end):
-        results.add(_checked(task, found, bounds[task.name]))
+    left = [name for name in bounds if not results.is_right(name)]
+    for some in _groups(left, CHECKED):
+        tasks = {Task("kernel", name): bounds[name] for name in some}
+        check_some(day, turns, results, profiles, tasks)
+
+
+def check_some(
+    day: Day, turns: Turns, results: Results, profiles: Profiles, bounds: Mapping[Task, float]
+) -> None:
+    """At the same time, whether rows are right; then, one by one, times of their kernels."""
+    asked = [[(task, "modelcc")] for task in bounds]
+    found = turns.opened(asked, day.end)
+    late = perf_counter() >= day.end
+    for place, ((task, _),) in enumerate(asked):
+        answer = found.get((task, "modelcc"))
+        if answer is None or (late and isinstance(answer, Failed)):
+            continue
+        row = _checked(task, answer, bounds[task])
+        results.add(row)
+        if not row.fault and day.profile and perf_counter() < day.end:
+            profile = turns.profile(task, "modelcc", place)
+            if isinstance(profile, Profile):
+                profiles.add(profile)
+                print("\n".join(profile.lines(SHOWN)), flush=True)
+            else:
+                print(f"{task.name}: no profile ({profile.reason})", flush=True)
+        elif not isinstance(answer, Failed):
+            turns.forget(task, "modelcc", place)
 
 
 def _checked(task: Task, found: Opened | Failed, bound: float) -> Row:
@@ -136,28 +198,6 @@ def _checked(task: Task, found: Opened | Failed, bound: float) -> Row:
         return Row(task.section, task.name, fault=found.reason)
     error = float("inf") if found.error is None else found.error
     return Row(task.section, task.name, error=error, fault="" if error <= bound else "WRONG")
-
-
-def sanitize(day: Day, results: Results, ready: Sequence[Case]) -> None:
-    """Small kernels in NVIDIA's checkers of memory accesses and of races, where they are."""
-    checker = shutil.which(day.sanitizer)
-    for tool in SANITIZERS if checker is not None and ready else ():
-        if results.is_right(tool):
-            continue
-        names = [word for case in ready for word in ("--once", case.name)]
-        command = [str(checker), "--tool", tool, "--error-exitcode", "9", sys.executable, "-m",
-                   "benchmarks.gpu", str(day.folder), "--device", day.device, *names]  # fmt: skip
-        seconds = max(day.share("sanitizer") - perf_counter(), 1.0)
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=seconds, check=False
-            )
-        except subprocess.TimeoutExpired:
-            results.add(Row("sanitizer", tool, fault=LATE))
-            continue
-        said = [line for line in done.stdout.splitlines() if "=====" in line]
-        fault = (said or done.stderr.splitlines() or ["failed"])[-1] if done.returncode else ""
-        results.add(Row("sanitizer", tool, notes={"kernels": len(ready)}, fault=fault))
 
 
 def time_kernels(day: Day, turns: Turns, results: Results, ready: Sequence[Case]) -> None:
@@ -198,29 +238,32 @@ def _timed(turns: Turns, task: Task, place: int, found: Answers, row: Row, bound
 
 
 def check_models(
-    day: Day, turns: Turns, results: Results, builds: Mapping[Entry, Future[str]]
+    day: Day,
+    turns: Turns,
+    results: Results,
+    profiles: Profiles,
+    builds: Mapping[Entry, Future[str]],
 ) -> None:
     """Of all models, as they are compiled, whether they are right."""
-    for some in _groups(list(builds), CHECKED):
-        built: dict[str, Entry] = {}
-        for entry in some:
-            try:
-                fault = builds[entry].result(max(day.end - perf_counter(), 0.0))
-            except TimeoutError:
-                continue
-            if not fault:
-                built[entry.name] = entry
-            elif fault != LATE:
+    waiting = dict(builds)
+    while waiting and perf_counter() < day.end:
+        wait(waiting.values(), max(day.end - perf_counter(), 0.0), FIRST_COMPLETED)
+        built = [entry for entry, future in waiting.items() if future.done()][:CHECKED]
+        tasks: dict[Task, float] = {}
+        for entry in built:
+            fault = waiting.pop(entry).result()
+            if fault and fault != LATE:
                 results.add(Row("model", entry.name, fault=fault))
-        tasks = [Task("model", name) for name in built if not results.is_right(name)]
-        for task, found in turns.each(tasks, "modelcc", CHECKED, day.limit, day.end):
-            bound = entries.TOLERANCES[built[task.name].dtype]
-            results.add(_checked(task, found, bound))
+            elif not fault and not results.is_right(entry.name):
+                tasks[Task("model", entry.name)] = entries.TOLERANCES[entry.dtype]
+        if tasks:
+            check_some(day, turns, results, profiles, tasks)
 
 
 def time_models(day: Day, turns: Turns, results: Results, left: Sequence[Entry]) -> None:
     """Some rows get ready at the same time, and are timed when nothing else goes on."""
-    for some in _groups([e for e in left if results.is_right(e.name)], day.places):
+    right = [entry for entry in left if results.is_right(entry.name)]
+    for some in _groups(right, day.places):
         tasks = [Task("model", entry.name) for entry in some]
         found = turns.opened([[(task, e) for e in day.engines] for task in tasks], day.end)
         for place, (entry, task) in enumerate(zip(some, tasks, strict=True)):
@@ -230,5 +273,5 @@ def time_models(day: Day, turns: Turns, results: Results, left: Sequence[Entry])
             results.add(_timed(turns, task, place, found, results.rows[entry.name], bound))
 
 
-def _groups(some: Sequence[Entry], size: int) -> Iterator[Sequence[Entry]]:
+def _groups(some: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     return (some[start : start + size] for start in range(0, len(some), size))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +14,7 @@ import onnx
 
 from benchmarks.feeds import feeds_for
 from benchmarks.gpu.cases import TYPES, Array
-from benchmarks.gpu.weights import grown, narrowed, seeded
+from benchmarks.gpu.weights import KEPT, drawn, grown, narrowed, seeded
 from modelcc.artifact.file import write_artifact
 from modelcc.driver import compile_model
 from modelcc.options import Options
@@ -33,7 +33,9 @@ TOLERANCES = {"f32": 2e-3, "f16": 3e-2, "bf16": 8e-2}
 ORDER = (("f16", 1), ("bf16", 32), ("f32", 32), ("f16", 32), ("f32", 1), ("bf16", 1))
 """Types and batches, what tells most first."""
 
-_RESULT = "result:"
+_RESULT, _DRAWN = "result:", "drawn:"
+"""Begin names of what is kept beside inputs: results, and mean, deviation and shape of inputs that
+a seed gives."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class Entry:
     def feeds(self) -> dict[str, Array]:
         """Inputs in the model's type."""
         with np.load(_kept(self)) as kept:
-            items = {n: kept[n] for n in kept.files if not n.startswith(_RESULT)}
+            items = _items({n: kept[n] for n in kept.files if not n.startswith(_RESULT)})
         feeds = {n: np.resize(v, (self.batch, *v.shape[1:])) for n, v in items.items()}
         kind = TYPES[self.dtype]
         return {n: v.astype(kind) if v.dtype == np.float32 else v for n, v in feeds.items()}
@@ -91,6 +93,25 @@ class Entry:
 
 def _kept(entry: Entry) -> Path:
     return entry.folder / f"{entry.model}.npz"
+
+
+def _items(kept: Mapping[str, Array]) -> dict[str, Array]:
+    """Inputs of :data:`ITEMS` items, those made that are not kept."""
+    items: dict[str, Array] = {}
+    for name, value in kept.items():
+        if name.startswith(_DRAWN):
+            name = name.removeprefix(_DRAWN)
+            mean, deviation, *shape = map(float, value)
+            value = drawn(name, tuple(map(int, shape)), mean, deviation)
+        items[name] = value
+    return items
+
+
+def _held(name: str, value: Array) -> tuple[str, Array]:
+    """What is kept of an input: what a seed makes of it, if it has many floats."""
+    if value.dtype != np.float32 or value.size <= KEPT:
+        return name, value
+    return _DRAWN + name, np.array([value.mean(), value.std(), *value.shape], np.float64)
 
 
 def sampled(name: str, result: Array) -> Array:
@@ -117,20 +138,22 @@ def prepare(path: Path, folder: Path) -> None:
     for end, kind in (("_f16", onnx.TensorProto.FLOAT16), ("_bf16", onnx.TensorProto.BFLOAT16)):
         onnx.save(narrowed(model, kind), str(folder / f"{path.stem}{end}{ENDING}"))
     onnx.save(model, str(folder / f"{path.stem}{ENDING}"))
-    feeds = feeds_for(path, {}, batch=ITEMS)
+    held = dict(_held(*one) for one in feeds_for(path, {}, batch=ITEMS).items())
+    feeds = _items(held)
     whole = grown(model).SerializeToString()
     session = runtime.InferenceSession(whole, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     results = zip(names, session.run(names, feeds), strict=True)
     kept = {_RESULT + name: sampled(name, np.asarray(value)) for name, value in results}
-    np.savez_compressed(folder / f"{path.stem}.npz", **feeds, **kept)  # pyright: ignore
+    np.savez_compressed(folder / f"{path.stem}.npz", **held, **kept)  # pyright: ignore
 
 
-def entries(folder: Path) -> list[Entry]:
-    """All that was prepared, in the order of :data:`ORDER`."""
+def entries(folder: Path, order: Sequence[tuple[str, int]] = ORDER) -> list[Entry]:
+    """What was prepared of these types and batches, in their order."""
     stems = sorted(path.name.removesuffix(ENDING) for path in folder.glob(f"*{ENDING}"))
     found = [Entry(folder, stem, batch) for batch in BATCHES for stem in stems]
-    return sorted(found, key=lambda entry: ORDER.index((entry.dtype, entry.batch)))
+    wanted = [entry for entry in found if (entry.dtype, entry.batch) in order]
+    return sorted(wanted, key=lambda entry: order.index((entry.dtype, entry.batch)))
 
 
 def build(entry: Entry, target: str) -> None:

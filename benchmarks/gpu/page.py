@@ -16,11 +16,13 @@ LEAST_MEAN, LEAST, PEER, TERA, BANDWIDTH = 1.2, 0.9, 0.85, 600.0, 0.85
 
 @dataclass(frozen=True)
 class Bar:
-    """What was asked for, and what was measured, if it was."""
+    """What was asked for, and what was measured, if it was; ``row`` names the kernel that it is of,
+    if it is of one."""
 
     text: str
     wanted: float
     measured: float | None
+    row: str = ""
 
     def line(self) -> str:
         """A row of the table."""
@@ -39,21 +41,35 @@ def bars(results: Results) -> Iterator[Bar]:
     count = f"{len(ratios)} of {len(results.of('model'))} models"
     yield Bar(f"{count}: best other / modelcc, geometric mean", LEAST_MEAN, mean)
     yield Bar(f"{count}: best other / modelcc, least", LEAST, least)
-    product = rows.get("product 4096x4096x4096 bf16")
-    yield Bar("product 4096³ bf16: part of cuBLAS's rate", PEER, _beside(product, ("cublas",)))
-    yield Bar("product 4096³ bf16: TFLOP/s", TERA, product and product.notes.get("TFLOP/s"))
+    name = "product 4096x4096x4096 bf16"
+    product = rows.get(name)
+    part, rate = _beside(product, ("cublas",)), product and product.notes.get("TFLOP/s")
+    yield Bar("product 4096³ bf16: part of cuBLAS's rate", PEER, part, name)
+    yield Bar("product 4096³ bf16: TFLOP/s", TERA, rate, name)
     for rows_of in (4096, 16384):
         for causal in ("", " causal"):
-            row = rows.get(f"attention {rows_of}x{rows_of}x128 bf16{causal}")
-            beside = _beside(row, ("fa3", "cudnn", "flash"))
+            name = f"attention {rows_of}x{rows_of}x128 bf16{causal}"
+            beside = _beside(rows.get(name), ("fa3", "cudnn", "flash"))
             text = f"attention {rows_of}, 16 heads of 128{causal}: part of the best library's rate"
-            yield Bar(text, LEAST, beside)
+            yield Bar(text, LEAST, beside, name)
     copy = rows[COPY].notes.get("GB/s") if COPY in rows else None
     for row in results.of("kernel"):
         if row.name.startswith(("decode 1x16384", "softmax 16384", "layer norm 16384")):
             rate = row.notes.get("GB/s")
             part = None if copy is None or rate is None else rate / copy
-            yield Bar(f"{row.name}: part of a copy's bandwidth", BANDWIDTH, part)
+            yield Bar(f"{row.name}: part of a copy's bandwidth", BANDWIDTH, part, row.name)
+
+
+def missing_most(results: Results) -> Sequence[str]:
+    """Kernels that miss a bar, or are slower than others, the farthest first."""
+    found = {
+        bar.row: bar.measured / bar.wanted
+        for bar in bars(results)
+        if bar.row and bar.measured is not None
+    }
+    others = {row.name: row.ratio for row in results.of("kernel") if row.ratio is not None}
+    parts = others | found
+    return sorted((name for name in parts if parts[name] < 1), key=parts.__getitem__)
 
 
 def _beside(row: Row | None, engines: Sequence[str]) -> float | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-FILE = "results.json"
+FILE, FAULTS = "results.json", "faults.txt"
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,8 @@ class Results:
     gone on with."""
 
     def __init__(self, folder: Path, *others: Path) -> None:
-        self.paths = [one / FILE for one in dict.fromkeys((folder, *others))]
+        self.folders = list(dict.fromkeys((folder, *others)))
+        self.paths = [one / FILE for one in self.folders]
         first = self.paths[0]
         kept = json.loads(first.read_text()) if first.exists() else []
         self.rows = {row.name: row for row in (Row(**entry) for entry in kept)}
@@ -64,6 +65,12 @@ class Results:
             partial.write_text(text)
             partial.replace(path)
         print(row.line(), flush=True)
+
+    def keep_trace(self, name: str, trace: str) -> None:
+        """Add all that is known of a fault to the files of faults."""
+        for folder in self.folders:
+            with (folder / FAULTS).open("a") as file:
+                file.write(f"== {name}\n{trace.rstrip()}\n\n")
 
     def is_right(self, name: str) -> bool:
         """Whether there is a row without a fault."""

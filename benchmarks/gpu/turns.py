@@ -42,10 +42,12 @@ class Opened:
 
 @dataclass(frozen=True)
 class Failed:
-    """What an engine says of a row that it does not do; ``missing`` if it does none."""
+    """What an engine says of a row that it does not do; ``missing`` if it does none.  ``trace``
+    tells where it failed."""
 
     reason: str
     missing: bool = False
+    trace: str = ""
 
 
 Asked = tuple[Task, str]
@@ -55,10 +57,18 @@ Answers = Mapping[Asked, Opened | Failed]
 
 
 class Turns:
-    """Processes that run ``serve`` of a connection and ``arguments``, by engine and place."""
+    """Processes that run ``serve`` of a connection and ``arguments``, by engine and place; ``kept``
+    gets the traces of what fails."""
 
-    def __init__(self, serve: Callable[..., None], arguments: Sequence[Any], limit: float) -> None:
+    def __init__(
+        self,
+        serve: Callable[..., None],
+        arguments: Sequence[Any],
+        limit: float,
+        kept: Callable[[str, str], None] = lambda name, trace: None,
+    ) -> None:
         self._serve, self._arguments, self._limit = serve, arguments, limit
+        self._kept = kept
         self._workers: dict[tuple[str, int], Worker] = {}
         self.missing: dict[str, str] = {}
 
@@ -75,8 +85,8 @@ class Turns:
             self._workers[key] = Worker(self._serve, self._arguments, self._limit)
         return self._workers[key]
 
-    def _answer(self, key: tuple[str, int], engine: str, limit: float) -> Any:
-        """The next one; a process that has none is ended."""
+    def _answer(self, key: tuple[str, int], engine: str, task: Task, limit: float) -> Any:
+        """The next one, which is about ``task``; a process that has none is ended."""
         if key not in self._workers:
             return Failed("the process ended")
         found = self._workers[key].answer(limit)
@@ -85,11 +95,14 @@ class Turns:
             return Failed(found.reason)
         if isinstance(found, Failed) and found.missing:
             self.missing[engine] = found.reason
+        if isinstance(found, Failed) and found.trace:
+            self._kept(f"{task.section} {task.name} by {engine}", found.trace)
         return found
 
     def opened(self, asked: Sequence[Sequence[Asked]], end: float) -> dict[Asked, Opened | Failed]:
         """All at the same time, those of one place of ``asked`` in its processes one after the
-        other; nothing is waited for after ``end`` or longer than the limit."""
+        other; nothing is waited for after ``end`` or longer than the limit.  A process of one
+        engine in which a row failed is not trusted with the next."""
         keys: list[tuple[tuple[str, int], Asked]] = []
         for place, some in enumerate(asked):
             for task, engine in some:
@@ -100,8 +113,22 @@ class Turns:
         end = min(end, perf_counter() + self._limit)
         found: dict[Asked, Opened | Failed] = {}
         for key, one in keys:
-            found[one] = self._answer(key, one[1], max(end - perf_counter(), 0.0))
+            task, engine = one
+            found[one] = answer = self._answer(key, engine, task, max(end - perf_counter(), 0.0))
+            own = engine not in PROCESSES and key in self._workers
+            if own and isinstance(answer, Failed) and not answer.missing:
+                self._end(key)
         return found
+
+    def profile(self, task: Task, engine: str, place: int) -> Any:
+        """What an engine that is open says of its kernels; it forgets the row then."""
+        found = self._asked(engine, place, task, "profile")
+        self.forget(task, engine, place)
+        return found
+
+    def forget(self, task: Task, engine: str, place: int) -> None:
+        """Nothing more is asked about a row."""
+        self._asked(engine, place, task, "forget")
 
     def each(self, tasks: Sequence[Task], engine: str, places: int, limit: float,
              end: float) -> Iterator[tuple[Task, Opened | Failed]]:  # fmt: skip
@@ -116,7 +143,8 @@ class Turns:
                 if not some:
                     continue
                 key = engine, place
-                found = self._answer(key, engine, min(limit, max(end - perf_counter(), 0.0)))
+                within = min(limit, max(end - perf_counter(), 0.0))
+                found = self._answer(key, engine, some[0], within)
                 if perf_counter() >= end:
                     break
                 yield some.pop(0), found
@@ -138,17 +166,17 @@ class Turns:
             for engine in engines:
                 if engine in failed:
                     continue
-                answer = self._asked(engine, place, ("measure", engine, task))
+                answer = self._asked(engine, place, task, "measure")
                 if isinstance(answer, Failed):
                     failed[engine] = answer.reason
                 else:
                     found[engine].append(answer)
         for engine in found.keys() - failed.keys():
-            self._asked(engine, place, ("forget", engine, task))
+            self.forget(task, engine, place)
         return {n: median(taken) for n, taken in found.items() if n not in failed}, failed
 
-    def _asked(self, engine: str, place: int, question: Any) -> Any:
+    def _asked(self, engine: str, place: int, task: Task, kind: str) -> Any:
         key = PROCESSES.get(engine, engine), place
         if key in self._workers:
-            self._workers[key].tell(question)
-        return self._answer(key, engine, MEASURE_LIMIT)
+            self._workers[key].tell((kind, engine, task))
+        return self._answer(key, engine, task, MEASURE_LIMIT)

@@ -12,6 +12,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from benchmarks.gpu.cases import Array
+
 KEPT = 1 << 14
 """Elements of the largest tensor that stays as it is."""
 
@@ -75,14 +77,18 @@ def held(model: onnx.ModelProto) -> Mapping[str, tuple[float, float]]:
     return json.loads(entry.value)
 
 
+def drawn(name: str, shape: tuple[int, ...], mean: float, deviation: float) -> Array:
+    """The same random numbers for a name each time, in f32."""
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    return (rng.standard_normal(shape, np.float32) * deviation + mean).astype(np.float32)
+
+
 def grown(model: onnx.ModelProto) -> onnx.ModelProto:
     """A model that :func:`seeded` made, with weights of the same mean and deviation."""
     told = held(model)
     for tensor in model.graph.initializer:
         if tensor.name in told:
-            mean, deviation = told[tensor.name]
-            rng = np.random.default_rng(zlib.crc32(tensor.name.encode()))
-            values = rng.standard_normal(tuple(tensor.dims), np.float32) * deviation + mean
+            values = drawn(tensor.name, tuple(tensor.dims), *told[tensor.name])
             kind = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
             tensor.raw_data = values.astype(kind).tobytes()
     return model

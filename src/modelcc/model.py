@@ -154,10 +154,11 @@ class Model:
         except OSError as error:  # about the caller's file, not about a temporary one
             raise OSError(error.errno, error.strerror, str(place)) from error
 
-    def report(self, profile: Mapping[str, object] | bool = False) -> Report:
+    def report(self, profile: Mapping[str, object] | bool = False, runs: int = 20) -> Report:
         """Kernels, memory plan and, just after compiling, the compiler's times.
 
-        ``profile`` (inputs, or True for random ones) also measures each kernel.
+        ``profile`` (inputs, or True for random ones) also measures each kernel: the median of so
+        many ``runs``.
         """
         report: Report | None = import_module("modelcc.report.in_artifact").report_in(
             self._artifact
@@ -171,7 +172,9 @@ class Model:
                 if given
                 else self.random_inputs(report.sizes)
             )
-            seconds = np.median(self._session.profile(feeds, len(report.kernels)), axis=0)
+            counted = checks.whole_number("runs", runs, 1)
+            taken = self._session.profile(feeds, len(report.kernels), counted)
+            seconds = np.median(taken, axis=0)
             report = report.with_profile([float(s) for s in seconds])
         return report.with_stages(self._times)
 

@@ -18,10 +18,11 @@ from benchmarks.gpu import needs, onnxruntime_peer, operators, torch_peer, xla_p
 from benchmarks.gpu.__main__ import main
 from benchmarks.gpu.cases import cases
 from benchmarks.gpu.clock import MissingPeerError
-from benchmarks.gpu.day import Day, run, sanitize
+from benchmarks.gpu.day import Day, run
 from benchmarks.gpu.entries import BATCHES, ITEMS, TOLERANCES, Entry, entries, prepare
 from benchmarks.gpu.kernels import artifact
 from benchmarks.gpu.page import page
+from benchmarks.gpu.programs import Programs
 from benchmarks.gpu.results import FILE, Results, Row
 from benchmarks.gpu.turns import Opened
 from benchmarks.gpu.weights import grown
@@ -111,17 +112,17 @@ def test_checkers_run_the_smaller_kernels(tmp_path: Path) -> None:
     checker, calls = tmp_path / "checker", tmp_path / "calls"
     checker.write_text(CHECKER.format(calls=calls))
     checker.chmod(0o755)
-    given = Day(tmp_path, "", "cuda", perf_counter() + 600, sanitizer=str(checker))
-    results, some = Results(tmp_path), list(cases("medium"))
-    sanitize(given, results, some)
+    results, some = Results(tmp_path), [case.name for case in cases("medium")]
+    given = results, tmp_path, "cuda", perf_counter() + 600, some
+    Programs(sanitizer=str(checker)).sanitize(*given)
     assert results.rows["memcheck"].fault == ""
     assert results.rows["racecheck"].fault == "========= ERROR SUMMARY: racecheck"
     lines = calls.read_text().splitlines()
     assert [line.split()[:4] for line in lines] == [
         ["--tool", tool, "--error-exitcode", "9"] for tool in ("memcheck", "racecheck")
     ]
-    assert all(f"--once {case.name}" in lines[0] for case in some)
-    sanitize(given, results, some)
+    assert all(f"--once {name}" in lines[0] for name in some)
+    Programs(sanitizer=str(checker)).sanitize(*given)
     assert len(calls.read_text().splitlines()) == 3, "the one with a fault is tried again"
 
 

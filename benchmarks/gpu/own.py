@@ -1,0 +1,104 @@
+"""modelcc itself: compiled kernels and models, loaded, compared and measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import modelcc
+from benchmarks.gpu import torch_peer
+from benchmarks.gpu.cases import Array, Case
+from benchmarks.gpu.clock import MissingPeerError, call_seconds
+from benchmarks.gpu.entries import Entry
+from benchmarks.gpu.kernels import artifact
+from benchmarks.gpu.profiles import MOVED, NODES, Kernel, Profile
+from modelcc.report.report import StepRow
+
+RUNS = 7
+"""Of which a profile has the median; CALLS of whole calls."""
+CALLS = 20
+
+
+@dataclass(frozen=True)
+class Own:
+    """What was loaded under a ``name``, with its inputs; ``peers`` is PyTorch's name of the device
+    where other engines run."""
+
+    name: str
+    net: Any
+    feeds: Mapping[str, Array]
+    error: float
+    peers: str
+
+    def kernel_seconds(self) -> float:
+        """By the device's own clock, its caches cleared before."""
+        rows = self.net.report(profile=self.feeds).kernels
+        return sum(k.seconds or 0.0 for k in rows if not k.function.startswith(MOVED))
+
+    def call_seconds(self) -> float:
+        """Inputs and results stay on a GPU where PyTorch can put them there."""
+        if self.peers == "cpu":
+            return call_seconds(lambda: self.net.run(self.feeds))
+        there = self._there()
+        return call_seconds(lambda: self.net.run(there, out="device"))
+
+    def _there(self) -> dict[str, Any]:
+        torch = torch_peer.torch_on(self.peers)
+        return {n: torch_peer.tensor_on(torch, self.peers, v) for n, v in self.feeds.items()}
+
+    def profile(self) -> Profile:
+        """Of all kernels by the device's own clock, and of calls."""
+        rows = self.net.report(profile=self.feeds, runs=RUNS).kernels
+        moved = sum(row.seconds or 0.0 for row in rows if row.function.startswith(MOVED))
+        return Profile(self.name, self.error, self._calls(), moved, grouped(rows))
+
+    def _calls(self) -> float | None:
+        """The median of calls; None where inputs cannot be put on the device."""
+        given, words = self.feeds, dict[str, str]()
+        if self.peers != "cpu":
+            try:
+                given, words = self._there(), {"out": "device"}
+            except MissingPeerError:
+                return None
+        times: list[float] = []
+        for _ in range(CALLS + 2):  # the first ones record, and record again for where inputs are
+            begin = perf_counter()
+            self.net.run(given, **words)
+            times.append(perf_counter() - begin)
+        return median(times[2:])
+
+
+def grouped(rows: tuple[StepRow, ...]) -> tuple[Kernel, ...]:
+    """Kernels by their functions, without transfers."""
+    found: dict[str, list[StepRow]] = {}
+    for row in rows:
+        if not row.function.startswith(MOVED):
+            found.setdefault(row.function, []).append(row)
+    return tuple(
+        Kernel(
+            function,
+            len(some),
+            sum(row.seconds or 0.0 for row in some),
+            sum(row.roof or 0.0 for row in some),
+            sum(row.flops for row in some),
+            sum(row.bytes for row in some),
+            " ".join(some[0].source[-NODES:]),
+        )
+        for function, some in found.items()
+    )
+
+
+def own_kernel(case: Case, folder: Path, device: str, peers: str) -> Own:
+    """A kernel, run once and compared."""
+    feeds, net = case.feeds(), modelcc.load(artifact(folder, case), target=device)
+    return Own(case.name, net, feeds, case.error(feeds, net.run(feeds)["y"]), peers)
+
+
+def own_model(entry: Entry, device: str, peers: str) -> Own:
+    """A model, run once and compared."""
+    feeds, net = entry.feeds(), modelcc.load(entry.artifact, target=device)
+    return Own(entry.name, net, feeds, entry.error(net.run(feeds)), peers)
