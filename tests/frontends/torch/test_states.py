@@ -175,3 +175,35 @@ def test_inputs_that_are_written_to_are_refused() -> None:
 
     with pytest.raises(modelcc.ModelError, match="it changes x, which the caller gives"):
         import_exported(program_of(Writes(), torch.ones(3)))
+
+
+def narrowed(cache: Any, position: int, row: Any) -> Any:
+    cache.narrow(1, position, 1).copy_(row)
+    return cache.sum()
+
+
+def assigned(cache: Any, position: int, row: Any) -> Any:
+    cache[:, position : position + 1] = row
+    return cache[:, : position + 1].sum()
+
+
+@pytest.mark.parametrize("write", [narrowed, assigned], ids=lambda f: f.__name__)
+def test_a_cache_is_written_at_a_number_from_memory(write: Any) -> None:
+    class Cached(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("cache", torch.zeros(2, 9, 3))
+
+        def forward(self, position: Any, row: Any) -> Any:
+            number = position.item()
+            torch._check(number >= 0)
+            torch._check(number < 9)
+            return write(self.cache, number, row)
+
+    eager, net = Cached(), modelcc.compile(Cached(), (torch.tensor(3), torch.ones(2, 1, 3)))
+    for n in (0, 5, 8):
+        given = torch.tensor(n), torch.randn(2, 1, 3)
+        np.testing.assert_allclose(net(*given), eager(*given).numpy(), rtol=1e-5)
+    np.testing.assert_array_equal(net.states["cache"], eager.cache.numpy())
+    with pytest.raises(modelcc.RunError):
+        net(torch.tensor(9), torch.ones(2, 1, 3))

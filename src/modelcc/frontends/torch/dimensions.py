@@ -76,6 +76,13 @@ def with_roots(
     return found
 
 
+def proved_range(size: Any) -> Range:
+    """What PyTorch has proved of a ``SymInt`` that is a symbol; nothing of any other."""
+    node = size.node
+    known = node.shape_env.var_to_range.get(node.expr)
+    return Range() if known is None or not known.lower >= 0 else range_of(known)
+
+
 def range_of(known: Any) -> Range:
     """Bounds as PyTorch has them; beyond its largest integer there is none."""
     if known is None:

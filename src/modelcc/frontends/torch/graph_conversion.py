@@ -25,6 +25,7 @@ from modelcc.frontends.torch.aten import Aten, Handler, Subgraph
 from modelcc.frontends.torch.complex_parts import is_complex
 from modelcc.frontends.torch.complex_tensors import complex_result
 from modelcc.frontends.torch.conditions import assumed, condition
+from modelcc.frontends.torch.dimensions import proved_range
 from modelcc.frontends.torch.dtypes import DTYPES, array_of, dtype_of
 from modelcc.frontends.torch.effects import asserted
 from modelcc.frontends.torch.locations import location, operator_of
@@ -207,14 +208,15 @@ class GraphConversion:
         type = TensorType((*shape, 2), part_type(dtype))
         return of_parts(self.emitter, self.emitter.builder.input(name, type))
 
-    def _size(self, node: fx.Node, fake: object, source: tuple[str, ...]) -> None:
+    def _size(self, node: fx.Node, fake: torch.SymInt, source: tuple[str, ...]) -> None:
         """Note what a size that is read from a tensor stands for."""
         symbol = symbol_of(fake)
         if symbol is None or symbol in self.names or _name(node) != "_local_scalar_dense":
             return
         call = self._call(node, fake, source)
         element = Value(call, call.inputs[0])
-        (index,) = self.emitter.read_sizes(call.as_value(element, I64).name, symbol)
+        value = call.as_value(element, I64).name
+        (index,) = self.emitter.read_sizes(value, symbol, proved_range(fake), (), source)
         self.names[symbol] = index
 
     def _converted(self, node: fx.Node, fake: object, source: tuple[str, ...]) -> Stored:
