@@ -14,7 +14,8 @@ from functorch.compile import default_partition, min_cut_rematerialization_parti
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._guards import TracingContext
-from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch._subclasses.fake_tensor import DataDependentOutputException, unset_fake_temporarily
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 import modelcc.api
 from modelcc.frontends.torch.decompositions import functional_decompositions
@@ -25,6 +26,7 @@ from modelcc.ir.errors import ModelError
 from modelcc.runtime.arenas import Arenas
 from modelcc.torch.compiled_call import CompiledCall
 from modelcc.torch.partition import Frozen, Parted, joined, parted, with_constants
+from modelcc.torch.positions import check_positions
 from modelcc.torch.recurrent import by_layers
 from modelcc.torch.released import release
 from modelcc.torch.upsampling import keep_upsampling
@@ -117,7 +119,11 @@ def compiled_by(
         partition_fn=default_partition if keep else min_cut_rematerialization_partition,
         keep_inference_input_mutations=keep,
     )
-    return whole(module, examples)
+    try:
+        return whole(module, examples)
+    except (DataDependentOutputException, GuardOnDataDependentSymNode):
+        check_positions(module)
+        raise
 
 
 def _sets_memory(module: fx.GraphModule) -> bool:

@@ -1,0 +1,42 @@
+"""Positions that PyTorch reads as numbers, which no backend can trace."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, cast
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import DataDependentOutputException
+from torch.utils._pytree import tree_leaves
+
+from modelcc.frontends.torch.locations import location
+
+_NUMBERS = (torch.int8, torch.int16, torch.int32, torch.int64)
+"""Types of which PyTorch takes an element for a number; others are masks."""
+
+
+def check_positions(module: fx.GraphModule) -> None:
+    """That no subscript of ``module``, which AOTAutograd could not trace, is an integer tensor
+    without axes, as in ``x[:, position]``.
+
+    PyTorch takes its element for a number, whose value Dynamo guards.  DataDependentOutputException
+    names the place and the remedy; Dynamo breaks the graph then.
+    """
+    for node in module.graph.nodes:
+        if node.target in (operator.getitem, operator.setitem):
+            for index in tree_leaves(node.args[1]):
+                if isinstance(index, fx.Node) and _is_number(index):
+                    raise DataDependentOutputException(cast(Any, _message(node, index)))
+
+
+def _is_number(index: fx.Node) -> bool:
+    fake = index.meta.get("example_value")
+    return isinstance(fake, torch.Tensor) and not fake.dim() and fake.dtype in _NUMBERS
+
+
+def _message(node: fx.Node, index: fx.Node) -> str:
+    return (
+        f"{'/'.join(location(node))}: PyTorch takes the tensor {index.name!r}, a subscript without "
+        "axes, for a number that it must know\n  hint: give the position an axis, as position[None]"
+    )
