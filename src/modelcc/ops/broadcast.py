@@ -106,7 +106,7 @@ class Reshape(Op):
             return x  # sizes read at run time: a view, which is as large as x
 
         def body(o: tuple[Index, ...]) -> Element:
-            return x[_reshaped(o, self.shape, x.shape, bounds)]
+            return x[reshaped_place(o, self.shape, x.shape, bounds)]
 
         return at.stage(self.shape, body)
 
@@ -118,7 +118,7 @@ class Reshape(Op):
         return MOVES
 
 
-def _reshaped(
+def reshaped_place(
     o: Sequence[Index], new: Sequence[Index], old: Sequence[Index], dims: Bounds
 ) -> tuple[Index, ...]:
     """Indices into ``old`` of element ``o`` of ``new``, both row-major."""

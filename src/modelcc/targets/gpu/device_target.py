@@ -25,6 +25,7 @@ from modelcc.passes.tensor.epilogue_axes import EpilogueAxes
 from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.fuse_contractions import FuseContractions
 from modelcc.passes.tensor.inline import InlineStages
+from modelcc.passes.tensor.read_in_place import ReadInPlace
 from modelcc.passes.tensor.select_parts import SelectParts
 from modelcc.runtime.device_program import CODE, STEPS
 from modelcc.runtime.device_states import ALIGNMENT
@@ -47,6 +48,7 @@ from modelcc.targets.base import (
 from modelcc.targets.cpu.schedule import schedule_program
 from modelcc.targets.gpu.device_program import device_functions, device_program
 from modelcc.targets.gpu.host_notes import host_notes, rounding_notes
+from modelcc.targets.gpu.image_operand import BOUNDARY
 from modelcc.targets.gpu.kernel_uses import device_facts
 from modelcc.targets.gpu.kernels import DeviceKernels
 from modelcc.targets.gpu.library_call import DeviceCall, library_notes, with_workspaces
@@ -153,12 +155,13 @@ class DeviceTarget(Target):
         units, but for products that a library may compute, and for attention; this in one kernel,
         of few rows in two where threads exchange registers."""
         few = self.gpu.exchanges
+        last = (ChannelsLast(),) if self.gpu.matrix else ()
         attention = FuseContractions(block=1, cache_bytes=0, rows=0 if few else 16)
         split = SplitReductions(
             self.gpu.units, products=not self.libraries, fusion=(FuseKernels(), attention)
         )
         return TensorPasses(
-            layouts=(*((ChannelsLast(),) if self.gpu.matrix else ()), SelectParts(self.parts)),
+            layouts=(*last, ReadInPlace(BOUNDARY), SelectParts(self.parts)),
             inline=InlineStages(choices=False),
             operands=(EpilogueAxes(), split),
             kernels=(attention, *((SplitKeys(self.gpu.units),) if few else ())),
