@@ -6,8 +6,10 @@ from __future__ import annotations
 import re
 
 import pytest
+from attention_models import halved, joint_attention, scheduled
 from attention_programs import attention
 from cuda_products import kernel_of
+from kernel_runs import functions_of
 from machine_code import loops_of, matrix_part
 
 from modelcc.schedule.group_schedule import TensorAttention
@@ -47,3 +49,17 @@ def test_warps_multiply_while_powers_are_made(depth: int, keys: int, part: float
     beside = [part.count("MUFU.EX2") for part in waits if not part.startswith("0x0")]
     assert len(beside) == 1 + (score == SEEN)
     assert min(beside) >= 0.9 * keys / 2
+
+
+@pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here")
+@pytest.mark.skipif(find_tool("nvdisasm") is None, reason="there is no nvdisasm")
+def test_heads_of_slices_are_boxes() -> None:
+    """Queries, keys and values side by side, of which four heads share keys."""
+    source = halved(joint_attention(32, 512, 16, 4, depth=64))
+    (function,) = functions_of(scheduled(source, "cuda:sm_90a"))
+    made = assemble(ptx_text(llvm_text([function], CHIP), CHIP), CHIP)
+    assert {use.spilled for use in made.uses.values()} == {0}
+    code = disassemble(made.code)
+    assert "HGMMA.64x" in code
+    assert "UTMALDG.4D" in code
+    assert "LDG.E" not in code

@@ -27,6 +27,7 @@ from modelcc.passes.tensor.fuse_contractions import FuseContractions
 from modelcc.passes.tensor.inline import InlineStages
 from modelcc.passes.tensor.read_in_place import ReadInPlace
 from modelcc.passes.tensor.select_parts import SelectParts
+from modelcc.passes.tensor.split_groups import SplitGroups
 from modelcc.runtime.device_program import CODE, STEPS
 from modelcc.runtime.device_states import ALIGNMENT
 from modelcc.runtime.device_steps import to_json
@@ -164,7 +165,7 @@ class DeviceTarget(Target):
             layouts=(*last, ReadInPlace(BOUNDARY), SelectParts(self.parts)),
             inline=InlineStages(choices=False),
             operands=(EpilogueAxes(), split),
-            kernels=(attention, *((SplitKeys(self.gpu.units),) if few else ())),
+            kernels=(attention, SplitGroups(), *((SplitKeys(self.gpu.units),) if few else ())),
         )
 
     def program_passes(self) -> tuple[Callable[[Program], Program], ...]:
