@@ -19,6 +19,7 @@ from modelcc.ir.loop import (
     Stmt,
     While,
 )
+from modelcc.ir.loop_touched import touched
 from modelcc.ir.loop_traversal import blocks, operands, statement_expressions
 from modelcc.ir.scalar import FUNCTIONS
 
@@ -26,7 +27,7 @@ from modelcc.ir.scalar import FUNCTIONS
 @dataclass(frozen=True)
 class Cost:
     """``flops``: floating-point operations executed, lanes of masked tails included, a fused
-    multiply-add counting 2; ``bytes``: the sizes of the buffers a call touches, once each."""
+    multiply-add counting 2; ``bytes``: what a call touches of its buffers at most, once each."""
 
     flops: int
     bytes: int
@@ -43,8 +44,8 @@ def function_cost(function: Function, sizes: Mapping[str, int]) -> Cost:
     two branches the dearer counts.  Loops bounded by run-time data, and those without bounds, count
     once.  A routine that threads run together counts once for all of them.
     """
-    buffers = [parameter.buffer for parameter in function.parameters]
-    bytes = sum(evaluate(b.size, sizes) * b.dtype.bytes for b in buffers)
+    elements = touched(function, sizes)
+    bytes = sum(elements[p.buffer.name] * p.buffer.dtype.bytes for p in function.parameters)
     return Cost(_block_flops(function.body, dict(sizes)), bytes)
 
 
