@@ -59,6 +59,7 @@ from modelcc.passes.graph.join_parts import JoinParts
 from modelcc.passes.graph.lower_precision import lowerings
 from modelcc.passes.graph.merge_branches import MergeBranches
 from modelcc.passes.graph.merge_pads import MergePads
+from modelcc.passes.graph.narrow_masks import NarrowMasks
 from modelcc.passes.graph.pack_weights import PackWeights
 from modelcc.passes.graph.recognise_attention import RecogniseAttention
 from modelcc.passes.graph.recognise_gelu import RecogniseGelu
@@ -67,6 +68,7 @@ from modelcc.passes.graph.recognise_layer_norm import RecogniseLayerNorm
 from modelcc.passes.graph.recognise_rms_norm import RecogniseRmsNorm
 from modelcc.passes.graph.recognise_silu import RecogniseSilu
 from modelcc.passes.graph.recognise_softmax import RecogniseSoftmax
+from modelcc.passes.graph.regular_gathers import RegularGathers
 from modelcc.passes.graph.scalar_quantization import ScalarQuantization
 from modelcc.passes.graph.simplify_algebra import SimplifyAlgebra
 from modelcc.passes.graph.simplify_control import SimplifyControl
@@ -156,6 +158,7 @@ def pipeline(
                 RecogniseRmsNorm(),
                 RecogniseSoftmax(),
                 SimplifyAlgebra(),
+                RegularGathers(),
                 JoinParts(),
                 FoldConstants(narrow=graphs.narrow),
                 EliminateReshapes(),
@@ -168,6 +171,7 @@ def pipeline(
                 DeadChannels(graphs.channels),
                 *graphs.convolutions,
                 RecogniseAttention(),
+                NarrowMasks(),
                 *lowerings(options.precision),
                 *_tidying(graphs.narrow),
             ),

@@ -1,4 +1,4 @@
-"""What follows a product point by point, on the product's axes where a reshape lies between."""
+"""What follows a kernel point by point, on the kernel's axes where a reshape lies between."""
 
 from __future__ import annotations
 
@@ -24,19 +24,18 @@ from modelcc.ir.tensor import (
     item_outputs,
 )
 from modelcc.ir.types import TensorType
-from modelcc.passes.tensor.fuse import is_product
 from modelcc.passes.tensor.fused_kernel import with_stages
 from modelcc.passes.tensor.unify_axes import Place
 
 
 @dataclass(frozen=True)
 class EpilogueAxes:
-    """A pointwise stage that reads a product's result through a view takes the shape of that.
+    """A pointwise stage that reads what a kernel makes through a view takes the shape of that.
 
-    Views of what else it reads, and of its result, make up for it, so it can be one kernel with
-    the product, however often it reads the result.  It stays as it is where an operand has only
-    some of the axes that the view joins or splits, or is made after the product, which fusion does
-    not wait for.
+    Views of what else it reads, and of its result, make up for it, so that a product, say, and what
+    follows it can be one kernel, however often this reads its result.  A stage stays as it is where
+    an operand has only some of the axes that the view joins or splits, or is made later, which
+    fusion does not wait for.
 
     before::
 
@@ -170,8 +169,8 @@ def _is_own_point(read: Read, axes: Sequence[Axis]) -> bool:
 class _Epilogues:
     """The program as far as it is rewritten.
 
-    ``home`` is the position of the item that a tensor could be one kernel with; ``follows`` are
-    tensors that are made of products, and what follows these point by point.
+    ``home`` is the position of the item that a tensor could be made at once with; ``computed`` are
+    what kernels make.
     """
 
     def __init__(self, program: TensorProgram) -> None:
@@ -181,7 +180,7 @@ class _Epilogues:
         self._names = Names(program.types)
         self._written = Counter(n for item in program.items for n in item_outputs(item))
         self._home: dict[str, int] = {}
-        self._follows: set[str] = set()
+        self._computed: set[str] = set()
         self._views: dict[str, View] = {}
         self._shaped: dict[tuple[str, Place], str] = {}
 
@@ -192,8 +191,6 @@ class _Epilogues:
                 self._view(item)
             case Kernel(stages=(stage,)) if self._is_pointwise(stage):
                 self._pointwise(item, position)
-            case Kernel(stages=(stage,)) if is_product(stage):
-                self._keep(item, position, follows=True)
             case _:
                 self._keep(item, position)
 
@@ -206,12 +203,11 @@ class _Epilogues:
                 read.update(item_inputs(item))
         return tuple(reversed(kept))
 
-    def _keep(self, item: Item, home: int, follows: bool = False) -> None:
-        outputs = item_outputs(item)
+    def _keep(self, item: Item, home: int) -> None:
         self._items.append(item)
-        self._home |= dict.fromkeys(outputs, home)
-        if follows:
-            self._follows.update(outputs)
+        self._home |= dict.fromkeys(item_outputs(item), home)
+        if isinstance(item, Kernel):
+            self._computed.update(item.outputs)
 
     def _view(self, view: View) -> None:
         self._keep(view, self._home.get(view.input, -1))
@@ -227,16 +223,16 @@ class _Epilogues:
         return plain and alone and fills and not any(isinstance(s, Bind) for s in walk(body))
 
     def _pointwise(self, kernel: Kernel, position: int) -> None:
-        """A pointwise kernel, which may be what follows a product."""
+        """A pointwise kernel, which may be what follows another one."""
         (stage,) = kernel.stages
         home = max((self._home.get(n, -1) for n in kernel.inputs), default=-1)
         last = [r for r in reads(stage.body) if self._home.get(r.tensor, -1) == home]
         bases = [self._base(r.tensor) for r in last]
-        follows = all(b in self._follows for b in bases) and home >= 0
-        if not follows or not all(_is_own_point(r, stage.axes) for r in last):
+        follows = all(b in self._computed and self._written[b] < 2 for b in bases)
+        if home < 0 or not follows or not all(_is_own_point(r, stage.axes) for r in last):
             self._keep(kernel, position)
         elif not any(r.tensor in self._views for r in last):
-            self._keep(kernel, home, follows=True)
+            self._keep(kernel, home)
         else:
             self._regroup(kernel, self.types[bases[0]].shape, home, position)
 
@@ -251,7 +247,7 @@ class _Epilogues:
         name = self._names.fresh(f"{stage.output}.flat")
         own = Stage(name, regrouping.new, _indices(regrouping.new), body)
         self.types[name] = TensorType(shape, body.dtype)
-        self._keep(with_stages(replace(kernel, outputs=(name,)), (own,)), home, follows=True)
+        self._keep(with_stages(replace(kernel, outputs=(name,)), (own,)), home)
         self._view(View(stage.output, name, kernel.source))
 
     def _body(self, body: Scalar, regrouping: _Regrouping) -> Scalar | None:

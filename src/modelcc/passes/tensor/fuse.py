@@ -124,7 +124,7 @@ class FuseKernels:
             return None
         if _repeats_gathers(item.stages[0], group.stages):
             return None
-        if is_product(item.stages[0]) and any(
+        if _is_product(item.stages[0]) and any(
             _rounds(s) and s.output in direct for s in group.stages
         ):
             return None
@@ -192,8 +192,7 @@ def _rounds(stage: Stage) -> bool:
     return body.value.dtype.is_float and body.dtype.bits < body.value.dtype.bits
 
 
-def is_product(stage: Stage) -> bool:
-    """Whether it sums what it makes of several tensors, as products and convolutions do."""
+def _is_product(stage: Stage) -> bool:
     return stage.combine == "sum" and len(list(reads(stage.body))) > 1
 
 
@@ -218,7 +217,7 @@ def _keeps_vectors(stages: Sequence[Stage], types: Mapping[str, TensorType]) -> 
     what re-orders them is cheaper afterwards.
     """
     first, last = stages[0], stages[-1]
-    if not first.reduce or not (is_product(first) or types[first.output].layout is not None):
+    if not first.reduce or not (_is_product(first) or types[first.output].layout is not None):
         return True
     wanted = _vector_axes(first, types)
     return not wanted or bool(wanted & _vector_axes(last, types))
