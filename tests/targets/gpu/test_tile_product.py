@@ -92,6 +92,24 @@ PRODUCTS: Mapping[str, tuple[TensorProduct, str]] = {
         f32((%x[n, h + a - 1, w + b - 1, c]
           if [h + a >= 1, h + a < 7, w + b >= 1, w + b < 11] else 0.0:bf16)) * f32(%w[a, b, c, j])
       }"""),
+    "parts of channels": (FEW, """%x: bf16[1, 6, 5, 128], %w: bf16[3, 3, 128, 72])
+      -> (%y: f32[2, 1, 6, 5, 72]) {
+      %y: f32[2, 1, 6, 5, 72] = [q < 2, n < 1, h < 6, w < 5, j < 72] sum[c < 64, a < 3, b < 3]
+        f32((%x[n, h + a - 1, w + b - 1, c + 64*q]
+          if [h + a >= 1, h + a < 7, w + b >= 1, w + b < 6] else 0.0:bf16))
+        * f32(%w[a, b, c + 64*q, j]) }"""),
+    "parts of channels in steps": (ONE, """%x: f16[1, 8, 6, 128], %w: f16[72, 3, 3, 128])
+      -> (%y: f32[2, 1, 4, 3, 72]) {
+      %y: f32[2, 1, 4, 3, 72] = [q < 2, n < 1, h < 4, w < 3, j < 72] sum[c < 64, a < 3, b < 3]
+        f32((%x[n, 2*h + a - 1, 2*w + b - 1, c + 64*q]
+          if [2*h + a >= 1, 2*h + a < 9, 2*w + b >= 1, 2*w + b < 7] else 0.0:f16))
+        * f32(%w[j, a, b, c + 64*q]) }"""),
+    "parts of a window": (ONE, """%x: f16[2, 6, 5, 64], %w: f16[3, 3, 64, 72])
+      -> (%y: f32[3, 2, 6, 5, 72]) {
+      %y: f32[3, 2, 6, 5, 72] = [q < 3, n < 2, h < 6, w < 5, j < 72] sum[c < 64, a < 3, b < 1]
+        f32((%x[n, h + a - 1, w + b + q - 1, c]
+          if [h + a >= 1, h + a < 7, w + b + q >= 1, w + b + q < 6] else 0.0:f16))
+        * f32(%w[a, b + q, c, j]) }"""),
     "named sizes, few rows": (FEW, """%a: f16[m, 72], %b: f16[72, 16]) -> (%y: f16[m, 16]) {
       %p: f32[m, 16] = [i < m, j < 16] sum[l < 72] f32(%a[i, l]) * f32(%b[l, j])
       %y: f16[m, 16] = [i < m, j < 16] f16(%p[i, j]) }"""),

@@ -7,7 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from modelcc.ir.index import Index, ceildiv, coefficient, divides, floordiv, substitute, symbols
+from modelcc.ir.index import (
+    Index,
+    ceildiv,
+    coefficient,
+    divides,
+    floordiv,
+    mod,
+    substitute,
+    symbols,
+)
 from modelcc.ir.index_expr import product
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Read
@@ -23,8 +32,8 @@ from modelcc.targets.isa.tile_products import DEPTH_BYTES
 @dataclass(frozen=True)
 class BoxOperand:
     """A tensor in ``source`` from ``offset`` on, of ``batch``, by results ``along`` it and
-    ``terms``: how many, and what it goes on by.  ``transposed``: results lie side by side, not
-    terms."""
+    ``terms``: how many, and what it goes on by; behind that many come those of the next of the
+    ``outer`` terms, if there are such.  ``transposed``: results lie side by side, not terms."""
 
     source: str
     offset: Index
@@ -32,6 +41,7 @@ class BoxOperand:
     along: tuple[Index, Index]
     terms: tuple[Index, Index]
     transposed: bool
+    outer: tuple[tuple[Index, Index], ...] = ()
 
     def copies(
         self,
@@ -48,6 +58,10 @@ class BoxOperand:
         along, terms = self.along, self.terms
         before = [(v.extent, step) for v, step in self.batch]
         here = [batch[v.name] for v, _ in self.batch]
+        if self.outer:
+            before += self.outer
+            here.append(floordiv(first[1], terms[0]))
+            first = first[0], mod(first[1], terms[0])
         parts = size // depth
 
         def copy(
@@ -108,13 +122,14 @@ def box_product(kernel: GroupKernel, found: Contraction) -> BoxProduct | None:
     if not isinstance(extent_of(found.terms), int):
         return None
     lying = replace(found, rows=_as_they_lie(found.left, found.rows))
-    other = box_operand(kernel, found.right, found.columns, found.terms, found.batch)
+    depth = DEPTH_BYTES // found.left.value.dtype.bytes
+    other = box_operand(kernel, found.right, found.columns, found.terms, found.batch, depth)
     if other is None:
         return None
-    one = box_operand(kernel, found.left, lying.rows, found.terms, found.batch)
+    one = box_operand(kernel, found.left, lying.rows, found.terms, found.batch, depth)
     if one is not None:
         return BoxProduct(lying, one, other)
-    image = image_operand(kernel, found.left, found, DEPTH_BYTES // found.left.value.dtype.bytes)
+    image = image_operand(kernel, found.left, found, depth)
     return None if image is None else BoxProduct(replace(found, rows=image.rows), image, other)
 
 
@@ -138,14 +153,32 @@ def _step(variables: Sequence[LoopVar], steps: Mapping[str, Index | None]) -> In
     return steps[several[-1].name] if several else None
 
 
+def _runs(
+    terms: Sequence[LoopVar], steps: Mapping[str, Index | None], depth: int
+) -> tuple[Sequence[LoopVar], Sequence[LoopVar]]:
+    """Terms that go on by one step, the innermost ones, and those outside; all are inside if these
+    do not go on by one step, too, or blocks of ``depth`` would be of two."""
+    first = next((n for n in range(len(terms)) if _step(terms[n:], steps) is not None), 0)
+    extent = extent_of(terms[first:])
+    whole = isinstance(extent, int) and depth and extent % depth == 0
+    if not first or not whole or _step(terms[:first], steps) is None:
+        return (), terms
+    return terms[:first], terms[first:]
+
+
 def box_operand(
     kernel: GroupKernel,
     factor: KeptFactor,
     along: Sequence[LoopVar],
     terms: Sequence[LoopVar],
     batch: Sequence[LoopVar],
+    depth: int = 0,
 ) -> BoxOperand | None:
-    """What ``factor`` is as boxes; None if it is no input as it is, with rows on boundaries."""
+    """What ``factor`` is as boxes; None if it is no input as it is, with rows on boundaries.
+
+    With ``depth`` terms that do not go on by one step, as a part of the channels in each place of a
+    window, are two axes, if no block of so many is of two of the outer one.
+    """
     read = factor.value
     if not isinstance(read, Read) or len(read.indices) != 1:
         return None
@@ -156,15 +189,18 @@ def box_operand(
     steps = {v.name: coefficient(index, v.name) for v in (*along, *terms, *batch)}
     offset = substitute(index, {name: 0 for name in steps})
     taken = [(v, step) for v in batch if (step := steps[v.name]) is not None and step != 0]
-    across, deep = _step(along, steps), _step(terms, steps)
+    across = _step(along, steps)
+    outside, inside = _runs(terms, steps, depth)
+    deep, outer_step = _step(inside, steps), _step(outside, steps)
+    outer = ((extent_of(outside), outer_step),) if outer_step is not None else ()
     if across is None or deep is None or any(step is None for step in steps.values()):
         return None
-    if (across == 1) == (deep == 1) or len(taken) > MOST_AXES - 2:
+    if (across == 1) == (deep == 1) or len(taken) + len(outer) > MOST_AXES - 2:
         return None
-    outer = deep if across == 1 else across
+    row = deep if across == 1 else across
     told = set(kernel.dims)
-    parts = (offset, outer, *(step for _, step in taken))
+    parts = (offset, row, *(step for _, step in outer), *(step for _, step in taken))
     if not all(divides(each, part, kernel.dims) and symbols(part) <= told for part in parts):
         return None
-    sizes = (extent_of(along), across), (extent_of(terms), deep)
-    return BoxOperand(read.tensor, offset, tuple(taken), *sizes, across == 1)
+    sizes = (extent_of(along), across), (extent_of(inside), deep)
+    return BoxOperand(read.tensor, offset, tuple(taken), *sizes, across == 1, outer)

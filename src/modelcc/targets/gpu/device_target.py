@@ -56,6 +56,7 @@ from modelcc.targets.gpu.library_call import DeviceCall, library_notes, with_wor
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.passes.split_keys import SplitKeys
 from modelcc.targets.gpu.passes.split_reductions import SplitReductions
+from modelcc.targets.gpu.product_times import ProductTimes
 from modelcc.targets.kernel_use import CompiledKernel, DeviceFacts
 from modelcc.targets.llvm.program import entry_name
 from modelcc.targets.native.target import NativeTarget
@@ -159,7 +160,10 @@ class DeviceTarget(Target):
         last = (ChannelsLast(),) if self.gpu.matrix else ()
         attention = FuseContractions(block=1, cache_bytes=0, rows=0 if few else 16)
         split = SplitReductions(
-            self.gpu.units, products=not self.libraries, fusion=(FuseKernels(), attention)
+            self.gpu.units,
+            products=not self.libraries,
+            fusion=(FuseKernels(), attention),
+            times=ProductTimes(self.gpu) if self.gpu.matrix else None,
         )
         return TensorPasses(
             layouts=(*last, ReadInPlace(BOUNDARY), SelectParts(self.parts)),

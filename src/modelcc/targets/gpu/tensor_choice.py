@@ -86,6 +86,13 @@ def tensor_tiles(
 ) -> Iterator[TensorProduct]:
     """Tiles of which a unit can run groups, the best first; none if ``machine`` has no
     instruction for operands of ``dtype``, which may be copied as ``boxes``."""
+    yield from (tile for _, tile in timed_tiles(found, dtype, machine, boxes))
+
+
+def timed_tiles(
+    found: Contraction, dtype: DType, machine: GpuModel, boxes: BoxProduct | None = None
+) -> list[tuple[float, TensorProduct]]:
+    """The same with the cycles that they are expected to take."""
     instruction = instruction_of(dtype)
     tiles = [replace(t, terms=t.terms * 2 // dtype.bytes, instruction=instruction) for t in TILES]
     if boxes is not None:
@@ -98,7 +105,7 @@ def tensor_tiles(
         time = tensor_time(one, found, dtype, machine, boxes)
         if one.instruction in machine.matrix and time is not None:
             fitting.append((time, rank, one))
-    yield from (tile for _, _, tile in sorted(fitting, key=lambda f: f[:2]))
+    return [(time, tile) for time, _, tile in sorted(fitting, key=lambda f: f[:2])]
 
 
 def tensor_time(
