@@ -80,7 +80,14 @@ def test_keys_and_values_are_boxes_of_their_tensors() -> None:
 LARGE = attention(16, 1, 4096, 4096, 128, 128, "bf16", "{}")
 CHOSEN = {
     "large": (LARGE, TensorAttention(128, 128, "wgmma")),
-    "few groups": (attention(12, 1, 128, 128, 64, 64, "f16", "{}"), TensorAttention(16, 32)),
+    "few groups": (
+        attention(12, 1, 128, 128, 64, 64, "f16", "{}"),
+        TensorAttention(64, 128, "wgmma"),
+    ),
+    "few keys": (
+        attention(12, 1, 64, 64, 64, 64, "f16", "{}"),
+        TensorAttention(64, 64, "wgmma"),
+    ),
     "rows on no boundaries": (attention(96, 1, 512, 512, 64, 64, "f32", "{}"), None),
 }  # fmt: skip
 

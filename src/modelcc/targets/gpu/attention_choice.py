@@ -46,6 +46,9 @@ WARP_BLOCKS = (
 )
 """The same on matrix units, the best first if all units have some."""
 
+SMALLEST = 64
+"""Rows, and keys, of a block of boxes."""
+
 ENOUGH = 256
 """Threads of a unit that keep its matrix units busy."""
 
@@ -86,9 +89,17 @@ def attention_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[Grou
 def _on_matrix_units(
     kernel: GroupKernel, parts: AttentionParts, machine: GpuModel
 ) -> Iterator[TensorAttention]:
-    """All units have some, if there are enough; then as many threads of each as it needs."""
+    """Boxes; all units have some, if there are enough; then as many threads of each as it needs.
+
+    Few rows are no reason for blocks of fewer than boxes have.  One warp has a quarter of a unit's
+    rates: 16 rows and 32 keys, 64 deep, are 256 cycles of products and 128 of powers; 64 rows and
+    128 keys are 512 and 512 by four warps and larger instructions.  Either waits for about 500 from
+    scores to totals, so that is half the time for each key, whatever other units do.  A block of
+    boxes has no more rows and keys than there are.
+    """
     rows, outer = count(parts.first.rows), count(parts.first.batch)
-    fitting: list[tuple[int, bool, int, int, TensorAttention]] = []
+    keys = count(parts.first.columns)
+    fitting: list[tuple[bool, bool, int, int, int, TensorAttention]] = []
     for rank, blocks in enumerate(WARP_BLOCKS):
         boxes = blocks.instruction == BOXES
         if blocks.instruction not in machine.matrix:
@@ -102,8 +113,10 @@ def _on_matrix_units(
         idle = max(machine.units - outer * -(-rows // blocks.rows), 0)
         if at_once:
             threads = min(at_once * blocks.threads, ENOUGH)
-            fitting.append((idle, not boxes, 0 if boxes else -threads, rank, blocks))
-    yield from (blocks for *_, blocks in sorted(fitting, key=lambda f: f[:4]))
+            sides = (blocks.rows, rows), (blocks.keys, keys)
+            beyond = boxes and any(block > SMALLEST >= there for block, there in sides)
+            fitting.append((not boxes, beyond, idle, 0 if boxes else -threads, rank, blocks))
+    yield from (blocks for *_, blocks in sorted(fitting, key=lambda f: f[:5]))
 
 
 def fragment_registers(kernel: GroupKernel, blocks: TensorAttention, parts: AttentionParts) -> int:
