@@ -84,6 +84,15 @@ def test_canonicalise(formula: Formula, names: list[str]) -> None:
     assert op_names(run(Canonicalise(), formula, X)) == names
 
 
+@pytest.mark.parametrize(("parts", "names"), [(1, ["Exp"]), (2, ["Concat", "Exp"])])
+def test_parts_without_elements_go(parts: int, names: list[str]) -> None:
+    def formula(x: Value) -> Value:
+        empty = constant(x, np.ones((2, 0)))
+        return call(Exp(), call(Concat(1), empty, *[x] * parts, empty))
+
+    assert op_names(run(Canonicalise(), formula, f32(2, 3))) == names
+
+
 def test_an_identity_of_an_input_that_is_an_output_stays() -> None:
     after = run(Canonicalise(), lambda x: call(Identity(), x), X)
     assert op_names(after) == ["Identity"]

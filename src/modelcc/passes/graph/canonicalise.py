@@ -37,8 +37,8 @@ ROUNDED = 2e-7
 class Canonicalise:
     """No identities, constants on the right, Relu and Clip with numbers, plain Gemm.
 
-    - ``Identity``, ``StopGradient``, a ``Cast`` to the same type, a ``Concat`` of one value and
-      ``After`` of a constant go.
+    - ``Identity``, ``StopGradient``, a ``Cast`` to the same type, a ``Concat`` of one value, parts
+      of it without elements, and ``After`` of a constant go.
     - ``c + x`` and ``c * x`` become ``x + c`` and ``x * c``.
     - ``ClipTensor``, ``Min`` and ``Max`` with constant scalars become ``Clip``; ``Clip`` at 0
       from below becomes ``Relu``.
@@ -73,7 +73,15 @@ class Canonicalise:
 
     def __call__(self, graph: Graph) -> Graph:
         rules = (
-            *(no_identity, constant_right, clip_of_tensors, clip_of_extremum, merge_clips, relu),
+            *(
+                no_identity,
+                no_empty_parts,
+                constant_right,
+                clip_of_tensors,
+                clip_of_extremum,
+                merge_clips,
+                relu,
+            ),
             *(gemm_factors, gemm_matrix, gemm_without_addend, reciprocal_root, mean),
         )
         return rewrite(graph, rules, self.limit)
@@ -88,6 +96,14 @@ def no_identity(node: Node, at: Rewriter) -> Replacement:
         return None
     (x,) = node.inputs
     return x if at.type_of(x) == at.type_of(node.outputs[0]) else None
+
+
+def no_empty_parts(node: Node, at: Rewriter) -> Replacement:
+    """A concatenation of what has elements."""
+    if not isinstance(node.op, Concat):
+        return None
+    kept = [x for x in node.inputs if at.type_of(x).shape[node.op.axis] != 0]
+    return at.emit(node.op, *kept) if 0 < len(kept) < len(node.inputs) else None
 
 
 def constant_right(node: Node, at: Rewriter) -> Replacement:
