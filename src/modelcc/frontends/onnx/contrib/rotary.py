@@ -6,7 +6,7 @@ import numpy as np
 
 from modelcc.frontends.kit.errors import number_of, unsupported
 from modelcc.frontends.onnx.call import Call
-from modelcc.frontends.onnx.contrib.heads import joined_heads, split_heads
+from modelcc.ir.index import Index
 from modelcc.ir.types import I64, Array
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.comparison import where
@@ -17,7 +17,8 @@ from modelcc.ops.views import cast, part, reshaped
 
 
 def rotated(x: Value, cos: Value, sin: Value, interleaved: bool) -> Value:
-    """x [b, h, s, d] with its first elements turned by the angles of cos and sin [b, 1, s, r].
+    """x [b, h, s, d] with its first elements turned by the angles of cos and sin [b, 1, s, r], or
+    [b, s, h, d] by those of [b, s, 1, r].
 
     The two coordinates of a point are r apart, or neighbours if ``interleaved``.
     """
@@ -55,29 +56,34 @@ def both_rotated(
 
 def rotary_embedding(call: Call, x: Value, positions: Value, cos: Value, sin: Value) -> Value:
     """Of queries or keys, [b, s, h * d] or [b, h, s, d]; positions are given or an offset."""
-    heads = _heads(call, x, cos)
-    places = _positions(call, positions, heads)
-    return _turned(call, x, heads, angles(cos, places), angles(sin, places))
+    places = _positions(call, positions, x)
+    return _turned(call, x, angles(cos, places), angles(sin, places))
 
 
-def _heads(call: Call, x: Value, cache: Value) -> Value:
-    """``x`` as [b, h, s, d]."""
+def _heads(call: Call, x: Value, half: Index) -> Value:
+    """``x`` [b, s, h * d] as [b, s, h, d]; [b, h, s, d] as it is."""
     if call.attrs.flag("is_packed_batching"):
         unsupported("packed batches")
     if x.type.rank == 4:
         return x
-    half = number_of(cache.type.shape[1], "size of angles")
-    size = number_of(x.type.shape[2], "size of rows")
-    return split_heads(x, call.attrs.integer("num_heads", 0) or size // (2 * half))
+    angles = number_of(half, "size of angles")
+    batch, length, row = x.type.shape
+    size = number_of(row, "size of rows")
+    heads = call.attrs.integer("num_heads", 0) or size // (2 * angles)
+    return reshaped(x, batch, length, heads, size // heads)
 
 
-def _turned(call: Call, x: Value, heads: Value, cos: Value, sin: Value) -> Value:
-    """The heads of ``x`` turned by angles and scaled, in the form of ``x``."""
+def _turned(call: Call, x: Value, cos: Value, sin: Value) -> Value:
+    """The heads of ``x`` turned by angles [b, 1, s, r] and scaled, in the form of ``x``."""
+    batch, _, length, half = cos.type.shape
+    heads = _heads(call, x, half)
+    if x.type.rank == 3:
+        cos, sin = (reshaped(a, batch, length, 1, half) for a in (cos, sin))
     result = rotated(heads, cos, sin, call.attrs.flag("interleaved"))
     scale = call.attrs.number("scale", 1.0)
     if scale != 1.0:
         result = result * scale
-    return joined_heads(result) if x.type.rank == 3 else result
+    return reshaped(result, *x.type.shape)
 
 
 def rotary_embedding_of_images(
@@ -88,7 +94,7 @@ def rotary_embedding_of_images(
     Wang et al., "Qwen2-VL", 2024.
     """
     found = [_of_three(call, cache, positions) for cache in (cos, sin)]
-    return _turned(call, x, _heads(call, x, cos), found[0], found[1])
+    return _turned(call, x, found[0], found[1])
 
 
 def _of_three(call: Call, cache: Value, positions: Value) -> Value:
@@ -128,6 +134,6 @@ def rotary_of_gemma(
 def _positions(call: Call, given: Value, x: Value) -> Value:
     if given.type.rank == 2:
         return given
-    batch, _, length, _ = x.type.shape
+    batch, length = x.type.shape[0], x.type.shape[-2]
     offset = cast(of(Reshape((1, 1)), given), I64)
     return offset + call.made(Iota((batch, length), 1, 0, 1, I64))
