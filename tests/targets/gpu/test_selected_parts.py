@@ -87,6 +87,40 @@ def test_what_is_turned_and_kept_is_one_kernel(
     np.testing.assert_allclose(found["present"], wanted, rtol=tolerance, atol=tolerance)
 
 
+def turned(interleaved: int, dtype: str) -> ModelProto:
+    """onnxruntime's own operator, three rows of two heads."""
+    kind, own = TYPES[dtype]
+    angles = np.random.default_rng(0).standard_normal((9, 4))
+    tables = {"cos": np.cos(angles).astype(own), "sin": np.sin(angles).astype(own)}
+    node = helper.make_node(
+        "RotaryEmbedding", ["x", "places", "cos", "sin"], ["y"], domain="com.microsoft",
+        interleaved=interleaved,
+    )  # fmt: skip
+    x = helper.make_tensor_value_info("x", kind, (1, 3, 16))
+    places = helper.make_tensor_value_info("places", TensorProto.INT64, (1, 3))
+    y = helper.make_tensor_value_info("y", kind, (1, 3, 16))
+    constants = [numpy_helper.from_array(data, name) for name, data in tables.items()]
+    graph = helper.make_graph([node], "turned", [x, places], [y], constants)
+    domains = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=domains, ir_version=8)
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_80", "webgpu"])
+@pytest.mark.parametrize("interleaved", [0, 1])
+def test_operators_of_their_own_are_one_kernel(interleaved: int, target: str) -> None:
+    """Beside the rows of angles, which are gathered."""
+    runtime = pytest.importorskip("onnxruntime")
+    model = turned(interleaved, "f32")
+    program = scheduled(model, target)
+    assert ["Gather" in f.name for f in program.functions] == [True, False]
+    x = np.random.default_rng(1).standard_normal((1, 3, 16)).astype(np.float32)
+    feeds = {"x": x, "places": np.array([[2, 8, 0]])}
+    reference = runtime.InferenceSession(model.SerializeToString())
+    (wanted,) = reference.run(None, feeds)
+    found = run_scheduled(program, interpreted(program), feeds, {})
+    np.testing.assert_allclose(found["y"], wanted, rtol=1e-6, atol=1e-6)
+
+
 def widths(function: Function) -> Counter[int]:
     """Elements that loads move at once."""
     found = (s.value for s in statements(function.body) if isinstance(s, Let))

@@ -26,6 +26,7 @@ from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.fuse_contractions import FuseContractions
 from modelcc.passes.tensor.inline import InlineStages
 from modelcc.passes.tensor.read_in_place import ReadInPlace
+from modelcc.passes.tensor.read_through_views import ReadThroughViews
 from modelcc.passes.tensor.select_parts import SelectParts
 from modelcc.passes.tensor.split_groups import SplitGroups
 from modelcc.runtime.device_program import CODE, STEPS
@@ -166,7 +167,7 @@ class DeviceTarget(Target):
             times=ProductTimes(self.gpu) if self.gpu.matrix else None,
         )
         return TensorPasses(
-            layouts=(*last, ReadInPlace(BOUNDARY), SelectParts(self.parts)),
+            layouts=(*last, ReadInPlace(BOUNDARY), ReadThroughViews(), SelectParts(self.parts)),
             inline=InlineStages(choices=False),
             operands=(EpilogueAxes(), split),
             kernels=(attention, SplitGroups(), *((SplitKeys(self.gpu.units),) if few else ())),
