@@ -117,10 +117,11 @@ class SplitReductions:
         if that is not known, or there is enough for all units."""
         results, terms = prod(map(_number, stage.axes)), prod(map(_number, stage.reduce))
         groups, constants = -(-results // TILE), frozenset(program.constants)
-        if self.times is None or not self.products or not _is_product(stage):
+        few = 0 < groups < self.units and self.products
+        if self.times is None or not few or not _is_product(stage):
             return []
         whole = self.times.of(kernel, program.types, constants, program.dims)
-        if whole is None or not 0 < groups < self.units:
+        if whole is None:
             return []
         found: list[tuple[float, Axis | None, int]] = [(whole, None, 1)]
         most = min(-(-2 * self.units // groups), terms // SHORTEST_PRODUCT)
