@@ -57,4 +57,4 @@ class Worker:
         self._process.terminate()
         self._process.join(PATIENCE)
         self._process.kill()
-        self._process.join()
+        self._process.join(PATIENCE)  # one that a driver holds does not even end then

@@ -58,15 +58,45 @@ class Case:
             for name, shape in self.shapes.items()
         }
 
+    def _parts(self) -> tuple[slice, slice]:
+        """The first and the last rows, which are compared."""
+        rows = self.result[-2]
+        return slice(0, min(32, rows)), slice(max(rows - 32, 0), rows)
+
+    def differences(self, feeds: Mapping[str, Array], result: Array) -> str:
+        """Where the rows that are compared are wrong."""
+        tolerance = TOLERANCES[self.dtype]
+        return "\n".join(
+            f"rows {some.start} to {some.stop}: "
+            + differences(result[..., some, :], self.reference(feeds, some), tolerance)
+            for some in self._parts()
+        )
+
     def error(self, feeds: Mapping[str, Array], result: Array) -> float:
         """The largest one of the first and the last rows, as a part of the largest number."""
-        worst, rows = 0.0, self.result[-2]
-        for some in (slice(0, min(32, rows)), slice(max(rows - 32, 0), rows)):
+        worst = 0.0
+        for some in self._parts():
             wanted = self.reference(feeds, some)
             found = result[..., some, :].astype(np.float64)
             difference = float(np.abs(found - wanted).max()) / float(np.abs(wanted).max())
             worst = max(worst, difference if np.isfinite(difference) else np.inf)
         return worst
+
+
+def differences(found: Array, wanted: Array, tolerance: float) -> str:
+    """How many numbers are wrong by more than a part of the largest, which, and what is there."""
+    found, wanted = found.astype(np.float64), wanted.astype(np.float64)
+    far = ~(np.abs(found - wanted) <= tolerance * np.abs(wanted).max(initial=0.0))
+    places = np.argwhere(far)
+    if not len(places):
+        return "as wanted"
+    first, last = (tuple(map(int, place)) for place in (places[0], places[-1]))
+    lost, none = int((~np.isfinite(found)).sum()), int((found == 0).sum())
+    return (
+        f"{len(places)} of {far.size} differ, from {first} to {last}; {found[first]:.6g} for "
+        f"{wanted[first]:.6g}, {found[last]:.6g} for {wanted[last]:.6g}; {lost} are not finite, "
+        f"{none} are 0"
+    )
 
 
 PERIOD = 999_983

@@ -91,14 +91,14 @@ def _kernel(engine: str, case: Case, folder: Path, device: str, peers: str) -> R
     if engine != "modelcc":
         return Ready(Opened(), torch_peer.kernel(engine, case, peers))
     own = own_kernel(case, folder, device, peers)
-    return Ready(Opened(own.error), own.kernel_seconds, own.profile)
+    return Ready(Opened(own.error, trace=own.wrong), own.kernel_seconds, own.profile)
 
 
 def _model(engine: str, entry: Entry, device: str, peers: str) -> Ready:
     match engine:
         case "modelcc":
             own = own_model(entry, device, peers)
-            return Ready(Opened(own.error), own.call_seconds, own.profile)
+            return Ready(Opened(own.error, trace=own.wrong), own.call_seconds, own.profile)
         case "xla":
             error, measure = xla_peer.model(entry, peers)
         case "onnxruntime" | "tensorrt":

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 
 from benchmarks.feeds import feeds_for
-from benchmarks.gpu.cases import TYPES, Array
+from benchmarks.gpu.cases import TYPES, Array, differences
 from benchmarks.gpu.weights import KEPT, drawn, grown, narrowed, seeded
 from modelcc.artifact.file import write_artifact
 from modelcc.driver import compile_model
@@ -89,6 +89,17 @@ class Entry:
         with np.load(_kept(self)) as kept:
             wanted = {n: kept[_RESULT + n] for n in results}
         return max(_error(sampled(n, np.asarray(results[n])), v) for n, v in wanted.items())
+
+
+def differences_of(entry: Entry, results: Mapping[str, Any]) -> str:
+    """Where the results that are compared are wrong."""
+    lines: list[str] = []
+    with np.load(_kept(entry)) as kept:
+        for name, result in results.items():
+            found = sampled(name, np.asarray(result))
+            wanted = np.resize(kept[_RESULT + name], found.shape)
+            lines.append(f"{name}: {differences(found, wanted, TOLERANCES[entry.dtype])}")
+    return "\n".join(lines)
 
 
 def _kept(entry: Entry) -> Path:

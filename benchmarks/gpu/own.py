@@ -11,9 +11,11 @@ from typing import Any
 
 import modelcc
 from benchmarks.gpu import torch_peer
+from benchmarks.gpu.cases import TOLERANCES as KERNELS
 from benchmarks.gpu.cases import Array, Case
 from benchmarks.gpu.clock import MissingPeerError, call_seconds
-from benchmarks.gpu.entries import Entry
+from benchmarks.gpu.entries import TOLERANCES as MODELS
+from benchmarks.gpu.entries import Entry, differences_of
 from benchmarks.gpu.kernels import artifact
 from benchmarks.gpu.profiles import MOVED, NODES, Kernel, Profile
 from modelcc.report.report import StepRow
@@ -25,13 +27,14 @@ CALLS = 20
 
 @dataclass(frozen=True)
 class Own:
-    """What was loaded under a ``name``, with its inputs; ``peers`` is PyTorch's name of the device
-    where other engines run."""
+    """What was loaded under a ``name``, with its inputs, and run once: ``wrong`` tells where it
+    differs, if that is too far.  ``peers`` is PyTorch's name of the device where others run."""
 
     name: str
     net: Any
     feeds: Mapping[str, Array]
     error: float
+    wrong: str
     peers: str
 
     def kernel_seconds(self) -> float:
@@ -95,10 +98,16 @@ def grouped(rows: tuple[StepRow, ...]) -> tuple[Kernel, ...]:
 def own_kernel(case: Case, folder: Path, device: str, peers: str) -> Own:
     """A kernel, run once and compared."""
     feeds, net = case.feeds(), modelcc.load(artifact(folder, case), target=device)
-    return Own(case.name, net, feeds, case.error(feeds, net.run(feeds)["y"]), peers)
+    result = net.run(feeds)["y"]
+    error = case.error(feeds, result)
+    wrong = case.differences(feeds, result) if error > KERNELS[case.dtype] else ""
+    return Own(case.name, net, feeds, error, wrong, peers)
 
 
 def own_model(entry: Entry, device: str, peers: str) -> Own:
     """A model, run once and compared."""
     feeds, net = entry.feeds(), modelcc.load(entry.artifact, target=device)
-    return Own(entry.name, net, feeds, entry.error(net.run(feeds)), peers)
+    results = net.run(feeds)
+    error = entry.error(results)
+    wrong = differences_of(entry, results) if error > MODELS[entry.dtype] else ""
+    return Own(entry.name, net, feeds, error, wrong, peers)

@@ -15,6 +15,9 @@ from typing import Any
 from benchmarks.engine_worker import Refused, Worker
 
 ROUNDS = 5
+AHEAD = 8
+"""Questions that a process has at most: nobody waits for it to read them."""
+
 MEASURE_LIMIT = 30.0
 """Seconds that one round may take."""
 
@@ -34,10 +37,11 @@ class Task:
 
 @dataclass(frozen=True)
 class Opened:
-    """An engine that is ready; ``error`` if it was compared."""
+    """An engine that is ready; ``error`` if it was compared, and where it differs too far."""
 
     error: float | None = None
     notes: Mapping[str, float] = field(default_factory=dict[str, float])
+    trace: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ class Turns:
             return Failed(found.reason)
         if isinstance(found, Failed) and found.missing:
             self.missing[engine] = found.reason
-        if isinstance(found, Failed) and found.trace:
+        if isinstance(found, Opened | Failed) and found.trace:
             self._kept(f"{task.section} {task.name} by {engine}", found.trace)
         return found
 
@@ -135,10 +139,16 @@ class Turns:
         """Many rows that are checked and forgotten, ``places`` of them at the same time; a process
         in which one failed is not trusted with the next."""
         left = {place: list(tasks[place::places]) for place in range(places)}
-        for place, some in left.items():
-            for task in some:
+        told = dict.fromkeys(left, 0)
+
+        def ask(place: int) -> None:
+            for task in left[place][told[place] : AHEAD]:
                 self._worker((engine, place)).tell(("check", engine, task))
+            told[place] = min(len(left[place]), AHEAD)
+
         while any(left.values()) and perf_counter() < end:
+            for place in left:
+                ask(place)
             for place, some in left.items():
                 if not some:
                     continue
@@ -148,12 +158,13 @@ class Turns:
                 if perf_counter() >= end:
                     break
                 yield some.pop(0), found
-                if isinstance(found, Failed) and key in self._workers:
-                    self._end(key)
-                for task in () if key in self._workers else some:
-                    self._worker(key).tell(("check", engine, task))
-        for place, some in left.items():
-            if some and (engine, place) in self._workers:
+                told[place] -= 1
+                if isinstance(found, Failed):
+                    if key in self._workers:
+                        self._end(key)
+                    told[place] = 0
+        for place, waiting in told.items():
+            if waiting and (engine, place) in self._workers:
                 self._end((engine, place))  # it has questions that nobody waits for
 
     def times(

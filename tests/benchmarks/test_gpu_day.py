@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from time import perf_counter
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import ANY
 
 import numpy as np
@@ -18,13 +19,15 @@ from benchmarks.gpu import needs, onnxruntime_peer, operators, torch_peer, xla_p
 from benchmarks.gpu.__main__ import main
 from benchmarks.gpu.cases import cases
 from benchmarks.gpu.clock import MissingPeerError
-from benchmarks.gpu.day import Day, run
+from benchmarks.gpu.day import CHECK, TIMES, Day, run
 from benchmarks.gpu.entries import BATCHES, ITEMS, TOLERANCES, Entry, entries, prepare
 from benchmarks.gpu.kernels import artifact
-from benchmarks.gpu.page import page
-from benchmarks.gpu.programs import Programs
-from benchmarks.gpu.results import FILE, Results, Row
-from benchmarks.gpu.turns import Opened
+from benchmarks.gpu.page import missing_most, page
+from benchmarks.gpu.profiles import FILE as PROFILES
+from benchmarks.gpu.profiles import read
+from benchmarks.gpu.programs import DETAILS, Programs
+from benchmarks.gpu.results import FAULTS, FILE, Results, Row
+from benchmarks.gpu.turns import Opened, Task, Turns
 from benchmarks.gpu.weights import grown
 from modelcc.driver import compile_model
 from modelcc.runtime.errors import LoadError
@@ -32,11 +35,12 @@ from tests.benchmarks import gpu_engines
 from tests.machines import chosen_options
 
 
-def day(folder: Path, how: str = "", seconds: float = 600.0) -> Results:
+def day(folder: Path, how: str = "", seconds: float = 600.0, **more: Any) -> Results:
     """All small kernels, by the stand-in."""
     for case in cases("small"):
         artifact(folder, case).touch()
-    given = Day(folder, how, "cuda", perf_counter() + seconds, "small", limit=30.0, operators=False)
+    end = perf_counter() + seconds
+    given = Day(folder, how, "cuda", end, "small", limit=30.0, operators=False, **more)
     results = Results(folder)
     turns = run(given, results, gpu_engines.serve)
     (folder / "page.md").write_text(page(results, "a stand-in", turns.missing))
@@ -58,6 +62,9 @@ def test_what_fails_costs_its_own_row_and_the_next_call_goes_on(tmp_path: Path) 
     assert norm.seconds["modelcc"] == 2.0 and norm.ratio == 1.5
     asked = (tmp_path / gpu_engines.ASKED).read_text().splitlines()
     assert Results(tmp_path).rows == rows
+    assert (
+        "== kernel decode 1x64x16 f16 by modelcc\nline 7\nlost\n" in (tmp_path / FAULTS).read_text()
+    )
 
     later = day(tmp_path, "well")
     again = (tmp_path / gpu_engines.ASKED).read_text().splitlines()[len(asked) :]
@@ -89,6 +96,26 @@ def test_models_are_checked_and_timed_in_turns(tmp_path: Path) -> None:
                      "b x1": (True, None)}  # fmt: skip
 
 
+def test_kernels_of_what_is_right_are_profiled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the phase that checks models are timed beside nobody."""
+    for stem in ("a", "b_f16"):
+        (tmp_path / f"{stem}.seeded.onnx").write_bytes(b"no model")
+    for entry in entries(tmp_path):
+        entry.artifact.touch()
+    rows = day(tmp_path, profile=True, phases=(CHECK,), order=[("f16", 1), ("f32", 32)]).rows
+    found = read(tmp_path / PROFILES)
+    wanted = [name for name, row in rows.items() if row.section in ("kernel", "model")]
+    assert list(found) == [name for name in wanted if not rows[name].fault]
+    assert list(found) == ["layer norm 8x96 f32", "b_f16 x1", "a x32"]
+    assert rows["layer norm 8x96 f32"].seconds and not rows["a x32"].seconds
+    said = capsys.readouterr().out
+    assert "a x32: call 50.0 us, kernels 40.0 us, roof 10.0 us\n" in said
+    later = day(tmp_path, "well", phases=(TIMES,), engines=("modelcc", "torch")).rows
+    assert later["a x32"].ratio == later["a x1"].ratio == 1.5
+
+
 def test_nothing_begins_when_the_seconds_are_over(tmp_path: Path) -> None:
     results = day(tmp_path, "well", 0.0)
     assert not results.rows
@@ -101,11 +128,45 @@ def test_a_hang_at_the_end_is_no_fault(tmp_path: Path) -> None:
     assert not any(row.name.startswith("attention") for row in rows.values())
 
 
+def test_many_questions_wait_for_nobody(tmp_path: Path) -> None:
+    """A process that hangs, with more to do than a pipe holds, costs its own limit."""
+    turns = Turns(gpu_engines.serve, (tmp_path, "", "cuda"), 30.0)
+    tasks = [Task("operator", f"attention {'x' * 1000} {number}") for number in range(2000)]
+    begin = perf_counter()
+    assert not list(turns.each(tasks, "modelcc", 1, 30.0, perf_counter() + 3.0))
+    well = Turns(gpu_engines.serve, (tmp_path, "well", "cuda"), 30.0)
+    found = list(well.each(tasks[:30], "modelcc", 2, 30.0, perf_counter() + 30.0))
+    assert sorted(task.name for task, _ in found) == sorted(task.name for task in tasks[:30])
+    turns.close()
+    well.close()
+    assert perf_counter() - begin < 40
+
+
 CHECKER = """#!/bin/sh
 echo "$@" >> {calls}
 echo "========= ERROR SUMMARY: $2"
 test $2 = memcheck || exit 9
 """
+
+
+def test_the_profiler_looks_into_what_misses_its_bar_most(tmp_path: Path) -> None:
+    results = Results(tmp_path)
+    for name, own in (("softmax 8x8 f16", 2e-5), ("product 4096x4096x4096 bf16", 4e-5)):
+        row = Row("kernel", name, error=0.0)
+        results.add(row.with_times({"modelcc": own, "cublas": 1e-5}, {"TFLOP/s": 500.0}))
+    fast = Row("kernel", "softmax 9x9 f16", error=0.0)
+    results.add(fast.with_times({"modelcc": 1e-5, "eager": 2e-5}, {}))
+    found = missing_most(results)
+    assert found == ["softmax 8x8 f16", "product 4096x4096x4096 bf16"], "500 of 600 TFLOP/s"
+    profiler = tmp_path / "ncu"
+    profiler.write_text('#!/bin/sh\necho "details of $@"\n')
+    profiler.chmod(0o755)
+    Programs(profiler=str(profiler)).profile(results, tmp_path, "cuda", perf_counter() + 9, found)
+    text = (tmp_path / DETAILS).read_text()
+    assert [line for line in text.splitlines() if line.startswith("==")] == [
+        f"== {name}" for name in found
+    ]
+    assert "--once softmax 8x8 f16" in text and "--set detailed" in text
 
 
 def test_checkers_run_the_smaller_kernels(tmp_path: Path) -> None:
@@ -184,6 +245,7 @@ def test_what_is_missing_is_said_in_a_line() -> None:
     assert needs.state(needs.requirements())[1], "this project's own"
 
 
+KINDS = {"kernel", "model"}
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
 BODY = f"{HEAD} g (float[batch, 200] x) => (float[batch, 300] y)"
 
@@ -271,9 +333,15 @@ def test_the_whole_command_on_a_processors_driver(tmp_path: Path) -> None:
     for other in folder.glob("*f16.seeded.onnx"):
         other.unlink()
     some = ["--no-operators", "--places", "1", "--workers", "1", "--engines", "modelcc"]
+    some += ["--profile", "--order", "f32x1", "f32x32"]
     assert main([*here, *some, "--seconds", "3600", "--limit", "1800", "--out", str(out)]) == 0
     rows = Results(out).rows
-    assert {row.section for row in rows.values()} >= {"kernel", "model"}
+    assert {row.section for row in rows.values()} >= KINDS
     assert all("modelcc" in row.seconds for row in rows.values() if row.section != "machine")
     assert len([row for row in rows.values() if row.section == "model"]) == len(BATCHES)
     assert (out / FILE).exists() and "tiny x32" in (out / "results.md").read_text()
+    profiles = read(out / PROFILES)
+    assert set(profiles) == {name for name, row in rows.items() if row.section in KINDS}
+    for profile in profiles.values():
+        assert profile.call and profile.seconds > 0 and profile.roof > 0
+        assert all(kernel.source and kernel.bytes for kernel in profile.kernels)
