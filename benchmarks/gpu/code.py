@@ -20,6 +20,7 @@ from benchmarks.gpu.weights import grown
 from modelcc.driver import compile_model
 from modelcc.options import Options
 from modelcc.report.in_artifact import report_in
+from modelcc.runtime.cuda_code import machine_code
 from modelcc.runtime.device_program import CODE
 from modelcc.targets.cuda.tools import disassemble
 from modelcc.targets.kernel_use import GroupUse
@@ -81,7 +82,7 @@ def check(model: onnx.ModelProto, options: Options, batch: int) -> Iterator[Foun
     artifact = compile_model(model, replace(options, dims=tuple(dims.items()))).artifact
     report = report_in(artifact)
     assert report is not None and report.device is not None
-    texts = code_of(disassemble(artifact.objects[CODE]))
+    texts = code_of(disassemble(machine_code(artifact.objects[CODE])))
     for use in report.device.uses:
         yield found(use, texts[use.function])
 

@@ -14,6 +14,7 @@ from cuda_driver import NAMES, FakeDriver, Kernel
 from modelcc.ir.types import Array
 from modelcc.runtime import cuda_calls, cuda_staging, tensor_maps
 from modelcc.runtime.cuda_calls import cuda_of_ptx
+from modelcc.runtime.cuda_code import machine_code, ptx_behind, with_ptx
 from modelcc.runtime.device import OutOfDeviceMemoryError, RecordingError, TookTooLongError
 from modelcc.runtime.errors import LoadError, RunError
 
@@ -142,6 +143,41 @@ def test_what_cannot_be_loaded(function: str, status: int, message: str) -> None
     driver.failing[function] = status
     with pytest.raises(LoadError, match=message):
         cuda_device.CudaDevice(driver, 0).load(PTX, {"add": (32, 1, 1)})
+
+
+class OfAnotherRelease(FakeDriver):
+    """It takes no machine code; of PTX what ``ptx`` says."""
+
+    ptx = 0
+
+    def cuModuleLoadData(self, image: bytes) -> tuple[object, ...]:  # noqa: N802
+        status, handle = super().cuModuleLoadData(image)
+        return (209 if image.startswith(b"\x7fELF") else self.ptx or status), handle
+
+
+def test_a_driver_that_takes_no_machine_code_compiles_the_ptx_behind() -> None:
+    driver, code = OfAnotherRelease(ADD), with_ptx(b"\x7fELF code", PTX.decode())
+    assert (machine_code(code), ptx_behind(code)) == (b"\x7fELF code", PTX)
+    assert (machine_code(PTX), ptx_behind(PTX)) == (PTX, b"")
+    device = cuda_device.CudaDevice(driver, 0)
+    device.load(code, {"add": (32, 1, 1)})
+    assert list(driver.modules.values()) == [b"\x7fELF code\0", PTX + b"\0"]
+    whole = FakeDriver(ADD)
+    device = cuda_device.CudaDevice(whole, 0)
+    device.load(code, {"add": (32, 1, 1)})
+    assert list(whole.modules.values()) == [b"\x7fELF code\0"]
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [(222, "its PTX 8.6 needs the driver of CUDA 12.7"), (209, "compile with --target cuda:sm_86")],
+)
+def test_a_driver_that_takes_neither(status: int, message: str) -> None:
+    driver = OfAnotherRelease(ADD)
+    driver.ptx = status
+    code = with_ptx(b"\x7fELF code", PTX.decode())
+    with pytest.raises(LoadError, match=message):
+        cuda_device.CudaDevice(driver, 0).load(code, {"add": (32, 1, 1)})
 
 
 def test_a_machine_without_a_driver() -> None:

@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from modelcc.runtime.cuda_code import machine_code, ptx_behind
 from modelcc.runtime.device import RecordingError
 from modelcc.runtime.errors import LoadError, RunError
 
 INSTALL = "install NVIDIA's driver, or compile for another target"
 
 _OTHER_GPU = "CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_INVALID_IMAGE"
-_PTX = "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "CUDA_ERROR_INVALID_PTX"
+_OLD_DRIVER = "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
+_PTX = _OLD_DRIVER, "CUDA_ERROR_INVALID_PTX"
 _REFUSED: Mapping[str, str] = MappingProxyType(
     {
         "CUDA_ERROR_JIT_COMPILER_NOT_FOUND": "its driver has no compiler of PTX",
@@ -76,9 +78,15 @@ class CudaCalls:
         return result[1] if len(result) > 1 else None
 
     def module(self, code: bytes, chip: str) -> Any:
-        """Machine code, or PTX, as a module for the GPU, whose architecture is ``chip``."""
-        result = self.api.cuModuleLoadData(code + b"\0")
-        said, version = self.said(result[0]), _VERSION.search(code)
+        """Machine code, or PTX, as a module for the GPU, whose architecture is ``chip``; where it
+        does not take the code, the PTX behind it, if there is one."""
+        machine, ptx = machine_code(code), ptx_behind(code)
+        result = self.api.cuModuleLoadData(machine + b"\0")
+        if self.said(result[0]) and ptx:
+            again = self.api.cuModuleLoadData(ptx + b"\0")
+            if not self.said(again[0]) or self.said(again[0]) == _OLD_DRIVER:
+                machine, result = ptx, again
+        said, version = self.said(result[0]), _VERSION.search(machine)
         if said in _PTX and version:
             major, minor = map(int, version.groups())
             raise LoadError(

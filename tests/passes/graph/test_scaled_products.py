@@ -14,6 +14,7 @@ from modelcc.ops.generate import Iota
 from modelcc.ops.matmul import Gemm
 from modelcc.ops.quant import DequantizeLinear, QuantizeLinear
 from modelcc.passes.graph.scaled_products import ScaledProducts
+from modelcc.runtime.cuda_code import machine_code
 from modelcc.runtime.device_program import CODE
 from modelcc.targets.cuda.tools import disassemble, find_tool
 from tests.machines import chosen_options
@@ -60,4 +61,4 @@ def test_nodes_without_operands_stay() -> None:
 @pytest.mark.skipif(find_tool("nvdisasm") is None, reason="there is no nvdisasm")
 def test_tensor_cores_multiply_them() -> None:
     artifact = compile_model(linear(F8E4M3FN), chosen_options(target="cuda:sm_89")).artifact
-    assert "QMMA.16832.F32.E4M3.E4M3" in disassemble(artifact.objects[CODE])
+    assert "QMMA.16832.F32.E4M3.E4M3" in disassemble(machine_code(artifact.objects[CODE]))

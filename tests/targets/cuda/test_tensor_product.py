@@ -16,6 +16,7 @@ from modelcc.ir.types import F32, TensorType
 from modelcc.ops.matmul import MatMul
 from modelcc.options import Options
 from modelcc.report.in_artifact import report_in
+from modelcc.runtime.cuda_code import machine_code
 from modelcc.runtime.device_program import CODE
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.targets.cuda.chips import find_chip
@@ -100,7 +101,7 @@ def test_f32_is_rounded_only_where_that_is_asked_for(precision: str) -> None:
     artifact = compile_model(graph, options).artifact
     report = report_in(artifact)
     assert report is not None
-    rounded = "HMMA.1688.F32.TF32" in disassemble(artifact.objects[CODE])
+    rounded = "HMMA.1688.F32.TF32" in disassemble(machine_code(artifact.objects[CODE]))
     assert rounded == (precision == "tf32")
     line = "1 of 1 kernels multiply f32 rounded to tf32, and add in f32"
     assert report.notes == ((line,) if rounded else ())

@@ -1,7 +1,8 @@
 """The targets ``cuda`` and ``cuda:sm_90a``: NVIDIA's GPUs, by PTX or machine code.
 
 Compiles anywhere.  With ``ptxas`` (the extra ``cuda-tools``, or a toolkit on the path) an artifact
-has machine code; without, PTX, which the driver of the machine that runs it compiles.
+has machine code, and PTX for drivers that do not take it, as those of newer GPUs; without, PTX
+alone, which the driver of the machine that runs it compiles.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from modelcc.artifact.manifest import LibrarySpec
 from modelcc.ir.errors import ModelError
 from modelcc.ir.loop import Function
 from modelcc.passes.graph.scaled_products import ScaledProducts
+from modelcc.runtime.cuda_code import machine_code, with_ptx
 from modelcc.runtime.device_program import CODE
 from modelcc.runtime.libraries import at_path
 from modelcc.schedule.canonical import CanonicalKernel
@@ -112,15 +114,15 @@ class CudaTarget(DeviceTarget):
         return kernels_of(self.chip).text(functions, self.gpu.limits)
 
     def compiled(self, text: str, config: BuildConfig) -> bytes:
-        """Machine code, or PTX where there is no assembler."""
+        """Machine code with its PTX, or PTX alone where there is no assembler."""
         ptx = ptx_text(text, self.chip, self.options.optimize)
         if find_tool("ptxas") is None:
             return ptx.encode()
-        return assemble(ptx, self.chip).code
+        return with_ptx(assemble(ptx, self.chip).code, ptx)
 
     def compiled_kernels(self, code: bytes) -> Mapping[str, CompiledKernel]:
         """What the machine code says."""
-        return compiled_kernels(code)
+        return compiled_kernels(machine_code(code))
 
     def render(self, modules: Sequence[Module], form: str, config: BuildConfig) -> bytes:
         """The device's kernels in one of :attr:`forms`."""
