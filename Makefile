@@ -52,10 +52,11 @@ gpu-zoo:  ## the zoo on DEVICES=devices (OpenCL and WebGPU; or opencl:spirv, web
 	$(PYTHON) -m benchmarks.accuracy --backend $(or $(DEVICES),devices) --folder $(MODELS) $(if $(REAL),--real $(REAL)) \
 		$(if $(filter all,$(ZOO)),,--models $(or $(ZOO),small))
 
-bench-gpu:  ## on an NVIDIA GPU: kernels and models right or wrong, then times beside other engines, as far as SECONDS go, and bars to OUT; PREPARE=1 writes what that takes, anywhere
+bench-gpu:  ## on an NVIDIA GPU: kernels and models right or wrong, then times beside other engines, as far as SECONDS go, and bars to OUT; PREPARE=1 writes what that takes, anywhere, PACK=file an archive of it with WHEEL=packages
 ifdef PREPARE
 	$(PYTHON) -m benchmarks.zoo --out $(MODELS) $(GPU_MODELS:%=%_dynamic)
-	$(PYTHON) -m benchmarks.gpu $(MODELS)/gpu --prepare --models $(GPU_MODELS:%=$(MODELS)/%_dynamic.onnx)
+	$(PYTHON) -m benchmarks.gpu $(MODELS)/gpu --prepare --models $(GPU_MODELS:%=$(MODELS)/%_dynamic.onnx) \
+		$(if $(PACK),--pack $(PACK)) $(WHEEL:%=--wheel %)
 else
 	$(PYTHON) -m benchmarks.gpu.needs
 	$(PYTHON) -m benchmarks.gpu $(MODELS)/gpu --seconds $(or $(SECONDS),500) $(if $(OUT),--out $(OUT))

@@ -2,14 +2,15 @@
 
 Unpacks what was prepared and the packages that came along, finds NVIDIA's tools, says what is there
 and what is lacking, and runs ``benchmarks.gpu`` with the further words, which write to OUT.  What
-other engines have compiled is kept in OUT, too; ``--caches FILE`` brings it again.  Needs Python's
-own library alone.
+other engines have compiled is kept in OUT, too; ``--caches FILE`` brings it again, and ``--results
+FILE`` what an earlier call has done.  Needs Python's own library alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -40,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("out", type=Path)
     made.add_argument("--folder", type=Path, default=Path("/tmp/modelcc-gpu"), help="to work in")
     made.add_argument("--caches", type=Path, help="what an earlier call kept of other engines'")
+    made.add_argument("--results", type=Path, help="an earlier call's, which is gone on with")
     return made
 
 
@@ -55,6 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.caches is not None:
         with tarfile.open(given.caches) as tar:
             tar.extractall(held, filter="data")
+    if given.results is not None:
+        shutil.copy(given.results, held / given.results.name)
     known = environment(os.environ, held, site)
     print(f"unpacked after {perf_counter() - begin:.0f} s", flush=True)
     needs = subprocess.run([sys.executable, "-m", "benchmarks.gpu.needs"], env=known, check=False)
