@@ -170,9 +170,7 @@ def pipeline(
                 ConstantChannels(),
                 DeadChannels(graphs.channels),
                 *graphs.convolutions,
-                RecogniseAttention(),
-                NarrowMasks(),
-                *lowerings(options.precision),
+                *_attention(graphs.products, options.precision),
                 *_tidying(graphs.narrow),
             ),
             InternStrings(),
@@ -190,6 +188,11 @@ def pipeline(
     return _restricted(numbered(stages), options)
 
 
+def _attention(products: Sequence[Pass[Graph]], precision: str) -> tuple[Pass[Graph], ...]:
+    """Attention, its masks and products, and then what is to be computed with fewer bits."""
+    return (RecogniseAttention(), NarrowMasks(), *products, *lowerings(precision))
+
+
 def _tidying(narrow: bool) -> tuple[Pass[Graph], ...]:
     """What the other passes on graphs leave behind is cleared away."""
     first = (EliminateTransposes(), EliminateReshapes(), Canonicalise(), SimplifyControl())
@@ -202,8 +205,8 @@ def _back_end(target: Target, context: BuildContext) -> tuple[PipelineStage, ...
     return (
         *block("schedule", ("schedule", _scheduler(target, context))),
         *block("loop", ("legalize", _on_functions(context.legalize))),
-        *block("plan", check_first, order_steps, *own, ("plan_memory", _planner(target))),
-        *block("emit", ("emit", _emitter(context))),
+        *block("plan", check_first, order_steps, *own, ("plan_memory", partial(_planned, target))),
+        *block("emit", ("emit", partial(_emitted, context))),
         *block("build", ("build", _builder(context))),
         *block("package", ("package", _packager(target, context))),
     )
@@ -440,18 +443,12 @@ def _on_functions(legalize: Callable[[Function], Function]) -> Callable[[Program
     return run
 
 
-def _planner(target: Target) -> Callable[[Program], Program]:
-    def run(program: Program) -> Program:
-        return apply_plan(program, plan_memory(program, target.memory))
-
-    return run
+def _planned(target: Target, program: Program) -> Program:
+    return apply_plan(program, plan_memory(program, target.memory))
 
 
-def _emitter(context: BuildContext) -> Callable[[Program], Translation]:
-    def run(program: Program) -> Translation:
-        return Translation(program, context.emit(program))
-
-    return run
+def _emitted(context: BuildContext, program: Program) -> Translation:
+    return Translation(program, context.emit(program))
 
 
 def _builder(context: BuildContext) -> Callable[[Translation], Translation]:

@@ -65,13 +65,14 @@ class TargetOptions:
 class GraphPasses:
     """What a target does to graphs, among the passes that fit any machine: to ``functions`` that
     would be written out in other ops, to products of ``quantised`` numbers, once these are
-    recognised, and to ``convolutions``, before attention is; how many ``channels`` its kernels take
-    at once, so that fewer are no gain; and whether constants of ``narrow`` floats, of 8 bits, stay
-    so for kernels that multiply them."""
+    recognised, to ``convolutions``, before attention is, and to ``products`` after that; how many
+    ``channels`` its kernels take at once, so that fewer are no gain; and whether constants of
+    ``narrow`` floats, of 8 bits, stay so for kernels that multiply them."""
 
     functions: tuple[Pass[Graph], ...] = ()
     quantised: tuple[Pass[Graph], ...] = ()
     convolutions: tuple[Pass[Graph], ...] = ()
+    products: tuple[Pass[Graph], ...] = ()
     channels: int = 1
     narrow: bool = False
 

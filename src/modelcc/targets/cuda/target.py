@@ -68,9 +68,10 @@ class CudaTarget(DeviceTarget):
 
     def graph_passes(self) -> GraphPasses:
         """Products of floats of 8 bits as such, where tensor cores have them."""
+        passes = super().graph_passes()
         if BYTES not in self.gpu.matrix:
-            return GraphPasses()
-        return GraphPasses(quantised=(ScaledProducts(),), narrow=True)
+            return passes
+        return replace(passes, quantised=(ScaledProducts(),), narrow=True)
 
     @property
     def has_tf32(self) -> bool:

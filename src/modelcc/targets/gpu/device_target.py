@@ -19,6 +19,7 @@ from modelcc.ir.memory_rules import MemoryRules
 from modelcc.ir.naming import user_name
 from modelcc.ir.program import Program
 from modelcc.ir.tensor import TensorProgram
+from modelcc.passes.graph.join_products import JoinProducts
 from modelcc.passes.program.place_transfers import place_transfers, side_of
 from modelcc.passes.tensor.channels_last import ChannelsLast
 from modelcc.passes.tensor.epilogue_axes import EpilogueAxes
@@ -150,7 +151,8 @@ class DeviceTarget(Target):
         return MemoryRules(alignment=ALIGNMENT)
 
     def graph_passes(self) -> GraphPasses:
-        return GraphPasses()
+        """Products of one operand are one, for all units and in one launch."""
+        return GraphPasses(products=(JoinProducts(),))
 
     def tensor_passes(self) -> TensorPasses:
         """Images with channels last where matrix units convolve them; concatenations of few parts
