@@ -303,7 +303,7 @@ class For:
     same time: up to three of each, directly within each other, the innermost one being the
     dimension in which neighbours lie side by side.  They run from 0 by 1, grids to what the sizes
     give, threads to a number.  What two threads access and one of them writes has a barrier in
-    between; threads of different groups do not meet.
+    between; threads of different groups meet where they :class:`Arrive` only.
     """
 
     variable: str
@@ -419,6 +419,20 @@ class Barrier:
 
 
 @dataclass(frozen=True)
+class Arrive:
+    """All threads of a group arrive together at ``counters[slot]``; the group that is the
+    ``count``-th to do so runs ``body`` with all its threads, the others go on.
+
+    It sees what those have written before they arrived, and what they saw.  Counters are i32, 0
+    before the first group, and again behind the ``count``-th; nothing else touches them."""
+
+    counters: str
+    slot: Index
+    count: Index
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True)
 class Prefetch:
     """Hint that ``buffer[offset]`` is needed soon; ``level`` 1 is nearest.  May be out of range."""
 
@@ -463,7 +477,7 @@ class Comment:
 
 Stmt: TypeAlias = (
     For | While | If | Let | BindIndex | Check | Register | Assign | Store | VectorScatter | Alloc
-    | Barrier | Exchange | Copying | Prefetch | ParallelCall | RoutineCall | Comment
+    | Barrier | Arrive | Exchange | Copying | Prefetch | ParallelCall | RoutineCall | Comment
 )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from modelcc.ir.index import evaluate
 from modelcc.ir.loop import (
+    Arrive,
     BindIndex,
     Expr,
     For,
@@ -42,7 +43,8 @@ def function_cost(function: Function, sizes: Mapping[str, int]) -> Cost:
 
     A loop whose bounds depend on an outer loop counts as in the first iteration of that one; of
     two branches the dearer counts.  Loops bounded by run-time data, and those without bounds, count
-    once.  A routine that threads run together counts once for all of them.
+    once.  What one of several groups does is shared by them.  A routine that threads run together
+    counts once for all of them.
     """
     elements = touched(function, sizes)
     bytes = sum(elements[p.buffer.name] * p.buffer.dtype.bytes for p in function.parameters)
@@ -65,6 +67,8 @@ def _statement_flops(s: Stmt, env: dict[str, int]) -> int:
             return own + max(_block_flops(part, env) for part in usual)
         case While():
             return own + _block_flops(s.body, env)
+        case Arrive():
+            return _block_flops(s.body, env) // max(evaluate(s.count, env), 1)
         case RoutineCall():
             sizes = (evaluate(size, env) for size in s.sizes)
             once = function_cost(s.routine, dict(zip(s.routine.sizes, sizes, strict=True)))

@@ -13,6 +13,7 @@ from modelcc.ir.forms import NO_TYPES, Spelling, Syntax, TextForms, block, liste
 from modelcc.ir.index import Index
 from modelcc.ir.loop import (
     Alloc,
+    Arrive,
     Assign,
     Barrier,
     BindIndex,
@@ -266,6 +267,7 @@ STATEMENTS = TextForms[Stmt](
         VectorScatter: "scatter {buffer:buffer}[{offset}; {offsets}](? mask({active})?) = {value}",
         Alloc: "{buffer}",
         Barrier: "barrier",
+        Arrive: "arrive {counters:buffer}[{slot}] of {count} {body}",
         Exchange: "exchange {name:value} across {across}",
         CopyAsync: "copy {to:buffer}[{to_offset}] = {source:buffer}[{source_offset}](? x{lanes}?)"
         "(? mask({active})?)",

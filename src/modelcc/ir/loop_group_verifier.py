@@ -10,6 +10,7 @@ from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, symbols
 from modelcc.ir.loop import (
     Alloc,
+    Arrive,
     Barrier,
     BindIndex,
     Check,
@@ -34,22 +35,26 @@ from modelcc.ir.loop_traversal import (
     grid_loop,
     indices,
     loop_nest,
+    map_blocks,
+    names_used,
     statement_expressions,
     statement_indices,
     statements,
     walk,
 )
 from modelcc.ir.tiles import CopyTile, ExpectBytes, WaitArrival, WaitRoutines
+from modelcc.ir.types import I32
 
 DIMENSIONS = 3
 
 _SHARED = ("shared", "tile", "arrivals")
 _OF_GROUPS = (
-    Barrier, Exchange, CopyAsync, CommitCopies, WaitCopies, CopyTile, ExpectBytes, WaitArrival,
-    WaitRoutines,
+    Barrier, Arrive, Exchange, CopyAsync, CommitCopies, WaitCopies, CopyTile, ExpectBytes,
+    WaitArrival, WaitRoutines,
 )  # fmt: skip
+_OF_ALL: tuple[type[Stmt], ...] = (Barrier, Arrive)
 _OF_WARPS = (RoutineCall, WaitRoutines, Exchange)
-TOGETHER: tuple[type[Stmt], ...] = (Barrier, *_OF_WARPS)
+TOGETHER: tuple[type[Stmt], ...] = (*_OF_ALL, *_OF_WARPS)
 """What all threads of a group, or of a warp, come to."""
 
 
@@ -84,6 +89,7 @@ def verify_groups(function: Function, limits: GroupLimits) -> None:
         _verify_extent(function, loop, len(loops))
     _verify_threads(function, loops, limits)
     _verify_exchanges(function, loops[-1])
+    _verify_arrivals(function)
     _Threads(function, loops).verify(body)
     _Threads(function, loops[-1:], _OF_WARPS).verify(body)
 
@@ -185,6 +191,25 @@ def _verify_exchanges(function: Function, warp: For) -> None:
             raise _fail(function, s, f"{count} threads do not exchange across {s.across}")
 
 
+def _verify_arrivals(function: Function) -> None:
+    """At parameters of i32 that are written, which nothing else mentions."""
+    inside = statements(function.body)
+    arriving = [s for s in inside if isinstance(s, Arrive)]
+    counters = {s.counters for s in arriving}
+    known = {p.buffer.name: p for p in function.parameters if p.mutable and not p.shared}
+    for s in arriving:
+        if s.counters not in known or known[s.counters].buffer.dtype != I32:
+            raise _fail(function, s, f"groups arrive at i32 that are written, not at %{s.counters}")
+        if not symbols(s.count) <= set(function.sizes) or s.count == 0:
+            raise _fail(function, s, "how many groups arrive, a number or the sizes say")
+    for s in inside if counters else ():
+        if isinstance(s, Arrive):
+            continue
+        met = counters.intersection(names_used((map_blocks(s, lambda _: ()),)))
+        if met:
+            raise _fail(function, s, f"groups arrive at %{min(met)}, which nothing else touches")
+
+
 class _Threads:
     """Checks what a thread does: ``varying`` names differ between the threads that ``loops`` run,
     which do what is ``together`` at the same time."""
@@ -193,7 +218,7 @@ class _Threads:
         self,
         function: Function,
         loops: Sequence[For],
-        together: tuple[type[Stmt], ...] = (Barrier,),
+        together: tuple[type[Stmt], ...] = _OF_ALL,
     ) -> None:
         self._function = function
         self._together = together
@@ -223,6 +248,9 @@ class _Threads:
             case Barrier() | RoutineCall() | WaitRoutines() | Exchange():
                 if isinstance(s, self._together):
                     self._reached(s)
+            case Arrive():
+                self._reached(s)
+                self._block(s.body)
             case Let() if self._varies(s.value):
                 self._varying.add(s.name)
             case BindIndex() if self._varies(s.value):
@@ -244,7 +272,7 @@ class _Threads:
             case _:
                 pass
 
-    def _reached(self, s: Barrier | RoutineCall | WaitRoutines | Exchange) -> None:
+    def _reached(self, s: Barrier | Arrive | RoutineCall | WaitRoutines | Exchange) -> None:
         """By all of them, on the same parts of memory."""
         if self._diverging is not None:
             inside = statement_text(self._diverging)

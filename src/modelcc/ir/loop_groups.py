@@ -2,7 +2,8 @@
 
 The threads of a group run one after the other up to their next barrier.  Two of them race if they
 access one element of global or shared memory between two barriers and at least one writes; two
-groups race if they do so at all, for nothing orders groups.
+groups race if they do so at all, unless one of them has seen the other arrive
+(:mod:`modelcc.ir.loop_arrivals`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from itertools import product
 import numpy as np
 
 from modelcc.ir.errors import RunError
-from modelcc.ir.loop_memory import Lanes, gather, load, scatter, store, undefined
+from modelcc.ir.loop_arrivals import GroupAccesses, GroupOrder
+from modelcc.ir.loop_memory import Lanes, gather, load, part, scatter, store, undefined
 from modelcc.ir.loop_tiles import Arrivals, CopiedMemory, box_of
 from modelcc.ir.types import Array
 
@@ -91,12 +93,14 @@ class _Beside:
 
 @dataclass(frozen=True)
 class _Watched:
-    """Memory, who accesses it, and elements to which copies are on their way."""
+    """Memory, who accesses it, and elements to which copies are on their way; nobody writes to
+    what is ``fixed``."""
 
     name: str
     memory: Array
+    fixed: bool = False
     by_thread: _Accesses = field(default_factory=_Accesses)
-    by_group: _Accesses = field(default_factory=_Accesses)
+    by_group: GroupAccesses = field(default_factory=GroupAccesses)
     coming: set[int] = field(default_factory=set[int])
 
 
@@ -106,8 +110,10 @@ class Watch:
 
     def __init__(self, buffers: Mapping[str, Array]) -> None:
         at_address: dict[int, _Watched] = {}
+        written = {m.ctypes.data for m in buffers.values() if m.flags.writeable}
         for name, memory in buffers.items():
-            at_address.setdefault(memory.ctypes.data, _Watched(name, memory))
+            place = memory.ctypes.data
+            at_address.setdefault(place, _Watched(name, memory, place not in written))
         self._global = {id(m): at_address[m.ctypes.data] for m in buffers.values()}
         self._held = tuple(buffers.values())
         self._shared: dict[int, _Watched] = {}
@@ -115,7 +121,9 @@ class Watch:
         self._arrivals: dict[int, Arrivals] = {}
         self._beside: dict[int, list[_Beside]] = {}
         self._running: _Beside | None = None
-        self._groups: list[str] = []
+        self._order = GroupOrder()
+        self._group = ""
+        self._last: tuple[int, bool] = (-1, False)
         self._points: list[str] = []
         self._interval = 0
         self._thread = 0
@@ -126,8 +134,21 @@ class Watch:
 
     def begin_group(self, point: Mapping[str, int]) -> None:
         """What follows is of the group at ``point``."""
-        self._groups.append(_place(point.items()))
+        self._group = _place(point.items())
+        self._order.begin(self._group)
         self._shared, self._tiles, self._arrivals = {}, {}, {}
+
+    def arrive(self, counters: Array, slot: int, count: int) -> bool:
+        """Whether the group is the last of ``count``, which its first thread finds out."""
+        if self._last[0] != self._interval:
+            part(counters, slot, 1)
+            name = self._global[id(counters)].name
+            self._last = self._interval, self._order.arrive(name, counters, slot, count)
+        return self._last[1]
+
+    def end(self) -> None:
+        """All groups have run."""
+        self._order.end()
 
     def share(self, name: str, memory: Array) -> Array:
         """``memory``, which the group's threads share."""
@@ -176,7 +197,7 @@ class Watch:
                     f"thread {self._points[first + n]} is at {_barrier(reached[n])}"
                     for n in (0, number)
                 )
-                raise DivergenceError(f"group {self._groups[-1]}: {places}")
+                raise DivergenceError(f"group {self._group}: {places}")
 
     def hold(self, name: str, lane: int, memory: Array) -> Array:
         """What the threads of a warp hold together: the first one brings the ``memory``."""
@@ -280,7 +301,7 @@ class Watch:
     def _allow(self, buffer: str, element: int, fault: str) -> None:
         if fault:
             here = self._points[self._thread]
-            how = f"thread {here} of group {self._groups[-1]}: {fault}"
+            how = f"thread {here} of group {self._group}: {fault}"
             raise RaceError(buffer or "arrivals", element, (here, here), how)
 
     def _touch_tile(self, tile: CopiedMemory, elements: Iterable[int]) -> None:
@@ -338,7 +359,7 @@ class Watch:
     def _touch(self, buffer: Array, elements: Iterable[int], writes: bool) -> None:
         watched = self._global.get(id(buffer))
         if watched is not None:
-            for element in elements:
+            for element in () if watched.fixed else elements:
                 self._by_group(watched, element, writes)
                 self._by_thread(watched, element, writes)
         elif id(buffer) in self._shared:
@@ -353,11 +374,10 @@ class Watch:
             self._touch_fragment(buffer, writes)
 
     def _by_group(self, watched: _Watched, element: int, writes: bool) -> None:
-        own = len(self._groups) - 1
-        other = watched.by_group.conflict(element, own, 0, writes)
-        if other is not None:
-            groups = self._groups[other], self._groups[own]
-            first = "writes" if watched.by_group.wrote(element, other) else "reads"
+        found = watched.by_group.conflict(element, self._order, writes)
+        if found is not None:
+            groups = self._order.group(found[0]), self._group
+            first = _verb(found[1])
             how = f"group {groups[0]} {first} it and group {groups[1]} {_verb(writes)} it"
             raise RaceError(watched.name, element, groups, f"{how}; nothing orders groups")
 
@@ -370,7 +390,7 @@ class Watch:
         first = "writes" if watched.by_thread.wrote(element, other) else "reads"
         how = f"thread {threads[0]} {first} it and thread {threads[1]} {_verb(writes)} it"
         missing = "a race" if first == "writes" and writes else "a barrier is missing"
-        place = f"without a barrier between them, in group {self._groups[-1]}: {missing}"
+        place = f"without a barrier between them, in group {self._group}: {missing}"
         raise RaceError(watched.name, element, threads, f"{how}, {place}")
 
 

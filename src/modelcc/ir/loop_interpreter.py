@@ -7,7 +7,9 @@ NaN or the largest integer, so that reading what was never written shows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
+from types import MappingProxyType
 
 import numpy as np
 
@@ -21,17 +23,25 @@ from modelcc.ir.types import Array, dtype_of
 
 Kernel = Callable[[Sequence[Array], Sequence[int]], None]
 
+GroupOrder = Callable[..., Iterable[tuple[int, ...]]]
+"""Of the extents of the grid loops, outermost first: the order in which groups run."""
 
-def compile_loops(function: Function) -> Kernel:
+
+def in_turn(*extents: int) -> Iterable[tuple[int, ...]]:
+    """Groups by their indices, the last ones running fastest."""
+    return product(*map(range, extents))
+
+
+def compile_loops(function: Function, groups: GroupOrder = in_turn) -> Kernel:
     """A callable that takes the arrays of the buffer parameters, then the sizes, and runs
     ``function``; arrays of mutable parameters are changed in place.
 
     The callable raises ``ValueError`` if an array does not fit its parameter and ``IndexError``
     if the function accesses memory outside of a buffer, :class:`OutOfBoundError` if a check fails.
-    Groups run one after the other, their threads from barrier to barrier; :mod:`loop_groups
+    ``groups`` run one after the other, their threads from barrier to barrier; :mod:`loop_groups
     <modelcc.ir.loop_groups>` raises its errors where they depend on who comes first.
     """
-    run = _defined(python_function(function), function.name)
+    run = _defined(python_function(function), function.name, {"groups": groups})
 
     def kernel(arrays: Sequence[Array], sizes: Sequence[int]) -> None:
         flat = _checked(function, arrays, dict(zip(function.sizes, sizes, strict=True)))
@@ -41,13 +51,15 @@ def compile_loops(function: Function) -> Kernel:
     return kernel
 
 
-def _defined(source: Source, name: str) -> Callable[..., object]:
-    """The function that ``source`` defines."""
+def _defined(
+    source: Source, name: str, given: Mapping[str, Callable[..., object]] = MappingProxyType({})
+) -> Callable[..., object]:
+    """The function that ``source`` defines, with what is ``given``."""
     scope: dict[str, object] = {
         own: _defined(value, own) if isinstance(value, Source) else value
         for own, value in source.constants.items()
     }
-    scope |= _PRIMITIVES
+    scope |= {**_PRIMITIVES, **given}
     exec(compile(source.text, f"<loop function {name}>", "exec"), scope)
     run = scope["run"]
     assert callable(run)

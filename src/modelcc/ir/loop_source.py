@@ -25,6 +25,7 @@ from modelcc.ir.index import Index, python_source, substitute, symbols
 from modelcc.ir.instructions import vectors
 from modelcc.ir.loop import (
     Alloc,
+    Arrive,
     Assign,
     Barrier,
     BindIndex,
@@ -156,6 +157,8 @@ class _Writer:
             case Barrier():
                 self.barriers += 1
                 self._line(depth, f"yield {self.barriers}")
+            case Arrive():
+                self._arrive(s, depth)
             case Exchange():
                 self._exchange(s, depth)
             case For():
@@ -215,6 +218,14 @@ class _Writer:
         self._gather_warp(depth)
         self._line(depth, f"{name} = watch.take({s.across})")
         self._gather_warp(depth)
+
+    def _arrive(self, s: Arrive, depth: int) -> None:
+        """All threads come here before the first of them counts for the group."""
+        self.barriers += 1
+        self._line(depth, f"yield {self.barriers}")
+        place = self._place(s.counters, s.slot)
+        self._line(depth, f"if watch.arrive({place}, {self.index(s.count)}):")
+        self.block(s.body, depth + 1)
 
     def _copying(self, s: Copying) -> str:
         match s:
@@ -287,12 +298,12 @@ class _Writer:
         loops, body = loop_nest(s)
         buffers = ", ".join(f"{name!r}: {self.bound('B', name)}" for name in self.parameters)
         self._line(depth, f"watch = watching({{{buffers}}})")
-        for loop in loops:
-            name = self.bound("I", loop.variable)
-            self._line(depth, f"for {name} in range({self.index(loop.stop)}):")
-            depth += 1
-        self._line(depth, f"watch.begin_group({self._point(loops)})")
-        self.block(body, depth)
+        names = [self.bound("I", loop.variable) for loop in loops]
+        extents = ", ".join(self.index(loop.stop) for loop in loops)
+        self._line(depth, f"for {', '.join([*names, ''])} in groups({extents}):")
+        self._line(depth + 1, f"watch.begin_group({self._point(loops)})")
+        self.block(body, depth + 1)
+        self._line(depth, "watch.end()")
 
     def _threads(self, s: For, depth: int) -> None:
         """A generator, which stops at barriers."""
@@ -302,7 +313,7 @@ class _Writer:
         self.access, self.lane = "watch.", self.bound("I", loops[-1].variable)
         self.block(body, depth + 1)
         self.access = self.lane = ""
-        if not any(isinstance(inner, Barrier) for inner in statements(body)):
+        if not any(isinstance(inner, Barrier | Arrive) for inner in statements(body)):
             self._line(depth + 1, "yield from ()")
         extents = ", ".join(f"{loop.variable!r}: {self.index(loop.stop)}" for loop in loops)
         self._line(depth, f"watch.run(thread, {{{extents}}})")

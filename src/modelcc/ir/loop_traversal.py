@@ -12,6 +12,7 @@ from modelcc.ir.fields import NodeParts
 from modelcc.ir.index import Index, symbols
 from modelcc.ir.loop import (
     Alloc,
+    Arrive,
     Assign,
     Check,
     Expr,
@@ -113,6 +114,8 @@ def names_used(body: Sequence[Stmt]) -> dict[str, None]:
                 found |= {s.to: None, s.source: None, s.arrivals: None}
             case ExpectBytes() | WaitArrival():
                 found[s.arrivals] = None
+            case Arrive():
+                found[s.counters] = None
             case Check():
                 found[FAULTS] = None
             case RoutineCall():

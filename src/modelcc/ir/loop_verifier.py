@@ -24,6 +24,7 @@ from modelcc.ir.index import (
 from modelcc.ir.instructions import meaning_fault
 from modelcc.ir.loop import (
     Alloc,
+    Arrive,
     Assign,
     BindIndex,
     Buffer,
@@ -50,6 +51,7 @@ from modelcc.ir.loop import (
 from modelcc.ir.loop_group_verifier import GroupLimits, is_of_groups, verify_groups
 from modelcc.ir.loop_text import statement_text
 from modelcc.ir.loop_traversal import (
+    blocks,
     checks_in,
     indices,
     is_parallel,
@@ -208,21 +210,18 @@ class _Verifier:
         match s:
             case For():
                 self._for(s, top)
-            case If():
+            case If() | While():
                 if s.condition.dtype != BOOL or s.condition.lanes != 1:
                     raise self._fail("the condition must be a scalar bool")
                 self._conditions += 1
-                for branch in (s.then, s.other):
+                for block in blocks(s):
                     with self._nested():
-                        self._block(branch)
+                        self._block(block)
                 self._conditions -= 1
-            case While():
-                if s.condition.dtype != BOOL or s.condition.lanes != 1:
-                    raise self._fail("the condition must be a scalar bool")
-                self._conditions += 1
+            case Arrive():
+                self._check_range(self._buffer(s.counters)[0], s.slot, 1, 0)
                 with self._nested():
                     self._block(s.body)
-                self._conditions -= 1
             case Let() | Register():
                 self._new_name(s.name)
                 self._scopes[-1].values[s.name] = s

@@ -29,6 +29,7 @@ from dataclasses import replace
 
 from modelcc.ir.loop import (
     Alloc,
+    Arrive,
     Assign,
     Barrier,
     BindIndex,
@@ -53,7 +54,7 @@ from modelcc.ir.loop_traversal import FAULTS, blocks, map_blocks, mentions, name
 def checks_alone(function: Function) -> Function | None:
     """What finds out whether the checks of ``function`` hold, on those of its buffers that this
     reads; None if they depend on what the function writes."""
-    if any(isinstance(s, Barrier | ParallelCall) for s in statements(function.body)):
+    if any(isinstance(s, Barrier | Arrive | ParallelCall) for s in statements(function.body)):
         return None
     needed = _needed(function.body)
     written = {p.buffer.name for p in function.parameters if p.mutable}

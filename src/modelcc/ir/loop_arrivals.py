@@ -1,0 +1,103 @@
+"""Which groups come before which in the loop level's interpreter, and what they access.
+
+Nothing orders two groups, but that the last one to arrive at a counter comes after all that the
+others did before they arrived there (a release and an acquire, as C++ calls these).  What a group
+does up to an arrival is one interval, and what it does from there on another one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from modelcc.ir.errors import RunError
+from modelcc.ir.types import Array
+
+
+@dataclass
+class GroupAccesses:
+    """Intervals in which elements were accessed: of writes the last one, of reads all since."""
+
+    writers: dict[int, int] = field(default_factory=dict[int, int])
+    readers: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
+
+    def conflict(self, element: int, order: GroupOrder, writes: bool) -> tuple[int, bool] | None:
+        """The interval of an access that nothing orders before this one, and whether it writes;
+        None if there is none."""
+        writer = self.writers.get(element)
+        if writer is not None and not order.is_before(writer):
+            return writer, True
+        readers = self.readers.setdefault(element, set())
+        if not writes:
+            readers.add(order.now)
+            return None
+        other = next((one for one in readers if not order.is_before(one)), None)
+        if other is not None:
+            return other, False
+        self.writers[element] = order.now
+        readers.clear()
+        return None
+
+
+@dataclass
+class _Round:
+    """Groups that have arrived at a counter, of ``count``, since it was 0; intervals ``before``."""
+
+    counter: str
+    count: int
+    arrived: int = 0
+    before: set[int] = field(default_factory=set[int])
+
+
+class GroupOrder:
+    """Intervals by number, and which of them come before the present one."""
+
+    def __init__(self) -> None:
+        self._groups: list[str] = []
+        self._before: set[int] = set()
+        self._rounds: dict[tuple[int, int], _Round] = {}
+
+    @property
+    def now(self) -> int:
+        """The present interval."""
+        return len(self._groups) - 1
+
+    def group(self, interval: int) -> str:
+        """Whose interval it is."""
+        return self._groups[interval]
+
+    def is_before(self, interval: int) -> bool:
+        """Whether all that was done in ``interval`` is seen now."""
+        return interval == self.now or interval in self._before
+
+    def begin(self, group: str) -> None:
+        """What follows is of another group."""
+        self._groups.append(group)
+        self._before = set()
+
+    def arrive(self, name: str, counters: Array, slot: int, count: int) -> bool:
+        """Whether the present group is the last one of ``count``; :class:`RunError` if the counter
+        does not hold how many have arrived, or they do not agree on how many there are."""
+        place = f"element {slot} of %{name}"
+        found = self._rounds.setdefault((id(counters), slot), _Round(place, count))
+        held, group = int(counters[slot]), self._groups[-1]
+        if held != found.arrived:
+            raise RunError(f"group {group} arrives at {place}, which holds {held}: a counter is 0 "
+                           "before groups begin")  # fmt: skip
+        if count != found.count:
+            raise RunError(f"group {group} arrives at {place} as one of {count}, others of "
+                           f"{found.count}")  # fmt: skip
+        self._before.add(self.now)
+        found.before |= self._before
+        self._groups.append(group)
+        found.arrived += 1
+        is_last = found.arrived == count
+        if is_last:
+            self._before |= found.before
+            del self._rounds[id(counters), slot]
+        counters[slot] = 0 if is_last else found.arrived
+        return is_last
+
+    def end(self) -> None:
+        """:class:`RunError` if groups have arrived of which none was the last one."""
+        for found in self._rounds.values():
+            raise RunError(f"{found.arrived} groups arrive at {found.counter}, not {found.count}")
