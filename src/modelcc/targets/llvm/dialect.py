@@ -31,7 +31,8 @@ class LlvmGroups:
     shared memory a kernel says at most ``shared_bytes`` itself, whoever launches it the rest.
     ``matrices`` are routines that a warp of ``warp`` threads has instructions for; with ``copies``
     it copies asynchronously.  ``exchanges`` is what threads of a warp get registers of each other
-    by.  With ``tiles`` it copies boxes of tensors, and warps of four as many threads have these
+    by.  ``meeting`` is a barrier that tells all threads whether any of them said so; groups meet
+    only where there is one.  With ``tiles`` it copies boxes of tensors, and warps of four as many threads have these
     instructions.
     """
 
@@ -55,6 +56,7 @@ class LlvmGroups:
     tiles: Mapping[Function, TileInstruction] = field(
         default_factory=dict[Function, TileInstruction], hash=False
     )
+    meeting: Word | None = None
 
 
 def _sreg(name: str) -> tuple[Word, Word, Word]:
@@ -96,6 +98,11 @@ NVPTX = LlvmGroups(
     matrices=MATRIX_INSTRUCTIONS,
     copies=True,
     exchanges="shfl",
+    meeting=Word(
+        "i1",
+        "i1 @llvm.nvvm.barrier.cta.red.or.aligned.all(i32 0, i1 {})",
+        "declare i1 @llvm.nvvm.barrier.cta.red.or.aligned.all(i32, i1)",
+    ),
 )
 
 NVPTX_90A = replace(NVPTX, tiles=TILE_INSTRUCTIONS)

@@ -22,12 +22,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Range
 from modelcc.ir.library import Callee, LibraryFunction, meaning_of
-from modelcc.ir.loop import Buffer, Function, ParallelCall, Parameter
-from modelcc.ir.loop_traversal import FAULTS, checks_in, takes_pool, tile_maps
+from modelcc.ir.loop import Arrive, Buffer, Function, ParallelCall, Parameter
+from modelcc.ir.loop_traversal import FAULTS, checks_in, statements, takes_pool, tile_maps
 from modelcc.ir.tiles import TileMap
 from modelcc.ir.types import I64
 from modelcc.passes.loop.outline_parallel import outline_parallel
@@ -167,8 +167,11 @@ def _bind_parameters(code: Code, function: Function) -> list[str]:
     texts: list[str] = []
     groups = code.groups
     space = f" addrspace({groups.memory})" if groups else ""
+    meets = any(isinstance(s, Arrive) for s in statements(function.body))
     for parameter in function.parameters:
         operand = code.local(parameter.buffer.name)
+        if meets and parameter.mutable:  # other groups write to it, too
+            parameter = replace(parameter, shared=True)
         texts.append(_pointer(operand, parameter, space))
         if groups:
             operand = _generic(code, operand, groups)

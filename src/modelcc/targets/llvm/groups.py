@@ -8,15 +8,16 @@ which space they are of.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import gcd, prod
 
 from modelcc.ir.copies import CommitCopies, CopyAsync, Exchange, WaitCopies
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Range
-from modelcc.ir.loop import Alloc, For, Function
+from modelcc.ir.loop import Alloc, Arrive, For, Function
 from modelcc.ir.loop_text import statement_text
 from modelcc.ir.loop_traversal import grid_loop, launch_extents, statements
-from modelcc.targets.llvm.code import Code, LlvmValue
+from modelcc.targets.llvm.code import BasicBlock, Code, LlvmValue
 from modelcc.targets.llvm.dialect import LlvmGroups, Word
 from modelcc.targets.llvm.expressions import ExpressionCode
 from modelcc.targets.llvm.values import memory_type, quoted
@@ -63,6 +64,7 @@ class GroupCode:
         self._used = 0
         self._threads = 1
         self._by_all: frozenset[int] = frozenset()
+        self._of_threads: list[str] = []
 
     def loop(self, s: For) -> None:
         """The index of a group or a thread, for all of a function."""
@@ -76,6 +78,7 @@ class GroupCode:
         if s.kind == "thread":
             assert isinstance(s.stop, int)
             self._threads *= s.stop
+            self._of_threads.append(found)
             if not inside:
                 self._code.lane, self._code.warp = s.variable, s.stop
                 self._by_all = frozenset(map(id, s.body))
@@ -127,6 +130,45 @@ class GroupCode:
             self._called(word)
         if self._groups.private:
             self._code.effect('fence syncscope("workgroup") acquire')
+
+    def arrive(self, s: Arrive) -> str:
+        """Whether the group is the last one, in all its threads.
+
+        What they have written is ordered by the barrier before the first thread's fence, which the
+        counter hands on to the fence of the last group's first thread: fences are cumulative (PTX
+        ISA, memory consistency model: release and acquire patterns, causality order).
+        """
+        meeting = self._groups.meeting
+        if meeting is None:
+            raise NotImplementedError(f"{self._groups.name} has no '{statement_text(s)}'")
+        self.barrier()
+        count = self._code.emit(f"trunc i64 {self._index.operand(s.count)} to i32", "count")
+        counter = self._expressions.memory.address(s.counters, s.slot)
+        number = self._of_threads[0]
+        for other in self._of_threads[1:]:
+            number = self._code.emit(f"or i64 {number}, {other}", "number")
+        is_first = self._code.emit(f"icmp eq i64 {number}, 0", "first")
+        before, first = self._code.scope.block, BasicBlock(self._code.fresh("arrive"))
+        self._code.blocks.append(first)
+        with self._code.nested(first):
+            is_last = self._counted(counter, count)
+        after = self._code.begin_block("arrived")
+        to = f"label %{quoted(after.label)}"
+        first.terminator = f"br {to}"
+        before.terminator = f"br i1 {is_first}, label %{quoted(first.label)}, {to}"
+        ways = f"[ false, %{quoted(before.label)} ], [ {is_last}, %{quoted(first.label)} ]"
+        said = self._code.emit(f"phi i1 {ways}", "last")
+        return self._called(replace(meeting, call=meeting.call.format(said)))
+
+    def _counted(self, counter: str, count: str) -> str:
+        """Whether this is the last arrival of ``count``; then the counter is 0 again."""
+        scope = 'syncscope("device")'
+        self._code.effect(f"fence {scope} acq_rel")
+        step = f"atomicrmw uinc_wrap ptr {counter}, i32 {{}} {scope} monotonic"
+        most = self._code.emit(f"sub i32 {count}, 1", "most")
+        found = self._code.emit(step.format(most), "arrived")
+        self._code.effect(f"fence {scope} acq_rel")
+        return self._code.emit(f"icmp eq i32 {found}, {most}", "last")
 
     def exchange(self, s: Exchange, register: LlvmValue) -> None:
         """A register of 32 bits of another thread, as bits."""

@@ -9,6 +9,7 @@ from modelcc.ir.copies import CommitCopies, CopyAsync, Exchange, WaitCopies
 from modelcc.ir.index import Index, Range, simplify
 from modelcc.ir.loop import (
     Alloc,
+    Arrive,
     Assign,
     Barrier,
     BindIndex,
@@ -106,6 +107,8 @@ class StatementCode:
             case Barrier():
                 self._of_groups(s).barrier()
                 self._loaded.clear()
+            case Arrive():
+                self._arrive(s)
             case Exchange():
                 self._of_groups(s).exchange(s, self.expressions.value(s.name))
             case CopyTile() | ExpectBytes() | WaitArrival():
@@ -287,6 +290,16 @@ class StatementCode:
         )
         for _, end in (then, *((other,) if other else ())):
             end.terminator = f"br label %{quoted(after.label)}"
+
+    def _arrive(self, s: Arrive) -> None:
+        is_last = self._of_groups(s).arrive(s)
+        self._loaded.clear()
+        before = self._code.scope.block
+        first, end = self._branch("rest", s.body)
+        after = self._code.begin_block("arrivals")
+        ways = ", ".join(f"label %{quoted(block.label)}" for block in (first, after))
+        before.terminator = f"br i1 {is_last}, {ways}"
+        end.terminator = f"br label %{quoted(after.label)}"
 
     def _while(self, s: While) -> None:
         """A top-tested loop."""
