@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from modelcc.ir.copies import Prefetch
 from modelcc.ir.index import Sym, maximum, minimum
 from modelcc.ir.instructions import DOT4
 from modelcc.ir.loop import (
@@ -32,7 +33,6 @@ from modelcc.ir.loop import (
     MulAdd,
     Parameter,
     Predicate,
-    Prefetch,
     Reduce,
     Register,
     ScalarCall,

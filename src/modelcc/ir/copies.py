@@ -1,5 +1,5 @@
-"""Statements of the loop level that copy to shared memory while threads go on, or exchange what
-threads have in registers."""
+"""Statements of the loop level that copy to shared memory while threads go on, bring memory near,
+or exchange what threads have in registers."""
 
 from __future__ import annotations
 
@@ -42,3 +42,12 @@ class Exchange:
 
     name: str
     across: int
+
+
+@dataclass(frozen=True)
+class Prefetch:
+    """Hint that ``buffer[offset]`` is needed soon; ``level`` 1 is nearest.  May be out of range."""
+
+    buffer: str
+    offset: Index
+    level: int = 1

@@ -35,7 +35,7 @@ from typing import Literal, TypeAlias
 
 from modelcc.ir.argument import Argument
 from modelcc.ir.condition import Condition
-from modelcc.ir.copies import Exchange
+from modelcc.ir.copies import Exchange, Prefetch
 from modelcc.ir.index import Index
 from modelcc.ir.tiles import Copying
 from modelcc.ir.types import BOOL, DType
@@ -296,8 +296,7 @@ class For:
 
     ``parallel`` iterations are independent and may run on the pool's threads, but do so only
     ``when`` that holds: sizes that come at run time may not be worth them.  ``unrolled`` asks for
-    full unrolling (constant bounds).  Of a loop with a ``part``, only its iterations from the first
-    number to before the second run, which it has.
+    full unrolling (constant bounds).  Of ``part``, those from the first to before the second run.
 
     ``grid`` loops run groups, in any order, and ``thread`` loops the threads of a group, at the
     same time: up to three of each, directly within each other, the innermost one being the
@@ -420,11 +419,9 @@ class Barrier:
 
 @dataclass(frozen=True)
 class Arrive:
-    """All threads of a group arrive together at ``counters[slot]``; the group that is the
-    ``count``-th to do so runs ``body`` with all its threads, the others go on.
-
-    It sees what those have written before they arrived, and what they saw.  Counters are i32, 0
-    before the first group, and again behind the ``count``-th; nothing else touches them."""
+    """All threads of a group arrive at ``counters[slot]``; the ``count``-th group runs ``body`` and
+    sees all that the others wrote, or saw, before they arrived.  Counters are i32, 0 before the
+    first group and again behind the ``count``-th one; nothing else touches them."""
 
     counters: str
     slot: Index
@@ -433,22 +430,12 @@ class Arrive:
 
 
 @dataclass(frozen=True)
-class Prefetch:
-    """Hint that ``buffer[offset]`` is needed soon; ``level`` 1 is nearest.  May be out of range."""
-
-    buffer: str
-    offset: Index
-    level: int = 1
-
-
-@dataclass(frozen=True)
 class ParallelCall:
     """Runs ``outlined`` for all of 0 … ``count - 1``, which are independent: by the pool's threads,
     each for a range of them, when ``when`` holds, else all at once.
 
     The last two sizes of ``outlined`` are the first of its range and the one after the last.  Its
-    buffers, values and other sizes are what has these names here.
-    """
+    buffers, values and other sizes are what has these names here."""
 
     outlined: Function
     count: Index
@@ -499,8 +486,7 @@ class Function:
     """A kernel: buffers, then sizes (i64), then statements.  At most one parallel loop or one nest
     of grid loops, outermost.  ``source`` names the user's nodes it computes.  ``values`` come
     between buffers and sizes; only what a :class:`ParallelCall` calls has any.  So many groups are
-    meant to be ``resident`` on a unit of the machine (0: it says nothing).
-    """
+    meant to be ``resident`` on a unit of the machine (0: it says nothing)."""
 
     name: str
     parameters: tuple[Parameter, ...]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from modelcc.ir.argument import Argument
-from modelcc.ir.copies import CommitCopies, CopyAsync, Exchange, WaitCopies
+from modelcc.ir.copies import CommitCopies, CopyAsync, Exchange, Prefetch, WaitCopies
 from modelcc.ir.forms import NO_TYPES, Spelling, Syntax, TextForms, block, listed, syntax
 from modelcc.ir.index import Index
 from modelcc.ir.loop import (
@@ -37,7 +37,6 @@ from modelcc.ir.loop import (
     ParallelCall,
     Parameter,
     Predicate,
-    Prefetch,
     Reduce,
     Register,
     RoutineCall,

@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from modelcc.ir.copies import CommitCopies, CopyAsync, Exchange, WaitCopies
+from modelcc.ir.copies import CommitCopies, CopyAsync, Exchange, Prefetch, WaitCopies
 from modelcc.ir.index import Index, python_source, substitute, symbols
 from modelcc.ir.instructions import vectors
 from modelcc.ir.loop import (
@@ -46,7 +46,6 @@ from modelcc.ir.loop import (
     MulAdd,
     ParallelCall,
     Predicate,
-    Prefetch,
     Reduce,
     Register,
     RoutineCall,

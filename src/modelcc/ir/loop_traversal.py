@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from modelcc.ir.argument import Argument
 from modelcc.ir.condition import Condition
-from modelcc.ir.copies import CopyAsync, Exchange
+from modelcc.ir.copies import CopyAsync, Exchange, Prefetch
 from modelcc.ir.fields import NodeParts
 from modelcc.ir.index import Index, symbols
 from modelcc.ir.loop import (
@@ -20,7 +20,6 @@ from modelcc.ir.loop import (
     Function,
     Load,
     ParallelCall,
-    Prefetch,
     RoutineCall,
     Stmt,
     Store,

@@ -6,7 +6,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from modelcc.ir.copies import CopyAsync, WaitCopies
+from modelcc.ir.copies import CopyAsync, Prefetch, WaitCopies
 from modelcc.ir.copy_faults import copy_fault
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import (
@@ -38,7 +38,6 @@ from modelcc.ir.loop import (
     Let,
     Load,
     ParallelCall,
-    Prefetch,
     Register,
     RoutineCall,
     Stmt,

@@ -14,10 +14,11 @@ from onnx.reference import ReferenceEvaluator
 import modelcc
 from modelcc.driver import target_of
 from modelcc.emit.emission import emit
+from modelcc.ir.copies import Prefetch
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, evaluate
 from modelcc.ir.library import meaning_of
-from modelcc.ir.loop import For, Function, Load, Prefetch, Stmt
+from modelcc.ir.loop import For, Function, Load, Stmt
 from modelcc.ir.loop_traversal import statement_expressions, statements, walk
 from modelcc.ir.tensor_parser import parse_kernel
 from modelcc.options import Options

@@ -32,6 +32,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import zip_longest
 
+from modelcc.ir.copies import Prefetch
 from modelcc.ir.index import Sym
 from modelcc.ir.loop import (
     Alloc,
@@ -48,7 +49,6 @@ from modelcc.ir.loop import (
     IndexOf,
     Let,
     Load,
-    Prefetch,
     Reduce,
     Register,
     ScalarCall,

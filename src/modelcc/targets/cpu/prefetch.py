@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from modelcc.ir.copies import Prefetch
 from modelcc.ir.index import Index, coefficient, floordiv, simplify, substitute
-from modelcc.ir.loop import Prefetch, Stmt
+from modelcc.ir.loop import Stmt
 from modelcc.ir.scalar_tree import depends_on, reads
 from modelcc.ir.tensor import Read
 from modelcc.schedule.nest import LoopVar

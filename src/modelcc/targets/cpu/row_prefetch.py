@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from itertools import product as cartesian
 from math import prod
 
+from modelcc.ir.copies import Prefetch
 from modelcc.ir.index import Index, coefficient, floordiv, mod, substitute, symbols
-from modelcc.ir.loop import Prefetch, Stmt
+from modelcc.ir.loop import Stmt
 from modelcc.ir.scalar_tree import depends_on, reads
 from modelcc.ir.tensor import Read, Scalar
 from modelcc.schedule.nest import LoopVar, Nest

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from modelcc.ir.copies import Prefetch
 from modelcc.ir.index import Index, Sym, coefficient, floordiv, simplify
-from modelcc.ir.loop import Prefetch, Stmt
+from modelcc.ir.loop import Stmt
 from modelcc.ir.scalar_tree import reads
 from modelcc.schedule.compute_at import GroupedStages
 from modelcc.schedule.parallel import Chosen, Point

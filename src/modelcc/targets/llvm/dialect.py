@@ -32,8 +32,8 @@ class LlvmGroups:
     ``matrices`` are routines that a warp of ``warp`` threads has instructions for; with ``copies``
     it copies asynchronously.  ``exchanges`` is what threads of a warp get registers of each other
     by.  ``meeting`` is a barrier that tells all threads whether any of them said so; groups meet
-    only where there is one.  With ``tiles`` it copies boxes of tensors, and warps of four as many threads have these
-    instructions.
+    only where there is one.  With ``tiles`` it copies boxes of tensors, and warps of four as many
+    threads have these instructions.
     """
 
     name: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import gcd
 
-from modelcc.ir.copies import CommitCopies, CopyAsync, Exchange, WaitCopies
+from modelcc.ir.copies import CommitCopies, CopyAsync, Exchange, Prefetch, WaitCopies
 from modelcc.ir.index import Index, Range, simplify
 from modelcc.ir.loop import (
     Alloc,
@@ -22,7 +22,6 @@ from modelcc.ir.loop import (
     Let,
     Load,
     ParallelCall,
-    Prefetch,
     Register,
     RoutineCall,
     ScalarCall,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from modelcc.ir.copies import Prefetch
 from modelcc.ir.index import Index, Sym
 from modelcc.ir.instructions import DOT4
 from modelcc.ir.loop import (
@@ -19,7 +20,6 @@ from modelcc.ir.loop import (
     Load,
     MulAdd,
     Parameter,
-    Prefetch,
     Register,
     ScalarCall,
     Stmt,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from modelcc.ir.copies import Prefetch
 from modelcc.ir.index import Range, divides, product
 from modelcc.ir.loop import (
     Alloc,
@@ -17,7 +18,6 @@ from modelcc.ir.loop import (
     If,
     IndexOf,
     Let,
-    Prefetch,
     Register,
     Stmt,
     Store,
