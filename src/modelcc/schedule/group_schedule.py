@@ -57,7 +57,7 @@ class GroupProduct:
     memory, of which a thread has ``thread_rows`` by ``thread_columns`` results in registers.
 
     A thread's columns lie side by side by ``lanes``.  With two ``buffers`` a tile is loaded while
-    the one before is used.
+    the one before is used.  ``parts`` are those of :class:`TensorProduct`.
     """
 
     rows: int
@@ -67,6 +67,7 @@ class GroupProduct:
     thread_columns: int
     lanes: int = 1
     buffers: int = 1
+    parts: int = 1
 
     @property
     def threads(self) -> int:
@@ -81,7 +82,8 @@ class TensorProduct:
 
     Of so many ``buffers`` all but one are being filled while that one is used.  ``instruction`` is
     the family that warps use (with ``wgmma`` four of them are one); a name that ends in ``tf32``
-    allows operands in f32 to be rounded to 10 bits of mantissa.
+    allows operands in f32 to be rounded to 10 bits of mantissa.  The terms of a tile are cut into
+    ``parts``, of a group each, the last of which adds all sums.
     """
 
     rows: int
@@ -91,6 +93,7 @@ class TensorProduct:
     warp_columns: int = 2
     buffers: int = 2
     instruction: str = "mma"
+    parts: int = 1
 
     @property
     def threads(self) -> int:

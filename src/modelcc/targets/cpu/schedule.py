@@ -397,7 +397,8 @@ class _Scheduler:
         sizes: Mapping[str, Index],
         bounds: tuple[IndexBound, ...],
     ) -> Launch:
-        arguments = [p.buffer.name for p in scheduled.function.parameters]
+        parameters = (p.buffer.name for p in scheduled.function.parameters)
+        arguments = [name for name in parameters if name not in scheduled.working]
         layouts, packed = scheduled.layouts, self.packed
         sizes = {**sizes, **{n: substitute(i, sizes) for n, i in scheduled.sizes.items()}}
         return Launch(

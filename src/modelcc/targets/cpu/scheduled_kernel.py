@@ -21,6 +21,8 @@ class ScheduledKernel:
 
     ``schedule`` is how it runs; None for what is no kernel of stages.  ``sizes`` are what launches
     give for sizes of the function that are none of the kernel's dimensions, in terms of these.
+    Behind what is the kernel's the function takes memory that it is ``working`` in, which launches
+    are given later.
     """
 
     function: Callee
@@ -28,6 +30,7 @@ class ScheduledKernel:
     in_place: tuple[tuple[str, str], ...]
     schedule: Schedule | None = None
     sizes: Mapping[str, Index] = field(default_factory=dict[str, Index])
+    working: frozenset[str] = frozenset()
 
 
 def buffer_parameter(

@@ -25,6 +25,7 @@ from modelcc.targets.gpu.contraction import Contraction, find_contraction
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.operand_tile import vector_lanes
+from modelcc.targets.gpu.partial_sums import parts_cycles, parts_of
 from modelcc.targets.gpu.pointwise import takes_lanes
 from modelcc.targets.gpu.row_choice import power_of_two, reduction_schedules, row_schedules
 from modelcc.targets.gpu.sizes import FEW, count, number
@@ -54,6 +55,9 @@ TILES = (
 DEAR = 48
 """Cost of what follows a contraction that makes large tiles long to compile."""
 
+
+UNIT_PRODUCTS = 128
+"""Multiply-adds of a unit in a cycle, where groups count each other."""
 
 SINGLE_BLOCK, APART = 3, 8
 """Terms whose factors are there at once without a loop over blocks, and registers of an element
@@ -174,9 +178,11 @@ def tiles(found: Contraction, group: Group, machine: GpuModel) -> Iterator[Group
         one = replace(tile, lanes=lanes, buffers=1 if single else 2)
         if after > DEAR and one.thread_rows * one.thread_columns > 16:
             continue
-        time = product_time(one, found, machine, after)
-        if time is not None:
-            fitting.append((time, rank, one))
+        counts = parts_of(one.rows, one.columns, one.terms, found, machine)
+        for cut in (replace(one, parts=parts) for parts in (1, *counts)):
+            time = product_time(cut, found, machine, after)
+            if time is not None:
+                fitting.append((time, rank, cut))
     yield from (tile for _, _, tile in sorted(fitting, key=lambda f: f[:2]))
 
 
@@ -192,7 +198,8 @@ def product_time(
 
     A result costs its terms, and ``after`` for what follows.  A term costs a thread its products,
     or the loads of its rows and columns from shared memory if these take longer; few threads at
-    once do not hide how long they wait.
+    once do not hide how long they wait.  ``parts`` cost what they do on matrix units
+    (:func:`~modelcc.targets.gpu.tensor_choice.tensor_time`).
     """
     item = max(found.left.value.dtype.bytes, found.right.value.dtype.bytes)
     shared = tile.buffers * tile.terms * (tile.rows + tile.columns + 2 * tile.lanes) * item
@@ -202,12 +209,16 @@ def product_time(
         return None
     rows, columns = -(-count(found.rows) // tile.rows), -(-count(found.columns) // tile.columns)
     groups = rows * columns * count(found.batch)
-    per_unit = -(-groups // machine.units)
+    per_unit = -(-groups * tile.parts // machine.units)
     products = tile.thread_rows * tile.thread_columns
     loads = 4 * (tile.thread_rows + tile.thread_columns / tile.lanes)
     waiting = min(1.0, min(per_unit, at_once) * tile.threads / (8 * machine.warp))
-    each = max(count(found.terms), 1) * max(1.0, loads / products) + after
-    return per_unit * tile.rows * tile.columns * each / waiting
+    each = max(count(found.terms), 1) / tile.parts * max(1.0, loads / products)
+    size = tile.rows * tile.columns
+    if tile.parts == 1:
+        return per_unit * size * (each + after) / waiting
+    finished = parts_cycles(tile.rows, tile.columns, tile.parts, per_unit) * UNIT_PRODUCTS
+    return (per_unit * each + after) * size / waiting + finished
 
 
 def product_registers(tile: GroupProduct, found: Contraction, machine: GpuModel) -> int:

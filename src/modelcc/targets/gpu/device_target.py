@@ -59,6 +59,7 @@ from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.passes.split_keys import SplitKeys
 from modelcc.targets.gpu.passes.split_reductions import SplitReductions
 from modelcc.targets.gpu.product_times import ProductTimes
+from modelcc.targets.gpu.working_memory import with_working_memory
 from modelcc.targets.kernel_use import CompiledKernel, DeviceFacts
 from modelcc.targets.llvm.program import entry_name
 from modelcc.targets.native.target import NativeTarget
@@ -157,14 +158,16 @@ class DeviceTarget(Target):
     def tensor_passes(self) -> TensorPasses:
         """Images with channels last where matrix units convolve them; concatenations of few parts
         where they are read; what follows products in their shape; long sums in parts, for all
-        units, but for products that a library may compute, and for attention; this in one kernel,
+        units, but for products, where a library may compute them or the last group finishes them,
+        and for attention; this in one kernel,
         of few rows in two where threads exchange registers."""
         few = self.gpu.exchanges
         last = (ChannelsLast(),) if self.gpu.matrix else ()
         attention = FuseContractions(block=1, cache_bytes=0, rows=0 if few else 16)
+        products = not self.libraries and not self.gpu.arrivals
         split = SplitReductions(
             self.gpu.units,
-            products=not self.libraries,
+            products=products,
             fusion=(FuseKernels(), attention),
             times=ProductTimes(self.gpu) if self.gpu.matrix else None,
         )
@@ -192,7 +195,7 @@ class DeviceTarget(Target):
         )
         own = rounding_notes(found) if self.options.tf32 else ()
         notes = *found.notes, *host_notes(found, reasons), *library_notes(calls), *own
-        return with_workspaces(replace(found, notes=notes))
+        return with_working_memory(with_workspaces(replace(found, notes=notes)))
 
     def list_schedules(self, program: TensorProgram) -> str:
         raise ModelError(f"target {self.name} lists no schedules", (), "leave --emit schedule out")

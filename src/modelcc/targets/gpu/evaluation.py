@@ -21,12 +21,14 @@ from modelcc.ir.index import (
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.loop import (
     BindIndex,
+    Buffer,
     Const,
     Expr,
     For,
     Function,
     If,
     IndexOf,
+    Parameter,
     Predicate,
     Register,
     Stmt,
@@ -100,14 +102,16 @@ class GroupKernel:
         nodes = (node for stage in self.kernel.stages for node in walk(stage.body))
         return [n.bound for n in nodes if isinstance(n, Bind) and n.bound is not None]
 
-    def function(self, body: Sequence[Stmt]) -> Function:
-        """The function that does ``body``; no thread leaves before others that wait for it."""
+    def function(self, body: Sequence[Stmt], working: Sequence[Buffer] = ()) -> Function:
+        """The function that does ``body``; no thread leaves before others that wait for it.  Behind
+        its operands and results it takes memory that it is ``working`` in."""
         kernel, types = self.kernel, self.types
         if self.checks and any(isinstance(s, TOGETHER) for s in statements(body)):
             body = note_checks(body, self.dims)
         nobody = frozenset[str]()
         parameters = [buffer_parameter(n, types[n], False, nobody) for n in kernel.inputs]
         parameters += [buffer_parameter(n, types[n], True, nobody) for n in kernel.outputs]
+        parameters += [Parameter(buffer, mutable=True) for buffer in working]
         return Function(self.name, tuple(parameters), tuple(self.dims), tuple(body), self.source)
 
     @cached_property

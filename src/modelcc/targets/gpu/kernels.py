@@ -85,10 +85,14 @@ class DeviceKernels:
         if not call.pays:
             return None
         found: ScheduledKernel | str = own
+        given = kernel
         if call.layouts != own.layouts:
             given = with_weights(kernel, call.layouts)
             given = replace(given, constants=kernel.constants - call.layouts.keys())
             found = self._grouped(given, name, source, frozenset())
+        if isinstance(found, ScheduledKernel) and found.working:
+            whole = replace(self, gpu=replace(self.gpu, arrivals=False))
+            found = whole._grouped(given, name, source, frozenset())
         if isinstance(found, str):
             return None
         function = LibraryFunction(call.call, meaning_of(found.function))

@@ -82,7 +82,10 @@ def schedule_groups_kernel(
     grouped = GroupKernel(kernel, name, source)
     function = lower_groups(grouped, schedule)
     resident = resident_groups(grouped, schedule, function, machine)
-    return ScheduledKernel(replace(function, resident=resident), layouts, (), schedule)
+    own = {*kernel.inputs, *kernel.outputs}
+    working = frozenset(p.buffer.name for p in function.parameters) - own
+    found = replace(function, resident=resident)
+    return ScheduledKernel(found, layouts, (), schedule, working=working)
 
 
 def default_schedule(kernel: CanonicalKernel, machine: GpuModel) -> GroupSchedule:

@@ -28,7 +28,8 @@ class GpuModel:
     piece (0: all of it).  ``matrix`` names families of matrix instructions that kernels are printed
     with, as :class:`~modelcc.schedule.group_schedule.TensorProduct` does.  On a ``virtual`` one, a
     processor, the threads of a group run one after the other.  A thread of a product is expected
-    to take ``address_registers`` for addresses, counters and conditions.
+    to take ``address_registers`` for addresses, counters and conditions.  With ``arrivals`` groups
+    of a kernel count each other, so that the last one sees what the others wrote.
     """
 
     name: str
@@ -48,6 +49,7 @@ class GpuModel:
     lanes: int = 1
     matrix: tuple[str, ...] = ()
     virtual: bool = False
+    arrivals: bool = False
     memory_bytes: int = 0
     binding_bytes: int = 0
     reserved_bytes: int = 0

@@ -10,6 +10,9 @@ grid b, j, i; thread y, x
     barrier
   results where there are any: sums, and what follows them
 
+With ``parts`` a group has some of the terms, and puts its sums into memory; the last one of a tile
+finishes them (:mod:`modelcc.targets.gpu.partial_sums`).
+
 No barrier follows a single block.  With two buffers the elements of the next block are read before
 the products of this one, and written to the other buffer behind them, so that one barrier is
 enough.  Rows, columns and terms may each be several axes: a convolution is the product of gathered
@@ -18,11 +21,11 @@ pixels and weights.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import gcd
 
 from modelcc.ir.index import Index, Sym, ceildiv, loop_range, mod
-from modelcc.ir.loop import Alloc, Barrier, For, Function, Stmt, Var
+from modelcc.ir.loop import Alloc, Barrier, Expr, For, Function, Stmt, Store, Var
 from modelcc.ir.tensor import Condition
 from modelcc.schedule.expression import vectorisable
 from modelcc.schedule.group_schedule import GroupProduct
@@ -32,6 +35,12 @@ from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.contraction import Contraction, KeptFactor, find_contraction
 from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching, extent_of, only_where
 from modelcc.targets.gpu.operand_tile import OperandTile, TileReader, multiplied
+from modelcc.targets.gpu.partial_sums import (
+    PartialSums,
+    blocks_of_part,
+    partial_sums,
+    place_part,
+)
 
 
 def lower_product(kernel: GroupKernel, schedule: GroupProduct) -> Function:
@@ -47,9 +56,9 @@ def lower_product(kernel: GroupKernel, schedule: GroupProduct) -> Function:
 
 def check_tiles(s: GroupProduct) -> None:
     """:class:`ScheduleError` unless tiles divide among threads."""
-    sizes = (s.rows, s.columns, s.terms, s.thread_rows, s.thread_columns, s.lanes)
+    sizes = (s.rows, s.columns, s.terms, s.thread_rows, s.thread_columns, s.lanes, s.parts)
     if any(size < 1 for size in sizes) or s.buffers not in (1, 2):
-        raise ScheduleError("tiles have rows, columns and terms, and one or two buffers")
+        raise ScheduleError("tiles have rows, columns, terms and parts, and one or two buffers")
     if s.rows % s.thread_rows or s.columns % s.thread_columns or s.thread_columns % s.lanes:
         raise ScheduleError("a tile divides among threads, and a thread's columns among lanes")
 
@@ -66,9 +75,13 @@ class _TiledProduct:
             ceildiv(extent_of(found.columns), s.columns),
             ceildiv(extent_of(found.rows), s.rows),
         )
-        grid = tuple(zip(self._groups, extents, strict=True))
+        self._tiles = extents
+        counts = (extents[0] * s.parts, *extents[1:])
+        grid = tuple(zip(self._groups, counts, strict=True))
         threads = tuple(zip(self._threads, self._shape, strict=True))
         self._launch = Launching(grid, threads, kernel.dims)
+        self._ranges = dict(self._launch.ranges)
+        self._first: Index = 0
         self._outer = Evaluation(kernel.names)
         self._left = self._tile(found.left, found.rows, s.rows, "left")
         self._right = self._tile(found.right, found.columns, s.columns, "right")
@@ -96,11 +109,13 @@ class _TiledProduct:
     def function(self) -> Function:
         """Grid, threads, and what these do."""
         s, outer, found = self._schedule, self._outer, self._found
-        gb, gj, gi = map(Sym, self._groups)
+        _, gj, gi = map(Sym, self._groups)
         ty, tx = map(Sym, self._threads)
-        batch = outer.place(found.batch, gb) if found.batch else {}
+        number, part = place_part(outer, Sym(self._groups[0]), s.parts, self._ranges)
+        self._first = part * self._blocks()
+        batch = outer.place(found.batch, number) if found.batch else {}
         thread = ty * self._shape[1] + tx
-        common = self._launch.ranges, outer, batch
+        common = self._ranges, outer, batch
         readers = (
             TileReader(self._left, thread, gi * s.rows, *common),
             TileReader(self._right, thread, gj * s.columns, *common),
@@ -110,12 +125,22 @@ class _TiledProduct:
             outer.statements.append(self._in_turn(readers, sums))
         else:
             outer.statements += self._ahead(readers, sums)
-        self._results(batch, sums)
+        tile = (number * self._tiles[1] + gj) * self._tiles[2] + gi
+        dtype, shape = sums[0][0].dtype, (s.rows, s.columns)
+        names = self._kernel.names
+        parts = partial_sums(names, s.parts, self._tiles, shape, dtype, part, tile)
+        if parts is None:
+            self._results(outer, batch, lambda _, r, c: sums[r][c])
+        else:
+            outer.statements += self._parts(parts, batch, sums)
         shared = [Alloc(self._left.buffer), Alloc(self._right.buffer)]
-        return self._kernel.function(self._launch.around(shared, outer.statements))
+        body = self._launch.around(shared, outer.statements)
+        return self._kernel.function(body, () if parts is None else parts.working)
 
     def _blocks(self) -> Index:
-        return ceildiv(extent_of(self._found.terms), self._schedule.terms)
+        """Of a group."""
+        s = self._schedule
+        return blocks_of_part(ceildiv(extent_of(self._found.terms), s.terms), s.parts)
 
     def _sums(self) -> list[list[Var]]:
         anchor = self._kernel.group.anchor
@@ -126,9 +151,9 @@ class _TiledProduct:
 
     def _in_turn(self, readers: Sequence[TileReader], sums: list[list[Var]]) -> Stmt:
         block, inner = self._kernel.names.fresh("kb"), self._outer.nested()
-        ranges = {**self._launch.ranges, block: loop_range(self._blocks())}
+        ranges = {**self._ranges, block: loop_range(self._blocks())}
         for reader in readers:
-            reader.fetch(Sym(block), inner, ranges)
+            reader.fetch(self._first + Sym(block), inner, ranges)
             inner.statements += reader.put(0)
         body = (*inner.statements, Barrier(), self._multiply(0, sums))
         if self._blocks() != 1:  # behind one, products would wait for what is read until there
@@ -138,12 +163,12 @@ class _TiledProduct:
     def _ahead(self, readers: Sequence[TileReader], sums: list[list[Var]]) -> list[Stmt]:
         first, inner = self._outer.nested(), self._outer.nested()
         for reader in readers:
-            reader.fetch(0, first, self._launch.ranges)
+            reader.fetch(self._first, first, self._ranges)
             first.statements += reader.put(0)
         block = self._kernel.names.fresh("kb")
-        ranges = {**self._launch.ranges, block: loop_range(self._blocks())}
+        ranges = {**self._ranges, block: loop_range(self._blocks())}
         for reader in readers:
-            reader.fetch(Sym(block) + 1, inner, ranges)
+            reader.fetch(self._first + Sym(block) + 1, inner, ranges)
         inner.statements.append(self._multiply(mod(Sym(block), 2), sums))
         for reader in readers:
             inner.statements += reader.put(mod(Sym(block) + 1, 2))
@@ -170,25 +195,48 @@ class _TiledProduct:
     def _column(self, number: int) -> Index:
         return (Sym(self._threads[1]) + number * self._shape[1]) * self._lanes
 
-    def _results(self, batch: dict[str, Index], sums: list[list[Var]]) -> None:
-        """What follows the contraction, where there are results."""
-        outer, found, s = self._outer, self._found, self._schedule
+    def _parts(
+        self, parts: PartialSums, batch: dict[str, Index], sums: list[list[Var]]
+    ) -> list[Stmt]:
+        """The sums of this group's terms, and all of them by the last one."""
+        found: list[Stmt] = []
+        for r, line in enumerate(sums):
+            for c, own in enumerate(line):
+                place = parts.place(self._row(r), self._column(c))
+                found.append(Store(place.buffer, place.offset, own))
+        last = self._outer.nested()
+
+        def total(at: Evaluation, r: int, c: int) -> Expr:
+            return parts.total(at, self._row(r), self._column(c), self._lanes)
+
+        self._results(last, batch, total)
+        return [*found, parts.finished(last.statements)]
+
+    def _results(
+        self,
+        outer: Evaluation,
+        batch: dict[str, Index],
+        total: Callable[[Evaluation, int, int], Expr],
+    ) -> None:
+        """What follows the contraction, where there are results, whose sums are ``total``."""
+        found, s = self._found, self._schedule
         starts = Sym(self._groups[2]) * s.rows, Sym(self._groups[1]) * s.columns
-        columns = [starts[1] + self._column(c) for c in range(len(sums[0]))]
+        count = s.thread_columns // self._lanes
+        columns = [starts[1] + self._column(c) for c in range(count)]
         at_columns = [outer.place(found.columns, column) for column in columns]
         lane, last = self._kernel.names.fresh("l"), found.columns[-1].name
         lanes = Lanes(lane, self._lanes) if self._lanes > 1 else None
-        for number, line in enumerate(sums):
+        for number in range(s.thread_rows):
             row = starts[0] + self._row(number)
             point = {**batch, **outer.place(found.rows, row)}
             here = self._launch.unknown((Condition(row, "<", extent_of(found.rows)),))
             line_body: list[Stmt] = []
-            for column, at, total in zip(columns, at_columns, line, strict=True):
+            for which, (column, at) in enumerate(zip(columns, at_columns, strict=True)):
                 cell = Evaluation(self._kernel.names, lanes=lanes)
                 where = {**point, **at}
                 if lanes is not None:
                     where[last] = where[last] + Sym(lane)
-                cell.finish(self._kernel.group, where, total)
+                cell.finish(self._kernel.group, where, total(cell, number, which))
                 inside = Condition(column, "<", extent_of(found.columns))
                 line_body += self._launch.guarded((inside,), cell.statements)
             outer.statements += only_where(here, line_body)

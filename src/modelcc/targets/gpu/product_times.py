@@ -16,8 +16,9 @@ from modelcc.targets.gpu.choice import timed_on_matrix_units
 from modelcc.targets.gpu.contraction import find_contraction
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.gpu.partial_sums import CACHED_BYTES
 from modelcc.targets.gpu.sizes import number
-from modelcc.targets.gpu.tensor_choice import CACHED_BYTES, PRODUCTS, USUAL_PRODUCTS
+from modelcc.targets.gpu.tensor_choice import PRODUCTS, USUAL_PRODUCTS
 from modelcc.targets.gpu.weights import weight_layouts, with_weights
 
 SECOND_CYCLES = 2500

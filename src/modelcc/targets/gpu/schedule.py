@@ -16,6 +16,7 @@ from modelcc.targets.cpu.scheduled_kernel import ScheduledKernel
 from modelcc.targets.gpu.lower import schedule_groups_kernel
 from modelcc.targets.gpu.machine import PROCESSOR, GpuModel
 from modelcc.targets.gpu.scatter import schedule_group_scatter
+from modelcc.targets.gpu.working_memory import with_working_memory
 
 
 def schedule_groups(
@@ -33,7 +34,8 @@ def schedule_groups(
             raise ModelError(f"groups of threads have no schedule for {what}", item.source)
 
     lower = GroupLowering(machine, wanted)
-    return schedule_program(program, CpuModel(), lower=lower, scatter=lower.scatter)
+    found = schedule_program(program, CpuModel(), lower=lower, scatter=lower.scatter)
+    return with_working_memory(found)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from modelcc.ir.index import Index, Range, Sym, floordiv, mod, simplify, symbols
-from modelcc.ir.loop import Buffer, For, Load, Stmt
+from modelcc.ir.loop import Buffer, Expr, For, Load, Stmt
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import DType
 from modelcc.schedule.expression import vectorisable
@@ -23,6 +23,7 @@ from modelcc.targets.gpu.evaluation import (
     not_implied,
     only_where,
 )
+from modelcc.targets.gpu.partial_sums import PartialSums
 
 VECTOR_BYTES = 16
 _BANKS, _PAIRS = 32, 8
@@ -39,7 +40,7 @@ def slab_pitch(columns: int) -> int:
 class SumsSlab:
     """``rows`` by ``columns`` sums of the tile that ``starts`` at a row and a column, of a kernel
     whose ``threads`` each are called ``thread``.  ``pixels`` says which places of an image a row of
-    the tile is, where rows do not go on by one."""
+    the tile is, where rows do not go on by one.  Sums in ``parts`` are in memory instead."""
 
     kernel: GroupKernel
     found: Contraction
@@ -53,6 +54,7 @@ class SumsSlab:
     threads: int
     name: str
     pixels: Callable[[Index], Point] | None = None
+    parts: PartialSums | None = None
 
     @property
     def pitch(self) -> int:
@@ -110,10 +112,14 @@ class SumsSlab:
             at[found.columns[-1].name] += Sym(lane)
         placed, there = self._placed(cell, row_of(row))
         point = {**self.batch, **placed, **at}
-        total = Load(self.name, row * self.pitch + column, self.dtype, lanes)
-        cell.finish(self.kernel.group, point, total)
+        cell.finish(self.kernel.group, point, self._total(cell, row, column))
         inside = (*there, Condition(columns, "<", extent_of(found.columns)))
         return only_where(not_implied(inside, ranges), cell.statements)
+
+    def _total(self, cell: Evaluation, row: Index, column: Index) -> Expr:
+        if self.parts is not None:
+            return self.parts.total(cell, row, column, self.lanes)
+        return Load(self.name, row * self.pitch + column, self.dtype, self.lanes)
 
     def _placed(self, cell: Evaluation, row: Index) -> tuple[Point, tuple[Condition, ...]]:
         """Where a row of the tile is, and what says that it is there."""

@@ -10,6 +10,7 @@ from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.targets.gpu.box_operand import BoxProduct
 from modelcc.targets.gpu.contraction import Contraction, KeptFactor
 from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.gpu.partial_sums import CACHED_BYTES, parts_cycles, parts_of
 from modelcc.targets.gpu.sizes import count
 from modelcc.targets.gpu.staged_tile import VECTOR_BYTES, has_rows_of_terms
 from modelcc.targets.gpu.sums_slab import slab_pitch
@@ -61,9 +62,6 @@ BOX_TILES = tuple(
 SHARED_BYTES = 128
 """That a unit moves from and to shared memory in a cycle."""
 
-CACHED_BYTES = 48
-"""That a unit gets from the cache of all units in a cycle, roughly."""
-
 LATENCY_CYCLES = 1000
 """Until memory answers, roughly: a unit gets no more in this time than is on its way."""
 
@@ -100,12 +98,23 @@ def timed_tiles(
         boxed = [t for t in boxed if not (is_turned(t) and boxes.turned[0])]
         even = [replace(t, buffers=t.buffers + t.buffers % 2) for t in boxed]
         tiles = [*(even if dtype.bytes == 1 else boxed), *tiles]
+    known = (one for one in tiles if one.instruction in machine.matrix)
+    tiles = [cut for one in known for cut in _in_parts(one, found, machine)]
     fitting: list[tuple[float, int, TensorProduct]] = []
     for rank, one in enumerate(tiles):
         time = tensor_time(one, found, dtype, machine, boxes)
-        if one.instruction in machine.matrix and time is not None:
+        if time is not None:
             fitting.append((time, rank, one))
     return [(time, tile) for time, _, tile in sorted(fitting, key=lambda f: f[:2])]
+
+
+def _in_parts(
+    tile: TensorProduct, found: Contraction, machine: GpuModel
+) -> Iterator[TensorProduct]:
+    """``tile`` whole, and in parts."""
+    yield tile
+    for parts in parts_of(tile.rows, tile.columns, tile.terms, found, machine):
+        yield replace(tile, parts=parts)
 
 
 def tensor_time(
@@ -121,6 +130,9 @@ def tensor_time(
     or what comes from the cache, whichever takes longest, and a part of the others.  Of groups that
     come at once as many bytes are on their way as fill all buffers but one (Little's law says what
     comes in a cycle then).
+
+    With ``parts`` a group has as many times fewer blocks; what comes then is
+    :func:`~modelcc.targets.gpu.partial_sums.parts_cycles`.
     """
     at_once = machine.groups_at_once(
         tile.threads, tensor_registers(tile), tensor_bytes(tile, found, dtype)
@@ -132,7 +144,7 @@ def tensor_time(
     else:
         rows = -(-count(found.rows) // tile.rows)
     columns = -(-count(found.columns) // tile.columns)
-    per_unit = -(-rows * columns * count(found.batch) // machine.units)
+    per_unit = -(-rows * columns * count(found.batch) * tile.parts // machine.units)
     item = dtype.bytes
     sides, bytes_of_terms = tile.rows + tile.columns, tile.terms * item
     rate = PRODUCTS.get(tile.instruction, USUAL_PRODUCTS)
@@ -142,21 +154,24 @@ def tensor_time(
     together = min(per_unit, at_once)
     coming = together * (tile.buffers - 1) * sides * bytes_of_terms
     cached = sides * bytes_of_terms / min(CACHED_BYTES, coming / LATENCY_CYCLES)
-    blocks = -(-count(found.terms) // tile.terms)
+    blocks = -(-count(found.terms) // (tile.terms * tile.parts))
     most = max(products, moved, cached)
     block = most + (1 - HIDDEN) * (products + moved + cached - most) + BLOCK_CYCLES / together
     results = tile.rows * tile.columns * 12 / SHARED_BYTES
-    return per_unit * (blocks * block + results + GROUP_CYCLES / together)
+    whole = per_unit * (blocks * block + GROUP_CYCLES / together)
+    if tile.parts == 1:
+        return whole + per_unit * results
+    return whole + parts_cycles(tile.rows, tile.columns, tile.parts, per_unit)
 
 
 def tensor_bytes(tile: TensorProduct, found: Contraction, dtype: DType) -> int:
-    """Shared memory of a group: tiles of operands, and a row of fragments of sums."""
+    """Shared memory of a group: tiles of operands, and a row of fragments of whole sums."""
     if tile.instruction == BOXES:
         return tile_bytes(tile)
     left = _operand_bytes(found.left, tile.rows, tile.terms, dtype)
     right = _operand_bytes(found.right, tile.columns, tile.terms, dtype)
     sums = SIDE * tile.warp_rows * slab_pitch(tile.columns) * sums_of(dtype).bytes
-    return tile.buffers * (left + right) + sums
+    return tile.buffers * (left + right) + (sums if tile.parts == 1 else 0)
 
 
 def _operand_bytes(operand: KeptFactor, size: int, terms: int, dtype: DType) -> int:

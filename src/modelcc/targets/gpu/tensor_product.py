@@ -11,6 +11,9 @@ grid b, j, i; thread warp row, warp column, lane
     its sums are put side by side into shared memory, barrier
     results where there are any: sums, and what follows them
 
+With ``parts`` a group has some of the terms, and puts its sums into memory; the last one of a tile
+finishes them (:mod:`modelcc.targets.gpu.partial_sums`).
+
 One barrier for a block is enough: behind it nobody uses the buffer that is filled next any more.
 """
 
@@ -30,6 +33,12 @@ from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.contraction import Contraction, KeptFactor, find_contraction
 from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching, extent_of, only_where
+from modelcc.targets.gpu.partial_sums import (
+    PartialSums,
+    blocks_of_part,
+    partial_sums,
+    place_part,
+)
 from modelcc.targets.gpu.staged_tile import StagedTile, TileCopier, has_rows_of_terms
 from modelcc.targets.gpu.sums_slab import SumsSlab
 from modelcc.targets.isa.fragments import (
@@ -80,9 +89,9 @@ def matrix_type(anchor: Nest, found: Contraction) -> DType | None:
 
 def check_warps(s: TensorProduct, dtype: DType) -> None:
     """:class:`ScheduleError` unless tiles divide among warps, and blocks into fragments."""
-    sizes = (s.rows, s.columns, s.terms, s.warp_rows, s.warp_columns)
+    sizes = (s.rows, s.columns, s.terms, s.warp_rows, s.warp_columns, s.parts)
     if any(size < 1 for size in sizes) or s.buffers < 2:
-        raise ScheduleError("tiles have rows, columns and terms, and two or more buffers")
+        raise ScheduleError("tiles have rows, columns, terms and parts, and two or more buffers")
     if s.rows % (SIDE * s.warp_rows) or s.columns % (SIDE * s.warp_columns):
         raise ScheduleError(f"warps have tiles of {SIDE} rows and columns")
     if s.terms % depth(dtype):
@@ -103,9 +112,13 @@ class _TensorProduct:
             ceildiv(extent_of(found.columns), s.columns),
             ceildiv(extent_of(found.rows), s.rows),
         )
-        grid = tuple(zip(self._groups, extents, strict=True))
+        self._tiles = extents
+        counts = (extents[0] * s.parts, *extents[1:])
+        grid = tuple(zip(self._groups, counts, strict=True))
         threads = tuple(zip(self._threads, (s.warp_rows, s.warp_columns, WARP), strict=True))
         self._launch = Launching(grid, threads, kernel.dims)
+        self._ranges = dict(self._launch.ranges)
+        self._first: Index = 0
         self._outer = Evaluation(kernel.names)
         self._left = self._tile(found.left, found.rows, s.rows, "left")
         self._right = self._tile(found.right, found.columns, s.columns, "right")
@@ -132,14 +145,18 @@ class _TensorProduct:
 
     @cached_property
     def _blocks(self) -> Index:
-        return ceildiv(extent_of(self._found.terms), self._schedule.terms)
+        """Of a group."""
+        s = self._schedule
+        return blocks_of_part(ceildiv(extent_of(self._found.terms), s.terms), s.parts)
 
     def function(self) -> Function:
         """Grid, threads, and what these do."""
         outer, found, s = self._outer, self._found, self._schedule
-        gb, gj, gi = map(Sym, self._groups)
-        batch = outer.place(found.batch, gb) if found.batch else {}
-        common = self._launch.ranges, outer, batch
+        _, gj, gi = map(Sym, self._groups)
+        number, part = place_part(outer, Sym(self._groups[0]), s.parts, self._ranges)
+        self._first = part * self._blocks
+        batch = outer.place(found.batch, number) if found.batch else {}
+        common = self._ranges, outer, batch
         readers = (
             TileCopier(self._left, self._thread, gi * s.rows, *common),
             TileCopier(self._right, self._thread, gj * s.columns, *common),
@@ -148,10 +165,19 @@ class _TensorProduct:
         outer.statements += self._clear()
         outer.statements += self._first_blocks(readers)
         outer.statements.append(self._all_blocks(readers))
-        slab = self._slab(batch)
-        outer.statements += self._results(slab)
-        shared = [Alloc(b) for b in (self._left.buffer, self._right.buffer, slab.buffer)]
-        return self._kernel.function(self._launch.around(shared, outer.statements))
+        tile = (number * self._tiles[1] + gj) * self._tiles[2] + gi
+        parts = partial_sums(
+            self._kernel.names, s.parts, self._tiles, (s.rows, s.columns), self._sums, part, tile
+        )
+        slab = self._slab(batch, parts)
+        shared = [Alloc(b) for b in (self._left.buffer, self._right.buffer)]
+        if parts is None:
+            outer.statements += self._results(slab)
+            shared.append(Alloc(slab.buffer))
+        else:
+            outer.statements += self._parts(parts, slab)
+        body = self._launch.around(shared, outer.statements)
+        return self._kernel.function(body, () if parts is None else parts.working)
 
     # --- blocks of terms
 
@@ -166,9 +192,9 @@ class _TensorProduct:
         for block in range(self._schedule.buffers - 1):
             inner = self._outer.nested()
             for reader in readers:
-                reader.begin(block, block, inner, self._launch.ranges)
+                reader.begin(block, self._first + block, inner, self._ranges)
                 inner.statements += reader.put(block)
-            result += self._where_block(block, self._launch.ranges, inner.statements)
+            result += self._where_block(block, self._ranges, inner.statements)
             result.append(CommitCopies())
         return result
 
@@ -183,17 +209,17 @@ class _TensorProduct:
         block, inner, copies = names.fresh("kb"), self._outer.nested(), self._outer.nested()
         which = inner.bind("now", mod(Sym(block), ahead + 1))
         into = inner.bind("next", mod(Sym(block) + ahead, ahead + 1))
-        ranges = {**self._launch.ranges, block: Range(0, self._blocks - 1)}
+        ranges = {**self._ranges, block: Range(0, self._blocks - 1)}
         there = {**ranges, block: Range(0, self._blocks - 1 - ahead)}
         for reader in readers:
             if not reader.holds:
-                reader.begin(into, Sym(block) + ahead, copies, there)
+                reader.begin(into, self._first + Sym(block) + ahead, copies, there)
         inner.statements += [WaitCopies(ahead - 1), Barrier()]
         inner.statements += self._where_block(Sym(block) + ahead, ranges, copies.statements)
         inner.statements.append(CommitCopies())
         held = [reader for reader in readers if reader.holds]
         for reader in held:
-            reader.fetch(Sym(block) + ahead, inner, ranges)
+            reader.fetch(self._first + Sym(block) + ahead, inner, ranges)
         inner.statements += self._multiply(which)
         for reader in held:
             inner.statements += reader.put(into)
@@ -229,14 +255,26 @@ class _TensorProduct:
 
     # --- results
 
-    def _slab(self, batch: dict[str, Index]) -> SumsSlab:
-        """For a row of fragments of each warp."""
+    def _slab(self, batch: dict[str, Index], parts: PartialSums | None) -> SumsSlab:
+        """For a row of fragments of each warp, or for all of them in parts."""
         s = self._schedule
+        rows = SIDE * s.warp_rows if parts is None else s.rows
         starts = Sym(self._groups[2]) * s.rows, Sym(self._groups[1]) * s.columns
         return SumsSlab(
-            self._kernel, self._found, self._launch, batch, starts, SIDE * s.warp_rows, s.columns,
-            self._sums, self._thread, s.threads, self._kernel.names.fresh("slab"),
+            self._kernel, self._found, self._launch, batch, starts, rows, s.columns,
+            self._sums, self._thread, s.threads, self._kernel.names.fresh("slab"), parts=parts,
         )  # fmt: skip
+
+    def _parts(self, parts: PartialSums, slab: SumsSlab) -> list[Stmt]:
+        """The sums of this group's terms, and all of them by the last one."""
+        row, column, _ = map(Sym, self._threads)
+        rows, columns = self._shape
+        i, j = (Sym(self._kernel.names.fresh(stem)) for stem in ("i", "j"))
+        at = parts.place((row * rows + i) * SIDE, (column * columns + j) * SIDE)
+        sums = Argument(self._c.name, (i * columns + j) * SIDE * SIDE)
+        put = RoutineCall(store_c(self._sums, self._sums), (at, sums), (parts.columns,))
+        last = parts.finished(slab.results(lambda r: r))
+        return [_unrolled(i, rows, _unrolled(j, columns, put)), last]
 
     def _results(self, slab: SumsSlab) -> list[Stmt]:
         """Rows of fragments one after the other: their registers have numbers."""

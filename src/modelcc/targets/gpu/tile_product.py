@@ -15,6 +15,9 @@ Where rows are few, of a decoder's step or of small images, the units' side of 6
 columns, and rows are the other one, of 8 or more: the sums are of the turned result, and turn back
 as they are put into shared memory.
 
+With ``parts`` a group has some of the terms, and puts its sums into memory; the last one of a tile
+finishes them (:mod:`modelcc.targets.gpu.partial_sums`).
+
 Products of a block go on while the next one is waited for: the units always have some to do.  Those
 of floats of 8 bits, which the units add up in few bits, are of one block each in turns of two
 fragments, and added to the sums in f32 while those of the next block go on.
@@ -48,6 +51,12 @@ from modelcc.targets.gpu.contraction import find_contraction
 from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching, extent_of, only_where
 from modelcc.targets.gpu.image_operand import ImageOperand
 from modelcc.targets.gpu.own_numbers import BOTH, each_side, pair, put
+from modelcc.targets.gpu.partial_sums import (
+    PartialSums,
+    blocks_of_part,
+    partial_sums,
+    place_part,
+)
 from modelcc.targets.gpu.sums_slab import SumsSlab, slab_pitch
 from modelcc.targets.gpu.tensor_product import matrix_type
 from modelcc.targets.isa.tile_products import (
@@ -131,10 +140,11 @@ def slab_columns(s: TensorProduct) -> int:
 
 
 def tile_bytes(s: TensorProduct) -> int:
-    """Shared memory of a group: tiles, what counts arrivals, sums."""
-    tiles = s.buffers * (s.rows + s.columns) * DEPTH_BYTES
-    counters = -(-s.buffers * 8 // 64) * 64
-    return tiles + counters + s.rows * slab_pitch(slab_columns(s)) * 4
+    """Shared memory of a group: tiles, what counts arrivals, whole sums."""
+    used = s.buffers * ((s.rows + s.columns) * DEPTH_BYTES + I64.bytes)
+    if s.parts > 1:
+        return used
+    return -(-used // 64) * 64 + s.rows * slab_pitch(slab_columns(s)) * F32.bytes
 
 
 class _TileProduct:
@@ -152,9 +162,12 @@ class _TileProduct:
             ceildiv(extent_of(found.columns), s.columns),
             product.row_tiles(s.rows),
         )
-        grid = tuple(zip(self._groups, extents, strict=True))
+        self._extents = extents
+        counts = (extents[0] * s.parts, *extents[1:])
+        grid = tuple(zip(self._groups, counts, strict=True))
         threads = tuple(zip(self._threads, (s.threads // WARPS, WARPS), strict=True))
         self._launch = Launching(grid, threads, kernel.dims)
+        self._first: Index = 0
         self._outer = Evaluation(kernel.names)
         self._sizes = tile_size(dtype, s.rows), tile_size(dtype, s.columns)
         self._tiles = tuple(
@@ -178,14 +191,19 @@ class _TileProduct:
 
     @cached_property
     def _blocks(self) -> int:
-        terms = extent_of(self._found.terms)
-        assert isinstance(terms, int)
-        return -(-terms // self._schedule.terms)
+        """Of a group."""
+        terms, s = extent_of(self._found.terms), self._schedule
+        blocks = blocks_of_part(ceildiv(terms, s.terms), s.parts)
+        assert isinstance(blocks, int)
+        return blocks
 
     def function(self) -> Function:
         """Grid, threads, and what these do."""
-        outer, found = self._outer, self._found
-        batch = outer.place(found.batch, Sym(self._groups[0])) if found.batch else {}
+        outer, found, s = self._outer, self._found, self._schedule
+        ranges = dict(self._launch.ranges)
+        number, part = place_part(outer, Sym(self._groups[0]), s.parts, ranges)
+        self._first = part * self._blocks
+        batch = outer.place(found.batch, number) if found.batch else {}
         ahead = self._schedule.buffers - 1
         outer.statements += [Alloc(b) for b in (self._sums, *self._parts)]
         outer.statements.append(self._clear(self._sums))
@@ -194,10 +212,19 @@ class _TileProduct:
             first += self._begin(block, block, batch)
         outer.statements += self._by_one(first)
         outer.statements += [*self._all_blocks(batch), WaitRoutines(0)]
-        slab = self._slab(batch)
-        outer.statements += self._results(slab)
-        shared = [Alloc(b) for b in (*self._tiles, self._arrivals, slab.buffer)]
-        return self._kernel.function(self._launch.around(shared, outer.statements))
+        _, gj, gi = map(Sym, self._groups)
+        tile = (number * self._extents[1] + gj) * self._extents[2] + gi
+        names, shape = self._kernel.names, (s.rows, s.columns)
+        parts = partial_sums(names, s.parts, self._extents, shape, F32, part, tile)
+        slab = self._slab(batch, parts)
+        shared = [Alloc(b) for b in (*self._tiles, self._arrivals)]
+        if parts is None:
+            outer.statements += self._results(slab)
+            shared.append(Alloc(slab.buffer))
+        else:
+            outer.statements += self._parts_of(parts, slab)
+        body = self._launch.around(shared, outer.statements)
+        return self._kernel.function(body, () if parts is None else parts.working)
 
     def _by_one(self, body: Sequence[Stmt], *conditions: Condition) -> list[Stmt]:
         """What one thread does for all."""
@@ -216,7 +243,7 @@ class _TileProduct:
         for operand, tile, start, size, along in zip(
             self._operands, self._tiles, starts, sizes, (s.rows, s.columns), strict=True
         ):
-            first = start, block * s.terms
+            first = start, (self._first + block) * s.terms
             result += operand.copies(
                 tile.name, which * size, first, along, s.terms, batch, arrivals
             )
@@ -289,14 +316,15 @@ class _TileProduct:
 
     # --- results
 
-    def _slab(self, batch: dict[str, Index]) -> SumsSlab:
-        """For a part of the columns."""
+    def _slab(self, batch: dict[str, Index], parts: PartialSums | None) -> SumsSlab:
+        """For a part of the columns, or for all of them in parts of the terms."""
         s = self._schedule
+        columns = slab_columns(s) if parts is None else s.columns
         starts = Sym(self._groups[2]) * s.rows, Sym(self._groups[1]) * s.columns
         pixels = self._pixels if isinstance(self._operands[0], ImageOperand) else None
         return SumsSlab(
-            self._kernel, self._found, self._launch, batch, starts, s.rows, slab_columns(s),
-            F32, self._thread, s.threads, self._kernel.names.fresh("slab"), pixels,
+            self._kernel, self._found, self._launch, batch, starts, s.rows, columns,
+            F32, self._thread, s.threads, self._kernel.names.fresh("slab"), pixels, parts,
         )  # fmt: skip
 
     def _pixels(self, row: Index) -> dict[str, Index]:
@@ -305,6 +333,16 @@ class _TileProduct:
         assert isinstance(image, ImageOperand)
         first, further = image.first(size, Sym(self._groups[2])), image.within(size, row)
         return {name: first[name] + further[name] for name in first}
+
+    def _parts_of(self, parts: PartialSums, slab: SumsSlab) -> list[Stmt]:
+        """The sums of this group's terms, and all of them by the last one."""
+        own, turned, result = Sym(self._threads[0]) * ROWS, is_turned(self._schedule), list[Stmt]()
+        routine, step = (store_turned(), TURNED_PANEL) if turned else (store_panel(), PANEL)
+        for beside in range(0, self._beside, step):
+            to = parts.place(*((beside, own) if turned else (own, beside)))
+            sums = Argument(self._sums.name, sums_size(beside))
+            result.append(RoutineCall(routine, (to, sums), (parts.columns,)))
+        return [*result, parts.finished(slab.results(lambda row: row))]
 
     def _results(self, slab: SumsSlab) -> list[Stmt]:
         """Parts of the columns one after the other: their registers have numbers."""

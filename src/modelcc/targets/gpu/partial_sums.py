@@ -1,0 +1,165 @@
+"""Sums that several groups have parts of, in memory, and the group that puts them together.
+
+Each group writes what it has of a tile and arrives at the tile's counter.  The last one adds all
+parts, in their order, so that bits do not depend on which one that is, and does what follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from modelcc.ir.argument import Argument
+from modelcc.ir.index import Index, Range, Sym, floordiv, mod, simplify
+from modelcc.ir.loop import Arrive, Buffer, Expr, Load, ScalarCall, Stmt
+from modelcc.ir.types import I32, DType
+from modelcc.schedule.expression import FreshNames
+from modelcc.schedule.schedule import ScheduleError
+from modelcc.targets.gpu.contraction import Contraction
+from modelcc.targets.gpu.evaluation import Evaluation
+from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.gpu.sizes import count
+
+MOST_PARTS = 16
+"""Of a sum: the last group adds all of them."""
+
+CACHED_BYTES = 48
+"""That a unit gets from the cache of all units in a cycle, roughly."""
+
+ARRIVAL_CYCLES = 2000
+"""From the last sum of a part to the first part that the last group reads: two fences, of which the
+first waits for what was written, an atomic operation and a read, each to the cache of all units."""
+
+
+def parts_of(
+    rows: int, columns: int, terms: int, found: Contraction, machine: GpuModel
+) -> Iterator[int]:
+    """Into how many parts the terms of tiles may be cut, by blocks of ``terms``: those that are
+    alike, give no unit more than a group, and stay in half of the cache of all units; none where
+    groups do not count each other."""
+    extents = [v.extent for v in (*found.batch, *found.rows, *found.columns, *found.terms)]
+    if not machine.arrivals or not all(isinstance(extent, int) for extent in extents):
+        return
+    tiles = -(-count(found.rows) // rows) * -(-count(found.columns) // columns)
+    tiles = max(tiles * count(found.batch), 1)
+    blocks, sums = -(-count(found.terms) // terms), tiles * rows * columns * 4
+    most = min(MOST_PARTS, machine.units // tiles, machine.l2_bytes // (2 * sums))
+    yield from (parts for parts in range(2, most + 1) if blocks % parts == 0)
+
+
+def parts_cycles(rows: int, columns: int, parts: int, per_unit: int) -> float:
+    """Cycles from the last product of ``per_unit`` groups to where what follows sums begins.
+
+    They write their sums, and behind :data:`ARRIVAL_CYCLES` one group reads those of all parts of a
+    tile, by the rate at which a unit gets bytes from the cache.  With one group a unit a product
+    takes::
+
+        sums = 4 * rows * columns / CACHED_BYTES
+        blocks / parts * block + sums + ARRIVAL_CYCLES + parts * sums
+
+    which is least where ``parts**2`` is the time of all blocks by that of ``sums``: 64 by 64
+    results of 768 terms have 12 blocks of 480 cycles, and sums that take 340, so 4 parts.  A second
+    kernel, whose groups are on all units, would want as many parts as there are units.
+    """
+    sums = rows * columns * 4 / CACHED_BYTES
+    return per_unit * sums + ARRIVAL_CYCLES + parts * sums
+
+
+@dataclass(frozen=True)
+class PartialSums:
+    """``count`` parts of each of so many ``tiles`` of ``rows`` by ``columns`` sums; this group has
+    number ``part`` of number ``tile``."""
+
+    count: int
+    tiles: int
+    rows: int
+    columns: int
+    dtype: DType
+    part: Index
+    tile: Index
+    names: tuple[str, str]
+
+    @property
+    def memory(self) -> Buffer:
+        """All parts, those of a tile one after the other."""
+        size = self.tiles * self.count * self.rows * self.columns
+        return Buffer(self.names[0], self.dtype, size)
+
+    @property
+    def counters(self) -> Buffer:
+        """Of groups that have arrived."""
+        return Buffer(self.names[1], I32, self.tiles)
+
+    @property
+    def working(self) -> tuple[Buffer, Buffer]:
+        """Memory that the function takes beside its operands and results."""
+        return self.memory, self.counters
+
+    def place(self, row: Index, column: Index) -> Argument:
+        """Of a sum of this group's."""
+        return Argument(self.names[0], self._first(self.part) + row * self.columns + column)
+
+    def total(self, at: Evaluation, row: Index, column: Index, lanes: int) -> Expr:
+        """``lanes`` neighbouring sums of all parts, which are all read before they are added."""
+        offset = row * self.columns + column
+        loads = (
+            Load(self.names[0], self._first(part) + offset, self.dtype, lanes)
+            for part in range(self.count)
+        )
+        first, *others = [at.named("p", load) for load in loads]
+        for other in others:
+            first = at.named("s", ScalarCall("add", (first, other), self.dtype, lanes))
+        return first
+
+    def finished(self, body: Sequence[Stmt]) -> Arrive:
+        """What the last group of a tile does."""
+        return Arrive(self.names[1], self.tile, self.count, tuple(body))
+
+    def _first(self, part: Index) -> Index:
+        return (self.tile * self.count + part) * (self.rows * self.columns)
+
+
+def place_part(
+    at: Evaluation, number: Index, parts: int, ranges: dict[str, Range]
+) -> tuple[Index, Index]:
+    """The batch, and the part of its sums, of a group with such a ``number``; ``ranges`` get that
+    of the part."""
+    if parts == 1:
+        return number, 0
+    batch = at.bind("gb", simplify(floordiv(number, parts), ranges))
+    part = at.bind("part", simplify(mod(number, parts), ranges))
+    if isinstance(part, Sym):
+        ranges[part.name] = Range(0, parts - 1)
+    return batch, part
+
+
+def partial_sums(
+    names: FreshNames,
+    parts: int,
+    grid: Sequence[Index],
+    shape: tuple[int, int],
+    dtype: DType,
+    part: Index,
+    tile: Index,
+) -> PartialSums | None:
+    """None if there is one part; :class:`ScheduleError` if how many groups there are, a product
+    of ``grid`` times the parts, is not known."""
+    if parts == 1:
+        return None
+    tiles = 1
+    for extent in grid:
+        if not isinstance(extent, int):
+            raise ScheduleError("sums in parts are of tiles whose number is known")
+        tiles *= extent
+    return PartialSums(
+        parts, tiles, *shape, dtype, part, tile, (names.fresh("parts"), names.fresh("arrivals"))
+    )
+
+
+def blocks_of_part(blocks: Index, parts: int) -> Index:
+    """Blocks of terms that a group has; :class:`ScheduleError` unless parts are alike."""
+    if parts == 1:
+        return blocks
+    if not 1 < parts <= MOST_PARTS or not isinstance(blocks, int) or blocks % parts:
+        raise ScheduleError(f"{blocks} blocks of terms are not cut into {parts} parts")
+    return blocks // parts
