@@ -99,17 +99,26 @@ class PartialSums:
         """Of a sum of this group's."""
         return Argument(self.names[0], self._first(self.part) + row * self.columns + column)
 
-    def total(self, at: Evaluation, row: Index, column: Index, lanes: int) -> Expr:
-        """``lanes`` neighbouring sums of all parts, which are all read before they are added."""
-        offset = row * self.columns + column
-        loads = (
-            Load(self.names[0], self._first(part) + offset, self.dtype, lanes)
-            for part in range(self.count)
-        )
-        first, *others = [at.named("p", load) for load in loads]
-        for other in others:
-            first = at.named("s", ScalarCall("add", (first, other), self.dtype, lanes))
-        return first
+    def totals(
+        self, at: Evaluation, places: Sequence[tuple[Index, Index]], lanes: int
+    ) -> list[Expr]:
+        """``lanes`` neighbouring sums of all parts from each of these rows and columns on; all of a
+        part are on their way at the same time."""
+        sums = self._loaded(at, 0, places, lanes)
+        for part in range(1, self.count):
+            more = self._loaded(at, part, places, lanes)
+            added = [
+                ScalarCall("add", ends, self.dtype, lanes) for ends in zip(sums, more, strict=True)
+            ]
+            sums = [at.named("s", total) for total in added]
+        return sums
+
+    def _loaded(
+        self, at: Evaluation, part: int, places: Sequence[tuple[Index, Index]], lanes: int
+    ) -> list[Expr]:
+        first = self._first(part)
+        offsets = (first + row * self.columns + column for row, column in places)
+        return [at.named("p", Load(self.names[0], o, self.dtype, lanes)) for o in offsets]
 
     def finished(self, body: Sequence[Stmt]) -> Arrive:
         """What the last group of a tile does."""

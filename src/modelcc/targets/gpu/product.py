@@ -130,7 +130,7 @@ class _TiledProduct:
         names = self._kernel.names
         parts = partial_sums(names, s.parts, self._tiles, shape, dtype, part, tile)
         if parts is None:
-            self._results(outer, batch, lambda _, r, c: sums[r][c])
+            self._results(outer, batch, lambda r, c: sums[r][c])
         else:
             outer.statements += self._parts(parts, batch, sums)
         shared = [Alloc(self._left.buffer), Alloc(self._right.buffer)]
@@ -204,19 +204,17 @@ class _TiledProduct:
             for c, own in enumerate(line):
                 place = parts.place(self._row(r), self._column(c))
                 found.append(Store(place.buffer, place.offset, own))
-        last = self._outer.nested()
-
-        def total(at: Evaluation, r: int, c: int) -> Expr:
-            return parts.total(at, self._row(r), self._column(c), self._lanes)
-
-        self._results(last, batch, total)
+        last, per_row = self._outer.nested(), len(sums[0])
+        places = [(self._row(r), self._column(c)) for r in range(len(sums)) for c in range(per_row)]
+        totals = parts.totals(last, places, self._lanes)
+        self._results(last, batch, lambda r, c: totals[r * per_row + c])
         return [*found, parts.finished(last.statements)]
 
     def _results(
         self,
         outer: Evaluation,
         batch: dict[str, Index],
-        total: Callable[[Evaluation, int, int], Expr],
+        total: Callable[[int, int], Expr],
     ) -> None:
         """What follows the contraction, where there are results, whose sums are ``total``."""
         found, s = self._found, self._schedule
@@ -236,7 +234,7 @@ class _TiledProduct:
                 where = {**point, **at}
                 if lanes is not None:
                     where[last] = where[last] + Sym(lane)
-                cell.finish(self._kernel.group, where, total(cell, number, which))
+                cell.finish(self._kernel.group, where, total(number, which))
                 inside = Condition(column, "<", extent_of(found.columns))
                 line_body += self._launch.guarded((inside,), cell.statements)
             outer.statements += only_where(here, line_body)

@@ -3,7 +3,7 @@ neighbouring columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,6 +26,9 @@ from modelcc.targets.gpu.evaluation import (
 from modelcc.targets.gpu.partial_sums import PartialSums
 
 VECTOR_BYTES = 16
+TOGETHER = 16
+"""Sums of which a thread reads the same part at the same time."""
+
 _BANKS, _PAIRS = 32, 8
 """Banks of shared memory, and how far rows begin from each other in them: threads that put pairs of
 four rows there meet no other's bank."""
@@ -85,20 +88,51 @@ class SumsSlab:
     def results(self, row_of: Callable[[Index], Index]) -> list[Stmt]:
         """What follows the sums in the slab, whose rows are those of the tile that ``row_of``
         says."""
-        names, lanes = self.kernel.names, self.lanes
-        inner, number = Evaluation(names), names.fresh("n")
-        per_row, ranges = self.columns // lanes, self.launch.ranges
-        count = -(-self.rows * per_row // self.threads)
-        vector = self.thread + Sym(number) * self.threads
-        ranges = {**ranges, number: Range(0, count - 1)}
-        row = inner.bind("r", simplify(floordiv(vector, per_row), ranges))
-        column = inner.bind("c", simplify(mod(vector, per_row), ranges)) * lanes
-        body = self._cells(row, column, row_of)
-        there = not_implied((Condition(vector, "<", self.rows * per_row),), ranges)
+        lanes, number = self.lanes, self.kernel.names.fresh("n")
+        vectors = self.rows * (self.columns // lanes)
+        count, together = -(-vectors // self.threads), self._together(vectors)
+        ranges = {**self.launch.ranges, number: Range(0, count // together - 1)}
+        first = self.thread + Sym(number) * (self.threads * together)
+        inner = Evaluation(self.kernel.names)
+        which = [first + self.threads * n for n in range(together)]
+        places = [self._place(inner, vector, ranges) for vector in which]
+        body = self._cells(places, row_of)
+        there = not_implied((Condition(which[-1], "<", vectors),), ranges)
         inner.statements += only_where(there, body)
-        return [For(number, 0, count, tuple(inner.statements))]
+        return [For(number, 0, count // together, tuple(inner.statements))]
 
-    def _cells(self, row: Index, column: Index, row_of: Callable[[Index], Index]) -> list[Stmt]:
+    def _together(self, vectors: int) -> int:
+        """Vectors of which a thread reads all parts before it finishes the first one."""
+        if self.parts is None:
+            return 1
+        fitting = (n for n in (4, 2) if n * self.lanes <= TOGETHER)
+        return next((n for n in fitting if vectors % (self.threads * n) == 0), 1)
+
+    def _place(
+        self, at: Evaluation, vector: Index, ranges: Mapping[str, Range]
+    ) -> tuple[Index, Index]:
+        """Row and column of a vector's first sum."""
+        per_row = self.columns // self.lanes
+        row = at.bind("r", simplify(floordiv(vector, per_row), ranges))
+        return row, at.bind("c", simplify(mod(vector, per_row), ranges)) * self.lanes
+
+    def _cells(
+        self, places: Sequence[tuple[Index, Index]], row_of: Callable[[Index], Index]
+    ) -> list[Stmt]:
+        """Vectors of results."""
+        outer, lanes = Evaluation(self.kernel.names), self.lanes
+        if self.parts is not None:
+            totals = self.parts.totals(outer, places, lanes)
+        else:
+            offsets = (row * self.pitch + column for row, column in places)
+            totals = [Load(self.name, offset, self.dtype, lanes) for offset in offsets]
+        for (row, column), total in zip(places, totals, strict=True):
+            outer.statements += self._cell(row, column, row_of, total)
+        return outer.statements
+
+    def _cell(
+        self, row: Index, column: Index, row_of: Callable[[Index], Index], total: Expr
+    ) -> list[Stmt]:
         """Neighbouring results."""
         names, lanes, found = self.kernel.names, self.lanes, self.found
         lane = names.fresh("l")
@@ -111,15 +145,9 @@ class SumsSlab:
         if lanes > 1:
             at[found.columns[-1].name] += Sym(lane)
         placed, there = self._placed(cell, row_of(row))
-        point = {**self.batch, **placed, **at}
-        cell.finish(self.kernel.group, point, self._total(cell, row, column))
+        cell.finish(self.kernel.group, {**self.batch, **placed, **at}, total)
         inside = (*there, Condition(columns, "<", extent_of(found.columns)))
         return only_where(not_implied(inside, ranges), cell.statements)
-
-    def _total(self, cell: Evaluation, row: Index, column: Index) -> Expr:
-        if self.parts is not None:
-            return self.parts.total(cell, row, column, self.lanes)
-        return Load(self.name, row * self.pitch + column, self.dtype, self.lanes)
 
     def _placed(self, cell: Evaluation, row: Index) -> tuple[Point, tuple[Condition, ...]]:
         """Where a row of the tile is, and what says that it is there."""
