@@ -63,6 +63,8 @@ def convolution(side: int, channels: int, window: int, step: int, guard: str) ->
 CONVOLUTIONS = {
     "padded": convolution(14, 256, 3, 1, """(%x[n, h + a - 1, w + b - 1, c]
       if [h + a >= 1, h + a < 15, w + b >= 1, w + b < 15] else 0.0:bf16)"""),
+    "padded, other channels": convolution(14, 96, 3, 1, """(%x[n, h + a - 1, w + b - 1, c]
+      if [h + a >= 1, h + a < 15, w + b >= 1, w + b < 15] else 0.0:bf16)"""),
     "padded in steps": convolution(28, 256, 3, 2, """(%x[n, 2*h + a - 1, 2*w + b - 1, c]
       if [2*h + a >= 1, 2*h + a < 29, 2*w + b >= 1, 2*w + b < 29] else 0.0:bf16)"""),
     "in steps": convolution(28, 512, 1, 2, "%x[n, 2*h + a, 2*w + b, c]"),

@@ -104,6 +104,22 @@ PRODUCTS: Mapping[str, tuple[TensorProduct, str]] = {
         f32((%x[n, 2*h + a - 1, 2*w + b - 1, c + 64*q]
           if [2*h + a >= 1, 2*h + a < 9, 2*w + b >= 1, 2*w + b < 7] else 0.0:f16))
         * f32(%w[j, a, b, c + 64*q]) }"""),
+    "channels in no whole blocks": (ONE, """%x: bf16[2, 6, 5, 24], %w: bf16[3, 3, 24, 72])
+      -> (%y: f32[2, 6, 5, 72]) {
+      %y: f32[2, 6, 5, 72] = [n < 2, h < 6, w < 5, j < 72] sum[c < 24, a < 3, b < 3]
+        f32((%x[n, h + a - 1, w + b - 1, c]
+          if [h + a >= 1, h + a < 7, w + b >= 1, w + b < 6] else 0.0:bf16)) * f32(%w[a, b, c, j])
+      }"""),
+    "patches of three channels": (FEW, """%x: f16[2, 32, 48, 3], %w: f16[72, 16, 16, 3])
+      -> (%y: f32[2, 2, 3, 72]) {
+      %y: f32[2, 2, 3, 72] = [n < 2, h < 2, w < 3, j < 72] sum[a < 16, b < 16, c < 3]
+        f32(%x[n, 16*h + a, 16*w + b, c]) * f32(%w[j, a, b, c]) }"""),
+    "more channels in steps": (TWO, """%x: f16[1, 8, 6, 96], %w: f16[3, 3, 96, 72])
+      -> (%y: f32[1, 4, 3, 72]) {
+      %y: f32[1, 4, 3, 72] = [n < 1, h < 4, w < 3, j < 72] sum[c < 96, a < 3, b < 3]
+        f32((%x[n, 2*h + a - 1, 2*w + b - 1, c]
+          if [2*h + a >= 1, 2*h + a < 9, 2*w + b >= 1, 2*w + b < 7] else 0.0:f16))
+        * f32(%w[a, b, c, j]) }"""),
     "parts of a window": (ONE, """%x: f16[2, 6, 5, 64], %w: f16[3, 3, 64, 72])
       -> (%y: f32[3, 2, 6, 5, 72]) {
       %y: f32[3, 2, 6, 5, 72] = [q < 3, n < 2, h < 6, w < 5, j < 72] sum[c < 64, a < 3, b < 1]

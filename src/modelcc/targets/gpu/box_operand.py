@@ -32,8 +32,9 @@ from modelcc.targets.isa.tile_products import DEPTH_BYTES
 @dataclass(frozen=True)
 class BoxOperand:
     """A tensor in ``source`` from ``offset`` on, of ``batch``, by results ``along`` it and
-    ``terms``: how many, and what it goes on by; behind that many come those of the next of the
-    ``outer`` terms, if there are such.  ``transposed``: results lie side by side, not terms."""
+    ``terms``: how many, and what it goes on by; behind whole blocks of them come those of the next
+    of the ``outer`` terms, if there are such.  ``transposed``: results lie side by side, not
+    terms."""
 
     source: str
     offset: Index
@@ -59,9 +60,10 @@ class BoxOperand:
         before = [(v.extent, step) for v, step in self.batch]
         here = [batch[v.name] for v, _ in self.batch]
         if self.outer:
+            inside = ceildiv(terms[0], depth) * depth
             before += self.outer
-            here.append(floordiv(first[1], terms[0]))
-            first = first[0], mod(first[1], terms[0])
+            here.append(floordiv(first[1], inside))
+            first = first[0], mod(first[1], inside)
         parts = size // depth
 
         def copy(
@@ -88,7 +90,8 @@ class BoxOperand:
 
 @dataclass(frozen=True)
 class BoxProduct:
-    """A contraction, its rows in the order in which they are boxes, and its factors."""
+    """A contraction, its rows in the order in which they are boxes, its terms in whole blocks, and
+    its factors."""
 
     found: Contraction
     left: BoxOperand | ImageOperand
@@ -123,14 +126,18 @@ def box_product(kernel: GroupKernel, found: Contraction) -> BoxProduct | None:
         return None
     lying = replace(found, rows=_as_they_lie(found.left, found.rows))
     depth = DEPTH_BYTES // found.left.value.dtype.bytes
-    other = box_operand(kernel, found.right, found.columns, found.terms, found.batch, depth)
-    if other is None:
-        return None
+    right = found.right, found.columns, found.terms, found.batch, depth
     one = box_operand(kernel, found.left, lying.rows, found.terms, found.batch, depth)
     if one is not None:
-        return BoxProduct(lying, one, other)
+        other = box_operand(kernel, *right)
+        return None if other is None else BoxProduct(lying, one, other)
     image = image_operand(kernel, found.left, found, depth)
-    return None if image is None else BoxProduct(replace(found, rows=image.rows), image, other)
+    if image is None:
+        return None
+    apart = len(found.terms) > 1 and image.terms != found.terms
+    other = box_operand(kernel, *right, apart)
+    made = replace(found, rows=image.rows, terms=image.terms)
+    return None if other is None else BoxProduct(made, image, other)
 
 
 def _as_they_lie(factor: KeptFactor, variables: tuple[LoopVar, ...]) -> tuple[LoopVar, ...]:
@@ -173,11 +180,13 @@ def box_operand(
     terms: Sequence[LoopVar],
     batch: Sequence[LoopVar],
     depth: int = 0,
+    apart: bool = False,
 ) -> BoxOperand | None:
     """What ``factor`` is as boxes; None if it is no input as it is, with rows on boundaries.
 
     With ``depth`` terms that do not go on by one step, as a part of the channels in each place of a
-    window, are two axes, if no block of so many is of two of the outer one.
+    window, are two axes, if no block of so many is of two of the outer one.  So they are where the
+    innermost terms are to be ``apart``.
     """
     read = factor.value
     if not isinstance(read, Read) or len(read.indices) != 1:
@@ -190,9 +199,11 @@ def box_operand(
     offset = substitute(index, {name: 0 for name in steps})
     taken = [(v, step) for v in batch if (step := steps[v.name]) is not None and step != 0]
     across = _step(along, steps)
-    outside, inside = _runs(terms, steps, depth)
+    outside, inside = (terms[:-1], terms[-1:]) if apart else _runs(terms, steps, depth)
     deep, outer_step = _step(inside, steps), _step(outside, steps)
     outer = ((extent_of(outside), outer_step),) if outer_step is not None else ()
+    if outside and not outer:
+        return None
     if across is None or deep is None or any(step is None for step in steps.values()):
         return None
     if (across == 1) == (deep == 1) or len(taken) + len(outer) > MOST_AXES - 2:

@@ -4,7 +4,7 @@ channels, 0 beyond the image's borders."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from math import prod
 
@@ -45,8 +45,8 @@ class ImageAxis:
 @dataclass(frozen=True)
 class ImageOperand:
     """A tensor in ``source`` from ``offset`` on by its ``axes``, the last one of which is that of
-    the innermost of ``terms``.  Each of ``rows`` moves by one along an axis of its own, in the
-    order of the axes."""
+    the innermost of ``terms``, which has whole blocks: 0 beyond the axis.  Each of ``rows`` moves
+    by one along an axis of its own, in the order of the axes."""
 
     source: str
     offset: Index
@@ -132,7 +132,8 @@ def image_operand(
     kernel: GroupKernel, factor: KeptFactor, found: Contraction, depth: int
 ) -> ImageOperand | None:
     """What ``factor``, that of the rows of ``found``, is as boxes of ``depth`` terms; None if it is
-    no image of channels in whole blocks, on boundaries, that windows walk pixel by pixel."""
+    no image of channels on boundaries that windows walk pixel by pixel.  Channels in no whole
+    blocks are an axis by themselves, beyond which there are zeros."""
     read = factor.value.inside if isinstance(factor.value, Guard) else factor.value
     if not isinstance(read, Read) or read.tensor not in kernel.kernel.inputs:
         return None
@@ -148,7 +149,9 @@ def image_operand(
     rows = _rows(axes, found.rows)
     inner, each = found.terms[-1], BOUNDARY // read.dtype.bytes
     strides = [axis.stride for axis in axes]
-    whole = isinstance(inner.extent, int) and inner.extent % depth == 0
+    whole = isinstance(inner.extent, int) and (
+        inner.extent % depth == 0 or axes[-1] == ImageAxis(inner.extent, 1, Sym(inner.name))
+    )
     if rows is None or not 2 <= len(axes) <= MOST_AXES or strides[-1] != 1 or not whole:
         return None
     if coefficient(axes[-1].at, inner.name) != 1 or any(v in rows for v in _moving(axes[-1], rows)):
@@ -161,7 +164,13 @@ def image_operand(
         return None
     if not all(isinstance(v.extent, int) for v in found.terms):
         return None
-    return ImageOperand(read.tensor, offset, tuple(axes), rows, found.terms)
+    return ImageOperand(read.tensor, offset, tuple(axes), rows, _in_blocks(found.terms, depth))
+
+
+def _in_blocks(terms: Sequence[LoopVar], depth: int) -> tuple[LoopVar, ...]:
+    """``terms`` whose innermost ones are made whole blocks of ``depth``."""
+    *outer, inner = terms
+    return (*outer, replace(inner, extent=ceildiv(inner.extent, depth) * depth))
 
 
 def _in_steps(axes: Sequence[ImageAxis], rows: Sequence[LoopVar]) -> list[ImageAxis]:

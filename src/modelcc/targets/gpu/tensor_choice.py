@@ -140,9 +140,9 @@ def tensor_time(
     if not at_once:
         return None
     if boxes is not None and tile.instruction == BOXES:
-        rows = boxes.count_tiles(tile.rows)
+        rows, terms = boxes.count_tiles(tile.rows), count(boxes.found.terms)
     else:
-        rows = -(-count(found.rows) // tile.rows)
+        rows, terms = -(-count(found.rows) // tile.rows), count(found.terms)
     columns = -(-count(found.columns) // tile.columns)
     per_unit = -(-rows * columns * count(found.batch) * tile.parts // machine.units)
     item = dtype.bytes
@@ -154,7 +154,7 @@ def tensor_time(
     together = min(per_unit, at_once)
     coming = together * (tile.buffers - 1) * sides * bytes_of_terms
     cached = sides * bytes_of_terms / min(CACHED_BYTES, coming / LATENCY_CYCLES)
-    blocks = -(-count(found.terms) // (tile.terms * tile.parts))
+    blocks = -(-terms // (tile.terms * tile.parts))
     most = max(products, moved, cached)
     block = most + (1 - HIDDEN) * (products + moved + cached - most) + BLOCK_CYCLES / together
     results = tile.rows * tile.columns * 12 / SHARED_BYTES
