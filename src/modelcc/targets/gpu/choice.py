@@ -9,13 +9,7 @@ from dataclasses import replace
 from modelcc.ir.index import Index
 from modelcc.ir.scalar_tree import cost, reads
 from modelcc.ir.tensor import Guard
-from modelcc.schedule.group_schedule import (
-    GroupProduct,
-    GroupScatter,
-    GroupSchedule,
-    Pointwise,
-    TensorProduct,
-)
+from modelcc.schedule.group_schedule import GroupProduct, GroupScatter, GroupSchedule, Pointwise
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.schedule.structure import Group
@@ -29,7 +23,7 @@ from modelcc.targets.gpu.partial_sums import parts_cycles, parts_of
 from modelcc.targets.gpu.pointwise import takes_lanes
 from modelcc.targets.gpu.row_choice import power_of_two, reduction_schedules, row_schedules
 from modelcc.targets.gpu.sizes import FEW, count, number
-from modelcc.targets.gpu.tensor_choice import timed_tiles
+from modelcc.targets.gpu.tensor_choice import tensor_tiles
 from modelcc.targets.gpu.tensor_product import matrix_type
 from modelcc.targets.gpu.tile_product import takes_boxes
 
@@ -103,19 +97,11 @@ def _on_matrix_units(
     kernel: GroupKernel, found: Contraction, anchor: Nest, machine: GpuModel
 ) -> Iterator[GroupSchedule]:
     """Of several rows and columns, in types that the machine's units have."""
-    yield from (tile for _, tile in timed_on_matrix_units(kernel, found, anchor, machine))
-
-
-def timed_on_matrix_units(
-    kernel: GroupKernel, found: Contraction, anchor: Nest, machine: GpuModel
-) -> list[tuple[float, TensorProduct]]:
-    """The same with the cycles that they are expected to take."""
     dtype = matrix_type(anchor, found)
-    if dtype is None or min(count(found.rows), count(found.columns)) < FEW:
-        return []
-    product = None if kernel.checks else box_product(kernel, found)
-    boxes = product if product is not None and takes_boxes(dtype, product) else None
-    return timed_tiles(found, dtype, machine, boxes)
+    if dtype is not None and min(count(found.rows), count(found.columns)) >= FEW:
+        product = None if kernel.checks else box_product(kernel, found)
+        boxes = product if product is not None and takes_boxes(dtype, product) else None
+        yield from tensor_tiles(found, dtype, machine, boxes)
 
 
 def _pointwise(group: Group, machine: GpuModel) -> Iterator[GroupSchedule]:

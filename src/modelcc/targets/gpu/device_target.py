@@ -58,7 +58,6 @@ from modelcc.targets.gpu.library_call import DeviceCall, library_notes, with_wor
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.passes.split_keys import SplitKeys
 from modelcc.targets.gpu.passes.split_reductions import SplitReductions
-from modelcc.targets.gpu.product_times import ProductTimes
 from modelcc.targets.gpu.working_memory import with_working_memory
 from modelcc.targets.kernel_use import CompiledKernel, DeviceFacts
 from modelcc.targets.llvm.program import entry_name
@@ -166,10 +165,7 @@ class DeviceTarget(Target):
         attention = FuseContractions(block=1, cache_bytes=0, rows=0 if few else 16)
         products = not self.libraries and not self.gpu.arrivals
         split = SplitReductions(
-            self.gpu.units,
-            products=products,
-            fusion=(FuseKernels(), attention),
-            times=ProductTimes(self.gpu) if self.gpu.matrix else None,
+            self.gpu.units, products=products, fusion=(FuseKernels(), attention)
         )
         return TensorPasses(
             layouts=(*last, ReadInPlace(BOUNDARY), ReadThroughViews(), SelectParts(self.parts)),

@@ -84,13 +84,6 @@ def tensor_tiles(
 ) -> Iterator[TensorProduct]:
     """Tiles of which a unit can run groups, the best first; none if ``machine`` has no
     instruction for operands of ``dtype``, which may be copied as ``boxes``."""
-    yield from (tile for _, tile in timed_tiles(found, dtype, machine, boxes))
-
-
-def timed_tiles(
-    found: Contraction, dtype: DType, machine: GpuModel, boxes: BoxProduct | None = None
-) -> list[tuple[float, TensorProduct]]:
-    """The same with the cycles that they are expected to take."""
     instruction = instruction_of(dtype)
     tiles = [replace(t, terms=t.terms * 2 // dtype.bytes, instruction=instruction) for t in TILES]
     if boxes is not None:
@@ -99,21 +92,22 @@ def timed_tiles(
         even = [replace(t, buffers=t.buffers + t.buffers % 2) for t in boxed]
         tiles = [*(even if dtype.bytes == 1 else boxed), *tiles]
     known = (one for one in tiles if one.instruction in machine.matrix)
-    tiles = [cut for one in known for cut in _in_parts(one, found, machine)]
+    tiles = [cut for one in known for cut in _in_parts(one, found, machine, boxes)]
     fitting: list[tuple[float, int, TensorProduct]] = []
     for rank, one in enumerate(tiles):
         time = tensor_time(one, found, dtype, machine, boxes)
         if time is not None:
             fitting.append((time, rank, one))
-    return [(time, tile) for time, _, tile in sorted(fitting, key=lambda f: f[:2])]
+    yield from (tile for _, _, tile in sorted(fitting, key=lambda f: f[:2]))
 
 
 def _in_parts(
-    tile: TensorProduct, found: Contraction, machine: GpuModel
+    tile: TensorProduct, found: Contraction, machine: GpuModel, boxes: BoxProduct | None
 ) -> Iterator[TensorProduct]:
-    """``tile`` whole, and in parts."""
+    """``tile`` whole, and in parts; ``boxes`` may have more terms, zeros up to a block."""
     yield tile
-    for parts in parts_of(tile.rows, tile.columns, tile.terms, found, machine):
+    cut = boxes.found if boxes is not None and tile.instruction == BOXES else found
+    for parts in parts_of(tile.rows, tile.columns, tile.terms, cut, machine):
         yield replace(tile, parts=parts)
 
 

@@ -12,7 +12,6 @@ from modelcc.ir.tensor import Apply, Axis, Item, Kernel, Read, Stage, TensorProg
 from modelcc.passes.pass_base import Pass
 from modelcc.passes.tensor.gemm_pair import match_gemm_pair
 from modelcc.schedule.workload import plain_type
-from modelcc.targets.gpu.product_times import ProductTimes
 
 TILE = 64 * 64
 """Results of a product that one group has, where there are enough of them."""
@@ -23,18 +22,14 @@ FEW = 8
 SHORTEST, SHORTEST_PRODUCT = 1 << 14, 256
 """Terms of a part: shorter ones one group does as fast."""
 
-CLOSE = 1.1
-"""Times that are no different as far as can be told: fewer parts take less memory."""
-
 
 @dataclass(frozen=True)
 class SplitReductions:
     """Sums over parts of a reduction, and the sum of these, where ``units`` of a machine would have
     no results of their own to find; parts have as many terms each.
 
-    Products count by tiles; they stay whole without ``products``.  Those that ``times`` knows are
-    cut as they, and the sum of their parts, are expected to take least.  What is left to do is of
-    the last sum, and fused with it.  Sums of a kernel of two products, as attention is, stay whole,
+    Products count by tiles; they stay whole without ``products``.  What is left to do is of the
+    last sum, and fused with it.  Sums of a kernel of two products, as attention is, stay whole,
     too, where the passes of ``fusion`` make one: its parts would not be recognised.
 
     before::
@@ -60,11 +55,10 @@ class SplitReductions:
     units: int
     products: bool = True
     fusion: tuple[Pass[TensorProgram], ...] = ()
-    times: ProductTimes | None = None
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
         kernels = [item for item in program.items if isinstance(item, Kernel)]
-        cuts = {id(k): cut for k in kernels if (cut := self._cut(k, program)) is not None}
+        cuts = {id(k): cut for k in kernels if (cut := self._cut(k)) is not None}
         whole = self._in_pairs(program) if cuts else frozenset[str]()
         items: list[Item] = []
         types, names = dict(program.types), Names(program.types)
@@ -89,7 +83,7 @@ class SplitReductions:
         pairs = [k for k in kernels if match_gemm_pair(k.stages, dims, single=True)]
         return frozenset(s.output for k in pairs for s in k.stages)
 
-    def _cut(self, kernel: Kernel, program: TensorProgram) -> tuple[Axis, int] | None:
+    def _cut(self, kernel: Kernel) -> tuple[Axis, int] | None:
         """The axis to cut, and into how many parts; None if that is no gain.
 
         Kernels that write to some of a tensor have parts of their own.
@@ -100,40 +94,9 @@ class SplitReductions:
         extents = [a.extent for a in (*stage.axes, *stage.reduce)]
         if stage.combine is None or not all(isinstance(e, int) for e in extents):
             return None
-        timed = self._timed(kernel, stage, program)
-        if timed:
-            least = min(time for time, _, _ in timed)
-            close = [cut for cut in timed if cut[0] <= CLOSE * least]
-            _, best, number = min(close, key=lambda cut: (cut[2], cut[0]))
-            return None if best is None else (best, number)
         axis = max(stage.reduce, key=lambda a: _number(a), default=None)
         count = None if axis is None else self._parts(stage, axis)
         return None if axis is None or count is None else (axis, count)
-
-    def _timed(
-        self, kernel: Kernel, stage: Stage, program: TensorProgram
-    ) -> list[tuple[float, Axis | None, int]]:
-        """What a product is expected to take as a whole, and with an axis in so many parts; nothing
-        if that is not known, or there is enough for all units."""
-        results, terms = prod(map(_number, stage.axes)), prod(map(_number, stage.reduce))
-        groups, constants = -(-results // TILE), frozenset(program.constants)
-        few = 0 < groups < self.units and self.products
-        if self.times is None or not few or not _is_product(stage):
-            return []
-        whole = self.times.of(kernel, program.types, constants, program.dims)
-        if whole is None:
-            return []
-        found: list[tuple[float, Axis | None, int]] = [(whole, None, 1)]
-        most = min(-(-2 * self.units // groups), terms // SHORTEST_PRODUCT)
-        for axis in stage.reduce:
-            for count in (n for n in range(2, most + 1) if _number(axis) % n == 0):
-                first, _ = _in_parts(stage, axis, count, f"{stage.output}.parts")
-                types = {**program.types, first.output: plain_type(first)}
-                part = replace(kernel, outputs=(first.output,), stages=(first,))
-                time = self.times.of(part, types, constants, program.dims)
-                if time is not None:
-                    found.append((time + self.times.adding(results, count), axis, count))
-        return found
 
     def _parts(self, stage: Stage, axis: Axis) -> int | None:
         """Into how many parts to cut ``axis``, which it divides."""
