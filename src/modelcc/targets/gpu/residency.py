@@ -30,11 +30,16 @@ from modelcc.targets.llvm.groups import shared_bytes
 def resident_groups(
     kernel: GroupKernel, schedule: Schedule, function: Function, machine: GpuModel
 ) -> int:
-    """Of ``function``, which is ``kernel`` by ``schedule``; 0 if that counts on no number of
-    registers."""
+    """Of ``function``, which is ``kernel`` by ``schedule``, no more than there are for a unit; 0 if
+    that counts on no number of registers."""
     registers = _registers(kernel, schedule, machine)
-    threads = prod(n for n in launch_extents(function)[1] if isinstance(n, int))
-    return machine.groups_at_once(threads, registers, shared_bytes(function)) if registers else 0
+    if not registers:
+        return 0
+    grid, group = launch_extents(function)
+    threads, groups = (prod(n for n in each if isinstance(n, int)) for each in (group, grid))
+    at_once = machine.groups_at_once(threads, registers, shared_bytes(function))
+    known = all(isinstance(n, int) for n in grid)
+    return min(at_once, max(-(-groups // machine.units), 1)) if known else at_once
 
 
 def _registers(kernel: GroupKernel, schedule: Schedule, machine: GpuModel) -> int:
