@@ -29,9 +29,11 @@ def joint_attention(
     depth: int = DEPTH,
     mask: bool = False,
     causal: bool = False,
+    keys: int | str = "",
 ) -> ModelProto:
     """Queries, keys and values side by side in ``x``, keys and values of ``groups`` of heads, more
-    of them from before: ``past``, which come back with the new ones."""
+    of them from before: ``past``, which come back with the new ones.  With ``keys``, these and
+    values are in ``z``."""
     widths = (heads * depth, groups * depth, groups * depth)
     arrays = {
         "widths": np.array(widths),
@@ -46,7 +48,10 @@ def joint_attention(
     inputs: dict[str, tuple[int | str, ...]] = {"x": (batch, rows, sum(widths))}
     outputs: dict[str, tuple[int | str, ...]] = {"y": (batch, rows, heads * depth)}
     total = rows + past if isinstance(rows, int) and isinstance(past, int) else f"{past}+{rows}"
-    total = rows if past == 0 else total
+    total = keys or (rows if past == 0 else total)
+    if keys != "":
+        inputs = {"x": (batch, rows, widths[0]), "z": (batch, keys, sum(widths[1:]))}
+        arrays["widths"] = np.array(widths[1:])
     if past != 0:
         inputs |= {f"past_{n}": (batch, groups, past, depth) for n in "kv"}
         outputs |= {f"present_{n}": (batch, groups, total, depth) for n in "kv"}
@@ -57,7 +62,11 @@ def joint_attention(
         assert isinstance(total, int)
         hidden = np.triu(np.full((rows, total), -np.inf, np.float32), total - rows + 1)
         arrays["hidden"] = hidden
-    nodes = list(_nodes(heads != groups, past != 0, mask, causal))
+    split = ("x", "q k v") if keys == "" else ("z", "k v")
+    nodes = [helper.make_node("Split", [split[0], "widths"], split[1].split(), "split", axis=2)]
+    if keys != "":
+        nodes.append(helper.make_node("Identity", ["x"], ["q"]))
+    nodes += _nodes(heads != groups, past != 0, mask, causal)
     return model(nodes, inputs, outputs, arrays)
 
 
@@ -65,7 +74,6 @@ def _nodes(repeats: bool, past: bool, mask: bool, causal: bool) -> Iterator[Node
     def node(kind: str, inputs: str, output: str, **attributes: Any) -> NodeProto:
         return helper.make_node(kind, inputs.split(), output.split(), output, **attributes)
 
-    yield node("Split", "x widths", "q k v", axis=2)
     for name in "qkv":
         yield node("Reshape", f"{name} {'apart' if name == 'q' else 'few'}", f"{name}_heads")
         found = f"new_{name}" if past and name != "q" else f"{name}_each"

@@ -6,6 +6,8 @@ import numpy as np
 from group_products import program_of
 
 from modelcc.ir.tensor import TensorProgram
+from modelcc.ir.tensor_parser import parse_tensor_program
+from modelcc.ir.tensor_verifier import verify_tensor_program
 from modelcc.ir.types import Array
 
 
@@ -41,6 +43,26 @@ def attention(
         {last} }}""",
         {},
     )
+
+
+def named_attention(depth: int, dtype: str, score: str) -> TensorProgram:
+    """Two heads of ``r`` queries and ``n`` keys, of which there may be none."""
+    at, mask = "h < 2, i < r", ", %b: f32[r, n]" if "%b" in score else ""
+    keys = f"{dtype}[2, n, {depth}]"
+    given = f"%q: {dtype}[2, r, {depth}], %k: {keys}, %v: {keys}{mask}"
+    text = f"""program @p({given}) -> (%y) dims(n in 0:, r in 1:) {{
+      kernel @k({given}) -> (%y: {dtype}[2, r, {depth}]) {{
+      %p: f32[2, r, n] = [{at}, j < n] sum[d < {depth}] f32(%q[h, i, d]) * f32(%k[h, j, d])
+      %z: f32[2, r, n] = [{at}, j < n] {score.format("%p[h, i, j]")}
+      %t: f32[2, r] = [{at}] max[j < n] %z[h, i, j]
+      %e: f32[2, r, n] = [{at}, j < n] exp(%z[h, i, j] - %t[h, i])
+      %s: f32[2, r] = [{at}] sum[j < n] %e[h, i, j]
+      %w: f32[2, r, n] = [{at}, j < n] %e[h, i, j] / %s[h, i]
+      %u: f32[2, r, {depth}] = [{at}, c < {depth}] sum[j < n] %w[h, i, j] * f32(%v[h, j, c])
+      %y: {dtype}[2, r, {depth}] = [{at}, c < {depth}] {dtype}(%u[h, i, c]) }} }}"""
+    found = parse_tensor_program(text, {})
+    verify_tensor_program(found)
+    return found
 
 
 CAUSAL = "select(ge(index(i - j + 18):i64, 0), {} * 0.25, -inf)"

@@ -94,6 +94,20 @@ def test_kernels_take_maps_of_tensors_where_these_are() -> None:
     assert right == (6, memory.address + 512, (40, 64, 2), (16, 1024), (64, 64, 1))
 
 
+def test_keys_of_which_there_are_none_have_a_map() -> None:
+    """The driver makes none of nothing: it is one of an element of the queries."""
+    text = b"""{"sizes":["n"],"maps":[[0,"f16","8",["4","64"],["64","1"],[64,64]],
+      [1,"f16","0",["2","n","64"],["64*n","64","1"],[1,64,64]]]}"""
+    driver = FakeDriver({"attention": (lambda *_: None, 2, 1)}, maps={"attention": text})
+    device = cuda_device.CudaDevice(driver, 0)
+    device.load(b"code", {"attention": (128, 1, 1)})
+    memory = device.allocate(1024)
+    device.launch("attention", [(memory, 0), (memory, 512)], [0], (1, 1, 1))
+    queries, keys = driver.taken
+    assert queries == (6, memory.address + 16, (64, 4), (128,), (64, 64))
+    assert keys == (6, memory.address + 16, (1, 1, 1), (16, 16), (64, 64, 1))
+
+
 @pytest.mark.parametrize(("size", "offset"), [(0, 0), (4, 0), (40, 8)])
 def test_a_map_that_the_driver_does_not_make(size: int, offset: int) -> None:
     """No elements, rows or a place that are on no boundary of 16 bytes: an error, not a launch."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from modelcc.ir.index import Index, evaluate, parse_index
@@ -43,13 +43,25 @@ class TensorMap:
     strides: tuple[Index, ...]
     box: tuple[int, ...]
 
+    def start(self, addresses: Sequence[int], values: Mapping[str, int]) -> int:
+        """Where its first element is, or would be."""
+        return addresses[self.argument] + evaluate(self.offset, values) * _TYPES[self.dtype][1]
+
+    def is_empty(self, values: Mapping[str, int]) -> bool:
+        """Whether the tensor has no elements."""
+        return any(evaluate(n, values) == 0 for n in self.sizes)
+
+    def one_element(self) -> TensorMap:
+        """The same box of a tensor of one element, with strides that the driver takes."""
+        rank, (_, size) = len(self.box), _TYPES[self.dtype]
+        return replace(self, sizes=(1,) * rank, strides=(16 // size,) * rank)
+
     def encode(
-        self, api: Any, encode: Callable[..., int], to: int, address: int, values: Mapping[str, int]
+        self, api: Any, encode: Callable[..., int], to: int, first: int, values: Mapping[str, int]
     ) -> None:
-        """Have the driver's function write a map of the tensor from ``address`` on: innermost axis
-        first, rows of 128 bytes swizzled, zeros outside."""
+        """Have the driver's function write a map of the tensor from address ``first`` on: innermost
+        axis first, rows of 128 bytes swizzled, zeros outside."""
         word, size = _TYPES[self.dtype]
-        first = address + evaluate(self.offset, values) * size
         sizes = [evaluate(n, values) for n in reversed(self.sizes)]
         strides = [evaluate(n, values) * size for n in reversed(self.strides)]
         rank = len(self.box)
@@ -107,8 +119,13 @@ class KernelMaps:
             held = ctypes.create_string_buffer((len(self._maps) + 1) * _MAP_BYTES)
             first = ctypes.addressof(held) + -ctypes.addressof(held) % _MAP_BYTES
             places = range(first, first + len(self._maps) * _MAP_BYTES, _MAP_BYTES)
+            whole = [m.start(addresses, values) for m in self._maps if not m.is_empty(values)]
             for one, place in zip(self._maps, places, strict=True):
-                one.encode(api, encode, place, addresses[one.argument], values)
+                if whole and one.is_empty(values):
+                    # The driver maps no tensor of nothing; of what is copied there is no use.
+                    one.one_element().encode(api, encode, place, whole[0], values)
+                else:
+                    one.encode(api, encode, place, one.start(addresses, values), values)
             self._made[key] = held, places
         return self._made[key][1]
 

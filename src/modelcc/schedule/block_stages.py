@@ -21,7 +21,7 @@ from modelcc.ir.scalar_tree import substitute_indices, transform
 from modelcc.ir.tensor import Apply, Axis, Number, Read, Scalar, Select, Stage
 from modelcc.ir.types import BOOL, DType
 from modelcc.passes.tensor.gemm_pair import GemmPair
-from modelcc.passes.tensor.online_softmax import OnlineSoftmax
+from modelcc.passes.tensor.online_softmax import OnlineSoftmax, of_some_keys
 
 BEFORE, BLOCK, CHANGE = "before", "block", "change"
 """Suffixes of what is known of a row up to the last block of keys, what of a block alone, and of
@@ -52,10 +52,12 @@ class StageGroup:
 
 @dataclass(frozen=True)
 class BlockStages:
-    """The groups of ``pair``; ``weights`` are None if they need all keys at once."""
+    """The groups of ``pair``; ``weights`` are None if they need all keys at once.  Rows may be
+    ``empty``, of no keys, if so."""
 
     pair: GemmPair
     weights: OnlineSoftmax | None
+    empty: bool = False
 
     @property
     def total(self) -> str:
@@ -112,6 +114,8 @@ class BlockStages:
         value: Scalar = Read(self.total, self._places(), first.body.dtype)
         for function, factor in self.weights.factor if self.weights is not None else ():
             value = Apply(function, (value, self._in_place(factor, part)), value.dtype)
+        if self.empty:
+            value = of_some_keys(value, self.pair, {})
         scaled = replace(first, body=value, reduce=(), combine=None)
         return StageGroup((*before, scaled, *rest), frozenset((self.pair.results[-1].output,)))
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 from attention_models import halved, joint_attention, scheduled
-from attention_programs import attention
+from attention_programs import attention, named_attention
 from cuda_products import kernel_of
 from kernel_runs import functions_of
 from machine_code import loops_of, matrix_part
@@ -63,3 +63,19 @@ def test_heads_of_slices_are_boxes() -> None:
     assert "HGMMA.64x" in code
     assert "UTMALDG.4D" in code
     assert "LDG.E" not in code
+
+
+@pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here")
+@pytest.mark.skipif(find_tool("nvdisasm") is None, reason="there is no nvdisasm")
+@pytest.mark.parametrize("score", ["{} * 0.5", "{} * 0.5 + %b[i, j]", SEEN])
+def test_named_numbers_of_keys_take_no_more_registers_than_there_are(score: str) -> None:
+    """Powers are made while totals go on, as of known numbers."""
+    function = lower_groups(
+        kernel_of(named_attention(128, "bf16", score)), TensorAttention(128, 128, "wgmma")
+    )
+    made = assemble(ptx_text(llvm_text([function], CHIP), CHIP), CHIP)
+    assert made.uses["k"].spilled == 0
+    waits = disassemble(made.code).split("WARPGROUP.DEPBAR.LE gsb0, ")[1:]
+    beside = [part.count("MUFU.EX2") for part in waits if not part.startswith("0x0")]
+    assert beside
+    assert min(beside) >= 0.9 * 128 / 2

@@ -27,6 +27,8 @@ class FuseContractions:
     ``block`` rows, whose weights ``cache_bytes`` have to hold if they need all of a row.  More
     than ``width`` summands and results of a row, or ``share`` times as many as a row has scores,
     make the scores between them a small matter.  Up to ``depth`` kernels may come before the last.
+    Rows that may have no keys take part if they may be ``empty``: who computes the pair then gives
+    sums of nothing, which are 0, and not their quotient (:func:`~.online_softmax.of_some_keys`).
 
     before::
 
@@ -60,6 +62,7 @@ class FuseContractions:
     share: int = 4
     width: int = 1024
     depth: int = 4
+    empty: bool = False
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
         makers = _Makers.of(program)
@@ -102,7 +105,7 @@ class FuseContractions:
         read = {r.tensor for s in (pair.scores[0], pair.results[0]) for r in reads(s.body)}
         if (isinstance(rows, int) and rows < self.rows) or read & program.constants.keys():
             return False
-        if (bounds_of(keys, program.dims).lo or 0) < 1:
+        if not self.empty and (bounds_of(keys, program.dims).lo or 0) < 1:
             return False  # a quotient of sums of nothing is none
         inner = product(a.extent for a in pair.scores[0].reduce)
         width = inner + product(a.extent for a in pair.columns)

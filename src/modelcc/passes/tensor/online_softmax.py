@@ -11,9 +11,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from modelcc.ir.index import Index, coefficient, substitute
+from modelcc.ir.index import Bounds, Index, coefficient, compare, substitute
 from modelcc.ir.scalar_tree import index_symbols, reads
-from modelcc.ir.tensor import Apply, IndexValue, Number, Read, Scalar, Select, Stage
+from modelcc.ir.tensor import (
+    Apply,
+    Condition,
+    Guard,
+    IndexValue,
+    Number,
+    Read,
+    Scalar,
+    Select,
+    Stage,
+)
 from modelcc.passes.tensor.fused_kernel import with_values
 from modelcc.passes.tensor.gemm_pair import GemmPair
 
@@ -67,6 +77,15 @@ def seen_keys(pair: GemmPair, weights: OnlineSoftmax) -> Index | None:
             return rest if coefficient(rest, pair.row.name) == 1 else None
         case _:
             return None
+
+
+def of_some_keys(value: Scalar, pair: GemmPair, dims: Bounds) -> Scalar:
+    """A result's ``value``, and 0 where rows have no keys, as sums of nothing are: a quotient of
+    such sums is none."""
+    keys = pair.key.extent
+    if compare(keys, ">=", 1, dims):
+        return value
+    return Guard((Condition(0, "<", keys),), value, Number(0.0, value.dtype), value.dtype)
 
 
 def _over(stage: Stage, body: Scalar) -> Stage:

@@ -16,6 +16,7 @@ from modelcc.ir.index import (
     Index,
     Sym,
     ceildiv,
+    compare,
     floordiv,
     loop_range,
     maximum,
@@ -115,13 +116,14 @@ def find_row_blocks(
         return None
     weights = online_softmax(pair)
     rows, keys = pair.row.extent, pair.key.extent
+    empty = not compare(keys, ">=", 1, dict(kernel.dims))
+    stages = BlockStages(pair, weights, empty)
     if wanted is not None:
-        return _wanted(BlockStages(pair, weights), wanted)
+        return _wanted(stages, wanted)
     room = machine.l2_bytes // 8 // pair.scores[-1].body.dtype.bytes
     most = max(room // MOST_ROWS // VECTOR * VECTOR, VECTOR)
     if weights is not None and seen_keys(pair, weights) is not None:
         most = min(most, FEW_KEYS)
-    stages = BlockStages(pair, weights)
     if isinstance(keys, int) and (weights is None or keys <= most):
         return RowBlockPlan(stages, _even(rows, min(MOST_ROWS, max(room // keys, 1))), None)
     return RowBlockPlan(stages, _even(rows, MOST_ROWS), most)

@@ -12,7 +12,12 @@ from modelcc.ir.tensor import Apply, Axis, Condition, Read, Scalar, Stage
 from modelcc.ir.tensor import Select as TensorSelect
 from modelcc.ir.types import BF16, BOOL, F16, F32
 from modelcc.passes.tensor.gemm_pair import GemmPair, match_gemm_pair
-from modelcc.passes.tensor.online_softmax import OnlineSoftmax, online_softmax, seen_keys
+from modelcc.passes.tensor.online_softmax import (
+    OnlineSoftmax,
+    of_some_keys,
+    online_softmax,
+    seen_keys,
+)
 from modelcc.schedule.nest import LoopVar, Nest, linearise
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.contraction import Contraction, contraction_of
@@ -145,7 +150,7 @@ def find_attention(kernel: GroupKernel) -> AttentionParts:
     if not all(isinstance(extent_of(v), int) for v in (first.terms, second.columns)):
         raise ScheduleError("terms of scores and columns of results have to be known")
     shifted = None if weights.shifted is None else at_keys(weights.shifted)
-    results = (_scaled(pair, weights), *pair.results[1:])
+    results = (_scaled(pair, weights, kernel.dims), *pair.results[1:])
     sums = tuple(map(nest, weights.sums))
     return AttentionParts(
         pair, weights, scores, shifted, at_keys(weights.power), sums, weighted,
@@ -157,13 +162,14 @@ def _loops(axes: Sequence[Axis]) -> tuple[LoopVar, ...]:
     return tuple(LoopVar(a.name, a.extent, a.name) for a in axes)
 
 
-def _scaled(pair: GemmPair, weights: OnlineSoftmax) -> Stage:
+def _scaled(pair: GemmPair, weights: OnlineSoftmax, dims: Bounds) -> Stage:
     """The first result, made of the total."""
     first = pair.results[0]
     value: Scalar = Read(TOTAL, (), first.body.dtype)
     for function, factor in weights.factor:
         value = Apply(function, (value, factor), value.dtype)
-    return replace(first, body=value, reduce=(), combine=None)
+    body = of_some_keys(value, pair, dims) if weights.factor else value
+    return replace(first, body=body, reduce=(), combine=None)
 
 
 def _weighted(body: Scalar, weight: str) -> Scalar | None:

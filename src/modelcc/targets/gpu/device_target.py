@@ -162,7 +162,7 @@ class DeviceTarget(Target):
         of few rows in two where threads exchange registers."""
         few = self.gpu.exchanges
         last = (ChannelsLast(),) if self.gpu.matrix else ()
-        attention = FuseContractions(block=1, cache_bytes=0, rows=0 if few else 16)
+        attention = FuseContractions(1, cache_bytes=0, rows=0 if few else 16, empty=True)
         products = not self.libraries and not self.gpu.arrivals
         split = SplitReductions(
             self.gpu.units, products=products, fusion=(FuseKernels(), attention)

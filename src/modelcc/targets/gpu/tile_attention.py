@@ -31,7 +31,6 @@ from modelcc.ir.index import (
     Range,
     Sym,
     ceildiv,
-    compare,
     floordiv,
     loop_range,
     maximum,
@@ -61,7 +60,7 @@ from modelcc.ir.loop import (
     Var,
 )
 from modelcc.ir.scalar_tree import reads
-from modelcc.ir.tensor import Apply, Condition, Read
+from modelcc.ir.tensor import Apply, Condition, Guard, Number, Read, Scalar
 from modelcc.ir.tiles import ExpectBytes, WaitArrival, WaitRoutines
 from modelcc.ir.types import BOOL, F32, I64
 from modelcc.passes.tensor.online_softmax import seen_keys
@@ -131,8 +130,8 @@ class TileAttention:
         self._width = -(-parts.width // COLUMNS[0]) * COLUMNS[0]
         if s.rows % ROWS or not s.rows or not {s.keys, self._width} <= {*COLUMNS}:
             raise ScheduleError(f"four warps have {ROWS} rows, blocks {COLUMNS} keys and columns")
-        if not compare(parts.pair.key.extent, ">=", 1, kernel.dims):
-            raise ScheduleError("there are keys: no boxes are copied of none")
+        self._known = isinstance(parts.pair.key.extent, int)
+        """Whether the number of keys is; else there may be none, and the last one no place."""
         first, second, fresh = parts.first, parts.second, kernel.names.fresh
         self._queries = self._boxes(
             box_operand(kernel, first.left, first.rows, first.terms, first.batch)
@@ -386,19 +385,38 @@ class TileAttention:
         low = Const(float("-inf"), F32)
         for column in BOTH:
             key = block * self._s.keys + side * SIDE + own_column(self._lane) + column
-            number, there = within(inner, key, pair.key, ranges)
+            number, there = self._key(inner, key, ranges)
             for row in BOTH:
                 point = {**self._batch, pair.row.name: rows[row], pair.key.name: number}
                 place = own(self._lane, side, row, column)
                 made: dict[str, Expr] = {first.output: Load(self._scores.name, place, F32)}
                 for nest in rest:
-                    made[nest.output] = inner.named("v", inner.value(nest.body, point, made))
+                    body = self._there(nest.body)
+                    made[nest.output] = inner.named("v", inner.value(body, point, made))
                 value = inner.value(parts.shifted, point, made)
                 value = Select(Predicate(there), value, low) if there else value
                 value, top = inner.named("x", value), tops[row][column]
                 inner.statements.append(Assign(top.name, combine_two("max", (top, value))))
                 inner.statements.append(Store(self._scores.name, place, value))
         return every(inner.statements)
+
+    def _key(
+        self, at: Evaluation, key: Index, ranges: Bounds
+    ) -> tuple[Index, tuple[Condition, ...]]:
+        """``key`` or the last one, or itself if there may be none; and what says it is there."""
+        axis = self._parts.pair.key
+        if self._known:
+            return within(at, key, axis, ranges)
+        number = at.bind(axis.name, key)
+        return number, (Condition(number, "<", axis.extent),)
+
+    def _there(self, body: Scalar) -> Scalar:
+        """``body`` of a score, which reads nothing of keys that are not there."""
+        inputs, axis = self._kernel.kernel.inputs, self._parts.pair.key
+        if self._known or not any(read.tensor in inputs for read in reads(body)):
+            return body
+        there = (Condition(Sym(axis.name) - axis.extent, "<", 0),)
+        return Guard(there, body, Number(0.0, body.dtype), body.dtype)
 
     def _turn(self, changes: Sequence[Expr]) -> list[Stmt]:
         """Totals are scaled, and powers become operands."""
@@ -438,14 +456,23 @@ class TileAttention:
             for column in BOTH:
                 total = Load(self._totals.name, own(self._lane, side, row, column), F32)
                 if share is not None:
-                    made[first.output] = inner.named("v", ScalarCall("mul", (total, share), F32))
+                    given = ScalarCall("mul", (total, share), F32)
+                    made[first.output] = inner.named("v", self._of_some(given))
                 self._result(inner, point, {**made, TOTAL: total}, side, column)
             outer.statements += only_where(there, [every(inner.statements)])
+
+    def _of_some(self, value: Expr) -> Expr:
+        """A ``value``, and 0 of no keys, of which a block gives sums that nobody reads."""
+        body = self._parts.results[0].body
+        if not isinstance(body, Guard):
+            return value
+        return Select(Predicate(body.conditions), value, Const(0.0, F32))
 
     def _share(self, at: Evaluation, sums: Mapping[str, Expr]) -> Expr | None:
         """What a row's totals are multiplied by in place of a division each, where results have
         too few bits to tell; None if they are not divided by a sum."""
-        match self._parts.results[0].body:
+        body = self._parts.results[0].body
+        match body.inside if isinstance(body, Guard) else body:
             case Apply(function="div", args=(Read(tensor=total), Read(tensor=name))) if (
                 total == TOTAL and name in sums and len(self._powers) == 1
             ):

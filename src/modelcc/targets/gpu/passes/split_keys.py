@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-from modelcc.ir.index import Index, Sym, ceildiv, product
+from modelcc.ir.index import Bounds, Index, Sym, ceildiv, product
 from modelcc.ir.scalar import Combine
 from modelcc.ir.scalar_tree import index_symbols, reads, substitute_indices
 from modelcc.ir.tensor import (
@@ -27,7 +27,7 @@ from modelcc.ir.tensor import (
 from modelcc.ir.types import BOOL, DType
 from modelcc.passes.tensor.fused_kernel import kernel_of, with_values
 from modelcc.passes.tensor.gemm_pair import GemmPair, match_gemm_pair
-from modelcc.passes.tensor.online_softmax import OnlineSoftmax, online_softmax
+from modelcc.passes.tensor.online_softmax import OnlineSoftmax, of_some_keys, online_softmax
 from modelcc.schedule.workload import plain_type
 
 MOST_ROWS = 16
@@ -113,7 +113,7 @@ class SplitKeys:
             return None
         length = self._length(pair)
         parts = None if length is None else _Parts.of(pair, weights, length)
-        return None if parts is None else parts.kernels(kernel)
+        return None if parts is None else parts.kernels(kernel, program.dims)
 
     def _length(self, pair: GemmPair) -> int | None:
         """Keys of a part; None if one group has all of them."""
@@ -147,9 +147,9 @@ class _Parts:
         part = Axis(f"{name}.part", ceildiv(pair.key.extent, length))
         return _Parts(pair, weights, part, Axis(name, length))
 
-    def kernels(self, kernel: Kernel) -> tuple[Kernel, Kernel]:
+    def kernels(self, kernel: Kernel, dims: Bounds) -> tuple[Kernel, Kernel]:
         """Of the parts, and of what they are put together to."""
-        parts, whole = self._of_parts(), self._together()
+        parts, whole = self._of_parts(), self._together(dims)
         made = {s.output for s in parts}
         read = dict.fromkeys(r.tensor for s in whole for r in reads(s.body) if r.tensor in made)
         first = kernel_of(kernel.name, parts, tuple(read), kernel.source)
@@ -259,7 +259,7 @@ class _Parts:
 
     # --- together
 
-    def _together(self) -> tuple[Stage, ...]:
+    def _together(self, dims: Bounds) -> tuple[Stage, ...]:
         """All of a result's place, so that neighbours find neighbours."""
         pair, weights = self.pair, self.weights
         axes = (*pair.outer, *self._row, *pair.columns)
@@ -289,6 +289,7 @@ class _Parts:
         by_name = {s.output: here("sums", dtype) for s in weights.sums}
         for function, factor in weights.factor:
             value = Apply(function, (value, with_values(factor, by_name)), value.dtype)
+        value = of_some_keys(value, pair, dims)
         first = replace(pair.results[0], body=value, reduce=(), combine=None)
         return (*stages, first, *pair.results[1:])
 
