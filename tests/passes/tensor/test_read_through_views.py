@@ -50,3 +50,18 @@ def test_axes_of_one_element_are_no_views(
     wanted, found = (run_program(p, {"x": x}, {"n": 3}) for p in (before, after))
     for name in before.outputs:
         np.testing.assert_array_equal(found[name], wanted[name])
+
+
+def test_reductions_read_rows_of_views() -> None:
+    """And what goes on with these rows reads the same tensor."""
+    text = """program @main(%x: f32[n, 4, 1, 1]) -> (%y) dims(n in 1:) {
+      view %v: f32[n, 4] = %x
+      kernel @Sum(%v: f32[n, 4]) -> (%s: f32[n]) {
+        %s: f32[n] = [i < n] sum[j < 4] %v[i, j]
+      }
+      kernel @Div(%v: f32[n, 4], %s: f32[n]) -> (%y: f32[n, 4]) {
+        %y: f32[n, 4] = [i < n, j < 4] %v[i, j] / %s[i]
+      }
+    }"""
+    program = parse_tensor_program(text, {})
+    assert ReadThroughViews()(program) == program

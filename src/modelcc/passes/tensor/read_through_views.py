@@ -26,6 +26,9 @@ from modelcc.passes.tensor.fused_kernel import with_stages
 class ReadThroughViews:
     """What makes such a tensor may be inlined then, and what reads it be fused with that.
 
+    Reductions, whose rows are looked for along the last axes, read views as they are, and so does
+    whatever reads the same view.
+
     before::
 
         program @main(%x: f32[n, 4]) -> (%y) dims(n in 1:) {
@@ -51,12 +54,15 @@ class ReadThroughViews:
     """
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
+        stages = [s for i in program.items if isinstance(i, Kernel) for s in i.stages]
+        reduced = {r.tensor for s in stages if s.reduce for r in reads(s.body)}
         through: dict[str, View] = {}
         items: list[Item] = []
         for item in program.items:
             match item:
-                case View() if _places(item, program.types) is not None:
-                    through[item.output] = item
+                case View():
+                    if item.output not in reduced and _places(item, program.types) is not None:
+                        through[item.output] = item
                     items.append(item)
                 case Kernel():
                     stages = [_stage(s, through, program.types) for s in item.stages]
