@@ -178,6 +178,7 @@ def cases(size: str = "large") -> Iterator[Case]:
         yield from (attention(1, 64, 16, "f16"), softmax(64, 96, "f16"), layer_norm(8, 96, "f32"))
     if size in ("medium", "all"):
         yield from (product(512, 512, 512, dtype) for dtype in ("bf16", "f16", "f32"))
+        yield from (product(100, 520, 4096, dtype) for dtype in ("f16", "f32"))
         yield from (attention(512, 512, 128, "bf16", causal) for causal in (False, True))
         yield from (attention(1, 2048, 128, "f16"), attention(512, 512, 64, "f32"))
         yield from (softmax(64, 4096, "f16"), layer_norm(64, 4096, "f32"))
@@ -195,5 +196,6 @@ def _large() -> Iterator[Case]:
     yield from (product(4096, 4096, 4096, dtype) for dtype in ("f16", "f32"))
     yield product(8192, 8192, 8192, "bf16")
     yield from (product(128, n, 4096, "f16") for n in (4096, 16384))
+    yield product(128, 768, 3072, "f16")
     yield from (attention(4096, 4096, width, "f16") for width in (64, 256))
     yield softmax(16384, 1000, "bf16")

@@ -16,7 +16,7 @@ from benchmarks.gpu.cases import Array, Case
 from benchmarks.gpu.clock import MissingPeerError, call_seconds
 from benchmarks.gpu.entries import TOLERANCES as MODELS
 from benchmarks.gpu.entries import Entry, differences_of
-from benchmarks.gpu.kernels import artifact
+from benchmarks.gpu.kernels import artifact, repeated
 from benchmarks.gpu.profiles import MOVED, NODES, Kernel, Profile
 from modelcc.report.report import StepRow
 
@@ -96,11 +96,10 @@ def grouped(rows: tuple[StepRow, ...]) -> tuple[Kernel, ...]:
 
 
 def own_kernel(case: Case, folder: Path, device: str, peers: str) -> Own:
-    """A kernel, run once and compared."""
+    """A kernel, run some times and compared."""
     feeds, net = case.feeds(), modelcc.load(artifact(folder, case), target=device)
-    result = net.run(feeds)["y"]
-    error = case.error(feeds, result)
-    wrong = case.differences(feeds, result) if error > KERNELS[case.dtype] else ""
+    error = repeated(case, feeds, net.run)
+    wrong = case.differences(feeds, net.run(feeds)["y"]) if error > KERNELS[case.dtype] else ""
     return Own(case.name, net, feeds, error, wrong, peers)
 
 

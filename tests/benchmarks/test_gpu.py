@@ -14,6 +14,7 @@ pytest.importorskip("onnxruntime")
 import onnxruntime
 
 from benchmarks.gpu.cases import TOLERANCES, Case, cases
+from benchmarks.gpu.kernels import REPEATED, repeated
 from benchmarks.gpu.weights import grown, narrowed, seeded
 
 SMALL = [case for case in cases("small") if case.dtype == "f32"]
@@ -28,6 +29,17 @@ def test_references_are_what_onnxruntime_computes(case: Case) -> None:
     assert case.error(feeds, found) < TOLERANCES["f32"]
     found[..., -1, -1] += 1
     assert case.error(feeds, found) > TOLERANCES["f32"]
+
+
+def test_a_run_that_gives_other_bits_is_wrong() -> None:
+    """Which ones the last group of a tile adds first must not show."""
+    case = SMALL[0]
+    feeds = case.feeds()
+    wanted = case.reference(feeds, slice(None)).astype(np.float32)
+    off = np.nextafter(wanted, np.float32(0))
+    assert repeated(case, feeds, lambda _: {"y": wanted}) < TOLERANCES["f32"]
+    later = iter([wanted] * REPEATED + [off])
+    assert repeated(case, feeds, lambda _: {"y": next(later)}) == np.inf
 
 
 def test_all_cases_are_models_with_work_to_do() -> None:
