@@ -31,6 +31,7 @@ from modelcc.runtime.device_steps import MoveTensor, from_json, is_the_devices
 from modelcc.runtime.errors import LoadError
 from modelcc.runtime.session import Session
 from modelcc.targets.cuda.libraries import CUBLASLT
+from tests.targets.cuda.test_partial_sums import chain
 from tests.targets.cuda.test_program import prepared
 
 cuda_device = pytest.importorskip("modelcc.runtime.cuda_device")
@@ -186,6 +187,13 @@ def test_auto_asks_a_library_where_it_is_estimated_to_gain() -> None:
     assert re.search(r"by kernels of ours, as cublaslt .*: few \(1 x\)", notes)
     own = compile_model(graph, replace(asked, kernels="generated"), NOWHERE).artifact
     assert not own.manifest.libraries
+
+
+@pytest.mark.parametrize(("kernels", "own"), [("library", []), ("auto", ["k1_MatMul"])])
+def test_a_library_takes_products_of_long_sums_whole(kernels: str, own: list[str]) -> None:
+    """What ours would do in parts; there are no counters then."""
+    _, found = prepared(chain(16, 2048, 32), Options(target="cuda:sm_80", kernels=kernels))
+    assert sorted(found) == own
 
 
 def test_a_machine_without_it_says_what_to_install() -> None:
