@@ -1,4 +1,5 @@
-"""What kernels of models take as machine code: ``python -m benchmarks.gpu.code MODEL.onnx …``.
+"""What kernels of models take as machine code: ``python -m benchmarks.gpu.code MODEL.onnx …``, or
+``MODEL.mcc …`` of what was compiled before.
 
 For each model, architecture and precision: kernels that spill, that reach less occupancy than their
 schedule planned, and that multiply by tensor cores without copies beside.  Ends with 1 if there is
@@ -17,6 +18,7 @@ from time import perf_counter
 import onnx
 
 from benchmarks.gpu.weights import grown
+from modelcc.artifact.file import Artifact, read_artifact
 from modelcc.driver import compile_model
 from modelcc.options import Options
 from modelcc.report.in_artifact import report_in
@@ -25,7 +27,7 @@ from modelcc.runtime.device_program import CODE
 from modelcc.targets.cuda.tools import disassemble
 from modelcc.targets.kernel_use import GroupUse
 
-SEEDED = ".seeded.onnx"
+SEEDED, COMPILED = ".seeded.onnx", ".mcc"
 COPIES = {"HGMMA": "UTMALDG", "QGMMA": "UTMALDG", "HMMA": "LDGSTS"}
 """What brings operands of products by tensor cores to shared memory."""
 
@@ -45,7 +47,7 @@ class Found:
 def parser() -> argparse.ArgumentParser:
     """What the command takes."""
     made = argparse.ArgumentParser(prog="benchmarks.gpu.code", description=__doc__)
-    made.add_argument("models", type=Path, nargs="+", help="ONNX files, also without weights")
+    made.add_argument("models", type=Path, nargs="+", help="ONNX, also without weights, or .mcc")
     made.add_argument("--targets", nargs="+", default=["cuda:sm_80", "cuda:sm_90a"])
     made.add_argument("--precisions", nargs="+", default=["f32", "f16", "bf16"])
     made.add_argument("--batch", type=int, default=1, help="of all named dimensions")
@@ -57,7 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """1 if a kernel misses a bar."""
     given = parser().parse_args(arguments)
     missing = 0
-    for path in given.models:
+    for path in (p for p in given.models if p.suffix == COMPILED):
+        missing += print_model(path.stem, list(kernels_of(read_artifact(path))), given.all)
+    for path in (p for p in given.models if p.suffix != COMPILED):
         for target in given.targets:
             for precision in given.precisions:
                 options = Options(target=target, precision=precision)
@@ -79,7 +83,11 @@ def check(model: onnx.ModelProto, options: Options, batch: int) -> Iterator[Foun
     """Each kernel of a compiled model."""
     shapes = (value.type.tensor_type.shape for value in model.graph.input)
     dims = {d.dim_param: batch for shape in shapes for d in shape.dim if d.dim_param}
-    artifact = compile_model(model, replace(options, dims=tuple(dims.items()))).artifact
+    yield from kernels_of(compile_model(model, replace(options, dims=tuple(dims.items()))).artifact)
+
+
+def kernels_of(artifact: Artifact) -> Iterator[Found]:
+    """Each kernel of what was compiled for a GPU of NVIDIA's."""
     report = report_in(artifact)
     assert report is not None and report.device is not None
     texts = code_of(disassemble(machine_code(artifact.objects[CODE])))

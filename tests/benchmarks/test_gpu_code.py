@@ -6,9 +6,12 @@ from pathlib import Path
 
 import onnx
 import pytest
+from machines import chosen_options
 from onnx import TensorProto, helper
 
 from benchmarks.gpu.code import code_of, found, main
+from modelcc.artifact.file import write_artifact
+from modelcc.driver import compile_model
 from modelcc.targets.cuda.tools import find_tool
 from modelcc.targets.kernel_use import GroupUse
 
@@ -46,3 +49,7 @@ def test_a_model_is_as_planned(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "product f32 cuda:sm_80: 1 kernels; 0 miss a bar" in said
     assert "product f16 cuda:sm_80: 2 kernels, 1 by HMMA; 0 miss a bar" in said
     assert said.count("as planned") == 3
+    options = chosen_options(target="cuda:sm_80", dims=(("rows", 512),))
+    write_artifact(tmp_path / "made.mcc", compile_model(onnx.load(str(path)), options).artifact)
+    assert main([str(tmp_path / "made.mcc")]) == 0
+    assert capsys.readouterr().out == "made: 1 kernels; 0 miss a bar\n"
