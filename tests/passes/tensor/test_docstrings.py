@@ -53,6 +53,7 @@ NEEDED: dict[str, dict[str, int]] = {
     "FuseContractions": {"block": 8, "cache_bytes": 512 << 10},
     "SplitReductions": {"units": 16},
     "SplitKeys": {"units": 16},
+    "SplitSums": {"shortest": 16},
 }
 """What a target says of its machine, which passes have no defaults for."""
 

@@ -25,6 +25,7 @@ from modelcc.targets.cpu.passes.pack_channels import PackChannels
 from modelcc.targets.cpu.passes.pack_operands import PackOperands
 from modelcc.targets.cpu.passes.pack_pairs import PackPairs
 from modelcc.targets.cpu.passes.requantization import Requantization
+from modelcc.targets.cpu.passes.split_sums import SplitSums
 from modelcc.targets.cpu.passes.strassen import WORD as STRASSEN
 from modelcc.targets.cpu.passes.strassen import Strassen
 from modelcc.targets.cpu.passes.strassen_cost import StrassenCost
@@ -116,7 +117,7 @@ def tensor_passes(
             *_layouts(options, channels, machine.multiplies_tiles),
             PackPairs(BLOCK, bytes=multiplies_bytes),
         ),
-        operands=(PackOperands(BLOCK),),
+        operands=(PackOperands(BLOCK), SplitSums(machine.lanes(32))),
         kernels=(
             *_fused_contractions(wanted.model.get(CONTRACTIONS, "")),
             HorizontalFusion(threads=machine.threads),
