@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from math import inf
 from pathlib import Path
 from time import perf_counter
@@ -27,7 +28,9 @@ from benchmarks.gpu.turns import Answers, Failed, Opened, Task, Turns
 
 T = TypeVar("T")
 
-OPERATORS = "operators"
+OPERATORS, SEEN = "operators", "come to"
+"""The row of all ops, and its note of how many samples there were until time was over."""
+
 LATE = "not done in time"
 CHECKED = 4
 """Kernels and models that are checked at the same time."""
@@ -87,6 +90,9 @@ def run(day: Day, results: Results, serve: Callable[..., None] = serve) -> Turns
         try:
             if CHECK in day.phases:
                 check_kernels(day, turns, results, profiles, ready)
+                if ready and not any(results.is_right(case.name) for case in ready):
+                    print("no kernel is right: nothing else is tried", flush=True)
+                    return turns
                 time_kernels(day, turns, results, sized[:FIRST])
             check_models(day, turns, results, profiles, builds)
             if CHECK in day.phases:
@@ -141,21 +147,29 @@ def _built(day: Day, results: Results, entry: Entry) -> str:
 
 
 def check_operators(day: Day, turns: Turns, results: Results) -> None:
-    """Faults as rows, and a row of how many samples are right."""
-    if results.is_right(OPERATORS):
-        return
-    tasks = [Task("operator", name) for name in operators.names()]
-    right, on_device, faults = 0, 0.0, 0
+    """Faults as rows, and a row of how many samples are right.  Those of earlier calls are tried
+    again, and samples that they have not come to follow."""
+    kept = results.rows[OPERATORS].notes if OPERATORS in results.rows else {}
+    again = [Task(row.section, row.name) for row in results.of("operator") if row.fault]
+    every = [Task("operator", name) for name in operators.names()]
+    rest = every[int(kept.get(SEEN, 0)) :]
+    right, on_device = kept.get("right", 0.0), kept.get("on the device", 0.0)
     left = max(day.end - perf_counter(), 0.0)
     end = day.end - (1 - SHARE) * left if TIMES in day.phases else day.end
-    for task, found in turns.each(tasks, "modelcc", day.workers, day.limit, end):
+    seen: set[Task] = set()
+    for task, found in turns.each([*again, *rest], "modelcc", day.workers, day.limit, end):
+        seen.add(task)
         if isinstance(found, Failed):
-            faults += 1
             results.add(Row("operator", task.name, fault=found.reason))
-        else:
-            right, on_device = right + 1, on_device + found.notes["device"]
-    notes = {"right": right, "on the device": on_device, "faults": faults, "of": len(tasks)}
-    results.add(Row("operator", OPERATORS, notes=notes))
+            continue
+        right, on_device = right + 1, on_device + found.notes["device"]
+        if task in again:
+            results.add(Row("operator", task.name, error=found.error))
+    faults = sum(bool(row.fault) for row in results.of("operator"))
+    whole = len(every) - len(rest) + len(list(takewhile(seen.__contains__, rest)))
+    notes = {"right": right, "on the device": on_device, "faults": faults, SEEN: whole}
+    if seen:
+        results.add(Row("operator", OPERATORS, notes={**notes, "of": len(every)}))
 
 
 def check_kernels(

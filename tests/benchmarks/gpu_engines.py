@@ -20,7 +20,9 @@ def serve(connection: Connection, folder: Path, target: str, device: str) -> Non
         kind, engine, task = connection.recv()
         with (folder / ASKED).open("a") as file:
             file.write(f"{kind} {engine} {task.name}\n")
-        if engine == "cublas":
+        if target == "lost":
+            connection.send(Failed("the GPU is lost"))
+        elif engine == "cublas":
             connection.send(Failed("cuBLAS is not here", missing=True))
         elif kind == "measure":
             _crash(engine == "flash")
