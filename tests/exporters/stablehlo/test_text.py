@@ -11,7 +11,7 @@ from modelcc.frontends.kit.errors import UnsupportedForm
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Sym
-from modelcc.ir.types import BF16, F32, I64, STRING, Array, TensorType, dtype_of
+from modelcc.ir.types import BF16, F32, I4, I64, STRING, Array, TensorType, dtype_of
 from modelcc.ops.activation import Relu
 from modelcc.ops.elementwise import Add
 from modelcc.ops.matmul import MatMul
@@ -79,6 +79,7 @@ def test_texts_have_no_element_type() -> None:
         (np.array([-0.0, 0.0], BF16.numpy), "dense<[-0.0e+00, 0.0e+00]> : tensor<2xbf16>"),
         (np.array([True, False]), "dense<[true, false]> : tensor<2xi1>"),
         (np.arange(9, dtype=np.uint8), 'dense<"0x000102030405060708"> : tensor<9xui8>'),
+        (np.array(-3, I4.numpy), "dense<-3> : tensor<i4>"),
         (np.zeros((0, 2), np.int32), "dense<> : tensor<0x2xi32>"),
         (np.array([1 + 2j], np.complex64), 'dense<"0x0000803f00000040"> : tensor<complex<f32>>'),
     ],

@@ -10,7 +10,7 @@ import numpy as np
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.ir.index import Index
 from modelcc.ir.mlir_syntax import ELEMENT_TEXT
-from modelcc.ir.types import BOOL, F32, I8, STRING, U8, Array, DType, TensorType
+from modelcc.ir.types import BOOL, F32, I8, STRING, U8, Array, DType, TensorType, dtype_of
 
 LISTED = 8
 """Elements that a constant may have to be listed as numbers, not as its bytes."""
@@ -64,7 +64,7 @@ def _nested(array: Array) -> str:
 def _number(value: Array) -> str:
     if value.dtype == np.bool_:
         return "true" if value else "false"
-    if value.dtype.kind in "iu":
+    if dtype_of(np.asarray(value)).is_integer:
         return str(int(value))
     wide = float(value)
     if value.dtype == np.float64:
