@@ -108,7 +108,7 @@ def test_what_pytorch_runs_reads_what_was_there_before() -> None:
 
 
 class Counting(torch.nn.Module):
-    """Gradients hang on buffers that the same call changes."""
+    """Gradients depend on buffers that the same call changes."""
 
     def __init__(self) -> None:
         super().__init__()

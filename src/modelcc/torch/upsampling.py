@@ -47,7 +47,7 @@ def _interpolate(
             x, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias
         )
     shape = sizes or [int(e * f) for e, f in zip(x.shape[2:], factors or (), strict=True)]
-    with no_python_dispatcher():  # which PyTorch's rules hang on, below autograd and in it
+    with no_python_dispatcher():  # PyTorch's rules depend on it, below autograd and in it
         return operator(x, shape, bool(align_corners), *(factors or [None] * rank))
 
 

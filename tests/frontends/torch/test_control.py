@@ -73,7 +73,7 @@ def test_graphs_of_operators_with_a_named_extent(module: Any, kind: type) -> Non
 
 
 class OfSizes(torch.nn.Module):
-    """A branch that hangs on sizes alone."""
+    """A branch that depends on sizes alone."""
 
     def __init__(self, taken: Callable[[Any], Any]) -> None:
         super().__init__()

@@ -47,4 +47,4 @@ def test_what_has_as_many_elements_as_such_a_number_says_runs_in_pytorch() -> No
     for n in (-1, -3, 2, -2, 4):
         torch.testing.assert_close(fast(x, n), last(x, n))
     reasons = {p.reason for _, parts in graphs for p in parts.problems}
-    assert reasons == {"its size hangs on a number that may be negative"}
+    assert reasons == {"its size depends on a number that may be negative"}

@@ -25,7 +25,7 @@ def traced_networks() -> Iterator[None]:
 
 
 def outcomes(network: Callable[..., Any], x: Any, params: list[Any]) -> list[Any]:
-    """Results, and the gradients of something that hangs on all of them."""
+    """Results, and the gradients of something that depends on all of them."""
     y, ends = network(x)
     results = [y, *(ends if isinstance(ends, tuple) else (ends,))]
     loss = sum((n + r).sin().sum() for n, r in enumerate(results))

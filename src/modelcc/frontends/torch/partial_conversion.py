@@ -35,7 +35,7 @@ class PartialConversion(GraphConversion):
     """A conversion that goes on behind what cannot be converted.
 
     ``reasons`` say why, by node; what comes behind such a node sees an input in its place.
-    ``numbers`` are sizes that the graph reads from memory, which no extent may hang on.
+    ``numbers`` are sizes that the graph reads from memory, which no extent may depend on.
     """
 
     reasons: dict[fx.Node, Unsupported] = field(default_factory=dict[fx.Node, Unsupported])
@@ -93,7 +93,7 @@ class PartialConversion(GraphConversion):
             return None
 
     def is_late(self, shape: Iterable[Index]) -> bool:
-        """Whether an extent hangs on a number that the graph reads."""
+        """Whether an extent depends on a number that the graph reads."""
         return any(not self.numbers.isdisjoint(symbols(extent)) for extent in shape)
 
 
@@ -121,4 +121,4 @@ def _check_results(conversion: PartialConversion, node: fx.Node) -> None:
             if one.device.type != HOST:
                 unsupported(f"its result is on {one.device}")
             if conversion.is_late([index_of(size, conversion.names) for size in one.shape]):
-                unsupported("its size hangs on a number that may be negative")
+                unsupported("its size depends on a number that may be negative")

@@ -42,7 +42,7 @@ def real_number(call: Aten, given: torch.SymFloat, names: Names) -> Value:
     """``given`` as a scalar of 64 bits; not supported unless ``call`` takes one."""
     expression = cast(Any, given).node.expr
     if call.target.removeprefix("aten.").partition(".")[0] not in TAKING:
-        unsupported(f"its operand {expression}, which hangs on sizes")
+        unsupported(f"its operand {expression}, which depends on sizes")
     return _computed(call, expression, names)
 
 

@@ -373,7 +373,7 @@ class _Import:
 
 
 def _is_idle(node: fx.Node, fake: torch.Tensor) -> bool:
-    """Whether nothing reads an argument, and no size hangs on it."""
+    """Whether nothing reads an argument, and no size depends on it."""
     return is_token(node) or (not node.users and all(isinstance(size, int) for size in fake.shape))
 
 
