@@ -44,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--size", default="large", choices=("small", "medium", "large"))
     made.add_argument("--pack", type=Path, help="with --prepare: an archive of it, as tar.xz")
     made.add_argument("--wheel", type=Path, action="append", default=[], help="goes along, too")
+    made.add_argument("--kernels", nargs="*", help="only those whose names have one of these words")
     made.add_argument("--phase", choices=(CHECK, TIMES), help="one of the two (both)")
     made.add_argument("--order", nargs="*", choices=ORDER, default=[*ORDER], help="of models")
     made.add_argument("--profile", action="store_true", help="times of each kernel by itself")
@@ -77,7 +78,7 @@ def main(arguments: Sequence[str] | None = None, serve: Callable[..., None] = se
         given.folder, given.target, given.device, perf_counter() + given.seconds, given.size,
         given.limit, given.places, given.workers, given.workers,
         (given.phase,) if given.phase else (CHECK, TIMES), not given.no_operators, given.engines,
-        [ORDER[name] for name in given.order], given.profile, given.ncu,
+        [ORDER[name] for name in given.order], given.profile, given.ncu, given.kernels,
     )  # fmt: skip
     out = given.folder if given.out is None else given.out
     out.mkdir(parents=True, exist_ok=True)

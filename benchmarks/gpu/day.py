@@ -57,7 +57,8 @@ class Day:
     """``places`` rows of models get ready at the same time; ``limit`` is for each of them.
     ``builds`` processes compile models, ``workers`` check ops.  ``order`` are the types and batches
     of the models, ``profile`` whether kernels of what is right are timed each by itself, ``ncu``
-    how many kernels NVIDIA's profiler looks into."""
+    how many kernels NVIDIA's profiler looks into.  Names of single kernels have one of the words
+    in ``kernels``, if it is not None."""
 
     folder: Path
     target: str
@@ -74,6 +75,7 @@ class Day:
     order: Sequence[tuple[str, int]] = entries.ORDER
     profile: bool = False
     ncu: int = 0
+    kernels: Sequence[str] | None = None
     programs: Programs = PROGRAMS
 
 
@@ -83,7 +85,7 @@ def run(day: Day, results: Results, serve: Callable[..., None] = serve) -> Turns
     profiles = Profiles(*(folder / PROFILES for folder in results.folders))
     found = entries.entries(day.folder, day.order)
     left = [entry for entry in found if not _is_done(day, results, entry)]
-    ready = [case for case in _cases(day.size) if artifact(day.folder, case).exists()]
+    ready = [case for case in _cases(day) if artifact(day.folder, case).exists()]
     sized = [case for case in ready if case.name in {c.name for c in cases.cases(day.size)}]
     with ThreadPoolExecutor(day.builds) as pool:
         builds = {entry: pool.submit(_built, day, results, entry) for entry in left}
@@ -124,9 +126,11 @@ def watch(day: Day, results: Results, ready: Sequence[Case]) -> None:
     day.programs.sanitize(*common, [case.name for case in small])
 
 
-def _cases(size: str) -> Sequence[Case]:
-    some = ("medium", "large") if size == "large" else (size,)
-    return [case for one in some for case in cases.cases(one)]
+def _cases(day: Day) -> Sequence[Case]:
+    sizes = ("medium", "large") if day.size == "large" else (day.size,)
+    every = [case for size in sizes for case in cases.cases(size)]
+    words = day.kernels
+    return [c for c in every if words is None or any(word in c.name for word in words)]
 
 
 def _built(day: Day, results: Results, entry: Entry) -> str:
