@@ -51,6 +51,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--ncu", type=int, default=0, help="kernels for NVIDIA's profiler")
     made.add_argument("--no-operators", action="store_true", help="leave the op matrix out")
     made.add_argument("--engines", nargs="*", default=MODELS, help="for models")
+    made.add_argument("--libraries", nargs="*", help="beside which kernels are timed (all)")
     made.add_argument("--seconds", type=float, default=500.0, help="for all of it")
     made.add_argument("--limit", type=float, default=90.0, help="seconds for engines to get ready")
     made.add_argument("--places", type=int, default=4, help="models that get ready together")
@@ -79,6 +80,7 @@ def main(arguments: Sequence[str] | None = None, serve: Callable[..., None] = se
         given.limit, given.places, given.workers, given.workers,
         (given.phase,) if given.phase else (CHECK, TIMES), not given.no_operators, given.engines,
         [ORDER[name] for name in given.order], given.profile, given.ncu, given.kernels,
+        given.libraries,
     )  # fmt: skip
     out = given.folder if given.out is None else given.out
     out.mkdir(parents=True, exist_ok=True)

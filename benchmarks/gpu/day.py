@@ -58,7 +58,7 @@ class Day:
     ``builds`` processes compile models, ``workers`` check ops.  ``order`` are the types and batches
     of the models, ``profile`` whether kernels of what is right are timed each by itself, ``ncu``
     how many kernels NVIDIA's profiler looks into.  Names of single kernels have one of the words
-    in ``kernels``, if it is not None."""
+    in ``kernels``, and they are timed beside those of ``libraries``, if these are not None."""
 
     folder: Path
     target: str
@@ -76,6 +76,7 @@ class Day:
     profile: bool = False
     ncu: int = 0
     kernels: Sequence[str] | None = None
+    libraries: Sequence[str] | None = None
     programs: Programs = PROGRAMS
 
 
@@ -230,7 +231,7 @@ def time_kernels(day: Day, turns: Turns, results: Results, ready: Sequence[Case]
         if not results.is_right(case.name) or results.is_timed(case.name):
             continue
         task = Task("kernel", case.name)
-        found = turns.opened([[(task, engine) for engine in KERNELS[case.peer]]], day.end)
+        found = turns.opened([[(task, engine) for engine in _engines(day, case)]], day.end)
         if perf_counter() >= day.end:
             return
         row = _timed(turns, task, 0, found, results.rows[case.name], inf)
@@ -239,6 +240,12 @@ def time_kernels(day: Day, turns: Turns, results: Results, ready: Sequence[Case]
             rates = {"TFLOP/s": case.operations / taken * 1e-12, "GB/s": case.bytes / taken * 1e-9}
             row = replace(row, notes=rates)
         results.add(row)
+
+
+def _engines(day: Day, case: Case) -> Sequence[str]:
+    """That time a kernel."""
+    some = day.libraries
+    return [e for e in KERNELS[case.peer] if some is None or e == "modelcc" or e in some]
 
 
 def _timed(turns: Turns, task: Task, place: int, found: Answers, row: Row, bound: float) -> Row:

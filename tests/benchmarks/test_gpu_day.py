@@ -117,6 +117,18 @@ def test_kernels_of_what_is_right_are_profiled(
     assert later["a x32"].ratio == later["a x1"].ratio == 1.5
 
 
+def test_kernels_and_libraries_are_chosen_by_words(tmp_path: Path) -> None:
+    """None for no word; models are done all the same."""
+    (tmp_path / "a.seeded.onnx").write_bytes(b"no model")
+    (one,) = entries(tmp_path, [("f32", 1)])
+    one.artifact.touch()
+    rows = day(tmp_path, "well", kernels=[], engines=("modelcc",), order=[("f32", 1)]).rows
+    assert [row.name for row in rows.values() if row.section in ("kernel", "model")] == ["a x1"]
+    rows = day(tmp_path, "well", kernels=["norm"], libraries=["inductor"], order=[]).rows
+    (norm,) = (row for row in rows.values() if row.section == "kernel")
+    assert norm.name.startswith("layer norm") and set(norm.seconds) == {"modelcc", "inductor"}
+
+
 def test_where_nothing_is_right_nothing_else_is_tried(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
