@@ -52,6 +52,13 @@ KERNELS: Mapping[str, str] = {
       %e: f32[m, 24] = [i < m, j < 24] exp(%x[i, j] + f32(%c[j]) - %t[i])
       %s: f32[m] = [i < m] sum[j < 24] %e[i, j]
       %y: f32[m, 24] = [i < m, j < 24] %e[i, j] / %s[i] }""",
+    "gathered rows": """%p: i64[m], %t: f16[9, 24], %c: f16[m, 24], %g: f32[24])
+      -> (%y: f32[m, 24]) {
+      %v: f32[m, 24] = [i < m, j < 24]
+        f32((let at = select(lt(%p[i], 0), %p[i] + 9, %p[i]) below [9] in %t[at, j]) + %c[i, j])
+      %a: f32[m] = [i < m] sum[j < 24] %v[i, j]
+      %b: f32[m] = [i < m] sum[j < 24] (%v[i, j] - %a[i]) * (%v[i, j] - %a[i])
+      %y: f32[m, 24] = [i < m, j < 24] (%v[i, j] - %a[i]) / sqrt(%b[i]) * %g[j] }""",
     "terms": """%x: f32[m, 3, 8], %z: f32[m, 24]) -> (%y: f32[m]) {
       %s: f32[m] = [i < m] sum[l < 3, j < 8] %x[i, l, j] * %z[i, 8 * l + j]
       %y: f32[m] = [i < m] sqrt(abs(%s[i])) }""",

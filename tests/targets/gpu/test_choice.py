@@ -8,13 +8,13 @@ from fused_kernels import program_of
 from modelcc.ir.tensor import Kernel
 from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.schedule.canonical import canonical
-from modelcc.schedule.group_schedule import GroupAttention, GroupProduct, Pointwise
+from modelcc.schedule.group_schedule import GroupAttention, GroupProduct, GroupRows, Pointwise
 from modelcc.targets.gpu.attention_choice import BLOCKS, attention_bytes
 from modelcc.targets.gpu.attention_parts import find_attention
 from modelcc.targets.gpu.choice import choices
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.lower import lower_groups
-from modelcc.targets.gpu.machine import A100, PROCESSOR
+from modelcc.targets.gpu.machine import A100, H100, PROCESSOR
 from modelcc.targets.llvm.groups import shared_bytes
 
 
@@ -79,3 +79,39 @@ def test_threads_move_16_bytes_at_once(narrow: str, wide: str, size: int, lanes:
     kernel = GroupKernel(canonical(item, program.types, frozenset(), program.dims)[0], "k")
     best = next(choices(kernel, A100))
     assert isinstance(best, Pointwise) and best.lanes == lanes
+
+
+FROM_TABLE = "(let at = %p[i] below [50000] in %t[at, j])"
+COLUMN_FROM_TABLE = "(let at = %p[j] below [768] in %x[i, at])"
+
+
+@pytest.mark.parametrize(
+    ("body", "rows", "schedule"),
+    [
+        ("%x[i, j]", 4096, GroupRows(32, 4, kept=24, lanes=8, warp=32)),
+        ("%x[i, j] + %c[j]", 4096, GroupRows(32, 4, kept=24, lanes=8, warp=32)),
+        (FROM_TABLE, 4096, GroupRows(32, 4, kept=24, lanes=8, warp=32)),
+        (f"{FROM_TABLE} + %x[i, j]", 4096, GroupRows(32, 4, kept=24, lanes=8, warp=32)),
+        (COLUMN_FROM_TABLE, 4096, GroupRows(32, 4, kept=24, lanes=1, warp=32)),
+        ("%z[j, i]", 65536, GroupRows(1, 128)),
+        ("%z[j, i] + %c[j]", 65536, GroupRows(1, 128)),
+    ],
+)
+def test_threads_share_rows_that_lie_side_by_side(
+    body: str, rows: int, schedule: GroupRows
+) -> None:
+    """Also where a stage finds elements first, which the reductions read in no memory."""
+    text = f"""program @p(%x: bf16[{rows}, 768], %z: bf16[768, {rows}], %p: i64[{rows}],
+        %t: bf16[50000, 768], %c: bf16[768]) -> (%y) dims() {{
+      kernel @k(%x: bf16[{rows}, 768], %z: bf16[768, {rows}], %p: i64[{rows}],
+        %t: bf16[50000, 768], %c: bf16[768]) -> (%y: bf16[{rows}, 768]) {{
+        %v: bf16[{rows}, 768] = [i < {rows}, j < 768] {body}
+        %a: f32[{rows}] = [i < {rows}] sum[j < 768] f32(%v[i, j])
+        %y: bf16[{rows}, 768] = [i < {rows}, j < 768] bf16((f32(%v[i, j]) - %a[i]) * f32(%c[j]))
+      }}
+    }}"""
+    program = parse_tensor_program(text, {})
+    (item,) = program.items
+    assert isinstance(item, Kernel)
+    kernel = GroupKernel(canonical(item, program.types, frozenset(), program.dims)[0], "k")
+    assert next(choices(kernel, H100)) == schedule

@@ -53,6 +53,8 @@ RUNS: list[tuple[str, Schedule | None]] = [
     ("rows", GroupRows(8, 2, kept=4, lanes=4, warp=4)),
     ("rows", GroupRows(2, 3, lanes=2, warp=2)),
     ("rows", GroupRows(4, 1, kept=8, lanes=8)),
+    ("gathered rows", GroupRows(4, 2, kept=8, lanes=8, warp=4)),
+    ("gathered rows", GroupRows(4, 2, lanes=2, warp=2)),
     ("terms", GroupReduction(4, 3, lanes=4, warp=2)),
     ("terms", GroupReduction(8, 1, lanes=2, warp=8)),
     ("sum", GroupReduction(4, 2, across=True)),

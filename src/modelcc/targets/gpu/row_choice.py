@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from modelcc.ir.index import coefficient, symbols
-from modelcc.ir.scalar_tree import reads, walk
-from modelcc.ir.tensor import IndexValue
+from modelcc.ir.scalar_tree import children, reads, walk
+from modelcc.ir.tensor import Bind, IndexValue, Read, Scalar
 from modelcc.schedule.group_schedule import GroupReduction, GroupRows
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.targets.gpu.evaluation import GroupKernel, extent_of
@@ -55,7 +56,7 @@ def row_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupRows]
     :class:`~modelcc.schedule.schedule.ScheduleError` if stages share no rows."""
     stages = find_rows(kernel)
     reducing = [nest for nest in stages.nests if nest.reduce]
-    side_by_side = _are_neighbours(reducing, stages.row, stages.outer)
+    side_by_side = _are_neighbours(stages.nests, stages.row, stages.outer)
     enough = count(stages.outer) * BUSY >= machine.units * machine.warp
     if not side_by_side and enough and not machine.virtual:
         yield from _with_kept(GroupRows(1, 128), stages, MOST_KEPT_BY_WARPS)
@@ -130,18 +131,41 @@ def _are_of_one(anchor: Nest, count: int) -> bool:
 def _are_neighbours(
     nests: Sequence[Nest], along: Sequence[LoopVar], beside: Sequence[LoopVar]
 ) -> bool:
-    """Whether what is read lies side by side ``along`` some loops, rather than ``beside`` these.
+    """Whether what is read lies closer together ``along`` some loops than ``beside`` these.
 
     What moves with only some of them is read again, and counts if there is nothing else."""
-    found = [r.indices[0] for nest in nests for r in reads(nest.body) if len(r.indices) == 1]
+    found = [steps for nest in nests for steps in _steps(nest.body, {})]
     ends = [v.name for vs in (along, beside) for v in [v for v in vs if v.extent != 1][-1:]]
-    whole = [index for index in found if symbols(index).issuperset(ends)]
+    whole = [steps for steps in found if steps.keys() >= {*ends}]
 
-    def moving(variables: Sequence[LoopVar]) -> int:
+    def nearest(steps: Mapping[str, float], variables: Sequence[LoopVar]) -> float:
         moved = [v.name for v in variables if v.extent != 1]
-        return sum(any(coefficient(i, name) == 1 for name in moved) for i in whole or found)
+        return min((steps.get(name, math.inf) for name in moved), default=math.inf)
 
-    return 0 < moving(along) >= moving(beside)
+    closer = [nearest(steps, along) <= nearest(steps, beside) for steps in whole or found]
+    return 2 * sum(closer) >= len(closer)
+
+
+def _steps(scalar: Scalar, bound: Mapping[str, frozenset[str]]) -> Iterator[Mapping[str, float]]:
+    """Of each read of memory, how far it moves with each variable; a position that is found in
+    memory moves by 1 with all that it is ``bound`` to."""
+    match scalar:
+        case Read(indices=(index,)):
+            steps: dict[str, float] = {}
+            for symbol in symbols(index):
+                step = coefficient(index, symbol)
+                size = abs(step) if isinstance(step, int) else math.inf
+                for name in bound.get(symbol, (symbol,)):
+                    steps[name] = min(size, steps.get(name, math.inf))
+            yield steps
+        case Bind():
+            yield from _steps(scalar.value, bound)
+            moving = (steps.keys() for steps in _steps(scalar.value, bound))
+            inner = {**bound, scalar.symbol: frozenset[str]().union(*moving)}
+            yield from _steps(scalar.body, inner)
+        case _:
+            for part in children(scalar):
+                yield from _steps(part, bound)
 
 
 def power_of_two(most: int) -> int:
