@@ -41,7 +41,8 @@ class GroupRows:
 
     A thread keeps its ``kept`` elements of a row in registers (0: it walks the row again for each
     reduction that needs all of an earlier one), vectors of ``lanes`` each.  A ``warp`` is as in
-    :class:`GroupReduction`.
+    :class:`GroupReduction`.  With ``ahead`` it keeps what is read after the reductions, too, which
+    is on its way before them.
     """
 
     threads: int
@@ -49,6 +50,7 @@ class GroupRows:
     kept: int = 0
     lanes: int = 1
     warp: int = 1
+    ahead: bool = False
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,25 @@ def test_a_row_is_read_once(
     assert sum(n for name, n in found.items() if name.startswith("BAR")) == barriers
 
 
+NORM = """%x: bf16[{m}, 768], %g: bf16[768]) -> (%y: bf16[{m}, 768]) {{
+  %s: f32[{m}] = [i < {m}] sum[j < 768] f32(%x[i, j]) * f32(%x[i, j])
+  %r: f32[{m}] = [i < {m}] rsqrt(%s[i] / 768.0)
+  %y: bf16[{m}, 768] = [i < {m}, j < 768] bf16(f32(%x[i, j]) * %r[i] * f32(%g[j])) }}"""
+
+
+@assembling
+@pytest.mark.parametrize(("rows", "ahead"), [(1, True), (4096, True), (65536, False)])
+def test_scales_of_rows_are_read_ahead_where_all_run_at_once(rows: int, ahead: bool) -> None:
+    """With more rows the threads of others fill the time, if registers leave them room."""
+    chip = find_chip("sm_90a")
+    (function,) = scheduled(NORM.format(m=rows), chip.gpu)
+    built = assemble(ptx_text(llvm_text([function], chip), chip), chip)
+    lines = disassemble(built.code).splitlines()
+    loads = [number for number, line in enumerate(lines) if "LDG.E.128" in line]
+    last = max(number for number, line in enumerate(lines) if "SHFL.BFLY" in line)
+    assert (loads[-1] < last) == ahead
+
+
 @assembling
 def test_a_long_sum_has_a_barrier_at_most() -> None:
     chip = find_chip("sm_80")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from fused_kernels import program_of
 
@@ -82,17 +84,19 @@ def test_threads_move_16_bytes_at_once(narrow: str, wide: str, size: int, lanes:
 
 
 FROM_TABLE = "(let at = %p[i] below [50000] in %t[at, j])"
+WARPS = GroupRows(32, 4, kept=24, lanes=8, warp=32)
 COLUMN_FROM_TABLE = "(let at = %p[j] below [768] in %x[i, at])"
 
 
 @pytest.mark.parametrize(
     ("body", "rows", "schedule"),
     [
-        ("%x[i, j]", 4096, GroupRows(32, 4, kept=24, lanes=8, warp=32)),
-        ("%x[i, j] + %c[j]", 4096, GroupRows(32, 4, kept=24, lanes=8, warp=32)),
-        (FROM_TABLE, 4096, GroupRows(32, 4, kept=24, lanes=8, warp=32)),
-        (f"{FROM_TABLE} + %x[i, j]", 4096, GroupRows(32, 4, kept=24, lanes=8, warp=32)),
-        (COLUMN_FROM_TABLE, 4096, GroupRows(32, 4, kept=24, lanes=1, warp=32)),
+        ("%x[i, j]", 65536, WARPS),
+        ("%x[i, j] + %c[j]", 65536, WARPS),
+        (FROM_TABLE, 65536, WARPS),
+        (f"{FROM_TABLE} + %x[i, j]", 65536, WARPS),
+        (COLUMN_FROM_TABLE, 65536, replace(WARPS, lanes=1)),
+        ("%x[i, j]", 128, replace(WARPS, rows=1, ahead=True)),
         ("%z[j, i]", 65536, GroupRows(1, 128)),
         ("%z[j, i] + %c[j]", 65536, GroupRows(1, 128)),
     ],

@@ -91,6 +91,7 @@ def test_a_schedule_does_not_change_the_meaning(name: str, wanted: Schedule) -> 
         ("Softmax-0", GroupRows(1, 1, kept=1), "keep whole rows"),
         ("Softmax-0", GroupRows(2, 1, warp=4), "a power of two of threads share rows"),
         ("Softmax-0", GroupRows(2, 1, lanes=8), "no whole vectors"),
+        ("LayerNorm-0", GroupRows(2, 1, ahead=True), "keep nothing read nothing ahead"),
         ("Softmax-0", GroupRows(2, 1, kept=1, lanes=2), "threads keep whole vectors"),
         ("ReduceSum-0", GroupReduction(2, lanes=3), "up to eight elements"),
         ("ReduceSum-0", GroupReduction(2, across=True, warp=2), "exchange no registers"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from modelcc.ir.index import coefficient, symbols
 from modelcc.ir.scalar_tree import children, reads, walk
@@ -13,7 +14,7 @@ from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.targets.gpu.evaluation import GroupKernel, extent_of
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.reduction import EXCHANGED_BITS, takes_vectors
-from modelcc.targets.gpu.rows import RowStages, find_rows, takes_lanes
+from modelcc.targets.gpu.rows import RowStages, find_rows, reads_ahead, takes_lanes
 from modelcc.targets.gpu.sizes import count
 
 FEW_TERMS = 16
@@ -24,6 +25,12 @@ MOST_KEPT = 16
 
 MOST_KEPT_BY_WARPS = 32
 """The same, where warps combine registers: fewer threads wait less."""
+
+MOST_EVEN = 24
+"""Elements that a thread may have for all of a row's threads to have as many."""
+
+OTHER_REGISTERS = 28
+"""Of a thread that keeps elements of a row, besides these."""
 
 BUSY = 8
 """Of so many parts one of a unit's threads keeps its memory busy."""
@@ -70,11 +77,38 @@ def _by_warps(kernel: GroupKernel, stages: RowStages, machine: GpuModel) -> Iter
     length, outer = count(stages.row), count(stages.outer)
     lanes = _lanes(stages.nests, machine, lambda n: takes_lanes(kernel, stages, n))
     threads = _threads(-(-length // lanes), outer, machine.group_threads, machine)
+    threads = _even(threads, length, lanes, machine)
     while length > MOST_KEPT_BY_WARPS * threads and threads < machine.group_threads:
         threads *= 2
     own = max(1, min(128 // threads, -(-outer // machine.units)))
     wanted = GroupRows(threads, own, lanes=lanes, warp=min(threads, machine.warp))
-    yield from _with_kept(wanted, stages, MOST_KEPT_BY_WARPS)
+    for found in _with_kept(wanted, stages, MOST_KEPT_BY_WARPS):
+        yield replace(found, ahead=_pays_ahead(found, stages, machine))
+
+
+def _pays_ahead(wanted: GroupRows, stages: RowStages, machine: GpuModel) -> bool:
+    """Whether all groups run at once though threads keep what is read after the reductions: where
+    others follow, these are read meanwhile."""
+    row = {v.name for v in stages.row}
+    first = [r for nest in stages.walks[0] for r in reads(nest.body) if len(r.indices) == 1]
+    own = {r.tensor: r.dtype.bytes for r in first if row & symbols(r.indices[0])}
+    more = [r.dtype.bytes for r in reads_ahead(stages)]
+    size = max(4, sum(own.values()) + sum(more))
+    registers = wanted.kept * size // 4 + OTHER_REGISTERS
+    at_once = machine.groups_at_once(wanted.threads * wanted.rows, registers, 0)
+    groups = -(-count(stages.outer) // wanted.rows)
+    return bool(wanted.kept and more) and groups <= at_once * machine.units
+
+
+def _even(threads: int, length: int, lanes: int, machine: GpuModel) -> int:
+    """``threads``, or fewer that all have the same number of vectors.
+
+    A vector that only some threads have is stored under a condition, and assemblers move what it
+    is made of there, too: loads that were to be on their way by then."""
+    fewer = threads
+    while length % (fewer * lanes) and fewer > machine.warp:
+        fewer //= 2
+    return threads if length % (fewer * lanes) or length > MOST_EVEN * fewer else fewer
 
 
 def _by_memory(stages: RowStages, machine: GpuModel) -> Iterator[GroupRows]:

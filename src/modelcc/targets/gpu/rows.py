@@ -10,14 +10,14 @@ grid g; thread r (rows), w (warps), t (places)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from modelcc.ir.index import Index, Sym, ceildiv, coefficient, loop_range, minimum
+from modelcc.ir.index import Index, Sym, ceildiv, coefficient, loop_range, minimum, symbols
 from modelcc.ir.loop import Alloc, Expr, For, Function, Predicate, Select, Stmt, Var
-from modelcc.ir.scalar_tree import reads
-from modelcc.ir.tensor import Condition, Stage
+from modelcc.ir.scalar_tree import children, reads
+from modelcc.ir.tensor import Bind, Condition, Guard, Read, Scalar, Stage
 from modelcc.ir.types import F32
 from modelcc.passes.tensor.reduction_domain import ReductionDomain, reduction_domain
 from modelcc.schedule.expression import accumulate
@@ -97,6 +97,8 @@ def lower_rows(kernel: GroupKernel, schedule: GroupRows) -> Function:
         verify_shares(schedule, nest.body.dtype if nest.reduce else F32)
     if schedule.rows < 1 or schedule.kept % schedule.lanes:
         raise ScheduleError("groups have rows, of which threads keep whole vectors")
+    if schedule.ahead and not schedule.kept:
+        raise ScheduleError("threads that keep nothing read nothing ahead: ahead, kept")
     if schedule.lanes > 1 and not takes_lanes(kernel, stages, schedule.lanes):
         raise ScheduleError("places of a row are no whole vectors: lanes")
     length = extent_of(stages.row)
@@ -104,6 +106,28 @@ def lower_rows(kernel: GroupKernel, schedule: GroupRows) -> Function:
     if schedule.kept and not (isinstance(length, int) and length <= most):
         raise ScheduleError("threads keep whole rows: kept")
     return _RowThreads(kernel, schedule, stages).function()
+
+
+def reads_ahead(stages: RowStages) -> tuple[Read, ...]:
+    """What is read along the row by no stage of the first walk, at places that nothing tells but
+    the row's; a guard may keep others from what is not there."""
+    first, *later = stages.walks
+    known = {r.tensor for nest in first for r in reads(nest.body)}
+    made = {nest.output for nest in stages.nests}
+    last = {v.name for v in stages.row}
+
+    def found(scalar: Scalar) -> Iterator[Read]:
+        match scalar:
+            case Read(tensor=tensor, indices=(index,)):
+                if tensor not in known | made and symbols(index) & last:
+                    yield scalar
+            case Bind() | Guard():
+                return
+            case _:
+                for part in children(scalar):
+                    yield from found(part)
+
+    return tuple(dict.fromkeys(r for walk in later for nest in walk for r in found(nest.body)))
 
 
 def takes_lanes(kernel: GroupKernel, stages: RowStages, lanes: int) -> bool:
@@ -145,6 +169,8 @@ class _RowThreads:
             if places is not None:
                 for place in places:
                     self._visit(walk, own, place)
+                if walk is self._stages.walks[0] and self._schedule.ahead:
+                    self._read_ahead(places)
             elif any(n.reduce or self._stores_row(n) for n in walk):
                 self._walk(walk, own)
             self._combine(walk, own)
@@ -173,6 +199,11 @@ class _RowThreads:
             point = {**self._point, **evaluation.place_lanes(self._stages.row, last)}
             places.append(_RowPlace(evaluation, point, there, {}))
         return places
+
+    def _read_ahead(self, places: Sequence[_RowPlace]) -> None:
+        for place in places:
+            for read in reads_ahead(self._stages):
+                place.evaluation.value(read, place.point)
 
     def _walk(self, walk: Sequence[Nest], own: dict[str, Var]) -> None:
         """Along the whole row, what is needed of earlier values being found anew."""
