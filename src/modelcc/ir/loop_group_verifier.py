@@ -42,12 +42,12 @@ from modelcc.ir.loop_traversal import (
     statements,
     walk,
 )
+from modelcc.ir.shared_layout import SHARED, shared_layout
 from modelcc.ir.tiles import CopyTile, ExpectBytes, WaitArrival, WaitRoutines
 from modelcc.ir.types import I32
 
 DIMENSIONS = 3
 
-_SHARED = ("shared", "tile", "arrivals")
 _OF_GROUPS = (
     Barrier, Arrive, Exchange, CopyAsync, CommitCopies, WaitCopies, CopyTile, ExpectBytes,
     WaitArrival, WaitRoutines,
@@ -142,13 +142,12 @@ def _verify_extent(function: Function, s: For, depth: int) -> None:
 
 def _verify_group(function: Function, body: Sequence[Stmt], limits: GroupLimits) -> For:
     """The thread loop, before which memory and values of a group stand."""
-    used = 0
+    used, places = 0, shared_layout(function).places
     threads: list[For] = []
     for s in body:
         match s:
-            case Alloc() if s.buffer.space in _SHARED:
-                assert isinstance(s.buffer.size, int)
-                used += s.buffer.size * s.buffer.dtype.bytes
+            case Alloc() if s.buffer.space in SHARED:
+                used = max(used, places[s.buffer.name][1])
                 if limits.shared_bytes is not None and used > limits.shared_bytes:
                     has = f"of which the target has {limits.shared_bytes}"
                     raise _fail(function, s, f"the group shares {used} bytes, {has}")
@@ -265,7 +264,7 @@ class _Threads:
                 self._inside(s, self._has_varying(s.start) or self._has_varying(s.stop))
             case If() | While():
                 self._inside(s, self._varies(s.condition))
-            case Alloc() if s.buffer.space in _SHARED:
+            case Alloc() if s.buffer.space in SHARED:
                 raise self._fail(s, "memory that a group shares is there before its threads")
             case ParallelCall():
                 raise self._fail(s, "a thread of a group cannot use the pool")

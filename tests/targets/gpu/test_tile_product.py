@@ -14,10 +14,12 @@ from modelcc.ir.loop_groups import RaceError
 from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.loop_traversal import statements, tile_maps
 from modelcc.ir.loop_verifier import verify_function
+from modelcc.ir.shared_layout import shared_layout
 from modelcc.ir.tiles import WaitArrival, WaitRoutines
-from modelcc.ir.types import Array
+from modelcc.ir.types import I64, Array
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.schedule.schedule import ScheduleError
+from modelcc.targets.gpu.tile_product import tile_bytes
 
 SIZES = {"m": 19}
 EIGHT = TensorProduct(64, 64, 128, 1, 1, 2, "wgmma")
@@ -145,7 +147,7 @@ WAITING = (Barrier, WaitArrival, WaitRoutines)
 
 
 def test_each_wait_is_needed() -> None:
-    """For tiles, for products, for other threads: in the loop and between parts of the sums."""
+    """For tiles, for products, for other threads: in the loop and behind the sums."""
     kernel = """%a: f16[40, 136], %b: f16[136, 24]) -> (%y: f32[40, 24]) {
       %y: f32[40, 24] = [i < 40, j < 24] sum[l < 136] f32(%a[i, l]) * f32(%b[l, j]) }"""
     program = program_of(kernel, SIZES)
@@ -153,8 +155,25 @@ def test_each_wait_is_needed() -> None:
     feeds = [*feeds_of(program, SIZES).values(), np.zeros((40, 24), np.float32)]
     kinds = [type(s) for s in statements(function.body) if isinstance(s, WAITING)]
     block = [WaitArrival, WaitRoutines, Barrier]
-    assert kinds == [*block, *block, WaitRoutines, *[Barrier] * 7]
-    _assert_needed(function, feeds, (0, 1, 2, 6, 7))
+    assert kinds == [*block, *block, WaitRoutines, Barrier, Barrier]
+    _assert_needed(function, feeds, (0, 1, 2, 6, 8))
+
+
+@pytest.mark.parametrize("schedule", [ONE, TWO, FEW, MORE])
+def test_sums_lie_where_the_tiles_were(schedule: TensorProduct) -> None:
+    """Behind the products and a barrier; without either they have memory of their own."""
+    function = function_of(program_of(PRODUCTS["rows by columns"][1], SIZES), schedule)
+    layout = shared_layout(function)
+    ends = {name: end for name, (_, end) in layout.places.items()}
+    arrivals = schedule.buffers * I64.bytes
+    assert layout.overlaid and layout.places["slab0"][0] == 0
+    assert layout.size == max(ends["right0"], ends["slab0"]) + arrivals == tile_bytes(schedule)
+    assert layout.places["there0"][0] >= max(ends["right0"], ends["slab0"])
+    waits = [s for s in statements(function.body) if isinstance(s, WAITING)]
+    for missing in (len(waits) - 3, len(waits) - 2):
+        apart = shared_layout(without(function, WAITING, missing))
+        assert not apart.overlaid
+        assert apart.size > layout.size
 
 
 def _assert_needed(function: Function, feeds: Sequence[Array], numbers: Sequence[int]) -> None:
@@ -175,8 +194,8 @@ def test_each_wait_is_needed_of_few_rows() -> None:
     feeds = [*feeds_of(program, SIZES).values(), np.zeros((20, 24), np.float32)]
     kinds = [type(s) for s in statements(function.body) if isinstance(s, WAITING)]
     block = [WaitArrival, WaitRoutines, Barrier]
-    assert kinds == [*block, *block, WaitRoutines, Barrier]
-    _assert_needed(function, feeds, (0, 1, 2, 6, 7))
+    assert kinds == [*block, *block, WaitRoutines, Barrier, Barrier]
+    _assert_needed(function, feeds, (0, 1, 2, 6, 8))
 
 
 def test_tensors_are_told_in_rows_of_128_bytes() -> None:

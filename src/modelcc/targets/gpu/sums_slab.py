@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from modelcc.ir.index import Index, Range, Sym, floordiv, mod, simplify, symbols
-from modelcc.ir.loop import Buffer, Expr, For, Load, Stmt
-from modelcc.ir.tensor import Condition
+from modelcc.ir.loop import Buffer, Expr, For, If, Load, Predicate, Stmt, Store
+from modelcc.ir.scalar import FUNCTIONS
+from modelcc.ir.scalar_tree import walk
+from modelcc.ir.tensor import Apply, Condition
 from modelcc.ir.types import DType
 from modelcc.schedule.expression import vectorisable
 from modelcc.schedule.lanes import Lanes
@@ -29,6 +31,9 @@ VECTOR_BYTES = 16
 TOGETHER = 16
 """Sums of which a thread reads the same part at the same time."""
 
+HEAVY = 8
+"""The cost of a function from which on it is many instructions."""
+
 _BANKS, _PAIRS = 32, 8
 """Banks of shared memory, and how far rows begin from each other in them: threads that put pairs of
 four rows there meet no other's bank."""
@@ -37,6 +42,30 @@ four rows there meet no other's bank."""
 def slab_pitch(columns: int) -> int:
     """Elements from a row to the next one."""
     return columns + (_PAIRS - columns) % (_BANKS // 2)
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """What is ``common`` to vectors, and the statements of each, where its conditions hold."""
+
+    common: list[Stmt]
+    each: list[tuple[tuple[Condition, ...], list[Stmt]]]
+
+    @property
+    def there(self) -> tuple[Condition, ...]:
+        """Of all."""
+        return tuple(dict.fromkeys(c for conditions, _ in self.each for c in conditions))
+
+    @property
+    def together(self) -> list[Stmt]:
+        """All vectors, which are there: they are written when all of them are known."""
+        every = [s for _, body in self.each for s in body]
+        return [*self.common, *sorted(every, key=lambda s: isinstance(s, Store))]
+
+    @property
+    def apart(self) -> list[Stmt]:
+        """Vectors that are there, one after the other."""
+        return [*self.common, *(s for one in self.each for s in only_where(*one))]
 
 
 @dataclass(frozen=True)
@@ -96,17 +125,24 @@ class SumsSlab:
         inner = Evaluation(self.kernel.names)
         which = [first + self.threads * n for n in range(together)]
         places = [self._place(inner, vector, ranges) for vector in which]
-        body = self._cells(places, row_of)
+        cells = self._cells(places, row_of)
         there = not_implied((Condition(which[-1], "<", vectors),), ranges)
-        inner.statements += only_where(there, body)
+        inner.statements += only_where(there, self._whole(cells, first, together, row_of))
         return [For(number, 0, count // together, tuple(inner.statements))]
 
     def _together(self, vectors: int) -> int:
-        """Vectors of which a thread reads all parts before it finishes the first one."""
-        if self.parts is None:
-            return 1
-        fitting = (n for n in (4, 2) if n * self.lanes <= TOGETHER)
+        """Vectors of which a thread reads all operands before it finishes the first one."""
+        fitting = (n for n in (4, 2) if n * self.lanes <= self._elements)
         return next((n for n in fitting if vectors % (self.threads * n) == 0), 1)
+
+    @property
+    def _elements(self) -> int:
+        """Results that a thread finishes together: fewer if that takes many instructions."""
+        if self.parts is not None:
+            return TOGETHER
+        later = (node for n in self.kernel.group.nests if not n.reduce for node in walk(n.body))
+        heavy = any(isinstance(e, Apply) and FUNCTIONS[e.function].cost > HEAVY for e in later)
+        return TOGETHER if heavy else 2 * TOGETHER
 
     def _place(
         self, at: Evaluation, vector: Index, ranges: Mapping[str, Range]
@@ -118,7 +154,7 @@ class SumsSlab:
 
     def _cells(
         self, places: Sequence[tuple[Index, Index]], row_of: Callable[[Index], Index]
-    ) -> list[Stmt]:
+    ) -> _Cells:
         """Vectors of results."""
         outer, lanes = Evaluation(self.kernel.names), self.lanes
         if self.parts is not None:
@@ -126,14 +162,32 @@ class SumsSlab:
         else:
             offsets = (row * self.pitch + column for row, column in places)
             totals = [Load(self.name, offset, self.dtype, lanes) for offset in offsets]
-        for (row, column), total in zip(places, totals, strict=True):
-            outer.statements += self._cell(row, column, row_of, total)
-        return outer.statements
+        cells = [
+            self._cell(row, column, row_of, total)
+            for (row, column), total in zip(places, totals, strict=True)
+        ]
+        return _Cells(outer.statements, cells)
+
+    def _whole(
+        self, cells: _Cells, first: Index, count: int, row_of: Callable[[Index], Index]
+    ) -> list[Stmt]:
+        """``count`` vectors from number ``first`` on, which are ``cells``.  Where all are there
+        nothing is written before all is read: what comes from memory is on its way together."""
+        there = cells.there
+        if not there:
+            return cells.together
+        if count == 1 or self.parts is not None:
+            return cells.apart
+        number, one = Sym(self.kernel.names.fresh("n")), Evaluation(self.kernel.names)
+        place = self._place(one, first + number * self.threads, {})
+        one.statements += self._cells([place], row_of).apart
+        apart = For(number.name, 0, count, tuple(one.statements))
+        return [If(Predicate(there), tuple(cells.together), (apart,))]
 
     def _cell(
         self, row: Index, column: Index, row_of: Callable[[Index], Index], total: Expr
-    ) -> list[Stmt]:
-        """Neighbouring results."""
+    ) -> tuple[tuple[Condition, ...], list[Stmt]]:
+        """Neighbouring results, and what says that they are there."""
         names, lanes, found = self.kernel.names, self.lanes, self.found
         lane = names.fresh("l")
         cell = Evaluation(names, lanes=Lanes(lane, lanes) if lanes > 1 else None)
@@ -147,7 +201,7 @@ class SumsSlab:
         placed, there = self._placed(cell, row_of(row))
         cell.finish(self.kernel.group, {**self.batch, **placed, **at}, total)
         inside = (*there, Condition(columns, "<", extent_of(found.columns)))
-        return only_where(not_implied(inside, ranges), cell.statements)
+        return not_implied(inside, ranges), cell.statements
 
     def _placed(self, cell: Evaluation, row: Index) -> tuple[Point, tuple[Condition, ...]]:
         """Where a row of the tile is, and what says that it is there."""

@@ -7,9 +7,8 @@ grid b, j, i; thread warp of 128, lane
     sums += left tile * right tile, beside
     wait for the products of the block before, barrier
     one thread: the block that comes ``buffers - 1`` later is copied to where that one was
-  for each part of the columns
-    its sums are put side by side into shared memory, barrier
-    results where there are any: sums, and what follows them
+  all sums are put side by side into the memory of the tiles, barrier
+  results where there are any: sums, and what follows them
 
 Where rows are few, of a decoder's step or of small images, the units' side of 64 is that of the
 columns, and rows are the other one, of 8 or more: the sums are of the turned result, and turn back
@@ -26,7 +25,6 @@ fragments, and added to the sums in f32 while those of the next block go on.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cached_property
 
 from modelcc.ir.argument import Argument
@@ -132,19 +130,11 @@ def _beside(s: TensorProduct) -> int:
     return s.rows if is_turned(s) else s.columns
 
 
-def slab_columns(s: TensorProduct) -> int:
-    """Columns of sums that are in shared memory at once."""
-    if is_turned(s):
-        return s.columns
-    return PANEL if s.columns <= 128 else 2 * PANEL
-
-
 def tile_bytes(s: TensorProduct) -> int:
-    """Shared memory of a group: tiles, what counts arrivals, whole sums."""
-    used = s.buffers * ((s.rows + s.columns) * DEPTH_BYTES + I64.bytes)
-    if s.parts > 1:
-        return used
-    return -(-used // 64) * 64 + s.rows * slab_pitch(slab_columns(s)) * F32.bytes
+    """Shared memory of a group: tiles, whole sums in their place, what counts arrivals."""
+    tiles = s.buffers * (s.rows + s.columns) * DEPTH_BYTES
+    sums = s.rows * slab_pitch(s.columns) * F32.bytes if s.parts == 1 else 0
+    return max(tiles, sums) + s.buffers * I64.bytes
 
 
 class _TileProduct:
@@ -317,13 +307,11 @@ class _TileProduct:
     # --- results
 
     def _slab(self, batch: dict[str, Index], parts: PartialSums | None) -> SumsSlab:
-        """For a part of the columns, or for all of them in parts of the terms."""
         s = self._schedule
-        columns = slab_columns(s) if parts is None else s.columns
         starts = Sym(self._groups[2]) * s.rows, Sym(self._groups[1]) * s.columns
         pixels = self._pixels if isinstance(self._operands[0], ImageOperand) else None
         return SumsSlab(
-            self._kernel, self._found, self._launch, batch, starts, s.rows, columns,
+            self._kernel, self._found, self._launch, batch, starts, s.rows, s.columns,
             F32, self._thread, s.threads, self._kernel.names.fresh("slab"), pixels, parts,
         )  # fmt: skip
 
@@ -336,36 +324,24 @@ class _TileProduct:
 
     def _parts_of(self, parts: PartialSums, slab: SumsSlab) -> list[Stmt]:
         """The sums of this group's terms, and all of them by the last one."""
+        last = parts.finished(slab.results(lambda row: row))
+        return [*self._put(parts.place, parts.columns), last]
+
+    def _results(self, slab: SumsSlab) -> list[Stmt]:
+        """Sums in the place of the tiles, once no warp reads these any more, and what follows."""
+
+        def place(row: Index, column: Index) -> Argument:
+            return Argument(slab.name, row * slab.pitch + column)
+
+        sums = self._put(place, slab.pitch)
+        return [Barrier(), *sums, Barrier(), *slab.results(lambda row: row)]
+
+    def _put(self, place: Callable[[Index, Index], Argument], pitch: int) -> list[Stmt]:
+        """All sums to where a row and a column have their ``place``, rows by ``pitch``."""
         own, turned, result = Sym(self._threads[0]) * ROWS, is_turned(self._schedule), list[Stmt]()
         routine, step = (store_turned(), TURNED_PANEL) if turned else (store_panel(), PANEL)
         for beside in range(0, self._beside, step):
-            to = parts.place(*((beside, own) if turned else (own, beside)))
+            to = place(*((beside, own) if turned else (own, beside)))
             sums = Argument(self._sums.name, sums_size(beside))
-            result.append(RoutineCall(routine, (to, sums), (parts.columns,)))
-        return [*result, parts.finished(slab.results(lambda row: row))]
-
-    def _results(self, slab: SumsSlab) -> list[Stmt]:
-        """Parts of the columns one after the other: their registers have numbers."""
-        if is_turned(self._schedule):
-            return [*self._turned_sums(slab), Barrier(), *slab.results(lambda row: row)]
-        result: list[Stmt] = []
-        own = Sym(self._threads[0]) * ROWS * slab.pitch
-        for first in range(0, self._schedule.columns, slab.columns):
-            result += [Barrier()] if first else []
-            for column in range(0, slab.columns, PANEL):
-                to = Argument(slab.name, own + column)
-                sums = Argument(self._sums.name, sums_size(first + column))
-                result.append(RoutineCall(store_panel(), (to, sums), (slab.pitch,)))
-            result.append(Barrier())
-            starts = slab.starts[0], slab.starts[1] + first
-            result += replace(slab, starts=starts).results(lambda row: row)
-        return result
-
-    def _turned_sums(self, slab: SumsSlab) -> list[Stmt]:
-        """All sums, put into the slab."""
-        own, result = Sym(self._threads[0]) * ROWS, list[Stmt]()
-        for row in range(0, self._beside, TURNED_PANEL):
-            to = Argument(slab.name, own + row * slab.pitch)
-            sums = Argument(self._sums.name, sums_size(row))
-            result.append(RoutineCall(store_turned(), (to, sums), (slab.pitch,)))
+            result.append(RoutineCall(routine, (to, sums), (pitch,)))
         return result

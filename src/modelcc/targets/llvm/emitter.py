@@ -28,12 +28,13 @@ from modelcc.ir.index import Range
 from modelcc.ir.library import Callee, LibraryFunction, meaning_of
 from modelcc.ir.loop import Arrive, Buffer, Function, ParallelCall, Parameter
 from modelcc.ir.loop_traversal import FAULTS, checks_in, statements, takes_pool, tile_maps
+from modelcc.ir.shared_layout import shared_layout
 from modelcc.ir.tiles import TileMap
 from modelcc.ir.types import I64
 from modelcc.passes.loop.outline_parallel import outline_parallel
 from modelcc.targets.llvm.code import Code, LlvmValue
 from modelcc.targets.llvm.dialect import LlvmGroups
-from modelcc.targets.llvm.groups import kernel_size, shared_bytes
+from modelcc.targets.llvm.groups import kernel_size
 from modelcc.targets.llvm.instructions import NONE, Instructions
 from modelcc.targets.llvm.library_call import LibraryCallCode
 from modelcc.targets.llvm.parallel import BODY, unpack_context
@@ -113,7 +114,7 @@ def _kernel(
     function: Function, declarations: dict[str, None], options: EmitOptions, groups: LlvmGroups
 ) -> list[str]:
     """A function of groups, and the memory that they share."""
-    size, shared = kernel_size(function, groups), shared_bytes(function)
+    size, shared = kernel_size(function, groups), shared_layout(function)
     code = Code(declarations, options.instructions, groups, function.name)
     parameters = _bind_parameters(code, function)
     StatementCode(code, shared).block(function.body)

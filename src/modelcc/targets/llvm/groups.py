@@ -17,6 +17,7 @@ from modelcc.ir.index import Range
 from modelcc.ir.loop import Alloc, Arrive, For, Function
 from modelcc.ir.loop_text import statement_text
 from modelcc.ir.loop_traversal import grid_loop, launch_extents, statements
+from modelcc.ir.shared_layout import SharedLayout, shared_layout
 from modelcc.targets.llvm.code import BasicBlock, Code, LlvmValue
 from modelcc.targets.llvm.dialect import LlvmGroups, Word
 from modelcc.targets.llvm.expressions import ExpressionCode
@@ -24,9 +25,6 @@ from modelcc.targets.llvm.values import memory_type, quoted
 
 SHARED_BYTES = "_shared_bytes"
 """Ends the name of a number beside a kernel: bytes of shared memory to launch it with."""
-
-SHARED = ("shared", "tile", "arrivals")
-"""Spaces of what a group shares."""
 
 _ASYNC = "llvm.nvvm.cp.async"
 
@@ -45,12 +43,8 @@ def kernel_size(function: Function, groups: LlvmGroups) -> str:
 
 
 def shared_bytes(function: Function) -> int:
-    """Bytes of shared memory that a group takes, as :class:`SharedMemory` lays it out."""
-    end = 0
-    for s in statements(function.body):
-        if isinstance(s, Alloc) and s.buffer.space in SHARED and isinstance(s.buffer.size, int):
-            end += -end % s.buffer.align + s.buffer.size * s.buffer.dtype.bytes
-    return end
+    """Bytes of shared memory that a group takes."""
+    return shared_layout(function).size
 
 
 class GroupCode:
@@ -61,7 +55,6 @@ class GroupCode:
         self._groups = groups
         self._expressions = expressions
         self._index = expressions.index
-        self._used = 0
         self._threads = 1
         self._by_all: frozenset[int] = frozenset()
         self._of_threads: list[str] = []
@@ -83,13 +76,13 @@ class GroupCode:
                 self._code.lane, self._code.warp = s.variable, s.stop
                 self._by_all = frozenset(map(id, s.body))
 
-    def shared(self, s: Alloc, whole: int) -> None:
-        """A part of what a group shares, ``whole`` bytes in all."""
+    def shared(self, s: Alloc, layout: SharedLayout) -> None:
+        """A part of what a group shares."""
         buffer, space = s.buffer, self._groups.shared
         assert isinstance(buffer.size, int)
         limit = self._groups.shared_bytes
-        if limit is not None and whole > limit:
-            pointer = self._launched(s, whole)
+        if layout.overlaid or (limit is not None and layout.size > limit):
+            pointer = self._launched(s, layout)
         else:
             pointer = f"@{quoted(f'{self._code.name}.{self._code.fresh(buffer.name)}')}"
             type_ = f"[{buffer.size} x {memory_type(buffer.dtype)}]"
@@ -101,18 +94,16 @@ class GroupCode:
         generic = self._generic(pointer, space, buffer.name)
         self._code.scope.buffers[buffer.name] = (generic, buffer)
 
-    def _launched(self, s: Alloc, whole_bytes: int) -> str:
+    def _launched(self, s: Alloc, layout: SharedLayout) -> str:
         """Of memory that whoever launches the kernel gives, and finds told how much."""
         space, buffer = self._groups.shared, s.buffer
-        assert isinstance(buffer.size, int)
-        self._used += -self._used % buffer.align
         whole = f"@{quoted(f'{self._code.name}_shared')}"
         line = f"{whole} = external addrspace({space}) global [0 x i8], align 1024"
         if line not in self._code.globals:
             symbol = f"@{quoted(self._code.name + SHARED_BYTES)}"
-            number = f"{symbol} = addrspace({self._groups.memory}) constant i32 {whole_bytes}"
+            number = f"{symbol} = addrspace({self._groups.memory}) constant i32 {layout.size}"
             self._code.globals += [line, number]
-        first, self._used = self._used, self._used + buffer.size * buffer.dtype.bytes
+        first, _ = layout.places[buffer.name]
         at = f"getelementptr i8, ptr addrspace({space}) {whole}, i64 {first}"
         return self._code.emit(at, buffer.name)
 

@@ -34,12 +34,13 @@ from modelcc.ir.loop import (
 )
 from modelcc.ir.loop_text import statement_text
 from modelcc.ir.loop_traversal import FAULTS, walk
+from modelcc.ir.shared_layout import SHARED, SharedLayout
 from modelcc.ir.tiles import CopyTile, ExpectBytes, WaitArrival, WaitRoutines
 from modelcc.ir.types import I64
 from modelcc.targets.isa.table import texts_of
 from modelcc.targets.llvm.code import BasicBlock, Code, LlvmValue
 from modelcc.targets.llvm.expressions import ExpressionCode
-from modelcc.targets.llvm.groups import SHARED, GroupCode
+from modelcc.targets.llvm.groups import GroupCode
 from modelcc.targets.llvm.parallel import parallel_call
 from modelcc.targets.llvm.tiles import TileCode
 from modelcc.targets.llvm.values import memory_type, quoted, value_type
@@ -54,10 +55,10 @@ def _is_extremum(e: Expr) -> bool:
 
 
 class StatementCode:
-    """Emits statements into ``code``; parallel loops have been outlined.  A group shares ``shared``
-    bytes."""
+    """Emits statements into ``code``; parallel loops have been outlined.  ``shared`` says
+    where the memory of a group is."""
 
-    def __init__(self, code: Code, shared: int = 0) -> None:
+    def __init__(self, code: Code, shared: SharedLayout | None = None) -> None:
         self._code = code
         self._shared = shared
         self.expressions = ExpressionCode(code)
@@ -210,6 +211,7 @@ class StatementCode:
 
     def _alloc(self, s: Alloc) -> None:
         if s.buffer.space in SHARED:
+            assert self._shared is not None
             self._of_groups(s).shared(s, self._shared)
             if s.buffer.space == "arrivals":
                 self._of_tiles(s).count(s)
