@@ -24,8 +24,10 @@ class GroupReduction:
     and combine what they have.
 
     Neighbouring threads have neighbouring terms, or (``across``) neighbouring results.  Threads
-    take vectors of ``lanes`` terms.  Those of a ``warp`` combine registers, and then warps what
-    they have in shared memory (1: all is in shared memory).
+    take vectors of ``lanes`` terms, and read so many of them ``ahead`` of the first that they use.
+    Those of a ``warp`` combine registers, and then warps what they have in shared memory (1: all
+    is in shared memory).  Of a contraction with so few ``rows`` the same threads have all of them,
+    and a result is one of the other operand's.
     """
 
     threads: int
@@ -33,6 +35,8 @@ class GroupReduction:
     across: bool = False
     lanes: int = 1
     warp: int = 1
+    ahead: int = 1
+    rows: int = 1
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ Where threads exchange no registers, or neighbours have neighbouring results, al
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 from modelcc.ir.copies import Exchange
 from modelcc.ir.index import Index, Sym, ceildiv, minimum
@@ -42,7 +43,14 @@ from modelcc.schedule.group_schedule import GroupReduction, GroupRows
 from modelcc.schedule.lanes import Lanes, widen
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.schedule import ScheduleError
-from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching, extent_of
+from modelcc.targets.gpu.contraction import find_contraction
+from modelcc.targets.gpu.evaluation import (
+    Evaluation,
+    GroupKernel,
+    Launching,
+    Point,
+    extent_of,
+)
 
 EXCHANGED_BITS = 32
 """Of a register that threads exchange."""
@@ -55,28 +63,57 @@ def lower_reduction(kernel: GroupKernel, schedule: GroupReduction) -> Function:
     if nest is None or nest.combine is None:
         raise ScheduleError("threads share reductions")
     verify_shares(s, nest.body.dtype)
+    if s.ahead < 1:
+        raise ScheduleError("threads read vectors ahead")
     if s.results < 1 or (s.across and s.warp != 1):
         raise ScheduleError("groups have results, whose neighbours exchange no registers")
     if s.lanes > 1 and not takes_vectors((nest,), nest.reduce[-1:], s.lanes):
         raise ScheduleError("terms are no whole vectors: lanes")
     fresh = kernel.names.fresh
-    total = extent_of(nest.parallel)
+    few = few_rows(nest, s.rows) if s.rows > 1 else ()
+    if s.rows != extent_of(few):
+        raise ScheduleError("threads have all rows of a contraction: rows")
+    teams = tuple(v for v in nest.parallel if v not in few)
+    total = extent_of(teams)
     team = Team(s, s.results, fresh("r"), fresh("w"), fresh("t"))
     grid = fresh("g")
     launch = Launching(((grid, ceildiv(total, s.results)),), team.loops, kernel.dims)
     position = Sym(grid) * s.results + team.row
     inside = launch.unknown((Condition(position, "<", total),))
     outer = Evaluation(kernel.names)
-    point = outer.place(nest.parallel, minimum(position, total - 1) if inside else position)
-    own = _own(kernel, nest, s, team, outer, point)
-    part = team.part(fresh("part"), own.dtype)
-    shared = [] if part is None else [Alloc(part)]
-    whole = team.combined(outer, nest.combine, own, part, everywhere=False)
+    point = outer.place(teams, minimum(position, total - 1) if inside else position)
+    points = _rows_at(few, point)
+    owns = _own(kernel, nest, s, team, outer, points)
+    parts = [team.part(fresh("part"), own.dtype) for own in owns]
+    shared = [Alloc(part) for part in parts if part is not None]
+    wholes = [
+        team.combined(outer, nest.combine, own, part, everywhere=False)
+        for own, part in zip(owns, parts, strict=True)
+    ]
     last = outer.nested()
-    last.finish(kernel.group, point, whole)
+    for at, whole in zip(points, wholes, strict=True):
+        last.finish(kernel.group, at, whole)
     mine = (Condition(team.thread, "==", 0), Condition(position, "<", total))
     body = [*outer.statements, *launch.guarded(mine, last.statements)]
     return kernel.function(launch.around(shared, body))
+
+
+def few_rows(nest: Nest, most: int) -> tuple[LoopVar, ...]:
+    """The loops over rows of a contraction, or over its columns, if these are up to ``most``, and
+    known: what its other operand is read once for; none if there are no such."""
+    found = find_contraction(nest)
+    for side in () if found is None else (found.rows, found.columns):
+        extent = extent_of(side)
+        if isinstance(extent, int) and 1 < extent <= most:
+            return side
+    return ()
+
+
+def _rows_at(few: Sequence[LoopVar], point: Point) -> list[Point]:
+    """All points along ``few`` loops, each with the others of ``point``."""
+    extents = [range(v.extent) for v in few if isinstance(v.extent, int)]
+    names = [v.name for v in few]
+    return [{**point, **dict(zip(names, at, strict=True))} for at in product(*extents)]
 
 
 def _own(
@@ -85,19 +122,40 @@ def _own(
     s: GroupReduction,
     team: Team,
     outer: Evaluation,
-    point: dict[str, Index],
-) -> Expr:
-    """What a thread's terms are combined to."""
+    points: Sequence[Point],
+) -> list[Expr]:
+    """What a thread's terms are combined to, at each of ``points``."""
     assert nest.combine is not None
-    own = outer.register("own", widen(outer.neutral(nest), s.lanes))
-    term = kernel.names.fresh("k")
-    inner = outer.nested(lanes_of(kernel, s.lanes))
-    here = {**point, **inner.place_lanes(nest.reduce, Sym(term))}
-    value = widen(inner.value(nest.body, here), s.lanes)
-    inner.statements.append(accumulate(nest.combine, own.name, value, s.lanes))
-    count = ceildiv(extent_of(nest.reduce), s.lanes)
-    outer.statements.append(For(term, team.thread, count, tuple(inner.statements), s.threads))
-    return one_lane(nest.combine, own)
+    zero = widen(outer.neutral(nest), s.lanes)
+    owns = [outer.register("own", zero) for _ in points]
+    term, count = kernel.names.fresh("k"), ceildiv(extent_of(nest.reduce), s.lanes)
+    lanes = lanes_of(kernel, s.lanes)
+
+    def terms(vectors: Sequence[Index]) -> tuple[Stmt, ...]:
+        """The ``vectors`` of all points, which are read before the first one is used."""
+        inner, more = outer.nested(lanes), list[Stmt]()
+        assert nest.combine is not None
+        for vector in vectors:
+            there = inner.place_lanes(nest.reduce, vector)
+            for own, point in zip(owns, points, strict=True):
+                value = widen(inner.value(nest.body, {**point, **there}), s.lanes)
+                more.append(accumulate(nest.combine, own.name, value, s.lanes))
+        return (*inner.statements, *more)
+
+    whole, step = 0, s.threads * s.ahead
+    if s.ahead > 1 and isinstance(count, int):
+        whole = count // step * step
+        if whole:
+            several = terms([Sym(term) + n * s.threads for n in range(s.ahead)])
+            outer.statements.append(For(term, team.thread, whole, several, step))
+        rest = (count - whole) // s.threads
+        if rest:
+            outer.statements += terms([team.thread + whole + n * s.threads for n in range(rest)])
+            whole += rest * s.threads
+    if whole != count:
+        left = terms([Sym(term)])
+        outer.statements.append(For(term, team.thread + whole, count, left, s.threads))
+    return [one_lane(nest.combine, own) for own in owns]
 
 
 def verify_shares(s: GroupReduction | GroupRows, dtype: DType) -> None:

@@ -56,7 +56,7 @@ def _registers(kernel: GroupKernel, schedule: Schedule, machine: GpuModel) -> in
         case TensorAttention():
             return fragment_registers(kernel, schedule, find_attention(kernel))
         case GroupReduction():
-            return (24 if len(kernel.group.nests) == 1 else 32) + 4 * schedule.lanes
+            return _reduction_registers(kernel, schedule)
         case GroupRows():
             return max(24 + schedule.kept * 4 // 3, 40)
         case Pointwise():
@@ -65,3 +65,11 @@ def _registers(kernel: GroupKernel, schedule: Schedule, machine: GpuModel) -> in
             return 40 + 4 * schedule.keys
         case _:
             return 0
+
+
+def _reduction_registers(kernel: GroupKernel, s: GroupReduction) -> int:
+    """Sums, and vectors on their way, for which there are as many registers as for f32 of half of
+    their lanes."""
+    sums = s.lanes * (s.rows - 1)
+    read = s.lanes * (s.rows + 1) // 2 * (s.ahead - 1)
+    return (24 if len(kernel.group.nests) == 1 else 32) + 4 * s.lanes + sums + read

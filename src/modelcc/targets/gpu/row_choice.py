@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from modelcc.ir.index import coefficient, symbols
-from modelcc.ir.scalar_tree import children, reads, walk
+from modelcc.ir.scalar_tree import children, cost, reads, walk
 from modelcc.ir.tensor import Bind, IndexValue, Read, Scalar
 from modelcc.schedule.group_schedule import GroupReduction, GroupRows
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.targets.gpu.evaluation import GroupKernel, extent_of
 from modelcc.targets.gpu.machine import GpuModel
-from modelcc.targets.gpu.reduction import EXCHANGED_BITS, takes_vectors
+from modelcc.targets.gpu.reduction import EXCHANGED_BITS, few_rows, takes_vectors
 from modelcc.targets.gpu.rows import RowStages, find_rows, reads_ahead, takes_lanes
-from modelcc.targets.gpu.sizes import count
+from modelcc.targets.gpu.sizes import FEW, count
 
 FEW_TERMS = 16
 """Terms that a thread sums up rather than to share them."""
@@ -31,6 +31,14 @@ MOST_EVEN = 24
 
 OTHER_REGISTERS = 28
 """Of a thread that keeps elements of a row, besides these."""
+
+WAIT, UNROLLED, SECTOR = 0.5e-6, 4, 32
+"""Seconds that a thread waits for elements of which it reads so many at once (measured on an H100:
+64 of each of 2,048 rows walked twice by a thread take 16 us), and bytes of memory that are read for
+one element."""
+
+AHEAD, CHEAP = 8, 16
+"""Vectors that a thread has on their way, and the cost of a term that is little beside them."""
 
 BUSY = 8
 """Of so many parts one of a unit's threads keeps its memory busy."""
@@ -52,9 +60,19 @@ def reduction_schedules(anchor: Nest, machine: GpuModel) -> Iterator[GroupReduct
         yield GroupReduction(threads, max(1, 128 // threads))
         return
     lanes = _lanes((anchor,), machine, lambda n: takes_vectors((anchor,), anchor.reduce[-1:], n))
-    threads = _threads(-(-terms // lanes), results, 256, machine)
-    own = max(1, min(128 // threads, -(-results // machine.units)))
-    yield GroupReduction(threads, own, lanes=lanes, warp=min(threads, machine.warp))
+    rows = max(count(few_rows(anchor, FEW - 1)), 1)
+    vectors, teams = -(-terms // lanes), results // rows
+    threads = _threads(vectors, teams, 256, machine)
+    own = max(1, min(128 // threads, -(-teams // machine.units)))
+    ahead = _ahead(anchor, -(-vectors // threads), rows)
+    warp = min(threads, machine.warp)
+    yield GroupReduction(threads, own, lanes=lanes, warp=warp, ahead=ahead, rows=rows)
+
+
+def _ahead(anchor: Nest, vectors: int, rows: int) -> int:
+    """Vectors of a thread that has so many which it reads before the first one is used."""
+    most = 1 if cost(anchor.body) > CHEAP else max(AHEAD // rows, 2)
+    return max(min(most, vectors), 1)
 
 
 def row_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupRows]:
@@ -64,13 +82,28 @@ def row_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupRows]
     stages = find_rows(kernel)
     reducing = [nest for nest in stages.nests if nest.reduce]
     side_by_side = _are_neighbours(stages.nests, stages.row, stages.outer)
-    enough = count(stages.outer) * BUSY >= machine.units * machine.warp
-    if not side_by_side and enough and not machine.virtual:
+    if not side_by_side and _by_threads(stages, machine):
         yield from _with_kept(GroupRows(1, 128), stages, MOST_KEPT_BY_WARPS)
     elif _exchanges(reducing, machine):
         yield from _by_warps(kernel, stages, machine)
     else:
         yield from _by_memory(stages, machine)
+
+
+def _by_threads(stages: RowStages, machine: GpuModel) -> bool:
+    """Whether a thread should have a row alone, whose neighbours' elements lie beside its own.
+
+    It waits for each few elements; threads that share a row read a whole sector of memory for each
+    one.  More than there are rows for threads of all units go by what they read.
+    """
+    outer, length = count(stages.outer), count(stages.row)
+    if machine.virtual or outer * BUSY < machine.units * machine.warp:
+        return False
+    if outer * BUSY >= machine.units * machine.unit_threads:
+        return True
+    waits = 1 if length <= MOST_KEPT_BY_WARPS else sum(bool(n.reduce) for n in stages.nests)
+    alone = waits * length / UNROLLED * WAIT
+    return alone < outer * length * SECTOR / (machine.bandwidth * 1e9)
 
 
 def _by_warps(kernel: GroupKernel, stages: RowStages, machine: GpuModel) -> Iterator[GroupRows]:

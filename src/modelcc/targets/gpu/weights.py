@@ -3,7 +3,7 @@ read side by side, in rows on boundaries."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from math import prod
 
@@ -80,11 +80,21 @@ def _order(weight: Read, image: Read, stage: Stage, type_: TensorType) -> list[i
         return None
     terms.sort(key=lambda d: max(n for n, own in enumerate(moving) if names[d] in own))
     off = bool(terms) and not _on_boundaries(type_, columns) and _on_boundaries(type_, terms)
+    rows = results - {name for name in names if name}
+    if terms and _on_boundaries(type_, terms) and _are_few(stage, rows):
+        return [*batch, *columns, *terms]
     if len(stage.reduce) == 1:
         few = prod(number(type_.shape[d]) for d in columns) < FEW
         return [*batch, *columns, *terms] if off and not few else None
     by_term = off or weight.dtype == I8
     return [*batch, *columns, *terms] if by_term else [*batch, *terms, *columns]
+
+
+def _are_few(stage: Stage, rows: Set[str]) -> bool:
+    """Whether a product has so few rows that its time is that of reading the weight: known ones,
+    for a weight lies in one way for all of a named number."""
+    extents = [a.extent for a in stage.axes if a.name in rows]
+    return all(isinstance(e, int) for e in extents) and prod(map(number, extents)) < FEW
 
 
 def _on_boundaries(type_: TensorType, dims: Sequence[int]) -> bool:
