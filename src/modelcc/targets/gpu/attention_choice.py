@@ -15,7 +15,7 @@ from modelcc.schedule.group_schedule import (
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.attention_parts import AttentionParts, find_attention
 from modelcc.targets.gpu.decode_parts import find_decode
-from modelcc.targets.gpu.evaluation import GroupKernel
+from modelcc.targets.gpu.evaluation import GroupKernel, extent_of
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.sizes import count
 from modelcc.targets.gpu.tensor_attention import WarpAttention
@@ -60,13 +60,25 @@ ALIGNMENT = 64
 
 
 def decode_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:
-    """Four warps that read keys and values by the largest vectors of a thread."""
+    """Four warps that read keys and values by the largest vectors of a thread.  Where there are
+    fewer groups than units each has twice as many, and waits for memory as seldom as it can."""
     if not machine.exchanges:
         return
     parts = find_decode(kernel)
     most = 4 * machine.lanes // min(r.dtype.bytes for f in parts.read_once for r in reads(f))
     lanes = next(n for n in (8, 4, 2, 1) if n <= max(most, 1) and parts.takes_lanes(n))
-    yield GroupDecode(4 * machine.warp, KEYS_AT_ONCE, lanes, machine.warp)
+    groups = extent_of(parts.batch)
+    if not isinstance(groups, int) or groups >= machine.units:
+        yield GroupDecode(4 * machine.warp, KEYS_AT_ONCE, lanes, machine.warp)
+        return
+    threads = min(8 * machine.warp, machine.group_threads)
+    at_once = threads * lanes // min(max(parts.depth, lanes), machine.warp * lanes)
+
+    def steps(keys: int) -> int:
+        return -(-parts.keys // (max(at_once, 1) * keys))
+
+    keys = min(range(KEYS_AT_ONCE, 2 * KEYS_AT_ONCE + 1), key=steps)
+    yield GroupDecode(threads, keys, lanes, machine.warp)
 
 
 def attention_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:

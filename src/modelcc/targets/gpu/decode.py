@@ -1,9 +1,10 @@
 """Two contractions of which one sums few rows of the other, as attention of new tokens is.
 
 grid b; thread w (warps), l (lanes of them)
-  queries of all rows to shared memory; barrier
+  first keys to registers; queries of all rows to shared memory; barrier
   for each so many keys: lanes read a key together, multiply it with all queries, exchange sums
-    scores[row, key] = these; barrier
+    scores[row, key] = these
+  first values to registers; barrier
   for each row of a warp: what follows scores and weights of its keys, in registers, to where
     scores were; barrier
   for each so many keys: lanes read a value together, add it to all rows, weighted
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from math import lcm
 
-from modelcc.ir.index import Index, Sym, floordiv, minimum, mod
+from modelcc.ir.index import Index, Sym, coefficient, floordiv, minimum, mod
 from modelcc.ir.loop import (
     Alloc,
     Assign,
@@ -119,6 +120,18 @@ class _KeyPlace:
     values: dict[str, Expr] = field(default_factory=dict[str, Expr])
 
 
+@dataclass(frozen=True)
+class _Rows:
+    """Vectors of some ``keys``, or of their values, that a thread has read: converted where they
+    are used, so that nothing waits for them before."""
+
+    vectors: Sequence[Sequence[Expr]]
+    keys: Sequence[Index]
+
+    def named(self, at: Evaluation) -> list[list[Expr]]:
+        return [[at.named("e", vector) for vector in row] for row in self.vectors]
+
+
 class _DecodeThreads:
     def __init__(self, kernel: GroupKernel, s: GroupDecode, parts: DecodeParts) -> None:
         self._kernel, self._s, self._parts = kernel, s, parts
@@ -129,7 +142,8 @@ class _DecodeThreads:
         self._warp, self._lane = Sym(w), Sym(lane)
         self._thread = self._warp * s.warp + self._lane
         self._outer = Evaluation(kernel.names)
-        self._batch = self._outer.place(parts.batch, Sym(gb)) if parts.batch else {}
+        batch = _in_memory_order(parts)
+        self._batch = self._outer.place(batch, Sym(gb)) if batch else {}
         self._by_terms, self._by_columns = _RowLanes(parts.depth, s), _RowLanes(parts.width, s)
         most = lcm(self._by_terms.slots * s.keys, self._by_columns.slots * s.keys, s.warp)
         self._keys = -(-parts.keys // most) * most
@@ -145,16 +159,18 @@ class _DecodeThreads:
 
     def function(self) -> Function:
         """Grid, threads, and what these do."""
-        body = self._outer.statements
+        body, parts = self._outer.statements, self._parts
+        keys = self._read(self._outer, self._by_terms, 0, parts.key, parts.product.reduce)
         self._put_queries()
         body.append(Barrier())
-        self._multiply()
+        self._multiply(keys)
+        values = self._read(self._outer, self._by_columns, 0, parts.value, parts.columns)
         body.append(Barrier())
         self._weigh()
         for first in range(0, self._parts.rows, self._at_once):
             count = min(self._at_once, self._parts.rows - first)
             body.append(Barrier())
-            self._add(first, count)
+            self._add(first, count, values if first == 0 else None)
             body.append(Barrier())
             self._finish(first, count)
         shared = [Alloc(b) for b in (self._queries, self._scores, self._sums)]
@@ -181,33 +197,38 @@ class _DecodeThreads:
         body = tuple(inner.statements)
         self._outer.statements.append(For(name, self._thread, count, body, self._s.threads))
 
-    def _multiply(self) -> None:
-        """Products of keys and queries."""
-        spread, parts, inner, step = (
-            self._by_terms,
-            self._parts,
-            self._outer.nested(),
-            self._fresh("k"),
+    def _multiply(self, ahead: _Rows) -> None:
+        """Products of keys and queries; the first keys are there already."""
+        spread, parts = self._by_terms, self._parts
+        self._scores_of(self._outer, ahead)
+        inner, step = self._outer.nested(), self._fresh("k")
+        self._scores_of(
+            inner, self._read(inner, spread, Sym(step), parts.key, parts.product.reduce)
         )
-        vectors, keys = self._read(inner, spread, step, parts.key, parts.product.reduce)
-        row = Sym(self._fresh("r"))
-        line = inner.nested()
+        self._steps(step, spread, inner, 1)
+
+    def _scores_of(self, at: Evaluation, read: _Rows) -> None:
+        """Products of the keys of a step and all queries."""
+        spread, row = self._by_terms, Sym(self._fresh("r"))
+        vectors = read.named(at)
+        line = at.nested()
         queries = [
             line.named("q", Load(self._queries.name, self._at(row, spread, o), F32, self._s.lanes))
             for o in range(spread.own)
         ]
-        for key, read in zip(keys, vectors, strict=True):
-            total = self._dot(queries, read)
+        for key, vector in zip(read.keys, vectors, strict=True):
+            total = self._dot(queries, vector)
             whole = exchanged(line, "sum", total, spread.across)
             store = Store(self._scores.name, row * self._keys + key, whole)
             first = Condition(self._within(spread), "==", 0)
             line.statements += only_where((first,), (store,))
-        inner.statements.append(For(row.name, 0, parts.rows, tuple(line.statements)))
-        self._steps(step, spread, inner)
+        at.statements.append(For(row.name, 0, self._parts.rows, tuple(line.statements)))
 
-    def _steps(self, step: str, spread: _RowLanes, inner: Evaluation) -> None:
+    def _steps(self, step: str, spread: _RowLanes, inner: Evaluation, first: int) -> None:
+        """``inner`` for the steps from the ``first`` on."""
         count = self._keys // (spread.slots * self._s.keys)
-        self._outer.statements.append(For(step, 0, count, tuple(inner.statements)))
+        if first < count:
+            self._outer.statements.append(For(step, first, count, tuple(inner.statements)))
 
     def _within(self, spread: _RowLanes) -> Index:
         """The number of a lane among those that read a row together."""
@@ -229,17 +250,22 @@ class _DecodeThreads:
         return Reduce("add", total) if total.lanes > 1 else total
 
     def _read(
-        self, at: Evaluation, spread: _RowLanes, step: str, factor: Scalar, along: Sequence[LoopVar]
-    ) -> tuple[list[list[Expr]], list[Index]]:
-        """This thread's vectors of keys or values of a step, and which ones they are; what is
-        beyond the last key is that of the last one."""
+        self,
+        at: Evaluation,
+        spread: _RowLanes,
+        step: Index,
+        factor: Scalar,
+        along: Sequence[LoopVar],
+    ) -> _Rows:
+        """This thread's vectors of keys or values of a step; what is beyond the last key is that of
+        the last one."""
         lanes, found, keys = (
             lanes_of(self._kernel, self._s.lanes),
             list[list[Expr]](),
             list[Index](),
         )
         slot = at.bind("slot", self._slot(spread))
-        first = Sym(step) * self._s.keys
+        first = step * self._s.keys
         for number in range(self._s.keys):
             key = at.bind("key", (first + number) * spread.slots + slot)
             keys.append(key)
@@ -253,10 +279,9 @@ class _DecodeThreads:
                 one = at.beside(lanes)
                 point = {**self._batch, **one.place_lanes(along, vector)}
                 point[self._parts.pair.key.name] = place
-                value = widen(one.value(factor, point), self._s.lanes)
-                row.append(at.named("e", value))
+                row.append(widen(one.value(factor, point), self._s.lanes))
             found.append(row)
-        return found, keys
+        return _Rows(found, keys)
 
     def _last(self, key: Index) -> Index:
         keys = self._parts.keys
@@ -342,26 +367,36 @@ class _DecodeThreads:
 
     # --- sums
 
-    def _add(self, first: int, count: int) -> None:
-        """Weighted values of rows ``first`` and on, added up by each thread for its keys."""
+    def _add(self, first: int, count: int, ahead: _Rows | None) -> None:
+        """Weighted values of rows ``first`` and on, added up by each thread for its keys; those of
+        the first step are there ``ahead``, if they are given."""
         spread, parts, outer, lanes = self._by_columns, self._parts, self._outer, self._s.lanes
         zero = widen(Const(0, F32), lanes)
         totals = [[outer.register("total", zero) for _ in range(spread.own)] for _ in range(count)]
+        if ahead is not None:
+            self._weighted(outer, first, totals, ahead)
         inner, step = outer.nested(), self._fresh("k")
-        vectors, keys = self._read(inner, spread, step, parts.value, parts.columns)
-        for key, read in zip(keys, vectors, strict=True):
+        read = self._read(inner, spread, Sym(step), parts.value, parts.columns)
+        self._weighted(inner, first, totals, read)
+        self._steps(step, spread, inner, 0 if ahead is None else 1)
+        self._share(totals)
+
+    def _weighted(
+        self, at: Evaluation, first: int, totals: Sequence[Sequence[Var]], read: _Rows
+    ) -> None:
+        """Values of a step, weighted, added to the ``totals`` of rows ``first`` and on."""
+        parts, lanes = self._parts, self._s.lanes
+        for key, vector in zip(read.keys, read.named(at), strict=True):
             there = () if self._keys == parts.keys else (Condition(key, "<", parts.keys),)
             for number, line in enumerate(totals):
                 place = (first + number) * self._keys + key
                 made = {parts.weight: Load(self._scores.name, place, F32)}
-                weight = widen(inner.named("w", inner.value(parts.weighted, {}, made)), lanes)
-                for total, value in zip(line, read, strict=True):
+                weight = widen(at.named("w", at.value(parts.weighted, {}, made)), lanes)
+                for total, value in zip(line, vector, strict=True):
                     more: Expr = MulAdd(weight, value, total)
                     if there:
                         more = Select(widen(Predicate(there), lanes), more, total)
-                    inner.statements.append(Assign(total.name, more))
-        self._steps(step, spread, inner)
-        self._share(totals)
+                    at.statements.append(Assign(total.name, more))
 
     def _share(self, totals: Sequence[Sequence[Var]]) -> None:
         spread, count = self._by_columns, len(totals)
@@ -397,3 +432,15 @@ class _DecodeThreads:
         final = (parts.total, *parts.results)[-1]
         inner.store(final, point, made[final.output])
         self._each(name, count * parts.width, inner)
+
+
+def _in_memory_order(parts: DecodeParts) -> tuple[LoopVar, ...]:
+    """Loops over groups, so that those that run at the same time read keys side by side: what is
+    furthest apart comes first, as parts do where heads lie side by side."""
+    index = next((r.indices[0] for r in reads(parts.key) if len(r.indices) == 1), None)
+    steps = [None if index is None else coefficient(index, v.name) for v in parts.batch]
+    known = [step for step in steps if isinstance(step, int)]
+    if len(known) < len(steps):
+        return parts.batch
+    order = sorted(range(len(known)), key=lambda n: -known[n])
+    return tuple(parts.batch[n] for n in order)
