@@ -27,7 +27,8 @@ class GroupReduction:
     take vectors of ``lanes`` terms, and read so many of them ``ahead`` of the first that they use.
     Those of a ``warp`` combine registers, and then warps what they have in shared memory (1: all
     is in shared memory).  Of a contraction with so few ``rows`` the same threads have all of them,
-    and a result is one of the other operand's.
+    and a result is one of the other operand's.  Neighbours ``across`` are vectors of so many
+    ``columns`` each.
     """
 
     threads: int
@@ -37,6 +38,7 @@ class GroupReduction:
     warp: int = 1
     ahead: int = 1
     rows: int = 1
+    columns: int = 1
 
 
 @dataclass(frozen=True)

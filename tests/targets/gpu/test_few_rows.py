@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from group_products import program_of
+from group_products import feeds_of, program_of
 from kernel_runs import interpreted, run_scheduled
 
 from modelcc.ir.constant import Constant
@@ -49,6 +49,36 @@ def test_products_are_right_and_no_threads_race(rows: int, k: int, n: int, dtype
     scheduled = schedule_groups(program, machine=GPU)
     found = run_scheduled(scheduled, interpreted(scheduled), feeds, {})
     np.testing.assert_array_equal(found["y"], run_program(program, feeds, {})["y"])
+
+
+@pytest.mark.parametrize("rows", range(1, 8))
+@pytest.mark.parametrize(("k", "n", "dtype"), [(77, 40, "f16"), (90, 600, "f16"), (130, 12, "f32")])
+def test_weights_that_come_at_run_time_are_read_by_vectors(
+    rows: int, k: int, n: int, dtype: str
+) -> None:
+    wide = "%x[i, c] * %w[c, j]" if dtype == "f32" else "f32(%x[i, c]) * f32(%w[c, j])"
+    program = program_of(
+        f"""%x: {dtype}[{rows}, {k}], %w: {dtype}[{k}, {n}]) -> (%y: f32[{rows}, {n}]) {{
+          %y: f32[{rows}, {n}] = [i < {rows}, j < {n}] sum[c < {k}] {wide} }}""",
+        {},
+    )
+    scheduled = schedule_groups(program, machine=GPU)
+    (function,) = scheduled.functions
+    vector = "x4" if dtype == "f32" else "x8"
+    assert re.search(rf"load %x1\[.*\] {vector}", print_function(function))
+    feeds = feeds_of(program, {})
+    found = run_scheduled(scheduled, interpreted(scheduled), feeds, {})
+    np.testing.assert_array_equal(found["y"], run_program(program, feeds, {})["y"])
+
+
+def test_columns_are_whole_vectors() -> None:
+    program, _ = residual(1, 64, 12, "f16", np.random.default_rng(0))
+    for schedule, message in (
+        (GroupReduction(4, 2, True, columns=8), "no whole vectors"),
+        (GroupReduction(4, 2, columns=4), "up to eight results"),
+    ):
+        with pytest.raises(ScheduleError, match=message):
+            schedule_groups(program, schedule, GPU)
 
 
 @pytest.mark.parametrize("rows", [1, 3])

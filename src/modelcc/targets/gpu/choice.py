@@ -89,7 +89,7 @@ def _of_points(kernel: GroupKernel, group: Group, machine: GpuModel) -> Iterator
         if found is not None and count(anchor.reduce) >= FEW:
             yield from _on_matrix_units(kernel, found, anchor, machine)
             yield from tiles(found, group, machine)
-        yield from reduction_schedules(anchor, machine)
+        yield from reduction_schedules(group, machine)
     yield plain
 
 

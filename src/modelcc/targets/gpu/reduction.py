@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from itertools import product
 
 from modelcc.ir.copies import Exchange
-from modelcc.ir.index import Index, Sym, ceildiv, minimum
+from modelcc.ir.index import Index, Sym, ceildiv, coefficient, floordiv, minimum
 from modelcc.ir.loop import (
     Alloc,
     Assign,
@@ -43,6 +43,7 @@ from modelcc.schedule.group_schedule import GroupReduction, GroupRows
 from modelcc.schedule.lanes import Lanes, widen
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.schedule import ScheduleError
+from modelcc.schedule.structure import Group
 from modelcc.targets.gpu.contraction import find_contraction
 from modelcc.targets.gpu.evaluation import (
     Evaluation,
@@ -73,24 +74,32 @@ def lower_reduction(kernel: GroupKernel, schedule: GroupReduction) -> Function:
     few = few_rows(nest, s.rows) if s.rows > 1 else ()
     if s.rows != extent_of(few):
         raise ScheduleError("threads have all rows of a contraction: rows")
-    teams = tuple(v for v in nest.parallel if v not in few)
-    total = extent_of(teams)
+    teams = results_beside(nest, few) if s.columns > 1 else without(nest.parallel, few)
+    verify_columns(kernel.group, s, teams)
+    total = floordiv(extent_of(teams), s.columns)
     team = Team(s, s.results, fresh("r"), fresh("w"), fresh("t"))
     grid = fresh("g")
     launch = Launching(((grid, ceildiv(total, s.results)),), team.loops, kernel.dims)
     position = Sym(grid) * s.results + team.row
     inside = launch.unknown((Condition(position, "<", total),))
     outer = Evaluation(kernel.names)
-    point = outer.place(teams, minimum(position, total - 1) if inside else position)
+    place = minimum(position, total - 1) if inside else position
+    beside = lanes_of(kernel, s.columns)
+    if beside is None:
+        point = outer.place(teams, place)
+    else:
+        units = {v.name: 0 for v in without(nest.parallel, (*teams, *few))}
+        point = {**units, **outer.place_vector(teams, place, s.columns)}
+        point[teams[-1].name] += Sym(beside.variable)
     points = _rows_at(few, point)
-    owns = _own(kernel, nest, s, team, outer, points)
+    owns = _own(kernel, nest, s, team, outer, points, beside)
     parts = [team.part(fresh("part"), own.dtype) for own in owns]
     shared = [Alloc(part) for part in parts if part is not None]
     wholes = [
         team.combined(outer, nest.combine, own, part, everywhere=False)
         for own, part in zip(owns, parts, strict=True)
     ]
-    last = outer.nested()
+    last = outer.nested(beside)
     for at, whole in zip(points, wholes, strict=True):
         last.finish(kernel.group, at, whole)
     mine = (Condition(team.thread, "==", 0), Condition(position, "<", total))
@@ -123,23 +132,27 @@ def _own(
     team: Team,
     outer: Evaluation,
     points: Sequence[Point],
+    beside: Lanes | None,
 ) -> list[Expr]:
-    """What a thread's terms are combined to, at each of ``points``."""
+    """What a thread's terms are combined to, at each of ``points``, each of which may have others
+    ``beside`` it."""
     assert nest.combine is not None
-    zero = widen(outer.neutral(nest), s.lanes)
+    wide = max(s.lanes, s.columns)
+    zero = widen(outer.neutral(nest), wide)
     owns = [outer.register("own", zero) for _ in points]
     term, count = kernel.names.fresh("k"), ceildiv(extent_of(nest.reduce), s.lanes)
-    lanes = lanes_of(kernel, s.lanes)
+    lanes = beside or lanes_of(kernel, s.lanes)
 
     def terms(vectors: Sequence[Index]) -> tuple[Stmt, ...]:
         """The ``vectors`` of all points, which are read before the first one is used."""
         inner, more = outer.nested(lanes), list[Stmt]()
         assert nest.combine is not None
         for vector in vectors:
-            there = inner.place_lanes(nest.reduce, vector)
+            place = inner.place_lanes if beside is None else inner.place
+            there = place(nest.reduce, vector)
             for own, point in zip(owns, points, strict=True):
-                value = widen(inner.value(nest.body, {**point, **there}), s.lanes)
-                more.append(accumulate(nest.combine, own.name, value, s.lanes))
+                value = widen(inner.value(nest.body, {**point, **there}), wide)
+                more.append(accumulate(nest.combine, own.name, value, wide))
         return (*inner.statements, *more)
 
     whole, step = 0, s.threads * s.ahead
@@ -155,7 +168,36 @@ def _own(
     if whole != count:
         left = terms([Sym(term)])
         outer.statements.append(For(term, team.thread + whole, count, left, s.threads))
-    return [one_lane(nest.combine, own) for own in owns]
+    return [one_lane(nest.combine, own) if beside is None else own for own in owns]
+
+
+def without(loops: Sequence[LoopVar], others: Sequence[LoopVar]) -> tuple[LoopVar, ...]:
+    """``loops`` that are none of ``others``."""
+    return tuple(v for v in loops if v not in others)
+
+
+def results_beside(nest: Nest, few: Sequence[LoopVar]) -> tuple[LoopVar, ...]:
+    """Loops of several results but the ``few`` that the same threads have, in their order."""
+    return tuple(v for v in without(nest.parallel, few) if v.extent != 1)
+
+
+def verify_columns(group: Group, s: GroupReduction, along: Sequence[LoopVar]) -> None:
+    """:class:`ScheduleError` if a thread cannot have so many columns beside each other."""
+    if s.columns == 1:
+        return
+    if s.columns not in (2, 4, 8) or s.lanes > 1 or not s.across:
+        raise ScheduleError("neighbours of a thread are up to eight results of one term: columns")
+    if not are_beside(group, along, s.columns):
+        raise ScheduleError("results are no whole vectors: columns")
+
+
+def are_beside(group: Group, along: Sequence[LoopVar], columns: int) -> bool:
+    """Whether all of ``group`` can be computed for whole vectors of so many results along the last
+    loop of ``along``, where these lie side by side."""
+    stored = (nest for nest in group.nests if nest.output in group.stored)
+    return takes_vectors(group.nests, along, columns) and all(
+        coefficient(nest.store, along[-1].name) == 1 for nest in stored
+    )
 
 
 def verify_shares(s: GroupReduction | GroupRows, dtype: DType) -> None:
@@ -199,6 +241,7 @@ class Team:
     def __init__(self, s: GroupReduction | GroupRows, rows: int, r: str, w: str, t: str) -> None:
         self._rows, self._threads, self._warp = rows, s.threads, s.warp
         across = isinstance(s, GroupReduction) and s.across
+        self._columns = s.columns if isinstance(s, GroupReduction) else 1
         self.row = Sym(r)
         if s.warp == 1:
             loops = ((r, rows), (t, s.threads))
@@ -217,7 +260,8 @@ class Team:
     def part(self, name: str, dtype: DType) -> Buffer | None:
         """Shared memory that is needed to combine values of ``dtype``."""
         parts = self._threads if self._warp == 1 else self._threads // self._warp
-        return Buffer(name, dtype, parts * self._rows, "shared") if parts > 1 else None
+        size = parts * self._rows * self._columns
+        return Buffer(name, dtype, size, "shared") if parts > 1 else None
 
     def combined(
         self, at: Evaluation, combine: Combine, own: Expr, part: Buffer | None, everywhere: bool
@@ -233,10 +277,10 @@ class Team:
         return self._load(part, 0)
 
     def _place(self, of: Index) -> Index:
-        return self.row * self._steps[0] + of * self._steps[1]
+        return (self.row * self._steps[0] + of * self._steps[1]) * self._columns
 
     def _load(self, part: Buffer, of: Index) -> Load:
-        return Load(part.name, self._place(of), part.dtype)
+        return Load(part.name, self._place(of), part.dtype, self._columns)
 
     def _exchanged(self, at: Evaluation, combine: Combine, own: Expr, part: Buffer | None) -> Expr:
         """In all threads: each warp's by registers, and then of all warps."""
@@ -283,4 +327,4 @@ def exchanged(at: Evaluation, combine: Combine, own: Expr, warp: int) -> Var:
 def combine_two(combine: Combine, ends: Sequence[Expr]) -> Expr:
     """Both of ``ends`` as one."""
     dtype = ends[0].dtype
-    return ScalarCall(combine_function(combine, dtype), tuple(ends), dtype)
+    return ScalarCall(combine_function(combine, dtype), tuple(ends), dtype, ends[0].lanes)

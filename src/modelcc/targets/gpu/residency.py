@@ -70,6 +70,8 @@ def _registers(kernel: GroupKernel, schedule: Schedule, machine: GpuModel) -> in
 def _reduction_registers(kernel: GroupKernel, s: GroupReduction) -> int:
     """Sums, and vectors on their way, for which there are as many registers as for f32 of half of
     their lanes."""
-    sums = s.lanes * (s.rows - 1)
-    read = s.lanes * (s.rows + 1) // 2 * (s.ahead - 1)
-    return (24 if len(kernel.group.nests) == 1 else 32) + 4 * s.lanes + sums + read
+    wide = max(s.lanes, s.columns)
+    factors = 1 if s.columns > 1 else s.rows + 1
+    read = wide * factors // 2 * (s.ahead - 1)
+    few = 24 if len(kernel.group.nests) == 1 else 32
+    return few + 4 * wide + wide * (s.rows - 1) + read

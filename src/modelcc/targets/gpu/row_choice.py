@@ -11,9 +11,16 @@ from modelcc.ir.scalar_tree import children, cost, reads, walk
 from modelcc.ir.tensor import Bind, IndexValue, Read, Scalar
 from modelcc.schedule.group_schedule import GroupReduction, GroupRows
 from modelcc.schedule.nest import LoopVar, Nest
+from modelcc.schedule.structure import Group
 from modelcc.targets.gpu.evaluation import GroupKernel, extent_of
 from modelcc.targets.gpu.machine import GpuModel
-from modelcc.targets.gpu.reduction import EXCHANGED_BITS, few_rows, takes_vectors
+from modelcc.targets.gpu.reduction import (
+    EXCHANGED_BITS,
+    are_beside,
+    few_rows,
+    results_beside,
+    takes_vectors,
+)
 from modelcc.targets.gpu.rows import RowStages, find_rows, reads_ahead, takes_lanes
 from modelcc.targets.gpu.sizes import FEW, count
 
@@ -40,16 +47,23 @@ one element."""
 AHEAD, CHEAP = 8, 16
 """Vectors that a thread has on their way, and the cost of a term that is little beside them."""
 
+COLUMN_THREADS, COMBINED_BYTES = 512, 32 << 10
+"""Threads of a group that share terms of vectors of results, and memory that they combine these
+in."""
+
 BUSY = 8
 """Of so many parts one of a unit's threads keeps its memory busy."""
 
 
-def reduction_schedules(anchor: Nest, machine: GpuModel) -> Iterator[GroupReduction]:
-    """Groups that share terms, if these are many, or results few."""
+def reduction_schedules(group: Group, machine: GpuModel) -> Iterator[GroupReduction]:
+    """Groups that share terms of what ``group`` begins with, if these are many, or results few."""
+    anchor = group.anchor
+    assert anchor is not None
     terms, results = count(anchor.reduce), count(anchor.parallel)
     if terms <= FEW_TERMS or results * 4 >= machine.units * machine.unit_threads * min(terms, 64):
         return
     if not _are_neighbours((anchor,), anchor.reduce, anchor.parallel):
+        yield from _by_columns(group, anchor, machine)
         width = min(machine.warp, power_of_two(results))
         most = min(terms // 4, 256 // width, machine.group_threads // width)
         lanes = _lanes((anchor,), machine, lambda n: _are_of_one(anchor, n))
@@ -67,6 +81,27 @@ def reduction_schedules(anchor: Nest, machine: GpuModel) -> Iterator[GroupReduct
     ahead = _ahead(anchor, -(-vectors // threads), rows)
     warp = min(threads, machine.warp)
     yield GroupReduction(threads, own, lanes=lanes, warp=warp, ahead=ahead, rows=rows)
+
+
+def _by_columns(group: Group, anchor: Nest, machine: GpuModel) -> Iterator[GroupReduction]:
+    """Threads that read vectors of neighbouring results, of all rows of a product; neighbours read
+    at least a sector together, and more of a row as far as all units have some."""
+    few = few_rows(anchor, FEW - 1)
+    teams = results_beside(anchor, few)
+    columns = _lanes((anchor,), machine, lambda n: are_beside(group, teams, n))
+    if columns == 1 or _are_of_one(anchor, 2) or cost(anchor.body) > CHEAP:
+        return
+    terms, rows, vectors = count(anchor.reduce), max(count(few), 1), count(teams) // columns
+    width = 2
+    while width < machine.warp and vectors >= 2 * width * machine.units:
+        width *= 2
+    size = columns * rows * anchor.body.dtype.bytes
+    most = min(COLUMN_THREADS, machine.group_threads, COMBINED_BYTES // size)
+    wanted = -(-machine.units * machine.unit_threads // max(BUSY // 2 * -(-vectors // width), 1))
+    threads = power_of_two(max(min(most, max(wanted, 128)) // width, 1))
+    threads = min(threads, power_of_two(terms))
+    ahead = _ahead(anchor, -(-terms // threads), rows)
+    yield GroupReduction(threads, width, True, ahead=ahead, rows=rows, columns=columns)
 
 
 def _ahead(anchor: Nest, vectors: int, rows: int) -> int:
