@@ -430,6 +430,19 @@ class Arrive:
 
 
 @dataclass(frozen=True)
+class Turns:
+    """Warps of a group run ``first`` and ``rest`` one after another, in their order: each waits for
+    the one before to have left, not for what that runs beside, nor for those behind.
+
+    All have come when the last one begins.  One thread of it runs ``copies`` between: these may
+    write over what warps have read, and waited for, before they came."""
+
+    first: tuple[Stmt, ...]
+    copies: tuple[Stmt, ...]
+    rest: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True)
 class ParallelCall:
     """Runs ``outlined`` for all of 0 … ``count - 1``, which are independent: by the pool's threads,
     each for a range of them, when ``when`` holds, else all at once.
@@ -464,7 +477,8 @@ class Comment:
 
 Stmt: TypeAlias = (
     For | While | If | Let | BindIndex | Check | Register | Assign | Store | VectorScatter | Alloc
-    | Barrier | Arrive | Exchange | Copying | Prefetch | ParallelCall | RoutineCall | Comment
+    | Barrier | Arrive | Turns | Exchange | Copying | Prefetch | ParallelCall
+    | RoutineCall | Comment
 )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from modelcc.ir.loop import (
     RoutineCall,
     ScalarCall,
     Stmt,
+    Turns,
     While,
 )
 from modelcc.ir.loop_touched import touched
@@ -69,6 +70,8 @@ def _statement_flops(s: Stmt, env: dict[str, int]) -> int:
             return own + _block_flops(s.body, env)
         case Arrive():
             return _block_flops(s.body, env) // max(evaluate(s.count, env), 1)
+        case Turns():
+            return own + sum(_block_flops(b, env) for b in (s.first, s.rest))
         case RoutineCall():
             sizes = (evaluate(size, env) for size in s.sizes)
             once = function_cost(s.routine, dict(zip(s.routine.sizes, sizes, strict=True)))

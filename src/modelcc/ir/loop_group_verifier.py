@@ -25,6 +25,7 @@ from modelcc.ir.loop import (
     Register,
     RoutineCall,
     Stmt,
+    Turns,
     Var,
     VectorGather,
     While,
@@ -50,9 +51,9 @@ DIMENSIONS = 3
 
 _OF_GROUPS = (
     Barrier, Arrive, Exchange, CopyAsync, CommitCopies, WaitCopies, CopyTile, ExpectBytes,
-    WaitArrival, WaitRoutines,
+    WaitArrival, WaitRoutines, Turns,
 )  # fmt: skip
-_OF_ALL: tuple[type[Stmt], ...] = (Barrier, Arrive)
+_OF_ALL: tuple[type[Stmt], ...] = (Barrier, Arrive, Turns)
 _OF_WARPS = (RoutineCall, WaitRoutines, Exchange)
 TOGETHER: tuple[type[Stmt], ...] = (*_OF_ALL, *_OF_WARPS)
 """What all threads of a group, or of a warp, come to."""
@@ -250,6 +251,11 @@ class _Threads:
             case Arrive():
                 self._reached(s)
                 self._block(s.body)
+            case Turns():
+                self._reached(s)
+                self._block(s.first)
+                self._by_one(s, s.copies)
+                self._block(s.rest)
             case Let() if self._varies(s.value):
                 self._varying.add(s.name)
             case BindIndex() if self._varies(s.value):
@@ -271,7 +277,7 @@ class _Threads:
             case _:
                 pass
 
-    def _reached(self, s: Barrier | Arrive | RoutineCall | WaitRoutines | Exchange) -> None:
+    def _reached(self, s: Barrier | Arrive | Turns | RoutineCall | WaitRoutines | Exchange) -> None:
         """By all of them, on the same parts of memory."""
         if self._diverging is not None:
             inside = statement_text(self._diverging)
@@ -280,11 +286,18 @@ class _Threads:
             raise self._fail(s, "the threads of a warp run it on other parts of memory each")
 
     def _inside(self, s: For | If | While, varies: bool) -> None:
-        around = self._diverging
-        if varies and around is None:
-            self._diverging = s
         for block in blocks(s):
-            self._block(block)
+            if varies:
+                self._by_one(s, block)
+            else:
+                self._block(block)
+
+    def _by_one(self, s: Stmt, block: Sequence[Stmt]) -> None:
+        """A block inside ``s`` that only some threads come to."""
+        around = self._diverging
+        if around is None:
+            self._diverging = s
+        self._block(block)
         self._diverging = around
 
     def _has_varying(self, index: Index) -> bool:

@@ -126,6 +126,7 @@ class Watch:
         self._last: tuple[int, bool] = (-1, False)
         self._points: list[str] = []
         self._interval = 0
+        self._handing_on = self._copying = False
         self._thread = 0
         self._warp = 1
         self._held_by_warps: dict[tuple[int, str], Array] = {}
@@ -145,6 +146,19 @@ class Watch:
             name = self._global[id(counters)].name
             self._last = self._interval, self._order.arrive(name, counters, slot, count)
         return self._last[1]
+
+    def hand_on(self) -> None:
+        """The thread takes its turn: that is no barrier."""
+        self._handing_on = True
+
+    def copies(self) -> bool:
+        """Whether the thread, the first of the group, copies for all now."""
+        self._copying = self._thread == 0
+        return self._copying
+
+    def copied(self) -> None:
+        """That has been done."""
+        self._copying = False
 
     def end(self) -> None:
         """All groups have run."""
@@ -174,7 +188,9 @@ class Watch:
         self._held_by_warps, self._copies, self._beside = {}, {}, {}
         reached: list[int | None] = [0]
         while reached[0] is not None:
-            self._interval += len(points)
+            if not self._handing_on:
+                self._interval += len(points)
+            self._handing_on = False
             firsts = range(0, len(points), self._warp)
             reached = [n for first in firsts for n in self._advance(waiting, first)]
             self._check_barrier(reached, 0)
@@ -266,7 +282,8 @@ class Watch:
             if tile in one.read and one.read[tile][region].any():
                 why = "what its warp runs beside reads it: a wait for that is missing"
                 self._allow(tile.name, to_offset, why)
-        begun = self._arrivals[id(arrivals)].copy(slot, tile, region, values, self._interval)
+        interval = self._interval + self._copying
+        begun = self._arrivals[id(arrivals)].copy(slot, tile, region, values, interval)
         self._allow(tile.name, to_offset, begun)
 
     def wait_arrival(self, arrivals: Array, slot: int, phase: int) -> None:

@@ -55,6 +55,7 @@ from modelcc.ir.loop import (
     Splat,
     Stmt,
     Store,
+    Turns,
     Var,
     VectorGather,
     VectorScatter,
@@ -158,6 +159,8 @@ class _Writer:
                 self._line(depth, f"yield {self.barriers}")
             case Arrive():
                 self._arrive(s, depth)
+            case Turns():
+                self._turns(s, depth)
             case Exchange():
                 self._exchange(s, depth)
             case For():
@@ -225,6 +228,17 @@ class _Writer:
         place = self._place(s.counters, s.slot)
         self._line(depth, f"if watch.arrive({place}, {self.index(s.count)}):")
         self.block(s.body, depth + 1)
+
+    def _turns(self, s: Turns, depth: int) -> None:
+        """All threads come here before the first of them copies for all; no barrier, for who looks
+        for races."""
+        self.barriers += 1
+        self._line(depth, "watch.hand_on()")
+        self._line(depth, f"yield {self.barriers}")
+        self._line(depth, "if watch.copies():")
+        self.block(s.copies, depth + 1)
+        self._line(depth + 1, "watch.copied()")
+        self.block((*s.first, *s.rest), depth)
 
     def _copying(self, s: Copying) -> str:
         match s:
@@ -312,7 +326,7 @@ class _Writer:
         self.access, self.lane = "watch.", self.bound("I", loops[-1].variable)
         self.block(body, depth + 1)
         self.access = self.lane = ""
-        if not any(isinstance(inner, Barrier | Arrive) for inner in statements(body)):
+        if not any(isinstance(inner, Barrier | Arrive | Turns) for inner in statements(body)):
             self._line(depth + 1, "yield from ()")
         extents = ", ".join(f"{loop.variable!r}: {self.index(loop.stop)}" for loop in loops)
         self._line(depth, f"watch.run(thread, {{{extents}}})")

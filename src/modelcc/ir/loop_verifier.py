@@ -42,6 +42,7 @@ from modelcc.ir.loop import (
     RoutineCall,
     Stmt,
     Store,
+    Turns,
     Var,
     VectorGather,
     VectorScatter,
@@ -221,6 +222,10 @@ class _Verifier:
                 self._check_range(self._buffer(s.counters)[0], s.slot, 1, 0)
                 with self._nested():
                     self._block(s.body)
+            case Turns():
+                for block in blocks(s):
+                    with self._nested():
+                        self._block(block)
             case Let() | Register():
                 self._new_name(s.name)
                 self._scopes[-1].values[s.name] = s

@@ -18,8 +18,9 @@ from modelcc.ir.loop import (
     RoutineCall,
     Stmt,
     Store,
+    Turns,
 )
-from modelcc.ir.loop_traversal import map_blocks
+from modelcc.ir.loop_traversal import map_blocks, statements
 from modelcc.ir.tiles import CopyTile, ExpectBytes, WaitArrival, WaitRoutines
 from modelcc.ir.types import DType
 
@@ -64,10 +65,15 @@ def expand_tiles(function: Function) -> Function:
         }
     """
     types = {p.buffer.name: p.buffer.dtype for p in function.parameters}
-    return replace(function, body=_expanded(function.body, types))
+    threads = [s for s in statements(function.body) if isinstance(s, For) and s.kind == "thread"]
+    first = tuple(Condition(Sym(loop.variable), "==", 0) for loop in threads)
+    return replace(function, body=_expanded(function.body, types, first))
 
 
-def _expanded(body: tuple[Stmt, ...], types: dict[str, DType]) -> tuple[Stmt, ...]:
+def _expanded(
+    body: tuple[Stmt, ...], types: dict[str, DType], first: tuple[Condition, ...]
+) -> tuple[Stmt, ...]:
+    """``body``, in threads of which the ``first`` one does what one does for all."""
     result: list[Stmt] = []
     for s in body:
         match s:
@@ -81,10 +87,14 @@ def _expanded(body: tuple[Stmt, ...], types: dict[str, DType]) -> tuple[Stmt, ..
                 result.append(Barrier())
             case ExpectBytes() | WaitRoutines():
                 pass
+            case Turns():
+                copies = _expanded(s.copies, types, first)
+                result += [Barrier(), If(Predicate(first), copies)]
+                result += _expanded((*s.first, *s.rest), types, first)
             case RoutineCall():
                 result.append(replace(s, beside=False))
             case _:
-                result.append(map_blocks(s, lambda block: _expanded(block, types)))
+                result.append(map_blocks(s, lambda block: _expanded(block, types, first)))
     return tuple(result)
 
 

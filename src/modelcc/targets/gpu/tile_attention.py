@@ -1,21 +1,23 @@
 """Attention on matrix units that four warps use together, from tiles that are copied as boxes.
 
 grid b, i; thread warp of 128 (64 rows each), lane
-  one thread: queries and the first two blocks of keys and of values are copied, a phase each
+  one thread: queries and the first blocks of keys and of values are copied, a phase each
   scores = queries * keys of the first block, weighed
   for each further block of keys
-    scores = queries * keys, beside
-    totals += powers * values of the block before, beside
+    warps in turns: scores = queries * keys, beside, and
+      totals += powers * values of the block before, beside
+    one thread of the last warp: further keys and values are copied to where earlier ones were
     wait for the scores, which are weighed while the totals go on
-    wait for the totals, barrier
-    one thread: the next keys and values are copied to where those were
+    wait for the totals
     totals * (power of what has changed), powers = those of the scores
   totals += powers * values of the last block
   results where there are any: totals, and what follows them
 
 Scores, powers and totals are registers all the time: a thread has two rows of them, which it shares
 with three neighbours.  To weigh scores is to find what follows them, their largest so far, powers
-under it and the sums of these (Shah et al., "FlashAttention-3", 2024, algorithm 2).  Results in
+under it and the sums of these (Shah et al., "FlashAttention-3", 2024, algorithm 2).  A warp weighs
+while the units multiply for another one ("pingpong scheduling" there); where it is alone, or there
+is no memory for a third block, all warps meet before that is overwritten.  Results in
 16 bits are made of powers of as many, others of powers as the sum of two such numbers.
 """
 
@@ -57,6 +59,7 @@ from modelcc.ir.loop import (
     Splat,
     Stmt,
     Store,
+    Turns,
     Var,
 )
 from modelcc.ir.scalar_tree import reads
@@ -106,6 +109,9 @@ ALIGNMENT = 1024
 ROW_THREADS = 4
 """That have numbers of a row."""
 
+SHARED_BYTES = 227 * 1024
+"""Memory of a group, of units that multiply for four warps."""
+
 LOG2_E = math.log2(math.e)
 
 
@@ -152,12 +158,18 @@ class TileAttention:
         self._start = order * s.rows
         self._outer = Evaluation(kernel.names)
         self._batch = self._outer.place(first.batch, Sym(gb)) if first.batch else {}
-        sizes = (s.rows * self._depth, 2 * s.keys * self._depth, 2 * s.keys * self._width)
+        sides = s.rows * self._depth, s.keys * self._depth, s.keys * self._width
+        most = (sides[0] + 3 * sum(sides[1:])) * self._dtype.bytes + ALIGNMENT
+        self._in_turns = s.rows > ROWS and most <= SHARED_BYTES
+        self._slots = 3 if self._in_turns else 2
+        sizes = (sides[0], *(self._slots * side for side in sides[1:]))
         self._tiles = [
             Buffer(fresh(stem), self._dtype, size, "tile", ALIGNMENT)
             for stem, size in zip(("queries", "keys", "values"), sizes, strict=True)
         ]
-        self._arrivals = [Buffer(fresh("there"), I64, n, "arrivals") for n in (1, 2, 2)]
+        self._arrivals = [
+            Buffer(fresh("there"), I64, n, "arrivals") for n in (1, self._slots, self._slots)
+        ]
         self._scores = Buffer(fresh("fs"), F32, sums_size(s.keys), "warp")
         self._totals = Buffer(fresh("fo"), F32, sums_size(self._width), "warp")
         whole = parts.results[-1].body.dtype.bits > 16
@@ -206,11 +218,13 @@ class TileAttention:
         self._seen = [outer.register("seen", low) for _ in BOTH]
         self._sums = [[outer.register("sum", zero) for _ in BOTH] for _ in BOTH]
         outer.statements.append(WaitArrival(self._arrivals[0].name, 0, 0))
-        outer.statements += [*self._score(0), WaitRoutines(0)]
+        outer.statements += [self._there(1, 0), *self._score(0), WaitRoutines(0)]
         scores = self._parts.scores
         changes = self._weigh(outer, 0, ranges, scores)
-        outer.statements += [self._values_there(0), Barrier()]
-        outer.statements += self._by_one(self._begin(1, 2), Condition(2, "<", count))
+        outer.statements.append(self._there(2, 0))
+        if not self._in_turns:
+            outer.statements.append(Barrier())
+            outer.statements += self._by_one(self._further(1, 2, count))
         outer.statements += self._turn(changes)
         first: Index = 1
         if self._parts.unmasked is not None:
@@ -231,15 +245,21 @@ class TileAttention:
         """What is done with blocks of keys, of ``count`` in all."""
         inner, block = self._outer.nested(), Sym(self._kernel.names.fresh("kb"))
         ranges = {**ranges, block.name: Range(first, end - 1)}
-        adding = self._add(block - 1)
-        inner.statements += [*self._score(block), *adding]
+        scoring, adding = self._score(block), self._add(block - 1)
+        inner.statements.append(self._there(1, block))
+        if self._in_turns:
+            copies = [s for n in (1, 2) for s in self._further(n, block + 3 - n, count)]
+            inner.statements.append(Turns(tuple(scoring), tuple(copies), tuple(adding)))
+        else:
+            inner.statements += [*scoring, *adding]
         inner.statements.append(WaitRoutines(len(adding)))
         changes = self._weigh(inner, block, ranges, scores)
         # Where threads may wait in a loop, ptxas moves no powers down behind the totals.
-        inner.statements += [self._values_there(block), WaitRoutines(0), Barrier()]
-        for which, later in ((1, block + 2), (2, block + 1)):
-            copies = self._begin(which, later)
-            inner.statements += self._by_one(copies, Condition(later, "<", count))
+        inner.statements += [self._there(2, block), WaitRoutines(0)]
+        if not self._in_turns:
+            inner.statements.append(Barrier())
+            copies = [s for n in (1, 2) for s in self._further(n, block + 3 - n, count)]
+            inner.statements += self._by_one(copies)
         inner.statements += self._turn(changes)
         body = tuple(inner.statements)
         self._outer.statements.append(For(block.name, first, end, body))
@@ -252,18 +272,22 @@ class TileAttention:
         return only_where((Condition(thread, "==", 0), *conditions), body)
 
     def _begin_first(self, count: Index) -> None:
-        """Queries and two blocks of keys and values are on their way."""
-        later = [s for which in (1, 2) for s in self._begin(which, 1)]
-        now = [s for which in range(3) for s in self._begin(which, 0)]
-        self._outer.statements += self._by_one(now)
-        self._outer.statements += self._by_one(later, Condition(1, "<", count))
+        """Queries and the first blocks of keys and values are on their way."""
+        copies = [s for which in range(3) for s in self._begin(which, 0)]
+        copies += [s for which in (1, 2) for s in self._further(which, 1, count)]
+        copies += self._further(1, 2, count) if self._in_turns else ()
+        self._outer.statements += self._by_one(copies)
+
+    def _further(self, which: int, block: Index, count: Index) -> list[Stmt]:
+        """A block of keys or of values is on its way, if there is such a one."""
+        return only_where((Condition(block, "<", count),), self._begin(which, block))
 
     def _begin(self, which: int, block: Index) -> list[Stmt]:
         """A block of queries, of keys or of values is on its way to a buffer."""
         tile, s, part = self._tiles[which], self._s, self._part
         assert isinstance(tile.size, int)
-        slot: Index = mod(block, 2) if which else 0
-        size = tile.size // 2 if which else tile.size
+        slot: Index = mod(block, self._slots) if which else 0
+        size = tile.size // self._slots if which else tile.size
         arrivals = self._arrivals[which].name, slot
         result: list[Stmt] = [ExpectBytes(*arrivals, size * self._dtype.bytes)]
         operand = (self._queries, self._keys, self._values)[which]
@@ -284,13 +308,12 @@ class TileAttention:
         return RoutineCall(clear_sums(columns), (Argument(fragment.name, 0),))
 
     def _score(self, block: Index) -> list[Stmt]:
-        """Queries times a block of keys, once that has come."""
-        s, slot = self._s, mod(block, 2)
+        """Queries times a block of keys."""
+        s, slot = self._s, mod(block, self._slots)
         queries, keys = self._tiles[0].name, self._tiles[1].name
         turned = self._queries.transposed, self._keys.transposed
         routine = multiply_tiles(self._dtype, s.keys, *turned)
         result: list[Stmt] = [self._clear(self._scores, s.keys)]
-        result.append(WaitArrival(self._arrivals[1].name, slot, floordiv(block, 2)))
         for term in range(0, self._depth, self._part):
             own = term * s.rows + self._warp * (ROWS * self._part)
             key = slot * (s.keys * self._depth) + term * s.keys
@@ -301,7 +324,7 @@ class TileAttention:
 
     def _add(self, block: Index) -> list[Stmt]:
         """Powers times a block of values."""
-        s, slot, part = self._s, mod(block, 2), self._part
+        s, slot, part = self._s, mod(block, self._slots), self._part
         routine = multiply_rows(self._dtype, self._width, self._values.transposed)
         values = self._tiles[2].name
         result: list[Stmt] = []
@@ -313,8 +336,10 @@ class TileAttention:
                 result.append(RoutineCall(routine, arguments, beside=True))
         return result
 
-    def _values_there(self, block: Index) -> Stmt:
-        return WaitArrival(self._arrivals[2].name, mod(block, 2), floordiv(block, 2))
+    def _there(self, which: int, block: Index) -> Stmt:
+        """A block of keys, or of values, has come."""
+        slot, phase = mod(block, self._slots), floordiv(block, self._slots)
+        return WaitArrival(self._arrivals[which].name, slot, phase)
 
     # --- a thread's own numbers
 
@@ -391,7 +416,7 @@ class TileAttention:
                 place = own(self._lane, side, row, column)
                 made: dict[str, Expr] = {first.output: Load(self._scores.name, place, F32)}
                 for nest in rest:
-                    body = self._there(nest.body)
+                    body = self._known_there(nest.body)
                     made[nest.output] = inner.named("v", inner.value(body, point, made))
                 value = inner.value(parts.shifted, point, made)
                 value = Select(Predicate(there), value, low) if there else value
@@ -410,7 +435,7 @@ class TileAttention:
         number = at.bind(axis.name, key)
         return number, (Condition(number, "<", axis.extent),)
 
-    def _there(self, body: Scalar) -> Scalar:
+    def _known_there(self, body: Scalar) -> Scalar:
         """``body`` of a score, which reads nothing of keys that are not there."""
         inputs, axis = self._kernel.kernel.inputs, self._parts.pair.key
         if self._known or not any(read.tensor in inputs for read in reads(body)):

@@ -28,6 +28,7 @@ from modelcc.ir.loop import (
     Select,
     Stmt,
     Store,
+    Turns,
     Var,
     VectorScatter,
     While,
@@ -109,6 +110,13 @@ class StatementCode:
                 self._loaded.clear()
             case Arrive():
                 self._arrive(s)
+            case Turns():
+                tiles = self._of_tiles(s)
+                tiles.take_turn()
+                self.block(s.first)
+                self._one_runs(tiles.copies(), s.copies)
+                self.block(s.rest)
+                tiles.pass_turn()
             case Exchange():
                 self._of_groups(s).exchange(s, self.expressions.value(s.name))
             case CopyTile() | ExpectBytes() | WaitArrival():
@@ -295,11 +303,14 @@ class StatementCode:
     def _arrive(self, s: Arrive) -> None:
         is_last = self._of_groups(s).arrive(s)
         self._loaded.clear()
+        self._one_runs(is_last, s.body)
+
+    def _one_runs(self, is_one: str, body: Sequence[Stmt]) -> None:
         before = self._code.scope.block
-        first, end = self._branch("rest", s.body)
+        first, end = self._branch("rest", body)
         after = self._code.begin_block("arrivals")
         ways = ", ".join(f"label %{quoted(block.label)}" for block in (first, after))
-        before.terminator = f"br i1 {is_last}, {ways}"
+        before.terminator = f"br i1 {is_one}, {ways}"
         end.terminator = f"br label %{quoted(after.label)}"
 
     def _while(self, s: While) -> None:

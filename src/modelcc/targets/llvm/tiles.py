@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from math import gcd
 
 from modelcc.ir.errors import ModelError
-from modelcc.ir.index import Index, Sym
-from modelcc.ir.loop import Alloc, For, RoutineCall
+from modelcc.ir.index import Index, Sym, mod
+from modelcc.ir.loop import Alloc, For, RoutineCall, Turns
 from modelcc.ir.loop_text import statement_text
+from modelcc.ir.loop_traversal import statements
 from modelcc.ir.tiles import CopyTile, ExpectBytes, WaitArrival, WaitRoutines
 from modelcc.ir.types import F32
 from modelcc.targets.isa.nvidia_mma import MatrixClear, MatrixStore
@@ -46,6 +47,11 @@ _INIT = (
     "{ .reg .pred first; setp.eq.u32 first, $1, 0; @first mbarrier.init.shared::cta.b64 [$0], 1; }"
 )
 _EXPECT = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;"
+_BARRIERS = 16
+"""Of the machine's, for a group."""
+_TWO_WARPS = "i32", str(2 * WARP_GROUP)
+_TAKE, _PASS = "bar.sync $0, $1;", "bar.arrive $0, $1;"
+_PASS_FIRST = "{ .reg .pred last; setp.eq.u32 last, $2, 0; @last bar.arrive $0, $1; }"
 _WAIT = (
     "{ .reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1; "
     "@!done bra again; }"
@@ -68,6 +74,7 @@ class TileCode:
         self._index = expressions.index
         self._counting: list[Alloc] = []
         self._threads: list[str] = []
+        self._counts: list[Index] = []
 
     # --- copies
 
@@ -80,6 +87,7 @@ class TileCode:
         if s.kind != "thread":
             return False
         self._threads.append(s.variable)
+        self._counts.append(s.stop)
         innermost = not any(isinstance(inner, For) and inner.kind == "thread" for inner in s.body)
         if not innermost or not self._counting:
             return False
@@ -93,6 +101,8 @@ class TileCode:
                 self._effect(_INIT, "r,r", [("i32", self._shared(alloc.buffer.name, slot)),
                                             ("i32", number)])  # fmt: skip
         self._effect("fence.proxy.async.shared::cta;", "", [])
+        if any(isinstance(inner, Turns) for inner in statements(s.body)):
+            self._pass_first()
         return True
 
     def copying(self, s: CopyTile | ExpectBytes | WaitArrival) -> None:
@@ -107,6 +117,41 @@ class TileCode:
                 self._effect(_WAIT, "r,r", [arrival, ("i32", phase)])
             case CopyTile():
                 self._copy(s, arrival)
+
+    # --- what warps do one after another
+
+    def copies(self) -> str:
+        """Whether the thread is the first one of the last warp."""
+        warps_after = self._warps() - 1 - Sym(self._threads[0])
+        number = self._index.operand(WARP_GROUP * warps_after + self._code.lane_index)
+        return self._code.emit(f"icmp eq i64 {number}, 0", "one")
+
+    def take_turn(self) -> None:
+        """Wait until the warp before has passed its turn, the first warp until the last one has.
+
+        A barrier of the machine for each warp, where it waits and the one before says so.  Barrier
+        0 is the group's."""
+        self._effect(_TAKE, "r,n", [("i32", self._turn(0)), _TWO_WARPS])
+
+    def pass_turn(self) -> None:
+        """The next warp has its turn."""
+        self._effect(_PASS, "r,n", [("i32", self._turn(1)), _TWO_WARPS])
+
+    def _pass_first(self) -> None:
+        """The last warp passes a turn that it has not had: the first one begins."""
+        warps_after = self._number(self._warps() - 1 - Sym(self._threads[0]))
+        self._effect(_PASS_FIRST, "n,n,r", [("i32", "1"), _TWO_WARPS, ("i32", warps_after)])
+
+    def _turn(self, further: int) -> str:
+        return self._number(1 + mod(Sym(self._threads[0]) + further, self._warps()))
+
+    def _warps(self) -> int:
+        """Warps of a group, of which there are several, in a row."""
+        count = self._counts[0]
+        row = len(self._counts) == 2 and self._code.warp == WARP_GROUP
+        if not row or not isinstance(count, int) or not 1 < count < _BARRIERS:
+            raise NotImplementedError(f"@{self._code.name}: several warps take turns, in a row")
+        return count
 
     def _copy(self, s: CopyTile, arrival: tuple[str, str]) -> None:
         buffer = self._expressions.memory.buffer(s.to)[1]
