@@ -88,6 +88,7 @@ from modelcc.targets.gpu.evaluation import (
 )
 from modelcc.targets.gpu.own_numbers import BOTH, SIDE, each_side, own, pair, put
 from modelcc.targets.gpu.reduction import combine_two, exchanged
+from modelcc.targets.gpu.score_scale import unscaled
 from modelcc.targets.isa.nvidia_exp2 import EXP2
 from modelcc.targets.isa.nvidia_wgmma import own_column, own_row
 from modelcc.targets.isa.tile_products import (
@@ -136,6 +137,10 @@ class TileAttention:
         self._width = -(-parts.width // COLUMNS[0]) * COLUMNS[0]
         if s.rows % ROWS or not s.rows or not {s.keys, self._width} <= {*COLUMNS}:
             raise ScheduleError(f"four warps have {ROWS} rows, blocks {COLUMNS} keys and columns")
+        assert parts.shifted is not None
+        self._scored, self._scale = unscaled(parts.scores, parts.shifted)
+        """Scores divided by what powers are made with."""
+        self._unmasked = parts.unmasked and unscaled(parts.unmasked, parts.shifted)[0]
         self._known = isinstance(parts.pair.key.extent, int)
         """Whether the number of keys is; else there may be none, and the last one no place."""
         first, second, fresh = parts.first, parts.second, kernel.names.fresh
@@ -219,7 +224,7 @@ class TileAttention:
         self._sums = [[outer.register("sum", zero) for _ in BOTH] for _ in BOTH]
         outer.statements.append(WaitArrival(self._arrivals[0].name, 0, 0))
         outer.statements += [self._there(1, 0), *self._score(0), WaitRoutines(0)]
-        scores = self._parts.scores
+        scores = self._scored
         changes = self._weigh(outer, 0, ranges, scores)
         outer.statements.append(self._there(2, 0))
         if not self._in_turns:
@@ -227,11 +232,11 @@ class TileAttention:
             outer.statements += self._by_one(self._further(1, 2, count))
         outer.statements += self._turn(changes)
         first: Index = 1
-        if self._parts.unmasked is not None:
+        if self._unmasked is not None:
             seen = self._parts.open_blocks(self._batch, self._start, self._s.keys)
             first = outer.bind("open", maximum(minimum(seen, count), 1))
             ranges = {**ranges, **_at_most(first, maximum(floordiv(extent, keys), 1))}
-            self._blocks(1, first, count, ranges, self._parts.unmasked)
+            self._blocks(1, first, count, ranges, self._unmasked)
         self._blocks(first, count, count, ranges, scores)
         outer.statements += [*self._add(count - 1), WaitRoutines(0)]
         self._results()
@@ -364,7 +369,7 @@ class TileAttention:
             top = exchanged(at, "max", combine_two("max", tops[row]), ROW_THREADS)
             nothing = ScalarCall("eq", (top, low), BOOL)
             base = Select(nothing, Const(0.0, F32), top)
-            log2_e = Const(-LOG2_E, F32)
+            log2_e = Const(-LOG2_E * self._scale, F32)
             bases.append(at.named("base", ScalarCall("mul", (base, log2_e), F32)))
             changes.append(at.named("change", self._power(self._seen[row], bases[row])))
             at.statements.append(Assign(self._seen[row].name, top))
@@ -375,8 +380,8 @@ class TileAttention:
         return changes
 
     def _power(self, value: Expr, base: Expr) -> Expr:
-        """e^(value - largest), where ``base`` is -log2(e) * largest."""
-        return Intrinsic(EXP2, (MulAdd(value, Const(LOG2_E, F32), base),))
+        """e^(scale * (value - largest)), where ``base`` is -log2(e) * scale * largest."""
+        return Intrinsic(EXP2, (MulAdd(value, Const(LOG2_E * self._scale, F32), base),))
 
     def _raise(self, at: Evaluation, bases: Sequence[Expr]) -> Stmt:
         inner, (side, every) = at.nested(), each_side(self._kernel.names, self._s.keys)
