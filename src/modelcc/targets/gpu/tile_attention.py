@@ -33,6 +33,7 @@ from modelcc.ir.index import (
     Range,
     Sym,
     ceildiv,
+    coefficient,
     floordiv,
     loop_range,
     maximum,
@@ -68,6 +69,7 @@ from modelcc.ir.tiles import ExpectBytes, WaitArrival, WaitRoutines
 from modelcc.ir.types import BOOL, F32, I64
 from modelcc.passes.tensor.online_softmax import seen_keys
 from modelcc.schedule.group_schedule import TensorAttention
+from modelcc.schedule.lanes import Lanes, widen
 from modelcc.schedule.nest import Nest
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.attention_parts import (
@@ -479,17 +481,40 @@ class TileAttention:
         for row in BOTH:
             number = self._row(row)
             there = (Condition(number, "<", parts.pair.row.extent),)
-            (side, every), inner = each_side(self._kernel.names, parts.width), outer.nested()
+            side, every = each_side(self._kernel.names, parts.width)
             point = {**self._batch, parts.pair.row.name: number}
-            made: dict[str, Expr] = {n.output: wholes[row] for n in parts.sums}
-            share = self._share(outer, made)
-            for column in BOTH:
-                total = Load(self._totals.name, own(self._lane, side, row, column), F32)
+            share = self._share(outer, {n.output: wholes[row] for n in parts.sums})
+            lanes = Lanes(self._kernel.names.fresh("c"), len(BOTH)) if self._stores_pairs else None
+            inner = outer.nested(lanes)
+            for column in (0,) if lanes else BOTH:
+                if lanes:
+                    total = pair(self._totals, self._lane, side, row)
+                else:
+                    total = Load(self._totals.name, own(self._lane, side, row, column), F32)
+                made: dict[str, Expr] = {
+                    n.output: widen(wholes[row], total.lanes) for n in parts.sums
+                }
                 if share is not None:
-                    given = ScalarCall("mul", (total, share), F32)
+                    factors = total, widen(share, total.lanes)
+                    given = ScalarCall("mul", factors, F32, total.lanes)
                     made[first.output] = inner.named("v", self._of_some(given))
                 self._result(inner, point, {**made, TOTAL: total}, side, column)
             outer.statements += only_where(there, [every(inner.statements)])
+
+    @property
+    def _stores_pairs(self) -> bool:
+        """Whether a thread's two neighbours of a row are results side by side, of nothing but the
+        totals."""
+        parts = self._parts
+        last, results = parts.second.columns[-1], parts.results
+        made = {TOTAL, *(n.output for n in (*parts.sums, *results))}
+        return (
+            isinstance(last.extent, int)
+            and last.extent % len(BOTH) == 0
+            and coefficient(results[-1].store, last.name) == 1
+            and not isinstance(results[0].body, Guard)
+            and all(read.tensor in made for nest in results for read in reads(nest.body))
+        )
 
     def _of_some(self, value: Expr) -> Expr:
         """A ``value``, and 0 of no keys, of which a block gives sums that nobody reads."""
@@ -516,8 +541,13 @@ class TileAttention:
     ) -> None:
         """One of a thread's results; ``made`` grows by what is on the way there."""
         parts = self._parts
-        place = SIDE * side + own_column(self._lane) + column
-        point = {**point, **at.place(parts.second.columns, place)}
+        columns = parts.second.columns
+        if at.lanes is None:
+            place = SIDE * side + own_column(self._lane) + column
+            point = {**point, **at.place(columns, place)}
+        else:
+            vector = floordiv(SIDE * side + own_column(self._lane), at.lanes.count)
+            point = {**point, **at.place_lanes(columns, vector)}
         for nest in parts.results:
             if nest.output not in made:
                 made[nest.output] = at.named("v", at.value(nest.body, point, made))
