@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import gcd
 
-from modelcc.ir.index import Index, Sym, ceildiv, loop_range, mod
+from modelcc.ir.index import Index, Sym, ceildiv, floordiv, loop_range, mod
 from modelcc.ir.loop import Alloc, Barrier, Expr, For, Function, Stmt, Store, Var
 from modelcc.ir.tensor import Condition
 from modelcc.schedule.expression import vectorisable
@@ -195,6 +195,14 @@ class _TiledProduct:
     def _column(self, number: int) -> Index:
         return (Sym(self._threads[1]) + number * self._shape[1]) * self._lanes
 
+    def _place(self, at: Evaluation, column: Index) -> dict[str, Index]:
+        """Indices of a thread's columns from ``column`` on, whose last one is seen to be a multiple
+        of the lanes: what is read and written there is so in vectors."""
+        columns, lanes = self._found.columns, self._lanes
+        if lanes == 1:
+            return at.place(columns, column)
+        return at.place_vector(columns, floordiv(column, lanes), lanes)
+
     def _parts(
         self, parts: PartialSums, batch: dict[str, Index], sums: list[list[Var]]
     ) -> list[Stmt]:
@@ -221,7 +229,7 @@ class _TiledProduct:
         starts = Sym(self._groups[2]) * s.rows, Sym(self._groups[1]) * s.columns
         count = s.thread_columns // self._lanes
         columns = [starts[1] + self._column(c) for c in range(count)]
-        at_columns = [outer.place(found.columns, column) for column in columns]
+        at_columns = [self._place(outer, column) for column in columns]
         lane, last = self._kernel.names.fresh("l"), found.columns[-1].name
         lanes = Lanes(lane, self._lanes) if self._lanes > 1 else None
         for number in range(s.thread_rows):
