@@ -65,7 +65,8 @@ class GroupProduct:
     memory, of which a thread has ``thread_rows`` by ``thread_columns`` results in registers.
 
     A thread's columns lie side by side by ``lanes``.  With two ``buffers`` a tile is loaded while
-    the one before is used.  ``parts`` are those of :class:`TensorProduct`.
+    the one before is used; of more, all but one are being filled by copies.  ``parts`` are those of
+    :class:`TensorProduct`.
     """
 
     rows: int

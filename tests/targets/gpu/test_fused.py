@@ -29,6 +29,7 @@ from modelcc.targets.gpu.schedule import schedule_groups
 SMALL = GroupProduct(4, 8, 4, 2, 4)
 AHEAD = replace(SMALL, buffers=2)
 WIDE = GroupProduct(8, 8, 4, 2, 4, lanes=4, buffers=2)
+COPIED = replace(WIDE, buffers=4)
 RUNS: list[tuple[str, Schedule | None]] = [
     ("product", SMALL),
     ("product", AHEAD),
@@ -41,6 +42,8 @@ RUNS: list[tuple[str, Schedule | None]] = [
     ("halves", WIDE),
     ("convolution", AHEAD),
     ("convolution", WIDE),
+    *((name, COPIED) for name in ("product", "product of rows", "halves", "convolution")),
+    ("channels first", COPIED),
     ("channels first", SMALL),
     ("channels first", WIDE),
     ("softmax", GroupRows(4, 2)),
@@ -108,6 +111,7 @@ def without_barrier(function: Function, number: int) -> Function:
     [
         ("product", SMALL, 2),
         ("product", AHEAD, 2),
+        ("product", COPIED, 1),
         ("sum", GroupReduction(4, 2, across=True), 2),
         ("softmax", GroupRows(4, 2), 6),
         ("softmax", GroupRows(4, 2, warp=2), 2),

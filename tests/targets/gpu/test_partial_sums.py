@@ -70,6 +70,10 @@ PRODUCTS: Mapping[str, tuple[TensorProduct | GroupProduct, str]] = {
       %b: f32[2, 24, 20], %c: f32[20]) -> (%y: f32[2, 19, 20]) {
       %p: f32[2, 19, 20] = [h < 2, i < 19, j < 20] sum[l < 24] %a[h, i, l] * %b[h, l, j]
       %y: f32[2, 19, 20] = [h < 2, i < 19, j < 20] max(%p[h, i, j] + %c[j], 0.0) }"""),
+    "copied ahead": (GroupProduct(8, 8, 4, 2, 4, 4, 4, parts=3), """%a: f32[2, 19, 24],
+      %b: f32[2, 20, 24], %c: f32[20]) -> (%y: f32[2, 19, 20]) {
+      %p: f32[2, 19, 20] = [h < 2, i < 19, j < 20] sum[l < 24] %a[h, i, l] * %b[h, j, l]
+      %y: f32[2, 19, 20] = [h < 2, i < 19, j < 20] max(%p[h, i, j] + %c[j], 0.0) }"""),
     "one buffer": (GroupProduct(8, 4, 4, 2, 2, parts=2), """%x: f32[2, 4, 6, 5],
       %w: f32[7, 4, 2, 2]) -> (%y: f32[2, 7, 5, 4]) {
       %y: f32[2, 7, 5, 4] = [n < 2, o < 7, i < 5, j < 4] sum[c < 4, u < 2, v < 2]

@@ -15,7 +15,8 @@ finishes them (:mod:`modelcc.targets.gpu.partial_sums`).
 
 No barrier follows a single block.  With two buffers the elements of the next block are read before
 the products of this one, and written to the other buffer behind them, so that one barrier is
-enough.  Rows, columns and terms may each be several axes: a convolution is the product of gathered
+enough.  With more, those of as many blocks as there are others are copied while threads go on.
+Rows, columns and terms may each be several axes: a convolution is the product of gathered
 pixels and weights.
 """
 
@@ -33,6 +34,7 @@ from modelcc.schedule.lanes import Lanes, widen
 from modelcc.schedule.nest import LoopVar
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.contraction import Contraction, KeptFactor, find_contraction
+from modelcc.targets.gpu.copied_blocks import CopiedBlocks
 from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching, extent_of, only_where
 from modelcc.targets.gpu.operand_tile import OperandTile, TileReader, multiplied
 from modelcc.targets.gpu.partial_sums import (
@@ -41,6 +43,7 @@ from modelcc.targets.gpu.partial_sums import (
     partial_sums,
     place_part,
 )
+from modelcc.targets.gpu.staged_tile import StagedTile, TileCopier
 
 
 def lower_product(kernel: GroupKernel, schedule: GroupProduct) -> Function:
@@ -57,8 +60,8 @@ def lower_product(kernel: GroupKernel, schedule: GroupProduct) -> Function:
 def check_tiles(s: GroupProduct) -> None:
     """:class:`ScheduleError` unless tiles divide among threads."""
     sizes = (s.rows, s.columns, s.terms, s.thread_rows, s.thread_columns, s.lanes, s.parts)
-    if any(size < 1 for size in sizes) or s.buffers not in (1, 2):
-        raise ScheduleError("tiles have rows, columns, terms and parts, and one or two buffers")
+    if any(size < 1 for size in sizes) or s.buffers < 1:
+        raise ScheduleError("tiles have rows, columns, terms, parts and buffers")
     if s.rows % s.thread_rows or s.columns % s.thread_columns or s.thread_columns % s.lanes:
         raise ScheduleError("a tile divides among threads, and a thread's columns among lanes")
 
@@ -92,10 +95,11 @@ class _TiledProduct:
     ) -> OperandTile:
         s, names = self._schedule, self._kernel.names
         threads = self._shape[0] * self._shape[1]
-        return OperandTile(
-            operand, along, self._found.terms, size, s.terms, threads, s.lanes, s.buffers, names,
-            names.fresh(stem),
-        )  # fmt: skip
+        name, terms = names.fresh(stem), self._found.terms
+        facts = operand, along, terms, size, s.terms, threads, s.lanes, s.buffers, names, name
+        if s.buffers > 2:
+            return StagedTile(*facts, rows_of_terms=False, apart=True)
+        return OperandTile(*facts)
 
     def _fits_lanes(self) -> bool:
         """Whether what follows can be computed for a thread's neighbouring columns at once."""
@@ -116,15 +120,15 @@ class _TiledProduct:
         batch = outer.place(found.batch, number) if found.batch else {}
         thread = ty * self._shape[1] + tx
         common = self._ranges, outer, batch
-        readers = (
-            TileReader(self._left, thread, gi * s.rows, *common),
-            TileReader(self._right, thread, gj * s.columns, *common),
-        )
+        places = (self._left, gi * s.rows), (self._right, gj * s.columns)
         sums = self._sums()
-        if s.buffers == 1:
-            outer.statements.append(self._in_turn(readers, sums))
+        if s.buffers > 2:
+            copiers = [TileCopier(tile, thread, start, *common) for tile, start in places]
+            outer.statements += self._copied(copiers, sums)
         else:
-            outer.statements += self._ahead(readers, sums)
+            readers = [TileReader(tile, thread, start, *common) for tile, start in places]
+            ahead = s.buffers == 2
+            outer.statements += (self._ahead if ahead else self._in_turn)(readers, sums)
         tile = (number * self._tiles[1] + gj) * self._tiles[2] + gi
         dtype, shape = sums[0][0].dtype, (s.rows, s.columns)
         names = self._kernel.names
@@ -149,7 +153,7 @@ class _TiledProduct:
         each = range(s.thread_columns // self._lanes)
         return [[self._outer.register("sum", zero) for _ in each] for _ in range(s.thread_rows)]
 
-    def _in_turn(self, readers: Sequence[TileReader], sums: list[list[Var]]) -> Stmt:
+    def _in_turn(self, readers: Sequence[TileReader], sums: list[list[Var]]) -> list[Stmt]:
         block, inner = self._kernel.names.fresh("kb"), self._outer.nested()
         ranges = {**self._ranges, block: loop_range(self._blocks())}
         for reader in readers:
@@ -158,7 +162,7 @@ class _TiledProduct:
         body = (*inner.statements, Barrier(), self._multiply(0, sums))
         if self._blocks() != 1:  # behind one, products would wait for what is read until there
             body = (*body, Barrier())
-        return For(block, 0, self._blocks(), body)
+        return [For(block, 0, self._blocks(), body)]
 
     def _ahead(self, readers: Sequence[TileReader], sums: list[list[Var]]) -> list[Stmt]:
         first, inner = self._outer.nested(), self._outer.nested()
@@ -174,6 +178,13 @@ class _TiledProduct:
             inner.statements += reader.put(mod(Sym(block) + 1, 2))
         body = (*inner.statements, Barrier())
         return [*first.statements, Barrier(), For(block, 0, self._blocks(), body)]
+
+    def _copied(self, copiers: Sequence[TileCopier], sums: list[list[Var]]) -> list[Stmt]:
+        copied = CopiedBlocks(
+            copiers, self._kernel.names, self._schedule.buffers, self._blocks(), self._first,
+            self._ranges,
+        )  # fmt: skip
+        return copied.statements(self._outer, lambda which: [self._multiply(which, sums)])
 
     def _multiply(self, which: Index, sums: list[list[Var]]) -> Stmt:
         """All terms of a block."""

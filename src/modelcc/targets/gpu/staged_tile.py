@@ -42,9 +42,11 @@ def has_rows_of_terms(operand: KeptFactor) -> bool:
 
 @dataclass(frozen=True)
 class StagedTile(OperandTile):
-    """``rows_of_terms``: terms lie side by side in shared memory, whatever they do in memory."""
+    """``rows_of_terms``: terms lie side by side in shared memory, whatever they do in memory.
+    Elements that are neighbours in memory and not there are copied one by one if ``apart``."""
 
     rows_of_terms: bool = True
+    apart: bool = False
 
     @cached_property
     def lanes(self) -> int:
@@ -99,7 +101,7 @@ class StagedTile(OperandTile):
         if not isinstance(inside, Read) or lanes * value.dtype.bytes < LEAST_COPIED:
             return False
         if self.stride != 1 or lanes == 1:
-            return self.stride == 1
+            return self.stride == 1 or (self.apart and lanes == 1)
         last, count = self._neighbours
         whole = isinstance(last.extent, int) and last.extent % lanes == 0 == count % lanes
         return whole and vectorisable(value, last.name, lanes) and _whole(inside, last.name, lanes)

@@ -11,28 +11,25 @@ grid b, j, i; thread warp row, warp column, lane
     its sums are put side by side into shared memory, barrier
     results where there are any: sums, and what follows them
 
-With ``parts`` a group has some of the terms, and puts its sums into memory; the last one of a tile
-finishes them (:mod:`modelcc.targets.gpu.partial_sums`).
-
-One barrier for a block is enough: behind it nobody uses the buffer that is filled next any more.
+Blocks are copied by :mod:`modelcc.targets.gpu.copied_blocks`.  With ``parts`` a group has some of
+the terms, and puts its sums into memory; the last one of a tile finishes them
+(:mod:`modelcc.targets.gpu.partial_sums`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 
 from modelcc.ir.argument import Argument
-from modelcc.ir.copies import CommitCopies, WaitCopies
-from modelcc.ir.index import Bounds, Index, Range, Sym, ceildiv, compare, floordiv, mod
+from modelcc.ir.index import Index, Sym, ceildiv, floordiv, mod
 from modelcc.ir.loop import Alloc, Barrier, Buffer, For, Function, RoutineCall, Stmt
-from modelcc.ir.tensor import Condition
 from modelcc.ir.types import F32, DType
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.contraction import Contraction, KeptFactor, find_contraction
-from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching, extent_of, only_where
+from modelcc.targets.gpu.copied_blocks import CopiedBlocks
+from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching, extent_of
 from modelcc.targets.gpu.partial_sums import (
     PartialSums,
     blocks_of_part,
@@ -163,8 +160,9 @@ class _TensorProduct:
         )
         outer.statements += [Alloc(b) for b in (self._a, self._b, self._c)]
         outer.statements += self._clear()
-        outer.statements += self._first_blocks(readers)
-        outer.statements.append(self._all_blocks(readers))
+        names, ranges = self._kernel.names, self._ranges
+        copied = CopiedBlocks(readers, names, s.buffers, self._blocks, self._first, ranges)
+        outer.statements += copied.statements(outer, self._multiply)
         tile = (number * self._tiles[1] + gj) * self._tiles[2] + gi
         parts = partial_sums(
             self._kernel.names, s.parts, self._tiles, (s.rows, s.columns), self._sums, part, tile
@@ -186,44 +184,6 @@ class _TensorProduct:
         each = RoutineCall(clear_c(self._sums), (Argument(self._c.name, part * SIDE * SIDE),))
         count = self._shape[0] * self._shape[1]
         return [For(part.name, 0, count, (each,), kind="unrolled")]
-
-    def _first_blocks(self, readers: Sequence[TileCopier]) -> list[Stmt]:
-        result: list[Stmt] = []
-        for block in range(self._schedule.buffers - 1):
-            inner = self._outer.nested()
-            for reader in readers:
-                reader.begin(block, self._first + block, inner, self._ranges)
-                inner.statements += reader.put(block)
-            result += self._where_block(block, self._ranges, inner.statements)
-            result.append(CommitCopies())
-        return result
-
-    def _where_block(self, block: Index, ranges: Bounds, body: Sequence[Stmt]) -> list[Stmt]:
-        known = compare(block, "<", self._blocks, ranges)
-        if known is not None:
-            return list(body) if known else []
-        return only_where((Condition(block, "<", self._blocks),), body)
-
-    def _all_blocks(self, readers: Sequence[TileCopier]) -> Stmt:
-        ahead, names = self._schedule.buffers - 1, self._kernel.names
-        block, inner, copies = names.fresh("kb"), self._outer.nested(), self._outer.nested()
-        which = inner.bind("now", mod(Sym(block), ahead + 1))
-        into = inner.bind("next", mod(Sym(block) + ahead, ahead + 1))
-        ranges = {**self._ranges, block: Range(0, self._blocks - 1)}
-        there = {**ranges, block: Range(0, self._blocks - 1 - ahead)}
-        for reader in readers:
-            if not reader.holds:
-                reader.begin(into, self._first + Sym(block) + ahead, copies, there)
-        inner.statements += [WaitCopies(ahead - 1), Barrier()]
-        inner.statements += self._where_block(Sym(block) + ahead, ranges, copies.statements)
-        inner.statements.append(CommitCopies())
-        held = [reader for reader in readers if reader.holds]
-        for reader in held:
-            reader.fetch(self._first + Sym(block) + ahead, inner, ranges)
-        inner.statements += self._multiply(which)
-        for reader in held:
-            inner.statements += reader.put(into)
-        return For(block, 0, self._blocks, tuple(inner.statements))
 
     def _multiply(self, which: Index) -> list[Stmt]:
         """All terms of a block."""

@@ -1,0 +1,81 @@
+"""Blocks of terms that are copied to shared memory while threads multiply those before.
+
+  the first blocks are copied, a batch each
+  for each block
+    wait for its batch, barrier
+    the block that comes ``buffers - 1`` later is copied to the buffer that the last one was in
+    its products
+
+One barrier for a block is enough: behind it nobody uses the buffer that is filled next any more.
+Elements that cannot be copied are read before the products, and put into the buffer behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from modelcc.ir.copies import CommitCopies, WaitCopies
+from modelcc.ir.index import Bounds, Index, Range, Sym, compare, mod
+from modelcc.ir.loop import Barrier, For, Stmt
+from modelcc.ir.tensor import Condition
+from modelcc.schedule.expression import FreshNames
+from modelcc.targets.gpu.evaluation import Evaluation, only_where
+from modelcc.targets.gpu.staged_tile import TileCopier
+
+
+@dataclass(frozen=True)
+class CopiedBlocks:
+    """A group's ``blocks``, the one with number ``first`` and those behind it, whose operands
+    ``readers`` bring into so many ``buffers``."""
+
+    readers: Sequence[TileCopier]
+    names: FreshNames
+    buffers: int
+    blocks: Index
+    first: Index
+    ranges: Bounds
+
+    def statements(
+        self, outer: Evaluation, multiply: Callable[[Index], Sequence[Stmt]]
+    ) -> list[Stmt]:
+        """All blocks, of which one in a buffer is what ``multiply`` makes of its number."""
+        return [*self._first_blocks(outer), self._all_blocks(outer, multiply)]
+
+    def _first_blocks(self, outer: Evaluation) -> list[Stmt]:
+        result: list[Stmt] = []
+        for block in range(self.buffers - 1):
+            inner = outer.nested()
+            for reader in self.readers:
+                reader.begin(block, self.first + block, inner, self.ranges)
+                inner.statements += reader.put(block)
+            result += self._where_block(block, self.ranges, inner.statements)
+            result.append(CommitCopies())
+        return result
+
+    def _where_block(self, block: Index, ranges: Bounds, body: Sequence[Stmt]) -> list[Stmt]:
+        known = compare(block, "<", self.blocks, ranges)
+        if known is not None:
+            return list(body) if known else []
+        return only_where((Condition(block, "<", self.blocks),), body)
+
+    def _all_blocks(self, outer: Evaluation, multiply: Callable[[Index], Sequence[Stmt]]) -> Stmt:
+        ahead = self.buffers - 1
+        block, inner, copies = self.names.fresh("kb"), outer.nested(), outer.nested()
+        which = inner.bind("now", mod(Sym(block), ahead + 1))
+        into = inner.bind("next", mod(Sym(block) + ahead, ahead + 1))
+        ranges = {**self.ranges, block: Range(0, self.blocks - 1)}
+        there = {**ranges, block: Range(0, self.blocks - 1 - ahead)}
+        for reader in self.readers:
+            if not reader.holds:
+                reader.begin(into, self.first + Sym(block) + ahead, copies, there)
+        inner.statements += [WaitCopies(ahead - 1), Barrier()]
+        inner.statements += self._where_block(Sym(block) + ahead, ranges, copies.statements)
+        inner.statements.append(CommitCopies())
+        held = [reader for reader in self.readers if reader.holds]
+        for reader in held:
+            reader.fetch(self.first + Sym(block) + ahead, inner, ranges)
+        inner.statements += multiply(which)
+        for reader in held:
+            inner.statements += reader.put(into)
+        return For(block, 0, self.blocks, tuple(inner.statements))
