@@ -115,6 +115,9 @@ ROW_THREADS = 4
 SHARED_BYTES = 227 * 1024
 """Memory of a group, of units that multiply for four warps."""
 
+CACHE_BYTES = 32 << 20
+"""Of keys and values that stay in a machine's cache while groups read them."""
+
 LOG2_E = math.log2(math.e)
 
 
@@ -157,14 +160,13 @@ class TileAttention:
         )
         gb, gi, w, lane = fresh("gb"), fresh("gi"), fresh("w"), fresh("t")
         rows = ceildiv(parts.pair.row.extent, s.rows)
-        grid = ((gb, extent_of(first.batch)), (gi, rows))
+        grid, number = self._order(gb, gi, rows)
         self._launch = Launching(grid, ((w, s.rows // ROWS), (lane, WARPS)), kernel.dims)
         self._lane, self._warp = Sym(lane), Sym(w)
-        # Rows that see the most keys come first: what takes longest does not begin last.
-        order = Sym(gi) if seen_keys(parts.pair, parts.weights) is None else rows - 1 - Sym(gi)
+        order = rows - 1 - Sym(gi) if self._is_causal else Sym(gi)
         self._start = order * s.rows
         self._outer = Evaluation(kernel.names)
-        self._batch = self._outer.place(first.batch, Sym(gb)) if first.batch else {}
+        self._batch = self._outer.place(first.batch, number) if first.batch else {}
         sides = s.rows * self._depth, s.keys * self._depth, s.keys * self._width
         most = (sides[0] + 3 * sum(sides[1:])) * self._dtype.bytes + ALIGNMENT
         self._in_turns = s.rows > ROWS and most <= SHARED_BYTES
@@ -190,6 +192,32 @@ class TileAttention:
         if found is None:
             raise ScheduleError("queries, keys and values are boxes, with rows on boundaries")
         return found
+
+    @property
+    def _is_causal(self) -> bool:
+        return seen_keys(self._parts.pair, self._parts.weights) is not None
+
+    def _order(
+        self, head: str, block: str, blocks: Index
+    ) -> tuple[tuple[tuple[str, Index], ...], Index]:
+        """A grid of heads and blocks of rows, and a group's head.
+
+        Where rows see more keys the later they are, blocks that take longest come first, of all
+        heads whose keys and values are in the cache at the same time: none begins last.
+        """
+        parts = self._parts
+        heads, keys = extent_of(parts.first.batch), parts.pair.key.extent
+        if not self._is_causal:
+            return ((head, heads), (block, blocks)), Sym(head)
+        if not isinstance(heads, int) or not isinstance(keys, int):
+            return ((block, blocks), (head, heads)), Sym(head)
+        most = max(CACHE_BYTES // (keys * (parts.depth + parts.width) * self._dtype.bytes), 1)
+        together = max((n for n in range(1, min(heads, most) + 1) if heads % n == 0), default=1)
+        if together == heads:
+            return ((block, blocks), (head, heads)), Sym(head)
+        part = self._kernel.names.fresh("gp")
+        grid = (part, heads // together), (block, blocks), (head, together)
+        return grid, Sym(part) * together + Sym(head)
 
     @property
     def shared(self) -> tuple[Buffer, ...]:
