@@ -52,6 +52,9 @@ SMALLEST = 64
 ENOUGH = 256
 """Threads of a unit that keep its matrix units busy."""
 
+SHORT = 1024
+"""Keys of which products take a group no longer than to begin and to end."""
+
 KEYS_AT_ONCE = 4
 """Keys, or values, that a thread of few rows waits for at the same time."""
 
@@ -107,11 +110,12 @@ def _on_matrix_units(
     rates: 16 rows and 32 keys, 64 deep, are 256 cycles of products and 128 of powers; 64 rows and
     128 keys are 512 and 512 by four warps and larger instructions.  Either waits for about 500 from
     scores to totals, so that is half the time for each key, whatever other units do.  A block of
-    boxes has no more rows and keys than there are.
+    boxes has no more rows and keys than there are.  Of few keys in all, two groups of a unit with
+    the smaller blocks are better than one: one computes while the other one begins or ends.
     """
     rows, outer = count(parts.first.rows), count(parts.first.batch)
     keys = count(parts.first.columns)
-    fitting: list[tuple[bool, bool, int, int, int, TensorAttention]] = []
+    fitting: list[tuple[bool, bool, int, int, bool, int, TensorAttention]] = []
     for rank, blocks in enumerate(WARP_BLOCKS):
         boxes = blocks.instruction == BOXES
         if blocks.instruction not in machine.matrix:
@@ -127,8 +131,11 @@ def _on_matrix_units(
             threads = min(at_once * blocks.threads, ENOUGH)
             sides = (blocks.rows, rows), (blocks.keys, keys)
             beyond = boxes and any(block > SMALLEST >= there for block, there in sides)
-            fitting.append((not boxes, beyond, idle, 0 if boxes else -threads, rank, blocks))
-    yield from (blocks for *_, blocks in sorted(fitting, key=lambda f: f[:5]))
+            largest = blocks.rows == WARP_BLOCKS[0].rows
+            beside = boxes and keys <= SHORT and largest and at_once > 1
+            warps = 0 if boxes else -threads
+            fitting.append((not boxes, beyond, idle, warps, not beside, rank, blocks))
+    yield from (blocks for *_, blocks in sorted(fitting, key=lambda f: f[:6]))
 
 
 def fragment_registers(kernel: GroupKernel, blocks: TensorAttention, parts: AttentionParts) -> int:

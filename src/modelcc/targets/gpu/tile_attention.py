@@ -170,7 +170,9 @@ class TileAttention:
         sides = s.rows * self._depth, s.keys * self._depth, s.keys * self._width
         most = (sides[0] + 3 * sum(sides[1:])) * self._dtype.bytes + ALIGNMENT
         self._in_turns = s.rows > ROWS and most <= SHARED_BYTES
-        self._slots = 3 if self._in_turns else 2
+        blocks = ceildiv(parts.pair.key.extent, s.keys)
+        most_blocks = max(blocks, 1) if isinstance(blocks, int) else 3
+        self._slots = min(3 if self._in_turns else 2, most_blocks)
         sizes = (sides[0], *(self._slots * side for side in sides[1:]))
         self._tiles = [
             Buffer(fresh(stem), self._dtype, size, "tile", ALIGNMENT)
@@ -226,17 +228,26 @@ class TileAttention:
 
     @property
     def registers(self) -> int:
-        """What a thread is expected to take: scores, powers, totals, addresses, what masks."""
+        """What a thread is expected to take: scores, powers, totals, and what ptxas takes beside
+        them, for addresses and for what masks."""
         powers = len(self._powers) * self._s.keys // 4
-        masks = 24 if self._is_masked else 0
-        return self._s.keys // 2 + powers + self._width // 2 + 56 + masks
+        fragments = self._s.keys // 2 + powers + self._width // 2
+        if not self._is_masked:
+            return fragments + 46
+        few = not self._reads_masks and fragments <= 128
+        return fragments + (48 if few else 80)
 
     @property
     def _is_masked(self) -> bool:
         """Whether scores hang on where they are."""
+        return self._parts.unmasked is not None or self._reads_masks
+
+    @property
+    def _reads_masks(self) -> bool:
+        """Whether scores are made of more inputs than queries and keys."""
         later = (read.tensor for nest in self._parts.scores[1:] for read in reads(nest.body))
         inputs = self._kernel.kernel.inputs
-        return self._parts.unmasked is not None or any(name in inputs for name in later)
+        return any(name in inputs for name in later)
 
     def function(self) -> Function:
         """Grid, threads, and what these do."""
