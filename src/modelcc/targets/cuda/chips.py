@@ -40,7 +40,7 @@ class Chip:
 
 
 _A100, _DESKTOP, _H100, _RTX_40 = (
-    replace(GPUS[name], matrix=("mma", *more), arrivals=True)
+    replace(GPUS[name], matrix=("mma", *more), arrivals=True, copies=True)
     for name, more in (("a100", ()), ("rtx30", ()), ("h100", (BYTES,)), ("rtx40", (BYTES,)))
 )
 

@@ -29,7 +29,8 @@ class GpuModel:
     with, as :class:`~modelcc.schedule.group_schedule.TensorProduct` does.  On a ``virtual`` one, a
     processor, the threads of a group run one after the other.  A thread of a product is expected
     to take ``address_registers`` for addresses, counters and conditions.  With ``arrivals`` groups
-    of a kernel count each other, so that the last one sees what the others wrote.
+    of a kernel count each other, so that the last one sees what the others wrote.  With ``copies``
+    threads copy to shared memory while they go on.
     """
 
     name: str
@@ -50,6 +51,7 @@ class GpuModel:
     matrix: tuple[str, ...] = ()
     virtual: bool = False
     arrivals: bool = False
+    copies: bool = False
     memory_bytes: int = 0
     binding_bytes: int = 0
     reserved_bytes: int = 0
