@@ -484,15 +484,14 @@ Stmt: TypeAlias = (
 
 @dataclass(frozen=True)
 class Parameter:
-    """A buffer parameter; ``mutable`` ones may be written.
-
+    """A buffer parameter; ``mutable`` ones may be written, ``constant`` ones nobody writes.
     Buffers do not overlap, except that ``shared`` ones may be one and the same memory: the
-    function then reads an element of one only before it writes that element of another.
-    """
+    function then reads an element of one only before it writes that element of another."""
 
     buffer: Buffer
     mutable: bool = False
     shared: bool = False
+    constant: bool = False
 
 
 @dataclass(frozen=True)

@@ -323,6 +323,7 @@ def _parameter_text(parameter: Parameter | Var) -> str:
         return f"value {value_text(parameter.name)}: {_shape_text(parameter)}"
     buffer = parameter.buffer
     words = ("shared " if parameter.shared else "") + ("mut " if parameter.mutable else "")
+    words += "constant " if parameter.constant else ""
     return f"{value_text(buffer.name)}: {words}{_buffer_text(buffer)}"
 
 
@@ -335,7 +336,8 @@ def _read_parameter(at: TextReader) -> Parameter | Var:
         at.values[name] = dtype, at.number() if at.accept("x") else 1
         return Var(name, *at.values[name])
     shared, mutable = at.accept("shared "), at.accept("mut ")
-    return Parameter(_read_buffer(at, name, "global"), mutable, shared)
+    constant = at.accept("constant ")
+    return Parameter(_read_buffer(at, name, "global"), mutable, shared, constant)
 
 
 _PARAMETERS = listed(syntax(_parameter_text, _read_parameter))

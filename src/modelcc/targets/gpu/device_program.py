@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from modelcc.ir.index import Index, substitute
 from modelcc.ir.library import Address, ExternalCall, call_of, meaning_of
 from modelcc.ir.loop import Function, IndexOf
 from modelcc.ir.loop_traversal import launch_extents
-from modelcc.ir.program import Allocate, CopyTensor, Launch, Program, Step, Transfer, checks
+from modelcc.ir.program import (
+    Allocate,
+    CopyTensor,
+    Launch,
+    Program,
+    Step,
+    Transfer,
+    checks,
+    leaves,
+)
 from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize, View, size_conditions
 from modelcc.passes.program.place_transfers import side_of
@@ -20,6 +30,26 @@ DIMENSIONS = 3
 def device_functions(program: Program) -> tuple[Function, ...]:
     """The kernels that run on the device, but for what libraries compute there."""
     return tuple(f for f in program.functions if side_of(f) == "device")
+
+
+def with_constants(functions: Sequence[Function], program: Program) -> tuple[Function, ...]:
+    """``functions`` that know which of their parameters each launch of a placed program gives a
+    constant."""
+    bindings, written = program.placed.bindings, set[tuple[str, int]]()
+    for step in leaves(program.steps):
+        if isinstance(step, Launch):
+            places = (bindings[name].place for name in step.arguments)
+            written |= {(step.callee, n) for n, p in enumerate(places) if p != "constant"}
+    return tuple(
+        replace(
+            function,
+            parameters=tuple(
+                replace(parameter, constant=(function.name, n) not in written)
+                for n, parameter in enumerate(function.parameters)
+            ),
+        )
+        for function in functions
+    )
 
 
 def device_program(

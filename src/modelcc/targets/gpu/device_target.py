@@ -49,7 +49,11 @@ from modelcc.targets.base import (
     joined,
 )
 from modelcc.targets.cpu.schedule import schedule_program
-from modelcc.targets.gpu.device_program import device_functions, device_program
+from modelcc.targets.gpu.device_program import (
+    device_functions,
+    device_program,
+    with_constants,
+)
 from modelcc.targets.gpu.host_notes import host_notes, rounding_notes
 from modelcc.targets.gpu.image_operand import BOUNDARY
 from modelcc.targets.gpu.kernel_uses import device_facts
@@ -212,7 +216,7 @@ class DeviceTarget(Target):
 
     def code(self, program: Program) -> str:
         """Source text of the kernels that a placed program launches; empty if there is none."""
-        functions = device_functions(program)
+        functions = with_constants(device_functions(program), program)
         return self.text(functions) if functions else ""
 
     def complete(self, program: Program) -> str:

@@ -33,7 +33,8 @@ class LlvmGroups:
     it copies asynchronously.  ``exchanges`` is what threads of a warp get registers of each other
     by.  ``meeting`` is a barrier that tells all threads whether any of them said so; groups meet
     only where there is one.  With ``tiles`` it copies boxes of tensors, and warps of four as many
-    threads have these instructions.
+    threads have these instructions.  Kernels that may be launched ``ahead`` begin before the one
+    before them has ended, and wait for it.
     """
 
     name: str
@@ -57,6 +58,7 @@ class LlvmGroups:
         default_factory=dict[Function, TileInstruction], hash=False
     )
     meeting: Word | None = None
+    ahead: bool = False
 
 
 def _sreg(name: str) -> tuple[Word, Word, Word]:
@@ -105,7 +107,10 @@ NVPTX = LlvmGroups(
     ),
 )
 
-NVPTX_90A = replace(NVPTX, tiles=TILE_INSTRUCTIONS)
+NVPTX_90 = replace(NVPTX, ahead=True)
+"""Of sm_90 and later: programmatic dependent launch."""
+
+NVPTX_90A = replace(NVPTX_90, tiles=TILE_INSTRUCTIONS)
 """Of sm_90a, which alone has them."""
 
 AMDGPU = LlvmGroups(

@@ -14,7 +14,8 @@ A kernel for groups of threads is one function, with the memory that these share
 A function without a parallel loop has no pool parameter.  One with checks takes ``ptr %faults``
 before the pool: two i64 for each of their numbers, of which a check that fails sets the first to 1
 and the second to the index, and returns; kernels for groups take it before the sizes, and behind
-these a map, which the driver makes, for each tensor of which they copy boxes.
+these a map, which the driver makes, for each tensor of which they copy boxes.  One that may begin
+before the one before it has ended waits, and is a function within the kernel (``ahead.py``).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from modelcc.ir.shared_layout import shared_layout
 from modelcc.ir.tiles import TileMap
 from modelcc.ir.types import I64
 from modelcc.passes.loop.outline_parallel import outline_parallel
+from modelcc.targets.llvm.ahead import WAITING, own_parameter, waiting_kernel
 from modelcc.targets.llvm.code import Code, LlvmValue
 from modelcc.targets.llvm.dialect import LlvmGroups
 from modelcc.targets.llvm.groups import kernel_size
@@ -69,6 +71,8 @@ def emit_llvm(functions: Sequence[Callee], options: EmitOptions = PLAIN) -> str:
     """
     declarations: dict[str, None] = {}
     definitions = [text for f in functions for text in _definitions(f, declarations, options)]
+    if options.groups is not None and options.groups.ahead:
+        definitions.append(WAITING)
     return module_text(definitions, declarations, options)
 
 
@@ -117,14 +121,24 @@ def _kernel(
     size, shared = kernel_size(function, groups), shared_layout(function)
     code = Code(declarations, options.instructions, groups, function.name)
     parameters = _bind_parameters(code, function)
-    StatementCode(code, shared).block(function.body)
+    results = frozenset(p.buffer.name for p in function.parameters if p.mutable)
+    StatementCode(code, shared, results).block(function.body)
     code.scope.block.terminator = "ret void"
     comment = f"; {', '.join(function.source)}\n" if function.source else ""
-    head = f"define {groups.convention} void @{quoted(function.name)}({', '.join(parameters)})"
     body = code.text()
     if groups.generic:
         body = _PLAIN.sub(f"ptr addrspace({groups.generic})", body)
-    text = f"{comment}{head} #0 {size} {{\n{body}\n}}"
+    head = f"define {groups.convention} void @{quoted(function.name)}"
+    if groups.ahead:
+        own = [
+            own_parameter(text, n < len(function.parameters) and function.parameters[n].constant)
+            for n, text in enumerate(parameters)
+        ]
+        text = comment + waiting_kernel(
+            function.name, f"{head}({', '.join(own)}) #0 {size}", parameters, body
+        )
+    else:
+        text = f"{comment}{head}({', '.join(parameters)}) #0 {size} {{\n{body}\n}}"
     return ["\n".join(code.globals), text] if code.globals else [text]
 
 

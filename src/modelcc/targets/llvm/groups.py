@@ -18,6 +18,7 @@ from modelcc.ir.loop import Alloc, Arrive, For, Function
 from modelcc.ir.loop_text import statement_text
 from modelcc.ir.loop_traversal import grid_loop, launch_extents, statements
 from modelcc.ir.shared_layout import SharedLayout, shared_layout
+from modelcc.targets.llvm.ahead import LAUNCH
 from modelcc.targets.llvm.code import BasicBlock, Code, LlvmValue
 from modelcc.targets.llvm.dialect import LlvmGroups, Word
 from modelcc.targets.llvm.expressions import ExpressionCode
@@ -121,6 +122,11 @@ class GroupCode:
             self._called(word)
         if self._groups.private:
             self._code.effect('fence syncscope("workgroup") acquire')
+
+    def launch_next(self) -> None:
+        """The next kernel may be launched, if it waits for this one."""
+        if self._groups.ahead:
+            self._code.effect(LAUNCH)
 
     def arrive(self, s: Arrive) -> str:
         """Whether the group is the last one, in all its threads.

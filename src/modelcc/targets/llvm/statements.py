@@ -34,7 +34,7 @@ from modelcc.ir.loop import (
     While,
 )
 from modelcc.ir.loop_text import statement_text
-from modelcc.ir.loop_traversal import FAULTS, walk
+from modelcc.ir.loop_traversal import FAULTS, names_used, walk
 from modelcc.ir.shared_layout import SHARED, SharedLayout
 from modelcc.ir.tiles import CopyTile, ExpectBytes, WaitArrival, WaitRoutines
 from modelcc.ir.types import I64
@@ -55,13 +55,23 @@ def _is_extremum(e: Expr) -> bool:
     return isinstance(e, ScalarCall) and e.function in ("min", "max")
 
 
+def _is_loop(s: Stmt) -> bool:
+    return isinstance(s, While) or (isinstance(s, For) and s.kind != "unrolled")
+
+
 class StatementCode:
     """Emits statements into ``code``; parallel loops have been outlined.  ``shared`` says
-    where the memory of a group is."""
+    where the memory of a group is, and its ``results`` are what it writes for others."""
 
-    def __init__(self, code: Code, shared: SharedLayout | None = None) -> None:
+    def __init__(
+        self,
+        code: Code,
+        shared: SharedLayout | None = None,
+        results: frozenset[str] = frozenset(),
+    ) -> None:
         self._code = code
         self._shared = shared
+        self._results = results
         self.expressions = ExpressionCode(code)
         self._index = self.expressions.index
         self._loaded: dict[str, str] = {}
@@ -347,7 +357,7 @@ class StatementCode:
             self._of_groups(s).loop(s)
             if self._tiles is not None and self._tiles.begin(s):
                 self._of_groups(s).barrier()
-            self.block(s.body)
+            self._of_group(s.body)
             return
         if s.part:
             first, bound = (s.start + number * s.step for number in s.part)
@@ -369,6 +379,29 @@ class StatementCode:
             self._guarded(s, start, stop, known)
         else:
             self._loop(s, start, stop, known)
+
+    def _of_group(self, body: Sequence[Stmt]) -> None:
+        """What all threads do.  Whoever comes next may be launched when results are all that is
+        left: earlier its groups would crowd where there is room while others still compute."""
+        last = self._begin_of_results(body)
+        for number, s in enumerate(body):
+            if number == last:
+                self._results = frozenset()
+                self._of_groups(s).launch_next()
+            self.statement(s)
+
+    def _begin_of_results(self, body: Sequence[Stmt]) -> int | None:
+        """Behind the last loop before what concerns results, or at the beginning: what these need
+        besides is loaded while others wait, but no assembler moves a load before a launch."""
+        if any(isinstance(s, For) and s.kind in ("grid", "thread") for s in body):
+            return None
+        found = (n for n, s in enumerate(body) if not self._results.isdisjoint(names_used([s])))
+        first = next(found, None)
+        return (
+            None
+            if first is None
+            else max((n + 1 for n, s in enumerate(body[:first]) if _is_loop(s)), default=0)
+        )
 
     def _unrolled(self, s: For, position: Index) -> None:
         with self._code.nested(self._code.scope.block) as scope:

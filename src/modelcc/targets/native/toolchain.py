@@ -163,7 +163,12 @@ def _optimize(
     builder = llvm.create_pass_builder(target, tuning)
     if options.optimize == 1:
         _clean_up(module, builder)
-    elif options.optimize == 2 and not (options.vectorize or options.unroll or _inlines(module)):
+        return
+    if any(map(_is_always_inlined, _defined(module))):
+        inlining = llvm.create_new_module_pass_manager()
+        inlining.add_always_inliner_pass()
+        inlining.run(module, builder)
+    if options.optimize == 2 and not (options.vectorize or options.unroll or _inlines(module)):
         passes = builder.getFunctionPassManager()
         for function in _defined(module):
             passes.run(function, builder)
@@ -175,6 +180,10 @@ def _optimize(
 def _inlines(module: llvm.ModuleRef) -> bool:
     """Whether some functions are there only for others of the module."""
     return any(function.linkage == llvm.Linkage.internal for function in _defined(module))
+
+
+def _is_always_inlined(function: llvm.ValueRef) -> bool:
+    return b"alwaysinline" in b" ".join(function.attributes).split()
 
 
 def _defined(module: llvm.ModuleRef) -> list[llvm.ValueRef]:
