@@ -141,6 +141,12 @@ class Model:
         """Give up calls after so many seconds, on devices that can be left at work (``cuda``)."""
         self._session.limit(seconds)
 
+    def overlap(self, on: bool) -> None:
+        """Whether kernels may begin before the one before them has ended, for which they wait
+        (``cuda`` from sm_90 on, where it is the default), in calls whose sizes and places are new;
+        of no effect elsewhere."""
+        self._session.overlap(checks.flag("on", on))
+
     @property
     def digest(self) -> str:
         """SHA-256 of the file that :meth:`save` writes, to be given to ``modelcc.load``."""

@@ -15,6 +15,7 @@ typedef struct { char name[256]; int shared; } Function;
 enum { INVALID = 1, MEMORY = 2, NOT_FOUND = 500, CAPTURE = 900 };
 
 static int recording;
+static enum { NOTHING, KERNEL, OTHER } last; /* what a recording has */
 static P begins[1 << 16], ends[1 << 16];
 static int places;
 
@@ -45,7 +46,7 @@ R cuStreamDestroy_v2(void *s) { return 0; }
 R cuStreamSynchronize(void *s) { return recording ? bad(CAPTURE, "synchronize in a recording") : 0; }
 R cuStreamQuery(void *s) { return 0; }
 R cuStreamWaitEvent(void *s, void *e, unsigned f) { return 0; }
-R cuStreamBeginCapture_v2(void *s, int mode) { recording = 1; return mode == 1 ? 0 : bad(INVALID, "mode"); }
+R cuStreamBeginCapture_v2(void *s, int mode) { recording = 1; last = NOTHING; return mode == 1 ? 0 : bad(INVALID, "mode"); }
 R cuStreamEndCapture(void *s, void **g) { recording = 0; *g = (void *)0x3000; return 0; }
 R cuGraphInstantiateWithFlags(void **e, void *g, unsigned long long f) { *e = (void *)0x4000; return 0; }
 R cuGraphLaunch(void *e, void *s) { return e == (void *)0x4000 ? 0 : bad(INVALID, "graph"); }
@@ -74,7 +75,7 @@ R cuMemFreeHost(void *p) { free(p); return 0; }
 R cuMemcpyDtoH_v2(void *h, P d, size_t n) { memcpy(h, (void *)d, n); return 0; }
 R cuMemcpyDtoHAsync_v2(void *h, P d, size_t n, void *s) { if (!there(d, n)) return bad(INVALID, "DtoH"); memcpy(h, (void *)d, n); return 0; }
 R cuMemcpyHtoDAsync_v2(P d, void *h, size_t n, void *s) { if (!there(d, n)) return bad(INVALID, "HtoD"); memcpy((void *)d, h, n); return 0; }
-R cuMemcpyDtoDAsync_v2(P d, P h, size_t n, void *s) { if (!there(d, n) || !there(h, n)) return bad(INVALID, "DtoD"); memmove((void *)d, (void *)h, n); return 0; }
+R cuMemcpyDtoDAsync_v2(P d, P h, size_t n, void *s) { if (!there(d, n) || !there(h, n)) return bad(INVALID, "DtoD"); last = OTHER; memmove((void *)d, (void *)h, n); return 0; }
 R cuMemsetD8Async(P d, unsigned char v, size_t n, void *s) { return there(d, n) ? 0 : bad(INVALID, "memset"); }
 R cuPointerGetAttribute(void *v, int a, P p) { if (a == 2) { *(unsigned *)v = there(p, 1) ? 2 : 1; return 0; } if (a == 9) { *(int *)v = 0; return 0; } return bad(INVALID, "attribute"); }
 
@@ -123,7 +124,17 @@ R cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned x, uns
     if (shared > 49152 && (int)shared > fn->shared) return bad(INVALID, "shared memory was not asked for");
     if (s != (void *)0x2000 || !k) return bad(INVALID, "stream or parameters");
     fprintf(stderr, "launched %s\n", fn->name);
+    last = KERNEL;
     return 0;
+}
+typedef struct { int id; int pad; unsigned char value[64]; } Attribute;
+typedef struct { unsigned gx, gy, gz, x, y, z, shared; void *stream; Attribute *attributes; unsigned count; } Config;
+R cuLaunchKernelEx(const Config *c, void *f, void **k, void **e) {
+    if (c->count != 1 || c->attributes->id != 6 || *(int *)c->attributes->value != 1) return bad(INVALID, "attributes");
+    if (!recording) return bad(INVALID, "attribute outside of a recording");
+    if (last != KERNEL) return bad(INVALID, "a kernel ahead of what is no kernel");
+    fprintf(stderr, "ahead: ");
+    return cuLaunchKernel(f, c->gx, c->gy, c->gz, c->x, c->y, c->z, c->shared, c->stream, k, e);
 }
 R cuTensorMapEncodeTiled(void *to, int kind, uint32_t rank, void *at, const uint64_t *sizes, const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int inter, int swizzle, int l2, int oob) {
     int size = kind == 0 ? 1 : kind == 6 || kind == 9 ? 2 : 0;

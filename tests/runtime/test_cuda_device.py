@@ -6,6 +6,7 @@ import ctypes
 import inspect
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -52,6 +53,90 @@ def test_a_kernel_runs_on_memory_at_offsets() -> None:
     np.testing.assert_array_equal(y, x - 3)
     order = ["cuMemcpyHtoDAsync", "cuLaunchKernel", "cuMemcpyDtoHAsync", "cuStreamSynchronize"]
     assert driver.calls[-4:] == order
+
+
+class LaunchingAhead(FakeDriver):
+    """Its modules say that their kernels wait; ``refused`` is its answer to launches ahead."""
+
+    CUlaunchAttribute = CUlaunchAttributeValue = CUlaunchConfig = SimpleNamespace
+    CUlaunchAttributeID = SimpleNamespace(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION=6)
+    version, refused = 12030, 0
+
+    def cuDriverGetVersion(self) -> tuple[object, ...]:  # noqa: N802
+        return 0, self.version
+
+    def cuModuleGetGlobal(self, hmod: int, name: bytes) -> tuple[object, ...]:  # noqa: N802
+        if name != b"kernels_wait":
+            return super().cuModuleGetGlobal(hmod, name)
+        held = np.ones(1, np.int32)
+        self.numbers[held.ctypes.data] = held
+        return 0, held.ctypes.data, held.nbytes
+
+    def cuLaunchKernelEx(  # noqa: N802
+        self,
+        config: SimpleNamespace,
+        f: str,
+        arguments: int,
+        extra: int,
+    ) -> tuple[object, ...]:
+        (attribute,) = config.attrs
+        assert config.numAttrs == 1 and attribute.id == 6
+        assert attribute.value.programmaticStreamSerializationAllowed == 1
+        self.calls.append("cuLaunchKernelEx")
+        if self.refused:
+            return (self.refused,)
+        grid = config.gridDimX, config.gridDimY, config.gridDimZ
+        threads = config.blockDimX, config.blockDimY, config.blockDimZ
+        given = config.sharedMemBytes, config.hStream, arguments, extra
+        answer = super().cuLaunchKernel(f, *grid, *threads, *given)
+        assert self.calls.pop() == "cuLaunchKernel"
+        return answer
+
+
+PLAIN, AHEAD = "cuLaunchKernel", "cuLaunchKernelEx"
+
+
+@pytest.mark.parametrize(
+    ("version", "refused", "overlap", "asked"),
+    [
+        (12030, 0, True, [PLAIN, AHEAD, PLAIN, AHEAD, PLAIN, PLAIN]),
+        (12020, 0, True, [PLAIN] * 6),
+        (12030, 801, True, [PLAIN, AHEAD, *[PLAIN] * 5]),
+        (12030, 0, False, [PLAIN] * 6),
+    ],
+)
+def test_kernels_are_launched_ahead(
+    version: int, refused: int, overlap: bool, asked: list[str]
+) -> None:
+    """Behind kernels of a recording, but not behind copies or outside of it."""
+    driver = LaunchingAhead(ADD)
+    driver.version, driver.refused = version, refused
+    device = cuda_device.CudaDevice(driver, 0)
+    device.load(b"code", {"add": (32, 1, 1)})
+    device.overlap = overlap
+    memory, x = device.allocate(1024), np.arange(8, dtype=np.float32)
+    device.upload(memory, 0, *host(x))
+
+    def launch(source: int, target: int) -> None:
+        device.launch("add", [(memory, source), (memory, target)], [1], (8, 1, 1))
+
+    def work() -> None:
+        launch(0, 256)
+        launch(256, 512)
+        device.copy(memory, 0, memory, 512, 32)
+        launch(0, 256)
+        launch(0, 256)
+
+    before = len(driver.calls)
+    graph = device.record(work)
+    launch(0, 768)
+    graph.run()
+    launch(256, 768)
+    y = np.zeros_like(x)
+    device.download(memory, 768, *host(y))
+    np.testing.assert_array_equal(y, x + 4)
+    told = [call for call in driver.calls[before:] if call in (PLAIN, AHEAD)]
+    assert told == asked
 
 
 def test_memory_is_given_back() -> None:

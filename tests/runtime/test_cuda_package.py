@@ -35,6 +35,18 @@ times = [kernel.seconds for kernel in net.report(profile=feeds, runs=2).kernels]
 assert len(times) == 4 and all(abs(seconds - 1e-5) < 1e-9 for seconds in times), times
 """
 
+AHEAD = """
+import sys, modelcc, onnx.parser
+square = "float16[512, 512]"
+text = f'<ir_version: 11, opset_import: ["" : 22]> g ({square} a, {square} b) => ({square} y)'
+model = onnx.parser.parse_model(text + " { p = MatMul(a, b) s = Softmax(p) y = MatMul(s, b) }")
+for on in (True, False):
+    net = modelcc.compile(model, target="cuda:sm_90a")
+    net.overlap(on)
+    net.run(net.random_inputs())
+    print("recorded", file=sys.stderr)
+"""
+
 REFUSED = """
 from modelcc.runtime.cuda_device import open_device
 device = open_device(0)
@@ -65,6 +77,20 @@ def test_a_model_goes_through_the_package(tmp_path: Path) -> None:
     assert not [line for line in said if "refused" in line]
     assert len([line for line in said if line.startswith("launched k0")]) >= 3
     assert len([line for line in said if line.startswith("map of")]) >= 2
+
+
+@pytest.mark.skipif(CC is None, reason="there is no compiler of C")
+@pytest.mark.skipif(not HAS_PACKAGE, reason="there is no cuda-bindings")
+@pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here")
+def test_kernels_behind_kernels_are_launched_ahead(tmp_path: Path) -> None:
+    """All of a recording but its first one, unless that is switched off."""
+    said = run(tmp_path, AHEAD)
+    assert not [line for line in said if "refused" in line]
+    kinds = [line.split(" ")[0] for line in said if "launched" in line or line == "recorded"]
+    count = kinds.index("recorded")
+    assert count >= 3
+    first = ["launched", *["ahead:"] * (count - 1), "recorded"]
+    assert kinds == [*first, *["launched"] * count, "recorded"]
 
 
 @pytest.mark.skipif(CC is None, reason="there is no compiler of C")

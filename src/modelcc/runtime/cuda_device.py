@@ -18,6 +18,7 @@ from cuda.bindings import driver as cuda_driver
 
 from modelcc.artifact.manifest import LibrarySpec
 from modelcc.runtime.cublaslt import CublasLt
+from modelcc.runtime.cuda_ahead import KERNELS_WAIT, LaunchesAhead
 from modelcc.runtime.cuda_calls import CudaCalls
 from modelcc.runtime.cuda_staging import PinnedStage
 from modelcc.runtime.cudnn import Cudnn
@@ -119,6 +120,7 @@ class CudaDevice:
         self._clock: list[tuple[Any, Any]] | None = None
         self._flushed: CudaMemory | None = None
         self.timeout: float | None = None
+        self._ahead, self.overlap = LaunchesAhead(calls), True
 
     def __del__(self) -> None:
         if sys.is_finalizing() or not hasattr(self, "_stage") or self._calls.lost:
@@ -169,6 +171,7 @@ class CudaDevice:
         load = self._calls.load
         module = self._calls.module(code, self._chip())
         self._modules.append(module)
+        self._ahead.have_waiting(self._beside(module, KERNELS_WAIT))
         self._kernels = {
             name: (load(self._api.cuModuleGetFunction(module, name.encode())), size,
                    self._shared(module, name))
@@ -343,8 +346,10 @@ class CudaDevice:
             places += self._maps[kernel].of(self._api, addresses, sizes, self._calls.run)
         table = (ctypes.c_void_p * max(1, len(places)))(*places)
         where = ctypes.addressof(table)
-        launch = self._api.cuLaunchKernel
-        self._timed(launch, function, *grid, *threads, shared, self._stream, where, 0)
+        how, ahead = (shared, self._stream, where), self.overlap and self._recording
+        if not (ahead and self._ahead.launched(function, grid, threads, *how)):
+            self._timed(self._api.cuLaunchKernel, function, *grid, *threads, *how, 0)
+        self._ahead.behind_kernel = True
 
     def use(self, library: LibrarySpec) -> None:
         """Open a library of NVIDIA's."""
@@ -418,7 +423,7 @@ class CudaDevice:
         self._current()
         mode = self._api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         self._calls.run(self._api.cuStreamBeginCapture(self._stream, mode))
-        self._recording = True
+        self._recording, self._ahead.behind_kernel = True, False
         try:
             work()
         except BaseException as error:
@@ -477,6 +482,7 @@ class CudaDevice:
 
     def _timed(self, call: Callable[..., tuple[Any, ...]], *given: Any) -> None:
         """Ask for something, between two events where times are taken."""
+        self._ahead.behind_kernel = False
         if self._clock is None or self._flushed is None or self._recording:
             self._calls.run(call(*given))
             return

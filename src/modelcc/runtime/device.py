@@ -170,6 +170,14 @@ class LeavableDevice(Device, Protocol):
     timeout: float | None
 
 
+@runtime_checkable
+class OverlappingDevice(Device, Protocol):
+    """A device whose kernels may begin before the one before has ended, if ``overlap`` says so
+    when they are recorded."""
+
+    overlap: bool
+
+
 class RecordingError(RunError):
     """Work that cannot be recorded."""
 

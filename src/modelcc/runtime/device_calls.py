@@ -10,7 +10,7 @@ import numpy as np
 from modelcc.artifact.manifest import Manifest, TensorSpec
 from modelcc.ir.types import Array
 from modelcc.runtime.arguments import address_of, as_input, contiguous
-from modelcc.runtime.device import DeviceMemory, PointerDevice
+from modelcc.runtime.device import DeviceMemory, OverlappingDevice, PointerDevice
 from modelcc.runtime.device_arrays import (
     DeviceArray,
     DeviceTensor,
@@ -45,6 +45,12 @@ class DeviceCalls:
         self._over = aliased_positions(manifest)
         changed = {("input", taken) for taken in self._over.values()}
         self._hosted = host_ends | changed
+
+    def overlap(self, on: bool) -> None:
+        """Whether kernels begin before the one before has ended, if the device can do that."""
+        if isinstance(self._device, OverlappingDevice):
+            with self._lock:
+                self._device.overlap = on
 
     def run(
         self,

@@ -135,6 +135,12 @@ class Session:
         InputError if what runs the model cannot be left alone."""
         self._code.limit(seconds)
 
+    def overlap(self, on: bool) -> None:
+        """Whether kernels of a device that can do so begin before the one before has ended, in what
+        is recorded from now on."""
+        if self._code.calls is not None:
+            self._code.calls.overlap(on)
+
     def signature(self, shapes: tuple[tuple[int, ...], ...]) -> Signature:
         """What :meth:`run_at` needs for inputs of these ``shapes``; InputError if none fit."""
         return self._signature(shapes)
