@@ -12,6 +12,7 @@ from modelcc.schedule.group_schedule import (
     GroupReduction,
     GroupRows,
     GroupScatter,
+    GroupWindows,
     Pointwise,
     TensorProduct,
 )
@@ -64,6 +65,7 @@ SCHEDULES = st.one_of(
     st.builds(RowSums, NUMBERS, st.booleans(), NUMBERS, STEPS),
     st.builds(LibraryCall, LOOPS, LOOPS),
     st.builds(Pointwise, NUMBERS, NUMBERS),
+    st.builds(GroupWindows, *[NUMBERS] * 5),
     st.builds(GroupReduction, NUMBERS, NUMBERS, st.booleans()),
     st.builds(GroupRows, NUMBERS, NUMBERS, NUMBERS),
     st.builds(GroupProduct, *[NUMBERS] * 7),

@@ -19,6 +19,22 @@ class Pointwise:
 
 
 @dataclass(frozen=True)
+class GroupWindows:
+    """Windows that overlap, by strips: each of the ``threads`` of a group has ``points`` results
+    along an axis, of ``lanes`` neighbours each, and reads what several windows share once.
+
+    A group has blocks of ``lines`` beside each other along another axis of the windows and of
+    ``columns`` vectors (0: all there are), where these make up all its threads.
+    """
+
+    threads: int
+    points: int
+    lanes: int = 1
+    lines: int = 1
+    columns: int = 0
+
+
+@dataclass(frozen=True)
 class GroupReduction:
     """``results`` of a group, each by ``threads``, a power of two, that take every so-manieth term
     and combine what they have.
@@ -161,6 +177,7 @@ class GroupScatter:
 
 GroupSchedule: TypeAlias = (
     Pointwise
+    | GroupWindows
     | GroupReduction
     | GroupRows
     | GroupProduct

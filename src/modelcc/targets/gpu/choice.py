@@ -26,6 +26,7 @@ from modelcc.targets.gpu.sizes import FEW, count, number
 from modelcc.targets.gpu.tensor_choice import tensor_tiles
 from modelcc.targets.gpu.tensor_product import matrix_type
 from modelcc.targets.gpu.tile_product import takes_boxes
+from modelcc.targets.gpu.window_choice import window_schedules
 
 TILES = (
     GroupProduct(128, 128, 8, 8, 8),
@@ -121,6 +122,7 @@ def _of_points(kernel: GroupKernel, group: Group, machine: GpuModel) -> Iterator
         if found is not None and count(anchor.reduce) >= FEW:
             yield from _on_matrix_units(kernel, found, anchor, machine)
             yield from tiles(found, group, machine)
+        yield from window_schedules(group, anchor, machine)
         yield from reduction_schedules(group, machine)
     yield plain
 

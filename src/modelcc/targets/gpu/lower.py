@@ -15,6 +15,7 @@ from modelcc.schedule.group_schedule import (
     GroupReduction,
     GroupRows,
     GroupSchedule,
+    GroupWindows,
     Pointwise,
     TensorAttention,
     TensorProduct,
@@ -31,6 +32,7 @@ from modelcc.targets.gpu.product import lower_product
 from modelcc.targets.gpu.reduction import lower_reduction
 from modelcc.targets.gpu.residency import resident_groups
 from modelcc.targets.gpu.rows import lower_rows
+from modelcc.targets.gpu.strips import lower_windows
 from modelcc.targets.gpu.tensor_attention import lower_tensor_attention
 from modelcc.targets.gpu.tensor_product import lower_tensor_product
 from modelcc.targets.gpu.tile_attention import lower_tile_attention
@@ -51,6 +53,7 @@ def _tensor_attention(kernel: GroupKernel, schedule: TensorAttention) -> Functio
 _KINDS: Mapping[type, Callable[..., Function]] = MappingProxyType(
     {
         Pointwise: lower_pointwise,
+        GroupWindows: lower_windows,
         GroupReduction: lower_reduction,
         GroupRows: lower_rows,
         GroupProduct: lower_product,

@@ -26,7 +26,8 @@ def weight_layouts(kernel: CanonicalKernel) -> dict[str, Layout]:
     """Of weights that images are convolved with: constants whose results lie side by side in the
     product.  Terms are in the order of the image's dimensions; results are innermost, or these: of
     bytes, which matrix units read by terms only, and where rows of results would begin off
-    boundaries.  Of a matrix only in this last case, if there are enough results for tiles."""
+    boundaries.  Of a matrix only in this last case, if there are enough results for tiles.  Of
+    windows over one channel, or a few, channels are innermost, where images have them there."""
     stage, *later = kernel.stages
     found = _weight_and_image(kernel, stage)
     if found is None:
@@ -50,7 +51,8 @@ def _weight_and_image(kernel: CanonicalKernel, stage: Stage) -> tuple[Read, Read
         return None
     (weight,) = weights
     plain = dict(kernel.types)[weight.tensor].layout is None
-    if not plain or len({_axis(i, stage) for i in weight.indices} - {""}) < len(weight.indices):
+    moving = [i for i in weight.indices if not isinstance(i, int)]
+    if not plain or len({_axis(i, stage) for i in moving} - {""}) < len(moving):
         return None
     (image,) = (read for read in found if read is not weight)
     return weight, image
@@ -74,6 +76,8 @@ def _order(weight: Read, image: Read, stage: Stage, type_: TensorType) -> list[i
     batch = [d for d, name in enumerate(names) if name in results & shared]
     columns = [d for d, name in enumerate(names) if name in results - shared]
     terms = [d for d, name in enumerate(names) if name not in results]
+    if not columns and batch:
+        return _of_one_channel(weight, image, stage)
     if not columns or stage.write[-1] != Sym(names[columns[-1]]):
         return None
     if any(names[d] not in shared for d in terms):
@@ -95,6 +99,20 @@ def _are_few(stage: Stage, rows: Set[str]) -> bool:
     for a weight lies in one way for all of a named number."""
     extents = [a.extent for a in stage.axes if a.name in rows]
     return all(isinstance(e, int) for e in extents) and prod(map(number, extents)) < FEW
+
+
+def _of_one_channel(weight: Read, image: Read, stage: Stage) -> list[int] | None:
+    """Dimensions of weights of windows over one channel, or a few, each: channels innermost, if
+    they are in the image and in the result."""
+    terms = {a.name for a in stage.reduce}
+    names = [_axis(i, stage) for i in weight.indices]
+    moved = {a.name for a in stage.axes}.difference(names)
+    windows = any(symbols(i) & terms and symbols(i) & moved for i in image.indices)
+    channels = [d for d, name in enumerate(names) if name and name not in terms]
+    last = names[channels[-1]]
+    if not windows or stage.write[-1] != Sym(last) or last not in symbols(image.indices[-1]):
+        return None
+    return [*(d for d in range(len(names)) if d not in channels), *channels]
 
 
 def _on_boundaries(type_: TensorType, dims: Sequence[int]) -> bool:

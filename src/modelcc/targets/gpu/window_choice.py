@@ -1,0 +1,131 @@
+"""Which strips of windows that overlap: by what a thread does for them, and how many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from modelcc.ir.index import Index, coefficient, divides, substitute, symbols
+from modelcc.ir.scalar_tree import reads
+from modelcc.schedule.group_schedule import GroupWindows
+from modelcc.schedule.nest import Nest
+from modelcc.schedule.structure import Group
+from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.gpu.strips import takes_vectors
+from modelcc.targets.gpu.windows import Windows, find_windows
+
+NAMED = 16
+"""A named size, where it matters how many threads there are: images at once, mostly."""
+
+MOST_TERMS = 512
+"""Of a window, which one thread sums up."""
+
+PAIR = 2
+"""Neighbours that a thread has: more of them leave too few threads."""
+
+STRIPS = 14, 8, 7, 6, 5, 4, 3, 2
+"""Points of strips."""
+
+WAITING, READING = 150, 2
+"""Of a line: what a thread waits for its elements, in steps of all threads of a unit that run at
+once, and such steps for an element to be read and made wider."""
+
+STEPS = 4
+"""Warps of which a unit does a step at once."""
+
+REGISTERS = 64
+"""That elements, weights and sums of a thread take at most."""
+
+GROUP = 256
+"""Threads of a group at most."""
+
+COLUMNS = range(64, 7, -1)
+"""Vectors of neighbours that a group has of each line."""
+
+SHARED = 0.15
+"""Of the time of a line what it takes to read it from afar."""
+
+
+def window_schedules(group: Group, anchor: Nest, machine: GpuModel) -> Iterator[GroupWindows]:
+    """Strips by the time that they are expected to take, if windows overlap."""
+    found = find_windows(anchor)
+    terms = prod(_usual(v.extent) for v in anchor.reduce)
+    if found is None or terms > MOST_TERMS:
+        return
+    lanes = _lanes(group, anchor, found, machine)
+    points = prod(_usual(v.extent) for v in anchor.parallel) // lanes
+    fitting: list[tuple[float, int, int]] = []
+    extent = _usual(found.strip.result.extent)
+    for size in STRIPS:
+        longest = min(extent, 2 * found.size + 2)  # beyond, few elements more are shared
+        if size <= longest and _registers(found, size, lanes, _bytes(anchor)) <= _most(machine):
+            strips = points // extent * -(-extent // size)
+            fitting.append((_time(found, size, lanes, strips, machine), size, strips))
+    for _, size, strips in sorted(fitting):
+        yield _blocks(found, size, lanes, strips, machine)
+
+
+def _usual(extent: Index) -> int:
+    """An extent, named sizes being the usual ones."""
+    sized = substitute(extent, dict.fromkeys(symbols(extent), NAMED))
+    return sized if isinstance(sized, int) else NAMED
+
+
+def _bytes(anchor: Nest) -> int:
+    """Of the narrowest element that is read."""
+    return min(read.dtype.bytes for read in reads(anchor.body))
+
+
+def _lanes(group: Group, anchor: Nest, found: Windows, machine: GpuModel) -> int:
+    """Neighbours that a thread has, where all that it reads lies like them, or is the same."""
+    side = found.side
+    steps = {coefficient(r.indices[0], side.name) for r in reads(anchor.body)}
+    fits = steps <= {0, 1} and takes_vectors(group, side, PAIR)
+    return PAIR if machine.lanes > 1 and fits else 1
+
+
+def _registers(found: Windows, size: int, lanes: int, bytes_: int) -> int:
+    """Of a thread for its sums, the weights of a line, and its elements as they are read."""
+    elements = -(-found.elements(size) * lanes * bytes_ // 4)
+    return (size + found.size) * lanes + elements
+
+
+def _most(machine: GpuModel) -> int:
+    return min(REGISTERS, machine.thread_registers // 2)
+
+
+def _time(found: Windows, size: int, lanes: int, strips: int, machine: GpuModel) -> float:
+    """Of a line of all windows: of one thread after the other, but not less than one waits."""
+    read = found.elements(size) + found.size
+    own = lanes * (size * found.size + READING * read)
+    at_once = STEPS * machine.warp * machine.units
+    return max(own * strips / at_once, own if machine.virtual else own + WAITING)
+
+
+def _blocks(found: Windows, size: int, lanes: int, strips: int, machine: GpuModel) -> GroupWindows:
+    """A group of some lines of some neighbours, whose windows share most."""
+    most = min(GROUP, machine.group_threads)
+    fair = max(min(most, strips // machine.units), machine.warp)
+    if found.beside is None:
+        return GroupWindows(fair // machine.warp * machine.warp, size, lanes)
+    extent = _usual(found.beside.extent)
+    shapes = [
+        (lines, columns)
+        for columns in COLUMNS
+        if divides(columns * lanes, found.side.extent, {})
+        for lines in range(1, min(fair // columns, extent) + 1)
+    ]
+    if not shapes:
+        return GroupWindows(fair // machine.warp * machine.warp, size, lanes)
+    lines, columns = min(shapes, key=lambda s: _cost(*s, extent, found, machine))
+    return GroupWindows(lines * columns, size, lanes, lines, columns)
+
+
+def _cost(lines: int, columns: int, extent: int, found: Windows, machine: GpuModel) -> float:
+    """Of a result, by lines and threads that do nothing, and by what lines share with others; of a
+    warp whose threads have not all neighbours a little more."""
+    threads, rows = lines * columns, found.size - 1
+    whole = -(-threads // machine.warp) * machine.warp / threads
+    several = -(-extent // lines) * lines / extent
+    apart = 1 + max(machine.warp - columns, 0) / machine.warp / 4
+    return whole * several * apart * (1 + SHARED * rows / lines)

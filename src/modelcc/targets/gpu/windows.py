@@ -1,0 +1,116 @@
+"""Windows that overlap along an axis: those of depthwise convolutions and of pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import gcd
+
+from modelcc.ir.index import Index, coefficient, substitute
+from modelcc.ir.scalar_tree import reads, walk
+from modelcc.ir.tensor import Bind, Read
+from modelcc.schedule.nest import LoopVar, Nest
+
+FAR = 4
+"""Results apart whose windows still share elements in one strip."""
+
+COALESCED = 8
+"""Elements between what neighbouring threads read, up to which they share pieces of memory."""
+
+
+@dataclass(frozen=True)
+class SharedElements:
+    """Windows of results ``apart`` along a loop share elements that are ``terms`` apart."""
+
+    result: LoopVar
+    term: LoopVar
+    apart: int
+    terms: int
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Neighbours in memory lie along ``side``; windows overlap along a ``strip``, and maybe along
+    lines ``beside`` it."""
+
+    side: LoopVar
+    strip: SharedElements
+    beside: LoopVar | None
+
+    @property
+    def size(self) -> int:
+        """Terms along the strip."""
+        extent = self.strip.term.extent
+        assert isinstance(extent, int)
+        return extent
+
+    def elements(self, points: int) -> int:
+        """That the windows of so many points of a strip read in a line."""
+        apart, terms = self.strip.apart, self.strip.terms
+        return len({i * terms + k * apart for i in range(points) for k in range(self.size)})
+
+
+def find_windows(nest: Nest) -> Windows | None:
+    """What windows ``nest`` combines; None if they do not overlap but along neighbours."""
+    if nest.combine is None or any(isinstance(node, Bind) for node in walk(nest.body)):
+        return None
+    for read in reads(nest.body):
+        found = list(_overlaps(read, nest))
+        side = _side(read, nest) if found else None
+        strips = [o for o in found if side is not None and o.result != side]
+        if side is not None and strips:
+            strip = min(strips, key=lambda o: _places(read, nest).index(o.result.name))
+            others = [o.result for o in strips if o.result != strip.result]
+            return Windows(side, strip, others[0] if others else None)
+    return None
+
+
+def _overlaps(read: Read, nest: Nest) -> Iterator[SharedElements]:
+    """Of each loop over results that windows overlap along, the nearest one."""
+    (index,) = read.indices if len(read.indices) == 1 else (0,)
+    for v in nest.parallel:
+        found: list[SharedElements] = []
+        for r in nest.reduce:
+            ratio = _ratio(coefficient(index, v.name), coefficient(index, r.name))
+            if ratio is None or v.extent == 1 or not isinstance(r.extent, int):
+                continue
+            if ratio[0] < r.extent and ratio[1] <= FAR:
+                found.append(SharedElements(v, r, ratio[1], ratio[0]))
+        if found:
+            yield min(found, key=lambda o: (o.apart, o.terms))
+
+
+def _ratio(first: Index | None, second: Index | None) -> tuple[int, int] | None:
+    """Two positive steps as the smallest numbers that are like them; None if that is not seen."""
+    if isinstance(first, int) and isinstance(second, int):
+        if first <= 0 or second <= 0:
+            return None
+        common = gcd(first, second)
+        return first // common, second // common
+    if first is None or second is None or 0 in (first, second):
+        return None
+    pairs = ((n, 1) for n in range(1, 5)), ((1, n) for n in range(2, 5))
+    return next(((a, b) for some in pairs for a, b in some if first * b == second * a), None)
+
+
+def _places(read: Read, nest: Nest) -> list[str]:
+    """Parallel loops that ``read`` moves along, the smallest steps first."""
+    steps = ((v.name, _step(read, v)) for v in nest.parallel if v.extent != 1)
+    known = [(n, s) for n, s in steps if s != 0]
+    return [n for n, _ in sorted(known, key=lambda found: found[1])]
+
+
+def _step(read: Read, v: LoopVar) -> float:
+    """Elements that ``read`` moves on along ``v``, on average."""
+    last = v.extent - 1 if isinstance(v.extent, int) else 1
+    (index,) = read.indices
+    moved = substitute(index, {v.name: last}) - substitute(index, {v.name: 0})
+    return abs(moved) / last if isinstance(moved, int) else float("inf")
+
+
+def _side(read: Read, nest: Nest) -> LoopVar | None:
+    """The loop along which neighbours are read, if there is one."""
+    names = _places(read, nest)
+    if not names or _step(read, nest.var(names[0])) > COALESCED:
+        return None
+    return nest.var(names[0])
