@@ -154,15 +154,14 @@ class InstructionOperand:
 
 @dataclass(frozen=True)
 class Instruction:
-    """What an instruction computes.
-
-    ``meaning`` is lane ``l`` of the result: a scalar expression that reads the operands as if they
-    were buffers.  :mod:`modelcc.ir.instructions` makes loops and vectors of it.
-    """
+    """What an instruction computes: ``meaning`` is lane ``l`` of the result, a scalar expression of
+    operands as if they were buffers (:mod:`modelcc.ir.instructions`).  Where that is not ``exact``,
+    kernels have to ask for it."""
 
     name: str
     operands: tuple[InstructionOperand, ...]
     meaning: Expr = field(hash=False)
+    exact: bool = True
 
     @property
     def dtype(self) -> DType:

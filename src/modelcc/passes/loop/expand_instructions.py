@@ -56,9 +56,9 @@ def expand_instructions(function: Function, available: Available) -> Function:
 
 
 def _is_pattern(instruction: Instruction) -> bool:
-    """Whether it does what scalar functions of numbers do in each lane."""
+    """Whether it does what scalar functions of numbers do in each lane, to the last bit."""
     parts = walk(instruction.meaning)
-    return all(
+    return instruction.exact and all(
         isinstance(e, ScalarCall | Const) or (isinstance(e, Load) and e.offset == LANE)
         for e in parts
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from modelcc.ir.loop import Function
 from modelcc.targets.cuda.chips import Chip
 from modelcc.targets.gpu.llvm_kernels import LlvmKernels
-from modelcc.targets.isa.nvidia_exp2 import KERNEL_ENCODINGS
+from modelcc.targets.isa.nvidia_fast import DIVIDE, KERNEL_ENCODINGS
 from modelcc.targets.llvm.dialect import NVPTX, NVPTX_90, NVPTX_90A
 from modelcc.targets.llvm.instructions import Instructions
 from modelcc.targets.native.toolchain import CodegenOptions, assembly
@@ -20,7 +20,7 @@ _INSTRUCTIONS = Instructions(
 def kernels_of(chip: Chip) -> LlvmKernels:
     """What prints kernels for ``chip``."""
     groups = NVPTX if chip.major < 9 else NVPTX_90A if chip.name == "sm_90a" else NVPTX_90
-    return LlvmKernels(chip.machine, groups, _INSTRUCTIONS)
+    return LlvmKernels(chip.machine, groups, _INSTRUCTIONS, DIVIDE)
 
 
 def llvm_text(functions: Sequence[Function], chip: Chip) -> str:

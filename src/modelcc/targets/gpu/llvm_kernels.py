@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from modelcc.ir.loop import Function
+from modelcc.ir.loop import Function, Instruction
 from modelcc.ir.loop_group_verifier import GroupLimits
 from modelcc.ir.loop_verifier import verify_function
 from modelcc.passes.loop.expand_copies import expand_copies
@@ -13,6 +13,7 @@ from modelcc.passes.loop.expand_instructions import expand_instructions
 from modelcc.passes.loop.expand_math import expand_math
 from modelcc.passes.loop.expand_narrow import expand_narrow
 from modelcc.passes.loop.expand_tiles import expand_tiles
+from modelcc.passes.loop.narrow_quotients import narrow_quotients
 from modelcc.targets.c.names import symbol
 from modelcc.targets.isa.table import lanes_of
 from modelcc.targets.llvm.dialect import LlvmGroups
@@ -23,19 +24,21 @@ from modelcc.targets.native.machine import Machine
 
 @dataclass(frozen=True)
 class LlvmKernels:
-    """Prints kernels for ``machine`` by the words of ``groups``."""
+    """Prints kernels for ``machine`` by the words of ``groups``; quotients that are rounded to 16
+    bits by ``divide``."""
 
     machine: Machine
     groups: LlvmGroups
     instructions: Instructions
+    divide: Instruction | None = None
 
     def legal(self, function: Function) -> Function:
         """Elementary functions, narrow elements and what the machine lacks, as other statements."""
         boxes = function if self.groups.tiles else expand_tiles(function)
         copying = boxes if self.groups.copies else expand_copies(boxes)
-        return expand_instructions(
-            expand_math(expand_narrow(copying)), lanes_of(self.instructions.encodings)
-        )
+        simple = expand_math(expand_narrow(copying))
+        quick = simple if self.divide is None else narrow_quotients(simple, self.divide)
+        return expand_instructions(quick, lanes_of(self.instructions.encodings))
 
     def text(self, functions: Sequence[Function], limits: GroupLimits) -> str:
         """LLVM text of :meth:`legal` functions, under names that assemblers take.

@@ -91,7 +91,7 @@ from modelcc.targets.gpu.evaluation import (
 from modelcc.targets.gpu.own_numbers import BOTH, SIDE, each_side, own, pair, put
 from modelcc.targets.gpu.reduction import combine_two, exchanged
 from modelcc.targets.gpu.score_scale import unscaled
-from modelcc.targets.isa.nvidia_exp2 import EXP2
+from modelcc.targets.isa.nvidia_fast import EXP2
 from modelcc.targets.isa.nvidia_wgmma import own_column, own_row
 from modelcc.targets.isa.tile_products import (
     COLUMNS,
