@@ -6,17 +6,23 @@ import re
 
 import numpy as np
 import pytest
-from group_products import feeds_of, program_of
+from group_products import feeds_of, program_of, without
 from kernel_runs import interpreted, run_scheduled
 
 from modelcc.ir.constant import Constant
+from modelcc.ir.loop import Barrier, Function
+from modelcc.ir.loop_groups import RaceError
+from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.loop_text import print_function
-from modelcc.ir.tensor import TensorProgram
+from modelcc.ir.loop_traversal import statements
+from modelcc.ir.tensor import Kernel, TensorProgram
 from modelcc.ir.tensor_interpreter import run_program
 from modelcc.ir.tensor_parser import parse_tensor_program
-from modelcc.schedule.group_schedule import GroupReduction
+from modelcc.schedule.canonical import canonical
+from modelcc.schedule.group_schedule import GroupReduction, GroupRows
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.cuda.chips import CHIPS
+from modelcc.targets.gpu.lower import default_schedule
 from modelcc.targets.gpu.schedule import schedule_groups
 
 GPU = CHIPS["sm_90a"].gpu
@@ -69,6 +75,46 @@ def test_weights_that_come_at_run_time_are_read_by_vectors(
     feeds = feeds_of(program, {})
     found = run_scheduled(scheduled, interpreted(scheduled), feeds, {})
     np.testing.assert_array_equal(found["y"], run_program(program, feeds, {})["y"])
+
+
+@pytest.mark.parametrize(("results", "threads"), [(2048, 16), (16, 16), (60_000, 1)])
+def test_rows_whose_elements_lie_apart_are_shared_where_threads_would_wait(
+    results: int, threads: int
+) -> None:
+    """64 parts of each result, as those of attention are: no more than a thread waits, until all
+    units have threads."""
+    program = program_of(
+        f"""%x: f32[64, {results}]) -> (%y: f32[{results}]) {{
+          %t: f32[{results}] = [i < {results}] max[p < 64] %x[p, i]
+          %y: f32[{results}] = [i < {results}] sum[p < 64] exp(%x[p, i] - %t[i]) }}""",
+        {},
+    )
+    (item,) = program.items
+    assert isinstance(item, Kernel)
+    kernel = canonical(item, program.types, frozenset(), program.dims)[0]
+    schedule = default_schedule(kernel, GPU)
+    assert isinstance(schedule, GroupRows)
+    assert (schedule.threads > 1) == (threads > 1)
+
+
+def test_each_barrier_between_vectors_is_needed() -> None:
+    schedule = GroupReduction(4, 2, True, ahead=2, rows=3, columns=4)
+    program = program_of(
+        """%x: f32[3, 20], %w: f32[20, 12]) -> (%y: f32[3, 12]) {
+          %y: f32[3, 12] = [i < 3, j < 12] sum[c < 20] %x[i, c] * %w[c, j] }""",
+        {},
+    )
+    (function,) = schedule_groups(program, schedule, GPU).functions
+    assert isinstance(function, Function)
+    feeds = feeds_of(program, {})
+    data = [*feeds.values(), np.zeros((3, 12), np.float32)]
+    interpret_loops(function, data, [])
+    np.testing.assert_array_equal(data[-1], feeds["x"] @ feeds["w"])
+    barriers = sum(isinstance(s, Barrier) for s in statements(function.body))
+    assert barriers == 3 * 2
+    for number in range(barriers):
+        with pytest.raises(RaceError):
+            interpret_loops(without(function, (Barrier,), number), data, [])
 
 
 def test_columns_are_whole_vectors() -> None:
