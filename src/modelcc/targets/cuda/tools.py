@@ -35,7 +35,7 @@ _MORE = (1.25, 1.5, 2)
 """Shares of the registers that a kernel has taken and spilled, up to which it may then have more:
 ptxas spills with 40 and with 56, and not with 48."""
 
-_FEWER, _FEW = 8, 4
+_FEWER, _FEW = 12, 4
 """Registers that a kernel may have to do without for one more group to be on a unit at once, where
 these are few then: ptxas takes 130 for tiles of 8 by 8 results, and 128 leave room for a second."""
 
