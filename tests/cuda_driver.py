@@ -107,10 +107,11 @@ class FakeDriver:
         self.graphs: dict[int, list[Callable[[], None]]] = {}
         self.executables: dict[int, list[Callable[[], None]]] = {}
         self.events: dict[int, list[float]] = {}
-        self.marked: dict[int, Stream] = {}
+        self.marked: dict[int, tuple[Stream, Callable[[], None]]] = {}
         self.legacy = Stream(FIRST_CONTEXT)
         self.modules: dict[int, bytes] = {}
         self.retained = dict.fromkeys(range(devices), 0)
+        self.copying: set[int] = set()
         self.trimmed = 0
         self.stuck = False
         self.clock = 0.0
@@ -160,9 +161,13 @@ class FakeDriver:
         )
 
     def _drain(self, stream: Stream) -> None:
-        waiting, stream.waiting = stream.waiting, []
-        for work in waiting:
-            work()
+        while stream.waiting:
+            stream.waiting.pop(0)()
+
+    def _reach(self, stream: Stream, mark: Callable[[], None]) -> None:
+        """Do what was asked of a stream before ``mark``, and that."""
+        while mark in stream.waiting:
+            stream.waiting.pop(0)()
 
     # --- device, context, stream
 
@@ -347,7 +352,8 @@ class FakeDriver:
 
     def cuMemFreeHost(self, p: int) -> Result:
         self._apart("cuMemFreeHost")
-        assert all(not s.waiting for s in self.streams.values()), "memory on its way"
+        copying = (s for handle, s in self.streams.items() if handle in self.copying)
+        assert all(not stream.waiting for stream in copying), "memory on its way"
         del self.pinned[p]
         return self._told("cuMemFreeHost")
 
@@ -392,6 +398,8 @@ class FakeDriver:
         return self._copy("cuMemcpyDtoDAsync", dstDevice, srcDevice, ByteCount, hStream)
 
     def _copy(self, name: str, to: int, source: int, size: int, handle: int) -> Result:
+        if name != "cuMemcpyDtoDAsync":
+            self.copying.add(handle)
         self._stream(handle).ask(lambda: self._worked(ctypes.memmove, to, source, size))
         return self._told(name)
 
@@ -477,15 +485,20 @@ class FakeDriver:
     def cuEventRecord(self, hEvent: int, hStream: int) -> Result:
         self._apart("cuEventRecord")
         times = self.events[hEvent]
-        self.marked[hEvent] = self._stream(hStream)
-        self._stream(hStream).ask(lambda: times.append(self.clock))
+        stream = self._stream(hStream)
+
+        def mark() -> None:
+            times.append(self.clock)
+
+        self.marked[hEvent] = stream, mark
+        stream.ask(mark)
         return self._told("cuEventRecord")
 
     def cuStreamWaitEvent(self, hStream: int, hEvent: int, Flags: int) -> Result:
         assert Flags == 0
         self._apart("cuStreamWaitEvent")
-        other = self.marked[hEvent]
-        self._stream(hStream).ask(lambda: self._drain(other))
+        other, mark = self.marked[hEvent]
+        self._stream(hStream).ask(lambda: self._reach(other, mark))
         return self._told("cuStreamWaitEvent")
 
     def cuPointerGetAttribute(self, attribute: int, ptr: int) -> Result:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -46,8 +46,20 @@ class Own:
         """Inputs and results stay on a GPU where PyTorch can put them there."""
         if self.peers == "cpu":
             return call_seconds(lambda: self.net.run(self.feeds))
-        there = self._there()
-        return call_seconds(lambda: self.net.run(there, out="device"))
+        there, finish = self._there(), self._finish()
+
+        def step() -> None:
+            self.net.run(there, out="device")
+            finish()
+
+        return call_seconds(step)
+
+    def _finish(self) -> Callable[[], None]:
+        """Waits for calls that have returned before the GPU is done."""
+        if self.peers != "cuda":
+            return lambda: None
+        wait: Callable[[], None] = torch_peer.torch_on(self.peers).cuda.synchronize
+        return wait
 
     def _there(self) -> dict[str, Any]:
         torch = torch_peer.torch_on(self.peers)
@@ -61,16 +73,17 @@ class Own:
 
     def _calls(self) -> float | None:
         """The median of calls; None where inputs cannot be put on the device."""
-        given, words = self.feeds, dict[str, str]()
+        given, words, finish = self.feeds, dict[str, str](), lambda: None
         if self.peers != "cpu":
             try:
-                given, words = self._there(), {"out": "device"}
+                given, words, finish = self._there(), {"out": "device"}, self._finish()
             except MissingPeerError:
                 return None
         times: list[float] = []
         for _ in range(CALLS + 2):  # the first ones record, and record again for where inputs are
             begin = perf_counter()
             self.net.run(given, **words)
+            finish()
             times.append(perf_counter() - begin)
         return median(times[2:])
 

@@ -117,6 +117,7 @@ class CudaDevice:
         self._stage = PinnedStage(calls)
         self._recording = self._closed = False
         self._given_back: list[tuple[int, set[int]]] = []
+        self._mark: Any = None
         self._clock: list[tuple[Any, Any]] | None = None
         self._flushed: CudaMemory | None = None
         self.timeout: float | None = None
@@ -127,11 +128,14 @@ class CudaDevice:
             return  # what has failed, or is still at work, is left as it is
         self._closed = True
         self._api.cuCtxSetCurrent(self._context)
+        self._api.cuStreamSynchronize(self._stream)  # calls may have left it at work
         self._stage.free()
         for library in self._libraries.values():
             library.close()
         for module in self._modules:
             self._api.cuModuleUnload(module)
+        if self._mark is not None:
+            self._api.cuEventDestroy(self._mark)
         self._api.cuStreamDestroy(self._stream)
         self._api.cuDevicePrimaryCtxRelease(self._device)
 
@@ -308,13 +312,30 @@ class CudaDevice:
 
     def wait_for(self, stream: int) -> None:
         """Work that is asked for from now on comes after what somebody else's ``stream`` does."""
+        self._order(stream, self._stream)
+
+    def precede(self, stream: int) -> None:
+        """What somebody else's ``stream`` is asked for from now on comes after all work so far."""
+        self._order(self._stream, stream)
+
+    def _order(self, first: Any, second: Any) -> None:
+        """By an event that is used again: a stream waits for what it marked when it was told."""
         self._current()
-        self._calls.run(self._follow(stream))
+        run, api = self._calls.run, self._api
+        if self._mark is None:
+            kind = int(api.CUevent_flags.CU_EVENT_DISABLE_TIMING)
+            self._mark = run(api.cuEventCreate(kind))
+        run(api.cuEventRecord(self._mark, first))
+        run(api.cuStreamWaitEvent(second, self._mark, 0))
+
+    def users(self, memory: DeviceMemory) -> set[int]:
+        """The streams that memory is shared with."""
+        assert isinstance(memory, CudaMemory)
+        return memory.streams
 
     def share(self, memory: DeviceMemory, stream: int) -> None:
         """Memory that is given back is not used again before ``stream`` is done with it."""
-        assert isinstance(memory, CudaMemory)
-        memory.streams.add(stream)
+        self.users(memory).add(stream)
 
     def _follow(self, stream: int) -> tuple[Any, ...]:
         """Have the own stream wait for one of others, which may be gone: what went wrong."""

@@ -125,6 +125,13 @@ class PointerDevice(Device, Protocol):
     def wait_for(self, stream: int) -> None:
         """Work that is asked for from now on comes after what is in somebody else's ``stream``."""
 
+    def precede(self, stream: int) -> None:
+        """What somebody else's ``stream`` is asked for from now on comes after all work so far."""
+
+    def users(self, memory: DeviceMemory) -> set[int]:
+        """The streams that memory is shared with, to be cleared by whoever waits for them."""
+        ...
+
     def share(self, memory: DeviceMemory, stream: int) -> None:
         """Memory that is given back is not used again before ``stream`` is done with it."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import prod
 from typing import Any, cast
@@ -12,10 +12,12 @@ import numpy as np
 from modelcc.artifact.manifest import TensorSpec
 from modelcc.ir.types import Array, NumpyType
 from modelcc.runtime.device import DeviceMemory, PointerDevice
+from modelcc.runtime.device_results import DeviceResults
 from modelcc.runtime.dlpack import (
     CPU,
     CUDA,
     CUDA_MANAGED,
+    LEGACY_STREAM,
     dlpack_kind,
     is_contiguous,
     make_capsule,
@@ -23,31 +25,36 @@ from modelcc.runtime.dlpack import (
 )
 from modelcc.runtime.errors import InputError
 
-LEGACY_STREAM = 1
-"""The stream that others are in order with, as DLPack and CUDA's array interface number them."""
-
-Fetch = Callable[[DeviceMemory, Array], None]
-"""Copies what memory begins with to an array of the host's."""
-
 
 class DeviceArray:
     """A result in a GPU's memory, for libraries that take ``__dlpack__`` or
-    ``__cuda_array_interface__``; complete, so that no stream has to wait for it."""
+    ``__cuda_array_interface__``.
+
+    The GPU may still be at work on it: whoever takes it comes after that.
+    """
 
     def __init__(
         self,
-        device: PointerDevice,
+        results: DeviceResults,
+        number: int,
         memory: DeviceMemory,
         dtype: NumpyType,
         shape: tuple[int, ...],
-        fetch: Fetch,
+        waiting: AbstractSet[int] | None = None,
     ) -> None:
-        """Made by calls with ``out="device"``."""
-        self._device = device
+        """Made by calls with ``out="device"``, as output of this ``number``; these streams come
+        after it (None: all do, for it is complete)."""
+        self._results = results
+        self._device = results.device
+        self._number = number
         self._memory = memory
-        self._fetch = fetch
+        self._waiting = waiting
         self.dtype = dtype
         self.shape = shape
+
+    def __del__(self) -> None:
+        if hasattr(self, "_waiting"):
+            self._results.give(self._number, self._memory)
 
     def __repr__(self) -> str:
         return f"<DeviceArray {self.dtype} {list(self.shape)} on {self._device.name}>"
@@ -61,8 +68,19 @@ class DeviceArray:
         """A copy in the host's memory."""
         array: Array = np.empty(self.shape, self.dtype)
         if array.nbytes:
-            self._fetch(self._memory, array)
+            self._results.fetch(self._memory, array)
         return array
+
+    def address_on(self, device: PointerDevice, dtype: NumpyType) -> int | None:
+        """Where it is for work of this device's; None if it is another's, or of other elements."""
+        if device is not self._device or dtype != self.dtype:
+            return None
+        return device.address(self._memory)
+
+    def complete_for(self, device: PointerDevice) -> None:
+        """Wait for it, unless it is of the same device, which does one thing after another."""
+        if device is not self._device:
+            self._complete()
 
     def __array__(self, dtype: object = None, copy: bool | None = None) -> Array:
         if copy is False:
@@ -87,8 +105,10 @@ class DeviceArray:
             return cast(Any, self.numpy()).__dlpack__()
         if copy or (dl_device is not None and dl_device != self.__dlpack_device__()):
             raise BufferError("this tensor is not copied: copy what it becomes")
-        if stream != -1:
-            self._device.share(self._memory, LEGACY_STREAM if stream is None else stream)
+        if stream == -1:
+            self._complete()  # the consumer waits for nothing
+        else:
+            self._hand_over(LEGACY_STREAM if stream is None else stream)
         address = self._device.address(self._memory) if self.nbytes else 0
         return make_capsule(address, self.__dlpack_device__(), self.dtype, self.shape, self)
 
@@ -96,7 +116,8 @@ class DeviceArray:
     def __cuda_array_interface__(self) -> dict[str, object]:
         if self.dtype.isbuiltin != 1:
             raise AttributeError(f"CUDA's array interface has no {self.dtype}: use __dlpack__")
-        self._device.share(self._memory, LEGACY_STREAM)
+        self._complete()
+        self._hand_over(LEGACY_STREAM)
         address = self._device.address(self._memory) if self.nbytes else 0
         return {
             "shape": self.shape,
@@ -106,6 +127,15 @@ class DeviceArray:
             "stream": None,
             "version": 3,
         }
+
+    def _hand_over(self, stream: int) -> None:
+        waits = self._waiting is None or stream in self._waiting
+        self._results.hand_over(self._memory, stream, waits)
+
+    def _complete(self) -> None:
+        if self._waiting is not None:
+            self._results.finish()
+            self._waiting = None
 
 
 @dataclass(frozen=True)

@@ -3,28 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from threading import Lock
+from typing import Protocol
 
 import numpy as np
 
 from modelcc.artifact.manifest import Manifest, TensorSpec
-from modelcc.ir.types import Array
+from modelcc.ir.types import Array, NumpyType
 from modelcc.runtime.arguments import address_of, as_input, contiguous
-from modelcc.runtime.device import DeviceMemory, OverlappingDevice, PointerDevice
+from modelcc.runtime.device import (
+    DeviceMemory,
+    LeavableDevice,
+    OverlappingDevice,
+    PointerDevice,
+)
 from modelcc.runtime.device_arrays import (
     DeviceArray,
     DeviceTensor,
     device_tensor,
     is_in_a_gpu,
 )
+from modelcc.runtime.device_repeats import Places
+from modelcc.runtime.device_results import DeviceResults
 from modelcc.runtime.device_steps import End
+from modelcc.runtime.dlpack import CUDA
+from modelcc.runtime.dlpack_exchange import Exchange, ExchangeReader, element_kinds
 from modelcc.runtime.errors import InputError
 from modelcc.runtime.signature import Shape, Signature
 from modelcc.runtime.slot import Slot, aliased_positions
 
+_MOST_PLANS = 64
+"""Shapes of inputs whose calls are known."""
+
+
+class RecordedWork(Protocol):
+    """What a model's runner has recorded."""
+
+    def numbers(self, signature: Signature) -> tuple[int, ...] | None:
+        """What tells calls of one signature from those of others; None if none is recorded."""
+        ...
+
+    def again(self, device: PointerDevice, numbers: tuple[int, ...], places: Places) -> bool:
+        """Ask for a call with inputs and outputs at these addresses; False if it is not known, or
+        has an index that is out of range.  The caller has the device's lock."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Read:
+    """Arguments that are on the device: where, and which streams had to be waited for."""
+
+    addresses: tuple[int, ...]
+    shapes: tuple[Shape, ...]
+    streams: AbstractSet[int]
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A call for inputs of some shapes: its numbers, and shape, type and size of each output."""
+
+    numbers: tuple[int, ...]
+    outputs: tuple[tuple[Shape, NumpyType, int], ...]
+
 
 class DeviceCalls:
-    """Those of a model on ``device``.
+    """Those of a model on a device.
 
     ``lent`` gets the device's memory of each call, by the address of its table of inputs.
     ``host_ends`` are inputs and outputs that the host computes with: these are brought over.
@@ -33,18 +78,26 @@ class DeviceCalls:
     def __init__(
         self,
         manifest: Manifest,
-        device: PointerDevice,
+        results: DeviceResults,
         lock: Lock,
         lent: dict[int, Mapping[End, DeviceMemory]],
         host_ends: frozenset[End],
+        recorded: RecordedWork,
     ) -> None:
         self._manifest = manifest
-        self._device = device
+        self._device: PointerDevice = results.device
+        self._leavable = self._device if isinstance(self._device, LeavableDevice) else None
+        self._made = results
         self._lock = lock
         self._lent = lent
         self._over = aliased_positions(manifest)
         changed = {("input", taken) for taken in self._over.values()}
         self._hosted = host_ends | changed
+        self._recorded = recorded
+        self._reader = ExchangeReader((CUDA, self._device.index))
+        self._types = [spec.dtype.numpy for spec in manifest.inputs]
+        self._kinds = element_kinds(self._types)
+        self._plans: dict[tuple[Shape, ...], _Plan] = {}
 
     def overlap(self, on: bool) -> None:
         """Whether kernels begin before the one before has ended, if the device can do that."""
@@ -60,6 +113,11 @@ class DeviceCalls:
         keep: bool,
     ) -> tuple[int, list[Array | DeviceArray]]:
         """The status and the results, which with ``keep`` are on the device."""
+        waited: AbstractSet[int] = frozenset()
+        if keep and (read := self._read(arguments)) is not None:
+            if (again := self._again(read)) is not None:
+                return 0, [*again]
+            waited = read.streams
         pairs = list(zip(self._manifest.inputs, arguments, strict=True))
         given = [self._given(n, *pair) for n, pair in enumerate(pairs)]
         slot.prepare(signature := signature_of(tuple(value.shape for value in given)))
@@ -73,22 +131,96 @@ class DeviceCalls:
         self._lent[slot.table] = lent
         try:
             if keep:
-                return self._kept(slot, signature, found, lent)
+                return self._kept(slot, signature, found, lent, waited)
             slot.place_at([_address(value) for value in found])
             status, results = slot.run([_array(value) for value in found])
             return status, [*results]
         finally:
             del self._lent[slot.table]
 
+    # --- calls that are recorded, of tensors whose streams are known
+
+    def _read(self, arguments: Sequence[object]) -> _Read | None:
+        """Arguments that all are the device's results, or tensors of libraries with DLPack's
+        functions; None for others."""
+        if self._kinds is None or self._hosted or self._manifest.allocated:
+            return None
+        addresses: list[int] = []
+        shapes: list[Shape] = []
+        exchanges: set[Exchange] = set()
+        with self._lock:
+            for kind, dtype, value in zip(self._kinds, self._types, arguments, strict=True):
+                if isinstance(value, DeviceArray):
+                    address, shape = value.address_on(self._device, dtype), value.shape
+                else:
+                    exchange = self._reader.exchange(type(value))
+                    found = exchange and self._reader.read(exchange, value, kind)
+                    if not exchange or not found:
+                        return None
+                    address, shape = found
+                    exchanges.add(exchange)
+                if address is None:
+                    return None
+                addresses.append(address)
+                shapes.append(shape)
+            streams = {exchange.stream(self._device.index) for exchange in exchanges}
+        return _Read(tuple(addresses), tuple(shapes), streams)
+
+    def _again(self, read: _Read) -> list[DeviceArray] | None:
+        """The results of a call whose work is recorded, which streams of the arguments wait for;
+        this thread does not."""
+        plan = self._plans.get(read.shapes)
+        if plan is None:
+            return None
+        device, made = self._device, self._made
+        with self._lock:
+            for stream in read.streams:
+                device.wait_for(stream)
+            memories = [
+                made.take(n, size, read.streams) for n, (_, _, size) in enumerate(plan.outputs)
+            ]
+            results = [
+                DeviceArray(made, n, memory, dtype, shape, read.streams)
+                for n, (memory, (shape, dtype, _)) in enumerate(
+                    zip(memories, plan.outputs, strict=True)
+                )
+            ]
+            places = (*read.addresses, *map(device.address, memories))
+            if not self._recorded.again(device, plan.numbers, places):
+                return None
+            for stream in read.streams:
+                device.precede(stream)
+            if self._leavable is not None and self._leavable.timeout is not None:
+                device.synchronize()
+        return results
+
+    def _remember(self, found: list[Array | DeviceTensor], signature: Signature) -> None:
+        """A call of these shapes can be run again without looking into it."""
+        if self._kinds is None or self._hosted or self._manifest.allocated:
+            return
+        if len(self._plans) >= _MOST_PLANS:
+            self._plans.clear()
+        outputs = tuple(
+            (shape, spec.dtype.numpy, _size(spec, shape))
+            for spec, shape in zip(self._manifest.outputs, signature.outputs, strict=True)
+        )
+        shapes = tuple(value.shape for value in found)
+        if (numbers := self._recorded.numbers(signature)) is not None:
+            self._plans[shapes] = _Plan(numbers, outputs)
+
+    # --- any calls
+
     def _given(self, number: int, spec: TensorSpec, value: object) -> Array | DeviceTensor:
         if not is_in_a_gpu(value):
             return as_input(spec, value)
+        if isinstance(value, DeviceArray):
+            value.complete_for(self._device)
         with self._lock:  # waits for others are for no recording
             tensor = device_tensor(self._device, spec, value)
         if ("input", number) not in self._hosted:
             return tensor
         array: Array = np.empty(tensor.shape, spec.dtype.numpy)
-        self.fetch(tensor.memory, array)
+        self._made.fetch(tensor.memory, array)
         return array
 
     def _kept(
@@ -97,6 +229,7 @@ class DeviceCalls:
         signature: Signature,
         found: list[Array | DeviceTensor],
         lent: dict[End, DeviceMemory],
+        waited: AbstractSet[int],
     ) -> tuple[int, list[Array | DeviceArray]]:
         """A call with its results in memory of their own on the device, but for states."""
         if self._manifest.allocated:
@@ -115,8 +248,9 @@ class DeviceCalls:
                 results.append(_array(found[self._over[number]]))
                 addresses.append(_address(found[self._over[number]]))
                 continue
-            made, memory = self._made(spec, shape)
-            results.append(made)
+            with self._lock:
+                memory = self._made.take(number, _size(spec, shape), waited)
+            results.append(DeviceArray(self._made, number, memory, spec.dtype.numpy, shape))
             if ("output", number) in self._hosted:
                 hosted.append((np.empty(shape, spec.dtype.numpy), memory))
                 addresses.append(address_of(hosted[-1][0]))
@@ -127,20 +261,15 @@ class DeviceCalls:
         with self._lock:
             for array, memory in hosted:
                 self._device.upload(memory, 0, address_of(array), array.nbytes)
-            self._device.synchronize()
+            if hosted:
+                self._device.synchronize()
+        if not status:
+            self._remember(found, signature)
         return status, results
 
-    def _made(self, spec: TensorSpec, shape: Shape) -> tuple[DeviceArray, DeviceMemory]:
-        dtype = spec.dtype.numpy
-        with self._lock:
-            memory = self._device.allocate(max(1, dtype.itemsize * int(np.prod(shape))))
-        return DeviceArray(self._device, memory, dtype, shape, self.fetch), memory
 
-    def fetch(self, memory: DeviceMemory, array: Array) -> None:
-        """Copy what ``memory`` begins with to ``array``."""
-        if array.nbytes:
-            with self._lock:
-                self._device.download(memory, 0, address_of(array), array.nbytes)
+def _size(spec: TensorSpec, shape: Shape) -> int:
+    return max(1, spec.dtype.numpy.itemsize * int(np.prod(shape)))
 
 
 def _address(value: Array | DeviceTensor) -> int:

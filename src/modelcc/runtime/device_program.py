@@ -8,7 +8,7 @@ several may be prepared at once, but only one runs at a time.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
@@ -20,6 +20,7 @@ from weakref import ref
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import LibrarySpec, Manifest
 from modelcc.ir.types import Array
+from modelcc.runtime.arguments import address_of
 from modelcc.runtime.device import (
     Device,
     DeviceMemory,
@@ -35,7 +36,6 @@ from modelcc.runtime.device import (
 from modelcc.runtime.device_calls import DeviceCalls
 from modelcc.runtime.device_memory import DeviceMemories, IndexEvaluator, Mirror, Values, entry
 from modelcc.runtime.device_recordings import (
-    MOST_RECORDED,
     DescribedCalls,
     FaultPlaces,
     ProgramParts,
@@ -44,7 +44,17 @@ from modelcc.runtime.device_recordings import (
     host_ends,
     program_parts,
 )
-from modelcc.runtime.device_states import ALIGNMENT, DeviceStates
+from modelcc.runtime.device_repeats import (
+    EndCopy,
+    EndOrder,
+    Places,
+    Repeat,
+    Repeats,
+    in_place,
+    run_again,
+)
+from modelcc.runtime.device_results import DeviceResults
+from modelcc.runtime.device_states import DeviceStates
 from modelcc.runtime.device_steps import (
     AllocateBoth,
     CopyMemory,
@@ -69,6 +79,7 @@ from modelcc.runtime.libraries import addresses
 from modelcc.runtime.loader import NativeCode, load_objects
 from modelcc.runtime.pool import native_pool
 from modelcc.runtime.profiler_ranges import profiler_ranges
+from modelcc.runtime.signature import Signature
 
 STEPS, CODE = "device.json", "device.code"
 """Objects of an artifact that runs on a device: its steps and its kernels; all others are the
@@ -119,8 +130,10 @@ class DeviceCode(NativeCode):
         known = {name: plain, f"{name}.profile": profiled, f"{name}.times": times}
         super().__init__(own, known)
         if isinstance(self.device, PointerDevice):
-            common = self.device, self._lock, self._runner.foreign
-            self.calls = DeviceCalls(artifact.manifest, *common, host_ends(program.steps))
+            made = DeviceResults(self.device, self._lock, len(artifact.manifest.outputs))
+            self._runner.keep_for(made)
+            lent, ends = self._runner.foreign, host_ends(program.steps)
+            self.calls = DeviceCalls(artifact.manifest, made, self._lock, lent, ends, self._runner)
 
     def take_failure(self) -> BaseException | None:
         return self._failures.pop(get_ident(), None)
@@ -213,12 +226,10 @@ class _Runner:
         self._recorder = device if isinstance(device, RecordingDevice) else None
         self.foreign: dict[int, Mapping[End, DeviceMemory]] = {}
         """What callers have on the device, by the addresses of their tables of inputs."""
-        self._seen: set[tuple[int, ...]] = set()
-        self._recorded: dict[Hashable, tuple[RecordedCall, ...]] = {}
+        self._ends = EndOrder(len(program.inputs), len(program.outputs))
+        self._repeats = Repeats()
         self._described = DescribedCalls(bool(library_names(program.steps)))
-        self.memories = DeviceMemories(
-            manifest, program, device, self._number, self._recorded.clear
-        )
+        self.memories = DeviceMemories(manifest, program, device, self._number, self._repeats.clear)
         parts = program_parts(program.steps, bool(self.memories.states))
         self._parts = parts if self._recorder else None
 
@@ -242,40 +253,66 @@ class _Runner:
         self._move_states(values, at, upload=False)
         self._device.synchronize()
 
+    def keep_for(self, results: DeviceResults) -> None:
+        """Memory is kept for ``results`` while memory of calls is not made anew."""
+        self._repeats.results = results
+
+    def numbers(self, signature: Signature) -> tuple[int, ...] | None:
+        """What tells calls of one signature from others; None if none is recorded."""
+        if self._parts is None or self.memories.states:
+            return None
+        return tuple(self._values(address_of(signature.sizes)).values())
+
+    def again(self, device: PointerDevice, numbers: tuple[int, ...], places: Places) -> bool:
+        """Ask for a recorded call on memory at ``places``; False if there is none, or an index is
+        out of range."""
+        used = self._repeats.places.used(places)
+        repeat = None if used is None else self._repeats.get((numbers, (), used))
+        if repeat is None:
+            return False
+        self._repeats.places.met(places)
+        return run_again(device, repeat, places)
+
     def _run_recorded(
         self, device: RecordingDevice, parts: ProgramParts, values: Values, at: Mirror
     ) -> None:
         """Record the device's work with the first call of its sizes and places."""
         self._steps(parts.before, values, at)
-        key = (tuple(values.values()), tuple(at.kept), tuple(at.direct.items()))
-        calls = self._recorded.get(key)
-        if calls is None and not self._described.is_first(key):
-            calls = self._record(device, parts.inside, values, at)
-        if calls is None:
+        key = (tuple(values.values()), tuple(at.kept), self._ends.places(at.direct))
+        repeat = self._repeats.get(key)
+        if repeat is None and not self._described.is_first(key):
+            repeat = self._record(device, parts, values, at)
+        if repeat is None:
             for steps in parts.inside:
                 self._steps(steps, values, at)
         else:
-            self._recorded[key] = calls
-            for call in calls:
+            self._repeats.keep(key, repeat)
+            for call in repeat.calls:
                 self._replay(call, at)
         self._steps(parts.after, values, at)
 
     def _record(
-        self,
-        device: RecordingDevice,
-        parts: Sequence[Sequence[Step]],
-        values: Values,
-        at: Mirror,
-    ) -> tuple[RecordedCall, ...] | None:
+        self, device: RecordingDevice, parts: ProgramParts, values: Values, at: Mirror
+    ) -> Repeat | None:
         """None, now and ever, if the device cannot be told once."""
         try:
-            calls = tuple(self._recording(device, steps, values, at) for steps in parts)
+            calls = tuple(self._recording(device, steps, values, at) for steps in parts.inside)
         except RecordingError:
             self._parts = None
             return None
-        if len(self._recorded) >= MOST_RECORDED:
-            self._recorded.clear()
-        return calls
+        copies = (self._end_copies(s, values, at) for s in (parts.before, parts.after))
+        return Repeat(calls, *copies)
+
+    def _end_copies(self, steps: Sequence[Step], values: Values, at: Mirror) -> tuple[EndCopy, ...]:
+        """The moves among ``steps`` where the caller has a tensor on the device elsewhere than
+        kernels take it."""
+        places = [step.place for step in steps if isinstance(step, MoveTensor)]
+        sizes = {place: self._number(place.size, values) for place in places}
+        return tuple(
+            EndCopy(self._ends.position((p.kind, p.number)), *self._buffer(p, values, at), size)
+            for p, size in sizes.items()
+            if size > 0 and (p.kind, p.number) not in at.direct
+        )
 
     def _recording(
         self, device: RecordingDevice, steps: Sequence[Step], values: Values, at: Mirror
@@ -332,15 +369,10 @@ class _Runner:
         """The ends, with their addresses, that are used where the caller has them: where kernels
         take them, and, for recordings, where they have been before; others are copied there."""
         tables = {"input": given[0], "output": given[1]}
-        places = {(kind, n): entry(tables[kind], n) for kind, n in foreign}
-        found = {end: place for end, place in places.items() if not place % ALIGNMENT}
-        addresses = tuple(found.values())
-        if self._parts is None or addresses in self._seen:
-            return found
-        if len(self._seen) >= MOST_RECORDED:
-            self._seen.clear()
-        self._seen.add(addresses)
-        return {}
+        places = self._ends.places({(kind, n): entry(tables[kind], n) for kind, n in foreign})
+        used = in_place(places) if self._parts is None else self._repeats.places.chosen(places)
+        found = {end: used[self._ends.position(end)] for end in foreign}
+        return {end: place for end, place in found.items() if place}
 
     def _values(self, sizes: int) -> Values:
         names = self._program.sizes

@@ -18,6 +18,9 @@ from modelcc.ir.types import NumpyType
 CPU, CUDA, CUDA_MANAGED = 1, 2, 13
 """Kinds of devices."""
 
+LEGACY_STREAM = 1
+"""The stream that others are in order with, as DLPack and CUDA's array interface number them."""
+
 _NAME = b"dltensor"
 
 _CODES: Mapping[str, int] = MappingProxyType(

@@ -1,0 +1,71 @@
+"""Results that stay on a device: their memory, who waits for them, and copies on the host.
+
+Memory is used again once the caller has let go of it, so that a call finds its results where those
+of earlier calls were, for which work is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from threading import Lock
+
+from modelcc.ir.types import Array
+from modelcc.runtime.arguments import address_of
+from modelcc.runtime.device import DeviceMemory, PointerDevice
+
+_KEPT = 2
+"""Pieces of an output: the caller often holds one result while the next is computed."""
+
+
+class DeviceResults:
+    """Those of a model's outputs, by their numbers; ``lock`` is held by whoever uses ``device``."""
+
+    def __init__(self, device: PointerDevice, lock: Lock, outputs: int) -> None:
+        self.device = device
+        self._lock = lock
+        self._free: Sequence[list[DeviceMemory]] = [[] for _ in range(outputs)]
+
+    def take(self, number: int, size: int, waited: AbstractSet[int]) -> DeviceMemory:
+        """Memory of ``size`` bytes that nobody uses but streams that are ``waited`` for;
+        OutOfDeviceMemoryError.  The caller has the lock."""
+        free = self._free[number]
+        while free:
+            memory = free.pop()
+            users = self.device.users(memory)
+            if memory.size == size and users <= waited:
+                users.clear()
+                return memory
+        return self.device.allocate(size)
+
+    def give(self, number: int, memory: DeviceMemory) -> None:
+        """Nobody has it any more, but streams that it is shared with may still work there."""
+        free = self._free[number]
+        if len(free) < _KEPT:
+            free.append(memory)
+
+    def clear(self) -> None:
+        """Give all that is not used back to the device."""
+        for free in self._free:
+            free.clear()
+
+    def fetch(self, memory: DeviceMemory, array: Array) -> None:
+        """Copy what ``memory`` begins with to ``array``."""
+        if array.nbytes:
+            with self._lock:
+                self.device.download(memory, 0, address_of(array), array.nbytes)
+
+    def hand_over(self, memory: DeviceMemory, stream: int, waits: bool) -> None:
+        """Somebody else's ``stream`` works there from now on, and unless it ``waits`` already,
+        after what is asked for so far."""
+        if stream == self.device.stream:
+            return
+        self.device.share(memory, stream)
+        if not waits:
+            with self._lock:
+                self.device.precede(stream)
+
+    def finish(self) -> None:
+        """Wait for all that is asked for."""
+        with self._lock:
+            self.device.synchronize()
