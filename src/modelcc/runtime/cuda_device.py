@@ -20,6 +20,7 @@ from modelcc.artifact.manifest import LibrarySpec
 from modelcc.runtime.cublaslt import CublasLt
 from modelcc.runtime.cuda_ahead import KERNELS_WAIT, LaunchesAhead
 from modelcc.runtime.cuda_calls import CudaCalls
+from modelcc.runtime.cuda_clock import FLUSHED, CudaClock
 from modelcc.runtime.cuda_staging import PinnedStage
 from modelcc.runtime.cudnn import Cudnn
 from modelcc.runtime.device import (
@@ -44,10 +45,6 @@ _SHARED_BYTES = "_shared_bytes"
 
 _MAPS = "_maps"
 """Ends the name of a text beside a kernel: of which tensors it takes maps."""
-
-_FLUSHED = 64 << 20
-"""Bytes that are cleared before a kernel is timed: the GPU is busy until all is asked for, and its
-caches hold nothing of the kernel's."""
 
 _NAP = 0.0005
 """Seconds between two looks at work that must not take too long."""
@@ -118,8 +115,7 @@ class CudaDevice:
         self._recording = self._closed = False
         self._given_back: list[tuple[int, set[int]]] = []
         self._mark: Any = None
-        self._clock: list[tuple[Any, Any]] | None = None
-        self._flushed: CudaMemory | None = None
+        self._clock = CudaClock(calls, self._stream)
         self.timeout: float | None = None
         self._ahead, self.overlap = LaunchesAhead(calls), True
 
@@ -484,36 +480,19 @@ class CudaDevice:
 
     def keep_times(self, on: bool) -> None:
         """Take times of what is asked for."""
-        self._flushed = self.allocate(_FLUSHED) if on else None
-        self._drop_clock()
-        self._clock = [] if on else None
+        self._clock.keep(self.allocate(FLUSHED) if on else None)
 
     def seconds(self) -> float:
         """From where each command began to where it ended."""
-        elapsed = self._api.cuEventElapsedTime
-        taken = sum(self._calls.run(elapsed(*pair)) for pair in self._clock or ())
-        self._drop_clock()
-        return taken * 1e-3
-
-    def _drop_clock(self) -> None:
-        for pair in self._clock or ():
-            for event in pair:
-                self._calls.run(self._api.cuEventDestroy(event))
-        self._clock = None if self._clock is None else []
+        return self._clock.seconds()
 
     def _timed(self, call: Callable[..., tuple[Any, ...]], *given: Any) -> None:
-        """Ask for something, between two events where times are taken."""
+        """Ask for something, and take its time, but in a recording."""
         self._ahead.behind_kernel = False
-        if self._clock is None or self._flushed is None or self._recording:
+        if self._recording:
             self._calls.run(call(*given))
-            return
-        run, api = self._calls.run, self._api
-        begin, end = (run(api.cuEventCreate(int(api.CUevent_flags.CU_EVENT_DEFAULT))) for _ in "12")
-        self._clock.append((begin, end))
-        run(api.cuMemsetD8Async(self._flushed.address, 0, self._flushed.size, self._stream))
-        run(api.cuEventRecord(begin, self._stream))
-        run(call(*given))
-        run(api.cuEventRecord(end, self._stream))
+        else:
+            self._clock.timed(call, *given)
 
 
 def _address(memory: DeviceMemory) -> int:

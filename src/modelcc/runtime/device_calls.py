@@ -29,7 +29,7 @@ from modelcc.runtime.device_repeats import Places
 from modelcc.runtime.device_results import DeviceResults
 from modelcc.runtime.device_steps import End
 from modelcc.runtime.dlpack import CUDA
-from modelcc.runtime.dlpack_exchange import Exchange, ExchangeReader, element_kinds
+from modelcc.runtime.dlpack_exchange import DlpackFunctions, ExchangeReader, element_kinds
 from modelcc.runtime.errors import InputError
 from modelcc.runtime.signature import Shape, Signature
 from modelcc.runtime.slot import Slot, aliased_positions
@@ -61,7 +61,7 @@ class _Read:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _KnownCall:
     """A call for inputs of some shapes: its numbers, and shape, type and size of each output."""
 
     numbers: tuple[int, ...]
@@ -97,7 +97,7 @@ class DeviceCalls:
         self._reader = ExchangeReader((CUDA, self._device.index))
         self._types = [spec.dtype.numpy for spec in manifest.inputs]
         self._kinds = element_kinds(self._types)
-        self._plans: dict[tuple[Shape, ...], _Plan] = {}
+        self._plans: dict[tuple[Shape, ...], _KnownCall] = {}
 
     def overlap(self, on: bool) -> None:
         """Whether kernels begin before the one before has ended, if the device can do that."""
@@ -147,7 +147,7 @@ class DeviceCalls:
             return None
         addresses: list[int] = []
         shapes: list[Shape] = []
-        exchanges: set[Exchange] = set()
+        exchanges: set[DlpackFunctions] = set()
         with self._lock:
             for kind, dtype, value in zip(self._kinds, self._types, arguments, strict=True):
                 if isinstance(value, DeviceArray):
@@ -206,7 +206,7 @@ class DeviceCalls:
         )
         shapes = tuple(value.shape for value in found)
         if (numbers := self._recorded.numbers(signature)) is not None:
-            self._plans[shapes] = _Plan(numbers, outputs)
+            self._plans[shapes] = _KnownCall(numbers, outputs)
 
     # --- any calls
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -18,7 +17,7 @@ from time import perf_counter_ns
 from weakref import ref
 
 from modelcc.artifact.file import Artifact
-from modelcc.artifact.manifest import LibrarySpec, Manifest
+from modelcc.artifact.manifest import Manifest
 from modelcc.ir.types import Array
 from modelcc.runtime.arguments import address_of
 from modelcc.runtime.device import (
@@ -35,6 +34,7 @@ from modelcc.runtime.device import (
 )
 from modelcc.runtime.device_calls import DeviceCalls
 from modelcc.runtime.device_memory import DeviceMemories, IndexEvaluator, Mirror, Values, entry
+from modelcc.runtime.device_parts import CODE, STEPS, host_code, read_program, use_library
 from modelcc.runtime.device_recordings import (
     DescribedCalls,
     FaultPlaces,
@@ -68,22 +68,14 @@ from modelcc.runtime.device_steps import (
     RunLoop,
     Step,
     TakeSide,
-    from_json,
     is_the_devices,
     kernel_calls,
     library_names,
     step_name,
 )
-from modelcc.runtime.errors import LoadError
-from modelcc.runtime.libraries import addresses
-from modelcc.runtime.loader import NativeCode, load_objects
-from modelcc.runtime.pool import native_pool
+from modelcc.runtime.loader import NativeCode
 from modelcc.runtime.profiler_ranges import profiler_ranges
 from modelcc.runtime.signature import Signature
-
-STEPS, CODE = "device.json", "device.code"
-"""Objects of an artifact that runs on a device: its steps and its kernels; all others are the
-host's."""
 
 FAILED = -2
 """The status of a run that a device has ended."""
@@ -111,14 +103,14 @@ class DeviceCode(NativeCode):
     ) -> None:
         """Open the device that ``artifact`` is for, or number ``index`` of its kind, unless one is
         given; LoadError."""
-        self.program = program = _program(artifact)
+        self.program = program = read_program(artifact)
         self.device = device or open_device(program.kind, program.index if index is None else index)
         self.device.load(artifact.objects[CODE], self.program.kernels)
         used = library_names(program.steps)
         for spec in artifact.manifest.libraries:
             if spec.name in used:
-                _use(self.device, spec)
-        self._host = _host_code(artifact, used)
+                use_library(self.device, spec)
+        self._host = host_code(artifact, used)
         self._runner = _Runner(artifact.manifest, self.program, self.device, self._host)
         self._lock = Lock()
         self._failures: dict[int, BaseException] = {}
@@ -179,33 +171,6 @@ def _call(code: ref[DeviceCode], profiled: bool, *given: int | None) -> int:
 def is_for_device(artifact: Artifact) -> bool:
     """Whether an artifact's steps are run by :class:`DeviceCode`."""
     return STEPS in artifact.objects
-
-
-def _program(artifact: Artifact) -> DeviceProgram:
-    try:
-        return from_json(artifact.objects[STEPS].decode())
-    except (ValueError, LookupError, TypeError) as error:
-        raise LoadError(f"its steps are damaged ({error}); compile the model again") from error
-
-
-def _use(device: Device, library: LibrarySpec) -> None:
-    if not isinstance(device, LibraryDevice):
-        raise LoadError(f"{device.name} calls no library {library.name}: compile without it")
-    device.use(library)
-
-
-def _host_code(artifact: Artifact, elsewhere: AbstractSet[str]) -> NativeCode | None:
-    """The functions that run on the host, whose libraries are those that are not ``elsewhere``."""
-    names = [name for name in artifact.manifest.objects if name not in (STEPS, CODE)]
-    objects = [artifact.objects[name] for name in names]
-    if not objects:
-        return None
-    own = [spec for spec in artifact.manifest.libraries if spec.name not in elsewhere]
-    return load_objects(objects, addresses(own), _pool_function)
-
-
-def _pool_function(name: str) -> int:
-    return native_pool().address(name) if name == "mcc_parallel_for" else 0
 
 
 class _Runner:

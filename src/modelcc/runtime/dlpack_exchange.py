@@ -34,7 +34,7 @@ _MOST_SHAPES = 1024
 """Of which it is known that they are contiguous."""
 
 
-class _Table(ctypes.Structure):
+class _FunctionTable(ctypes.Structure):
     """``DLPackExchangeAPI``."""
 
     _fields_ = (
@@ -50,7 +50,7 @@ class _Table(ctypes.Structure):
 
 
 @dataclass(frozen=True, eq=False)
-class Exchange:
+class DlpackFunctions:
     """What a library has for its tensors: ``tensor(object, place)`` writes a ``DLTensor``, which
     lasts as long as the object and orders no work; ``stream`` gives what it works in."""
 
@@ -58,7 +58,7 @@ class Exchange:
     stream: Callable[[int], int]
 
 
-def exchange_of(kind: type) -> Exchange | None:
+def exchange_of(kind: type) -> DlpackFunctions | None:
     """That of a type of tensors; None if it has none of a version that is known."""
     capsule = getattr(kind, _ATTRIBUTE, None)
     if capsule is None:
@@ -68,9 +68,9 @@ def exchange_of(kind: type) -> Exchange | None:
     except (TypeError, ValueError):  # no capsule of this name
         return None
     while place:
-        table = _Table.from_address(place)
+        table = _FunctionTable.from_address(place)
         if table.major == _MAJOR and table.tensor and table.stream:
-            return Exchange(_TENSOR(table.tensor), _current_stream(_STREAM(table.stream)))
+            return DlpackFunctions(_TENSOR(table.tensor), _current_stream(_STREAM(table.stream)))
         place = table.previous
     return None
 
@@ -92,18 +92,18 @@ class ExchangeReader:
 
     def __init__(self, device: tuple[int, int]) -> None:
         self._device = device[1] << 32 | device[0]
-        self._exchanges: dict[type, Exchange | None] = {}
+        self._exchanges: dict[type, DlpackFunctions | None] = {}
         self._held = ctypes.create_string_buffer(_FIELDS.size)
         self._place = ctypes.addressof(self._held)
         self._dense: set[tuple[Shape, Shape]] = set()
 
-    def exchange(self, kind: type) -> Exchange | None:
+    def exchange(self, kind: type) -> DlpackFunctions | None:
         """What a type has, looked up once."""
         if kind not in self._exchanges:
             self._exchanges[kind] = exchange_of(kind)
         return self._exchanges[kind]
 
-    def read(self, exchange: Exchange, value: Any, element: int) -> tuple[int, Shape] | None:
+    def read(self, exchange: DlpackFunctions, value: Any, element: int) -> tuple[int, Shape] | None:
         """Address and shape of a contiguous tensor on the device with an ``element`` type as
         :func:`element_kind` gives it; None if it is anything else, or has gradients to follow,
         which its library refuses to pass on."""

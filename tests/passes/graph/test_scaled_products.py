@@ -15,7 +15,7 @@ from modelcc.ops.matmul import Gemm
 from modelcc.ops.quant import DequantizeLinear, QuantizeLinear
 from modelcc.passes.graph.scaled_products import ScaledProducts
 from modelcc.runtime.cuda_code import machine_code
-from modelcc.runtime.device_program import CODE
+from modelcc.runtime.device_parts import CODE
 from modelcc.targets.cuda.tools import disassemble, find_tool
 from tests.machines import chosen_options
 

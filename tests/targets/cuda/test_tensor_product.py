@@ -17,7 +17,7 @@ from modelcc.ops.matmul import MatMul
 from modelcc.options import Options
 from modelcc.report.in_artifact import report_in
 from modelcc.runtime.cuda_code import machine_code
-from modelcc.runtime.device_program import CODE
+from modelcc.runtime.device_parts import CODE
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.targets.cuda.chips import find_chip
 from modelcc.targets.cuda.text import llvm_text, ptx_text

@@ -26,7 +26,8 @@ from modelcc.ops.top_k import TopK
 from modelcc.options import Options
 from modelcc.passes.program.place_transfers import side_of
 from modelcc.passes.tensor.from_graph import lower_graph
-from modelcc.runtime.device_program import CODE, DeviceCode
+from modelcc.runtime.device_parts import CODE
+from modelcc.runtime.device_program import DeviceCode
 from modelcc.runtime.errors import InputError, LoadError, RunError
 from modelcc.runtime.session import Session
 from modelcc.targets.base import TargetOptions

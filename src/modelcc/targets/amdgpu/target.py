@@ -12,7 +12,7 @@ from pathlib import Path
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.loop import Function
-from modelcc.runtime.device_program import CODE
+from modelcc.runtime.device_parts import CODE
 from modelcc.targets.base import BuildConfig, Module, TargetOptions
 from modelcc.targets.c.names import symbol
 from modelcc.targets.gpu.device_target import DeviceTarget

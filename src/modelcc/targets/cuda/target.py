@@ -17,7 +17,7 @@ from modelcc.ir.errors import ModelError
 from modelcc.ir.loop import Function
 from modelcc.passes.graph.scaled_products import ScaledProducts
 from modelcc.runtime.cuda_code import machine_code, with_ptx
-from modelcc.runtime.device_program import CODE
+from modelcc.runtime.device_parts import CODE
 from modelcc.runtime.libraries import at_path
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.schedule import Schedule

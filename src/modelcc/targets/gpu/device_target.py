@@ -30,7 +30,7 @@ from modelcc.passes.tensor.read_in_place import ReadInPlace
 from modelcc.passes.tensor.read_through_views import ReadThroughViews
 from modelcc.passes.tensor.select_parts import SelectParts
 from modelcc.passes.tensor.split_groups import SplitGroups
-from modelcc.runtime.device_program import CODE, STEPS
+from modelcc.runtime.device_parts import CODE, STEPS
 from modelcc.runtime.device_states import ALIGNMENT
 from modelcc.runtime.device_steps import to_json
 from modelcc.runtime.machine import machine_identity

@@ -18,7 +18,7 @@ from modelcc.ir.types import F64
 from modelcc.passes.loop.expand_instructions import expand_instructions
 from modelcc.passes.loop.expand_math import expand_math
 from modelcc.passes.loop.expand_narrow import expand_narrow
-from modelcc.runtime.device_program import CODE
+from modelcc.runtime.device_parts import CODE
 from modelcc.runtime.errors import LoadError
 from modelcc.targets.base import BuildConfig, Module, TargetOptions
 from modelcc.targets.c.emitter import EmitOptions, emit_c
