@@ -472,9 +472,12 @@ class CudaDevice:
 
     def drop_graph(self, executable: Any) -> None:
         """A graph is not needed any more."""
-        if not (sys.is_finalizing() or self._closed):
-            self._api.cuCtxSetCurrent(self._context)
-            self._api.cuGraphExecDestroy(executable)
+        if sys.is_finalizing() or self._closed:
+            return
+        self._api.cuCtxSetCurrent(self._context)
+        if not (self._recording or self._calls.lost):
+            self._api.cuStreamSynchronize(self._stream)  # it may still be at work
+        self._api.cuGraphExecDestroy(executable)
 
     # --- times
 

@@ -48,7 +48,7 @@ from modelcc.runtime.device_repeats import (
     EndCopy,
     EndOrder,
     Places,
-    Repeat,
+    RepeatedCall,
     Repeats,
     in_place,
     run_again,
@@ -258,7 +258,7 @@ class _Runner:
 
     def _record(
         self, device: RecordingDevice, parts: ProgramParts, values: Values, at: Mirror
-    ) -> Repeat | None:
+    ) -> RepeatedCall | None:
         """None, now and ever, if the device cannot be told once."""
         try:
             calls = tuple(self._recording(device, steps, values, at) for steps in parts.inside)
@@ -266,7 +266,7 @@ class _Runner:
             self._parts = None
             return None
         copies = (self._end_copies(s, values, at) for s in (parts.before, parts.after))
-        return Repeat(calls, *copies)
+        return RepeatedCall(calls, *copies)
 
     def _end_copies(self, steps: Sequence[Step], values: Values, at: Mirror) -> tuple[EndCopy, ...]:
         """The moves among ``steps`` where the caller has a tensor on the device elsewhere than

@@ -107,7 +107,7 @@ class EndCopy:
 
 
 @dataclass(frozen=True)
-class Repeat:
+class RepeatedCall:
     """Work that has been recorded, and what is copied before and after it."""
 
     calls: tuple[RecordedCall, ...]
@@ -122,13 +122,13 @@ class Repeats:
         self.places = SeenPlaces()
         self.results: DeviceResults | None = None
         """Whose spare memory goes when memory of calls is made anew."""
-        self._found: dict[Hashable, Repeat] = {}
+        self._found: dict[Hashable, RepeatedCall] = {}
 
-    def get(self, key: Hashable) -> Repeat | None:
+    def get(self, key: Hashable) -> RepeatedCall | None:
         """That of a key."""
         return self._found.get(key)
 
-    def keep(self, key: Hashable, repeat: Repeat) -> None:
+    def keep(self, key: Hashable, repeat: RepeatedCall) -> None:
         """For calls to come."""
         if key not in self._found and len(self._found) >= MOST_RECORDED:
             self._found.clear()
@@ -141,7 +141,7 @@ class Repeats:
             self.results.clear()
 
 
-def run_again(device: PointerDevice, repeat: Repeat, places: Places) -> bool:
+def run_again(device: PointerDevice, repeat: RepeatedCall, places: Places) -> bool:
     """Ask for all of a call; wait for it alone if it checks indices: False if one is out of range,
     which a call step by step tells."""
     for copy in repeat.before:
