@@ -40,11 +40,9 @@ _LIBRARIES: Mapping[str, Callable[[Callable[[str], int]], VendorLibrary]] = Mapp
 )
 """Libraries, each made of what gives the addresses of its functions."""
 
-_SHARED_BYTES = "_shared_bytes"
-"""Ends the name of a number beside a kernel: how much shared memory to launch it with."""
-
-_MAPS = "_maps"
-"""Ends the name of a text beside a kernel: of which tensors it takes maps."""
+_SHARED_BYTES, _MAPS = "_shared_bytes", "_maps"
+"""End names of what is beside a kernel: how much shared memory to launch it with, and of which
+tensors it takes maps."""
 
 _NAP = 0.0005
 """Seconds between two looks at work that must not take too long."""
@@ -103,9 +101,8 @@ class CudaDevice:
         calls.name = calls.load(api.cuDeviceGetName(256, self._device)).split(b"\0")[0].decode()
         self._context = calls.load(api.cuDevicePrimaryCtxRetain(self._device))
         self._current()
-        self._stream = calls.load(
-            api.cuStreamCreate(int(api.CUstream_flags.CU_STREAM_NON_BLOCKING))
-        )
+        aside = int(api.CUstream_flags.CU_STREAM_NON_BLOCKING)
+        self._stream = calls.load(api.cuStreamCreate(aside))
         self._keep_memory()
         self._kernels: dict[str, tuple[Any, Groups, int]] = {}
         self._maps: dict[str, KernelMaps] = {}
@@ -475,8 +472,8 @@ class CudaDevice:
         if sys.is_finalizing() or self._closed:
             return
         self._api.cuCtxSetCurrent(self._context)
-        if not (self._recording or self._calls.lost):
-            self._api.cuStreamSynchronize(self._stream)  # it may still be at work
+        if not (self._recording or self._calls.lost):  # it may still be at work
+            self._api.cuStreamSynchronize(self._stream)
         self._api.cuGraphExecDestroy(executable)
 
     # --- times
@@ -492,10 +489,10 @@ class CudaDevice:
     def _timed(self, call: Callable[..., tuple[Any, ...]], *given: Any) -> None:
         """Ask for something, and take its time, but in a recording."""
         self._ahead.behind_kernel = False
-        if self._recording:
-            self._calls.run(call(*given))
-        else:
+        if not self._recording:
             self._clock.timed(call, *given)
+            return
+        self._calls.run(call(*given))
 
 
 def _address(memory: DeviceMemory) -> int:

@@ -26,7 +26,7 @@ g (float16[128, 768] a) => (float16[128, 64] y) {
 }"""
 SIZES = {"w": (768, 768), "b": (768,), "v": (768, 64)}
 
-TOUCHES = ("LDG", "LDGSTS", "STG", "ATOM", "RED", "UTMA", "UBLKCP", "CCTL")
+TOUCHES = ("LDG", "LDGSTS", "STG", "ATOM", "RED", "UTMALDG", "UTMASTG", "UBLKCP", "CCTL")
 """Begin the names of instructions that read or write memory of all groups."""
 
 _INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)")
@@ -58,6 +58,9 @@ def test_kernels_wait_before_they_touch_what_others_write(chip: str) -> None:
         ]
         assert code.count("ACQBULK") == 1, name
         assert touched and code.index("ACQBULK") < min(touched), name
+        fetched = [n for n, i in enumerate(code) if i == "UTMACCTL.PF"]
+        assert bool(fetched) == ("UTMALDG" in {i.partition(".")[0] for i in code}), name
+        assert max(fetched, default=0) < code.index("ACQBULK"), name
         assert code.count("PREEXIT") == 1, name
         assert code.index("ACQBULK") < code.index("PREEXIT"), name
     constants = {name for name, code in kernels.items() if any(".CONSTANT" in i for i in code)}

@@ -13,6 +13,8 @@ What is no constant may be written by others while the kernel is there, so its o
 neither ``noalias`` nor ``readonly``: of that LLVM would make loads by way of a cache that is not
 kept coherent (``ld.global.nc``), and it might move them before the wait.  The parameters of the
 function within are both, which stays known, as ``alias.scope``, where it is put into the kernel.
+
+Maps of tensors of which boxes are copied are the kernel's own, and fetched before it waits.
 """
 
 from __future__ import annotations
@@ -29,6 +31,10 @@ LAUNCH = 'call void asm sideeffect "griddepcontrol.launch_dependents;", ""()'
 """The next kernel may be launched as soon as all groups have come here, or have ended."""
 
 _WAIT = 'call void asm sideeffect "griddepcontrol.wait;", "~{memory}"() convergent'
+_FETCH = (
+    "{ .reg .pred first; .reg .b32 x, y; mov.u32 x, %tid.x; mov.u32 y, %tid.y; or.b32 x, x, y; "
+    "setp.eq.u32 first, x, 0; @first prefetch.tensormap [$0]; }"
+)
 _ALONE = re.compile(r" (?:noalias|readonly|captures\(none\))(?= )")
 _MAP = re.compile(r"^ptr byval[^%]*")
 _TYPE = re.compile(r"ptr(?: addrspace\(\d+\))?(?= )|[^%]*[^% ]")
@@ -44,13 +50,27 @@ def waiting_kernel(name: str, head: str, parameters: Sequence[str], body: str) -
     inner = f"@{quoted(name + '.body')}"
     within = [_MAP.sub("ptr ", parameter) for parameter in parameters]
     given = ", ".join(map(_argument, within))
+    maps = [_name(parameter) for parameter in parameters if _MAP.match(parameter)]
+    first = [line for number, one in enumerate(maps) for line in _fetched(number, one)]
+    lines = "\n  ".join([*first, _WAIT, f"call void {inner}({given})", "ret void"])
     return (
         f"define internal void {inner}({', '.join(within)}) alwaysinline #0 {{\n{body}\n}}\n\n"
-        f"{head} {{\n  {_WAIT}\n  call void {inner}({given})\n  ret void\n}}"
+        f"{head} {{\n  {lines}\n}}"
     )
 
 
 def _argument(parameter: str) -> str:
     found = _TYPE.match(parameter)
     assert found is not None
-    return f"{found.group()} {parameter[parameter.index('%') :]}"
+    return f"{found.group()} {_name(parameter)}"
+
+
+def _name(parameter: str) -> str:
+    return parameter[parameter.index("%") :]
+
+
+def _fetched(number: int, name: str) -> tuple[str, str]:
+    """By one thread."""
+    place = f"%.place{number}"
+    call = f'call void asm sideeffect "{_FETCH}", "l"(i64 {place})'
+    return f"{place} = ptrtoint ptr {name} to i64", call
