@@ -9,6 +9,18 @@ from modelcc.ir.index import Index
 
 
 @dataclass(frozen=True)
+class Barrier:
+    """All threads of a group arrive before any goes on, and see what the others have written."""
+
+
+@dataclass(frozen=True)
+class Comment:
+    """Text for the reader of emitted code."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class CopyAsync:
     """Begins to copy ``lanes`` elements from global to shared memory: ``to[to_offset + l]`` becomes
     ``source[source_offset + l]``, 0 for lanes ``>= active``, at some time before the thread has

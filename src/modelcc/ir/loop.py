@@ -35,7 +35,7 @@ from typing import Literal, TypeAlias
 
 from modelcc.ir.argument import Argument
 from modelcc.ir.condition import Condition
-from modelcc.ir.copies import Exchange, Prefetch
+from modelcc.ir.copies import Barrier, Comment, Exchange, Prefetch
 from modelcc.ir.index import Index
 from modelcc.ir.tiles import Copying
 from modelcc.ir.types import BOOL, DType
@@ -412,11 +412,6 @@ class Alloc:
 
 
 @dataclass(frozen=True)
-class Barrier:
-    """All threads of a group arrive before any goes on, and see what the others have written."""
-
-
-@dataclass(frozen=True)
 class Arrive:
     """All threads of a group arrive at ``counters[slot]``; the ``count``-th group runs ``body`` and
     sees all that the others wrote, or saw, before they arrived.  Counters are i32, 0 before the
@@ -429,12 +424,10 @@ class Arrive:
 
 
 @dataclass(frozen=True)
-class Turns:
-    """Warps of a group run ``first`` and ``rest`` one after another, in their order: each waits for
-    the one before to have left, not for what that runs beside, nor for those behind.
-
-    All have come when the last one begins.  One thread of it runs ``copies`` between: these may
-    write over what warps have read, and waited for, before they came."""
+class TakeTurns:
+    """Warps of a group run ``first`` and ``rest`` in turns, each when the one before has left.  One
+    thread of the last, for which all have come, runs ``copies`` between: these may write over what
+    warps have read, and waited for, before they came."""
 
     first: tuple[Stmt, ...]
     copies: tuple[Stmt, ...]
@@ -467,16 +460,9 @@ class RoutineCall:
     beside: bool = False
 
 
-@dataclass(frozen=True)
-class Comment:
-    """Text for the reader of emitted code."""
-
-    text: str
-
-
 Stmt: TypeAlias = (
     For | While | If | Let | BindIndex | Check | Register | Assign | Store | VectorScatter | Alloc
-    | Barrier | Arrive | Turns | Exchange | Copying | Prefetch | ParallelCall
+    | Barrier | Arrive | TakeTurns | Exchange | Copying | Prefetch | ParallelCall
     | RoutineCall | Comment
 )  # fmt: skip
 

@@ -18,7 +18,7 @@ from modelcc.ir.loop import (
     RoutineCall,
     ScalarCall,
     Stmt,
-    Turns,
+    TakeTurns,
     While,
 )
 from modelcc.ir.loop_touched import touched
@@ -70,7 +70,7 @@ def _statement_flops(s: Stmt, env: dict[str, int]) -> int:
             return own + _block_flops(s.body, env)
         case Arrive():
             return _block_flops(s.body, env) // max(evaluate(s.count, env), 1)
-        case Turns():
+        case TakeTurns():
             return own + sum(_block_flops(b, env) for b in (s.first, s.rest))
         case RoutineCall():
             sizes = (evaluate(size, env) for size in s.sizes)

@@ -47,7 +47,7 @@ from modelcc.ir.loop import (
     Splat,
     Stmt,
     Store,
-    Turns,
+    TakeTurns,
     Var,
     VectorGather,
     VectorScatter,
@@ -268,7 +268,7 @@ STATEMENTS = TextForms[Stmt](
         Alloc: "{buffer}",
         Barrier: "barrier",
         Arrive: "arrive {counters:buffer}[{slot}] of {count} {body}",
-        Turns: "turns {first} copies {copies} rest {rest}",
+        TakeTurns: "turns {first} copies {copies} rest {rest}",
         Exchange: "exchange {name:value} across {across}",
         CopyAsync: "copy {to:buffer}[{to_offset}] = {source:buffer}[{source_offset}](? x{lanes}?)"
         "(? mask({active})?)",

@@ -25,7 +25,7 @@ from modelcc.ir.loop import (
     Register,
     RoutineCall,
     Stmt,
-    Turns,
+    TakeTurns,
     Var,
     VectorGather,
     While,
@@ -51,9 +51,9 @@ DIMENSIONS = 3
 
 _OF_GROUPS = (
     Barrier, Arrive, Exchange, CopyAsync, CommitCopies, WaitCopies, CopyTile, ExpectBytes,
-    WaitArrival, WaitRoutines, Turns,
+    WaitArrival, WaitRoutines, TakeTurns,
 )  # fmt: skip
-_OF_ALL: tuple[type[Stmt], ...] = (Barrier, Arrive, Turns)
+_OF_ALL: tuple[type[Stmt], ...] = (Barrier, Arrive, TakeTurns)
 _OF_WARPS = (RoutineCall, WaitRoutines, Exchange)
 TOGETHER: tuple[type[Stmt], ...] = (*_OF_ALL, *_OF_WARPS)
 """What all threads of a group, or of a warp, come to."""
@@ -251,7 +251,7 @@ class _Threads:
             case Arrive():
                 self._reached(s)
                 self._block(s.body)
-            case Turns():
+            case TakeTurns():
                 self._reached(s)
                 self._block(s.first)
                 self._by_one(s, s.copies)
@@ -277,7 +277,9 @@ class _Threads:
             case _:
                 pass
 
-    def _reached(self, s: Barrier | Arrive | Turns | RoutineCall | WaitRoutines | Exchange) -> None:
+    def _reached(
+        self, s: Barrier | Arrive | TakeTurns | RoutineCall | WaitRoutines | Exchange
+    ) -> None:
         """By all of them, on the same parts of memory."""
         if self._diverging is not None:
             inside = statement_text(self._diverging)

@@ -55,7 +55,7 @@ from modelcc.ir.loop import (
     Splat,
     Stmt,
     Store,
-    Turns,
+    TakeTurns,
     Var,
     VectorGather,
     VectorScatter,
@@ -159,7 +159,7 @@ class _Writer:
                 self._line(depth, f"yield {self.barriers}")
             case Arrive():
                 self._arrive(s, depth)
-            case Turns():
+            case TakeTurns():
                 self._turns(s, depth)
             case Exchange():
                 self._exchange(s, depth)
@@ -229,7 +229,7 @@ class _Writer:
         self._line(depth, f"if watch.arrive({place}, {self.index(s.count)}):")
         self.block(s.body, depth + 1)
 
-    def _turns(self, s: Turns, depth: int) -> None:
+    def _turns(self, s: TakeTurns, depth: int) -> None:
         """All threads come here before the first of them copies for all; no barrier, for who looks
         for races."""
         self.barriers += 1
@@ -326,7 +326,7 @@ class _Writer:
         self.access, self.lane = "watch.", self.bound("I", loops[-1].variable)
         self.block(body, depth + 1)
         self.access = self.lane = ""
-        if not any(isinstance(inner, Barrier | Arrive | Turns) for inner in statements(body)):
+        if not any(isinstance(inner, Barrier | Arrive | TakeTurns) for inner in statements(body)):
             self._line(depth + 1, "yield from ()")
         extents = ", ".join(f"{loop.variable!r}: {self.index(loop.stop)}" for loop in loops)
         self._line(depth, f"watch.run(thread, {{{extents}}})")

@@ -42,7 +42,7 @@ from modelcc.ir.loop import (
     RoutineCall,
     Stmt,
     Store,
-    Turns,
+    TakeTurns,
     Var,
     VectorGather,
     VectorScatter,
@@ -205,6 +205,11 @@ class _Verifier:
                 self._expression(e)
             self._statement(s, top)
 
+    def _blocks(self, s: Stmt) -> None:
+        for block in blocks(s):
+            with self._nested():
+                self._block(block)
+
     def _statement(self, s: Stmt, top: bool) -> None:
         self.has_groups = self.has_groups or is_of_groups(s)
         match s:
@@ -214,18 +219,12 @@ class _Verifier:
                 if s.condition.dtype != BOOL or s.condition.lanes != 1:
                     raise self._fail("the condition must be a scalar bool")
                 self._conditions += 1
-                for block in blocks(s):
-                    with self._nested():
-                        self._block(block)
+                self._blocks(s)
                 self._conditions -= 1
-            case Arrive():
-                self._check_range(self._buffer(s.counters)[0], s.slot, 1, 0)
-                with self._nested():
-                    self._block(s.body)
-            case Turns():
-                for block in blocks(s):
-                    with self._nested():
-                        self._block(block)
+            case Arrive() | TakeTurns():
+                if isinstance(s, Arrive):
+                    self._check_range(self._buffer(s.counters)[0], s.slot, 1, 0)
+                self._blocks(s)
             case Let() | Register():
                 self._new_name(s.name)
                 self._scopes[-1].values[s.name] = s
@@ -334,8 +333,7 @@ class _Verifier:
                 if buffer.space == "tile" or (s.beside and buffer.space != "warp"):
                     raise self._fail(f"%{buffer.name} is no place for @{routine.name}'s results")
             self._check_range(buffer, argument.offset, 1, 0)
-            last = argument.offset + substitute(taken.size, sizes) - 1
-            self._check_range(buffer, last, 1, 0)
+            self._check_range(buffer, argument.offset + substitute(taken.size, sizes) - 1, 1, 0)
             if buffer.space == "warp":
                 self._check_fragment(buffer, argument.offset, taken)
 

@@ -15,7 +15,7 @@ from group_products import without
 from modelcc.ir.condition import Condition
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Sym
-from modelcc.ir.loop import For, Function, If, Predicate, Stmt, Turns
+from modelcc.ir.loop import For, Function, If, Predicate, Stmt, TakeTurns
 from modelcc.ir.loop_groups import RaceError
 from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.loop_parser import parse_function
@@ -67,9 +67,9 @@ def test_the_text_says_it_all() -> None:
     assert parse_function(print_function(function)) == function
 
 
-def with_turns(function: Function, change: Callable[[Turns], Sequence[Stmt]]) -> Function:
+def with_turns(function: Function, change: Callable[[TakeTurns], Sequence[Stmt]]) -> Function:
     def rewrite(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        each = (change(s) if isinstance(s, Turns) else (map_blocks(s, rewrite),) for s in body)
+        each = (change(s) if isinstance(s, TakeTurns) else (map_blocks(s, rewrite),) for s in body)
         return tuple(chain.from_iterable(each))
 
     return replace(function, body=rewrite(function.body))
@@ -80,7 +80,7 @@ def test_who_copies_without_turns_overwrites_what_is_read() -> None:
     loops = (s for s in statements(function.body) if isinstance(s, For) and s.kind == "thread")
     first = Predicate(tuple(Condition(Sym(loop.variable), "==", 0) for loop in loops))
 
-    def at_once(s: Turns) -> Sequence[Stmt]:
+    def at_once(s: TakeTurns) -> Sequence[Stmt]:
         return (*s.first, If(first, s.copies), *s.rest)
 
     with pytest.raises(RaceError, match="it may still be read"):
@@ -100,7 +100,7 @@ def test_each_wait_is_needed() -> None:
 
 
 def test_only_one_thread_comes_to_copies() -> None:
-    def waiting(s: Turns) -> Sequence[Stmt]:
+    def waiting(s: TakeTurns) -> Sequence[Stmt]:
         return (replace(s, copies=(*s.copies, WaitRoutines(0))),)
 
     with pytest.raises(ModelError, match="only some threads may reach it"):

@@ -18,7 +18,7 @@ from modelcc.ir.loop import (
     RoutineCall,
     Stmt,
     Store,
-    Turns,
+    TakeTurns,
 )
 from modelcc.ir.loop_traversal import map_blocks, statements
 from modelcc.ir.tiles import CopyTile, ExpectBytes, WaitArrival, WaitRoutines
@@ -87,7 +87,7 @@ def _expanded(
                 result.append(Barrier())
             case ExpectBytes() | WaitRoutines():
                 pass
-            case Turns():
+            case TakeTurns():
                 copies = _expanded(s.copies, types, first)
                 result += [Barrier(), If(Predicate(first), copies)]
                 result += _expanded((*s.first, *s.rest), types, first)

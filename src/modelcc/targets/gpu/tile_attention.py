@@ -24,7 +24,7 @@ is no memory for a third block, all warps meet before that is overwritten.  Resu
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from modelcc.ir.argument import Argument
 from modelcc.ir.index import (
@@ -33,7 +33,6 @@ from modelcc.ir.index import (
     Range,
     Sym,
     ceildiv,
-    coefficient,
     floordiv,
     loop_range,
     maximum,
@@ -60,32 +59,30 @@ from modelcc.ir.loop import (
     Splat,
     Stmt,
     Store,
-    Turns,
+    TakeTurns,
     Var,
 )
 from modelcc.ir.scalar_tree import reads
-from modelcc.ir.tensor import Apply, Condition, Guard, Number, Read, Scalar
+from modelcc.ir.tensor import Condition, Guard, Number, Scalar
 from modelcc.ir.tiles import ExpectBytes, WaitArrival, WaitRoutines
 from modelcc.ir.types import BOOL, F32, I64
 from modelcc.passes.tensor.online_softmax import seen_keys
 from modelcc.schedule.group_schedule import TensorAttention
-from modelcc.schedule.lanes import Lanes, widen
 from modelcc.schedule.nest import Nest
 from modelcc.schedule.schedule import ScheduleError
+from modelcc.targets.gpu.attention_grid import grid_of
 from modelcc.targets.gpu.attention_parts import (
-    TOTAL,
     AttentionParts,
     find_attention,
     verify_halves,
     within,
 )
+from modelcc.targets.gpu.attention_results import AttentionResults
 from modelcc.targets.gpu.box_operand import BoxOperand, box_operand
 from modelcc.targets.gpu.evaluation import (
     Evaluation,
     GroupKernel,
     Launching,
-    Point,
-    extent_of,
     only_where,
 )
 from modelcc.targets.gpu.own_numbers import BOTH, SIDE, each_side, own, pair, put
@@ -114,9 +111,6 @@ ROW_THREADS = 4
 
 SHARED_BYTES = 227 * 1024
 """Memory of a group, of units that multiply for four warps."""
-
-CACHE_BYTES = 32 << 20
-"""Of keys and values that stay in a machine's cache while groups read them."""
 
 LOG2_E = math.log2(math.e)
 
@@ -160,10 +154,11 @@ class TileAttention:
         )
         gb, gi, w, lane = fresh("gb"), fresh("gi"), fresh("w"), fresh("t")
         rows = ceildiv(parts.pair.row.extent, s.rows)
-        grid, number = self._order(gb, gi, rows)
+        causal = seen_keys(parts.pair, parts.weights) is not None
+        grid, number = grid_of(kernel, parts, (gb, gi), rows, causal)
         self._launch = Launching(grid, ((w, s.rows // ROWS), (lane, WARPS)), kernel.dims)
         self._lane, self._warp = Sym(lane), Sym(w)
-        order = rows - 1 - Sym(gi) if self._is_causal else Sym(gi)
+        order = rows - 1 - Sym(gi) if causal else Sym(gi)
         self._start = order * s.rows
         self._outer = Evaluation(kernel.names)
         self._batch = self._outer.place(first.batch, number) if first.batch else {}
@@ -194,32 +189,6 @@ class TileAttention:
         if found is None:
             raise ScheduleError("queries, keys and values are boxes, with rows on boundaries")
         return found
-
-    @property
-    def _is_causal(self) -> bool:
-        return seen_keys(self._parts.pair, self._parts.weights) is not None
-
-    def _order(
-        self, head: str, block: str, blocks: Index
-    ) -> tuple[tuple[tuple[str, Index], ...], Index]:
-        """A grid of heads and blocks of rows, and a group's head.
-
-        Where rows see more keys the later they are, blocks that take longest come first, of all
-        heads whose keys and values are in the cache at the same time: none begins last.
-        """
-        parts = self._parts
-        heads, keys = extent_of(parts.first.batch), parts.pair.key.extent
-        if not self._is_causal:
-            return ((head, heads), (block, blocks)), Sym(head)
-        if not isinstance(heads, int) or not isinstance(keys, int):
-            return ((block, blocks), (head, heads)), Sym(head)
-        most = max(CACHE_BYTES // (keys * (parts.depth + parts.width) * self._dtype.bytes), 1)
-        together = max((n for n in range(1, min(heads, most) + 1) if heads % n == 0), default=1)
-        if together == heads:
-            return ((block, blocks), (head, heads)), Sym(head)
-        part = self._kernel.names.fresh("gp")
-        grid = (part, heads // together), (block, blocks), (head, together)
-        return grid, Sym(part) * together + Sym(head)
 
     @property
     def shared(self) -> tuple[Buffer, ...]:
@@ -280,7 +249,14 @@ class TileAttention:
             self._blocks(1, first, count, ranges, self._unmasked)
         self._blocks(first, count, count, ranges, scores)
         outer.statements += [*self._add(count - 1), WaitRoutines(0)]
-        self._results()
+        wholes = [
+            exchanged(outer, "sum", combine_two("sum", sums), ROW_THREADS) for sums in self._sums
+        ]
+        halves = len(self._powers) == 1
+        results = AttentionResults(
+            self._kernel.names, self._parts, self._batch, self._totals, self._lane, halves
+        )
+        results.store(outer, [self._row(row) for row in BOTH], wholes)
         return self._kernel.function(
             self._launch.around([Alloc(b) for b in self.shared], outer.statements)
         )
@@ -295,7 +271,7 @@ class TileAttention:
         inner.statements.append(self._there(1, block))
         if self._in_turns:
             copies = [s for n in (1, 2) for s in self._further(n, block + 3 - n, count)]
-            inner.statements.append(Turns(tuple(scoring), tuple(copies), tuple(adding)))
+            inner.statements.append(TakeTurns(tuple(scoring), tuple(copies), tuple(adding)))
         else:
             inner.statements += [*scoring, *adding]
         inner.statements.append(WaitRoutines(len(adding)))
@@ -507,90 +483,6 @@ class TileAttention:
                 if number + 1 < len(self._powers):
                     rest = ScalarCall("sub", (rest, Convert(part, F32)), F32, 2)
         return [every_total(scaled), every_key(inner.statements)]
-
-    # --- results
-
-    def _results(self) -> None:
-        """What follows totals, where there are rows."""
-        outer, parts = self._outer, self._parts
-        first = parts.results[0]
-        wholes = [
-            exchanged(outer, "sum", combine_two("sum", sums), ROW_THREADS) for sums in self._sums
-        ]
-        for row in BOTH:
-            number = self._row(row)
-            there = (Condition(number, "<", parts.pair.row.extent),)
-            side, every = each_side(self._kernel.names, parts.width)
-            point = {**self._batch, parts.pair.row.name: number}
-            share = self._share(outer, {n.output: wholes[row] for n in parts.sums})
-            lanes = Lanes(self._kernel.names.fresh("c"), len(BOTH)) if self._stores_pairs else None
-            inner = outer.nested(lanes)
-            for column in (0,) if lanes else BOTH:
-                if lanes:
-                    total = pair(self._totals, self._lane, side, row)
-                else:
-                    total = Load(self._totals.name, own(self._lane, side, row, column), F32)
-                made: dict[str, Expr] = {
-                    n.output: widen(wholes[row], total.lanes) for n in parts.sums
-                }
-                if share is not None:
-                    factors = total, widen(share, total.lanes)
-                    given = ScalarCall("mul", factors, F32, total.lanes)
-                    made[first.output] = inner.named("v", self._of_some(given))
-                self._result(inner, point, {**made, TOTAL: total}, side, column)
-            outer.statements += only_where(there, [every(inner.statements)])
-
-    @property
-    def _stores_pairs(self) -> bool:
-        """Whether a thread's two neighbours of a row are results side by side, of nothing but the
-        totals."""
-        parts = self._parts
-        last, results = parts.second.columns[-1], parts.results
-        made = {TOTAL, *(n.output for n in (*parts.sums, *results))}
-        return (
-            isinstance(last.extent, int)
-            and last.extent % len(BOTH) == 0
-            and coefficient(results[-1].store, last.name) == 1
-            and not isinstance(results[0].body, Guard)
-            and all(read.tensor in made for nest in results for read in reads(nest.body))
-        )
-
-    def _of_some(self, value: Expr) -> Expr:
-        """A ``value``, and 0 of no keys, of which a block gives sums that nobody reads."""
-        body = self._parts.results[0].body
-        if not isinstance(body, Guard):
-            return value
-        return Select(Predicate(body.conditions), value, Const(0.0, F32))
-
-    def _share(self, at: Evaluation, sums: Mapping[str, Expr]) -> Expr | None:
-        """What a row's totals are multiplied by in place of a division each, where results have
-        too few bits to tell; None if they are not divided by a sum."""
-        body = self._parts.results[0].body
-        match body.inside if isinstance(body, Guard) else body:
-            case Apply(function="div", args=(Read(tensor=total), Read(tensor=name))) if (
-                total == TOTAL and name in sums and len(self._powers) == 1
-            ):
-                share = ScalarCall("div", (Const(1.0, F32), sums[name]), F32)
-                return at.named("share", share)
-            case _:
-                return None
-
-    def _result(
-        self, at: Evaluation, point: Point, made: dict[str, Expr], side: Sym, column: int
-    ) -> None:
-        """One of a thread's results; ``made`` grows by what is on the way there."""
-        parts = self._parts
-        columns = parts.second.columns
-        if at.lanes is None:
-            place = SIDE * side + own_column(self._lane) + column
-            point = {**point, **at.place(columns, place)}
-        else:
-            vector = floordiv(SIDE * side + own_column(self._lane), at.lanes.count)
-            point = {**point, **at.place_lanes(columns, vector)}
-        for nest in parts.results:
-            if nest.output not in made:
-                made[nest.output] = at.named("v", at.value(nest.body, point, made))
-        at.store(parts.results[-1], point, made[parts.results[-1].output])
 
 
 def _at_most(count: Index, most: Index) -> Bounds:

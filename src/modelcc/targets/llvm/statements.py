@@ -28,7 +28,7 @@ from modelcc.ir.loop import (
     Select,
     Stmt,
     Store,
-    Turns,
+    TakeTurns,
     Var,
     VectorScatter,
     While,
@@ -120,7 +120,7 @@ class StatementCode:
                 self._loaded.clear()
             case Arrive():
                 self._arrive(s)
-            case Turns():
+            case TakeTurns():
                 tiles = self._of_tiles(s)
                 tiles.take_turn()
                 self.block(s.first)

@@ -8,7 +8,7 @@ from math import gcd
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, Sym, mod
-from modelcc.ir.loop import Alloc, For, RoutineCall, Turns
+from modelcc.ir.loop import Alloc, For, RoutineCall, TakeTurns
 from modelcc.ir.loop_text import statement_text
 from modelcc.ir.loop_traversal import statements
 from modelcc.ir.tiles import CopyTile, ExpectBytes, WaitArrival, WaitRoutines
@@ -101,7 +101,7 @@ class TileCode:
                 self._effect(_INIT, "r,r", [("i32", self._shared(alloc.buffer.name, slot)),
                                             ("i32", number)])  # fmt: skip
         self._effect("fence.proxy.async.shared::cta;", "", [])
-        if any(isinstance(inner, Turns) for inner in statements(s.body)):
+        if any(isinstance(inner, TakeTurns) for inner in statements(s.body)):
             self._pass_first()
         return True
 
