@@ -197,3 +197,34 @@ def test_maxima_of_windows_have_strips() -> None:
     found = run_scheduled(made, interpreted(made), {"x": x}, {})["y"]
     views = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(1, 2))
     assert np.array_equal(found, views.max(axis=(4, 5)))
+
+
+def first_layer(columns: int, size: int, digest: str) -> str:
+    """Windows of 5 x 5 over all three channels of images, every second pixel."""
+    side, half = 2 * size, f"[0 <= 2*p + u - 2, 2*p + u - 2 < {2 * size}"
+    guard = f"{half}, 0 <= 2*q + v - 2, 2*q + v - 2 < {side}]"
+    image, weights = f"%x: f32[n, 3, {side}, {side}]", f"%w: f32[{columns}, 3, 5, 5]"
+    shape = f"f32[n, {size}, {size}, {columns}]"
+    return f"""program @p({image}) -> (%y) dims(n in 0:) {{
+  constant {weights} = "{digest}"
+  kernel @Conv({image}, {weights}) -> (%y: {shape}) {{
+    %y: {shape} = [i < n, p < {size}, q < {size}, o < {columns}] sum[c < 3, u < 5, v < 5]
+      (%x[i, c, 2*p + u - 2, 2*q + v - 2] if {guard} else 0.0) * %w[o, c, u, v] }} }}"""
+
+
+@pytest.mark.parametrize("schedule", [GroupWindows(8, 3, 2, 2, 2), GroupWindows(16, 2, 4), None])
+def test_images_of_three_channels_have_strips_of_output_channels(
+    schedule: GroupWindows | None,
+) -> None:
+    """By default, too: products would gather each pixel by itself."""
+    rng = np.random.default_rng(11)
+    x, w = (rng.integers(-3, 4, s).astype(np.float32) for s in ((2, 3, 10, 10), (8, 3, 5, 5)))
+    weights = Constant(w)
+    text = first_layer(8, 5, weights.digest)
+    program = schedule_groups(parse_tensor_program(text, {weights.digest: weights}), schedule, H100)
+    assert {load.lanes for load in loads(program) if load.buffer == "x0"} == {1}
+    assert {load.lanes > 1 for load in loads(program) if load.buffer == "x1"} == {True}
+    found = run_scheduled(program, interpreted(program), {"x": x}, {"n": 2})["y"]
+    wide = np.pad(x, ((0, 0), (0, 0), (2, 2), (2, 2)))
+    views = np.lib.stride_tricks.sliding_window_view(wide, (5, 5), axis=(2, 3))[:, :, ::2, ::2]
+    assert np.array_equal(found, np.einsum("ncpquv,ocuv->npqo", views[:, :, :5, :5], w))

@@ -54,6 +54,9 @@ DEAR = 48
 UNIT_PRODUCTS = 128
 """Multiply-adds of a unit in a cycle, where groups count each other."""
 
+MOST_COLUMNS, GATHERED = 128, 64
+"""Columns for which a gathered element is multiplied, and a side of the tiles that it is for."""
+
 SINGLE_BLOCK, APART = 3, 8
 """Terms whose factors are there at once without a loop over blocks, and registers of an element
 that is read by itself."""
@@ -119,6 +122,8 @@ def _of_points(kernel: GroupKernel, group: Group, machine: GpuModel) -> Iterator
         return
     if not kernel.leaves:
         found = find_contraction(anchor)
+        if found is not None and _gathers(found, machine):
+            yield from window_schedules(group, anchor, machine)
         if found is not None and count(anchor.reduce) >= FEW:
             yield from _on_matrix_units(kernel, found, anchor, machine)
             yield from tiles(found, group, machine)
@@ -136,6 +141,20 @@ def _on_matrix_units(
         product = None if kernel.checks else box_product(kernel, found)
         boxes = product if product is not None and takes_boxes(dtype, product) else None
         yield from tensor_tiles(found, dtype, machine, boxes)
+
+
+def _gathers(found: Contraction, machine: GpuModel) -> bool:
+    """Whether tiles would be gathered element by element under conditions, each of them for a few
+    products: images of three channels."""
+    few = count(found.columns) <= MOST_COLUMNS and found.left.dtype.is_float
+    if machine.lanes == 1 or not few:
+        return False
+    pairs = ((found.left, found.rows), (found.right, found.columns))
+    return any(
+        isinstance(operand.value, Guard)
+        and vector_lanes(operand, along, found.terms, (GATHERED, GATHERED), 2) == 1
+        for operand, along in pairs
+    )
 
 
 def _pointwise(group: Group, machine: GpuModel) -> Iterator[GroupSchedule]:

@@ -86,7 +86,8 @@ def _lanes(group: Group, anchor: Nest, found: Windows, machine: GpuModel) -> int
 
 def _registers(found: Windows, size: int, lanes: int, bytes_: int) -> int:
     """Of a thread for its sums, the weights of a line, and its elements as they are read."""
-    elements = -(-found.elements(size) * lanes * bytes_ // 4)
+    elements = found.elements(size)
+    elements = elements if found.same else -(-elements * lanes * bytes_ // 4)
     return (size + found.size) * lanes + elements
 
 
@@ -96,8 +97,8 @@ def _most(machine: GpuModel) -> int:
 
 def _time(found: Windows, size: int, lanes: int, strips: int, machine: GpuModel) -> float:
     """Of a line of all windows: of one thread after the other, but not less than one waits."""
-    read = found.elements(size) + found.size
-    own = lanes * (size * found.size + READING * read)
+    elements = found.elements(size) * (1 if found.same else lanes)
+    own = lanes * size * found.size + READING * (elements + found.size * lanes)
     at_once = STEPS * machine.warp * machine.units
     return max(own * strips / at_once, own if machine.virtual else own + WAITING)
 

@@ -30,12 +30,13 @@ class SharedElements:
 
 @dataclass(frozen=True)
 class Windows:
-    """Neighbours in memory lie along ``side``; windows overlap along a ``strip``, and maybe along
-    lines ``beside`` it."""
+    """Neighbours in memory lie along ``side``, which windows move along, unless all of them are of
+    the ``same`` elements; they overlap along a ``strip``, and maybe along lines ``beside`` it."""
 
     side: LoopVar
     strip: SharedElements
     beside: LoopVar | None
+    same: bool = False
 
     @property
     def size(self) -> int:
@@ -56,12 +57,24 @@ def find_windows(nest: Nest) -> Windows | None:
         return None
     for read in reads(nest.body):
         found = list(_overlaps(read, nest))
-        side = _side(read, nest) if found else None
+        columns = _columns(read, nest) if found else None
+        side = columns or (_side(read, nest) if found else None)
         strips = [o for o in found if side is not None and o.result != side]
         if side is not None and strips:
             strip = min(strips, key=lambda o: _places(read, nest).index(o.result.name))
             others = [o.result for o in strips if o.result != strip.result]
-            return Windows(side, strip, others[0] if others else None)
+            return Windows(side, strip, others[0] if others else None, side == columns)
+    return None
+
+
+def _columns(read: Read, nest: Nest) -> LoopVar | None:
+    """The loop along which results and what ``read`` is multiplied by lie side by side, while it
+    stays where it is."""
+    for v in nest.parallel:
+        steps = [coefficient(r.indices[0], v.name) for r in reads(nest.body) if r != read]
+        stays = coefficient(read.indices[0], v.name) == 0 and v.extent != 1
+        if stays and steps == [1] and coefficient(nest.store, v.name) == 1:
+            return v
     return None
 
 
