@@ -65,6 +65,10 @@ SHARED_BYTES = 128
 LATENCY_CYCLES = 1000
 """Until memory answers, roughly: a unit gets no more in this time than is on its way."""
 
+RESULTS = 32
+"""That a thread finishes together: it waits once for what follows their sums to be there.  An H100
+took 600 cycles each time with a bias, 2000 with a residual from memory."""
+
 PRODUCTS = {"wgmma": 2048}
 USUAL_PRODUCTS = 1024
 """Multiply-adds of a unit in a cycle, of elements of 2 bytes, by instructions."""
@@ -152,6 +156,8 @@ def tensor_time(
     most = max(products, moved, cached)
     block = most + (1 - HIDDEN) * (products + moved + cached - most) + BLOCK_CYCLES / together
     results = tile.rows * tile.columns * 12 / SHARED_BYTES
+    rounds = -(-tile.rows * tile.columns // (tile.threads * RESULTS))
+    results += rounds * LATENCY_CYCLES / together
     whole = per_unit * (blocks * block + GROUP_CYCLES / together)
     if tile.parts == 1:
         return whole + per_unit * results
