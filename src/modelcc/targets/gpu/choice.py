@@ -83,6 +83,10 @@ them with vectors of four."""
 GATHERED = 24
 """Multiply-adds in the time of finding out where an element is that is not read everywhere."""
 
+COPIED = 4
+"""Multiply-adds in the time of copying an element by itself: a copy, a sum of 64 bits that is its
+address, and its share of conditions."""
+
 RESULT = 20
 """Multiply-adds in the time of writing a result: fitted are 82 where numbers were written one by
 one, and vectors of four make it a quarter."""
@@ -289,6 +293,8 @@ def _block(tile: GroupProduct, found: Contraction, machine: GpuModel, together: 
     for operand, along in ((found.left, tile.rows), (found.right, tile.columns)):
         if isinstance(operand.value, Guard):
             products += GATHERED * along * tile.terms
+        if tile.buffers > 2 and operand.by_term:
+            products += COPIED * along * tile.terms
     alone = products * max(1.0, SCHEDULERS * machine.warp / tile.threads)
     if machine.virtual:
         return max(together * products, alone)
