@@ -62,8 +62,9 @@ def test_an_instruction_that_takes_more_registers(monkeypatch: pytest.MonkeyPatc
     """Its kernel stays as it was, the other one has fewer."""
 
     def assembled(ptx: str, chip: Chip) -> Cubin:
-        few = {name: f"{name}()\n.reqntid 256, 1, 1\n.maxnreg 128" in ptx for name in ("k", "l")}
-        if few["k"]:
+        names = [name for name in ("k", "l") if f".entry {name}" in ptx]
+        few = {name: f"{name}()\n.reqntid 256, 1, 1\n.maxnreg 128" in ptx for name in names}
+        if few.get("k"):
             raise CudaToolError(
                 "Insufficient registers at line 9 in function k. Try 129 or higher."
             )
@@ -90,7 +91,7 @@ def test_a_few_registers_less_for_one_more_group(
 
     monkeypatch.setattr(tools, "_assembled", assembled)
     made = assemble(".entry k(.param .u64 p)\n.reqntid 16, 16, 1\n{ }", find_chip("sm_80"))
-    assert len(asked) == 2
+    assert len(asked) == (3 if room else 2)
     assert made.uses["k"] == KernelResources(128 if room else 130)
     few = assemble(".entry k(.param .u64 p)\n.reqntid 32, 1, 1\n{ }", find_chip("sm_80"))
     assert few.uses["k"].registers == 130, "of many groups one more tells little"

@@ -18,6 +18,7 @@ from modelcc.targets.cuda.chips import Chip
 
 _FUNCTION = re.compile(r"Compiling entry function '(\S+)'")
 _ENTRY = re.compile(r"\.entry (?P<name>\w+)\([^)]*\)\s*\.reqntid (?P<threads>[\d, ]+)")
+_WHOLE = re.compile(r"^(\.visible )?\.entry (?P<name>\w+)\(.*?^\}", re.MULTILINE | re.DOTALL)
 _NUMBERS = {
     "registers": re.compile(r"Used (\d+) registers"),
     "shared": re.compile(r"(\d+) bytes smem"),
@@ -101,16 +102,22 @@ def assemble(ptx: str, chip: Chip) -> Cubin:
         made = _assembled(_bounded(ptx, bounds), chip)
     sound = {n: use for n, use in made.uses.items() if n in threads and not use.spilled}
     fewer = {n: number for n, use in sound.items() if (number := _fewer(use, threads[n], chip))}
-    while fewer:
-        try:
-            tried = _assembled(_bounded(ptx, bounds | fewer), chip)
-            beyond = {name for name in fewer if tried.uses[name].spilled}
-        except CudaToolError as error:  # an instruction of a kernel takes more
-            tried, beyond = made, {n for n in fewer if f"function {n}." in str(error)} or {*fewer}
-        if not beyond:
-            return tried
-        fewer = {name: number for name, number in fewer.items() if name not in beyond}
-    return made
+    enough = {n: number for n, number in fewer.items() if _fits(ptx, n, number, chip)}
+    return _assembled(_bounded(ptx, bounds | enough), chip) if enough else made
+
+
+def _fits(ptx: str, kernel: str, registers: int, chip: Chip) -> bool:
+    """Whether so many registers are enough for a kernel, which is assembled by itself."""
+
+    def kept(found: re.Match[str]) -> str:
+        return found[0] if found["name"] == kernel else ""
+
+    alone = _WHOLE.sub(kept, ptx)
+    try:
+        use = _assembled(_bounded(alone, {kernel: registers}), chip).uses[kernel]
+    except CudaToolError:
+        return False  # an instruction takes more
+    return not use.spilled
 
 
 def _threads(ptx: str) -> Mapping[str, int]:
