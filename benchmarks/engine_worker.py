@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -27,7 +29,8 @@ class Worker:
     def __init__(self, serve: Callable[..., None], arguments: Sequence[Any], limit: float) -> None:
         context = multiprocessing.get_context("spawn")
         self._own, theirs = context.Pipe()
-        self._process = context.Process(target=serve, args=(theirs, *arguments), daemon=False)
+        given = serve, theirs, *arguments
+        self._process = context.Process(target=_serve_apart, args=given, daemon=False)
         self._process.start()
         theirs.close()
         self._limit = limit
@@ -53,8 +56,17 @@ class Worker:
         return self.answer(limit)
 
     def close(self) -> None:
-        """End the process, whatever it is doing."""
+        """End the process, whatever it is doing, and those that it has started."""
         self._process.terminate()
         self._process.join(PATIENCE)
+        if self._process.pid is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()
         self._process.join(PATIENCE)  # one that a driver holds does not even end then
+
+
+def _serve_apart(serve: Callable[..., None], *arguments: Any) -> None:
+    """In a group of processes of its own: what an engine starts, as compilers, ends with it."""
+    os.setpgrp()
+    serve(*arguments)

@@ -36,7 +36,7 @@ CHECKED = 4
 """Kernels and models that are checked at the same time."""
 
 FIRST = 10
-"""Kernels that are timed before models: those that there are bars for."""
+"""Kernels that are timed before models are: those that there are bars for."""
 
 SHARE = 0.2
 """Of the seconds, the most that ops may take where times of models follow."""
@@ -96,9 +96,9 @@ def run(day: Day, results: Results, serve: Callable[..., None] = serve) -> Turns
                 if ready and not any(results.is_right(case.name) for case in ready):
                     print("no kernel is right: nothing else is tried", flush=True)
                     return turns
-                time_kernels(day, turns, results, sized[:FIRST])
             check_models(day, turns, results, profiles, builds)
             if CHECK in day.phases:
+                time_kernels(day, turns, results, sized[:FIRST])
                 turns.close()
                 watch(day, results, ready)
                 if day.operators:
