@@ -56,6 +56,9 @@ LANE, LANES = Sym("l"), Sym("n")
 RESULT = "result"
 """The buffer that an instruction as a function writes."""
 
+ROUGH = "rough "
+"""Begins the text of an instruction that is not exact."""
+
 
 def instruction_function(instruction: Instruction) -> Function:
     """The loop over the lanes of a result."""

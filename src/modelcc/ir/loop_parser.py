@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from modelcc.ir.instructions import instruction_of
+from dataclasses import replace
+
+from modelcc.ir.instructions import ROUGH, instruction_of
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_forms import read_definition
 from modelcc.ir.text_reader import TextReader
@@ -33,8 +35,9 @@ def parse_function(text: str) -> Function:
 def read_function(at: TextReader) -> Function:
     """``func @name(buffers; sizes) from "…" { … }``, after instructions and what it calls."""
     at.instructions, at.routines = {}, {}
-    while at.accept("instruction "):
-        instruction = instruction_of(read_definition(at))
+    while (rough := at.accept(ROUGH)) or at.sees("instruction "):
+        at.expect("instruction ")
+        instruction = replace(instruction_of(read_definition(at)), exact=not rough)
         at.instructions[instruction.name] = instruction
     while at.accept("routine "):
         routine = read_definition(at)

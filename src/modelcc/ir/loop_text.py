@@ -25,8 +25,9 @@
       }
     }
 
-Instructions that a function uses are told before it, as :mod:`modelcc.ir.instructions` shows, then
-functions that it calls, as ``routine @add(…``.
+Instructions that a function uses are told before it, as :mod:`modelcc.ir.instructions` shows
+(``rough instruction`` where the result is not exact), then functions that it calls, as
+``routine @add(…``.
 Types of values follow from those of buffers and constants, so only conversions spell theirs.
 """
 
@@ -34,7 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modelcc.ir.instructions import instruction_function, instructions_in
+from modelcc.ir.instructions import ROUGH, instruction_function, instructions_in
 from modelcc.ir.loop import Function, Stmt
 from modelcc.ir.loop_forms import STATEMENTS, definition_text
 from modelcc.ir.loop_traversal import routines_in
@@ -47,8 +48,10 @@ def print_functions(functions: Sequence[Function]) -> str:
 
 def print_function(function: Function) -> str:
     """The text of ``function``, behind the instructions that it uses and what it calls."""
-    needed = map(instruction_function, instructions_in(function.body))
-    texts = [f"instruction {definition_text(each)}\n" for each in needed]
+    texts = [
+        f"{'' if each.exact else ROUGH}instruction {definition_text(instruction_function(each))}\n"
+        for each in instructions_in(function.body)
+    ]
     texts += [f"routine {definition_text(each)}\n" for each in routines_in(function.body)]
     return "".join((*texts, f"func {definition_text(function)}\n"))
 
