@@ -63,7 +63,7 @@ KERNELS = {
     "small": product(441, 288, 96, "f32"),
     "few columns": product(4096, 16, 768, "f32"),
     "padded": image(64, 64, 3, f"({PADDED} else 0.0)", "max(%s[n, h, w, o], 0.0)"),
-    "three channels": image(3, 64, 3, f"({PADDED} else 0.0)", "max(%s[n, h, w, o], 0.0)"),
+    "few channels": image(8, 64, 3, f"({PADDED} else 0.0)", "max(%s[n, h, w, o], 0.0)"),
     "one block": image(16, 96, 1, "%x[n, h, w, c]", "%s[n, h, w, o] * sigmoid(%s[n, h, w, o])"),
     "halves": product(512, 3072, 768, "f16", True),
     "rows": rows(2048, 4096),

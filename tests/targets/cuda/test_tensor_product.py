@@ -83,8 +83,7 @@ def test_images_are_copied_in_vectors(name: str) -> None:
     program = parse_tensor_program(text, {weights.digest: weights})
     functions = list(schedule_groups(program, None, chip.gpu).functions)
     made = assemble(ptx_text(llvm_text(functions, chip), chip), chip)
-    (use,) = made.uses.values()
-    assert not use.spilled
+    assert not any(use.spilled for use in made.uses.values())
     found = instructions_of(disassemble(made.code))
     assert found["HMMA.16816.F32"]
     assert not [name for name in found if name.startswith(("LDG.E.U16", "STS.U16"))]

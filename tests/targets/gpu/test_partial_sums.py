@@ -194,7 +194,7 @@ def test_the_text_of_a_schedule_has_its_parts() -> None:
 CHOICES = {
     "few rows": ((128, 768, 3072), True, True),
     "enough tiles": ((4096, 4096, 4096), True, False),
-    "few terms": ((128, 768, 128), True, False),
+    "few terms": ((128, 768, 32), True, False),
     "groups that do not count": ((128, 768, 3072), False, False),
 }
 
