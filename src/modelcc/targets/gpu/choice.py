@@ -54,7 +54,7 @@ DEAR = 48
 UNIT_PRODUCTS = 128
 """Multiply-adds of a unit in a cycle, where groups count each other."""
 
-MOST_COLUMNS, GATHERED = 128, 64
+MOST_COLUMNS, GATHERED_SIDE = 128, 64
 """Columns for which a gathered element is multiplied, and a side of the tiles that it is for."""
 
 SINGLE_BLOCK, APART = 3, 8
@@ -156,7 +156,7 @@ def _gathers(found: Contraction, machine: GpuModel) -> bool:
     pairs = ((found.left, found.rows), (found.right, found.columns))
     return any(
         isinstance(operand.value, Guard)
-        and vector_lanes(operand, along, found.terms, (GATHERED, GATHERED), 2) == 1
+        and vector_lanes(operand, along, found.terms, (GATHERED_SIDE, GATHERED_SIDE), 2) == 1
         for operand, along in pairs
     )
 
