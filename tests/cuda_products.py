@@ -12,6 +12,7 @@ from modelcc.targets.cuda.tools import assemble, disassemble
 from modelcc.targets.gpu.contraction import find_contraction
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.lower import default_schedule, lower_groups
+from modelcc.targets.gpu.sums_slab import kept_type
 from modelcc.targets.gpu.tensor_choice import tensor_bytes, tensor_registers
 from modelcc.targets.llvm.groups import shared_bytes
 
@@ -51,7 +52,8 @@ def code_as_planned(program: TensorProgram, chip: Chip) -> tuple[TensorProduct, 
     anchor = kernel.group.anchor
     found = None if anchor is None else find_contraction(anchor)
     assert found is not None
-    planned = tensor_registers(schedule), tensor_bytes(schedule, found, found.left.value.dtype)
+    taken = tensor_bytes(schedule, found, found.left.value.dtype, kept_type(kernel.group))
+    planned = tensor_registers(schedule), taken
     assert shared == planned[1]
     at_once = chip.gpu.groups_at_once
     groups = at_once(schedule.threads, *planned)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from math import prod
+from math import erf, prod
 from typing import Any
 
 import ml_dtypes
@@ -119,6 +119,22 @@ def product(m: int, n: int, k: int, dtype: str) -> Case:
     return Case(name, "product", dtype, "y = MatMul(a, b)", shapes, (m, n), work, some)
 
 
+def layer(m: int, n: int, k: int, dtype: str, residual: bool) -> Case:
+    """A product, a bias, and a residual or GELU behind, as models have them."""
+
+    def some(feeds: Mapping[str, Array], rows: slice) -> Array:
+        sums = _wide(feeds["a"][rows]) @ _wide(feeds["b"]) + _wide(feeds["c"])
+        if residual:
+            return sums + _wide(feeds["r"][rows])
+        return sums * (1 + np.vectorize(erf)(sums / np.sqrt(2))) / 2
+
+    shapes = {"a": (m, k), "b": (k, n), "c": (n,), **({"r": (m, n)} if residual else {})}
+    last = "y = Add(s, r)" if residual else "y = Gelu(s)"
+    node = f"p = MatMul(a, b) s = Add(p, c) {last}"
+    name = f"{'residual' if residual else 'gelu'} {m}x{n}x{k} {dtype}"
+    return Case(name, "layer", dtype, node, shapes, (m, n), 2.0 * m * n * k, some)
+
+
 def attention(rows: int, keys: int, width: int, dtype: str, causal: bool = False) -> Case:
     """Heads side by side."""
 
@@ -176,8 +192,10 @@ def cases(size: str = "large") -> Iterator[Case]:
     if size in ("small", "all"):
         yield from (product(128, 64, 96, "f32"), attention(48, 48, 16, "f32", causal=True))
         yield from (attention(1, 64, 16, "f16"), softmax(64, 96, "f16"), layer_norm(8, 96, "f32"))
+        yield from (layer(64, 40, 96, "f32", residual) for residual in (False, True))
     if size in ("medium", "all"):
         yield from (product(512, 512, 512, dtype) for dtype in ("bf16", "f16", "f32"))
+        yield layer(2560, 1536, 768, "bf16", residual=False)
         yield from (product(100, 520, 4096, dtype) for dtype in ("f16", "f32"))
         yield from (attention(512, 512, 128, "bf16", causal) for causal in (False, True))
         yield from (attention(1, 2048, 128, "f16"), attention(512, 512, 64, "f32"))
@@ -191,6 +209,8 @@ def _large() -> Iterator[Case]:
     yield from (attention(rows, rows, 128, "bf16") for rows in (4096, 16384))
     yield from (attention(rows, rows, 128, "bf16", causal=True) for rows in (4096, 16384))
     yield attention(1, 16384, 128, "f16")
+    yield layer(4096, 3072, 768, "bf16", residual=False)
+    yield from (layer(4096, 768, terms, "bf16", residual=True) for terms in (768, 3072))
     yield from (softmax(16384, 4096, dtype) for dtype in ("f32", "f16"))
     yield from (layer_norm(16384, 4096, dtype) for dtype in ("f32", "f16"))
     yield from (product(4096, 4096, 4096, dtype) for dtype in ("f16", "f32"))

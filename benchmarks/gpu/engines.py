@@ -19,6 +19,7 @@ from benchmarks.gpu.turns import Failed, Opened, Task
 
 KERNELS: Mapping[str, tuple[str, ...]] = {
     "product": ("modelcc", "cublas", "xla"),
+    "layer": ("modelcc", "inductor"),
     "softmax": ("modelcc", "eager", "inductor", "xla"),
     "layer_norm": ("modelcc", "eager", "inductor", "xla"),
     "attention": ("modelcc", "flash", "cudnn", "fa3", "xla"),

@@ -79,6 +79,9 @@ def _step(torch: Any, engine: str, case: Case, given: Mapping[str, Any]) -> Step
     match case.peer:
         case "product":
             return lambda: torch.matmul(given["a"], given["b"])
+        case "layer":
+            whole = _compiled(torch, engine, lambda *g: _layer(functional, *g))
+            return lambda: whole(*given.values())
         case "softmax":
             rows = _compiled(torch, engine, lambda x: torch.softmax(x, -1))
             return lambda: rows(given["x"])
@@ -88,6 +91,11 @@ def _step(torch: Any, engine: str, case: Case, given: Mapping[str, Any]) -> Step
             return lambda: norm(given["x"], given["s"], given["t"])
         case _:
             return _attention(torch, engine, case, given)
+
+
+def _layer(functional: Any, a: Any, b: Any, c: Any, residual: Any = None) -> Any:
+    sums = a @ b + c
+    return functional.gelu(sums) if residual is None else sums + residual
 
 
 def _compiled(torch: Any, engine: str, function: Callable[..., object]) -> Callable[..., object]:

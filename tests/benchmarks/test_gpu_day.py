@@ -57,6 +57,8 @@ def test_what_fails_costs_its_own_row_and_the_next_call_goes_on(tmp_path: Path) 
         "decode": "LaunchError: the GPU did not do its work",
         "softmax": "WRONG",
         "layer": "",
+        "gelu": "",
+        "residual": "",
     }
     assert faults["attention"].startswith("no answer in")
     (norm,) = (row for row in rows.values() if row.name.startswith("layer"))
@@ -109,7 +111,8 @@ def test_kernels_of_what_is_right_are_profiled(
     found = read(tmp_path / PROFILES)
     wanted = [name for name, row in rows.items() if row.section in ("kernel", "model")]
     assert list(found) == [name for name in wanted if not rows[name].fault]
-    assert list(found) == ["layer norm 8x96 f32", "b_f16 x1", "a x32"]
+    layers = ["layer norm 8x96 f32", "gelu 64x40x96 f32", "residual 64x40x96 f32"]
+    assert list(found) == [*layers, "b_f16 x1", "a x32"]
     assert rows["layer norm 8x96 f32"].seconds and not rows["a x32"].seconds
     said = capsys.readouterr().out
     assert "a x32: call 50.0 us, kernels 40.0 us, roof 10.0 us\n" in said

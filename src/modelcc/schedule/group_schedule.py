@@ -108,7 +108,9 @@ class TensorProduct:
     Of so many ``buffers`` all but one are being filled while that one is used.  ``instruction`` is
     the family that warps use (with ``wgmma`` four of them are one); a name that ends in ``tf32``
     allows operands in f32 to be rounded to 10 bits of mantissa.  The terms of a tile are cut into
-    ``parts``, of a group each, the last of which adds all sums.
+    ``parts``, of a group each, the last of which adds all sums.  Of so many ``groups`` each has
+    several tiles, one after the other, and finishes the results of one while it multiplies the
+    next (0: a group for each tile).
     """
 
     rows: int
@@ -119,6 +121,7 @@ class TensorProduct:
     buffers: int = 2
     instruction: str = "mma"
     parts: int = 1
+    groups: int = 0
 
     @property
     def threads(self) -> int:

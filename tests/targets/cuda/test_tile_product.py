@@ -107,3 +107,17 @@ def test_other_products_are_those_of_warps(program: TensorProgram, instruction: 
     schedule = default_schedule(kernel_of(program).kernel, CHIP.gpu)
     assert isinstance(schedule, TensorProduct)
     assert schedule.instruction == instruction
+
+
+@pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here")
+@pytest.mark.skipif(find_tool("nvdisasm") is None, reason="there is no nvdisasm")
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_results_are_finished_while_the_next_tile_is_multiplied(dtype: str) -> None:
+    """Between the products of a block and the next wait for some; ptxas keeps all in flight."""
+    schedule, code = code_as_planned(product(4096, 3072, 768, dtype), CHIP)
+    assert schedule.groups
+    blocks = [loop for loop in loops_of(code) if loop["HGMMA"] == 4 and loop["UTMALDG"]]
+    inner = min(blocks, key=lambda counts: counts.total())
+    assert inner["WARPGROUP"] == 2  # it begins, and all but it are waited for
+    assert inner["BAR"] == 1
+    assert inner["LDS"] and inner["STG"] and not inner["STS"]

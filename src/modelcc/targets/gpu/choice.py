@@ -23,6 +23,7 @@ from modelcc.targets.gpu.partial_sums import parts_cycles, parts_of
 from modelcc.targets.gpu.pointwise import takes_lanes
 from modelcc.targets.gpu.row_choice import power_of_two, reduction_schedules, row_schedules
 from modelcc.targets.gpu.sizes import FEW, count, number
+from modelcc.targets.gpu.sums_slab import kept_type
 from modelcc.targets.gpu.tensor_choice import tensor_tiles
 from modelcc.targets.gpu.tensor_product import matrix_type
 from modelcc.targets.gpu.tile_product import takes_boxes
@@ -144,7 +145,7 @@ def _on_matrix_units(
     if dtype is not None and min(count(found.rows), count(found.columns)) >= FEW:
         product = None if kernel.checks else box_product(kernel, found)
         boxes = product if product is not None and takes_boxes(dtype, product) else None
-        yield from tensor_tiles(found, dtype, machine, boxes)
+        yield from tensor_tiles(found, dtype, machine, boxes, kept_type(kernel.group))
 
 
 def _gathers(found: Contraction, machine: GpuModel) -> bool:

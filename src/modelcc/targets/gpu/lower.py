@@ -27,6 +27,7 @@ from modelcc.targets.gpu.choice import choices
 from modelcc.targets.gpu.decode import lower_decode
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.gpu.persistent_product import lower_persistent_product
 from modelcc.targets.gpu.pointwise import lower_pointwise
 from modelcc.targets.gpu.product import lower_product
 from modelcc.targets.gpu.reduction import lower_reduction
@@ -41,6 +42,8 @@ from modelcc.targets.gpu.weights import weight_layouts, with_weights
 
 
 def _tensor_product(kernel: GroupKernel, schedule: TensorProduct) -> Function:
+    if schedule.groups:
+        return lower_persistent_product(kernel, schedule)
     boxes = schedule.instruction == BOXES
     return (lower_tile_product if boxes else lower_tensor_product)(kernel, schedule)
 

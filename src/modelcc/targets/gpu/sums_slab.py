@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from modelcc.ir.index import Index, Range, Sym, floordiv, mod, simplify, symbols
-from modelcc.ir.loop import Buffer, Expr, For, If, Load, Predicate, Stmt, Store
+from modelcc.ir.loop import Buffer, Convert, Expr, For, If, Load, Predicate, Stmt, Store
 from modelcc.ir.scalar import FUNCTIONS
 from modelcc.ir.scalar_tree import walk
-from modelcc.ir.tensor import Apply, Condition
-from modelcc.ir.types import DType
+from modelcc.ir.tensor import Apply, Cast, Condition, Read, Scalar
+from modelcc.ir.types import BF16, F16, F32, DType
 from modelcc.schedule.expression import vectorisable
 from modelcc.schedule.lanes import Lanes
+from modelcc.schedule.structure import Group
 from modelcc.targets.gpu.contraction import Contraction
 from modelcc.targets.gpu.evaluation import (
     Evaluation,
@@ -37,6 +38,23 @@ HEAVY = 8
 _BANKS, _PAIRS = 32, 8
 """Banks of shared memory, and how far rows begin from each other in them: threads that put pairs of
 four rows there meet no other's bank."""
+
+
+def kept_type(group: Group) -> DType:
+    """The type of sums in a slab: that of 16 bits which they are rounded to wherever they are
+    read, or f32."""
+    anchor = group.anchor
+    if anchor is None or anchor.output in group.stored:
+        return F32
+    nodes = [node for nest in group.nests if not nest.reduce for node in walk(nest.body)]
+    rounded = [n.dtype for n in nodes if isinstance(n, Cast) and _is_read(n.value, anchor.output)]
+    (kept, *others) = {*rounded} or {F32}
+    every = len(rounded) == sum(_is_read(node, anchor.output) for node in nodes)
+    return kept if every and not others and kept in (F16, BF16) else F32
+
+
+def _is_read(scalar: Scalar, tensor: str) -> bool:
+    return isinstance(scalar, Read) and scalar.tensor == tensor
 
 
 def slab_pitch(columns: int) -> int:
@@ -72,7 +90,8 @@ class _Cells:
 class SumsSlab:
     """``rows`` by ``columns`` sums of the tile that ``starts`` at a row and a column, of a kernel
     whose ``threads`` each are called ``thread``.  ``pixels`` says which places of an image a row of
-    the tile is, where rows do not go on by one.  Sums in ``parts`` are in memory instead."""
+    the tile is, where rows do not go on by one.  Sums in ``parts`` are in memory instead; those of
+    a ``dtype`` of 16 bits were rounded, as what follows them does first."""
 
     kernel: GroupKernel
     found: Contraction
@@ -117,18 +136,45 @@ class SumsSlab:
     def results(self, row_of: Callable[[Index], Index]) -> list[Stmt]:
         """What follows the sums in the slab, whose rows are those of the tile that ``row_of``
         says."""
-        lanes, number = self.lanes, self.kernel.names.fresh("n")
-        vectors = self.rows * (self.columns // lanes)
-        count, together = -(-vectors // self.threads), self._together(vectors)
-        ranges = {**self.launch.ranges, number: Range(0, count // together - 1)}
-        first = self.thread + Sym(number) * (self.threads * together)
+        number, together = Sym(self.kernel.names.fresh("n")), self._together(self._vectors)
+        rounds = self._own // together
+        return [For(number.name, 0, rounds, self._round(number, rounds, together, row_of))]
+
+    def slice(self, number: Index, count: int, row_of: Callable[[Index], Index]) -> list[Stmt]:
+        """Slice ``number`` of ``count`` of what :meth:`results` does."""
+        return list(self._round(number, count, self._own // count, row_of))
+
+    def slices(self, most: int) -> int | None:
+        """Into how many alike slices of vectors the results of a thread are cut, at ``most``, that
+        it can hold the operands of; None if there are no such."""
+        held = max(self._elements // self.lanes, 1)
+        each = (n for n in range(1, held + 1) if self._own % n == 0)
+        whole = self._vectors % self.threads == 0
+        return next((self._own // n for n in each if self._own // n <= most and whole), None)
+
+    @property
+    def _vectors(self) -> int:
+        """Of all threads."""
+        return self.rows * (self.columns // self.lanes)
+
+    @property
+    def _own(self) -> int:
+        """Vectors of a thread."""
+        return -(-self._vectors // self.threads)
+
+    def _round(
+        self, number: Index, count: int, together: int, row_of: Callable[[Index], Index]
+    ) -> tuple[Stmt, ...]:
+        """Round ``number`` of ``count``, of so many vectors of each thread."""
+        ranges = {**self.launch.ranges, **dict.fromkeys(symbols(number), Range(0, count - 1))}
+        first = self.thread + number * (self.threads * together)
         inner = Evaluation(self.kernel.names)
         which = [first + self.threads * n for n in range(together)]
         places = [self._place(inner, vector, ranges) for vector in which]
         cells = self._cells(places, row_of)
-        there = not_implied((Condition(which[-1], "<", vectors),), ranges)
+        there = not_implied((Condition(which[-1], "<", self._vectors),), ranges)
         inner.statements += only_where(there, self._whole(cells, first, together, row_of))
-        return [For(number, 0, count // together, tuple(inner.statements))]
+        return tuple(inner.statements)
 
     def _together(self, vectors: int) -> int:
         """Vectors of which a thread reads all operands before it finishes the first one."""
@@ -161,12 +207,17 @@ class SumsSlab:
             totals = self.parts.totals(outer, places, lanes)
         else:
             offsets = (row * self.pitch + column for row, column in places)
-            totals = [Load(self.name, offset, self.dtype, lanes) for offset in offsets]
+            totals = [self._sums(offset) for offset in offsets]
         cells = [
             self._cell(row, column, row_of, total)
             for (row, column), total in zip(places, totals, strict=True)
         ]
         return _Cells(outer.statements, cells)
+
+    def _sums(self, offset: Index) -> Expr:
+        """Neighbouring sums from a place of the slab on."""
+        kept = Load(self.name, offset, self.dtype, self.lanes)
+        return Convert(kept, F32) if self.dtype in (F16, BF16) else kept
 
     def _whole(
         self, cells: _Cells, first: Index, count: int, row_of: Callable[[Index], Index]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from modelcc.ir.types import BF16, DType
+from modelcc.ir.types import BF16, F32, DType
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.targets.gpu.box_operand import BoxProduct
 from modelcc.targets.gpu.contraction import Contraction, KeptFactor
@@ -13,7 +13,7 @@ from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.partial_sums import CACHED_BYTES, parts_cycles, parts_of
 from modelcc.targets.gpu.sizes import count
 from modelcc.targets.gpu.staged_tile import VECTOR_BYTES, has_rows_of_terms
-from modelcc.targets.gpu.sums_slab import slab_pitch
+from modelcc.targets.gpu.sums_slab import TOGETHER, slab_pitch
 from modelcc.targets.gpu.tensor_product import instruction_of
 from modelcc.targets.gpu.tile_product import BOXES, is_turned, tile_bytes
 from modelcc.targets.isa.fragments import SIDE, sums_of
@@ -76,6 +76,9 @@ USUAL_PRODUCTS = 1024
 HIDDEN = 0.9
 """The part of what takes less time that passes while the rest goes on."""
 
+FEWEST_BUFFERS = 3
+"""Of tiles whose groups have sums beside them: two blocks are on their way while one is used."""
+
 BLOCK_CYCLES = 40
 """From one barrier to products behind it, where no other warps fill the time."""
 
@@ -84,10 +87,15 @@ GROUP_CYCLES = 1500
 
 
 def tensor_tiles(
-    found: Contraction, dtype: DType, machine: GpuModel, boxes: BoxProduct | None = None
+    found: Contraction,
+    dtype: DType,
+    machine: GpuModel,
+    boxes: BoxProduct | None = None,
+    kept: DType = F32,
 ) -> Iterator[TensorProduct]:
     """Tiles of which a unit can run groups, the best first; none if ``machine`` has no
-    instruction for operands of ``dtype``, which may be copied as ``boxes``."""
+    instruction for operands of ``dtype``, which may be copied as ``boxes``.  Sums may be ``kept``
+    in such a type."""
     instruction = instruction_of(dtype)
     tiles = [replace(t, terms=t.terms * 2 // dtype.bytes, instruction=instruction) for t in TILES]
     if boxes is not None:
@@ -97,6 +105,8 @@ def tensor_tiles(
         tiles = [*(even if dtype.bytes == 1 else boxed), *tiles]
     known = (one for one in tiles if one.instruction in machine.matrix)
     tiles = [cut for one in known for cut in _in_parts(one, found, machine, boxes)]
+    if boxes is not None and dtype.bytes == BF16.bytes:
+        tiles += [p for one in tiles for p in _persistent(one, dtype, machine, boxes, kept)]
     fitting: list[tuple[float, int, TensorProduct]] = []
     for rank, one in enumerate(tiles):
         time = tensor_time(one, found, dtype, machine, boxes)
@@ -115,6 +125,38 @@ def _in_parts(
         yield replace(tile, parts=parts)
 
 
+def _persistent(
+    tile: TensorProduct, dtype: DType, machine: GpuModel, boxes: BoxProduct, kept: DType
+) -> Iterator[TensorProduct]:
+    """``tile`` by no more groups than there are at once, if each has more than one, and enough
+    blocks of terms to finish the results of another one by."""
+    found = boxes.found
+    extents = [v.extent for v in (*found.batch, *found.rows, *found.columns, *found.terms)]
+    if tile.instruction != BOXES or tile.parts > 1 or not all(isinstance(n, int) for n in extents):
+        return
+    slices = -(-tile.rows * tile.columns // (tile.threads * TOGETHER))
+    if -(-count(found.terms) // tile.terms) <= max(slices, tile.buffers):
+        return
+    kept = F32 if is_turned(tile) else kept
+    for buffers in range(tile.buffers, FEWEST_BUFFERS - 1, -1):
+        one = replace(tile, buffers=buffers, groups=machine.units)
+        used = one.threads, tensor_registers(one), tensor_bytes(one, found, dtype, kept)
+        groups = machine.units * machine.groups_at_once(*used)
+        if groups:
+            if _tiles_of(one, found, boxes) > groups:
+                yield replace(one, groups=groups)
+            return
+
+
+def _tiles_of(tile: TensorProduct, found: Contraction, boxes: BoxProduct | None) -> int:
+    """Of results."""
+    if boxes is not None and tile.instruction == BOXES:
+        rows = boxes.count_tiles(tile.rows)
+    else:
+        rows = -(-count(found.rows) // tile.rows)
+    return rows * -(-count(found.columns) // tile.columns) * count(found.batch)
+
+
 def tensor_time(
     tile: TensorProduct,
     found: Contraction,
@@ -130,19 +172,17 @@ def tensor_time(
     comes in a cycle then).
 
     With ``parts`` a group has as many times fewer blocks; what comes then is
-    :func:`~modelcc.targets.gpu.partial_sums.parts_cycles`.
+    :func:`~modelcc.targets.gpu.partial_sums.parts_cycles`.  Groups that have several tiles finish
+    the results of one while they multiply the next, behind which they only write the sums.
     """
-    at_once = machine.groups_at_once(
+    at_once = tile.groups // machine.units or machine.groups_at_once(
         tile.threads, tensor_registers(tile), tensor_bytes(tile, found, dtype)
     )
     if not at_once:
         return None
-    if boxes is not None and tile.instruction == BOXES:
-        rows, terms = boxes.count_tiles(tile.rows), count(boxes.found.terms)
-    else:
-        rows, terms = -(-count(found.rows) // tile.rows), count(found.terms)
-    columns = -(-count(found.columns) // tile.columns)
-    per_unit = -(-rows * columns * count(found.batch) * tile.parts // machine.units)
+    boxed = boxes.found if boxes is not None and tile.instruction == BOXES else found
+    terms = count(boxed.terms)
+    per_unit = -(-_tiles_of(tile, found, boxes) * tile.parts // machine.units)
     item = dtype.bytes
     sides, bytes_of_terms = tile.rows + tile.columns, tile.terms * item
     rate = PRODUCTS.get(tile.instruction, USUAL_PRODUCTS)
@@ -157,6 +197,11 @@ def tensor_time(
     block = most + (1 - HIDDEN) * (products + moved + cached - most) + BLOCK_CYCLES / together
     results = tile.rows * tile.columns * 12 / SHARED_BYTES
     rounds = -(-tile.rows * tile.columns // (tile.threads * RESULTS))
+    if tile.groups:
+        sums = tile.rows * tile.columns * F32.bytes / SHARED_BYTES
+        longer, shorter = max(blocks * block, results), min(blocks * block, results)
+        tiles = per_unit * (longer + (1 - HIDDEN) * shorter + sums)
+        return tiles + GROUP_CYCLES + results + rounds * LATENCY_CYCLES / together
     results += rounds * LATENCY_CYCLES / together
     whole = per_unit * (blocks * block + GROUP_CYCLES / together)
     if tile.parts == 1:
@@ -164,10 +209,11 @@ def tensor_time(
     return whole + parts_cycles(tile.rows, tile.columns, tile.parts, per_unit)
 
 
-def tensor_bytes(tile: TensorProduct, found: Contraction, dtype: DType) -> int:
-    """Shared memory of a group: tiles of operands, and a row of fragments of whole sums."""
+def tensor_bytes(tile: TensorProduct, found: Contraction, dtype: DType, kept: DType = F32) -> int:
+    """Shared memory of a group: tiles of operands, and a row of fragments of whole sums, or all of
+    them, which may be ``kept`` in such a type."""
     if tile.instruction == BOXES:
-        return tile_bytes(tile)
+        return tile_bytes(tile, F32 if is_turned(tile) else kept)
     left = _operand_bytes(found.left, tile.rows, tile.terms, dtype)
     right = _operand_bytes(found.right, tile.columns, tile.terms, dtype)
     sums = SIDE * tile.warp_rows * slab_pitch(tile.columns) * sums_of(dtype).bytes
@@ -183,6 +229,6 @@ def tensor_registers(tile: TensorProduct) -> int:
     """Registers that a thread is expected to take: sums, two steps' fragments, addresses."""
     sums = tile.rows * tile.columns // tile.threads
     if tile.instruction == BOXES:
-        return (sums if tile.terms == depth(BF16) else 3 * sums) + 48
+        return (sums if tile.terms == depth(BF16) else 3 * sums) + (80 if tile.groups else 48)
     fragments = tile.rows // tile.warp_rows + tile.columns // tile.warp_columns
     return sums + fragments // 2 + 32

@@ -25,6 +25,7 @@ fragments, and added to the sums in f32 while those of the next block go on.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 from modelcc.ir.argument import Argument
@@ -46,7 +47,14 @@ from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.box_operand import BoxProduct, box_product
 from modelcc.targets.gpu.contraction import find_contraction
-from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching, extent_of, only_where
+from modelcc.targets.gpu.evaluation import (
+    Evaluation,
+    GroupKernel,
+    Launching,
+    Point,
+    extent_of,
+    only_where,
+)
 from modelcc.targets.gpu.image_operand import ImageOperand
 from modelcc.targets.gpu.own_numbers import BOTH, each_side, pair, put
 from modelcc.targets.gpu.partial_sums import (
@@ -86,7 +94,12 @@ ALIGNMENT = 1024
 
 
 def lower_tile_product(kernel: GroupKernel, schedule: TensorProduct) -> Function:
-    """The function of a kernel; :class:`ScheduleError` if it does not begin with a product of
+    """The function of a kernel, with a tile for each group; raises as :func:`find_tile_product`."""
+    return TileProductKernel(kernel, schedule, *find_tile_product(kernel, schedule)).function()
+
+
+def find_tile_product(kernel: GroupKernel, schedule: TensorProduct) -> tuple[DType, BoxProduct]:
+    """What is multiplied; :class:`ScheduleError` if the kernel does not begin with a product of
     matrices of f16, bf16 or floats of 8 bits that are boxes of inputs, of the latter with terms
     side by side, or tiles are none of these units'."""
     anchor = kernel.group.anchor
@@ -105,7 +118,7 @@ def lower_tile_product(kernel: GroupKernel, schedule: TensorProduct) -> Function
         raise ScheduleError("few rows have their terms side by side")
     if s.terms != depth(dtype) or s.buffers < 2 or (dtype in BYTES and s.buffers % 2):
         raise ScheduleError(f"there are blocks of {depth(dtype)} terms, two or more in flight")
-    return _TileProduct(kernel, schedule, dtype, product).function()
+    return dtype, product
 
 
 def takes_boxes(dtype: DType, product: BoxProduct) -> bool:
@@ -130,14 +143,29 @@ def _beside(s: TensorProduct) -> int:
     return s.rows if is_turned(s) else s.columns
 
 
-def tile_bytes(s: TensorProduct) -> int:
-    """Shared memory of a group: tiles, whole sums in their place, what counts arrivals."""
+def tile_bytes(s: TensorProduct, kept: DType = F32) -> int:
+    """Shared memory of a group: tiles, whole sums in their place, what counts arrivals.  Sums of
+    groups that have several tiles are beside these, ``kept`` in such a type."""
     tiles = s.buffers * (s.rows + s.columns) * DEPTH_BYTES
-    sums = s.rows * slab_pitch(s.columns) * F32.bytes if s.parts == 1 else 0
-    return max(tiles, sums) + s.buffers * I64.bytes
+    each = kept.bytes if s.groups else F32.bytes
+    sums = s.rows * slab_pitch(s.columns) * each if s.parts == 1 else 0
+    return (tiles + sums if s.groups else max(tiles, sums)) + s.buffers * I64.bytes
 
 
-class _TileProduct:
+@dataclass(frozen=True)
+class ResultTile:
+    """One of results: of which batch, its number among those of columns and of rows, and what is
+    known of the symbols in these."""
+
+    batch: Point
+    column: Index
+    row: Index
+    launch: Launching
+
+
+class TileProductKernel:
+    """A product by groups of which each has a tile of results, or a part of its terms."""
+
     def __init__(
         self, kernel: GroupKernel, schedule: TensorProduct, dtype: DType, product: BoxProduct
     ) -> None:
@@ -145,18 +173,14 @@ class _TileProduct:
         self._kernel, self._schedule, self._found = kernel, schedule, found
         self._operands = product.left, product.right
         fresh, s = kernel.names.fresh, schedule
-        self._groups = fresh("gb"), fresh("gj"), fresh("gi")
         self._threads = fresh("w"), fresh("t")
-        extents = (
+        self._extents = (
             extent_of(found.batch),
             ceildiv(extent_of(found.columns), s.columns),
             product.row_tiles(s.rows),
         )
-        self._extents = extents
-        counts = (extents[0] * s.parts, *extents[1:])
-        grid = tuple(zip(self._groups, counts, strict=True))
         threads = tuple(zip(self._threads, (s.threads // WARPS, WARPS), strict=True))
-        self._launch = Launching(grid, threads, kernel.dims)
+        self._launch = Launching(self._grid(), threads, kernel.dims)
         self._first: Index = 0
         self._outer = Evaluation(kernel.names)
         self._sizes = tile_size(dtype, s.rows), tile_size(dtype, s.columns)
@@ -174,10 +198,21 @@ class _TileProduct:
         one, other = (product.turned[side] for side in self._order)
         self._multiply = multiply_tiles(dtype, self._beside, one, other)
 
+    def _grid(self) -> tuple[tuple[str, Index], ...]:
+        """Groups, a tile each."""
+        fresh, (batch, *tiles) = self._kernel.names.fresh, self._extents
+        names = fresh("gb"), fresh("gj"), fresh("gi")
+        return tuple(zip(names, (batch * self._schedule.parts, *tiles), strict=True))
+
     @cached_property
     def _thread(self) -> Index:
         """Its number in the group."""
         return Sym(self._threads[0]) * WARPS + Sym(self._threads[1])
+
+    @property
+    def _kept(self) -> DType:
+        """The type of sums in shared memory."""
+        return F32
 
     @cached_property
     def _blocks(self) -> int:
@@ -191,22 +226,23 @@ class _TileProduct:
         """Grid, threads, and what these do."""
         outer, found, s = self._outer, self._found, self._schedule
         ranges = dict(self._launch.ranges)
-        number, part = place_part(outer, Sym(self._groups[0]), s.parts, ranges)
+        gb, gj, gi = (Sym(name) for name, _ in self._launch.grid)
+        number, part = place_part(outer, gb, s.parts, ranges)
         self._first = part * self._blocks
         batch = outer.place(found.batch, number) if found.batch else {}
+        tile = ResultTile(batch, gj, gi, self._launch)
         ahead = self._schedule.buffers - 1
         outer.statements += [Alloc(b) for b in (self._sums, *self._parts)]
         outer.statements.append(self._clear(self._sums))
         first: list[Stmt] = []
         for block in range(min(ahead, self._blocks)):
-            first += self._begin(block, block, batch)
+            first += self._begin(block, block, tile)
         outer.statements += self._by_one(first)
-        outer.statements += [*self._all_blocks(batch), WaitRoutines(0)]
-        _, gj, gi = map(Sym, self._groups)
-        tile = (number * self._extents[1] + gj) * self._extents[2] + gi
+        outer.statements += [*self._all_blocks(tile), WaitRoutines(0)]
+        which = (number * self._extents[1] + gj) * self._extents[2] + gi
         names, shape = self._kernel.names, (s.rows, s.columns)
-        parts = partial_sums(names, s.parts, self._extents, shape, F32, part, tile)
-        slab = self._slab(batch, parts)
+        parts = partial_sums(names, s.parts, self._extents, shape, F32, part, which)
+        slab = self._slab(tile, names.fresh("slab"), parts)
         shared = [Alloc(b) for b in (*self._tiles, self._arrivals)]
         if parts is None:
             outer.statements += self._results(slab)
@@ -222,12 +258,11 @@ class _TileProduct:
 
     # --- blocks of terms
 
-    def _begin(self, which: Index, block: Index, batch: dict[str, Index]) -> list[Stmt]:
+    def _begin(self, which: Index, block: Index, of: ResultTile) -> list[Stmt]:
         """Both tiles of a block are on their way to a buffer."""
         s, arrivals = self._schedule, (self._arrivals.name, which)
-        tile = Sym(self._groups[2])
-        start = tile if isinstance(self._operands[0], ImageOperand) else tile * s.rows
-        starts = start, Sym(self._groups[1]) * s.columns
+        start = of.row if isinstance(self._operands[0], ImageOperand) else of.row * s.rows
+        starts = start, of.column * s.columns
         sizes = self._sizes
         result: list[Stmt] = [ExpectBytes(*arrivals, sum(sizes) * self._tiles[0].dtype.bytes)]
         for operand, tile, start, size, along in zip(
@@ -235,11 +270,11 @@ class _TileProduct:
         ):
             first = start, (self._first + block) * s.terms
             result += operand.copies(
-                tile.name, which * size, first, along, s.terms, batch, arrivals
+                tile.name, which * size, first, along, s.terms, of.batch, arrivals
             )
         return result
 
-    def _all_blocks(self, batch: dict[str, Index]) -> list[Stmt]:
+    def _all_blocks(self, of: ResultTile) -> list[Stmt]:
         """Rounds through all buffers, then what is left: what is on its way is there by then."""
         names, buffers = self._kernel.names, self._schedule.buffers
         rounds, left = divmod(self._blocks, buffers)
@@ -249,7 +284,7 @@ class _TileProduct:
             body = self._block(which, turn, buffers)
             if self._blocks >= buffers:
                 later = turn * buffers + which + (buffers - 1)
-                copies = self._begin(mod(which + (buffers - 1), buffers), later, batch)
+                copies = self._begin(mod(which + (buffers - 1), buffers), later, of)
                 body += self._by_one(copies, Condition(later, "<", self._blocks))
             return body
 
@@ -306,21 +341,27 @@ class _TileProduct:
 
     # --- results
 
-    def _slab(self, batch: dict[str, Index], parts: PartialSums | None) -> SumsSlab:
+    def _slab(self, of: ResultTile, name: str, parts: PartialSums | None = None) -> SumsSlab:
+        """Where the sums of a tile are, in memory of a ``name``."""
         s = self._schedule
-        starts = Sym(self._groups[2]) * s.rows, Sym(self._groups[1]) * s.columns
-        pixels = self._pixels if isinstance(self._operands[0], ImageOperand) else None
+        starts = of.row * s.rows, of.column * s.columns
+        pixels = self._pixels(of.row) if isinstance(self._operands[0], ImageOperand) else None
         return SumsSlab(
-            self._kernel, self._found, self._launch, batch, starts, s.rows, s.columns,
-            F32, self._thread, s.threads, self._kernel.names.fresh("slab"), pixels, parts,
+            self._kernel, self._found, of.launch, of.batch, starts, s.rows, s.columns,
+            self._kept, self._thread, s.threads, name, pixels, parts,
         )  # fmt: skip
 
-    def _pixels(self, row: Index) -> dict[str, Index]:
-        """Those of a row of the tile."""
+    def _pixels(self, tile: Index) -> Callable[[Index], dict[str, Index]]:
+        """Which ones the rows of a tile are."""
         image, size = self._operands[0], self._schedule.rows
         assert isinstance(image, ImageOperand)
-        first, further = image.first(size, Sym(self._groups[2])), image.within(size, row)
-        return {name: first[name] + further[name] for name in first}
+        first = image.first(size, tile)
+
+        def places(row: Index) -> dict[str, Index]:
+            further = image.within(size, row)
+            return {name: first[name] + further[name] for name in first}
+
+        return places
 
     def _parts_of(self, parts: PartialSums, slab: SumsSlab) -> list[Stmt]:
         """The sums of this group's terms, and all of them by the last one."""
@@ -339,9 +380,10 @@ class _TileProduct:
     def _put(self, place: Callable[[Index, Index], Argument], pitch: int) -> list[Stmt]:
         """All sums to where a row and a column have their ``place``, rows by ``pitch``."""
         own, turned, result = Sym(self._threads[0]) * ROWS, is_turned(self._schedule), list[Stmt]()
-        routine, step = (store_turned(), TURNED_PANEL) if turned else (store_panel(), PANEL)
+        stored = store_turned() if turned else store_panel(self._kept)
+        step = TURNED_PANEL if turned else PANEL
         for beside in range(0, self._beside, step):
             to = place(*((beside, own) if turned else (own, beside)))
             sums = Argument(self._sums.name, sums_size(beside))
-            result.append(RoutineCall(routine, (to, sums), (pitch,)))
+            result.append(RoutineCall(stored, (to, sums), (pitch,)))
         return result

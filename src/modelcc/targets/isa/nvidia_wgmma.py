@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from modelcc.ir.index import Index, floordiv, mod
 from modelcc.ir.loop import Function
-from modelcc.ir.types import BF16, F8E4M3FN, F8E5M2, F16, DType
+from modelcc.ir.types import BF16, F8E4M3FN, F8E5M2, F16, F32, DType
 from modelcc.passes.loop.expand_narrow import expand_narrow
 from modelcc.targets.isa.nvidia_mma import MatrixClear, MatrixStore
 from modelcc.targets.isa.tile_products import (
@@ -125,7 +125,7 @@ def _multiply(dtype: DType, columns: int, a: bool | None, b: bool) -> TileMultip
 
 def _known() -> Mapping[Function, TileInstruction]:
     found: dict[Function, TileInstruction] = {
-        store_panel(): MatrixStore(),
+        **{expand_narrow(store_panel(dtype)): MatrixStore() for dtype in (F32, *OPERANDS)},
         store_turned(): TurnedStore(),
     }
     for columns in (*FEW_COLUMNS, *COLUMNS):

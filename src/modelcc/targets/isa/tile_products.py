@@ -102,13 +102,14 @@ def _product(
 
 
 @cache
-def store_panel() -> Function:
-    """``to[stride*i + j] = c[i, j]`` of a panel."""
-    stride = Sym("stride")
-    body = Store("to", _COLUMN, Load("c", ROWS * _COLUMN, F32, ROWS), stride)
-    to = Parameter(Buffer("to", F32, (ROWS - 1) * stride + PANEL), mutable=True)
+def store_panel(dtype: DType = F32) -> Function:
+    """``to[stride*i + j] = c[i, j]`` of a panel, rounded to ``dtype``."""
+    stride, sums = Sym("stride"), Load("c", ROWS * _COLUMN, F32, ROWS)
+    body = Store("to", _COLUMN, sums if dtype == F32 else Convert(sums, dtype), stride)
+    to = Parameter(Buffer("to", dtype, (ROWS - 1) * stride + PANEL), mutable=True)
     c = Parameter(Buffer("c", F32, ROWS * PANEL))
-    return Function("store_panel", (to, c), ("stride",), (For("j", 0, PANEL, (body,)),))
+    name = "store_panel" if dtype == F32 else f"store_panel_{dtype}"
+    return Function(name, (to, c), ("stride",), (For("j", 0, PANEL, (body,)),))
 
 
 @cache
