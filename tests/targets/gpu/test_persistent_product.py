@@ -11,13 +11,14 @@ import pytest
 from cuda_products import kernel_of, product
 from group_products import assert_same_meaning, feeds_of, function_of, program_of, without
 
-from modelcc.ir.loop import Alloc, Barrier
+from modelcc.ir.index import Index, evaluate, symbols
+from modelcc.ir.loop import Alloc, Barrier, BindIndex, Function, IndexOf
 from modelcc.ir.loop_groups import RaceError
 from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.loop_traversal import launch_extents, statements
 from modelcc.ir.loop_verifier import verify_function
 from modelcc.ir.shared_layout import shared_layout
-from modelcc.ir.tiles import WaitArrival, WaitRoutines
+from modelcc.ir.tiles import CopyTile, WaitArrival, WaitRoutines
 from modelcc.ir.types import BF16, F16, F32
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.schedule.schedule import ScheduleError
@@ -165,3 +166,39 @@ def test_they_are_chosen_where_units_have_several_tiles() -> None:
         one = default_schedule(kernel_of(product(rows, columns, 768, "bf16")).kernel, machine)
         assert isinstance(one, TensorProduct)
         assert one.groups == 0
+
+
+@pytest.mark.parametrize(
+    ("shape", "groups", "met"),
+    [((512, 256), 6, (2, 3)), ((320, 256), 4, (1, 4)), ((448, 64), 2, (2, 1))],
+)
+def test_groups_at_the_same_time_share_rows_and_columns(
+    shape: tuple[int, int], groups: int, met: tuple[int, int]
+) -> None:
+    """They begin with so many tiles of rows and of columns, of a divisor of all rows' or of one."""
+    rows, columns = shape
+    kernel = f"""%a: f16[{rows}, 256], %b: f16[256, {columns}]) -> (%y: f16[{rows}, {columns}]) {{
+      %p: f32[{rows}, {columns}] = [i < {rows}, j < {columns}] sum[l < 256]
+        f32(%a[i, l]) * f32(%b[l, j])
+      %y: f16[{rows}, {columns}] = [i < {rows}, j < {columns}] f16(%p[i, j]) }}"""
+    program, schedule = program_of(kernel, SIZES), replace(ONE, groups=groups)
+    assert_same_meaning(program, schedule, SIZES)
+    function = function_of(program, schedule)
+    left, right = [s for s in statements(function.body) if isinstance(s, CopyTile)][:2]
+    assert _places(function, left.at[0], groups) == met[0]
+    assert _places(function, right.at[0], groups) == met[1]
+
+
+def _places(function: Function, index: Index, groups: int) -> int:
+    """How many values an index that is bound has in so many groups."""
+    bound = {s.symbol: s.value for s in statements(function.body) if isinstance(s, BindIndex)}
+
+    def value(index: Index, group: int) -> int:
+        known = {"g0": group}
+        for name in symbols(index) - set(known):
+            inner = bound[name]
+            assert isinstance(inner, IndexOf)
+            known[name] = value(inner.index, group)
+        return evaluate(index, known)
+
+    return len({value(index, group) for group in range(groups)})

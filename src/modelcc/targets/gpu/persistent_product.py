@@ -100,16 +100,29 @@ class _PersistentProduct(TileProductKernel):
         tiles, groups = product(self._extents), self._schedule.groups
         return ceildiv(tiles - self._group, groups)
 
+    @property
+    def _band(self) -> int:
+        """Tiles of rows, a divisor of all, whose columns come one after the other: those of which
+        groups at the same time read the fewest rows and columns, which the cache of all units then
+        has for most of them."""
+        s, (_, columns, rows) = self._schedule, self._extents
+        assert isinstance(columns, int) and isinstance(rows, int)
+
+        def read(band: int) -> int:
+            beside = min(columns, -(-s.groups // band))
+            return -(-s.groups // beside) * s.rows + beside * s.columns
+
+        return min((n for n in range(1, rows + 1) if rows % n == 0), key=read)
+
     def _tile(self, at: Evaluation, turn: Index) -> ResultTile:
-        """The group's tile number ``turn``: neighbours in time share columns, as far as there are
-        rows."""
-        batch, columns, rows = self._extents
+        """The group's tile number ``turn``, in bands of rows."""
+        (batch, columns, rows), band = self._extents, self._band
         number = at.bind("tile", self._group + turn * self._schedule.groups)
         ranges = {**self._launch.ranges, **_below(number, batch * columns * rows)}
-        row = at.bind("gi", simplify(mod(number, rows), ranges))
-        outer = simplify(floordiv(number, rows), ranges)
-        column = at.bind("gj", simplify(mod(outer, columns), ranges))
-        one = at.bind("gb", simplify(floordiv(outer, columns), ranges))
+        within = floordiv(mod(number, columns * rows), columns * band) * band + mod(number, band)
+        row = at.bind("gi", simplify(within, ranges))
+        column = at.bind("gj", simplify(mod(floordiv(number, band), columns), ranges))
+        one = at.bind("gb", simplify(floordiv(number, columns * rows), ranges))
         extents = (one, batch), (column, columns), (row, rows)
         known = tuple((i.name, n) for i, n in extents if isinstance(i, Sym))
         launch = Launching((*self._launch.grid, *known), self._launch.threads, self._kernel.dims)
