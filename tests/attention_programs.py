@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 from group_products import program_of
 
@@ -26,8 +28,7 @@ def attention(
     at, all_ = f"h < {heads}, g < {groups}, i < {rows}", f"{heads}, {groups}, {rows}"
     mask = f", %b: f32[{rows}, {keys}]" if "%b" in score else ""
     last = "%u[h, g, i, c] * 2.0" if result == "f32" else f"{result}(%u[h, g, i, c] * 2.0)"
-    return program_of(
-        f"""%q: {dtype}[{all_}, {depth}], %k: {dtype}[{heads}, {keys}, {depth}],
+    text = f"""%q: {dtype}[{all_}, {depth}], %k: {dtype}[{heads}, {keys}, {depth}],
       %v: {dtype}[{heads}, {keys}, {width}]{mask})
       -> (%y: {result}[{heads}, {rows}, {groups}, {width}]) {{
       %p: f32[{all_}, {keys}] = [{at}, j < {keys}] sum[d < {depth}]
@@ -40,9 +41,13 @@ def attention(
       %u: f32[{all_}, {width}] = [{at}, c < {width}] sum[j < {keys}]
         %w[h, g, i, j] * f32(%v[h, j, c])
       %y[h, i, g, c]: {result}[{heads}, {rows}, {groups}, {width}] = [{at}, c < {width}]
-        {last} }}""",
-        {},
-    )
+        {last} }}"""
+    return program_of(text if dtype != "f32" else _unconverted(text), {})
+
+
+def _unconverted(text: str) -> str:
+    """Reads of f32 as they are."""
+    return re.sub(r"f32\((%\w+\[[\w, ]+\])\)", r"\1", text)
 
 
 def named_attention(depth: int, dtype: str, score: str) -> TensorProgram:

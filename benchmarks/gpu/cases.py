@@ -218,4 +218,5 @@ def _large() -> Iterator[Case]:
     yield from (product(128, n, 4096, "f16") for n in (4096, 16384))
     yield product(128, 768, 3072, "f16")
     yield from (attention(4096, 4096, width, "f16") for width in (64, 256))
+    yield attention(4096, 4096, 64, "f32", causal=True)
     yield softmax(16384, 1000, "bf16")

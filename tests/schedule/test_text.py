@@ -71,7 +71,7 @@ SCHEDULES = st.one_of(
     st.builds(GroupProduct, *[NUMBERS] * 7),
     st.builds(TensorProduct, *[NUMBERS] * 6, st.sampled_from(["mma", "mma_tf32"])),
     st.builds(GroupScatter, NUMBERS, NUMBERS),
-    st.builds(GroupAttention, *[NUMBERS] * 4),
+    st.builds(GroupAttention, *[NUMBERS] * 6),
 )
 
 

@@ -134,12 +134,15 @@ class TensorProduct:
 class GroupAttention:
     """Two contractions of which one sums rows of the other: blocks of ``rows``, which stay, and of
     ``keys``, which pass by, in shared memory; ``threads`` of a group have ``thread_rows`` rows
-    each."""
+    each.  With ``lanes`` threads copy operands beside and load vectors of so many, and those of a
+    ``warp`` exchange registers."""
 
     rows: int
     keys: int
     threads: int
     thread_rows: int
+    lanes: int = 1
+    warp: int = 1
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,7 @@ from modelcc.targets.gpu.attention_parts import (
     within,
 )
 from modelcc.targets.gpu.contraction import Contraction
+from modelcc.targets.gpu.copied_attention import CopiedAttention
 from modelcc.targets.gpu.evaluation import (
     Evaluation,
     GroupKernel,
@@ -83,7 +84,10 @@ def lower_attention(kernel: GroupKernel, schedule: GroupAttention) -> Function:
         raise ScheduleError("the rows of a block divide among threads, and its keys do")
     if kernel.checks:
         raise ScheduleError("indices of blocks are known to be in their bounds")
-    return _AttentionThreads(kernel, s, find_attention(kernel)).function()
+    copied = s.lanes > 1
+    return (CopiedAttention if copied else _AttentionThreads)(
+        kernel, s, find_attention(kernel)
+    ).function()
 
 
 class _AttentionThreads:

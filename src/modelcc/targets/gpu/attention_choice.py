@@ -14,6 +14,7 @@ from modelcc.schedule.group_schedule import (
 )
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.attention_parts import AttentionParts, find_attention
+from modelcc.targets.gpu.copied_choice import copied_schedules
 from modelcc.targets.gpu.decode_parts import find_decode
 from modelcc.targets.gpu.evaluation import GroupKernel, extent_of
 from modelcc.targets.gpu.machine import GpuModel
@@ -85,11 +86,13 @@ def decode_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSc
 
 
 def attention_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:
-    """On matrix units, if they can, then the largest blocks of which a unit runs two at once, where
-    there are enough for all units; the smaller ones after them."""
+    """On matrix units, if they can; copied beside, if machines do that; then the largest blocks of
+    which a unit runs two at once, where there are enough for all units; the smaller ones after
+    them."""
     parts = find_attention(kernel)
     rows, outer = count(parts.first.rows), count(parts.first.batch)
     yield from _on_matrix_units(kernel, parts, machine)
+    yield from copied_schedules(parts, machine)
     fitting: list[tuple[bool, bool, int, GroupAttention]] = []
     for rank, blocks in enumerate(BLOCKS):
         shared = attention_bytes(blocks, parts)

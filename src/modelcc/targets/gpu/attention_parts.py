@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Bounds, Index, ceildiv, floordiv, maximum, minimum, substitute
@@ -92,8 +92,17 @@ def within(
     return at.bind(axis.name, minimum(index, axis.extent - 1) if there else index), there
 
 
+def natural_power(value: Expr) -> Expr:
+    """e^value."""
+    return ScalarCall("exp", (value,), value.dtype)
+
+
 def powers_under(
-    at: Evaluation, top: Expr, seen: Expr, values: Sequence[Expr]
+    at: Evaluation,
+    top: Expr,
+    seen: Expr,
+    values: Sequence[Expr],
+    power: Callable[[Expr], Expr] = natural_power,
 ) -> tuple[Expr, list[Expr]]:
     """By how much sums under the largest score ``seen`` before shrink under ``top``, and powers of
     ``values`` under it; a row that has seen nothing has no power (Milakov and Gimelshein, "Online
@@ -102,11 +111,11 @@ def powers_under(
     nothing = ScalarCall("eq", (top, Const(float("-inf"), dtype)), BOOL)
     base = at.named("base", Select(nothing, Const(0.0, dtype), top))
 
-    def power(value: Expr) -> Expr:
-        return ScalarCall("exp", (ScalarCall("sub", (value, base), dtype),), dtype)
+    def under(value: Expr) -> Expr:
+        return power(ScalarCall("sub", (value, base), dtype))
 
-    change = at.named("change", power(seen))
-    return change, [at.named("power", power(value)) for value in values]
+    change = at.named("change", under(seen))
+    return change, [at.named("power", under(value)) for value in values]
 
 
 def verify_halves(parts: AttentionParts) -> None:

@@ -21,6 +21,7 @@ from modelcc.targets.gpu.attention_choice import attention_registers, fragment_r
 from modelcc.targets.gpu.attention_parts import find_attention
 from modelcc.targets.gpu.choice import product_registers
 from modelcc.targets.gpu.contraction import find_contraction
+from modelcc.targets.gpu.copied_attention import copied_registers
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.tensor_choice import tensor_registers
@@ -52,7 +53,9 @@ def _registers(kernel: GroupKernel, schedule: Schedule, machine: GpuModel) -> in
         case TensorProduct():
             return tensor_registers(schedule)
         case GroupAttention():
-            return attention_registers(schedule, find_attention(kernel), machine)
+            copied = schedule.lanes > 1
+            registers = copied_registers if copied else attention_registers
+            return registers(schedule, find_attention(kernel), machine)
         case TensorAttention():
             return fragment_registers(kernel, schedule, find_attention(kernel))
         case GroupReduction():

@@ -1,0 +1,118 @@
+"""Blocks of attention whose operands are copied beside, by the time that they are expected to
+take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from modelcc.passes.tensor.online_softmax import seen_keys
+from modelcc.schedule.group_schedule import GroupAttention
+from modelcc.schedule.schedule import ScheduleError
+from modelcc.targets.gpu.attention_parts import AttentionParts
+from modelcc.targets.gpu.copied_attention import (
+    MARGIN,
+    copied_bytes,
+    copied_registers,
+    verify_copied,
+)
+from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.gpu.sizes import count
+
+BLOCKS = tuple(
+    GroupAttention(rows, keys, rows // own * across, own, 4, 32)
+    for rows, keys, own, across in product((128, 64, 32, 16), (64, 32), (8, 4, 2), (8, 16))
+    if 64 <= rows // own * across <= 256
+)
+"""Blocks, the largest first."""
+
+UNIT_PRODUCTS = 128
+"""Multiply-adds of a unit in a cycle."""
+
+LOAD = 9
+"""Multiply-adds in the time of a vector of four from shared memory, as fitted to products
+(:func:`~modelcc.targets.gpu.choice.product_time`)."""
+
+SCORE, ROW, COPY = 16, 40, 6
+"""Multiply-adds in the time of what follows a score, of what threads of a row exchange for it, and
+of a copy: their instructions, of which powers and writes to shared memory take several cycles."""
+
+BLOCK_CYCLES, VECTOR_CYCLES = 800, 35
+"""Of a block that nobody multiplies in, where a group is alone: two barriers and exchanges; and of
+vectors of terms, or of keys, whose factors have been asked for; reckoned."""
+
+COPY_CYCLES = 1000
+"""From the beginning of copies to the barrier behind them, twice for a block."""
+
+GROUP_CYCLES = 4900
+"""From the start of a group to its first products, and from the last ones to its end, as fitted to
+products."""
+
+RESULT = 20
+"""Multiply-adds in the time of a result."""
+
+SCHEDULERS = 4
+"""Of a unit, which a group of fewer warps does not use."""
+
+
+def copied_schedules(parts: AttentionParts, machine: GpuModel) -> Iterator[GroupAttention]:
+    """By their times; none where machines do not copy, or operands are not f32."""
+    if not machine.copies or not machine.exchanges or machine.lanes < BLOCKS[0].lanes:
+        return
+    fitting: list[tuple[float, int, GroupAttention]] = []
+    for rank, blocks in enumerate(BLOCKS):
+        try:
+            verify_copied(blocks, parts)
+        except ScheduleError:
+            return
+        time = copied_time(blocks, parts, machine)
+        if time is not None:
+            fitting.append((time, rank, blocks))
+    yield from (blocks for *_, blocks in sorted(fitting, key=lambda f: f[:2]))
+
+
+def copied_time(s: GroupAttention, parts: AttentionParts, machine: GpuModel) -> float | None:
+    """Time that blocks are expected to take, in multiply-adds of one unit; None if a unit cannot
+    run its groups.
+
+    Groups come as many at once as a unit has room for, and the last ones may be fewer.  Where rows
+    see more keys the later they are, groups have half of the blocks, and none ends before one that
+    has all.
+    """
+    registers, shared = copied_registers(s, parts, machine), copied_bytes(s, parts)
+    if registers > machine.thread_registers - MARGIN:
+        return None
+    at_once = machine.groups_at_once(s.threads, registers, shared)
+    if not at_once:
+        return None
+    groups = count(parts.first.batch) * -(-count(parts.first.rows) // s.rows)
+    per_unit = -(-groups // machine.units)
+    most = -(-max(count(parts.first.columns), 1) // s.keys)
+    blocks = (most + 1) / 2 if seen_keys(parts.pair, parts.weights) is not None else most
+    results = s.rows * parts.width * RESULT
+
+    def wave(together: int, blocks: float) -> float:
+        around = GROUP_CYCLES * UNIT_PRODUCTS + together * results
+        return blocks * _block(s, parts, machine, together) + around
+
+    full, left = divmod(per_unit, at_once)
+    time = full * wave(at_once, blocks) + (wave(left, blocks) if left else 0)
+    return max(time, wave(1, most))
+
+
+def _block(s: GroupAttention, parts: AttentionParts, machine: GpuModel, together: int) -> float:
+    """Multiply-adds of a unit in the time that a block of keys takes so many groups."""
+    across = s.threads // (s.rows // s.thread_rows)
+    keys, wide = s.keys // across, across * s.lanes
+    columns = -(-parts.width // wide) * s.lanes
+    depth = -(-parts.depth // s.lanes) * s.lanes
+    products = s.thread_rows * (keys * depth + columns * s.keys)
+    loads = (s.thread_rows + keys) * depth + (s.thread_rows + columns) * s.keys
+    copies = s.keys * (parts.depth + parts.width) // s.threads
+    weighed = s.thread_rows * (keys * SCORE + ROW + columns)
+    each = products + (loads * LOAD + copies * COPY) / s.lanes + weighed
+    own = each * s.threads
+    alone = own * max(1.0, SCHEDULERS * machine.warp / s.threads)
+    waited = BLOCK_CYCLES + VECTOR_CYCLES * (depth + s.keys) / s.lanes
+    copied = 2 * COPY_CYCLES * UNIT_PRODUCTS
+    return max(together * own, alone + waited * UNIT_PRODUCTS, copied)
