@@ -121,3 +121,26 @@ def test_what_warps_cannot_multiply_is_refused(
 ) -> None:
     with pytest.raises(ScheduleError, match=message):
         schedule_groups(program, schedule)
+
+
+LEAST = float(np.finfo(np.float32).min)
+
+
+@pytest.mark.parametrize(
+    "score", ["{} + %b[i, j]", f"select(ge(%b[i, j], -1.0), {{}}, {LEAST!r})"], ids=["added", "put"]
+)
+def test_rows_of_padding_have_the_mean(score: str) -> None:
+    """Of the least number in the place of all scores all keys have the same weight, though that
+    number times log2(e) is infinite."""
+    program = attention(1, 1, 70, 72, 16, 16, "bf16", score, "bf16")
+    feeds = feeds_of(program)
+    feeds["b"] = np.zeros_like(feeds["b"])
+    feeds["b"][:, 67:] = feeds["b"][[4, 69]] = feeds["b"][5, :30] = LEAST
+    scheduled = schedule_groups(program, ONE)
+    found = run_scheduled(scheduled, interpreted(scheduled), feeds, {})["y"].astype(np.float32)
+    mean = 2 * feeds["v"][0].astype(np.float32).mean(0)
+    np.testing.assert_allclose(found[0, [4, 69], 0], [mean, mean], rtol=1e-2, atol=1e-2)
+    q, k, v = (feeds[name].astype(np.float64).reshape(-1, 16) for name in "qkv")
+    powers = np.exp(q[5] @ k[30:67].T)
+    wanted = 2 * powers @ v[30:67] / powers.sum()
+    np.testing.assert_allclose(found[0, 5, 0], wanted, rtol=2e-2, atol=2e-2)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from math import inf
 
+import numpy as np
+
+from modelcc.ir.scalar_tree import walk
 from modelcc.ir.tensor import Apply, Number, Read, Scalar, Select
 from modelcc.schedule.nest import Nest
 
@@ -26,6 +30,17 @@ def unscaled(scores: Sequence[Nest], shifted: Scalar) -> tuple[tuple[Nest, ...],
         body, own = found
         rest[number], factor = replace(rest[number], body=body), factor * own
     return (first, *rest), factor
+
+
+def overflows(scores: Sequence[Nest], inputs: Collection[str], factor: float) -> bool:
+    """Whether ``factor`` times a finite score may be infinite: a mask of the ``inputs`` that is
+    added to the products, or a number in place of them, may be the least one of f32."""
+    if factor <= 1.0:
+        return False
+    most = float(np.finfo(np.float32).max) / factor
+    nodes = [node for nest in scores[1:] for node in walk(nest.body)]
+    large = (n for n in nodes if isinstance(n, Number) and most < abs(float(n.value)) < inf)
+    return any(large) or any(isinstance(n, Read) and n.tensor in inputs for n in nodes)
 
 
 def _divided(body: Scalar, score: str) -> tuple[Scalar, float] | None:

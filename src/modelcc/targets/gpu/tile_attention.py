@@ -87,7 +87,7 @@ from modelcc.targets.gpu.evaluation import (
 )
 from modelcc.targets.gpu.own_numbers import BOTH, SIDE, each_side, own, pair, put
 from modelcc.targets.gpu.reduction import combine_two, exchanged
-from modelcc.targets.gpu.score_scale import unscaled
+from modelcc.targets.gpu.score_scale import overflows, unscaled
 from modelcc.targets.isa.nvidia_fast import EXP2
 from modelcc.targets.isa.nvidia_wgmma import own_column, own_row
 from modelcc.targets.isa.tile_products import (
@@ -137,8 +137,10 @@ class TileAttention:
         if s.rows % ROWS or not s.rows or not {s.keys, self._width} <= {*COLUMNS}:
             raise ScheduleError(f"four warps have {ROWS} rows, blocks {COLUMNS} keys and columns")
         assert parts.shifted is not None
-        self._scored, self._scale = unscaled(parts.scores, parts.shifted)
+        self._scored, scale = unscaled(parts.scores, parts.shifted)
         """Scores divided by what powers are made with."""
+        self._factor = LOG2_E * scale
+        self._apart = overflows(self._scored, kernel.kernel.inputs, self._factor)
         self._unmasked = parts.unmasked and unscaled(parts.unmasked, parts.shifted)[0]
         self._known = isinstance(parts.pair.key.extent, int)
         """Whether the number of keys is; else there may be none, and the last one no place."""
@@ -385,9 +387,10 @@ class TileAttention:
         for row in BOTH:
             top = exchanged(at, "max", combine_two("max", tops[row]), ROW_THREADS)
             nothing = ScalarCall("eq", (top, low), BOOL)
-            base = Select(nothing, Const(0.0, F32), top)
-            log2_e = Const(-LOG2_E * self._scale, F32)
-            bases.append(at.named("base", ScalarCall("mul", (base, log2_e), F32)))
+            base: Expr = Select(nothing, Const(0.0, F32), top)
+            if not self._apart:
+                base = ScalarCall("mul", (base, Const(-self._factor, F32)), F32)
+            bases.append(at.named("base", base))
             changes.append(at.named("change", self._power(self._seen[row], bases[row])))
             at.statements.append(Assign(self._seen[row].name, top))
             for total in self._sums[row]:
@@ -397,8 +400,13 @@ class TileAttention:
         return changes
 
     def _power(self, value: Expr, base: Expr) -> Expr:
-        """e^(scale * (value - largest)), where ``base`` is -log2(e) * scale * largest."""
-        return Intrinsic(EXP2, (MulAdd(value, Const(LOG2_E * self._scale, F32), base),))
+        """e^(scale * (value - largest)), where ``base`` is -log2(e) * scale * largest, or the
+        largest where that may be infinite."""
+        factor = Const(self._factor, F32)
+        if not self._apart:
+            return Intrinsic(EXP2, (MulAdd(value, factor, base),))
+        difference = ScalarCall("sub", (value, base), F32)
+        return Intrinsic(EXP2, (ScalarCall("mul", (difference, factor), F32),))
 
     def _raise(self, at: Evaluation, bases: Sequence[Expr]) -> Stmt:
         inner, (side, every) = at.nested(), each_side(self._kernel.names, self._s.keys)
