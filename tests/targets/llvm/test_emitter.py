@@ -19,11 +19,26 @@ from loop_programs import (
 )
 from machines import chosen_machine
 from native_loops import build, call, compiled
-from rounding_loops import check_all_halves, check_rounding, check_rounding_to_halves
+from rounding_loops import (
+    check_all_halves,
+    check_rounding,
+    check_rounding_to_halves,
+    elementwise,
+)
 
 from modelcc.ir.condition import Condition
 from modelcc.ir.index import Sym
-from modelcc.ir.loop import Buffer, For, Function, Load, Parameter, Reduce, ScalarCall, Store
+from modelcc.ir.loop import (
+    Buffer,
+    Convert,
+    For,
+    Function,
+    Load,
+    Parameter,
+    Reduce,
+    ScalarCall,
+    Store,
+)
 from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.types import BF16, F16, F32, F64, I4, DType
 from modelcc.runtime.loader import load_objects
@@ -89,6 +104,18 @@ def without(name: str) -> Runner:
 def test_halves_are_exact(dtype: DType, lanes: int, lacking: str) -> None:
     check_all_halves(dtype, lanes, without(lacking))
     check_rounding_to_halves(dtype, lanes, without(lacking))
+
+
+@pytest.mark.parametrize("lanes", [2, 4, 16])
+def test_brain_floats_are_widened_exactly_from_registers_of_two(lanes: int) -> None:
+    own = replace(emission(chosen_machine()).instructions, brain_rounding=True)
+    wide = Store("w", Sym("i"), Convert(Load("h", Sym("i"), BF16, lanes), F32))
+    function = elementwise("wide", {"h": BF16, "w": F32}, (wide,), 1 << 16, lanes)
+    values = np.arange(1 << 16, dtype=np.uint16).view(BF16.numpy)
+    found = np.zeros(1 << 16, np.float32)
+    call(compiled([function], None, own), function, {"h": values, "w": found}, {})
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(found, values.astype(np.float32))
 
 
 @pytest.mark.parametrize("lacking", ["", "rounding"])

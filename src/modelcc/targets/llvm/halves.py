@@ -31,6 +31,8 @@ class HalfCode:
 
     def widen(self, bits: str, source: DType, lanes: int) -> str:
         """The bits of ``source`` as f32, exactly."""
+        if source == BF16 and self._code.instructions.brain_rounding and lanes in (4, 8, 16):
+            return self._float(self._pairs(bits, lanes), lanes)
         if source == BF16:
             wide = self._extended(bits, lanes)
             return self._float(self._binary("shl", wide, 16, lanes), lanes)
@@ -45,6 +47,17 @@ class HalfCode:
         infinite = self._binary("or", moved, _INFINITY, lanes)
         size = self._select(special, infinite, self._bits(scaled, lanes), lanes)
         return self._float(self._binary("or", sign, size, lanes), lanes)
+
+    def _pairs(self, bits: str, lanes: int) -> str:
+        """Each bf16 as the upper half of 32 bits, from registers that hold two of them: with a
+        ``zext`` LLVM would widen them where they are loaded, which may be long before."""
+        words = value_type(U32, lanes // 2)
+        both = self._code.emit(f"bitcast {value_type(U16, lanes)} {bits} to {words}")
+        first = self._binary("shl", both, 16, lanes // 2)
+        second = self._binary("and", both, 0xFFFF0000, lanes // 2)
+        places = (f"i32 {lane // 2 + lane % 2 * (lanes // 2)}" for lane in range(lanes))
+        order = f"<{lanes} x i32> <{', '.join(places)}>"
+        return self._code.emit(f"shufflevector {words} {first}, {words} {second}, {order}")
 
     def narrow(self, value: str, target: DType, lanes: int) -> str:
         """An f32 as the bits of ``target``."""
