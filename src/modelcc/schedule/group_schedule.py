@@ -110,7 +110,8 @@ class TensorProduct:
     allows operands in f32 to be rounded to 10 bits of mantissa.  The terms of a tile are cut into
     ``parts``, of a group each, the last of which adds all sums.  Of so many ``groups`` each has
     several tiles, one after the other, and finishes the results of one while it multiplies the
-    next (0: a group for each tile).
+    next (0: a group for each tile).  With ``wgmma`` and a tile for each group a thread has
+    ``ahead`` registers for operands of what follows sums, to ask for before these are known.
     """
 
     rows: int
@@ -122,6 +123,7 @@ class TensorProduct:
     instruction: str = "mma"
     parts: int = 1
     groups: int = 0
+    ahead: int = 0
 
     @property
     def threads(self) -> int:

@@ -121,3 +121,42 @@ def test_results_are_finished_while_the_next_tile_is_multiplied(dtype: str) -> N
     assert inner["WARPGROUP"] == 2  # it begins, and all but it are waited for
     assert inner["BAR"] == 1
     assert inner["LDS"] and inner["STG"] and not inner["STS"]
+
+
+def residual(m: int, n: int, k: int, dtype: str) -> TensorProgram:
+    """A product with a bias, and with a residual from memory."""
+    inputs = (
+        f"%a: {dtype}[{m}, {k}], %b: {dtype}[{k}, {n}], %c: {dtype}[{n}], %r: {dtype}[{m}, {n}]"
+    )
+    return parse_tensor_program(
+        f"""program @p({inputs}) -> (%y) {{
+          kernel @k({inputs}) -> (%y: {dtype}[{m}, {n}]) {{
+            %p: f32[{m}, {n}] = [i < {m}, j < {n}] sum[l < {k}] f32(%a[i, l]) * f32(%b[l, j])
+            %y: {dtype}[{m}, {n}] = [i < {m}, j < {n}]
+              {dtype}(%p[i, j] + f32(%c[j]) + f32(%r[i, j])) }} }}""",
+        {},
+    )
+
+
+@pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here")
+@pytest.mark.skipif(find_tool("nvdisasm") is None, reason="there is no nvdisasm")
+@pytest.mark.parametrize(
+    ("rows", "dtype", "before"),
+    [(4096, "f16", 15), (4096, "bf16", 15), (4000, "f16", 13)],
+    ids=["f16", "bf16", "no whole tiles"],
+)
+def test_operands_are_asked_for_before_the_last_products(
+    rows: int, dtype: str, before: int
+) -> None:
+    """Three vectors of the bias and twelve of the residual, or what registers allow; none behind
+    the last barrier."""
+    schedule, code = code_as_planned(residual(rows, 768, 768, dtype), CHIP)
+    assert (schedule.rows, schedule.columns, schedule.groups) == (128, 192, 0)
+    lines = code.splitlines()
+    asked = [n for n, line in enumerate(lines) if "LDG.E" in line]
+    products = [n for n, line in enumerate(lines) if "HGMMA" in line]
+    met = max(n for n, line in enumerate(lines) if "BAR.SYNC" in line)
+    early = [n for n in asked if n < products[-4 * (schedule.buffers - 1)]]
+    assert len(asked) == 15
+    assert len(early) == before
+    assert max(asked) < met

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from modelcc.ir.index import Index, Range, Sym, floordiv, mod, simplify, symbols
+from modelcc.ir.index import Index, Range, Sym, floordiv, minimum, mod, simplify, symbols
 from modelcc.ir.loop import Buffer, Convert, Expr, For, If, Load, Predicate, Stmt, Store
 from modelcc.ir.scalar import FUNCTIONS
 from modelcc.ir.scalar_tree import walk
@@ -17,6 +17,16 @@ from modelcc.schedule.expression import vectorisable
 from modelcc.schedule.lanes import Lanes
 from modelcc.schedule.structure import Group
 from modelcc.targets.gpu.contraction import Contraction
+from modelcc.targets.gpu.early_operands import (
+    Asked,
+    Early,
+    Room,
+    SharedIndices,
+    ask,
+    in_a_loop,
+    one_after_the_other,
+    one_ahead,
+)
 from modelcc.targets.gpu.evaluation import (
     Evaluation,
     GroupKernel,
@@ -34,6 +44,10 @@ TOGETHER = 16
 
 HEAVY = 8
 """The cost of a function from which on it is many instructions."""
+
+MOST_ROUNDS = 8
+"""That are written out where operands differ and each is of few instructions: a loop asks no more
+than one round ahead."""
 
 _BANKS, _PAIRS = 32, 8
 """Banks of shared memory, and how far rows begin from each other in them: threads that put pairs of
@@ -176,6 +190,127 @@ class SumsSlab:
         inner.statements += only_where(there, self._whole(cells, first, together, row_of))
         return tuple(inner.statements)
 
+    def early(self, row_of: Callable[[Index], Index], registers: int) -> Early:
+        """:meth:`results` of whole sums, where a thread has so many ``registers`` for operands
+        before these are known, and those of its sums from then on.
+
+        All vectors are computed, those at places that are not there as the last ones are, and
+        those that are there are stored: no operand waits for a condition."""
+        names, together = self.kernel.names, self._together(self._vectors)
+        number, count = names.fresh("n"), self._own // together
+        room = Room(registers, registers + (self._own - together) * self.lanes)
+
+        def asked_at(name: str) -> Asked:
+            ranges = {**self.launch.ranges, name: Range(0, count - 1)}
+            (asked,) = ask([self._early_round(Sym(name), {}, ranges, row_of)], self.name)
+            return asked
+
+        once = asked_at(number)
+        if not once.loads:
+            return Early((), (), tuple(self.results(row_of)))
+        if count > 1 and not once.varies(number):
+            return in_a_loop(number, count, once, room)
+        if count > (1 if self._heavy else MOST_ROUNDS):
+            return one_ahead(number, count, asked_at, names.fresh, room)
+        known, ranges = dict[Index, Index](), self.launch.ranges
+        rounds = [self._early_round(which, known, ranges, row_of) for which in range(count)]
+        return one_after_the_other(ask(rounds, self.name), room)
+
+    def _early_round(
+        self,
+        number: Index,
+        known: dict[Index, Index],
+        ranges: Mapping[str, Range],
+        row_of: Callable[[Index], Index],
+    ) -> list[Stmt]:
+        """Vectors of a round, which are stored when all of them are known."""
+        body, stores = list[Stmt](), list[Stmt]()
+        together, lane = self._together(self._vectors), self.kernel.names.fresh("l")
+        lanes = Lanes(lane, self.lanes) if self.lanes > 1 else None
+        for which in range(together):
+            cell = SharedIndices(self.kernel.names, body, lanes, known)
+            vector = self.thread + (number * together + which) * self.threads
+            (own, near), there = self._within({"": vector}, {"": self._vectors}, ranges)
+            if there:
+                own = {"": cell.bind("i", near[""])}
+            known_ranges = dict.fromkeys(symbols(own[""]) if there else (), self._every)
+            stores += self._early_cell(cell, own[""], {**ranges, **known_ranges}, there, row_of)
+        return [*body, *stores]
+
+    @property
+    def _every(self) -> Range:
+        """Numbers of vectors."""
+        return Range(0, self._vectors - 1)
+
+    def _early_cell(
+        self,
+        cell: SharedIndices,
+        vector: Index,
+        ranges: Mapping[str, Range],
+        there: tuple[Condition, ...],
+        row_of: Callable[[Index], Index],
+    ) -> list[Stmt]:
+        """Finds results number ``vector``, and how they are stored if they and ``there`` are."""
+        group, stores = self.kernel.group, self.kernel.stored
+        row, column = self._place(cell, vector, ranges)
+        ranges = self._ranges_of(row, column, ranges)
+        own, near, inside = self._points(cell, row_of(row), column, ranges)
+        made, total = dict[str, Expr](), self._sums(row * self.pitch + column)
+        stored = Evaluation(self.kernel.names, lanes=cell.lanes)
+        for nest in group.nests:
+            value = total if nest.reduce else cell.value(nest.body, near, made)
+            made[nest.output] = cell.named("v", value)
+            if nest.output in stores:
+                stored.store(nest, own, made[nest.output])
+        return only_where((*there, *inside), stored.statements)
+
+    def _points(
+        self, cell: Evaluation, row: Index, column: Index, ranges: Mapping[str, Range]
+    ) -> tuple[Point, Point, tuple[Condition, ...]]:
+        """The results at a row and a column of the tile, the ones that are there in their place,
+        and what says whether these are the same."""
+        found, last = self.found, self.found.columns[-1].name
+        position = {last: floordiv(self.starts[1] + column, self.lanes)}
+        extent = {last: floordiv(extent_of(found.columns), self.lanes)}
+        columns, inside = self._within(position, extent, ranges)
+        if self.pixels is None:
+            place, extents = {"": self.starts[0] + row}, {"": extent_of(found.rows)}
+        else:
+            place, extents = self.pixels(row), {v.name: v.extent for v in found.rows}
+        rows, there = self._within(place, extents, ranges)
+        points = list[Point]()
+        for at_rows, at_columns in zip(rows, columns, strict=True):
+            if self.pixels is None:
+                placed = cell.place(found.rows, at_rows[""])
+            else:
+                placed = {name: cell.bind(name, at_rows[name]) for name in extents}
+            at = cell.place_vector(found.columns, at_columns[last], self.lanes)
+            if cell.lanes is not None:
+                at[last] += Sym(cell.lanes.variable)
+            points.append({**self.batch, **placed, **at})
+        return points[0], points[1], (*there, *inside)
+
+    def _within(
+        self, places: Point, extents: Point, ranges: Mapping[str, Range]
+    ) -> tuple[tuple[Point, Point], tuple[Condition, ...]]:
+        """``places``, the last ones within ``extents`` instead of any beyond, and what says that
+        there is none."""
+        near, inside = dict(places), list[Condition]()
+        for name, place in places.items():
+            beyond = not_implied((Condition(place, "<", extents[name]),), ranges)
+            inside += beyond
+            if beyond:
+                near[name] = minimum(place, extents[name] - 1)
+        return (places, near), tuple(inside)
+
+    def _ranges_of(
+        self, row: Index, column: Index, ranges: Mapping[str, Range]
+    ) -> Mapping[str, Range]:
+        """``ranges``, and those of a row and a column of the tile."""
+        rows = {name: Range(0, self.rows - 1) for name in symbols(row)}
+        columns = {name: Range(0, self.columns // self.lanes - 1) for name in symbols(column)}
+        return {**ranges, **rows, **columns}
+
     def _together(self, vectors: int) -> int:
         """Vectors of which a thread reads all operands before it finishes the first one."""
         fitting = (n for n in (4, 2) if n * self.lanes <= self._elements)
@@ -184,11 +319,13 @@ class SumsSlab:
     @property
     def _elements(self) -> int:
         """Results that a thread finishes together: fewer if that takes many instructions."""
-        if self.parts is not None:
-            return TOGETHER
+        return TOGETHER if self.parts is not None or self._heavy else 2 * TOGETHER
+
+    @cached_property
+    def _heavy(self) -> bool:
+        """Whether what follows takes many instructions."""
         later = (node for n in self.kernel.group.nests if not n.reduce for node in walk(n.body))
-        heavy = any(isinstance(e, Apply) and FUNCTIONS[e.function].cost > HEAVY for e in later)
-        return TOGETHER if heavy else 2 * TOGETHER
+        return any(isinstance(e, Apply) and FUNCTIONS[e.function].cost > HEAVY for e in later)
 
     def _place(
         self, at: Evaluation, vector: Index, ranges: Mapping[str, Range]
@@ -243,9 +380,7 @@ class SumsSlab:
         lane = names.fresh("l")
         cell = Evaluation(names, lanes=Lanes(lane, lanes) if lanes > 1 else None)
         columns = self.starts[1] + column
-        ranges = dict(self.launch.ranges)
-        ranges |= {name: Range(0, self.rows - 1) for name in symbols(row)}
-        ranges |= {name: Range(0, self.columns // lanes - 1) for name in symbols(column)}
+        ranges = self._ranges_of(row, column, self.launch.ranges)
         at = cell.place_vector(found.columns, floordiv(columns, lanes), lanes)
         if lanes > 1:
             at[found.columns[-1].name] += Sym(lane)

@@ -66,8 +66,11 @@ LATENCY_CYCLES = 1000
 """Until memory answers, roughly: a unit gets no more in this time than is on its way."""
 
 RESULTS = 32
-"""That a thread finishes together: it waits once for what follows their sums to be there.  An H100
-took 600 cycles each time with a bias, 2000 with a residual from memory."""
+"""That a thread finishes together.  Where it asks for what follows their sums only then, it waits
+once for each such round: an H100 took 600 cycles with a bias, 2000 with a residual from memory."""
+
+ADDRESSES = 16
+"""Registers for those of operands that are asked for early, and of results at the same places."""
 
 PRODUCTS = {"wgmma": 2048}
 USUAL_PRODUCTS = 1024
@@ -109,10 +112,26 @@ def tensor_tiles(
         tiles += [p for one in tiles for p in _persistent(one, dtype, machine, boxes, kept)]
     fitting: list[tuple[float, int, TensorProduct]] = []
     for rank, one in enumerate(tiles):
+        one = _with_spare(one, found, dtype, machine)
         time = tensor_time(one, found, dtype, machine, boxes)
         if time is not None:
             fitting.append((time, rank, one))
     yield from (tile for _, _, tile in sorted(fitting, key=lambda f: f[:2]))
+
+
+def _with_spare(
+    tile: TensorProduct, found: Contraction, dtype: DType, machine: GpuModel
+) -> TensorProduct:
+    """``tile`` with the registers that are left where a unit runs as many of its groups; of those
+    of floats of 8 bits, whose sums are kept three times, there are none."""
+    if tile.instruction != BOXES or tile.parts > 1 or tile.groups or dtype.bytes == 1:
+        return tile
+    taken = tensor_registers(tile)
+    at_once = machine.groups_at_once(tile.threads, taken, tensor_bytes(tile, found, dtype))
+    if not at_once:
+        return tile
+    most = min(machine.thread_registers, machine.registers // (at_once * tile.threads)) // 8 * 8
+    return replace(tile, ahead=max(most - taken - ADDRESSES, 0))
 
 
 def _in_parts(
@@ -202,11 +221,21 @@ def tensor_time(
         longer, shorter = max(blocks * block, results), min(blocks * block, results)
         tiles = per_unit * (longer + (1 - HIDDEN) * shorter + sums)
         return tiles + GROUP_CYCLES + results + rounds * LATENCY_CYCLES / together
-    results += rounds * LATENCY_CYCLES / together
+    results += _waiting(tile, min(tile.buffers, blocks) * block) / together
     whole = per_unit * (blocks * block + GROUP_CYCLES / together)
     if tile.parts == 1:
         return whole + per_unit * results
     return whole + parts_cycles(tile.rows, tile.columns, tile.parts, per_unit)
+
+
+def _waiting(tile: TensorProduct, ahead: float) -> float:
+    """Cycles that a group waits for an operand of 2 bytes for each result, of which threads of
+    boxes ask for what they have registers for ``ahead`` cycles before the sums are known, and for
+    all else at once when these are in shared memory; others ask round by round."""
+    results = -(-tile.rows * tile.columns // tile.threads)
+    if tile.instruction != BOXES:
+        return -(-results // RESULTS) * LATENCY_CYCLES
+    return max(LATENCY_CYCLES - ahead, 0) if tile.ahead >= results / 2 else LATENCY_CYCLES
 
 
 def tensor_bytes(tile: TensorProduct, found: Contraction, dtype: DType, kept: DType = F32) -> int:
@@ -229,6 +258,7 @@ def tensor_registers(tile: TensorProduct) -> int:
     """Registers that a thread is expected to take: sums, two steps' fragments, addresses."""
     sums = tile.rows * tile.columns // tile.threads
     if tile.instruction == BOXES:
-        return (sums if tile.terms == depth(BF16) else 3 * sums) + (80 if tile.groups else 48)
+        kept = sums if tile.terms == depth(BF16) else 3 * sums
+        return kept + (80 if tile.groups else 48) + tile.ahead
     fragments = tile.rows // tile.warp_rows + tile.columns // tile.warp_columns
     return sums + fragments // 2 + 32

@@ -7,7 +7,9 @@ grid b, j, i; thread warp of 128, lane
     sums += left tile * right tile, beside
     wait for the products of the block before, barrier
     one thread: the block that comes ``buffers - 1`` later is copied to where that one was
-  all sums are put side by side into the memory of the tiles, barrier
+  before the last ones: operands of what follows sums are asked for, as registers allow
+  all sums are put side by side into the memory of the tiles
+  further operands are asked for, barrier
   results where there are any: sums, and what follows them
 
 Where rows are few, of a decoder's step or of small images, the units' side of 64 is that of the
@@ -47,12 +49,14 @@ from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.box_operand import BoxProduct, box_product
 from modelcc.targets.gpu.contraction import find_contraction
+from modelcc.targets.gpu.early_operands import Early
 from modelcc.targets.gpu.evaluation import (
     Evaluation,
     GroupKernel,
     Launching,
     Point,
     extent_of,
+    not_implied,
     only_where,
 )
 from modelcc.targets.gpu.image_operand import ImageOperand
@@ -238,16 +242,18 @@ class TileProductKernel:
         for block in range(min(ahead, self._blocks)):
             first += self._begin(block, block, tile)
         outer.statements += self._by_one(first)
-        outer.statements += [*self._all_blocks(tile), WaitRoutines(0)]
         which = (number * self._extents[1] + gj) * self._extents[2] + gi
         names, shape = self._kernel.names, (s.rows, s.columns)
         parts = partial_sums(names, s.parts, self._extents, shape, F32, part, which)
         slab = self._slab(tile, names.fresh("slab"), parts)
         shared = [Alloc(b) for b in (*self._tiles, self._arrivals)]
         if parts is None:
-            outer.statements += self._results(slab)
+            early = slab.early(lambda row: row, s.ahead)
+            outer.statements += self._all_blocks(tile, early.before)
+            outer.statements += [WaitRoutines(0), *self._results(slab, early)]
             shared.append(Alloc(slab.buffer))
         else:
+            outer.statements += [*self._all_blocks(tile), WaitRoutines(0)]
             outer.statements += self._parts_of(parts, slab)
         body = self._launch.around(shared, outer.statements)
         return self._kernel.function(body, () if parts is None else parts.working)
@@ -274,30 +280,37 @@ class TileProductKernel:
             )
         return result
 
-    def _all_blocks(self, of: ResultTile) -> list[Stmt]:
-        """Rounds through all buffers, then what is left: what is on its way is there by then."""
+    def _all_blocks(self, of: ResultTile, before: Sequence[Stmt] = ()) -> list[Stmt]:
+        """Rounds through all buffers, then what is left, or the last round if there is something
+        to do ``before``: what is on its way is there by then."""
         names, buffers = self._kernel.names, self._schedule.buffers
         rounds, left = divmod(self._blocks, buffers)
+        if before and rounds and not left:
+            rounds, left = rounds - 1, buffers
         turn = Sym(names.fresh("kr"))
 
-        def block(which: Index) -> list[Stmt]:
-            body = self._block(which, turn, buffers)
-            if self._blocks >= buffers:
-                later = turn * buffers + which + (buffers - 1)
-                copies = self._begin(mod(which + (buffers - 1), buffers), later, of)
-                body += self._by_one(copies, Condition(later, "<", self._blocks))
-            return body
+        def block(which: Index, turn: Index, count: int) -> list[Stmt]:
+            body = self._block(which, turn, count)
+            later = turn * buffers + which + (buffers - 1)
+            copies = self._begin(mod(which + (buffers - 1), buffers), later, of)
+            there = not_implied((Condition(later, "<", self._blocks),), {})
+            return body + self._by_one(copies, *there)
 
-        inner = self._unrolled(buffers, block)
+        inner = self._unrolled(buffers, lambda which: block(which, turn, buffers))
         found: list[Stmt] = [For(turn.name, 0, rounds, tuple(inner))] if rounds else []
-        return found + self._unrolled(left, lambda which: self._block(which, rounds, left))
+        first = [block(0, rounds, left)] if left == buffers else []
+        rest = self._unrolled(left, lambda which: self._block(which, rounds, left), len(first))
+        return [*found, *before, *(s for one in first for s in one), *rest]
 
-    def _unrolled(self, count: int, body: Callable[[Index], list[Stmt]]) -> list[Stmt]:
-        """For each of so many buffers; written out where fragments take turns."""
-        if self._parts or not count:
-            return [s for which in range(count) for s in body(which)]
+    def _unrolled(
+        self, count: int, body: Callable[[Index], list[Stmt]], first: int = 0
+    ) -> list[Stmt]:
+        """For each of so many buffers from the ``first`` on; written out where fragments take
+        turns."""
+        if self._parts or first >= count:
+            return [s for which in range(first, count) for s in body(which)]
         which = Sym(self._kernel.names.fresh("kb"))
-        return [For(which.name, 0, count, tuple(body(which)), kind="unrolled")]
+        return [For(which.name, first, count, tuple(body(which)), kind="unrolled")]
 
     def _clear(self, fragment: Buffer) -> Stmt:
         return RoutineCall(clear_sums(self._beside), (Argument(fragment.name, 0),))
@@ -368,14 +381,14 @@ class TileProductKernel:
         last = parts.finished(slab.results(lambda row: row))
         return [*self._put(parts.place, parts.columns), last]
 
-    def _results(self, slab: SumsSlab) -> list[Stmt]:
+    def _results(self, slab: SumsSlab, early: Early) -> list[Stmt]:
         """Sums in the place of the tiles, once no warp reads these any more, and what follows."""
 
         def place(row: Index, column: Index) -> Argument:
             return Argument(slab.name, row * slab.pitch + column)
 
         sums = self._put(place, slab.pitch)
-        return [Barrier(), *sums, Barrier(), *slab.results(lambda row: row)]
+        return [Barrier(), *sums, *early.between, Barrier(), *early.rest]
 
     def _put(self, place: Callable[[Index, Index], Argument], pitch: int) -> list[Stmt]:
         """All sums to where a row and a column have their ``place``, rows by ``pitch``."""
