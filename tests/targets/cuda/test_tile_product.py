@@ -11,8 +11,9 @@ from modelcc.ir.tensor import TensorProgram
 from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.targets.cuda.chips import find_chip
-from modelcc.targets.cuda.tools import find_tool
-from modelcc.targets.gpu.lower import default_schedule
+from modelcc.targets.cuda.text import llvm_text, ptx_text
+from modelcc.targets.cuda.tools import assemble, disassemble, find_tool
+from modelcc.targets.gpu.lower import candidates, default_schedule, lower_groups
 
 CHIP = find_chip("sm_90a")
 
@@ -160,3 +161,32 @@ def test_operands_are_asked_for_before_the_last_products(
     assert len(asked) == 15
     assert len(early) == before
     assert max(asked) < met
+
+
+@pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here")
+@pytest.mark.skipif(find_tool("nvdisasm") is None, reason="there is no nvdisasm")
+def test_residuals_of_the_tile_before_come_while_the_units_multiply() -> None:
+    """They are asked for before the products of a block, and what waits for them is behind."""
+    program = parse_tensor_program(
+        """program @p(%a: bf16[6304, 1024], %b: bf16[1024, 768], %r: bf16[6304, 768]) -> (%y) {
+          kernel @k(%a: bf16[6304, 1024], %b: bf16[1024, 768], %r: bf16[6304, 768])
+            -> (%y: bf16[6304, 768]) {
+            %p: f32[6304, 768] = [i < 6304, j < 768] sum[l < 1024] f32(%a[i, l]) * f32(%b[l, j])
+            %y: bf16[6304, 768] = [i < 6304, j < 768] bf16(%p[i, j]) + %r[i, j] } }""",
+        {},
+    )
+    kernel = kernel_of(program)
+    schedule = next(
+        s for s in candidates(kernel.kernel, CHIP.gpu) if isinstance(s, TensorProduct) and s.groups
+    )
+    function = lower_groups(kernel, schedule)
+    made = assemble(ptx_text(llvm_text([function], CHIP), CHIP), CHIP)
+    assert made.uses["k"].spilled == 0
+    words = [w for w in disassemble(made.code).split() if w in MET or w.startswith("LDG.E.128")]
+    first = words.index("WARPGROUP.ARRIVE")
+    assert words[first - 1].startswith("LDG"), "the last before products begin"
+    behind = words[first : words.index("WARPGROUP.DEPBAR.LE", first)]
+    assert not any(word.startswith("LDG") for word in behind)
+
+
+MET = ("WARPGROUP.ARRIVE", "WARPGROUP.DEPBAR.LE", "BAR.SYNC.DEFER_BLOCKING")

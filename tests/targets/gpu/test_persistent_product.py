@@ -23,7 +23,7 @@ from modelcc.ir.types import BF16, F16, F32
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.cuda.chips import find_chip
-from modelcc.targets.gpu.lower import default_schedule
+from modelcc.targets.gpu.lower import candidates, default_schedule, lower_groups
 from modelcc.targets.gpu.sums_slab import kept_type
 from modelcc.targets.gpu.tile_product import tile_bytes
 
@@ -61,6 +61,7 @@ PRODUCTS: Mapping[str, tuple[TensorProduct, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.share(3, "name", "groups")
 @pytest.mark.parametrize("groups", [1, 2, 3])
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_groups_compute_what_the_stages_say(name: str, groups: int) -> None:
@@ -177,8 +178,8 @@ def test_groups_at_the_same_time_share_rows_and_columns(
 ) -> None:
     """They begin with so many tiles of rows and of columns, of a divisor of all rows' or of one."""
     rows, columns = shape
-    kernel = f"""%a: f16[{rows}, 256], %b: f16[256, {columns}]) -> (%y: f16[{rows}, {columns}]) {{
-      %p: f32[{rows}, {columns}] = [i < {rows}, j < {columns}] sum[l < 256]
+    kernel = f"""%a: f16[{rows}, 128], %b: f16[128, {columns}]) -> (%y: f16[{rows}, {columns}]) {{
+      %p: f32[{rows}, {columns}] = [i < {rows}, j < {columns}] sum[l < 128]
         f32(%a[i, l]) * f32(%b[l, j])
       %y: f16[{rows}, {columns}] = [i < {rows}, j < {columns}] f16(%p[i, j]) }}"""
     program, schedule = program_of(kernel, SIZES), replace(ONE, groups=groups)
@@ -202,3 +203,15 @@ def _places(function: Function, index: Index, groups: int) -> int:
         return evaluate(index, known)
 
     return len({value(index, group) for group in range(groups)})
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("shape", [(4096, 3072, 768), (6300, 765, 1000), (300, 40000, 512)])
+def test_all_that_are_considered_can_be_lowered(shape: tuple[int, int, int], dtype: str) -> None:
+    machine, kernel = find_chip("sm_90a").gpu, kernel_of(product(*shape, dtype))
+    found = [
+        s for s in candidates(kernel.kernel, machine) if isinstance(s, TensorProduct) and s.groups
+    ]
+    assert found or shape[2] % 8 or shape[1] % 8
+    for schedule in found:
+        lower_groups(kernel, schedule)

@@ -19,6 +19,7 @@ from modelcc.ir.index import Index, Sym, minimum
 from modelcc.ir.loop import (
     Assign,
     BindIndex,
+    Const,
     Expr,
     For,
     IndexOf,
@@ -250,3 +251,31 @@ def one_ahead(
     if _registers(first.operands) <= room.first:
         return Early(before, (), (*begin, loop))
     return Early((), before, (*begin, loop))
+
+
+# --- a round where a condition holds
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """A round that is there under a condition: ``registers`` for its operands, what is ``asked``
+    for where it holds, and, where that is once more, the ``rest``."""
+
+    registers: tuple[Stmt, ...]
+    asked: tuple[Stmt, ...]
+    rest: tuple[Stmt, ...]
+
+
+def in_registers(once: Asked, fresh: Callable[[str], str]) -> Conditional:
+    """The round ``once``, whose indices are found in both places."""
+    registers, asked, kept = list[Stmt](), list[Stmt](), list[Stmt]()
+    for s in once.operands:
+        if not isinstance(s, Let):
+            asked.append(s)
+            kept.append(s)
+            continue
+        name, dtype, lanes = fresh("asked"), s.value.dtype, s.value.lanes
+        registers.append(Register(name, Const(0, dtype, lanes)))
+        asked.append(Assign(name, s.value))
+        kept.append(Let(s.name, Var(name, dtype, lanes)))
+    return Conditional(tuple(registers), tuple(asked), (*kept, *once.rest))

@@ -5,15 +5,16 @@ grid g; thread warp of 128, lane
   one thread: the first blocks of terms are copied
   for each tile n = g, g + groups, … of results
     for each block of terms
+      operands of a slice of the results of the tile before are asked for
       wait for its phase; sums += left tile * right tile, beside
       wait for the products of the block before, barrier
       one thread: the block that comes ``buffers - 1`` later, maybe of the next tile, is copied
-      a slice of the results of the tile before: its sums, and what follows them
+      that slice: its sums, and what follows them
     all sums are put side by side into shared memory
   the results of the last tile
 
-Warps issue what follows the sums while the units multiply, and wait for its operands meanwhile, so
-that of a tile only the last block of terms and the writing of sums are by themselves
+Warps issue what follows the sums while the units multiply, and its operands come meanwhile, so that
+of a tile only the last block of terms and the writing of sums are by themselves
 (the CUTLASS library's persistent kernels overlap the same two by groups of warps in turns).
 """
 
@@ -37,6 +38,7 @@ from modelcc.ir.tiles import WaitRoutines
 from modelcc.ir.types import F32, DType
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.schedule.schedule import ScheduleError
+from modelcc.targets.gpu.early_operands import in_registers
 from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching
 from modelcc.targets.gpu.sums_slab import kept_type, slab_pitch
 from modelcc.targets.gpu.tile_product import (
@@ -86,7 +88,8 @@ class _PersistentProduct(TileProductKernel):
         outer.statements += self._by_one(begun.statements)
         outer.statements.append(For(turn.name, 0, self._count, tuple(self._turn(turn, slab))))
         last = self._slab(self._tile(outer, self._count - 1), slab)
-        outer.statements += [Barrier(), *last.results(lambda row: row)]
+        early = last.early(lambda row: row, self._schedule.ahead)
+        outer.statements += [*early.before, *early.between, Barrier(), *early.rest]
         shared = [Alloc(b) for b in (*self._tiles, last.buffer, self._arrivals)]
         return self._kernel.function(self._launch.around(shared, outer.statements))
 
@@ -134,8 +137,8 @@ class _PersistentProduct(TileProductKernel):
         """All blocks of a tile, and its sums put into the ``slab``, from where the last turn's are
         finished meanwhile."""
         block = Sym(self._kernel.names.fresh("kb"))
-        finished = self._slice(turn, block, slab)
-        body = (*self._multiplied(turn, block), *self._copied(turn, block), finished)
+        asked, finished = self._slice(turn, block, slab)
+        body = (*asked, *self._multiplied(turn, block), *self._copied(turn, block), *finished)
         pitch = slab_pitch(self._schedule.columns)
 
         def place(row: Index, column: Index) -> Argument:
@@ -161,17 +164,24 @@ class _PersistentProduct(TileProductKernel):
         there = Condition(turn + floordiv(block + ahead, self._blocks), "<", self._count)
         return self._by_one([*inner.statements, *copies], there)
 
-    def _slice(self, turn: Index, block: Index, slab: str) -> Stmt:
-        """A slice of the results of the tile before: what reads the slab is behind a barrier that
-        is behind what wrote it, and before one that is before what writes it again."""
+    def _slice(
+        self, turn: Index, block: Index, slab: str
+    ) -> tuple[tuple[Stmt, ...], tuple[Stmt, ...]]:
+        """A slice of the results of the tile before, where there is one: what asks for its
+        operands, and the rest.  What reads the slab is behind a barrier that is behind what wrote
+        it, and before one that is before what writes it again."""
         inner = self._outer.nested()
         before = self._slab(self._tile(inner, turn - 1), slab)
         slices = before.slices(self._blocks - 1)
         if slices is None:
             raise ScheduleError(f"{self._blocks} blocks of terms are too few to finish results by")
-        inner.statements += before.slice(block, slices, lambda row: row)
-        earlier = Condition(turn, ">=", 1), Condition(block, "<", slices)
-        return If(Predicate(earlier), tuple(inner.statements))
+        asked = before.slice(block, slices, lambda row: row)
+        early, place = in_registers(asked, self._kernel.names.fresh), tuple(inner.statements)
+        earlier = Predicate((Condition(turn, ">=", 1), Condition(block, "<", slices)))
+        rest = If(earlier, (*place, *early.rest))
+        if not early.asked:
+            return (), (rest,)
+        return (*early.registers, If(earlier, (*place, *early.asked))), (rest,)
 
 
 def _below(index: Index, extent: Index) -> dict[str, Range]:

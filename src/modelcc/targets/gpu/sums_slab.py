@@ -154,9 +154,12 @@ class SumsSlab:
         rounds = self._own // together
         return [For(number.name, 0, rounds, self._round(number, rounds, together, row_of))]
 
-    def slice(self, number: Index, count: int, row_of: Callable[[Index], Index]) -> list[Stmt]:
-        """Slice ``number`` of ``count`` of what :meth:`results` does."""
-        return list(self._round(number, count, self._own // count, row_of))
+    def slice(self, number: Index, count: int, row_of: Callable[[Index], Index]) -> Asked:
+        """Slice ``number`` of ``count`` of what :meth:`early` does."""
+        ranges = {**self.launch.ranges, **dict.fromkeys(symbols(number), Range(0, count - 1))}
+        body = self._early_round(number, {}, ranges, row_of, self._own // count)
+        (asked,) = ask([body], self.name)
+        return asked
 
     def slices(self, most: int) -> int | None:
         """Into how many alike slices of vectors the results of a thread are cut, at ``most``, that
@@ -202,7 +205,7 @@ class SumsSlab:
 
         def asked_at(name: str) -> Asked:
             ranges = {**self.launch.ranges, name: Range(0, count - 1)}
-            (asked,) = ask([self._early_round(Sym(name), {}, ranges, row_of)], self.name)
+            (asked,) = ask([self._early_round(Sym(name), {}, ranges, row_of, together)], self.name)
             return asked
 
         once = asked_at(number)
@@ -213,7 +216,9 @@ class SumsSlab:
         if count > (1 if self._heavy else MOST_ROUNDS):
             return one_ahead(number, count, asked_at, names.fresh, room)
         known, ranges = dict[Index, Index](), self.launch.ranges
-        rounds = [self._early_round(which, known, ranges, row_of) for which in range(count)]
+        rounds = [
+            self._early_round(which, known, ranges, row_of, together) for which in range(count)
+        ]
         return one_after_the_other(ask(rounds, self.name), room)
 
     def _early_round(
@@ -222,10 +227,11 @@ class SumsSlab:
         known: dict[Index, Index],
         ranges: Mapping[str, Range],
         row_of: Callable[[Index], Index],
+        together: int,
     ) -> list[Stmt]:
-        """Vectors of a round, which are stored when all of them are known."""
+        """So many vectors of a round, which are stored when all of them are known."""
         body, stores = list[Stmt](), list[Stmt]()
-        together, lane = self._together(self._vectors), self.kernel.names.fresh("l")
+        lane = self.kernel.names.fresh("l")
         lanes = Lanes(lane, self.lanes) if self.lanes > 1 else None
         for which in range(together):
             cell = SharedIndices(self.kernel.names, body, lanes, known)

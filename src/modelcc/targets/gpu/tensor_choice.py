@@ -153,8 +153,8 @@ def _persistent(
     extents = [v.extent for v in (*found.batch, *found.rows, *found.columns, *found.terms)]
     if tile.instruction != BOXES or tile.parts > 1 or not all(isinstance(n, int) for n in extents):
         return
-    slices = -(-tile.rows * tile.columns // (tile.threads * TOGETHER))
-    if -(-count(found.terms) // tile.terms) <= max(slices, tile.buffers):
+    slices, left = divmod(tile.rows * tile.columns, tile.threads * TOGETHER)
+    if left or -(-count(found.terms) // tile.terms) <= max(slices, tile.buffers):
         return
     kept = F32 if is_turned(tile) else kept
     for buffers in range(tile.buffers, FEWEST_BUFFERS - 1, -1):
@@ -215,12 +215,11 @@ def tensor_time(
     most = max(products, moved, cached)
     block = most + (1 - HIDDEN) * (products + moved + cached - most) + BLOCK_CYCLES / together
     results = tile.rows * tile.columns * 12 / SHARED_BYTES
-    rounds = -(-tile.rows * tile.columns // (tile.threads * RESULTS))
     if tile.groups:
         sums = tile.rows * tile.columns * F32.bytes / SHARED_BYTES
         longer, shorter = max(blocks * block, results), min(blocks * block, results)
         tiles = per_unit * (longer + (1 - HIDDEN) * shorter + sums)
-        return tiles + GROUP_CYCLES + results + rounds * LATENCY_CYCLES / together
+        return tiles + GROUP_CYCLES + results + LATENCY_CYCLES / together
     results += _waiting(tile, min(tile.buffers, blocks) * block) / together
     whole = per_unit * (blocks * block + GROUP_CYCLES / together)
     if tile.parts == 1:
