@@ -79,3 +79,36 @@ def feeds_of(program: TensorProgram) -> dict[str, Array]:
     return {
         n: rng.standard_normal(t.static_shape()).astype(t.dtype.numpy) for n, t in types.items()
     }
+
+
+def few_rows(
+    heads: int,
+    rows: int,
+    keys: int | str,
+    depth: int,
+    width: int,
+    kind: str = "f32",
+    score: str = "{}",
+) -> TensorProgram:
+    """Rows of a head share its keys and values, of which a named number may be 0."""
+    at, t, n = f"h < {heads}, i < {rows}", kind, keys
+    mask = f", %b: f32[{n}]" if "%b" in score else ""
+    program = f"""%q: {t}[{heads}, {rows}, {depth}], %k: {t}[{heads}, {n}, {depth}],
+      %v: {t}[{heads}, {n}, {width}]{mask}) -> (%y: {t}[{heads}, {rows}, {width}]) {{
+      %p: f32[{heads}, {rows}, {n}] = [{at}, j < {n}] sum[d < {depth}]
+        f32(%q[h, i, d]) * f32(%k[h, j, d])
+      %z: f32[{heads}, {rows}, {n}] = [{at}, j < {n}] {score.format("%p[h, i, j]")}
+      %t: f32[{heads}, {rows}] = [{at}] max[j < {n}] %z[h, i, j]
+      %e: f32[{heads}, {rows}, {n}] = [{at}, j < {n}] exp(%z[h, i, j] - %t[h, i])
+      %s: f32[{heads}, {rows}] = [{at}] sum[j < {n}] %e[h, i, j]
+      %w: f32[{heads}, {rows}, {n}] = [{at}, j < {n}] %e[h, i, j] / %s[h, i]
+      %u: f32[{heads}, {rows}, {width}] = [{at}, c < {width}] sum[j < {n}]
+        %w[h, i, j] * f32(%v[h, j, c])
+      %y: {t}[{heads}, {rows}, {width}] = [{at}, c < {width}] {t}(%u[h, i, c]) }}"""
+    program = program if t != "f32" else re.sub(r"f32\((%\w+\[[\w, ]+\])\)", r"\1", program)
+    dims = "dims(n in 0:) " if n == "n" else ""
+    inputs = program.split("->")[0].strip()
+    text = f"program @p({inputs} -> (%y) {dims}{{ kernel @k({program} }}"
+    found = parse_tensor_program(text, {})
+    verify_tensor_program(found)
+    return found

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 from kernel_runs import interpreted, run_scheduled
 
 from modelcc.ir.index import evaluate
 from modelcc.ir.loop import Function, Stmt
+from modelcc.ir.loop_interpreter import compile_loops
 from modelcc.ir.loop_traversal import map_blocks
 from modelcc.ir.tensor import TensorProgram
 from modelcc.ir.tensor_interpreter import run_program
@@ -56,6 +58,24 @@ def assert_same_meaning(
     found = run_scheduled(scheduled, interpreted(scheduled), feeds, env)
     for output in program.outputs:
         np.testing.assert_array_equal(found[output], wanted[output])
+
+
+def run_in_order(function: Function, order: int) -> list[Array]:
+    """All that a function writes, by groups in one of many orders."""
+    rng = np.random.default_rng(0)
+
+    def groups(*extents: int) -> Iterable[tuple[int, ...]]:
+        found = [*product(*map(range, extents))]
+        return [found[n] for n in np.random.default_rng(order).permutation(len(found))]
+
+    arrays: list[Array] = []
+    for p in function.parameters:
+        assert isinstance(p.buffer.size, int)
+        dtype, zero = p.buffer.dtype, p.mutable and not p.buffer.dtype.is_float
+        data = rng.standard_normal(p.buffer.size) * (0 if zero else 1)
+        arrays.append(data.astype(dtype.numpy))
+    compile_loops(function, groups)(arrays, [])
+    return [a for a, p in zip(arrays, function.parameters, strict=True) if p.mutable]
 
 
 def without(function: Function, kinds: tuple[type[Stmt], ...], number: int) -> Function:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from attention_programs import few_rows
 from group_products import without
 from kernel_runs import interpreted, run_scheduled
 
@@ -35,39 +36,6 @@ CAUSAL = "select(ge(index(j - i - 3):i64, 0), -inf, {} * 0.5)"
 MASKED = "{} + %b[j]"
 
 
-def attention(
-    heads: int,
-    rows: int,
-    keys: int | str,
-    depth: int,
-    width: int,
-    kind: str = "f32",
-    score: str = "{}",
-) -> TensorProgram:
-    """Rows of a head share its keys and values."""
-    at, t, n = f"h < {heads}, i < {rows}", kind, keys
-    mask = f", %b: f32[{n}]" if "%b" in score else ""
-    program = f"""%q: {t}[{heads}, {rows}, {depth}], %k: {t}[{heads}, {n}, {depth}],
-      %v: {t}[{heads}, {n}, {width}]{mask}) -> (%y: {t}[{heads}, {rows}, {width}]) {{
-      %p: f32[{heads}, {rows}, {n}] = [{at}, j < {n}] sum[d < {depth}]
-        f32(%q[h, i, d]) * f32(%k[h, j, d])
-      %z: f32[{heads}, {rows}, {n}] = [{at}, j < {n}] {score.format("%p[h, i, j]")}
-      %t: f32[{heads}, {rows}] = [{at}] max[j < {n}] %z[h, i, j]
-      %e: f32[{heads}, {rows}, {n}] = [{at}, j < {n}] exp(%z[h, i, j] - %t[h, i])
-      %s: f32[{heads}, {rows}] = [{at}] sum[j < {n}] %e[h, i, j]
-      %w: f32[{heads}, {rows}, {n}] = [{at}, j < {n}] %e[h, i, j] / %s[h, i]
-      %u: f32[{heads}, {rows}, {width}] = [{at}, c < {width}] sum[j < {n}]
-        %w[h, i, j] * f32(%v[h, j, c])
-      %y: {t}[{heads}, {rows}, {width}] = [{at}, c < {width}] {t}(%u[h, i, c]) }}"""
-    program = program if t != "f32" else re.sub(r"f32\((%\w+\[[\w, ]+\])\)", r"\1", program)
-    dims = "dims(n in 1:) " if n == "n" else ""
-    inputs = program.split("->")[0].strip()
-    text = f"program @p({inputs} -> (%y) {dims}{{ kernel @k({program} }}"
-    found = parse_tensor_program(text, {})
-    verify_tensor_program(found)
-    return found
-
-
 def feeds_of(program: TensorProgram, sizes: dict[str, int]) -> dict[str, Array]:
     rng = np.random.default_rng(1)
     types = {name: program.types[name] for name in program.inputs}
@@ -75,14 +43,14 @@ def feeds_of(program: TensorProgram, sizes: dict[str, int]) -> dict[str, Array]:
     return {n: rng.standard_normal(shapes[n]).astype(t.dtype.numpy) for n, t in types.items()}
 
 
-ONE = attention(2, 1, 21, 16, 8)
+ONE = few_rows(2, 1, 21, 16, 8)
 SCHEDULES = (GroupDecode(8, 1, 1, 4), GroupDecode(16, 2, 4, 8), GroupDecode(8, 3, 2, 4))
 CASES = {
     "one row": ONE,
-    "causal": attention(1, 3, 19, 8, 16, score=CAUSAL),
-    "mask": attention(1, 5, 16, 12, 12, score=MASKED),
-    "halves": attention(2, 2, 33, 24, 16, "f16"),
-    "more rows than registers": attention(1, 11, 9, 8, 32),
+    "causal": few_rows(1, 3, 19, 8, 16, score=CAUSAL),
+    "mask": few_rows(1, 5, 16, 12, 12, score=MASKED),
+    "halves": few_rows(2, 2, 33, 24, 16, "f16"),
+    "more rows than registers": few_rows(1, 11, 9, 8, 32),
 }
 
 
@@ -98,7 +66,7 @@ def test_few_rows_mean_the_same(case: str, schedule: GroupDecode) -> None:
 
 
 def test_each_barrier_is_needed() -> None:
-    program = attention(1, 5, 9, 8, 64)
+    program = few_rows(1, 5, 9, 8, 64)
     (function,) = schedule_groups(program, GroupDecode(8, 2, 2, 4)).functions
     assert isinstance(function, Function)
     data = [*feeds_of(program, {}).values(), np.zeros((1, 5, 64), np.float32)]
@@ -130,7 +98,7 @@ def test_few_groups_wait_as_seldom_as_they_can(
 ) -> None:
     """129 keys of 64 are a step of 32 by 5."""
     gpu = CHIPS["sm_90a"].gpu
-    program = attention(heads, 2, keys, 64, 64, "f16")
+    program = few_rows(heads, 2, keys, 64, 64, "f16")
     (item,) = program.items
     assert isinstance(item, Kernel)
     kernel = canonical(item, program.types, frozenset(), program.dims)[0]
@@ -171,7 +139,7 @@ def test_groups_at_the_same_time_read_heads_that_lie_side_by_side() -> None:
 )
 def test_parts_of_keys_are_put_together(keys: int | str, sizes: dict[str, int], score: str) -> None:
     """Also where whole parts are masked."""
-    program = attention(2, 2, keys, 8, 8, score=score)
+    program = few_rows(2, 2, keys, 8, 8, score=score)
     split = SplitKeys(SMALL.units)(program)
     verify_tensor_program(split)
     assert len(split.items) == 2
@@ -191,9 +159,9 @@ def test_few_keys_stay_together() -> None:
     [
         (ONE, GroupDecode(12, 1, 1, 3), "warps of a power of two"),
         (ONE, GroupDecode(8, 1, 16, 4), "no whole vectors"),
-        (attention(1, 2, 9, 6, 8), GroupDecode(8, 1, 4, 4), "no whole vectors"),
-        (attention(1, 17, 9, 8, 8), GroupDecode(8, 1, 4, 4), "of few rows and known keys"),
-        (attention(1, 2, "n", 8, 8), GroupDecode(8, 1, 4, 4), "of few rows and known keys"),
+        (few_rows(1, 2, 9, 6, 8), GroupDecode(8, 1, 4, 4), "no whole vectors"),
+        (few_rows(1, 17, 9, 8, 8), GroupDecode(8, 1, 4, 4), "of few rows and known keys"),
+        (few_rows(1, 2, "n", 8, 8), GroupDecode(8, 1, 4, 4), "of few rows and known keys"),
     ],
 )
 def test_what_does_not_fit_is_refused(

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pytest
 from cuda_products import kernel_of
 from cuda_products import product as product_of
-from group_products import assert_same_meaning, function_of, program_of
+from group_products import assert_same_meaning, function_of, program_of, run_in_order
 
-from modelcc.ir.loop import Arrive, Barrier, Function, Stmt
+from modelcc.ir.loop import Arrive, Barrier, Stmt
 from modelcc.ir.loop_groups import RaceError
-from modelcc.ir.loop_interpreter import compile_loops
 from modelcc.ir.loop_traversal import map_blocks, statements
 from modelcc.ir.tensor import TensorProgram
-from modelcc.ir.types import Array
 from modelcc.schedule.group_schedule import GroupProduct, TensorProduct
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.schedule.text import parse_schedule, print_schedule
@@ -121,32 +118,14 @@ def test_the_last_group_finishes_what_the_stages_say(name: str) -> None:
     assert_same_meaning(program, schedule, SIZES)
 
 
-def run(function: Function, order: int) -> list[Array]:
-    """All that a function writes, by groups in one of many orders."""
-    rng = np.random.default_rng(0)
-
-    def groups(*extents: int) -> Iterable[tuple[int, ...]]:
-        found = [*product(*map(range, extents))]
-        return [found[n] for n in np.random.default_rng(order).permutation(len(found))]
-
-    arrays: list[Array] = []
-    for p in function.parameters:
-        assert isinstance(p.buffer.size, int)
-        dtype, zero = p.buffer.dtype, p.mutable and not p.buffer.dtype.is_float
-        data = rng.standard_normal(p.buffer.size) * (0 if zero else 1)
-        arrays.append(data.astype(dtype.numpy))
-    compile_loops(function, groups)(arrays, [])
-    return [a for a, p in zip(arrays, function.parameters, strict=True) if p.mutable]
-
-
 @pytest.mark.parametrize("name", ["what is added", "convolution"])
 def test_bits_are_the_same_in_any_order_of_groups(name: str) -> None:
     function = function_of(named(name), PRODUCTS[name][0])
-    expected, _, counters = run(function, 0)
+    expected, _, counters = run_in_order(function, 0)
     assert np.isfinite(expected.astype(np.float32)).all()
     assert not counters.any()
     for order in range(1, 4):
-        found, _, counters = run(function, order)
+        found, _, counters = run_in_order(function, order)
         assert found.tobytes() == expected.tobytes()
         assert not counters.any()
 
@@ -162,7 +141,7 @@ def test_a_group_that_does_not_wait_for_the_last_one_is_found() -> None:
 
     broken = replace(function, body=alone(function.body))
     with pytest.raises(RaceError, match="nothing orders groups"):
-        run(broken, 0)
+        run_in_order(broken, 0)
 
 
 @pytest.mark.parametrize(
