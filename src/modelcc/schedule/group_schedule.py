@@ -175,6 +175,21 @@ class GroupDecode:
 
 
 @dataclass(frozen=True)
+class RunningDecode:
+    """Few rows by many keys: lanes that read a key together keep its row's largest score, sum and
+    totals so far.  In a step they have ``keys``, and as many values, by vectors of ``lanes``, which
+    each thread copies to as many ``buffers`` ahead; those of a ``warp`` combine registers.  Keys
+    are cut into ``parts``, of a group each, the last of which puts all together."""
+
+    threads: int
+    keys: int
+    lanes: int
+    warp: int
+    buffers: int = 2
+    parts: int = 1
+
+
+@dataclass(frozen=True)
 class GroupScatter:
     """Updates at places from memory, ``threads`` to a group: each walks those that may meet, and
     does the ones that one of ``owners`` has: every so-manieth place."""
@@ -193,6 +208,7 @@ GroupSchedule: TypeAlias = (
     | GroupAttention
     | TensorAttention
     | GroupDecode
+    | RunningDecode
     | GroupScatter
 )
 """How a kernel runs as groups of threads."""

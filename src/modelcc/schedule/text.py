@@ -27,6 +27,7 @@ from modelcc.schedule.group_schedule import (
     GroupScatter,
     GroupWindows,
     Pointwise,
+    RunningDecode,
     TensorAttention,
     TensorProduct,
 )
@@ -64,6 +65,7 @@ _WORDS: Mapping[str, type[Schedule | Part]] = MappingProxyType(
         "group_attention": GroupAttention,
         "tensor_attention": TensorAttention,
         "group_decode": GroupDecode,
+        "running_decode": RunningDecode,
         "group_scatter": GroupScatter,
     }
 )

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from attention_programs import few_rows
 from group_products import program_of
-from machine_code import instructions_of
+from machine_code import instructions_of, loops_of
 
 from modelcc.ir.loop import For, Function, Let, Load
 from modelcc.ir.loop_traversal import launch_extents, statements
@@ -19,6 +20,7 @@ from modelcc.targets.cuda.tools import assemble, disassemble, find_tool
 from modelcc.targets.gpu.machine import GPUS, GpuModel
 from modelcc.targets.gpu.passes.split_keys import SplitKeys
 from modelcc.targets.gpu.schedule import schedule_groups
+from modelcc.targets.llvm.groups import shared_bytes
 from modelcc.targets.native.toolchain import assembly
 
 SOFTMAX = """%x: {t}[{m}, {n}]) -> (%y: {t}[{m}, {n}]) {{
@@ -135,6 +137,45 @@ def test_keys_are_read_once_by_all_units() -> None:
         assert not wide or isinstance(loop.stop, int)
         loads += len(wide) * (loop.stop if isinstance(loop.stop, int) else 0)
     assert groups * 128 * loads * 8 == 2 * heads * keys * 128
+
+
+@assembling
+@pytest.mark.parametrize(
+    ("name", "kind", "rows", "keys"),
+    [
+        ("sm_80", "f16", 1, 16384),
+        ("sm_90a", "f16", 1, 16384),
+        ("sm_90a", "bf16", 2, "n"),
+        ("sm_90a", "f16", 4, 16384),
+    ],
+)
+def test_keys_of_a_step_are_on_their_way_while_others_are_used(
+    name: str, kind: str, rows: int, keys: int | str
+) -> None:
+    """One kernel, all of whose groups run at once; in its loop no thread waits for another one, nor
+    for what it loads itself."""
+    chip = find_chip(name)
+    program = few_rows(16, rows, keys, 128, 128, kind)
+    assert SplitKeys(chip.gpu.units, chip.gpu)(program).items == program.items
+    function, *_ = schedule_groups(program, None, chip.gpu).functions
+    assert isinstance(function, Function)
+    (groups,), threads = launch_extents(function)
+    assert threads == (32, 8)
+    assert isinstance(groups, int)
+    built = assemble(ptx_text(llvm_text([function], chip), chip), chip)
+    (use,) = built.uses.values()
+    assert use.spilled == 0
+    at_once = chip.gpu.groups_at_once(256, use.registers, shared_bytes(function))
+    assert function.resident == min(at_once, -(-groups // chip.gpu.units))
+    assert 0.9 * at_once * chip.gpu.units < groups <= at_once * chip.gpu.units
+    sass = disassemble(built.code)
+    (loop,) = (found for found in loops_of(sass) if found["LDGSTS"])
+    # A step of a thread: four keys and four values of 16 bytes, and four exchanges for a score.
+    assert (loop["LDGSTS"], loop["SHFL"]) == (8, 16 * rows)
+    assert not loop["LDG"] + loop["BAR"] + loop["STS"]
+    found = instructions_of(sass)
+    assert found["LDGSTS.E.BYPASS.128"] == 16
+    assert found["ATOMG.E.INC.STRONG.GPU"] == 1
 
 
 @assembling

@@ -57,10 +57,17 @@ def test_one_kernel_computes_what_onnxruntime_does(target: str, case: str) -> No
 
 
 @pytest.mark.parametrize("keys", [0, 7, 300])
-def test_few_rows_put_any_number_of_parts_together(keys: int) -> None:
-    source = joint_attention(1, 2, 2, 2, keys="k")
-    program = scheduled(source, "cuda:sm_90a")
-    assert sum("Attention" in f.name for f in functions_of(program)) == 2
+@pytest.mark.parametrize(
+    ("target", "rows", "kernels"),
+    [("cuda:sm_90a", 2, 1), ("cuda:sm_90a", 9, 2), ("amdgpu:gfx942", 2, 2)],
+)
+def test_few_rows_put_any_number_of_parts_together(
+    target: str, rows: int, kernels: int, keys: int
+) -> None:
+    """In one kernel where groups count each other and threads have totals of all rows."""
+    source = joint_attention(1, rows, 2, 2, keys="k")
+    program = scheduled(source, target)
+    assert sum("Attention" in f.name for f in functions_of(program)) == kernels
     feeds = feeds_for(source, {"k": keys})
     found = run_scheduled(program, interpreted(program), feeds, {"k": keys})["y"]
     session = onnxruntime.InferenceSession(source.SerializeToString())

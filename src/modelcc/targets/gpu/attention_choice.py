@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from modelcc.ir.loop import Buffer
 from modelcc.ir.scalar_tree import reads
+from modelcc.ir.tensor import Kernel, TensorProgram
+from modelcc.schedule.canonical import canonical
 from modelcc.schedule.group_schedule import (
     GroupAttention,
     GroupDecode,
     GroupSchedule,
+    RunningDecode,
     TensorAttention,
 )
 from modelcc.schedule.schedule import ScheduleError
@@ -18,6 +22,9 @@ from modelcc.targets.gpu.copied_choice import copied_schedules
 from modelcc.targets.gpu.decode_parts import find_decode
 from modelcc.targets.gpu.evaluation import GroupKernel, extent_of
 from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.gpu.row_lanes import RowLanes
+from modelcc.targets.gpu.running_decode import running_registers, running_shared, verify_running
+from modelcc.targets.gpu.running_parts import RunningParts, find_running
 from modelcc.targets.gpu.sizes import count
 from modelcc.targets.gpu.tensor_attention import WarpAttention
 from modelcc.targets.gpu.tile_attention import TileAttention
@@ -59,6 +66,12 @@ SHORT = 1024
 KEYS_AT_ONCE = 4
 """Keys, or values, that a thread of few rows waits for at the same time."""
 
+WHOLE = 512
+"""Keys that one group has as fast."""
+
+MOST_PARTS = 64
+"""Of keys: the last group puts all of them together."""
+
 ALIGNMENT = 64
 """Bytes at whose multiples buffers begin."""
 
@@ -83,6 +96,46 @@ def decode_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSc
 
     keys = min(range(KEYS_AT_ONCE, 2 * KEYS_AT_ONCE + 1), key=steps)
     yield GroupDecode(threads, keys, lanes, machine.warp)
+
+
+def running_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:
+    """Eight warps that have two steps of :data:`KEYS_AT_ONCE` keys and values each, where threads
+    exchange registers and copy while they go on.  Parts are as many as units run groups at the same
+    time, if groups count each other: all of them begin at once, and each has a step on its way
+    while it computes the one before, so that memory is asked all the time for more than it brings
+    meanwhile, however many groups a unit has.  A part more than steps are alike for is none."""
+    if not (machine.exchanges and machine.copies):
+        return
+    parts = find_running(kernel)
+    if isinstance(parts.keys, int) and parts.keys <= WHOLE:
+        return
+    most = 4 * machine.lanes // min(parts.key_bytes, parts.value_bytes)
+    lanes = next(n for n in (8, 4, 2, 1) if n <= max(most, 1) and parts.takes_lanes(n))
+    s = RunningDecode(8 * machine.warp, KEYS_AT_ONCE, lanes, machine.warp)
+    verify_running(parts, s)
+    shared = running_shared(parts, s)
+    at_once = machine.groups_at_once(s.threads, running_registers(parts, s), shared)
+    tiles = extent_of(parts.batch)
+    if at_once and isinstance(tiles, int) and (machine.arrivals or tiles >= machine.units):
+        most = min(at_once * machine.units // tiles, MOST_PARTS) if machine.arrivals else 1
+        yield replace(s, parts=_parts_of(parts, s, max(most, 1)))
+
+
+def _parts_of(parts: RunningParts, s: RunningDecode, most: int) -> int:
+    """Parts of keys, ``most`` at most, none of which has a step more than it would in fewer."""
+    if not isinstance(parts.keys, int):
+        return most
+    steps = -(-parts.keys // (RowLanes.of(parts.depth, s).slots * s.keys))
+    return -(-steps // -(-steps // min(most, steps)))
+
+
+def runs_whole(kernel: Kernel, program: TensorProgram, machine: GpuModel) -> bool:
+    """Whether all keys of a row are for one kernel, however many, on a ``machine``."""
+    found = canonical(kernel, program.types, frozenset(), program.dims)[0]
+    try:
+        return any(True for _ in running_schedules(GroupKernel(found, "kernel"), machine))
+    except ScheduleError:
+        return False
 
 
 def attention_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:

@@ -107,6 +107,17 @@ def powers_under(
     """By how much sums under the largest score ``seen`` before shrink under ``top``, and powers of
     ``values`` under it; a row that has seen nothing has no power (Milakov and Gimelshein, "Online
     normalizer calculation for softmax", 2018)."""
+    change, *powers = powers_of(at, top, (seen, *values), power)
+    return change, powers
+
+
+def powers_of(
+    at: Evaluation,
+    top: Expr,
+    values: Sequence[Expr],
+    power: Callable[[Expr], Expr] = natural_power,
+) -> list[Expr]:
+    """Powers of ``values`` under the largest of a row, 0 of a row that has seen nothing."""
     dtype = top.dtype
     nothing = ScalarCall("eq", (top, Const(float("-inf"), dtype)), BOOL)
     base = at.named("base", Select(nothing, Const(0.0, dtype), top))
@@ -114,8 +125,7 @@ def powers_under(
     def under(value: Expr) -> Expr:
         return power(ScalarCall("sub", (value, base), dtype))
 
-    change = at.named("change", under(seen))
-    return change, [at.named("power", under(value)) for value in values]
+    return [at.named("power", under(value)) for value in values]
 
 
 def verify_halves(parts: AttentionParts) -> None:
@@ -159,7 +169,7 @@ def find_attention(kernel: GroupKernel) -> AttentionParts:
     if not all(isinstance(extent_of(v), int) for v in (first.terms, second.columns)):
         raise ScheduleError("terms of scores and columns of results have to be known")
     shifted = None if weights.shifted is None else at_keys(weights.shifted)
-    results = (_scaled(pair, weights, kernel.dims), *pair.results[1:])
+    results = (scaled(pair, weights, kernel.dims), *pair.results[1:])
     sums = tuple(map(nest, weights.sums))
     return AttentionParts(
         pair, weights, scores, shifted, at_keys(weights.power), sums, weighted,
@@ -171,8 +181,8 @@ def _loops(axes: Sequence[Axis]) -> tuple[LoopVar, ...]:
     return tuple(LoopVar(a.name, a.extent, a.name) for a in axes)
 
 
-def _scaled(pair: GemmPair, weights: OnlineSoftmax, dims: Bounds) -> Stage:
-    """The first result, made of the total."""
+def scaled(pair: GemmPair, weights: OnlineSoftmax, dims: Bounds) -> Stage:
+    """The first result of a pair, made of :data:`TOTAL`."""
     first = pair.results[0]
     value: Scalar = Read(TOTAL, (), first.body.dtype)
     for function, factor in weights.factor:

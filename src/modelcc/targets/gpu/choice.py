@@ -13,7 +13,11 @@ from modelcc.schedule.group_schedule import GroupProduct, GroupScatter, GroupSch
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.schedule.structure import Group
-from modelcc.targets.gpu.attention_choice import attention_schedules, decode_schedules
+from modelcc.targets.gpu.attention_choice import (
+    attention_schedules,
+    decode_schedules,
+    running_schedules,
+)
 from modelcc.targets.gpu.box_operand import box_product
 from modelcc.targets.gpu.contraction import Contraction, find_contraction
 from modelcc.targets.gpu.evaluation import GroupKernel
@@ -105,7 +109,7 @@ def choices(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:
     if group is not None:
         yield from _of_points(kernel, group, machine)
     elif not kernel.leaves:
-        for find in (row_schedules, decode_schedules, attention_schedules):
+        for find in (row_schedules, running_schedules, decode_schedules, attention_schedules):
             try:
                 yield from find(kernel, machine)
             except ScheduleError:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from math import lcm
 
-from modelcc.ir.index import Index, Sym, coefficient, floordiv, minimum, mod
+from modelcc.ir.index import Index, Sym, floordiv, minimum, mod
 from modelcc.ir.loop import (
     Alloc,
     Assign,
@@ -49,7 +49,7 @@ from modelcc.schedule.group_schedule import GroupDecode
 from modelcc.schedule.lanes import widen
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.schedule import ScheduleError
-from modelcc.targets.gpu.decode_parts import DecodeParts, find_decode
+from modelcc.targets.gpu.decode_parts import DecodeParts, find_decode, in_memory_order
 from modelcc.targets.gpu.evaluation import (
     Evaluation,
     GroupKernel,
@@ -59,6 +59,7 @@ from modelcc.targets.gpu.evaluation import (
     only_where,
 )
 from modelcc.targets.gpu.reduction import combine_two, exchanged, is_power_of_two, lanes_of
+from modelcc.targets.gpu.row_lanes import RowLanes
 
 MOST_SUMS = 32
 """Registers of a thread for sums of rows at once: for more rows values are read again."""
@@ -76,37 +77,6 @@ def lower_decode(kernel: GroupKernel, schedule: GroupDecode) -> Function:
     if s.lanes not in (1, 2, 4, 8) or not parts.takes_lanes(s.lanes):
         raise ScheduleError("keys and values are no whole vectors: lanes")
     return _DecodeThreads(kernel, s, parts).function()
-
-
-@dataclass(frozen=True)
-class _RowLanes:
-    """How the threads of a group read rows of ``size`` elements, each by lanes side by side:
-    ``across`` lanes of a warp have ``own`` vectors each, and as many rows at once as there are
-    ``slots``."""
-
-    size: int
-    s: GroupDecode
-
-    @property
-    def vectors(self) -> int:
-        return self.size // self.s.lanes
-
-    @property
-    def across(self) -> int:
-        return min(1 << (self.vectors - 1).bit_length(), self.s.warp)
-
-    @property
-    def own(self) -> int:
-        return -(-self.vectors // self.across)
-
-    @property
-    def pitch(self) -> int:
-        """Elements of a row and what lanes have beyond it."""
-        return self.own * self.across * self.s.lanes
-
-    @property
-    def slots(self) -> int:
-        return self.s.threads // self.across
 
 
 @dataclass
@@ -142,9 +112,9 @@ class _DecodeThreads:
         self._warp, self._lane = Sym(w), Sym(lane)
         self._thread = self._warp * s.warp + self._lane
         self._outer = Evaluation(kernel.names)
-        batch = _in_memory_order(parts)
+        batch = in_memory_order(parts.key, parts.batch)
         self._batch = self._outer.place(batch, Sym(gb)) if batch else {}
-        self._by_terms, self._by_columns = _RowLanes(parts.depth, s), _RowLanes(parts.width, s)
+        self._by_terms, self._by_columns = RowLanes.of(parts.depth, s), RowLanes.of(parts.width, s)
         most = lcm(self._by_terms.slots * s.keys, self._by_columns.slots * s.keys, s.warp)
         self._keys = -(-parts.keys // most) * most
         """Keys with those beyond the last one, whose weights are 0."""
@@ -224,21 +194,21 @@ class _DecodeThreads:
             line.statements += only_where((first,), (store,))
         at.statements.append(For(row.name, 0, self._parts.rows, tuple(line.statements)))
 
-    def _steps(self, step: str, spread: _RowLanes, inner: Evaluation, first: int) -> None:
+    def _steps(self, step: str, spread: RowLanes, inner: Evaluation, first: int) -> None:
         """``inner`` for the steps from the ``first`` on."""
         count = self._keys // (spread.slots * self._s.keys)
         if first < count:
             self._outer.statements.append(For(step, first, count, tuple(inner.statements)))
 
-    def _within(self, spread: _RowLanes) -> Index:
+    def _within(self, spread: RowLanes) -> Index:
         """The number of a lane among those that read a row together."""
         return mod(self._lane, spread.across)
 
-    def _at(self, row: Index, spread: _RowLanes, number: int) -> Index:
+    def _at(self, row: Index, spread: RowLanes, number: int) -> Index:
         vector = self._within(spread) + number * spread.across
         return row * spread.pitch + vector * self._s.lanes
 
-    def _slot(self, spread: _RowLanes) -> Index:
+    def _slot(self, spread: RowLanes) -> Index:
         return self._warp * (self._s.warp // spread.across) + floordiv(self._lane, spread.across)
 
     def _dot(self, queries: Sequence[Expr], read: Sequence[Expr]) -> Expr:
@@ -252,7 +222,7 @@ class _DecodeThreads:
     def _read(
         self,
         at: Evaluation,
-        spread: _RowLanes,
+        spread: RowLanes,
         step: Index,
         factor: Scalar,
         along: Sequence[LoopVar],
@@ -432,15 +402,3 @@ class _DecodeThreads:
         final = (parts.total, *parts.results)[-1]
         inner.store(final, point, made[final.output])
         self._each(name, count * parts.width, inner)
-
-
-def _in_memory_order(parts: DecodeParts) -> tuple[LoopVar, ...]:
-    """Loops over groups, so that those that run at the same time read keys side by side: what is
-    furthest apart comes first, as parts do where heads lie side by side."""
-    index = next((r.indices[0] for r in reads(parts.key) if len(r.indices) == 1), None)
-    steps = [None if index is None else coefficient(index, v.name) for v in parts.batch]
-    known = [step for step in steps if isinstance(step, int)]
-    if len(known) < len(steps):
-        return parts.batch
-    order = sorted(range(len(known)), key=lambda n: -known[n])
-    return tuple(parts.batch[n] for n in order)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from modelcc.ir.index import coefficient
 from modelcc.ir.scalar_tree import index_symbols, reads
 from modelcc.ir.tensor import Apply, Scalar, Stage
 from modelcc.ir.types import F32
@@ -69,10 +71,27 @@ class DecodeParts:
     def takes_lanes(self, lanes: int) -> bool:
         """Whether keys and values can be read by whole vectors."""
         along = (self.key, self.product.reduce[-1]), (self.value, self.columns[-1])
-        return lanes == 1 or all(
-            _number(v.extent) % lanes == 0 and vectorisable(factor, v.name, lanes)
-            for factor, v in along
-        )
+        return are_vectors(along, lanes)
+
+
+def are_vectors(along: Sequence[tuple[Scalar, LoopVar]], lanes: int) -> bool:
+    """Whether factors can be read by whole vectors of ``lanes`` along a loop each."""
+    return lanes == 1 or all(
+        _number(v.extent) % lanes == 0 and vectorisable(factor, v.name, lanes)
+        for factor, v in along
+    )
+
+
+def in_memory_order(key: Scalar, batch: tuple[LoopVar, ...]) -> tuple[LoopVar, ...]:
+    """Loops over groups, so that those that run at the same time read keys side by side: what is
+    furthest apart comes first, as parts do where heads lie side by side."""
+    index = next((r.indices[0] for r in reads(key) if len(r.indices) == 1), None)
+    steps = [None if index is None else coefficient(index, v.name) for v in batch]
+    known = [step for step in steps if isinstance(step, int)]
+    if len(known) < len(steps):
+        return batch
+    order = sorted(range(len(known)), key=lambda n: -known[n])
+    return tuple(batch[n] for n in order)
 
 
 def find_decode(kernel: GroupKernel) -> DecodeParts:
@@ -91,8 +110,8 @@ def find_decode(kernel: GroupKernel) -> DecodeParts:
     product, *scores = map(nest, pair.scores)
     weights = tuple(map(nest, pair.weights))
     total, *results = map(nest, pair.results)
-    query, key = _factors(product, pair.key.name)
-    weighted, value = _factors(total, pair.columns[-1].name)
+    query, key = factors_of(product, pair.key.name)
+    weighted, value = factors_of(total, pair.columns[-1].name)
     names = {a.name for a in pair.columns}
     columns = tuple(v for v in total.parallel if v.name in names)
     batch = tuple(v for v in total.parallel if v.name not in {*names, pair.row.name})
@@ -123,7 +142,7 @@ def _written(stage: Stage) -> set[str]:
     return {a.name for a in stage.axes}
 
 
-def _factors(nest: Nest, moving: str) -> tuple[Scalar, Scalar]:
+def factors_of(nest: Nest, moving: str) -> tuple[Scalar, Scalar]:
     """The factors of a product, of which the second one alone moves along an axis."""
     match nest.body:
         case Apply(function="mul", args=(first, second)):

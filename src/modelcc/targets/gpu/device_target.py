@@ -162,9 +162,10 @@ class DeviceTarget(Target):
         """Images with channels last where matrix units convolve them; concatenations of few parts
         where they are read; what follows products in their shape; long sums in parts, for all
         units, but for products, where a library may compute them or the last group finishes them,
-        and for attention; this in one kernel,
-        of few rows in two where threads exchange registers."""
+        and for attention; this in one kernel, of few rows and many keys in two where threads
+        exchange registers, unless one has all of them."""
         few = self.gpu.exchanges
+        keys = (SplitKeys(self.gpu.units, self.gpu),) if few else ()
         last = (ChannelsLast(),) if self.gpu.matrix else ()
         attention = FuseContractions(1, cache_bytes=0, rows=0 if few else 16, empty=True)
         products = not self.libraries and not self.gpu.arrivals
@@ -175,7 +176,7 @@ class DeviceTarget(Target):
             layouts=(*last, ReadInPlace(BOUNDARY), ReadThroughViews(), SelectParts(self.parts)),
             inline=InlineStages(choices=False),
             operands=(EpilogueAxes(), split),
-            kernels=(attention, SplitGroups(), *((SplitKeys(self.gpu.units),) if few else ())),
+            kernels=(attention, SplitGroups(), *keys),
         )
 
     def program_passes(self) -> tuple[Callable[[Program], Program], ...]:

@@ -17,6 +17,7 @@ from modelcc.schedule.group_schedule import (
     GroupSchedule,
     GroupWindows,
     Pointwise,
+    RunningDecode,
     TensorAttention,
     TensorProduct,
 )
@@ -33,6 +34,7 @@ from modelcc.targets.gpu.product import lower_product
 from modelcc.targets.gpu.reduction import lower_reduction
 from modelcc.targets.gpu.residency import resident_groups
 from modelcc.targets.gpu.rows import lower_rows
+from modelcc.targets.gpu.running_decode import lower_running_decode
 from modelcc.targets.gpu.strips import lower_windows
 from modelcc.targets.gpu.tensor_attention import lower_tensor_attention
 from modelcc.targets.gpu.tensor_product import lower_tensor_product
@@ -64,6 +66,7 @@ _KINDS: Mapping[type, Callable[..., Function]] = MappingProxyType(
         GroupAttention: lower_attention,
         TensorAttention: _tensor_attention,
         GroupDecode: lower_decode,
+        RunningDecode: lower_running_decode,
     }
 )
 

@@ -13,6 +13,7 @@ from modelcc.schedule.group_schedule import (
     GroupReduction,
     GroupRows,
     Pointwise,
+    RunningDecode,
     TensorAttention,
     TensorProduct,
 )
@@ -24,6 +25,8 @@ from modelcc.targets.gpu.contraction import find_contraction
 from modelcc.targets.gpu.copied_attention import copied_registers
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.gpu.running_decode import running_registers
+from modelcc.targets.gpu.running_parts import find_running
 from modelcc.targets.gpu.tensor_choice import tensor_registers
 from modelcc.targets.llvm.groups import shared_bytes
 
@@ -64,6 +67,8 @@ def _registers(kernel: GroupKernel, schedule: Schedule, machine: GpuModel) -> in
             return max(24 + schedule.kept * 4 // 3, 40)
         case Pointwise():
             return 32 if kernel.group.anchor is None else 48
+        case RunningDecode():
+            return running_registers(find_running(kernel), schedule)
         case GroupDecode():
             return 40 + 4 * schedule.keys
         case _:

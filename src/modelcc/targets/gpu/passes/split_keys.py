@@ -29,13 +29,12 @@ from modelcc.passes.tensor.fused_kernel import kernel_of, with_values
 from modelcc.passes.tensor.gemm_pair import GemmPair, match_gemm_pair
 from modelcc.passes.tensor.online_softmax import OnlineSoftmax, of_some_keys, online_softmax
 from modelcc.schedule.workload import plain_type
+from modelcc.targets.gpu.attention_choice import WHOLE, runs_whole
+from modelcc.targets.gpu.machine import GpuModel
 
 MOST_ROWS = 16
 SHORTEST, LONGEST = 64, 256
 """Keys of a part."""
-
-WHOLE = 512
-"""Keys that one group has as fast."""
 
 GROUPS = 4
 """Groups of a unit that keep its memory busy."""
@@ -90,6 +89,8 @@ class SplitKeys:
     """
 
     units: int
+    machine: GpuModel | None = None
+    """One that may have all keys in one kernel, which is left alone then."""
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
         items: list[Item] = []
@@ -110,6 +111,8 @@ class SplitKeys:
         pair = match_gemm_pair(kernel.stages, frozenset(program.dims), single=True)
         weights = None if pair is None else online_softmax(pair)
         if pair is None or weights is None or kernel.outputs != (pair.results[-1].output,):
+            return None
+        if self.machine is not None and runs_whole(kernel, program, self.machine):
             return None
         length = self._length(pair)
         parts = None if length is None else _Parts.of(pair, weights, length)

@@ -1,0 +1,323 @@
+"""Two contractions of few rows by many keys, as attention of new tokens to long caches is.
+
+grid b, parts of keys; thread w (warps), l (lanes of them): those that read a row together, a slot
+  queries to registers; keys and values of the first steps are copied, a batch each
+  for each step of the part: a slot has so many keys
+    wait for its batch; the one that comes ``buffers - 1`` later is copied
+    products of keys and queries, exchanged
+    the largest score so far, and what was summed up times exp(before - now)
+    totals += exp(score - largest) * values
+  slots put theirs together: tops to shared memory; barrier; sums and totals under the largest of
+    all to shared memory; barrier
+  the part's top, sum and totals to memory; the last group of a batch puts those of all parts
+    together in the same way, and does what follows
+
+A thread reads what it copied itself, so warps meet nowhere before the end of their part, and each
+has keys and values of its own on their way all the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from modelcc.ir.copies import CommitCopies, Exchange, WaitCopies
+from modelcc.ir.index import Index, Sym, ceildiv, floordiv, minimum, mod
+from modelcc.ir.loop import (
+    Alloc,
+    Assign,
+    Expr,
+    For,
+    Function,
+    MulAdd,
+    Reduce,
+    ScalarCall,
+    Stmt,
+    Var,
+)
+from modelcc.ir.tensor import Condition, Scalar
+from modelcc.ir.types import F32
+from modelcc.schedule.group_schedule import RunningDecode
+from modelcc.schedule.lanes import widen
+from modelcc.schedule.nest import LoopVar
+from modelcc.schedule.schedule import ScheduleError
+from modelcc.targets.gpu.copied_rows import CopiedRows, copied_read
+from modelcc.targets.gpu.decode_parts import in_memory_order
+from modelcc.targets.gpu.evaluation import (
+    Evaluation,
+    GroupKernel,
+    Launching,
+    extent_of,
+    only_where,
+)
+from modelcc.targets.gpu.reduction import combine_two, is_power_of_two, lanes_of
+from modelcc.targets.gpu.row_lanes import RowLanes
+from modelcc.targets.gpu.running_parts import RunningParts, find_running
+from modelcc.targets.gpu.running_totals import (
+    LEAST,
+    ZERO,
+    GroupPlace,
+    RowTotals,
+    Running,
+    where,
+)
+
+MOST_ROWS = 4
+"""All lanes of a slot make the same powers: with more rows that takes longer than memory."""
+
+MOST_TOTALS = 32
+"""Registers of a thread for totals of all rows."""
+
+
+def lower_running_decode(kernel: GroupKernel, schedule: RunningDecode) -> Function:
+    """The function of a kernel; :class:`ScheduleError` if it is no pair of few rows, keys and
+    values are no whole vectors, or there are parts of a number of batches that is not known."""
+    s = schedule
+    if not (is_power_of_two(s.warp) and s.warp > 1) or s.threads % s.warp or s.keys < 1:
+        raise ScheduleError("groups are warps of a power of two of threads, which read keys")
+    if s.parts < 1 or s.buffers < 2:
+        raise ScheduleError("keys are cut into parts, and copied to two buffers at least")
+    if kernel.checks:
+        raise ScheduleError("indices of keys are known to be in their bounds")
+    parts = find_running(kernel)
+    verify_running(parts, s)
+    return _RunningThreads(kernel, s, parts).function()
+
+
+def verify_running(parts: RunningParts, s: RunningDecode) -> None:
+    """:class:`ScheduleError` unless the lanes of a slot have a key and its value."""
+    by_terms, by_columns = RowLanes.of(parts.depth, s), RowLanes.of(parts.width, s)
+    if s.lanes not in (1, 2, 4, 8) or not parts.takes_lanes(s.lanes):
+        raise ScheduleError("keys and values are no whole vectors: lanes")
+    copied_read(parts.key, parts.product.reduce[-1], s.lanes)
+    copied_read(parts.value, parts.columns[-1], s.lanes)
+    if by_terms.across != by_columns.across:
+        raise ScheduleError("as many lanes read a key as a value")
+    if parts.rows > MOST_ROWS or parts.rows * by_columns.own * s.lanes > MOST_TOTALS:
+        raise ScheduleError("threads have totals of few rows")
+    if s.parts > 1 and not isinstance(extent_of(parts.batch), int):
+        raise ScheduleError("keys in parts are of batches whose number is known")
+
+
+def running_shared(parts: RunningParts, s: RunningDecode) -> int:
+    """Bytes of shared memory of a group: a step's keys and values in all buffers, and what slots
+    put together."""
+    keys, values = RowLanes.of(parts.depth, s), RowLanes.of(parts.width, s)
+    own = keys.own * parts.key_bytes + values.own * parts.value_bytes
+    copied = s.buffers * s.keys * s.threads * s.lanes * own
+    return copied + values.slots * parts.rows * (values.pitch + 2) * F32.bytes
+
+
+def running_registers(parts: RunningParts, s: RunningDecode) -> int:
+    """Registers that a thread is expected to take: totals, queries, scores, and the rest."""
+    return 48 + 20 * parts.rows * RowLanes.of(parts.width, s).own * s.lanes // 8
+
+
+class _RunningThreads:
+    def __init__(self, kernel: GroupKernel, s: RunningDecode, parts: RunningParts) -> None:
+        self._kernel, self._s, self._parts = kernel, s, parts
+        fresh = self._fresh = kernel.names.fresh
+        gb, w, lane = fresh("gb"), fresh("w"), fresh("t")
+        tiles = extent_of(parts.batch)
+        loops = ((w, s.threads // s.warp), (lane, s.warp))
+        self._launch = Launching(((gb, tiles * s.parts),), loops, kernel.dims)
+        self._lane, self._thread = Sym(lane), Sym(w) * s.warp + Sym(lane)
+        self._by_terms, self._by_columns = RowLanes.of(parts.depth, s), RowLanes.of(parts.width, s)
+        self._slot = self._by_terms.slot(Sym(w), self._lane)
+        self._outer = Evaluation(kernel.names)
+        tile = Sym(gb) if s.parts == 1 else self._outer.bind("tile", mod(Sym(gb), tiles))
+        self._part = 0 if s.parts == 1 else self._outer.bind("part", floordiv(Sym(gb), tiles))
+        batch = in_memory_order(parts.key, parts.batch)
+        self._batch = self._outer.place(batch, tile) if batch else {}
+        place = GroupPlace(Sym(w), self._lane, tile, tiles, self._batch, self._part)
+        self._totals = RowTotals(kernel, s, parts, place)
+        self._copied_keys = self._rows_of("keys", parts.key, parts.product.reduce, self._by_terms)
+        self._copied_values = self._rows_of("values", parts.value, parts.columns, self._by_columns)
+        self._operands = (
+            (self._copied_keys, self._by_terms),
+            (self._copied_values, self._by_columns),
+        )
+
+    def _rows_of(
+        self, stem: str, factor: Scalar, along: tuple[LoopVar, ...], spread: RowLanes
+    ) -> CopiedRows:
+        s = self._s
+        count, name = s.keys * spread.own, self._fresh(stem)
+        return CopiedRows(self._kernel, factor, along, s.lanes, count, s.threads, s.buffers, name)
+
+    def function(self) -> Function:
+        """Grid, threads, and what these do."""
+        at, parts = self._outer, self._parts
+        steps = ceildiv(parts.keys, self._by_terms.slots * self._s.keys)
+        first, last = (floordiv((self._part + n) * steps, self._s.parts) for n in (0, 1))
+        queries, running = self._queries(), self._totals.nothing(at)
+        for ahead in range(self._s.buffers - 1):
+            at.statements += self._copied(first + ahead, last)
+        step, inner = Sym(self._fresh("k")), at.nested()
+        inner.statements.append(WaitCopies(self._s.buffers - 2))
+        inner.statements += self._copied(step + (self._s.buffers - 1), last)
+        self._step(inner, step, queries, running)
+        at.statements.append(For(step.name, first, last, tuple(inner.statements)))
+        self._totals.finish(at, running)
+        copied = (self._copied_keys.memory, self._copied_values.memory)
+        shared = [Alloc(b) for b in (*copied, *self._totals.shared)]
+        return self._kernel.function(
+            self._launch.around(shared, at.statements), self._totals.working
+        )
+
+    # --- rows of operands
+
+    def _queries(self) -> list[list[Expr]]:
+        """Vectors of all rows, with zeros where lanes have more than these."""
+        spread, parts, at = self._by_terms, self._parts, self._outer
+        found: list[list[Expr]] = []
+        for row in range(parts.rows):
+            line: list[Expr] = []
+            for own in range(spread.own):
+                vector, there = spread.vector(self._lane, own)
+                one = at.beside(lanes_of(self._kernel, self._s.lanes))
+                place = one.place_lanes(parts.product.reduce, vector)
+                point = {**self._batch, parts.pair.row.name: row, **place}
+                value = widen(one.value(parts.query, point), self._s.lanes)
+                line.append(at.named("q", where(there, value, ZERO)))
+            found.append(line)
+        return found
+
+    def _copied(self, step: Index, last: Index) -> list[Stmt]:
+        """Copies of keys and values of a ``step``, if it is before the ``last``, as a batch."""
+        at = self._outer.nested()
+        buffer = at.bind("b", mod(step, self._s.buffers))
+        places = [
+            {**self._batch, self._parts.pair.key.name: at.bind("key", self._there(key)[0])}
+            for key in self._keys(at, step)
+        ]
+        for rows, spread in self._operands:
+            for number, place in enumerate(places):
+                for own in range(spread.own):
+                    vector, which = spread.vector(self._lane, own)[0], number * spread.own + own
+                    copy = rows.copy(at, buffer, which, self._thread, place, vector)
+                    at.statements.append(copy)
+        return [*only_where((Condition(step, "<", last),), at.statements), CommitCopies()]
+
+    def _vectors(
+        self, at: Evaluation, step: Index, rows: CopiedRows, spread: RowLanes
+    ) -> list[list[Expr]]:
+        """Vectors of the keys, or values, of a step."""
+        buffer = at.bind("b", mod(step, self._s.buffers))
+        found: list[list[Expr]] = []
+        for number, key in enumerate(self._keys(at, step)):
+            place = {**self._batch, self._parts.pair.key.name: self._there(key)[0]}
+            found.append([
+                rows.value(
+                    at, buffer, number * spread.own + own, self._thread, place,
+                    spread.vector(self._lane, own)[0],
+                )
+                for own in range(spread.own)
+            ])  # fmt: skip
+        return found
+
+    def _keys(self, at: Evaluation, step: Index) -> list[Index]:
+        """Of this thread's slot."""
+        first = at.bind("key", step * (self._s.keys * self._by_terms.slots) + self._slot)
+        return [first + number * self._by_terms.slots for number in range(self._s.keys)]
+
+    def _there(self, key: Index) -> tuple[Index, tuple[Condition, ...]]:
+        """A key, or the last one, and what says that there is such a key."""
+        keys, step = self._parts.keys, self._by_terms.slots * self._s.keys
+        if isinstance(keys, int) and keys % step == 0:
+            return key, ()
+        return minimum(key, keys - 1), (Condition(key, "<", keys),)
+
+    # --- a step
+
+    def _step(
+        self, at: Evaluation, step: Sym, queries: Sequence[Sequence[Expr]], running: Running
+    ) -> None:
+        """Keys and values of a ``step``."""
+        (keys, by_terms), (values, by_columns) = self._operands
+        vectors, numbers = self._vectors(at, step, keys, by_terms), self._keys(at, step)
+        own = [[self._dot(at, query, vector) for vector in vectors] for query in queries]
+        scores = self._exchanged(at, [score for line in own for score in line])
+        count = len(numbers)
+        powers = [
+            self._raise(at, row, numbers, scores[row * count : (row + 1) * count], running)
+            for row in range(self._parts.rows)
+        ]
+        vectors = self._vectors(at, step, values, by_columns)
+        for row, line in enumerate(powers):
+            for number, power, vector in zip(numbers, line, vectors, strict=True):
+                self._add(at, self._there(number)[1], power, vector, running.totals[row])
+
+    def _dot(self, at: Evaluation, query: Sequence[Expr], key: Sequence[Expr]) -> Expr:
+        """A lane's terms of a score."""
+        total: Expr | None = None
+        for own, (one, other) in enumerate(zip(query, key, strict=True)):
+            product = ScalarCall("mul", (one, other), F32, other.lanes)
+            whole = product if total is None else MulAdd(one, other, total)
+            total = where(self._by_terms.vector(self._lane, own)[1], whole, total or ZERO)
+        assert total is not None
+        return at.named("own", Reduce("add", total) if total.lanes > 1 else total)
+
+    def _exchanged(self, at: Evaluation, own: Sequence[Expr]) -> list[Expr]:
+        """Sums of each of ``own`` over the lanes of a slot, in all of them; all are on their way at
+        the same time."""
+        totals = [at.register("all", value) for value in own]
+        others = [at.register("other", value) for value in own]
+        across = self._by_terms.across // 2
+        while across:
+            at.statements += [Exchange(other.name, across) for other in others]
+            for total, other in zip(totals, others, strict=True):
+                at.statements.append(Assign(total.name, combine_two("sum", (total, other))))
+            if across > 1:
+                pairs = zip(totals, others, strict=True)
+                at.statements += [Assign(other.name, total) for total, other in pairs]
+            across //= 2
+        return [*totals]
+
+    def _raise(
+        self,
+        at: Evaluation,
+        row: int,
+        keys: Sequence[Index],
+        products: Sequence[Expr],
+        running: Running,
+    ) -> list[Expr]:
+        """Powers under the largest score of a row so far, and what was summed up under that."""
+        found = [
+            self._score(at, row, key, score) for key, score in zip(keys, products, strict=True)
+        ]
+        largest = reduce(lambda a, b: combine_two("max", (a, b)), found)
+        top = at.named("top", combine_two("max", (running.tops[row], largest)))
+        change, *powers = self._totals.powers(at, top, (running.tops[row], *found))
+        whole = reduce(lambda a, b: combine_two("sum", (a, b)), powers)
+        more = MulAdd(running.sums[row], change, whole)
+        at.statements.append(Assign(running.sums[row].name, more))
+        self._totals.scale(at, running.totals[row], change)
+        at.statements.append(Assign(running.tops[row].name, top))
+        return powers
+
+    def _score(self, at: Evaluation, row: int, key: Index, product: Expr) -> Expr:
+        """What a power is made of, minus infinity where there is no such key."""
+        parts = self._parts
+        place, there = self._there(key)
+        point = {**self._batch, parts.pair.row.name: row, parts.pair.key.name: place}
+        one = at.beside()
+        made: dict[str, Expr] = {parts.product.output: product}
+        for nest in parts.scores:
+            made[nest.output] = one.named("v", one.value(nest.body, point, made))
+        return at.named("x", where(there, one.value(parts.shifted, point, made), LEAST))
+
+    def _add(
+        self,
+        at: Evaluation,
+        there: Sequence[Condition],
+        power: Expr,
+        vector: Sequence[Expr],
+        totals: Sequence[Var],
+    ) -> None:
+        """A value, weighted, to the totals of a row."""
+        made = {self._parts.pair.weight: power}
+        weight = at.named("w", at.value(self._parts.weighted, {}, made))
+        for total, value in zip(totals, vector, strict=True):
+            more = MulAdd(widen(weight, total.lanes), value, total)
+            at.statements.append(Assign(total.name, where(there, more, total)))

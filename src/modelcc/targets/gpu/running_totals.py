@@ -1,0 +1,264 @@
+"""What is known of rows whose keys several lanes, and several groups, have parts of: the largest
+score, the sum of powers under it, and totals of values weighted by these.
+
+  tops to shared memory; barrier; sums and totals under the largest of all to shared memory; barrier
+  all of them added up: results, or the part's own to memory
+  the last group of a batch reads what all have there, and does the same again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from math import e, log2
+
+from modelcc.ir.index import Index, Sym, floordiv, minimum, mod
+from modelcc.ir.loop import (
+    Arrive,
+    Assign,
+    Barrier,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Intrinsic,
+    Load,
+    MulAdd,
+    Predicate,
+    ScalarCall,
+    Select,
+    Stmt,
+    Store,
+    Var,
+)
+from modelcc.ir.tensor import Condition
+from modelcc.ir.types import BF16, BOOL, F16, F32, I32
+from modelcc.schedule.group_schedule import RunningDecode
+from modelcc.schedule.lanes import widen
+from modelcc.targets.gpu.attention_parts import TOTAL, powers_of
+from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Point, only_where
+from modelcc.targets.gpu.reduction import combine_two
+from modelcc.targets.gpu.row_lanes import RowLanes
+from modelcc.targets.gpu.running_parts import RunningParts
+from modelcc.targets.isa.nvidia_fast import EXP2
+
+LOG2_E = log2(e)
+LEAST = Const(float("-inf"), F32)
+ZERO = Const(0.0, F32)
+
+
+@dataclass(frozen=True)
+class Running:
+    """Registers of what a lane knows of each row: the largest score, the sum under it, and totals
+    by vectors."""
+
+    tops: tuple[Var, ...]
+    sums: tuple[Var, ...]
+    totals: tuple[tuple[Var, ...], ...]
+
+
+@dataclass(frozen=True)
+class GroupPlace:
+    """Of a thread: its ``warp``, and its ``lane`` of it; and of its group: the ``tile`` of so many
+    ``tiles``, where in the batch that is, and the ``part`` of its keys."""
+
+    warp: Index
+    lane: Index
+    tile: Index
+    tiles: Index
+    batch: Point
+    part: Index
+
+
+class RowTotals:
+    """Of a kernel's rows, put together by a schedule for the thread at a ``place``."""
+
+    def __init__(
+        self, kernel: GroupKernel, s: RunningDecode, parts: RunningParts, place: GroupPlace
+    ) -> None:
+        self._names, self._s, self._parts, self._at = kernel.names, s, parts, place
+        fresh, spread = kernel.names.fresh, RowLanes.of(parts.width, s)
+        self._spread = spread
+        self._slot = spread.slot(place.warp, place.lane)
+        self._thread = place.warp * s.warp + place.lane
+        self._tops, self._sums, self._totals = (
+            Buffer(fresh(stem), F32, spread.slots * parts.rows * size, "shared")
+            for stem, size in (("tops", 1), ("sums", 1), ("totals", spread.pitch))
+        )
+        count = place.tiles * s.parts * parts.rows
+        self._kept_totals, self._kept_sums, self._kept_tops = (
+            Buffer(fresh(stem), F32, count * size)
+            for stem, size in (("parts", parts.width), ("sum", 1), ("top", 1))
+        )
+        self._counters = Buffer(fresh("arrivals"), I32, place.tiles)
+
+    @property
+    def shared(self) -> tuple[Buffer, ...]:
+        """Memory of a group."""
+        return self._tops, self._sums, self._totals
+
+    @property
+    def working(self) -> tuple[Buffer, ...]:
+        """Memory that the function takes beside its operands and results."""
+        kept = (self._kept_totals, self._kept_sums, self._kept_tops, self._counters)
+        return kept if self._s.parts > 1 else ()
+
+    def nothing(self, at: Evaluation) -> Running:
+        """What is known before the first key."""
+        rows, own = range(self._parts.rows), range(self._spread.own)
+        zero = widen(ZERO, self._s.lanes)
+        return Running(
+            tuple(at.register("top", LEAST) for _ in rows),
+            tuple(at.register("sum", ZERO) for _ in rows),
+            tuple(tuple(at.register("total", zero) for _ in own) for _ in rows),
+        )
+
+    def powers(self, at: Evaluation, top: Expr, values: Sequence[Expr]) -> list[Expr]:
+        """Of ``values`` under the largest of a row, by as many bits as operands of halves tell."""
+        if not self._parts.operands <= {F16, BF16}:
+            return powers_of(at, top, values)
+        nothing = ScalarCall("eq", (top, LEAST), BOOL)
+        scaled = ScalarCall("mul", (top, Const(-LOG2_E, F32)), F32)
+        base = at.named("base", Select(nothing, ZERO, scaled))
+        shifted = (MulAdd(value, Const(LOG2_E, F32), base) for value in values)
+        return [at.named("power", Intrinsic(EXP2, (one,))) for one in shifted]
+
+    def scale(self, at: Evaluation, totals: Sequence[Var], change: Expr) -> None:
+        """``totals`` times a ``change``."""
+        for total in totals:
+            factors = (total, widen(change, total.lanes))
+            at.statements.append(Assign(total.name, ScalarCall("mul", factors, F32, total.lanes)))
+
+    def finish(self, at: Evaluation, running: Running) -> None:
+        """What slots know becomes results, by way of memory if there are parts."""
+        tops = self._together(at, running)
+        if self._s.parts == 1:
+            at.statements.append(self._results())
+            return
+        at.statements += [self._keep_totals(), *self._keep_rows(tops)]
+        inner = at.nested()
+        self._together(inner, self._of_parts(inner))
+        inner.statements.append(self._results())
+        body = tuple(inner.statements)
+        at.statements.append(Arrive(self._counters.name, self._at.tile, self._s.parts, body))
+
+    def _together(self, at: Evaluation, running: Running) -> list[Expr]:
+        """Sums and totals of slots under the largest score of all, to shared memory, and that of
+        each row."""
+        rows, spread = self._parts.rows, self._spread
+        first, place = (Condition(self._spread.within(self._at.lane), "==", 0),), self._slot * rows
+        tops = [Store(self._tops.name, place + r, top) for r, top in enumerate(running.tops)]
+        at.statements += [*only_where(first, tops), Barrier()]
+        found: list[Expr] = []
+        for row, top in enumerate(running.tops):
+            all_ = [Load(self._tops.name, n * rows + row, F32) for n in range(spread.slots)]
+            found.append(at.named("top", reduce(lambda a, b: combine_two("max", (a, b)), all_)))
+            (change,) = self.powers(at, found[row], (top,))
+            self.scale(at, running.totals[row], change)
+            for own, total in enumerate(running.totals[row]):
+                vector = (self._spread.within(self._at.lane) + own * spread.across) * self._s.lanes
+                offset = (place + row) * spread.pitch + vector
+                at.statements.append(Store(self._totals.name, offset, total))
+            scaled = ScalarCall("mul", (running.sums[row], change), F32)
+            at.statements += only_where(first, [Store(self._sums.name, place + row, scaled)])
+        at.statements.append(Barrier())
+        return found
+
+    def _whole(self, buffer: Buffer, row: Index, column: Index, pitch: int) -> Expr:
+        """The sum over slots."""
+        rows = self._parts.rows
+        places = ((slot * rows + row) * pitch + column for slot in range(self._spread.slots))
+        loads: list[Expr] = [Load(buffer.name, place, F32) for place in places]
+        return reduce(lambda a, b: combine_two("sum", (a, b)), loads)
+
+    def _each(self, body: Callable[[Evaluation, Index, Index], None]) -> Stmt:
+        """``body`` for every row and column, by all threads."""
+        inner, name, width = Evaluation(self._names), self._names.fresh("i"), self._parts.width
+        body(inner, floordiv(Sym(name), width), mod(Sym(name), width))
+        count = self._parts.rows * width
+        return For(name, self._thread, count, tuple(inner.statements), self._s.threads)
+
+    def _results(self) -> Stmt:
+        """What follows sums and totals."""
+        parts = self._parts
+
+        def result(at: Evaluation, row: Index, column: Index) -> None:
+            total = self._whole(self._totals, row, column, self._spread.pitch)
+            whole = at.named("whole", self._whole(self._sums, row, 0, 1))
+            made: dict[str, Expr] = {TOTAL: at.named("whole", total)}
+            made |= dict.fromkeys(parts.sums, whole)
+            point = {**self._at.batch, parts.pair.row.name: row, **at.place(parts.columns, column)}
+            for nest in parts.results:
+                made[nest.output] = at.named("v", at.value(nest.body, point, made))
+            at.store(parts.results[-1], point, made[parts.results[-1].output])
+
+        return self._each(result)
+
+    def _place(self, part: Index, row: Index) -> Index:
+        """Of a row of a part in memory."""
+        return (self._at.tile * self._s.parts + part) * self._parts.rows + row
+
+    def _keep_totals(self) -> Stmt:
+        """Totals of this part, to memory."""
+
+        def kept(at: Evaluation, row: Index, column: Index) -> None:
+            total = self._whole(self._totals, row, column, self._spread.pitch)
+            place = self._place(self._at.part, row) * self._parts.width + column
+            at.statements.append(Store(self._kept_totals.name, place, total))
+
+        return self._each(kept)
+
+    def _keep_rows(self, tops: Sequence[Expr]) -> list[Stmt]:
+        """Tops and sums of this part, by one thread."""
+        inner = list[Stmt]()
+        for row, top in enumerate(tops):
+            place = self._place(self._at.part, row)
+            inner.append(Store(self._kept_sums.name, place, self._whole(self._sums, row, 0, 1)))
+            inner.append(Store(self._kept_tops.name, place, top))
+        return only_where((Condition(self._thread, "==", 0),), inner)
+
+    def _of_parts(self, at: Evaluation) -> Running:
+        """What this thread's slot has of all parts: every so-manieth."""
+        found, slots = self.nothing(at), self._spread.slots
+        numbers = [self._slot + n * slots for n in range(-(-self._s.parts // slots))]
+        for row in range(self._parts.rows):
+            read = [self._part_of(at, number, row) for number in numbers]
+            tops = [top for top, *_ in read]
+            most = at.named("top", reduce(lambda a, b: combine_two("max", (a, b)), tops))
+            at.statements.append(Assign(found.tops[row].name, most))
+            for change, (_, own, vectors) in zip(self.powers(at, most, tops), read, strict=True):
+                more = MulAdd(own, change, found.sums[row])
+                at.statements.append(Assign(found.sums[row].name, more))
+                for total, vector in zip(found.totals[row], vectors, strict=True):
+                    weighted = MulAdd(vector, widen(change, vector.lanes), total)
+                    at.statements.append(Assign(total.name, weighted))
+        return found
+
+    def _part_of(self, at: Evaluation, part: Index, row: int) -> tuple[Expr, Expr, list[Expr]]:
+        """The top, the sum and this lane's totals of a row of a part; nothing of one that there is
+        not."""
+        slots, parts = self._spread.slots, self._s.parts
+        beyond = parts % slots != 0
+        there = (Condition(part, "<", parts),) if beyond else ()
+        place = self._place(minimum(part, parts - 1) if beyond else part, row)
+        top = at.named("p", Load(self._kept_tops.name, place, F32))
+        own = at.named("p", Load(self._kept_sums.name, place, F32))
+        vectors: list[Expr] = []
+        for own_vector in range(self._spread.own):
+            vector = self._spread.vector(self._at.lane, own_vector)[0]
+            offset = place * self._parts.width + vector * self._s.lanes
+            vectors.append(at.named("p", Load(self._kept_totals.name, offset, F32, self._s.lanes)))
+        return (
+            at.named("p", where(there, top, LEAST)),
+            at.named("p", where(there, own, ZERO)),
+            [at.named("p", where(there, vector, ZERO)) for vector in vectors],
+        )
+
+
+def where(conditions: Sequence[Condition], value: Expr, other: Expr) -> Expr:
+    """``value`` where all ``conditions`` hold, else ``other``."""
+    if not conditions:
+        return value
+    there = widen(Predicate(tuple(conditions)), value.lanes)
+    return Select(there, value, widen(other, value.lanes))
