@@ -112,6 +112,7 @@ class FakeDriver:
         self.modules: dict[int, bytes] = {}
         self.retained = dict.fromkeys(range(devices), 0)
         self.copying: set[int] = set()
+        self.arriving: list[tuple[int, int]] = []
         self.trimmed = 0
         self.stuck = False
         self.clock = 0.0
@@ -383,7 +384,10 @@ class FakeDriver:
     ) -> Result:
         assert self._is_pinned(dstHost, ByteCount), "a copy to memory that is not pinned"
         self._on_device(srcDevice, ByteCount)
-        return self._copy("cuMemcpyDtoHAsync", dstHost, srcDevice, ByteCount, hStream)
+        self._arrives(dstHost, ByteCount)
+        told = self._copy("cuMemcpyDtoHAsync", dstHost, srcDevice, ByteCount, hStream)
+        self._stream(hStream).ask(lambda: self.arriving.remove((dstHost, ByteCount)))
+        return told
 
     def cuMemcpyDtoDAsync(
         self,
@@ -396,6 +400,13 @@ class FakeDriver:
         self._on_device(dstDevice, ByteCount)
         self._on_device(srcDevice, ByteCount)
         return self._copy("cuMemcpyDtoDAsync", dstDevice, srcDevice, ByteCount, hStream)
+
+    def _arrives(self, place: int, size: int) -> None:
+        """Until the copy is done there is anything at its place, and no other on its way there."""
+        taken = (start < place + size and place < start + n for start, n in self.arriving)
+        assert not any(taken), "two copies on their way to one place"
+        ctypes.memset(place, 0xA5, size)
+        self.arriving.append((place, size))
 
     def _copy(self, name: str, to: int, source: int, size: int, handle: int) -> Result:
         if name != "cuMemcpyDtoDAsync":
@@ -493,6 +504,13 @@ class FakeDriver:
         self.marked[hEvent] = stream, mark
         stream.ask(mark)
         return self._told("cuEventRecord")
+
+    def cuEventQuery(self, hEvent: int) -> Result:
+        """Streams do nothing because somebody asks."""
+        stream, mark = self.marked[hEvent]
+        assert stream.context == self._context(), "an event of another context"
+        told = self._told("cuEventQuery")
+        return (600,) if not told[0] and mark in stream.waiting else told
 
     def cuStreamWaitEvent(self, hStream: int, hEvent: int, Flags: int) -> Result:
         assert Flags == 0

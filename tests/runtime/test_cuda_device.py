@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import inspect
 import re
 from pathlib import Path
@@ -13,10 +14,22 @@ import pytest
 from cuda_driver import NAMES, FakeDriver, Kernel
 
 from modelcc.ir.types import Array
-from modelcc.runtime import cuda_calls, cuda_clock, cuda_staging, tensor_maps
+from modelcc.runtime import (
+    cuda_calls,
+    cuda_clock,
+    cuda_late,
+    cuda_order,
+    cuda_staging,
+    tensor_maps,
+)
 from modelcc.runtime.cuda_calls import cuda_of_ptx
 from modelcc.runtime.cuda_code import machine_code, ptx_behind, with_ptx
-from modelcc.runtime.device import OutOfDeviceMemoryError, RecordingError, TookTooLongError
+from modelcc.runtime.device import (
+    LateCopy,
+    OutOfDeviceMemoryError,
+    RecordingError,
+    TookTooLongError,
+)
 from modelcc.runtime.errors import LoadError, RunError
 
 cuda_device = pytest.importorskip("modelcc.runtime.cuda_device")
@@ -330,6 +343,37 @@ def test_the_host_may_write_again_before_the_device_has_read() -> None:
     np.testing.assert_array_equal(y, np.arange(64))
 
 
+def test_what_nobody_waits_for_has_a_place_of_its_own() -> None:
+    """Until it is taken, which is when it has come."""
+    driver = FakeDriver(ADD)
+    device = cuda_device.CudaDevice(driver, 0)
+    memory, x = device.allocate(8192), np.arange(8, dtype=np.uint8)
+    device.upload(memory, 0, *host(x))
+    driver.calls.clear()
+    late: list[LateCopy] = []
+    for n in range(3):
+        device.upload(memory, 0, *host(x + np.uint8(n)))
+        late.append(device.download_late(memory, 0, 8))
+    assert not any(copy.has_come() for copy in late)
+    assert "cuStreamSynchronize" not in driver.calls
+    other = driver.cuStreamCreate(1)[1]
+    assert isinstance(other, int)
+    late[1].precede(other)
+    driver.cuStreamSynchronize(other)
+    assert [copy.has_come() for copy in late] == [True, True, False]
+    assert [copy.take()[0] for copy in late[:2]] == [0, 1]
+    pinned = len(driver.pinned)
+    late += [device.download_late(memory, 0, 8), device.download_late(memory, 0, 4096)]
+    assert len(driver.pinned) == pinned
+    late.append(device.download_late(memory, 0, 8192))
+    device.synchronize()
+    assert all(copy.has_come() for copy in late[2:])
+    assert [copy.take()[:8] for copy in late[2:]] == [bytes(range(2, 10))] * 4
+    del late, device, memory
+    gc.collect()
+    assert not driver.events and len(driver.pinned) == 0
+
+
 def test_recorded_work_is_done_when_it_is_run() -> None:
     driver = FakeDriver(ADD)
     device = cuda_device.CudaDevice(driver, 0)
@@ -444,10 +488,8 @@ def test_the_real_package_has_all_that_is_called() -> None:
 
 def test_the_stand_in_has_all_that_is_called() -> None:
     """So that what is called is what the package is compared in."""
-    texts = [
-        Path(m.__file__ or "").read_text()
-        for m in (cuda_device, cuda_calls, cuda_clock, cuda_staging, tensor_maps)
-    ]
+    modules = cuda_device, cuda_calls, cuda_clock, cuda_late, cuda_order, cuda_staging, tensor_maps
+    texts = [Path(m.__file__ or "").read_text() for m in modules]
     called = set(re.findall(r"api\.(cu\w+)", "".join(texts)))
     assert len(called) > 30
     assert [name for name in sorted(called) if not hasattr(FakeDriver, name)] == []

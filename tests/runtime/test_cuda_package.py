@@ -35,6 +35,17 @@ times = [kernel.seconds for kernel in net.report(profile=feeds, runs=2).kernels]
 assert len(times) == 4 and all(abs(seconds - 1e-5) < 1e-9 for seconds in times), times
 """
 
+CHECKED = """
+import modelcc, numpy as np, onnx.parser
+text = '<ir_version: 11, opset_import: ["" : 22]> g (int64[2] i) => (int64[2] y)'
+model = onnx.parser.parse_model(text + " <int64[5] w = {3, 0, 4, 1, 2}> { y = Gather(w, i) }")
+net = modelcc.compile(model, target="cuda:sm_90a")
+y = net(np.arange(2), out="device")
+for _ in range(8):
+    y = net(y, out="device")
+assert y.numpy().shape == (2,)
+"""
+
 AHEAD = """
 import sys, modelcc, onnx.parser
 square = "float16[512, 512]"
@@ -77,6 +88,16 @@ def test_a_model_goes_through_the_package(tmp_path: Path) -> None:
     assert not [line for line in said if "refused" in line]
     assert len([line for line in said if line.startswith("launched k0")]) >= 3
     assert len([line for line in said if line.startswith("map of")]) >= 2
+
+
+@pytest.mark.skipif(CC is None, reason="there is no compiler of C")
+@pytest.mark.skipif(not HAS_PACKAGE, reason="there is no cuda-bindings")
+@pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here")
+def test_indices_are_checked_behind_calls(tmp_path: Path) -> None:
+    """Whose notes have come when the next call asks for them."""
+    said = run(tmp_path, CHECKED)
+    assert not [line for line in said if "refused" in line]
+    assert said.count("asked") >= 3
 
 
 @pytest.mark.skipif(CC is None, reason="there is no compiler of C")

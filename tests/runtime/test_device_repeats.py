@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
-from small_models import mlp, mlp_result, model
+from small_models import mlp, mlp_result
 
 from modelcc.ir.types import Array
 from modelcc.runtime.device_arrays import DeviceArray
@@ -21,7 +20,7 @@ from modelcc.runtime.errors import RunError
 
 pytest.importorskip("modelcc.runtime.cuda_device")
 
-from tests.runtime.test_device_arrays import ByDlpack, moves, normal
+from tests.runtime.test_device_arrays import ByDlpack, normal
 from tests.targets.cuda.test_program import Prepared, on_driver, prepared
 
 _FUNCTION = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)
@@ -194,28 +193,6 @@ def test_what_a_library_does_not_hand_out_goes_the_longer_way(
     setattr(x, change, True)
     driver.calls.clear()
     assert is_right(net(x, out="device"), 1) and driver.calls != QUIET
-
-
-def test_an_index_that_is_out_of_range_ends_the_call_that_has_it() -> None:
-    """Such calls are waited for, and those behind are right."""
-    weights = np.arange(20, dtype=np.float32).reshape(5, 4)
-    source = model(
-        [helper.make_node("Gather", ["w", "i"], ["y"])], {}, {"y": (2, 4)}, {"w": weights}
-    )
-    source.graph.input.append(helper.make_tensor_value_info("i", TensorProto.INT64, (2,)))
-    net, driver = on_driver(prepared(source))
-    i = ByExchange(driver, np.array([1, 2]))
-    for row in (0, 1, 2, 3, 9, 4, 9, 9, 1, 2):
-        i.write(np.array([row, 1]))
-        driver.calls.clear()
-        if row > 4:
-            with pytest.raises(RunError, match="9"):
-                net(i, out="device")
-            continue
-        y = net(i, out="device")
-        np.testing.assert_array_equal(y.numpy(), weights[[row, 1]])
-    assert driver.calls[:-2] == [*QUIET[:3], "cuMemcpyDtoHAsync", "cuStreamSynchronize", *WAITS]
-    assert moves(driver)[0] == 0
 
 
 def test_a_call_that_the_driver_refuses_is_not_the_end(compiled: Prepared) -> None:

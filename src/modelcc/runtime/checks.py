@@ -1,11 +1,11 @@
-"""What to tell the caller when sizes do not meet a constraint."""
+"""What to tell the caller when sizes do not meet a constraint, or an index its bound."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from modelcc.artifact.manifest import CheckSpec
+from modelcc.artifact.manifest import CheckSpec, Manifest
 from modelcc.ir.condition import Comparison
 from modelcc.ir.index import (
     Index,
@@ -18,6 +18,7 @@ from modelcc.ir.index import (
     without,
 )
 from modelcc.ir.types import MOST_BYTES
+from modelcc.runtime.errors import RunError
 
 _WORDS: Mapping[Comparison, str] = MappingProxyType(
     {"<": "less than ", "<=": "at most ", "==": "", "!=": "other than ", ">": "more than ",
@@ -26,6 +27,19 @@ _WORDS: Mapping[Comparison, str] = MappingProxyType(
 _TURNED: Mapping[Comparison, Comparison] = MappingProxyType(
     {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
 )
+
+
+def run_failure(manifest: Manifest, status: int, index: int, sizes: Mapping[str, int]) -> RunError:
+    """Why a call with these ``sizes`` ended with a ``status`` of its entry point's, and this
+    ``index`` if one did."""
+    checks, indices = manifest.checks, manifest.indices
+    if 0 < status - len(checks) <= len(indices):
+        bound = indices[status - len(checks) - 1]
+        where = f"{', '.join(bound.source)}: " if bound.source else ""
+        return RunError(where + bound.fault(index, sizes))
+    if not 0 < status <= len(checks):
+        return RunError(f"{manifest.name} stopped with status {status}")
+    return RunError(f"{check_message(checks[status - 1], sizes)}; other inputs are needed")
 
 
 def check_message(check: CheckSpec, sizes: Mapping[str, int]) -> str:

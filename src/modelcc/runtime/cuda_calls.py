@@ -51,6 +51,7 @@ class CudaCalls:
     def __init__(self, api: Any, name: str) -> None:
         self.api = api
         self.name = name
+        self.context: Any = None
         self.lost = ""
 
     def said(self, status: Any) -> str:
@@ -68,6 +69,15 @@ class CudaCalls:
             raise LoadError(f"there is no driver for NVIDIA's GPUs ({error}); {INSTALL}") from error
         if self.said(status):
             raise LoadError(f"NVIDIA's driver finds no GPU ({self.said(status)}); {INSTALL}")
+
+    def enter(self) -> None:
+        """What this thread asks for from now on is for this GPU; RunError if it has failed."""
+        if self.lost:
+            raise RunError(
+                f"{self.name} has failed before ({self.lost}): load the model again, and if that "
+                "fails, start the process anew"
+            )
+        self.run(self.api.cuCtxSetCurrent(self.context))
 
     def load(self, result: tuple[Any, ...]) -> Any:
         """A result, while the model is loaded."""

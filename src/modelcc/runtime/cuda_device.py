@@ -21,11 +21,14 @@ from modelcc.runtime.cublaslt import CublasLt
 from modelcc.runtime.cuda_ahead import KERNELS_WAIT, LaunchesAhead
 from modelcc.runtime.cuda_calls import CudaCalls
 from modelcc.runtime.cuda_clock import FLUSHED, CudaClock
+from modelcc.runtime.cuda_late import LateCopies
+from modelcc.runtime.cuda_order import StreamOrder
 from modelcc.runtime.cuda_staging import PinnedStage
 from modelcc.runtime.cudnn import Cudnn
 from modelcc.runtime.device import (
     DeviceMemory,
     Groups,
+    LateCopy,
     OutOfDeviceMemoryError,
     RecordingError,
     TookTooLongError,
@@ -99,8 +102,8 @@ class CudaDevice:
         self.index = index
         self._device = self._chosen(index)
         calls.name = calls.load(api.cuDeviceGetName(256, self._device)).split(b"\0")[0].decode()
-        self._context = calls.load(api.cuDevicePrimaryCtxRetain(self._device))
-        self._current()
+        calls.context = calls.load(api.cuDevicePrimaryCtxRetain(self._device))
+        self._calls.enter()
         aside = int(api.CUstream_flags.CU_STREAM_NON_BLOCKING)
         self._stream = calls.load(api.cuStreamCreate(aside))
         self._keep_memory()
@@ -111,7 +114,7 @@ class CudaDevice:
         self._stage = PinnedStage(calls)
         self._recording = self._closed = False
         self._given_back: list[tuple[int, set[int]]] = []
-        self._mark: Any = None
+        self._order, self._late = StreamOrder(calls), LateCopies(calls, self._stream)
         self._clock = CudaClock(calls, self._stream)
         self.timeout: float | None = None
         self._ahead, self.overlap = LaunchesAhead(calls), True
@@ -120,15 +123,15 @@ class CudaDevice:
         if sys.is_finalizing() or not hasattr(self, "_stage") or self._calls.lost:
             return  # what has failed, or is still at work, is left as it is
         self._closed = True
-        self._api.cuCtxSetCurrent(self._context)
+        self._api.cuCtxSetCurrent(self._calls.context)
         self._api.cuStreamSynchronize(self._stream)  # calls may have left it at work
         self._stage.free()
+        self._late.free()
+        self._order.free()
         for library in self._libraries.values():
             library.close()
         for module in self._modules:
             self._api.cuModuleUnload(module)
-        if self._mark is not None:
-            self._api.cuEventDestroy(self._mark)
         self._api.cuStreamDestroy(self._stream)
         self._api.cuDevicePrimaryCtxRelease(self._device)
 
@@ -164,7 +167,7 @@ class CudaDevice:
         """Load machine code, or have PTX compiled by the driver."""
         if not kernels:
             return
-        self._current()
+        self._calls.enter()
         load = self._calls.load
         module = self._calls.module(code, self._chip())
         self._modules.append(module)
@@ -211,7 +214,7 @@ class CudaDevice:
     def _taken(self, size: int) -> Any:
         if self._recording:
             raise RecordingError
-        self._current()
+        self._calls.enter()
         status, address = self._api.cuMemAllocAsync(max(1, size), self._stream)
         if self._lacks(status):
             self.synchronize()
@@ -235,17 +238,17 @@ class CudaDevice:
         if self._recording:
             self._given_back.append((address, streams))
             return
-        self._api.cuCtxSetCurrent(self._context)
+        self._api.cuCtxSetCurrent(self._calls.context)
         with suppress(RunError):  # a GPU that has failed takes nothing, and nobody waits for this
             for stream in streams:
-                self._follow(stream)
+                self._order.follow(self._stream, stream)
         self._api.cuMemFreeAsync(address, self._stream)
 
     def upload(self, memory: DeviceMemory, offset: int, address: int, size: int) -> None:
         """Copy from the host, which may write there again at once."""
         if self._recording:
             raise RecordingError
-        self._current()
+        self._calls.enter()
         for start, count in self._stage.parts(size):
             if not self._stage.has_room(count):
                 self.synchronize()
@@ -258,7 +261,7 @@ class CudaDevice:
         """Copy to the host, and wait for it."""
         if self._recording:
             raise RecordingError
-        self._current()
+        self._calls.enter()
         for start, count in self._stage.parts(size):
             if not self._stage.has_room(count):
                 self.synchronize()
@@ -268,11 +271,21 @@ class CudaDevice:
             self.synchronize()
             ctypes.memmove(address + start, place, count)
 
+    def download_late(self, memory: DeviceMemory, offset: int, size: int) -> LateCopy:
+        """Copy to the host, with nobody waiting for it."""
+        self._calls.enter()
+        return self._late.bring(_address(memory) + offset, size)
+
+    def clear(self, memory: DeviceMemory, offset: int, size: int) -> None:
+        """Set bytes to 0."""
+        self._calls.enter()
+        self._timed(self._api.cuMemsetD8Async, _address(memory) + offset, 0, size, self._stream)
+
     def copy(
         self, to: DeviceMemory, to_offset: int, source: DeviceMemory, offset: int, size: int
     ) -> None:
         """Copy within the device; places that overlap by way of other memory."""
-        self._current()
+        self._calls.enter()
         target, first = _address(to) + to_offset, _address(source) + offset
         move = self._api.cuMemcpyDtoDAsync
         if abs(target - first) < size:
@@ -291,7 +304,7 @@ class CudaDevice:
         """Memory of this GPU that somebody else has; InputError about ``where`` if it is not."""
         if not size:
             return ForeignMemory(0, 0)
-        self._current()
+        self._calls.enter()
         kinds, get = self._api.CUpointer_attribute, self._api.cuPointerGetAttribute
         status, kind = get(kinds.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address)
         if int(status) or int(kind) != int(self._api.CUmemorytype.CU_MEMORYTYPE_DEVICE):
@@ -305,21 +318,13 @@ class CudaDevice:
 
     def wait_for(self, stream: int) -> None:
         """Work that is asked for from now on comes after what somebody else's ``stream`` does."""
-        self._order(stream, self._stream)
+        self._calls.enter()
+        self._order.have_wait(self._stream, stream)
 
     def precede(self, stream: int) -> None:
         """What somebody else's ``stream`` is asked for from now on comes after all work so far."""
-        self._order(self._stream, stream)
-
-    def _order(self, first: Any, second: Any) -> None:
-        """By an event that is used again: a stream waits for what it marked when it was told."""
-        self._current()
-        run, api = self._calls.run, self._api
-        if self._mark is None:
-            kind = int(api.CUevent_flags.CU_EVENT_DISABLE_TIMING)
-            self._mark = run(api.cuEventCreate(kind))
-        run(api.cuEventRecord(self._mark, first))
-        run(api.cuStreamWaitEvent(second, self._mark, 0))
+        self._calls.enter()
+        self._order.have_wait(stream, self._stream)
 
     def users(self, memory: DeviceMemory) -> set[int]:
         """The streams that memory is shared with."""
@@ -329,16 +334,6 @@ class CudaDevice:
     def share(self, memory: DeviceMemory, stream: int) -> None:
         """Memory that is given back is not used again before ``stream`` is done with it."""
         self.users(memory).add(stream)
-
-    def _follow(self, stream: int) -> tuple[Any, ...]:
-        """Have the own stream wait for one of others, which may be gone: what went wrong."""
-        api = self._api
-        event = self._calls.run(api.cuEventCreate(int(api.CUevent_flags.CU_EVENT_DISABLE_TIMING)))
-        answer = api.cuEventRecord(event, stream)
-        if not int(answer[0]):
-            answer = api.cuStreamWaitEvent(self._stream, event, 0)
-        api.cuEventDestroy(event)
-        return answer
 
     # --- work
 
@@ -350,7 +345,7 @@ class CudaDevice:
         grid: Groups,
     ) -> None:
         """Run a kernel."""
-        self._current()
+        self._calls.enter()
         function, threads, shared = self._kernels[kernel]
         addresses = [_address(memory) + offset for memory, offset in buffers]
         given = [*map(ctypes.c_uint64, addresses)]
@@ -367,7 +362,7 @@ class CudaDevice:
 
     def use(self, library: LibrarySpec) -> None:
         """Open a library of NVIDIA's."""
-        self._current()
+        self._calls.enter()
         if library.name not in _LIBRARIES:
             raise LoadError(f"{self.name} calls no library {library.name}: compile the model again")
         opened = open_library(library)
@@ -386,7 +381,7 @@ class CudaDevice:
         numbers: Sequence[int],
     ) -> None:
         """Products by cuBLASLt, convolutions by cuDNN."""
-        self._current()
+        self._calls.enter()
         found = self._libraries.get(library)
         if found is None:
             raise RunError(f"{self.name} has not been told to use {library}")
@@ -402,7 +397,7 @@ class CudaDevice:
         """Wait for all work, but no longer than the :attr:`timeout`."""
         if self._recording:
             raise RecordingError
-        self._current()
+        self._calls.enter()
         if self.timeout is not None:
             self._wait(self.timeout)
         self._calls.run(self._api.cuStreamSynchronize(self._stream))
@@ -420,21 +415,12 @@ class CudaDevice:
                 raise TookTooLongError(self.name, seconds)
             sleep(_NAP)
 
-    def _current(self) -> None:
-        """Calls of this thread are for this GPU, unless it has failed."""
-        if self._calls.lost:
-            raise RunError(
-                f"{self.name} has failed before ({self._calls.lost}): load the model again, and if "
-                "that fails, start the process anew"
-            )
-        self._calls.run(self._api.cuCtxSetCurrent(self._context))
-
     # --- recordings
 
     def record(self, work: Callable[[], None]) -> CudaGraph:
         """What ``work`` asks for, as a graph, not run yet; RecordingError if it waits for
         anything, or allocates."""
-        self._current()
+        self._calls.enter()
         mode = self._api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         self._calls.run(self._api.cuStreamBeginCapture(self._stream, mode))
         self._recording, self._ahead.behind_kernel = True, False
@@ -464,14 +450,14 @@ class CudaDevice:
 
     def replay(self, executable: Any) -> None:
         """Ask for the work of a graph."""
-        self._current()
+        self._calls.enter()
         self._timed(self._api.cuGraphLaunch, executable, self._stream)
 
     def drop_graph(self, executable: Any) -> None:
         """A graph is not needed any more."""
         if sys.is_finalizing() or self._closed:
             return
-        self._api.cuCtxSetCurrent(self._context)
+        self._api.cuCtxSetCurrent(self._calls.context)
         if not (self._recording or self._calls.lost):  # it may still be at work
             self._api.cuStreamSynchronize(self._stream)
         self._api.cuGraphExecDestroy(executable)

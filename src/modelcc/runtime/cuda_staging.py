@@ -14,6 +14,14 @@ MOST = 64 << 20
 _LEAST = 1 << 16
 
 
+def pinned(calls: CudaCalls, size: int) -> int:
+    """The address of ``size`` bytes that ``cuMemFreeHost`` gives back; OutOfMemoryError."""
+    status, address = calls.api.cuMemHostAlloc(size, 0)
+    if calls.said(status) == "CUDA_ERROR_OUT_OF_MEMORY":
+        raise OutOfMemoryError(f"the system pins no {size:,} bytes for copies to and from a GPU")
+    return int(calls.run((status, address)))
+
+
 class PinnedStage:
     """Pinned memory, of which parts are taken one after the other until the GPU has caught up.
 
@@ -51,10 +59,7 @@ class PinnedStage:
     def _grow(self, size: int) -> None:
         self.free()
         wanted = max(_LEAST, 1 << (size - 1).bit_length())
-        status, address = self._calls.api.cuMemHostAlloc(wanted, 0)
-        if self._calls.said(status) == "CUDA_ERROR_OUT_OF_MEMORY":
-            raise OutOfMemoryError(f"the system pins no {wanted:,} bytes to bring tensors to a GPU")
-        self._address, self._size = int(self._calls.run((status, address))), wanted
+        self._address, self._size = pinned(self._calls, wanted), wanted
 
     def free(self) -> None:
         """Give the memory back."""

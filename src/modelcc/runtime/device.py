@@ -98,6 +98,22 @@ class TimedDevice(Device, Protocol):
         ...
 
 
+class LateCopy(Protocol):
+    """Bytes on their way from a device to the host."""
+
+    def has_come(self) -> bool:
+        """Whether they are there, without waiting; RunError if the device has failed."""
+        ...
+
+    def take(self) -> bytes:
+        """Those that have come, once."""
+        ...
+
+    def precede(self, stream: int) -> None:
+        """What somebody else's ``stream`` is asked for from now on comes after them, and all that
+        the device was asked for before."""
+
+
 @runtime_checkable
 class PointerDevice(Device, Protocol):
     """A device whose memory has addresses, by which other libraries use it and it theirs; they
@@ -127,6 +143,10 @@ class PointerDevice(Device, Protocol):
 
     def precede(self, stream: int) -> None:
         """What somebody else's ``stream`` is asked for from now on comes after all work so far."""
+
+    def download_late(self, memory: DeviceMemory, offset: int, size: int) -> LateCopy:
+        """Copy to the host behind all work so far, with nobody waiting for it."""
+        ...
 
     def users(self, memory: DeviceMemory) -> set[int]:
         """The streams that memory is shared with, to be cleared by whoever waits for them."""
@@ -165,9 +185,12 @@ class RecordingDevice(Device, Protocol):
     """A device that is told once what to do each time."""
 
     def record(self, work: Callable[[], None]) -> Recording:
-        """The launches and copies that ``work`` asks for, none of which is done yet;
+        """The launches, copies and clearing that ``work`` asks for, none of which is done yet;
         RecordingError if it asks for more."""
         ...
+
+    def clear(self, memory: DeviceMemory, offset: int, size: int) -> None:
+        """Set ``size`` bytes to 0."""
 
 
 @runtime_checkable

@@ -24,6 +24,7 @@ from modelcc.runtime.dlpack import (
     read_capsule,
 )
 from modelcc.runtime.errors import InputError
+from modelcc.runtime.late_calls import LateCall
 
 
 class DeviceArray:
@@ -41,13 +42,15 @@ class DeviceArray:
         dtype: NumpyType,
         shape: tuple[int, ...],
         waiting: AbstractSet[int] | None = None,
+        made: LateCall | None = None,
     ) -> None:
         """Made by calls with ``out="device"``, as output of this ``number``; these streams come
-        after it (None: all do, for it is complete)."""
+        after it (None: all do, for it is complete).  ``made`` is a call that may yet fail."""
         self._results = results
         self._device = results.device
         self._number = number
         self._memory = memory
+        self._made = made
         self._waiting = waiting
         self.dtype = dtype
         self.shape = shape
@@ -65,10 +68,9 @@ class DeviceArray:
         return self.dtype.itemsize * prod(self.shape)
 
     def numpy(self) -> Array:
-        """A copy in the host's memory."""
+        """A copy in the host's memory; RunError if the call that made it has failed."""
         array: Array = np.empty(self.shape, self.dtype)
-        if array.nbytes:
-            self._results.fetch(self._memory, array)
+        self._results.fetch(self._memory, array, self._made)
         return array
 
     def address_on(self, device: PointerDevice, dtype: NumpyType) -> int | None:
@@ -78,9 +80,18 @@ class DeviceArray:
         return device.address(self._memory)
 
     def complete_for(self, device: PointerDevice) -> None:
-        """Wait for it, unless it is of the same device, which does one thing after another."""
-        if device is not self._device:
-            self._complete()
+        """Wait for it, before a call that takes it, unless it is known to be right and of the same
+        device, which does one thing after another; RunError if the call that made it has failed."""
+        if device is not self._device or not (self._made is None or self._made.succeeded):
+            self._complete(earlier=True)
+
+    def source(self) -> LateCall | None:
+        """The call that made it, if it is not known yet how that has ended; RunError if it has
+        failed, for a call that takes it.  The caller has the device's lock."""
+        if self._made is None:
+            return None
+        self._made.refuse(earlier=True)
+        return None if self._made.ended else self._made
 
     def __array__(self, dtype: object = None, copy: bool | None = None) -> Array:
         if copy is False:
@@ -129,12 +140,14 @@ class DeviceArray:
         }
 
     def _hand_over(self, stream: int) -> None:
+        if self._made is not None:
+            self._made.refuse()
         waits = self._waiting is None or stream in self._waiting
         self._results.hand_over(self._memory, stream, waits)
 
-    def _complete(self) -> None:
+    def _complete(self, earlier: bool = False) -> None:
         if self._waiting is not None:
-            self._results.finish()
+            self._results.finish(self._made, earlier)
             self._waiting = None
 
 

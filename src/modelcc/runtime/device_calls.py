@@ -13,6 +13,7 @@ import numpy as np
 from modelcc.artifact.manifest import Manifest, TensorSpec
 from modelcc.ir.types import Array, NumpyType
 from modelcc.runtime.arguments import address_of, as_input, contiguous
+from modelcc.runtime.checks import run_failure
 from modelcc.runtime.device import (
     DeviceMemory,
     LeavableDevice,
@@ -30,8 +31,9 @@ from modelcc.runtime.device_results import DeviceResults
 from modelcc.runtime.device_steps import End
 from modelcc.runtime.dlpack import CUDA
 from modelcc.runtime.dlpack_exchange import DlpackFunctions, ExchangeReader, element_kinds
-from modelcc.runtime.errors import InputError
-from modelcc.runtime.signature import Shape, Signature
+from modelcc.runtime.errors import InputError, RunError
+from modelcc.runtime.late_calls import LateCall, LateNotes
+from modelcc.runtime.signature import Shape, Signature, size_names
 from modelcc.runtime.slot import Slot, aliased_positions
 
 _MOST_PLANS = 64
@@ -45,27 +47,33 @@ class RecordedWork(Protocol):
         """What tells calls of one signature from those of others; None if none is recorded."""
         ...
 
-    def again(self, device: PointerDevice, numbers: tuple[int, ...], places: Places) -> bool:
-        """Ask for a call with inputs and outputs at these addresses; False if it is not known, or
-        has an index that is out of range.  The caller has the device's lock."""
+    def again(
+        self, device: PointerDevice, numbers: tuple[int, ...], places: Places
+    ) -> Sequence[LateNotes] | None:
+        """Ask for a call with inputs and outputs at these addresses, and for what it notes of
+        indices; None if it is not known.  The caller has the device's lock."""
         ...
 
 
 @dataclass(frozen=True)
 class _Read:
-    """Arguments that are on the device: where, and which streams had to be waited for."""
+    """Arguments that are on the device: where, which streams had to be waited for, and which calls
+    have made them that may yet fail."""
 
     addresses: tuple[int, ...]
     shapes: tuple[Shape, ...]
     streams: AbstractSet[int]
+    sources: Sequence[LateCall]
 
 
 @dataclass(frozen=True)
 class _KnownCall:
-    """A call for inputs of some shapes: its numbers, and shape, type and size of each output."""
+    """A call for inputs of some shapes: its numbers, shape, type and size of each output, and the
+    error of a status and an index that ended it."""
 
     numbers: tuple[int, ...]
     outputs: tuple[tuple[Shape, NumpyType, int], ...]
+    failure: Callable[[int, int], RunError]
 
 
 class DeviceCalls:
@@ -148,10 +156,13 @@ class DeviceCalls:
         addresses: list[int] = []
         shapes: list[Shape] = []
         exchanges: set[DlpackFunctions] = set()
+        sources: list[LateCall] = []
         with self._lock:
             for kind, dtype, value in zip(self._kinds, self._types, arguments, strict=True):
                 if isinstance(value, DeviceArray):
                     address, shape = value.address_on(self._device, dtype), value.shape
+                    if (source := value.source()) is not None:
+                        sources.append(source)
                 else:
                     exchange = self._reader.exchange(type(value))
                     found = exchange and self._reader.read(exchange, value, kind)
@@ -164,7 +175,7 @@ class DeviceCalls:
                 addresses.append(address)
                 shapes.append(shape)
             streams = {exchange.stream(self._device.index) for exchange in exchanges}
-        return _Read(tuple(addresses), tuple(shapes), streams)
+        return _Read(tuple(addresses), tuple(shapes), streams, sources)
 
     def _again(self, read: _Read) -> list[DeviceArray] | None:
         """The results of a call whose work is recorded, which streams of the arguments wait for;
@@ -174,24 +185,31 @@ class DeviceCalls:
             return None
         device, made = self._device, self._made
         with self._lock:
+            made.late.check()
             for stream in read.streams:
                 device.wait_for(stream)
             memories = [
                 made.take(n, size, read.streams) for n, (_, _, size) in enumerate(plan.outputs)
             ]
+            call = LateCall(plan.failure, read.sources)
             results = [
-                DeviceArray(made, n, memory, dtype, shape, read.streams)
+                DeviceArray(made, n, memory, dtype, shape, read.streams, call)
                 for n, (memory, (shape, dtype, _)) in enumerate(
                     zip(memories, plan.outputs, strict=True)
                 )
             ]
             places = (*read.addresses, *map(device.address, memories))
-            if not self._recorded.again(device, plan.numbers, places):
+            notes = self._recorded.again(device, plan.numbers, places)
+            if notes is None:
                 return None
+            made.late.add(call, notes)
+            last = notes[-1].copy if notes else device
             for stream in read.streams:
-                device.precede(stream)
+                last.precede(stream)
             if self._leavable is not None and self._leavable.timeout is not None:
                 device.synchronize()
+                made.late.settle()
+                call.refuse()
         return results
 
     def _remember(self, found: list[Array | DeviceTensor], signature: Signature) -> None:
@@ -206,7 +224,12 @@ class DeviceCalls:
         )
         shapes = tuple(value.shape for value in found)
         if (numbers := self._recorded.numbers(signature)) is not None:
-            self._plans[shapes] = _KnownCall(numbers, outputs)
+            sizes = dict(zip(size_names(self._manifest), signature.sizes.tolist(), strict=True))
+
+            def failure(status: int, index: int) -> RunError:
+                return run_failure(self._manifest, status, index, sizes)
+
+            self._plans[shapes] = _KnownCall(numbers, outputs, failure)
 
     # --- any calls
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 
 from modelcc.artifact.file import Artifact
@@ -16,6 +18,8 @@ from modelcc.runtime.pool import native_pool
 STEPS, CODE = "device.json", "device.code"
 """Objects of an artifact that runs on a device: its steps and its kernels; all others are the
 host's."""
+
+_FUNCTION = ctypes.CFUNCTYPE(None)
 
 
 def read_program(artifact: Artifact) -> DeviceProgram:
@@ -45,3 +49,27 @@ def host_code(artifact: Artifact, elsewhere: AbstractSet[str]) -> NativeCode | N
 
 def _pool_function(name: str) -> int:
     return native_pool().address(name) if name == "mcc_parallel_for" else 0
+
+
+class HostFunctions:
+    """Those of ``code`` that steps call, each looked up once."""
+
+    def __init__(self, code: NativeCode | None) -> None:
+        self._code = code
+        self._known: dict[str, Callable[..., None]] = {}
+
+    def call(
+        self,
+        name: str,
+        places: Sequence[int],
+        sizes: Sequence[int],
+        noted: ctypes.Array[ctypes.c_int64] | None,
+    ) -> None:
+        """One, on tensors at ``places``, which has its checks ``noted``, without threads."""
+        function = self._known.get(name)
+        if function is None:
+            assert self._code is not None
+            function = self._known[name] = _FUNCTION(self._code.address(name))
+        notes = () if noted is None else (ctypes.c_void_p(ctypes.addressof(noted)),)
+        given = (*map(ctypes.c_void_p, places), *map(ctypes.c_int64, sizes), *notes)
+        function(*given, ctypes.c_void_p(0))

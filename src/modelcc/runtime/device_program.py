@@ -8,7 +8,7 @@ several may be prepared at once, but only one runs at a time.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -34,14 +34,24 @@ from modelcc.runtime.device import (
 )
 from modelcc.runtime.device_calls import DeviceCalls
 from modelcc.runtime.device_memory import DeviceMemories, IndexEvaluator, Mirror, Values, entry
-from modelcc.runtime.device_parts import CODE, STEPS, host_code, read_program, use_library
+from modelcc.runtime.device_parts import (
+    CODE,
+    STEPS,
+    HostFunctions,
+    host_code,
+    read_program,
+    use_library,
+)
 from modelcc.runtime.device_recordings import (
     DescribedCalls,
     FaultPlaces,
     ProgramParts,
     RecordedCall,
+    RunEnded,
+    end_if,
     fault_bytes,
     host_ends,
+    index_fault,
     program_parts,
 )
 from modelcc.runtime.device_repeats import (
@@ -73,6 +83,7 @@ from modelcc.runtime.device_steps import (
     library_names,
     step_name,
 )
+from modelcc.runtime.late_calls import LateCalls, LateNotes
 from modelcc.runtime.loader import NativeCode
 from modelcc.runtime.profiler_ranges import profiler_ranges
 from modelcc.runtime.signature import Signature
@@ -84,15 +95,7 @@ OUT_OF_MEMORY = -1
 
 _CALL = ctypes.CFUNCTYPE(ctypes.c_int32, *(ctypes.c_void_p for _ in range(6)))
 _HOSTED = ctypes.CFUNCTYPE(ctypes.c_int32, *(ctypes.c_void_p for _ in range(7)))
-_KERNEL = ctypes.CFUNCTYPE(None)
 _ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-
-
-class _Ended(Exception):  # noqa: N818 - no error: the program says so itself
-    """The run ends with this status."""
-
-    def __init__(self, status: int) -> None:
-        self.status = status
 
 
 class DeviceCode(NativeCode):
@@ -113,6 +116,7 @@ class DeviceCode(NativeCode):
         self._host = host_code(artifact, used)
         self._runner = _Runner(artifact.manifest, self.program, self.device, self._host)
         self._lock = Lock()
+        self._late: LateCalls | None = None
         self._failures: dict[int, BaseException] = {}
         form = _HOSTED if artifact.manifest.allocated else _CALL
         self._times = (ctypes.c_int64 * (2 * len(self.program.steps) + 2))()
@@ -124,6 +128,7 @@ class DeviceCode(NativeCode):
         if isinstance(self.device, PointerDevice):
             made = DeviceResults(self.device, self._lock, len(artifact.manifest.outputs))
             self._runner.keep_for(made)
+            self._late = made.late
             lent, ends = self._runner.foreign, host_ends(program.steps)
             self.calls = DeviceCalls(artifact.manifest, made, self._lock, lent, ends, self._runner)
 
@@ -152,8 +157,10 @@ class DeviceCode(NativeCode):
         """The status of the entry point's call, and that of the profiled one."""
         with self._lock:
             try:
+                if self._late is not None:
+                    self._late.finish()
                 (self._profile if profiled else self._runner.run)(given)
-            except _Ended as end:
+            except RunEnded as end:
                 return end.status
             except BaseException as error:  # nothing passes through a function of C
                 self._failures[get_ident()] = error
@@ -182,8 +189,7 @@ class _Runner:
         self._manifest = manifest
         self._program = program
         self._device = device
-        self._host = host
-        self._functions: dict[str, Callable[..., None]] = {}
+        self._host = HostFunctions(host)
         self._number = IndexEvaluator()
         self._faults: DeviceMemory | None = None
         most = max((step.checks for step in kernel_calls(program.steps)), default=0)
@@ -203,7 +209,7 @@ class _Runner:
         values, at = self._begun(given)
         try:
             self._work(values, at)
-        except (_Ended, OutOfDeviceMemoryError):
+        except (RunEnded, OutOfDeviceMemoryError):
             raise  # before states are changed
         except Exception as error:
             if at.kept and self.memories.kept is not None:
@@ -228,13 +234,15 @@ class _Runner:
             return None
         return tuple(self._values(address_of(signature.sizes)).values())
 
-    def again(self, device: PointerDevice, numbers: tuple[int, ...], places: Places) -> bool:
-        """Ask for a recorded call on memory at ``places``; False if there is none, or an index is
-        out of range."""
+    def again(
+        self, device: PointerDevice, numbers: tuple[int, ...], places: Places
+    ) -> tuple[LateNotes, ...] | None:
+        """Ask for a recorded call on memory at ``places``, and for what it notes of indices; None
+        if there is no such call."""
         used = self._repeats.places.used(places)
         repeat = None if used is None else self._repeats.get((numbers, (), used))
         if repeat is None:
-            return False
+            return None
         self._repeats.places.met(places)
         return run_again(device, repeat, places)
 
@@ -285,18 +293,22 @@ class _Runner:
         size = fault_bytes(steps, lambda trips: self._number(trips, values))
         faults = FaultPlaces(device.allocate(size)) if size else None
         given = replace(at, faults=faults)
-        return RecordedCall(device.record(lambda: self._steps(steps, values, given)), faults)
+
+        def work() -> None:
+            if faults is not None:  # what a call before has noted
+                device.clear(faults.memory, 0, size)
+            self._steps(steps, values, given)
+
+        recorded = device.record(work)
+        return RecordedCall(recorded, faults if faults is not None and faults.size else None)
 
     def _replay(self, call: RecordedCall, at: Mirror) -> None:
-        if (faults := call.faults) is None:
-            return call.work.run()
-        noted = (ctypes.c_int64 * (faults.size // 8))()
-        where = ctypes.addressof(noted)
-        self._device.upload(faults.memory, 0, where, faults.size)
         call.work.run()
-        self._device.download(faults.memory, 0, where, faults.size)
-        for step, offset in faults.launches:
-            self._end_if_noted(step, at, noted, offset // 8)
+        if (faults := call.faults) is None:
+            return
+        noted = ctypes.create_string_buffer(faults.size)
+        self._device.download(faults.memory, 0, ctypes.addressof(noted), faults.size)
+        end_if(faults.fault(noted.raw), at.arena)
 
     def profiled(self, given: Sequence[int]) -> Iterator[int]:
         """The nanoseconds of each step of a call: by the device's clock, if it has one for what the
@@ -399,7 +411,7 @@ class _Runner:
         self._device.upload(self._faults, 0, noted, size)
         self._device.launch(step.kernel, [*buffers, (self._faults, 0)], sizes, (x, y, z))
         self._device.download(self._faults, 0, noted, size)
-        self._end_if_noted(step, at, self._noted)
+        end_if(index_fault(step, self._noted), at.arena)
 
     def _call_library(self, step: DeviceLibraryCall, values: Values, at: Mirror) -> None:
         device, numbers = self._device, [self._number(n, values) for n in step.numbers]
@@ -409,24 +421,10 @@ class _Runner:
 
     def _call(self, step: KernelCall, sizes: Sequence[int], values: Values, at: Mirror) -> None:
         """A function of the host's."""
-        function = self._functions.get(step.kernel)
-        if function is None:
-            assert self._host is not None
-            function = self._functions[step.kernel] = _KERNEL(self._host.address(step.kernel))
-        places = (self._address(place, values, at) for place in step.arguments)
+        places = [self._address(place, values, at) for place in step.arguments]
         ctypes.memset(self._noted, 0, 16 * step.checks)
-        noted = [ctypes.c_void_p(ctypes.addressof(self._noted))] if step.checks else []
-        given = (*map(ctypes.c_void_p, places), *map(ctypes.c_int64, sizes), *noted)
-        function(*given, ctypes.c_void_p(0))  # without threads
-        self._end_if_noted(step, at, self._noted)
-
-    def _end_if_noted(
-        self, step: KernelCall, at: Mirror, noted: ctypes.Array[ctypes.c_int64], first: int = 0
-    ) -> None:
-        for number in range(step.checks):
-            if noted[first + 2 * number]:
-                ctypes.c_int64.from_address(at.arena).value = noted[first + 2 * number + 1]
-                raise _Ended(step.status + number)
+        self._host.call(step.kernel, places, sizes, self._noted if step.checks else None)
+        end_if(index_fault(step, self._noted), at.arena)
 
     def _move(self, step: MoveTensor, values: Values, at: Mirror) -> None:
         size = self._number(step.place.size, values)
@@ -462,14 +460,14 @@ class _Runner:
             ctypes.c_int64.from_address(at.sizes + 8 * position).value = values[name]
         for condition, status in step.conditions:
             if not condition.holds(values):
-                raise _Ended(status)
+                raise RunEnded(status)
 
     def _allocate(self, step: AllocateBoth, values: Values, at: Mirror) -> None:
         size = self._number(step.size, values)
         table = (ctypes.c_void_p * 2).from_address(at.host)
         address = _ALLOCATE(table[0] or 0)(table[1], step.number, size)
         if not address:
-            raise _Ended(OUT_OF_MEMORY)
+            raise RunEnded(OUT_OF_MEMORY)
         at.segments[step.number] = address, self._device.allocate(max(1, size))
 
     def _loop(self, step: RunLoop, values: Values, at: Mirror) -> None:

@@ -6,6 +6,7 @@ two, comes before or after them.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -108,6 +109,10 @@ def _is_recordable(step: Step) -> bool:
             return False
 
 
+IndexFault = tuple[int, int]
+"""The status that an index out of range ends a run with, and the index."""
+
+
 @dataclass
 class FaultPlaces:
     """Where checked launches of recorded work note the indices that fail: each has a place of its
@@ -122,6 +127,35 @@ class FaultPlaces:
         offset, self.size = self.size, self.size + _place_bytes(step)
         self.launches.append((step, offset))
         return self.memory, offset
+
+    def fault(self, noted: bytes) -> IndexFault | None:
+        """The first one that is ``noted``, which is all of the places."""
+        numbers = memoryview(noted).cast("q")
+        found = (index_fault(step, numbers[offset // 8 :]) for step, offset in self.launches)
+        return next(filter(None, found), None)
+
+
+class RunEnded(Exception):  # noqa: N818 - no error: the program says so itself
+    """The run ends with this status."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+
+def end_if(fault: IndexFault | None, arena: int) -> None:
+    """The run ends if there is one, whose index its caller looks for at the ``arena``."""
+    if fault is not None:
+        status, ctypes.c_int64.from_address(arena).value = fault
+        raise RunEnded(status)
+
+
+def index_fault(
+    step: KernelCall, noted: Sequence[int] | ctypes.Array[ctypes.c_int64]
+) -> IndexFault | None:
+    """The first of its checks that has failed, by what ``noted`` begins with: whether it has, and
+    the index, for each check."""
+    failed = (n for n in range(step.checks) if noted[2 * n])
+    return next(((step.status + n, noted[2 * n + 1]) for n in failed), None)
 
 
 def fault_bytes(steps: Sequence[Step], number: Callable[[Index], int]) -> int:

@@ -3,7 +3,6 @@ to do for the host."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -13,6 +12,7 @@ from modelcc.runtime.device_recordings import MOST_RECORDED, RecordedCall
 from modelcc.runtime.device_results import DeviceResults
 from modelcc.runtime.device_states import ALIGNMENT
 from modelcc.runtime.device_steps import End
+from modelcc.runtime.late_calls import LateNotes
 
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V")
@@ -141,9 +141,8 @@ class Repeats:
             self.results.clear()
 
 
-def run_again(device: PointerDevice, repeat: RepeatedCall, places: Places) -> bool:
-    """Ask for all of a call; wait for it alone if it checks indices: False if one is out of range,
-    which a call step by step tells."""
+def run_again(device: PointerDevice, repeat: RepeatedCall, places: Places) -> tuple[LateNotes, ...]:
+    """Ask for all of a call, and for what it notes of indices; nobody waits for that."""
     for copy in repeat.before:
         theirs = device.foreign(places[copy.position], copy.size, "input")
         device.copy(copy.memory, copy.offset, theirs, 0, copy.size)
@@ -152,13 +151,8 @@ def run_again(device: PointerDevice, repeat: RepeatedCall, places: Places) -> bo
     for copy in repeat.after:
         theirs = device.foreign(places[copy.position], copy.size, "output")
         device.copy(theirs, 0, copy.memory, copy.offset, copy.size)
-    return not any(_has_fault(device, call) for call in repeat.calls)
-
-
-def _has_fault(device: PointerDevice, call: RecordedCall) -> bool:
-    """Whether an index is out of range; where there was none before, its place is still 0."""
-    if call.faults is None:
-        return False
-    noted = ctypes.create_string_buffer(call.faults.size)
-    device.download(call.faults.memory, 0, ctypes.addressof(noted), call.faults.size)
-    return any(noted.raw)
+    return tuple(
+        LateNotes(device.download_late(faults.memory, 0, faults.size), faults)
+        for faults in (call.faults for call in repeat.calls)
+        if faults is not None
+    )

@@ -13,6 +13,7 @@ from threading import Lock
 from modelcc.ir.types import Array
 from modelcc.runtime.arguments import address_of
 from modelcc.runtime.device import DeviceMemory, PointerDevice
+from modelcc.runtime.late_calls import LateCall, LateCalls
 
 _KEPT = 2
 """Pieces of an output: the caller often holds one result while the next is computed."""
@@ -25,6 +26,7 @@ class DeviceResults:
         self.device = device
         self._lock = lock
         self._free: Sequence[list[DeviceMemory]] = [[] for _ in range(outputs)]
+        self.late = LateCalls(device)
 
     def take(self, number: int, size: int, waited: AbstractSet[int]) -> DeviceMemory:
         """Memory of ``size`` bytes that nobody uses but streams that are ``waited`` for;
@@ -49,11 +51,16 @@ class DeviceResults:
         for free in self._free:
             free.clear()
 
-    def fetch(self, memory: DeviceMemory, array: Array) -> None:
-        """Copy what ``memory`` begins with to ``array``."""
-        if array.nbytes:
-            with self._lock:
+    def fetch(self, memory: DeviceMemory, array: Array, made: LateCall | None = None) -> None:
+        """Copy what ``memory`` begins with to ``array``; RunError if the call that ``made`` it has
+        failed."""
+        with self._lock:
+            if made is not None:
+                made.refuse()
+            if array.nbytes:
                 self.device.download(memory, 0, address_of(array), array.nbytes)
+            if made is not None:
+                self._end(made)
 
     def hand_over(self, memory: DeviceMemory, stream: int, waits: bool) -> None:
         """Somebody else's ``stream`` works there from now on, and unless it ``waits`` already,
@@ -65,7 +72,20 @@ class DeviceResults:
             with self._lock:
                 self.device.precede(stream)
 
-    def finish(self) -> None:
-        """Wait for all that is asked for."""
+    def finish(self, made: LateCall | None, earlier: bool = False) -> None:
+        """Wait for all that is asked for; RunError if the call that ``made`` a result has failed,
+        which is an ``earlier`` one if the result is for another."""
         with self._lock:
+            if made is not None:
+                made.refuse(earlier)
             self.device.synchronize()
+            if made is not None:
+                self._end(made, earlier)
+
+    def _end(self, made: LateCall, earlier: bool = False) -> None:
+        """Find out how a call has ended; RunError if it has failed."""
+        self.late.settle()
+        if not made.ended:
+            self.device.synchronize()
+            self.late.settle()
+        made.refuse(earlier)

@@ -24,7 +24,7 @@ from modelcc.runtime.arguments import (
     overlap,
     with_names,
 )
-from modelcc.runtime.checks import check_message
+from modelcc.runtime.checks import run_failure
 from modelcc.runtime.device_arrays import is_in_a_gpu
 from modelcc.runtime.errors import InputError, RunError
 from modelcc.runtime.libraries import addresses
@@ -221,15 +221,8 @@ class Session:
 
     def _failure(self, status: int, slot: Slot) -> RunError:
         self._raise_failure()
-        checks, indices = self.manifest.checks, self.manifest.indices
         sizes = slot.sizes() if status > 0 else {}
-        if 0 < status - len(checks) <= len(indices):
-            bound = indices[status - len(checks) - 1]
-            where = f"{', '.join(bound.source)}: " if bound.source else ""
-            return RunError(where + bound.fault(slot.index(), sizes))
-        if not 0 < status <= len(checks):
-            return RunError(f"{self.manifest.name} stopped with status {status}")
-        return RunError(f"{check_message(checks[status - 1], sizes)}; other inputs are needed")
+        return run_failure(self.manifest, status, slot.index(), sizes)
 
     def _run_any(
         self, slot: Slot, arguments: tuple[object, ...], out: Outs | None

@@ -159,3 +159,8 @@ def _check_bounds(
             f"{value}",
             "give less or more, or recompile the model with other bounds",
         )
+
+
+def size_names(manifest: Manifest) -> tuple[str, ...]:
+    """What the values of a signature's ``sizes`` are called."""
+    return (*(dim.name for dim in manifest.dims), *manifest.sizes)

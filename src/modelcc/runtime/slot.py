@@ -19,7 +19,7 @@ from modelcc.runtime.arguments import address_of
 from modelcc.runtime.errors import OutOfMemoryError
 from modelcc.runtime.host import Host
 from modelcc.runtime.results import LARGE, ResultMemory
-from modelcc.runtime.signature import Signature
+from modelcc.runtime.signature import Signature, size_names
 
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32)
 """The C type of a compiled entry point, see :mod:`modelcc.artifact.manifest`.
@@ -80,7 +80,7 @@ class Slot:
             for position, spec in enumerate(manifest.outputs)
             if spec.name in manifest.allocated
         }
-        self._names = (*(dim.name for dim in manifest.dims), *manifest.sizes)
+        self._names = size_names(manifest)
         self._over = aliased_positions(manifest)
         dynamic = [manifest.outputs[position].shape for position in self._dynamic]
         self._dynamic_shapes = compile_shapes(dynamic, self._names)

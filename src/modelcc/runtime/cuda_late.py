@@ -1,0 +1,98 @@
+"""What a GPU brings to the host behind its work, with nobody waiting for it."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+from modelcc.runtime.cuda_calls import CudaCalls
+from modelcc.runtime.cuda_order import new_event
+from modelcc.runtime.cuda_staging import pinned
+
+_LEAST = 4096
+"""Bytes; what is pinned is whole pages."""
+
+
+@dataclass(frozen=True)
+class _PinnedPlace:
+    """Pinned memory, and the event behind what is copied there."""
+
+    address: int
+    size: int
+    event: Any
+
+
+class CudaLateCopy:
+    """Bytes on their way to a place that nobody else has until they are taken."""
+
+    def __init__(self, copies: LateCopies, place: _PinnedPlace, size: int) -> None:
+        self._copies = copies
+        self._place = place
+        self._size = size
+
+    def has_come(self) -> bool:
+        """Whether they are there, which is before anybody looks at them."""
+        return self._copies.has_come(self._place)
+
+    def take(self) -> bytes:
+        """Those that have come, once."""
+        found = ctypes.string_at(self._place.address, self._size)
+        self._copies.give_back(self._place)
+        return found
+
+    def precede(self, stream: int) -> None:
+        """What ``stream`` is asked for from now on comes after them."""
+        self._copies.precede(self._place, stream)
+
+
+class LateCopies:
+    """Copies in ``stream``, each to pinned memory of its own until its bytes are taken."""
+
+    def __init__(self, calls: CudaCalls, stream: Any) -> None:
+        self._calls = calls
+        self._stream = stream
+        self._places: list[_PinnedPlace] = []
+        self._free: list[_PinnedPlace] = []
+
+    def bring(self, address: int, size: int) -> CudaLateCopy:
+        """Ask for ``size`` bytes; a place whose copy fails is not used again."""
+        place = self._place(size)
+        run, api = self._calls.run, self._calls.api
+        run(api.cuMemcpyDtoHAsync(place.address, address, size, self._stream))
+        run(api.cuEventRecord(place.event, self._stream))
+        return CudaLateCopy(self, place, size)
+
+    def has_come(self, place: _PinnedPlace) -> bool:
+        """Whether the copy to a place is done; RunError if the GPU has failed."""
+        self._calls.enter()
+        (status,) = self._calls.api.cuEventQuery(place.event)
+        if self._calls.said(status) == "CUDA_ERROR_NOT_READY":
+            return False
+        self._calls.run((status,))
+        return True
+
+    def precede(self, place: _PinnedPlace, stream: int) -> None:
+        """``stream`` waits for the copy to a place."""
+        self._calls.enter()
+        self._calls.run(self._calls.api.cuStreamWaitEvent(stream, place.event, 0))
+
+    def give_back(self, place: _PinnedPlace) -> None:
+        """Nothing is on its way to a place, and nobody looks at it any more."""
+        self._free.append(place)
+
+    def _place(self, size: int) -> _PinnedPlace:
+        for place in self._free:
+            if place.size >= size:
+                self._free.remove(place)
+                return place
+        wanted = max(_LEAST, 1 << (size - 1).bit_length())
+        made = _PinnedPlace(pinned(self._calls, wanted), wanted, new_event(self._calls))
+        self._places.append(made)
+        return made
+
+    def free(self) -> None:
+        """Give all back, when the stream is done."""
+        for place in self._places:
+            self._calls.api.cuMemFreeHost(place.address)
+            self._calls.api.cuEventDestroy(place.event)
