@@ -32,14 +32,14 @@ class LateNotes:
 
 @dataclass
 class _Fault:
-    """Of a call; ``told`` if somebody has been told."""
+    """Of a call; ``reported`` if somebody has had the error."""
 
     text: str
-    told: bool = False
+    reported: bool = False
 
     def error(self, earlier: bool) -> RunError:
-        """For somebody who is told, of an ``earlier`` call than the one that this is about."""
-        self.told = True
+        """For whoever asks now, of an ``earlier`` call than the one that this is about."""
+        self.reported = True
         return RunError(f"{self.text} (in an earlier call)" if earlier else self.text)
 
 
@@ -132,5 +132,5 @@ class LateCalls:
     def _tell(self) -> None:
         while self._faults:
             fault = self._faults.popleft()
-            if not fault.told:
+            if not fault.reported:
                 raise fault.error(earlier=True)

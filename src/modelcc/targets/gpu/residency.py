@@ -6,12 +6,14 @@ from math import prod
 
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import launch_extents
+from modelcc.ir.scalar_tree import reads
 from modelcc.schedule.group_schedule import (
     GroupAttention,
     GroupDecode,
     GroupProduct,
     GroupReduction,
     GroupRows,
+    GroupWindows,
     Pointwise,
     RunningDecode,
     TensorAttention,
@@ -28,7 +30,11 @@ from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.running_decode import running_registers
 from modelcc.targets.gpu.running_parts import find_running
 from modelcc.targets.gpu.tensor_choice import tensor_registers
+from modelcc.targets.gpu.window_choice import window_registers
 from modelcc.targets.llvm.groups import shared_bytes
+
+FEW_OPERANDS = 2
+"""Of points, with which a thread takes few registers."""
 
 
 def resident_groups(
@@ -64,15 +70,28 @@ def _registers(kernel: GroupKernel, schedule: Schedule, machine: GpuModel) -> in
         case GroupReduction():
             return _reduction_registers(kernel, schedule)
         case GroupRows():
-            return max(24 + schedule.kept * 4 // 3, 40)
+            return max(32 + schedule.kept * 4 // 3, 40)
+        case GroupWindows():
+            anchor = kernel.group.anchor
+            return 0 if anchor is None else window_registers(anchor, schedule)
         case Pointwise():
-            return 32 if kernel.group.anchor is None else 48
+            return _point_registers(kernel)
         case RunningDecode():
             return running_registers(find_running(kernel), schedule)
         case GroupDecode():
             return 40 + 4 * schedule.keys
         case _:
             return 0
+
+
+def _point_registers(kernel: GroupKernel) -> int:
+    """More where several operands are on their way at once."""
+    group = kernel.group
+    if group.anchor is not None:
+        return 48
+    made = {nest.output for nest in group.nests}
+    read = [r for nest in group.nests for r in reads(nest.body) if r.tensor not in made]
+    return 32 if len(read) <= FEW_OPERANDS else 40
 
 
 def _reduction_registers(kernel: GroupKernel, s: GroupReduction) -> int:

@@ -36,6 +36,9 @@ STEPS = 4
 REGISTERS = 64
 """That elements, weights and sums of a thread take at most."""
 
+ADDRESSES = 36
+"""Registers of a thread for where its elements, weights and results are, and which of them are."""
+
 GROUP = 256
 """Threads of a group at most."""
 
@@ -82,6 +85,14 @@ def _lanes(group: Group, anchor: Nest, found: Windows, machine: GpuModel) -> int
     steps = {coefficient(r.indices[0], side.name) for r in reads(anchor.body)}
     fits = steps <= {0, 1} and takes_vectors(group, side, PAIR)
     return PAIR if machine.lanes > 1 and fits else 1
+
+
+def window_registers(anchor: Nest, schedule: GroupWindows) -> int:
+    """Of a thread: what :data:`REGISTERS` bounds, and addresses; 0 for what is no window."""
+    found = find_windows(anchor)
+    if found is None:
+        return 0
+    return ADDRESSES + _registers(found, schedule.points, schedule.lanes, _bytes(anchor))
 
 
 def _registers(found: Windows, size: int, lanes: int, bytes_: int) -> int:
