@@ -42,8 +42,8 @@ def feeds_of(program: TensorProgram, sizes: Mapping[str, int]) -> dict[str, Arra
 
 
 def function_of(program: TensorProgram, schedule: TensorProduct | GroupProduct) -> Function:
-    """The one function of a program, beside that which clears counters."""
-    function, *_ = schedule_groups(program, schedule).functions
+    """The one function of a program."""
+    (function,) = schedule_groups(program, schedule).functions
     assert isinstance(function, Function)
     return function
 

@@ -134,6 +134,8 @@ def run_scheduled(
     for name, constant in program.constants.items():
         # Packed constants are physical already.
         memory.fill(name, np.ascontiguousarray(constant.data))
+    for name in program.arrivals:
+        memory.get(name).array[...] = 0
     for name in program.inputs:
         memory.fill(name, poisoned(inputs[name], program.types[name]))
     last = _last_reads(program)
@@ -152,6 +154,7 @@ def run_scheduled(
         execute(item.callee, [b.array for b in buffers], values)
         for name, buffer in zip(item.arguments, buffers, strict=True):
             assert buffer.intact, f"{item.callee} writes around {name}"
+    assert not any(memory.get(name).array.any() for name in program.arrivals)
     return {name: memory.logical(name) for name in program.outputs}
 
 

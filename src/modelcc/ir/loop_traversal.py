@@ -219,3 +219,8 @@ def map_routines(
         return s if routine is s.routine else replace(s, routine=routine)
 
     return tuple(map(changed, body))
+
+
+def arrived_at(function: Function) -> frozenset[str]:
+    """The buffers that groups of a function arrive at."""
+    return frozenset(s.counters for s in statements(function.body) if isinstance(s, Arrive))

@@ -61,7 +61,7 @@ from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize, View, size_conditions
 from modelcc.ir.types import TensorType
 
-Place = Literal["input", "output", "constant", "arena"]
+Place = Literal["input", "output", "constant", "arrivals", "arena"]
 
 
 @dataclass(frozen=True)
@@ -231,6 +231,8 @@ class Program:
     ``dims`` bounds the inputs' dimensions, then the symbols that steps read from memory.
     ``notes`` tell the user what of their wishes was not done.  Without a ``placement`` memory is
     not planned yet.  ``states`` are outputs, each with the input whose memory it takes.
+    ``arrivals`` are tensors at which groups arrive and do nothing else, all 0 before a run and
+    therefore after it, in memory that nothing else has.
     """
 
     name: str
@@ -244,6 +246,7 @@ class Program:
     notes: tuple[str, ...] = ()
     placement: Placement | None = None
     states: Mapping[str, str] = field(default_factory=dict[str, str])
+    arrivals: tuple[str, ...] = ()
 
     @property
     def placed(self) -> Placement:
@@ -303,21 +306,21 @@ class Program:
         return tuple(dict.fromkeys(found))
 
     def position(self, name: str) -> int:
-        """Which of the inputs, outputs or constants a tensor is, or takes the place of;
+        """Which of the inputs, outputs, constants or arrivals a tensor is, or takes the place of;
         ``KeyError`` if it is none."""
         place = self.placed.bindings[name].place
         return self._positions[place][self.states.get(name, name) if place == "input" else name]
 
     @cached_property
     def _positions(self) -> Mapping[Place, Mapping[str, int]]:
-        places: tuple[Place, ...] = ("input", "output", "constant")
+        places: tuple[Place, ...] = ("input", "output", "constant", "arrivals")
         return {
             place: {name: n for n, name in reversed(list(enumerate(self.named(place))))}
             for place in places
         }
 
     def named(self, place: Place) -> tuple[str, ...]:
-        """The tensors that are passed as inputs, outputs or constants, in order."""
+        """The tensors that are passed as inputs, outputs, constants or arrivals, in order."""
         match place:
             case "input":
                 return self.inputs
@@ -325,6 +328,8 @@ class Program:
                 return self.outputs
             case "constant":
                 return tuple(self.constants)
+            case "arrivals":
+                return self.arrivals
             case "arena":
                 return ()
 

@@ -117,7 +117,8 @@ class DefinedTensors:
         self._program = program
         self._over = program.updated
         self._replaced = frozenset(self._over.values())
-        self._given = {*program.inputs, *program.constants} - self._replaced - program.room.keys()
+        given = {*program.inputs, *program.constants, *program.arrivals}
+        self._given = given - self._replaced - program.room.keys()
         self._numbers: dict[str, int] = {}
         self.contents = Contents()
         for name in self._replaced:

@@ -50,6 +50,7 @@ def interpret_program(program: Program, feeds: Mapping[str, Array]) -> dict[str,
     memory = _Memory(program, placement, feeds, values)
     run = _Run(memory, {f.name: _kernel(f) for f in program.callees})
     run.steps(program.steps, values)
+    memory.require_no_arrivals()
     return {name: memory.logical(name, values) for name in program.outputs}
 
 
@@ -165,6 +166,9 @@ class _Memory:
             self._own[name] = self._own[before]
         for name, constant in program.constants.items():
             self._own[name] = np.ascontiguousarray(constant.data).reshape(-1)
+        for name in program.arrivals:
+            self._own[name] = self._new(name, values)
+            self._own[name][:] = 0
         self.make((n for n, b in self._bindings.items() if b.place == "output"
                    and n not in program.allocated), values)  # fmt: skip
 
@@ -173,6 +177,12 @@ class _Memory:
 
     def __exit__(self, *_: object) -> None:
         self._own = self._own.parents
+
+    def require_no_arrivals(self) -> None:
+        """All groups that arrive somewhere have done so: :class:`ModelError`."""
+        for name in self._program.arrivals:
+            if self._own[name].any():
+                raise ModelError(f"groups that arrive at {name!r} are still awaited")
 
     def allocate(self, name: str, size: int) -> None:
         """Memory of ``size`` bytes for an output or a segment."""

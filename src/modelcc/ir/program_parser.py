@@ -17,7 +17,9 @@ from modelcc.ir.spellings import OVER
 from modelcc.ir.text_reader import TextReader
 from modelcc.ir.types import TensorType
 
-_WORDS = "dim define arena aligned note input output state room overlap constant place tensor"
+_WORDS = (
+    "dim define arena aligned note input output state room overlap constant arrivals place tensor"
+)
 _HEAD = frozenset(_WORDS.split())
 """Words of what a program has beside its steps."""
 
@@ -41,7 +43,7 @@ class _ProgramParser:
     def __init__(self, scanner: TextReader, constants: Mapping[str, Constant]) -> None:
         self._at = scanner
         self._digests = constants
-        self._names: dict[Place, list[str]] = {"input": [], "output": []}
+        self._names: dict[Place, list[str]] = {"input": [], "output": [], "arrivals": []}
         self._bindings: dict[str, Binding] = {}
         self._types: dict[str, TensorType] = {}
         self._constants: dict[str, Constant] = {}
@@ -68,7 +70,7 @@ class _ProgramParser:
         return Program(
             name, tuple(self._names["input"]), tuple(self._names["output"]), tuple(self._steps),
             self._types, tuple(callees), self._constants, self._dims, tuple(self._notes),
-            self._placement(), self._states,
+            self._placement(), self._states, tuple(self._names["arrivals"]),
         )  # fmt: skip
 
     def _placement(self) -> Placement | None:
@@ -108,7 +110,7 @@ class _ProgramParser:
                 self._room[name] = self._line_number()
             case "note":
                 self._notes.append(self._at.string())
-            case "input" | "output":
+            case "input" | "output" | "arrivals":
                 self._names[word].append(self._bound(word))
             case "state":
                 output, taken = OVER.read(self._at, ("\n",))

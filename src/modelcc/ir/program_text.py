@@ -12,6 +12,7 @@
       output %s: tensor<3xf32>
       state %s over %r
       constant %w: tensor<1xf32> digest "9f2c…"
+      arrivals %c: tensor<4xi32>
       place %h: tensor<?xf32, ["7*batch"]> at 0
       launch @add(%x, %x, %h; 7*batch) from "Add_0"
       copy %y = %h
@@ -79,7 +80,9 @@ def _program_lines(program: Program) -> Iterator[str]:
         yield f"  overlap {OVER.text(pair, {})}"
     for name, constant in program.constants.items():
         yield f"  constant {_typed(program, name)} digest {string_text(constant.digest)}"
-    passed = {*program.inputs, *program.outputs, *program.constants}
+    for name in program.arrivals:
+        yield f"  arrivals {_typed(program, name)}"
+    passed = {*program.inputs, *program.outputs, *program.constants, *program.arrivals}
     for name in program.types:
         if name not in passed:
             yield f"  {_memory(program, program.placement, name)}"

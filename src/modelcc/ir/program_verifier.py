@@ -14,7 +14,7 @@ from modelcc.ir.index import Bounds, evaluate, substitute
 from modelcc.ir.library import Callee, LibraryFunction, call_of, meaning_of
 from modelcc.ir.library_verifier import verify_library_function
 from modelcc.ir.loop import Function, Parameter
-from modelcc.ir.loop_traversal import checks_in
+from modelcc.ir.loop_traversal import arrived_at, checks_in
 from modelcc.ir.loop_verifier import verify_functions
 from modelcc.ir.placement_verifier import require_symbols, verify_placement
 from modelcc.ir.program import (
@@ -62,7 +62,7 @@ def verify_program(program: Program, before: Program | None = None) -> None:
             require_symbols(index, known, (program.name, name))
     if program.placement is not None:
         verify_placement(program, program.placement, samples, inner, known)
-    for name in (*program.inputs, *program.outputs, *program.constants):
+    for name in (*program.inputs, *program.outputs, *program.constants, *program.arrivals):
         _verify_named(program, (name,), (program.name,))
     given = program.inputs, program.outputs
     verify_states(program.states, *given, program.types, (program.name,))
@@ -107,6 +107,7 @@ def _runs_alike(program: Program, before: Program) -> bool:
         and program.placement is before.placement
         and program.dims is before.dims
         and program.states == before.states
+        and program.arrivals == before.arrivals
     )
     return same and all(
         new.parameters == old.parameters and new.sizes == old.sizes
@@ -164,6 +165,9 @@ class _ProgramVerifier:
         for step in steps:
             where = step_place(step)
             _verify_named(self._program, own_tensors(step), where)
+            touched = () if isinstance(step, Launch) else own_tensors(step)
+            if met := {*touched}.intersection(self._program.arrivals):
+                raise ModelError(f"'{min(met)}' is for arrivals alone", where)
             if isinstance(step, View) if self._placed else isinstance(step, CopyTensor | Allocate):
                 planned = "already" if self._placed else "not yet"
                 raise ModelError(f"memory is {planned} planned", where)
@@ -266,11 +270,21 @@ class _ProgramVerifier:
             raise ModelError(message, where)
         for parameter, name in zip(function.parameters, step.arguments, strict=True):
             self._argument(parameter, name, where)
+        self._verify_arrivals(function, step, where)
         self._verify_apart(function, step, where)
         written = program.results(step)
         for name in (*(output for output, _ in step.in_place), *step.partial):
             if name not in written:
                 raise ModelError(f"the kernel does not write '{name}'", where)
+
+    def _verify_arrivals(self, function: Function, step: Launch, where: tuple[str, ...]) -> None:
+        """What groups arrive at is 0 again only if they do nothing else with it."""
+        if self._program.arrivals:
+            arrived = arrived_at(function)
+            for parameter, name in zip(function.parameters, step.arguments, strict=True):
+                if name in self._program.arrivals and parameter.buffer.name not in arrived:
+                    message = f"'{name}' is for arrivals, and none are at %{parameter.buffer.name}"
+                    raise ModelError(message, where)
 
     def _checks_in(self, function: Function) -> int:
         found = self._checks.get(function.name)

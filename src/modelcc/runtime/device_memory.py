@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TypeAlias
 
 from modelcc.artifact.constants import block_size
@@ -50,6 +51,7 @@ class Mirror:
     starts: Mapping[str, Sequence[int]]
     kept: Mapping[int, tuple[DeviceMemory, int]]
     constants: Mapping[int, tuple[DeviceMemory, int]]
+    arrivals: Sequence[tuple[DeviceMemory, int]]
     foreign: Mapping[End, DeviceMemory]
     direct: Mapping[End, int]
     values: Values
@@ -82,6 +84,8 @@ class Mirror:
                 memory, start = self.kept[place.number]
             case "constant":
                 memory, start = self.constants[place.number]
+            case "arrivals":
+                memory, start = self.arrivals[place.number]
             case _:
                 memory, start = self.memory, self.starts[place.kind][place.number]
         return memory, start + offset
@@ -108,6 +112,7 @@ class DeviceMemories:
         self._moved = moved
         self._memory: DeviceMemory | None = None
         self._constants: dict[int, tuple[DeviceMemory, int]] | None = None
+        self._arrivals: Sequence[tuple[DeviceMemory, int]] = ()
         updated = frozenset(manifest.aliases.values())
         self.states = {n: s.name for n, s in enumerate(manifest.inputs) if s.name in updated}
         """The inputs that are states, by their numbers."""
@@ -135,7 +140,7 @@ class DeviceMemories:
         direct: Mapping[End, int],
     ) -> Mirror:
         """Both sides' memory, the device's own made anew if it is too small."""
-        constants = self._brought_constants(given[2])
+        constants, arrivals = self._brought_constants(given[2]), self._cleared_arrivals()
         kept = self._kept(given[0])
         starts: dict[str, list[int]] = {"input": [], "output": []}
         end = aligned(self._number(self._program.arena, values))
@@ -151,7 +156,25 @@ class DeviceMemories:
         tables = {"input": given[0], "output": given[1], "constant": given[2]}
         host = given[6] if len(given) > 6 else 0
         sides = tables, given[3], host, self._memory
-        return Mirror(*sides, starts, kept, constants, foreign, direct, values, given[4])
+        tensors = starts, kept, constants, arrivals
+        return Mirror(*sides, *tensors, foreign, direct, values, given[4])
+
+    def spoil(self) -> None:
+        """A call has failed: where its groups arrive is made anew by the next one."""
+        if self._arrivals:
+            self._moved()
+            self._arrivals = ()
+
+    def _cleared_arrivals(self) -> Sequence[tuple[DeviceMemory, int]]:
+        """Where groups arrive, cleared before the first call: each leaves it as it was."""
+        sizes = self._program.arrivals
+        if sizes and not self._arrivals:
+            starts = list(accumulate(map(aligned, sizes), initial=0))
+            memory = self._device.allocate(starts[-1])
+            zeros = ctypes.create_string_buffer(starts[-1])
+            self._device.upload(memory, 0, ctypes.addressof(zeros), starts[-1])
+            self._arrivals = [(memory, start) for start in starts[:-1]]
+        return self._arrivals
 
     def _kept(self, table: int) -> dict[int, tuple[DeviceMemory, int]]:
         """Where the session's states are, if they are what the call is given as inputs."""

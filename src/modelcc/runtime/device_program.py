@@ -212,6 +212,7 @@ class _Runner:
         except (RunEnded, OutOfDeviceMemoryError):
             raise  # before states are changed
         except Exception as error:
+            self.memories.spoil()
             if at.kept and self.memories.kept is not None:
                 self.memories.kept.lost = str(error)
             raise
@@ -244,7 +245,11 @@ class _Runner:
         if repeat is None:
             return None
         self._repeats.places.met(places)
-        return run_again(device, repeat, places)
+        try:
+            return run_again(device, repeat, places)
+        except Exception:
+            self.memories.spoil()
+            raise
 
     def _run_recorded(
         self, device: RecordingDevice, parts: ProgramParts, values: Values, at: Mirror

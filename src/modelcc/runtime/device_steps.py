@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 from modelcc.ir.condition import COMPARISONS, Condition
 from modelcc.ir.index import Index, parse_index
 
-Kind: TypeAlias = Literal["input", "output", "constant", "arena", "segment"]
+Kind: TypeAlias = Literal["input", "output", "constant", "arrivals", "arena", "segment"]
 
 
 End: TypeAlias = tuple[str, int]
@@ -24,7 +24,8 @@ End: TypeAlias = tuple[str, int]
 @dataclass(frozen=True)
 class DevicePlace:
     """``size`` bytes of a tensor: ``offset`` bytes behind the start of the arena, of an input,
-    output or constant by its ``number``, or of what was allocated by that number."""
+    output, constant or place of arrivals by its ``number``, or of what was allocated by that
+    number."""
 
     kind: Kind
     number: int
@@ -182,7 +183,8 @@ def library_names(steps: Sequence[Step]) -> frozenset[str]:
 @dataclass(frozen=True)
 class DeviceProgram:
     """What runs on device number ``index`` of a ``kind``: steps, what the entry point's sizes are
-    called, what is computed of them, and the threads of a group of each kernel."""
+    called, what is computed of them, the threads of a group of each kernel, and the bytes of each
+    place where groups arrive, all 0 before a run."""
 
     kind: str
     index: int
@@ -193,6 +195,7 @@ class DeviceProgram:
     inputs: tuple[Index, ...]
     outputs: tuple[Index, ...]
     kernels: Mapping[str, tuple[int, int, int]]
+    arrivals: tuple[int, ...] = ()
 
 
 def to_json(program: DeviceProgram) -> str:
@@ -206,6 +209,7 @@ def to_json(program: DeviceProgram) -> str:
         "inputs": _numbers(program.inputs),
         "outputs": _numbers(program.outputs),
         "kernels": dict(program.kernels),
+        "arrivals": program.arrivals,
         "steps": [_step(step) for step in program.steps],
     }
     return json.dumps(data, separators=(",", ":")) + "\n"
@@ -224,6 +228,7 @@ def from_json(text: str) -> DeviceProgram:
         _indices(data["inputs"]),
         _indices(data["outputs"]),
         {name: (x, y, z) for name, (x, y, z) in data["kernels"].items()},
+        tuple(data["arrivals"]),
     )
 
 

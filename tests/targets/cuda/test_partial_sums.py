@@ -13,6 +13,7 @@ from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
 from modelcc.ir.types import F16, TensorType
 from modelcc.ops.matmul import MatMul
+from modelcc.runtime.errors import RunError
 from modelcc.targets.cuda.chips import find_chip
 from modelcc.targets.cuda.tools import find_tool
 from tests.targets.cuda.test_program import Prepared, on_driver, prepared
@@ -50,34 +51,42 @@ def chain(rows: int, terms: int, columns: int) -> Graph:
     return build.build([build.emit(MatMul(), build.emit(MatMul(), x, a), b)])
 
 
-def spoiled(model: Prepared) -> Prepared:
-    """``model`` whose first kernel of a product leaves counters of a run that was broken off."""
+def spoiling(model: Prepared, spoils: list[bool]) -> Prepared:
+    """``model`` whose first kernel leaves counters as one that was broken off, where it ``spoils``
+    them."""
     artifact, kernels = model
     run, buffers, sizes = kernels["k0_MatMul"]
-    times = [0]
 
     def broken(grid: tuple[int, ...], threads: tuple[int, ...], *given: int) -> None:
         run(grid, threads, *given)
         counters = (ctypes.c_int32 * 1).from_address(given[buffers - 1])
         assert counters[0] == 0
-        counters[0] = 1 + times[0]
-        times[0] += 1
+        counters[0] = int(spoils.pop())
 
     return artifact, {**kernels, "k0_MatMul": (broken, buffers, sizes)}
 
 
-def test_one_kernel_for_a_product_and_one_that_clears_counters() -> None:
-    """Recorded once; a run that was broken off leaves nothing to the next."""
-    artifact, kernels = spoiled(prepared(chain(16, 2048, 32)))
-    assert sorted(kernels) == ["clear_arrivals", "k0_MatMul", "k1_MatMul"]
+def test_counters_are_cleared_once_and_after_calls_that_fail() -> None:
+    """One kernel for each product, and none besides."""
+    spoils = [False] * 3 + [True] + [False] * 2
+    artifact, kernels = spoiling(prepared(chain(16, 2048, 32)), spoils)
+    assert sorted(kernels) == ["k0_MatMul", "k1_MatMul"]
     net, driver = on_driver((artifact, kernels))
     rng = np.random.default_rng(0)
+    x, a, b = (
+        rng.integers(-2, 3, shape).astype(np.float16)
+        for shape in ((16, 2048), (2048, 32), (32, 16))
+    )
+    between = (x.astype(np.float32) @ a.astype(np.float32)).astype(np.float16)
+    wanted = (between.astype(np.float32) @ b.astype(np.float32)).astype(np.float16)
     for _ in range(2):
-        x, a, b = (
-            rng.integers(-2, 3, shape).astype(np.float16)
-            for shape in ((16, 2048), (2048, 32), (32, 16))
-        )
-        between = (x.astype(np.float32) @ a.astype(np.float32)).astype(np.float16)
-        wanted = (between.astype(np.float32) @ b.astype(np.float32)).astype(np.float16)
         np.testing.assert_array_equal(net(x, a, b), wanted)
+    assert driver.calls.count("cuMemcpyHtoDAsync") == 2 * 3 + 1
     assert driver.calls.count("cuLaunchKernel") == len(kernels)
+    driver.failing["cuMemcpyDtoHAsync"] = 2
+    with pytest.raises(RunError, match="did not take this call"):
+        net(x, a, b)
+    driver.failing.clear()
+    for _ in range(3):
+        np.testing.assert_array_equal(net(x, a, b), wanted)
+    assert not spoils

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
+from modelcc.ir.errors import ModelError, RunError
 from modelcc.ir.loop_parser import parse_function
 from modelcc.ir.program import Launch, Program, Step, leaves
 from modelcc.ir.program_interpreter import interpret_program
@@ -13,7 +16,8 @@ from modelcc.ir.program_parser import constants_by_digest, parse_program
 from modelcc.ir.program_text import print_program
 from modelcc.ir.program_verifier import verify_program
 from modelcc.ir.region import Branch, Carry, Repeat
-from modelcc.ir.types import BOOL, F32, TensorType
+from modelcc.ir.tensor import View
+from modelcc.ir.types import BOOL, F32, I32, TensorType
 from modelcc.passes.program.apply_plan import apply_plan
 from modelcc.passes.program.place_transfers import place_transfers
 from modelcc.passes.program.plan_memory import plan_memory
@@ -59,19 +63,38 @@ def program() -> Program:
     return Program("p", ("x", "go"), ("y",), steps, types, callees)
 
 
-def test_each_block_clears_counters_once() -> None:
+def test_all_launches_have_the_same_counters() -> None:
+    """As many as the one that has most of them, and partial sums of their own."""
     found = with_working_memory(program())
     verify_program(found)
     launches = [s for s in leaves(found.steps) if isinstance(s, Launch)]
-    cleared = [s for s in launches if s.callee == "clear_arrivals"]
-    assert [s.sizes for s in cleared] == [(2,), (1,), (2,)]
-    assert len({s.arguments for s in cleared}) == 3
-    for launch in launches:
-        if launch not in cleared:
-            assert launch.arguments[-1] in {s.arguments[0] for s in cleared}
-            assert launch.partial == launch.arguments[-1:]
-    parts = [s.arguments[2] for s in launches if s not in cleared]
-    assert len(set(parts)) == 4
+    assert found.arrivals == ("arrivals",) and found.types["arrivals"] == TensorType((2,), I32)
+    assert all(launch.arguments[-1:] == launch.partial == found.arrivals for launch in launches)
+    assert len({launch.arguments[2] for launch in launches}) == len(launches) == 4
+    assert found.callees == program().callees
+
+
+def test_counters_are_for_arrivals_alone() -> None:
+    """And all that arrive are awaited by somebody."""
+    found = with_working_memory(program())
+    copy = parse_function("""func @copy(%y: mut i32[2]) {
+      grid g in 0 .. 1 { thread t in 0 .. 1 { store %y[0] = i32(1) } } }""")
+    wrong = replace(
+        found,
+        steps=(*found.steps, Launch("copy", ("arrivals",), partial=("arrivals",))),
+        callees=(*found.callees, copy),
+    )
+    with pytest.raises(ModelError, match="'arrivals' is for arrivals, and none are at %y"):
+        verify_program(wrong)
+    seen = replace(found, steps=(*found.steps, View("seen", "arrivals")))
+    with pytest.raises(ModelError, match="'arrivals' is for arrivals alone"):
+        verify_program(replace(seen, types={**found.types, "seen": TensorType((2,), I32)}))
+    text = SUMS.replace("arrive %c[g] of 4", "arrive %c[g] of 8").replace("@sums", "@all")
+    text = text.replace("COUNT", "1").replace("4*WIDTH", "8").replace("WIDTH*4", "8")
+    late = parse_function(text.replace("WIDTH", "2"))
+    given = replace(found, callees=(late, found.callees[1]))
+    with pytest.raises((ModelError, RunError)):
+        interpret_program(given, {"x": np.zeros(8, np.float32), "go": np.array([True])})
 
 
 def test_blocks_compute_what_is_meant_before_and_after_memory_is_planned() -> None:

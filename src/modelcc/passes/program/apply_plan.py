@@ -82,6 +82,7 @@ def apply_plan(program: Program, plan: MemoryPlan) -> Program:
         dims=_dims(program, launches),
         notes=program.notes,
         states=_states(program, outputs),
+        arrivals=tuple(name for name in program.arrivals if name in places),
         placement=Placement(
             {name: place.binding for name, place in places.items()},
             _arena(plan, launches),
@@ -291,7 +292,7 @@ def _trips(steps: Sequence[Step]) -> Iterator[Index]:
 
 
 def _output_names(program: Program, plan: MemoryPlan) -> tuple[str, ...]:
-    taken = set(program.inputs) | set(program.constants)
+    taken = {*program.inputs, *program.constants, *program.arrivals}
     taken |= {name for name in program.outputs if plan.home[name].place == "arena"}
     return bound_names(program.outputs, taken)
 

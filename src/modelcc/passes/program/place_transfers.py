@@ -12,9 +12,9 @@ After::
     transfer %h to host
     launch @sort(%h, %y)
 
-Inputs are on the host at first, constants on both sides, outputs on the host at the end; states are
-on the device at both times, where the runtime keeps them.  A tensor that is valid on a side stays
-so until a step writes it elsewhere, so that it is brought there once.
+Inputs are on the host at first, constants on both sides, outputs on the host at the end; states,
+and what groups arrive at, are on the device at both times, where the runtime keeps them.  A tensor
+that is valid on a side stays so until a step writes it elsewhere, so that it is brought there once.
 What branches and loops hand on is on the device at their ends, for copies between their states run
 there; what a loop reads of outside is brought before it.  Sizes and conditions of branches are
 read by the host.
@@ -50,7 +50,7 @@ def place_transfers(program: Program) -> Program:
     walk = _Transfers(program, {c.name: side_of(c) for c in program.callees}, program.bases)
     valid = dict.fromkeys(program.inputs, HOST)
     valid |= dict.fromkeys(program.constants, DEVICE | HOST)
-    valid |= dict.fromkeys(program.states.values(), DEVICE)
+    valid |= dict.fromkeys((*program.states.values(), *program.arrivals), DEVICE)
     steps, valid = walk.steps(program.steps, valid)
     ends: dict[tuple[str, Side], None] = {
         (walk.base(name), _end(program, name)): None for name in program.outputs

@@ -26,7 +26,8 @@ class Storage:
     """One buffer: ``size`` in bytes, needed from step ``first`` to step ``last`` inclusive.
 
     ``name`` is one of ``tensors``: the input, constant or output itself, else the first one
-    written.  Inputs and constants exist from step -1 on; outputs stay to the step after the last.
+    written.  Inputs, constants and what groups arrive at exist from step -1 on; outputs stay to the
+    step after the last.
     ``within`` tells where in the buffer those tensors start that are not at its start.
     """
 
@@ -45,7 +46,10 @@ def storages(program: Program, line: Timeline) -> tuple[Storage, ...]:
     A size that is negative for some dimensions, as in a branch that these never take, counts as 0.
     """
     sizes = _StorageSizes(line.bounds(program.dims))
-    groups = {name: [name] for name in (*program.inputs, *program.constants, *line.touches)}
+    groups = {
+        name: [name]
+        for name in (*program.inputs, *program.constants, *program.arrivals, *line.touches)
+    }
     for view, base in line.bases.items():
         groups.setdefault(base, [base]).append(view)
     roots = _Roots.of(program)
@@ -97,13 +101,15 @@ def _storage(
     tensors: tuple[str, ...],
     size: Index,
 ) -> Storage:
-    given = base in roots.inputs or base in program.constants
+    kept = base in program.constants or base in program.arrivals
+    given = kept or base in roots.inputs
     needed = line.needed(base, given)
     first, last = needed or (-1, -1)
     if base in roots.inputs:
         return Storage(base, tensors, size, "input", -1, last)
-    if base in program.constants:
-        return Storage(base, tensors, size, "constant", -1, last)
+    if kept:
+        place = "constant" if base in program.constants else "arrivals"
+        return Storage(base, tensors, size, place, -1, last)
     if needed is None:
         raise ValueError(f"{program.name}: no kernel writes tensor '{base}', which is used")
     returned = [name for name in tensors if name in roots.outputs]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from modelcc.ir.index import Index, substitute
+from modelcc.ir.index import Index, evaluate, substitute
 from modelcc.ir.library import Address, ExternalCall, call_of, meaning_of
 from modelcc.ir.loop import Function, IndexOf
 from modelcc.ir.loop_traversal import launch_extents
@@ -75,6 +75,7 @@ def device_program(
         tuple(program.types[name].bytes for name in program.inputs),
         tuple(_size(program, name) for name in program.outputs),
         kernels,
+        tuple(evaluate(program.types[name].bytes, {}) for name in program.arrivals),
     )
 
 
