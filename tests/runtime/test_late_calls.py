@@ -309,3 +309,15 @@ def test_results_without_elements_are_checked_as_others_are() -> None:
     with pytest.raises(RunError, match=TEXT.format(7)):
         y.numpy()
     assert z.numpy().shape == (0,)
+
+
+def test_results_of_a_cycle_leave_their_memory_to_the_next_call(ready: Ready) -> None:
+    """As those that an exception's traceback refers to: Python ends all that is in it at once."""
+    net, driver, tensor = ready
+    cycle: list[object] = [net(tensor(2), out="device")]
+    cycle.append(cycle)
+    del cycle
+    gc.collect()
+    assert "cuMemFreeAsync" not in driver.calls
+    for n in (1, 3):
+        assert right(net(tensor(n), out="device"), n)

@@ -51,6 +51,7 @@ class DeviceArray:
         self._number = number
         self._memory = memory
         self._made = made
+        results.hold(memory)
         self._waiting = waiting
         self.dtype = dtype
         self.shape = shape

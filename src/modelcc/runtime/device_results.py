@@ -26,6 +26,7 @@ class DeviceResults:
         self.device = device
         self._lock = lock
         self._free: Sequence[list[DeviceMemory]] = [[] for _ in range(outputs)]
+        self._held: dict[int, DeviceMemory] = {}
         self.late = LateCalls(device)
 
     def take(self, number: int, size: int, waited: AbstractSet[int]) -> DeviceMemory:
@@ -40,8 +41,14 @@ class DeviceResults:
                 return memory
         return self.device.allocate(size)
 
+    def hold(self, memory: DeviceMemory) -> None:
+        """The caller has it.  Python ends all objects of a cycle that nobody has before it looks
+        which of them are given on: memory that only its result refers to would go with that."""
+        self._held[id(memory)] = memory
+
     def give(self, number: int, memory: DeviceMemory) -> None:
         """Nobody has it any more, but streams that it is shared with may still work there."""
+        self._held.pop(id(memory), None)
         free = self._free[number]
         if len(free) < _KEPT:
             free.append(memory)
