@@ -98,6 +98,24 @@ def test_it_is_what_numpy_computes_in_f64() -> None:
         np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
+@pytest.mark.parametrize("padded", [17, 40])
+def test_padding_by_the_least_number_weighs_nothing(padded: int, dtype: str) -> None:
+    """Also of whole parts, which have no other keys; if all are padding they weigh the same."""
+    program = few_rows(1, 2, 40, 16, 16, dtype, score=MASKED)
+    feeds = feeds_of(program, {})
+    feeds["b"] = np.zeros_like(feeds["b"])
+    feeds["b"][:padded] = np.finfo(np.float32).min
+    q, k, v = (feeds[name].astype(np.float64) for name in ("q", "k", "v"))
+    powers = np.exp(q @ k.swapaxes(1, 2)) if padded < 40 else np.ones((1, 2, 40))
+    powers[..., : padded % 40] = 0
+    wanted = powers / powers.sum(-1, keepdims=True) @ v
+    for schedule in SCHEDULES[1:]:
+        scheduled = schedule_groups(program, schedule)
+        found = run_scheduled(scheduled, interpreted(scheduled), feeds, {})["y"]
+        np.testing.assert_allclose(found.astype(np.float32), wanted, rtol=2e-2, atol=2e-2)
+
+
 @pytest.mark.parametrize("keys", [0, 1, 9, 50])
 @pytest.mark.parametrize("score", ["{}", CAUSAL])
 def test_keys_may_have_a_name(keys: int, score: str) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Bounds, Index, ceildiv, floordiv, maximum, minimum, substitute
-from modelcc.ir.loop import Const, Expr, ScalarCall, Select
+from modelcc.ir.loop import Const, Expr, Intrinsic, ScalarCall, Select
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Apply, Axis, Condition, Read, Scalar, Stage
 from modelcc.ir.tensor import Select as TensorSelect
@@ -23,7 +24,9 @@ from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.contraction import Contraction, contraction_of
 from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, extent_of, not_implied
 from modelcc.targets.isa.fragments import SIDE
+from modelcc.targets.isa.nvidia_fast import EXP2
 
+LOG2_E = math.log2(math.e)
 TOTAL = "total"
 """The sums of weighted rows, where the results are finished."""
 
@@ -95,6 +98,13 @@ def within(
 def natural_power(value: Expr) -> Expr:
     """e^value."""
     return ScalarCall("exp", (value,), value.dtype)
+
+
+def binary_power(scale: float) -> Callable[[Expr], Expr]:
+    """e^(scale * value) as a power of two, of 22 bits: values are differences from the largest, for
+    a multiple of the least number is infinite."""
+    factor = Const(LOG2_E * scale, F32)
+    return lambda value: Intrinsic(EXP2, (ScalarCall("mul", (value, factor), F32),))
 
 
 def powers_under(

@@ -20,7 +20,6 @@ four of them at once, of each of its rows and keys.  What is known of rows is as
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import reduce
 
@@ -35,7 +34,6 @@ from modelcc.ir.loop import (
     Expr,
     For,
     Function,
-    Intrinsic,
     Load,
     MulAdd,
     Predicate,
@@ -57,6 +55,7 @@ from modelcc.targets.gpu.attention_grid import grid_of
 from modelcc.targets.gpu.attention_parts import (
     TOTAL,
     AttentionParts,
+    binary_power,
     powers_under,
     within,
 )
@@ -73,12 +72,10 @@ from modelcc.targets.gpu.operand_tile import multiplied
 from modelcc.targets.gpu.reduction import combine_two, exchanged, is_power_of_two
 from modelcc.targets.gpu.score_scale import unscaled
 from modelcc.targets.gpu.staged_tile import StagedTile, TileCopier
-from modelcc.targets.isa.nvidia_fast import EXP2
 
 MARGIN = 16
 """Registers that ptxas may take beyond what is expected."""
 
-LOG2_E = math.log2(math.e)
 LOW, ZERO = Const(float("-inf"), F32), Const(0.0, F32)
 
 
@@ -315,7 +312,8 @@ class CopiedAttention:
             seen, total = self._seen[row], self._sums[row]
             own = reduce(lambda a, b: combine_two("max", (a, b)), values, seen)
             top = exchanged(at, "max", own, self._shape[1])
-            change, powers = powers_under(at, top, seen, values, self._power)
+            power = binary_power(self._scale)
+            change, powers = powers_under(at, top, seen, values, power)
             whole = reduce(lambda a, b: combine_two("sum", (a, b)), powers)
             at.statements += [
                 Assign(total.name, MulAdd(total, change, whole)),
@@ -323,11 +321,6 @@ class CopiedAttention:
             ]
             self._scale_totals(at, row, change)
             self._keep(at, row, powers)
-
-    def _power(self, difference: Expr) -> Expr:
-        """e^(scale * difference); of scores that were multiplied first, those of masks overflow."""
-        scale = Const(LOG2_E * self._scale, F32)
-        return Intrinsic(EXP2, (ScalarCall("mul", (difference, scale), F32),))
 
     def _scale_totals(self, at: Evaluation, row: int, change: Expr) -> None:
         for total in self._totals[row]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from math import e, log2
 
 from modelcc.ir.index import Index, Sym, floordiv, minimum, mod
 from modelcc.ir.loop import (
@@ -22,7 +21,6 @@ from modelcc.ir.loop import (
     Const,
     Expr,
     For,
-    Intrinsic,
     Load,
     MulAdd,
     Predicate,
@@ -33,17 +31,15 @@ from modelcc.ir.loop import (
     Var,
 )
 from modelcc.ir.tensor import Condition
-from modelcc.ir.types import BF16, BOOL, F16, F32, I32
+from modelcc.ir.types import BF16, F16, F32, I32
 from modelcc.schedule.group_schedule import RunningDecode
 from modelcc.schedule.lanes import widen
-from modelcc.targets.gpu.attention_parts import TOTAL, powers_of
+from modelcc.targets.gpu.attention_parts import TOTAL, binary_power, powers_of
 from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Point, only_where
 from modelcc.targets.gpu.reduction import combine_two
 from modelcc.targets.gpu.row_lanes import RowLanes
 from modelcc.targets.gpu.running_parts import RunningParts
-from modelcc.targets.isa.nvidia_fast import EXP2
 
-LOG2_E = log2(e)
 LEAST = Const(float("-inf"), F32)
 ZERO = Const(0.0, F32)
 
@@ -118,11 +114,7 @@ class RowTotals:
         """Of ``values`` under the largest of a row, by as many bits as operands of halves tell."""
         if not self._parts.operands <= {F16, BF16}:
             return powers_of(at, top, values)
-        nothing = ScalarCall("eq", (top, LEAST), BOOL)
-        scaled = ScalarCall("mul", (top, Const(-LOG2_E, F32)), F32)
-        base = at.named("base", Select(nothing, ZERO, scaled))
-        shifted = (MulAdd(value, Const(LOG2_E, F32), base) for value in values)
-        return [at.named("power", Intrinsic(EXP2, (one,))) for one in shifted]
+        return powers_of(at, top, values, binary_power(1.0))
 
     def scale(self, at: Evaluation, totals: Sequence[Var], change: Expr) -> None:
         """``totals`` times a ``change``."""

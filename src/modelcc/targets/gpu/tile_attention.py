@@ -23,7 +23,6 @@ is no memory for a third block, all warps meet before that is overwritten.  Resu
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from modelcc.ir.argument import Argument
@@ -72,6 +71,7 @@ from modelcc.schedule.nest import Nest
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.attention_grid import grid_of
 from modelcc.targets.gpu.attention_parts import (
+    LOG2_E,
     AttentionParts,
     find_attention,
     verify_halves,
@@ -111,8 +111,6 @@ ROW_THREADS = 4
 
 SHARED_BYTES = 227 * 1024
 """Memory of a group, of units that multiply for four warps."""
-
-LOG2_E = math.log2(math.e)
 
 
 def lower_tile_attention(kernel: GroupKernel, schedule: TensorAttention) -> Function:
