@@ -71,6 +71,9 @@ PRODUCTS: Mapping[str, tuple[TensorProduct | GroupProduct, str]] = {
       %b: f32[2, 20, 24], %c: f32[20]) -> (%y: f32[2, 19, 20]) {
       %p: f32[2, 19, 20] = [h < 2, i < 19, j < 20] sum[l < 24] %a[h, i, l] * %b[h, j, l]
       %y: f32[2, 19, 20] = [h < 2, i < 19, j < 20] max(%p[h, i, j] + %c[j], 0.0) }"""),
+    "more than a thread reads at once": (GroupProduct(16, 16, 4, 8, 4, 4, 4, parts=6),
+      """%a: f32[19, 24], %b: f32[24, 20]) -> (%y: f32[19, 20]) {
+      %y: f32[19, 20] = [i < 19, j < 20] sum[l < 24] %a[i, l] * %b[l, j] }"""),
     "one buffer": (GroupProduct(8, 4, 4, 2, 2, parts=2), """%x: f32[2, 4, 6, 5],
       %w: f32[7, 4, 2, 2]) -> (%y: f32[2, 7, 5, 4]) {
       %y: f32[2, 7, 5, 4] = [n < 2, o < 7, i < 5, j < 4] sum[c < 4, u < 2, v < 2]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from modelcc.ir.argument import Argument
 from modelcc.ir.index import Index, Range, Sym, floordiv, mod, simplify
-from modelcc.ir.loop import Arrive, Buffer, Expr, Load, ScalarCall, Stmt
+from modelcc.ir.loop import Arrive, Assign, Buffer, Expr, For, Load, ScalarCall, Stmt
 from modelcc.ir.types import I32, DType
 from modelcc.schedule.expression import FreshNames
 from modelcc.schedule.schedule import ScheduleError
@@ -22,6 +22,9 @@ from modelcc.targets.gpu.sizes import count
 
 MOST_PARTS = 16
 """Of a sum: the last group adds all of them."""
+
+ON_THEIR_WAY = 64
+"""Registers of a thread for sums of parts that it reads at the same time."""
 
 CACHED_BYTES = 48
 """That a unit gets from the cache of all units in a cycle, roughly."""
@@ -102,19 +105,36 @@ class PartialSums:
     def totals(
         self, at: Evaluation, places: Sequence[tuple[Index, Index]], lanes: int
     ) -> list[Expr]:
-        """``lanes`` neighbouring sums of all parts from each of these rows and columns on; all of a
-        part are on their way at the same time."""
-        sums = self._loaded(at, 0, places, lanes)
-        for part in range(1, self.count):
-            more = self._loaded(at, part, places, lanes)
-            added = [
-                ScalarCall("add", ends, self.dtype, lanes) for ends in zip(sums, more, strict=True)
-            ]
-            sums = [at.named("s", total) for total in added]
-        return sums
+        """``lanes`` neighbouring sums of all parts from each of these rows and columns on; those of
+        as many parts as a thread has registers for are on their way at the same time."""
+        together = max(1, ON_THEIR_WAY // (len(places) * lanes))
+        turns, left = divmod(self.count - 1, together)
+        own = self._loaded(at, 0, places, lanes)
+        if turns < 2:
+            return self._added(at, own, 1, self.count - 1, places, lanes)
+        sums = [at.register("s", first) for first in own]
+        turn, inner = at.names.fresh("turn"), at.nested()
+        first = Sym(turn) * together + 1
+        made = self._added(inner, sums, first, together, places, lanes)
+        inner.statements += [
+            Assign(total.name, value) for total, value in zip(sums, made, strict=True)
+        ]
+        at.statements.append(For(turn, 0, turns, tuple(inner.statements)))
+        return self._added(at, sums, 1 + turns * together, left, places, lanes)
+
+    def _added(
+        self, at: Evaluation, sums: Sequence[Expr], first: Index, parts: int,
+        places: Sequence[tuple[Index, Index]], lanes: int,
+    ) -> list[Expr]:  # fmt: skip
+        """``sums`` and those of so many parts from ``first`` on, in their order."""
+        for part in range(parts):
+            more = self._loaded(at, first + part, places, lanes)
+            pairs = zip(sums, more, strict=True)
+            sums = [at.named("s", ScalarCall("add", p, self.dtype, lanes)) for p in pairs]
+        return list(sums)
 
     def _loaded(
-        self, at: Evaluation, part: int, places: Sequence[tuple[Index, Index]], lanes: int
+        self, at: Evaluation, part: Index, places: Sequence[tuple[Index, Index]], lanes: int
     ) -> list[Expr]:
         first = self._first(part)
         offsets = (first + row * self.columns + column for row, column in places)
