@@ -82,7 +82,7 @@ class GroupProduct:
 
     A thread's columns lie side by side by ``lanes``.  With two ``buffers`` a tile is loaded while
     the one before is used; of more, all but one are being filled by copies.  ``parts`` are those of
-    :class:`TensorProduct`.
+    :class:`TensorProduct`.  ``interleaved`` threads of a warp share rows, and columns, two by two.
     """
 
     rows: int
@@ -93,6 +93,7 @@ class GroupProduct:
     lanes: int = 1
     buffers: int = 1
     parts: int = 1
+    interleaved: bool = False
 
     @property
     def threads(self) -> int:

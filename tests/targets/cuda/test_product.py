@@ -4,7 +4,7 @@ once as planned."""
 from __future__ import annotations
 
 import pytest
-from cuda_products import kernel_of
+from cuda_products import kernel_of, product
 from machine_code import loops_of
 
 from modelcc.ir.loop import Function
@@ -21,7 +21,7 @@ from modelcc.targets.cuda.tools import (
     disassemble,
     find_tool,
 )
-from modelcc.targets.gpu.lower import schedule_groups_kernel
+from modelcc.targets.gpu.lower import lower_groups, schedule_groups_kernel
 from modelcc.targets.llvm.groups import shared_bytes
 
 
@@ -30,7 +30,7 @@ from modelcc.targets.llvm.groups import shared_bytes
 @pytest.mark.parametrize("right", ["l, j", "j, l"], ids=["rows", "columns"])
 @pytest.mark.parametrize("name", ["sm_80", "sm_90a"])
 def test_threads_multiply_most_of_the_time(name: str, right: str) -> None:
-    """Eight rows by eight columns of a thread come by four loads for each term, and results go by
+    """Sixteen rows by eight columns of a thread come by six loads for each term, and results go by
     vectors."""
     sides = "%a: f32[4096, 4096], %b: f32[4096, 4096], %c: f32[4096]"
     program = parse_tensor_program(
@@ -44,7 +44,7 @@ def test_threads_multiply_most_of_the_time(name: str, right: str) -> None:
     made = schedule_groups_kernel(kernel.kernel, "k", chip.gpu)
     function, schedule = made.function, made.schedule
     assert isinstance(function, Function) and isinstance(schedule, GroupProduct)
-    assert (schedule.thread_rows, schedule.thread_columns) == (8, 8)
+    assert (schedule.thread_rows, schedule.thread_columns) == (16, 8) and schedule.interleaved
     code = assemble(ptx_text(llvm_text([function], chip), chip), chip)
     use = code.uses["k"]
     assert use.spilled == 0
@@ -52,10 +52,21 @@ def test_threads_multiply_most_of_the_time(name: str, right: str) -> None:
     assert at_once >= function.resident > 0
     text = disassemble(code.code)
     loop = max(loops_of(text), key=lambda counts: counts["FFMA"])
-    assert text.count(" STG.E") == text.count(" STG.E.128 ") == 16
-    assert loop["FFMA"] == 64 * schedule.terms
-    assert loop["LDS"] - 4 * schedule.terms in (0, 3), "ptxas has three of nothing before copies"
-    assert loop["FFMA"] / loop.total() >= 0.85
+    assert text.count(" STG.E") == text.count(" STG.E.128 ") == 32
+    assert loop["FFMA"] == 128 * schedule.terms
+    assert loop["LDS"] - 6 * schedule.terms in (0, 3), "ptxas has three of nothing before copies"
+    assert loop["FFMA"] / loop.total() >= 0.89
+    assert loop["LDGSTS"] > 0 == loop["LDG"] == loop["STS"]
+
+
+@pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here")
+def test_sums_of_many_parts_are_not_read_at_once() -> None:
+    """64 of each of nine parts would be more than the registers of a thread."""
+    chip, kernel = find_chip("sm_90a"), kernel_of(product(784, 128, 1152, "f32"))
+    schedule = GroupProduct(64, 128, 8, 8, 8, 4, 4, parts=9)
+    function = lower_groups(kernel, schedule)
+    use = assemble(ptx_text(llvm_text([function], chip), chip), chip).uses["k"]
+    assert use.spilled == 0 and use.registers <= 160
 
 
 def test_an_instruction_that_takes_more_registers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.operand_tile import vector_lanes
 from modelcc.targets.gpu.partial_sums import parts_cycles, parts_of
 from modelcc.targets.gpu.pointwise import takes_lanes
+from modelcc.targets.gpu.product import interleaves
 from modelcc.targets.gpu.row_choice import power_of_two, reduction_schedules, row_schedules
 from modelcc.targets.gpu.sizes import FEW, count, number
 from modelcc.targets.gpu.sums_slab import kept_type
@@ -34,6 +35,7 @@ from modelcc.targets.gpu.tile_product import takes_boxes
 from modelcc.targets.gpu.window_choice import window_schedules
 
 TILES = (
+    GroupProduct(128, 128, 8, 16, 8),
     GroupProduct(128, 128, 8, 8, 8),
     GroupProduct(128, 64, 8, 8, 8),
     GroupProduct(64, 128, 8, 8, 8),
@@ -98,6 +100,10 @@ one, and vectors of four make it a quarter."""
 
 SCHEDULERS = 4
 """Of a unit, which a group of fewer warps does not use."""
+
+MOST_SUMS = 64
+"""Of a thread that has elements on their way in registers: of more, ptxas reads these when they are
+written to shared memory, and nothing is done meanwhile."""
 
 COPIED_BUFFERS, COPIED_BYTES = 4, 4
 """Of tiles that are copied while threads go on, and of elements that can be."""
@@ -224,7 +230,8 @@ def tiles(found: Contraction, group: Group, machine: GpuModel) -> Iterator[Group
         lanes = width if tile.thread_columns % width == 0 else 1
         if after > DEAR and tile.thread_rows * tile.thread_columns > 16:
             continue
-        for one in _buffered(replace(tile, lanes=lanes), found, machine):
+        shaped = replace(tile, lanes=lanes, interleaved=machine.paired and interleaves(tile))
+        for one in _buffered(shaped, found, machine):
             counts = parts_of(one.rows, one.columns, one.terms, found, machine)
             for cut in (replace(one, parts=parts) for parts in (1, *counts)):
                 time = product_time(cut, found, machine, after)
@@ -235,15 +242,17 @@ def tiles(found: Contraction, group: Group, machine: GpuModel) -> Iterator[Group
 
 def _buffered(tile: GroupProduct, found: Contraction, machine: GpuModel) -> Iterator[GroupProduct]:
     """``tile`` with buffers; if elements are copied as they are, also with more of them, and of
-    small tiles with more terms."""
+    small tiles with more terms; of large ones only these."""
     single = machine.virtual or count(found.terms) <= tile.terms
-    yield replace(tile, buffers=1 if single else 2)
+    sums = tile.thread_rows * tile.thread_columns
+    if sums <= MOST_SUMS:
+        yield replace(tile, buffers=1 if single else 2)
     operands = found.left.value, found.right.value
     read = all(isinstance(v, Read | Guard) and v.dtype.bytes == COPIED_BYTES for v in operands)
     if single or not machine.copies or not read:
         return
     yield replace(tile, buffers=COPIED_BUFFERS)
-    if tile.thread_rows * tile.thread_columns <= 32:
+    if sums <= 32:
         yield replace(tile, terms=16 if tile.terms == 8 else 32, buffers=COPIED_BUFFERS)
 
 

@@ -30,7 +30,9 @@ class GpuModel:
     processor, the threads of a group run one after the other.  A thread of a product is expected
     to take ``address_registers`` for addresses, counters and conditions.  With ``arrivals`` groups
     of a kernel count each other, so that the last one sees what the others wrote.  With ``copies``
-    threads copy to shared memory while they go on.
+    threads copy to shared memory while they go on.  Where it is ``paired``, shared memory answers
+    two threads of a warp at once that read the same 8 or 16 bytes, if T and T^1 or T and T^2 do for
+    all T (https://forums.developer.nvidia.com/t/unexpected-shared-memory-bank-conflict/77228).
     """
 
     name: str
@@ -57,6 +59,7 @@ class GpuModel:
     reserved_bytes: int = 0
     exchanges: bool = False
     address_registers: int = 32
+    paired: bool = False
 
     @property
     def limits(self) -> GroupLimits:
@@ -104,6 +107,7 @@ A100 = GpuModel(
     reserved_bytes=KIB,
     exchanges=True,
     address_registers=40,
+    paired=True,
 )
 H100 = replace(
     A100, name="H100", units=132, shared_bytes=228 * KIB, group_shared_bytes=227 * KIB, flops=66.9,

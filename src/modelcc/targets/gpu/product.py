@@ -45,6 +45,9 @@ from modelcc.targets.gpu.partial_sums import (
 )
 from modelcc.targets.gpu.staged_tile import StagedTile, TileCopier
 
+WARP_ROWS, WARP_COLUMNS = 4, 8
+"""Threads of a warp that is interleaved."""
+
 
 def lower_product(kernel: GroupKernel, schedule: GroupProduct) -> Function:
     """The function of a kernel; :class:`ScheduleError` if it does not begin with a contraction of
@@ -64,6 +67,28 @@ def check_tiles(s: GroupProduct) -> None:
         raise ScheduleError("tiles have rows, columns, terms, parts and buffers")
     if s.rows % s.thread_rows or s.columns % s.thread_columns or s.thread_columns % s.lanes:
         raise ScheduleError("a tile divides among threads, and a thread's columns among lanes")
+    if s.interleaved and not interleaves(s):
+        raise ScheduleError(f"warps that are interleaved are {WARP_ROWS} by {WARP_COLUMNS} threads")
+
+
+def interleaves(s: GroupProduct) -> bool:
+    """Whether threads of a tile are whole warps of :data:`WARP_ROWS` by :data:`WARP_COLUMNS`."""
+    rows, columns = s.rows // s.thread_rows, s.columns // s.thread_columns
+    return rows % WARP_ROWS == 0 == columns % WARP_COLUMNS
+
+
+def interleaved(thread: Index, across: int) -> tuple[Index, Index]:
+    """Row and column of ``thread`` among those of a group, ``across`` in a row: a warp has
+    :data:`WARP_ROWS` by :data:`WARP_COLUMNS` of them, two by two in a square.
+
+    T and T^1 have the same row, T and T^2 the same column, so that of loads of 16 bytes along
+    either shared memory has 2 requests for a warp instead of 4 (CUTLASS,
+    ``RowMajorInterleaved<2>``).
+    """
+    row = mod(floordiv(thread, 2), 2) + mod(floordiv(thread, 16), 2) * 2
+    column = mod(thread, 2) + mod(floordiv(thread, 4), 4) * 2
+    warps, warp = across // WARP_COLUMNS, floordiv(thread, WARP_ROWS * WARP_COLUMNS)
+    return row + floordiv(warp, warps) * WARP_ROWS, column + mod(warp, warps) * WARP_COLUMNS
 
 
 class _TiledProduct:
@@ -72,7 +97,14 @@ class _TiledProduct:
         fresh, s = kernel.names.fresh, schedule
         self._shape = s.rows // s.thread_rows, s.columns // s.thread_columns
         self._groups = fresh("gb"), fresh("gj"), fresh("gi")
-        self._threads = fresh("ty"), fresh("tx")
+        if s.interleaved:
+            threads = ((fresh("t"), s.threads),)
+            self._thread: Index = Sym(threads[0][0])
+            self._y, self._x = interleaved(self._thread, self._shape[1])
+        else:
+            threads = tuple(zip((fresh("ty"), fresh("tx")), self._shape, strict=True))
+            self._y, self._x = (Sym(name) for name, _ in threads)
+            self._thread = self._y * self._shape[1] + self._x
         extents = (
             extent_of(found.batch),
             ceildiv(extent_of(found.columns), s.columns),
@@ -81,7 +113,6 @@ class _TiledProduct:
         self._tiles = extents
         counts = (extents[0] * s.parts, *extents[1:])
         grid = tuple(zip(self._groups, counts, strict=True))
-        threads = tuple(zip(self._threads, self._shape, strict=True))
         self._launch = Launching(grid, threads, kernel.dims)
         self._ranges = dict(self._launch.ranges)
         self._first: Index = 0
@@ -94,9 +125,8 @@ class _TiledProduct:
         self, operand: KeptFactor, along: tuple[LoopVar, ...], size: int, stem: str
     ) -> OperandTile:
         s, names = self._schedule, self._kernel.names
-        threads = self._shape[0] * self._shape[1]
         name, terms = names.fresh(stem), self._found.terms
-        facts = operand, along, terms, size, s.terms, threads, s.lanes, s.buffers, names, name
+        facts = operand, along, terms, size, s.terms, s.threads, s.lanes, s.buffers, names, name
         if s.buffers > 2:
             return StagedTile(*facts, rows_of_terms=False, apart=True)
         return OperandTile(*facts)
@@ -114,19 +144,17 @@ class _TiledProduct:
         """Grid, threads, and what these do."""
         s, outer, found = self._schedule, self._outer, self._found
         _, gj, gi = map(Sym, self._groups)
-        ty, tx = map(Sym, self._threads)
         number, part = place_part(outer, Sym(self._groups[0]), s.parts, self._ranges)
         self._first = part * self._blocks()
         batch = outer.place(found.batch, number) if found.batch else {}
-        thread = ty * self._shape[1] + tx
         common = self._ranges, outer, batch
         places = (self._left, gi * s.rows), (self._right, gj * s.columns)
         sums = self._sums()
         if s.buffers > 2:
-            copiers = [TileCopier(tile, thread, start, *common) for tile, start in places]
+            copiers = [TileCopier(tile, self._thread, start, *common) for tile, start in places]
             outer.statements += self._copied(copiers, sums)
         else:
-            readers = [TileReader(tile, thread, start, *common) for tile, start in places]
+            readers = [TileReader(tile, self._thread, start, *common) for tile, start in places]
             ahead = s.buffers == 2
             outer.statements += (self._ahead if ahead else self._in_turn)(readers, sums)
         tile = (number * self._tiles[1] + gj) * self._tiles[2] + gi
@@ -201,10 +229,10 @@ class _TiledProduct:
         load of shared memory to bring them."""
         side = gcd(self._schedule.thread_rows, self._schedule.lanes)
         far, near = divmod(number, side)
-        return (Sym(self._threads[0]) + far * self._shape[0]) * side + near
+        return (self._y + far * self._shape[0]) * side + near
 
     def _column(self, number: int) -> Index:
-        return (Sym(self._threads[1]) + number * self._shape[1]) * self._lanes
+        return (self._x + number * self._shape[1]) * self._lanes
 
     def _place(self, at: Evaluation, column: Index) -> dict[str, Index]:
         """Indices of a thread's columns from ``column`` on, whose last one is seen to be a multiple
