@@ -138,7 +138,7 @@ class GroupAttention:
     """Two contractions of which one sums rows of the other: blocks of ``rows``, which stay, and of
     ``keys``, which pass by, in shared memory; ``threads`` of a group have ``thread_rows`` rows
     each.  With ``lanes`` threads copy operands beside and load vectors of so many, and those of a
-    ``warp`` exchange registers."""
+    ``warp`` exchange registers; they may be ``interleaved`` as those of :class:`GroupProduct`."""
 
     rows: int
     keys: int
@@ -146,6 +146,7 @@ class GroupAttention:
     thread_rows: int
     lanes: int = 1
     warp: int = 1
+    interleaved: bool = False
 
 
 @dataclass(frozen=True)

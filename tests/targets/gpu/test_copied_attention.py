@@ -35,6 +35,8 @@ WIDE = GroupAttention(16, 8, 16, 8, lanes=4, warp=32)
 SCHEDULES = (
     WIDE,
     GroupAttention(8, 16, 16, 4, lanes=4, warp=32),
+    GroupAttention(8, 8, 32, 2, lanes=4, warp=32, interleaved=True),
+    GroupAttention(8, 16, 32, 4, lanes=4, warp=32, interleaved=True),
     GroupAttention(8, 8, 32, 2, lanes=4, warp=8),
     GroupAttention(4, 4, 2, 2, lanes=2, warp=2),
 )
@@ -278,6 +280,7 @@ def test_all_units_have_some(heads: int) -> None:
         (CASES["ragged"][0], GroupAttention(16, 6, 12, 8, 4, 32), "exchange registers"),
         (CASES["ragged"][0], GroupAttention(16, 8, 16, 8, 4, 4), "exchange registers"),
         (CASES["ragged"][0], GroupAttention(16, 10, 4, 8, 4, 32), "whole vectors"),
+        (CASES["ragged"][0], GroupAttention(16, 8, 16, 8, 4, 32, True), "squares of two by two"),
     ],
 )
 def test_what_does_not_fit_is_refused(

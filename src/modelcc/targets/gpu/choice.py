@@ -25,7 +25,7 @@ from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.operand_tile import vector_lanes
 from modelcc.targets.gpu.partial_sums import parts_cycles, parts_of
 from modelcc.targets.gpu.pointwise import takes_lanes
-from modelcc.targets.gpu.product import interleaves
+from modelcc.targets.gpu.product import has_squares
 from modelcc.targets.gpu.row_choice import power_of_two, reduction_schedules, row_schedules
 from modelcc.targets.gpu.sizes import FEW, count, number
 from modelcc.targets.gpu.sums_slab import kept_type
@@ -230,7 +230,7 @@ def tiles(found: Contraction, group: Group, machine: GpuModel) -> Iterator[Group
         lanes = width if tile.thread_columns % width == 0 else 1
         if after > DEAR and tile.thread_rows * tile.thread_columns > 16:
             continue
-        shaped = replace(tile, lanes=lanes, interleaved=machine.paired and interleaves(tile))
+        shaped = replace(tile, lanes=lanes, interleaved=machine.paired and has_squares(tile))
         for one in _buffered(shaped, found, machine):
             counts = parts_of(one.rows, one.columns, one.terms, found, machine)
             for cut in (replace(one, parts=parts) for parts in (1, *counts)):

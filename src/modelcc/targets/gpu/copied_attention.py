@@ -67,9 +67,10 @@ from modelcc.targets.gpu.evaluation import (
     Point,
     only_where,
 )
+from modelcc.targets.gpu.interleaved import in_a_row, interleaved, interleaves
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.operand_tile import multiplied
-from modelcc.targets.gpu.reduction import combine_two, exchanged, is_power_of_two
+from modelcc.targets.gpu.reduction import combine_two, exchanged_by, is_power_of_two, neighbours
 from modelcc.targets.gpu.score_scale import unscaled
 from modelcc.targets.gpu.staged_tile import StagedTile, TileCopier
 
@@ -84,12 +85,21 @@ def verify_copied(s: GroupAttention, parts: AttentionParts) -> None:
     across = s.threads // (s.rows // s.thread_rows)
     if s.keys % s.lanes or not is_power_of_two(across) or s.warp % across:
         raise ScheduleError("the threads of a row exchange registers, and keys are whole vectors")
+    if s.interleaved and not has_squares(s):
+        raise ScheduleError("threads that are interleaved are squares of two by two in warps of 32")
     first, second = parts.first, parts.second
     values = first.left, first.right, second.right
     made = parts.scores[-1].body, parts.weighted, parts.results[0].body
     kinds = {one.dtype for one in (*values, *(v.value for v in values), *made)}
     if kinds != {F32} or parts.shifted is None:
         raise ScheduleError("operands that are copied are f32, and weights powers of scores")
+
+
+def has_squares(s: GroupAttention) -> bool:
+    """Whether threads can be interleaved."""
+    lines = s.rows // s.thread_rows
+    across = s.threads // lines
+    return interleaves(lines, across, across)
 
 
 def _columns(s: GroupAttention, parts: AttentionParts) -> int:
@@ -131,12 +141,22 @@ class CopiedAttention:
         fresh, first = kernel.names.fresh, parts.first
         lines = s.rows // s.thread_rows
         self._shape = lines, s.threads // lines
-        gb, gi, y, x = fresh("gb"), fresh("gi"), fresh("ty"), fresh("tx")
+        gb, gi = fresh("gb"), fresh("gi")
         causal = seen_keys(parts.pair, parts.weights) is not None
         rows = ceildiv(parts.pair.row.extent, s.rows)
         grid, head = grid_of(kernel, parts, (gb, gi), rows, causal)
-        self._launch = Launching(grid, tuple(zip((y, x), self._shape, strict=True)), kernel.dims)
-        self._y, self._x = Sym(y), Sym(x)
+        across = self._shape[1]
+        if s.interleaved:
+            threads = ((fresh("t"), s.threads),)
+            self._thread: Index = Sym(threads[0][0])
+            self._y, self._x = interleaved(self._thread, across, across)
+            self._row_bits = in_a_row(across)
+        else:
+            threads = tuple(zip((fresh("ty"), fresh("tx")), self._shape, strict=True))
+            self._y, self._x = (Sym(name) for name, _ in threads)
+            self._thread = self._y * across + self._x
+            self._row_bits = neighbours(across)
+        self._launch = Launching(grid, threads, kernel.dims)
         self._start = (rows - 1 - Sym(gi) if causal else Sym(gi)) * s.rows
         self._outer = Evaluation(kernel.names)
         self._batch = self._outer.place(first.batch, head) if first.batch else {}
@@ -228,8 +248,7 @@ class CopiedAttention:
         self, tile: StagedTile, start: Index, block: Index, at: Evaluation, ranges: Bounds
     ) -> None:
         """A tile is on its way; what cannot be copied is there."""
-        thread = self._y * self._shape[1] + self._x
-        copier = TileCopier(tile, thread, start, ranges, at, self._batch)
+        copier = TileCopier(tile, self._thread, start, ranges, at, self._batch)
         copier.begin(0, block, at, ranges)
         at.statements += copier.put(0)
 
@@ -311,7 +330,7 @@ class CopiedAttention:
         for row, values in enumerate(shifted):
             seen, total = self._seen[row], self._sums[row]
             own = reduce(lambda a, b: combine_two("max", (a, b)), values, seen)
-            top = exchanged(at, "max", own, self._shape[1])
+            top = exchanged_by(at, "max", own, self._row_bits)
             power = binary_power(self._scale)
             change, powers = powers_under(at, top, seen, values, power)
             whole = reduce(lambda a, b: combine_two("sum", (a, b)), powers)
@@ -341,7 +360,7 @@ class CopiedAttention:
         outer, parts, launch = self._outer, self._parts, self._launch
         columns = parts.second.columns
         for row in self._rows:
-            whole = exchanged(outer, "sum", self._sums[row], self._shape[1])
+            whole = exchanged_by(outer, "sum", self._sums[row], self._row_bits)
             number = self._start + self._row(row)
             line: list[Stmt] = []
             for column in self._columns:

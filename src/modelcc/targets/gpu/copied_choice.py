@@ -4,6 +4,7 @@ take."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 from modelcc.passes.tensor.online_softmax import seen_keys
@@ -14,6 +15,7 @@ from modelcc.targets.gpu.copied_attention import (
     MARGIN,
     copied_bytes,
     copied_registers,
+    has_squares,
     verify_copied,
 )
 from modelcc.targets.gpu.machine import GpuModel
@@ -60,7 +62,8 @@ def copied_schedules(parts: AttentionParts, machine: GpuModel) -> Iterator[Group
     if not machine.copies or not machine.exchanges or machine.lanes < BLOCKS[0].lanes:
         return
     fitting: list[tuple[float, int, GroupAttention]] = []
-    for rank, blocks in enumerate(BLOCKS):
+    for rank, shape in enumerate(BLOCKS):
+        blocks = replace(shape, interleaved=machine.paired and has_squares(shape))
         try:
             verify_copied(blocks, parts)
         except ScheduleError:

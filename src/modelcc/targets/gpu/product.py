@@ -36,6 +36,7 @@ from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.contraction import Contraction, KeptFactor, find_contraction
 from modelcc.targets.gpu.copied_blocks import CopiedBlocks
 from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching, extent_of, only_where
+from modelcc.targets.gpu.interleaved import interleaved, interleaves
 from modelcc.targets.gpu.operand_tile import OperandTile, TileReader, multiplied
 from modelcc.targets.gpu.partial_sums import (
     PartialSums,
@@ -45,8 +46,8 @@ from modelcc.targets.gpu.partial_sums import (
 )
 from modelcc.targets.gpu.staged_tile import StagedTile, TileCopier
 
-WARP_ROWS, WARP_COLUMNS = 4, 8
-"""Threads of a warp that is interleaved."""
+WARP_COLUMNS = 8
+"""Threads in a row of a warp that is interleaved."""
 
 
 def lower_product(kernel: GroupKernel, schedule: GroupProduct) -> Function:
@@ -67,28 +68,14 @@ def check_tiles(s: GroupProduct) -> None:
         raise ScheduleError("tiles have rows, columns, terms, parts and buffers")
     if s.rows % s.thread_rows or s.columns % s.thread_columns or s.thread_columns % s.lanes:
         raise ScheduleError("a tile divides among threads, and a thread's columns among lanes")
-    if s.interleaved and not interleaves(s):
-        raise ScheduleError(f"warps that are interleaved are {WARP_ROWS} by {WARP_COLUMNS} threads")
+    if s.interleaved and not has_squares(s):
+        raise ScheduleError("warps that are interleaved are 4 by 8 threads")
 
 
-def interleaves(s: GroupProduct) -> bool:
-    """Whether threads of a tile are whole warps of :data:`WARP_ROWS` by :data:`WARP_COLUMNS`."""
+def has_squares(s: GroupProduct) -> bool:
+    """Whether threads can be interleaved."""
     rows, columns = s.rows // s.thread_rows, s.columns // s.thread_columns
-    return rows % WARP_ROWS == 0 == columns % WARP_COLUMNS
-
-
-def interleaved(thread: Index, across: int) -> tuple[Index, Index]:
-    """Row and column of ``thread`` among those of a group, ``across`` in a row: a warp has
-    :data:`WARP_ROWS` by :data:`WARP_COLUMNS` of them, two by two in a square.
-
-    T and T^1 have the same row, T and T^2 the same column, so that of loads of 16 bytes along
-    either shared memory has 2 requests for a warp instead of 4 (CUTLASS,
-    ``RowMajorInterleaved<2>``).
-    """
-    row = mod(floordiv(thread, 2), 2) + mod(floordiv(thread, 16), 2) * 2
-    column = mod(thread, 2) + mod(floordiv(thread, 4), 4) * 2
-    warps, warp = across // WARP_COLUMNS, floordiv(thread, WARP_ROWS * WARP_COLUMNS)
-    return row + floordiv(warp, warps) * WARP_ROWS, column + mod(warp, warps) * WARP_COLUMNS
+    return interleaves(rows, columns, WARP_COLUMNS)
 
 
 class _TiledProduct:
@@ -100,7 +87,7 @@ class _TiledProduct:
         if s.interleaved:
             threads = ((fresh("t"), s.threads),)
             self._thread: Index = Sym(threads[0][0])
-            self._y, self._x = interleaved(self._thread, self._shape[1])
+            self._y, self._x = interleaved(self._thread, self._shape[1], WARP_COLUMNS)
         else:
             threads = tuple(zip((fresh("ty"), fresh("tx")), self._shape, strict=True))
             self._y, self._x = (Sym(name) for name, _ in threads)

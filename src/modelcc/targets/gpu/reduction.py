@@ -311,16 +311,26 @@ class Team:
 
 
 def exchanged(at: Evaluation, combine: Combine, own: Expr, warp: int) -> Var:
-    """What ``warp`` threads have in registers, combined in all of them."""
+    """What ``warp`` neighbouring threads have in registers, combined in all of them."""
+    return exchanged_by(at, combine, own, neighbours(warp))
+
+
+def neighbours(count: int) -> tuple[int, ...]:
+    """By which bits the numbers of ``count`` neighbouring threads, a power of two, differ: the
+    farthest first."""
+    return tuple(1 << bit for bit in reversed(range(count.bit_length() - 1)))
+
+
+def exchanged_by(at: Evaluation, combine: Combine, own: Expr, bits: Sequence[int]) -> Var:
+    """What threads of a warp have in registers whose numbers differ by ``bits``, combined in all
+    of them, in this order."""
     own = at.named("own", own)
     total, other = at.register("all", own), at.register("other", own)
-    across = warp // 2
-    while across:
+    for number, bit in enumerate(bits):
         both = combine_two(combine, (total, other))
-        if across < warp // 2:
+        if number:
             at.statements.append(Assign(other.name, total))
-        at.statements += [Exchange(other.name, across), Assign(total.name, both)]
-        across //= 2
+        at.statements += [Exchange(other.name, bit), Assign(total.name, both)]
     return total
 
 
