@@ -87,6 +87,18 @@ def test_an_instruction_that_takes_more_registers(monkeypatch: pytest.MonkeyPatc
     assert (uses["k"].registers, uses["l"].registers) == (130, 128)
 
 
+def test_fewer_registers_where_all_are_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ptxas spills with 255 and with 240, and not with 224."""
+
+    def assembled(ptx: str, chip: Chip) -> Cubin:
+        bound = next((n for n in (240, 224, 200) if f".maxnreg {n}" in ptx), 255)
+        return Cubin(b"", {"k": KernelResources(bound, stored=8 * (bound != 224))})
+
+    monkeypatch.setattr(tools, "_assembled", assembled)
+    made = assemble(".entry k(.param .u64 p)\n.reqntid 128, 1, 1\n{ }", find_chip("sm_80"))
+    assert made.uses["k"] == KernelResources(224)
+
+
 @pytest.mark.parametrize("room", [True, False])
 def test_a_few_registers_less_for_one_more_group(
     room: bool, monkeypatch: pytest.MonkeyPatch

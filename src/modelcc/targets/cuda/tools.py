@@ -36,6 +36,10 @@ _MORE = (1.25, 1.5, 2)
 """Shares of the registers that a kernel has taken and spilled, up to which it may then have more:
 ptxas spills with 40 and with 56, and not with 48."""
 
+_LESS = (240, 224, 200)
+"""What a kernel may have that still spills with all registers: ptxas finds no room for products of
+128 by 256 in 255 and in 248, but does in 240 and in 224; for sums of four parts in 200."""
+
 _FEWER, _FEW = 12, 4
 """Registers that a kernel may have to do without for one more group to be on a unit at once, where
 these are few then: ptxas takes 130 for tiles of 8 by 8 results, and 128 leave room for a second."""
@@ -82,11 +86,23 @@ def find_tool(name: str) -> str | None:
 def assemble(ptx: str, chip: Chip) -> Cubin:
     """Machine code of PTX; :class:`CudaToolError` if there is no ``ptxas`` or it refuses.
 
-    A kernel that spills may take more registers, as few more as end that; one that takes a few more
-    than leave room for another group does without them, if it does not spill then.
+    A kernel that spills may take more registers, as few more as end that, or where there are none
+    fewer; one that takes a few more than leave room for another group does without them, if it does
+    not spill then.
     """
-    made = _assembled(ptx, chip)
-    first, bounds, threads = made.uses, dict[str, int](), _threads(ptx)
+    threads = _threads(ptx)
+    made, bounds = _with_more(ptx, threads, chip)
+    made, bounds = _with_less(ptx, made, bounds, threads, chip)
+    sound = {n: use for n, use in made.uses.items() if n in threads and not use.spilled}
+    fewer = {n: number for n, use in sound.items() if (number := _fewer(use, threads[n], chip))}
+    enough = {n: number for n, number in fewer.items() if _fits(ptx, n, number, chip)}
+    return _assembled(_bounded(ptx, bounds | enough), chip) if enough else made
+
+
+def _with_more(ptx: str, threads: Mapping[str, int], chip: Chip) -> tuple[Cubin, dict[str, int]]:
+    """Machine code, and the bounds of registers that kernels have which spilled without them."""
+    made, bounds = _assembled(ptx, chip), dict[str, int]()
+    first = made.uses
     for share in _MORE:
         more = {
             name: most
@@ -100,10 +116,24 @@ def assemble(ptx: str, chip: Chip) -> Cubin:
             break
         bounds |= more
         made = _assembled(_bounded(ptx, bounds), chip)
-    sound = {n: use for n, use in made.uses.items() if n in threads and not use.spilled}
-    fewer = {n: number for n, use in sound.items() if (number := _fewer(use, threads[n], chip))}
-    enough = {n: number for n, number in fewer.items() if _fits(ptx, n, number, chip)}
-    return _assembled(_bounded(ptx, bounds | enough), chip) if enough else made
+    return made, bounds
+
+
+def _with_less(
+    ptx: str, made: Cubin, bounds: dict[str, int], threads: Mapping[str, int], chip: Chip
+) -> tuple[Cubin, dict[str, int]]:
+    """The same, of kernels that still spill with other bounds, where these end it."""
+    for number in _LESS:
+        less = {
+            name: number
+            for name, use in made.uses.items()
+            if use.spilled and name in threads and use.registers > number
+        }
+        ended = {n: most for n, most in less.items() if _fits(ptx, n, most, chip)}
+        if ended:
+            bounds |= ended
+            made = _assembled(_bounded(ptx, bounds), chip)
+    return made, bounds
 
 
 def _fits(ptx: str, kernel: str, registers: int, chip: Chip) -> bool:
