@@ -102,8 +102,8 @@ SCHEDULERS = 4
 """Of a unit, which a group of fewer warps does not use."""
 
 MOST_SUMS = 64
-"""Of a thread that has elements on their way in registers: of more, ptxas reads these when they are
-written to shared memory, and nothing is done meanwhile."""
+"""Of a thread that has elements on their way in registers, or adds up parts: of more, ptxas reads
+elements when they are written to shared memory, with nothing to do meanwhile, and spills parts."""
 
 COPIED_BUFFERS, COPIED_BYTES = 4, 4
 """Of tiles that are copied while threads go on, and of elements that can be."""
@@ -232,12 +232,18 @@ def tiles(found: Contraction, group: Group, machine: GpuModel) -> Iterator[Group
             continue
         shaped = replace(tile, lanes=lanes, interleaved=machine.paired and has_squares(tile))
         for one in _buffered(shaped, found, machine):
-            counts = parts_of(one.rows, one.columns, one.terms, found, machine)
-            for cut in (replace(one, parts=parts) for parts in (1, *counts)):
+            for parts in (1, *_parts(one, found, machine)):
+                cut = replace(one, parts=parts)
                 time = product_time(cut, found, machine, after)
                 if time is not None:
                     fitting.append((time, rank, cut))
     yield from (tile for _, _, tile in sorted(fitting, key=lambda f: f[:2]))
+
+
+def _parts(tile: GroupProduct, found: Contraction, machine: GpuModel) -> Iterator[int]:
+    """Into how many its terms may be cut: threads that add large tiles up hold those of two."""
+    if tile.thread_rows * tile.thread_columns <= MOST_SUMS:
+        yield from parts_of(tile.rows, tile.columns, tile.terms, found, machine)
 
 
 def _buffered(tile: GroupProduct, found: Contraction, machine: GpuModel) -> Iterator[GroupProduct]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from modelcc.ir.tensor import Guard
 from modelcc.ir.types import BF16, F32, DType
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.targets.gpu.box_operand import BoxProduct
@@ -68,6 +69,10 @@ LATENCY_CYCLES = 1000
 RESULTS = 32
 """That a thread finishes together.  Where it asks for what follows their sums only then, it waits
 once for each such round: an H100 took 600 cycles with a bias, 2000 with a residual from memory."""
+
+BORDER = 4
+"""Registers for a vector of an image with borders: an address and two indices, which conditions
+are about."""
 
 ADDRESSES = 16
 """Registers for those of operands that are asked for early, and of results at the same places."""
@@ -194,8 +199,9 @@ def tensor_time(
     :func:`~modelcc.targets.gpu.partial_sums.parts_cycles`.  Groups that have several tiles finish
     the results of one while they multiply the next, behind which they only write the sums.
     """
+    registers = tensor_registers(tile) + _of_borders(tile, found, dtype)
     at_once = tile.groups // machine.units or machine.groups_at_once(
-        tile.threads, tensor_registers(tile), tensor_bytes(tile, found, dtype)
+        tile.threads, registers, tensor_bytes(tile, found, dtype)
     )
     if not at_once:
         return None
@@ -225,6 +231,17 @@ def tensor_time(
     if tile.parts == 1:
         return whole + per_unit * results
     return whole + parts_cycles(tile.rows, tile.columns, tile.parts, per_unit)
+
+
+def _of_borders(tile: TensorProduct, found: Contraction, dtype: DType) -> int:
+    """Registers of a thread for addresses and indices of what it copies, vector by vector, of
+    images with borders."""
+    if tile.instruction == BOXES:
+        return 0
+    copied = tile.terms * dtype.bytes // VECTOR_BYTES
+    sides = (found.left, tile.rows), (found.right, tile.columns)
+    along = sum(size for operand, size in sides if isinstance(operand.value, Guard))
+    return BORDER * (along * copied // tile.threads)
 
 
 def _waiting(tile: TensorProduct, ahead: float) -> float:
