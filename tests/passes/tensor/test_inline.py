@@ -124,3 +124,45 @@ def test_numbers_of_a_sum_are_rounded_once(body: str, kernels: int) -> None:
       }}
     }}"""
     assert len(InlineStages()(parse_tensor_program(text, {})).items) == kernels
+
+
+@pytest.mark.parametrize(
+    ("value", "kernels"),
+    [
+        ("-f32(%x[i, j + 4])", 1),
+        ("max(f32(%x[i, j + 4]), 0.0)", 1),
+        ("exp(f32(%x[i, j + 4]))", 2),
+        ("-%w[i, j + 4]", 2),
+        ("max(f32(%x[i, j + 4]), 0.1)", 2),
+    ],
+    ids=["sign", "bound", "function", "number of 32 bits", "bound that is rounded"],
+)
+def test_what_rounds_nothing_is_computed_where_it_is_read(value: str, kernels: int) -> None:
+    """Half of a rotary embedding, in f16 between conversions."""
+    text = f"""program @main(%x: f16[3, 8], %w: f32[3, 8]) -> (%y) {{
+      kernel @Half(%x: f16[3, 8], %w: f32[3, 8]) -> (%n: f32[3, 4]) {{
+        %n: f32[3, 4] = [i < 3, j < 4] {value}
+      }}
+      kernel @Cast(%n: f32[3, 4]) -> (%h: f16[3, 4]) {{
+        %h: f16[3, 4] = [i < 3, j < 4] f16(%n[i, j])
+      }}
+      kernel @Turn(%h: f16[3, 4], %x: f16[3, 8]) -> (%y: f16[3, 8]) {{
+        %y: f16[3, 8] = [i < 3, j < 8] (%h[i, j] if [j < 4] else %x[i, j - 4])
+      }}
+    }}"""
+    assert len(InlineStages()(parse_tensor_program(text, {})).items) == kernels
+
+
+def test_a_result_is_stored_by_what_goes_on_with_it() -> None:
+    """A cache that grows is a result, and is converted: the conversion reads it, not what it is
+    put together from, so that both become a kernel."""
+    text = """program @main(%c: f32[4, 3], %k: f32[1, 3]) -> (%p, %h) {
+      kernel @Concat(%c: f32[4, 3], %k: f32[1, 3]) -> (%p: f32[5, 3]) {
+        %p: f32[5, 3] = [i < 5, j < 3] (%c[i, j] if [i < 4] else %k[0, j])
+      }
+      kernel @Cast(%p: f32[5, 3]) -> (%h: f16[1, 5, 3]) {
+        %h: f16[1, 5, 3] = [n < 1, i < 5, j < 3] f16(%p[i, j])
+      }
+    }"""
+    *_, cast = InlineStages()(parse_tensor_program(text, {})).items
+    assert isinstance(cast, Kernel) and cast.inputs == ("p",)

@@ -46,6 +46,7 @@ from modelcc.ir.tensor import (
     IndexValue,
     Item,
     Kernel,
+    Number,
     Read,
     Scalar,
     Scatter,
@@ -61,6 +62,9 @@ WORTH_STORING = 8
 WORTH_MOVING = 2
 """Reads of an element at places from memory for which it is moved to where these are rows."""
 
+CHOOSING = frozenset({"neg", "abs", "max", "min", "maximum", "minimum"})
+"""Functions whose result is an operand, but for its sign."""
+
 USUAL = 64
 """A length that is not known."""
 
@@ -73,9 +77,9 @@ single layers of models come to, and little enough for whatever walks an express
 class InlineStages:
     """Inline single-stage producers; ``movement_readers`` bounds the copies of a moved read.
 
-    What makes floats narrower is stored, and what makes them wider is inlined into whatever reads
-    it; integers, too, where memory is dear, with ``narrow``.  Without ``choices`` products read no
-    operand of which the point tells where it is read.
+    What rounds floats to fewer bits is stored, and what makes them wider is inlined into whatever
+    reads it; integers, too, where memory is dear, with ``narrow``.  Without ``choices`` products
+    read no operand of which the point tells where it is read.
 
     before::
 
@@ -146,12 +150,16 @@ class InlineStages:
         if isinstance(stage.body, Cast) and (self.narrow or _of_floats(stage.body)):
             width = stage.body.value.dtype.bits
             if stage.body.dtype.bits < width:
-                return False
+                made = inlined.into(kernel).stages[0].body
+                if not (isinstance(made, Cast) and _is_exact(made)):
+                    return False
             if stage.body.dtype.bits > width and isinstance(stage.body.value, Read):
                 return True
         work = growth.of(stage).cost + _quotients(stage) + _roundings(stage)
         if work == 0:
             if len(readers) > self.movement_readers or _lies_apart(stage, readers):
+                return False
+            if stage.output in usage.pinned and _goes_on(stage, readers):
                 return False
             if not any(reader.reduce for reader in readers):
                 return True
@@ -288,7 +296,25 @@ class _Inlined:
 def _roundings(stage: Stage) -> int:
     """Conversions to floats of fewer bits."""
     casts = (c for c in walk(stage.body) if isinstance(c, Cast) and _of_floats(c))
-    return sum(c.dtype.bits < c.value.dtype.bits for c in casts)
+    return sum(c.dtype.bits < c.value.dtype.bits and not _is_exact(c) for c in casts)
+
+
+def _is_exact(cast: Cast) -> bool:
+    """Whether a conversion to fewer bits rounds nothing: of numbers of the narrow type that are
+    chosen among, or have another sign (half of a rotary embedding)."""
+
+    def fits(value: Scalar) -> bool:
+        match value:
+            case Cast():
+                return value.value.dtype == cast.dtype
+            case Apply(function, arguments):
+                return function in CHOOSING and all(map(fits, arguments))
+            case Number(number):
+                return number == 0
+            case _:
+                return False
+
+    return _of_floats(cast) and fits(cast.value)
 
 
 def _of_floats(cast: Cast) -> bool:
@@ -304,6 +330,18 @@ def _lies_apart(moved: Stage, readers: Sequence[Stage]) -> bool:
     reductions = [r for r in readers if not r.reduce and _finds_rows(r, moved.output)]
     points = sum(_usual(reader) for reader in reductions)
     return points >= WORTH_MOVING * _usual(moved)
+
+
+def _goes_on(moved: Stage, readers: Sequence[Stage]) -> bool:
+    """Whether what has to be stored is read once, by what has as many points: then both are a
+    kernel, in which it is in registers (a cache that grows, and is converted)."""
+    if len(readers) != 1 or readers[0].reduce:
+        return False
+    own, other = (
+        sorted((a.extent for a in stage.axes if a.extent != 1), key=str)
+        for stage in (moved, readers[0])
+    )
+    return own == other
 
 
 def _finds_rows(reader: Stage, tensor: str) -> bool:
