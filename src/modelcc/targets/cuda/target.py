@@ -15,7 +15,9 @@ from typing import TypeAlias
 from modelcc.artifact.manifest import LibrarySpec
 from modelcc.ir.errors import ModelError
 from modelcc.ir.loop import Function
+from modelcc.ir.program import Program
 from modelcc.passes.graph.scaled_products import ScaledProducts
+from modelcc.passes.program.join_launches import JoinLaunches
 from modelcc.runtime.cuda_code import machine_code, with_ptx
 from modelcc.runtime.device_parts import CODE
 from modelcc.runtime.libraries import at_path
@@ -72,6 +74,11 @@ class CudaTarget(DeviceTarget):
         if BYTES not in self.gpu.matrix:
             return passes
         return replace(passes, quantised=(ScaledProducts(),), narrow=True)
+
+    def program_passes(self) -> tuple[Callable[[Program], Program], ...]:
+        """Small launches that nothing orders are one: each takes two microseconds or so."""
+        gpu = self.gpu
+        return (JoinLaunches(gpu.units * gpu.unit_threads), *super().program_passes())
 
     @property
     def has_tf32(self) -> bool:

@@ -1,0 +1,288 @@
+"""Launches of few threads that nothing orders become one.
+
+A launch has a time of its own, however little it does: the halves of a rotary embedding, or what
+is added to two caches, are a few groups each.
+
+before::
+
+    launch @keys(%k, %cos, %turned)
+    launch @values(%v, %cache, %kept)
+
+After, with the groups of @values behind those of @keys::
+
+    launch @keys_values(%k, %cos, %v, %cache, %turned, %kept)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from modelcc.ir.condition import Condition
+from modelcc.ir.index import Index, Sym
+from modelcc.ir.library import Callee
+from modelcc.ir.loop import (
+    Assign,
+    BindIndex,
+    Expr,
+    For,
+    Function,
+    If,
+    IndexOf,
+    Let,
+    Load,
+    Parameter,
+    Predicate,
+    Register,
+    Stmt,
+    Store,
+    VectorGather,
+    VectorScatter,
+)
+from modelcc.ir.loop_traversal import (
+    blocks,
+    map_blocks,
+    names_used,
+    operands,
+    statement_expressions,
+    statements,
+    with_operands,
+    with_statement_expressions,
+)
+from modelcc.ir.naming import Names
+from modelcc.ir.program import Launch, Program, Step, leaves
+from modelcc.ir.region import Branch, Repeat
+from modelcc.ir.types import I64
+
+_PLAIN = For, If, Let, BindIndex, Register, Assign, Store, VectorScatter
+"""What each thread does by itself."""
+
+
+@dataclass(frozen=True)
+class JoinLaunches:
+    """Launches next to each other, of up to so many ``threads`` together, which a machine runs all
+    at the same time, and ``parameters``."""
+
+    threads: int
+    parameters: int = 16
+
+    def __call__(self, program: Program) -> Program:
+        """``program`` before memory is planned."""
+        joining = _JoinedSteps(self, program, Names(program.callee))
+        steps = joining.steps(program.steps)
+        launched = {step.callee for step in leaves(steps) if isinstance(step, Launch)}
+        callees = (*program.callees, *joining.made.values())
+        kept = tuple(callee for callee in callees if callee.name in launched)
+        return replace(program, steps=steps, callees=kept)
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """A function of one loop over groups and one over threads."""
+
+    function: Function
+    group: str
+    groups: int
+    thread: str
+    threads: int
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True)
+class _LaunchPair:
+    """What two launches, one after the other, have in common: for each argument of the second one
+    the number of the same one of the first, which both read, or none."""
+
+    first: str
+    second: str
+    same: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class _JoinedSteps:
+    rules: JoinLaunches
+    program: Program
+    names: Names
+    made: dict[_LaunchPair, Function] = field(default_factory=dict[_LaunchPair, Function])
+
+    def steps(self, given: Sequence[Step]) -> tuple[Step, ...]:
+        """Steps of a block."""
+        found: list[Step] = []
+        for step in given:
+            before = found[-1] if found else None
+            one = None
+            if isinstance(step, Launch) and isinstance(before, Launch):
+                one = self._joined(before, step)
+            if one is None:
+                found.append(self._inside(step))
+            else:
+                found[-1] = one
+        return tuple(found)
+
+    def _inside(self, step: Step) -> Step:
+        match step:
+            case Branch():
+                return replace(step, then=self.steps(step.then), other=self.steps(step.other))
+            case Repeat():
+                return replace(step, body=self.steps(step.body))
+            case _:
+                return step
+
+    def _callee(self, name: str) -> Callee:
+        own = {function.name: function for function in self.made.values()}
+        return own.get(name) or self.program.callee[name]
+
+    def _joined(self, first: Launch, second: Launch) -> Launch | None:
+        """Both; None if they stay two."""
+        kernels = _kernel(self._callee(first.callee)), _kernel(self._callee(second.callee))
+        one, other = kernels
+        if one is None or other is None or not (_is_plain(first) and _is_plain(second)):
+            return None
+        together = one.groups + other.groups
+        count = len(first.arguments) + len(second.arguments)
+        most = max(one.threads, other.threads)
+        if together * most > self.rules.threads or count > self.rules.parameters:
+            return None
+        if not self._apart(first, one.function, second, other.function):
+            return None
+        pair = _LaunchPair(first.callee, second.callee, _same(first, one.function, second))
+        function = self.made.get(pair)
+        if function is None:
+            name = self.names.fresh(f"{first.callee}_{second.callee}")
+            function = self.made[pair] = _both(one, other, pair.same, name)
+        own = zip(second.arguments, pair.same, strict=True)
+        arguments = (*first.arguments, *(name for name, same in own if same is None))
+        return Launch(
+            function.name,
+            arguments,
+            source=tuple(dict.fromkeys((*first.source, *second.source))),
+            rounding=max(first.rounding, second.rounding),
+        )
+
+    def _apart(self, first: Launch, one: Function, second: Launch, other: Function) -> bool:
+        """Whether neither writes what the other one reads or writes, nor states, which may lie
+        where others do."""
+        bases, states = self.program.bases, self.program.states
+        touched, written = list[set[str]](), list[set[str]]()
+        for launch, function in ((first, one), (second, other)):
+            names = [bases.get(name, name) for name in launch.arguments]
+            pairs = zip(names, function.parameters, strict=True)
+            touched.append(set(names))
+            written.append({name for name, parameter in pairs if parameter.mutable})
+        kept = {bases.get(name, name) for name in (*states, *states.values())}
+        meeting = written[0] & touched[1] or written[1] & touched[0]
+        return not meeting and not (written[0] | written[1]) & kept
+
+
+def _is_plain(launch: Launch) -> bool:
+    return not (launch.sizes or launch.bounds or launch.in_place or launch.partial)
+
+
+def _kernel(callee: Callee) -> _Kernel | None:
+    """What can be joined; None for all else."""
+    match callee:
+        case Function(body=(For(g, 0, int() as groups, (thread,), 1, "grid"),)):
+            pass
+        case _:
+            return None
+    if not isinstance(thread, For) or thread.kind != "thread" or not isinstance(thread.stop, int):
+        return None
+    if callee.sizes or any(p.shared for p in callee.parameters) or not _apart(thread.body):
+        return None
+    return _Kernel(callee, g, groups, thread.variable, thread.stop, thread.body)
+
+
+def _apart(body: Sequence[Stmt]) -> bool:
+    """Whether threads do not meet."""
+    return all(
+        isinstance(s, _PLAIN)
+        and not (isinstance(s, For) and s.kind in ("grid", "thread", "parallel"))
+        and all(map(_apart, blocks(s)))
+        for s in body
+    )
+
+
+def _same(first: Launch, one: Function, second: Launch) -> tuple[int | None, ...]:
+    """For each argument of ``second`` the number of the same one of ``first``, if that reads it."""
+    read = [name for name, p in zip(first.arguments, one.parameters, strict=True) if not p.mutable]
+    numbers = {name: first.arguments.index(name) for name in read}
+    return tuple(map(numbers.get, second.arguments))
+
+
+def _both(one: _Kernel, other: _Kernel, same: Sequence[int | None], name: str) -> Function:
+    """The groups of ``other`` behind those of ``one``."""
+    given = one.function.parameters
+    inside = *_names(one), *_names(other)
+    names = Names(dict.fromkeys((*inside, *(p.buffer.name for p in given))))
+    renamed: dict[str, str] = {}
+    parameters: list[Parameter] = [*given]
+    for parameter, number in zip(other.function.parameters, same, strict=True):
+        old = parameter.buffer.name
+        if number is None:
+            renamed[old] = names.fresh(old)
+            buffer = replace(parameter.buffer, name=renamed[old])
+            parameters.append(replace(parameter, buffer=buffer))
+        else:
+            renamed[old] = given[number].buffer.name
+    group, thread = names.fresh("group"), names.fresh("thread")
+    threads = max(one.threads, other.threads)
+    here = Predicate((Condition(Sym(group), "<", one.groups),))
+    sides = (
+        _side(one, one.body, Sym(group), Sym(thread), threads),
+        _side(other, _renamed(other.body, renamed), Sym(group) - one.groups, Sym(thread), threads),
+    )
+    inner = For(thread, 0, threads, (If(here, *sides),), kind="thread")
+    resident = min(one.function.resident, other.function.resident)
+    return Function(
+        name,
+        tuple(parameters),
+        (),
+        (For(group, 0, one.groups + other.groups, (inner,), kind="grid"),),
+        tuple(dict.fromkeys((*one.function.source, *other.function.source))),
+        resident=resident,
+    )
+
+
+def _names(kernel: _Kernel) -> tuple[str, ...]:
+    """All that a kernel defines or mentions."""
+    found = [kernel.group, kernel.thread, *names_used(kernel.body)]
+    for s in statements(kernel.body):
+        match s:
+            case Let() | Register():
+                found.append(s.name)
+            case BindIndex():
+                found.append(s.symbol)
+            case For():
+                found.append(s.variable)
+            case _:
+                pass
+    return tuple(found)
+
+
+def _side(
+    kernel: _Kernel, body: tuple[Stmt, ...], group: Index, thread: Index, threads: int
+) -> tuple[Stmt, ...]:
+    """What a group of ``kernel`` does, by so many threads."""
+    places = (kernel.group, group), (kernel.thread, thread)
+    bound = tuple(BindIndex(name, IndexOf(place, I64)) for name, place in places)
+    if kernel.threads == threads:
+        return (*bound, *body)
+    return (*bound, If(Predicate((Condition(thread, "<", kernel.threads),)), body))
+
+
+def _renamed(body: Sequence[Stmt], names: Mapping[str, str]) -> tuple[Stmt, ...]:
+    """``body`` on buffers of other names."""
+
+    def expression(e: Expr) -> Expr:
+        e = with_operands(e, tuple(map(expression, operands(e))))
+        if isinstance(e, Load | VectorGather):
+            return replace(e, buffer=names.get(e.buffer, e.buffer))
+        return e
+
+    def statement(s: Stmt) -> Stmt:
+        s = with_statement_expressions(s, tuple(map(expression, statement_expressions(s))))
+        if isinstance(s, Store | VectorScatter):
+            s = replace(s, buffer=names.get(s.buffer, s.buffer))
+        return map_blocks(s, lambda block: _renamed(block, names))
+
+    return tuple(map(statement, body))
