@@ -49,13 +49,15 @@ class Buffer:
     """Flat memory of ``size`` elements.  ``global`` is a parameter, what an Alloc makes is
     ``shared`` by the threads of a group, ``local``: private to who executes it, or of a ``warp``,
     all threads of an innermost thread loop: in the machine's own order, of which a thread touches
-    its own; ``tile`` and ``arrivals`` (:mod:`modelcc.ir.tiles`).  It starts on ``align`` bytes."""
+    its own; ``tile`` and ``arrivals`` (:mod:`modelcc.ir.tiles`).  It starts on ``align`` bytes,
+    and may lie ``over`` others (:mod:`modelcc.ir.shared_layout`)."""
 
     name: str
     dtype: DType
     size: Index
     space: Space = "global"
     align: int = 64
+    over: bool = False
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def _read_dtype(at: TextReader) -> DType:
 
 def _buffer_text(buffer: Buffer) -> str:
     align = f" align {buffer.align}" if buffer.align != 64 else ""
-    return f"{buffer.dtype}[{buffer.size}]{align}"
+    return f"{buffer.dtype}[{buffer.size}]{align}{' over' if buffer.over else ''}"
 
 
 def _read_buffer(at: TextReader, name: str, space: Space) -> Buffer:
@@ -92,7 +92,7 @@ def _read_buffer(at: TextReader, name: str, space: Space) -> Buffer:
     size = at.index_before("]")
     at.expect("]")
     align = at.number() if at.accept("align ") else 64
-    at.buffers[name] = Buffer(name, dtype, size, space, align)
+    at.buffers[name] = Buffer(name, dtype, size, space, align, at.accept("over"))
     return at.buffers[name]
 
 

@@ -5,6 +5,8 @@ tiles behind any more lie in the place of the tiles::
 
     barrier                           # products of all tiles are done
     run @store_panel(%slab[...], %sums[...])    # where the tiles were
+
+Where there are no tiles, so do those that are ``over`` others, in the place of these.
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ def shared_layout(function: Function) -> SharedLayout:
     allocs = (s.buffer for s in statements(function.body) if isinstance(s, Alloc))
     buffers = [buffer for buffer in allocs if buffer.space in SHARED]
     tiles = [buffer for buffer in buffers if buffer.space == "tile"]
+    if not tiles and any(buffer.over for buffer in buffers):
+        tiles = [buffer for buffer in buffers if not buffer.over]
     later = _later(function, buffers, tiles) if tiles else frozenset[str]()
     if not later:
         return SharedLayout(_placed(buffers, 0), False)

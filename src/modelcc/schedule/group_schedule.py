@@ -107,12 +107,14 @@ class TensorProduct:
     sum in shared memory, which ``warp_rows`` by ``warp_columns`` warps multiply.
 
     Of so many ``buffers`` all but one are being filled while that one is used.  ``instruction`` is
-    the family that warps use (with ``wgmma`` four of them are one); a name that ends in ``tf32``
-    allows operands in f32 to be rounded to 10 bits of mantissa.  The terms of a tile are cut into
-    ``parts``, of a group each, the last of which adds all sums.  Of so many ``groups`` each has
-    several tiles, one after the other, and finishes the results of one while it multiplies the
-    next (0: a group for each tile).  With ``wgmma`` and a tile for each group a thread has
-    ``ahead`` registers for operands of what follows sums, to ask for before these are known.
+    the family that warps of ``warp`` threads use (with ``wgmma`` four of them are one); a name that
+    ends in ``tf32`` allows operands in f32 to be rounded to 10 bits of mantissa.  The terms of a
+    tile are cut into ``parts``, of a group each, the last of which adds all sums.  Of so many
+    ``groups`` each has several tiles, one after the other, and finishes the results of one while it
+    multiplies the next (0: a group for each tile).  With ``wgmma`` and a tile for each group a
+    thread has ``ahead`` registers for operands of what follows sums, to ask for before these are
+    known.  Without ``copies`` operands pass through registers, where they are a block ahead, so
+    that one buffer is enough.
     """
 
     rows: int
@@ -125,11 +127,13 @@ class TensorProduct:
     parts: int = 1
     groups: int = 0
     ahead: int = 0
+    warp: int = 32
+    copies: bool = True
 
     @property
     def threads(self) -> int:
         """Threads of a group."""
-        together = 128 if self.instruction == "wgmma" else 32
+        together = 4 * self.warp if self.instruction == "wgmma" else self.warp
         return together * self.warp_rows * self.warp_columns
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from group_products import assert_same_meaning, feeds_of, function_of, program_of, without
 
 from modelcc.ir.copies import CopyAsync, WaitCopies
-from modelcc.ir.loop import Barrier
+from modelcc.ir.loop import Alloc, Barrier
 from modelcc.ir.loop_groups import RaceError
 from modelcc.ir.loop_interpreter import interpret_loops
+from modelcc.ir.loop_parser import parse_function
+from modelcc.ir.loop_text import print_function
 from modelcc.ir.loop_traversal import statements
 from modelcc.ir.loop_verifier import verify_function
+from modelcc.ir.shared_layout import shared_layout
 from modelcc.ir.tensor import TensorProgram
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.schedule.schedule import ScheduleError
@@ -100,6 +104,56 @@ def test_each_wait_is_needed(name: str, schedule: TensorProduct, count: int) -> 
         verify_function(broken)
         with pytest.raises(RaceError):
             interpret_loops(broken, data, [])
+
+
+def held(schedule: TensorProduct, buffers: int) -> TensorProduct:
+    """By waves of 64 threads that copy nothing beside."""
+    return replace(schedule, warp=64, copies=False, buffers=buffers)
+
+
+@pytest.mark.parametrize("buffers", [1, 2])
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_operands_may_pass_through_registers(name: str, buffers: int) -> None:
+    schedule = held(PRODUCTS[name][0], buffers)
+    function = function_of(named(name), schedule)
+    assert not any(isinstance(s, CopyAsync) for s in statements(function.body))
+    assert_same_meaning(named(name), schedule, SIZES)
+
+
+@pytest.mark.parametrize(("buffers", "count"), [(1, 4), (2, 3)])
+def test_each_barrier_is_needed_where_registers_hold_blocks(buffers: int, count: int) -> None:
+    """Before the products of a block, behind them if there is one buffer, around the sums."""
+    program = named("columns by columns")
+    function = function_of(program, held(TensorProduct(32, 16, 16, 2, 1), buffers))
+    found = program.types[program.outputs[0]]
+    data = [*feeds_of(program, SIZES).values(), np.zeros(found.static_shape(), found.dtype.numpy)]
+    interpret_loops(function, data, [])
+    barriers = sum(isinstance(s, Barrier) for s in statements(function.body))
+    needed = 0
+    for number in range(barriers):
+        broken = without(function, (Barrier,), number)
+        try:
+            interpret_loops(broken, data, [])
+        except RaceError:
+            needed += 1
+    assert (barriers, needed) == (count, count - 1), "memory of sums is another one here"
+
+
+def test_sums_lie_where_operands_were() -> None:
+    """If these are used no more, which a barrier says."""
+    function = function_of(named("rows by columns"), held(FOUR, 1))
+    layout = shared_layout(function)
+    left, right, slab = (layout.places[s.buffer.name] for s in statements(function.body)
+                         if isinstance(s, Alloc) and s.buffer.space == "shared")  # fmt: skip
+    assert layout.overlaid
+    assert slab[0] == left[0] == 0
+    assert right[0] >= left[1]
+    assert parse_function(print_function(function)) == function
+    behind = [n for n, s in enumerate(statements(function.body)) if isinstance(s, Barrier)]
+    apart = shared_layout(without(function, (Barrier,), 2))
+    assert len(behind) > 2
+    assert not apart.overlaid
+    assert apart.size > layout.size
 
 
 COPIED = {

@@ -6,31 +6,24 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.loop import Function
 from modelcc.runtime.device_parts import CODE
+from modelcc.targets.amdgpu.chips import CHIPS, DEFAULT
 from modelcc.targets.base import BuildConfig, Module, TargetOptions
 from modelcc.targets.c.names import symbol
 from modelcc.targets.gpu.device_target import DeviceTarget
 from modelcc.targets.gpu.llvm_kernels import LlvmKernels
-from modelcc.targets.gpu.machine import GPUS, GpuModel
-from modelcc.targets.llvm.dialect import AMDGPU
+from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.llvm.dialect import AMDGPU_CHIPS
 from modelcc.targets.llvm.instructions import Instructions
 from modelcc.targets.native.machine import Machine
 from modelcc.targets.native.target import native_target
 from modelcc.targets.native.toolchain import assembly, compile_llvm
-
-DEFAULT = "gfx942"
-CHIPS: Mapping[str, GpuModel] = {
-    "gfx90a": GPUS["mi300"],
-    "gfx942": GPUS["mi300"],
-    "gfx950": GPUS["mi300"],
-}
-"""What schedules know of machines that have an architecture."""
 
 _INSTRUCTIONS = Instructions(half_conversions=True, rounding=True)
 _LINKERS = ("ld.lld", "ld.lld-22", "ld.lld-21", "ld.lld-20")
@@ -38,7 +31,7 @@ _LINKERS = ("ld.lld", "ld.lld-22", "ld.lld-21", "ld.lld-20")
 
 def kernels_of(chip: str) -> LlvmKernels:
     """What prints kernels for an architecture."""
-    return LlvmKernels(Machine("amdgcn-amd-amdhsa", chip), AMDGPU, _INSTRUCTIONS)
+    return LlvmKernels(Machine("amdgcn-amd-amdhsa", chip), AMDGPU_CHIPS[chip], _INSTRUCTIONS)
 
 
 def code_object(text: str, chip: str) -> bytes:

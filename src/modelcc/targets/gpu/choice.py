@@ -9,6 +9,7 @@ from dataclasses import replace
 from modelcc.ir.index import Index
 from modelcc.ir.scalar_tree import cost, reads
 from modelcc.ir.tensor import Guard, Read
+from modelcc.ir.types import F16
 from modelcc.schedule.group_schedule import GroupProduct, GroupScatter, GroupSchedule, Pointwise
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.schedule import ScheduleError
@@ -152,6 +153,8 @@ def _on_matrix_units(
 ) -> Iterator[GroupSchedule]:
     """Of several rows and columns, in types that the machine's units have."""
     dtype = matrix_type(anchor, found)
+    if dtype == F16 and not machine.matrix_subnormals:
+        return
     if dtype is not None and min(count(found.rows), count(found.columns)) >= FEW:
         product = None if kernel.checks else box_product(kernel, found)
         boxes = product if product is not None and takes_boxes(dtype, product) else None

@@ -33,6 +33,8 @@ class GpuModel:
     threads copy to shared memory while they go on.  Where it is ``paired``, shared memory answers
     two threads of a warp at once that read the same 8 or 16 bytes, if T and T^1 or T and T^2 do for
     all T (https://forums.developer.nvidia.com/t/unexpected-shared-memory-bank-conflict/77228).
+    With ``matrix_subnormals`` matrix instructions take f16 below its normal range as it is, not
+    as 0.
     """
 
     name: str
@@ -54,6 +56,7 @@ class GpuModel:
     virtual: bool = False
     arrivals: bool = False
     copies: bool = False
+    matrix_subnormals: bool = True
     memory_bytes: int = 0
     binding_bytes: int = 0
     reserved_bytes: int = 0
@@ -139,6 +142,15 @@ MI300X = GpuModel(
     memory_bytes=192 << 30,
     exchanges=True,
 )
+MI250X = replace(
+    MI300X, name="MI250X", units=110, flops=23.9, bandwidth=1638.4, l2_bytes=8 << 20,
+    matrix_flops=191.5, memory_bytes=64 << 30,
+)  # fmt: skip
+"""One of its two halves, which programs see as a GPU each."""
+MI350X = replace(
+    MI300X, name="MI350X", units=256, shared_bytes=160 * KIB, group_shared_bytes=160 * KIB,
+    flops=144.2, bandwidth=8000.0, matrix_flops=2306.9, memory_bytes=288 << 30,
+)  # fmt: skip
 INTEGRATED = GpuModel(
     name="integrated",
     units=12,
@@ -171,7 +183,9 @@ GPUS: Mapping[str, GpuModel] = MappingProxyType(
         "h200": H200,
         "rtx30": _DESKTOP,
         "rtx40": RTX_4090,
+        "mi250": MI250X,
         "mi300": MI300X,
+        "mi350": MI350X,
         "integrated": INTEGRATED,
         "apple": APPLE,
         "processor": PROCESSOR,

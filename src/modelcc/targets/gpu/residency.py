@@ -7,6 +7,7 @@ from math import prod
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import launch_extents
 from modelcc.ir.scalar_tree import reads
+from modelcc.ir.types import BF16, DType
 from modelcc.schedule.group_schedule import (
     GroupAttention,
     GroupDecode,
@@ -60,7 +61,7 @@ def _registers(kernel: GroupKernel, schedule: Schedule, machine: GpuModel) -> in
             found = None if anchor is None else find_contraction(anchor)
             return 0 if found is None else product_registers(schedule, found, machine)
         case TensorProduct():
-            return tensor_registers(schedule)
+            return tensor_registers(schedule, _operand_type(kernel))
         case GroupAttention():
             copied = schedule.lanes > 1
             registers = copied_registers if copied else attention_registers
@@ -82,6 +83,13 @@ def _registers(kernel: GroupKernel, schedule: Schedule, machine: GpuModel) -> in
             return 40 + 4 * schedule.keys
         case _:
             return 0
+
+
+def _operand_type(kernel: GroupKernel) -> DType:
+    """Of a product."""
+    anchor = kernel.group.anchor
+    found = None if anchor is None else find_contraction(anchor)
+    return BF16 if found is None else found.left.value.dtype
 
 
 def _point_registers(kernel: GroupKernel) -> int:

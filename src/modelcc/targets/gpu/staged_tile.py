@@ -1,9 +1,9 @@
 """Tiles of operands as matrix units read them, several on their way to shared memory at once.
 
 A row of a tile is what lies side by side there: terms, or, where units read down the columns of a
-tile, results.  Rows are 16 bytes longer than what is in them, so that eight rows begin in different
-banks.  Elements that are read as they are, in vectors on their boundaries, are copied while threads
-go on; others pass through registers.
+tile, results.  Rows are longer than what is in them by what a thread reads of one, so that several
+begin in different banks.  Elements that are read as they are, in vectors on their boundaries, are
+copied while threads go on; others pass through registers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from modelcc.targets.gpu.evaluation import Evaluation, only_where
 from modelcc.targets.gpu.operand_tile import OperandTile, TileReader
 
 VECTOR_BYTES = 16
-"""What a thread moves at once, and by how much rows of a tile are longer."""
+"""What a thread moves at once."""
 
 REGISTER, MOST_HELD = 4, 32
 """Bytes of a register, and how many of them a thread holds until products are done."""
@@ -43,10 +43,14 @@ def has_rows_of_terms(operand: KeptFactor) -> bool:
 @dataclass(frozen=True)
 class StagedTile(OperandTile):
     """``rows_of_terms``: terms lie side by side in shared memory, whatever they do in memory.
-    Elements that are neighbours in memory and not there are copied one by one if ``apart``."""
+    Elements that are neighbours in memory and not there are copied one by one if ``apart``.  Rows
+    are ``pad`` bytes longer than what is in them.  Unless threads go on ``beside`` copies, all
+    elements pass through registers."""
 
     rows_of_terms: bool = True
     apart: bool = False
+    pad: int = VECTOR_BYTES
+    beside: bool = True
 
     @cached_property
     def lanes(self) -> int:
@@ -59,7 +63,7 @@ class StagedTile(OperandTile):
     def pitch(self) -> int:
         """Elements from a row of the tile to the next one."""
         row = self.depth if self.rows_of_terms else self.size
-        return row + VECTOR_BYTES // self.operand.value.dtype.bytes
+        return row + self.pad // self.operand.value.dtype.bytes
 
     @property
     def elements(self) -> int:
@@ -82,6 +86,8 @@ class StagedTile(OperandTile):
     @property
     def copied(self) -> Guard | Read | None:
         """What is copied, maybe only in some places; None if elements pass through registers."""
+        if not self.beside:
+            return None
         value = self.operand.value
         return value if isinstance(value, Guard | Read) and self._copies(self.lanes) else None
 

@@ -105,7 +105,8 @@ class SumsSlab:
     """``rows`` by ``columns`` sums of the tile that ``starts`` at a row and a column, of a kernel
     whose ``threads`` each are called ``thread``.  ``pixels`` says which places of an image a row of
     the tile is, where rows do not go on by one.  Sums in ``parts`` are in memory instead; those of
-    a ``dtype`` of 16 bits were rounded, as what follows them does first."""
+    a ``dtype`` of 16 bits were rounded, as what follows them does first.  They may lie ``over``
+    tiles."""
 
     kernel: GroupKernel
     found: Contraction
@@ -120,6 +121,7 @@ class SumsSlab:
     name: str
     pixels: Callable[[Index], Point] | None = None
     parts: PartialSums | None = None
+    over: bool = False
 
     @property
     def pitch(self) -> int:
@@ -129,7 +131,7 @@ class SumsSlab:
     @cached_property
     def buffer(self) -> Buffer:
         """The shared memory."""
-        return Buffer(self.name, self.dtype, self.rows * self.pitch, "shared")
+        return Buffer(self.name, self.dtype, self.rows * self.pitch, "shared", over=self.over)
 
     @cached_property
     def lanes(self) -> int:

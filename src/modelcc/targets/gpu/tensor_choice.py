@@ -17,7 +17,7 @@ from modelcc.targets.gpu.staged_tile import VECTOR_BYTES, has_rows_of_terms
 from modelcc.targets.gpu.sums_slab import TOGETHER, slab_pitch
 from modelcc.targets.gpu.tensor_product import instruction_of
 from modelcc.targets.gpu.tile_product import BOXES, is_turned, tile_bytes
-from modelcc.targets.isa.fragments import SIDE, sums_of
+from modelcc.targets.isa.fragments import SIDE, fragment_bytes, sums_of
 from modelcc.targets.isa.tile_products import depth
 
 TILES = (
@@ -38,6 +38,32 @@ TILES = (
     TensorProduct(64, 16, 64, 4, 1, 4),
 )
 """Tiles for elements of 2 bytes; of smaller ones there are more terms."""
+
+HELD_TILES = tuple(
+    replace(tile, copies=False)
+    for tile in (
+        TensorProduct(256, 256, 64, 2, 4, 1),
+        TensorProduct(256, 256, 32, 2, 4, 2),
+        TensorProduct(256, 256, 32, 2, 4, 1),
+        TensorProduct(256, 128, 32, 2, 2, 1),
+        TensorProduct(128, 256, 32, 2, 2, 1),
+        TensorProduct(128, 128, 32, 2, 2, 1),
+        TensorProduct(128, 128, 64, 2, 2, 1),
+        TensorProduct(128, 64, 64, 2, 2, 1),
+        TensorProduct(64, 128, 64, 2, 2, 1),
+        TensorProduct(64, 64, 64, 2, 2, 1),
+        TensorProduct(64, 64, 64, 2, 2, 2),
+        TensorProduct(64, 32, 64, 2, 2, 2),
+        TensorProduct(32, 64, 64, 2, 2, 2),
+        TensorProduct(32, 32, 64, 1, 2, 2),
+        TensorProduct(16, 128, 64, 1, 4, 2),
+        TensorProduct(128, 16, 64, 4, 1, 2),
+        TensorProduct(16, 64, 64, 1, 4, 2),
+        TensorProduct(64, 16, 64, 4, 1, 2),
+    )
+)
+"""Those of machines where operands pass through registers, as :data:`TILES`: with one buffer they
+take little shared memory, so that a unit has several groups."""
 
 BOX_TILES = tuple(
     replace(tile, instruction=BOXES)
@@ -90,6 +116,10 @@ FEWEST_BUFFERS = 3
 BLOCK_CYCLES = 40
 """From one barrier to products behind it, where no other warps fill the time."""
 
+REFILL_CYCLES = 300
+"""The same where there is one buffer, which is written between two barriers and read behind them;
+reckoned by the latencies of shared memory, not measured."""
+
 GROUP_CYCLES = 1500
 """Until the first tiles are there, and from the last sums to the end."""
 
@@ -105,7 +135,11 @@ def tensor_tiles(
     instruction for operands of ``dtype``, which may be copied as ``boxes``.  Sums may be ``kept``
     in such a type."""
     instruction = instruction_of(dtype)
-    tiles = [replace(t, terms=t.terms * 2 // dtype.bytes, instruction=instruction) for t in TILES]
+    own = TILES if machine.copies else HELD_TILES
+    tiles = [
+        replace(t, terms=t.terms * 2 // dtype.bytes, instruction=instruction, warp=machine.warp)
+        for t in own
+    ]
     if boxes is not None:
         boxed = [replace(t, terms=depth(dtype)) for t in BOX_TILES]
         boxed = [t for t in boxed if not (is_turned(t) and boxes.turned[0])]
@@ -131,7 +165,7 @@ def _with_spare(
     of floats of 8 bits, whose sums are kept three times, there are none."""
     if tile.instruction != BOXES or tile.parts > 1 or tile.groups or dtype.bytes == 1:
         return tile
-    taken = tensor_registers(tile)
+    taken = tensor_registers(tile, dtype)
     at_once = machine.groups_at_once(tile.threads, taken, tensor_bytes(tile, found, dtype))
     if not at_once:
         return tile
@@ -164,7 +198,7 @@ def _persistent(
     kept = F32 if is_turned(tile) else kept
     for buffers in range(tile.buffers, FEWEST_BUFFERS - 1, -1):
         one = replace(tile, buffers=buffers, groups=machine.units)
-        used = one.threads, tensor_registers(one), tensor_bytes(one, found, dtype, kept)
+        used = one.threads, tensor_registers(one, dtype), tensor_bytes(one, found, dtype, kept)
         groups = machine.units * machine.groups_at_once(*used)
         if groups:
             if _tiles_of(one, found, boxes) > groups:
@@ -192,14 +226,14 @@ def tensor_time(
 
     A block of terms takes as long as its products, or what passes through shared memory for them,
     or what comes from the cache, whichever takes longest, and a part of the others.  Of groups that
-    come at once as many bytes are on their way as fill all buffers but one (Little's law says what
-    comes in a cycle then).
+    come at once as many bytes are on their way as fill all buffers but one, or the registers that
+    hold a block (Little's law says what comes in a cycle then).
 
     With ``parts`` a group has as many times fewer blocks; what comes then is
     :func:`~modelcc.targets.gpu.partial_sums.parts_cycles`.  Groups that have several tiles finish
     the results of one while they multiply the next, behind which they only write the sums.
     """
-    registers = tensor_registers(tile) + _of_borders(tile, found, dtype)
+    registers = tensor_registers(tile, dtype) + _of_borders(tile, found, dtype)
     at_once = tile.groups // machine.units or machine.groups_at_once(
         tile.threads, registers, tensor_bytes(tile, found, dtype)
     )
@@ -215,11 +249,13 @@ def tensor_time(
     read = tile.rows * tile.warp_columns + tile.columns * tile.warp_rows
     moved = (read + sides) * bytes_of_terms / SHARED_BYTES
     together = min(per_unit, at_once)
-    coming = together * (tile.buffers - 1) * sides * bytes_of_terms
+    ahead = tile.buffers - 1 if tile.copies else 1
+    coming = together * ahead * sides * bytes_of_terms
     cached = sides * bytes_of_terms / min(CACHED_BYTES, coming / LATENCY_CYCLES)
     blocks = -(-terms // (tile.terms * tile.parts))
     most = max(products, moved, cached)
-    block = most + (1 - HIDDEN) * (products + moved + cached - most) + BLOCK_CYCLES / together
+    apart = BLOCK_CYCLES if tile.buffers > 1 else REFILL_CYCLES
+    block = most + (1 - HIDDEN) * (products + moved + cached - most) + apart / together
     results = tile.rows * tile.columns * 12 / SHARED_BYTES
     if tile.groups:
         sums = tile.rows * tile.columns * F32.bytes / SHARED_BYTES
@@ -259,22 +295,30 @@ def tensor_bytes(tile: TensorProduct, found: Contraction, dtype: DType, kept: DT
     them, which may be ``kept`` in such a type."""
     if tile.instruction == BOXES:
         return tile_bytes(tile, F32 if is_turned(tile) else kept)
-    left = _operand_bytes(found.left, tile.rows, tile.terms, dtype)
-    right = _operand_bytes(found.right, tile.columns, tile.terms, dtype)
+    pad = fragment_bytes(tile.warp)
+    left = _operand_bytes(found.left, tile.rows, tile.terms, dtype, pad)
+    right = _operand_bytes(found.right, tile.columns, tile.terms, dtype, pad)
     sums = SIDE * tile.warp_rows * slab_pitch(tile.columns) * sums_of(dtype).bytes
-    return tile.buffers * (left + right) + (sums if tile.parts == 1 else 0)
+    tiles = tile.buffers * (left + right)
+    if not tile.copies:
+        return max(tiles, sums) if tile.parts == 1 else tiles
+    return tiles + (sums if tile.parts == 1 else 0)
 
 
-def _operand_bytes(operand: KeptFactor, size: int, terms: int, dtype: DType) -> int:
+def _operand_bytes(operand: KeptFactor, size: int, terms: int, dtype: DType, pad: int) -> int:
     rows, row = (size, terms) if has_rows_of_terms(operand) else (terms, size)
-    return rows * (row * dtype.bytes + VECTOR_BYTES)
+    return rows * (row * dtype.bytes + pad)
 
 
-def tensor_registers(tile: TensorProduct) -> int:
-    """Registers that a thread is expected to take: sums, two steps' fragments, addresses."""
+def tensor_registers(tile: TensorProduct, dtype: DType = BF16) -> int:
+    """Registers that a thread is expected to take: sums, two steps' fragments of elements of
+    ``dtype``, those of the next block that it holds, addresses."""
     sums = tile.rows * tile.columns // tile.threads
     if tile.instruction == BOXES:
         kept = sums if tile.terms == depth(BF16) else 3 * sums
         return kept + (80 if tile.groups else 48) + tile.ahead
     fragments = tile.rows // tile.warp_rows + tile.columns // tile.warp_columns
-    return sums + fragments // 2 + 32
+    kept = fragments * fragment_bytes(tile.warp) // (2 * SIDE)
+    sides = tile.rows + tile.columns
+    held = 0 if tile.copies else sides * tile.terms * dtype.bytes // (4 * tile.threads)
+    return sums + kept + held + 32

@@ -43,6 +43,7 @@ from modelcc.targets.isa.fragments import (
     SIDE,
     clear_c,
     depth,
+    fragment_bytes,
     load_a,
     load_b,
     multiply,
@@ -50,7 +51,6 @@ from modelcc.targets.isa.fragments import (
     sums_of,
 )
 
-WARP = 32
 ROUNDED, BYTES = "mma_tf32", "mma_f8"
 """The instructions that take f32 with 10 bits of mantissa, and floats of 8 bits."""
 
@@ -87,7 +87,7 @@ def matrix_type(anchor: Nest, found: Contraction) -> DType | None:
 def check_warps(s: TensorProduct, dtype: DType) -> None:
     """:class:`ScheduleError` unless tiles divide among warps, and blocks into fragments."""
     sizes = (s.rows, s.columns, s.terms, s.warp_rows, s.warp_columns, s.parts)
-    if any(size < 1 for size in sizes) or s.buffers < 2:
+    if any(size < 1 for size in sizes) or s.buffers < (2 if s.copies else 1):
         raise ScheduleError("tiles have rows, columns, terms and parts, and two or more buffers")
     if s.rows % (SIDE * s.warp_rows) or s.columns % (SIDE * s.warp_columns):
         raise ScheduleError(f"warps have tiles of {SIDE} rows and columns")
@@ -112,7 +112,7 @@ class _TensorProduct:
         self._tiles = extents
         counts = (extents[0] * s.parts, *extents[1:])
         grid = tuple(zip(self._groups, counts, strict=True))
-        threads = tuple(zip(self._threads, (s.warp_rows, s.warp_columns, WARP), strict=True))
+        threads = tuple(zip(self._threads, (s.warp_rows, s.warp_columns, s.warp), strict=True))
         self._launch = Launching(grid, threads, kernel.dims)
         self._ranges = dict(self._launch.ranges)
         self._first: Index = 0
@@ -131,14 +131,15 @@ class _TensorProduct:
         s, names = self._schedule, self._kernel.names
         return StagedTile(
             operand, along, self._found.terms, size, s.terms, s.threads, 8, s.buffers, names,
-            names.fresh(stem), has_rows_of_terms(operand),
+            names.fresh(stem), has_rows_of_terms(operand), pad=fragment_bytes(s.warp),
+            beside=s.copies,
         )  # fmt: skip
 
     @cached_property
     def _thread(self) -> Index:
         """Its number in the group."""
         row, column, lane = map(Sym, self._threads)
-        return (row * self._schedule.warp_columns + column) * WARP + lane
+        return (row * self._schedule.warp_columns + column) * self._schedule.warp + lane
 
     @cached_property
     def _blocks(self) -> Index:
@@ -161,7 +162,9 @@ class _TensorProduct:
         outer.statements += [Alloc(b) for b in (self._a, self._b, self._c)]
         outer.statements += self._clear()
         names, ranges = self._kernel.names, self._ranges
-        copied = CopiedBlocks(readers, names, s.buffers, self._blocks, self._first, ranges)
+        copied = CopiedBlocks(
+            readers, names, s.buffers, self._blocks, self._first, ranges, not s.copies
+        )
         outer.statements += copied.statements(outer, self._multiply)
         tile = (number * self._tiles[1] + gj) * self._tiles[2] + gi
         parts = partial_sums(
@@ -223,6 +226,7 @@ class _TensorProduct:
         return SumsSlab(
             self._kernel, self._found, self._launch, batch, starts, rows, s.columns,
             self._sums, self._thread, s.threads, self._kernel.names.fresh("slab"), parts=parts,
+            over=not s.copies,
         )  # fmt: skip
 
     def _parts(self, parts: PartialSums, slab: SumsSlab) -> list[Stmt]:
@@ -240,7 +244,7 @@ class _TensorProduct:
         """Rows of fragments one after the other: their registers have numbers."""
         row, column, _ = map(Sym, self._threads)
         rows, columns = self._shape
-        result: list[Stmt] = []
+        result: list[Stmt] = [Barrier()] if slab.over else []
         for i in range(rows):
             j = Sym(self._kernel.names.fresh("j"))
             at = row * SIDE * slab.pitch + (column * columns + j) * SIDE

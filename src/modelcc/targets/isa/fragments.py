@@ -44,6 +44,11 @@ def depth(dtype: DType) -> int:
     return DEPTH_BYTES // dtype.bytes
 
 
+def fragment_bytes(warp: int) -> int:
+    """What a thread of a ``warp`` has of an operand's fragment."""
+    return SIDE * DEPTH_BYTES // warp
+
+
 def sums_of(dtype: DType) -> DType:
     """What products of operands are added up in."""
     return I32 if dtype == I8 else F32

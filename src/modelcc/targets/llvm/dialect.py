@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from modelcc.ir.loop import Function
+from modelcc.targets.isa import amd_mfma
+from modelcc.targets.isa.amd_mfma import WaveInstruction
 from modelcc.targets.isa.nvidia_mma import MATRIX_INSTRUCTIONS, MatrixInstruction
 from modelcc.targets.isa.nvidia_wgmma import TILE_INSTRUCTIONS, TileInstruction
 
@@ -29,12 +31,12 @@ class LlvmGroups:
     ``thread`` are indices in each dimension, ``barriers`` are called one after the other.
     ``memory``, ``shared`` and ``private`` are address spaces, ``generic`` holds all of them.  Of
     shared memory a kernel says at most ``shared_bytes`` itself, whoever launches it the rest.
-    ``matrices`` are routines that a warp of ``warp`` threads has instructions for; with ``copies``
-    it copies asynchronously.  ``exchanges`` is what threads of a warp get registers of each other
-    by.  ``meeting`` is a barrier that tells all threads whether any of them said so; groups meet
-    only where there is one.  With ``tiles`` it copies boxes of tensors, and warps of four as many
-    threads have these instructions.  Kernels that may be launched ``ahead`` begin before the one
-    before them has ended, and wait for it.
+    ``matrices`` are routines that a warp of ``warp`` threads has instructions for, ``waves`` those
+    that one of 64 has; with ``copies`` it copies asynchronously.  ``exchanges`` is what threads of
+    a warp get registers of each other by.  ``meeting`` is a barrier that tells all threads whether
+    any of them said so; groups meet only where there is one.  With ``tiles`` it copies boxes of
+    tensors, and warps of four as many threads have these instructions.  Kernels that may be
+    launched ``ahead`` begin before the one before them has ended, and wait for it.
     """
 
     name: str
@@ -51,6 +53,9 @@ class LlvmGroups:
     warp: int = 0
     matrices: Mapping[Function, MatrixInstruction] = field(
         default_factory=dict[Function, MatrixInstruction], hash=False
+    )
+    waves: Mapping[Function, WaveInstruction] = field(
+        default_factory=dict[Function, WaveInstruction], hash=False
     )
     copies: bool = False
     exchanges: Literal["", "shfl", "bpermute"] = ""
@@ -116,7 +121,7 @@ NVPTX_90A = replace(NVPTX_90, tiles=TILE_INSTRUCTIONS)
 AMDGPU = LlvmGroups(
     name="amdgpu",
     convention="amdgpu_kernel",
-    size='"amdgpu-flat-work-group-size"="{total},{total}" '
+    size='"amdgpu-flat-work-group-size"="{total},{total}" "amdgpu-agpr-alloc"="0" '
     "!reqd_work_group_size !{{i32 {}, i32 {}, i32 {}}}",
     group=_amd("workgroup.id"),
     thread=_amd("workitem.id"),
@@ -125,7 +130,13 @@ AMDGPU = LlvmGroups(
     warp=64,
     exchanges="bpermute",
 )
-"""Its barrier alone does not order memory: fences stand around it."""
+"""Its barrier alone does not order memory: fences stand around it.  Registers that only matrix
+cores reach (AGPRs) are left alone: LLVM 22 would move a loop's sums among them in each round."""
+
+AMDGPU_CHIPS: Mapping[str, LlvmGroups] = {
+    chip: replace(AMDGPU, waves=waves) for chip, waves in amd_mfma.MATRIX_INSTRUCTIONS.items()
+}
+"""By their matrix cores."""
 
 SPIRV = LlvmGroups(
     name="spirv",

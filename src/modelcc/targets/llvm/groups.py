@@ -83,7 +83,7 @@ class GroupCode:
         assert isinstance(buffer.size, int)
         limit = self._groups.shared_bytes
         if layout.overlaid or (limit is not None and layout.size > limit):
-            pointer = self._launched(s, layout)
+            pointer = self._part(s, layout)
         else:
             pointer = f"@{quoted(f'{self._code.name}.{self._code.fresh(buffer.name)}')}"
             type_ = f"[{buffer.size} x {memory_type(buffer.dtype)}]"
@@ -95,15 +95,22 @@ class GroupCode:
         generic = self._generic(pointer, space, buffer.name)
         self._code.scope.buffers[buffer.name] = (generic, buffer)
 
-    def _launched(self, s: Alloc, layout: SharedLayout) -> str:
-        """Of memory that whoever launches the kernel gives, and finds told how much."""
+    def _part(self, s: Alloc, layout: SharedLayout) -> str:
+        """Of memory for all that the group shares; where a kernel has a limit of its own, whoever
+        launches it gives that, and finds told how much."""
         space, buffer = self._groups.shared, s.buffer
         whole = f"@{quoted(f'{self._code.name}_shared')}"
-        line = f"{whole} = external addrspace({space}) global [0 x i8], align 1024"
+        if self._groups.shared_bytes is None:
+            type_ = f"[{layout.size} x i8] poison"
+            line = f"{whole} = internal addrspace({space}) global {type_}, align 1024"
+        else:
+            line = f"{whole} = external addrspace({space}) global [0 x i8], align 1024"
         if line not in self._code.globals:
-            symbol = f"@{quoted(self._code.name + SHARED_BYTES)}"
-            number = f"{symbol} = addrspace({self._groups.memory}) constant i32 {layout.size}"
-            self._code.globals += [line, number]
+            self._code.globals.append(line)
+            if self._groups.shared_bytes is not None:
+                symbol = f"@{quoted(self._code.name + SHARED_BYTES)}"
+                number = f"addrspace({self._groups.memory}) constant i32 {layout.size}"
+                self._code.globals.append(f"{symbol} = {number}")
         first, _ = layout.places[buffer.name]
         at = f"getelementptr i8, ptr addrspace({space}) {whole}, i64 {first}"
         return self._code.emit(at, buffer.name)

@@ -46,6 +46,7 @@ from modelcc.targets.llvm.parallel import parallel_call
 from modelcc.targets.llvm.tiles import TileCode
 from modelcc.targets.llvm.values import memory_type, quoted, value_type
 from modelcc.targets.llvm.warp import WarpCode
+from modelcc.targets.llvm.wave import WaveCode
 
 _UNLIKELY = '!prof !{!"branch_weights", i32 1, i32 1048576}'
 """Of the first of two branches."""
@@ -78,6 +79,7 @@ class StatementCode:
         self._groups = code.groups and GroupCode(code, code.groups, self.expressions)
         self._warp = code.groups and WarpCode(code, code.groups, self.expressions)
         self._tiles = self._warp and TileCode(code, self._warp, self.expressions)
+        self._waves = self._warp and WaveCode(code, self._warp, self.expressions)
 
     def block(self, body: Sequence[Stmt]) -> None:
         """Emit a list of statements into the innermost scope."""
@@ -111,9 +113,9 @@ class StatementCode:
                 for line in s.text.splitlines():
                     self._code.effect(f"; {line}")
             case RoutineCall():
-                if self._warp is None or self._tiles is None:
+                if self._warp is None or self._tiles is None or self._waves is None:
                     self._routine(s)
-                elif not self._tiles.call(s):
+                elif not (self._tiles.call(s) or self._waves.call(s)):
                     self._warp.call(s)
             case Barrier():
                 self._of_groups(s).barrier()

@@ -197,6 +197,11 @@ class WarpCode:
         first = self._registers(buffer, offset)
         return [self._slot(pointer, first + n) for n in range(count)]
 
+    def first(self, s: RoutineCall, argument: int) -> str:
+        """Where the first register of an argument is."""
+        (slot,) = self._slots(s, argument, 1)
+        return slot
+
     def read(self, s: RoutineCall, argument: int, type_: str, count: int) -> list[str]:
         """The first registers of an argument."""
         slots = self._slots(s, argument, count)

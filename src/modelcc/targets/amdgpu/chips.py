@@ -1,0 +1,19 @@
+"""AMD's GPUs by their architecture, as compilers call it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from modelcc.targets.gpu.machine import GPUS, GpuModel
+from modelcc.targets.gpu.tensor_product import BYTES
+
+CHIPS: Mapping[str, GpuModel] = {
+    "gfx90a": replace(GPUS["mi250"], matrix=("mma",), matrix_subnormals=False),
+    "gfx942": replace(GPUS["mi300"], matrix=("mma",)),
+    "gfx950": replace(GPUS["mi350"], matrix=("mma", BYTES)),
+}
+"""What schedules know of machines that have an architecture, with what kernels for it can be
+printed with: before gfx950 floats of 8 bits are of other formats than ours."""
+
+DEFAULT = "gfx942"

@@ -1,0 +1,118 @@
+"""Fragments on AMD's matrix cores (CDNA 2 to 4: gfx90a, gfx942, gfx950): loads from LDS and
+``v_mfma``, by a wave of 64 threads.
+
+AMD's calculator of register layouts (github.com/ROCm/amd_matrix_instruction_calculator, commit
+2ef91896, ``--register-layout`` of ``v_mfma_f32_16x16x16_f16`` and the others below) says: thread
+``l`` has of the instruction's first operand row ``l % 16``, of the second one column ``l % 16``, of
+both the ``l / 16``-th quarter of the terms, one behind the other, and of the sums rows
+``4 (l / 16)`` to ``4 (l / 16) + 3`` of column ``l % 16``.
+
+Here ``%b`` is the first operand and ``%a`` the second one, so that a thread has four neighbouring
+columns of row ``l % 16`` of ``%c``.  Of ``%a`` and ``%b`` it has bytes ``8 (l / 16)`` to
+``8 (l / 16) + 7`` of row, or column, ``l % 16``.  Where one instruction takes a part of these, the
+terms of a fragment are several instructions', each of which has the same ones of both operands.
+
+What is not here is multiplied in threads: f16 on gfx90a, whose instruction takes numbers below the
+normal range as 0 (ROCm, MIOpen: "MI200 MFMA behavior specifics"), and floats of 8 bits before
+gfx950, which are of other formats there (ROCm, "Data types and precision support": FNUZ).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from modelcc.ir.loop import Function
+from modelcc.ir.types import BF16, F8E4M3FN, F8E5M2, F16, F32, I8, I32, DType
+from modelcc.passes.loop.expand_narrow import expand_narrow
+from modelcc.targets.isa.fragments import (
+    clear_c,
+    load_a,
+    load_b,
+    multiply,
+    scale_c,
+    store_c,
+    sums_of,
+)
+
+WAVE = 64
+
+
+@dataclass(frozen=True)
+class WaveLoad:
+    """Bytes of a row that lie side by side by one load of each thread; ``apart``, elements that are
+    a row apart each by its own."""
+
+    apart: bool
+
+
+@dataclass(frozen=True)
+class WaveMultiply:
+    """Instructions one behind the other, each of operands of LLVM type ``operand``, of ``bits``,
+    out of what a thread has of a fragment; ``sums`` is the type of four of them."""
+
+    intrinsic: str
+    operand: str
+    bits: int
+    sums: str
+
+
+@dataclass(frozen=True)
+class WaveClear:
+    """Zeros."""
+
+
+@dataclass(frozen=True)
+class WaveScale:
+    """A row of f32 by its factor from memory."""
+
+
+@dataclass(frozen=True)
+class WaveStore:
+    """Four neighbours of a row at once."""
+
+
+WaveInstruction: TypeAlias = WaveLoad | WaveMultiply | WaveClear | WaveScale | WaveStore
+
+_MFMA = "llvm.amdgcn.mfma.{}"
+_HALF = WaveMultiply(_MFMA.format("f32.16x16x16f16"), "<4 x half>", 64, "<4 x float>")
+_BRAIN = WaveMultiply(_MFMA.format("f32.16x16x16bf16.1k"), "<4 x i16>", 64, "<4 x float>")
+_BYTES = WaveMultiply(_MFMA.format("i32.16x16x32.i8"), "i64", 64, "<4 x i32>")
+_FEW_BYTES = WaveMultiply(_MFMA.format("i32.16x16x16i8"), "i32", 32, "<4 x i32>")
+
+
+def _float8(name: str) -> WaveMultiply:
+    return WaveMultiply(_MFMA.format(f"f32.16x16x32.{name}.{name}"), "i64", 64, "<4 x float>")
+
+
+_CHIPS: Mapping[str, Mapping[DType, WaveMultiply]] = {
+    "gfx90a": {BF16: _BRAIN, I8: _FEW_BYTES},
+    "gfx942": {F16: _HALF, BF16: _BRAIN, I8: _BYTES},
+    "gfx950": {
+        F16: _HALF,
+        BF16: _BRAIN,
+        I8: _BYTES,
+        F8E4M3FN: _float8("fp8"),
+        F8E5M2: _float8("bf8"),
+    },
+}
+"""What multiplies operands of a type."""
+
+
+def _known(products: Mapping[DType, WaveMultiply]) -> Mapping[Function, WaveInstruction]:
+    found: dict[Function, WaveInstruction] = {}
+    for dtype, product in products.items():
+        found[load_a(dtype)] = found[load_b(dtype, transposed=True)] = WaveLoad(apart=False)
+        found[load_a(dtype, transposed=True)] = found[load_b(dtype)] = WaveLoad(apart=True)
+        found[multiply(dtype)] = product
+        found[clear_c(sums_of(dtype))] = WaveClear()
+    found[scale_c()] = WaveScale()
+    for to in (F32, F16, BF16):
+        found[store_c(F32, to)] = WaveStore()
+    found[store_c(I32, I32)] = WaveStore()
+    return {expand_narrow(routine): how for routine, how in found.items()}
+
+
+MATRIX_INSTRUCTIONS = {chip: _known(products) for chip, products in _CHIPS.items()}
+"""How a wave of a chip runs routines on fragments."""

@@ -1,0 +1,48 @@
+"""What AMD's machine code does in its loops, counted, and what it takes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+_LABEL = re.compile(r"^(\.LBB\d+_\d+):", re.MULTILINE)
+_INSTRUCTION = re.compile(r"^\t([a-z]\w+)")
+
+MFMA_CYCLES = {"gfx90a": 32, "gfx942": 16, "gfx950": 16}
+"""Of a SIMD for a product of 16 x 16 sums and 16 terms of 16 bits: ``Execution cycles`` of AMD's
+calculator (github.com/ROCm/amd_matrix_instruction_calculator); gfx950, which it does not know, is
+taken to be like gfx942."""
+
+VALU_CYCLES = 4
+"""That a SIMD of 16 lanes takes to issue an instruction of 64 threads, at most."""
+
+
+def loops_of(code: str) -> list[Counter[str]]:
+    """Instructions of each loop of assembly, by their names."""
+    found: list[Counter[str]] = []
+    for label in _LABEL.finditer(code):
+        jumps = list(re.finditer(rf"s_c?branch\w* {re.escape(label[1])}\n", code[label.end() :]))
+        if jumps:
+            body = code[label.end() : label.end() + jumps[-1].end()]
+            names = map(_INSTRUCTION.match, body.splitlines())
+            found.append(Counter(m[1] for m in names if m))
+    return found
+
+
+def products_in(loop: Counter[str]) -> int:
+    """Matrix instructions."""
+    return sum(count for name, count in loop.items() if name.startswith("v_mfma"))
+
+
+def matrix_part(loop: Counter[str], cycles: int) -> float:
+    """The part of a loop's time that matrix cores work, if nothing went on beside them: products
+    take ``cycles`` each, every other instruction :data:`VALU_CYCLES`."""
+    products = products_in(loop)
+    return products * cycles / (products * cycles + (loop.total() - products) * VALU_CYCLES)
+
+
+def taken(code: str, word: str) -> int:
+    """A number of a kernel's description, ``.vgpr_count`` or the like."""
+    found = re.search(rf"{re.escape(word)}:\s*(\d+)", code)
+    assert found is not None
+    return int(found[1])

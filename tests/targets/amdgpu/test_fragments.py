@@ -1,0 +1,84 @@
+"""What a wave's instructions on fragments compute, by the register layouts that AMD publishes, and
+the code that they become."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from wave_emulation import Wave
+from wave_kernels import PITCH, wave_product
+
+from modelcc.ir.errors import ModelError
+from modelcc.ir.loop_interpreter import interpret_loops
+from modelcc.ir.types import BF16, F8E4M3FN, F8E5M2, F16, F32, I8, Array, DType
+from modelcc.targets.amdgpu.chips import CHIPS
+from modelcc.targets.amdgpu.target import kernels_of
+from modelcc.targets.isa.fragments import SIDE, depth, sums_of
+from modelcc.targets.native.toolchain import assembly
+
+INSTRUCTIONS = {
+    ("gfx90a", BF16): "v_mfma_f32_16x16x16bf16_1k",
+    ("gfx90a", I8): "v_mfma_i32_16x16x16i8",
+    ("gfx942", F16): "v_mfma_f32_16x16x16_f16",
+    ("gfx942", BF16): "v_mfma_f32_16x16x16_bf16",
+    ("gfx942", I8): "v_mfma_i32_16x16x32_i8",
+    ("gfx950", F16): "v_mfma_f32_16x16x16_f16",
+    ("gfx950", BF16): "v_mfma_f32_16x16x16_bf16",
+    ("gfx950", I8): "v_mfma_i32_16x16x32_i8",
+    ("gfx950", F8E4M3FN): "v_mfma_f32_16x16x32_fp8_fp8",
+    ("gfx950", F8E5M2): "v_mfma_f32_16x16x32_bf8_bf8",
+}
+
+
+def operands(dtype: DType, transposed: tuple[bool, bool]) -> dict[str, Array]:
+    """Matrices as they lie in memory, factors of rows, and memory for the results."""
+    rng, terms = np.random.default_rng(3), depth(dtype)
+    shapes = ((terms, SIDE) if transposed[0] else (SIDE, terms),
+              (SIDE, terms) if transposed[1] else (terms, SIDE))  # fmt: skip
+    if dtype.is_float:
+        x, y = (rng.standard_normal(shape).astype(dtype.numpy) for shape in shapes)
+    else:
+        x, y = (rng.integers(-128, 128, shape).astype(dtype.numpy) for shape in shapes)
+    return {"x": x, "y": y, "f": rng.standard_normal(SIDE).astype(np.float32)}
+
+
+def wanted(dtype: DType, data: dict[str, Array], transposed: tuple[bool, bool]) -> Array:
+    """By NumPy in f64."""
+    x, y = (data[name].astype(np.float64) for name in "xy")
+    product = (x.T if transposed[0] else x) @ (y.T if transposed[1] else y)
+    return product * data["f"][:, None] if dtype.is_float else product
+
+
+@pytest.mark.parametrize("transposed", [(False, True), (True, False)], ids=str)
+@pytest.mark.parametrize(("chip", "dtype"), INSTRUCTIONS, ids=str)
+def test_a_wave_multiplies_as_numpy_does(
+    chip: str, dtype: DType, transposed: tuple[bool, bool]
+) -> None:
+    to = F16 if dtype == F16 else sums_of(dtype)
+    function = wave_product(dtype, to, transposed)
+    kernels, data = kernels_of(chip), operands(dtype, transposed)
+    found = np.zeros((SIDE, PITCH), to.numpy)
+    text = kernels.text([kernels.legal(function)], CHIPS[chip].limits)
+    arrays = {f"%{name}": array for name, array in (data | {"z": found}).items()}
+    wave = Wave(text, arrays).array("%z", found)
+    right, near = wanted(dtype, data, transposed), 2e-3 if to == F16 else 1e-5
+    np.testing.assert_allclose(wave[:, :SIDE], right, rtol=near, atol=near)
+    assert not wave[:, SIDE:].any()
+    interpret_loops(function, [*data.values(), found], [])
+    np.testing.assert_allclose(found[:, :SIDE], right, rtol=near, atol=near)
+    code = assembly(text, kernels.machine)
+    assert INSTRUCTIONS[chip, dtype] in code
+    assert ".private_segment_fixed_size: 0" in code
+
+
+@pytest.mark.parametrize(
+    ("chip", "dtype"), [("gfx90a", F16), ("gfx942", F8E4M3FN), ("gfx950", F32)], ids=str
+)
+def test_what_matrix_cores_do_not_multiply_exactly_they_do_not_multiply(
+    chip: str, dtype: DType
+) -> None:
+    """Numbers below the normal range would be 0, or formats be others."""
+    kernels = kernels_of(chip)
+    legal = kernels.legal(wave_product(dtype, F32, (False, True)))
+    with pytest.raises((NotImplementedError, ModelError), match="have no instruction for"):
+        kernels.text([legal], CHIPS[chip].limits)
