@@ -129,7 +129,7 @@ class Wave:
     def _result(self, operation: str, rest: str) -> Array:
         parts = rest.split(", ")
         match operation:
-            case "mul" | "add" | "urem" | "udiv" | "fmul":
+            case _ if operation in _OPERATIONS:
                 left, type_ = self._typed(parts[0]), _type_of(parts[0])
                 return _OPERATIONS[operation](left, self._operand(type_, parts[1]))
             case "zext" | "fptrunc":
@@ -209,6 +209,10 @@ _OPERATIONS: Mapping[str, Callable[[Array, Array], Array]] = {
     "urem": np.remainder,
     "udiv": np.floor_divide,
     "fmul": np.multiply,
+    "fadd": np.add,
+    "ashr": np.right_shift,
+    "and": np.bitwise_and,
+    "sub": np.subtract,
 }
 
 

@@ -156,7 +156,7 @@ class GroupAttention:
 @dataclass(frozen=True)
 class TensorAttention:
     """The same on matrix units: blocks of ``rows``, a warp for 16 of them, with ``wgmma`` four for
-    64, and of ``keys``."""
+    64, with ``mfma`` one of 64 threads, and of ``keys``."""
 
     rows: int
     keys: int
@@ -165,7 +165,7 @@ class TensorAttention:
     @property
     def threads(self) -> int:
         """Threads of a group."""
-        return 2 * self.rows
+        return (4 if self.instruction == "mfma" else 2) * self.rows
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from wave_emulation import Wave
-from wave_kernels import PITCH, wave_product
+from wave_kernels import PITCH, own_product, wave_product
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.loop_interpreter import interpret_loops
@@ -69,6 +69,37 @@ def test_a_wave_multiplies_as_numpy_does(
     code = assembly(text, kernels.machine)
     assert INSTRUCTIONS[chip, dtype] in code
     assert ".private_segment_fixed_size: 0" in code
+
+
+@pytest.mark.parametrize("every", [2, 4])
+def test_columns_of_fragments_may_alternate(every: int) -> None:
+    rng, found = np.random.default_rng(4), np.zeros((SIDE, PITCH), np.float32)
+    x, y = (rng.standard_normal((16, n)).astype(np.float16) for n in (16, 16 * every))
+    f = np.ones(16, np.float32)
+    kernels = kernels_of("gfx942")
+    function = kernels.legal(wave_product(F16, F32, (False, False), every))
+    text = kernels.text([function], CHIPS["gfx942"].limits)
+    wave = Wave(text, {"%x": x, "%y": y, "%f": f, "%z": found}).array("%z", found)
+    wanted = x.astype(np.float64) @ y.astype(np.float64)[:, ::every]
+    np.testing.assert_allclose(wave[:, :SIDE], wanted, rtol=1e-5, atol=1e-5)
+    interpret_loops(function, [x, y, f, found], [])
+    np.testing.assert_allclose(found[:, :SIDE], wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
+def test_threads_have_their_own_elements(dtype: DType) -> None:
+    """What they put into an operand, and what they take of sums."""
+    rng, found = np.random.default_rng(4), np.zeros((SIDE, PITCH), np.float32)
+    x, y = (rng.standard_normal((16, n)).astype(dtype.numpy) for n in (16, 64))
+    f = np.ones(16, np.float32)
+    kernels = kernels_of("gfx942")
+    function = kernels.legal(own_product(dtype))
+    text = kernels.text([function], CHIPS["gfx942"].limits)
+    wave = Wave(text, {"%x": x, "%y": y, "%f": f, "%z": found}).array("%z", found)
+    wanted = 2 * x.astype(np.float64) @ y.astype(np.float64)[:, ::4]
+    np.testing.assert_allclose(wave[:, :SIDE], wanted, rtol=1e-5, atol=1e-5)
+    interpret_loops(function, [x, y, f, found], [])
+    np.testing.assert_allclose(found[:, :SIDE], wanted, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -19,13 +19,14 @@ from modelcc.targets.c.names import symbol
 from modelcc.targets.gpu.device_target import DeviceTarget
 from modelcc.targets.gpu.llvm_kernels import LlvmKernels
 from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.isa.amd_fast import KERNEL_ENCODINGS
 from modelcc.targets.llvm.dialect import AMDGPU_CHIPS
 from modelcc.targets.llvm.instructions import Instructions
 from modelcc.targets.native.machine import Machine
 from modelcc.targets.native.target import native_target
 from modelcc.targets.native.toolchain import assembly, compile_llvm
 
-_INSTRUCTIONS = Instructions(half_conversions=True, rounding=True)
+_INSTRUCTIONS = Instructions(KERNEL_ENCODINGS, half_conversions=True, rounding=True)
 _LINKERS = ("ld.lld", "ld.lld-22", "ld.lld-21", "ld.lld-20")
 
 

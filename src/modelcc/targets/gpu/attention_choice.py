@@ -8,6 +8,7 @@ from dataclasses import replace
 from modelcc.ir.loop import Buffer
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Kernel, TensorProgram
+from modelcc.ir.types import F16
 from modelcc.schedule.canonical import canonical
 from modelcc.schedule.group_schedule import (
     GroupAttention,
@@ -29,6 +30,8 @@ from modelcc.targets.gpu.sizes import count
 from modelcc.targets.gpu.tensor_attention import WarpAttention
 from modelcc.targets.gpu.tile_attention import TileAttention
 from modelcc.targets.gpu.tile_product import BOXES
+from modelcc.targets.gpu.wave_attention import MATRIX, WaveAttention
+from modelcc.targets.isa.fragments import SIDE
 
 BLOCKS = (
     GroupAttention(64, 64, 256, 4),
@@ -51,6 +54,12 @@ WARP_BLOCKS = (
     TensorAttention(64, 32),
     TensorAttention(32, 32),
     TensorAttention(16, 32),
+    TensorAttention(128, 32, MATRIX),
+    TensorAttention(64, 64, MATRIX),
+    TensorAttention(64, 32, MATRIX),
+    TensorAttention(32, 64, MATRIX),
+    TensorAttention(32, 32, MATRIX),
+    TensorAttention(16, 32, MATRIX),
 )
 """The same on matrix units, the best first if all units have some."""
 
@@ -171,13 +180,16 @@ def _on_matrix_units(
     """
     rows, outer = count(parts.first.rows), count(parts.first.batch)
     keys = count(parts.first.columns)
+    if parts.first.left.value.dtype == F16 and not machine.matrix_subnormals:
+        return
     fitting: list[tuple[bool, bool, int, int, bool, int, TensorAttention]] = []
     for rank, blocks in enumerate(WARP_BLOCKS):
         boxes = blocks.instruction == BOXES
-        if blocks.instruction not in machine.matrix:
+        by_warps = blocks.threads == machine.warp * (blocks.rows // SIDE)
+        if blocks.instruction not in machine.matrix or not (boxes or by_warps):
             continue
         try:
-            found = (TileAttention if boxes else WarpAttention)(kernel, blocks, parts)
+            found = _by_fragments(kernel, blocks, parts)
         except ScheduleError:
             continue
         shared = aligned_bytes(found.shared)
@@ -196,8 +208,15 @@ def _on_matrix_units(
 
 def fragment_registers(kernel: GroupKernel, blocks: TensorAttention, parts: AttentionParts) -> int:
     """Registers that a thread on matrix units is expected to take."""
-    boxes = blocks.instruction == BOXES
-    return (TileAttention if boxes else WarpAttention)(kernel, blocks, parts).registers
+    return _by_fragments(kernel, blocks, parts).registers
+
+
+def _by_fragments(
+    kernel: GroupKernel, blocks: TensorAttention, parts: AttentionParts
+) -> TileAttention | WarpAttention | WaveAttention:
+    """What threads do by the family of instructions."""
+    known = {BOXES: TileAttention, MATRIX: WaveAttention}
+    return known.get(blocks.instruction, WarpAttention)(kernel, blocks, parts)
 
 
 def aligned_bytes(buffers: Sequence[Buffer]) -> int:

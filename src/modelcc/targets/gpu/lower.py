@@ -40,6 +40,7 @@ from modelcc.targets.gpu.tensor_attention import lower_tensor_attention
 from modelcc.targets.gpu.tensor_product import lower_tensor_product
 from modelcc.targets.gpu.tile_attention import lower_tile_attention
 from modelcc.targets.gpu.tile_product import BOXES, lower_tile_product
+from modelcc.targets.gpu.wave_attention import MATRIX, lower_wave_attention
 from modelcc.targets.gpu.weights import weight_layouts, with_weights
 
 
@@ -51,8 +52,8 @@ def _tensor_product(kernel: GroupKernel, schedule: TensorProduct) -> Function:
 
 
 def _tensor_attention(kernel: GroupKernel, schedule: TensorAttention) -> Function:
-    boxes = schedule.instruction == BOXES
-    return (lower_tile_attention if boxes else lower_tensor_attention)(kernel, schedule)
+    known = {BOXES: lower_tile_attention, MATRIX: lower_wave_attention}
+    return known.get(schedule.instruction, lower_tensor_attention)(kernel, schedule)
 
 
 _KINDS: Mapping[type, Callable[..., Function]] = MappingProxyType(

@@ -310,15 +310,15 @@ class Team:
         return found
 
 
-def exchanged(at: Evaluation, combine: Combine, own: Expr, warp: int) -> Var:
-    """What ``warp`` neighbouring threads have in registers, combined in all of them."""
-    return exchanged_by(at, combine, own, neighbours(warp))
+def exchanged(at: Evaluation, combine: Combine, own: Expr, warp: int, apart: int = 1) -> Var:
+    """What ``warp`` threads, each so far ``apart``, have in registers, combined in all of them."""
+    return exchanged_by(at, combine, own, neighbours(warp, apart))
 
 
-def neighbours(count: int) -> tuple[int, ...]:
-    """By which bits the numbers of ``count`` neighbouring threads, a power of two, differ: the
-    farthest first."""
-    return tuple(1 << bit for bit in reversed(range(count.bit_length() - 1)))
+def neighbours(count: int, apart: int = 1) -> tuple[int, ...]:
+    """By which bits the numbers of ``count`` threads, a power of two, differ that are so far
+    ``apart``: the farthest first."""
+    return tuple(apart << bit for bit in reversed(range(count.bit_length() - 1)))
 
 
 def exchanged_by(at: Evaluation, combine: Combine, own: Expr, bits: Sequence[int]) -> Var:

@@ -23,10 +23,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from modelcc.ir.index import Index, floordiv, mod
 from modelcc.ir.loop import Function
 from modelcc.ir.types import BF16, F8E4M3FN, F8E5M2, F16, F32, I8, I32, DType
 from modelcc.passes.loop.expand_narrow import expand_narrow
 from modelcc.targets.isa.fragments import (
+    SIDE,
     clear_c,
     load_a,
     load_b,
@@ -38,13 +40,17 @@ from modelcc.targets.isa.fragments import (
 
 WAVE = 64
 
+ROW_THREADS, OWN = WAVE // SIDE, SIDE * SIDE // WAVE
+"""Threads that have a row of sums, and neighbours of it that each of them has."""
+
 
 @dataclass(frozen=True)
 class WaveLoad:
     """Bytes of a row that lie side by side by one load of each thread; ``apart``, elements that are
-    a row apart each by its own."""
+    a row apart each by its own, where threads have every so-manieth column."""
 
     apart: bool
+    every: int = 1
 
 
 @dataclass(frozen=True)
@@ -100,11 +106,39 @@ _CHIPS: Mapping[str, Mapping[DType, WaveMultiply]] = {
 """What multiplies operands of a type."""
 
 
+def own_row(lane: Index) -> Index:
+    """The row of sums, or of ``%a``, that a thread has numbers of."""
+    return mod(lane, SIDE)
+
+
+def own_column(lane: Index) -> Index:
+    """The first of the :data:`OWN` columns that it has: of ``%a``, if its elements have 16 bits,
+    the same."""
+    return OWN * floordiv(lane, SIDE)
+
+
+def own_element(lane: Index) -> Index:
+    """Where a thread's first number is in a fragment."""
+    return SIDE * own_row(lane) + own_column(lane)
+
+
+def own_byte(offset: Index, lane: Index, dtype: DType) -> int | None:
+    """Where among its registers a thread has element ``offset`` of fragments of sums, or of ``%a``
+    of 16 bits; None if it is not seen to have it."""
+    place = offset - own_element(lane)
+    if not isinstance(place, int) or dtype.bits not in (16, 32):
+        return None
+    fragment, column = divmod(place, SIDE * SIDE)
+    return (fragment * OWN + column) * dtype.bytes if column < OWN else None
+
+
 def _known(products: Mapping[DType, WaveMultiply]) -> Mapping[Function, WaveInstruction]:
     found: dict[Function, WaveInstruction] = {}
     for dtype, product in products.items():
         found[load_a(dtype)] = found[load_b(dtype, transposed=True)] = WaveLoad(apart=False)
-        found[load_a(dtype, transposed=True)] = found[load_b(dtype)] = WaveLoad(apart=True)
+        found[load_a(dtype, transposed=True)] = WaveLoad(apart=True)
+        for every in (1, 2, 4):
+            found[load_b(dtype, every=every)] = WaveLoad(apart=True, every=every)
         found[multiply(dtype)] = product
         found[clear_c(sums_of(dtype))] = WaveClear()
     found[scale_c()] = WaveScale()

@@ -67,14 +67,14 @@ def load_a(dtype: DType, transposed: bool = False) -> Function:
 
 
 @cache
-def load_b(dtype: DType, transposed: bool = False) -> Function:
-    """``b[k, j] = source[stride*k + j]``; transposed, ``source[stride*j + k]``."""
+def load_b(dtype: DType, transposed: bool = False, every: int = 1) -> Function:
+    """``b[k, j] = source[stride*k + every*j]``; transposed, ``source[stride*j + k]``."""
     terms = depth(dtype)
-    first, step = (_TERM, _STRIDE) if transposed else (_STRIDE * _TERM, 1)
+    first, step = (_TERM, _STRIDE) if transposed else (_STRIDE * _TERM, every)
     copy = Store("b", SIDE * _TERM, Load("source", first, dtype, SIDE, step))
-    rows, columns = (SIDE, terms) if transposed else (terms, SIDE)
-    source = Buffer("source", dtype, (rows - 1) * _STRIDE + columns)
-    name = f"load_b_{dtype}{'_t' if transposed else ''}"
+    rows, last = (SIDE, terms - 1) if transposed else (terms, every * (SIDE - 1))
+    source = Buffer("source", dtype, (rows - 1) * _STRIDE + last + 1)
+    name = f"load_b_{dtype}{'_t' if transposed else ''}{f'_{every}' if every > 1 else ''}"
     body = For("k", 0, terms, (copy,))
     return _routine(name, (_written("b", dtype, terms), Parameter(source)), body, True)
 

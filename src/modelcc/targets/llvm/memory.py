@@ -10,6 +10,7 @@ from math import gcd
 from modelcc.ir.index import Index
 from modelcc.ir.loop import Buffer
 from modelcc.ir.types import BOOL, DType
+from modelcc.targets.isa import amd_mfma
 from modelcc.targets.isa.nvidia_wgmma import WARP_GROUP, own_byte
 from modelcc.targets.isa.tile_products import ROWS
 from modelcc.targets.llvm import interleaved
@@ -49,8 +50,9 @@ class MemoryCode:
 
     def _own(self, pointer: str, buffer: Buffer, offset: Index) -> str:
         """A register of a fragment that the thread has."""
-        place = own_byte(offset, self._code.lane_index, buffer.dtype)
-        if place is None or self._code.warp != WARP_GROUP:
+        find = {WARP_GROUP: own_byte, amd_mfma.WAVE: amd_mfma.own_byte}.get(self._code.warp)
+        place = find and find(offset, self._code.lane_index, buffer.dtype)
+        if place is None:
             raise NotImplementedError(
                 f"element {offset} of the fragment %{buffer.name} is not known to be a thread's own"
             )

@@ -44,7 +44,8 @@ class WarpCode:
         """This thread's registers of a warp's buffer."""
         count = self._registers(s.buffer)
         self.fragments.append(s.buffer.name)
-        pointer = self._code.allocate(f"[{count} x i32]", s.buffer.name)
+        align = _ROW_BYTES if self._groups.waves else None
+        pointer = self._code.allocate(f"[{count} x i32]", s.buffer.name, align)
         self._code.scope.buffers[s.buffer.name] = (pointer, s.buffer)
 
     def call(self, s: RoutineCall) -> None:

@@ -80,7 +80,7 @@ class WaveCode:
             found = self._loaded(s, type_, at, given.offset, _OPERAND, known)
             self._write(s, _OPERAND, found)
             return
-        at = self._sum(self._times(term, pitch), row)
+        at = self._sum(self._times(term, pitch), self._scaled(row, kind.every))
         found = "poison"
         for n in range(count):
             offset = given.offset + stride * n

@@ -1,0 +1,357 @@
+"""Attention on matrix units whose sums lie in threads as operands do: scores never leave registers.
+
+grid b, i; thread w (16 rows each), l (64 lanes)
+  queries to shared memory, where keys come later, and to fragments; totals = 0
+  for each block of keys
+    barrier; the next block is read to registers
+    scores = keys * queries; what follows them, the largest of a row so far by its four threads,
+    powers under that, as a fragment of the second product
+    totals * (power of what has changed) + powers * values
+    barrier; what was read to shared memory
+  results of a thread's own totals
+
+A thread has four neighbouring columns of one row in each fragment
+(:mod:`modelcc.targets.isa.amd_mfma`): what is known of a row, it has in registers.  What rows need
+is as in :mod:`modelcc.targets.gpu.attention`.  Where results have more than 16 bits a power is the
+sum of two numbers of the operands' type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import reduce
+from itertools import product
+from math import gcd
+
+from modelcc.ir.argument import Argument
+from modelcc.ir.index import Bounds, Index, Range, Sym, ceildiv, loop_range, minimum
+from modelcc.ir.loop import (
+    Alloc,
+    Assign,
+    Barrier,
+    Buffer,
+    Const,
+    Convert,
+    Expr,
+    For,
+    Function,
+    Load,
+    MulAdd,
+    Predicate,
+    RoutineCall,
+    ScalarCall,
+    Select,
+    Splat,
+    Stmt,
+    Store,
+    Var,
+)
+from modelcc.ir.tensor import Condition
+from modelcc.ir.types import F32
+from modelcc.schedule.group_schedule import TensorAttention
+from modelcc.schedule.schedule import ScheduleError
+from modelcc.targets.gpu.attention_parts import (
+    TOTAL,
+    AttentionParts,
+    binary_power,
+    find_attention,
+    powers_under,
+    verify_halves,
+    within,
+)
+from modelcc.targets.gpu.contraction import Contraction
+from modelcc.targets.gpu.evaluation import (
+    Evaluation,
+    GroupKernel,
+    Launching,
+    extent_of,
+    only_where,
+)
+from modelcc.targets.gpu.reduction import combine_two, exchanged
+from modelcc.targets.gpu.staged_tile import (
+    MOST_HELD,
+    REGISTER,
+    StagedTile,
+    TileCopier,
+    has_rows_of_terms,
+)
+from modelcc.targets.isa.amd_mfma import OWN, ROW_THREADS, WAVE, own_column, own_element, own_row
+from modelcc.targets.isa.fragments import SIDE, clear_c, fragment_bytes, load_a, load_b, multiply
+
+MATRIX = "mfma"
+"""The family of instructions."""
+
+SQUARE = SIDE * SIDE
+
+MOST_EVERY = 4
+"""Fragments whose columns alternate, so that a thread reads its elements of all of them at once."""
+
+
+def lower_wave_attention(kernel: GroupKernel, schedule: TensorAttention) -> Function:
+    """The function of a kernel; :class:`ScheduleError` if it is no softmax of products in f16 or
+    bf16."""
+    return WaveAttention(kernel, schedule, find_attention(kernel)).function()
+
+
+class WaveAttention:
+    """What threads of a group do; :class:`ScheduleError` if operands are no whole fragments of one
+    type, or there are no registers for a block."""
+
+    def __init__(self, kernel: GroupKernel, s: TensorAttention, parts: AttentionParts) -> None:
+        if kernel.checks:
+            raise ScheduleError("indices of blocks are known to be in their bounds")
+        if min(s.rows, s.keys) < SIDE or s.rows % SIDE or s.keys % SIDE:
+            raise ScheduleError(f"waves have {SIDE} rows, and blocks as many keys")
+        verify_halves(parts)
+        self._kernel, self._s, self._parts = kernel, s, parts
+        fresh = self._fresh = kernel.names.fresh
+        gb, gi, w, lane = fresh("gb"), fresh("gi"), fresh("w"), fresh("t")
+        pair = parts.pair
+        grid = ((gb, extent_of(parts.first.batch)), (gi, ceildiv(pair.row.extent, s.rows)))
+        self._launch = Launching(grid, ((w, s.rows // SIDE), (lane, WAVE)), kernel.dims)
+        self._first, self._lane = Sym(w) * SIDE, Sym(lane)
+        self._thread = Sym(w) * WAVE + Sym(lane)
+        self._start = Sym(gi) * s.rows
+        self._outer = Evaluation(kernel.names)
+        self._batch = self._outer.place(parts.first.batch, Sym(gb)) if parts.first.batch else {}
+        self._block = fresh("kb")
+        self._dtype = parts.first.left.value.dtype
+        self._keys = self._tile("keys", parts.first, s.keys, parts.depth)
+        queries = self._tile("queries", parts.first, s.rows, parts.depth, left=True)
+        self._queries = replace(queries, name=self._keys.name)
+        self._values = self._tile("values", parts.second, parts.width, s.keys)
+        self._shape = parts.depth // SIDE, s.keys // SIDE, parts.width // SIDE
+        terms, keys, width = self._shape
+        self._fq = Buffer(fresh("fq"), self._dtype, terms * SQUARE, "warp")
+        self._every = 1 if self._values.rows_of_terms else gcd(width, MOST_EVERY)
+        self._fb = Buffer(fresh("fb"), self._dtype, self._every * SQUARE, "warp")
+        self._fs = Buffer(fresh("fs"), F32, keys * SQUARE, "warp")
+        self._fo = Buffer(fresh("fo"), F32, width * SQUARE, "warp")
+        whole = parts.results[-1].body.dtype.bits > 16
+        self._powers = [
+            Buffer(fresh("fp"), self._dtype, keys * SQUARE, "warp") for _ in range(1 + whole)
+        ]
+        self._seen = Var("", F32)
+        self._sums: dict[str, Var] = {}
+
+    def _tile(
+        self, stem: str, of: Contraction, size: int, depth: int, left: bool = False
+    ) -> StagedTile:
+        operand, along = (of.left, of.rows) if left else (of.right, of.columns)
+        names = self._kernel.names
+        tile = StagedTile(
+            operand, along, of.terms, size, depth, self._s.threads, 8, 1, names, names.fresh(stem),
+            has_rows_of_terms(operand), pad=fragment_bytes(WAVE), beside=False,
+        )  # fmt: skip
+        if not left and self._held(tile) > MOST_HELD:
+            raise ScheduleError("a thread holds its part of a block in registers")
+        return tile
+
+    def _held(self, tile: StagedTile) -> int:
+        return tile.vectors * -(-tile.lanes * self._dtype.bytes // REGISTER)
+
+    @property
+    def shared(self) -> tuple[Buffer, ...]:
+        """Memory of a group: of keys, or queries before, and of values."""
+        size = max(self._keys.elements, self._queries.elements)
+        return replace(self._keys.buffer, size=size), self._values.buffer
+
+    @property
+    def registers(self) -> int:
+        """What a thread is expected to take: fragments, also of all values of a block, which LLVM
+        loads ahead, the next block, addresses, and what masks."""
+        terms, keys, width = self._shape
+        own = 2 * terms + 4 * (keys + width) + 2 * keys * (len(self._powers) + width)
+        return own + self._held(self._keys) + self._held(self._values) + 64
+
+    def function(self) -> Function:
+        """Grid, threads, and what these do."""
+        outer, ranges = self._outer, self._launch.ranges
+        fragments = (self._fq, *self._powers, self._fb, self._fs, self._fo)
+        outer.statements += [Alloc(b) for b in fragments]
+        e, every = self._loop("e", self._shape[2])
+        clear = RoutineCall(clear_c(F32), (Argument(self._fo.name, e * SQUARE),))
+        outer.statements.append(every(clear))
+        queries = self._copier(self._queries, self._start, outer, ranges)
+        queries.begin(0, 0, outer, ranges)
+        outer.statements += [*queries.put(0), Barrier(), self._take_queries(), Barrier()]
+        blocks = self._parts.blocks(self._batch, self._start, self._s.rows, self._s.keys)
+        self._put(self._read(0, outer, ranges), outer)
+        self._seen = outer.register("seen", Const(float("-inf"), F32))
+        zero = Const(0, F32)
+        self._sums = {n.output: outer.register("sum", zero) for n in self._parts.sums}
+        ranges = {**ranges, self._block: loop_range(blocks)}
+        outer.statements.append(For(self._block, 0, blocks, tuple(self._one(ranges, blocks))))
+        self._finish()
+        body = self._launch.around([Alloc(b) for b in self.shared], outer.statements)
+        return self._kernel.function(body)
+
+    # --- tiles
+
+    def _copier(self, tile: StagedTile, start: Index, at: Evaluation, ranges: Bounds) -> TileCopier:
+        return TileCopier(tile, self._thread, start, ranges, at, self._batch)
+
+    def _read(self, block: Index, at: Evaluation, ranges: Bounds) -> tuple[TileCopier, TileCopier]:
+        """A block of keys and values to registers."""
+        keys = self._copier(self._keys, block * self._s.keys, at, ranges)
+        keys.fetch(0, at, ranges)
+        values = self._copier(self._values, 0, at, ranges)
+        values.fetch(block, at, ranges)
+        return keys, values
+
+    def _put(self, read: Sequence[TileCopier], at: Evaluation) -> None:
+        """What was read to shared memory."""
+        for copier in read:
+            at.statements += copier.put(0)
+
+    def _one(self, ranges: Bounds, blocks: Index) -> list[Stmt]:
+        """What is done with a block of keys, the next one being read meanwhile; behind the last one
+        it is read again."""
+        inner = self._outer.nested()
+        inner.statements.append(Barrier())
+        last = ceildiv(self._parts.pair.key.extent, self._s.keys) - 1
+        coming = inner.bind("next", minimum(Sym(self._block) + 1, blocks - 1))
+        there = {**ranges, **({coming.name: Range(0, last)} if isinstance(coming, Sym) else {})}
+        read = self._read(coming, inner, there)
+        inner.statements += self._scores()
+        self._weigh(inner, ranges)
+        inner.statements += [*self._add(), Barrier()]
+        self._put(read, inner)
+        return inner.statements
+
+    # --- fragments
+
+    def _loop(self, stem: str, count: int) -> tuple[Sym, Callable[..., For]]:
+        """An index of fragments, and a loop over all, whose registers have numbers."""
+        number = Sym(self._fresh(stem))
+        return number, lambda *body: For(number.name, 0, count, body, kind="unrolled")
+
+    def _take_queries(self) -> Stmt:
+        tile, (d, every) = self._queries, self._loop("d", self._shape[0])
+        at = tile.offset(0, d * SIDE, self._first)
+        load = load_a(self._dtype, not tile.rows_of_terms)
+        to = Argument(self._fq.name, d * SQUARE)
+        return every(RoutineCall(load, (to, Argument(tile.name, at)), (tile.pitch,)))
+
+    def _scores(self) -> list[Stmt]:
+        """Queries of a wave times all keys."""
+        tile = self._keys
+        (d, all_terms), (j, all_keys) = (
+            self._loop("d", self._shape[0]),
+            self._loop("j", self._shape[1]),
+        )
+        score, b = Argument(self._fs.name, j * SQUARE), Argument(self._fb.name, 0)
+        at = Argument(tile.name, tile.offset(0, d * SIDE, j * SIDE))
+        load = RoutineCall(load_b(self._dtype, tile.rows_of_terms), (b, at), (tile.pitch,))
+        query = Argument(self._fq.name, d * SQUARE)
+        multiplied = RoutineCall(multiply(self._dtype), (score, query, b))
+        return [
+            all_keys(RoutineCall(clear_c(F32), (score,))),
+            all_terms(all_keys(load, multiplied)),
+        ]
+
+    def _add(self) -> list[Stmt]:
+        """Powers times values are added."""
+        tile, every = self._values, self._every
+        (k, all_keys), (g, all_columns), (n, each), (j, all_loads) = (
+            self._loop("k", self._shape[1]),
+            self._loop("e", self._shape[2] // every),
+            self._loop("n", every),
+            self._loop("j", every),
+        )
+        value = Argument(tile.name, tile.offset(0, k * SIDE, g * every * SIDE + j))
+        routine = load_b(self._dtype, tile.rows_of_terms, every)
+        load = RoutineCall(routine, (Argument(self._fb.name, j * SQUARE), value), (tile.pitch,))
+        total = Argument(self._fo.name, (g * every + n) * SQUARE)
+        b = Argument(self._fb.name, n * SQUARE)
+        powers = (Argument(p.name, k * SQUARE) for p in self._powers)
+        products = [RoutineCall(multiply(self._dtype), (total, power, b)) for power in powers]
+        return [all_keys(all_columns(all_loads(load), each(*products)))]
+
+    # --- a thread's own numbers
+
+    @property
+    def _row(self) -> Index:
+        """The row that a thread has numbers of."""
+        return self._start + self._first + own_row(self._lane)
+
+    def _own(self, fragment: Index, column: int = 0) -> Index:
+        """Where a number of the thread's is."""
+        return fragment * SQUARE + own_element(self._lane) + column
+
+    def _weigh(self, inner: Evaluation, ranges: Bounds) -> None:
+        """Powers of a row's scores under the largest so far, and what was summed up to them."""
+        values = self._shifted(inner, ranges)
+        own = reduce(lambda a, b: combine_two("max", (a, b)), values, self._seen)
+        top = exchanged(inner, "max", own, ROW_THREADS, SIDE)
+        change, powers = powers_under(inner, top, self._seen, values, binary_power(1.0))
+        whole = reduce(lambda a, b: combine_two("sum", (a, b)), powers)
+        for total in self._sums.values():
+            inner.statements.append(Assign(total.name, MulAdd(total, change, whole)))
+        inner.statements.append(Assign(self._seen.name, top))
+        for number, power in enumerate(powers):
+            self._keep(inner, number, power)
+        e, every = self._loop("e", self._shape[2])
+        old = Load(self._fo.name, self._own(e), F32, OWN)
+        scaled = ScalarCall("mul", (old, Splat(change, OWN)), F32, OWN)
+        inner.statements.append(every(Store(self._fo.name, self._own(e), scaled)))
+
+    def _keep(self, inner: Evaluation, number: int, power: Expr) -> None:
+        """A power as one or two numbers of the operands' type."""
+        at = self._own(*divmod(number, OWN))
+        high = inner.named("high", Convert(power, self._dtype))
+        inner.statements.append(Store(self._powers[0].name, at, high))
+        for rest in self._powers[1:]:
+            left = ScalarCall("sub", (power, Convert(high, F32)), F32)
+            inner.statements.append(Store(rest.name, at, Convert(left, self._dtype)))
+
+    def _shifted(self, inner: Evaluation, ranges: Bounds) -> list[Expr]:
+        """What powers are made of, at a thread's keys of its row."""
+        parts, pair = self._parts, self._parts.pair
+        first, *rest = parts.scores
+        assert parts.shifted is not None
+        row = within(inner, self._row, pair.row, ranges)[0]
+        found: list[Expr] = []
+        for number in range(self._s.keys // ROW_THREADS):
+            side, column = divmod(number, OWN)
+            key = Sym(self._block) * self._s.keys + side * SIDE + own_column(self._lane) + column
+            at, there = within(inner, key, pair.key, ranges)
+            point = {**self._batch, pair.row.name: row, pair.key.name: at}
+            score = Load(self._fs.name, self._own(side, column), F32)
+            made: dict[str, Expr] = {first.output: inner.named("s", score)}
+            for nest in rest:
+                made[nest.output] = inner.named("v", inner.value(nest.body, point, made))
+            value = inner.value(parts.shifted, point, made)
+            least = Const(float("-inf"), F32)
+            found.append(
+                inner.named("x", Select(Predicate(there), value, least) if there else value)
+            )
+        return found
+
+    # --- results
+
+    def _finish(self) -> None:
+        """What follows a thread's totals."""
+        outer, parts = self._outer, self._parts
+        sums: dict[str, Expr] = {
+            name: exchanged(outer, "sum", own, ROW_THREADS, SIDE)
+            for name, own in self._sums.items()
+        }
+        g, all_columns = self._loop("e", self._shape[2] // self._every)
+        inner, number = outer.nested(), self._row
+        for column, n in product(range(OWN), range(self._every)):
+            cell, fragment = inner.beside(), g * self._every + n
+            made = {TOTAL: Load(self._fo.name, self._own(fragment, column), F32), **sums}
+            own = own_column(self._lane) + column
+            place = g * self._every * SIDE + self._every * own + n
+            point = {
+                **self._batch,
+                parts.pair.row.name: number,
+                **cell.place(parts.second.columns, place),
+            }
+            for nest in parts.results:
+                made[nest.output] = cell.named("v", cell.value(nest.body, point, made))
+            cell.store(parts.results[-1], point, made[parts.results[-1].output])
+        there = (Condition(number, "<", parts.pair.row.extent),)
+        outer.statements += only_where(there, [all_columns(*inner.statements)])
