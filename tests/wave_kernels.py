@@ -39,8 +39,8 @@ PITCH = 20
 
 
 def own_product(dtype: DType) -> Function:
-    """``z[20 i + j] = 2 (x y)[i, j]`` of operands of 16 bits: threads put their own elements of ``x``
-    into the fragment, and take those of the sums."""
+    """``z[20 i + j] = 2 (x y)[i, j]`` of operands of 16 bits: threads put their own elements of
+    ``x`` into the fragment, and take those of the sums."""
     whole = wave_product(dtype, F32, (False, False), every=4)
     grid = whole.body[0]
     assert isinstance(grid, For)
