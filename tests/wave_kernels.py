@@ -34,12 +34,12 @@ from modelcc.targets.isa.fragments import (
 )
 
 WAVE = 64
-PITCH = 20
+PITCH = 68
 """Of results."""
 
 
 def own_product(dtype: DType) -> Function:
-    """``z[20 i + j] = 2 (x y)[i, j]`` of operands of 16 bits: threads put their own elements of
+    """``z[68 i + j] = 2 (x y)[i, j]`` of operands of 16 bits: threads put their own elements of
     ``x`` into the fragment, and take those of the sums."""
     whole = wave_product(dtype, F32, (False, False), every=4)
     grid = whole.body[0]
@@ -67,8 +67,8 @@ def _is(s: Stmt, routine: Function) -> bool:
 def wave_product(
     dtype: DType, to: DType, transposed: tuple[bool, bool], every: int = 1
 ) -> Function:
-    """``z[20 i + j] = f[i] (x y)[i, every j]`` of one fragment each, of integers without ``f``;
-    operands lie as :func:`load_a` and :func:`load_b` say, ``transposed`` or not."""
+    """``z[68 i + every j] = f[i] (x y)[i, every j]`` of one fragment each, of integers without
+    ``f``; operands lie as :func:`load_a` and :func:`load_b` say, ``transposed`` or not."""
     sums, terms = sums_of(dtype), depth(dtype)
     size = SIDE * terms
     sizes = (size, size * every)
@@ -97,7 +97,7 @@ def wave_product(
     ]
     if sums == F32:
         body.append(RoutineCall(scale_c(), (total, Argument("f", 0))))
-    body.append(RoutineCall(store_c(sums, to), (Argument("z", 0), total), (PITCH,)))
+    body.append(RoutineCall(store_c(sums, to, every), (Argument("z", 0), total), (PITCH,)))
     parameters = (
         *(Parameter(Buffer(name, dtype, n)) for name, n in zip("xy", sizes, strict=True)),
         Parameter(Buffer("f", F32, SIDE)),

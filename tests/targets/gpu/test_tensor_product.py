@@ -10,7 +10,7 @@ import pytest
 from group_products import assert_same_meaning, feeds_of, function_of, program_of, without
 
 from modelcc.ir.copies import CopyAsync, WaitCopies
-from modelcc.ir.loop import Alloc, Barrier
+from modelcc.ir.loop import Alloc, Barrier, RoutineCall
 from modelcc.ir.loop_groups import RaceError
 from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.loop_parser import parse_function
@@ -118,6 +118,25 @@ def test_operands_may_pass_through_registers(name: str, buffers: int) -> None:
     function = function_of(named(name), schedule)
     assert not any(isinstance(s, CopyAsync) for s in statements(function.body))
     assert_same_meaning(named(name), schedule, SIZES)
+
+
+ALTERNATING = """%a: f16[24, 64], %b: f16[24, 128], %c: f32[128]) -> (%y: f32[64, 128]) {
+  %p: f32[64, 128] = [i < 64, j < 128] sum[l < 24] f32(%a[l, i]) * f32(%b[l, j])
+  %y: f32[64, 128] = [i < 64, j < 128] %p[i, j] + %c[j] }"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "parts"), [(32, 64, 1), (64, 32, 1), (64, 128, 1), (32, 64, 3)]
+)
+def test_rows_and_columns_of_fragments_alternate(rows: int, columns: int, parts: int) -> None:
+    """Where they lie side by side in memory, and terms do not: two or four of them."""
+    schedule = held(TensorProduct(rows, columns, 8 * 2, 1, 2 if columns > 32 else 1), 1)
+    program = program_of(ALTERNATING.replace("24", "48"), SIZES)
+    function = function_of(program, replace(schedule, parts=parts))
+    names = {s.routine.name for s in statements(function.body) if isinstance(s, RoutineCall)}
+    assert f"load_a_f16_t_{min(rows // 16, 4)}" in names
+    assert f"load_b_f16_{min(columns // 16 // schedule.warp_columns, 4)}" in names
+    assert_same_meaning(program, replace(schedule, parts=parts), SIZES)
 
 
 @pytest.mark.parametrize(("buffers", "count"), [(1, 4), (2, 3)])

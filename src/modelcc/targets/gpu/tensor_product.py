@@ -19,6 +19,7 @@ the terms, and puts its sums into memory; the last one of a tile finishes them
 from __future__ import annotations
 
 from functools import cached_property
+from math import gcd
 
 from modelcc.ir.argument import Argument
 from modelcc.ir.index import Index, Sym, ceildiv, floordiv, mod
@@ -39,6 +40,7 @@ from modelcc.targets.gpu.partial_sums import (
 from modelcc.targets.gpu.staged_tile import StagedTile, TileCopier, has_rows_of_terms
 from modelcc.targets.gpu.sums_slab import SumsSlab
 from modelcc.targets.isa.fragments import (
+    MOST_EVERY,
     OPERANDS,
     SIDE,
     clear_c,
@@ -120,6 +122,10 @@ class _TensorProduct:
         self._left = self._tile(found.left, found.rows, s.rows, "left")
         self._right = self._tile(found.right, found.columns, s.columns, "right")
         self._shape = s.rows // (SIDE * s.warp_rows), s.columns // (SIDE * s.warp_columns)
+        sides = zip((self._left, self._right), self._shape, strict=True)
+        self._every = tuple(
+            1 if s.copies or tile.rows_of_terms else gcd(count, MOST_EVERY) for tile, count in sides
+        )
         part, terms = SIDE * depth(dtype), self._shape
         self._a = Buffer(fresh("fa"), dtype, terms[0] * part, "warp")
         self._b = Buffer(fresh("fb"), dtype, terms[1] * part, "warp")
@@ -195,12 +201,12 @@ class _TensorProduct:
         row, column, _ = map(Sym, self._threads)
         rows, columns = self._shape
         left, right = self._left, self._right
-        first = left.offset(which, step * d, (row * rows + i) * SIDE)
-        second = right.offset(which, step * d, (column * columns + j) * SIDE)
+        first = left.offset(which, step * d, self._place(0, row, i))
+        second = right.offset(which, step * d, self._place(1, column, j))
         a, b = Argument(self._a.name, i * SIDE * d), Argument(self._b.name, j * SIDE * d)
         loads = (
-            load_a(self._dtype, not left.rows_of_terms),
-            load_b(self._dtype, right.rows_of_terms),
+            load_a(self._dtype, not left.rows_of_terms, self._every[0]),
+            load_b(self._dtype, right.rows_of_terms, self._every[1]),
         )
         total = Argument(self._c.name, (i * columns + j) * SIDE * SIDE)
         body = (
@@ -215,6 +221,13 @@ class _TensorProduct:
             ),
         )
         return [For(step.name, 0, self._schedule.terms // d, body, kind="unrolled")]
+
+    def _place(self, side: int, warp: Index, fragment: Index) -> Index:
+        """The first row (``side`` 0), or column, in the tile, of a ``fragment`` of a ``warp``:
+        those of several may alternate."""
+        every = self._every[side]
+        group, inside = floordiv(fragment, every), mod(fragment, every)
+        return (warp * self._shape[side] + every * group) * SIDE + inside
 
     # --- results
 
@@ -234,9 +247,10 @@ class _TensorProduct:
         row, column, _ = map(Sym, self._threads)
         rows, columns = self._shape
         i, j = (Sym(self._kernel.names.fresh(stem)) for stem in ("i", "j"))
-        at = parts.place((row * rows + i) * SIDE, (column * columns + j) * SIDE)
+        at = parts.place(self._place(0, row, i), self._place(1, column, j))
         sums = Argument(self._c.name, (i * columns + j) * SIDE * SIDE)
-        put = RoutineCall(store_c(self._sums, self._sums), (at, sums), (parts.columns,))
+        store = store_c(self._sums, self._sums, self._every[1])
+        put = RoutineCall(store, (at, sums), (parts.columns * self._every[0],))
         last = parts.finished(slab.results(lambda r: r))
         return [_unrolled(i, rows, _unrolled(j, columns, put)), last]
 
@@ -247,15 +261,15 @@ class _TensorProduct:
         result: list[Stmt] = [Barrier()] if slab.over else []
         for i in range(rows):
             j = Sym(self._kernel.names.fresh("j"))
-            at = row * SIDE * slab.pitch + (column * columns + j) * SIDE
+            at = row * SIDE * slab.pitch + self._place(1, column, j)
             sums = Argument(self._c.name, (i * columns + j) * SIDE * SIDE)
-            store = store_c(self._sums, self._sums)
+            store = store_c(self._sums, self._sums, self._every[1])
             put = RoutineCall(store, (Argument(slab.name, at), sums), (slab.pitch,))
             result += [Barrier()] if i else []
             result += [_unrolled(j, columns, put), Barrier()]
 
             def row_of(r: Index, i: int = i) -> Index:
-                return floordiv(r, SIDE) * SIDE * rows + i * SIDE + mod(r, SIDE)
+                return self._place(0, floordiv(r, SIDE), i) + self._every[0] * mod(r, SIDE)
 
             result += slab.results(row_of)
         return result

@@ -77,15 +77,20 @@ from modelcc.targets.gpu.staged_tile import (
     has_rows_of_terms,
 )
 from modelcc.targets.isa.amd_mfma import OWN, ROW_THREADS, WAVE, own_column, own_element, own_row
-from modelcc.targets.isa.fragments import SIDE, clear_c, fragment_bytes, load_a, load_b, multiply
+from modelcc.targets.isa.fragments import (
+    MOST_EVERY,
+    SIDE,
+    clear_c,
+    fragment_bytes,
+    load_a,
+    load_b,
+    multiply,
+)
 
 MATRIX = "mfma"
 """The family of instructions."""
 
 SQUARE = SIDE * SIDE
-
-MOST_EVERY = 4
-"""Fragments whose columns alternate, so that a thread reads its elements of all of them at once."""
 
 
 def lower_wave_attention(kernel: GroupKernel, schedule: TensorAttention) -> Function:

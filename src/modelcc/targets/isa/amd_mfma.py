@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import TypeAlias
 
 from modelcc.ir.index import Index, floordiv, mod
@@ -76,7 +77,9 @@ class WaveScale:
 
 @dataclass(frozen=True)
 class WaveStore:
-    """Four neighbours of a row at once."""
+    """Four neighbours of a row at once, or in every so-manieth place."""
+
+    every: int = 1
 
 
 WaveInstruction: TypeAlias = WaveLoad | WaveMultiply | WaveClear | WaveScale | WaveStore
@@ -134,16 +137,16 @@ def own_byte(offset: Index, lane: Index, dtype: DType) -> int | None:
 
 def _known(products: Mapping[DType, WaveMultiply]) -> Mapping[Function, WaveInstruction]:
     found: dict[Function, WaveInstruction] = {}
-    for dtype, product in products.items():
+    for dtype, multiplied in products.items():
         found[load_a(dtype)] = found[load_b(dtype, transposed=True)] = WaveLoad(apart=False)
-        found[load_a(dtype, transposed=True)] = WaveLoad(apart=True)
         for every in (1, 2, 4):
-            found[load_b(dtype, every=every)] = WaveLoad(apart=True, every=every)
-        found[multiply(dtype)] = product
+            found[load_a(dtype, True, every)] = WaveLoad(apart=True, every=every)
+            found[load_b(dtype, False, every)] = WaveLoad(apart=True, every=every)
+        found[multiply(dtype)] = multiplied
         found[clear_c(sums_of(dtype))] = WaveClear()
     found[scale_c()] = WaveScale()
-    for to in (F32, F16, BF16):
-        found[store_c(F32, to)] = WaveStore()
+    for to, every in product((F32, F16, BF16), (1, 2, 4)):
+        found[store_c(F32, to, every)] = WaveStore(every)
     found[store_c(I32, I32)] = WaveStore()
     return {expand_narrow(routine): how for routine, how in found.items()}
 

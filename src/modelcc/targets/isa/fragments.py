@@ -31,6 +31,9 @@ from modelcc.ir.types import BF16, F8E4M3FN, F8E5M2, F16, F32, I8, I32, U32, DTy
 
 SIDE = 16
 DEPTH_BYTES = 32
+MOST_EVERY = 4
+"""Fragments whose columns alternate, so that a thread reads its elements of all of them at once."""
+
 OPERANDS = (F16, BF16, F32, I8, F8E4M3FN, F8E5M2)
 """Types of operands; floats of 32 bits are taken as TF32, with 10 bits of mantissa."""
 
@@ -55,14 +58,14 @@ def sums_of(dtype: DType) -> DType:
 
 
 @cache
-def load_a(dtype: DType, transposed: bool = False) -> Function:
-    """``a[i, k] = source[stride*i + k]``; transposed, ``source[stride*k + i]``."""
+def load_a(dtype: DType, transposed: bool = False, every: int = 1) -> Function:
+    """``a[i, k] = source[stride*i + k]``; transposed, ``source[stride*k + every*i]``."""
     terms = depth(dtype)
-    first, step = (_ROW, _STRIDE) if transposed else (_STRIDE * _ROW, 1)
+    first, step = (every * _ROW, _STRIDE) if transposed else (_STRIDE * _ROW, 1)
     copy = Store("a", terms * _ROW, Load("source", first, dtype, terms, step))
-    rows, columns = (terms, SIDE) if transposed else (SIDE, terms)
-    source = Buffer("source", dtype, (rows - 1) * _STRIDE + columns)
-    name = f"load_a_{dtype}{'_t' if transposed else ''}"
+    rows, last = (terms, every * (SIDE - 1)) if transposed else (SIDE, terms - 1)
+    source = Buffer("source", dtype, (rows - 1) * _STRIDE + last + 1)
+    name = f"load_a_{dtype}{'_t' if transposed else ''}{f'_{every}' if every > 1 else ''}"
     return _routine(name, (_written("a", dtype, terms), Parameter(source)), _rows(copy), True)
 
 
@@ -108,12 +111,14 @@ def scale_c() -> Function:
 
 
 @cache
-def store_c(sums: DType, to: DType) -> Function:
-    """``to[stride*i + j] = c[i, j]``, converted."""
+def store_c(sums: DType, to: DType, every: int = 1) -> Function:
+    """``to[stride*i + every*j] = c[i, j]``, converted."""
     value: Expr = Load("c", SIDE * _ROW, sums, SIDE)
-    body = _rows(Store("to", _STRIDE * _ROW, value if to == sums else Convert(value, to)))
-    target = Parameter(Buffer("to", to, (SIDE - 1) * _STRIDE + SIDE), mutable=True)
-    return _routine(f"store_c_{sums}_{to}", (target, _read("c", sums, SIDE)), body, True)
+    body = _rows(Store("to", _STRIDE * _ROW, value if to == sums else Convert(value, to), every))
+    last = (SIDE - 1) * _STRIDE + every * (SIDE - 1)
+    target = Parameter(Buffer("to", to, last + 1), mutable=True)
+    name = f"store_c_{sums}_{to}{f'_{every}' if every > 1 else ''}"
+    return _routine(name, (target, _read("c", sums, SIDE)), body, True)
 
 
 def _widened(e: Expr, sums: DType) -> Expr:

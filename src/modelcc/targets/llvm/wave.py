@@ -59,7 +59,7 @@ class WaveCode:
             case WaveScale():
                 self._scale(s)
             case WaveStore():
-                self._store(s)
+                self._store(s, kind)
         return True
 
     def _load(self, s: RoutineCall, kind: WaveLoad) -> None:
@@ -135,20 +135,27 @@ class WaveCode:
         scaled = self._code.emit(f"fmul {type_} {sums}, {every}", "scaled")
         self._write(s, type_, scaled)
 
-    def _store(self, s: RoutineCall) -> None:
-        """Neighbours of a row at once."""
+    def _store(self, s: RoutineCall, kind: WaveStore) -> None:
+        """Neighbours of a row at once, or each in its place."""
         memory, (stride,), given = self._expressions.memory, s.sizes, s.arguments[0]
         to = memory.buffer(given.buffer)[1]
         sums = memory.buffer(s.arguments[1].buffer)[1].dtype
         values = self._read(s, 1, value_type(sums, _COLUMNS))
         found = self._expressions.arithmetic.convert(values, sums, to.dtype, _COLUMNS)
         pitch = self._times(self._row, self._index.operand(stride))
-        at = self._sum(pitch, self._scaled(self._quarter, _COLUMNS))
+        at = self._sum(pitch, self._scaled(self._quarter, _COLUMNS * kind.every))
         known = gcd(self._known(given.offset, stride, _COLUMNS) * to.dtype.bytes, to.align)
         first = memory.address(given.buffer, given.offset)
         element, type_ = memory_type(to.dtype), memory_type(to.dtype, _COLUMNS)
         pointer = self._code.emit(f"getelementptr {element}, ptr {first}, i64 {at}", "p")
-        self._code.effect(f"store {type_} {found}, ptr {pointer}, align {known & -known}")
+        if kind.every == 1:
+            self._code.effect(f"store {type_} {found}, ptr {pointer}, align {known & -known}")
+            return
+        for n in range(_COLUMNS):
+            one = self._code.emit(f"extractelement {type_} {found}, i64 {n}", "sum")
+            place = f"getelementptr {element}, ptr {pointer}, i64 {n * kind.every}"
+            own = self._code.emit(place, "p")
+            self._code.effect(f"store {element} {one}, ptr {own}, align {to.dtype.bytes}")
 
     # --- registers and places
 
