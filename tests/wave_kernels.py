@@ -93,7 +93,7 @@ def wave_product(
             (Argument("fb", 0), Argument("r", 0)),
             (pitches[1],),
         ),
-        RoutineCall(multiply(dtype), (total, Argument("fa", 0), Argument("fb", 0))),
+        RoutineCall(multiply(dtype, exact=True), (total, Argument("fa", 0), Argument("fb", 0))),
     ]
     if sums == F32:
         body.append(RoutineCall(scale_c(), (total, Argument("f", 0))))

@@ -53,6 +53,7 @@ SHAPES = {
     "of columns": product(4096, 4096, 4096, "bf16"),
     "few rows": product(128, 768, 3072, "f16", True),
     "odd": product(1000, 50257, 768, "f16", True),
+    "whole": product(4096, 4096, 4096, "f32"),
     "bytes": product(512, 512, 512, "i8", True),
 }
 
@@ -61,7 +62,7 @@ SHAPES = {
 def test_matrix_cores_have_what_is_planned(name: str) -> None:
     schedule, code = code_as_planned(SHAPES[name], "gfx942")
     loop = inner_loop(code)
-    depth = 32 if name == "bytes" else 16
+    depth = {"bytes": 32, "whole": 4}.get(name, 16)
     waves = schedule.warp_rows * schedule.warp_columns
     whole = schedule.rows * schedule.columns * schedule.terms
     assert products_in(loop) == whole // (16 * 16 * depth * waves)
@@ -69,6 +70,13 @@ def test_matrix_cores_have_what_is_planned(name: str) -> None:
     assert not loop["v_accvgpr_mov_b32"] + loop["v_accvgpr_write_b32"] + loop["scratch_load_dword"]
     assert not [word for word in loop if word.startswith(("ds_read_u", "ds_read_i"))]
     assert not [word for word in loop if word.startswith("ds_write_b8")]
+
+
+def test_a_large_product_of_f32_does_little_else() -> None:
+    """An instruction has a fourth of the terms, and takes twice as long on gfx942."""
+    loop = inner_loop(code_as_planned(SHAPES["whole"], "gfx942")[1])
+    assert loop["v_mfma_f32_16x16x4_f32"] == products_in(loop) == 64
+    assert matrix_part(loop, 2 * MFMA_CYCLES["gfx942"]) >= 0.88
 
 
 @pytest.mark.parametrize(("chip", "least"), [("gfx90a", 0.85), ("gfx942", 0.8), ("gfx950", 0.75)])

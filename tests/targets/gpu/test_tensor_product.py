@@ -21,6 +21,7 @@ from modelcc.ir.shared_layout import shared_layout
 from modelcc.ir.tensor import TensorProgram
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.schedule.schedule import ScheduleError
+from modelcc.targets.gpu.tensor_product import EXACT
 
 SIZES = {"m": 19, "n": 24, "k": 21}
 ONE = TensorProduct(16, 16, 16, 1, 1)
@@ -118,6 +119,21 @@ def test_operands_may_pass_through_registers(name: str, buffers: int) -> None:
     function = function_of(named(name), schedule)
     assert not any(isinstance(s, CopyAsync) for s in statements(function.body))
     assert_same_meaning(named(name), schedule, SIZES)
+
+
+@pytest.mark.parametrize("right", ["%b: f32[20, 16]", "%b: f32[16, 20]"])
+def test_f32_may_be_multiplied_as_it_is(right: str) -> None:
+    """Of more bits than TF32 has."""
+    at = "l, j" if right == "%b: f32[20, 16]" else "j, l"
+    program = program_of(f"""%a: f32[40, 20], {right}) -> (%y: f32[40, 16]) {{
+      %y: f32[40, 16] = [i < 40, j < 16] sum[l < 20] %a[i, l] * %b[{at}] }}""", {})  # fmt: skip
+    schedule = held(replace(ROUNDED, instruction=EXACT), 1)
+    rng = np.random.default_rng(6)
+    a, b = (rng.standard_normal(program.types[n].static_shape()).astype(np.float32) for n in "ab")
+    found = np.zeros((40, 16), np.float32)
+    interpret_loops(function_of(program, schedule), [a, b, found], [])
+    wanted = a.astype(np.float64) @ (b.T if at == "j, l" else b).astype(np.float64)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=2e-6)
 
 
 ALTERNATING = """%a: f16[24, 64], %b: f16[24, 128], %c: f32[128]) -> (%y: f32[64, 128]) {

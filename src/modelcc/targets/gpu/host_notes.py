@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from modelcc.ir.loop import Alloc, Function
+from modelcc.ir.loop import Function, RoutineCall
 from modelcc.ir.loop_traversal import statements
 from modelcc.ir.program import Launch, Program, leaves
 from modelcc.ir.types import F32
 from modelcc.passes.program.place_transfers import side_of
+from modelcc.targets.isa.fragments import multiply
 
 _ALONE = "its algorithm is one thread's"
 
@@ -35,6 +36,5 @@ def rounding_notes(scheduled: Program) -> Iterator[str]:
 
 
 def _rounds(function: Function) -> bool:
-    buffers = [s.buffer for s in statements(function.body) if isinstance(s, Alloc)]
-    fragments = [b.dtype for b in buffers if b.space == "warp"]
-    return bool(fragments) and set(fragments) == {F32}
+    called = (s.routine for s in statements(function.body) if isinstance(s, RoutineCall))
+    return multiply(F32) in called

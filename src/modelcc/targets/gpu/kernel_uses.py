@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from math import prod
 
-from modelcc.ir.loop import Alloc, Function
+from modelcc.ir.loop import Alloc, Function, RoutineCall
 from modelcc.ir.loop_traversal import launch_extents, statements
+from modelcc.ir.types import F32
 from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.isa.fragments import multiply
 from modelcc.targets.kernel_use import CompiledKernel, DeviceFacts, GroupUse
 from modelcc.targets.llvm.groups import shared_bytes
 
@@ -35,6 +37,8 @@ def kernel_use(function: Function, gpu: GpuModel, found: CompiledKernel | None) 
 
 
 def _has_fragments(function: Function) -> bool:
-    """Whether it multiplies by matrix instructions, whose operands are a warp's."""
-    allocated = (s for s in statements(function.body) if isinstance(s, Alloc))
-    return any(s.buffer.space == "warp" for s in allocated)
+    """Whether it multiplies by matrix instructions, whose operands are a warp's, at more than the
+    rate of f32."""
+    found = list(statements(function.body))
+    exact = any(isinstance(s, RoutineCall) and s.routine == multiply(F32, True) for s in found)
+    return not exact and any(isinstance(s, Alloc) and s.buffer.space == "warp" for s in found)

@@ -15,7 +15,7 @@ from modelcc.targets.gpu.partial_sums import CACHED_BYTES, parts_cycles, parts_o
 from modelcc.targets.gpu.sizes import count
 from modelcc.targets.gpu.staged_tile import VECTOR_BYTES, has_rows_of_terms
 from modelcc.targets.gpu.sums_slab import TOGETHER, slab_pitch
-from modelcc.targets.gpu.tensor_product import instruction_of
+from modelcc.targets.gpu.tensor_product import EXACT, families
 from modelcc.targets.gpu.tile_product import BOXES, is_turned, tile_bytes
 from modelcc.targets.isa.fragments import SIDE, fragment_bytes, sums_of
 from modelcc.targets.isa.tile_products import depth
@@ -103,7 +103,7 @@ are about."""
 ADDRESSES = 16
 """Registers for those of operands that are asked for early, and of results at the same places."""
 
-PRODUCTS = {"wgmma": 2048}
+PRODUCTS = {"wgmma": 2048, EXACT: 256}
 USUAL_PRODUCTS = 1024
 """Multiply-adds of a unit in a cycle, of elements of 2 bytes, by instructions."""
 
@@ -134,10 +134,10 @@ def tensor_tiles(
     """Tiles of which a unit can run groups, the best first; none if ``machine`` has no
     instruction for operands of ``dtype``, which may be copied as ``boxes``.  Sums may be ``kept``
     in such a type."""
-    instruction = instruction_of(dtype)
     own = TILES if machine.copies else HELD_TILES
     tiles = [
-        replace(t, terms=t.terms * 2 // dtype.bytes, instruction=instruction, warp=machine.warp)
+        replace(t, terms=t.terms * 2 // dtype.bytes, instruction=family, warp=machine.warp)
+        for family in [family for family in families(dtype) if family in machine.matrix][:1]
         for t in own
     ]
     if boxes is not None:
@@ -295,9 +295,8 @@ def tensor_bytes(tile: TensorProduct, found: Contraction, dtype: DType, kept: DT
     them, which may be ``kept`` in such a type."""
     if tile.instruction == BOXES:
         return tile_bytes(tile, F32 if is_turned(tile) else kept)
-    pad = fragment_bytes(tile.warp)
-    left = _operand_bytes(found.left, tile.rows, tile.terms, dtype, pad)
-    right = _operand_bytes(found.right, tile.columns, tile.terms, dtype, pad)
+    left = _operand_bytes(found.left, tile.rows, tile, dtype)
+    right = _operand_bytes(found.right, tile.columns, tile, dtype)
     sums = SIDE * tile.warp_rows * slab_pitch(tile.columns) * sums_of(dtype).bytes
     tiles = tile.buffers * (left + right)
     if not tile.copies:
@@ -305,9 +304,10 @@ def tensor_bytes(tile: TensorProduct, found: Contraction, dtype: DType, kept: DT
     return tiles + (sums if tile.parts == 1 else 0)
 
 
-def _operand_bytes(operand: KeptFactor, size: int, terms: int, dtype: DType, pad: int) -> int:
-    rows, row = (size, terms) if has_rows_of_terms(operand) else (terms, size)
-    return rows * (row * dtype.bytes + pad)
+def _operand_bytes(operand: KeptFactor, size: int, tile: TensorProduct, dtype: DType) -> int:
+    by_term = has_rows_of_terms(operand, tile.copies)
+    rows, row = (size, tile.terms) if by_term else (tile.terms, size)
+    return rows * (row * dtype.bytes + fragment_bytes(tile.warp))
 
 
 def tensor_registers(tile: TensorProduct, dtype: DType = BF16) -> int:

@@ -53,8 +53,8 @@ from modelcc.targets.isa.fragments import (
     sums_of,
 )
 
-ROUNDED, BYTES = "mma_tf32", "mma_f8"
-"""The instructions that take f32 with 10 bits of mantissa, and floats of 8 bits."""
+EXACT, ROUNDED, BYTES = "mma_f32", "mma_tf32", "mma_f8"
+"""The instructions that take f32 as it is, and with 10 bits of mantissa, and floats of 8 bits."""
 
 
 def lower_tensor_product(kernel: GroupKernel, schedule: TensorProduct) -> Function:
@@ -63,17 +63,17 @@ def lower_tensor_product(kernel: GroupKernel, schedule: TensorProduct) -> Functi
     anchor = kernel.group.anchor
     found = None if anchor is None else find_contraction(anchor)
     dtype = None if anchor is None or found is None else matrix_type(anchor, found)
-    if found is None or dtype is None or schedule.instruction != instruction_of(dtype):
+    if found is None or dtype is None or schedule.instruction not in families(dtype):
         raise ScheduleError("matrix units multiply f16, bf16, i8, f8, and f32 if it may be rounded")
     check_warps(schedule, dtype)
     return _TensorProduct(kernel, schedule, found, dtype).function()
 
 
-def instruction_of(dtype: DType) -> str:
-    """The family of instructions that multiply fragments of ``dtype``."""
+def families(dtype: DType) -> tuple[str, ...]:
+    """Those of instructions that multiply fragments of ``dtype``, exact ones first."""
     if dtype == F32:
-        return ROUNDED
-    return BYTES if dtype.is_float and dtype.bits == 8 else "mma"
+        return EXACT, ROUNDED
+    return (BYTES if dtype.is_float and dtype.bits == 8 else "mma",)
 
 
 def matrix_type(anchor: Nest, found: Contraction) -> DType | None:
@@ -137,7 +137,7 @@ class _TensorProduct:
         s, names = self._schedule, self._kernel.names
         return StagedTile(
             operand, along, self._found.terms, size, s.terms, s.threads, 8, s.buffers, names,
-            names.fresh(stem), has_rows_of_terms(operand), pad=fragment_bytes(s.warp),
+            names.fresh(stem), has_rows_of_terms(operand, s.copies), pad=fragment_bytes(s.warp),
             beside=s.copies,
         )  # fmt: skip
 
@@ -209,6 +209,7 @@ class _TensorProduct:
             load_b(self._dtype, right.rows_of_terms, self._every[1]),
         )
         total = Argument(self._c.name, (i * columns + j) * SIDE * SIDE)
+        multiplied = multiply(self._dtype, self._schedule.instruction == EXACT)
         body = (
             _unrolled(
                 i, rows, RoutineCall(loads[0], (a, Argument(left.name, first)), (left.pitch,))
@@ -216,9 +217,7 @@ class _TensorProduct:
             _unrolled(
                 j, columns, RoutineCall(loads[1], (b, Argument(right.name, second)), (right.pitch,))
             ),
-            _unrolled(
-                i, rows, _unrolled(j, columns, RoutineCall(multiply(self._dtype), (total, a, b)))
-            ),
+            _unrolled(i, rows, _unrolled(j, columns, RoutineCall(multiplied, (total, a, b)))),
         )
         return [For(step.name, 0, self._schedule.terms // d, body, kind="unrolled")]
 

@@ -12,8 +12,9 @@ columns of row ``l % 16`` of ``%c``.  Of ``%a`` and ``%b`` it has bytes ``8 (l /
 ``8 (l / 16) + 7`` of row, or column, ``l % 16``.  Where one instruction takes a part of these, the
 terms of a fragment are several instructions', each of which has the same ones of both operands.
 
-What is not here is multiplied in threads: f16 on gfx90a, whose instruction takes numbers below the
-normal range as 0 (ROCm, MIOpen: "MI200 MFMA behavior specifics"), and floats of 8 bits before
+Numbers of f32 are multiplied as they are, also those below the normal range (PyTorch, "Numerical
+accuracy": MI200).  What is not here is multiplied in threads: f16 on gfx90a, whose instruction
+takes such numbers as 0 (ROCm, MIOpen: "MI200 MFMA behavior specifics"), and floats of 8 bits before
 gfx950, which are of other formats there (ROCm, "Data types and precision support": FNUZ).
 """
 
@@ -88,6 +89,7 @@ _MFMA = "llvm.amdgcn.mfma.{}"
 _HALF = WaveMultiply(_MFMA.format("f32.16x16x16f16"), "<4 x half>", 64, "<4 x float>")
 _BRAIN = WaveMultiply(_MFMA.format("f32.16x16x16bf16.1k"), "<4 x i16>", 64, "<4 x float>")
 _BYTES = WaveMultiply(_MFMA.format("i32.16x16x32.i8"), "i64", 64, "<4 x i32>")
+_WHOLE = WaveMultiply(_MFMA.format("f32.16x16x4f32"), "float", 32, "<4 x float>")
 _FEW_BYTES = WaveMultiply(_MFMA.format("i32.16x16x16i8"), "i32", 32, "<4 x i32>")
 
 
@@ -96,9 +98,10 @@ def _float8(name: str) -> WaveMultiply:
 
 
 _CHIPS: Mapping[str, Mapping[DType, WaveMultiply]] = {
-    "gfx90a": {BF16: _BRAIN, I8: _FEW_BYTES},
-    "gfx942": {F16: _HALF, BF16: _BRAIN, I8: _BYTES},
+    "gfx90a": {BF16: _BRAIN, F32: _WHOLE, I8: _FEW_BYTES},
+    "gfx942": {F16: _HALF, BF16: _BRAIN, F32: _WHOLE, I8: _BYTES},
     "gfx950": {
+        F32: _WHOLE,
         F16: _HALF,
         BF16: _BRAIN,
         I8: _BYTES,
@@ -142,7 +145,7 @@ def _known(products: Mapping[DType, WaveMultiply]) -> Mapping[Function, WaveInst
         for every in (1, 2, 4):
             found[load_a(dtype, True, every)] = WaveLoad(apart=True, every=every)
             found[load_b(dtype, False, every)] = WaveLoad(apart=True, every=every)
-        found[multiply(dtype)] = multiplied
+        found[multiply(dtype, exact=True)] = multiplied
         found[clear_c(sums_of(dtype))] = WaveClear()
     found[scale_c()] = WaveScale()
     for to, every in product((F32, F16, BF16), (1, 2, 4)):

@@ -35,7 +35,7 @@ MOST_EVERY = 4
 """Fragments whose columns alternate, so that a thread reads its elements of all of them at once."""
 
 OPERANDS = (F16, BF16, F32, I8, F8E4M3FN, F8E5M2)
-"""Types of operands; floats of 32 bits are taken as TF32, with 10 bits of mantissa."""
+"""Types of operands; floats of 32 bits are taken as TF32, with 10 bits of mantissa, or exactly."""
 
 _ROW, _TERM, _STRIDE = Sym("i"), Sym("k"), Sym("stride")
 _HALF, _KEPT = 0x1000, 0xFFFFE000
@@ -90,15 +90,17 @@ def clear_c(sums: DType) -> Function:
 
 
 @cache
-def multiply(dtype: DType) -> Function:
-    """``c += a b``, of products as exact as ``dtype`` says, added in the type of sums."""
+def multiply(dtype: DType, exact: bool = False) -> Function:
+    """``c += a b``, of products as exact as ``dtype`` says, added in the type of sums; of f32 only
+    ``exact`` ones are."""
     sums, terms = sums_of(dtype), depth(dtype)
-    a: Expr = _widened(Load("a", terms * _ROW + _TERM, dtype), sums)
-    b: Expr = _widened(Load("b", SIDE * _TERM, dtype, SIDE), sums)
-    total = MulAdd(Splat(a, SIDE), b, Load("c", SIDE * _ROW, sums, SIDE))
+    a, b = Load("a", terms * _ROW + _TERM, dtype), Load("b", SIDE * _TERM, dtype, SIDE)
+    left, right = (e if exact and dtype == F32 else _widened(e, sums) for e in (a, b))
+    total = MulAdd(Splat(left, SIDE), right, Load("c", SIDE * _ROW, sums, SIDE))
     body = _rows(For("k", 0, terms, (Store("c", SIDE * _ROW, total),)))
     taken = (_read("a", dtype, terms), _read("b", dtype, terms))
-    return _routine(f"multiply_{dtype}", (_written("c", sums, SIDE), *taken), body)
+    name = f"multiply_{dtype}{'_exact' if exact and dtype == F32 else ''}"
+    return _routine(name, (_written("c", sums, SIDE), *taken), body)
 
 
 @cache
