@@ -3,7 +3,10 @@ them in step, products by the register layouts that AMD publishes.
 
 The layouts are those of AMD's calculator, github.com/ROCm/amd_matrix_instruction_calculator at
 2ef91896, as it prints them (``--detail-instruction``, "Register to matrix element mapping with no
-modifiers"); ``GPR`` and ``bits`` are where an element is in a thread's registers.
+modifiers"); ``GPR`` and ``bits`` are where an element is in a thread's registers.  Those of
+gfx950 with twice the terms, which it does not know, are from ROCm/composable_kernel
+(``mfma_type`` in include/ck/tensor_operation/gpu/warp/xdlops_gemm.hpp: ``num_input_blks`` 4,
+``num_threads_per_blk`` 16, ``k_per_blk`` 8, and 16 of bytes).
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ _TYPES: Mapping[str, np.dtype] = {
     "i32": np.dtype(np.uint32),
     "i64": np.dtype(np.uint64),
     "half": np.dtype(np.float16),
+    "bfloat": np.dtype(ml_dtypes.bfloat16),
     "float": np.dtype(np.float32),
 }
 _VECTOR = re.compile(r"<(\d+) x (\w+)>")
@@ -52,6 +56,10 @@ def _bytes(lane: int, gpr: int, bits: int) -> int:
     return 8 * (lane // 16) + 4 * gpr + bits // 8
 
 
+def _more(lane: int, gpr: int, bits: int) -> int:
+    return 8 * (lane // 16) + 2 * gpr + bits // 16
+
+
 F32, I32 = np.dtype(np.float32), np.dtype(np.int32)
 LAYOUTS: Mapping[str, Layout] = {
     "f32.16x16x16f16": Layout(16, np.dtype(np.float16), F32, _halves),
@@ -59,6 +67,11 @@ LAYOUTS: Mapping[str, Layout] = {
     "i32.16x16x32.i8": Layout(32, np.dtype(np.int8), I32, _bytes),
     "f32.16x16x32.fp8.fp8": Layout(32, np.dtype(ml_dtypes.float8_e4m3fn), F32, _bytes),
     "f32.16x16x32.bf8.bf8": Layout(32, np.dtype(ml_dtypes.float8_e5m2), F32, _bytes),
+    "f32.16x16x32.f16": Layout(32, np.dtype(np.float16), F32, _more),
+    "f32.16x16x32.bf16": Layout(32, np.dtype(ml_dtypes.bfloat16), F32, _more),
+    "i32.16x16x64.i8": Layout(
+        64, np.dtype(np.int8), I32, lambda lane, gpr, bits: 16 * (lane // 16) + 4 * gpr + bits // 8
+    ),
     "i32.16x16x16i8": Layout(
         16, np.dtype(np.int8), I32, lambda lane, gpr, bits: 4 * (lane // 16) + bits // 8
     ),
@@ -156,7 +169,10 @@ class Wave:
                 place = int(parts[1].split(" ")[1])
                 return self._typed(parts[0])[:, place : place + 1]
             case "shufflevector":
-                assert parts[2].endswith("zeroinitializer")
+                if not rest.endswith("zeroinitializer"):
+                    both = np.concatenate([self._typed(part) for part in parts[:2]], axis=1)
+                    assert rest.split(", <")[-1] == _in_order(both.shape[1])
+                    return both
                 return np.repeat(self._typed(parts[0])[:, :1], _type(_type_of(parts[2]))[1], 1)
             case _:
                 assert operation == "call", operation
@@ -214,6 +230,11 @@ _OPERATIONS: Mapping[str, Callable[[Array, Array], Array]] = {
     "and": np.bitwise_and,
     "sub": np.subtract,
 }
+
+
+def _in_order(count: int) -> str:
+    """The end of a shuffle that puts two vectors one behind the other."""
+    return f"{count} x i32> <{', '.join(f'i32 {n}' for n in range(count))}>"
 
 
 def _type_of(text: str) -> str:

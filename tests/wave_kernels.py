@@ -65,11 +65,17 @@ def _is(s: Stmt, routine: Function) -> bool:
 
 
 def wave_product(
-    dtype: DType, to: DType, transposed: tuple[bool, bool], every: int = 1
+    dtype: DType,
+    to: DType,
+    transposed: tuple[bool, bool],
+    every: int = 1,
+    together: int = 1,
 ) -> Function:
     """``z[68 i + every j] = f[i] (x y)[i, every j]`` of one fragment each, of integers without
-    ``f``; operands lie as :func:`load_a` and :func:`load_b` say, ``transposed`` or not."""
-    sums, terms = sums_of(dtype), depth(dtype)
+    ``f``; operands lie as :func:`load_a` and :func:`load_b` say, ``transposed`` or not.  So many
+    fragments of terms are multiplied ``together``."""
+    sums, each = sums_of(dtype), depth(dtype)
+    terms = each * together
     size = SIDE * terms
     sizes = (size, size * every)
     shared = [Buffer(name, dtype, n, "shared") for name, n in zip("lr", sizes, strict=True)]
@@ -85,15 +91,27 @@ def wave_product(
         ),
         Barrier(),
         RoutineCall(clear_c(sums), (total,)),
-        RoutineCall(
-            load_a(dtype, transposed[0]), (Argument("fa", 0), Argument("l", 0)), (pitches[0],)
+        *(
+            RoutineCall(load, (Argument(f, part * SIDE * each), Argument(m, first)), (pitch,))
+            for part in range(together)
+            for load, f, m, pitch, first in (
+                (
+                    load_a(dtype, transposed[0]),
+                    "fa",
+                    "l",
+                    pitches[0],
+                    part * each * (pitches[0] if transposed[0] else 1),
+                ),
+                (
+                    load_b(dtype, transposed[1], every),
+                    "fb",
+                    "r",
+                    pitches[1],
+                    part * each * (1 if transposed[1] else pitches[1]),
+                ),
+            )
         ),
-        RoutineCall(
-            load_b(dtype, transposed[1], every),
-            (Argument("fb", 0), Argument("r", 0)),
-            (pitches[1],),
-        ),
-        RoutineCall(multiply(dtype, exact=True), (total, Argument("fa", 0), Argument("fb", 0))),
+        RoutineCall(multiply(dtype, True, together), (total, Argument("fa", 0), Argument("fb", 0))),
     ]
     if sums == F32:
         body.append(RoutineCall(scale_c(), (total, Argument("f", 0))))

@@ -33,9 +33,9 @@ INSTRUCTIONS = {
 }
 
 
-def operands(dtype: DType, transposed: tuple[bool, bool]) -> dict[str, Array]:
-    """Matrices as they lie in memory, factors of rows, and memory for the results."""
-    rng, terms = np.random.default_rng(3), depth(dtype)
+def operands(dtype: DType, transposed: tuple[bool, bool], together: int = 1) -> dict[str, Array]:
+    """Matrices of so many fragments, as they lie in memory, and factors of rows."""
+    rng, terms = np.random.default_rng(3), depth(dtype) * together
     shapes = ((terms, SIDE) if transposed[0] else (SIDE, terms),
               (SIDE, terms) if transposed[1] else (terms, SIDE))  # fmt: skip
     if dtype.is_float:
@@ -72,6 +72,29 @@ def test_a_wave_multiplies_as_numpy_does(
     code = assembly(text, kernels.machine)
     assert INSTRUCTIONS[chip, dtype] in code
     assert ".private_segment_fixed_size: 0" in code
+
+
+DEEP = {
+    F16: "v_mfma_f32_16x16x32_f16",
+    BF16: "v_mfma_f32_16x16x32_bf16",
+    I8: "v_mfma_i32_16x16x64_i8",
+}
+
+
+@pytest.mark.parametrize("transposed", [(False, True), (True, False)], ids=str)
+@pytest.mark.parametrize("dtype", DEEP, ids=str)
+def test_two_fragments_are_multiplied_at_once(dtype: DType, transposed: tuple[bool, bool]) -> None:
+    kernels, data = kernels_of("gfx950"), operands(dtype, transposed, 2)
+    function = wave_product(dtype, sums_of(dtype), transposed, together=2)
+    text = kernels.text([kernels.legal(function)], CHIPS["gfx950"].limits)
+    found = np.zeros((SIDE, PITCH), sums_of(dtype).numpy)
+    arrays = {f"%{name}": array for name, array in (data | {"z": found}).items()}
+    wave = Wave(text, arrays).array("%z", found)
+    right = wanted(dtype, data, transposed)
+    np.testing.assert_allclose(wave[:, :SIDE], right, rtol=1e-5, atol=1e-5)
+    interpret_loops(function, [*data.values(), found], [])
+    np.testing.assert_allclose(found[:, :SIDE], right, rtol=1e-5, atol=1e-5)
+    assert DEEP[dtype] in assembly(text, kernels.machine)
 
 
 @pytest.mark.parametrize("every", [2, 4])

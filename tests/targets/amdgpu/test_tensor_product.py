@@ -79,12 +79,13 @@ def test_a_large_product_of_f32_does_little_else() -> None:
     assert matrix_part(loop, 2 * MFMA_CYCLES["gfx942"]) >= 0.88
 
 
-@pytest.mark.parametrize(("chip", "least"), [("gfx90a", 0.85), ("gfx942", 0.8), ("gfx950", 0.75)])
+@pytest.mark.parametrize(("chip", "least"), [("gfx90a", 0.85), ("gfx942", 0.8), ("gfx950", 0.65)])
 def test_little_else_is_in_the_loop_of_a_large_product(chip: str, least: float) -> None:
     schedule, code = code_as_planned(SHAPES["square"], chip)
     assert schedule.rows * schedule.columns >= 256 * 128
     loop = inner_loop(code)
     assert products_in(loop) == 64
+    assert (loop["v_mfma_f32_16x16x32_bf16"] == 64) == (chip == "gfx950")
     assert loop["s_barrier"] == (2 if schedule.buffers == 1 else 1)
     assert matrix_part(loop, MFMA_CYCLES[chip]) >= least
 

@@ -19,9 +19,11 @@ from modelcc.ir.loop_traversal import statements
 from modelcc.ir.loop_verifier import verify_function
 from modelcc.ir.shared_layout import shared_layout
 from modelcc.ir.tensor import TensorProgram
+from modelcc.ir.types import F16, I8
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.schedule.schedule import ScheduleError
-from modelcc.targets.gpu.tensor_product import EXACT
+from modelcc.targets.gpu.tensor_product import DEEP, EXACT
+from modelcc.targets.isa.fragments import depth
 
 SIZES = {"m": 19, "n": 24, "k": 21}
 ONE = TensorProduct(16, 16, 16, 1, 1)
@@ -119,6 +121,15 @@ def test_operands_may_pass_through_registers(name: str, buffers: int) -> None:
     function = function_of(named(name), schedule)
     assert not any(isinstance(s, CopyAsync) for s in statements(function.body))
     assert_same_meaning(named(name), schedule, SIZES)
+
+
+@pytest.mark.parametrize("name", ["rows by columns", "columns by columns", "bytes", "convolution"])
+def test_two_fragments_may_be_multiplied_at_once(name: str) -> None:
+    one = held(PRODUCTS[name][0], 1)
+    schedule = replace(one, terms=2 * one.terms, instruction=DEEP)
+    assert_same_meaning(named(name), schedule, SIZES)
+    with pytest.raises(ScheduleError, match="blocks of"):
+        function_of(named(name), replace(schedule, terms=3 * depth(I8 if name == "bytes" else F16)))
 
 
 @pytest.mark.parametrize("right", ["%b: f32[20, 16]", "%b: f32[16, 20]"])

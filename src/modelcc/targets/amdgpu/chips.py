@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from modelcc.targets.gpu.machine import GPUS, GpuModel
-from modelcc.targets.gpu.tensor_product import BYTES, EXACT
+from modelcc.targets.gpu.tensor_product import BYTES, DEEP, EXACT
 from modelcc.targets.gpu.wave_attention import MATRIX
 
 CHIPS: Mapping[str, GpuModel] = {
     "gfx90a": replace(GPUS["mi250"], matrix=("mma", MATRIX, EXACT), matrix_subnormals=False),
     "gfx942": replace(GPUS["mi300"], matrix=("mma", MATRIX, EXACT)),
-    "gfx950": replace(GPUS["mi350"], matrix=("mma", MATRIX, EXACT, BYTES)),
+    "gfx950": replace(GPUS["mi350"], matrix=("mma", MATRIX, EXACT, BYTES, DEEP)),
 }
 """What schedules know of machines that have an architecture, with what kernels for it can be
 printed with: before gfx950 floats of 8 bits are of other formats than ours."""

@@ -15,7 +15,7 @@ from modelcc.targets.gpu.partial_sums import CACHED_BYTES, parts_cycles, parts_o
 from modelcc.targets.gpu.sizes import count
 from modelcc.targets.gpu.staged_tile import VECTOR_BYTES, has_rows_of_terms
 from modelcc.targets.gpu.sums_slab import TOGETHER, slab_pitch
-from modelcc.targets.gpu.tensor_product import EXACT, families
+from modelcc.targets.gpu.tensor_product import DEEP, EXACT, families
 from modelcc.targets.gpu.tile_product import BOXES, is_turned, tile_bytes
 from modelcc.targets.isa.fragments import SIDE, fragment_bytes, sums_of
 from modelcc.targets.isa.tile_products import depth
@@ -42,6 +42,7 @@ TILES = (
 HELD_TILES = tuple(
     replace(tile, copies=False)
     for tile in (
+        TensorProduct(256, 256, 64, 2, 4, 2),
         TensorProduct(256, 256, 64, 2, 4, 1),
         TensorProduct(256, 256, 32, 2, 4, 2),
         TensorProduct(256, 256, 32, 2, 4, 1),
@@ -103,7 +104,7 @@ are about."""
 ADDRESSES = 16
 """Registers for those of operands that are asked for early, and of results at the same places."""
 
-PRODUCTS = {"wgmma": 2048, EXACT: 256}
+PRODUCTS = {"wgmma": 2048, EXACT: 256, DEEP: 2048}
 USUAL_PRODUCTS = 1024
 """Multiply-adds of a unit in a cycle, of elements of 2 bytes, by instructions."""
 

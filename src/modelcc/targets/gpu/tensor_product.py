@@ -53,8 +53,9 @@ from modelcc.targets.isa.fragments import (
     sums_of,
 )
 
-EXACT, ROUNDED, BYTES = "mma_f32", "mma_tf32", "mma_f8"
-"""The instructions that take f32 as it is, and with 10 bits of mantissa, and floats of 8 bits."""
+EXACT, ROUNDED, BYTES, DEEP = "mma_f32", "mma_tf32", "mma_f8", "mma_deep"
+"""The instructions that take f32 as it is, and with 10 bits of mantissa, and floats of 8 bits; and
+those that take the terms of two fragments."""
 
 
 def lower_tensor_product(kernel: GroupKernel, schedule: TensorProduct) -> Function:
@@ -70,10 +71,11 @@ def lower_tensor_product(kernel: GroupKernel, schedule: TensorProduct) -> Functi
 
 
 def families(dtype: DType) -> tuple[str, ...]:
-    """Those of instructions that multiply fragments of ``dtype``, exact ones first."""
+    """Those of instructions that multiply fragments of ``dtype``, exact ones first, and those of
+    more terms."""
     if dtype == F32:
         return EXACT, ROUNDED
-    return (BYTES if dtype.is_float and dtype.bits == 8 else "mma",)
+    return (BYTES,) if dtype.is_float and dtype.bits == 8 else (DEEP, "mma")
 
 
 def matrix_type(anchor: Nest, found: Contraction) -> DType | None:
@@ -93,8 +95,14 @@ def check_warps(s: TensorProduct, dtype: DType) -> None:
         raise ScheduleError("tiles have rows, columns, terms and parts, and two or more buffers")
     if s.rows % (SIDE * s.warp_rows) or s.columns % (SIDE * s.warp_columns):
         raise ScheduleError(f"warps have tiles of {SIDE} rows and columns")
-    if s.terms % depth(dtype):
-        raise ScheduleError(f"there are blocks of {depth(dtype)} terms of {dtype}")
+    terms = depth(dtype) * _together(s)
+    if s.terms % terms:
+        raise ScheduleError(f"there are blocks of {terms} terms of {dtype}")
+
+
+def _together(s: TensorProduct) -> int:
+    """Fragments of terms that are multiplied at once."""
+    return 2 if s.instruction == DEEP else 1
 
 
 class _TensorProduct:
@@ -126,7 +134,7 @@ class _TensorProduct:
         self._every = tuple(
             1 if s.copies or tile.rows_of_terms else gcd(count, MOST_EVERY) for tile, count in sides
         )
-        part, terms = SIDE * depth(dtype), self._shape
+        part, terms = SIDE * depth(dtype) * _together(s), self._shape
         self._a = Buffer(fresh("fa"), dtype, terms[0] * part, "warp")
         self._b = Buffer(fresh("fb"), dtype, terms[1] * part, "warp")
         self._c = Buffer(fresh("fc"), self._sums, terms[0] * terms[1] * SIDE * SIDE, "warp")
@@ -196,30 +204,33 @@ class _TensorProduct:
 
     def _multiply(self, which: Index) -> list[Stmt]:
         """All terms of a block."""
-        fresh, d = self._kernel.names.fresh, depth(self._dtype)
+        fresh, d, parts = self._kernel.names.fresh, depth(self._dtype), _together(self._schedule)
         step, i, j = (Sym(fresh(stem)) for stem in ("k", "i", "j"))
         row, column, _ = map(Sym, self._threads)
         rows, columns = self._shape
         left, right = self._left, self._right
-        first = left.offset(which, step * d, self._place(0, row, i))
-        second = right.offset(which, step * d, self._place(1, column, j))
-        a, b = Argument(self._a.name, i * SIDE * d), Argument(self._b.name, j * SIDE * d)
-        loads = (
-            load_a(self._dtype, not left.rows_of_terms, self._every[0]),
-            load_b(self._dtype, right.rows_of_terms, self._every[1]),
-        )
+        take_a = load_a(self._dtype, not left.rows_of_terms, self._every[0])
+        take_b = load_b(self._dtype, right.rows_of_terms, self._every[1])
+        loads_a, loads_b = list[Stmt](), list[Stmt]()
+        for part in range(parts):
+            term = (step * parts + part) * d
+            first = left.offset(which, term, self._place(0, row, i))
+            second = right.offset(which, term, self._place(1, column, j))
+            a = Argument(self._a.name, (i * parts + part) * SIDE * d)
+            b = Argument(self._b.name, (j * parts + part) * SIDE * d)
+            loads_a.append(RoutineCall(take_a, (a, Argument(left.name, first)), (left.pitch,)))
+            loads_b.append(RoutineCall(take_b, (b, Argument(right.name, second)), (right.pitch,)))
+        a = Argument(self._a.name, i * parts * SIDE * d)
+        b = Argument(self._b.name, j * parts * SIDE * d)
         total = Argument(self._c.name, (i * columns + j) * SIDE * SIDE)
-        multiplied = multiply(self._dtype, self._schedule.instruction == EXACT)
+        multiplied = multiply(self._dtype, self._schedule.instruction == EXACT, parts)
         body = (
-            _unrolled(
-                i, rows, RoutineCall(loads[0], (a, Argument(left.name, first)), (left.pitch,))
-            ),
-            _unrolled(
-                j, columns, RoutineCall(loads[1], (b, Argument(right.name, second)), (right.pitch,))
-            ),
+            _unrolled(i, rows, *loads_a),
+            _unrolled(j, columns, *loads_b),
             _unrolled(i, rows, _unrolled(j, columns, RoutineCall(multiplied, (total, a, b)))),
         )
-        return [For(step.name, 0, self._schedule.terms // d, body, kind="unrolled")]
+        steps = self._schedule.terms // (parts * d)
+        return [For(step.name, 0, steps, body, kind="unrolled")]
 
     def _place(self, side: int, warp: Index, fragment: Index) -> Index:
         """The first row (``side`` 0), or column, in the tile, of a ``fragment`` of a ``warp``:
@@ -274,5 +285,5 @@ class _TensorProduct:
         return result
 
 
-def _unrolled(variable: Sym, count: int, body: Stmt) -> Stmt:
-    return For(variable.name, 0, count, (body,), kind="unrolled")
+def _unrolled(variable: Sym, count: int, *body: Stmt) -> Stmt:
+    return For(variable.name, 0, count, body, kind="unrolled")

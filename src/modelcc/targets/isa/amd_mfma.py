@@ -10,7 +10,10 @@ both the ``l / 16``-th quarter of the terms, one behind the other, and of the su
 Here ``%b`` is the first operand and ``%a`` the second one, so that a thread has four neighbouring
 columns of row ``l % 16`` of ``%c``.  Of ``%a`` and ``%b`` it has bytes ``8 (l / 16)`` to
 ``8 (l / 16) + 7`` of row, or column, ``l % 16``.  Where one instruction takes a part of these, the
-terms of a fragment are several instructions', each of which has the same ones of both operands.
+terms of a fragment are several instructions', each of which has the same ones of both operands; and
+where it takes two fragments, each thread has two pieces of a row for one of twice the size.  Those
+of gfx950 with so many terms are laid out alike (ROCm/composable_kernel, ``mfma_type`` in
+xdlops_gemm.hpp: 4 blocks of 16 threads with 8 terms each).
 
 Numbers of f32 are multiplied as they are, also those below the normal range (PyTorch, "Numerical
 accuracy": MI200).  What is not here is multiplied in threads: f16 on gfx90a, whose instruction
@@ -111,6 +114,16 @@ _CHIPS: Mapping[str, Mapping[DType, WaveMultiply]] = {
 }
 """What multiplies operands of a type."""
 
+TOGETHER = 2
+_DEEP: Mapping[str, Mapping[DType, WaveMultiply]] = {
+    "gfx950": {
+        F16: WaveMultiply(_MFMA.format("f32.16x16x32.f16"), "<8 x half>", 128, "<4 x float>"),
+        BF16: WaveMultiply(_MFMA.format("f32.16x16x32.bf16"), "<8 x bfloat>", 128, "<4 x float>"),
+        I8: WaveMultiply(_MFMA.format("i32.16x16x64.i8"), "<4 x i32>", 128, "<4 x i32>"),
+    }
+}
+"""What multiplies those of :data:`TOGETHER` fragments."""
+
 
 def own_row(lane: Index) -> Index:
     """The row of sums, or of ``%a``, that a thread has numbers of."""
@@ -138,8 +151,11 @@ def own_byte(offset: Index, lane: Index, dtype: DType) -> int | None:
     return (fragment * OWN + column) * dtype.bytes if column < OWN else None
 
 
-def _known(products: Mapping[DType, WaveMultiply]) -> Mapping[Function, WaveInstruction]:
-    found: dict[Function, WaveInstruction] = {}
+def _known(chip: str) -> Mapping[Function, WaveInstruction]:
+    products = _CHIPS[chip]
+    found: dict[Function, WaveInstruction] = {
+        multiply(dtype, together=TOGETHER): how for dtype, how in _DEEP.get(chip, {}).items()
+    }
     for dtype, multiplied in products.items():
         found[load_a(dtype)] = found[load_b(dtype, transposed=True)] = WaveLoad(apart=False)
         for every in (1, 2, 4):
@@ -154,5 +170,5 @@ def _known(products: Mapping[DType, WaveMultiply]) -> Mapping[Function, WaveInst
     return {expand_narrow(routine): how for routine, how in found.items()}
 
 
-MATRIX_INSTRUCTIONS = {chip: _known(products) for chip, products in _CHIPS.items()}
+MATRIX_INSTRUCTIONS = {chip: _known(chip) for chip in _CHIPS}
 """How a wave of a chip runs routines on fragments."""

@@ -37,7 +37,7 @@ MOST_EVERY = 4
 OPERANDS = (F16, BF16, F32, I8, F8E4M3FN, F8E5M2)
 """Types of operands; floats of 32 bits are taken as TF32, with 10 bits of mantissa, or exactly."""
 
-_ROW, _TERM, _STRIDE = Sym("i"), Sym("k"), Sym("stride")
+_ROW, _TERM, _PART, _STRIDE = Sym("i"), Sym("k"), Sym("h"), Sym("stride")
 _HALF, _KEPT = 0x1000, 0xFFFFE000
 """Half of TF32's last bit, and the bits that it has."""
 
@@ -90,16 +90,23 @@ def clear_c(sums: DType) -> Function:
 
 
 @cache
-def multiply(dtype: DType, exact: bool = False) -> Function:
+def multiply(dtype: DType, exact: bool = False, together: int = 1) -> Function:
     """``c += a b``, of products as exact as ``dtype`` says, added in the type of sums; of f32 only
-    ``exact`` ones are."""
+    ``exact`` ones are.  ``a`` and ``b`` may be of several fragments ``together``, of which each has
+    the terms behind those of the one before."""
     sums, terms = sums_of(dtype), depth(dtype)
-    a, b = Load("a", terms * _ROW + _TERM, dtype), Load("b", SIDE * _TERM, dtype, SIDE)
+    first = SIDE * terms * _PART if together > 1 else 0
+    a = Load("a", first + terms * _ROW + _TERM, dtype)
+    b = Load("b", first + SIDE * _TERM, dtype, SIDE)
     left, right = (e if exact and dtype == F32 else _widened(e, sums) for e in (a, b))
     total = MulAdd(Splat(left, SIDE), right, Load("c", SIDE * _ROW, sums, SIDE))
-    body = _rows(For("k", 0, terms, (Store("c", SIDE * _ROW, total),)))
-    taken = (_read("a", dtype, terms), _read("b", dtype, terms))
+    body = For("k", 0, terms, (Store("c", SIDE * _ROW, total),))
+    if together > 1:
+        body = For(_PART.name, 0, together, (body,))
+    body = _rows(body)
+    taken = (_read("a", dtype, together * terms), _read("b", dtype, together * terms))
     name = f"multiply_{dtype}{'_exact' if exact and dtype == F32 else ''}"
+    name += f"_{together}" if together > 1 else ""
     return _routine(name, (_written("c", sums, SIDE), *taken), body)
 
 

@@ -101,12 +101,12 @@ class WaveCode:
 
     def _multiply(self, s: RoutineCall, kind: WaveMultiply) -> None:
         """``%b`` comes first: it has the rows of what the instruction makes."""
-        left, right = (self._read(s, n, _OPERAND) for n in (2, 1))
+        left, right = (self._terms(s, n, kind) for n in (2, 1))
         sums = self._read(s, 0, kind.sums)
         operand = kind.operand
         types = f"{operand}, {operand}, {kind.sums}, i32, i32, i32"
         callee = self._code.intrinsic(kind.sums, kind.intrinsic, types)
-        for part in range(_BITS // kind.bits):
+        for part in range(max(_BITS // kind.bits, 1)):
             first, second = (self._part(v, part, kind) for v in (left, right))
             given = (
                 f"{operand} {first}, {operand} {second}, {kind.sums} {sums}, i32 0, i32 0, i32 0"
@@ -114,10 +114,25 @@ class WaveCode:
             sums = self._code.emit(f"call {callee}({given})", "product")
         self._write(s, kind.sums, sums)
 
+    def _terms(self, s: RoutineCall, argument: int, kind: WaveMultiply) -> str:
+        """What a thread has of an operand: of one fragment, or of two."""
+        first = self._read(s, argument, _OPERAND)
+        if kind.bits <= _BITS:
+            return first
+        slot = self._warp.first(s, argument)
+        behind = self._code.emit(f"getelementptr i8, ptr {slot}, i64 {_OWN}", "slot")
+        second = self._code.emit(f"load {_OPERAND}, ptr {behind}, align {_REGISTER}", "r")
+        places = "i32 0, i32 1, i32 2, i32 3"
+        both = f"{_OPERAND} {first}, {_OPERAND} {second}, <4 x i32> <{places}>"
+        return self._code.emit(f"shufflevector {both}", "terms")
+
     def _part(self, value: str, part: int, kind: WaveMultiply) -> str:
         """Of an operand what one instruction takes."""
-        if kind.bits == _BITS:
-            return self._code.emit(f"bitcast {_OPERAND} {value} to {kind.operand}", "terms")
+        if kind.bits >= _BITS:
+            type_ = f"<{kind.bits // 32} x i32>"
+            if kind.operand == type_:
+                return value
+            return self._code.emit(f"bitcast {type_} {value} to {kind.operand}", "terms")
         one = self._code.emit(f"extractelement {_OPERAND} {value}, i64 {part}", "terms")
         if kind.operand == "i32":
             return one
