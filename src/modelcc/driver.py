@@ -40,6 +40,7 @@ from modelcc.ir.tensor import TensorProgram
 from modelcc.levels.text import verify_level
 from modelcc.options import GENERATED, Options
 from modelcc.passes.graph.assert_sizes import AssertSizes
+from modelcc.passes.graph.batches_first import BatchesFirst
 from modelcc.passes.graph.bodies import CountedInBodies, InBodies, in_bodies
 from modelcc.passes.graph.bound_dimensions import BoundDimensions
 from modelcc.passes.graph.canonical_quantization import CanonicalQuantization
@@ -161,8 +162,7 @@ def pipeline(
                 RegularGathers(),
                 JoinParts(),
                 FoldConstants(narrow=graphs.narrow),
-                EliminateReshapes(),
-                EliminateTransposes(),
+                *(EliminateReshapes(), BatchesFirst(), EliminateTransposes()),
                 FoldBatchNorm(),
                 MergeBranches(),
                 MergePads(),

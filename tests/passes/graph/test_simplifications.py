@@ -31,7 +31,7 @@ from modelcc.ops.elementwise import (
     Tanh,
     Where,
 )
-from modelcc.ops.matmul import Gemm, MatMul
+from modelcc.ops.matmul import Einsum, Gemm, MatMul
 from modelcc.ops.norm import BatchNorm
 from modelcc.ops.reduce import ReduceMean
 from modelcc.ops.shape import Concat, Full, Reshape, Transpose
@@ -249,6 +249,21 @@ def transpose(x: Value, *perm: int) -> Value:
             lambda x: transpose(call(Tanh(), transpose(x, 0, 2, 1) * weights(x, 3, 1)), 0, 2, 1),
             (f32(2, 4, 3),),
             ["Mul", "Tanh"],
+        ),
+        (
+            lambda x, y: transpose(x, 0, 2, 1) + transpose(y, 1, 2, 0),
+            (f32(4, 3, 5), f32(3, 4, 5)),
+            ["Transpose", "Add", "Transpose"],
+        ),
+        (
+            lambda x, y: transpose(x, 0, 2, 1) + transpose(y, 1, 0, 2),
+            (f32(4, 3, 5), f32(5, 4, 3)),
+            ["Transpose", "Transpose", "Add"],
+        ),
+        (
+            lambda x, y: call(Einsum("hls,shp->lhp"), transpose(x, 2, 0, 1), transpose(y, 1, 0, 2)),
+            (f32(4, 6, 3), f32(3, 6, 5)),
+            ["Einsum"],
         ),
         (lambda x: call(Tanh(), transpose(x, 0, 2, 1)), (X,), ["Transpose", "Tanh"]),
         (lambda x, y: call(MatMul(), transpose(x, 1, 0), y), (f32(4, 3), f32(4, 5)), ["Gemm"]),

@@ -10,7 +10,7 @@ from modelcc.ir.graph import Graph, Node
 from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
 from modelcc.ops.arithmetic import Elementwise
 from modelcc.ops.elementwise import Add, Cast, Mul
-from modelcc.ops.matmul import Gemm, MatMul
+from modelcc.ops.matmul import Einsum, Gemm, MatMul
 from modelcc.ops.padding import Pad
 from modelcc.ops.shape import Reshape, Transpose
 from modelcc.passes.graph.permutations import Permutation, inverse, is_identity, transposed
@@ -22,9 +22,9 @@ class EliminateTransposes:
     """Transposes are merged, cancelled, turned into views and moved towards others.
 
     A transpose moves behind elementwise ops and pads if another one follows, if all operands have
-    the same one, or if a constant is multiplied or added, which weights before may take; constants
-    are transposed at compile time.  ``Gemm`` and products of matrices
-    read transposed operands directly.
+    the same one or ones that move the same axis from the end, or if a constant is multiplied or
+    added, which weights before may take; constants are transposed at compile time.  ``Gemm``,
+    products of matrices and ``Einsum`` read transposed operands directly.
 
     before::
 
@@ -52,7 +52,9 @@ class EliminateTransposes:
     limit: int | None = None
 
     def __call__(self, graph: Graph) -> Graph:
-        return rewrite(graph, (merge, to_reshape, sink, behind_pad, into_product), self.limit)
+        return rewrite(
+            graph, (merge, to_reshape, sink, behind_pad, into_product, into_einsum), self.limit
+        )
 
 
 def merge(node: Node, at: Rewriter) -> Replacement:
@@ -82,9 +84,11 @@ def sink(node: Node, at: Rewriter) -> Replacement:
         return None
     inner = [made_by(at, name, Transpose) for name in node.inputs]
     perms = dict.fromkeys(n.op.perm for n in inner if n and isinstance(n.op, Transpose))
-    if len(perms) != 1 or any(at.uses(n.outputs[0]) > 1 for n in inner if n):
+    if not perms or any(at.uses(n.outputs[0]) > 1 for n in inner if n):
         return None
-    (perm,) = perms
+    if len({perm.index(len(perm) - 1) for perm in perms}) > 1:
+        return None
+    perm = next(iter(perms))
     moved = sum(n is not None for n in inner)
     affine = isinstance(node.op, Mul | Add) and at.constant_value(node.inputs[1]) is not None
     if moved < 2 and not affine and not _meets_transpose(node, at):
@@ -116,10 +120,11 @@ def _meets_transpose(node: Node, at: Rewriter) -> bool:
 
 
 def _undone(at: Rewriter, name: str, perm: Permutation) -> str | None:
-    """An operand as it is before the transpose: its source, or a constant turned back."""
+    """An operand as it is before the transpose: its source, one turned back, or a constant."""
     node = made_by(at, name, Transpose)
     if node is not None:
-        return node.inputs[0]
+        same = isinstance(node.op, Transpose) and node.op.perm == perm
+        return node.inputs[0] if same else transposed(at, name, inverse(perm))
     data = at.constant_value(name)
     if data is None:
         return name if at.type_of(name).elements == 1 and at.type_of(name).rank == 0 else None
@@ -145,3 +150,19 @@ def into_product(node: Node, at: Rewriter) -> Replacement:
     )
     a, b = (n.inputs[0] if n else name for n, name in ((left, a), (right, b)))
     return at.emit(flags, a, b, *rest)
+
+
+def into_einsum(node: Node, at: Rewriter) -> Replacement:
+    """Labels of a transposed operand are those of its source in another order."""
+    if not isinstance(node.op, Einsum):
+        return None
+    terms, result = node.op.terms
+    made = [made_by(at, name, Transpose) for name in node.inputs]
+    if not any(made):
+        return None
+    labels, operands = list(terms), list(node.inputs)
+    for i, inner in enumerate(made):
+        if inner is not None and isinstance(inner.op, Transpose):
+            labels[i] = "".join(terms[i][axis] for axis in inverse(inner.op.perm))
+            operands[i] = inner.inputs[0]
+    return at.emit(Einsum(f"{','.join(labels)}->{result}"), *operands)
