@@ -15,6 +15,7 @@ from modelcc.ops.elementwise import IsNaN, Where
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.reduce import ReduceMax
 from modelcc.ops.shape import Transpose
+from modelcc.passes.graph.eliminate_reshapes import EliminateReshapes
 from modelcc.passes.graph.recognise_attention import RecogniseAttention
 from tests.passes.graph.examples import assert_same_meaning, feeds_of
 from tests.passes.graph.formulas import Formula, call, constant, f32, graph_of, op_names, rows
@@ -52,6 +53,23 @@ def test_scale_anywhere(formula: Formula) -> None:
     before = graph_of(formula, Q, K, V)
     after = RecogniseAttention()(before)
     assert "Softmax" not in op_names(after) and "Mul" not in op_names(after)
+    assert [n.op for n in after.nodes if not isinstance(n.op, Transpose)] == [Attention(0.5)]
+    assert_same_meaning(before, after)
+
+
+def test_batches_that_are_joined_for_each_product() -> None:
+    """As PyTorch traces products of four axes: ``bmm`` between views."""
+    q, k, v = f32(2, 4, 3, 8), f32(2, 4, 5, 8), f32(2, 4, 5, 6)
+
+    def joined(x: Value) -> Value:
+        return call(Reshape((8, *x.type.shape[-2:])), x)
+
+    def formula(q: Value, k: Value, v: Value) -> Value:
+        scores = call(Reshape((2, 4, 3, 5)), matmul(joined(q), joined(turned(k))))
+        return call(Reshape((2, 4, 3, 6)), matmul(joined(softmax(scores * 0.5)), joined(v)))
+
+    before = graph_of(formula, q, k, v)
+    after = RecogniseAttention()(EliminateReshapes()(before))
     assert [n.op for n in after.nodes if not isinstance(n.op, Transpose)] == [Attention(0.5)]
     assert_same_meaning(before, after)
 

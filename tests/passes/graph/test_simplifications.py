@@ -297,6 +297,18 @@ def reshape(x: Value, *shape: Any) -> Value:
             ["Add"],
         ),
         (
+            lambda x, y: reshape(
+                call(MatMul(), reshape(x, 6, 4, 5), reshape(y, 6, 5, 7)), 2, 3, 4, 7
+            ),
+            (f32(2, 3, 4, 5), f32(1, 2, 3, 5, 7)),
+            ["Reshape", "MatMul"],
+        ),
+        (
+            lambda x, y: reshape(call(MatMul(), reshape(x, 6, 4, 5), y), 2, 3, 4, 7),
+            (f32(2, 3, 4, 5), f32(6, 5, 7)),
+            ["Reshape", "MatMul", "Reshape"],
+        ),
+        (
             lambda x: reshape(reshape(x, 1, 4, 3) + weights(x, 2, 4, 3), 8, 3),
             (f32(4, 3),),
             ["Reshape", "Add", "Reshape"],

@@ -10,13 +10,15 @@ from modelcc.ir.index import Index
 from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
 from modelcc.ops.arithmetic import Elementwise
 from modelcc.ops.elementwise import Cast
+from modelcc.ops.matmul import MatMul
 from modelcc.ops.shape import Expand, Reshape
 from modelcc.passes.graph.products import leads_to, made_by
 
 
 @dataclass(frozen=True)
 class EliminateReshapes:
-    """Reshapes to the same shape go, those in a row are merged, those around ops cancel.
+    """Reshapes to the same shape go, those in a row are merged, those around ops cancel, as those
+    do that join batch axes for a product of matrices alone.
 
     before::
 
@@ -40,7 +42,7 @@ class EliminateReshapes:
     limit: int | None = None
 
     def __call__(self, graph: Graph) -> Graph:
-        return rewrite(graph, (merge, no_expansion, sink, sink_unit_axes), self.limit)
+        return rewrite(graph, (merge, no_expansion, sink, sink_unit_axes, batches), self.limit)
 
 
 def merge(node: Node, at: Rewriter) -> Replacement:
@@ -92,6 +94,30 @@ def sink_unit_axes(node: Node, at: Rewriter) -> Replacement:
     if len(known) < len(operands):
         return None
     return at.emit(Reshape(shape), at.emit(node.op, *known))
+
+
+def batches(node: Node, at: Rewriter) -> Replacement:
+    """A product of matrices in one batch axis, of which reshapes before and behind it make
+    several, has these itself.
+
+    PyTorch's ``bmm`` is what becomes of products in several axes, so that attention by these would
+    not be found.
+    """
+    product = made_by(at, node.inputs[0], MatMul) if isinstance(node.op, Reshape) else None
+    if product is None or at.uses(product.outputs[0]) > 1:
+        return None
+    before, after = (at.type_of(n.outputs[0]).shape for n in (product, node))
+    factors = [at.type_of(name).shape for name in product.inputs]
+    if len(before) != 3 or len(after) < 4 or after[-2:] != before[-2:]:
+        return None
+    joined = [n for n in (made_by(at, name, Reshape) for name in product.inputs) if n]
+    if len(joined) < 2 or any(len(shape) != 3 or shape[0] != before[0] for shape in factors):
+        return None
+    operands = (
+        at.emit(Reshape((*after[:-2], *shape[-2:])), inner.inputs[0])
+        for inner, shape in zip(joined, factors, strict=True)
+    )
+    return at.emit(product.op, *operands)
 
 
 def _added_axes(shape: Sequence[Index], longer: Sequence[Index]) -> tuple[int, ...]:
