@@ -15,6 +15,7 @@ from modelcc.ir.program import CopyTensor, Launch, Program
 from modelcc.ir.types import F32, I64, TensorType
 from modelcc.ops.elementwise import Add
 from modelcc.ops.gather_nd import ScatterND
+from modelcc.ops.reduce import ReduceSum
 from modelcc.passes.program.check_first import check_first
 from tests.test_states import stages
 
@@ -77,3 +78,29 @@ def test_the_cache_stays_where_it_is_whatever_counts(late: bool) -> None:
     np.testing.assert_array_equal(before["cache"][1, :, 0], np.arange(64))
     for name, array in net.states.items():
         np.testing.assert_array_equal(array, before[name])
+
+
+def twice() -> Graph:
+    """A row put at a place of a cache, and what is read there then put at another place."""
+    build = GraphBuilder()
+    cache, row = build.input("cache", CACHE), build.input("row", ROW)
+    places = [build.input(name, TensorType((1, 1), I64)) for name in ("first", "second")]
+    before = build.emit(ScatterND(axis=1), cache, places[0], row)
+    seen = build.emit(ReduceSum((0, 1)), before)
+    after = build.emit(ScatterND(axis=1), before, places[1], build.emit(Add(), row, seen))
+    graph = build.build([build.emit(ReduceSum((1,)), after), after])
+    return with_states(graph, {"cache": ("cache", after)}, {})
+
+
+def test_two_writes_are_where_the_cache_is_and_checked_before_the_first() -> None:
+    _, program = programs(twice())
+    assert not [s for s in program.steps if isinstance(s, CopyTensor)]
+    net = modelcc.compile(twice(), cache=None)
+    row = np.ones((1, 2, 4), np.float32)
+    place = [np.full((1, 1), n) for n in (3, 5, 64)]
+    np.testing.assert_array_equal(net(row, *place[:2]), np.full((2, 1, 4), 4))
+    before = net.states["cache"]
+    assert before[0, 3, 0] == 1 and before[0, 5, 0] == 3
+    with pytest.raises(modelcc.RunError, match="64"):
+        net(row, place[0], place[2])
+    np.testing.assert_array_equal(net.states["cache"], before)

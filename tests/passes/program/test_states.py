@@ -87,6 +87,27 @@ def test_an_update_comes_after_what_may_end_the_run() -> None:
     assert not copies(planned(order_steps(program))) and copies(planned(program))
 
 
+TWICE = [launch("s g", "m", in_place=(("m", "s"),)), launch("m g", "t", in_place=(("t", "m"),))]
+
+
+def test_two_updates_of_a_state_are_where_it_is() -> None:
+    checked = launch("x", "z", bounds=(IndexBound(4),))
+    steps = [launch("x", "g"), *TWICE, launch("m", "y"), launch("s", "w"), checked]
+    scheduled = order_steps(of(steps, {"t": "s"}, "w", "y", "z"))
+    assert order(scheduled) == ["g", "w", "z", "m", "y", "t"]
+    program = planned(scheduled)
+    assert not copies(program) and program.placed.arena == 64  # the gradient alone
+    execute(scheduled, program, {})
+
+
+def test_two_updates_with_the_end_of_the_run_depending_on_the_first_are_copied() -> None:
+    checked = launch("m", "z", bounds=(IndexBound(4),))
+    scheduled = order_steps(of([launch("x", "g"), *TWICE, checked], {"t": "s"}, "z"))
+    program = planned(scheduled)
+    assert copies(program) == [("t.output", "t")]
+    execute(scheduled, program, {})
+
+
 def test_an_update_that_may_end_the_run_itself_is_copied() -> None:
     update = launch("s g", "t", in_place=(("t", "s"),), bounds=(IndexBound(4),))
     assert copies(planned(order_steps(of([launch("x", "g"), update], {"t": "s"}))))

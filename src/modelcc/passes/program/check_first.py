@@ -21,6 +21,7 @@ from modelcc.ir.loop import Function
 from modelcc.ir.program import Launch, Program, Step, step_tensors
 from modelcc.ir.region import Branch, Repeat
 from modelcc.passes.loop.split_checks import checks_alone, without_checks
+from modelcc.passes.program.order_states import overwritten
 
 
 def check_first(program: Program) -> Program:
@@ -62,6 +63,7 @@ class _Splitting:
         self._program = program
         self._bases = program.bases
         self._made = {self._base(output) for output in program.states}
+        self._made.update(*overwritten(program).values())
         self.callees: dict[str, Callee] = {}
 
     def steps(self) -> tuple[Step, ...]:

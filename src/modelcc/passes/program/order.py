@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, pairwise
 from operator import itemgetter
 from typing import TypeAlias
 
@@ -22,7 +22,7 @@ from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize, View
 from modelcc.passes.program.dynamic_allocation import aligned
 from modelcc.passes.program.nominal import nominal_values
-from modelcc.passes.program.order_states import StateSteps, stable_order, states_last
+from modelcc.passes.program.order_states import StateSteps, overwritten, stable_order, states_last
 from modelcc.passes.program.plan_memory import most_live
 from modelcc.passes.program.storage import storages
 from modelcc.passes.program.timeline import timeline
@@ -220,10 +220,15 @@ def _needs(program: Program, calls: Sequence[_Step]) -> tuple[int, ...]:
     # A large state in its place is worth more than a small one, which may be what indexes it.
     sizes = {output: program.types[output].elements for output in program.states}
     largest = sorted(sizes, key=lambda name: -n if isinstance(n := sizes[name], int) else 0)
-    states = [
-        StateSteps(users.get(program.states[output], 0), writers.get(bases.get(output, output), 0))
-        for output in largest
-    ]
+    chains = overwritten(program)
+    states: list[StateSteps] = []
+    for output in largest:
+        # What is written over what was written over the state is written to the state, too.
+        written = 0
+        links = (bases.get(output, output), *chains[output], program.states[output])
+        for new, old in pairwise(links):
+            written |= writers.get(new, 0)
+            states.append(StateSteps(users.get(old, 0), written))
     return states_last(needs, states, ends)
 
 

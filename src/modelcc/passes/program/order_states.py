@@ -7,9 +7,11 @@ computed from each other one of them is left alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+
+from modelcc.ir.program import Launch, Program
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,28 @@ class StateSteps:
 
     readers: int
     writers: int
+
+
+def overwritten(program: Program) -> dict[str, tuple[str, ...]]:
+    """Output of a state → what may be in its memory before it, the last first: what a kernel
+    may write it over, and so on, without the state as it was."""
+    bases = program.bases
+    over: Mapping[str, str] = {
+        bases.get(new, new): bases.get(old, old)
+        for step in program.steps
+        if isinstance(step, Launch)
+        for new, old in step.in_place
+        if program.types[new].bytes == program.types[old].bytes
+    }
+    found: dict[str, tuple[str, ...]] = {}
+    for output, state in program.states.items():
+        chain: list[str] = []
+        name = over.get(bases.get(output, output))
+        while name is not None and name not in chain and name not in program.inputs:
+            chain.append(name)
+            name = over.get(name)
+        found[output] = tuple(chain) if name == state else ()
+    return found
 
 
 def states_last(
