@@ -38,7 +38,7 @@ def code_as_planned(program: TensorProgram, chip: str) -> tuple[TensorProduct, s
     dtype = found.left.value.dtype
     shared = taken(code, ".group_segment_fixed_size")
     assert shared == tensor_bytes(schedule, found, dtype)
-    planned = gpu.groups_at_once(schedule.threads, tensor_registers(schedule, dtype), shared)
+    planned = gpu.groups_at_once(schedule.threads, tensor_registers(schedule, dtype, found), shared)
     assert gpu.groups_at_once(schedule.threads, taken(code, ".vgpr_count"), shared) >= planned > 0
     return schedule, code
 
@@ -53,6 +53,7 @@ SHAPES = {
     "of columns": product(4096, 4096, 4096, "bf16"),
     "few rows": product(128, 768, 3072, "f16", True),
     "odd": product(1000, 50257, 768, "f16", True),
+    "odd terms": product(4096, 4096, 4095, "f16", True),
     "whole": product(4096, 4096, 4096, "f32"),
     "bytes": product(512, 512, 512, "i8", True),
 }

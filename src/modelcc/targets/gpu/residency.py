@@ -7,7 +7,6 @@ from math import prod
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import launch_extents
 from modelcc.ir.scalar_tree import reads
-from modelcc.ir.types import BF16, DType
 from modelcc.schedule.group_schedule import (
     GroupAttention,
     GroupDecode,
@@ -61,7 +60,7 @@ def _registers(kernel: GroupKernel, schedule: Schedule, machine: GpuModel) -> in
             found = None if anchor is None else find_contraction(anchor)
             return 0 if found is None else product_registers(schedule, found, machine)
         case TensorProduct():
-            return tensor_registers(schedule, _operand_type(kernel))
+            return _tensor_registers(kernel, schedule)
         case GroupAttention():
             copied = schedule.lanes > 1
             registers = copied_registers if copied else attention_registers
@@ -85,11 +84,10 @@ def _registers(kernel: GroupKernel, schedule: Schedule, machine: GpuModel) -> in
             return 0
 
 
-def _operand_type(kernel: GroupKernel) -> DType:
-    """Of a product."""
+def _tensor_registers(kernel: GroupKernel, schedule: TensorProduct) -> int:
     anchor = kernel.group.anchor
     found = None if anchor is None else find_contraction(anchor)
-    return BF16 if found is None else found.left.value.dtype
+    return 0 if found is None else tensor_registers(schedule, found.left.value.dtype, found)
 
 
 def _point_registers(kernel: GroupKernel) -> int:

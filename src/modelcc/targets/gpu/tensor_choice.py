@@ -11,9 +11,10 @@ from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.targets.gpu.box_operand import BoxProduct
 from modelcc.targets.gpu.contraction import Contraction, KeptFactor
 from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.gpu.operand_tile import vector_lanes
 from modelcc.targets.gpu.partial_sums import CACHED_BYTES, parts_cycles, parts_of
 from modelcc.targets.gpu.sizes import count
-from modelcc.targets.gpu.staged_tile import VECTOR_BYTES, has_rows_of_terms
+from modelcc.targets.gpu.staged_tile import REGISTER, VECTOR_BYTES, has_rows_of_terms
 from modelcc.targets.gpu.sums_slab import TOGETHER, slab_pitch
 from modelcc.targets.gpu.tensor_product import DEEP, EXACT, families
 from modelcc.targets.gpu.tile_product import BOXES, is_turned, tile_bytes
@@ -103,6 +104,9 @@ are about."""
 
 ADDRESSES = 16
 """Registers for those of operands that are asked for early, and of results at the same places."""
+
+ADDRESS = 2
+"""Registers."""
 
 PRODUCTS = {"wgmma": 2048, EXACT: 256, DEEP: 2048}
 USUAL_PRODUCTS = 1024
@@ -234,7 +238,7 @@ def tensor_time(
     :func:`~modelcc.targets.gpu.partial_sums.parts_cycles`.  Groups that have several tiles finish
     the results of one while they multiply the next, behind which they only write the sums.
     """
-    registers = tensor_registers(tile, dtype) + _of_borders(tile, found, dtype)
+    registers = tensor_registers(tile, dtype, found) + _of_borders(tile, found, dtype)
     at_once = tile.groups // machine.units or machine.groups_at_once(
         tile.threads, registers, tensor_bytes(tile, found, dtype)
     )
@@ -311,15 +315,32 @@ def _operand_bytes(operand: KeptFactor, size: int, tile: TensorProduct, dtype: D
     return rows * (row * dtype.bytes + fragment_bytes(tile.warp))
 
 
-def tensor_registers(tile: TensorProduct, dtype: DType = BF16) -> int:
+def tensor_registers(
+    tile: TensorProduct, dtype: DType = BF16, found: Contraction | None = None
+) -> int:
     """Registers that a thread is expected to take: sums, two steps' fragments of elements of
-    ``dtype``, those of the next block that it holds, addresses."""
+    ``dtype``, those of the next block of what is ``found`` that it holds, addresses."""
     sums = tile.rows * tile.columns // tile.threads
     if tile.instruction == BOXES:
         kept = sums if tile.terms == depth(BF16) else 3 * sums
         return kept + (80 if tile.groups else 48) + tile.ahead
     fragments = tile.rows // tile.warp_rows + tile.columns // tile.warp_columns
     kept = fragments * fragment_bytes(tile.warp) // (2 * SIDE)
-    sides = tile.rows + tile.columns
-    held = 0 if tile.copies else sides * tile.terms * dtype.bytes // (4 * tile.threads)
-    return sums + kept + held + 32
+    return sums + kept + (0 if tile.copies else _held(tile, dtype, found)) + 32
+
+
+def _held(tile: TensorProduct, dtype: DType, found: Contraction | None) -> int:
+    """Registers of a block's vectors: single elements have an address each, and those that are
+    turned on their way a register each."""
+    if found is None:
+        return (tile.rows + tile.columns) * tile.terms * dtype.bytes // (4 * tile.threads)
+    sides = (found.left, found.rows, tile.rows), (found.right, found.columns, tile.columns)
+    total = 0
+    for operand, along, size in sides:
+        most = VECTOR_BYTES // dtype.bytes
+        lanes = vector_lanes(operand, along, found.terms, (size, tile.terms), most)
+        turned = has_rows_of_terms(operand, tile.copies) and not operand.by_term
+        each = lanes if turned else -(-lanes * dtype.bytes // REGISTER)
+        each += ADDRESS if lanes == 1 else 0
+        total += -(-size * tile.terms // (lanes * tile.threads)) * each
+    return total
