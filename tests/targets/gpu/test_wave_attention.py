@@ -46,6 +46,24 @@ def test_waves_compute_what_the_stages_say(case: str) -> None:
     )
 
 
+def test_rows_of_padding_have_the_mean() -> None:
+    """Of the least number in the place of all scores all keys have the same weight, though that
+    number times log2(e) is infinite."""
+    least = np.finfo(np.float32).min
+    program = attention(1, 1, 20, 40, 16, 16, "bf16", "{} + %b[i, j]", "bf16")
+    feeds = feeds_of(program)
+    feeds["b"] = np.zeros_like(feeds["b"])
+    feeds["b"][:, 37:] = feeds["b"][[4, 19]] = feeds["b"][5, :30] = least
+    scheduled = schedule_groups(program, TWO)
+    found = run_scheduled(scheduled, interpreted(scheduled), feeds, {})["y"].astype(np.float32)
+    mean = 2 * feeds["v"][0].astype(np.float32).mean(0)
+    np.testing.assert_allclose(found[0, [4, 19], 0], [mean, mean], rtol=1e-2, atol=1e-2)
+    q, k, v = (feeds[name].astype(np.float64).reshape(-1, 16) for name in "qkv")
+    powers = np.exp(q[5] @ k[30:37].T)
+    wanted = 2 * powers @ v[30:37] / powers.sum()
+    np.testing.assert_allclose(found[0, 5, 0], wanted, rtol=2e-2, atol=2e-2)
+
+
 @pytest.mark.parametrize("keys", [0, 21])
 def test_rows_may_have_no_keys(keys: int) -> None:
     program, sizes = named_attention(16, "f16", "{}"), {"n": keys, "r": 5}
