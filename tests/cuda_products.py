@@ -53,7 +53,7 @@ def code_as_planned(program: TensorProgram, chip: Chip) -> tuple[TensorProduct, 
     found = None if anchor is None else find_contraction(anchor)
     assert found is not None
     taken = tensor_bytes(schedule, found, found.left.value.dtype, kept_type(kernel.group))
-    planned = tensor_registers(schedule), taken
+    planned = tensor_registers(schedule, found.left.value.dtype, found), taken
     assert shared == planned[1]
     at_once = chip.gpu.groups_at_once
     groups = at_once(schedule.threads, *planned)

@@ -71,7 +71,7 @@ class JoinLaunches:
         joining = _JoinedSteps(self, program, Names(program.callee))
         steps = joining.steps(program.steps)
         launched = {step.callee for step in leaves(steps) if isinstance(step, Launch)}
-        callees = (*program.callees, *joining.made.values())
+        callees = (*program.callees, *joining.functions.values())
         kept = tuple(callee for callee in callees if callee.name in launched)
         return replace(program, steps=steps, callees=kept)
 
@@ -104,6 +104,8 @@ class _JoinedSteps:
     program: Program
     names: Names
     made: dict[_LaunchPair, Function] = field(default_factory=dict[_LaunchPair, Function])
+    functions: dict[str, Function] = field(default_factory=dict[str, Function])
+    """Those that are made, by their names."""
 
     def steps(self, given: Sequence[Step]) -> tuple[Step, ...]:
         """Steps of a block."""
@@ -129,13 +131,11 @@ class _JoinedSteps:
                 return step
 
     def _callee(self, name: str) -> Callee:
-        own = {function.name: function for function in self.made.values()}
-        return own.get(name) or self.program.callee[name]
+        return self.functions.get(name) or self.program.callee[name]
 
     def _joined(self, first: Launch, second: Launch) -> Launch | None:
         """Both; None if they stay two."""
-        kernels = _kernel(self._callee(first.callee)), _kernel(self._callee(second.callee))
-        one, other = kernels
+        one, other = (_kernel(self._callee(launch.callee)) for launch in (first, second))
         if one is None or other is None or not (_is_plain(first) and _is_plain(second)):
             return None
         together = one.groups + other.groups
@@ -143,13 +143,14 @@ class _JoinedSteps:
         most = max(one.threads, other.threads)
         if together * most > self.rules.threads or count > self.rules.parameters:
             return None
-        if not self._apart(first, one.function, second, other.function):
+        if not self._independent(first, one.function, second, other.function):
             return None
         pair = _LaunchPair(first.callee, second.callee, _same(first, one.function, second))
         function = self.made.get(pair)
         if function is None:
             name = self.names.fresh(f"{first.callee}_{second.callee}")
-            function = self.made[pair] = _both(one, other, pair.same, name)
+            function = _both(one, other, pair.same, name)
+            self.made[pair] = self.functions[name] = function
         own = zip(second.arguments, pair.same, strict=True)
         arguments = (*first.arguments, *(name for name, same in own if same is None))
         return Launch(
@@ -159,7 +160,7 @@ class _JoinedSteps:
             rounding=max(first.rounding, second.rounding),
         )
 
-    def _apart(self, first: Launch, one: Function, second: Launch, other: Function) -> bool:
+    def _independent(self, first: Launch, one: Function, second: Launch, other: Function) -> bool:
         """Whether neither writes what the other one reads or writes, nor states, which may lie
         where others do."""
         bases, states = self.program.bases, self.program.states
@@ -187,17 +188,17 @@ def _kernel(callee: Callee) -> _Kernel | None:
             return None
     if not isinstance(thread, For) or thread.kind != "thread" or not isinstance(thread.stop, int):
         return None
-    if callee.sizes or any(p.shared for p in callee.parameters) or not _apart(thread.body):
+    if callee.sizes or any(p.shared for p in callee.parameters) or not _by_itself(thread.body):
         return None
     return _Kernel(callee, g, groups, thread.variable, thread.stop, thread.body)
 
 
-def _apart(body: Sequence[Stmt]) -> bool:
-    """Whether threads do not meet."""
+def _by_itself(body: Sequence[Stmt]) -> bool:
+    """Whether each thread does what it does without others."""
     return all(
         isinstance(s, _PLAIN)
         and not (isinstance(s, For) and s.kind in ("grid", "thread", "parallel"))
-        and all(map(_apart, blocks(s)))
+        and all(map(_by_itself, blocks(s)))
         for s in body
     )
 

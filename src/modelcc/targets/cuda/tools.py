@@ -91,12 +91,11 @@ def assemble(ptx: str, chip: Chip) -> Cubin:
     not spill then.
     """
     threads = _threads(ptx)
-    made, bounds = _with_more(ptx, threads, chip)
-    made, bounds = _with_less(ptx, made, bounds, threads, chip)
+    made, bounds = _with_less(ptx, *_with_more(ptx, threads, chip), threads, chip)
     sound = {n: use for n, use in made.uses.items() if n in threads and not use.spilled}
     fewer = {n: number for n, use in sound.items() if (number := _fewer(use, threads[n], chip))}
     enough = {n: number for n, number in fewer.items() if _fits(ptx, n, number, chip)}
-    return _assembled(_bounded(ptx, bounds | enough), chip) if enough else made
+    return _assembled(_bounded(ptx, {**bounds, **enough}), chip) if enough else made
 
 
 def _with_more(ptx: str, threads: Mapping[str, int], chip: Chip) -> tuple[Cubin, dict[str, int]]:
@@ -120,8 +119,8 @@ def _with_more(ptx: str, threads: Mapping[str, int], chip: Chip) -> tuple[Cubin,
 
 
 def _with_less(
-    ptx: str, made: Cubin, bounds: dict[str, int], threads: Mapping[str, int], chip: Chip
-) -> tuple[Cubin, dict[str, int]]:
+    ptx: str, made: Cubin, bounds: Mapping[str, int], threads: Mapping[str, int], chip: Chip
+) -> tuple[Cubin, Mapping[str, int]]:
     """The same, of kernels that still spill with other bounds, where these end it."""
     for number in _LESS:
         less = {
@@ -131,7 +130,7 @@ def _with_less(
         }
         ended = {n: most for n, most in less.items() if _fits(ptx, n, most, chip)}
         if ended:
-            bounds |= ended
+            bounds = {**bounds, **ended}
             made = _assembled(_bounded(ptx, bounds), chip)
     return made, bounds
 

@@ -238,7 +238,7 @@ def tensor_time(
     :func:`~modelcc.targets.gpu.partial_sums.parts_cycles`.  Groups that have several tiles finish
     the results of one while they multiply the next, behind which they only write the sums.
     """
-    registers = tensor_registers(tile, dtype, found) + _of_borders(tile, found, dtype)
+    registers = tensor_registers(tile, dtype, found)
     at_once = tile.groups // machine.units or machine.groups_at_once(
         tile.threads, registers, tensor_bytes(tile, found, dtype)
     )
@@ -272,17 +272,6 @@ def tensor_time(
     if tile.parts == 1:
         return whole + per_unit * results
     return whole + parts_cycles(tile.rows, tile.columns, tile.parts, per_unit)
-
-
-def _of_borders(tile: TensorProduct, found: Contraction, dtype: DType) -> int:
-    """Registers of a thread for addresses and indices of what it copies, vector by vector, of
-    images with borders."""
-    if tile.instruction == BOXES:
-        return 0
-    copied = tile.terms * dtype.bytes // VECTOR_BYTES
-    sides = (found.left, tile.rows), (found.right, tile.columns)
-    along = sum(size for operand, size in sides if isinstance(operand.value, Guard))
-    return BORDER * (along * copied // tile.threads)
 
 
 def _waiting(tile: TensorProduct, ahead: float) -> float:
@@ -319,14 +308,27 @@ def tensor_registers(
     tile: TensorProduct, dtype: DType = BF16, found: Contraction | None = None
 ) -> int:
     """Registers that a thread is expected to take: sums, two steps' fragments of elements of
-    ``dtype``, those of the next block of what is ``found`` that it holds, addresses."""
+    ``dtype``, those of the next block of what is ``found`` that it holds, addresses, also of images
+    with borders."""
     sums = tile.rows * tile.columns // tile.threads
     if tile.instruction == BOXES:
         kept = sums if tile.terms == depth(BF16) else 3 * sums
         return kept + (80 if tile.groups else 48) + tile.ahead
     fragments = tile.rows // tile.warp_rows + tile.columns // tile.warp_columns
     kept = fragments * fragment_bytes(tile.warp) // (2 * SIDE)
-    return sums + kept + (0 if tile.copies else _held(tile, dtype, found)) + 32
+    more = (_of_borders if tile.copies else _held)(tile, dtype, found)
+    return sums + kept + more + 32
+
+
+def _of_borders(tile: TensorProduct, dtype: DType, found: Contraction | None) -> int:
+    """Registers for addresses and indices of what a thread copies of images with borders, vector
+    by vector."""
+    if found is None:
+        return 0
+    copied = tile.terms * dtype.bytes // VECTOR_BYTES
+    sides = (found.left, tile.rows), (found.right, tile.columns)
+    along = sum(size for operand, size in sides if isinstance(operand.value, Guard))
+    return BORDER * (along * copied // tile.threads)
 
 
 def _held(tile: TensorProduct, dtype: DType, found: Contraction | None) -> int:
