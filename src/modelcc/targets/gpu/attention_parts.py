@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from modelcc.ir.index import Bounds, Index, ceildiv, floordiv, maximum, minimum, substitute
-from modelcc.ir.loop import Const, Expr, Intrinsic, ScalarCall, Select
+from modelcc.ir.index import Bounds, Index, Sym, ceildiv, floordiv, maximum, minimum, substitute
+from modelcc.ir.loop import Const, Expr, For, Intrinsic, Predicate, ScalarCall, Select
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Apply, Axis, Condition, Read, Scalar, Stage
 from modelcc.ir.tensor import Select as TensorSelect
@@ -19,10 +19,11 @@ from modelcc.passes.tensor.online_softmax import (
     online_softmax,
     seen_keys,
 )
+from modelcc.schedule.expression import FreshNames
 from modelcc.schedule.nest import LoopVar, Nest, linearise
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.contraction import Contraction, contraction_of
-from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, extent_of, not_implied
+from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Point, extent_of, not_implied
 from modelcc.targets.isa.fragments import SIDE
 from modelcc.targets.isa.nvidia_fast import EXP2
 
@@ -206,3 +207,29 @@ def _weighted(body: Scalar, weight: str) -> Scalar | None:
     if not isinstance(body, Apply):
         return None
     return next((a for a in body.args if {r.tensor for r in reads(a)} == {weight}), None)
+
+
+def shifted_score(
+    at: Evaluation,
+    parts: AttentionParts,
+    scores: Sequence[Nest],
+    point: Point,
+    product: Expr,
+    there: Sequence[Condition],
+) -> Expr:
+    """What a power is made of at ``point``, where ``product`` is that of the row and the key, and
+    ``scores`` what follows it; -inf unless ``there`` holds."""
+    assert parts.shifted is not None
+    first, *rest = scores
+    made: dict[str, Expr] = {first.output: product}
+    for nest in rest:
+        made[nest.output] = at.named("v", at.value(nest.body, point, made))
+    value = at.value(parts.shifted, point, made)
+    least = Const(float("-inf"), F32)
+    return at.named("x", Select(Predicate(tuple(there)), value, least) if there else value)
+
+
+def all_fragments(names: FreshNames, stem: str, count: int) -> tuple[Sym, Callable[..., For]]:
+    """An index of fragments, and a loop over all, whose registers have numbers."""
+    number = Sym(names.fresh(stem))
+    return number, lambda *body: For(number.name, 0, count, body, kind="unrolled")

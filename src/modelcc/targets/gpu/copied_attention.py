@@ -36,9 +36,7 @@ from modelcc.ir.loop import (
     Function,
     Load,
     MulAdd,
-    Predicate,
     ScalarCall,
-    Select,
     Stmt,
     Store,
     Var,
@@ -57,6 +55,7 @@ from modelcc.targets.gpu.attention_parts import (
     AttentionParts,
     binary_power,
     powers_under,
+    shifted_score,
     within,
 )
 from modelcc.targets.gpu.contraction import Contraction
@@ -309,19 +308,12 @@ class CopiedAttention:
             within(at, block * self._s.keys + self._key(c), pair.key, ranges)
             for c in self._keys_each
         ]
-        first, *rest = scores
-        assert parts.shifted is not None
         found: list[list[Expr]] = []
         for row, line in zip(rows, products, strict=True):
             values: list[Expr] = []
             for (key, there), product in zip(keys, line, strict=True):
                 point = {**self._batch, pair.row.name: row, pair.key.name: key}
-                made: dict[str, Expr] = {first.output: product}
-                for nest in rest:
-                    made[nest.output] = at.named("v", at.value(nest.body, point, made))
-                value = at.value(parts.shifted, point, made)
-                value = Select(Predicate(there), value, LOW) if there else value
-                values.append(at.named("x", value))
+                values.append(shifted_score(at, parts, scores, point, product, there))
             found.append(values)
         return found
 

@@ -42,10 +42,8 @@ from modelcc.ir.loop import (
     Function,
     Load,
     MulAdd,
-    Predicate,
     RoutineCall,
     ScalarCall,
-    Select,
     Stmt,
     Store,
     Var,
@@ -57,8 +55,10 @@ from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.attention_parts import (
     TOTAL,
     AttentionParts,
+    all_fragments,
     find_attention,
     powers_under,
+    shifted_score,
     verify_halves,
     within,
 )
@@ -217,9 +217,7 @@ class WarpAttention:
     # --- fragments
 
     def _loop(self, stem: str, count: int) -> tuple[Sym, Callable[..., For]]:
-        """An index of fragments, and a loop over all, whose registers have numbers."""
-        number = Sym(self._fresh(stem))
-        return number, lambda *body: For(number.name, 0, count, body, kind="unrolled")
+        return all_fragments(self._kernel.names, stem, count)
 
     def _put_queries(self) -> Stmt:
         tile, (d, every) = self._queries, self._loop("d", self._shape[0])
@@ -312,8 +310,6 @@ class WarpAttention:
     def _shifted(self, inner: Evaluation, ranges: Bounds) -> list[Expr]:
         """What powers are made of, at a lane's keys of its row."""
         parts, pair = self._parts, self._parts.pair
-        first, *rest = parts.scores
-        assert parts.shifted is not None
         row = within(inner, self._start + self._row, pair.row, ranges)[0]
         found: list[Expr] = []
         for number in range(self._s.keys // LANES):
@@ -321,14 +317,8 @@ class WarpAttention:
             at, there = within(inner, key, pair.key, ranges)
             point = {**self._batch, pair.row.name: row, pair.key.name: at}
             offset = self._row * self._pitch[0] + self._place(number)
-            made: dict[str, Expr] = {first.output: Load(self._slab.name, offset, F32)}
-            for nest in rest:
-                made[nest.output] = inner.named("v", inner.value(nest.body, point, made))
-            value = inner.value(parts.shifted, point, made)
-            least = Const(float("-inf"), F32)
-            found.append(
-                inner.named("x", Select(Predicate(there), value, least) if there else value)
-            )
+            score = Load(self._slab.name, offset, F32)
+            found.append(shifted_score(inner, parts, parts.scores, point, score, there))
         return found
 
     # --- results

@@ -38,10 +38,8 @@ from modelcc.ir.loop import (
     Function,
     Load,
     MulAdd,
-    Predicate,
     RoutineCall,
     ScalarCall,
-    Select,
     Splat,
     Stmt,
     Store,
@@ -54,9 +52,11 @@ from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.attention_parts import (
     TOTAL,
     AttentionParts,
+    all_fragments,
     binary_power,
     find_attention,
     powers_under,
+    shifted_score,
     verify_halves,
     within,
 )
@@ -228,9 +228,7 @@ class WaveAttention:
     # --- fragments
 
     def _loop(self, stem: str, count: int) -> tuple[Sym, Callable[..., For]]:
-        """An index of fragments, and a loop over all, whose registers have numbers."""
-        number = Sym(self._fresh(stem))
-        return number, lambda *body: For(number.name, 0, count, body, kind="unrolled")
+        return all_fragments(self._kernel.names, stem, count)
 
     def _take_queries(self) -> Stmt:
         tile, (d, every) = self._queries, self._loop("d", self._shape[0])
@@ -314,8 +312,6 @@ class WaveAttention:
     def _shifted(self, inner: Evaluation, ranges: Bounds) -> list[Expr]:
         """What powers are made of, at a thread's keys of its row."""
         parts, pair = self._parts, self._parts.pair
-        first, *rest = parts.scores
-        assert parts.shifted is not None
         row = within(inner, self._row, pair.row, ranges)[0]
         found: list[Expr] = []
         for number in range(self._s.keys // ROW_THREADS):
@@ -323,15 +319,8 @@ class WaveAttention:
             key = Sym(self._block) * self._s.keys + side * SIDE + own_column(self._lane) + column
             at, there = within(inner, key, pair.key, ranges)
             point = {**self._batch, pair.row.name: row, pair.key.name: at}
-            score = Load(self._fs.name, self._own(side, column), F32)
-            made: dict[str, Expr] = {first.output: inner.named("s", score)}
-            for nest in rest:
-                made[nest.output] = inner.named("v", inner.value(nest.body, point, made))
-            value = inner.value(parts.shifted, point, made)
-            least = Const(float("-inf"), F32)
-            found.append(
-                inner.named("x", Select(Predicate(there), value, least) if there else value)
-            )
+            score = inner.named("s", Load(self._fs.name, self._own(side, column), F32))
+            found.append(shifted_score(inner, parts, parts.scores, point, score, there))
         return found
 
     # --- results
