@@ -53,6 +53,7 @@ UNMIRRORED = {
     "dialects": "of another package",
     "emulated": "on other processors",
     "errors": "messages, whoever writes them",
+    "ptx_emulator": "a GPU, where there is none",
     "typing": "programs of users",
 }
 """Folders of tests that mirror no folder → what their tests are of."""
