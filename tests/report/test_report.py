@@ -16,10 +16,10 @@ from modelcc.ir.types import F32, TensorType
 from modelcc.ops.activation import Relu
 from modelcc.ops.conv import Conv
 from modelcc.ops.elementwise import Add, Identity
+from modelcc.passes.tensor.rounding import winograd_rounding
 from modelcc.report.page import report_page
 from modelcc.report.report import report_from_json, report_of
 from modelcc.report.tables import report_tables
-from modelcc.targets.cpu.passes.rounding import winograd_rounding
 
 KERNEL = Function(
     "copy",

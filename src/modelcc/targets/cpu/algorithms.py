@@ -33,7 +33,6 @@ from modelcc.targets.cpu.passes.wide_operands import WideOperands
 from modelcc.targets.cpu.passes.winograd import WORDS as TILES
 from modelcc.targets.cpu.passes.winograd import Winograd
 from modelcc.targets.cpu.passes.winograd_cost import WinogradCost
-from modelcc.targets.cpu.passes.winograd_match import match_convolution
 from modelcc.targets.cpu.scheduled_kernel import PARALLEL_CHUNKS
 from modelcc.targets.isa.amx import DEPTHS
 
@@ -149,7 +148,7 @@ def _words(step: Winograd | Strassen, kernel: Kernel, program: TensorProgram) ->
     if isinstance(step, Strassen):
         yield from (STRASSEN,) if step.admits(kernel, program) else ()
         return
-    convolution = match_convolution(kernel, program, step.block)
+    convolution = step.matched(kernel, program)
     if convolution is not None:
         yield from (word for word, m in TILES.items() if step.admitted(convolution, m))
 

@@ -15,12 +15,12 @@ from modelcc.schedule.expression import FreshNames, PointEmitter, accumulate, co
 from modelcc.schedule.lanes import Lanes, widen
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.parallel import Chosen, Point, SegmentedLoop, nest_loops
+from modelcc.schedule.register_arrays import emit_array, store_at
 from modelcc.targets.cpu.blocking import nest_blocks
 from modelcc.targets.cpu.folding import folded, term_lanes
 from modelcc.targets.cpu.matrix_tiles import MatrixTiles, emit_block
 from modelcc.targets.cpu.plan import Plan
 from modelcc.targets.cpu.prefetch import Companions, NextPanel, companions, next_panel, streams
-from modelcc.targets.cpu.register_arrays import emit_array, store_at
 from modelcc.targets.cpu.row_prefetch import (
     NextPlane,
     NextRows,
@@ -134,7 +134,7 @@ def _block_of_sums(
     loads: list[Stmt] = []
     stores: list[Stmt] = []
     for corner, register in zip(corners, registers, strict=True):
-        store = store_at(plan, final, Var(register, dtype, plan.lanes), corner, lanes)
+        store = store_at(final, Var(register, dtype, plan.lanes), corner, lanes)
         stores.append(store)
         value = Load(store.buffer, store.offset, dtype, plan.lanes, store.stride, store.active)
         loads.append(Assign(register, value))
@@ -427,7 +427,7 @@ def _epilogue(
         emitter.forget_arrays()
         for nest in plan.group.nests:
             if nest.own:
-                emit_array(plan, nest, emitter, corner, internal)
+                emit_array(plan.group, nest, emitter, corner, internal)
                 continue
             if nest is anchor:
                 value: Expr = Var(registers[position], nest.body.dtype, plan.lanes)
@@ -437,5 +437,5 @@ def _epilogue(
                     value = emitter.name("v", value)
             internal[nest.output] = value
             if nest.output in plan.group.stored:
-                emitter.statements.append(store_at(plan, nest, value, corner, lanes))
+                emitter.statements.append(store_at(nest, value, corner, lanes))
     return emitter.statements

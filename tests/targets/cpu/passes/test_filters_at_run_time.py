@@ -19,10 +19,10 @@ from modelcc.ir.tensor import Kernel, TensorProgram
 from modelcc.ir.types import F32, Array, TensorType, blocked
 from modelcc.ops.conv import Conv
 from modelcc.passes.tensor.from_graph import lower_graph
+from modelcc.passes.tensor.rounding import winograd_rounding
 from modelcc.pipeline import before_block, run_stages
 from modelcc.targets.base import BuildConfig
 from modelcc.targets.cpu.passes.assign_layouts import AssignLayouts
-from modelcc.targets.cpu.passes.rounding import winograd_rounding
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>'
 FORMS = {

@@ -26,12 +26,12 @@ from modelcc.ops.arithmetic import Add
 from modelcc.ops.conv import Conv
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
+from modelcc.passes.tensor.winograd_transforms import transform_filter
 from modelcc.pipeline import before_block, run_stages
 from modelcc.targets.base import BuildConfig
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.passes.winograd import Winograd
 from modelcc.targets.cpu.passes.winograd_cost import Choice, Shape, WinogradCost
-from modelcc.targets.cpu.passes.winograd_transforms import transform_filter
 from modelcc.targets.cpu.processors import PROCESSORS
 from modelcc.targets.cpu.schedule import schedule_program
 

@@ -38,10 +38,10 @@ from modelcc.ir.tensor import (
 )
 from modelcc.ir.types import F32, TensorType
 from modelcc.passes.tensor.added_constants import still_read
+from modelcc.passes.tensor.epilogue import followed
 from modelcc.passes.tensor.fused_kernel import kernel_of
+from modelcc.passes.tensor.rounding import strassen_rounding
 from modelcc.schedule.workload import program_key
-from modelcc.targets.cpu.passes.epilogue import followed
-from modelcc.targets.cpu.passes.rounding import strassen_rounding
 from modelcc.targets.cpu.passes.strassen_cost import Split, StrassenCost
 from modelcc.targets.cpu.passes.strassen_match import MatrixProduct, match_product
 from modelcc.targets.cpu.passes.strassen_weights import QUADRANTS, QuadrantConstant

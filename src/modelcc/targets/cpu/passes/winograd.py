@@ -25,37 +25,24 @@ the results carries that as its ``rounding``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import gcd
 from types import MappingProxyType
-from typing import Literal
 
-from modelcc.ir.compute import Element, Matrix, linear
+from modelcc.ir.compute import Element
+from modelcc.ir.constant import Constant
 from modelcc.ir.index import Index, Sym
-from modelcc.ir.tensor import Apply, Axis, Item, Kernel, Read, Stage, TensorProgram
+from modelcc.ir.tensor import Axis, Kernel, Read, TensorProgram
 from modelcc.ir.types import F32, Layout, Part, TensorType, blocked
-from modelcc.passes.tensor.added_constants import still_read
-from modelcc.passes.tensor.fused_kernel import kernel_of
+from modelcc.passes.tensor.winograd_filter import TransformedFilter
+from modelcc.passes.tensor.winograd_match import Convolution, match_convolution
+from modelcc.passes.tensor.winograd_stages import CHANNEL, POINT, WinogradStages, with_winograd
+from modelcc.passes.tensor.winograd_tiles import IMAGE, TileRegion, Tiles
 from modelcc.schedule.workload import program_key
-from modelcc.targets.cpu.passes.epilogue import followed
-from modelcc.targets.cpu.passes.rounding import winograd_rounding
 from modelcc.targets.cpu.passes.winograd_cost import Choice, Shape, WinogradCost
-from modelcc.targets.cpu.passes.winograd_filter import TransformedFilter
-from modelcc.targets.cpu.passes.winograd_match import Convolution, match_convolution
-from modelcc.targets.cpu.passes.winograd_tiles import IMAGE, TileRegion, Tiles
-from modelcc.targets.cpu.passes.winograd_transforms import (
-    filter_factors,
-    input_factors,
-    output_factors,
-)
 
-Value = Literal["g", "d", "v", "u", "m", "s"]
-At = Callable[[Index, Index], Element]
-"""An element of a tile by its row and column."""
-CHANNEL, POINT, INPUT, TILE = "wc", "wp", "wi", "wq"
-DOWN, ACROSS = "wy", "wx"
-"""Axes within a tile."""
+TILE = "wq"
 CACHE_WAY = 4096
 WORDS: Mapping[str, int] = MappingProxyType({"winograd2": 2, "winograd4": 4})
 """What schedules call the algorithms, and their tiles."""
@@ -74,28 +61,21 @@ class Winograd:
     asked: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
-        items: list[Item] = []
-        types = dict(program.types)
-        constants = dict(program.constants)
-        for item in program.items:
-            rewrite = self._rewrite(item, program) if isinstance(item, Kernel) else None
-            if rewrite is None:
-                items.append(item)
-                continue
-            kernels = rewrite.kernels()
-            items += kernels
-            types |= rewrite.types(kernels)
-            x = rewrite.convolution.x
-            types[x] = rewrite.widened(types[x])
-            if rewrite.convolution.constant:
-                filters = program.constants[rewrite.convolution.w.tensor]
-                constants[rewrite.name("u")] = TransformedFilter(filters, rewrite.tiles.m)
-        kept = still_read(items, program, constants)
-        changed = replace(program, types=types, constants=kept)
-        return changed.with_items(tuple(items))
+        return with_winograd(program, lambda kernel: self._rewrite(kernel, program))
 
-    def _rewrite(self, kernel: Kernel, program: TensorProgram) -> _WinogradRewrite | None:
-        found = match_convolution(kernel, program, self.block)
+    def matched(self, kernel: Kernel, program: TensorProgram) -> Convolution | None:
+        """The convolution that ``kernel`` starts with, if blocks of channels are innermost in its
+        input: then a border can be had for the asking."""
+        found = match_convolution(kernel, program)
+        if found is None or found.places != (0, 1, 2, 3):
+            return None
+        product, block = found.product, self.block
+        plain = product.write == tuple(Sym(a.name) for a in found.axes) == _names(product.axes)
+        whole = found.extents[0] % block == found.inputs % block == 0
+        return found if plain and whole and _blocked(program.types[found.x], block) else None
+
+    def _rewrite(self, kernel: Kernel, program: TensorProgram) -> _BlockedStages | None:
+        found = self.matched(kernel, program)
         if found is None:
             return None
         key = program_key(kernel, program) if self.asked else ""
@@ -105,7 +85,10 @@ class Winograd:
         choice = self.admitted(found, WORDS[word]) if word else self._expected(found)
         if choice is None:
             return None
-        return _WinogradRewrite(found, _tiles(found, choice), self.block, key if word else "")
+        tiles, filters = _tiles(found, choice), None
+        if found.constant:
+            filters = TransformedFilter(program.constants[found.w.tensor], tiles.m)
+        return _BlockedStages(found, tiles, self.block, filters, key if word else "")
 
     def _expected(self, found: Convolution) -> Choice | None:
         return self.cost.choose(_shape(found), apart=not isinstance(found.images, int))
@@ -113,6 +96,10 @@ class Winograd:
     def admitted(self, found: Convolution, m: int) -> Choice | None:
         """How to compute a convolution by tiles of ``m`` × ``m`` outputs, if it can be."""
         return self.cost.fastest(_shape(found), not isinstance(found.images, int), (m,))
+
+
+def _names(axes: Sequence[Axis]) -> tuple[Sym, ...]:
+    return tuple(Sym(a.name) for a in axes)
 
 
 def _shape(found: Convolution) -> Shape:
@@ -127,57 +114,36 @@ def _tiles(found: Convolution, choice: Choice) -> Tiles:
     return Tiles(choice.m, found.images, height, width, choice.blocks)
 
 
-@dataclass(frozen=True)
-class _WinogradRewrite:
-    """The kernels, types and names that replace one convolution."""
+def _blocked(type_: TensorType, block: int) -> bool:
+    """Whether channels are blocked, innermost."""
+    layout = type_.layout
+    fixed = all(isinstance(extent, int) for extent in type_.shape[1:])
+    return layout is not None and fixed and layout.parts == blocked(4, 1, block).parts
 
-    convolution: Convolution
-    tiles: Tiles
+
+@dataclass(frozen=True)
+class _BlockedStages(WinogradStages):
+    """Channels in blocks of ``block``, images with borders, and tiles in cache."""
+
     block: int
+    made: TransformedFilter | None
     asked: str = ""
 
-    def name(self, value: Value, suffix: str = "") -> str:
-        """Name of an intermediate tensor."""
-        return f"{self.convolution.product.output}.{value}{suffix}"
+    @property
+    def together(self) -> bool:
+        """Blocks of tiles are in cache."""
+        return self.tiles.apart
+
+    @property
+    def filters(self) -> Constant | None:
+        return self.made
 
     def kernels(self) -> list[Kernel]:
-        """One kernel for blocks, else one per step, after that of filters that are not constant."""
-        steps = (list(self._inputs()), [self._products()], list(self._outputs()))
-        kernel = self.convolution.kernel
-        before: list[Kernel] = []
-        if not self.convolution.constant:
-            stages, made = tuple(self._filters()), (self.name("u"),)
-            before = [kernel_of("winograd_filter", stages, made, kernel.source)]
-        if self.tiles.apart:
-            stages = tuple(s for step in steps for s in step)
-            whole = kernel_of(f"{kernel.name}_winograd", stages, kernel.outputs, kernel.source)
-            return [*before, self._rounding(whole)]
-        stored = ((self.name("v"),), (self.name("m"),), kernel.outputs)
-        names = ("winograd_input", "winograd_product", f"{kernel.name}_winograd")
-        found = [
-            kernel_of(name, tuple(step), outputs, kernel.source)
-            for name, step, outputs in zip(names, steps, stored, strict=True)
-        ]
-        return [*before, *found[:-1], self._rounding(found[-1])]
+        """The last one is what was asked for."""
+        *before, last = super().kernels()
+        return [*before, replace(last, asked=self.asked)]
 
-    def _rounding(self, kernel: Kernel) -> Kernel:
-        """``kernel``, which gives the results, with what is known of their errors."""
-        rounding = winograd_rounding(self.tiles.m, self._inner_c, self.convolution.constant)
-        return replace(kernel, rounding=rounding, asked=self.asked)
-
-    def types(self, kernels: Sequence[Kernel]) -> dict[str, TensorType]:
-        """Types of all new tensors of ``kernels``, those in registers included."""
-        found: dict[str, TensorType] = {}
-        for stage in (s for kernel in kernels for s in kernel.stages):
-            if stage.output not in self.convolution.kernel.outputs:
-                extents = tuple(a.extent for a in stage.axes)
-                found[stage.output] = TensorType(extents, stage.body.dtype)
-        found[self.name("u")] = self._filter_type
-        found[self.name("v")] = self._stored(self._inner_c)
-        found[self.name("m")] = self._stored(self._outer_c)
-        return found
-
-    def widened(self, x: TensorType) -> TensorType:
+    def input_type(self, x: TensorType) -> TensorType:
         """The input's type with a border for whatever the tiles reach."""
         layout = x.physical
         halo = list(layout.halo)
@@ -191,28 +157,16 @@ class _WinogradRewrite:
         return x.with_layout(Layout(layout.parts, tuple(halo)))
 
     @property
-    def _filter_type(self) -> TensorType:
+    def filter_type(self) -> TensorType:
         """Blocks of outputs innermost, unless constants are packed later, with room for planes
         not to fall on the same cache sets."""
-        plain = TensorType((self._points, self._outer_c, self._inner_c), F32)
+        plain = TensorType((self.points, self.outputs, self.inputs), F32)
         if self.convolution.constant:
             return plain
         parts = (Part(0), Part(1, self.block), Part(2), Part(1, 1, self.block))
         return plain.with_layout(Layout(parts, ((0, 0), (0, self.block), (0, 0))))
 
-    @property
-    def _points(self) -> int:
-        return (self.tiles.m + 2) ** 2
-
-    @property
-    def _inner_c(self) -> int:
-        return self.convolution.inputs
-
-    @property
-    def _outer_c(self) -> int:
-        return self.convolution.extents[0]
-
-    def _stored(self, channels: int) -> TensorType:
+    def stored(self, channels: int) -> TensorType:
         """``[blocks, points, channels, tiles]`` with channel blocks innermost.
 
         The points of a tile are written together: spare channels and tiles keep them from
@@ -221,107 +175,37 @@ class _WinogradRewrite:
         outer = tuple(a.extent for a in self.tiles.outer)
         together = self.block * F32.bytes
         spare_channels, spare_tiles = _spare(channels // self.block, self.tiles.count, together)
-        shape = (*outer, self._points, channels, self.tiles.count)
+        shape = (*outer, self.points, channels, self.tiles.count)
         plain = blocked(len(shape), len(outer) + 1, self.block)
         spare = ((0, spare_channels * self.block), (0, spare_tiles))
         return TensorType(shape, F32, Layout(plain.parts, (*plain.halo[:-2], *spare)))
 
     def _at(self, point: Index, channel: Index, tile: Index) -> tuple[Index, ...]:
-        return (*(Sym(a.name) for a in self.tiles.outer), point, channel, tile)
+        return (*_names(self.tiles.outer), point, channel, tile)
 
-    def _axes(self, channels: int, part: TileRegion) -> tuple[Axis, ...]:
+    def place(self, point: Index, part: TileRegion) -> tuple[Index, ...]:
+        return self._at(point, Sym(CHANNEL), self.tiles.number(part))
+
+    @property
+    def product_axes(self) -> tuple[Axis, ...]:
+        points, tiles = Axis(POINT, self.points), Axis(TILE, self.tiles.count)
+        return (*self.tiles.outer, points, Axis(CHANNEL, self.outputs), tiles)
+
+    def product_place(self, channel: Index) -> tuple[Index, ...]:
+        return self._at(Sym(POINT), channel, Sym(TILE))
+
+    def filter_place(self, point: Index, output: Index, channel: Index) -> tuple[Index, ...]:
+        return (point, output, channel)
+
+    def axes(self, channels: int, part: TileRegion) -> tuple[Axis, ...]:
         return (*self.tiles.outer, Axis(CHANNEL, channels), *self.tiles.inner(part))
 
-    def _filters(self) -> Iterator[Stage]:
-        """Those that come at run time, transformed as :class:`TransformedFilter` does."""
-        size, factors = self.tiles.m + 2, filter_factors(self.tiles.m)
-        axes = (Axis(CHANNEL, self._outer_c), Axis(INPUT, self._inner_c))
-
-        def element(i: Index, j: Index) -> Element:
-            return Element(self.convolution.tap(Sym(CHANNEL), Sym(INPUT), i, j))
-
-        value = yield from self._transformed("g", element, factors, factors, axes)
-        where = (Sym(DOWN) * size + Sym(ACROSS), Sym(CHANNEL), Sym(INPUT))
-        own = (Axis(DOWN, size), Axis(ACROSS, size))
-        yield Stage(self.name("u"), (*axes, *own), where, value(Sym(DOWN), Sym(ACROSS)).scalar)
-
-    def _inputs(self) -> Iterator[Stage]:
-        size, part = self.tiles.m + 2, self.tiles.everything
-        axes = self._axes(self._inner_c, part)
-        row, column = self.tiles.corner(part)
-        up, left = self.convolution.pads
-
-        def element(i: Index, j: Index) -> Element:
-            place = (Sym(IMAGE), Sym(CHANNEL), row + (i - up), column + (j - left))
-            return Element(Read(self.convolution.x, place, F32))
-
-        factors = input_factors(self.tiles.m)
-        value = yield from self._transformed("d", element, factors, factors, axes)
-        where = self._at(Sym(DOWN) * size + Sym(ACROSS), Sym(CHANNEL), self.tiles.number(part))
-        own = (Axis(DOWN, size), Axis(ACROSS, size))
-        body = value(Sym(DOWN), Sym(ACROSS)).scalar
-        yield Stage(self.name("v"), (*axes, *own), where, body)
-
-    def _products(self) -> Stage:
-        points, tiles = Axis(POINT, self._points), Axis(TILE, self.tiles.count)
-        axes = (*self.tiles.outer, points, Axis(CHANNEL, self._outer_c), tiles)
-        point, channel, tile, summed = Sym(POINT), Sym(CHANNEL), Sym(TILE), Sym(INPUT)
-        v = Read(self.name("v"), self._at(point, summed, tile), F32)
-        u = Read(self.name("u"), (point, channel, summed), F32)
-        where = self._at(point, channel, tile)
-        over = (Axis(INPUT, self._inner_c),)
-        return Stage(self.name("m"), axes, where, Apply("mul", (v, u), F32), over, "sum")
-
-    def _outputs(self) -> Iterator[Stage]:
-        for number, part in enumerate(self.tiles.parts()):
-            yield from self._output_part(part, str(number))
-
-    def _output_part(self, part: TileRegion, prefix: str) -> Iterator[Stage]:
-        m, size = self.tiles.m, self.tiles.m + 2
-        axes, tile = self._axes(self._outer_c, part), self.tiles.number(part)
-
-        def element(a: Index, b: Index) -> Element:
-            place = self._at(a * size + b, Sym(CHANNEL), tile)
-            return Element(Read(self.name("m"), place, F32))
-
-        down, across = (output_factors(m, s.outputs) for s in (part.rows, part.columns))
-        value = yield from self._transformed("s", element, down, across, axes, prefix)
-        yield from self._epilogue(part, axes, value, prefix)
-
-    def _transformed(
-        self,
-        value: Value,
-        element: At,
-        down: Sequence[Matrix],
-        across: Sequence[Matrix],
-        axes: tuple[Axis, ...],
-        prefix: str = "",
-    ) -> Generator[Stage, None, At]:
-        """The stage that transforms columns of a tile: elements with rows transformed, too."""
-        size, name = len(down[0][0]), self.name(value, prefix)
-        axes = (*axes, Axis(ACROSS, size), Axis(DOWN, len(down[-1])))
-        where = tuple(Sym(axis.name) for axis in axes)
-        column = [element(i, Sym(ACROSS)) for i in range(size)]
-        yield Stage(name, axes, where, linear(down, Sym(DOWN), column).scalar)
-
-        def result(a: Index, b: Index) -> Element:
-            row = [Element(Read(name, (*where[:-2], j, a), F32)) for j in range(size)]
-            return linear(across, b, row)
-
-        return result
-
-    def _epilogue(
-        self, part: TileRegion, axes: tuple[Axis, ...], value: At, prefix: str
-    ) -> Iterator[Stage]:
-        """Elements of the convolution and what its epilogue makes of them."""
-        row, column = self.tiles.corner(part)
-        n, co, oh, ow = (a.name for a in self.convolution.axes)
-        down, across = Sym(DOWN), Sym(ACROSS)
-        at = {n: Sym(IMAGE), co: Sym(CHANNEL), oh: row + down, ow: column + across}
-        axes = (*axes, Axis(DOWN, part.rows.outputs), Axis(ACROSS, part.columns.outputs))
-        chain = (self.convolution.product, *self.convolution.epilogue)
-        stored = self.convolution.kernel.outputs
-        yield from followed(chain, value(down, across).scalar, axes, at, prefix, stored)
+    def element(self, part: TileRegion, row: Index, column: Index) -> Element:
+        """As it is: the input has a border."""
+        first, left = self.tiles.corner(part)
+        up, before = self.convolution.pads
+        place = (Sym(IMAGE), Sym(CHANNEL), first + (row - up), left + (column - before))
+        return Element(Read(self.convolution.x, place, F32))
 
 
 def _spare(channel_blocks: int, tiles: int, together: int) -> tuple[int, int]:

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from modelcc.targets.cpu.passes.winograd_transforms import (
+from modelcc.passes.tensor.winograd_transforms import (
     in_two_steps,
     transform_input,
     transform_output,

@@ -6,8 +6,8 @@ import pytest
 from modelcc.ir.constant import Constant
 from modelcc.ir.packed_constant import PackedConstant
 from modelcc.ir.types import Layout, Part
-from modelcc.targets.cpu.passes.winograd_filter import TransformedFilter
-from modelcc.targets.cpu.passes.winograd_transforms import transform_filter
+from modelcc.passes.tensor.winograd_filter import TransformedFilter
+from modelcc.passes.tensor.winograd_transforms import transform_filter
 
 
 @pytest.mark.parametrize("slab", [1, 700, 1 << 20])
@@ -15,7 +15,7 @@ from modelcc.targets.cpu.passes.winograd_transforms import transform_filter
 def test_elements_are_those_of_the_transform(
     m: int, slab: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("modelcc.targets.cpu.passes.winograd_filter.SLAB", slab)
+    monkeypatch.setattr("modelcc.passes.tensor.winograd_filter.SLAB", slab)
     filters = np.random.default_rng(0).standard_normal((5, 4, 3, 3)).astype(np.float32)
     made = TransformedFilter(Constant(filters), m)
     expected = transform_filter(m, filters)
@@ -44,3 +44,14 @@ def test_parts_of_a_filter_are_those_of_the_whole(axis: int, start: int, stop: i
     whole = TransformedFilter(Constant(w), 4)
     expected = whole.data[(*(slice(None),) * axis, slice(start, stop))]
     np.testing.assert_array_equal(whole.part(axis, start, stop), expected)
+
+
+@pytest.mark.parametrize(("axis", "start", "stop"), [(0, 3, 9), (1, 1, 3), (2, 2, 4), (2, 4, 99)])
+def test_outputs_may_be_last(axis: int, start: int, stop: int) -> None:
+    w = np.random.default_rng(0).standard_normal((7, 5, 3, 3)).astype(np.float32)
+    turned = TransformedFilter(Constant(w), 2, outputs_last=True)
+    expected = TransformedFilter(Constant(w), 2).data.swapaxes(1, 2)
+    assert turned.shape == expected.shape
+    np.testing.assert_array_equal(turned.data, expected)
+    part = expected[(*(slice(None),) * axis, slice(start, stop))]
+    np.testing.assert_array_equal(turned.part(axis, start, stop), part)

@@ -5,34 +5,36 @@ from __future__ import annotations
 from modelcc.ir.constant import Constant
 from modelcc.ir.types import Array
 from modelcc.passes.tensor.made_constant import MadeConstant
-from modelcc.targets.cpu.passes.winograd_transforms import transform_filter
+from modelcc.passes.tensor.winograd_transforms import transform_filter
 
 SLAB = 1 << 18
 """Transformed elements made at a time, in f64."""
 
 
 class TransformedFilter(MadeConstant):
-    """``G w Gᵀ`` of ``source``: at most four times as large as it."""
+    """``G w Gᵀ`` of ``source``, ``[outputs, inputs, 3, 3]``: at most four times as large as it;
+    ``[points, outputs, inputs]``, or with ``outputs_last``."""
 
-    def __init__(self, source: Constant, m: int) -> None:
+    def __init__(self, source: Constant, m: int, outputs_last: bool = False) -> None:
         super().__init__(source)
-        self._m = m
+        self._m, self._last = m, outputs_last
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """``[points, outputs, inputs]``."""
+        """``[points, outputs, inputs]``, or inputs before outputs."""
         outputs, inputs = self._data.shape[:2]
-        return (self._m + 2) ** 2, outputs, inputs
+        return (self._m + 2) ** 2, *((inputs, outputs) if self._last else (outputs, inputs))
 
     def part(self, axis: int, start: int, stop: int) -> Array:
         """As of any constant; no more is made than is asked for."""
         if axis == 0:
             return super().part(axis, start, stop)
-        source = Constant(self._data).part(axis - 1, start, stop)
-        return TransformedFilter(Constant(source), self._m).data
+        source = Constant(self._data).part(2 - axis if self._last else axis - 1, start, stop)
+        return TransformedFilter(Constant(source), self._m, self._last).data
 
     def fill(self, made: Array) -> None:
         """Compute all elements into ``made``, some outputs at a time."""
+        made = made.swapaxes(1, 2) if self._last else made
         points, outputs, inputs = made.shape
         rows = max(1, SLAB // (points * inputs))
         for start in range(0, outputs, rows):

@@ -16,13 +16,14 @@ from modelcc.schedule.expression import PointEmitter
 from modelcc.schedule.lanes import Access, Lanes, repeats, widen
 from modelcc.schedule.nest import Nest
 from modelcc.schedule.parallel import Point
-from modelcc.targets.cpu.plan import Plan
+from modelcc.schedule.structure import Group
 
 
 def emit_array(
-    plan: Plan, nest: Nest, emitter: PointEmitter, corner: Point, internal: Mapping[str, Expr]
+    group: Group, nest: Nest, emitter: PointEmitter, corner: Point, internal: Mapping[str, Expr]
 ) -> None:
-    """The elements of ``nest`` at ``corner``: in their order, or where they are read."""
+    """The elements of ``nest`` of ``group`` at ``corner``: in their order, or where they are
+    read."""
     names = [v.name for v in nest.own]
     known: dict[tuple[Index, ...], Expr] = {}
     _find_accesses(nest, emitter, corner, names)
@@ -34,23 +35,24 @@ def emit_array(
         return known[place]
 
     emitter.arrays[nest.output] = element
-    if _is_made_where_read(plan, nest):
+    if _is_made_where_read(group, nest):
         return
-    stored = nest.output in plan.group.stored
+    stored = nest.output in group.stored
+    count = 1 if emitter.lanes is None else emitter.lanes.count
     access = _access(nest.output, nest.store, emitter.lanes, corner, names) if stored else None
     for place in cartesian(*(range(v.extent) for v in nest.own if isinstance(v.extent, int))):
         value, point = element(place), dict(zip(names, place, strict=True))
         moved = None if access is None else access.at(point)
         if access is not None and moved is not None:
-            wide, offset = widen(value, plan.lanes), access.start + moved
+            wide, offset = widen(value, count), access.start + moved
             store = Store(nest.output, offset, wide, access.stride, access.active)
             emitter.statements.append(store)
         elif stored:
-            store = store_at(plan, nest, value, {**corner, **point}, emitter.lanes)
+            store = store_at(nest, value, {**corner, **point}, emitter.lanes)
             emitter.statements.append(store)
 
 
-def store_at(plan: Plan, nest: Nest, value: Expr, point: Point, lanes: Lanes | None) -> Store:
+def store_at(nest: Nest, value: Expr, point: Point, lanes: Lanes | None) -> Store:
     """What puts the value of ``nest`` at ``point`` into memory."""
     offset = substitute(nest.store, point)
     if lanes is None:
@@ -58,7 +60,7 @@ def store_at(plan: Plan, nest: Nest, value: Expr, point: Point, lanes: Lanes | N
     base, stride = lanes.split(offset)
     active = lanes.active_for(nest.output)
     active = substitute(active, point) if active is not None else None
-    return Store(nest.output, base, widen(value, plan.lanes), stride, active)
+    return Store(nest.output, base, widen(value, lanes.count), stride, active)
 
 
 def _find_accesses(nest: Nest, emitter: PointEmitter, corner: Point, names: Sequence[str]) -> None:
@@ -92,11 +94,11 @@ def _access(
     return Access(start - moved, moved, steps, lanes.count, stride, active)
 
 
-def _is_made_where_read(plan: Plan, nest: Nest) -> bool:
+def _is_made_where_read(group: Group, nest: Nest) -> bool:
     """Whether the next nest walks an array as it is made: then loops are one, and registers few."""
-    nests = plan.group.nests
+    nests = group.nests
     following = nests[nests.index(nest) + 1 :][:1]
-    if nest.output in plan.group.stored or not following or not following[0].own:
+    if nest.output in group.stored or not following or not following[0].own:
         return False
     found = [r for r in reads(following[0].body) if r.tensor == nest.output]
     return bool(found) and all(r.indices[0] == Sym(following[0].own[0].name) for r in found)

@@ -17,22 +17,22 @@ from modelcc.ops.conv import Conv
 from modelcc.ops.matmul import MatMul
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
-from modelcc.targets.cpu.passes.rounding import (
+from modelcc.passes.tensor.rounding import (
     Rounded,
     rounded,
     strassen_rounding,
     sum_of_products,
     winograd_rounding,
 )
-from modelcc.targets.cpu.passes.strassen import Strassen
-from modelcc.targets.cpu.passes.strassen_cost import Split, StrassenCost
-from modelcc.targets.cpu.passes.winograd import Winograd
-from modelcc.targets.cpu.passes.winograd_cost import Choice, Shape, WinogradCost
-from modelcc.targets.cpu.passes.winograd_transforms import (
+from modelcc.passes.tensor.winograd_transforms import (
     filter_matrix,
     transform_input,
     transform_output,
 )
+from modelcc.targets.cpu.passes.strassen import Strassen
+from modelcc.targets.cpu.passes.strassen_cost import Split, StrassenCost
+from modelcc.targets.cpu.passes.winograd import Winograd
+from modelcc.targets.cpu.passes.winograd_cost import Choice, Shape, WinogradCost
 from modelcc.targets.cpu.schedule import schedule_program
 
 ROUNDOFF = 2.0**-24
