@@ -5,10 +5,11 @@ from __future__ import annotations
 from modelcc.ir.constant import Constant
 from modelcc.ir.types import Array
 from modelcc.passes.tensor.made_constant import MadeConstant
-from modelcc.passes.tensor.winograd_transforms import transform_filter
+from modelcc.passes.tensor.winograd_transforms import exact_filter
 
-SLAB = 1 << 18
-"""Transformed elements made at a time, in f64."""
+SLAB = 1 << 16
+"""Transformed elements made at a time, in f64: memory for more is fetched of the system each time,
+which took four times as long."""
 
 
 class TransformedFilter(MadeConstant):
@@ -39,4 +40,4 @@ class TransformedFilter(MadeConstant):
         rows = max(1, SLAB // (points * inputs))
         for start in range(0, outputs, rows):
             part = slice(start, start + rows)
-            made[:, part] = transform_filter(self._m, self._data[part])
+            made[:, part] = exact_filter(self._m, self._data[part])

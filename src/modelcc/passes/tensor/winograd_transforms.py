@@ -36,9 +36,14 @@ P, Q = 5 / 8, 3 / 2
 
 def transform_filter(m: int, w: Array) -> Array:
     """``G w Gᵀ`` of filters ``[co, ci, 3, 3]`` as f32 ``[(m+2)², co, ci]``, rounded once."""
+    return exact_filter(m, w).astype(np.float32)
+
+
+def exact_filter(m: int, w: Array) -> Array:
+    """The same in f64."""
     g = np.array(filter_matrix(m), np.float64)
     points = np.kron(g, g) @ w.reshape(-1, 9).T.astype(np.float64)
-    return points.astype(np.float32).reshape(-1, *w.shape[:2])
+    return points.reshape(-1, *w.shape[:2])
 
 
 def filter_matrix(m: int) -> list[list[float]]:
