@@ -5,17 +5,14 @@ from __future__ import annotations
 
 from math import prod
 
-from modelcc.schedule.group_schedule import GroupProduct, GroupReduction, TensorProduct
-from modelcc.schedule.nest import Nest
+from modelcc.schedule.group_schedule import GroupReduction
 from modelcc.schedule.schedule import Schedule
 from modelcc.targets.cuda.chips import Chip
-from modelcc.targets.gpu.choice import product_time
-from modelcc.targets.gpu.contraction import find_contraction
 from modelcc.targets.gpu.evaluation import GroupKernel
+from modelcc.targets.gpu.expected_time import LEAST_SECONDS, contraction_seconds
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.sizes import count, number
-from modelcc.targets.gpu.tensor_choice import tensor_time
-from modelcc.targets.gpu.tensor_product import ROUNDED, matrix_type
+from modelcc.targets.gpu.tensor_product import ROUNDED
 
 LIBRARY_PART = 0.75
 """Of the rate that a machine has at most, what a library's products come to where there are
@@ -23,10 +20,6 @@ enough of them."""
 
 PLAIN_PART = 0.05
 """What a thread for each result comes to: it loads both factors for each product."""
-
-
-LEAST_SECONDS = 3e-6
-"""That any kernel takes: until its groups have begun, and their first tiles are there."""
 
 
 def library_gain(
@@ -43,27 +36,10 @@ def library_gain(
     plain = dtype.bits == 32 and ROUNDED not in machine.matrix
     rate = machine.flops if plain else machine.matrix_flops * 2 / dtype.bytes
     theirs = 2 * products / (LIBRARY_PART * rate * 1e12)
-    ours = _seconds(anchor, schedule, machine, chip)
+    ours = contraction_seconds(anchor, schedule, machine, chip.clock)
+    if isinstance(schedule, GroupReduction):
+        ours = 0.0  # what it reads takes longer
     if ours is None:
         ours = 2 * products / (PLAIN_PART * machine.flops * 1e12)
     least = max(memory, LEAST_SECONDS)
     return max(ours, least) / max(theirs, least)
-
-
-def _seconds(
-    anchor: Nest, schedule: Schedule | None, machine: GpuModel, chip: Chip
-) -> float | None:
-    """That our schedule is expected to compute; None if it has no tiles."""
-    found = find_contraction(anchor)
-    if isinstance(schedule, GroupReduction):
-        return 0.0  # what it reads takes longer
-    if found is None:
-        return None
-    if isinstance(schedule, GroupProduct):
-        time = product_time(schedule, found, machine)
-        return None if time is None else 2 * time * machine.units / (machine.flops * 1e12)
-    dtype = matrix_type(anchor, found)
-    if not isinstance(schedule, TensorProduct) or dtype is None:
-        return None
-    cycles = tensor_time(schedule, found, dtype, machine)
-    return None if cycles is None else cycles / (chip.clock * 1e9)
