@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
-from modelcc.ir.index import Index, Sym, ceildiv, coefficient, compare, substitute, symbols
+from modelcc.ir.index import Bounds, Index, Sym, ceildiv, coefficient, compare, substitute, symbols
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.loop import (
     Assign,
@@ -57,6 +57,7 @@ NOTHING: Mapping[tuple[str, Index], Var] = MappingProxyType({})
 
 
 UNBOUND: Mapping[tuple[Expr, IndexBound | None], str] = MappingProxyType({})
+ANYWHERE: Bounds = MappingProxyType({})
 
 
 class FreshNames:
@@ -98,6 +99,8 @@ class PointEmitter:
         """Elements of small arrays in registers, by their indices."""
         self.accesses: dict[Read, Access] = {}
         """Reads of which all that changes between points are numbers."""
+        self.ranges: Bounds = ANYWHERE
+        """What is known of symbols of points, by which conditions that always hold are left out."""
         self._moved: dict[tuple[str, Index, int], Var] = {}
         self._linear = LinearRows()
 
@@ -251,7 +254,7 @@ class PointEmitter:
         return Shuffle(value, value, tuple(lane // times for lane in range(self.lanes.count)))
 
     def _guard(self, node: Guard, point: Mapping[str, Index], internal: Mapping[str, Expr]) -> Expr:
-        conditions = conditions_at(node.conditions, point, self.lanes)
+        conditions = conditions_at(node.conditions, point, self.lanes, self.ranges)
         if conditions is None:
             return self.emit(node.outside, point, internal)
         if not conditions:
@@ -260,7 +263,7 @@ class PointEmitter:
         nested = PointEmitter(self.names, self.lanes, self._shared, self._bound)
         nested._spread = dict(self._spread)
         nested.arrays, nested.accesses = self.arrays, self.accesses
-        nested._moved = dict(self._moved)
+        nested._moved, nested.ranges = dict(self._moved), self.ranges
         inside = nested.emit(node.inside, point, internal)
         width = max(inside.lanes, outside.lanes)
         register = self.names.fresh("g")
@@ -326,9 +329,13 @@ class PointEmitter:
 
 
 def conditions_at(
-    conditions: Sequence[Condition], point: Mapping[str, Index], lanes: Lanes | None = None
+    conditions: Sequence[Condition],
+    point: Mapping[str, Index],
+    lanes: Lanes | None = None,
+    ranges: Bounds = ANYWHERE,
 ) -> tuple[Condition, ...] | None:
-    """Conditions (against 0) at ``point`` that are not known to hold; None if one never holds.
+    """Conditions (against 0) at ``point`` that are not known to hold within ``ranges``; None if one
+    never holds.
 
     They hold for all ``lanes`` or none."""
     result: list[Condition] = []
@@ -336,10 +343,13 @@ def conditions_at(
         left = substitute(condition.left, point)
         if lanes is not None:
             left = substitute(left, {lanes.variable: 0})
-        if not isinstance(left, int):
-            result.append(Condition(left, condition.comparison, 0))
-        elif not compare(left, condition.comparison, 0, {}):
+        known = None
+        if ranges or isinstance(left, int):
+            known = compare(left, condition.comparison, 0, ranges)
+        if known is False:
             return None
+        if known is None:
+            result.append(Condition(left, condition.comparison, 0))
     return tuple(result)
 
 

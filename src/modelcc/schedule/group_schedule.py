@@ -35,6 +35,18 @@ class GroupWindows:
 
 
 @dataclass(frozen=True)
+class GroupArrays:
+    """Stages that hand on small arrays, which are in registers: a thread for ``lanes`` neighbouring
+    points of the axes that they share, ``threads`` to a group.
+
+    Runs of stages that share other axes have groups of their own.
+    """
+
+    threads: int
+    lanes: int = 1
+
+
+@dataclass(frozen=True)
 class GroupReduction:
     """``results`` of a group, each by ``threads``, a power of two, that take every so-manieth term
     and combine what they have.
@@ -207,6 +219,7 @@ class GroupScatter:
 GroupSchedule: TypeAlias = (
     Pointwise
     | GroupWindows
+    | GroupArrays
     | GroupReduction
     | GroupRows
     | GroupProduct

@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from modelcc.schedule.group_schedule import (
+    GroupArrays,
     GroupAttention,
     GroupDecode,
     GroupProduct,
@@ -58,6 +59,7 @@ _WORDS: Mapping[str, type[Schedule | Part]] = MappingProxyType(
         "library": LibraryCall,
         "pointwise": Pointwise,
         "group_windows": GroupWindows,
+        "group_arrays": GroupArrays,
         "group_reduction": GroupReduction,
         "group_rows": GroupRows,
         "group_product": GroupProduct,

@@ -42,6 +42,7 @@ def passes() -> list[type[Any]]:
 
 TOO_LONG = {
     "Winograd": "test_winograd.py",
+    "GroupWinograd": "test_winograd.py",
     "Strassen": "test_strassen.py",
     "RowParameters": "test_row_parameters.py",
     "InRegions": "test_regions.py",

@@ -14,6 +14,7 @@ from modelcc.schedule.group_schedule import GroupProduct, GroupScatter, GroupSch
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.schedule.structure import Group
+from modelcc.targets.gpu.arrays import array_schedules
 from modelcc.targets.gpu.attention_choice import (
     attention_schedules,
     decode_schedules,
@@ -116,7 +117,8 @@ def choices(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:
     if group is not None:
         yield from _of_points(kernel, group, machine)
     elif not kernel.leaves:
-        for find in (row_schedules, running_schedules, decode_schedules, attention_schedules):
+        rows = (row_schedules, running_schedules, decode_schedules, attention_schedules)
+        for find in (*rows, array_schedules):
             try:
                 yield from find(kernel, machine)
             except ScheduleError:

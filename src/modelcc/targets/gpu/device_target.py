@@ -6,7 +6,7 @@ A target of this kind is a printer of loop functions and what the runtime opens;
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from modelcc.artifact.file import Artifact
@@ -62,6 +62,8 @@ from modelcc.targets.gpu.library_call import DeviceCall, library_notes, with_wor
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.passes.split_keys import SplitKeys
 from modelcc.targets.gpu.passes.split_reductions import SplitReductions
+from modelcc.targets.gpu.passes.winograd import GroupWinograd
+from modelcc.targets.gpu.passes.winograd_cost import GroupWinogradCost
 from modelcc.targets.gpu.working_memory import with_working_memory
 from modelcc.targets.kernel_use import CompiledKernel, DeviceFacts
 from modelcc.targets.llvm.program import entry_name
@@ -176,8 +178,15 @@ class DeviceTarget(Target):
             layouts=(*last, ReadInPlace(BOUNDARY), ReadThroughViews(), SelectParts(self.parts)),
             inline=InlineStages(choices=False),
             operands=(EpilogueAxes(), split),
-            kernels=(attention, SplitGroups(), *keys),
+            kernels=(attention, SplitGroups(), *keys, *self._winograd()),
         )
+
+    def _winograd(self) -> Iterator[GroupWinograd]:
+        """Convolutions of f32 by fewer multiplications, unless matrix units round these or a
+        library is to compute what it can."""
+        asked = self.options.winograd and self.options.optimize > 0
+        if asked and not self.options.tf32 and self.options.kernels != "library":
+            yield GroupWinograd(GroupWinogradCost(self.gpu))
 
     def program_passes(self) -> tuple[Callable[[Program], Program], ...]:
         """Transfers, where tensors change sides."""

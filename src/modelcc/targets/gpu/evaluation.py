@@ -47,6 +47,7 @@ from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.expression import FreshNames, PointEmitter, accumulate
 from modelcc.schedule.lanes import Lanes, widen
 from modelcc.schedule.nest import LoopVar, Nest, linearise, merge_loops, merge_terms
+from modelcc.schedule.register_arrays import emit_array
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.schedule.structure import Group, make_group
 from modelcc.targets.cpu.scheduled_kernel import buffer_parameter
@@ -228,6 +229,19 @@ class Evaluation:
             value = first if nest.reduce else self.value(nest.body, point, made)
             assert value is not None
             made[nest.output] = self.named("v", value)
+            if nest.output in group.stored:
+                self.store(nest, point, made[nest.output])
+
+    def arrays(self, group: Group, point: Point, ranges: Bounds) -> None:
+        """Results of stages that hand on small arrays at ``point``, by what is known of its
+        symbols."""
+        self._emitter.ranges = ranges
+        made: dict[str, Expr] = {}
+        for nest in group.nests:
+            if nest.own:
+                emit_array(group, nest, self._emitter, point, made)
+                continue
+            made[nest.output] = self.named("v", self.value(nest.body, point, made))
             if nest.output in group.stored:
                 self.store(nest, point, made[nest.output])
 

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from modelcc.ir.loop import Function
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.group_schedule import (
+    GroupArrays,
     GroupAttention,
     GroupDecode,
     GroupProduct,
@@ -23,6 +24,7 @@ from modelcc.schedule.group_schedule import (
 )
 from modelcc.schedule.schedule import NoScheduleError, Schedule, ScheduleError
 from modelcc.targets.cpu.scheduled_kernel import ScheduledKernel
+from modelcc.targets.gpu.arrays import lower_arrays
 from modelcc.targets.gpu.attention import lower_attention
 from modelcc.targets.gpu.choice import choices
 from modelcc.targets.gpu.decode import lower_decode
@@ -60,6 +62,7 @@ _KINDS: Mapping[type, Callable[..., Function]] = MappingProxyType(
     {
         Pointwise: lower_pointwise,
         GroupWindows: lower_windows,
+        GroupArrays: lower_arrays,
         GroupReduction: lower_reduction,
         GroupRows: lower_rows,
         GroupProduct: lower_product,

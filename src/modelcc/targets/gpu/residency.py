@@ -8,6 +8,7 @@ from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import launch_extents
 from modelcc.ir.scalar_tree import reads
 from modelcc.schedule.group_schedule import (
+    GroupArrays,
     GroupAttention,
     GroupDecode,
     GroupProduct,
@@ -20,6 +21,7 @@ from modelcc.schedule.group_schedule import (
     TensorProduct,
 )
 from modelcc.schedule.schedule import Schedule
+from modelcc.targets.gpu.arrays import array_registers
 from modelcc.targets.gpu.attention_choice import attention_registers, fragment_registers
 from modelcc.targets.gpu.attention_parts import find_attention
 from modelcc.targets.gpu.choice import product_registers
@@ -74,6 +76,8 @@ def _registers(kernel: GroupKernel, schedule: Schedule, machine: GpuModel) -> in
         case GroupWindows():
             anchor = kernel.group.anchor
             return 0 if anchor is None else window_registers(anchor, schedule)
+        case GroupArrays():
+            return array_registers(kernel, schedule)
         case Pointwise():
             return _point_registers(kernel)
         case RunningDecode():
