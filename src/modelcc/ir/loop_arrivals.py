@@ -7,6 +7,7 @@ does up to an arrival is one interval, and what it does from there on another on
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from modelcc.ir.errors import RunError
@@ -18,23 +19,31 @@ class GroupAccesses:
     """Intervals in which elements were accessed: of writes the last one, of reads all since."""
 
     writers: dict[int, int] = field(default_factory=dict[int, int])
-    readers: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
+    readers: dict[int, frozenset[int]] = field(default_factory=dict[int, frozenset[int]])
 
-    def conflict(self, element: int, order: GroupOrder, writes: bool) -> tuple[int, bool] | None:
-        """The interval of an access that nothing orders before this one, and whether it writes;
-        None if there is none."""
-        writer = self.writers.get(element)
-        if writer is not None and not order.is_before(writer):
-            return writer, True
-        readers = self.readers.setdefault(element, set())
-        if not writes:
-            readers.add(order.now)
-            return None
-        other = next((one for one in readers if not order.is_before(one)), None)
-        if other is not None:
-            return other, False
-        self.writers[element] = order.now
-        readers.clear()
+    def conflict(
+        self, elements: Iterable[int], order: GroupOrder, writes: bool
+    ) -> tuple[int, int, bool] | None:
+        """The first of the elements where nothing orders an earlier access before this one, the
+        interval of that access, and whether it writes; None if there is none."""
+        writers, readers = self.writers, self.readers
+        now, alone, nobody = order.now, frozenset((order.now,)), frozenset[int]()
+        for element in elements:
+            writer = writers.get(element, now)
+            if writer != now and not order.is_before(writer):
+                return element, writer, True
+            known = readers.get(element, nobody)
+            if not writes:
+                if now not in known:
+                    readers[element] = known | alone if known else alone
+                continue
+            if known and known != alone:
+                for other in known:
+                    if not order.is_before(other):
+                        return element, other, False
+            writers[element] = now
+            if known:
+                del readers[element]
         return None
 
 

@@ -51,19 +51,29 @@ class _Accesses:
     readers: dict[int, int] = field(default_factory=dict[int, int])
     others: dict[int, int] = field(default_factory=dict[int, int])
 
-    def conflict(self, element: int, who: int, first: int, writes: bool) -> int | None:
-        """Whom the access meets of those since ``first``."""
-        kinds = (self.writers, self.readers, self.others) if writes else (self.writers,)
-        for kind in kinds:
-            other = kind.get(element, -1)
+    def write(self, elements: Iterable[int], who: int, first: int) -> tuple[int, int] | None:
+        """The first element where ``who`` meets another one of those since ``first``, and whom."""
+        writers = self.writers
+        for element in elements:
+            for kind in (writers, self.readers, self.others):
+                other = kind.get(element, -1)
+                if other >= first and other != who:
+                    return element, other
+            writers[element] = who
+        return None
+
+    def read(self, elements: Iterable[int], who: int, first: int) -> tuple[int, int] | None:
+        """As :meth:`write`, for reads."""
+        writers, readers = self.writers, self.readers
+        for element in elements:
+            other = writers.get(element, -1)
             if other >= first and other != who:
-                return other
-        if writes:
-            self.writers[element] = who
-        elif self.readers.get(element, -1) < first:
-            self.readers[element] = who
-        elif self.readers[element] != who:
-            self.others[element] = who
+                return element, other
+            reader = readers.get(element, -1)
+            if reader < first:
+                readers[element] = who
+            elif reader != who:
+                self.others[element] = who
         return None
 
     def wrote(self, element: int, who: int) -> bool:
@@ -93,14 +103,14 @@ class _Beside:
 
 @dataclass(frozen=True)
 class _Watched:
-    """Memory, who accesses it, and elements to which copies are on their way; nobody writes to
-    what is ``fixed``."""
+    """Memory, who accesses it, groups only if it is global, and elements to which copies are on
+    their way; nobody writes to what is ``fixed``."""
 
     name: str
     memory: Array
     fixed: bool = False
     by_thread: _Accesses = field(default_factory=_Accesses)
-    by_group: GroupAccesses = field(default_factory=GroupAccesses)
+    by_group: GroupAccesses | None = None
     coming: set[int] = field(default_factory=set[int])
 
 
@@ -113,9 +123,12 @@ class Watch:
         written = {m.ctypes.data for m in buffers.values() if m.flags.writeable}
         for name, memory in buffers.items():
             place = memory.ctypes.data
-            at_address.setdefault(place, _Watched(name, memory, place not in written))
+            fixed = place not in written
+            watched = _Watched(name, memory, fixed, by_group=GroupAccesses())
+            at_address.setdefault(place, watched)
         self._global = {id(m): at_address[m.ctypes.data] for m in buffers.values()}
         self._held = tuple(buffers.values())
+        self._memory: dict[int, _Watched | CopiedMemory] = {}
         self._shared: dict[int, _Watched] = {}
         self._tiles: dict[int, CopiedMemory] = {}
         self._arrivals: dict[int, Arrivals] = {}
@@ -138,6 +151,7 @@ class Watch:
         self._group = _place(point.items())
         self._order.begin(self._group)
         self._shared, self._tiles, self._arrivals = {}, {}, {}
+        self._memory = {**self._global}
 
     def arrive(self, counters: Array, slot: int, count: int) -> bool:
         """Whether the group is the last of ``count``, which its first thread finds out."""
@@ -166,12 +180,12 @@ class Watch:
 
     def share(self, name: str, memory: Array) -> Array:
         """``memory``, which the group's threads share."""
-        self._shared[id(memory)] = _Watched(name, memory)
+        self._memory[id(memory)] = self._shared[id(memory)] = _Watched(name, memory)
         return memory
 
     def tile(self, name: str, memory: Array) -> Array:
         """``memory`` for copies of boxes, which the group's threads share."""
-        self._tiles[id(memory)] = CopiedMemory(name, memory)
+        self._memory[id(memory)] = self._tiles[id(memory)] = CopiedMemory(name, memory)
         return memory
 
     def arrivals(self, memory: Array) -> Array:
@@ -323,7 +337,9 @@ class Watch:
 
     def _touch_tile(self, tile: CopiedMemory, elements: Iterable[int]) -> None:
         running = self._running or _Beside()
-        places = running.read.setdefault(tile, np.zeros(tile.memory.size, bool))
+        places = running.read.get(tile)
+        if places is None:
+            places = running.read[tile] = np.zeros(tile.memory.size, bool)
         if isinstance(elements, range):
             places[elements.start : elements.stop : elements.step] = True
         else:
@@ -350,13 +366,13 @@ class Watch:
     ) -> Lanes:
         """:func:`~modelcc.ir.loop_memory.load`, watched."""
         value = load(buffer, offset, lanes, stride, active)
-        self._touch(buffer, _places(offset, lanes, stride, active), writes=False)
+        self._note(buffer, False, _places, offset, lanes, stride, active)
         return value
 
     def gather(self, buffer: Array, offset: int, offsets: Lanes, active: int | None) -> Lanes:
         """:func:`~modelcc.ir.loop_memory.gather`, watched."""
         value = gather(buffer, offset, offsets, active)
-        self._touch(buffer, _spread(offset, offsets, active), writes=False)
+        self._note(buffer, False, _spread, offset, offsets, active)
         return value
 
     def store(
@@ -364,45 +380,54 @@ class Watch:
     ) -> None:
         """:func:`~modelcc.ir.loop_memory.store`, watched."""
         store(buffer, offset, value, stride, active)
-        self._touch(buffer, _places(offset, value.size, stride, active), writes=True)
+        self._note(buffer, True, _places, offset, value.size, stride, active)
 
     def scatter(
         self, buffer: Array, offset: int, offsets: Lanes, value: Lanes, active: int | None
     ) -> None:
         """:func:`~modelcc.ir.loop_memory.scatter`, watched."""
         scatter(buffer, offset, offsets, value, active)
-        self._touch(buffer, _spread(offset, offsets, active), writes=True)
+        self._note(buffer, True, _spread, offset, offsets, active)
 
-    def _touch(self, buffer: Array, elements: Iterable[int], writes: bool) -> None:
-        watched = self._global.get(id(buffer))
-        if watched is not None:
-            for element in () if watched.fixed else elements:
-                self._by_group(watched, element, writes)
-                self._by_thread(watched, element, writes)
-        elif id(buffer) in self._shared:
-            watched = self._shared[id(buffer)]
-            for element in elements:
-                if element in watched.coming:
-                    self._allow(watched.name, element, "a copy comes there: a wait is missing")
-                self._by_thread(watched, element, writes)
-        elif id(buffer) in self._tiles:
-            self._touch_tile(self._tiles[id(buffer)], elements)
-        elif self._running is not None or self._beside:
-            self._touch_fragment(buffer, writes)
+    def _note(
+        self, buffer: Array, writes: bool, places: Callable[..., Sequence[int]], *where: object
+    ) -> None:
+        """An access to ``places(*where)``, which are not asked for where nobody watches."""
+        watched = self._memory.get(id(buffer))
+        if watched is None:
+            if self._running is not None or self._beside:
+                self._touch_fragment(buffer, writes)
+        elif isinstance(watched, CopiedMemory):
+            self._touch_tile(watched, places(*where))
+        elif not watched.fixed:
+            elements = places(*where)
+            if watched.coming or watched.by_group is not None:
+                self._allow_beyond_threads(watched, elements, writes)
+            note = watched.by_thread.write if writes else watched.by_thread.read
+            found = note(elements, self._interval + self._thread, self._interval)
+            if found is not None:
+                self._threads_race(watched, *found, writes)
 
-    def _by_group(self, watched: _Watched, element: int, writes: bool) -> None:
-        found = watched.by_group.conflict(element, self._order, writes)
-        if found is not None:
-            groups = self._order.group(found[0]), self._group
-            first = _verb(found[1])
-            how = f"group {groups[0]} {first} it and group {groups[1]} {_verb(writes)} it"
-            raise RaceError(watched.name, element, groups, f"{how}; nothing orders groups")
+    def _allow_beyond_threads(
+        self, watched: _Watched, elements: Sequence[int], writes: bool
+    ) -> None:
+        """Neither copies nor other groups are met."""
+        for element in elements if watched.coming else ():
+            if element in watched.coming:
+                self._allow(watched.name, element, "a copy comes there: a wait is missing")
+        if watched.by_group is not None:
+            found = watched.by_group.conflict(elements, self._order, writes)
+            if found is not None:
+                self._groups_race(watched, *found, writes)
 
-    def _by_thread(self, watched: _Watched, element: int, writes: bool) -> None:
-        own = self._interval + self._thread
-        other = watched.by_thread.conflict(element, own, self._interval, writes)
-        if other is None:
-            return
+    def _groups_race(
+        self, watched: _Watched, element: int, other: int, wrote: bool, writes: bool
+    ) -> None:
+        groups = self._order.group(other), self._group
+        how = f"group {groups[0]} {_verb(wrote)} it and group {groups[1]} {_verb(writes)} it"
+        raise RaceError(watched.name, element, groups, f"{how}; nothing orders groups")
+
+    def _threads_race(self, watched: _Watched, element: int, other: int, writes: bool) -> None:
         threads = self._points[other - self._interval], self._points[self._thread]
         first = "writes" if watched.by_thread.wrote(element, other) else "reads"
         how = f"thread {threads[0]} {first} it and thread {threads[1]} {_verb(writes)} it"
@@ -411,18 +436,18 @@ class Watch:
         raise RaceError(watched.name, element, threads, f"{how}, {place}")
 
 
-def _places(offset: int, lanes: int, stride: int, active: int | None) -> Iterable[int]:
+def _places(offset: int, lanes: int, stride: int, active: int | None) -> Sequence[int]:
     count = lanes if active is None else min(max(active, 0), lanes)
+    if count == 1:
+        return (offset,)
     if stride < 1:
-        return (offset + lane * stride for lane in range(count))
+        return [offset + lane * stride for lane in range(count)]
     return range(offset, offset + count * stride, stride)
 
 
-def _spread(offset: int, offsets: Lanes, active: int | None) -> Iterable[int]:
-    return (
-        offset + one
-        for one in offsets.reshape(-1).tolist()[: None if active is None else max(active, 0)]
-    )
+def _spread(offset: int, offsets: Lanes, active: int | None) -> Sequence[int]:
+    given: list[int] = offsets.reshape(-1).tolist()
+    return [offset + one for one in given[: None if active is None else max(active, 0)]]
 
 
 def _place(point: Iterable[tuple[str, int]]) -> str:

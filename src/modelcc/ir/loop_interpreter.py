@@ -115,11 +115,13 @@ def _check_index(value: Lanes, extent: int, number: int, active: int | None) -> 
 
 def _maximum(a: Lanes, b: Lanes) -> Lanes:
     """``a > b ? a : b``, which differs from ``np.maximum`` for NaN."""
-    return np.where(a > b, a, b)[()]
+    greater = a > b
+    return np.where(greater, a, b) if greater.ndim else a if greater else b
 
 
 def _minimum(a: Lanes, b: Lanes) -> Lanes:
-    return np.where(a < b, a, b)[()]
+    less = a < b
+    return np.where(less, a, b) if less.ndim else a if less else b
 
 
 def _shuffle(a: Array, b: Array, places: Sequence[int]) -> Lanes:

@@ -22,19 +22,25 @@ def load(buffer: Array, offset: int, lanes: int, stride: int, active: int | None
     if lanes == 1:
         if active is not None and active < 1:
             return buffer.dtype.type(0)
-        _check(buffer, offset, offset)
+        if not 0 <= offset < len(buffer):
+            _check(buffer, offset, offset)
         return buffer[offset]
-    if stride == 1:
+    if stride > 0:
         count = lanes if active is None else min(max(active, 0), lanes)
-        _check(buffer, offset, offset + count - 1)
-        result = buffer[offset : offset + count].copy()
-        return result if count == lanes else np.pad(result, (0, lanes - count))
+        last = offset + (count - 1) * stride
+        _check(buffer, offset, last)
+        found = buffer[offset : last + 1 : stride]
+        if count == lanes:
+            return found.copy()
+        result = np.zeros(lanes, buffer.dtype)
+        result[:count] = found[:count]
+        return result
     return _lanes(buffer, offset + stride * np.arange(lanes), active)
 
 
 def gather(buffer: Array, offset: int, offsets: Lanes, active: int | None) -> Lanes:
     """Lane l is element ``offset + offsets[l]``."""
-    if np.ndim(offsets) == 0:
+    if offsets.ndim == 0:
         return load(buffer, offset + int(offsets), 1, 1, active)
     return _lanes(buffer, offset + offsets.astype(np.int64), active)
 
@@ -57,22 +63,24 @@ def _lanes(buffer: Array, where: Array, active: int | None) -> Array:
 
 def store(buffer: Array, offset: int, value: Lanes, stride: int, active: int | None) -> None:
     """Element ``offset + l*stride`` becomes lane l; lanes from ``active`` on are kept."""
-    if np.ndim(value) == 0:
+    if value.ndim == 0:
         if active is None or active > 0:
             _check(buffer, offset, offset)
             buffer[offset] = value
         return
-    if stride == 1:
+    if stride > 0:
         count = len(value) if active is None else min(max(active, 0), len(value))
-        _check(buffer, offset, offset + count - 1)
-        buffer[offset : offset + count] = value[:count]
+        last = offset + (count - 1) * stride
+        _check(buffer, offset, last)
+        if count:
+            buffer[offset : last + 1 : stride] = value[:count]
         return
     _write(buffer, offset + stride * np.arange(len(value)), value, active)
 
 
 def scatter(buffer: Array, offset: int, offsets: Lanes, value: Lanes, active: int | None) -> None:
     """Element ``offset + offsets[l]`` becomes lane l."""
-    if np.ndim(value) == 0:
+    if value.ndim == 0:
         store(buffer, offset + int(offsets), value, 1, active)
     else:
         _write(buffer, offset + offsets.astype(np.int64), value, active)

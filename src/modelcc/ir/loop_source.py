@@ -63,7 +63,7 @@ from modelcc.ir.loop import (
 )
 from modelcc.ir.loop_traversal import loop_nest, statements
 from modelcc.ir.tiles import Copying, CopyTile, ExpectBytes, WaitArrival, WaitRoutines
-from modelcc.ir.types import Array, DType, NumpyType
+from modelcc.ir.types import I64, Array, DType, NumpyType
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^",
@@ -166,20 +166,20 @@ class _Writer:
             case For():
                 self._loop(s, depth)
             case If():
-                self._line(depth, f"if {self.expression(s.condition)}:")
+                self._line(depth, f"if {self._truth(s.condition)}:")
                 self.block(s.then, depth + 1)
                 if s.other:
                     self._line(depth, "else:")
                     self.block(s.other, depth + 1)
             case While():
-                self._line(depth, f"while {self.expression(s.condition)}:")
+                self._line(depth, f"while {self._truth(s.condition)}:")
                 self.block(s.body, depth + 1)
             case Let() | Register() | Assign():
                 name = self.bound("V", s.name)
                 self._line(depth, f"{name} = {self.expression(s.value)}")
             case BindIndex():
                 name = self.bound("I", s.symbol)
-                self._line(depth, f"{name} = int({self.expression(s.value)})")
+                self._line(depth, f"{name} = {self._integer(s.value)}")
             case Check():
                 value, active = self.expression(s.value), self.index(s.active)
                 self._line(depth, f"check({value}, {self.index(s.extent)}, {s.number}, {active})")
@@ -382,7 +382,7 @@ class _Writer:
             case ScalarCall():
                 return self._call(e)
             case MulAdd():
-                a, b, c = (self.expression(x) for x in (e.a, e.b, e.c))
+                a, b, c = self._operands((e.a, e.b, e.c))
                 return f"({a} * {b} + {c})"
             case Shuffle():
                 return f"shuffle({self.expression(e.a)}, {self.expression(e.b)}, {e.places})"
@@ -429,6 +429,24 @@ class _Writer:
             case _:
                 raise TypeError(f"no Python form of {type(e).__name__}")
 
+    def _truth(self, e: Expr) -> str:
+        """What Python takes as a condition."""
+        return self._condition(e) if isinstance(e, Predicate) else self.expression(e)
+
+    def _integer(self, e: Expr) -> str:
+        """A Python integer."""
+        if isinstance(e, IndexOf) and e.lanes == 1 and e.dtype == I64:
+            return self.index(e.index)
+        return f"int({self.expression(e)})"
+
+    def _operands(self, args: Sequence[Expr]) -> list[str]:
+        """Of an operation of NumPy's, which spreads scalars itself beside a vector."""
+        spread = [isinstance(arg, Splat) for arg in args]
+        return [
+            self.expression(arg.value if isinstance(arg, Splat) and not all(spread) else arg)
+            for arg in args
+        ]
+
     def _condition(self, e: Predicate) -> str:
         parts = [f"{self.index(c.left)} {c.comparison} {self.index(c.right)}" for c in e.conditions]
         return " and ".join(parts) or "True"
@@ -442,9 +460,10 @@ class _Writer:
         return f"({value} + {steps}).astype({dtype})"
 
     def _call(self, e: ScalarCall) -> str:
-        args = [self.expression(a) for a in e.args]
         if e.function in _INFIX:
-            return f"({args[0]} {_INFIX[e.function]} {args[1]})"
+            left, right = self._operands(e.args)
+            return f"({left} {_INFIX[e.function]} {right})"
+        args = [self.expression(a) for a in e.args]
         if e.function in _PREFIX:
             return f"({_PREFIX[e.function]}{args[0]})"
         if e.function in ("min", "max"):
