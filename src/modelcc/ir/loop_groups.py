@@ -365,9 +365,23 @@ class Watch:
         self, buffer: Array, offset: int, lanes: int, stride: int, active: int | None
     ) -> Lanes:
         """:func:`~modelcc.ir.loop_memory.load`, watched."""
+        if lanes == 1 and active is None and 0 <= offset < len(buffer):
+            return self._element(buffer, offset)
         value = load(buffer, offset, lanes, stride, active)
         self._note(buffer, False, _places, offset, lanes, stride, active)
         return value
+
+    def _element(self, buffer: Array, offset: int) -> Lanes:
+        """What :meth:`load` does for most accesses: an element of shared memory, or not watched."""
+        watched = self._memory.get(id(buffer))
+        if not isinstance(watched, _Watched) or watched.coming or watched.by_group is not None:
+            self._note(buffer, False, _places, offset, 1, 1, None)
+        else:
+            own = self._interval + self._thread
+            found = watched.by_thread.read((offset,), own, self._interval)
+            if found is not None:
+                self._threads_race(watched, *found, False)
+        return buffer[offset]
 
     def gather(self, buffer: Array, offset: int, offsets: Lanes, active: int | None) -> Lanes:
         """:func:`~modelcc.ir.loop_memory.gather`, watched."""
