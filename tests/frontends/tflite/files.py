@@ -120,8 +120,11 @@ class _Writer:
         if not data:
             return self.table("Buffer", {})
         self.to.StartVector(1, len(data), 16)
-        for byte in reversed(data):
+        words = len(data) // 8
+        for byte in reversed(data[8 * words :]):
             self.to.PrependByte(byte)
+        for word in reversed(np.frombuffer(data, "<u8", words).tolist()):
+            self.to.PrependUint64(word)
         return self.table("Buffer", {"Data": self.to.EndVector()})
 
     def code(self, name: str) -> int:
