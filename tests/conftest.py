@@ -104,9 +104,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _leave_out(config, items, [item for item, taken in pairs if not taken])
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
     """The garbage collector need not look through tens of thousands of tests again and again."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Nor when they run."""
     gc.freeze()
+    gc.enable()
 
 
 def _leave_out(
