@@ -335,13 +335,15 @@ class Watch:
             how = f"thread {here} of group {self._group}: {fault}"
             raise RaceError(buffer or "arrivals", element, (here, here), how)
 
-    def _touch_tile(self, tile: CopiedMemory, elements: Iterable[int]) -> None:
+    def _touch_tile(self, tile: CopiedMemory, elements: Sequence[int]) -> None:
         running = self._running or _Beside()
         places = running.read.get(tile)
         if places is None:
             places = running.read[tile] = np.zeros(tile.memory.size, bool)
         if isinstance(elements, range):
             places[elements.start : elements.stop : elements.step] = True
+        elif len(elements) == 1:
+            places[elements[0]] = True
         else:
             places[[*elements]] = True
         if running is not self._running:
