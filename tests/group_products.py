@@ -17,7 +17,7 @@ from modelcc.ir.tensor import TensorProgram
 from modelcc.ir.tensor_interpreter import run_program
 from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.ir.types import Array
-from modelcc.schedule.group_schedule import GroupProduct, TensorProduct
+from modelcc.schedule.group_schedule import GroupSchedule
 from modelcc.targets.gpu.schedule import schedule_groups
 
 
@@ -41,7 +41,7 @@ def feeds_of(program: TensorProgram, sizes: Mapping[str, int]) -> dict[str, Arra
     return {n: rng.integers(-4, 5, shapes[n]).astype(t.dtype.numpy) for n, t in types.items()}
 
 
-def function_of(program: TensorProgram, schedule: TensorProduct | GroupProduct) -> Function:
+def function_of(program: TensorProgram, schedule: GroupSchedule) -> Function:
     """The one function of a program."""
     (function,) = schedule_groups(program, schedule).functions
     assert isinstance(function, Function)
@@ -49,7 +49,7 @@ def function_of(program: TensorProgram, schedule: TensorProduct | GroupProduct) 
 
 
 def assert_same_meaning(
-    program: TensorProgram, schedule: TensorProduct | GroupProduct, sizes: Mapping[str, int]
+    program: TensorProgram, schedule: GroupSchedule, sizes: Mapping[str, int]
 ) -> None:
     """Scheduled, the program computes what the tensor level says, and no threads race."""
     feeds, env = feeds_of(program, sizes), {d: sizes[d] for d in program.dims}

@@ -27,10 +27,10 @@ from modelcc.schedule.quotients import quotient_blocks
 class Group:
     """Stages of a kernel over one shared iteration space.
 
-    ``nests`` are in evaluation order; at most the first one reduces.  ``stored`` names the
-    tensors written to memory, the others live in registers.  ``bare`` maps an axis to the tensors
-    that may not be touched past its end, for want of padding; loops over ``ragged`` axes do pass
-    it.
+    ``nests`` are in evaluation order; at most the first ones reduce, several over the same points
+    and terms.  ``stored`` names the tensors written to memory, the others live in registers.
+    ``bare`` maps an axis to the tensors that may not be touched past its end, for want of padding;
+    loops over ``ragged`` axes do pass it.
     """
 
     nests: tuple[Nest, ...]
@@ -45,8 +45,13 @@ class Group:
 
     @property
     def anchor(self) -> Nest | None:
-        """The reducing nest, if there is one."""
+        """The reducing nest, or the first one, if there is one."""
         return self.nests[0] if self.nests[0].reduce else None
+
+    @property
+    def anchors(self) -> tuple[Nest, ...]:
+        """All that reduce."""
+        return tuple(nest for nest in self.nests if nest.reduce)
 
 
 def make_group(

@@ -26,14 +26,16 @@ def shared_axes(stages: Sequence[Stage]) -> tuple[Stage, ...] | None:
         return on_first_axes(stages, depth)
     done: dict[str, Stage] = {stages[0].output: stages[0]}
     for stage in stages[1:]:
-        renamed = _rename_to(stage, done, stages[0])
+        renamed = renamed_to(stage, done, stages[0])
         if renamed is None:
             return None
         done[stage.output] = renamed
     return tuple(done.values())
 
 
-def _rename_to(stage: Stage, done: Mapping[str, Stage], first: Stage) -> Stage | None:
+def renamed_to(stage: Stage, done: Mapping[str, Stage], first: Stage) -> Stage | None:
+    """``stage`` on the axes of ``first``, if it reads what is ``done`` on these point by point, as
+    :func:`shared_axes` says; None if not."""
     if stage.reduce or stage.output in done:
         return None
     values = unify_axes(shared_places(stage, done), stage.axes, first.axes)

@@ -28,6 +28,9 @@ from modelcc.targets.gpu.image_operand import BOUNDARY, MOST_AXES, ImageOperand,
 from modelcc.targets.gpu.sizes import count
 from modelcc.targets.isa.tile_products import DEPTH_BYTES
 
+BOX_COLUMNS = 8
+"""Of which boxes of terms side by side lie one after the other as one box of all does."""
+
 
 @dataclass(frozen=True)
 class BoxOperand:
@@ -95,12 +98,21 @@ class BoxProduct:
 
     found: Contraction
     left: BoxOperand | ImageOperand
-    right: BoxOperand
+    rights: tuple[BoxOperand, ...]
+
+    def takes(self, columns: int) -> bool:
+        """Whether tiles may have so many of sums: those of a right factor are whole boxes, of
+        :data:`BOX_COLUMNS`, or of as many as there are terms where they lie side by side."""
+        if len(self.rights) == 1:
+            return True
+        depth = DEPTH_BYTES // self.found.right.value.dtype.bytes
+        return self.found.own(columns) % (depth if self.turned[1] else BOX_COLUMNS) == 0
 
     @property
     def turned(self) -> tuple[bool, bool]:
         """Of which factors results lie side by side, not terms."""
-        return isinstance(self.left, BoxOperand) and self.left.transposed, self.right.transposed
+        left, (right, *_) = self.left, self.rights
+        return isinstance(left, BoxOperand) and left.transposed, right.transposed
 
     def row_tiles(self, rows: int) -> Index:
         """How many tiles of so many ``rows`` there are."""
@@ -126,18 +138,28 @@ def box_product(kernel: GroupKernel, found: Contraction) -> BoxProduct | None:
         return None
     lying = replace(found, rows=_as_they_lie(found.left, found.rows))
     depth = DEPTH_BYTES // found.left.value.dtype.bytes
-    right = found.right, found.columns, found.terms, found.batch, depth
     one = box_operand(kernel, found.left, lying.rows, found.terms, found.batch, depth)
     if one is not None:
-        other = box_operand(kernel, *right)
-        return None if other is None else BoxProduct(lying, one, other)
+        others = _right_operands(kernel, found, depth)
+        return BoxProduct(lying, one, others) if others else None
     image = image_operand(kernel, found.left, found, depth)
     if image is None:
         return None
     apart = len(found.terms) > 1 and image.terms != found.terms
-    other = box_operand(kernel, *right, apart)
+    others = _right_operands(kernel, found, depth, apart)
     made = replace(found, rows=image.rows, terms=image.terms)
-    return None if other is None else BoxProduct(made, image, other)
+    return BoxProduct(made, image, others) if others else None
+
+
+def _right_operands(
+    kernel: GroupKernel, found: Contraction, depth: int, apart: bool = False
+) -> tuple[BoxOperand, ...]:
+    """All right factors as boxes that lie alike; none if one is none."""
+    along = found.columns, found.terms, found.batch, depth, apart
+    operands = [box_operand(kernel, right, *along) for right in found.rights]
+    boxes = tuple(one for one in operands if one is not None)
+    alike = len({(one.transposed, bool(one.outer)) for one in boxes}) == 1
+    return boxes if alike and len(boxes) == len(operands) else ()
 
 
 def _as_they_lie(factor: KeptFactor, variables: tuple[LoopVar, ...]) -> tuple[LoopVar, ...]:

@@ -21,7 +21,7 @@ from modelcc.targets.gpu.attention_choice import (
     running_schedules,
 )
 from modelcc.targets.gpu.box_operand import box_product
-from modelcc.targets.gpu.contraction import Contraction, find_contraction
+from modelcc.targets.gpu.contraction import Contraction, group_contraction
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.operand_tile import vector_lanes
@@ -55,6 +55,16 @@ TILES = (
     GroupProduct(16, 16, 16, 1, 1),
 )
 """Tiles of products, before vectors and buffers."""
+
+MOST_OF_TWINS = 64
+"""Sums of a thread that has as many results of either of twins as others have of one product."""
+
+TWIN_TILES = tuple(
+    replace(tile, columns=2 * tile.columns, thread_columns=2 * tile.thread_columns)
+    for tile in TILES
+    if 2 * tile.thread_rows * tile.thread_columns <= MOST_OF_TWINS
+)
+"""Tiles of twins' sums, besides."""
 
 DEAR = 48
 """Cost of what follows a contraction that makes large tiles long to compile."""
@@ -139,13 +149,14 @@ def _of_points(kernel: GroupKernel, group: Group, machine: GpuModel) -> Iterator
         yield from _pointwise(group, machine)
         return
     if not kernel.leaves:
-        found = find_contraction(anchor)
-        if found is not None and _gathers(found, machine):
+        found, alone = group_contraction(group), len(group.anchors) == 1
+        if alone and found is not None and _gathers(found, machine):
             yield from window_schedules(group, anchor, machine)
         if found is not None and count(anchor.reduce) >= FEW:
             yield from _on_matrix_units(kernel, found, anchor, machine)
             yield from tiles(found, group, machine)
-        yield from window_schedules(group, anchor, machine)
+        if alone:
+            yield from window_schedules(group, anchor, machine)
         yield from reduction_schedules(group, machine)
     yield plain
 
@@ -228,12 +239,15 @@ def tiles(found: Contraction, group: Group, machine: GpuModel) -> Iterator[Group
     rows, columns = count(found.rows), count(found.columns)
     if min(rows, columns) < FEW:
         return
-    after = sum(cost(n.body) for n in group.nests if not n.reduce)
+    after = cost_after(group)
     width = machine.lanes if _whole(found.columns[-1], machine.lanes) else 1
+    products = len(found.rights)
     fitting: list[tuple[float, int, GroupProduct]] = []
-    for rank, tile in enumerate(TILES):
-        lanes = width if tile.thread_columns % width == 0 else 1
-        if after > DEAR and tile.thread_rows * tile.thread_columns > 16:
+    for rank, tile in enumerate(TILES if products == 1 else (*TILES, *TWIN_TILES)):
+        lanes = width if tile.thread_columns % (width * products) == 0 else 1
+        if after > DEAR and tile.thread_rows * tile.thread_columns > 16 * products:
+            continue
+        if tile.thread_columns % products:
             continue
         shaped = replace(tile, lanes=lanes, interleaved=machine.paired and has_squares(tile))
         for one in _buffered(shaped, found, machine):
@@ -243,6 +257,11 @@ def tiles(found: Contraction, group: Group, machine: GpuModel) -> Iterator[Group
                 if time is not None:
                     fitting.append((time, rank, cut))
     yield from (tile for _, _, tile in sorted(fitting, key=lambda f: f[:2]))
+
+
+def cost_after(group: Group) -> float:
+    """Of what follows a contraction, for each result."""
+    return sum(cost(n.body) for n in group.nests if not n.reduce)
 
 
 def _parts(tile: GroupProduct, found: Contraction, machine: GpuModel) -> Iterator[int]:
@@ -286,15 +305,17 @@ def product_time(
     batch 1 and 32: times differ from those measured by 11 % (root mean square of logarithms).
     """
     item = max(found.left.value.dtype.bytes, found.right.value.dtype.bytes)
-    shared = tile.buffers * tile.terms * (tile.rows + tile.columns + 2 * tile.lanes) * item
+    pads = (1 + len(found.rights)) * tile.lanes
+    shared = tile.buffers * tile.terms * (tile.rows + tile.columns + pads) * item
     registers = product_registers(tile, found, machine)
     at_once = machine.groups_at_once(tile.threads, registers, shared)
     if not at_once:
         return None
-    rows, columns = -(-count(found.rows) // tile.rows), -(-count(found.columns) // tile.columns)
+    own = found.own(tile.columns)
+    rows, columns = -(-count(found.rows) // tile.rows), -(-count(found.columns) // own)
     groups = rows * columns * count(found.batch)
     per_unit = -(-groups * tile.parts // machine.units)
-    size = tile.rows * tile.columns
+    size = tile.rows * own
     blocks = -(-max(count(found.terms), 1) // tile.terms) / tile.parts
     results = size * (RESULT + after if tile.parts == 1 else RESULT)
 

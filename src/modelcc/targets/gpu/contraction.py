@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from modelcc.ir.index import coefficient, symbols
 from modelcc.ir.scalar_tree import index_symbols, reads
 from modelcc.ir.tensor import Apply, Cast, Condition, Guard, Number, Read, Scalar
 from modelcc.ir.types import DType
 from modelcc.schedule.nest import LoopVar, Nest
+from modelcc.schedule.structure import Group
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class KeptFactor:
 @dataclass(frozen=True)
 class Contraction:
     """A sum over ``terms`` of products: only ``left`` moves along ``rows``, only ``right`` along
-    ``columns``, which lie side by side in the result if any of the two do."""
+    ``columns``, which lie side by side in the result if any of the two do.  A ``twin`` of the right
+    factor makes another such sum for each result: half of a tile's columns are those of either."""
 
     left: KeptFactor
     right: KeptFactor
@@ -37,6 +39,33 @@ class Contraction:
     columns: tuple[LoopVar, ...]
     batch: tuple[LoopVar, ...]
     terms: tuple[LoopVar, ...]
+    twin: KeptFactor | None = None
+
+    @property
+    def rights(self) -> tuple[KeptFactor, ...]:
+        """All right factors."""
+        return (self.right,) if self.twin is None else (self.right, self.twin)
+
+    def own(self, columns: int) -> int:
+        """Results of a row of a tile that has so many ``columns`` of sums."""
+        return columns // len(self.rights)
+
+
+def group_contraction(group: Group) -> Contraction | None:
+    """What contraction, or contraction of twins, ``group`` begins with; None if it is none, or has
+    no rows or no columns, or twins share no factor of the rows or lie in several ways."""
+    found = [find_contraction(nest) for nest in group.anchors]
+    first, *others = found or [None]
+    if first is None or not others:
+        return first
+    (second,) = others
+    if second is None or replace(second, right=first.right) != first:
+        return None
+    same = (second.right.by_term, second.right.packed, second.right.dtype)
+    kept = second.right.value.dtype == first.right.value.dtype
+    if not kept or same != (first.right.by_term, first.right.packed, first.right.dtype):
+        return None
+    return replace(first, twin=second.right)
 
 
 def find_contraction(nest: Nest) -> Contraction | None:

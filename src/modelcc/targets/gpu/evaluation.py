@@ -43,6 +43,7 @@ from modelcc.ir.tensor import Bind, Condition, Scalar
 from modelcc.ir.types import I64, TensorType
 from modelcc.passes.loop.note_checks import note_checks
 from modelcc.passes.tensor.shared_axes import shared_axes
+from modelcc.passes.tensor.twin_products import twin_stages
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.expression import FreshNames, PointEmitter, accumulate
 from modelcc.schedule.lanes import Lanes, widen
@@ -123,7 +124,7 @@ class GroupKernel:
             nest = linearise(stage, self.types, self.dims, frozenset(), {})
             nests = map(merge_terms, merge_loops(without_units((nest,))))
             return Group(tuple(nests), self.stored, {}, frozenset(), {})
-        shared = shared_axes(self.kernel.stages)
+        shared = shared_axes(self.kernel.stages) or twin_stages(self.kernel.stages)
         if shared is None:
             raise ScheduleError("stages do not share their axes")
         group = make_group(shared, self.stored, self.types, self.dims, frozenset(), pad=False)
@@ -222,12 +223,11 @@ class Evaluation:
         assert nest.combine is not None
         return Const(identity(nest.combine, nest.body.dtype), nest.body.dtype)
 
-    def finish(self, group: Group, point: Point, first: Expr | None) -> None:
-        """Results of a group at ``point``, where its reduction has given ``first``."""
-        made: dict[str, Expr] = {}
+    def finish(self, group: Group, point: Point, reduced: Sequence[Expr]) -> None:
+        """Results of a group at ``point``, where its reductions have given what is ``reduced``."""
+        made, given = dict[str, Expr](), iter(reduced)
         for nest in group.nests:
-            value = first if nest.reduce else self.value(nest.body, point, made)
-            assert value is not None
+            value = next(given) if nest.reduce else self.value(nest.body, point, made)
             made[nest.output] = self.named("v", value)
             if nest.output in group.stored:
                 self.store(nest, point, made[nest.output])

@@ -43,7 +43,7 @@ def parts_of(
     extents = [v.extent for v in (*found.batch, *found.rows, *found.columns, *found.terms)]
     if not machine.arrivals or not all(isinstance(extent, int) for extent in extents):
         return
-    tiles = -(-count(found.rows) // rows) * -(-count(found.columns) // columns)
+    tiles = -(-count(found.rows) // rows) * -(-count(found.columns) // found.own(columns))
     tiles = max(tiles * count(found.batch), 1)
     blocks, sums = -(-count(found.terms) // terms), tiles * rows * columns * 4
     most = min(MOST_PARTS, machine.units // tiles, machine.l2_bytes // (2 * sums))

@@ -37,8 +37,8 @@ def lower_pointwise(kernel: GroupKernel, schedule: Pointwise) -> Function:
         point[variables[-1].name] += Sym(lane)
     else:
         point = evaluation.place(variables, position)
-    first = evaluation.reduce(group.nests[0], point) if group.anchor else None
-    evaluation.finish(group, point, first)
+    reduced = [evaluation.reduce(nest, point) for nest in group.anchors]
+    evaluation.finish(group, point, reduced)
     body = launch.guarded((Condition(position, "<", total),), evaluation.statements)
     return kernel.function(launch.around((), body))
 

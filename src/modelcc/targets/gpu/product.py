@@ -33,7 +33,7 @@ from modelcc.schedule.group_schedule import GroupProduct
 from modelcc.schedule.lanes import Lanes, widen
 from modelcc.schedule.nest import LoopVar
 from modelcc.schedule.schedule import ScheduleError
-from modelcc.targets.gpu.contraction import Contraction, KeptFactor, find_contraction
+from modelcc.targets.gpu.contraction import Contraction, KeptFactor, group_contraction
 from modelcc.targets.gpu.copied_blocks import CopiedBlocks
 from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching, extent_of, only_where
 from modelcc.targets.gpu.interleaved import interleaved, interleaves
@@ -53,20 +53,21 @@ WARP_COLUMNS = 8
 def lower_product(kernel: GroupKernel, schedule: GroupProduct) -> Function:
     """The function of a kernel; :class:`ScheduleError` if it does not begin with a contraction of
     rows and columns, or tiles do not divide among threads."""
-    anchor = kernel.group.anchor
-    found = None if anchor is None else find_contraction(anchor)
+    found = group_contraction(kernel.group)
     if found is None:
         raise ScheduleError("tiles in shared memory are for products of matrices")
-    check_tiles(schedule)
+    check_tiles(schedule, len(found.rights))
     return _TiledProduct(kernel, schedule, found).function()
 
 
-def check_tiles(s: GroupProduct) -> None:
-    """:class:`ScheduleError` unless tiles divide among threads."""
+def check_tiles(s: GroupProduct, products: int = 1) -> None:
+    """:class:`ScheduleError` unless tiles divide among threads, which have columns of as many
+    ``products``."""
     sizes = (s.rows, s.columns, s.terms, s.thread_rows, s.thread_columns, s.lanes, s.parts)
     if any(size < 1 for size in sizes) or s.buffers < 1:
         raise ScheduleError("tiles have rows, columns, terms, parts and buffers")
-    if s.rows % s.thread_rows or s.columns % s.thread_columns or s.thread_columns % s.lanes:
+    lanes = s.lanes * products
+    if s.rows % s.thread_rows or s.columns % s.thread_columns or s.thread_columns % lanes:
         raise ScheduleError("a tile divides among threads, and a thread's columns among lanes")
     if s.interleaved and not has_squares(s):
         raise ScheduleError("warps that are interleaved are 4 by 8 threads")
@@ -94,7 +95,7 @@ class _TiledProduct:
             self._thread = self._y * self._shape[1] + self._x
         extents = (
             extent_of(found.batch),
-            ceildiv(extent_of(found.columns), s.columns),
+            ceildiv(extent_of(found.columns), found.own(s.columns)),
             ceildiv(extent_of(found.rows), s.rows),
         )
         self._tiles = extents
@@ -105,7 +106,8 @@ class _TiledProduct:
         self._first: Index = 0
         self._outer = Evaluation(kernel.names)
         self._left = self._tile(found.left, found.rows, s.rows, "left")
-        self._right = self._tile(found.right, found.columns, s.columns, "right")
+        own = found.own(s.columns)
+        self._rights = [self._tile(f, found.columns, own, "right") for f in found.rights]
         self._lanes = s.lanes if self._fits_lanes() else 1
 
     def _tile(
@@ -135,7 +137,8 @@ class _TiledProduct:
         self._first = part * self._blocks()
         batch = outer.place(found.batch, number) if found.batch else {}
         common = self._ranges, outer, batch
-        places = (self._left, gi * s.rows), (self._right, gj * s.columns)
+        places = [(self._left, gi * s.rows)]
+        places += [(right, gj * right.size) for right in self._rights]
         sums = self._sums()
         if s.buffers > 2:
             copiers = [TileCopier(tile, self._thread, start, *common) for tile, start in places]
@@ -152,7 +155,7 @@ class _TiledProduct:
             self._results(outer, batch, lambda r, c: sums[r][c])
         else:
             outer.statements += self._parts(parts, batch, sums)
-        shared = [Alloc(self._left.buffer), Alloc(self._right.buffer)]
+        shared = [Alloc(tile.buffer) for tile, _ in places]
         body = self._launch.around(shared, outer.statements)
         return self._kernel.function(body, () if parts is None else parts.working)
 
@@ -206,10 +209,17 @@ class _TiledProduct:
         term = Sym(self._kernel.names.fresh("k"))
         rows = [self._left.at(which, term, self._row(r), 1) for r in range(len(sums))]
         columns = [
-            self._right.at(which, term, self._column(c), self._lanes) for c in range(len(sums[0]))
+            right.at(which, term, self._column(c), self._lanes)
+            for right in self._rights
+            for c in range(self._vectors)
         ]
         body = multiplied(self._kernel.names, rows, columns, sums)
         return For(term.name, 0, self._schedule.terms, tuple(body), kind="unrolled")
+
+    @property
+    def _vectors(self) -> int:
+        """A thread's results of a row, in vectors."""
+        return self._found.own(self._schedule.thread_columns) // self._lanes
 
     def _row(self, number: int) -> Index:
         """Where a thread's row is in the tile: as many as there are lanes lie side by side, for one
@@ -233,13 +243,18 @@ class _TiledProduct:
         self, parts: PartialSums, batch: dict[str, Index], sums: list[list[Var]]
     ) -> list[Stmt]:
         """The sums of this group's terms, and all of them by the last one."""
+        columns = [
+            self._column(c) + number * right.size
+            for number, right in enumerate(self._rights)
+            for c in range(self._vectors)
+        ]
         found: list[Stmt] = []
         for r, line in enumerate(sums):
-            for c, own in enumerate(line):
-                place = parts.place(self._row(r), self._column(c))
+            for column, own in zip(columns, line, strict=True):
+                place = parts.place(self._row(r), column)
                 found.append(Store(place.buffer, place.offset, own))
-        last, per_row = self._outer.nested(), len(sums[0])
-        places = [(self._row(r), self._column(c)) for r in range(len(sums)) for c in range(per_row)]
+        last, per_row = self._outer.nested(), len(columns)
+        places = [(self._row(r), column) for r in range(len(sums)) for column in columns]
         totals = parts.totals(last, places, self._lanes)
         self._results(last, batch, lambda r, c: totals[r * per_row + c])
         return [*found, parts.finished(last.statements)]
@@ -251,9 +266,8 @@ class _TiledProduct:
         total: Callable[[int, int], Expr],
     ) -> None:
         """What follows the contraction, where there are results, whose sums are ``total``."""
-        found, s = self._found, self._schedule
-        starts = Sym(self._groups[2]) * s.rows, Sym(self._groups[1]) * s.columns
-        count = s.thread_columns // self._lanes
+        found, s, count = self._found, self._schedule, self._vectors
+        starts = Sym(self._groups[2]) * s.rows, Sym(self._groups[1]) * self._rights[0].size
         columns = [starts[1] + self._column(c) for c in range(count)]
         at_columns = [self._place(outer, column) for column in columns]
         lane, last = self._kernel.names.fresh("l"), found.columns[-1].name
@@ -268,7 +282,8 @@ class _TiledProduct:
                 where = {**point, **at}
                 if lanes is not None:
                     where[last] = where[last] + Sym(lane)
-                cell.finish(self._kernel.group, where, total(number, which))
+                sums = [total(number, which + n * count) for n in range(len(self._rights))]
+                cell.finish(self._kernel.group, where, sums)
                 inside = Condition(column, "<", extent_of(found.columns))
                 line_body += self._launch.guarded((inside,), cell.statements)
             outer.statements += only_where(here, line_body)

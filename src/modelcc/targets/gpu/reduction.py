@@ -61,14 +61,14 @@ def lower_reduction(kernel: GroupKernel, schedule: GroupReduction) -> Function:
     """The function of a kernel; :class:`ScheduleError` if it does not begin with a reduction, or
     terms are no whole vectors."""
     nest, s = kernel.group.anchor, schedule
-    if nest is None or nest.combine is None:
+    if nest is None or nest.combine is None or not share_terms(kernel.group.anchors):
         raise ScheduleError("threads share reductions")
     verify_shares(s, nest.body.dtype)
     if s.ahead < 1:
         raise ScheduleError("threads read vectors ahead")
     if s.results < 1 or (s.across and s.warp != 1):
         raise ScheduleError("groups have results, whose neighbours exchange no registers")
-    if s.lanes > 1 and not takes_vectors((nest,), nest.reduce[-1:], s.lanes):
+    if s.lanes > 1 and not takes_vectors(kernel.group.anchors, nest.reduce[-1:], s.lanes):
         raise ScheduleError("terms are no whole vectors: lanes")
     fresh = kernel.names.fresh
     few = few_rows(nest, s.rows) if s.rows > 1 else ()
@@ -92,19 +92,26 @@ def lower_reduction(kernel: GroupKernel, schedule: GroupReduction) -> Function:
         point = {**units, **outer.place_vector(teams, place, s.columns)}
         point[teams[-1].name] += Sym(beside.variable)
     points = _rows_at(few, point)
-    owns = _own(kernel, nest, s, team, outer, points, beside)
+    owns = _own(kernel, s, team, outer, points, beside)
     parts = [team.part(fresh("part"), own.dtype) for own in owns]
     shared = [Alloc(part) for part in parts if part is not None]
     wholes = [
         team.combined(outer, nest.combine, own, part, everywhere=False)
         for own, part in zip(owns, parts, strict=True)
     ]
-    last = outer.nested(beside)
-    for at, whole in zip(points, wholes, strict=True):
-        last.finish(kernel.group, at, whole)
+    last, each = outer.nested(beside), len(kernel.group.anchors)
+    for number, at in enumerate(points):
+        last.finish(kernel.group, at, wholes[number * each : (number + 1) * each])
     mine = (Condition(team.thread, "==", 0), Condition(position, "<", total))
     body = [*outer.statements, *launch.guarded(mine, last.statements)]
     return kernel.function(launch.around(shared, body))
+
+
+def share_terms(nests: Sequence[Nest]) -> bool:
+    """Whether ``nests`` reduce the same terms in the same way, each for the same results."""
+    first = nests[0]
+    facts = first.parallel, first.reduce, first.combine, first.body.dtype
+    return all((n.parallel, n.reduce, n.combine, n.body.dtype) == facts for n in nests)
 
 
 def few_rows(nest: Nest, most: int) -> tuple[LoopVar, ...]:
@@ -127,19 +134,19 @@ def _rows_at(few: Sequence[LoopVar], point: Point) -> list[Point]:
 
 def _own(
     kernel: GroupKernel,
-    nest: Nest,
     s: GroupReduction,
     team: Team,
     outer: Evaluation,
     points: Sequence[Point],
     beside: Lanes | None,
 ) -> list[Expr]:
-    """What a thread's terms are combined to, at each of ``points``, each of which may have others
-    ``beside`` it."""
+    """What a thread's terms are combined to by each nest that reduces, at each of ``points``, one
+    after the other, each of which may have others ``beside`` it."""
+    nests = kernel.group.anchors
+    nest, wide = nests[0], max(s.lanes, s.columns)
     assert nest.combine is not None
-    wide = max(s.lanes, s.columns)
     zero = widen(outer.neutral(nest), wide)
-    owns = [outer.register("own", zero) for _ in points]
+    owns = [outer.register("own", zero) for _ in points for _ in nests]
     term, count = kernel.names.fresh("k"), ceildiv(extent_of(nest.reduce), s.lanes)
     lanes = beside or lanes_of(kernel, s.lanes)
 
@@ -150,8 +157,9 @@ def _own(
         for vector in vectors:
             place = inner.place_lanes if beside is None else inner.place
             there = place(nest.reduce, vector)
-            for own, point in zip(owns, points, strict=True):
-                value = widen(inner.value(nest.body, {**point, **there}), wide)
+            each = ((one.body, point) for point in points for one in nests)
+            for own, (body, point) in zip(owns, each, strict=True):
+                value = widen(inner.value(body, {**point, **there}), wide)
                 more.append(accumulate(nest.combine, own.name, value, wide))
         return (*inner.statements, *more)
 

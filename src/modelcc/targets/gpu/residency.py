@@ -25,7 +25,7 @@ from modelcc.targets.gpu.arrays import array_registers
 from modelcc.targets.gpu.attention_choice import attention_registers, fragment_registers
 from modelcc.targets.gpu.attention_parts import find_attention
 from modelcc.targets.gpu.choice import product_registers
-from modelcc.targets.gpu.contraction import find_contraction
+from modelcc.targets.gpu.contraction import group_contraction
 from modelcc.targets.gpu.copied_attention import copied_registers
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.machine import GpuModel
@@ -58,8 +58,7 @@ def _registers(kernel: GroupKernel, schedule: Schedule, machine: GpuModel) -> in
     """Of a thread, as the schedule was chosen by."""
     match schedule:
         case GroupProduct():
-            anchor = kernel.group.anchor
-            found = None if anchor is None else find_contraction(anchor)
+            found = group_contraction(kernel.group)
             return 0 if found is None else product_registers(schedule, found, machine)
         case TensorProduct():
             return _tensor_registers(kernel, schedule)
@@ -89,8 +88,7 @@ def _registers(kernel: GroupKernel, schedule: Schedule, machine: GpuModel) -> in
 
 
 def _tensor_registers(kernel: GroupKernel, schedule: TensorProduct) -> int:
-    anchor = kernel.group.anchor
-    found = None if anchor is None else find_contraction(anchor)
+    found = group_contraction(kernel.group)
     return 0 if found is None else tensor_registers(schedule, found.left.value.dtype, found)
 
 
@@ -107,8 +105,8 @@ def _point_registers(kernel: GroupKernel) -> int:
 def _reduction_registers(kernel: GroupKernel, s: GroupReduction) -> int:
     """Sums, and vectors on their way, for which there are as many registers as for f32 of half of
     their lanes."""
-    wide = max(s.lanes, s.columns)
-    factors = 1 if s.columns > 1 else s.rows + 1
+    wide, products = max(s.lanes, s.columns), len(kernel.group.anchors)
+    factors = products if s.columns > 1 else s.rows + products
     read = wide * factors // 2 * (s.ahead - 1)
     few = 24 if len(kernel.group.nests) == 1 else 32
-    return few + 4 * wide + wide * (s.rows - 1) + read
+    return few + 4 * wide + wide * (s.rows * products - 1) + read

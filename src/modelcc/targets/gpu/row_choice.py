@@ -19,6 +19,7 @@ from modelcc.targets.gpu.reduction import (
     are_beside,
     few_rows,
     results_beside,
+    share_terms,
     takes_vectors,
 )
 from modelcc.targets.gpu.rows import RowStages, find_rows, reads_ahead, takes_lanes
@@ -57,56 +58,61 @@ BUSY = 8
 
 def reduction_schedules(group: Group, machine: GpuModel) -> Iterator[GroupReduction]:
     """Groups that share terms of what ``group`` begins with, if these are many, or results few."""
-    anchor = group.anchor
-    assert anchor is not None
+    anchors = group.anchors
+    if not share_terms(anchors):
+        return
+    anchor = anchors[0]
     terms, results = count(anchor.reduce), count(anchor.parallel)
     if terms <= FEW_TERMS or results * 4 >= machine.units * machine.unit_threads * min(terms, 64):
         return
-    if not _are_neighbours((anchor,), anchor.reduce, anchor.parallel):
-        yield from _by_columns(group, anchor, machine)
+    if not _are_neighbours(anchors, anchor.reduce, anchor.parallel):
+        yield from _by_columns(group, machine)
         width = min(machine.warp, power_of_two(results))
         most = min(terms // 4, 256 // width, machine.group_threads // width)
-        lanes = _lanes((anchor,), machine, lambda n: _are_of_one(anchor, n))
+        lanes = _lanes(anchors, machine, lambda n: all(_are_of_one(a, n) for a in anchors))
         yield GroupReduction(power_of_two(most), width, True, lanes)
         return
-    if not _exchanges((anchor,), machine):
+    if not _exchanges(anchors, machine):
         threads = power_of_two(min(max(terms // 4, machine.warp), 256, machine.group_threads))
         yield GroupReduction(threads, max(1, 128 // threads))
         return
-    lanes = _lanes((anchor,), machine, lambda n: takes_vectors((anchor,), anchor.reduce[-1:], n))
+    lanes = _lanes(anchors, machine, lambda n: takes_vectors(anchors, anchor.reduce[-1:], n))
     rows = max(count(few_rows(anchor, FEW - 1)), 1)
     vectors, teams = -(-terms // lanes), results // rows
     threads = _threads(vectors, teams, 256, machine)
     own = max(1, min(128 // threads, -(-teams // machine.units)))
-    ahead = _ahead(anchor, -(-vectors // threads), rows)
+    ahead = _ahead(anchor, -(-vectors // threads), rows * len(anchors))
     warp = min(threads, machine.warp)
     yield GroupReduction(threads, own, lanes=lanes, warp=warp, ahead=ahead, rows=rows)
 
 
-def _by_columns(group: Group, anchor: Nest, machine: GpuModel) -> Iterator[GroupReduction]:
+def _by_columns(group: Group, machine: GpuModel) -> Iterator[GroupReduction]:
     """Threads that read vectors of neighbouring results, of all rows of a product; neighbours read
     at least a sector together, and more of a row as far as all units have some."""
+    anchors = group.anchors
+    anchor = anchors[0]
     few = few_rows(anchor, FEW - 1)
     teams = results_beside(anchor, few)
-    columns = _lanes((anchor,), machine, lambda n: are_beside(group, teams, n))
+    columns = _lanes(anchors, machine, lambda n: are_beside(group, teams, n))
     if columns == 1 or _are_of_one(anchor, 2) or cost(anchor.body) > CHEAP:
         return
     terms, rows, vectors = count(anchor.reduce), max(count(few), 1), count(teams) // columns
     width = 2
     while width < machine.warp and vectors >= 2 * width * machine.units:
         width *= 2
-    size = columns * rows * anchor.body.dtype.bytes
+    size = columns * rows * len(anchors) * anchor.body.dtype.bytes
     most = min(COLUMN_THREADS, machine.group_threads, COMBINED_BYTES // size)
     wanted = -(-machine.units * machine.unit_threads // max(BUSY // 2 * -(-vectors // width), 1))
     threads = power_of_two(max(min(most, max(wanted, 128)) // width, 1))
     threads = min(threads, power_of_two(terms))
-    ahead = _ahead(anchor, -(-terms // threads), rows)
+    ahead = _ahead(anchor, -(-terms // threads), rows * len(anchors))
     yield GroupReduction(threads, width, True, ahead=ahead, rows=rows, columns=columns)
 
 
-def _ahead(anchor: Nest, vectors: int, rows: int) -> int:
-    """Vectors of a thread that has so many which it reads before the first one is used."""
-    most = 1 if cost(anchor.body) > CHEAP else max(AHEAD // rows, 2)
+def _ahead(anchor: Nest, vectors: int, sums: int) -> int:
+    """Vectors of a thread that has so many, for ``sums`` each, which it reads before the first one
+    is used."""
+    most = 1 if cost(anchor.body) > CHEAP else max(AHEAD // sums, 2)
     return max(min(most, vectors), 1)
 
 

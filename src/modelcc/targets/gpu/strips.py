@@ -55,7 +55,7 @@ def lower_windows(kernel: GroupKernel, schedule: GroupWindows) -> Function:
     overlap, or vectors are not whole."""
     anchor, s = kernel.group.anchor, schedule
     found = None if anchor is None else find_windows(anchor)
-    if anchor is None or found is None:
+    if anchor is None or found is None or len(kernel.group.anchors) > 1:
         raise ScheduleError("strips are for windows that overlap")
     if min(s.threads, s.points, s.lines) < 1 or s.columns < 0 or s.lanes not in (1, 2, 4, 8):
         raise ScheduleError("strips have points, lines, columns, and vectors of up to eight")
@@ -195,7 +195,7 @@ class _Strips:
             there = self._within(point, strip, self._schedule.points, i)
             cell = own if there is None else own.nested(self._lanes)
             here = {**point, strip.name: point[strip.name] + i}
-            cell.finish(self._kernel.group, here, total)
+            cell.finish(self._kernel.group, here, (total,))
             if there is not None:
                 own.statements += only_where((there,), cell.statements)
 

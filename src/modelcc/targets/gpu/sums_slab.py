@@ -57,22 +57,22 @@ four rows there meet no other's bank."""
 def kept_type(group: Group) -> DType:
     """The type of sums in a slab: that of 16 bits which they are rounded to wherever they are
     read, or f32."""
-    anchor = group.anchor
-    if anchor is None or anchor.output in group.stored:
+    sums = frozenset(nest.output for nest in group.anchors)
+    if not sums or sums & group.stored:
         return F32
     nodes = [node for nest in group.nests if not nest.reduce for node in walk(nest.body)]
-    rounded = [n.dtype for n in nodes if isinstance(n, Cast) and _is_read(n.value, anchor.output)]
+    rounded = [n.dtype for n in nodes if isinstance(n, Cast) and _is_read(n.value, sums)]
     (kept, *others) = {*rounded} or {F32}
-    every = len(rounded) == sum(_is_read(node, anchor.output) for node in nodes)
+    every = len(rounded) == sum(_is_read(node, sums) for node in nodes)
     return kept if every and not others and kept in (F16, BF16) else F32
 
 
-def _is_read(scalar: Scalar, tensor: str) -> bool:
-    return isinstance(scalar, Read) and scalar.tensor == tensor
+def _is_read(scalar: Scalar, tensors: frozenset[str]) -> bool:
+    return isinstance(scalar, Read) and scalar.tensor in tensors
 
 
 def slab_pitch(columns: int) -> int:
-    """Elements from a row to the next one."""
+    """Elements from a row of so many sums to the next one."""
     return columns + (_PAIRS - columns) % (_BANKS // 2)
 
 
@@ -102,11 +102,11 @@ class _Cells:
 
 @dataclass(frozen=True)
 class SumsSlab:
-    """``rows`` by ``columns`` sums of the tile that ``starts`` at a row and a column, of a kernel
-    whose ``threads`` each are called ``thread``.  ``pixels`` says which places of an image a row of
-    the tile is, where rows do not go on by one.  Sums in ``parts`` are in memory instead; those of
-    a ``dtype`` of 16 bits were rounded, as what follows them does first.  They may lie ``over``
-    tiles."""
+    """Sums of ``rows`` by ``columns`` results of the tile that ``starts`` at a row and a column, of
+    a kernel whose ``threads`` each are called ``thread``; in a row those of twins lie behind all
+    others.  ``pixels`` says which places of an image a row of the tile is, where rows do not go on
+    by one.  Sums in ``parts`` are in memory instead; those of a ``dtype`` of 16 bits were rounded,
+    as what follows them does first.  They may lie ``over`` tiles."""
 
     kernel: GroupKernel
     found: Contraction
@@ -126,7 +126,12 @@ class SumsSlab:
     @property
     def pitch(self) -> int:
         """Elements from a row to the next one."""
-        return slab_pitch(self.columns)
+        return slab_pitch(self.columns * self._products)
+
+    @property
+    def _products(self) -> int:
+        """Sums of a result."""
+        return len(self.found.rights)
 
     @cached_property
     def buffer(self) -> Buffer:
@@ -263,10 +268,10 @@ class SumsSlab:
         row, column = self._place(cell, vector, ranges)
         ranges = self._ranges_of(row, column, ranges)
         own, near, inside = self._points(cell, row_of(row), column, ranges)
-        made, total = dict[str, Expr](), self._sums(row * self.pitch + column)
+        made, totals = dict[str, Expr](), iter(self._sums(row, column))
         stored = Evaluation(self.kernel.names, lanes=cell.lanes)
         for nest in group.nests:
-            value = total if nest.reduce else cell.value(nest.body, near, made)
+            value = next(totals) if nest.reduce else cell.value(nest.body, near, made)
             made[nest.output] = cell.named("v", value)
             if nest.output in stores:
                 stored.store(nest, own, made[nest.output])
@@ -347,22 +352,28 @@ class SumsSlab:
         self, places: Sequence[tuple[Index, Index]], row_of: Callable[[Index], Index]
     ) -> _Cells:
         """Vectors of results."""
-        outer, lanes = Evaluation(self.kernel.names), self.lanes
+        outer, count = Evaluation(self.kernel.names), self._products
         if self.parts is not None:
-            totals = self.parts.totals(outer, places, lanes)
+            every = [one for place in places for one in self._each(*place)]
+            found = self.parts.totals(outer, every, self.lanes)
+            totals = [found[n : n + count] for n in range(0, len(found), count)]
         else:
-            offsets = (row * self.pitch + column for row, column in places)
-            totals = [self._sums(offset) for offset in offsets]
+            totals = [self._sums(*place) for place in places]
         cells = [
-            self._cell(row, column, row_of, total)
-            for (row, column), total in zip(places, totals, strict=True)
+            self._cell(row, column, row_of, own)
+            for (row, column), own in zip(places, totals, strict=True)
         ]
         return _Cells(outer.statements, cells)
 
-    def _sums(self, offset: Index) -> Expr:
-        """Neighbouring sums from a place of the slab on."""
-        kept = Load(self.name, offset, self.dtype, self.lanes)
-        return Convert(kept, F32) if self.dtype in (F16, BF16) else kept
+    def _each(self, row: Index, column: Index) -> list[tuple[Index, Index]]:
+        """Where the sums of a result are."""
+        return [(row, column + n * self.columns) for n in range(self._products)]
+
+    def _sums(self, row: Index, column: Index) -> list[Expr]:
+        """Those of neighbouring results, of each product, from the slab."""
+        offsets = (at * self.pitch + place for at, place in self._each(row, column))
+        kept = [Load(self.name, offset, self.dtype, self.lanes) for offset in offsets]
+        return [Convert(k, F32) if self.dtype in (F16, BF16) else k for k in kept]
 
     def _whole(
         self, cells: _Cells, first: Index, count: int, row_of: Callable[[Index], Index]
@@ -381,7 +392,7 @@ class SumsSlab:
         return [If(Predicate(there), tuple(cells.together), (apart,))]
 
     def _cell(
-        self, row: Index, column: Index, row_of: Callable[[Index], Index], total: Expr
+        self, row: Index, column: Index, row_of: Callable[[Index], Index], totals: Sequence[Expr]
     ) -> tuple[tuple[Condition, ...], list[Stmt]]:
         """Neighbouring results, and what says that they are there."""
         names, lanes, found = self.kernel.names, self.lanes, self.found
@@ -393,7 +404,7 @@ class SumsSlab:
         if lanes > 1:
             at[found.columns[-1].name] += Sym(lane)
         placed, there = self._placed(cell, row_of(row))
-        cell.finish(self.kernel.group, {**self.batch, **placed, **at}, total)
+        cell.finish(self.kernel.group, {**self.batch, **placed, **at}, totals)
         inside = (*there, Condition(columns, "<", extent_of(found.columns)))
         return not_implied(inside, ranges), cell.statements
 

@@ -148,9 +148,10 @@ def tensor_tiles(
     if boxes is not None:
         boxed = [replace(t, terms=depth(dtype)) for t in BOX_TILES]
         boxed = [t for t in boxed if not (is_turned(t) and boxes.turned[0])]
+        boxed = [t for t in boxed if boxes.takes(t.columns)]
         even = [replace(t, buffers=t.buffers + t.buffers % 2) for t in boxed]
         tiles = [*(even if dtype.bytes == 1 else boxed), *tiles]
-    known = (one for one in tiles if one.instruction in machine.matrix)
+    known = (t for t in tiles if t.instruction in machine.matrix and _has_whole(t, found))
     tiles = [cut for one in known for cut in _in_parts(one, found, machine, boxes)]
     if boxes is not None and dtype.bytes == BF16.bytes:
         tiles += [p for one in tiles for p in _persistent(one, dtype, machine, boxes, kept)]
@@ -161,6 +162,12 @@ def tensor_tiles(
         if time is not None:
             fitting.append((time, rank, one))
     yield from (tile for _, _, tile in sorted(fitting, key=lambda f: f[:2]))
+
+
+def _has_whole(tile: TensorProduct, found: Contraction) -> bool:
+    """Whether warps have whole fragments of the columns of either of twins."""
+    fragments = SIDE * tile.warp_columns * len(found.rights)
+    return tile.instruction == BOXES or tile.columns % fragments == 0
 
 
 def _with_spare(
@@ -197,7 +204,8 @@ def _persistent(
     extents = [v.extent for v in (*found.batch, *found.rows, *found.columns, *found.terms)]
     if tile.instruction != BOXES or tile.parts > 1 or not all(isinstance(n, int) for n in extents):
         return
-    slices, left = divmod(tile.rows * tile.columns, tile.threads * TOGETHER)
+    results = tile.rows * found.own(tile.columns)
+    slices, left = divmod(results, tile.threads * TOGETHER)
     if left or -(-count(found.terms) // tile.terms) <= max(slices, tile.buffers):
         return
     kept = F32 if is_turned(tile) else kept
@@ -217,7 +225,7 @@ def _tiles_of(tile: TensorProduct, found: Contraction, boxes: BoxProduct | None)
         rows = boxes.count_tiles(tile.rows)
     else:
         rows = -(-count(found.rows) // tile.rows)
-    return rows * -(-count(found.columns) // tile.columns) * count(found.batch)
+    return rows * -(-count(found.columns) // found.own(tile.columns)) * count(found.batch)
 
 
 def tensor_time(
@@ -267,18 +275,18 @@ def tensor_time(
         longer, shorter = max(blocks * block, results), min(blocks * block, results)
         tiles = per_unit * (longer + (1 - HIDDEN) * shorter + sums)
         return tiles + GROUP_CYCLES + results + LATENCY_CYCLES / together
-    results += _waiting(tile, min(tile.buffers, blocks) * block) / together
+    results += _waiting(tile, found, min(tile.buffers, blocks) * block) / together
     whole = per_unit * (blocks * block + GROUP_CYCLES / together)
     if tile.parts == 1:
         return whole + per_unit * results
     return whole + parts_cycles(tile.rows, tile.columns, tile.parts, per_unit)
 
 
-def _waiting(tile: TensorProduct, ahead: float) -> float:
+def _waiting(tile: TensorProduct, found: Contraction, ahead: float) -> float:
     """Cycles that a group waits for an operand of 2 bytes for each result, of which threads of
     boxes ask for what they have registers for ``ahead`` cycles before the sums are known, and for
     all else at once when these are in shared memory; others ask round by round."""
-    results = -(-tile.rows * tile.columns // tile.threads)
+    results = -(-tile.rows * found.own(tile.columns) // tile.threads)
     if tile.instruction != BOXES:
         return -(-results // RESULTS) * LATENCY_CYCLES
     return max(LATENCY_CYCLES - ahead, 0) if tile.ahead >= results / 2 else LATENCY_CYCLES
@@ -290,7 +298,8 @@ def tensor_bytes(tile: TensorProduct, found: Contraction, dtype: DType, kept: DT
     if tile.instruction == BOXES:
         return tile_bytes(tile, F32 if is_turned(tile) else kept)
     left = _operand_bytes(found.left, tile.rows, tile, dtype)
-    right = _operand_bytes(found.right, tile.columns, tile, dtype)
+    own = found.own(tile.columns)
+    right = sum(_operand_bytes(factor, own, tile, dtype) for factor in found.rights)
     sums = SIDE * tile.warp_rows * slab_pitch(tile.columns) * sums_of(dtype).bytes
     tiles = tile.buffers * (left + right)
     if not tile.copies:
@@ -326,7 +335,8 @@ def _of_borders(tile: TensorProduct, dtype: DType, found: Contraction | None) ->
     if found is None:
         return 0
     copied = tile.terms * dtype.bytes // VECTOR_BYTES
-    sides = (found.left, tile.rows), (found.right, tile.columns)
+    own = found.own(tile.columns)
+    sides = (found.left, tile.rows), *((factor, own) for factor in found.rights)
     along = sum(size for operand, size in sides if isinstance(operand.value, Guard))
     return BORDER * (along * copied // tile.threads)
 
@@ -336,9 +346,10 @@ def _held(tile: TensorProduct, dtype: DType, found: Contraction | None) -> int:
     turned on their way a register each."""
     if found is None:
         return (tile.rows + tile.columns) * tile.terms * dtype.bytes // (4 * tile.threads)
-    sides = (found.left, found.rows, tile.rows), (found.right, found.columns, tile.columns)
+    own = found.own(tile.columns)
+    rights = ((factor, found.columns, own) for factor in found.rights)
     total = 0
-    for operand, along, size in sides:
+    for operand, along, size in ((found.left, found.rows, tile.rows), *rights):
         most = VECTOR_BYTES // dtype.bytes
         lanes = vector_lanes(operand, along, found.terms, (size, tile.terms), most)
         turned = has_rows_of_terms(operand, tile.copies) and not operand.by_term

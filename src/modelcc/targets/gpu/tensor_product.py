@@ -18,6 +18,7 @@ the terms, and puts its sums into memory; the last one of a tile finishes them
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from math import gcd
 
@@ -28,7 +29,7 @@ from modelcc.ir.types import F32, DType
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.schedule import ScheduleError
-from modelcc.targets.gpu.contraction import Contraction, KeptFactor, find_contraction
+from modelcc.targets.gpu.contraction import Contraction, KeptFactor, group_contraction
 from modelcc.targets.gpu.copied_blocks import CopiedBlocks
 from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching, extent_of
 from modelcc.targets.gpu.partial_sums import (
@@ -62,11 +63,13 @@ def lower_tensor_product(kernel: GroupKernel, schedule: TensorProduct) -> Functi
     """The function of a kernel; :class:`ScheduleError` if it does not begin with a contraction of
     rows and columns in a type that matrix units have, or tiles do not divide among warps."""
     anchor = kernel.group.anchor
-    found = None if anchor is None else find_contraction(anchor)
+    found = group_contraction(kernel.group)
     dtype = None if anchor is None or found is None else matrix_type(anchor, found)
     if found is None or dtype is None or schedule.instruction not in families(dtype):
         raise ScheduleError("matrix units multiply f16, bf16, i8, f8, and f32 if it may be rounded")
     check_warps(schedule, dtype)
+    if schedule.columns % (SIDE * schedule.warp_columns * len(found.rights)):
+        raise ScheduleError(f"warps have as many times {SIDE} columns of either of twins")
     return _TensorProduct(kernel, schedule, found, dtype).function()
 
 
@@ -116,7 +119,7 @@ class _TensorProduct:
         self._threads = fresh("wi"), fresh("wj"), fresh("t")
         extents = (
             extent_of(found.batch),
-            ceildiv(extent_of(found.columns), s.columns),
+            ceildiv(extent_of(found.columns), found.own(s.columns)),
             ceildiv(extent_of(found.rows), s.rows),
         )
         self._tiles = extents
@@ -128,9 +131,11 @@ class _TensorProduct:
         self._first: Index = 0
         self._outer = Evaluation(kernel.names)
         self._left = self._tile(found.left, found.rows, s.rows, "left")
-        self._right = self._tile(found.right, found.columns, s.columns, "right")
+        own = found.own(s.columns)
+        self._rights = [self._tile(f, found.columns, own, "right") for f in found.rights]
         self._shape = s.rows // (SIDE * s.warp_rows), s.columns // (SIDE * s.warp_columns)
-        sides = zip((self._left, self._right), self._shape, strict=True)
+        self._fragments = self._shape[0], found.own(self._shape[1])
+        sides = zip((self._left, self._rights[0]), self._fragments, strict=True)
         self._every = tuple(
             1 if s.copies or tile.rows_of_terms else gcd(count, MOST_EVERY) for tile, count in sides
         )
@@ -168,11 +173,10 @@ class _TensorProduct:
         number, part = place_part(outer, Sym(self._groups[0]), s.parts, self._ranges)
         self._first = part * self._blocks
         batch = outer.place(found.batch, number) if found.batch else {}
+        places = [(self._left, gi * s.rows)]
+        places += [(right, gj * right.size) for right in self._rights]
         common = self._ranges, outer, batch
-        readers = (
-            TileCopier(self._left, self._thread, gi * s.rows, *common),
-            TileCopier(self._right, self._thread, gj * s.columns, *common),
-        )
+        readers = [TileCopier(tile, self._thread, start, *common) for tile, start in places]
         outer.statements += [Alloc(b) for b in (self._a, self._b, self._c)]
         outer.statements += self._clear()
         names, ranges = self._kernel.names, self._ranges
@@ -185,7 +189,7 @@ class _TensorProduct:
             self._kernel.names, s.parts, self._tiles, (s.rows, s.columns), self._sums, part, tile
         )
         slab = self._slab(batch, parts)
-        shared = [Alloc(b) for b in (self._left.buffer, self._right.buffer)]
+        shared = [Alloc(tile.buffer) for tile, _ in places]
         if parts is None:
             outer.statements += self._results(slab)
             shared.append(Alloc(slab.buffer))
@@ -207,37 +211,39 @@ class _TensorProduct:
         fresh, d, parts = self._kernel.names.fresh, depth(self._dtype), _together(self._schedule)
         step, i, j = (Sym(fresh(stem)) for stem in ("k", "i", "j"))
         row, column, _ = map(Sym, self._threads)
-        rows, columns = self._shape
-        left, right = self._left, self._right
+        (rows, columns), own = self._shape, self._fragments[1]
+        left, loads_a = self._left, list[Stmt]()
+        loads_b = [list[Stmt]() for _ in self._rights]
         take_a = load_a(self._dtype, not left.rows_of_terms, self._every[0])
-        take_b = load_b(self._dtype, right.rows_of_terms, self._every[1])
-        loads_a, loads_b = list[Stmt](), list[Stmt]()
+        take_b = load_b(self._dtype, self._rights[0].rows_of_terms, self._every[1])
         for part in range(parts):
             term = (step * parts + part) * d
             first = left.offset(which, term, self._place(0, row, i))
-            second = right.offset(which, term, self._place(1, column, j))
             a = Argument(self._a.name, (i * parts + part) * SIDE * d)
-            b = Argument(self._b.name, (j * parts + part) * SIDE * d)
             loads_a.append(RoutineCall(take_a, (a, Argument(left.name, first)), (left.pitch,)))
-            loads_b.append(RoutineCall(take_b, (b, Argument(right.name, second)), (right.pitch,)))
+            for number, right in enumerate(self._rights):
+                second = right.offset(which, term, self._place(1, column, j))
+                b = Argument(self._b.name, ((number * own + j) * parts + part) * SIDE * d)
+                arguments = b, Argument(right.name, second)
+                loads_b[number].append(RoutineCall(take_b, arguments, (right.pitch,)))
         a = Argument(self._a.name, i * parts * SIDE * d)
         b = Argument(self._b.name, j * parts * SIDE * d)
         total = Argument(self._c.name, (i * columns + j) * SIDE * SIDE)
         multiplied = multiply(self._dtype, self._schedule.instruction == EXACT, parts)
         body = (
             _unrolled(i, rows, *loads_a),
-            _unrolled(j, columns, *loads_b),
+            *(_unrolled(j, own, *loads) for loads in loads_b),
             _unrolled(i, rows, _unrolled(j, columns, RoutineCall(multiplied, (total, a, b)))),
         )
         steps = self._schedule.terms // (parts * d)
         return [For(step.name, 0, steps, body, kind="unrolled")]
 
     def _place(self, side: int, warp: Index, fragment: Index) -> Index:
-        """The first row (``side`` 0), or column, in the tile, of a ``fragment`` of a ``warp``:
-        those of several may alternate."""
+        """The first row (``side`` 0), or column, in the tile of an operand, of a ``fragment`` of a
+        ``warp``: those of several may alternate."""
         every = self._every[side]
         group, inside = floordiv(fragment, every), mod(fragment, every)
-        return (warp * self._shape[side] + every * group) * SIDE + inside
+        return (warp * self._fragments[side] + every * group) * SIDE + inside
 
     # --- results
 
@@ -245,38 +251,49 @@ class _TensorProduct:
         """For a row of fragments of each warp, or for all of them in parts."""
         s = self._schedule
         rows = SIDE * s.warp_rows if parts is None else s.rows
-        starts = Sym(self._groups[2]) * s.rows, Sym(self._groups[1]) * s.columns
+        own = self._rights[0].size
+        starts = Sym(self._groups[2]) * s.rows, Sym(self._groups[1]) * own
         return SumsSlab(
-            self._kernel, self._found, self._launch, batch, starts, rows, s.columns,
+            self._kernel, self._found, self._launch, batch, starts, rows, own,
             self._sums, self._thread, s.threads, self._kernel.names.fresh("slab"), parts=parts,
             over=not s.copies,
         )  # fmt: skip
 
     def _parts(self, parts: PartialSums, slab: SumsSlab) -> list[Stmt]:
         """The sums of this group's terms, and all of them by the last one."""
-        row, column, _ = map(Sym, self._threads)
-        rows, columns = self._shape
-        i, j = (Sym(self._kernel.names.fresh(stem)) for stem in ("i", "j"))
-        at = parts.place(self._place(0, row, i), self._place(1, column, j))
-        sums = Argument(self._c.name, (i * columns + j) * SIDE * SIDE)
-        store = store_c(self._sums, self._sums, self._every[1])
-        put = RoutineCall(store, (at, sums), (parts.columns * self._every[0],))
+        row, i = Sym(self._threads[0]), Sym(self._kernel.names.fresh("i"))
+
+        def place(column: Index) -> Argument:
+            return parts.place(self._place(0, row, i), column)
+
+        put = self._put(i, place, parts.columns * self._every[0])
         last = parts.finished(slab.results(lambda r: r))
-        return [_unrolled(i, rows, _unrolled(j, columns, put)), last]
+        return [_unrolled(i, self._shape[0], *put), last]
+
+    def _put(self, i: Index, place: Callable[[Index], Argument], pitch: int) -> list[Stmt]:
+        """Row ``i`` of fragments to where their columns have a ``place``, rows by ``pitch``."""
+        result, (column, own) = list[Stmt](), (Sym(self._threads[1]), self._fragments[1])
+        store = store_c(self._sums, self._sums, self._every[1])
+        for number, right in enumerate(self._rights):
+            j = Sym(self._kernel.names.fresh("j"))
+            at = place(self._place(1, column, j) + number * right.size)
+            which = i * self._shape[1] + number * own + j
+            sums = Argument(self._c.name, which * SIDE * SIDE)
+            put = RoutineCall(store, (at, sums), (pitch,))
+            result.append(_unrolled(j, own, put))
+        return result
 
     def _results(self, slab: SumsSlab) -> list[Stmt]:
         """Rows of fragments one after the other: their registers have numbers."""
-        row, column, _ = map(Sym, self._threads)
-        rows, columns = self._shape
-        result: list[Stmt] = [Barrier()] if slab.over else []
-        for i in range(rows):
-            j = Sym(self._kernel.names.fresh("j"))
-            at = row * SIDE * slab.pitch + self._place(1, column, j)
-            sums = Argument(self._c.name, (i * columns + j) * SIDE * SIDE)
-            store = store_c(self._sums, self._sums, self._every[1])
-            put = RoutineCall(store, (Argument(slab.name, at), sums), (slab.pitch,))
+        row, result = Sym(self._threads[0]), list[Stmt]()
+        result += [Barrier()] if slab.over else []
+
+        def place(column: Index) -> Argument:
+            return Argument(slab.name, row * SIDE * slab.pitch + column)
+
+        for i in range(self._shape[0]):
             result += [Barrier()] if i else []
-            result += [_unrolled(j, columns, put), Barrier()]
+            result += [*self._put(i, place, slab.pitch), Barrier()]
 
             def row_of(r: Index, i: int = i) -> Index:
                 return self._place(0, floordiv(r, SIDE), i) + self._every[0] * mod(r, SIDE)

@@ -48,7 +48,7 @@ from modelcc.ir.types import F32, I64, DType
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.box_operand import BoxProduct, box_product
-from modelcc.targets.gpu.contraction import find_contraction
+from modelcc.targets.gpu.contraction import group_contraction
 from modelcc.targets.gpu.early_operands import Early
 from modelcc.targets.gpu.evaluation import (
     Evaluation,
@@ -107,7 +107,7 @@ def find_tile_product(kernel: GroupKernel, schedule: TensorProduct) -> tuple[DTy
     matrices of f16, bf16 or floats of 8 bits that are boxes of inputs, of the latter with terms
     side by side, or tiles are none of these units'."""
     anchor = kernel.group.anchor
-    found = None if anchor is None or kernel.checks else find_contraction(anchor)
+    found = None if kernel.checks else group_contraction(kernel.group)
     dtype = None if anchor is None or found is None else matrix_type(anchor, found)
     product = None if found is None else box_product(kernel, found)
     if dtype is None or product is None or not takes_boxes(dtype, product):
@@ -120,6 +120,8 @@ def find_tile_product(kernel: GroupKernel, schedule: TensorProduct) -> tuple[DTy
         )
     if is_turned(s) and product.turned[0]:
         raise ScheduleError("few rows have their terms side by side")
+    if not product.takes(s.columns):
+        raise ScheduleError("halves of a tile are whole boxes")
     if s.terms != depth(dtype) or s.buffers < 2 or (dtype in BYTES and s.buffers % 2):
         raise ScheduleError(f"there are blocks of {depth(dtype)} terms, two or more in flight")
     return dtype, product
@@ -175,12 +177,13 @@ class TileProductKernel:
     ) -> None:
         found = product.found
         self._kernel, self._schedule, self._found = kernel, schedule, found
-        self._operands = product.left, product.right
+        self._left, self._rights = product.left, product.rights
         fresh, s = kernel.names.fresh, schedule
+        self._own = found.own(s.columns)
         self._threads = fresh("w"), fresh("t")
         self._extents = (
             extent_of(found.batch),
-            ceildiv(extent_of(found.columns), s.columns),
+            ceildiv(extent_of(found.columns), self._own),
             product.row_tiles(s.rows),
         )
         threads = tuple(zip(self._threads, (s.threads // WARPS, WARPS), strict=True))
@@ -267,18 +270,16 @@ class TileProductKernel:
     def _begin(self, which: Index, block: Index, of: ResultTile) -> list[Stmt]:
         """Both tiles of a block are on their way to a buffer."""
         s, arrivals = self._schedule, (self._arrivals.name, which)
-        start = of.row if isinstance(self._operands[0], ImageOperand) else of.row * s.rows
-        starts = start, of.column * s.columns
-        sizes = self._sizes
-        result: list[Stmt] = [ExpectBytes(*arrivals, sum(sizes) * self._tiles[0].dtype.bytes)]
-        for operand, tile, start, size, along in zip(
-            self._operands, self._tiles, starts, sizes, (s.rows, s.columns), strict=True
-        ):
-            first = start, (self._first + block) * s.terms
-            result += operand.copies(
-                tile.name, which * size, first, along, s.terms, of.batch, arrivals
-            )
-        return result
+        start = of.row if isinstance(self._left, ImageOperand) else of.row * s.rows
+        (left, right), (rows, columns) = self._tiles, self._sizes
+        term, rest = (self._first + block) * s.terms, (s.terms, of.batch, arrivals)
+        expected = (rows + columns) * left.dtype.bytes
+        copies = self._left.copies(left.name, which * rows, (start, term), s.rows, *rest)
+        first, size = (of.column * self._own, term), columns // len(self._rights)
+        for number, operand in enumerate(self._rights):
+            to = which * columns + number * size
+            copies += operand.copies(right.name, to, first, self._own, *rest)
+        return [ExpectBytes(*arrivals, expected), *copies]
 
     def _all_blocks(self, of: ResultTile, before: Sequence[Stmt] = ()) -> list[Stmt]:
         """Rounds through all buffers, then what is left, or the last round if there is something
@@ -357,16 +358,16 @@ class TileProductKernel:
     def _slab(self, of: ResultTile, name: str, parts: PartialSums | None = None) -> SumsSlab:
         """Where the sums of a tile are, in memory of a ``name``."""
         s = self._schedule
-        starts = of.row * s.rows, of.column * s.columns
-        pixels = self._pixels(of.row) if isinstance(self._operands[0], ImageOperand) else None
+        starts = of.row * s.rows, of.column * self._own
+        pixels = self._pixels(of.row) if isinstance(self._left, ImageOperand) else None
         return SumsSlab(
-            self._kernel, self._found, of.launch, of.batch, starts, s.rows, s.columns,
+            self._kernel, self._found, of.launch, of.batch, starts, s.rows, self._own,
             self._kept, self._thread, s.threads, name, pixels, parts,
         )  # fmt: skip
 
     def _pixels(self, tile: Index) -> Callable[[Index], dict[str, Index]]:
         """Which ones the rows of a tile are."""
-        image, size = self._operands[0], self._schedule.rows
+        image, size = self._left, self._schedule.rows
         assert isinstance(image, ImageOperand)
         first = image.first(size, tile)
 

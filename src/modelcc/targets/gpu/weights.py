@@ -11,6 +11,7 @@ from modelcc.ir.index import Index, Sym, symbols
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Read, Stage
 from modelcc.ir.types import I8, Layout, Part, TensorType
+from modelcc.passes.tensor.twin_products import twin_stages
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.targets.gpu.sizes import FEW, number
 from modelcc.targets.gpu.staged_tile import VECTOR_BYTES
@@ -27,8 +28,19 @@ def weight_layouts(kernel: CanonicalKernel) -> dict[str, Layout]:
     product.  Terms are in the order of the image's dimensions; results are innermost, or these: of
     bytes, which matrix units read by terms only, and where rows of results would begin off
     boundaries.  Of a matrix only in this last case, if there are enough results for tiles.  Of
-    windows over one channel, or a few, channels are innermost, where images have them there."""
-    stage, *later = kernel.stages
+    windows over one channel, or a few, channels are innermost, where images have them there.  Of
+    twins either's are in the same order, or none."""
+    stages = kernel.stages
+    if len(kernel.stages) > 1 and stages[1].reduce and twin_stages(stages) is not None:
+        first, second, *later = stages
+        each = [_layouts(kernel, one, later) for one in (first, second)]
+        parts = {layout.parts for found in each for layout in found.values()}
+        return {**each[0], **each[1]} if all(each) and len(parts) == 1 else {}
+    return _layouts(kernel, stages[0], stages[1:])
+
+
+def _layouts(kernel: CanonicalKernel, stage: Stage, later: Sequence[Stage]) -> dict[str, Layout]:
+    """Of the weight of ``stage``, unless one of ``later`` ones reads it."""
     found = _weight_and_image(kernel, stage)
     if found is None:
         return {}
