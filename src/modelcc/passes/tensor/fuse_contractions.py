@@ -3,18 +3,15 @@ other."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from modelcc.ir.index import bounds_of, product
 from modelcc.ir.scalar_tree import reads
-from modelcc.ir.tensor import Item, Kernel, Stage, TensorProgram, item_inputs
+from modelcc.ir.tensor import Item, Kernel, Stage, TensorProgram
 from modelcc.passes.tensor.fused_kernel import fused_kernel
 from modelcc.passes.tensor.gemm_pair import GemmPair, match_gemm_pair
+from modelcc.passes.tensor.makers import Makers
 from modelcc.passes.tensor.online_softmax import online_softmax
-
-_NOBODY = frozenset[int]()
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ class FuseContractions:
     empty: bool = False
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
-        makers = _Makers.of(program)
+        makers = Makers.of(program)
         merged: dict[int, tuple[Kernel, ...]] = {}
         taken: set[int] = set()
         for item in program.items:
@@ -87,7 +84,7 @@ class FuseContractions:
         return program.with_items(tuple(items))
 
     def _chain(
-        self, kernels: tuple[Kernel, ...], makers: _Makers, program: TensorProgram
+        self, kernels: tuple[Kernel, ...], makers: Makers, program: TensorProgram
     ) -> tuple[Kernel, ...] | None:
         """``kernels`` with what comes before them, if these are a pair worth fusing."""
         stages = tuple(s for k in kernels for s in k.stages)
@@ -122,42 +119,3 @@ class FuseContractions:
 def _begins_with_product(stages: tuple[Stage, ...]) -> bool:
     first = stages[0]
     return bool(first.reduce) and first.combine == "sum" and len(list(reads(first.body))) > 1
-
-
-@dataclass(frozen=True)
-class _Makers:
-    """By tensor: the kernel that alone makes it, and those that read it.
-
-    Kernels that others than kernels need something of are no makers.
-    """
-
-    makers: Mapping[str, Kernel]
-    readers: Mapping[str, frozenset[int]]
-    place: Mapping[int, int]
-
-    @staticmethod
-    def of(program: TensorProgram) -> _Makers:
-        kernels = [i for i in program.items if isinstance(i, Kernel)]
-        written = Counter(s.output for k in kernels for s in k.stages)
-        others = {t for i in program.items if not isinstance(i, Kernel) for t in item_inputs(i)}
-        kept = others | set(program.outputs)
-        alone = [k for k in kernels if all(written[t] == 1 and t not in kept for t in k.outputs)]
-        readers: dict[str, set[int]] = {}
-        for kernel in kernels:
-            for name in kernel.inputs:
-                readers.setdefault(name, set()).add(id(kernel))
-        return _Makers(
-            {name: k for k in alone for name in k.outputs},
-            {name: frozenset(ids) for name, ids in readers.items()},
-            {id(kernel): place for place, kernel in enumerate(kernels)},
-        )
-
-    def with_maker(self, tensor: str, kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...] | None:
-        """``kernels`` with the one that makes ``tensor`` for them only, in order."""
-        maker = self.makers.get(tensor)
-        if maker is None or maker in kernels:
-            return None
-        read_by = frozenset[int]().union(*(self.readers.get(t, _NOBODY) for t in maker.outputs))
-        if not read_by <= {id(k) for k in kernels}:
-            return None
-        return tuple(sorted((maker, *kernels), key=lambda k: self.place[id(k)]))

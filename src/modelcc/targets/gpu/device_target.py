@@ -60,6 +60,7 @@ from modelcc.targets.gpu.kernel_uses import device_facts
 from modelcc.targets.gpu.kernels import DeviceKernels
 from modelcc.targets.gpu.library_call import DeviceCall, library_notes, with_workspaces
 from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.gpu.passes.join_twins import JoinTwins
 from modelcc.targets.gpu.passes.split_keys import SplitKeys
 from modelcc.targets.gpu.passes.split_reductions import SplitReductions
 from modelcc.targets.gpu.passes.winograd import GroupWinograd
@@ -165,11 +166,13 @@ class DeviceTarget(Target):
         where they are read; what follows products in their shape; long sums in parts, for all
         units, but for products, where a library may compute them or the last group finishes them,
         and for attention; this in one kernel, of few rows and many keys in two where threads
-        exchange registers, unless one has all of them."""
+        exchange registers, unless one has all of them; gates with what they are multiplied by,
+        unless a library may compute either."""
         few = self.gpu.exchanges
         keys = (SplitKeys(self.gpu.units, self.gpu),) if few else ()
         last = (ChannelsLast(),) if self.gpu.matrix else ()
         attention = FuseContractions(1, cache_bytes=0, rows=0 if few else 16, empty=True)
+        twins = () if self.libraries else (JoinTwins(self.gpu),)
         products = not self.libraries and not self.gpu.arrivals
         split = SplitReductions(
             self.gpu.units, products=products, fusion=(FuseKernels(), attention)
@@ -178,7 +181,7 @@ class DeviceTarget(Target):
             layouts=(*last, ReadInPlace(BOUNDARY), ReadThroughViews(), SelectParts(self.parts)),
             inline=InlineStages(choices=False),
             operands=(EpilogueAxes(), split),
-            kernels=(attention, SplitGroups(), *keys, *self._winograd()),
+            kernels=(attention, SplitGroups(), *keys, *twins, *self._winograd()),
         )
 
     def _winograd(self) -> Iterator[GroupWinograd]:

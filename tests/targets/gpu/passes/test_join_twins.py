@@ -1,0 +1,110 @@
+"""Products of one operand that a kernel combines become part of it: which do, and which stay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from modelcc.ir.tensor import Kernel, TensorProgram
+from modelcc.ir.tensor_interpreter import run_program
+from modelcc.ir.tensor_parser import parse_tensor_program
+from modelcc.ir.tensor_verifier import verify_tensor_program
+from modelcc.targets.cuda.chips import find_chip
+from modelcc.targets.gpu.passes.join_twins import JoinTwins
+
+GPU = find_chip("sm_90a").gpu
+
+GATE = "%a: f32[64, 48] = [i < 64, j < 48] max(%p[i, j], 0.0)"
+PRODUCT = "%q: f32[64, 48] = [m < 64, n < 48] sum[r < 32] %x[m, r] * %u[r, n]"
+BOTH = "%y: f32[64, 48] = [m < 64, n < 48] %q[m, n] * %a[m, n]"
+
+
+def program(
+    first: str = "sum[k < 32] %x[i, k] * %g[k, j]",
+    gate: str = GATE,
+    product: str = PRODUCT,
+    both: str = BOTH,
+    outputs: str = "%y",
+    more: str = "",
+    handed: str = "%a",
+) -> TensorProgram:
+    """Two products of x, each with its kernel; the second one reads what the first one makes."""
+    inputs = "%x: f32[64, 32], %z: f32[64, 32], %g: f32[32, 48], %u: f32[32, 48], %w: f32[48, 48]"
+    return parse_tensor_program(
+        f"""program @p({inputs}) -> ({outputs}) dims() {{
+          kernel @G(%x: f32[64, 32], %z: f32[64, 32], %g: f32[32, 48]) -> (%a: f32[64, 48]) {{
+            %p: f32[64, 48] = [i < 64, j < 48] {first}
+            {gate}
+          }}
+          {more}
+          kernel @U(%x: f32[64, 32], %u: f32[32, 48], %w: f32[48, 48], {handed}: f32[64, 48])
+            -> (%y: f32[64, 48]) {{
+            {product}
+            {both}
+          }} }}""",
+        {},
+    )
+
+
+JOINED: Mapping[str, TensorProgram] = {
+    "as they are": program(),
+    "factors in another order": program("sum[k < 32] %g[k, j] * %x[i, k]"),
+    "twice": program(both=BOTH.replace("%a[m, n]", "(%a[m, n] + exp(%a[m, n] * 0.01))")),
+}
+
+APART: Mapping[str, TensorProgram] = {
+    "a result is wanted": program(outputs="%y, %a"),
+    "another operand": program("sum[k < 32] %z[i, k] * %g[k, j]"),
+    "another reduction": program("max[k < 32] %x[i, k] * %g[k, j]"),
+    "a transposed result": program(
+        product="%q: f32[64, 48] = [m < 64, n < 48] sum[r < 32] %x[m, r] * %u[r, n]",
+        both="%y: f32[64, 48] = [m < 64, n < 48] %q[m, n] * %a[(m + 1) mod 64, n]",
+    ),
+    "a product of the result": program(
+        product="%q: f32[64, 48] = [m < 64, n < 48] sum[r < 48] %a[m, r] * %w[r, n]",
+        both="%y: f32[64, 48] = [m < 64, n < 48] %q[m, n] * %a[m, n]",
+    ),
+    "another reader": program(
+        outputs="%y, %s",
+        more="""kernel @S(%a: f32[64, 48]) -> (%s: f32[64]) {
+          %s: f32[64] = [i < 64] sum[j < 48] %a[i, j] }""",
+    ),
+}
+
+
+def kernels(found: TensorProgram) -> list[Kernel]:
+    return [item for item in found.items if isinstance(item, Kernel)]
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_joined_products_mean_the_same(name: str) -> None:
+    before = JOINED[name]
+    after = JoinTwins(GPU)(before)
+    verify_tensor_program(after)
+    (kernel,) = kernels(after)
+    assert [bool(stage.reduce) for stage in kernel.stages] == [True, True, False, False]
+    rng = np.random.default_rng(0)
+    feeds = {n: rng.integers(-4, 5, before.types[n].static_shape()) for n in before.inputs}
+    given = {n: value.astype(np.float32) for n, value in feeds.items()}
+    wanted, found = run_program(before, given, {}), run_program(after, given, {})
+    np.testing.assert_array_equal(found["y"], wanted["y"])
+
+
+@pytest.mark.parametrize("name", APART)
+def test_others_stay(name: str) -> None:
+    before = APART[name]
+    assert JoinTwins(GPU)(before) == before
+
+
+def test_three_products_are_two_kernels() -> None:
+    """Of a chain the first two are one, and nothing is computed twice."""
+    third = """kernel @V(%x: f32[64, 32], %g: f32[32, 48], %a: f32[64, 48])
+      -> (%b: f32[64, 48]) {
+      %v: f32[64, 48] = [i < 64, j < 48] sum[k < 32] %x[i, k] * %g[k, j]
+      %b: f32[64, 48] = [i < 64, j < 48] %v[i, j] - %a[i, j] }"""
+    before = program(both=BOTH.replace("%a", "%b"), more=third, handed="%b")
+    first, second = kernels(JoinTwins(GPU)(before))
+    assert (first.outputs, second.outputs) == (("b",), ("y",))
+    assert sum(bool(stage.reduce) for stage in first.stages) == 2
