@@ -9,7 +9,7 @@ from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.targets.cuda.chips import Chip
 from modelcc.targets.cuda.text import llvm_text, ptx_text
 from modelcc.targets.cuda.tools import assemble, disassemble
-from modelcc.targets.gpu.contraction import find_contraction
+from modelcc.targets.gpu.contraction import group_contraction
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.lower import default_schedule, lower_groups
 from modelcc.targets.gpu.sums_slab import kept_type
@@ -49,8 +49,7 @@ def code_as_planned(program: TensorProgram, chip: Chip) -> tuple[TensorProduct, 
     made = assemble(ptx_text(llvm_text([function], chip), chip), chip)
     use, shared = made.uses["k"], shared_bytes(function)
     assert use.spilled == 0
-    anchor = kernel.group.anchor
-    found = None if anchor is None else find_contraction(anchor)
+    found = group_contraction(kernel.group)
     assert found is not None
     taken = tensor_bytes(schedule, found, found.left.value.dtype, kept_type(kernel.group))
     planned = tensor_registers(schedule, found.left.value.dtype, found), taken

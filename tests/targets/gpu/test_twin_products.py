@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from cuda_products import kernel_of
+from gate_kernels import gate, rounded
 from group_products import assert_same_meaning, function_of, program_of, run_in_order
 
 from modelcc.ir.loop_traversal import statements
@@ -27,26 +28,6 @@ from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.lower import candidates, default_schedule, lower_groups
 
 SIZES = {"m": 19}
-
-
-def gate(dtype: str, rows: str, inner: int, columns: int, turned: bool = False) -> str:
-    """A gate with a bias, by what is multiplied with it."""
-    weight = f"[{columns}, {inner}]" if turned else f"[{inner}, {columns}]"
-    at = "[j, l]" if turned else "[l, j]"
-    names = "abc"[: rows.count(",") + 1]
-    axes = ", ".join(f"{a} < {e.strip()}" for a, e in zip(names, rows.split(","), strict=True))
-    here = ", ".join(names)
-    narrow = dtype if dtype != "f32" else ""
-    wide = "f32" if dtype != "f32" else ""
-    return f"""%x: {dtype}[{rows}, {inner}], %g: {dtype}{weight}, %u: {dtype}{weight},
-        %bias: f32[{columns}]) -> (%y: {dtype}[{rows}, {columns}]) {{
-      %p: f32[{rows}, {columns}] = [{axes}, j < {columns}] sum[l < {inner}]
-        {wide}(%x[{here}, l]) * {wide}(%g{at})
-      %q: f32[{rows}, {columns}] = [{axes}, j < {columns}] sum[l < {inner}]
-        {wide}(%x[{here}, l]) * {wide}(%u{at})
-      %s: f32[{rows}, {columns}] = [{axes}, j < {columns}] max(%p[{here}, j] + %bias[j], 0.0)
-      %y: {dtype}[{rows}, {columns}] = [{axes}, j < {columns}]
-        {narrow}(%s[{here}, j] * %q[{here}, j]) }}"""
 
 
 MMA = TensorProduct(32, 64, 32, 1, 2, 2)
@@ -69,9 +50,7 @@ KERNELS: Mapping[str, tuple[GroupSchedule, str]] = {
     "turned, terms side by side": (replace(TURNED, rows=8), gate("f16", "19", 136, 72, True)),
     "persistent, rounded sums": (
         replace(WGMMA, groups=2),
-        gate("f16", "140", 264, 72)
-        .replace("%p[a, j]", "f32(f16(%p[a, j]))")
-        .replace("%q[a, j])", "f32(f16(%q[a, j])))"),
+        rounded(gate("f16", "140", 264, 72), "f16"),
     ),
     "persistent": (replace(WGMMA, groups=2), gate("f16", "140", 264, 136)),
     "persistent, side by side": (replace(WGMMA, groups=3), gate("bf16", "140", 264, 136, True)),
@@ -111,7 +90,7 @@ def test_an_order_of_groups_changes_no_bit(schedule: GroupSchedule) -> None:
     """Parts of both sums are added in their order by whoever comes last."""
     assert isinstance(schedule, TensorProduct | GroupProduct)
     dtype = "f32" if isinstance(schedule, GroupProduct) else "f16"
-    program = program_of(gate(dtype, "9", 192, 20), {})
+    program = program_of(gate(dtype, "9", 192, 24), {})
     function = function_of(program, replace(schedule, parts=3))
     first, *others = (run_in_order(function, order) for order in range(3))
     for found in others:
@@ -158,8 +137,8 @@ def test_units_and_threads_have_both(chip: str, kernel: str, kind: type[GroupSch
 
 def test_many_rows_have_several_tiles_a_group() -> None:
     """Sums that are rounded first take half of the memory."""
-    text = gate("bf16", "16384", 1024, 2816).replace("%p[a, j]", "f32(bf16(%p[a, j]))")
-    kernel = kernel_of(program_of(text.replace("%q[a, j])", "f32(bf16(%q[a, j])))"), {})).kernel
+    text = rounded(gate("bf16", "16384", 1024, 2816), "bf16")
+    kernel = kernel_of(program_of(text, {})).kernel
     chosen = default_schedule(kernel, find_chip("sm_90a").gpu)
     assert isinstance(chosen, TensorProduct)
     assert (chosen.instruction, chosen.groups) == ("wgmma", 132)
