@@ -21,6 +21,7 @@ from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.elementwise import Erf, Sigmoid
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.packed_matmul import PackedMatMul, packed_words
+from modelcc.ops.slicing import Slice
 from modelcc.passes.program.place_transfers import side_of
 from modelcc.pipeline import before_block, run_stages
 
@@ -71,7 +72,16 @@ def packed(x: Value) -> Value:
     return silu(product("gate")) * product("up")
 
 
-MODELS = (swiglu, geglu, packed)
+def halves(x: Value) -> Value:
+    """Both weights in one, and a bias."""
+    both = of(MatMul(), x, weight(x, "both", 64, 80)) + weight(x, "bias", 80)
+    *rows, _ = both.type.shape
+    zeros, ones = (0,) * len(rows), (1,) * (len(rows) + 1)
+    up, gate = (of(Slice((*zeros, n), (*rows, 40), ones), both) for n in (0, 40))
+    return silu(gate) * up
+
+
+MODELS = (swiglu, geglu, packed, halves)
 
 
 def graph_of(model: Callable[[Value], Value], rows: tuple[int | Sym, ...], dtype: DType) -> Graph:

@@ -108,3 +108,50 @@ def test_three_products_are_two_kernels() -> None:
     first, second = kernels(JoinTwins(GPU)(before))
     assert (first.outputs, second.outputs) == (("b",), ("y",))
     assert sum(bool(stage.reduce) for stage in first.stages) == 2
+
+
+def halves(read: str, weight: int = 96, outputs: str = "%y") -> TensorProgram:
+    """A product of which results have two columns each, as ``read`` says."""
+    inputs = f"%x: f32[64, 32], %w: f32[32, {weight}], %b: f32[{weight}]"
+    whole = f"%a: f32[64, {weight}]"
+    return parse_tensor_program(
+        f"""program @p({inputs}) -> ({outputs}) dims() {{
+          kernel @G({inputs}) -> ({whole}) {{
+            %p: f32[64, {weight}] = [i < 64, j < {weight}] sum[k < 32] %x[i, k] * %w[k, j]
+            {whole} = [i < 64, j < {weight}] %p[i, j] + %b[j]
+          }}
+          kernel @U({whole}) -> (%y: f32[64, 48]) {{
+            %y: f32[64, 48] = [m < 64, n < 48] {read}
+          }} }}""",
+        {},
+    )
+
+
+@pytest.mark.parametrize("weight", [96, 104])
+@pytest.mark.parametrize(("first", "second"), [("n", "n + 48"), ("n + 48", "n"), ("n + 8", "n")])
+def test_halves_of_a_product_are_twins(first: str, second: str, weight: int) -> None:
+    before = halves(f"max(%a[m, {first}], 0.0) * %a[m, {second}]", weight)
+    after = JoinTwins(GPU)(before)
+    verify_tensor_program(after)
+    (kernel,) = kernels(after)
+    assert [bool(stage.reduce) for stage in kernel.stages] == [True, True, False, False, False]
+    rng = np.random.default_rng(0)
+    feeds = {n: rng.integers(-4, 5, before.types[n].static_shape()) for n in before.inputs}
+    given = {n: value.astype(np.float32) for n, value in feeds.items()}
+    wanted, found = run_program(before, given, {}), run_program(after, given, {})
+    np.testing.assert_array_equal(found["y"], wanted["y"])
+
+
+WHOLE: Mapping[str, TensorProgram] = {
+    "one column": halves("%a[m, n + 8] * 2.0"),
+    "three": halves("%a[m, n + 8] * %a[m, n] + %a[m, n + 48]"),
+    "every second one": halves("%a[m, 2*n] * %a[m, 2*n + 1]"),
+    "another row": halves("%a[m, n] * %a[(m + 1) mod 64, n + 48]"),
+    "wanted": halves("%a[m, n] * %a[m, n + 48]", outputs="%y, %a"),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_others_stay_whole(name: str) -> None:
+    before = WHOLE[name]
+    assert JoinTwins(GPU)(before) == before

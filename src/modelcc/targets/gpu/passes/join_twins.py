@@ -1,30 +1,19 @@
-"""Gates: products of one operand of which a kernel combines two point by point, as one kernel."""
+"""Gates: two products of one operand that a kernel combines point by point, as one kernel."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from modelcc.ir.tensor import Item, Kernel, TensorProgram
+from modelcc.ir.naming import Names
+from modelcc.ir.tensor import Item, Kernel, Stage, TensorProgram
+from modelcc.ir.types import TensorType
 from modelcc.passes.tensor.fused_kernel import fused_kernel
 from modelcc.passes.tensor.makers import Makers
+from modelcc.passes.tensor.product_halves import Half, product_halves, stages_of_halves
 from modelcc.passes.tensor.twin_products import twin_stages
-from modelcc.schedule.canonical import CanonicalKernel, canonical
-from modelcc.schedule.group_schedule import (
-    GroupProduct,
-    GroupReduction,
-    GroupSchedule,
-    TensorProduct,
-)
-from modelcc.schedule.schedule import NoScheduleError
-from modelcc.targets.gpu.choice import UNIT_PRODUCTS, cost_after, product_time
-from modelcc.targets.gpu.contraction import group_contraction
-from modelcc.targets.gpu.evaluation import GroupKernel
-from modelcc.targets.gpu.lower import default_schedule
+from modelcc.targets.gpu.expected_cycles import expected_cycles
 from modelcc.targets.gpu.machine import GpuModel
-from modelcc.targets.gpu.tensor_choice import tensor_time
-from modelcc.targets.gpu.tensor_product import matrix_type
-from modelcc.targets.gpu.weights import weight_layouts, with_weights
 
 
 @dataclass(frozen=True)
@@ -33,7 +22,8 @@ class JoinTwins:
     same operand, becomes part of this, if that is expected to take no longer on ``machine``.
 
     Both sums of a result are then with one group, that reads the common operand once, and what was
-    handed on stays in its memory.
+    handed on stays in its memory.  So does one product whose result is read by a kernel of points
+    only, two of its columns for each: both halves are products of their own then.
 
     before::
 
@@ -66,68 +56,75 @@ class JoinTwins:
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
         makers, joined = Makers.of(program), dict[int, Kernel]()
-        gone = set[int]()
+        gone, types = set[int](), dict(program.types)
         for item in program.items:
-            if not isinstance(item, Kernel) or len(item.stages) < 2:
+            if not isinstance(item, Kernel):
                 continue
-            found = (j for j in _joined(item, makers) if gone.isdisjoint(map(id, j[:2])))
-            best = next((j for j in found if self._pays(*j, program)), None)
-            if best is not None:
-                joined[id(item)] = best[2]
-                gone.update(map(id, best[:2]))
-        first = gone - joined.keys()
+            for one in _joined(item, makers, replace(program, types=types)):
+                apart = {id(kernel) for kernel in one.apart}
+                if gone.isdisjoint(apart) and self._pays(one, program):
+                    joined[id(item)] = one.kernel
+                    gone |= apart
+                    types |= one.types
+                    break
         items: list[Item] = [
-            joined.get(id(i), i) if isinstance(i, Kernel) else i
-            for i in program.items
-            if id(i) not in first
+            joined.get(id(item), item) if isinstance(item, Kernel) else item
+            for item in program.items
+            if id(item) in joined or id(item) not in gone
         ]
-        return program.with_items(tuple(items)) if joined else program
+        return replace(program, types=types).with_items(tuple(items)) if joined else program
 
-    def _pays(self, one: Kernel, other: Kernel, both: Kernel, program: TensorProgram) -> bool:
-        """Whether ``both`` in one take no longer than by themselves."""
-
-        def found(kernel: Kernel) -> CanonicalKernel:
-            return canonical(kernel, program.types, frozenset(program.constants), program.dims)[0]
-
-        times = [expected_cycles(found(kernel), self.machine) for kernel in (one, other, both)]
-        apart, together = times[:2], times[2]
+    def _pays(self, joined: _JoinedTwins, program: TensorProgram) -> bool:
+        """Whether the kernel is expected to take no longer than those that it is made of."""
+        made = replace(program, types={**program.types, **joined.types})
+        together = expected_cycles(joined.kernel, made, self.machine)
+        apart = [expected_cycles(kernel, program, self.machine) for kernel in joined.apart]
         known = [time for time in apart if time is not None]
-        return together is not None and len(known) == 2 and together <= sum(known)
+        return together is not None and len(known) == len(apart) and together <= sum(known)
 
 
-def _joined(kernel: Kernel, makers: Makers) -> Iterator[tuple[Kernel, Kernel, Kernel]]:
-    """A kernel that makes something for ``kernel`` alone, this one, and both in one, where they
-    begin with products of a common factor."""
+@dataclass(frozen=True)
+class _JoinedTwins:
+    """A kernel in the place of those ``apart``, and types of tensors that only it has."""
+
+    kernel: Kernel
+    apart: tuple[Kernel, ...]
+    types: dict[str, TensorType]
+
+
+def _joined(kernel: Kernel, makers: Makers, program: TensorProgram) -> Iterator[_JoinedTwins]:
+    """``kernel`` and one that makes something for it alone, if they are a kernel of twins."""
     for tensor in kernel.inputs:
         pair = makers.with_maker(tensor, (kernel,))
         if pair is None:
             continue
         maker = pair[0]
-        (first, *more), (second, *later) = maker.stages, kernel.stages
-        stages = (first, second, *more, *later)
+        types, halves = dict[str, TensorType](), product_halves(maker.stages, kernel.stages)
+        stages = _in_turn(maker.stages, kernel.stages)
+        if halves is not None and len(maker.outputs) == 1:
+            stages, types = _of_halves(maker.stages, kernel.stages, halves, program)
         if twin_stages(stages) is not None:
-            yield maker, kernel, fused_kernel(pair, stages, kernel.outputs)
+            yield _JoinedTwins(fused_kernel(pair, stages, kernel.outputs), pair, types)
 
 
-def expected_cycles(kernel: CanonicalKernel, machine: GpuModel) -> float | None:
-    """That a product is expected to take by default, by what its schedule was chosen by; 0 if it
-    takes the time of reading what it reads, None if it has no tiles."""
-    grouped = GroupKernel(with_weights(kernel, weight_layouts(kernel)), "kernel")
-    try:
-        schedule = default_schedule(grouped.kernel, machine)
-    except NoScheduleError:
-        return None
-    return 0.0 if isinstance(schedule, GroupReduction) else _cycles(grouped, schedule, machine)
+def _in_turn(one: tuple[Stage, ...], other: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    """What both begin with, and then the rest of each."""
+    (first, *more), (second, *later) = one, other
+    return (first, second, *more, *later)
 
 
-def _cycles(kernel: GroupKernel, schedule: GroupSchedule, machine: GpuModel) -> float | None:
-    if not isinstance(schedule, GroupProduct | TensorProduct):
-        return None
-    anchor, found = kernel.group.anchor, group_contraction(kernel.group)
-    if anchor is None or found is None:
-        return None
-    if isinstance(schedule, GroupProduct):
-        time = product_time(schedule, found, machine, cost_after(kernel.group))
-        return None if time is None else time / UNIT_PRODUCTS
-    dtype = matrix_type(anchor, found)
-    return None if dtype is None else tensor_time(schedule, found, dtype, machine)
+def _of_halves(
+    product: tuple[Stage, ...],
+    later: tuple[Stage, ...],
+    halves: tuple[Half, Half],
+    program: TensorProgram,
+) -> tuple[tuple[Stage, ...], dict[str, TensorType]]:
+    """Stages of both halves of a product and of what follows, and the types of what is new."""
+    names, types = Names(program.types), dict[str, TensorType]()
+    each = [{s.output: names.fresh(f"{s.output}.half") for s in product} for _ in halves]
+    for half, own in zip(halves, each, strict=True):
+        for old, new in own.items():
+            shape = list(program.types[old].shape)
+            shape[half.dim] = half.extent
+            types[new] = TensorType(tuple(shape), program.types[old].dtype)
+    return stages_of_halves(product, later, halves, each) or (), types
