@@ -155,3 +155,18 @@ WHOLE: Mapping[str, TensorProgram] = {
 def test_others_stay_whole(name: str) -> None:
     before = WHOLE[name]
     assert JoinTwins(GPU)(before) == before
+
+
+def test_weights_that_lie_in_two_ways_stay_apart() -> None:
+    """Tiles have both or none, and threads that share terms would take longer."""
+    text = """program @p(%x: f16[40, 64], %g: f16[64, 96], %u: f16[96, 64]) -> (%y) dims() {
+      kernel @G(%x: f16[40, 64], %g: f16[64, 96]) -> (%a: f32[40, 96]) {
+        %p: f32[40, 96] = [i < 40, j < 96] sum[k < 64] f32(%x[i, k]) * f32(%g[k, j])
+        %a: f32[40, 96] = [i < 40, j < 96] max(%p[i, j], 0.0)
+      }
+      kernel @U(%x: f16[40, 64], %u: f16[96, 64], %a: f32[40, 96]) -> (%y: f32[40, 96]) {
+        %q: f32[40, 96] = [i < 40, j < 96] sum[k < 64] f32(%x[i, k]) * f32(%u[j, k])
+        %y: f32[40, 96] = [i < 40, j < 96] %q[i, j] * %a[i, j]
+      } }"""
+    before = parse_tensor_program(text, {})
+    assert JoinTwins(GPU)(before) == before
