@@ -19,9 +19,10 @@ pytestmark = [
 BOXES, COPIES = find_chip("sm_90a"), find_chip("sm_80")
 
 
-@pytest.mark.parametrize("dtype", ["f16", "bf16"])
-def test_tiles_of_boxes_have_both(dtype: str) -> None:
-    schedule, code = code_as_planned(program_of(gate(dtype, "512", 1024, 2816), {}), BOXES)
+@pytest.mark.parametrize(("dtype", "turned"), [("f16", False), ("bf16", False), ("f16", True)])
+def test_tiles_of_boxes_have_both(dtype: str, turned: bool) -> None:
+    kernel = gate(dtype, "512", 1024, 2816, turned)
+    schedule, code = code_as_planned(program_of(kernel, {}), BOXES)
     assert f"HGMMA.64x{schedule.columns}x16.F32" in code
     assert any(name.startswith("UTMALDG") for name in instructions_of(code))
     loop = max(loops_of(code), key=lambda counts: counts["HGMMA"] / counts.total())

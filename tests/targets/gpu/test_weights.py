@@ -78,3 +78,42 @@ def test_rows_of_a_matrix_begin_on_boundaries(columns: int, order: tuple[int, ..
     np.testing.assert_array_equal(packed.data, w.transpose(order))
     found = run_scheduled(scheduled, interpreted(scheduled), {"x": x}, {})
     np.testing.assert_array_equal(found["y"], run_program(parsed, {"x": x}, {})["y"])
+
+
+TWINS = """program @p(%x: f16[40, 64]) -> (%y) dims() {{
+  constant %g: f16[{shape}] = "{g}"
+  constant %u: f16[{shape}] = "{u}"
+  kernel @k(%x: f16[40, 64], %g: f16[{shape}], %u: f16[{shape}]) -> (%y: f32[40, 96]) {{
+    %p: f32[40, 96] = [i < 40, o < 96] sum[c < 64] f32(%x[i, c]) * f32(%g[{g_at}])
+    %q: f32[40, 96] = [i < 40, o < 96] sum[c < 64] f32(%x[i, c]) * f32(%u[{u_at}])
+    %y: f32[40, 96] = [i < 40, o < 96] max(%p[i, o], 0.0) * %q[i, o] }} }}"""
+
+
+def test_twins_lie_by_terms() -> None:
+    """A tile of 192 sums has 96 columns of either, which are no whole boxes of columns."""
+    rng = np.random.default_rng(3)
+    x, g, u = (rng.integers(-4, 5, s).astype("float16") for s in ((40, 64), (64, 96), (64, 96)))
+    found = {(c := Constant(array)).digest: c for array in (g, u)}
+    first, second = found
+    text = TWINS.format(shape="64, 96", g=first, u=second, g_at="c, o", u_at="c, o")
+    parsed = parse_tensor_program(text, found)
+    schedule = TensorProduct(64, 192, 64, 1, 1, 2, "wgmma")
+    scheduled = schedule_groups(parsed, schedule, find_chip("sm_90a").gpu)
+    packed = [constant.data for constant in scheduled.constants.values()]
+    for one, other in zip(packed, (g, u), strict=True):
+        np.testing.assert_array_equal(one, other.T)
+    results = run_scheduled(scheduled, interpreted(scheduled), {"x": x}, {})
+    np.testing.assert_array_equal(results["y"], run_program(parsed, {"x": x}, {})["y"])
+
+
+def test_twins_that_lie_in_two_ways_are_left_so() -> None:
+    rng = np.random.default_rng(3)
+    g, u = (rng.integers(-4, 5, (96, 96)).astype("float16") for _ in range(2))
+    found = {(c := Constant(array)).digest: c for array in (g, u)}
+    first, second = found
+    text = TWINS.format(shape="96, 96", g=first, u=second, g_at="c, o", u_at="o, c")
+    parsed = parse_tensor_program(text, found)
+    scheduled = schedule_groups(parsed, None, find_chip("sm_90a").gpu)
+    x = rng.integers(-4, 5, (40, 64)).astype("float16")
+    results = run_scheduled(scheduled, interpreted(scheduled), {"x": x}, {})
+    np.testing.assert_array_equal(results["y"], run_program(parsed, {"x": x}, {})["y"])

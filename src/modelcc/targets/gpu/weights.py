@@ -10,7 +10,7 @@ from math import prod
 from modelcc.ir.index import Index, Sym, symbols
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Read, Stage
-from modelcc.ir.types import I8, Layout, Part, TensorType
+from modelcc.ir.types import BF16, F16, I8, Layout, Part, TensorType
 from modelcc.passes.tensor.twin_products import twin_stages
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.targets.gpu.sizes import FEW, number
@@ -29,25 +29,31 @@ def weight_layouts(kernel: CanonicalKernel) -> dict[str, Layout]:
     bytes, which matrix units read by terms only, and where rows of results would begin off
     boundaries.  Of a matrix only in this last case, if there are enough results for tiles.  Of
     windows over one channel, or a few, channels are innermost, where images have them there.  Of
-    twins either's are in the same order, or none."""
+    twins either's are in the same order, or none; of a matrix of 16 bits terms are innermost, for
+    tiles of matrix units to have halves of any width (of boxes of columns they are of whole ones).
+    """
     stages = kernel.stages
     if len(kernel.stages) > 1 and stages[1].reduce and twin_stages(stages) is not None:
         first, second, *later = stages
-        each = [_layouts(kernel, one, later) for one in (first, second)]
+        each = [_layouts(kernel, one, later, True) for one in (first, second)]
         parts = {layout.parts for found in each for layout in found.values()}
         return {**each[0], **each[1]} if all(each) and len(parts) == 1 else {}
     return _layouts(kernel, stages[0], stages[1:])
 
 
-def _layouts(kernel: CanonicalKernel, stage: Stage, later: Sequence[Stage]) -> dict[str, Layout]:
-    """Of the weight of ``stage``, unless one of ``later`` ones reads it."""
+def _layouts(
+    kernel: CanonicalKernel, stage: Stage, later: Sequence[Stage], by_term: bool = False
+) -> dict[str, Layout]:
+    """Of the weight of ``stage``, unless one of ``later`` ones reads it; those of 16 bits lie
+    ``by_term`` if they can."""
     found = _weight_and_image(kernel, stage)
     if found is None:
         return {}
     weight, image = found
     if any(read.tensor == weight.tensor for other in later for read in reads(other.body)):
         return {}
-    order = _order(weight, image, stage, dict(kernel.types)[weight.tensor])
+    halves = by_term and len(stage.reduce) == 1 and weight.dtype in (F16, BF16)
+    order = _order(weight, image, stage, dict(kernel.types)[weight.tensor], halves)
     if order is None or order == list(range(len(order))):
         return {}
     return {weight.tensor: Layout(tuple(map(Part, order)), ((0, 0),) * len(order))}
@@ -79,8 +85,11 @@ def _axis(index: Index, stage: Stage) -> str:
     return next(iter(alone)) if len(alone) == 1 else ""
 
 
-def _order(weight: Read, image: Read, stage: Stage, type_: TensorType) -> list[int] | None:
-    """Dimensions of ``weight`` from the outermost to the innermost one."""
+def _order(
+    weight: Read, image: Read, stage: Stage, type_: TensorType, by_term: bool
+) -> list[int] | None:
+    """Dimensions of ``weight`` from the outermost to the innermost one; terms are, ``by_term``, if
+    rows of them begin on boundaries."""
     results = {a.name for a in stage.axes}
     names = [_axis(i, stage) for i in weight.indices]
     moving = [symbols(i) for i in image.indices]
@@ -97,13 +106,12 @@ def _order(weight: Read, image: Read, stage: Stage, type_: TensorType) -> list[i
     terms.sort(key=lambda d: max(n for n, own in enumerate(moving) if names[d] in own))
     off = bool(terms) and not _on_boundaries(type_, columns) and _on_boundaries(type_, terms)
     rows = results - {name for name in names if name}
-    if terms and _on_boundaries(type_, terms) and _are_few(stage, rows):
+    if terms and _on_boundaries(type_, terms) and (by_term or _are_few(stage, rows)):
         return [*batch, *columns, *terms]
     if len(stage.reduce) == 1:
         few = prod(number(type_.shape[d]) for d in columns) < FEW
         return [*batch, *columns, *terms] if off and not few else None
-    by_term = off or weight.dtype == I8
-    return [*batch, *columns, *terms] if by_term else [*batch, *terms, *columns]
+    return [*batch, *columns, *terms] if off or weight.dtype == I8 else [*batch, *terms, *columns]
 
 
 def _are_few(stage: Stage, rows: Set[str]) -> bool:
