@@ -10,10 +10,11 @@ from time import perf_counter
 import numpy as np
 import onnxruntime
 from ptx_emulator.driver import PtxDriver
+from ptx_emulator.traffic import Traffic
 
 from modelcc.driver import compile_model
 from modelcc.ir.types import Array
-from modelcc.options import Options
+from modelcc.options import Options, dimension
 from modelcc.runtime.cuda_device import CudaDevice
 from modelcc.runtime.device_program import DeviceCode
 from modelcc.runtime.session import Session
@@ -22,15 +23,18 @@ TOLERANCE = {"f32": 2e-5, "tf32": 1e-2, "f16": 6e-3, "bf16": 7e-2}
 """Of the largest number of a result."""
 
 
-def error_of(model: Path, target: str, precision: str, early: bool) -> float:
-    """The largest one of all results, as a part of the largest number; named sizes are 2."""
-    artifact = compile_model(model, Options(target=target, precision=precision)).artifact
-    session = Session(artifact, 1, DeviceCode(artifact, CudaDevice(PtxDriver(early), 0)))
+def error_of(model: Path, options: Options, early: bool, traffic: Traffic | None) -> float:
+    """The largest one of all results, as a part of the largest number; sizes that ``options`` leave
+    open are 2."""
+    artifact = compile_model(model, options).artifact
+    session = Session(
+        artifact, 1, DeviceCode(artifact, CudaDevice(PtxDriver(early, traffic=traffic), 0))
+    )
     peer = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     rng = np.random.default_rng(0)
     feeds: dict[str, Array] = {}
     for given in peer.get_inputs():
-        shape = [n if isinstance(n, int) else 2 for n in given.shape]
+        shape = [n if isinstance(n, int) else dict(options.dims).get(n, 2) for n in given.shape]
         floats = "float" in given.type
         data = rng.standard_normal(shape) if floats else rng.integers(0, 20, shape)
         feeds[given.name] = data.astype("f4" if floats else "i8" if "64" in given.type else "i4")
@@ -48,16 +52,24 @@ def main() -> int:
     parser.add_argument("models", nargs="+", type=Path)
     parser.add_argument("--targets", nargs="+", default=["cuda:sm_80", "cuda:sm_90a"])
     parser.add_argument("--precisions", nargs="+", default=["f32", "f16", "bf16"])
+    parser.add_argument("--dim", nargs="+", default=[], help="NAME=SIZE", type=dimension)
     parser.add_argument("--early", action="store_true", help="copies and products at once")
+    parser.add_argument("--traffic", type=int, default=0, help="so many wasteful requests")
     given, wrong = parser.parse_args(), 0
     for model in given.models:
         for target in given.targets:
             for precision in given.precisions:
                 start = perf_counter()
-                error = error_of(model, target, precision, given.early)
+                options = Options(target=target, precision=precision, dims=tuple(given.dim))
+                traffic = Traffic() if given.traffic else None
+                error = error_of(model, options, given.early, traffic)
                 wrong += not error <= TOLERANCE[precision]
                 took = perf_counter() - start
-                print(f"{model.stem:40} {target:12} {precision:5} {error:.1e} {took:6.1f} s")
+                print(
+                    f"{model.stem:40} {target:12} {precision:5} {error:.1e} {took:6.1f} s",
+                    flush=True,
+                )
+                print(*(traffic.worst(given.traffic) if traffic else ()), sep="\n", flush=True)
     return int(wrong > 0)
 
 

@@ -69,6 +69,9 @@ class ThreadCopies:
         count = threads.reader(valid[0] if valid else amount, "u32")
 
         def step(lanes: Array) -> None:
+            there = count(lanes) > 0
+            threads.note(instruction, "global", lanes[there], sources(lanes)[there], size)
+            threads.note(instruction, "shared", lanes, places(lanes), size)
             copied = _Copied(lanes, self._committed[lanes], places(lanes), sources(lanes),
                              count(lanes).astype(np.int64), size)  # fmt: skip
             if threads.around.early:

@@ -14,21 +14,25 @@ from ptx_emulator.machine import run_kernel, shared_layout
 from ptx_emulator.memory import DeviceMemory
 from ptx_emulator.syntax import KernelCode, Module, parse_module
 from ptx_emulator.threads import PARAMETERS, Box, Surroundings
+from ptx_emulator.traffic import Traffic
 
-_MEMORY = 1 << 30
+_MEMORY = 1 << 32
 
 
 class PtxDriver(FakeDriver):
-    """``early`` is when copies and products that nobody waits for are done."""
+    """``early`` is when copies and products that nobody waits for are done; requests for memory are
+    counted in ``traffic``."""
 
     CUlaunchAttributeID = SimpleNamespace(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION=6)
     CUlaunchAttribute = SimpleNamespace
     CUlaunchConfig = SimpleNamespace
     CUlaunchAttributeValue = SimpleNamespace
 
-    def __init__(self, early: bool = False, memory: int = _MEMORY) -> None:
+    def __init__(
+        self, early: bool = False, memory: int = _MEMORY, traffic: Traffic | None = None
+    ) -> None:
         super().__init__({}, memory)
-        self._early = early
+        self._early, self._traffic = early, traffic
         self._device_memory = DeviceMemory(memory)
         self._parsed: dict[int, Module] = {}
         self._names: dict[str, tuple[int, KernelCode]] = {}
@@ -99,7 +103,9 @@ class PtxDriver(FakeDriver):
         shared, size = shared_layout(code, given, sharedMemBytes)
         own = {p.name: PARAMETERS + p.offset for p in code.parameters}
         names = self._data[handle] | shared | dict.fromkeys(code.local, 0) | own
-        around = Surroundings(self._device_memory, names, parameters, maps, size, self._early)
+        around = Surroundings(
+            self._device_memory, names, parameters, maps, size, self._early, self._traffic
+        )
         self.launches.append(f)
         stream = self._stream(hStream)
 

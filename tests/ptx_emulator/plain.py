@@ -182,6 +182,7 @@ def _load(threads: Threads, instruction: Instruction) -> Step:
     def step(lanes: Array) -> None:
         first = address(lanes)
         _check_vector(first, size * len(writes))
+        threads.note(instruction, space, lanes, first, size * len(writes))
         for n, write in enumerate(writes):
             places = first + n * size
             if space == "local":
@@ -221,6 +222,7 @@ def _store(threads: Threads, instruction: Instruction) -> Step:
     def step(lanes: Array) -> None:
         first = address(lanes)
         _check_vector(first, size * len(reads))
+        threads.note(instruction, space, lanes, first, size * len(reads))
         for n, read in enumerate(reads):
             places = first + n * size
             if space == "local":

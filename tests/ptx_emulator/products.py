@@ -79,7 +79,10 @@ def matrix_load(threads: Threads, instruction: Instruction) -> Step:
 
     def step(lanes: Array) -> None:
         starts, groups = address(lanes).reshape(-1, WARP), threads.group[lanes].reshape(-1, WARP)
-        if (starts[:, : 8 * len(to)] % 16).any():
+        rows = slice(0, 8 * len(to))
+        owners = lanes.reshape(-1, WARP)[:, rows].reshape(-1)
+        threads.note(instruction, "shared", owners, starts[:, rows].reshape(-1), 16)
+        if (starts[:, rows] % 16).any():
             raise GpuFaultError("a row of a matrix at no multiple of 16 bytes")
         for n, write in enumerate(writes):
             row = starts[:, 8 * n : 8 * n + 8, None] + 2 * np.arange(8)

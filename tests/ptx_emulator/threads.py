@@ -11,7 +11,8 @@ from itertools import product
 import numpy as np
 from ptx_emulator.fragments import WARP
 from ptx_emulator.memory import DeviceMemory, GpuFaultError, SharedMemory
-from ptx_emulator.syntax import KernelCode
+from ptx_emulator.syntax import Instruction, KernelCode
+from ptx_emulator.traffic import Traffic
 from ptx_emulator.values import bits_of, numbers, register_type
 
 from modelcc.ir.types import Array
@@ -38,6 +39,7 @@ class Surroundings:
     maps: Mapping[int, Box]
     shared: int
     early: bool
+    traffic: Traffic | None = None
 
 
 @dataclass
@@ -135,7 +137,15 @@ class Threads:
         place = self.reader(match[1], f"u{size * 8}")
         return lambda lanes: place(lanes).astype(np.int64) + moved
 
-    # --- the GPU's memory
+    # --- memory
+
+    def note(
+        self, instruction: Instruction, space: str, lanes: Array, places: Array, size: int
+    ) -> None:
+        """Count requests of threads, if anybody wants to know."""
+        if self.around.traffic and space != "local" and len(lanes):
+            own = self.warp[lanes], self.thread[lanes], places, size
+            self.around.traffic.count(self.code.name, space, instruction.text, *own)
 
     def global_words(self, lanes: Array, addresses: Array, size: int) -> Array:
         """What threads read there; results of kernels only behind the wait for these."""
