@@ -33,8 +33,9 @@ def error_of(model: Path, options: Options, early: bool, traffic: Traffic | None
     peer = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     rng = np.random.default_rng(0)
     feeds: dict[str, Array] = {}
+    sizes = {name: size for name, size in options.dims if isinstance(size, int)}
     for given in peer.get_inputs():
-        shape = [n if isinstance(n, int) else dict(options.dims).get(n, 2) for n in given.shape]
+        shape = [n if isinstance(n, int) else sizes.get(n, 2) for n in given.shape]
         floats = "float" in given.type
         data = rng.standard_normal(shape) if floats else rng.integers(0, 20, shape)
         feeds[given.name] = data.astype("f4" if floats else "i8" if "64" in given.type else "i4")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from kernel_runs import Executor, functions_of
 from ptx_emulator.driver import PtxDriver
+from ptx_emulator.traffic import Traffic
 
 from modelcc.ir.index import Index, evaluate
 from modelcc.ir.loop import Function
@@ -21,25 +22,33 @@ from modelcc.targets.cuda.text import llvm_text, ptx_text
 _MEMORY = 1 << 26
 
 
-def emulated(program: Program, chip: Chip, early: bool = False) -> Executor:
+def emulated(
+    program: Program, chip: Chip, early: bool = False, traffic: Traffic | None = None
+) -> Executor:
     """Compiles all functions for ``chip``; copies and products beside threads are done as
-    ``early`` as they may be, or as late."""
+    ``early`` as they may be, or as late, and requests for memory counted in ``traffic``."""
     functions = {f.name: f for f in functions_of(program)}
     ptx = ptx_text(llvm_text([*functions.values()], chip), chip)
 
     def run(name: str, arrays: Sequence[Array], sizes: Sequence[int]) -> None:
         function = functions[name]
-        run_ptx(ptx, function, arrays, dict(zip(function.sizes, sizes, strict=True)), early)
+        given = dict(zip(function.sizes, sizes, strict=True))
+        run_ptx(ptx, function, arrays, given, early, traffic)
 
     return run
 
 
 def run_ptx(
-    ptx: str, function: Function, arrays: Sequence[Array], sizes: Mapping[str, int], early: bool
+    ptx: str,
+    function: Function,
+    arrays: Sequence[Array],
+    sizes: Mapping[str, int],
+    early: bool,
+    traffic: Traffic | None = None,
 ) -> None:
     """Run what stands for ``function`` in a text, in place; IndexError if it notes an index that
     is out of range."""
-    device, name = CudaDevice(PtxDriver(early, _MEMORY), 0), symbol(function.name)
+    device, name = CudaDevice(PtxDriver(early, _MEMORY, traffic), 0), symbol(function.name)
     grid, threads = (_in_three(extents, sizes) for extents in launch_extents(function))
     device.load(ptx.encode(), {name: threads})
     notes = np.zeros(2 * checks_in(function), np.int64)

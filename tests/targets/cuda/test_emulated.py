@@ -12,12 +12,14 @@ import onnxruntime
 import pytest
 from attention_programs import CAUSAL, attention, few_rows
 from attention_programs import feeds_of as numbers_of
+from cuda_products import product
 from group_kernels import grouped
 from group_products import feeds_of, program_of
 from kernel_runs import run_scheduled
 from op_kernels import CASES, check
 from ptx_emulator.driver import PtxDriver
 from ptx_emulator.kernels import emulated
+from ptx_emulator.traffic import Traffic
 from transformer_models import attention_block
 
 from modelcc.driver import compile_model
@@ -32,6 +34,7 @@ from modelcc.schedule.group_schedule import (
     GroupAttention,
     GroupProduct,
     RunningDecode,
+    TensorProduct,
 )
 from modelcc.schedule.schedule import Schedule
 from modelcc.targets.cuda.chips import CHIPS
@@ -50,7 +53,7 @@ def computes(
 ) -> None:
     """The same bits as the tensor level, of numbers whose sums are exact."""
     feeds, env = feeds_of(program, sizes), {d: sizes[d] for d in program.dims}
-    scheduled = schedule_groups(program, schedule)
+    scheduled = schedule_groups(program, schedule, CHIPS[chip].gpu)
     found = run_scheduled(scheduled, emulated(scheduled, CHIPS[chip], early), feeds, env)
     wanted = run_program(program, feeds, env)
     for output in program.outputs:
@@ -83,6 +86,8 @@ def test_fragments(name: str, early: bool) -> None:
     computes(program_of(kernel, named), schedule, "sm_80", early, named)
 
 
+F32_PRODUCT = """%a: f32[19, 40], %b: f32[40, 36]) -> (%y: f32[19, 36]) {
+  %y: f32[19, 36] = [i < 19, j < 36] sum[l < 40] %a[i, l] * %b[l, j] }"""
 THREADS = {
     "interleaved": GroupProduct(8, 16, 4, 2, 2, buffers=4, interleaved=True),
     "side by side": GroupProduct(8, 16, 4, 2, 2, buffers=3),
@@ -93,9 +98,7 @@ THREADS = {
 @EARLY
 @pytest.mark.parametrize("name", THREADS)
 def test_products_of_threads(name: str, early: bool) -> None:
-    kernel = """%a: f32[19, 40], %b: f32[40, 36]) -> (%y: f32[19, 36]) {
-      %y: f32[19, 36] = [i < 19, j < 36] sum[l < 40] %a[i, l] * %b[l, j] }"""
-    computes(program_of(kernel, {}), THREADS[name], "sm_80", early, {})
+    computes(program_of(F32_PRODUCT, {}), THREADS[name], "sm_80", early, {})
 
 
 INTERLEAVED = GroupAttention(8, 8, 32, 2, lanes=4, warp=32, interleaved=True)
@@ -110,11 +113,41 @@ ATTENTION: Mapping[str, tuple[TensorProgram, Schedule, float]] = {
 @pytest.mark.parametrize("name", ATTENTION)
 def test_attention(name: str, early: bool) -> None:
     program, schedule, tolerance = ATTENTION[name]
-    scheduled, feeds = schedule_groups(program, schedule), numbers_of(program)
-    execute = emulated(scheduled, CHIPS["sm_90a"], early)
+    chip, feeds = CHIPS["sm_90a"], numbers_of(program)
+    scheduled = schedule_groups(program, schedule, chip.gpu)
+    execute = emulated(scheduled, chip, early)
     found = run_scheduled(scheduled, execute, feeds, {})["y"].astype(np.float64)
     wanted = run_program(program, feeds, {})["y"].astype(np.float64)
     np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
+
+
+BANKS: Mapping[str, tuple[TensorProgram, Schedule]] = {
+    "terms one by one": (
+        program_of(F32_PRODUCT.replace("19", "64").replace("40", "64").replace("36", "64"), {}),
+        GroupProduct(32, 64, 32, 4, 4, buffers=4, lanes=4, interleaved=True),
+    ),
+    "sums of few rows": (
+        product(8, 128, 128, "bf16"),
+        TensorProduct(8, 64, 64, 1, 1, 2, "wgmma"),
+    ),
+    "rounded sums": (
+        product(128, 128, 128, "f16"),
+        TensorProduct(64, 64, 64, 1, 1, 2, "wgmma", groups=2),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BANKS)
+def test_what_a_warp_stores_has_banks_of_its_own(name: str) -> None:
+    program, schedule = BANKS[name]
+    chip, traffic = CHIPS["sm_90a"], Traffic()
+    scheduled = schedule_groups(program, schedule, chip.gpu)
+    execute = emulated(scheduled, chip, traffic=traffic)
+    run_scheduled(scheduled, execute, feeds_of(program, {}), {})
+    stores = [row for (_, space, text), row in traffic.requests.items()
+              if space == "shared" and text.startswith(("st.", "cp."))]  # fmt: skip
+    assert stores
+    assert not any(row.more for row in stores)
 
 
 @pytest.mark.share(24, "op", "chip")
