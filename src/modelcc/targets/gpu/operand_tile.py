@@ -28,6 +28,9 @@ from modelcc.schedule.nest import LoopVar
 from modelcc.targets.gpu.contraction import KeptFactor
 from modelcc.targets.gpu.evaluation import Evaluation, Point, extent_of, not_implied, only_where
 
+SECTOR_BYTES = 32
+"""Of memory, what is fetched whenever a byte of it is read."""
+
 
 def vector_lanes(
     operand: KeptFactor,
@@ -82,10 +85,18 @@ class OperandTile:
         return Buffer(self.name, self.operand.value.dtype, count, "shared")
 
     def place(self, thread: Index, number: Index) -> tuple[Index, Index]:
-        """Result and term, in the tile, of what a thread reads as its vector ``number``."""
+        """Result and term, in the tile, of what a thread reads as its vector ``number``.
+
+        Single terms are read a sector of a row at a time, then that of the next row: their places
+        in shared memory are in different banks, where those of more terms of a row meet.
+        """
         vector = thread + number * self.threads
         if self.operand.packed:
             return mod(vector, self.size), floordiv(vector, self.size) * self.lanes
+        sector = SECTOR_BYTES // self.buffer.dtype.bytes
+        if self.operand.by_term and self.lanes == 1 and self.depth % sector == 0:
+            far, turn = mod(floordiv(vector, sector), self.size), floordiv(vector, sector)
+            return far, mod(vector, sector) + sector * floordiv(turn, self.size)
         inner = (self.depth if self.operand.by_term else self.size) // self.lanes
         near, far = mod(vector, inner) * self.lanes, floordiv(vector, inner)
         return (far, near) if self.operand.by_term else (near, far)

@@ -139,7 +139,7 @@ class _PersistentProduct(TileProductKernel):
         block = Sym(self._kernel.names.fresh("kb"))
         asked, finished = self._slice(turn, block, slab)
         body = (*asked, *self._multiplied(turn, block), *self._copied(turn, block), *finished)
-        pitch = slab_pitch(self._schedule.columns)
+        pitch = slab_pitch(self._schedule.columns, is_turned(self._schedule))
 
         def place(row: Index, column: Index) -> Argument:
             return Argument(slab, row * pitch + column)

@@ -49,9 +49,10 @@ MOST_ROUNDS = 8
 """That are written out where operands differ and each is of few instructions: a loop asks no more
 than one round ahead."""
 
-_BANKS, _PAIRS = 32, 8
+_BANKS, _PAIRS, _ROWS = 32, 8, 4
 """Banks of shared memory, and how far rows begin from each other in them: threads that put pairs of
-four rows there meet no other's bank."""
+four rows there meet no other's bank, nor do those that put neighbours in eight rows each, every
+second of these."""
 
 
 def kept_type(group: Group) -> DType:
@@ -71,9 +72,10 @@ def _is_read(scalar: Scalar, tensors: frozenset[str]) -> bool:
     return isinstance(scalar, Read) and scalar.tensor in tensors
 
 
-def slab_pitch(columns: int) -> int:
-    """Elements from a row of so many sums to the next one."""
-    return columns + (_PAIRS - columns) % (_BANKS // 2)
+def slab_pitch(columns: int, turned: bool = False) -> int:
+    """Elements from a row of so many sums to the next one; of ``turned`` tiles a thread has sums of
+    neighbouring rows."""
+    return columns + ((_ROWS if turned else _PAIRS) - columns) % (_BANKS // 2)
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,8 @@ class SumsSlab:
     a kernel whose ``threads`` each are called ``thread``; in a row those of twins lie behind all
     others.  ``pixels`` says which places of an image a row of the tile is, where rows do not go on
     by one.  Sums in ``parts`` are in memory instead; those of a ``dtype`` of 16 bits were rounded,
-    as what follows them does first.  They may lie ``over`` tiles."""
+    as what follows them does first.  They may lie ``over`` tiles; of ``turned`` ones a thread has
+    sums of neighbouring rows."""
 
     kernel: GroupKernel
     found: Contraction
@@ -122,11 +125,12 @@ class SumsSlab:
     pixels: Callable[[Index], Point] | None = None
     parts: PartialSums | None = None
     over: bool = False
+    turned: bool = False
 
     @property
     def pitch(self) -> int:
         """Elements from a row to the next one."""
-        return slab_pitch(self.columns * self._products)
+        return slab_pitch(self.columns * self._products, self.turned)
 
     @property
     def _products(self) -> int:

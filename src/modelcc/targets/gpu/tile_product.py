@@ -154,7 +154,7 @@ def tile_bytes(s: TensorProduct, kept: DType = F32) -> int:
     groups that have several tiles are beside these, ``kept`` in such a type."""
     tiles = s.buffers * (s.rows + s.columns) * DEPTH_BYTES
     each = kept.bytes if s.groups else F32.bytes
-    sums = s.rows * slab_pitch(s.columns) * each if s.parts == 1 else 0
+    sums = s.rows * slab_pitch(s.columns, is_turned(s)) * each if s.parts == 1 else 0
     return (tiles + sums if s.groups else max(tiles, sums)) + s.buffers * I64.bytes
 
 
@@ -362,7 +362,7 @@ class TileProductKernel:
         pixels = self._pixels(of.row) if isinstance(self._left, ImageOperand) else None
         return SumsSlab(
             self._kernel, self._found, of.launch, of.batch, starts, s.rows, self._own,
-            self._kept, self._thread, s.threads, name, pixels, parts,
+            self._kept, self._thread, s.threads, name, pixels, parts, turned=is_turned(s),
         )  # fmt: skip
 
     def _pixels(self, tile: Index) -> Callable[[Index], dict[str, Index]]:
