@@ -99,23 +99,24 @@ accuracy:  ## every model of the zoo against ONNX Runtime; REAL=folder adds trai
 backends:  ## every model of the zoo through LLVM and through C; results must agree
 	$(PYTHON) -m benchmarks.backends --folder $(MODELS)
 
-conformance:  ## the standard's own suite through compiled code; SUITE=folder of another onnx wheel
-	$(PYTHON) -m conformance $(if $(SUITE),--suite $(SUITE)) --markdown conformance.md --json conformance.json
+conformance:  ## the standard's own suite through compiled code; SUITE=folder of another onnx wheel, TARGET=opencl …
+	$(PYTHON) -m conformance $(if $(SUITE),--suite $(SUITE)) $(if $(TARGET),--target $(TARGET)) --markdown conformance.md --json conformance.json
 
 fuzz:  ## N broken models from SEED, each in a process with limits; REAL=folder adds trained ones
 	$(PYTHON) -m fuzz -n $(or $(N),1000) --seed $(or $(SEED),0) $(if $(REAL),--real $(REAL))
 
+AGREEMENT = $(if $(TARGET),--target $(TARGET)) $(if $(PRECISION),--precision $(PRECISION)) $(if $(SIZE),--size $(SIZE))
 GENERATED ?= build/nnsmith
-fuzz-models:  ## N random models by NNSmith against ONNX Runtime; needs the bench extra, whose torch writes them
+fuzz-models:  ## N random models by NNSmith against ONNX Runtime, on TARGET in PRECISION; needs the bench extra, whose torch writes them
 	$(PYTHON) -m pip install -q --no-deps nnsmith  # its own pins would bring another torch
 	$(PYTHON) -m pip install -q z3-solver hydra-core hydra-colorlog multipledispatch appdirs
 	PYTHONHASHSEED=0 $(PYTHON) -m fuzz.nnsmith_models -n $(or $(N),2000) --out $(GENERATED)
-	$(PYTHON) -m fuzz.agreement $(GENERATED)
+	$(PYTHON) -m fuzz.agreement $(GENERATED) $(AGREEMENT)
 
 TORCH ?= build/torch
-fuzz-torch:  ## torch's layers and functions one by one against ONNX Runtime; needs the bench extra
+fuzz-torch:  ## torch's layers and functions one by one against ONNX Runtime, on TARGET in PRECISION, with dimensions of SIZE; needs the bench extra
 	$(PYTHON) -m fuzz.torch_models --out $(TORCH)
-	$(PYTHON) -m fuzz.agreement $(TORCH)
+	$(PYTHON) -m fuzz.agreement $(TORCH) $(AGREEMENT)
 
 fuzz-operands:  ## operators with extreme run-time operands and empty extents against ONNX Runtime; CPU=x86-64-v2 …
 	$(PYTHON) -m fuzz.operands $(if $(CPU),--cpu $(CPU))

@@ -24,6 +24,7 @@ from conformance.workers import outcomes
 @click.option("--only", default="", help="Regular expression that names must contain.")
 @click.option("--jobs", default=2, show_default=True, help="Processes.")
 @click.option("--timeout", default=60.0, show_default=True, help="Seconds for one case.")
+@click.option("--target", default="native", show_default=True, help="opencl, webgpu …")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all outcomes.")
 @click.option("--markdown", type=click.Path(path_type=Path), help="Write the summary.")
 @click.option("--strike", is_flag=True, help="Take what passes off the expected failures.")
@@ -32,13 +33,14 @@ def main(
     only: str,
     jobs: int,
     timeout: float,
+    target: str,
     json_file: Path | None,
     markdown: Path | None,
     strike: bool,
 ) -> None:
     """Run the ONNX backend test suite through compiled code."""
     cases = [case for case in collect(suite) if re.search(only, case.name)]
-    found = _run(cases, jobs, timeout)
+    found = _run(cases, jobs, timeout, target)
     title = suite.name if suite else "the installed onnx package"
     table = expected.read()
     if strike:
@@ -54,9 +56,9 @@ def main(
     sys.exit(1 if wrong else 0)
 
 
-def _run(cases: list[Case], jobs: int, timeout: float) -> list[Outcome]:
+def _run(cases: list[Case], jobs: int, timeout: float, target: str) -> list[Outcome]:
     found: list[Outcome] = []
-    for outcome in outcomes(cases, jobs, timeout):
+    for outcome in outcomes(cases, jobs, timeout, target):
         found.append(outcome)
         if len(found) % 100 == 0:
             print(f"{len(found)} of {len(cases)}", file=sys.stderr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, Literal, cast
@@ -44,15 +45,15 @@ class Outcome:
     random: bool = False
 
 
-def check(case: Case) -> Outcome:
-    """``compiled`` if one compilation served every data set, ``specialised`` if it took one for
-    each set of values of small inputs, ``skipped`` if it needs a package that is not installed,
-    else ``failed``."""
+def check(case: Case, target: str = "native") -> Outcome:
+    """On ``target``: ``compiled`` if one compilation served every data set, ``specialised`` if it
+    took one for each set of values of small inputs, ``skipped`` if it needs a package that is not
+    installed, else ``failed``."""
     loaded = case.load()
     missing = missing_packages(loaded.model)
     if missing:
         return Outcome(case.name, case.kind, "skipped", f"needs {', '.join(missing)}")
-    rep, state = _prepared(loaded.model)
+    rep, state = _prepared(loaded.model, target)
     outputs = loaded.model.graph.output
     plain = all(o.type.HasField("tensor_type") for o in outputs)
     if plain and isinstance(rep, onnx_backend.CompiledModel):
@@ -92,18 +93,19 @@ def assert_agree(expected: Sequence[Any], results: Sequence[Any], case: Case) ->
             Runner.assert_similar_outputs([wanted], [found], case.rtol, case.atol, case.name)
 
 
-def _prepared(model: ModelProto) -> tuple[Any, State]:
+def _prepared(model: ModelProto, target: str) -> tuple[Any, State]:
+    prepare = partial(onnx_backend.prepare, model, cache=None, target=target)
     try:
-        return onnx_backend.prepare(model, cache=None), "compiled"
+        return prepare(), "compiled"
     except UnsupportedModel:
-        return onnx_backend.prepare(model, cache=None, specialise=True), "specialised"
+        return prepare(specialise=True), "specialised"
 
 
-def attempt(case: Case) -> Outcome:
+def attempt(case: Case, target: str = "native") -> Outcome:
     """The outcome, whatever goes wrong."""
     try:
         with np.errstate(all="ignore"):
-            return check(case)
+            return check(case, target)
     except Exception as error:  # any fault of the compiler is a result here
         return Outcome(case.name, case.kind, "failed", reason(error))
 

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
@@ -40,13 +41,15 @@ class Worker:
         self.pipe.close()
 
 
-def outcomes(cases: Sequence[Case], jobs: int, seconds: float) -> Iterator[Outcome]:
-    """Outcomes as they come; a case that takes longer than ``seconds`` has failed."""
+def outcomes(
+    cases: Sequence[Case], jobs: int, seconds: float, target: str = "native"
+) -> Iterator[Outcome]:
+    """Outcomes on ``target`` as they come; a case that takes longer than ``seconds`` has failed."""
     waiting = deque(range(len(cases)))
     workers: list[Worker] = []
     while waiting or workers:
         while waiting and len(workers) < jobs:
-            worker = _started(cases)
+            worker = _started(cases, partial(attempt, target=target))
             worker.give(waiting.popleft())
             workers.append(worker)
         ready = wait([worker.pipe for worker in workers], timeout=0.5)
@@ -80,9 +83,9 @@ def _outcome(worker: Worker, case: Case, ready: bool, seconds: float) -> Outcome
     return None
 
 
-def _started(cases: Sequence[Case]) -> Worker:
+def _started(cases: Sequence[Case], run: Callable[[Case], Outcome]) -> Worker:
     ours, theirs = _CONTEXT.Pipe()
-    process = _CONTEXT.Process(target=_serve, args=(cases, theirs, attempt), daemon=True)
+    process = _CONTEXT.Process(target=_serve, args=(cases, theirs, run), daemon=True)
     process.start()
     theirs.close()
     return Worker(process, ours)

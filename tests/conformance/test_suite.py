@@ -67,6 +67,11 @@ def test_wrong_results_are_failures(cases: dict[str, Case]) -> None:
     assert outcome.reason.startswith("wrong result")
 
 
+def test_cases_are_of_the_target_asked_for(cases: dict[str, Case]) -> None:
+    (outcome,) = outcomes([cases["add"]], jobs=1, seconds=60, target="nowhere")
+    assert outcome.state == "failed" and "no target 'nowhere'" in outcome.reason
+
+
 def test_a_crash_costs_one_case(cases: dict[str, Case]) -> None:
     found = {o.name: o for o in outcomes([broken("crash", crash), cases["add"]], 1, 600)}
     assert states(list(found.values())) == {"crash": "failed", "add": "compiled"}

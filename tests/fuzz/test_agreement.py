@@ -14,9 +14,10 @@ from small_models import mlp
 pytest.importorskip("onnxruntime")
 
 from fuzz import agreement
-from fuzz.agreement import compared, summary
-from fuzz.attempt import Limits
+from fuzz.agreement import Trial, compared, summary
+from fuzz.attempt import Limits, Outcome
 from fuzz.opinions import flat, nan_kept, onnxruntime_runner, opinions, results_moved
+from modelcc.options import Options
 
 LIMITS = Limits(60, 4 << 30)
 
@@ -53,13 +54,27 @@ def test_a_wrong_result_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """Doubled results stand for a miscompile."""
     judge = agreement.judged
 
-    def doubled(path: Path, feeds: Any, got: dict[str, Any], wanted: Any) -> Any:
-        return judge(path, feeds, {name: value * 2 for name, value in got.items()}, wanted)
+    def doubled(path: Path, feeds: Any, got: dict[str, Any], *others: Any) -> Any:
+        return judge(path, feeds, {name: value * 2 for name, value in got.items()}, *others)
 
     monkeypatch.setattr(agreement, "judged", doubled)
     found = compared(saved(tmp_path, model_of("Abs")), LIMITS)
     assert found.outcome.kind == "wrong" and found.is_finding
     assert "y" in found.outcome.message
+
+
+def test_target_and_sizes_are_as_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = saved(tmp_path, mlp("batch"))
+    nowhere = Trial(Options(target="nowhere"))
+    assert "no target 'nowhere'" in compared(path, LIMITS, nowhere).outcome.message
+
+    def shown(path: Path, feeds: dict[str, Any], *others: Any) -> Outcome:
+        return Outcome("agreed", message=str(feeds["x"].shape))
+
+    monkeypatch.setattr(agreement, "judged", shown)
+    for size in (0, 1, 37):
+        found = compared(path, LIMITS, Trial(Options(target="native"), size))
+        assert found.outcome.message == f"({size}, 6)", found
 
 
 def test_what_another_evaluator_gives_too_is_explained(tmp_path: Path) -> None:
