@@ -14,8 +14,9 @@ from small_models import mlp, mlp_result
 
 from modelcc.driver import NOWHERE, compile_model
 from modelcc.ir.types import Array
+from modelcc.runtime.device import open_device
 from modelcc.runtime.device_program import DeviceCode
-from modelcc.runtime.errors import InputError, RunError
+from modelcc.runtime.errors import InputError, LoadError, RunError
 from modelcc.runtime.session import Session
 from tests.machines import chosen_options
 from tests.targets.cuda.test_program import Prepared, prepared
@@ -165,3 +166,8 @@ def test_what_no_recording_takes_is_done_step_by_step(compiled: Prepared) -> Non
     driver.failing["cuStreamEndCapture"] = 901
     assert computes(net) and computes(net)
     assert "cuGraphLaunch" not in driver.calls
+
+
+def test_a_kind_of_device_that_nothing_runs_is_told() -> None:
+    with pytest.raises(LoadError, match=r"'amdgpu', and nothing .* runs it: modelcc itself"):
+        open_device("amdgpu", 0)

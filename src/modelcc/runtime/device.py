@@ -253,7 +253,11 @@ def open_device(kind: str, index: int) -> Device:
     if make is None:
         point = next(iter(entry_points(group=GROUP, name=kind)), None)
         if point is None:
-            raise LoadError(f"this model runs on a device of the kind {kind!r}, which is not known")
+            raise LoadError(
+                f"this model runs on a device of the kind {kind!r}, and nothing that is installed "
+                f"runs it: modelcc itself has {', '.join(KNOWN)}, packages add others by entry "
+                f"points {GROUP!r}"
+            )
         return cast("Callable[[int], Device]", point.load())(index)
     module, function = make.split(":")
     try:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from group_kernels import FIRST, SHOWN, grouped
 from kernel_runs import run_scheduled
@@ -122,6 +123,23 @@ def test_doubles_are_refused() -> None:
     }"""
     with pytest.raises(TypeError, match="have no f64, which @f computes with; cast it to f32"):
         metal_text([parse_function(text)])
+
+
+PRODUCT = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[batch, width] x) => (float[batch, 4] y) <float[6, 4] w = {
+  1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4
+}> { [product] y = MatMul (x, w) }"""
+
+
+def test_what_sizes_must_be_is_told() -> None:
+    """Kernels cannot end a run, so a dimension that has to be that of a constant is to be fixed."""
+    model, config = onnx.parser.parse_model(PRODUCT), BuildConfig()
+    target = make_target("metal", TargetOptions())
+    with pytest.raises(ModelError, match=r"product: .*only with width == 6") as caught:
+        emit(model, None, "msl", target, Options(target="metal"), config)
+    assert "--dim" in str(caught.value)
+    fixed = Options(target="metal", dims=(("width", 6),))
+    assert emit(model, None, "msl", target, fixed, config).contents
 
 
 def test_nothing_is_compiled_here() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.program import Program
-from modelcc.ir.tensor import Kernel, Scatter, TensorProgram, View
+from modelcc.ir.tensor import Item, Kernel, ReadSize, Scatter, TensorProgram, View
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.group_schedule import GroupScatter
 from modelcc.schedule.schedule import Schedule
@@ -30,12 +30,21 @@ def schedule_groups(
     """
     for item in program.items:
         if not isinstance(item, Kernel | Scatter | View):
-            what = type(item).__name__
-            raise ModelError(f"groups of threads have no schedule for {what}", item.source)
+            raise _refused(item)
 
     lower = GroupLowering(machine, wanted)
     found = schedule_program(program, CpuModel(), lower=lower, scatter=lower.scatter)
     return with_working_memory(found)
+
+
+def _refused(item: Item) -> ModelError:
+    """The error for what no kernel does."""
+    what = f"groups of threads have no schedule for {type(item).__name__}"
+    if not isinstance(item, ReadSize) or item.symbols:
+        return ModelError(what, item.source, "compile for a target with a host: modelcc targets")
+    demands = " and ".join(map(str, item.requires))
+    what = f"{what}: the model runs only with {demands}, which kernels do not check"
+    return ModelError(what, item.source, "fix these dimensions when compiling (--dim NAME=SIZE)")
 
 
 @dataclass(frozen=True)
