@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from modelcc.ir.condition import Condition
-from modelcc.ir.index import Index
+from modelcc.ir.index import Index, Sym
 from modelcc.ir.loop import (
     Bitcast,
     Const,
@@ -56,6 +56,8 @@ class ExpressionCode:
                 return CExpression(text, not text.startswith("-"))
             case Var():
                 return self._code.value(lane_name(e.name, lane)).operand
+            case IndexOf(Sym(name)) if e.dtype == I64 and self._has_whole(name):
+                return self._code.value(whole_name(name)).operand
             case IndexOf():
                 at = CExpression(self.index.text(e.index + lane * e.step), False)
                 return convert(at, I32, e.dtype)
@@ -75,6 +77,9 @@ class ExpressionCode:
                 return select(*parts)
             case _:
                 return self._shaping_operand(e, lane)
+
+    def _has_whole(self, symbol: str) -> bool:
+        return any(whole_name(symbol) in scope.values for scope in self._code.scopes)
 
     def offset(self, e: Expr, lane: int) -> str:
         """A number from memory as an index."""
@@ -156,8 +161,17 @@ def lane_name(name: str, lane: int) -> str:
     return name if lane == 0 else f"{name}.{lane}"
 
 
+def whole_name(symbol: str) -> str:
+    """What all 64 bits of a number from data are known by, which an index has the nearest of."""
+    return f"{symbol} whole"
+
+
 def index_value(value: CExpression, dtype: DType) -> str:
-    """A number as an index of 32 bits; of 64, the low word."""
+    """A number as an index of 32 bits.
+
+    Of 64 bits it is the nearest one that is 65,536 away from the ends of 32 bits: out of range of
+    whatever is in memory if the number is, with and without small numbers added.
+    """
     if value_type(dtype) == PAIR:
-        return f"i32({value.inner}.x)"
-    return convert(value, dtype, I32).text if dtype != I64 else value.text
+        return f"i32_near({value.inner})"
+    return convert(value, dtype, I32).text

@@ -30,9 +30,9 @@ from modelcc.ir.types import I32, I64
 from modelcc.runtime.webgpu_shaders import GROUPS_ACROSS
 from modelcc.targets.c.code import CExpression, Code, Named
 from modelcc.targets.webgpu.arithmetic import convert
-from modelcc.targets.webgpu.expressions import ExpressionCode, index_value, lane_name
+from modelcc.targets.webgpu.expressions import ExpressionCode, index_value, lane_name, whole_name
 from modelcc.targets.webgpu.memory import ShaderMemory, own_room
-from modelcc.targets.webgpu.values import value_type
+from modelcc.targets.webgpu.values import PAIR, value_type
 
 
 class StatementCode:
@@ -113,10 +113,22 @@ class StatementCode:
         if isinstance(s.value, IndexOf):
             text = self._index.text(s.value.index)
         else:
-            text = index_value(self._expressions.operand(s.value), s.value.dtype)
+            text = index_value(self._whole(s), s.value.dtype)
         spelled = self._code.fresh(s.symbol)
         self._code.line(f"let {spelled}: i32 = {text};")
         self._code.scope.symbols[s.symbol] = spelled
+
+    def _whole(self, s: BindIndex) -> CExpression:
+        """The number that an index is bound to; under a name of its own if it has 64 bits, which
+        checks look at."""
+        value = self._expressions.operand(s.value)
+        if value_type(s.value.dtype) != PAIR:
+            return value
+        spelled = self._code.fresh("whole")
+        self._code.line(f"let {spelled} = {value.text};")
+        whole = CExpression(spelled)
+        self._code.scope.values[whole_name(s.symbol)] = Named(whole, PAIR)
+        return whole
 
     def _check(self, s: Check) -> None:
         """Note the index that is out of range, and leave."""
