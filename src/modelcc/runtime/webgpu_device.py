@@ -33,6 +33,8 @@ _STAMPS = 4096
 """Times that are kept at once; launches beyond have none."""
 _WAITING = 256
 """Launches that are handed to the device together."""
+_APART, _MOST_BUFFERS = 256, 16
+"""Bytes between what is bound, and buffers of a shader with all pieces, as far as devices go."""
 
 
 def open_device(index: int) -> WebgpuDevice:
@@ -85,6 +87,7 @@ class WebgpuDevice:
         self._unread: wgpu.GPUBuffer | None = None
         self._stamps: wgpu.GPUQuerySet | None = None
         self._stamped = 0
+        self._nothing = device.create_buffer(size=_APART * _MOST_BUFFERS, usage=_STORAGE)
 
     @property
     def name(self) -> str:
@@ -199,7 +202,7 @@ class WebgpuDevice:
         groups = prod(grid)
         if groups == 0:
             return
-        pipeline = self._pipeline(kernel, buffers)
+        pipeline = self._pipeline(kernel, buffers, sizes)
         across = min(groups, GROUPS_ACROSS)
         with self._working():
             bound = self._bound(pipeline, buffers, sizes)
@@ -253,16 +256,25 @@ class WebgpuDevice:
         ticks = sum(end - start for start, end in zip(times[::2], times[1::2], strict=True))
         return ticks * nanoseconds_of_a_tick(self._device) * 1e-9
 
-    def _pipeline(self, kernel: str, buffers: Sequence[tuple[DeviceMemory, int]]) -> _Pipeline:
+    def _pipeline(
+        self, kernel: str, buffers: Sequence[tuple[DeviceMemory, int]], sizes: Sequence[int]
+    ) -> _Pipeline:
         given = buffers[: self._parameters[kernel]]
-        shared = together([(id(memory), offset) for memory, offset in given])
-        found = self._pipelines.get((kernel, shared))
-        if found is None:
-            shader = self._shaders.get((kernel, shared))
-            if shader is None:
-                raise RunError(f"{kernel} has no shader for arguments that are one memory {shared}")
-            found = self._pipelines[kernel, shared] = self._build(shader)
-        return found
+        places = [(id(memory), offset) for memory, offset in given]
+        key = kernel, together(places)
+        if key not in self._shaders:
+            key = kernel, self._fitting(kernel, places, sizes)
+        if key not in self._pipelines:
+            self._pipelines[key] = self._build(self._shaders[key])
+        return self._pipelines[key]
+
+    def _fitting(self, kernel: str, places: Sequence[object], sizes: Sequence[int]) -> Shared:
+        """Of a shader for arguments at these places, some of them empty."""
+        for (name, shared), shader in self._shaders.items():
+            if name == kernel and shader.fits(places, dict(zip(shader.sizes, sizes, strict=True))):
+                return shared
+        shared = together(places)
+        raise RunError(f"{kernel} has no shader for arguments that are one memory {shared}")
 
     def _build(self, shader: Shader) -> _Pipeline:
         kinds = ["storage"] * shader.buffers + ["uniform"] * bool(shader.sizes)
@@ -311,15 +323,19 @@ class WebgpuDevice:
         if shader.faults:
             spans.append(BoundPart(len(buffers) - 1, 0, 4 * shader.faults))
         result: list[dict[str, object]] = []
-        for span in spans:
+        for number, span in enumerate(spans):
             if span.size > self._most_bound:
                 raise RunError(
                     f"{shader.name} uses a tensor of {span.start + span.size:,} bytes, and "
                     f"{self._name} lets kernels see {self._most_bound:,}; smaller sizes would help"
                 )
+            if not span.size:  # what begins at its place is another's
+                at = number * _APART
+                result.append({"buffer": self._nothing, "offset": at, "size": _APART})
+                continue
             memory, offset = buffers[span.parameter]
-            size = max(_words(span.size), 4)
-            result.append({"buffer": _buffer(memory), "offset": offset + span.start, "size": size})
+            start, size = offset + span.start, _words(span.size)
+            result.append({"buffer": _buffer(memory), "offset": start, "size": size})
         if shader.sizes:
             numbers = self._uniform(tuple(sizes))
             result.append({"buffer": numbers, "offset": 0, "size": numbers.size})

@@ -44,12 +44,26 @@ class Shader:
 
     def spans(self, env: Mapping[str, int]) -> Iterator[BoundPart]:
         """What each buffer is of the memory that arguments have at these sizes, without faults."""
+        sizes = self.bytes(env)
         for places, pieces in zip(self.bindings, self.pieces, strict=True):
-            sizes = [evaluate(self.elements[n], env) * self.widths[n] for n in places]
+            largest = max(places, key=sizes.__getitem__)
             for number in range(pieces - 1):
-                yield BoundPart(places[0], number * self.piece_bytes, self.piece_bytes)
+                yield BoundPart(largest, number * self.piece_bytes, self.piece_bytes)
             start = (pieces - 1) * self.piece_bytes
-            yield BoundPart(places[0], start, max(sizes) - start)
+            yield BoundPart(largest, start, sizes[largest] - start)
+
+    def bytes(self, env: Mapping[str, int]) -> list[int]:
+        """The size of each argument, without faults."""
+        return [evaluate(e, env) * w for e, w in zip(self.elements, self.widths, strict=True)]
+
+    def fits(self, places: Sequence[object], env: Mapping[str, int]) -> bool:
+        """Whether arguments at these ``places`` are one memory where the shader takes one.
+
+        Empty ones are nowhere: whatever else begins at their place is another memory.
+        """
+        there = [n for n, size in enumerate(self.bytes(env)) if size]
+        own = {n: group for group in self.bindings for n in group}
+        return together([own[n] for n in there]) == together([places[n] for n in there])
 
 
 @dataclass(frozen=True)
