@@ -15,6 +15,7 @@ from kernel_runs import Executor, run_scheduled
 from machines import chosen_cpu
 
 from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
 from modelcc.ir.index import DIM, evaluate
 from modelcc.ir.op import Op, Sample
@@ -138,7 +139,7 @@ def makes_sense(op: Op, sample: Sample, env: Mapping[str, int]) -> bool:
     try:
         with np.errstate(all="ignore"):
             results = op.substitute(env).reference(*operands)
-    except (ValueError, IndexError):
+    except (ValueError, IndexError, ModelError):
         return False
     found = results if isinstance(results, tuple) else (results,)
     return [tuple(evaluate(e, env) for e in t.shape) for t in types] == [r.shape for r in found]

@@ -38,6 +38,11 @@ from modelcc.targets.gpu.evaluation import (
 from modelcc.targets.gpu.windows import Windows, find_windows
 
 
+def _blocks(extent: Index, size: Index) -> Index:
+    """How many blocks there are; a named extent that is one block may be 0, and no divisor."""
+    return 1 if extent == size else ceildiv(extent, size)
+
+
 def takes_vectors(group: Group, side: LoopVar, lanes: int) -> bool:
     """Whether vectors of ``lanes`` along ``side`` can be computed, and are side by side."""
     if lanes == 1:
@@ -107,7 +112,7 @@ class _Strips:
         names = [v.name for v, _, _ in cut]
         rest = [v for v in self._anchor.parallel if v.name not in names]
         blocks = [
-            LoopVar(fresh("b"), ceildiv(extents.get(v.name, v.extent), size), v.axis)
+            LoopVar(fresh("b"), _blocks(extents.get(v.name, v.extent), size), v.axis)
             for v, size, _ in cut
         ]
         within = [LoopVar(fresh("i"), count, v.axis) for v, _, count in cut]
