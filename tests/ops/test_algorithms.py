@@ -15,7 +15,9 @@ from modelcc.driver import NOWHERE, compile_model, pipeline
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.capacity import SCALAR, Capacity, GroupCapacity
 from modelcc.ir.graph import Graph
+from modelcc.ir.index import DIM, Sym
 from modelcc.ir.library import meaning_of
+from modelcc.ir.loop_interpreter import compile_loops
 from modelcc.ir.loop_traversal import grid_loop, statement_expressions, statements, walk
 from modelcc.ir.op import Op, Sample
 from modelcc.ir.tensor import Algorithm, TensorProgram
@@ -23,7 +25,7 @@ from modelcc.ir.tensor_interpreter import run_program
 from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.ir.tensor_text import print_tensor_program
 from modelcc.ir.tensor_verifier import verify_tensor_program
-from modelcc.ir.types import DTYPES, Array, TensorType, dtype_of
+from modelcc.ir.types import DTYPES, F32, Array, TensorType, dtype_of
 from modelcc.ops import cumulative
 from modelcc.ops.catalog import MCC
 from modelcc.ops.columns import Col2Im
@@ -212,6 +214,21 @@ def test_native_code_agrees_with_the_reference(op: type[Op], target: str) -> Non
     found = compiled.target.load(compiled.artifact, 1).run(feeds)
     for name, wanted in expected.items():
         agree([found[name]], [wanted], ROUNDED.get(op, 0))
+
+
+def test_groups_count_nothing_too() -> None:
+    """What is counted of no elements is written, whatever was there before."""
+    build = GraphBuilder("one", dims={"n": DIM})
+    graph = build.build(build.add(NonZero(), build.input("x", TensorType((Sym("n"), 3), F32))))
+    items = [i for i in lower_graph(graph, GROUPS).items if isinstance(i, Algorithm)]
+    counted, added, listed = (compile_loops(meaning_of(item.function)) for item in items)
+    for n in (0, 1, 40):
+        x, where, count = np.ones(3 * n, np.float32), np.full(6 * n, 7), np.full(1, 7)
+        counts, ends = (np.full(max(1, -(-3 * n // 32)), 7) for _ in range(2))
+        counted([x, counts], [n])
+        added([counts, ends], [n])
+        listed([x, counts, ends, where, count], [n])
+        assert count == 3 * n
 
 
 def numbered(dtype: str, count: int = 23) -> Array:

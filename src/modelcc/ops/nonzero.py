@@ -23,7 +23,7 @@ from modelcc.ir.algorithm import (
     predicate,
 )
 from modelcc.ir.compute import Inputs, Operand, Outputs
-from modelcc.ir.index import Index, ceildiv, minimum
+from modelcc.ir.index import Index, ceildiv, maximum, minimum
 from modelcc.ir.loop import Expr
 from modelcc.ir.op import Op, require
 from modelcc.ir.types import BOOL, F16, I64, Array, TensorType
@@ -98,7 +98,7 @@ def _list_in_groups(at: AlgorithmBuilder, x: Operand, where: Operand, count: Ope
     groups = at.capacity.groups
     assert groups is not None
     total, threads = x.type.elements, groups.threads
-    shares = ceildiv(total, EACH)
+    shares = maximum(ceildiv(total, EACH), 1)  # of nothing, too, there is a number
     counts, ends = at.scratch(I64, shares), at.scratch(I64, shares)
 
     @contextmanager
