@@ -127,3 +127,23 @@ def test_the_same_pair_is_one_function() -> None:
     after = JoinLaunches(1 << 20)(twice)
     names = launched(after)
     assert names[0] == names[2] and len(after.callees) == 2
+
+
+THREE = """program @main(%a: f32[8], %b: f32[8], %c: f32[9]) -> (%s, %t, %u) {
+  kernel @Neg(%a: f32[8]) -> (%s: f32[8]) { %s: f32[8] = [i < 8] -%a[i] }
+  kernel @Twice(%b: f32[8]) -> (%t: f32[8]) { %t: f32[8] = [i < 8] %b[i] * 2.0 }
+  kernel @Pair(%c: f32[9]) -> (%u: f32[8]) { %u: f32[8] = [i < 8] %c[i] + %c[i + 1] }
+}"""
+
+
+def test_parameters_are_called_like_no_value_of_a_later_one() -> None:
+    """The second %x0 becomes %x0_1, which a value of @Pair is, too."""
+    tensors = parse_tensor_program(THREE, {})
+    after = JoinLaunches(1 << 20)(scheduled(tensors))
+    verify_program(after)
+    assert len(launched(after)) == 1
+    feeds = {n: np.arange(k, dtype=np.float32) for n, k in (("a", 8), ("b", 8), ("c", 9))}
+    found = run_scheduled(after, interpreted(after), feeds, {})
+    wanted = run_program(tensors, feeds, {})
+    for name in tensors.outputs:
+        np.testing.assert_array_equal(found[name], wanted[name])

@@ -212,9 +212,15 @@ def _same(first: Launch, one: Function, second: Launch) -> tuple[int | None, ...
 
 def _both(one: _Kernel, other: _Kernel, same: Sequence[int | None], name: str) -> Function:
     """The groups of ``other`` behind those of ``one``."""
-    given = one.function.parameters
     inside = *_names(one), *_names(other)
-    names = Names(dict.fromkeys((*inside, *(p.buffer.name for p in given))))
+    names = Names(dict.fromkeys((*inside, *(p.buffer.name for p in one.function.parameters))))
+    olds = [p.buffer.name for p in one.function.parameters]
+    # What `other` defines may be called like a parameter that an earlier join has named.
+    own = {old: names.fresh(old) for old in olds if old in _defined(other)}
+    given = [
+        replace(p, buffer=replace(p.buffer, name=own.get(p.buffer.name, p.buffer.name)))
+        for p in one.function.parameters
+    ]
     renamed: dict[str, str] = {}
     parameters: list[Parameter] = [*given]
     for parameter, number in zip(other.function.parameters, same, strict=True):
@@ -229,7 +235,7 @@ def _both(one: _Kernel, other: _Kernel, same: Sequence[int | None], name: str) -
     threads = max(one.threads, other.threads)
     here = Predicate((Condition(Sym(group), "<", one.groups),))
     sides = (
-        _side(one, one.body, Sym(group), Sym(thread), threads),
+        _side(one, _renamed(one.body, own), Sym(group), Sym(thread), threads),
         _side(other, _renamed(other.body, renamed), Sym(group) - one.groups, Sym(thread), threads),
     )
     inner = For(thread, 0, threads, (If(here, *sides),), kind="thread")
@@ -246,7 +252,12 @@ def _both(one: _Kernel, other: _Kernel, same: Sequence[int | None], name: str) -
 
 def _names(kernel: _Kernel) -> tuple[str, ...]:
     """All that a kernel defines or mentions."""
-    found = [kernel.group, kernel.thread, *names_used(kernel.body)]
+    return (kernel.group, kernel.thread, *names_used(kernel.body), *_defined(kernel))
+
+
+def _defined(kernel: _Kernel) -> tuple[str, ...]:
+    """All values and indices that a kernel defines."""
+    found: list[str] = []
     for s in statements(kernel.body):
         match s:
             case Let() | Register():
