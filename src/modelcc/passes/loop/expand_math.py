@@ -90,11 +90,14 @@ ROUNDED_TWICE = 1.25
 """What bounds are multiplied by on processors without a fused multiply-add."""
 
 
-def expand_math(function: Function) -> Function:
-    """``function`` without calls of elementary functions; f16 and bf16 are computed in f32."""
+def expand_math(function: Function, arrays: bool = True) -> Function:
+    """``function`` without calls of elementary functions; f16 and bf16 are computed in f32.
+
+    Without ``arrays`` there are none in local memory either, and more is selected.
+    """
     if not mentions(function.body, _expands):
         return function
-    return replace(function, body=_MathExpander(function).block(function.body))
+    return replace(function, body=_MathExpander(function, arrays).block(function.body))
 
 
 def _expands(e: Expr) -> bool:
@@ -107,8 +110,8 @@ def _expands(e: Expr) -> bool:
 
 
 class _MathExpander:
-    def __init__(self, function: Function) -> None:
-        self._builder = builder_for(function, "math")
+    def __init__(self, function: Function, arrays: bool) -> None:
+        self._builder = builder_for(function, "math", arrays)
         self._known: dict[Expr, Expr] = {}
 
     def block(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

@@ -36,7 +36,7 @@ class LlvmKernels:
         """Elementary functions, narrow elements and what the machine lacks, as other statements."""
         boxes = function if self.groups.tiles else expand_tiles(function)
         copying = boxes if self.groups.copies else expand_copies(boxes)
-        simple = expand_math(expand_narrow(copying))
+        simple = expand_math(expand_narrow(copying), arrays=False)
         quick = simple if self.divide is None else narrow_quotients(simple, self.divide)
         return expand_instructions(quick, lanes_of(self.instructions.encodings))
 

@@ -120,7 +120,7 @@ def metal_text(functions: Sequence[Function], head: str = "") -> str:
     """
     for function in functions:
         verify_function(function, LIMITS)
-    plain = [expand_instructions(expand_math(function), {}) for function in functions]
+    plain = [expand_instructions(expand_math(function, arrays=False), {}) for function in functions]
     for function in plain:
         _check_doubles(function)
     return emit_c(plain, EmitOptions(head=head, dialect=METAL))

@@ -85,7 +85,7 @@ class OpenclTarget(DeviceTarget):
         """Elementary functions and narrow elements become arithmetic."""
         if self.spirv:
             return self._llvm.legal(function)
-        return expand_instructions(expand_math(expand_narrow(function)), {})
+        return expand_instructions(expand_math(expand_narrow(function), arrays=False), {})
 
     def text(self, functions: Sequence[Function]) -> str:
         """OpenCL C, or LLVM text of what becomes SPIR-V."""

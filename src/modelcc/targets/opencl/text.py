@@ -21,5 +21,5 @@ def opencl_text(functions: Sequence[Function], limits: GroupLimits) -> str:
     """
     for function in functions:
         verify_function(function, limits)
-    plain = [expand_instructions(expand_math(function), {}) for function in functions]
+    plain = [expand_instructions(expand_math(function, arrays=False), {}) for function in functions]
     return emit_c(plain, EmitOptions(dialect=OPENCL))

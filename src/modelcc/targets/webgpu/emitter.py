@@ -94,7 +94,9 @@ WGSL = replace(
 
 def plain_function(function: Function) -> Function:
     """A function in the constructs that are printed."""
-    return remove_unused(expand_instructions(expand_math(expand_narrow(function)), {}))
+    return remove_unused(
+        expand_instructions(expand_math(expand_narrow(function), arrays=False), {})
+    )
 
 
 def apart(function: Function) -> Shared:

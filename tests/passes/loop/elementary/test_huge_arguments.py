@@ -10,7 +10,18 @@ import pytest
 from native_loops import call, compiled
 
 from modelcc.ir.index import Sym
-from modelcc.ir.loop import Buffer, For, Function, If, Load, Parameter, ScalarCall, Stmt, Store
+from modelcc.ir.loop import (
+    Alloc,
+    Buffer,
+    For,
+    Function,
+    If,
+    Load,
+    Parameter,
+    ScalarCall,
+    Stmt,
+    Store,
+)
 from modelcc.ir.loop_cost import function_cost
 from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.loop_parser import parse_function
@@ -29,13 +40,13 @@ Runner = Callable[[Function, np.ndarray, np.ndarray], None]
 NAMES = ("sin", "cos", "tan")
 
 
-def function(name: str, dtype: DType, lanes: int = 8) -> Function:
+def function(name: str, dtype: DType, lanes: int = 8, arrays: bool = True) -> Function:
     """``name`` of each element, without elementary functions."""
     i, n = Sym("i"), Sym("n")
     value = ScalarCall(name, (Load("x", i, dtype, lanes),), dtype, lanes)
     buffers = (Parameter(Buffer("x", dtype, n)), Parameter(Buffer("out", dtype, n), True))
     loop = For("i", 0, n, (Store("out", i, value),), lanes)
-    return expand_math(Function(f"{name}_{dtype}", buffers, ("n",), (loop,)))
+    return expand_math(Function(f"{name}_{dtype}", buffers, ("n",), (loop,)), arrays)
 
 
 def by_llvm(f: Function, x: np.ndarray, out: np.ndarray) -> None:
@@ -95,6 +106,20 @@ def test_all_exponents(name: str, dtype: DType) -> None:
 def test_all_exponents_elsewhere(dtype: DType, runner: Runner) -> None:
     x = floats(dtype, 1 << 10)
     check("cos", x, result(function("cos", dtype), x, runner))
+
+
+@pytest.mark.parametrize("runner", [by_llvm, by_c, by_interpreter])
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_without_arrays(name: str, dtype: DType, runner: Runner) -> None:
+    x = floats(dtype, 1 << (9 if runner is by_interpreter else 15))
+    for lanes in (1, 4):
+        f = function(name, dtype, lanes, arrays=False)
+        verify_function(f)
+        assert not any(isinstance(s, Alloc) for s in statements(f.body))
+        got = result(f, x, runner)
+        check(name, x, got)
+        np.testing.assert_array_equal(got, result(function(name, dtype, lanes), x, runner))
 
 
 def test_scalars() -> None:

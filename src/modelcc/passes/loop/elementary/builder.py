@@ -24,10 +24,12 @@ from modelcc.ir.loop import (
     Register,
     ScalarCall,
     Select,
+    Splat,
     Stmt,
     Store,
     Var,
     VectorGather,
+    While,
 )
 from modelcc.ir.loop_traversal import names_used, statements
 from modelcc.ir.operators import Arithmetic, Plain
@@ -110,9 +112,14 @@ class Term(Arithmetic):
 
 @dataclass
 class CodeBuilder:
-    """Collects statements under names nothing else in the function has."""
+    """Collects statements under names nothing else in the function has.
+
+    Without ``arrays`` elements at computed places are selected: GPUs have no registers to index,
+    and keep such arrays in memory of each thread.
+    """
 
     prefix: str
+    arrays: bool = True
     count: int = 0
     statements: list[Stmt] = field(default_factory=list[Stmt])
 
@@ -138,11 +145,54 @@ class CodeBuilder:
         self.statements = [*outside, If(any_lane, self.take(), rare=True)]
         return Term(register)
 
-    def table(self, words: Sequence[int], dtype: DType) -> Callable[[Term, int], Term]:
-        """Constants in local memory, and how to read ``words[at[lane] + offset]`` of them."""
+    def corrected_each(
+        self, usual: Term, rare: Term, x: Term, correct: Callable[[Term], Term]
+    ) -> Term:
+        """``usual``, but in lanes where the bool ``rare`` holds what ``correct`` makes of a scalar
+        ``x``, which is not 0 there: lanes of the same value at once, in a loop without arrays.
+        """
+        if x.lanes == 1:
+            return self.corrected(usual, rare, lambda: correct(x))
+        register = Var(self._name(), usual.dtype, usual.lanes)
+        self.statements.append(Register(register.name, usual.expr))
+        outside, self.statements = self.statements, []
+        bits = Var(self._name(), U32 if x.dtype.bits == 32 else U64, x.lanes)
+        left = Term(bits)
+        largest = Term(Reduce("max", left.expr))
+        value = self.let(largest)
+        own = self.let(left.equal(Term(Splat(value.expr, x.lanes))))
+        corrected = Term(Splat(correct(self.let(value.as_float)).expr, x.lanes))
+        self.statements += [
+            Assign(register.name, corrected.where(own, Term(register)).expr),
+            Assign(bits.name, left.number(0).where(own, left).expr),
+        ]
+        loop = While(largest.differs(0).expr, self.take())
+        begin = Register(bits.name, x.unsigned_bits.where(rare, 0).expr)
+        any_lane = Reduce("or", rare.expr)
+        self.statements = [*outside, If(any_lane, (begin, loop), rare=True)]
+        return Term(register)
+
+    def table(self, words: Sequence[int], dtype: DType) -> Callable[[Term, int], list[Term]]:
+        """Constants, and how to read ``words[at : at + count]`` of them for a scalar ``at``."""
+        if not self.arrays:
+            constants = [Term(Const(w, dtype)) for w in words]
+            return lambda at, count: self._selected(constants, at, count)
         table = self._local(dtype, len(words))
         self.statements += [Store(table, place, Const(w, dtype)) for place, w in enumerate(words)]
-        return lambda at, offset: Term(VectorGather(table, offset, at.expr, dtype))
+
+        def read(at: Term, count: int) -> list[Term]:
+            return [Term(VectorGather(table, k, at.expr, dtype)) for k in range(count)]
+
+        return read
+
+    def _selected(self, words: list[Term], at: Term, count: int) -> list[Term]:
+        """``words[at : at + count]``, moved by each power of two in ``at``, the largest first."""
+        for power in reversed(range((len(words) - count).bit_length())):
+            moves, far = self.let((at & (1 << power)).differs(0)), words[1 << power :]
+            kept = words[: count + (1 << power) - 1]
+            chosen = [self.let(w.where(moves, near)) for w, near in zip(far, kept, strict=False)]
+            words = [*chosen, *kept[len(chosen) :]]
+        return words
 
     def each_lane(self, x: Term, compute: Callable[[Term], Sequence[Term]]) -> list[Term]:
         """What ``compute`` makes of scalars, for the lanes of ``x`` one after another in a loop."""
@@ -182,14 +232,14 @@ class CodeBuilder:
         return f"{self.prefix}{self.count - 1}"
 
 
-def builder_for(function: Function, prefix: str) -> CodeBuilder:
+def builder_for(function: Function, prefix: str, arrays: bool = True) -> CodeBuilder:
     """A builder for statements of ``function``: names there begin otherwise."""
     taken = set(names_used(function.body)) | {
         s.name for s in statements(function.body) if isinstance(s, Let | Register)
     }
     while any(name.startswith(prefix) for name in taken):
         prefix = f"{prefix}."
-    return CodeBuilder(prefix)
+    return CodeBuilder(prefix, arrays)
 
 
 def polynomial(x: Term, coefficients: Sequence[float]) -> Term:

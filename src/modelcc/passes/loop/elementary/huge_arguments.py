@@ -17,7 +17,7 @@ from itertools import pairwise
 from modelcc.ir.types import F32, F64, I32, I64, U32, U64
 from modelcc.passes.loop.elementary.builder import CodeBuilder, Term
 
-_Table = Callable[[Term, int], Term]
+_Table = Callable[[Term, int], list[Term]]
 _LOW = 0xFFFFFFFF
 _LEAD = 64
 """Zeros before the bits of ``1 / 2 pi``, for they start at ``2^-e`` with a negative ``e``, too."""
@@ -53,11 +53,15 @@ _FORMATS = {32: _BitFormat(23, 127, 2, 9), 64: _BitFormat(52, 1023, 4, 39)}
 def reduced_huge(b: CodeBuilder, x: Term) -> tuple[Term, Term]:
     """``r`` within pi/4 of 0 and the quadrant (I32 or I64, modulo 4) for finite ``|x| >= 1``.
 
-    Lane by lane, for processors multiply 64 bits in scalars, and it leaves the code small.
+    Lane by lane, for processors multiply 64 bits in scalars, and it leaves the code small; without
+    arrays of a scalar.
     """
     words = _FORMATS[x.dtype.bits].words
     padded = INVERSE_TURN >> (TURN_BITS + _LEAD - 32 * words)
     read = b.table([padded >> 32 * k & _LOW for k in reversed(range(words))], U32)
+    if not b.arrays:
+        r, quadrant = _reduced_lane(b, x, read)
+        return b.let(r), b.let(quadrant)
     r, quadrant = b.each_lane(x, lambda lane: _reduced_lane(b, b.let(lane), read))
     return r, quadrant
 
@@ -88,7 +92,7 @@ def _window(b: CodeBuilder, read: _Table, place: Term, count: int) -> list[Term]
     """``count`` words (in u64) of a table from bit ``place`` on."""
     first = b.let(place >> 5)
     back = b.let(32 - (place & 31).to(U64))
-    words = [b.let(read(first, k).to(U64)) for k in range(count + 1)]
+    words = [b.let(word.to(U64)) for word in read(first, count + 1)]
     return [b.let((((this << 32) | after) >> back) & _LOW) for this, after in pairwise(words)]
 
 

@@ -37,12 +37,20 @@ def _of_any(b: CodeBuilder, x: Term, function: _Function, quarter: int = 0) -> T
     bound = LARGEST_USUAL[x.dtype.bits]
     huge = b.let(a > bound)
 
-    def of_huge() -> Term:
-        r, quadrant = reduced_huge(b, b.let(x.where(b.let(huge & (a < math.inf)), 2 * bound)))
+    def of_finite(x: Term) -> Term:
+        r, quadrant = reduced_huge(b, x)
         quadrant = b.let(quadrant + quarter) if quarter else quadrant
-        return function(b, r, quadrant).where(a < math.inf, math.nan)
+        return function(b, r, quadrant)
 
-    return b.corrected(function(b, *_usual(b, x, _MAGIC + quarter)), huge, of_huge)
+    def of_huge() -> Term:
+        finite = b.let(x.where(b.let(huge & (a < math.inf)), 2 * bound))
+        return of_finite(finite).where(a < math.inf, math.nan)
+
+    usual = function(b, *_usual(b, x, _MAGIC + quarter))
+    if b.arrays:
+        return b.corrected(usual, huge, of_huge)
+    # What is not finite is NaN already; a lane at a time takes the fewest registers.
+    return b.corrected_each(usual, b.let(huge & (a < math.inf)), x, of_finite)
 
 
 def _usual(b: CodeBuilder, x: Term, magic: float) -> tuple[Term, Term]:
