@@ -108,6 +108,7 @@ POOLING = [
     case("AvgPool2d", 2, inputs=(normal(2, 3, 6, 5),)),
     case("AvgPool2d", 3, 2, 1, count_include_pad=False, inputs=(normal(2, 3, 6, 5),)),
     case("AvgPool2d", 3, 2, 1, ceil_mode=True, divisor_override=5, inputs=(normal(2, 3, 6, 5),)),
+    case("AvgPool2d", (4, 2), (3, 2), ceil_mode=True, inputs=(normal(2, 3, 2, 5),)),
     case("AvgPool3d", 2, inputs=(normal(1, 2, 4, 4, 2),)),
     case("LPPool1d", 2, 3, inputs=(normal(2, 3, 9) + 3,)),
     case("LPPool2d", 3, 2, inputs=(np.abs(normal(2, 3, 6, 5)) + 1,)),

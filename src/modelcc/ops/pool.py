@@ -76,6 +76,8 @@ def geometries() -> tuple[Sample, ...]:
         plain_sample(tensor(2, 3, "t"), (3,), strides=(2,), pads_before=(1,), pads_after=(1,)),
         plain_sample(tensor(1, 2, 4, 5, 6), (2, 3, 2), strides=(2, 1, 2)),
         plain_sample(tensor(1, 2, 6, dtype=F16), (2,)),
+        plain_sample(tensor(1, 2, 2, 5), (3, 2), strides=(3, 2), ceil_mode=True),
+        plain_sample(tensor(1, 2, "t"), (4,), strides=(3,), ceil_mode=True),
     )
 
 
@@ -382,13 +384,20 @@ class MaxPoolGrad(Greatest):
 
 @dataclass(frozen=True)
 class AveragePool(Pool):
-    """Mean of each window: over the elements inside x, or padding too if ``count_include_pad``."""
+    """Mean of each window: over the elements inside x, or padding too if ``count_include_pad``.
+
+    What a window of ``ceil_mode`` has beyond the padding is not counted, as in PyTorch and
+    onnxruntime.
+    """
 
     narrowing = FOLLOWS
     count_include_pad: bool = False
     samples = (
         *geometries(),
-        *(sample(*s.operands, **s.attributes, count_include_pad=True) for s in geometries()[1:7]),
+        *(
+            sample(*s.operands, **s.attributes, count_include_pad=True)
+            for s in (*geometries()[1:7], *geometries()[10:])
+        ),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType]:
@@ -428,13 +437,18 @@ class AveragePool(Pool):
 
     def _count_values(self, build: Builder, sizes: Sequence[Index], dy: TensorType) -> Value:
         """The varying counts: a constant, or a convolution of ones if the extents are named."""
-        if self.count_include_pad or all(isinstance(s, int) for s in sizes):
-            extents = numbers(sizes, "spatial extents of an AveragePool with partial windows")
+        if all(isinstance(s, int) for s in sizes):
+            extents = numbers(sizes, "spatial extents of an AveragePool")
             return Value(build, build.constant(self.counts(extents).astype(dy.dtype.numpy)))
+        before, after = self.pads_before, self.window.fitted_after(sizes, dy.shape[2:])
+        if self.count_include_pad:
+            pads = zip(sizes, before, self.pads_after, strict=True)
+            sizes = tuple(size + b + a for size, b, a in pads)
+            after = tuple(f - a for f, a in zip(after, self.pads_after, strict=True))
+            before = (0,) * len(sizes)
         image = build.emit(Full((1, 1, *sizes), 1.0, dy.dtype))
         kernel = build.constant(np.ones((1, 1, *self.kernel), dy.dtype.numpy))
-        after = self.window.fitted_after(sizes, dy.shape[2:])
-        window = Conv(self.strides, self.pads_before, after, self.dilations, 1)
+        window = Conv(self.strides, before, after, self.dilations, 1)
         return Value(build, build.emit(window, image, kernel))
 
     def compute(self, at: StageBuilder, x: Operand) -> Operand:

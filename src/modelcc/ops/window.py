@@ -41,14 +41,16 @@ class Window:
     def extents(self, sizes: Sequence[Index]) -> tuple[Index, ...]:
         """Number of window positions per axis; :class:`ModelError` where none fits.
 
-        With ``ceil_mode`` a last, partial window counts if it starts before the right padding.
+        With ``ceil_mode`` a last, partial window counts if it starts before the right padding,
+        also where it is the only one, which as in PyTorch is beyond by less than its stride.
         """
         return tuple(self._extent(a, size) for a, size in enumerate(sizes))
 
     def _extent(self, axis: int, size: Index) -> Index:
         stride, before = self.strides[axis], self.before[axis]
         room = size + before + self.after[axis] - self.reach(axis)
-        if isinstance(room, int) and room < 0:
+        single = self.ceil_mode and _at_most(-room - stride, -1)
+        if isinstance(room, int) and room < 0 and not single:
             raise ModelError(
                 f"a window of {self.reach(axis)} does not fit into spatial axis {axis} of extent "
                 f"{size} padded by {before} and {self.after[axis]}",
@@ -93,7 +95,10 @@ class Window:
         return _at_most(last - high, -1) or (not self.ceil_mode and _at_most(padded - high, 0))
 
     def count(self, axis: int, output: Index, size: Index, padding: bool) -> Index:
-        """Taps of a window inside ``size``, with its ``padding`` if wanted; at least 1."""
+        """Taps of a window inside ``size``, with its ``padding`` if wanted; at least 1.
+
+        Those beyond the padding, which ``ceil_mode`` makes, are never counted, as in PyTorch.
+        """
         kernel, before, step = self.kernel[axis], self.before[axis], self.dilations[axis]
         low, high = (-before, size + self.after[axis]) if padding else (0, size)
         start = self.position(axis, output, 0)

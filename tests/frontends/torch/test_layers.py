@@ -115,6 +115,8 @@ POOLINGS: list[tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]] = [
     (lambda x: F.avg_pool2d(x, 3, 2, 1, True, True), (2, 3, 8, 7), (0,)),
     (lambda x: F.avg_pool2d(x, 9, ceil_mode=True), (2, 3, 4, 9), (0,)),
     (lambda x: F.avg_pool2d(x, 9, 8, 1, True, False), (2, 3, 4, 6), (0,)),
+    (lambda x: F.avg_pool2d(x, 9, 8, 1, True, True), (2, 3, 4, 6), (0,)),
+    (lambda x: F.max_pool2d(x, 3, 2, 0, 2, True), (2, 3, 4, 9), (0,)),
     (lambda x: F.avg_pool2d(x, 9, 8, 1, True, True, 5), (2, 3, 4, 6), ()),
     (lambda x: F.max_pool2d(x, 9, ceil_mode=True, return_indices=True), (2, 3, 4, 9), ()),
     (lambda x: F.avg_pool2d(x, 3, 2, 1, True, False), (2, 3, 8, 7), (0,)),

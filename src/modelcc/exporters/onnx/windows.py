@@ -75,7 +75,8 @@ def _pool(at: OnnxWriting, op: Pool, pads: Sequence[int]) -> Settings:
     if isinstance(op, MaxPoolGrad):
         counts = at.type(1).shape[2:]
     ceil_mode = op.ceil_mode
-    rooms = (sizes[a] + pads[a] + pads[rank + a] - op.window.reach(a) for a in range(rank))
+    whole = zip(sizes, op.pads_before, op.pads_after, strict=True)
+    rooms = (size + b + a - op.window.reach(axis) for axis, (size, b, a) in enumerate(whole))
     counted = tuple(ceildiv(r, s) + 1 for r, s in zip(rooms, op.strides, strict=True))
     if op.ceil_mode and counted != counts and at.type().is_static:
         fitted = op.window.fitted_after(sizes, counts)

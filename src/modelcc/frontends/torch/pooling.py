@@ -41,25 +41,14 @@ Geometry = tuple[Ints, Ints, Ints, Ints, Ints]
 
 
 def _geometry(
-    call: Aten, sizes: Sequence[Index], kernel: Numbers, stride: Numbers, padding: Numbers,
-    dilation: Numbers = 1, ceil_mode: bool = False,
+    call: Aten, rank: int, kernel: Numbers, stride: Numbers, padding: Numbers,
+    dilation: Numbers = 1,
 ) -> Geometry:  # fmt: skip
-    """Kernel, strides, pads before and after, dilations; the stride is the kernel if not given.
-
-    A partial window that has more than the whole padded axis is as large as that.
-    """
-    rank = len(sizes)
+    """Kernel, strides, pads before and after, dilations; the stride is the kernel if not given."""
     pads, dilations = per_axis(call, padding, rank), per_axis(call, dilation, rank)
     extents = per_axis(call, kernel, rank)
     steps = kernel if stride in ((), [], None) else stride
-    if ceil_mode:
-        cut = zip(extents, sizes, pads, dilations, strict=True)
-        extents = tuple(_within(k, size, pad) if d == 1 else k for k, size, pad, d in cut)
     return extents, per_axis(call, steps, rank), pads, pads, dilations
-
-
-def _within(kernel: int, size: Index, pad: int) -> int:
-    return min(kernel, size + 2 * pad) if isinstance(size, int) and size else kernel
 
 
 def max_pool(rank: int, with_indices: bool) -> Handler:
@@ -70,7 +59,7 @@ def max_pool(rank: int, with_indices: bool) -> Handler:
         dilation: Numbers = 1, ceil_mode: bool = False,
     ) -> Value | tuple[Value, Value]:  # fmt: skip
         sizes = x.type.shape[-rank:]
-        geometry = _geometry(call, sizes, kernel, stride, padding, dilation, ceil_mode)
+        geometry = _geometry(call, rank, kernel, stride, padding, dilation)
         values = _batched(MaxPool(*geometry, ceil_mode, keep_nan=True), x, rank)
         if not with_indices:
             return values
@@ -92,8 +81,7 @@ def max_pool_backward(rank: int) -> Handler:
         call: Aten, dy: Value, x: Value, kernel: Numbers, stride: Numbers, padding: Numbers,
         dilation: Numbers, ceil_mode: bool, indices: Value,
     ) -> Value:  # fmt: skip
-        sizes = x.type.shape[-rank:]
-        geometry = _geometry(call, sizes, kernel, stride, padding, dilation, ceil_mode)
+        geometry = _geometry(call, rank, kernel, stride, padding, dilation)
         op = MaxPoolGrad(*geometry, ceil_mode, keep_nan=True)
         if x.type.rank == rank + 2:
             return of(op, x, dy)
@@ -109,7 +97,7 @@ def average_pool(rank: int) -> Handler:
         ceil_mode: bool = False, count_include_pad: bool = True, divisor: int | None = None,
     ) -> Value:  # fmt: skip
         sizes = x.type.shape[-rank:]
-        geometry = _geometry(call, sizes, kernel, stride, padding, ceil_mode=ceil_mode)
+        geometry = _geometry(call, rank, kernel, stride, padding)
         op, factor = _average(geometry, ceil_mode, count_include_pad, divisor, sizes)
         y = _batched(op, x, rank)
         return y if factor == 1 else y * factor
@@ -141,7 +129,7 @@ def average_pool_backward(rank: int) -> Handler:
         ceil_mode: bool, count_include_pad: bool, divisor: int | None,
     ) -> Value:  # fmt: skip
         sizes = x.type.shape[-rank:]
-        geometry = _geometry(call, sizes, kernel, stride, padding, ceil_mode=ceil_mode)
+        geometry = _geometry(call, rank, kernel, stride, padding)
         op, factor = _average(geometry, ceil_mode, count_include_pad, divisor, sizes)
         scaled = dy if factor == 1 else dy * factor
         lead = () if x.type.rank == rank + 2 else (1,)

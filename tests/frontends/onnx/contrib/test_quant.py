@@ -80,6 +80,14 @@ FORMS: tuple[Form, ...] = (
         [*X, scale(0.015), zero(128)],
         {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 1]},
     ),
+    *(
+        (
+            "QLinearAveragePool",
+            [*X, scale(0.015), zero(128)],
+            {"kernel_shape": [6, 3], "strides": [3, 2], "ceil_mode": 1, "count_include_pad": pads},
+        )
+        for pads in (0, 1)
+    ),
     (
         "QLinearConv",
         [bytes_(2, 5, 4, 6), scale(0.02), zero(120), i8(4, 6, 3, 3), scale(0.01),

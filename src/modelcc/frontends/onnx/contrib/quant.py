@@ -17,7 +17,7 @@ from modelcc.frontends.onnx.call import Call
 from modelcc.frontends.onnx.contrib.attention import attention
 from modelcc.frontends.onnx.contrib.fused import plus, with_channels_last
 from modelcc.frontends.onnx.contrib.operands import Made, operators, positional
-from modelcc.frontends.onnx.standard.nn import average_pool
+from modelcc.frontends.onnx.standard.nn import average_of_whole_windows
 from modelcc.frontends.onnx.standard.quant import dequantize, qlinear_conv, quantize
 from modelcc.frontends.onnx.standard.quant_parameters import of_slices, of_tensor
 from modelcc.frontends.onnx.standard.recurrent import LENGTHS, lstm_layer
@@ -89,10 +89,13 @@ def softmax(call: Call, x: str) -> str:
 
 
 def averages(call: Call, x: str) -> str:
-    """Average pooling; channels may be last."""
+    """Average pooling; channels may be last.
+
+    Unlike the standard's, onnxruntime's divides by whole windows if padding counts.
+    """
     if not call.attrs.flag("channels_last"):
-        return average_pool(call.with_inputs((x,)))
-    return with_channels_last(call.with_inputs((x,)), average_pool)
+        return average_of_whole_windows(call.with_inputs((x,)))
+    return with_channels_last(call.with_inputs((x,)), average_of_whole_windows)
 
 
 def averages_of_all(call: Call, x: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from modelcc.frontends.kit.equation import contracted
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.onnx.call import Call, simple, table
@@ -29,6 +31,7 @@ from modelcc.ops.pool import MaxPoolIndices
 from modelcc.ops.reduce import ReduceMean
 from modelcc.ops.transcendental import Sqrt
 from modelcc.ops.views import part
+from modelcc.ops.window import Window
 
 
 def convolution(call: Call) -> str:
@@ -83,7 +86,7 @@ def conv_transpose(call: Call) -> str:
 def max_pool(call: Call) -> tuple[str, ...]:
     """The greatest elements and, where wanted, their positions in the whole tensor."""
     window = pooled(call)
-    geometry = (window.kernel, *window.steps, call.attrs.flag("ceil_mode"))
+    geometry = (window.kernel, *window.steps, window.ceil_mode)
     values = call.emit(pool.MaxPool(*geometry), call.input(0))
     if not call.want(1):
         return (values,)
@@ -129,14 +132,34 @@ def col_to_im(call: Call) -> str:
 
 
 def average_pool(call: Call) -> str:
-    window, attrs = pooled(call), call.attrs
-    flags = attrs.flag("ceil_mode"), attrs.flag("count_include_pad")
-    return call.emit(pool.AveragePool(window.kernel, *window.steps, *flags), call.input(0))
+    """Means of windows.
+
+    As in PyTorch and onnxruntime what the last window of ``ceil_mode`` has beyond the padding is
+    not counted, and windows that begin in the padding behind are left out; the standard's
+    evaluator moves all windows to the left by half of what the last one lacks.  Without
+    ``ceil_mode`` the standard has no window that is larger than its padded input: onnxruntime
+    divides its sum by all of it before opset 19, by what is not beyond from then on.
+    """
+    padding = call.attrs.flag("count_include_pad")
+    window = pooled(call, inside=padding and call.opset >= 19)
+    op = pool.AveragePool(window.kernel, *window.steps, window.ceil_mode, padding)
+    return call.emit(op, call.input(0))
+
+
+def average_of_whole_windows(call: Call) -> str:
+    """Means of windows, all by as many elements if padding counts: what is beyond counts, too."""
+    if not call.attrs.flag("count_include_pad"):
+        return average_pool(call)
+    found, sizes = pooled(call), spatial(call)
+    places = Window(found.kernel, *found.steps, found.ceil_mode)
+    whole = replace(found, after=places.fitted_after(sizes, places.extents(sizes)))
+    op = pool.AveragePool(whole.kernel, *whole.steps, count_include_pad=True)
+    return call.emit(op, call.input(0))
 
 
 def lp_pool(call: Call) -> str:
-    window, attrs = pooled(call), call.attrs
-    rest = attrs.flag("ceil_mode"), attrs.integer("p", 2)
+    window = pooled(call)
+    rest = window.ceil_mode, call.attrs.integer("p", 2)
     return call.emit(LpPool(window.kernel, *window.steps, *rest), call.input(0))
 
 

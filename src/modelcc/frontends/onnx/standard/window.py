@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from modelcc.frontends.onnx.call import Call
-from modelcc.ir.index import Index, ceildiv, compare, floordiv, maximum, minimum, simplify
+from modelcc.ir.index import Index, ceildiv, compare, floordiv, maximum, minimum, mod, simplify
 
 Numbers = tuple[int, ...]
 Extents = tuple[Index, ...]
@@ -20,6 +20,7 @@ class Geometry:
     before: tuple[Index, ...]
     after: tuple[Index, ...]
     dilations: tuple[int, ...]
+    ceil_mode: bool = False
 
     @property
     def steps(self) -> tuple[Numbers, Extents, Extents, Numbers]:
@@ -46,29 +47,45 @@ def geometry(call: Call, kernel: tuple[int, ...]) -> Geometry:
     return Geometry(kernel, strides, before, after, dilations)
 
 
-def pooled(call: Call) -> Geometry:
+def pooled(call: Call, inside: bool = False) -> Geometry:
     """The window of a pooling.
 
     As in onnxruntime one that is larger than its padded input has one position, unless it is so
-    by its stride or more: numbers of steps are rounded towards zero.
+    by its stride or more: numbers of steps are rounded towards zero.  What it has beyond the
+    input is padding, or if ``inside`` is not counted, as that of a partial window is not.
     """
     window = geometry(call, call.attrs.integers("kernel_shape"))
     for name, pads in (("before", window.before), ("after", window.after)):
         if any(compare(p, ">=", k, {}) for p, k in zip(pads, window.kernel, strict=True)):
             call.fail(f"pads {name} of {list(pads)} leave windows {list(window.kernel)} of nothing")
+    if call.attrs.flag("ceil_mode"):
+        return replace(window, ceil_mode=True)
     sides = zip(spatial(call), window.before, window.after, strict=True)
     reaches = ((k - 1) * d + 1 for k, d in zip(window.kernel, window.dilations, strict=True))
-    after = tuple(
-        _reaching(call, size + b + a - reach, a, stride)
-        for (size, b, a), reach, stride in zip(sides, reaches, window.strides, strict=True)
-    )
-    return replace(window, after=after)
+    rooms = [size + b + a - reach for (size, b, a), reach in zip(sides, reaches, strict=True)]
+    axes = list(zip(rooms, window.after, window.strides, strict=True))
+    if all(_rounds_alike(call, room, stride) for room, _, stride in axes):
+        return window
+    fit = _flush if inside else _reaching
+    return replace(window, after=tuple(fit(call, *axis) for axis in axes), ceil_mode=inside)
+
+
+def _rounds_alike(call: Call, room: Index, stride: int) -> bool:
+    """Whether as many steps fit whether they are rounded towards zero or down."""
+    return stride == 1 or bool(compare(room, ">=", 0, call.bounds))
 
 
 def _reaching(call: Call, room: Index, after: Index, stride: int) -> Index:
-    if stride == 1 or compare(room, ">=", 0, call.bounds):
+    """Padding as far as a single window that is too large."""
+    if _rounds_alike(call, room, stride):
         return after
     return simplify(after + minimum(maximum(-room, 0), stride - 1), call.bounds)
+
+
+def _flush(call: Call, room: Index, after: Index, stride: int) -> Index:
+    """Padding without what no window reads, with which ``ceil_mode`` adds only a single one that
+    is too large."""
+    return simplify(after - mod(maximum(room, 0), stride), call.bounds)
 
 
 def per_axis(call: Call, name: str, rank: int) -> tuple[int, ...]:
