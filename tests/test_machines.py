@@ -17,6 +17,8 @@ NO_CODE = {
     "targets/amdgpu/test_amdgpu.py": "targets with machines of their own",
     "targets/cuda/test_convolutions.py": "targets with machines of their own",
     "targets/cuda/test_libraries.py": "targets with machines of their own",
+    "ptx_emulator/__main__.py": "targets with machines of their own",
+    "targets/cuda/test_emulated.py": "targets with machines of their own",
     "targets/cuda/test_program.py": "targets with machines of their own",
     "targets/cuda/test_tensor_product.py": "targets with machines of their own",
     "targets/mcu/libraries/test_cmsis_nn.py": "targets with machines of their own",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from machines import chosen_options
 from onnx import TensorProto, helper, numpy_helper
 from small_models import mlp
 
@@ -17,7 +18,6 @@ from fuzz import agreement
 from fuzz.agreement import Trial, compared, summary
 from fuzz.attempt import Limits, Outcome
 from fuzz.opinions import flat, nan_kept, onnxruntime_runner, opinions, results_moved
-from modelcc.options import Options
 
 LIMITS = Limits(60, 4 << 30)
 
@@ -65,7 +65,7 @@ def test_a_wrong_result_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_target_and_sizes_are_as_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = saved(tmp_path, mlp("batch"))
-    nowhere = Trial(Options(target="nowhere"))
+    nowhere = Trial(chosen_options(target="nowhere"))
     assert "no target 'nowhere'" in compared(path, LIMITS, nowhere).outcome.message
 
     def shown(path: Path, feeds: dict[str, Any], *others: Any) -> Outcome:
@@ -73,7 +73,7 @@ def test_target_and_sizes_are_as_asked(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(agreement, "judged", shown)
     for size in (0, 1, 37):
-        found = compared(path, LIMITS, Trial(Options(target="native"), size))
+        found = compared(path, LIMITS, Trial(chosen_options(target="native"), size))
         assert found.outcome.message == f"({size}, 6)", found
 
 
