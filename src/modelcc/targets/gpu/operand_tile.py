@@ -93,13 +93,27 @@ class OperandTile:
         vector = thread + number * self.threads
         if self.operand.packed:
             return mod(vector, self.size), floordiv(vector, self.size) * self.lanes
-        sector = SECTOR_BYTES // self.buffer.dtype.bytes
-        if self.operand.by_term and self.lanes == 1 and self.depth % sector == 0:
-            far, turn = mod(floordiv(vector, sector), self.size), floordiv(vector, sector)
-            return far, mod(vector, sector) + sector * floordiv(turn, self.size)
+        if self.operand.by_term and self.lanes == 1:
+            found = self._by_sectors(thread, number)
+            if found:
+                return found
         inner = (self.depth if self.operand.by_term else self.size) // self.lanes
         near, far = mod(vector, inner) * self.lanes, floordiv(vector, inner)
         return (far, near) if self.operand.by_term else (near, far)
+
+    def _by_sectors(self, thread: Index, number: Index) -> tuple[Index, Index] | None:
+        """Where all numbers of a thread are as far from its first one as those of any other."""
+        sector = SECTOR_BYTES // self.buffer.dtype.bytes
+        rows, own = self.threads // sector, floordiv(thread, sector)
+        if self.threads % sector or self.depth % sector or not isinstance(number, int):
+            return None
+        if self.size % rows == 0:
+            turns, term = self.size // rows, mod(thread, sector)
+            return own + number % turns * rows, term + number // turns * sector
+        if rows % self.size:
+            return None
+        columns = floordiv(own, self.size) + number * (rows // self.size)
+        return mod(own, self.size), mod(thread, sector) + columns * sector
 
     @property
     def vectors(self) -> int:
