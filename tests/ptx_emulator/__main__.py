@@ -70,7 +70,8 @@ def main() -> int:
                     f"{model.stem:40} {target:12} {precision:5} {error:.1e} {took:6.1f} s",
                     flush=True,
                 )
-                print(*(traffic.worst(given.traffic) if traffic else ()), sep="\n", flush=True)
+                for line in traffic.worst(given.traffic) if traffic else ():
+                    print(line, flush=True)
     return int(wrong > 0)
 
 
