@@ -19,6 +19,7 @@ from modelcc.runtime.cuda_device import CudaDevice
 from modelcc.runtime.device_program import DeviceCode
 from modelcc.runtime.session import Session
 
+_MEMORY = 1 << 32
 TOLERANCE = {"f32": 2e-5, "tf32": 1e-2, "f16": 6e-3, "bf16": 7e-2}
 """Of the largest number of a result."""
 
@@ -28,7 +29,7 @@ def error_of(model: Path, options: Options, early: bool, traffic: Traffic | None
     open are 2."""
     artifact = compile_model(model, options).artifact
     session = Session(
-        artifact, 1, DeviceCode(artifact, CudaDevice(PtxDriver(early, traffic=traffic), 0))
+        artifact, 1, DeviceCode(artifact, CudaDevice(PtxDriver(early, _MEMORY, traffic), 0))
     )
     peer = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     rng = np.random.default_rng(0)

@@ -77,6 +77,7 @@ class ThreadCopies:
             if threads.around.early:
                 self._do(copied, np.full(len(lanes), True))
             else:
+                threads.check_reads(lanes[there], copied.source[there])
                 self._pending.append(copied)
 
         return step
@@ -152,6 +153,8 @@ class BoxCopies:
         if self._threads.around.early:
             self._copy(boxes)
         else:
+            if self._threads.ahead[boxes.lanes].any():
+                self._read(boxes)  # what it may not read it may not be asked for either
             self._pending.append(boxes)
 
     def _copy(self, boxes: _Boxes) -> None:

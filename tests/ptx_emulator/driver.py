@@ -16,7 +16,7 @@ from ptx_emulator.syntax import KernelCode, Module, parse_module
 from ptx_emulator.threads import PARAMETERS, Box, Surroundings
 from ptx_emulator.traffic import Traffic
 
-_MEMORY = 1 << 32
+_MEMORY = 1 << 28
 
 
 class PtxDriver(FakeDriver):

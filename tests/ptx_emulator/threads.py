@@ -6,7 +6,7 @@ import re
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import product
+from math import prod
 
 import numpy as np
 from ptx_emulator.fragments import WARP
@@ -198,4 +198,4 @@ def parts_of(operand: str) -> list[str]:
 
 def all_groups(grid: tuple[int, int, int]) -> Array:
     """Numbers of the groups of a grid."""
-    return np.arange(len(list(product(*map(range, grid)))))
+    return np.arange(prod(grid))

@@ -36,7 +36,7 @@ def library_gain(
     plain = dtype.bits == 32 and ROUNDED not in machine.matrix
     rate = machine.flops if plain else machine.matrix_flops * 2 / dtype.bytes
     theirs = 2 * products / (LIBRARY_PART * rate * 1e12)
-    ours = contraction_seconds(anchor, schedule, machine, chip.clock)
+    ours = contraction_seconds(kernel, schedule, machine, chip.clock)
     if isinstance(schedule, GroupReduction):
         ours = 0.0  # what it reads takes longer
     if ours is None:

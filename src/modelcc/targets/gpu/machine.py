@@ -10,6 +10,9 @@ from modelcc.ir.loop_group_verifier import GroupLimits
 
 KIB = 1 << 10
 
+SECTOR_BYTES = 32
+"""Of memory, what is fetched whenever a byte of it is read."""
+
 
 @dataclass(frozen=True)
 class GpuModel:

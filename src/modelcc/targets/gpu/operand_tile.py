@@ -27,9 +27,7 @@ from modelcc.schedule.lanes import Lanes, widen
 from modelcc.schedule.nest import LoopVar
 from modelcc.targets.gpu.contraction import KeptFactor
 from modelcc.targets.gpu.evaluation import Evaluation, Point, extent_of, not_implied, only_where
-
-SECTOR_BYTES = 32
-"""Of memory, what is fetched whenever a byte of it is read."""
+from modelcc.targets.gpu.machine import SECTOR_BYTES
 
 
 def vector_lanes(

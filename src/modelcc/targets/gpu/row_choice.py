@@ -13,7 +13,7 @@ from modelcc.schedule.group_schedule import GroupReduction, GroupRows
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.structure import Group
 from modelcc.targets.gpu.evaluation import GroupKernel, extent_of
-from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.gpu.machine import SECTOR_BYTES, GpuModel
 from modelcc.targets.gpu.reduction import (
     EXCHANGED_BITS,
     are_beside,
@@ -40,10 +40,9 @@ MOST_EVEN = 24
 OTHER_REGISTERS = 28
 """Of a thread that keeps elements of a row, besides these."""
 
-WAIT, UNROLLED, SECTOR = 0.5e-6, 4, 32
+WAIT, UNROLLED = 0.5e-6, 4
 """Seconds that a thread waits for elements of which it reads so many at once (measured on an H100:
-64 of each of 2,048 rows walked twice by a thread take 16 us), and bytes of memory that are read for
-one element."""
+64 of each of 2,048 rows walked twice by a thread take 16 us)."""
 
 AHEAD, CHEAP = 8, 16
 """Vectors that a thread has on their way, and the cost of a term that is little beside them."""
@@ -144,7 +143,7 @@ def _by_threads(stages: RowStages, machine: GpuModel) -> bool:
         return True
     waits = 1 if length <= MOST_KEPT_BY_WARPS else sum(bool(n.reduce) for n in stages.nests)
     alone = waits * length / UNROLLED * WAIT
-    return alone < outer * length * SECTOR / (machine.bandwidth * 1e9)
+    return alone < outer * length * SECTOR_BYTES / (machine.bandwidth * 1e9)
 
 
 def _by_warps(kernel: GroupKernel, stages: RowStages, machine: GpuModel) -> Iterator[GroupRows]:

@@ -12,7 +12,7 @@ from modelcc.passes.tensor.fused_kernel import fused_kernel
 from modelcc.passes.tensor.makers import Makers
 from modelcc.passes.tensor.product_halves import Half, product_halves, stages_of_halves
 from modelcc.passes.tensor.twin_products import twin_stages
-from modelcc.targets.gpu.expected_cycles import expected_cycles
+from modelcc.targets.gpu.expected_time import kernel_seconds
 from modelcc.targets.gpu.machine import GpuModel
 
 
@@ -78,8 +78,8 @@ class JoinTwins:
         """Whether the kernel is expected to take no longer than those that it is made of; threads
         that share terms have it only where they had one of these."""
         made = replace(program, types={**program.types, **joined.types})
-        together = expected_cycles(joined.kernel, made, self.machine)
-        apart = [expected_cycles(kernel, program, self.machine) for kernel in joined.apart]
+        together = kernel_seconds(joined.kernel, made, self.machine)
+        apart = [kernel_seconds(kernel, program, self.machine) for kernel in joined.apart]
         known = [time for time in apart if time is not None]
         if together is None or len(known) < len(apart):
             return False

@@ -19,17 +19,19 @@ from modelcc.ir.types import TensorType
 from modelcc.passes.tensor.winograd_stages import WinogradStages
 from modelcc.passes.tensor.winograd_transforms import input_factors, output_factors
 from modelcc.schedule.canonical import CanonicalKernel, canonical, with_numbers
-from modelcc.targets.gpu.choice import UNIT_PRODUCTS, choices
+from modelcc.targets.gpu.choice import choices
 from modelcc.targets.gpu.evaluation import GroupKernel
-from modelcc.targets.gpu.expected_time import LEAST_SECONDS, contraction_seconds
+from modelcc.targets.gpu.expected_time import (
+    LAUNCH_SECONDS,
+    LEAST_SECONDS,
+    contraction_seconds,
+    nominal_clock,
+)
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.weights import weight_layouts, with_weights
 
 COPIED_PART = 0.9
 """Of the memory's rate, what a copy reaches (3,000 of 3,350 GB/s were measured on an H100)."""
-
-LAUNCH_SECONDS = 2e-6
-"""Of a launch more, whatever it does."""
 
 NEAR = 2.0
 """Times the memory's rate that tensors have which take no more than half of the second cache;
@@ -121,12 +123,7 @@ class WinogradEstimate:
     def _seconds(self, key: CanonicalKernel) -> float | None:
         grouped = GroupKernel(with_weights(key, weight_layouts(key)), "kernel")
         schedule = next(choices(grouped, self.machine), None)
-        anchor = grouped.group.anchor
-        if schedule is None or anchor is None:
-            return None
-        machine = self.machine
-        clock = machine.flops * 1e3 / (2 * UNIT_PRODUCTS * machine.units)
-        return contraction_seconds(anchor, schedule, machine, clock)
+        return contraction_seconds(grouped, schedule, self.machine, nominal_clock(self.machine))
 
     @property
     def _sizes(self) -> dict[str, Index]:
