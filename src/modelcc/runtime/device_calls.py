@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from modelcc.artifact.manifest import Manifest, TensorSpec
-from modelcc.ir.types import Array, NumpyType
+from modelcc.ir.types import Array
 from modelcc.runtime.arguments import address_of, as_input, contiguous
 from modelcc.runtime.checks import run_failure
 from modelcc.runtime.device import (
@@ -26,13 +26,15 @@ from modelcc.runtime.device_arrays import (
     device_tensor,
     is_in_a_gpu,
 )
+from modelcc.runtime.device_recordings import host_ends, moved_ends
 from modelcc.runtime.device_repeats import Places
 from modelcc.runtime.device_results import DeviceResults
-from modelcc.runtime.device_steps import End
+from modelcc.runtime.device_steps import End, Step
 from modelcc.runtime.dlpack import CUDA
 from modelcc.runtime.dlpack_exchange import DlpackFunctions, ExchangeReader, element_kinds
 from modelcc.runtime.errors import InputError, RunError
 from modelcc.runtime.late_calls import LateCall, LateNotes
+from modelcc.runtime.placed_calls import KnownCall, PlacedCall, placed_call
 from modelcc.runtime.signature import Shape, Signature, size_names
 from modelcc.runtime.slot import Slot, aliased_positions
 
@@ -66,21 +68,11 @@ class _Read:
     sources: Sequence[LateCall]
 
 
-@dataclass(frozen=True)
-class _KnownCall:
-    """A call for inputs of some shapes: its numbers, shape, type and size of each output, and the
-    error of a status and an index that ended it."""
-
-    numbers: tuple[int, ...]
-    outputs: tuple[tuple[Shape, NumpyType, int], ...]
-    failure: Callable[[int, int], RunError]
-
-
 class DeviceCalls:
     """Those of a model on a device.
 
     ``lent`` gets the device's memory of each call, by the address of its table of inputs.
-    ``host_ends`` are inputs and outputs that the host computes with: these are brought over.
+    Inputs and outputs that the host computes with in the program's ``steps`` are brought over.
     """
 
     def __init__(
@@ -89,7 +81,7 @@ class DeviceCalls:
         results: DeviceResults,
         lock: Lock,
         lent: dict[int, Mapping[End, DeviceMemory]],
-        host_ends: frozenset[End],
+        steps: Sequence[Step],
         recorded: RecordedWork,
     ) -> None:
         self._manifest = manifest
@@ -100,12 +92,13 @@ class DeviceCalls:
         self._lent = lent
         self._over = aliased_positions(manifest)
         changed = {("input", taken) for taken in self._over.values()}
-        self._hosted = host_ends | changed
+        self._host_ends, self._moved = host_ends(steps), moved_ends(steps)
+        self._hosted = self._host_ends | changed
         self._recorded = recorded
         self._reader = ExchangeReader((CUDA, self._device.index))
         self._types = [spec.dtype.numpy for spec in manifest.inputs]
         self._kinds = element_kinds(self._types)
-        self._plans: dict[tuple[Shape, ...], _KnownCall] = {}
+        self._plans: dict[tuple[Shape, ...], KnownCall] = {}
 
     def overlap(self, on: bool) -> None:
         """Whether kernels begin before the one before has ended, if the device can do that."""
@@ -199,18 +192,27 @@ class DeviceCalls:
                 )
             ]
             places = (*read.addresses, *map(device.address, memories))
-            notes = self._recorded.again(device, plan.numbers, places)
-            if notes is None:
-                return None
-            made.late.add(call, notes)
-            last = notes[-1].copy if notes else device
-            for stream in read.streams:
-                last.precede(stream)
-            if self._leavable is not None and self._leavable.timeout is not None:
-                device.synchronize()
-                made.late.settle()
-                call.refuse()
-        return results
+            found = self._asked(plan.numbers, places, call, read.streams)
+        return results if found else None
+
+    def _asked(
+        self, numbers: tuple[int, ...], places: Places, call: LateCall, streams: AbstractSet[int]
+    ) -> bool:
+        """Ask for recorded work, which ``streams`` wait for; False if none is known.  The caller
+        has the lock."""
+        device, made = self._device, self._made
+        notes = self._recorded.again(device, numbers, places)
+        if notes is None:
+            return False
+        made.late.add(call, notes)
+        last = notes[-1].copy if notes else device
+        for stream in streams:
+            last.precede(stream)
+        if self._leavable is not None and self._leavable.timeout is not None:
+            device.synchronize()
+            made.late.settle()
+            call.refuse()
+        return True
 
     def _remember(self, found: list[Array | DeviceTensor], signature: Signature) -> None:
         """A call of these shapes can be run again without looking into it."""
@@ -218,18 +220,93 @@ class DeviceCalls:
             return
         if len(self._plans) >= _MOST_PLANS:
             self._plans.clear()
+        if (known := self._known(signature)) is not None:
+            self._plans[tuple(value.shape for value in found)] = known
+
+    def _known(self, signature: Signature) -> KnownCall | None:
+        """What is known of recorded calls, None if there are none."""
+        numbers = self._recorded.numbers(signature)
+        if numbers is None:
+            return None
+        sizes = dict(zip(size_names(self._manifest), signature.sizes.tolist(), strict=True))
         outputs = tuple(
             (shape, spec.dtype.numpy, _size(spec, shape))
             for spec, shape in zip(self._manifest.outputs, signature.outputs, strict=True)
         )
-        shapes = tuple(value.shape for value in found)
-        if (numbers := self._recorded.numbers(signature)) is not None:
-            sizes = dict(zip(size_names(self._manifest), signature.sizes.tolist(), strict=True))
 
-            def failure(status: int, index: int) -> RunError:
-                return run_failure(self._manifest, status, index, sizes)
+        def failure(status: int, index: int) -> RunError:
+            return run_failure(self._manifest, status, index, sizes)
 
-            self._plans[shapes] = _KnownCall(numbers, outputs, failure)
+        return KnownCall(numbers, outputs, failure)
+
+    # --- calls at addresses
+
+    def placed(self, signature: Signature, there: AbstractSet[End]) -> PlacedCall:
+        """What :meth:`run_placed` needs for calls of ``signature`` with the ends ``there`` on the
+        device, and the others on the host."""
+        return placed_call(self._manifest, signature, there)
+
+    def run_placed(
+        self,
+        slot: Slot,
+        call: PlacedCall,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        stream: int,
+    ) -> int:
+        """The status of a call on memory at these addresses, on which somebody else works in
+        ``stream`` before and after it.  Recorded work is not waited for."""
+        places = call.places(inputs, outputs)
+        with self._lock:
+            self._made.late.check()
+            self._device.wait_for(stream)
+            if call.known is not None:
+                late = LateCall(call.known.failure)
+                if self._asked(call.known.numbers, places, late, {stream}):
+                    return 0
+        status = self._at_places(slot, call, places, list(inputs), list(outputs))
+        if not (status or self._moved & call.elsewhere or self._host_ends):
+            call.known = call.known or self._known(call.signature)
+        return status
+
+    def _at_places(
+        self,
+        slot: Slot,
+        call: PlacedCall,
+        places: Places,
+        inputs: list[int],
+        outputs: list[int],
+    ) -> int:
+        """The status of a call that is waited for; what the host computes with is brought over."""
+        lent: dict[End, DeviceMemory] = {}
+        changed: list[tuple[Array, DeviceMemory]] = []
+        with self._lock:
+            memories = [
+                self._device.foreign(places[position], size, f"{kind} {number}")
+                for position, (kind, number), size in call.ends
+            ]
+        for memory, (_, (kind, number), size) in zip(memories, call.ends, strict=True):
+            if (kind, number) not in self._host_ends:
+                lent[kind, number] = memory
+                continue
+            array: Array = np.empty(size, np.uint8)
+            if kind == "input":
+                self._made.fetch(memory, array)
+            if kind == "output" or number in self._over.values():
+                changed.append((array, memory))
+            (inputs if kind == "input" else outputs)[number] = address_of(array)
+        slot.prepare(call.signature)
+        self._lent[slot.table] = lent
+        try:
+            status = slot.run_at(inputs, outputs)
+        finally:
+            del self._lent[slot.table]
+        with self._lock:
+            for array, memory in changed:
+                self._device.upload(memory, 0, address_of(array), array.nbytes)
+            if changed:
+                self._device.synchronize()
+        return status
 
     # --- any calls
 

@@ -50,7 +50,6 @@ from modelcc.runtime.device_recordings import (
     RunEnded,
     end_if,
     fault_bytes,
-    host_ends,
     index_fault,
     program_parts,
 )
@@ -129,8 +128,8 @@ class DeviceCode(NativeCode):
             made = DeviceResults(self.device, self._lock, len(artifact.manifest.outputs))
             self._runner.keep_for(made)
             self._late = made.late
-            lent, ends = self._runner.foreign, host_ends(program.steps)
-            self.calls = DeviceCalls(artifact.manifest, made, self._lock, lent, ends, self._runner)
+            lent, steps = self._runner.foreign, program.steps
+            self.calls = DeviceCalls(artifact.manifest, made, self._lock, lent, steps, self._runner)
 
     def take_failure(self) -> BaseException | None:
         return self._failures.pop(get_ident(), None)

@@ -78,6 +78,12 @@ def host_ends(steps: Sequence[Step]) -> frozenset[End]:
     return frozenset((p.kind, p.number) for p in places if p.kind in ("input", "output"))
 
 
+def moved_ends(steps: Sequence[Step]) -> frozenset[End]:
+    """Inputs and outputs, by their numbers, that are brought to the device or back."""
+    moves = (step.place for step in steps if isinstance(step, MoveTensor))
+    return frozenset((p.kind, p.number) for p in moves if p.kind in ("input", "output"))
+
+
 def _host_places(step: Step) -> Iterable[DevicePlace]:
     match step:
         case KernelCall() if step.grid is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import combinations
 from typing import Any, Literal
@@ -26,10 +27,13 @@ from modelcc.runtime.arguments import (
 )
 from modelcc.runtime.checks import run_failure
 from modelcc.runtime.device_arrays import is_in_a_gpu
+from modelcc.runtime.device_calls import DeviceCalls
+from modelcc.runtime.device_steps import End
 from modelcc.runtime.errors import InputError, RunError
 from modelcc.runtime.libraries import addresses
 from modelcc.runtime.loader import NativeCode, load_objects
 from modelcc.runtime.machine import check_machine
+from modelcc.runtime.placed_calls import PlacedCall
 from modelcc.runtime.pool import ThreadPool, native_pool, shared_pool
 from modelcc.runtime.signature import Signature, SignatureMaker
 from modelcc.runtime.slot import ENTRY, Entry, LoadedCode, Slot
@@ -169,6 +173,42 @@ class Session:
         if failure is not None:
             raise failure
 
+    def placed(self, signature: Signature, there: AbstractSet[End]) -> PlacedCall:
+        """What :meth:`run_placed` needs for calls of ``signature`` with the ends ``there``, inputs
+        and outputs by their numbers, in a GPU's memory; InputError if the model runs on none."""
+        return self._gpu_calls("an address").placed(signature, there)
+
+    def run_placed(
+        self, call: PlacedCall, inputs: Sequence[int], outputs: Sequence[int], stream: int
+    ) -> None:
+        """As :meth:`run_at`, where ``call`` says which addresses are in the GPU's memory.
+
+        The call comes after what ``stream`` has been asked for, and before what that is asked for
+        next.  It may return before the GPU is done; a later call then raises what went wrong.
+        """
+        calls = self._gpu_calls("an address")
+        try:
+            slot = self._idle.pop()
+        except IndexError:
+            slot = Slot(self._model)
+        try:
+            status = calls.run_placed(slot, call, inputs, outputs, stream)
+            failure = self._failure(status, slot) if status else None
+        finally:
+            self._idle.append(slot)
+        if failure is not None:
+            raise failure
+
+    def _gpu_calls(self, given: str) -> DeviceCalls:
+        if self._code.calls is None:
+            raise InputError(
+                given,
+                "arrays in this machine's memory",
+                "a GPU's memory",
+                "compile the model with target='cuda', or use NumPy arrays",
+            )
+        return self._code.calls
+
     def _entry(self, name: str) -> Entry:
         entry: Entry = ENTRY(self._code.address(name))
         return entry
@@ -254,14 +294,7 @@ class Session:
     def _run_on_device(
         self, slot: Slot, arguments: tuple[object, ...], keep: bool, out: Outs | None
     ) -> tuple[int, list[Any]]:
-        calls = self._code.calls
-        if calls is None:
-            raise InputError(
-                "out=" if keep else "an input",
-                "arrays in this machine's memory",
-                "a GPU's memory",
-                "compile the model with target='cuda', or use NumPy arrays",
-            )
+        calls = self._gpu_calls("out=" if keep else "an input")
         if not (keep or out is None):
             remedy = "leave it out, or give out='device'"
             raise InputError("out=", "nothing, for inputs on a GPU", "arrays", remedy)

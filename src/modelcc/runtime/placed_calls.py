@@ -1,0 +1,70 @@
+"""Calls on memory at addresses that the caller knows, some of them in the device's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from math import prod
+
+from modelcc.artifact.manifest import Manifest
+from modelcc.ir.types import NumpyType
+from modelcc.runtime.device_repeats import Places
+from modelcc.runtime.device_steps import End
+from modelcc.runtime.errors import RunError
+from modelcc.runtime.signature import Shape, Signature
+from modelcc.runtime.slot import aliased_positions
+
+
+@dataclass(frozen=True)
+class KnownCall:
+    """A recorded call for inputs of some shapes: its numbers, shape, type and size of each output,
+    and the error of a status and an index that ended it."""
+
+    numbers: tuple[int, ...]
+    outputs: tuple[tuple[Shape, NumpyType, int], ...]
+    failure: Callable[[int, int], RunError]
+
+
+class PlacedCall:
+    """Calls of one ``signature`` whose ``ends``, with their bytes, are in the device's memory."""
+
+    def __init__(
+        self,
+        signature: Signature,
+        ends: Mapping[End, int],
+        elsewhere: AbstractSet[End],
+        inputs: int,
+    ) -> None:
+        """For a program of so many ``inputs``; those ``elsewhere`` are on the host."""
+        self.signature, self.elsewhere = signature, elsewhere
+        self.ends = tuple(
+            (number + (inputs if kind == "output" else 0), (kind, number), size)
+            for (kind, number), size in ends.items()
+        )
+        self._positions = frozenset(position for position, *_ in self.ends)
+        self.known: KnownCall | None = None
+        """What is known once it is recorded, if nothing else has to be done then."""
+
+    def places(self, inputs: Sequence[int], outputs: Sequence[int]) -> Places:
+        """Of all inputs and outputs, of which 0 are elsewhere."""
+        addresses = (*inputs, *outputs)
+        if len(self._positions) == len(addresses):
+            return addresses
+        return tuple(a if n in self._positions else 0 for n, a in enumerate(addresses))
+
+
+def placed_call(manifest: Manifest, signature: Signature, there: AbstractSet[End]) -> PlacedCall:
+    """For the ends that are ``there``, in the device's memory, and have elements; an output that
+    is where an input is counts as this."""
+    sizes: dict[End, int] = {}
+    for kind, specs, shapes in (
+        ("input", manifest.inputs, signature.inputs),
+        ("output", manifest.outputs, signature.outputs),
+    ):
+        for number, (spec, shape) in enumerate(zip(specs, shapes, strict=True)):
+            sizes[kind, number] = spec.dtype.numpy.itemsize * prod(shape)
+    over = {("output", number) for number in aliased_positions(manifest)}
+    filled = {end for end, size in sizes.items() if size} - over
+    ends = {end: size for end, size in sizes.items() if end in filled & there}
+    return PlacedCall(signature, ends, filled - there, len(manifest.inputs))
