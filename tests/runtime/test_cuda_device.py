@@ -33,6 +33,7 @@ from modelcc.runtime.device import (
 from modelcc.runtime.errors import LoadError, RunError
 
 cuda_device = pytest.importorskip("modelcc.runtime.cuda_device")
+capabilities = pytest.importorskip("modelcc.runtime.cuda_capability")
 
 
 def add(grid: tuple[int, ...], threads: tuple[int, ...], *given: int) -> None:
@@ -442,6 +443,16 @@ def test_gpus_have_numbers() -> None:
         np.testing.assert_array_equal(x, y)
     with pytest.raises(AssertionError, match="memory of another GPU"):
         second.upload(memories[0], 0, *host(x))
+
+
+def test_what_a_gpu_is_capable_of() -> None:
+    """None of a machine or a number without one, as where there is no driver."""
+    assert capabilities.capability(FakeDriver({}, devices=2), 1) == (8, 6)
+    assert capabilities.capability(FakeDriver({}), 1) is None
+    lacking = FakeDriver({})
+    lacking.failing["cuInit"] = 100
+    assert capabilities.capability(lacking, 0) is None
+    assert capabilities.capability_here(1 << 20) is None
 
 
 def test_only_work_is_timed() -> None:

@@ -14,7 +14,7 @@ from modelcc.ir.loop_parser import parse_function
 from modelcc.ir.op import Op, Sample
 from modelcc.ops.samples import arrays
 from modelcc.passes.tensor.from_graph import lower_graph
-from modelcc.targets.cuda.chips import CHIPS, Chip, find_chip
+from modelcc.targets.cuda.chips import CHIPS, Chip, chip_of, find_chip
 from modelcc.targets.cuda.cubin import compiled_kernels
 from modelcc.targets.cuda.text import llvm_text, ptx_text
 from modelcc.targets.cuda.tools import (
@@ -115,6 +115,19 @@ def test_unknown_architectures_are_named() -> None:
     with pytest.raises(ModelError, match="'sm_12' is no architecture") as caught:
         find_chip("sm_12")
     assert "sm_90a" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("capability", "chip"),
+    [
+        *(((7, 5), None), ((8, 0), "sm_80"), ((8, 6), "sm_86"), ((8, 9), "sm_89")),
+        *(((9, 0), "sm_90a"), ((10, 0), "sm_100a"), ((10, 3), "sm_90"), ((12, 1), "sm_120")),
+    ],
+)
+def test_what_a_gpu_is_compiled_for(capability: tuple[int, int], chip: str | None) -> None:
+    """Code for one architecture alone is for no other one."""
+    found = chip_of(*capability)
+    assert (None if found is None else found.name) == chip
 
 
 @assembling

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from importlib import import_module
 
 from modelcc.ir.errors import ModelError
 from modelcc.targets.gpu.machine import GPUS, GpuModel
@@ -28,9 +29,14 @@ class Chip:
         return Machine("nvptx64-nvidia-cuda", self.name, (f"+ptx{self.ptx}",))
 
     @property
+    def number(self) -> int:
+        """Ten times its generation, and what it is within that."""
+        return int(self.name.removeprefix("sm_").rstrip("a"))
+
+    @property
     def major(self) -> int:
         """Its generation: others do not run its machine code."""
-        return int(self.name.removeprefix("sm_").rstrip("a")) // 10
+        return self.number // 10
 
     @property
     def workspace(self) -> int:
@@ -59,6 +65,8 @@ CHIPS: Mapping[str, Chip] = {
 }
 
 DEFAULT = "sm_80"
+_CAPABILITY = "modelcc.runtime.cuda_capability"
+"""Imported where it is asked for, since it needs the package of the driver's functions."""
 
 
 def find_chip(name: str) -> Chip:
@@ -68,3 +76,22 @@ def find_chip(name: str) -> Chip:
         hint = f"there is {', '.join(CHIPS)}; code for an older one runs on newer ones"
         raise ModelError(f"{name!r} is no architecture of NVIDIA's GPUs", (), hint)
     return chip
+
+
+def chip_of(major: int, minor: int) -> Chip | None:
+    """What to compile for a GPU of this compute capability: code with the instructions of just
+    this architecture if there is such a one, else of the newest that it runs; None if it is older
+    than all."""
+    own = CHIPS.get(f"sm_{major}{minor}a")
+    older = [chip for chip in CHIPS.values() if not chip.name.endswith("a")]
+    fitting = [chip for chip in older if chip.number <= 10 * major + minor]
+    return own or max(fitting, key=lambda chip: chip.number, default=None)
+
+
+def chip_here(index: int) -> Chip | None:
+    """That of this machine's GPU number ``index``; None if there is none."""
+    try:
+        found: tuple[int, int] | None = import_module(_CAPABILITY).capability_here(index)
+    except ImportError:
+        return None
+    return None if found is None else chip_of(*found)

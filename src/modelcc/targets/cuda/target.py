@@ -1,8 +1,9 @@
 """The targets ``cuda`` and ``cuda:sm_90a``: NVIDIA's GPUs, by PTX or machine code.
 
-Compiles anywhere.  With ``ptxas`` (the extra ``cuda-tools``, or a toolkit on the path) an artifact
-has machine code, and PTX for drivers that do not take it, as those of newer GPUs; without, PTX
-alone, which the driver of the machine that runs it compiles.
+Compiles anywhere, and without an architecture for the GPU that is here.  With ``ptxas`` (the extra
+``cuda-tools``, or a toolkit on the path) an artifact has machine code, and PTX for drivers that do
+not take it, as those of newer GPUs; without, PTX alone, which the driver of the machine that runs
+it compiles.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.schedule import Schedule
 from modelcc.targets.base import BuildConfig, GraphPasses, Module, TargetOptions
 from modelcc.targets.c.names import symbol
-from modelcc.targets.cuda.chips import CHIPS, DEFAULT, Chip, find_chip
+from modelcc.targets.cuda.chips import CHIPS, DEFAULT, Chip, chip_here, find_chip
 from modelcc.targets.cuda.convolutions import CUDNN, convolution_call
 from modelcc.targets.cuda.cubin import compiled_kernels
 from modelcc.targets.cuda.libraries import CUBLASLT, product_call
@@ -146,7 +147,9 @@ class CudaTarget(DeviceTarget):
 
 def cuda_target(options: TargetOptions) -> CudaTarget:
     """The target for ``options``, whose variant is an architecture, a device's number, or both
-    (``cuda:sm_90a``, ``cuda:1``, ``cuda:sm_90a:1``); :class:`ModelError` for others."""
+    (``cuda:sm_90a``, ``cuda:1``, ``cuda:sm_90a:1``), the architecture of this machine's GPU of
+    that number if none is named, and the oldest where there is none; :class:`ModelError` for
+    others."""
     words = [word for word in options.variant.split(":") if word]
     index = int(words.pop()) if words and words[-1].isdecimal() else 0
     if len(words) > 1:
@@ -158,4 +161,5 @@ def cuda_target(options: TargetOptions) -> CudaTarget:
         raise ModelError(f"kernels of GPUs cannot call a library {others[0]!r}", (), hint)
     own = {"libraries": (), "kernels": "generated"}
     host = native_target(replace(options, variant="", threads=1, schedule="", tuned=(), **own))
-    return CudaTarget(host, options, index, find_chip(words[0] if words else DEFAULT))
+    chip = find_chip(words[0]) if words else chip_here(index) or CHIPS[DEFAULT]
+    return CudaTarget(host, options, index, chip)
