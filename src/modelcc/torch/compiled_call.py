@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._C._dynamo.guards import _empty_strided_cpu as empty_strided
 from torch._C._dynamo.guards import _reinterpret_tensor as reinterpreted
 
 from modelcc.frontends.torch.traced import (
@@ -18,11 +17,8 @@ from modelcc.frontends.torch.traced import (
     TracedInterface,
 )
 from modelcc.ir.index import Expr, compile_shapes
-from modelcc.runtime.arenas import Arenas
 from modelcc.runtime.session import Session
-from modelcc.runtime.signature import Signature
-
-Shape = tuple[int, ...]
+from modelcc.torch.tensor_memory import Shape, TensorMemory
 
 KEPT = 1024
 """Layouts of a graph; those of a growing sequence would fill memory otherwise."""
@@ -32,12 +28,13 @@ KEPT = 1024
 class CallLayout:
     """What calls with the same sizes have in common.
 
-    ``makes`` are extents, strides and types of new tensors, ``strides`` those of inputs,
+    ``prepared`` is what running takes, ``makes`` are extents, strides and types of new tensors,
+    ``strides`` those of inputs,
     ``known`` the results that are sizes, ``views`` extents, strides and offsets of those that are
     views.
     """
 
-    signature: Signature
+    prepared: Any
     makes: tuple[tuple[Shape, Shape, torch.dtype], ...]
     strides: tuple[Shape, ...]
     known: tuple[int, ...]
@@ -53,13 +50,18 @@ class CompiledCall:
     """
 
     def __init__(
-        self, interface: TracedInterface, session: Session, arenas: Arenas, checked: bool = False
+        self,
+        interface: TracedInterface,
+        session: Session,
+        memory: TensorMemory,
+        checked: bool = False,
     ) -> None:
-        """``session`` runs the graph whose ``interface`` it is, in one of ``arenas``."""
+        """``session`` is of the graph with this ``interface``, whose tensors are in ``memory``."""
         self._boxed_call = True  # of the object, whose dictionary wrappers copy
         self._interface = interface
         self._session = session
-        self._arenas = arenas
+        self._memory = memory
+        self._empties = memory.outputs()
         self._checked = checked
         self._sizes = tuple(interface.sizes.values())
         self._places = tuple(i.argument for i in interface.inputs)
@@ -74,30 +76,23 @@ class CompiledCall:
 
     def __call__(self, arguments: list[Any]) -> Any:
         layout = self._fixed or self._found(arguments)
-        outs = [empty_strided(*make) for make in layout.makes]
+        outs = [empty(*make) for empty, make in zip(self._empties, layout.makes, strict=True)]
         addresses = [out.data_ptr() for out in outs]
         for output, argument in self._in_place:
             addresses[output] = arguments[argument].data_ptr()
         if self._plain:
             inputs = [arguments[place].data_ptr() for place in self._places]
-            self._run(layout.signature, inputs, addresses)
+            self._memory.run(layout.prepared, inputs, addresses)
         else:
             held = self._brought(arguments, layout)
             inputs = [0 if t is None else t.data_ptr() for t in held]
-            self._run(layout.signature, inputs, addresses)
+            self._memory.run(layout.prepared, inputs, addresses)
         for check in self._interface.checks:
             held = outs if isinstance(check.value, FromOutput) else arguments
             check.operator(held[check.value.place])
         results = outs if self._only_outputs else self._results(arguments, outs, layout)
         arguments.clear()
         return results[0] if self._interface.single else results
-
-    def _run(self, signature: Signature, inputs: list[int], outputs: list[int]) -> None:
-        arena = self._arenas.taken(signature.arena)
-        try:
-            self._session.run_at(signature, inputs, outputs, arena)
-        finally:
-            self._arenas.given(arena)
 
     def unboxed(self, *arguments: Any) -> Any:
         """As a call, for arguments one by one."""
@@ -115,7 +110,7 @@ class CompiledCall:
             if tensor is not None and not given.dense:
                 tensor = tensor.contiguous()
             elif tensor is not None and self._checked and tensor.stride() != strides:
-                tensor = empty_strided(tuple(tensor.shape), strides, tensor.dtype).copy_(tensor)
+                tensor = _with_strides(tensor, strides)
             held.append(tensor)
         return held
 
@@ -151,8 +146,8 @@ class CompiledCall:
             makes[output] = ((0,), (1,), types[output])
         known = next(shapes)
         views = tuple((shape, next(shapes), next(shapes)[0]) for shape in shapes)
-        signature = self._session.signature(wanted)
-        made = CallLayout(signature, tuple(makes), strides, known, views)
+        prepared = self._memory.prepared(self._session.signature(wanted))
+        made = CallLayout(prepared, tuple(makes), strides, known, views)
         if len(self._layouts) >= KEPT:
             self._layouts = {}
         self._layouts[sizes] = made
@@ -174,6 +169,12 @@ def _evaluator(interface: TracedInterface) -> Callable[[Shape], tuple[Shape, ...
     return compile_shapes(shapes, tuple(interface.sizes))
 
 
+def _with_strides(tensor: torch.Tensor, strides: Shape) -> torch.Tensor:
+    """A copy that lies in memory by these ``strides``."""
+    made = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
+    return made.copy_(tensor)
+
+
 def _view(base: Any, view: FromView, place: tuple[Shape, Shape, int]) -> Any:
     """``view`` in the memory of ``base``, at a ``place`` in elements of its own type."""
     shape, strides, offset = place
@@ -181,7 +182,7 @@ def _view(base: Any, view: FromView, place: tuple[Shape, Shape, int]) -> Any:
         found = reinterpreted(base, shape, strides, offset)
     else:
         start = base.storage_offset() * base.element_size() // view.dtype.itemsize
-        memory, empty = base.untyped_storage(), torch.empty(0, dtype=view.dtype)
+        memory, empty = base.untyped_storage(), torch.empty(0, dtype=view.dtype, device=base.device)
         found = empty.set_(memory, start + offset, shape, strides)
     found = found.conj() if view.conjugate else found
     return torch._neg_view(found) if view.negative else found

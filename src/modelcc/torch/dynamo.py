@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from types import MappingProxyType
 from typing import Any
@@ -25,16 +25,18 @@ from modelcc.frontends.torch.traced import Traced
 from modelcc.ir.errors import ModelError
 from modelcc.runtime.arenas import Arenas
 from modelcc.torch.compiled_call import CompiledCall
+from modelcc.torch.devices import graph_device, target_on
 from modelcc.torch.partition import Frozen, Parted, joined, parted, with_constants
 from modelcc.torch.positions import check_positions
 from modelcc.torch.recurrent import by_layers
 from modelcc.torch.released import release
+from modelcc.torch.tensor_memory import HostMemory, TensorMemory, gpu_memory
 from modelcc.torch.upsampling import keep_upsampling
 from modelcc.torch.writes import WritingCall, without_writes
 
 OPTIONS = frozenset(
     {
-        *("freeze", "release", "threads", "cpu", "optimize", "accuracy", "precision"),
+        *("freeze", "release", "target", "threads", "cpu", "optimize", "accuracy", "precision"),
         *("winograd", "strassen", "schedule", "tuned", "libraries", "kernels"),
         *("unchecked", "machine"),
         *("measured", "cache", "separate"),
@@ -71,20 +73,25 @@ def backend(
     gradients; they must not change any more.  With ``release``, which freezes, too, PyTorch's own
     memory of these parameters is freed: the model cannot be used otherwise any more.  Another
     process compiles, or this one if ``separate`` is given as False.  ``mode`` is one of ``MODES``.
-    Operators that modelcc lacks run in PyTorch, see :func:`modelcc.torch.explain`.
-    :class:`ModelError` for tensors of other devices, unknown options and modes.
+    Operators that modelcc lacks run in PyTorch, see :func:`modelcc.torch.explain`.  A graph whose
+    inputs are on a GPU of NVIDIA's is compiled for it.  :class:`ModelError` for tensors of other
+    devices, unknown options and modes.
     """
     return compiled_by(_request(options, mode), module, examples)
 
 
 @dataclass(frozen=True)
 class BackendRequest:
-    """What to compile with: arguments of :func:`modelcc.compile`, and who wants to know."""
+    """What to compile with: arguments of :func:`modelcc.compile`, and who wants to know.
+
+    ``device`` is the GPU that tensors of the graph are on, None if all are on the host.
+    """
 
     arguments: Mapping[str, Any]
     freeze: bool = False
     release: bool = False
     observer: Observer | None = None
+    device: torch.device | None = None
 
 
 def _request(options: Mapping[str, Any] | None, mode: str | None) -> BackendRequest:
@@ -106,7 +113,10 @@ def compiled_by(
     request: BackendRequest, module: fx.GraphModule, examples: Sequence[Any]
 ) -> Callable[..., Any]:
     """``module``, as Dynamo has traced it, compiled as ``request`` says."""
-    _check_devices(module)
+    device = graph_device(module)
+    if device is not None:
+        arguments = {**request.arguments, "target": target_on(device, request.arguments)}
+        request = replace(request, arguments=arguments, device=device)
     by_layers(module)
     keep_upsampling(module)
     keep = _sets_memory(module) or not _learns(module)
@@ -144,18 +154,6 @@ def _learns(module: fx.GraphModule) -> bool:
     return any(getattr(fake, "requires_grad", False) for fake in fakes)
 
 
-def _check_devices(module: fx.GraphModule) -> None:
-    for node in module.graph.nodes:
-        fake = node.meta.get("example_value")
-        if node.op == "placeholder" and isinstance(fake, torch.Tensor):
-            device = fake.device
-            if device.type != HOST:
-                raise ModelError(
-                    f"its input {node.name!r} is on {device}", ("torch.compile",),
-                    "modelcc compiles for the processor here: move model and inputs to the CPU",
-                )  # fmt: skip
-
-
 def _compiled(
     request: BackendRequest,
     kind: str,
@@ -180,7 +178,7 @@ def _built(
 ) -> Callable[[list[Any]], Any]:
     module, writes = without_writes(module)
     sharing = kind == "inference"  # autograd keeps views of results itself
-    parts = parted(module, sharing, writes)
+    parts = parted(module, sharing, writes, HOST if request.device is None else request.device.type)
     if request.observer is not None:
         request.observer(kind, parts)
     if parts.whole is not None:
@@ -212,7 +210,12 @@ class _Boxed:
 
 def _call(request: BackendRequest, traced: Traced, checked: bool) -> CompiledCall:
     model = modelcc.api.compile(traced.graph, **request.arguments)
-    return CompiledCall(traced.interface, model.session, _arenas(), checked)
+    interface, session = traced.interface, model.session
+    if request.device is None:
+        memory: TensorMemory = HostMemory(interface, session, _arenas())
+    else:
+        memory = gpu_memory(interface, session, request.device)
+    return CompiledCall(interface, session, memory, checked)
 
 
 def _arenas() -> Arenas:

@@ -16,6 +16,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from modelcc.frontends.kit.errors import OUR_FAULT, Unsupported
 from modelcc.frontends.torch.effects import is_value_check
+from modelcc.frontends.torch.partial_conversion import HOST
 from modelcc.frontends.torch.traced import Traced, Writes, import_traced
 from modelcc.ir.errors import ModelError
 
@@ -48,7 +49,7 @@ def with_constants(module: fx.GraphModule, frozen: Frozen) -> fx.GraphModule:
     arguments = [node for node in own.graph.nodes if node.op == "placeholder"]
     for position, tensor in frozen.items():
         node, name = arguments[position], f"frozen_{position}"
-        setattr(own, name, tensor)
+        own.register_buffer(name, tensor)
         with own.graph.inserting_after(arguments[-1]):
             constant = own.graph.get_attr(name)
         constant.meta = copy.copy(node.meta)
@@ -57,19 +58,21 @@ def with_constants(module: fx.GraphModule, frozen: Frozen) -> fx.GraphModule:
     return own
 
 
-def parted(module: fx.GraphModule, sharing: bool = False, writes: Writes = ()) -> Parted:
+def parted(
+    module: fx.GraphModule, sharing: bool = False, writes: Writes = (), device: str = HOST
+) -> Parted:
     """``module`` with what can be imported, and is worth a call, in modules of their own.
 
-    ``sharing`` and ``writes`` are those of :func:`import_traced`.
+    ``sharing``, ``writes`` and ``device`` are those of :func:`import_traced`.
     """
-    whole = import_traced(module, sharing=sharing, writes=writes)
+    whole = import_traced(module, sharing=sharing, writes=writes, device=device)
     if not whole.problems:
         count = _computing(module.graph.nodes)
         return Parted(module, {}, whole if count else None, (), count)
     problems = {node.name: p for node, p in whole.problems.items()}
     while True:
         split, names = _split(module, problems.keys())
-        parts = {name: import_traced(_module(split, name), name, sharing) for name in names}
+        parts = {n: import_traced(_module(split, n), n, sharing, (), device) for n in names}
         found = {node.name: p for part in parts.values() for node, p in part.problems.items()}
         if not found:
             count = sum(_computing(_module(split, name).graph.nodes) for name in names)

@@ -52,7 +52,8 @@ def release(tensors: Iterable[torch.Tensor]) -> None:
     given: Iterable[Any] = tensors
     for tensor in given:
         if type(tensor) is torch.nn.Parameter:
-            empty = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+            form = tensor.shape, tensor.stride()
+            empty = torch.empty_strided(*form, dtype=tensor.dtype, device=tensor.device)
             empty.untyped_storage().resize_(0)
             tensor.data = empty
             tensor.__class__ = ReleasedParameter

@@ -36,10 +36,12 @@ class PartialConversion(GraphConversion):
 
     ``reasons`` say why, by node; what comes behind such a node sees an input in its place.
     ``numbers`` are sizes that the graph reads from memory, which no extent may depend on.
+    Results are on a device of the kinds ``places``.
     """
 
     reasons: dict[fx.Node, Unsupported] = field(default_factory=dict[fx.Node, Unsupported])
     numbers: set[str] = field(default_factory=set[str])
+    places: Sequence[str] = (HOST,)
 
     def run(self, graph: fx.Graph) -> None:
         """As before; conditions and numbers that PyTorch, or who calls the graph, is to get are
@@ -111,14 +113,14 @@ def _results(node: fx.Node) -> Sequence[Any]:
 
 
 def _check_results(conversion: PartialConversion, node: fx.Node) -> None:
-    """That results are in this machine's memory, and of sizes that are known before a run."""
+    """That results are where the graph runs, and of sizes that are known before that."""
     for one in _results(node):
         if isinstance(one, torch.SymInt):
             index_of(one, conversion.names)
         if isinstance(one, torch.SymFloat) and operator_of(node) == ITEM:
             unsupported("its result is a number that is no size")
         if isinstance(one, torch.Tensor):
-            if one.device.type != HOST:
+            if one.device.type not in conversion.places:
                 unsupported(f"its result is on {one.device}")
             if conversion.is_late([index_of(size, conversion.names) for size in one.shape]):
                 unsupported("its size depends on a number that may be negative")

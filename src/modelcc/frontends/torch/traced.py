@@ -17,7 +17,7 @@ from modelcc.frontends.torch.dtypes import dtype_of
 from modelcc.frontends.torch.effects import is_token, is_value_check, value_check, without_checks
 from modelcc.frontends.torch.handlers import HANDLERS
 from modelcc.frontends.torch.memory import inverted, memory_order
-from modelcc.frontends.torch.partial_conversion import PartialConversion
+from modelcc.frontends.torch.partial_conversion import HOST, PartialConversion
 from modelcc.frontends.torch.sharing import shared_results
 from modelcc.frontends.torch.sizes import index_of, symbol_of
 from modelcc.ir.builder import GraphBuilder
@@ -35,7 +35,8 @@ class TensorInput:
     One that is not ``dense`` is wanted as a contiguous copy.  ``carrier``: the argument is a
     number, which the extent of an input tells that nobody reads.  A ``complex`` one has an axis
     of parts more in ``shape``, and may be a conjugate view.  ``number``: the argument is one that
-    may be negative, and the input has what it is above 0 and below.
+    may be negative, and the input has what it is above 0 and below.  ``host``: it is in this
+    machine's memory, as are numbers.
     """
 
     argument: int
@@ -45,15 +46,17 @@ class TensorInput:
     carrier: bool = False
     complex: bool = False
     number: bool = False
+    host: bool = True
 
 
 @dataclass(frozen=True)
 class TensorOutput:
-    """An output of the graph, as a tensor of these extents and strides."""
+    """An output of the graph, as a tensor of these extents and strides, on the ``host`` or not."""
 
     shape: tuple[Index, ...]
     strides: tuple[Index, ...]
     dtype: torch.dtype
+    host: bool = True
 
 
 @dataclass(frozen=True)
@@ -145,19 +148,23 @@ class ValueCheck:
 
 
 def import_traced(
-    module: fx.GraphModule, name: str = "main", sharing: bool = False, writes: Writes = ()
+    module: fx.GraphModule,
+    name: str = "main",
+    sharing: bool = False,
+    writes: Writes = (),
+    device: str = HOST,
 ) -> Traced:
     """``module``, whose nodes carry fake tensors, as far as it can be converted.
 
     With ``sharing`` results that are views of others, or of arguments, lie in their memory.  The
     last results are ``writes``, what arguments become: they are computed in place where nobody
-    can tell.
+    can tell.  Tensors are on the host, or on a ``device`` of this kind.
     """
-    return _Import(module, name).traced(sharing, writes)
+    return _Import(module, name, device).traced(sharing, writes)
 
 
 class _Import:
-    def __init__(self, module: fx.GraphModule, name: str) -> None:
+    def __init__(self, module: fx.GraphModule, name: str, device: str) -> None:
         self._nodes = [n for n in module.graph.nodes if n.op == "placeholder"]
         self._module = module
         found = dimensions([(n.name, n.meta.get("val"), ()) for n in self._nodes], _bounds_of, {})
@@ -166,7 +173,9 @@ class _Import:
         self._nothing: dict[str, Index] = {}  # sizes that are 0 to who calls, who has the whole
         self._carried = self._carriers(found.names, found.bounds)
         self._emitter = Emitter(GraphBuilder(name, found.bounds), found.bounds)
-        self._conversion = PartialConversion(module, self._emitter, HANDLERS, found.names)
+        self._conversion = PartialConversion(
+            module, self._emitter, HANDLERS, found.names, places=(HOST, device)
+        )
         self._inputs: list[TensorInput] = []
         self._names: list[str] = []  # of outputs
         self._outputs: list[TensorOutput] = []
@@ -266,7 +275,9 @@ class _Import:
         whole = dtype.kind == "complex"
         self._conversion.values[node] = self._conversion.input(node.name, lying, dtype)
         strides, shape = _strides(extents, axes), (*lying, 2) if whole else lying
-        self._inputs.append(TensorInput(position, shape, strides, order is not None, False, whole))
+        on_host, dense = fake.device.type == HOST, order is not None
+        given = TensorInput(position, shape, strides, dense, complex=whole, host=on_host)
+        self._inputs.append(given)
         return axes
 
     def _turn(self, node: fx.Node, axes: tuple[int, ...]) -> None:
@@ -317,7 +328,7 @@ class _Import:
             used.append(result)
             given, made = self._inputs[place], self._outputs[result.place]
             alike = (given.shape, given.strides) == (self._lying(result), made.strides)
-            same = self._nodes[argument].meta["val"].dtype == made.dtype
+            same = self._nodes[argument].meta["val"].dtype == made.dtype and given.host == made.host
             fixed = all(isinstance(extent, int) for extent in given.shape)
             if alike and same and fixed and given.dense and not (given.complex or given.carrier):
                 found[result.place] = place
@@ -360,7 +371,8 @@ class _Import:
         self._names.append(self._conversion.output(given, self._names, order))
         shape = tuple(index_of(size, self._conversion.names) for size in fake.shape)
         self._places[given] = FromOutput(len(self._outputs))
-        self._outputs.append(TensorOutput(shape, _strides(shape, order), fake.dtype))
+        on_host = fake.device.type == HOST
+        self._outputs.append(TensorOutput(shape, _strides(shape, order), fake.dtype, on_host))
         return self._places[given]
 
     def _known(self, fake: object) -> object:

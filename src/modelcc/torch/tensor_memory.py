@@ -1,0 +1,99 @@
+"""Where the tensors of a compiled graph are, and how it is run on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch._C._dynamo.guards import _empty_strided_cpu as empty_strided_cpu
+
+from modelcc.frontends.torch.traced import TracedInterface
+from modelcc.runtime.arenas import Arenas
+from modelcc.runtime.device_steps import End
+from modelcc.runtime.placed_calls import PlacedCall
+from modelcc.runtime.session import Session
+from modelcc.runtime.signature import Signature
+
+Shape = tuple[int, ...]
+
+Empty = Callable[[Shape, Shape, torch.dtype], Any]
+"""A new tensor of an extent, strides and type."""
+
+
+class TensorMemory(Protocol):
+    """Where the inputs and outputs of one graph are."""
+
+    def outputs(self) -> Sequence[Empty]:
+        """What makes each output."""
+        ...
+
+    def prepared(self, signature: Signature) -> Any:
+        """What :meth:`run` needs for calls of ``signature``."""
+        ...
+
+    def run(self, prepared: Any, inputs: list[int], outputs: list[int]) -> None:
+        """A call on memory at these addresses."""
+
+
+@dataclass(frozen=True)
+class HostMemory:
+    """All of them are in this machine's memory; calls take one of the ``arenas``."""
+
+    interface: TracedInterface
+    session: Session
+    arenas: Arenas
+
+    def outputs(self) -> Sequence[Empty]:
+        return [empty_strided_cpu] * len(self.interface.outputs)
+
+    def prepared(self, signature: Signature) -> Signature:
+        return signature
+
+    def run(self, prepared: Signature, inputs: list[int], outputs: list[int]) -> None:
+        arena = self.arenas.taken(prepared.arena)
+        try:
+            self.session.run_at(prepared, inputs, outputs, arena)
+        finally:
+            self.arenas.given(arena)
+
+
+@dataclass(frozen=True)
+class GpuMemory:
+    """They are on a GPU but for those that the ``interface`` says are on the host.
+
+    ``stream`` is what PyTorch works in there now, and ``empty`` makes tensors there.
+    """
+
+    interface: TracedInterface
+    session: Session
+    stream: Callable[[], int]
+    empty: Empty
+    there: frozenset[End] = field(init=False)
+
+    def __post_init__(self) -> None:
+        inputs = {("input", n) for n, i in enumerate(self.interface.inputs) if not i.host}
+        outputs = {("output", n) for n, o in enumerate(self.interface.outputs) if not o.host}
+        object.__setattr__(self, "there", frozenset(inputs | outputs))
+
+    def outputs(self) -> Sequence[Empty]:
+        return [empty_strided_cpu if o.host else self.empty for o in self.interface.outputs]
+
+    def prepared(self, signature: Signature) -> PlacedCall:
+        return self.session.placed(signature, self.there)
+
+    def run(self, prepared: PlacedCall, inputs: list[int], outputs: list[int]) -> None:
+        self.session.run_placed(prepared, inputs, outputs, self.stream())
+
+
+def gpu_memory(interface: TracedInterface, session: Session, device: torch.device) -> GpuMemory:
+    """Tensors on ``device``, in the streams that PyTorch has there."""
+
+    def stream() -> int:
+        return torch.cuda.current_stream(device).cuda_stream
+
+    def empty(shape: Shape, strides: Shape, dtype: torch.dtype) -> Any:
+        return torch.empty_strided(shape, strides, dtype=dtype, device=device)
+
+    return GpuMemory(interface, session, stream, empty)

@@ -1,0 +1,187 @@
+"""``torch.compile`` of models on a GPU: graphs that are traced there, run on a stand-in for its
+driver; and on devices that take the host's tensors."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from cuda_driver import FakeDriver
+
+torch: Any = pytest.importorskip("torch")
+pytest.importorskip("modelcc.runtime.cuda_device")
+FakeTensorMode = pytest.importorskip("torch._subclasses.fake_tensor").FakeTensorMode
+make_fx = pytest.importorskip("torch.fx.experimental.proxy_tensor").make_fx
+
+from modelcc.frontends.torch.traced import import_traced  # noqa: E402
+from modelcc.ir.errors import ModelError  # noqa: E402
+from modelcc.torch.compiled_call import CompiledCall  # noqa: E402
+from modelcc.torch.devices import graph_device, target_on  # noqa: E402
+from modelcc.torch.tensor_memory import GpuMemory  # noqa: E402
+from tests.drivers import missing_driver  # noqa: E402
+from tests.runtime.test_device_arrays import number  # noqa: E402
+from tests.targets.cuda.test_program import on_driver, prepared  # noqa: E402
+
+nn: Any = torch.nn
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("fresh_dynamo")]
+GPU = "cuda:0"
+
+
+def traced(function: Callable[..., Any], *examples: Any) -> Any:
+    """What is traced where tensors are on a GPU, but for those of ``examples`` with no axes."""
+    with FakeTensorMode():
+        fakes = [
+            torch.empty_strided(e.shape, e.stride(), device=GPU if e.dim() else "cpu")
+            for e in examples
+        ]
+        return make_fx(function)(*fakes)
+
+
+class Gpu:
+    """PyTorch's tensors in the memory of a GPU that is not there, and its stream."""
+
+    def __init__(self, driver: FakeDriver) -> None:
+        self.driver = driver
+        self.stream = number(driver.cuStreamCreate(1))
+
+    def empty(self, shape: Any, strides: Any, dtype: Any) -> Any:
+        """Where the driver says that the GPU's memory is."""
+        size = 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+        size *= dtype.itemsize
+        place = number(self.driver.cuMemAllocAsync(size, self.stream))
+        self.driver.cuStreamSynchronize(self.stream)
+        held = (ctypes.c_uint8 * size).from_address(place)
+        return torch.frombuffer(held, dtype=dtype).as_strided(shape, strides)
+
+    def of(self, tensor: Any) -> Any:
+        """A copy there; one without axes stays on the host."""
+        if not tensor.dim():
+            return tensor
+        return self.empty(tensor.shape, tensor.stride(), tensor.dtype).copy_(tensor)
+
+
+def called(function: Callable[..., Any], *examples: Any) -> tuple[Callable[..., Any], Gpu]:
+    """``function`` as it is compiled for tensors on a GPU."""
+    found = import_traced(traced(function, *examples), device="cuda")
+    assert not found.problems
+    session, driver = on_driver(prepared(found.graph))
+    gpu = Gpu(driver)
+    memory = GpuMemory(found.interface, session, lambda: gpu.stream, gpu.empty)
+    call = CompiledCall(found.interface, session, memory)
+
+    def run(*given: Any) -> Any:
+        results = call([gpu.of(tensor) for tensor in given])
+        driver.cuStreamSynchronize(gpu.stream)
+        return results
+
+    return run, gpu
+
+
+def mixed(x: Any, weight: Any, scale: Any) -> Any:
+    """A product that is scaled by a number of the host's."""
+    return torch.softmax(x @ weight * scale, -1), x.sum(0)
+
+
+def convolved(x: Any, weight: Any) -> Any:
+    return nn.functional.conv2d(x, weight, padding=1).relu()
+
+
+EXAMPLES = {
+    "mixed": (mixed, ((6, 5), (5, 7), ())),
+    "convolved": (convolved, ((2, 4, 6, 6), (8, 4, 3, 3))),
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_tensors_stay_on_the_gpu(name: str) -> None:
+    """Nothing but what is on the host is brought there, and nothing comes back."""
+    function, shapes = EXAMPLES[name]
+    first = tuple(torch.randn(shape) for shape in shapes)
+    run, gpu = called(function, *first)
+    for turn in range(4):
+        given = tuple(torch.randn(shape) for shape in shapes)
+        before = len(gpu.driver.calls)
+        found, expected = run(*given), function(*given)
+        asked = gpu.driver.calls[before:]
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+        assert "cuMemcpyDtoHAsync" not in asked
+        assert asked.count("cuMemcpyHtoDAsync") == sum(not shape for shape in shapes) or not turn
+
+
+def test_strides_are_those_of_eager_execution() -> None:
+    """Images whose channels come last, there as well."""
+
+    def function(x: Any, shift: Any) -> Any:
+        return torch.sigmoid(x) + shift, x.transpose(0, 1) * 2
+
+    given = torch.randn(2, 4, 6, 6).to(memory_format=torch.channels_last), torch.randn(4, 1, 1)
+    run, _ = called(function, *given)
+    for found, expected in zip(run(*given), function(*given), strict=True):
+        assert found.stride() == expected.stride()
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_result_on_the_host() -> None:
+    """What a graph brings there itself."""
+
+    def function(x: Any) -> Any:
+        return x + 1, x.sum(1).to("cpu")
+
+    given = torch.randn(4, 5)
+    run, gpu = called(function, given)
+    for _ in range(3):
+        torch.testing.assert_close(run(given), function(given), rtol=1e-5, atol=1e-5)
+    assert gpu.driver.calls.count("cuMemcpyDtoHAsync") == 3
+
+
+def placeholders(*devices: str) -> Any:
+    """A graph with an input on each device, as Dynamo marks them."""
+    graph = torch.fx.Graph()
+    with FakeTensorMode():
+        for n, device in enumerate(devices):
+            graph.placeholder(f"x{n}").meta["example_value"] = torch.empty(2, device=device)
+    graph.output(None)
+    return torch.fx.GraphModule(nn.Module(), graph)
+
+
+def test_where_a_graph_is() -> None:
+    assert graph_device(placeholders("cpu", "cpu")) is None
+    assert graph_device(placeholders("cpu", "cuda:1", "cuda:1")) == torch.device("cuda:1")
+    with pytest.raises(ModelError, match=r"(?s)inputs are on cuda:0 and cuda:1.*one GPU"):
+        graph_device(placeholders("cuda:0", "cuda:1"))
+    with pytest.raises(ModelError, match=r"(?s)'x0' is on mps.*to a GPU"):
+        graph_device(placeholders("mps:0"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "target"),
+    [(None, "cuda:1"), ("cuda", "cuda:1"), ("cuda:sm_80", "cuda:sm_80:1"), ("cuda:1", "cuda:1")],
+)
+def test_what_it_is_compiled_for(asked: str | None, target: str) -> None:
+    arguments = {} if asked is None else {"target": asked}
+    assert target_on(torch.device("cuda:1"), arguments) == target
+
+
+@pytest.mark.parametrize("asked", ["opencl", "native", "cuda:0"])
+def test_a_target_whose_tensors_are_elsewhere(asked: str) -> None:
+    with pytest.raises(ModelError, match=f"not where {asked!r} is"):
+        target_on(torch.device("cuda:1"), {"target": asked})
+
+
+@pytest.mark.skipif(bool(missing_driver("opencl")), reason=missing_driver("opencl"))
+def test_the_hosts_tensors_by_another_device() -> None:
+    """Forward and backward by OpenCL."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(64, 5))
+    x, wanted = torch.randn(2, 3, 4, 4), torch.tensor([1, 4])
+    fast = torch.compile(net, backend="modelcc", options={"target": "opencl"})
+    gradients = []
+    for model in (net, fast):
+        net.zero_grad()
+        nn.functional.cross_entropy(model(x), wanted).backward()
+        gradients.append([parameter.grad.clone() for parameter in net.parameters()])
+    torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-5)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), net(x), rtol=1e-5, atol=1e-5)
