@@ -27,7 +27,7 @@ def attention(
     causal: bool = False, scale: float | None = None, grouped: bool = False,
 ) -> Value:  # fmt: skip
     """With any leading axes, which broadcast; a query that sees no key at all gets zeros."""
-    op = _op(call, q, dropout, causal, scale)
+    op = attention_op(call, q, dropout, causal, scale)
     if grouped:
         k, v = (_repeated(x, q) for x in (k, v))
     lead = broadcast_shapes(*(x.type.shape[:-2] for x in (q, k, v)))
@@ -39,7 +39,9 @@ def attention(
     return reshaped(y, *lead, *y.type.shape[2:])
 
 
-def _op(call: Aten, q: Value, dropout: float, causal: bool, scale: float | None) -> Attention:
+def attention_op(
+    call: Aten, q: Value, dropout: float, causal: bool, scale: float | None
+) -> Attention:
     if dropout:
         unsupported(f"dropout of {dropout}")
     size = number_of(q.type.shape[-1], "head size")
@@ -114,7 +116,7 @@ def flash(
     """
     k, v = (_repeated(x, q) for x in (k, v))
     y = attention(call, q, k, v, mask, dropout, causal, scale)
-    op = _op(call, q, dropout, causal, scale)
+    op = attention_op(call, q, dropout, causal, scale)
     wide = [cast(x, F32) for x in (q, k)] if q.type.dtype.bits < 32 else [q, k]
     scores = of(MatMul(), wide[0], of(Transpose((0, 1, 3, 2)), wide[1])) * op.scale
     if mask is not None:
@@ -130,12 +132,24 @@ def flash_backward(
     causal: bool, mask: Value | None = None, scale: float | None = None,
 ) -> list[Value]:  # fmt: skip
     """Gradients of queries, keys and values, the weights computed again."""
-    op = _op(call, q, dropout, causal, scale)
+    return attention_gradients(
+        call, dy, (q, k, v, mask), attention_op(call, q, dropout, causal, scale)
+    )[:3]
+
+
+def attention_gradients(
+    call: Aten,
+    dy: Value,
+    operands: tuple[Value, Value, Value, Value | None],
+    op: Attention,
+) -> list[Value]:
+    """Those of queries, keys, values and the mask, if there is one."""
+    q, k, v, mask = operands
     masks = [] if mask is None else [_added(call, mask, q.type.dtype).name]
     heads = [q, *(_repeated(x, q) for x in (k, v))]
     found = op.grad(call, [dy.name], [*(x.name for x in heads), *masks], ())
-    grads = [Value(call, name) for name in found[:3] if name is not None]
-    return [_of_groups(dx, x) for dx, x in zip(grads, (q, k, v), strict=True)]
+    grads = [Value(call, name) for name in found if name is not None]
+    return [*(_of_groups(dx, x) for dx, x in zip(grads, (q, k, v), strict=False)), *grads[3:]]
 
 
 def _of_groups(dx: Value, x: Value) -> Value:

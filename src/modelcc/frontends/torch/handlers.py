@@ -22,6 +22,7 @@ from modelcc.frontends.torch.effects import EFFECTS
 from modelcc.frontends.torch.fake_quantization import FAKE_QUANTIZATION
 from modelcc.frontends.torch.fractional_pooling import FRACTIONAL_POOLING
 from modelcc.frontends.torch.gamma_functions import GAMMA_FUNCTIONS
+from modelcc.frontends.torch.gpu_attention import GPU_ATTENTION
 from modelcc.frontends.torch.grouped_products import GROUPED_PRODUCTS
 from modelcc.frontends.torch.histograms import HISTOGRAMS
 from modelcc.frontends.torch.indexing import INDEXING
@@ -51,8 +52,8 @@ _TABLES = (
     *(SEARCHES, HISTOGRAMS, SEGMENTS, FRACTIONAL_POOLING, GROUPED_PRODUCTS, DISTANCES),
     *(FAKE_QUANTIZATION, ACTIVATION_GRADIENTS),
     *(VIEWS, PARTS, DIAGONALS, INDEXING, SCATTER, BAGS, ORDER, REDUCTIONS, NORMS, NORM_GRADIENTS),
-    *(PRODUCTS, LINEAR_ALGEBRA, CONVOLUTIONS, POOLING, UPSAMPLING, ATTENTION, RECURRENT, CONTROL),
-    RECURRENT_TRAINING,
+    *(PRODUCTS, LINEAR_ALGEBRA, CONVOLUTIONS, POOLING, UPSAMPLING, ATTENTION, GPU_ATTENTION),
+    *(RECURRENT, CONTROL, RECURRENT_TRAINING),
 )
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
