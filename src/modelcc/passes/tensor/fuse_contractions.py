@@ -3,11 +3,12 @@ other."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from modelcc.ir.index import bounds_of, product
-from modelcc.ir.scalar_tree import reads
-from modelcc.ir.tensor import Item, Kernel, Stage, TensorProgram
+from modelcc.ir.index import Sym, bounds_of, product
+from modelcc.ir.scalar_tree import reads, transform
+from modelcc.ir.tensor import Item, Kernel, Read, Scalar, Stage, TensorProgram
 from modelcc.passes.tensor.fused_kernel import fused_kernel
 from modelcc.passes.tensor.gemm_pair import GemmPair, match_gemm_pair
 from modelcc.passes.tensor.makers import Makers
@@ -24,6 +25,7 @@ class FuseContractions:
     ``block`` rows, whose weights ``cache_bytes`` have to hold if they need all of a row.  More
     than ``width`` summands and results of a row, or ``share`` times as many as a row has scores,
     make the scores between them a small matter.  Up to ``depth`` kernels may come before the last.
+    Such a kernel has one result: others of the last product's are made of it, by a kernel behind.
     Rows that may have no keys take part if they may be ``empty``: who computes the pair then gives
     sums of nothing, which are 0, and not their quotient (:func:`~.online_softmax.of_some_keys`).
 
@@ -76,9 +78,7 @@ class FuseContractions:
         items: list[Item] = []
         for item in program.items:
             if id(item) in merged:
-                kernels = merged[id(item)]
-                stages = [s for k in kernels for s in k.stages]
-                items.append(fused_kernel(kernels, stages, kernels[-1].outputs))
+                items += _with_one_result(merged[id(item)]) or ()
             elif id(item) not in gone:
                 items.append(item)
         return program.with_items(tuple(items))
@@ -87,9 +87,11 @@ class FuseContractions:
         self, kernels: tuple[Kernel, ...], makers: Makers, program: TensorProgram
     ) -> tuple[Kernel, ...] | None:
         """``kernels`` with what comes before them, if these are a pair worth fusing."""
-        stages = tuple(s for k in kernels for s in k.stages)
-        if _begins_with_product(stages) and len(kernels) > 1:
-            pair = match_gemm_pair(stages, frozenset(), single=self.rows == 0)
+        if _begins_with_product(kernels[0].stages) and len(kernels) > 1:
+            made = _with_one_result(kernels)
+            if made is None:
+                return None
+            pair = match_gemm_pair(made[0].stages, frozenset(), single=self.rows == 0)
             return kernels if pair is not None and self._worth(pair, program) else None
         if len(kernels) > self.depth:
             return None
@@ -114,6 +116,39 @@ class FuseContractions:
             return True
         size = pair.scores[-1].body.dtype.bytes * self.block
         return isinstance(keys, int) and keys * size <= self.cache_bytes
+
+
+def _with_one_result(kernels: Sequence[Kernel]) -> tuple[Kernel, ...] | None:
+    """``kernels`` as one that gives the first result of the last, and, behind it, one that makes
+    its other results of that; None if they are made of something else."""
+    stages, outputs = [s for k in kernels for s in k.stages], kernels[-1].outputs
+    end = next(n for n, s in enumerate(stages, 1) if s.output in outputs)
+    made = stages[end - 1]
+    whole = fused_kernel(kernels, stages[:end], (made.output,))
+    behind = [_reading_result(stage, made) for stage in stages[end:]]
+    if not behind:
+        return (whole,)
+    rest = fused_kernel(kernels[-1:], behind, (name for name in outputs if name != made.output))
+    inside = {s.output for s in stages[: end - 1]}
+    return None if inside.intersection(rest.inputs) else (whole, rest)
+
+
+def _reading_result(stage: Stage, made: Stage) -> Stage:
+    """``stage``, with reads of a stage ``made``, if that only permutes axes, for those of what it
+    permutes."""
+    whole = made.body
+    axes = {Sym(axis.name) for axis in made.axes}
+    if not isinstance(whole, Read) or not (set(whole.indices) == set(made.write) == axes):
+        return stage
+    order = [whole.indices.index(place) for place in made.write]
+
+    def instead(value: Scalar) -> Scalar:
+        if not isinstance(value, Read) or value.tensor != whole.tensor:
+            return value
+        indices = tuple(value.indices[n] for n in order)
+        return replace(value, tensor=made.output, indices=indices)
+
+    return replace(stage, body=transform(stage.body, instead))
 
 
 def _begins_with_product(stages: tuple[Stage, ...]) -> bool:
