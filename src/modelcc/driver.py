@@ -52,6 +52,7 @@ from modelcc.passes.graph.dead_code import DeadCode
 from modelcc.passes.graph.decompose import Decompose
 from modelcc.passes.graph.eliminate_reshapes import EliminateReshapes
 from modelcc.passes.graph.eliminate_transposes import EliminateTransposes
+from modelcc.passes.graph.flip_transposed import FlipTransposed
 from modelcc.passes.graph.fold_batch_norm import FoldBatchNorm
 from modelcc.passes.graph.fold_constants import FoldConstants
 from modelcc.passes.graph.intern_strings import InternStrings
@@ -161,6 +162,7 @@ def pipeline(
                 SimplifyAlgebra(),
                 RegularGathers(),
                 JoinParts(),
+                FlipTransposed(computed=False),
                 FoldConstants(narrow=graphs.narrow),
                 *(EliminateReshapes(), BatchesFirst(), EliminateTransposes()),
                 FoldBatchNorm(),

@@ -19,6 +19,7 @@ from modelcc.ir.memory_rules import MemoryRules
 from modelcc.ir.naming import user_name
 from modelcc.ir.program import Program
 from modelcc.ir.tensor import TensorProgram
+from modelcc.passes.graph.flip_transposed import FlipTransposed
 from modelcc.passes.graph.join_products import JoinProducts
 from modelcc.passes.program.place_transfers import place_transfers, side_of
 from modelcc.passes.tensor.channels_last import ChannelsLast
@@ -158,16 +159,17 @@ class DeviceTarget(Target):
         return MemoryRules(alignment=ALIGNMENT)
 
     def graph_passes(self) -> GraphPasses:
-        """Products of one operand are one, for all units and in one launch."""
-        return GraphPasses(products=(JoinProducts(),))
+        """Products of one operand are one, for all units and in one launch; gradients of images are
+        convolved as images are."""
+        return GraphPasses(convolutions=(FlipTransposed(),), products=(JoinProducts(),))
 
     def tensor_passes(self) -> TensorPasses:
-        """Images with channels last where matrix units convolve them; concatenations of few parts
-        where they are read; what follows products in their shape; long sums in parts, for all
-        units, but for products, where a library may compute them or the last group finishes them,
-        and for attention; this in one kernel, of few rows and many keys in two where threads
-        exchange registers, unless one has all of them; gates with what they are multiplied by,
-        unless a library may compute either."""
+        """Images with channels last where matrix units convolve them, and filters in their order;
+        concatenations of few parts where they are read; what follows products in their shape; long
+        sums in parts, for all units, but for products, where a library may compute them or the last
+        group finishes them, and for attention; this in one kernel, of few rows and many keys in two
+        where threads exchange registers, unless one has all of them; gates with what they are
+        multiplied by, unless a library may compute either."""
         few = self.gpu.exchanges
         keys = (SplitKeys(self.gpu.units, self.gpu),) if few else ()
         last = (ChannelsLast(),) if self.gpu.matrix else ()
