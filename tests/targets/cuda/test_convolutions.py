@@ -127,8 +127,8 @@ def test_channels_come_first_where_nothing_turns_them(monkeypatch: pytest.Monkey
 def test_what_cudnn_computes_otherwise_stays_ours() -> None:
     """Uneven zeros, and relu without a bias."""
     b = GraphBuilder("others")
-    x = b.input("x", TensorType((1, 8, 8, 8), F32))
-    w, bias = (b.constant(a) for a in drawn(np.random.default_rng(0), (8, 8, 3, 3), F32))
+    x = b.input("x", TensorType((1, 6, 8, 8), F32))
+    w, bias = (b.constant(a) for a in drawn(np.random.default_rng(0), (8, 6, 3, 3), F32))
     uneven = Conv(strides=(1, 1), pads_before=(0, 0), pads_after=(2, 2), dilations=(1, 1))
     graph = b.build([b.emit(uneven, x, w, bias), b.emit(Relu(), b.emit(conv(), x, w))])
     artifact = compile_model(graph, OPTIONS, NOWHERE).artifact

@@ -11,7 +11,8 @@ from modelcc.ir.scalar_tree import reads, transform
 from modelcc.ir.tensor import Axis, Item, Kernel, Read, Scalar, Stage, TensorProgram, item_tensors
 from modelcc.ir.types import TensorType
 
-_RANKS = 3, 4
+RANKS = 3, 4
+"""Of images: a batch, channels, and one or two axes of places."""
 
 
 @dataclass(frozen=True)
@@ -66,14 +67,14 @@ def _turned(program: TensorProgram) -> frozenset[str]:
     windows: set[str] = set()
     for stage in stages:
         for read in reads(stage.body):
-            if _is_window(read, stage):
+            if is_window(read, stage):
                 windows |= {read.tensor, stage.output}
             if _same_place(read, stage):
                 parents[root(read.tensor)] = root(stage.output)
     known = {root(name) for name in windows}
     ranks = {s.output: len(s.write) for s in stages}
     ranks |= {r.tensor: len(r.indices) for s in stages for r in reads(s.body)}
-    found = (name for name in parents if root(name) in known and ranks[name] in _RANKS)
+    found = (name for name in parents if root(name) in known and ranks[name] in RANKS)
     return frozenset(found) - fixed
 
 
@@ -90,10 +91,10 @@ def _read(stage: Stage) -> Iterator[str]:
     return (read.tensor for read in reads(stage.body))
 
 
-def _is_window(read: Read, stage: Stage) -> bool:
+def is_window(read: Read, stage: Stage) -> bool:
     """Whether a reduction moves over places of an image: of all its channels, or of one."""
     summed = {axis.name for axis in stage.reduce}
-    if len(read.indices) not in _RANKS or len(stage.write) != len(read.indices):
+    if len(read.indices) not in RANKS or len(stage.write) != len(read.indices):
         return False
     if not summed or symbols(read.indices[0]) & summed:
         return False

@@ -64,6 +64,7 @@ from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.passes.join_twins import JoinTwins
 from modelcc.targets.gpu.passes.split_keys import SplitKeys
 from modelcc.targets.gpu.passes.split_reductions import SplitReductions
+from modelcc.targets.gpu.passes.turn_operands import TurnOperands
 from modelcc.targets.gpu.passes.winograd import GroupWinograd
 from modelcc.targets.gpu.passes.winograd_cost import GroupWinogradCost
 from modelcc.targets.gpu.working_memory import with_working_memory
@@ -172,7 +173,7 @@ class DeviceTarget(Target):
         multiplied by, unless a library may compute either."""
         few = self.gpu.exchanges
         keys = (SplitKeys(self.gpu.units, self.gpu),) if few else ()
-        last = (ChannelsLast(),) if self.gpu.matrix else ()
+        last, turned = ((ChannelsLast(),), (TurnOperands(),)) if self.gpu.matrix else ((), ())
         attention = FuseContractions(1, cache_bytes=0, rows=0 if few else 16, empty=True)
         twins = () if self.libraries else (JoinTwins(self.gpu),)
         products = not self.libraries and not self.gpu.arrivals
@@ -182,7 +183,7 @@ class DeviceTarget(Target):
         return TensorPasses(
             layouts=(*last, ReadInPlace(BOUNDARY), ReadThroughViews(), SelectParts(self.parts)),
             inline=InlineStages(choices=False),
-            operands=(EpilogueAxes(), split),
+            operands=(EpilogueAxes(), *turned, split),
             kernels=(attention, SplitGroups(), *keys, *twins, *self._winograd()),
         )
 

@@ -59,6 +59,36 @@ def _layouts(
     return {weight.tensor: Layout(tuple(map(Part, order)), ((0, 0),) * len(order))}
 
 
+def filter_order(
+    stage: Stage, weight: str, types: Mapping[str, TensorType]
+) -> tuple[int, ...] | None:
+    """The order that dimensions of ``weight``, which many windows over an image are multiplied by,
+    would have as a constant's; None if it has this one, or the stage is something else."""
+    found = list(dict.fromkeys(reads(stage.body)))
+    if stage.combine != "sum" or len(found) != 2 or weight not in {r.tensor for r in found}:
+        return None
+    own, image = found if found[0].tensor == weight else reversed(found)
+    if image.tensor == weight or not _is_plain(own, stage, types[weight]):
+        return None
+    rows = {a.name for a in stage.axes} - {_axis(i, stage) for i in own.indices}
+    if not moves_windows(image, stage) or _are_few(stage, rows):
+        return None
+    order = _order(own, image, stage, types[weight], False)
+    return None if order is None or order == list(range(len(order))) else tuple(order)
+
+
+def moves_windows(image: Read, stage: Stage) -> bool:
+    """Whether neighbouring results read the same elements of it, as other terms."""
+    terms, results = ({a.name for a in axes} for axes in (stage.reduce, stage.axes))
+    return any(symbols(i) & terms and symbols(i) & results for i in image.indices)
+
+
+def _is_plain(weight: Read, stage: Stage, type_: TensorType) -> bool:
+    """Whether it lies as it is written, and moves along an axis of its own in each dimension."""
+    moving = [i for i in weight.indices if not isinstance(i, int)]
+    return type_.layout is None and len({_axis(i, stage) for i in moving} - {""}) == len(moving)
+
+
 def _weight_and_image(kernel: CanonicalKernel, stage: Stage) -> tuple[Read, Read] | None:
     """What is convolved, if the first one is a constant that lies as it is written."""
     found = list(dict.fromkeys(reads(stage.body)))
@@ -68,9 +98,7 @@ def _weight_and_image(kernel: CanonicalKernel, stage: Stage) -> tuple[Read, Read
     if len(weights) != 1:
         return None
     (weight,) = weights
-    plain = dict(kernel.types)[weight.tensor].layout is None
-    moving = [i for i in weight.indices if not isinstance(i, int)]
-    if not plain or len({_axis(i, stage) for i in moving} - {""}) < len(moving):
+    if not _is_plain(weight, stage, dict(kernel.types)[weight.tensor]):
         return None
     (image,) = (read for read in found if read is not weight)
     return weight, image
