@@ -1,4 +1,4 @@
-"""What NVIDIA's driver answers, as errors that say what to do."""
+"""What NVIDIA's driver answers when models are loaded, as errors that say what to do."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from types import MappingProxyType
 from typing import Any
 
 from modelcc.runtime.cuda_code import machine_code, ptx_behind
-from modelcc.runtime.device import RecordingError
-from modelcc.runtime.errors import LoadError, RunError
+from modelcc.runtime.cuda_driver import CudaDriver
+from modelcc.runtime.errors import LoadError
+from modelcc.runtime.stream_calls import StreamCalls
 
 INSTALL = "install NVIDIA's driver, or compile for another target"
 
@@ -22,14 +23,6 @@ _REFUSED: Mapping[str, str] = MappingProxyType(
         "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH": "parts of its driver differ in version: restart",
     }
 )
-_HARMLESS = frozenset(
-    f"CUDA_ERROR_{name}"
-    for name in ("INVALID_VALUE", "OUT_OF_MEMORY", "LAUNCH_OUT_OF_RESOURCES", "NOT_SUPPORTED")
-)
-"""Errors of a call alone, after which the GPU does what it is asked for."""
-
-_CAPTURE = "CUDA_ERROR_STREAM_CAPTURE"
-"""Begins the names of errors of what a recording does not take."""
 
 _VERSION = re.compile(rb"^\.version (\d+)\.(\d+)", re.MULTILINE)
 
@@ -42,24 +35,20 @@ def cuda_of_ptx(major: int, minor: int) -> str:
     return f"12.{minor + (minor > 5)}" if major == 8 else f"{major + 4}.{minor}"
 
 
-class CudaCalls:
-    """Results of ``api``, the functions of ``cuda.bindings.driver``, for the GPU called ``name``.
-
-    Each function gives a tuple: its status, then what it returns.
-    """
+class CudaCalls(StreamCalls):
+    """Answers of ``api``, which is ``cuda.bindings.driver``, for the GPU called ``name``."""
 
     def __init__(self, api: Any, name: str) -> None:
         self.api = api
-        self.name = name
-        self.context: Any = None
-        self.lost = ""
+        self.cuda = CudaDriver(api)
+        super().__init__(self.cuda, name)
+
+    def refusal(self, said: str) -> str:
+        return _REFUSED.get(said, super().refusal(said))
 
     def said(self, status: Any) -> str:
         """The name of an error, "" of none."""
-        if int(status) == 0:
-            return ""
-        _, name = self.api.cuGetErrorName(status)
-        return name.decode() if name else f"error {int(status)}"
+        return self.driver.error(status)
 
     def begin(self) -> None:
         """Before anything else; LoadError without a driver."""
@@ -69,23 +58,6 @@ class CudaCalls:
             raise LoadError(f"there is no driver for NVIDIA's GPUs ({error}); {INSTALL}") from error
         if self.said(status):
             raise LoadError(f"NVIDIA's driver finds no GPU ({self.said(status)}); {INSTALL}")
-
-    def enter(self) -> None:
-        """What this thread asks for from now on is for this GPU; RunError if it has failed."""
-        if self.lost:
-            raise RunError(
-                f"{self.name} has failed before ({self.lost}): load the model again, and if that "
-                "fails, start the process anew"
-            )
-        self.run(self.api.cuCtxSetCurrent(self.context))
-
-    def load(self, result: tuple[Any, ...]) -> Any:
-        """A result, while the model is loaded."""
-        said = self.said(result[0])
-        if said:
-            why = _REFUSED.get(said, "restart the driver, or compile for another target")
-            raise LoadError(f"{self.name} does not take the model ({said}): {why}")
-        return result[1] if len(result) > 1 else None
 
     def module(self, code: bytes, chip: str) -> Any:
         """Machine code, or PTX, as a module for the GPU, whose architecture is ``chip``; where it
@@ -102,7 +74,7 @@ class CudaCalls:
             raise LoadError(
                 f"{self.name} does not take the model ({said}): its PTX {major}.{minor} needs the "
                 f"driver of CUDA {cuda_of_ptx(major, minor)}, and this one is of CUDA "
-                f"{self._driver()}: update the driver"
+                f"{self._version()}: update the driver"
             )
         if said in _OTHER_GPU:
             raise LoadError(
@@ -111,24 +83,6 @@ class CudaCalls:
             )
         return self.load(result)
 
-    def _driver(self) -> str:
+    def _version(self) -> str:
         number = int(self.load(self.api.cuDriverGetVersion()))
         return f"{number // 1000}.{number % 1000 // 10}"
-
-    def run(self, result: tuple[Any, ...]) -> Any:
-        """A result, while the model runs; an error of the GPU's is remembered as :attr:`lost`."""
-        said = self.said(result[0])
-        if said.startswith(_CAPTURE):
-            raise RecordingError(f"{self.name} does not record this ({said})")
-        if said in _HARMLESS:
-            raise RunError(
-                f"{self.name} did not take this call ({said}), and goes on, as do other models: "
-                "smaller sizes, or less in its memory, would help"
-            )
-        if said:
-            self.lost = said
-            raise RunError(
-                f"{self.name} did not do its work ({said}); load the model again, and if that "
-                "fails, start the process anew: a GPU that has failed takes nothing more from it"
-            )
-        return result[1] if len(result) > 1 else None

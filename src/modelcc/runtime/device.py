@@ -125,8 +125,18 @@ class PointerDevice(Device, Protocol):
         ...
 
     @property
+    def dlpack(self) -> int:
+        """The kind of its memory, as DLPack counts them."""
+        ...
+
+    @property
     def stream(self) -> int:
         """What it works in, for those who make it wait for their work."""
+        ...
+
+    @property
+    def default_stream(self) -> int:
+        """What work of those that name no stream is in."""
         ...
 
     def address(self, memory: DeviceMemory) -> int:

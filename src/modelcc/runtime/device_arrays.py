@@ -17,7 +17,7 @@ from modelcc.runtime.dlpack import (
     CPU,
     CUDA,
     CUDA_MANAGED,
-    LEGACY_STREAM,
+    ROCM,
     dlpack_kind,
     is_contiguous,
     make_capsule,
@@ -101,7 +101,7 @@ class DeviceArray:
         return found if dtype is None else found.astype(cast(Any, dtype))
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return CUDA, self._device.index
+        return self._device.dlpack, self._device.index
 
     def __dlpack__(
         self,
@@ -120,7 +120,7 @@ class DeviceArray:
         if stream == -1:
             self._complete()  # the consumer waits for nothing
         else:
-            self._hand_over(LEGACY_STREAM if stream is None else stream)
+            self._hand_over(self._device.default_stream if stream is None else stream)
         address = self._device.address(self._memory) if self.nbytes else 0
         return make_capsule(address, self.__dlpack_device__(), self.dtype, self.shape, self)
 
@@ -129,7 +129,7 @@ class DeviceArray:
         if self.dtype.isbuiltin != 1:
             raise AttributeError(f"CUDA's array interface has no {self.dtype}: use __dlpack__")
         self._complete()
-        self._hand_over(LEGACY_STREAM)
+        self._hand_over(self._device.default_stream)
         address = self._device.address(self._memory) if self.nbytes else 0
         return {
             "shape": self.shape,
@@ -170,7 +170,7 @@ def is_in_a_gpu(value: object) -> bool:
     if ask is None:
         return hasattr(value, "__cuda_array_interface__")
     try:
-        return ask()[0] in (CUDA, CUDA_MANAGED)
+        return ask()[0] in (CUDA, CUDA_MANAGED, ROCM)
     except Exception:  # whatever the exporter raises, which NumPy is told, too
         return False
 
@@ -209,7 +209,7 @@ def _by_array_interface(device: PointerDevice, value: Any) -> tuple[int, Any, An
     elements, size = str(found["typestr"]), np.dtype(found["typestr"]).itemsize
     if found.get("mask") is not None:
         raise ValueError("it has a mask")
-    stream = found.get("stream") if found["version"] >= 3 else LEGACY_STREAM
+    stream = found.get("stream") if found["version"] >= 3 else device.default_stream
     if stream is not None:
         device.wait_for(stream)
     steps = None if strides is None else tuple(step // size for step in strides)

@@ -30,7 +30,6 @@ from modelcc.runtime.device_recordings import host_ends, moved_ends
 from modelcc.runtime.device_repeats import Places
 from modelcc.runtime.device_results import DeviceResults
 from modelcc.runtime.device_steps import End, Step
-from modelcc.runtime.dlpack import CUDA
 from modelcc.runtime.dlpack_exchange import DlpackFunctions, ExchangeReader, element_kinds
 from modelcc.runtime.errors import InputError, RunError
 from modelcc.runtime.late_calls import LateCall, LateNotes
@@ -95,7 +94,9 @@ class DeviceCalls:
         self._host_ends, self._moved = host_ends(steps), moved_ends(steps)
         self._hosted = self._host_ends | changed
         self._recorded = recorded
-        self._reader = ExchangeReader((CUDA, self._device.index))
+        self._reader = ExchangeReader(
+            (self._device.dlpack, self._device.index), self._device.default_stream
+        )
         self._types = [spec.dtype.numpy for spec in manifest.inputs]
         self._kinds = element_kinds(self._types)
         self._plans: dict[tuple[Shape, ...], KnownCall] = {}
@@ -167,7 +168,7 @@ class DeviceCalls:
                     return None
                 addresses.append(address)
                 shapes.append(shape)
-            streams = {exchange.stream(self._device.index) for exchange in exchanges}
+            streams = {self._reader.stream(exchange) for exchange in exchanges}
         return _Read(tuple(addresses), tuple(shapes), streams, sources)
 
     def _again(self, read: _Read) -> list[DeviceArray] | None:

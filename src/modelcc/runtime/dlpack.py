@@ -15,11 +15,14 @@ from typing import Any
 
 from modelcc.ir.types import NumpyType
 
-CPU, CUDA, CUDA_MANAGED = 1, 2, 13
+CPU, CUDA, ROCM, CUDA_MANAGED = 1, 2, 10, 13
 """Kinds of devices."""
 
 LEGACY_STREAM = 1
-"""The stream that others are in order with, as DLPack and CUDA's array interface number them."""
+"""CUDA's stream that others are in order with, as DLPack and CUDA's array interface number them."""
+
+ROCM_STREAM = 0
+"""ROCm's, as DLPack numbers it."""
 
 _NAME = b"dltensor"
 

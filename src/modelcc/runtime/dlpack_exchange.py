@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Any
 
 from modelcc.ir.types import NumpyType
-from modelcc.runtime.dlpack import CUDA, LEGACY_STREAM, dlpack_kind, is_contiguous
+from modelcc.runtime.dlpack import LEGACY_STREAM, dlpack_kind, is_contiguous
 from modelcc.runtime.signature import Shape
 
 _ATTRIBUTE, _NAME = "__dlpack_c_exchange_api__", b"dlpack_exchange_api"
@@ -52,10 +52,11 @@ class _FunctionTable(ctypes.Structure):
 @dataclass(frozen=True, eq=False)
 class DlpackFunctions:
     """What a library has for its tensors: ``tensor(object, place)`` writes a ``DLTensor``, which
-    lasts as long as the object and orders no work; ``stream`` gives what it works in."""
+    lasts as long as the object and orders no work; ``stream(kind, number)`` gives what it works in
+    on a device, 0 where it names none."""
 
     tensor: Callable[[object, int], int]
-    stream: Callable[[int], int]
+    stream: Callable[[int, int], int]
 
 
 def exchange_of(kind: type) -> DlpackFunctions | None:
@@ -75,23 +76,25 @@ def exchange_of(kind: type) -> DlpackFunctions | None:
     return None
 
 
-def _current_stream(ask: Callable[[int, int, int], int]) -> Callable[[int], int]:
-    """The stream of a GPU by its number; RuntimeError if there is none."""
+def _current_stream(ask: Callable[[int, int, int], int]) -> Callable[[int, int], int]:
+    """The stream of a GPU by its kind and number; RuntimeError if there is none."""
 
-    def current(index: int) -> int:
+    def current(kind: int, index: int) -> int:
         found = ctypes.c_void_p()
-        if ask(CUDA, index, ctypes.addressof(found)):
+        if ask(kind, index, ctypes.addressof(found)):
             raise RuntimeError(f"GPU {index} has no current stream")
-        return found.value or LEGACY_STREAM
+        return found.value or 0
 
     return current
 
 
 class ExchangeReader:
-    """Reads tensors of one ``device``, as DLPack counts them, one thread at a time."""
+    """Reads tensors of one ``device``, as DLPack counts them, one thread at a time; those that name
+    no stream work in ``default_stream``."""
 
-    def __init__(self, device: tuple[int, int]) -> None:
+    def __init__(self, device: tuple[int, int], default_stream: int = LEGACY_STREAM) -> None:
         self._device = device[1] << 32 | device[0]
+        self._where, self._default = device, default_stream
         self._exchanges: dict[type, DlpackFunctions | None] = {}
         self._held = ctypes.create_string_buffer(_FIELDS.size)
         self._place = ctypes.addressof(self._held)
@@ -102,6 +105,10 @@ class ExchangeReader:
         if kind not in self._exchanges:
             self._exchanges[kind] = exchange_of(kind)
         return self._exchanges[kind]
+
+    def stream(self, exchange: DlpackFunctions) -> int:
+        """What a library works in on the device now."""
+        return exchange.stream(*self._where) or self._default
 
     def read(self, exchange: DlpackFunctions, value: Any, element: int) -> tuple[int, Shape] | None:
         """Address and shape of a contiguous tensor on the device with an ``element`` type as

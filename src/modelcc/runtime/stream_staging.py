@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from modelcc.runtime.cuda_calls import CudaCalls
 from modelcc.runtime.errors import OutOfMemoryError
+from modelcc.runtime.stream_calls import StreamCalls
+from modelcc.runtime.stream_driver import OUT_OF_MEMORY
 
 MOST = 64 << 20
 """Bytes that are staged at once; larger tensors go in parts."""
@@ -14,10 +15,10 @@ MOST = 64 << 20
 _LEAST = 1 << 16
 
 
-def pinned(calls: CudaCalls, size: int) -> int:
-    """The address of ``size`` bytes that ``cuMemFreeHost`` gives back; OutOfMemoryError."""
-    status, address = calls.api.cuMemHostAlloc(size, 0)
-    if calls.said(status) == "CUDA_ERROR_OUT_OF_MEMORY":
+def pinned(calls: StreamCalls, size: int) -> int:
+    """The address of ``size`` bytes that ``unpin`` gives back; OutOfMemoryError."""
+    status, address = calls.driver.pin(size)
+    if int(status) == OUT_OF_MEMORY:
         raise OutOfMemoryError(f"the system pins no {size:,} bytes for copies to and from a GPU")
     return int(calls.run((status, address)))
 
@@ -28,7 +29,7 @@ class PinnedStage:
     It grows with what goes through it.
     """
 
-    def __init__(self, calls: CudaCalls) -> None:
+    def __init__(self, calls: StreamCalls) -> None:
         self._calls = calls
         self._address = 0
         self._size = 0
@@ -64,5 +65,5 @@ class PinnedStage:
     def free(self) -> None:
         """Give the memory back."""
         if self._address and not sys.is_finalizing():
-            self._calls.api.cuMemFreeHost(self._address)
+            self._calls.driver.unpin(self._address)
         self._address = self._size = self._used = 0

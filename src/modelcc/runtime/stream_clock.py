@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from modelcc.runtime.cuda_calls import CudaCalls
+from modelcc.runtime.stream_calls import StreamCalls
 
 FLUSHED = 64 << 20
 """Bytes that are cleared before a kernel is timed: the GPU is busy until all is asked for, and its
@@ -26,10 +26,10 @@ class Flushed(Protocol):
         ...
 
 
-class CudaClock:
+class StreamClock:
     """Takes times of commands in ``stream``, where it is told to."""
 
-    def __init__(self, calls: CudaCalls, stream: Any) -> None:
+    def __init__(self, calls: StreamCalls, stream: Any) -> None:
         self._calls = calls
         self._stream = stream
         self._pairs: list[tuple[Any, Any]] = []
@@ -42,7 +42,7 @@ class CudaClock:
 
     def seconds(self) -> float:
         """From where each command began to where it ended."""
-        elapsed = self._calls.api.cuEventElapsedTime
+        elapsed = self._calls.driver.elapsed
         taken = sum(self._calls.run(elapsed(*pair)) for pair in self._pairs)
         self._drop()
         return taken * 1e-3
@@ -50,18 +50,18 @@ class CudaClock:
     def _drop(self) -> None:
         for pair in self._pairs:
             for event in pair:
-                self._calls.run(self._calls.api.cuEventDestroy(event))
+                self._calls.run(self._calls.driver.drop_event(event))
         self._pairs = []
 
     def timed(self, call: Callable[..., tuple[Any, ...]], *given: Any) -> None:
         """Ask for something, between two events where times are taken."""
-        run, api = self._calls.run, self._calls.api
+        run, driver = self._calls.run, self._calls.driver
         if self._flushed is None:
             run(call(*given))
             return
-        begin, end = (run(api.cuEventCreate(int(api.CUevent_flags.CU_EVENT_DEFAULT))) for _ in "12")
+        begin, end = (run(driver.event(timed=True)) for _ in "12")
         self._pairs.append((begin, end))
-        run(api.cuMemsetD8Async(self._flushed.address, 0, self._flushed.size, self._stream))
-        run(api.cuEventRecord(begin, self._stream))
+        run(driver.clear(self._flushed.address, self._flushed.size, self._stream))
+        run(driver.mark(begin, self._stream))
         run(call(*given))
-        run(api.cuEventRecord(end, self._stream))
+        run(driver.mark(end, self._stream))

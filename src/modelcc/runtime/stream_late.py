@@ -6,9 +6,10 @@ import ctypes
 from dataclasses import dataclass
 from typing import Any
 
-from modelcc.runtime.cuda_calls import CudaCalls
-from modelcc.runtime.cuda_order import new_event
-from modelcc.runtime.cuda_staging import pinned
+from modelcc.runtime.stream_calls import StreamCalls
+from modelcc.runtime.stream_driver import NOT_READY
+from modelcc.runtime.stream_order import new_event
+from modelcc.runtime.stream_staging import pinned
 
 _LEAST = 4096
 """Bytes; what is pinned is whole pages."""
@@ -23,7 +24,7 @@ class _PinnedPlace:
     event: Any
 
 
-class CudaLateCopy:
+class StreamLateCopy:
     """Bytes on their way to a place that nobody else has until they are taken."""
 
     def __init__(self, copies: LateCopies, place: _PinnedPlace, size: int) -> None:
@@ -49,25 +50,25 @@ class CudaLateCopy:
 class LateCopies:
     """Copies in ``stream``, each to pinned memory of its own until its bytes are taken."""
 
-    def __init__(self, calls: CudaCalls, stream: Any) -> None:
+    def __init__(self, calls: StreamCalls, stream: Any) -> None:
         self._calls = calls
         self._stream = stream
         self._places: list[_PinnedPlace] = []
         self._free: list[_PinnedPlace] = []
 
-    def bring(self, address: int, size: int) -> CudaLateCopy:
+    def bring(self, address: int, size: int) -> StreamLateCopy:
         """Ask for ``size`` bytes; a place whose copy fails is not used again."""
         place = self._place(size)
-        run, api = self._calls.run, self._calls.api
-        run(api.cuMemcpyDtoHAsync(place.address, address, size, self._stream))
-        run(api.cuEventRecord(place.event, self._stream))
-        return CudaLateCopy(self, place, size)
+        run, driver = self._calls.run, self._calls.driver
+        run(driver.download(place.address, address, size, self._stream))
+        run(driver.mark(place.event, self._stream))
+        return StreamLateCopy(self, place, size)
 
     def has_come(self, place: _PinnedPlace) -> bool:
         """Whether the copy to a place is done; RunError if the GPU has failed."""
         self._calls.enter()
-        (status,) = self._calls.api.cuEventQuery(place.event)
-        if self._calls.said(status) == "CUDA_ERROR_NOT_READY":
+        (status,) = self._calls.driver.query_event(place.event)
+        if int(status) == NOT_READY:
             return False
         self._calls.run((status,))
         return True
@@ -75,7 +76,7 @@ class LateCopies:
     def precede(self, place: _PinnedPlace, stream: int) -> None:
         """``stream`` waits for the copy to a place."""
         self._calls.enter()
-        self._calls.run(self._calls.api.cuStreamWaitEvent(stream, place.event, 0))
+        self._calls.run(self._calls.driver.follow(stream, place.event))
 
     def give_back(self, place: _PinnedPlace) -> None:
         """Nothing is on its way to a place, and nobody looks at it any more."""
@@ -94,5 +95,5 @@ class LateCopies:
     def free(self) -> None:
         """Give all back, when the stream is done."""
         for place in self._places:
-            self._calls.api.cuMemFreeHost(place.address)
-            self._calls.api.cuEventDestroy(place.event)
+            self._calls.driver.unpin(place.address)
+            self._calls.driver.drop_event(place.event)

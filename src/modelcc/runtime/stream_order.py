@@ -4,40 +4,39 @@ from __future__ import annotations
 
 from typing import Any
 
-from modelcc.runtime.cuda_calls import CudaCalls
+from modelcc.runtime.stream_calls import StreamCalls
 
 
-def new_event(calls: CudaCalls) -> Any:
+def new_event(calls: StreamCalls) -> Any:
     """One that takes no time."""
-    kind = int(calls.api.CUevent_flags.CU_EVENT_DISABLE_TIMING)
-    return calls.run(calls.api.cuEventCreate(kind))
+    return calls.run(calls.driver.event(timed=False))
 
 
 class StreamOrder:
     """By an event that is used again: a stream waits for what it marked when it was told."""
 
-    def __init__(self, calls: CudaCalls) -> None:
+    def __init__(self, calls: StreamCalls) -> None:
         self._calls = calls
         self._mark: Any = None
 
     def have_wait(self, stream: Any, other: Any) -> None:
         """What ``stream`` is asked for from now on comes after all that ``other`` has been."""
-        run, api = self._calls.run, self._calls.api
+        run, driver = self._calls.run, self._calls.driver
         if self._mark is None:
             self._mark = new_event(self._calls)
-        run(api.cuEventRecord(self._mark, other))
-        run(api.cuStreamWaitEvent(stream, self._mark, 0))
+        run(driver.mark(self._mark, other))
+        run(driver.follow(stream, self._mark))
 
     def follow(self, stream: Any, other: int) -> tuple[Any, ...]:
         """As :meth:`have_wait`, where the ``other`` one may be gone: what went wrong."""
-        api, event = self._calls.api, new_event(self._calls)
-        answer = api.cuEventRecord(event, other)
+        driver, event = self._calls.driver, new_event(self._calls)
+        answer = driver.mark(event, other)
         if not int(answer[0]):
-            answer = api.cuStreamWaitEvent(stream, event, 0)
-        api.cuEventDestroy(event)
+            answer = driver.follow(stream, event)
+        driver.drop_event(event)
         return answer
 
     def free(self) -> None:
         """Give the event back."""
         if self._mark is not None:
-            self._calls.api.cuEventDestroy(self._mark)
+            self._calls.driver.drop_event(self._mark)
