@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections import Counter
+
+from modelcc.targets.amdgpu.target import LINKERS
+
+HAS_LINKER = any(map(shutil.which, LINKERS))
+"""Whether code objects can be made here."""
 
 _LABEL = re.compile(r"^(\.LBB\d+_\d+):", re.MULTILINE)
 _INSTRUCTION = re.compile(r"^\t([a-z]\w+)")

@@ -21,6 +21,7 @@ KNOWN: Mapping[str, str] = MappingProxyType(
     {
         "opencl": "modelcc.runtime.opencl_device:open_device",
         "cuda": "modelcc.runtime.cuda_device:open_device",
+        "amdgpu": "modelcc.runtime.hip_device:open_device",
         "webgpu": "modelcc.runtime.webgpu_device:open_device",
     }
 )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from math import prod
 
 import pytest
+from amd_code import HAS_LINKER
 from group_kernels import FIRST, grouped
 
 from modelcc.ir.errors import ModelError
@@ -18,10 +18,8 @@ from modelcc.targets.base import TargetOptions
 from modelcc.targets.gpu.machine import GPUS
 from modelcc.targets.native.toolchain import assembly
 
-HERE = any(map(shutil.which, ("ld.lld", "ld.lld-22", "ld.lld-21", "ld.lld-20")))
 
-
-@pytest.mark.skipif(not HERE, reason="there is no lld here")
+@pytest.mark.skipif(not HAS_LINKER, reason="there is no lld here")
 @pytest.mark.share(24, "op")
 @pytest.mark.parametrize(("op", "sample"), FIRST)
 def test_every_op_becomes_a_code_object(op: Op, sample: Sample) -> None:

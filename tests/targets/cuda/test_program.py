@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import re
 from io import StringIO
-from math import prod
 from pathlib import Path
 
 import numpy as np
 import pytest
-from cuda_driver import FakeDriver, Kernel
+from cuda_driver import FakeDriver
+from device_models import Prepared, checked, interpreted, prepared
 from rich.console import Console
 from small_models import computed_gather, mlp
 
-from modelcc.artifact.file import Artifact, read_artifact
+from modelcc.artifact.file import read_artifact
 from modelcc.cli.main import cli
-from modelcc.driver import NOWHERE, ModelSource, compile_model
-from modelcc.ir.index import evaluate
-from modelcc.ir.loop import Function
-from modelcc.ir.loop_interpreter import OutOfBoundError, compile_loops
 from modelcc.ir.loop_parser import parse_functions
-from modelcc.ir.loop_traversal import checks_in, launch_extents
-from modelcc.ir.program import Program
-from modelcc.ir.types import Array
-from modelcc.options import Options
-from modelcc.pipeline import StageRun
 from modelcc.report.in_artifact import report_in
 from modelcc.report.page import report_page
 from modelcc.report.report import report_from_json
@@ -38,7 +28,6 @@ from modelcc.runtime.values import ValueSession
 from modelcc.targets.c.names import symbol
 from modelcc.targets.cuda.chips import CHIPS
 from modelcc.targets.cuda.tools import assemble, find_tool
-from modelcc.targets.gpu.device_program import device_functions
 from tests.test_states import decoder
 
 cuda_device = pytest.importorskip("modelcc.runtime.cuda_device")
@@ -49,40 +38,6 @@ def compiled(model: Path, form: str, output: Path) -> Path:
     arguments = ["compile", str(model), "--target", "cuda:sm_80", "-o", str(output)]
     cli(arguments + (["--emit", form] if form else []), standalone_mode=False)
     return output
-
-
-def interpreted(function: Function) -> tuple[Kernel, int, int]:
-    """A kernel that does what ``function`` means, launched as it says."""
-    run, buffers = compile_loops(function), [p.buffer for p in function.parameters]
-
-    def kernel(grid: tuple[int, ...], threads: tuple[int, ...], *given: int) -> None:
-        sizes = dict(zip(function.sizes, given[len(buffers) :], strict=True))
-        extents = [[evaluate(n, sizes) for n in e] for e in launch_extents(function)]
-        assert [prod(e) for e in extents] == [prod(grid), prod(threads)]
-        arrays: list[Array] = []
-        for place, buffer in zip(given, buffers, strict=False):
-            size = evaluate(buffer.size, sizes)
-            memory = (ctypes.c_uint8 * (size * buffer.dtype.bytes)).from_address(place)
-            arrays.append(np.ctypeslib.as_array(memory).view(buffer.dtype.numpy))
-        run(arrays, list(sizes.values()))
-
-    return kernel, len(buffers), len(function.sizes)
-
-
-def checked(function: Function) -> tuple[Kernel, int, int]:
-    """As :func:`interpreted`, noting an index that is out of range behind the buffers."""
-    kernel, buffers, sizes = interpreted(function)
-    if not checks_in(function):
-        return kernel, buffers, sizes
-
-    def noting(grid: tuple[int, ...], threads: tuple[int, ...], *given: int) -> None:
-        try:
-            kernel(grid, threads, *given[:buffers], *given[buffers + 1 :])
-        except OutOfBoundError as fault:
-            noted = (ctypes.c_int64 * 2).from_address(given[buffers] + 16 * fault.number)
-            noted[:] = 1, fault.value
-
-    return noting, buffers + 1, sizes
 
 
 @pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here")
@@ -181,23 +136,6 @@ def test_states_stay_in_the_gpus_memory() -> None:
     del net
     gc.collect()
     assert not driver.given
-
-
-Prepared = tuple[Artifact, dict[str, tuple[Kernel, int, int]]]
-
-
-SM_80 = Options(target="cuda:sm_80")
-
-
-def prepared(model: ModelSource, options: Options = SM_80) -> Prepared:
-    """A model for a GPU, and its kernels interpreted."""
-    seen: list[Program] = []
-
-    def observer(run: StageRun) -> None:
-        seen.extend(p for p in (run.after,) if isinstance(p, Program))
-
-    artifact = compile_model(model, options, NOWHERE, observer).artifact
-    return artifact, {symbol(f.name): checked(f) for f in device_functions(seen[-1])}
 
 
 def on_driver(model: Prepared, devices: int = 1) -> tuple[ValueSession, FakeDriver]:

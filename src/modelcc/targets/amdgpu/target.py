@@ -1,5 +1,7 @@
-"""The targets ``amdgpu`` and ``amdgpu:gfx942``: code objects for AMD's GPUs, which LLVM's linker
-``lld`` puts together.  There is no runtime for them here: they are for programs of others."""
+"""The targets ``amdgpu`` and ``amdgpu:gfx942``: AMD's GPUs, by code objects.
+
+Compiles anywhere, with LLVM's linker ``lld``, which puts code objects together.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from pathlib import Path
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.loop import Function
+from modelcc.runtime import hip_device
 from modelcc.runtime.device_parts import CODE
+from modelcc.runtime.errors import LoadError
 from modelcc.targets.amdgpu.chips import CHIPS, DEFAULT
 from modelcc.targets.base import BuildConfig, Module, TargetOptions
 from modelcc.targets.c.names import symbol
@@ -27,7 +31,7 @@ from modelcc.targets.native.target import native_target
 from modelcc.targets.native.toolchain import assembly, compile_llvm
 
 _INSTRUCTIONS = Instructions(KERNEL_ENCODINGS, half_conversions=True, rounding=True)
-_LINKERS = ("ld.lld", "ld.lld-22", "ld.lld-21", "ld.lld-20")
+LINKERS = ("ld.lld", "ld.lld-22", "ld.lld-21", "ld.lld-20")
 
 
 def kernels_of(chip: str) -> LlvmKernels:
@@ -37,7 +41,7 @@ def kernels_of(chip: str) -> LlvmKernels:
 
 def code_object(text: str, chip: str) -> bytes:
     """The code object of LLVM text; :class:`ModelError` if there is no ``lld``."""
-    linker = next((found for name in _LINKERS if (found := shutil.which(name))), None)
+    linker = next((found for name in LINKERS if (found := shutil.which(name))), None)
     if linker is None:
         hint = "install lld (Debian: lld-22)"
         raise ModelError("code for AMD's GPUs is linked by lld, which is not here", (), hint)
@@ -60,7 +64,7 @@ class AmdgpuTarget(DeviceTarget):
 
     @property
     def description(self) -> str:
-        return f"AMD GPUs, {self.chip}: code objects to take elsewhere"
+        return f"AMD GPUs, {self.chip}: code objects by lld"
 
     @property
     def gpu(self) -> GpuModel:
@@ -99,11 +103,25 @@ class AmdgpuTarget(DeviceTarget):
 
 
 def amdgpu_target(options: TargetOptions) -> AmdgpuTarget:
-    """The target for ``options``, whose variant is an architecture; :class:`ModelError` for others
-    than :data:`CHIPS`."""
-    chip = options.variant or DEFAULT
+    """The target for ``options``, whose variant is an architecture, a device's number, or both
+    (``amdgpu:gfx942``, ``amdgpu:1``, ``amdgpu:gfx942:1``); :class:`ModelError` for others.  Without
+    an architecture it is that of the device, or :data:`DEFAULT` where there is none."""
+    words = [word for word in options.variant.split(":") if word]
+    index = int(words.pop()) if words and words[-1].isdecimal() else 0
+    if len(words) > 1:
+        hint = "amdgpu:gfx942:1 is the second GPU, of architecture gfx942"
+        raise ModelError(f"{options.variant!r} is no architecture and number", (), hint)
+    chip = words[0] if words else architecture_of(index)
     if chip not in CHIPS:
         hint = f"there is {', '.join(CHIPS)}"
         raise ModelError(f"{chip!r} is no architecture of AMD's GPUs that is known", (), hint)
     host = native_target(replace(options, variant="", threads=1, schedule="", tuned=()))
-    return AmdgpuTarget(host, options, 0, chip)
+    return AmdgpuTarget(host, options, index, chip)
+
+
+def architecture_of(number: int) -> str:
+    """That of device ``number`` of this machine; :data:`DEFAULT` if there is no such device."""
+    try:
+        return hip_device.architecture(number)
+    except LoadError:
+        return DEFAULT
