@@ -164,6 +164,15 @@ def test_what_it_is_compiled_for(asked: str | None, target: str) -> None:
     assert target_on(torch.device("cuda:1"), arguments) == target
 
 
+def test_amds_gpus_have_nvidias_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where PyTorch was built for ROCm."""
+    monkeypatch.setattr(torch.version, "hip", "6.4.43482")
+    assert target_on(torch.device("cuda:1"), {}) == "amdgpu:1"
+    assert target_on(torch.device("cuda:0"), {"target": "amdgpu:gfx942"}) == "amdgpu:gfx942:0"
+    with pytest.raises(ModelError, match="not where 'cuda' is"):
+        target_on(torch.device("cuda:0"), {"target": "cuda"})
+
+
 @pytest.mark.parametrize("asked", ["opencl", "native", "cuda:0"])
 def test_a_target_whose_tensors_are_elsewhere(asked: str) -> None:
     with pytest.raises(ModelError, match=f"not where {asked!r} is"):

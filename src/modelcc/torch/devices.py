@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -12,8 +11,8 @@ from torch import fx
 from modelcc.frontends.torch.partial_conversion import HOST
 from modelcc.ir.errors import ModelError
 
-GPUS: Mapping[str, str] = MappingProxyType({"cuda": "cuda"})
-"""Targets whose code runs on tensors where PyTorch has them, by PyTorch's name for the device."""
+GPU = "cuda"
+"""PyTorch's name for GPUs of NVIDIA's, and, if it was built for ROCm, of AMD's."""
 
 _WHERE = ("torch.compile",)
 
@@ -29,8 +28,8 @@ def graph_device(module: fx.GraphModule) -> torch.device | None:
         device = fake.device
         if device.type == HOST:
             continue
-        if device.type not in GPUS:
-            hint = "move model and inputs to the CPU, or to a GPU of NVIDIA's"
+        if device.type != GPU:
+            hint = "move model and inputs to the CPU, or to a GPU of NVIDIA's or AMD's"
             raise ModelError(f"its input {node.name!r} is on {device}", _WHERE, hint)
         if found not in (None, device):
             hint = "a graph runs on one GPU: move model and inputs there"
@@ -42,7 +41,7 @@ def graph_device(module: fx.GraphModule) -> torch.device | None:
 def target_on(device: torch.device, arguments: Mapping[str, Any]) -> str:
     """The target for a graph on a GPU: the one that is asked for, or that of this GPU, with its
     number; :class:`ModelError` for one that has its tensors elsewhere."""
-    kind, index = GPUS[device.type], str(device.index or 0)
+    kind, index = "amdgpu" if torch.version.hip else "cuda", str(device.index or 0)
     asked = str(arguments.get("target", kind))
     first, *words = asked.split(":")
     number = next((word for word in words if word.isdecimal()), index)

@@ -74,7 +74,7 @@ def backend(
     memory of these parameters is freed: the model cannot be used otherwise any more.  Another
     process compiles, or this one if ``separate`` is given as False.  ``mode`` is one of ``MODES``.
     Operators that modelcc lacks run in PyTorch, see :func:`modelcc.torch.explain`.  A graph whose
-    inputs are on a GPU of NVIDIA's is compiled for it.  :class:`ModelError` for tensors of other
+    inputs are on a GPU is compiled for it.  :class:`ModelError` for tensors of other
     devices, unknown options and modes.
     """
     return compiled_by(_request(options, mode), module, examples)
