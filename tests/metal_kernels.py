@@ -1,78 +1,84 @@
-"""Kernels in Metal's shading language, run on a processor by g++ and a header in its library's
-place."""
+"""Runs kernels for groups of threads by Metal, or what stands for it, one at a time."""
 
 from __future__ import annotations
 
-import ctypes
 import shutil
-import subprocess
+import sys
 from collections.abc import Sequence
 from math import prod
-from pathlib import Path
 
+import numpy as np
 import pytest
 from kernel_runs import Executor
+from metal_driver import FakeMetal
 
 from modelcc.ir.index import evaluate
 from modelcc.ir.loop import Function
-from modelcc.ir.loop_traversal import launch_extents
+from modelcc.ir.loop_traversal import checks_in, launch_extents
 from modelcc.ir.types import Array
+from modelcc.runtime import metal_device as metal_device_module
+from modelcc.runtime.device import Groups
+from modelcc.runtime.errors import LoadError
+from modelcc.runtime.metal_device import MetalApi, MetalDevice, device_of, metal_api
+from modelcc.targets.base import TargetOptions
 from modelcc.targets.c.names import symbol
-from modelcc.targets.c.values import memory_type
-from modelcc.targets.metal.target import metal_text
-
-SHIM = Path(__file__).parent / "metal_shim.h"
-FLAGS = (
-    "-std=c++17", "-O0", "-shared", "-fPIC", "-ffp-contract=off", "-fwrapv", "-Werror",
-    "-Wno-attributes", "-Wno-unknown-pragmas",
-)  # fmt: skip
+from modelcc.targets.metal.target import metal_target, metal_text
 
 
-def build_metal(functions: Sequence[Function], folder: Path) -> Executor:
-    """``functions`` of groups, ready to run."""
+def metal_device(metal: FakeMetal | None = None) -> MetalDevice:
+    """A device of what stands for Metal."""
     if shutil.which("g++") is None:
         pytest.skip("there is no g++")
-    text = metal_text(functions)
-    (folder / "metal_stdlib").write_text(SHIM.read_text())
-    source, library = folder / "kernels.cpp", folder / "kernels.so"
-    source.write_text("\n".join([text, *map(_launcher, functions)]))
-    command = ["g++", *FLAGS, f"-I{folder}", str(source), "-o", str(library)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    loaded = ctypes.CDLL(str(library))
-    by_name = {f.name: f for f in functions}
+    found = metal or FakeMetal()
+    return device_of(MetalApi(found, found.pool), 0)
+
+
+def _any_device() -> MetalDevice:
+    """This machine's, or one of what stands for Metal."""
+    try:
+        return device_of(metal_api(sys.platform), 0)
+    except LoadError:
+        return metal_device()
+
+
+def by_metal(functions: Sequence[Function]) -> Executor:
+    """Executes any of ``functions``; IndexError for a check that fails."""
+    target = metal_target(TargetOptions())
+    by_name = {f.name: target.legalize_groups(f) for f in functions}
+    device = _any_device()
+    extents = {symbol(f.name): launch_extents(f)[1] for f in functions}
+    threads = {name: _groups([evaluate(e, {}) for e in x]) for name, x in extents.items()}
+    device.load(metal_text(list(by_name.values())).encode(), threads)
 
     def run(name: str, arrays: Sequence[Array], sizes: Sequence[int]) -> None:
         function = by_name[name]
         env = dict(zip(function.sizes, sizes, strict=True))
-        grid, threads = ([evaluate(e, env) for e in ends] for ends in launch_extents(function))
-        memory = (ctypes.c_void_p * (len(arrays) + 1))(*(a.ctypes.data for a in arrays))
-        if prod(grid):
-            getattr(loaded, f"run_{symbol(name)}")(memory, *map(_numbers, (sizes, grid, threads)))
+        grid = [evaluate(extent, env) for extent in launch_extents(function)[0]]
+        if prod(grid) == 0:
+            return
+        faults = np.zeros(2 * checks_in(function), np.int64)
+        given = [*arrays, faults] if faults.size else arrays
+        memories = [device.allocate(array.nbytes) for array in given]
+        for memory, array in zip(memories, given, strict=True):
+            device.upload(memory, 0, array.ctypes.data, array.nbytes)
+        device.launch(symbol(name), [(memory, 0) for memory in memories], sizes, _groups(grid))
+        for memory, array in zip(memories, given, strict=True):
+            device.download(memory, 0, array.ctypes.data, array.nbytes)
+        if faults.any():
+            raise IndexError(f"check {faults.nonzero()[0][0] // 2} of {name} fails")
 
     return run
 
 
-def _numbers(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
-    return (ctypes.c_int64 * (len(values) + 3))(*values, 1, 1, 1)
+def _groups(extents: Sequence[int]) -> Groups:
+    x, y, z = (*extents, 1, 1)[:3]
+    return x, y, z
 
 
-def _launcher(function: Function) -> str:
-    """A function for C that runs the kernel on pointers."""
-    name, count = symbol(function.name), len(function.parameters)
-    types = [memory_type(p.buffer.dtype) for p in function.parameters]
-    arguments = [f"({t} *)buffers[{n}]" for n, t in enumerate(types)]
-    arguments += [f"sizes[{n}]" for n in range(len(function.sizes))]
-    given = ", ".join([*arguments, "group", "thread_"])
-    assert len(arguments) >= count
-    return f"""
-static void body_{name}(uint3 group, uint3 thread_, void **buffers, const int64_t *sizes)
-{{
-    (void)sizes;
-    {name}({given});
-}}
-extern "C" void run_{name}(void **buffers, const int64_t *sizes, const int64_t *grid,
-                           const int64_t *threads)
-{{
-    shim::launch(body_{name}, buffers, sizes, grid, threads);
-}}"""
+def install(monkeypatch: pytest.MonkeyPatch) -> FakeMetal:
+    """What stands for Metal, for models that are loaded; a test without a compiler is skipped."""
+    if shutil.which("g++") is None:
+        pytest.skip("there is no g++")
+    metal = FakeMetal()
+    monkeypatch.setattr(metal_device_module, "metal_api", lambda _: MetalApi(metal, metal.pool))
+    return metal

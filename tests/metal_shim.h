@@ -1,12 +1,10 @@
 // What metal_stdlib gives kernels, for a C++ compiler of processors: the threads of a group are
 // fibers that take turns at barriers, and its shared memory is static, since one group runs at a time.
+#include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <ucontext.h>
-
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <vector>
 
 #define device
 #define constant const
@@ -19,6 +17,8 @@
 #undef INT64_C
 #undef UINT64_C
 #define __METAL_VERSION__ 300
+#define INFINITY __builtin_inff()
+#define NAN __builtin_nanf("")
 
 using half = _Float16;
 using uint = uint32_t;
@@ -51,69 +51,114 @@ constexpr mem_flags operator|(mem_flags a, mem_flags b) { return mem_flags(int(a
 }  // namespace metal
 
 namespace shim {
+typedef void Body(uint3 group, uint3 thread_, void **buffers);
+constexpr size_t MOST = 1024, STACK = 1 << 16;
+constexpr int DONE = -1, NEXT_GROUP = 0;
+
 struct Fiber {
     ucontext_t context;
-    std::vector<char> stack;
-    bool done;
+    jmp_buf place;
+    void *stack;
+    bool begun;
+    int line;  // where it waits
 };
-static ucontext_t scheduler;
-static std::vector<Fiber> fibers;
+static jmp_buf scheduler;
+static Fiber fibers[MOST];
 static size_t current;
-static void (*body)(uint3, uint3, void **, const int64_t *);
+static Body *body;
 static void **buffers;
-static const int64_t *sizes;
-static uint3 group, threads;
+static uint3 grid, threads;
 
+static void wait_at(int line)
+{
+    Fiber &own = fibers[current];
+    own.line = line;
+    if (!_setjmp(own.place))
+        _longjmp(scheduler, 1);
+}
+
+static uint3 thread_of(uint n)
+{
+    return uint3{n % threads.x, n / threads.x % threads.y, n / threads.x / threads.y};
+}
+
+// All groups, as one of their threads.
 static void start()
 {
-    const uint n = (uint)current;
-    body(group, uint3{n % threads.x, n / threads.x % threads.y, n / threads.x / threads.y},
-         buffers, sizes);
-    fibers[current].done = true;
-    swapcontext(&fibers[current].context, &scheduler);
+    const uint3 own = thread_of((uint)current);
+    for (uint z = 0; z < grid.z; z++)
+        for (uint y = 0; y < grid.y; y++)
+            for (uint x = 0; x < grid.x; x++) {
+                body(uint3{x, y, z}, own, buffers);
+                wait_at(NEXT_GROUP);
+            }
+    wait_at(DONE);
 }
 
-// Every thread of a group up to its next barrier, until all are done.
-static void run_group()
+static void run_until_waiting(Fiber &fiber)
 {
-    for (Fiber &fiber : fibers) {
+    if (_setjmp(scheduler))
+        return;
+    if (fiber.begun)
+        _longjmp(fiber.place, 1);
+    fiber.begun = true;
+    setcontext(&fiber.context);
+}
+
+static void prepare(size_t count)
+{
+    for (size_t n = 0; n < count; n++) {
+        Fiber &fiber = fibers[n];
+        if (!fiber.stack)
+            fiber.stack = malloc(STACK);
         getcontext(&fiber.context);
-        fiber.context.uc_stack.ss_sp = fiber.stack.data();
-        fiber.context.uc_stack.ss_size = fiber.stack.size();
+        fiber.context.uc_stack.ss_sp = fiber.stack;
+        fiber.context.uc_stack.ss_size = STACK;
         makecontext(&fiber.context, start, 0);
-        fiber.done = false;
-    }
-    for (bool some = true; some;) {
-        some = false;
-        for (current = 0; current < fibers.size(); current++)
-            if (!fibers[current].done) {
-                swapcontext(&scheduler, &fibers[current].context);
-                some |= !fibers[current].done;
-            }
+        fiber.begun = false;
     }
 }
 
-static void launch(decltype(body) kernel, void **memory, const int64_t *numbers,
-                   const int64_t *grid, const int64_t *size)
+// Every thread of a group up to its next barrier, until all are done; whether they wait at the same
+// barriers.
+static bool run_in_turns(size_t count)
 {
-    body = kernel, buffers = memory, sizes = numbers;
-    threads = uint3{(uint)size[0], (uint)size[1], (uint)size[2]};
-    fibers.clear();
-    for (int64_t n = size[0] * size[1] * size[2]; n > 0; n--)
-        fibers.push_back(Fiber{{}, std::vector<char>(16384), false});
-    for (uint z = 0; z < grid[2]; z++)
-        for (uint y = 0; y < grid[1]; y++)
-            for (uint x = 0; x < grid[0]; x++) {
-                group = uint3{x, y, z};
-                run_group();
-            }
+    prepare(count);
+    do {
+        for (current = 0; current < count; current++) {
+            run_until_waiting(fibers[current]);
+            if (fibers[current].line != fibers[0].line)
+                return false;
+        }
+    } while (fibers[0].line != DONE);
+    return true;
+}
+
+static void run_alone(size_t count)
+{
+    for (uint z = 0; z < grid.z; z++)
+        for (uint y = 0; y < grid.y; y++)
+            for (uint x = 0; x < grid.x; x++)
+                for (uint n = 0; n < count; n++)
+                    body(uint3{x, y, z}, thread_of(n), buffers);
+}
+
+static int launch(Body *kernel, int waits, void **memory, const uint *groups, const uint *size)
+{
+    body = kernel, buffers = memory;
+    grid = uint3{groups[0], groups[1], groups[2]};
+    threads = uint3{size[0], size[1], size[2]};
+    const size_t count = (size_t)threads.x * threads.y * threads.z;
+    if (waits)
+        return run_in_turns(count);
+    run_alone(count);
+    return 1;
 }
 }  // namespace shim
 
 namespace metal {
-static inline void threadgroup_barrier(mem_flags)
+static inline void threadgroup_barrier(mem_flags, int line = __builtin_LINE())
 {
-    const size_t own = shim::current;
-    swapcontext(&shim::fibers[own].context, &shim::scheduler);
+    shim::wait_at(line);
 }
 }  // namespace metal

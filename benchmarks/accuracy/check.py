@@ -82,7 +82,7 @@ def check(subject: Subject, backend: str, sizes: int) -> tuple[Checked, list[Arr
 def device_name(backend: str) -> str:
     """What the driver calls the device of ``opencl:1:c``, say; empty for processors."""
     kind, *words = backend.split(":")
-    if kind not in ("opencl", "webgpu"):
+    if kind not in ("opencl", "webgpu", "metal"):
         return ""
     index = next((int(word) for word in words if word.isdecimal()), 0)
     return open_device(kind, index).name

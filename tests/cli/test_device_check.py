@@ -26,7 +26,7 @@ def top(folder: Path) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("target", ["opencl", "cuda:sm_90a", "webgpu"])
+@pytest.mark.parametrize("target", ["opencl", "cuda:sm_90a", "webgpu", "metal"])
 def test_what_runs_on_the_processor_is_named(
     tmp_path: Path, target: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,6 +23,7 @@ KNOWN: Mapping[str, str] = MappingProxyType(
         "cuda": "modelcc.runtime.cuda_device:open_device",
         "amdgpu": "modelcc.runtime.hip_device:open_device",
         "webgpu": "modelcc.runtime.webgpu_device:open_device",
+        "metal": "modelcc.runtime.metal_device:open_device",
     }
 )
 """Imported when they are asked for, since each needs a package of its own."""

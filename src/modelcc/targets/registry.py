@@ -44,7 +44,7 @@ BUILT_IN: Mapping[str, EntryPoint] = MappingProxyType(
 )
 """Imported when they are asked for, as installed ones: printing C needs no LLVM."""
 
-WITH_VARIANTS = ("opencl", "cuda", "amdgpu", "webgpu")
+WITH_VARIANTS = ("opencl", "cuda", "amdgpu", "webgpu", "metal")
 """Targets whose names may be followed by a colon and a device or processor."""
 
 

@@ -30,14 +30,14 @@ def schedule_groups(
     """
     for item in program.items:
         if not isinstance(item, Kernel | Scatter | View):
-            raise _refused(item)
+            raise refused(item)
 
     lower = GroupLowering(machine, wanted)
     found = schedule_program(program, CpuModel(), lower=lower, scatter=lower.scatter)
     return with_working_memory(found)
 
 
-def _refused(item: Item) -> ModelError:
+def refused(item: Item) -> ModelError:
     """The error for what no kernel does."""
     what = f"groups of threads have no schedule for {type(item).__name__}"
     if not isinstance(item, ReadSize) or item.symbols:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from modelcc.targets.c.dialect import CDialect, GroupDialect
 
 _OPENING = """\
-#if __METAL_VERSION__ >= 320
 #pragma METAL fp math_mode(safe)
 #pragma METAL fp contract(off)
-#endif
 using namespace metal;
 #define restrict __restrict
 #define INT32_MIN (-2147483647 - 1)
@@ -54,7 +52,7 @@ METAL = CDialect(
     aligned="",
     unroll="",
     prefetch="",
-    note="",
+    note="{} = {};",
     builtin="{}",
     infinity=("INFINITY", "INFINITY"),
     nan=("NAN", "NAN"),

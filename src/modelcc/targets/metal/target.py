@@ -1,37 +1,43 @@
-"""Apple's GPUs as a target that writes kernels; Metal's compiler, on macOS, builds them."""
+"""The target ``metal``: Apple's GPUs, whose driver compiles kernels when a model is loaded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from modelcc.ir.capacity import Capacity
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, substitute
-from modelcc.ir.library import Callee
 from modelcc.ir.loop import Function
-from modelcc.ir.loop_group_verifier import GroupLimits
-from modelcc.ir.loop_traversal import has_elements, launch_extents
+from modelcc.ir.loop_traversal import checks_in, has_elements, launch_extents
 from modelcc.ir.loop_verifier import verify_function
-from modelcc.ir.program import Launch, Program, leaves
-from modelcc.ir.tensor import TensorProgram
+from modelcc.ir.program import Launch, Program, Step, Transfer, leaves
+from modelcc.ir.tensor import ReadSize
 from modelcc.ir.types import F64
 from modelcc.passes.loop.expand_instructions import expand_instructions
 from modelcc.passes.loop.expand_math import expand_math
-from modelcc.targets.base import Module, OnFunction, TargetOptions
+from modelcc.passes.loop.expand_narrow import expand_narrow
+from modelcc.passes.program.place_transfers import side_of
+from modelcc.targets.base import TargetOptions
 from modelcc.targets.c.emitter import EmitOptions, emit_c
 from modelcc.targets.c.names import symbol
-from modelcc.targets.gpu.machine import APPLE
-from modelcc.targets.gpu.schedule import schedule_groups
+from modelcc.targets.gpu.device_program import device_functions
+from modelcc.targets.gpu.device_target import DeviceTarget, group_capacity
+from modelcc.targets.gpu.machine import APPLE, GpuModel
+from modelcc.targets.gpu.schedule import refused
 from modelcc.targets.metal.dialect import METAL
-from modelcc.targets.source_target import SourceTarget
+from modelcc.targets.native.target import native_target
 
-LIMITS = GroupLimits(shared_bytes=32 << 10, threads=1024)
-"""What a threadgroup has on every GPU of Apple's."""
+ARGUMENTS = 31
+"""Buffers that a kernel takes, a size being one (Metal Feature Set Tables, "Maximum number of
+entries in the buffer argument table, per compute function")."""
+
+DOUBLES = "GPUs of Apple's have no f64"
 
 
 @dataclass(frozen=True)
-class MetalTarget(SourceTarget):
-    """Kernels in Metal's shading language."""
+class MetalTarget(DeviceTarget):
+    """A device that takes Metal's shading language."""
 
     @property
     def name(self) -> str:
@@ -39,54 +45,97 @@ class MetalTarget(SourceTarget):
 
     @property
     def description(self) -> str:
-        """What it is, for ``modelcc targets``."""
-        return "GPUs of Apple's: kernels as source text, which Metal builds and runs on macOS"
+        return f"device {self.index} of Metal, scheduled for {self.gpu.name}"
 
     @property
-    def forms(self) -> tuple[str, ...]:
-        return ("msl",)
+    def gpu(self) -> GpuModel:
+        return APPLE
 
     @property
-    def elsewhere(self) -> str:
-        """Who builds the text."""
-        return "Metal builds and runs the kernels, on macOS"
+    def capacity(self) -> Capacity:
+        """Metal has no floats of 64 bits."""
+        return replace(self.host.capacity, groups=group_capacity(self.gpu, doubles=False))
 
-    def schedule(self, program: TensorProgram, on_function: OnFunction | None = None) -> Program:
-        """Kernels become functions of groups of threads."""
-        scheduled = schedule_groups(program, machine=APPLE)
-        if on_function is not None:
-            for function in scheduled.functions:
-                on_function(function)
-        return scheduled
+    @property
+    def form(self) -> str:
+        return "msl"
 
-    def emit(self, program: Program) -> tuple[Module, ...]:
-        """One file of kernels, with what is launched."""
-        return (Module("kernels", self.complete(program)),)
+    def symbol(self, name: str) -> str:
+        return symbol(name)
 
-    def emit_functions(self, functions: Sequence[Callee]) -> tuple[Module, ...]:
-        """One file of kernels."""
-        return (Module("kernels", _text([f for f in functions if isinstance(f, Function)])),)
+    def lacks(self, function: Function) -> str:
+        """Doubles, and room for as many arguments."""
+        names = [parameter.buffer.name for parameter in function.parameters]
+        count = len(_buffers(function, names)) + len(function.sizes)
+        if count > ARGUMENTS:
+            return f"it takes {count} buffers and sizes, and kernels of Metal {ARGUMENTS}"
+        return DOUBLES if has_elements(self.legalize_groups(function), F64) else ""
+
+    def legalize_groups(self, function: Function) -> Function:
+        """Elementary functions and narrow elements become arithmetic."""
+        return expand_instructions(expand_math(expand_narrow(function), arrays=False), {})
+
+    def text(self, functions: Sequence[Function]) -> str:
+        return metal_text(functions)
 
     def complete(self, program: Program) -> str:
-        """Every kernel, after a comment that says what is launched, in order, on what."""
-        return _text(program.functions, "\n".join(_head(program)))
+        """Every kernel, after a comment that says what is launched, in order, on what;
+        :class:`ModelError` for steps that are no launches."""
+        for step in program.steps:
+            _check_launch(step, program)
+        return metal_text(device_functions(program), "\n".join(_head(program)))
 
 
 def metal_target(options: TargetOptions) -> MetalTarget:
-    """The target for ``options``."""
-    return MetalTarget(options)
+    """The target for ``options``, whose variant is the number of a device (``metal:1``);
+    :class:`ModelError` for others."""
+    variant = options.variant or "0"
+    if not variant.isdecimal():
+        what = f"Metal's devices have numbers, and {variant!r} is none"
+        raise ModelError(what, (), "metal:0 is the first one")
+    host = native_target(replace(options, variant="", threads=1, schedule="", tuned=()))
+    return MetalTarget(host, options, int(variant))
 
 
-def _text(functions: Sequence[Function], head: str = "") -> str:
-    """MSL; :class:`ModelError` for what it cannot say."""
-    try:
-        return metal_text(functions, head)
-    except (NotImplementedError, TypeError) as error:
-        raise ModelError(str(error), ("target 'metal'",)) from error
+def metal_text(functions: Sequence[Function], head: str = "") -> str:
+    """MSL of ``functions`` that are legal for the target, after the comment ``head``.
+
+    Raises :class:`ModelError` for what is no function of groups or does not fit a threadgroup, and
+    ``NotImplementedError`` or ``TypeError`` for what the language cannot say.
+    """
+    for function in functions:
+        verify_function(function, APPLE.limits)
+        if has_elements(function, F64):
+            raise TypeError(f"{DOUBLES}, which @{function.name} computes with; cast it to f32")
+    return emit_c(functions, EmitOptions(head=head, dialect=METAL))
+
+
+def _check_launch(step: Step, program: Program) -> None:
+    """:class:`ModelError` if it takes more than kernels."""
+    hint = "without --emit, the processor of a Mac does what they do not"
+    match step:
+        case Launch() if side_of(program.callee[step.callee]) == "device":
+            pass
+        case Launch():
+            what = f"kernels are all that is written, and none computes {step.callee}"
+            raise ModelError(what, step.source, hint)
+        case ReadSize():
+            raise refused(step)
+        case Transfer():
+            pass
+        case _:
+            what = f"kernels are all that is written, and the model has a {type(step).__name__}"
+            raise ModelError(what, (), hint)
+
+
+def _buffers(function: Function, names: Sequence[str]) -> list[str]:
+    """The buffers of a kernel by these names, in the order of their numbers."""
+    noted = 16 * checks_in(function)
+    return [*names, *([f"{noted} bytes for failed checks"] if noted else [])]
 
 
 def _head(program: Program) -> Iterator[str]:
-    functions = {f.name: f for f in program.functions}
+    functions = {f.name: f for f in device_functions(program)}
     yield f"{program.name} for Metal; build with safe math (-fmetal-math-mode=safe)."
     yield ""
     yield "Launches in order: kernel(buffers; sizes), threadgroups x threads of each."
@@ -98,7 +147,7 @@ def _head(program: Program) -> Iterator[str]:
             grid, threads = ([substitute(e, own) for e in extents] for extents in ends)
             sizes = f"; {_listed(step.sizes)}" if step.sizes else ""
             yield (
-                f"  {symbol(step.callee)}({', '.join(step.arguments)}{sizes})"
+                f"  {symbol(step.callee)}({', '.join(_buffers(function, step.arguments))}{sizes})"
                 f" {_dimensions(grid)} x {_dimensions(threads)}"
             )
 
@@ -110,24 +159,3 @@ def _listed(values: Sequence[Index]) -> str:
 def _dimensions(extents: Sequence[Index]) -> str:
     """Three of them."""
     return f"({_listed((*extents, *(1 for _ in range(3 - len(extents)))))})"
-
-
-def metal_text(functions: Sequence[Function], head: str = "") -> str:
-    """MSL of ``functions`` after the comment ``head``.
-
-    Raises :class:`ModelError` for what is no function of groups or does not fit a threadgroup, and
-    ``NotImplementedError`` or ``TypeError`` for what the language cannot say.
-    """
-    for function in functions:
-        verify_function(function, LIMITS)
-    plain = [expand_instructions(expand_math(function, arrays=False), {}) for function in functions]
-    for function in plain:
-        _check_doubles(function)
-    return emit_c(plain, EmitOptions(head=head, dialect=METAL))
-
-
-def _check_doubles(function: Function) -> None:
-    if has_elements(function, F64):
-        raise TypeError(
-            f"GPUs of Apple's have no f64, which @{function.name} computes with; cast it to f32"
-        )
