@@ -13,13 +13,15 @@ from modelcc.runtime.device_steps import DeviceProgram, from_json
 from modelcc.runtime.errors import LoadError
 from modelcc.runtime.libraries import addresses
 from modelcc.runtime.loader import NativeCode, load_objects
-from modelcc.runtime.pool import native_pool
 
 STEPS, CODE = "device.json", "device.code"
 """Objects of an artifact that runs on a device: its steps and its kernels; all others are the
 host's."""
 
 _FUNCTION = ctypes.CFUNCTYPE(None)
+_PARALLEL_FOR = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
+)
 
 
 def read_program(artifact: Artifact) -> DeviceProgram:
@@ -47,8 +49,14 @@ def host_code(artifact: Artifact, elsewhere: AbstractSet[str]) -> NativeCode | N
     return load_objects(objects, addresses(own), _pool_function)
 
 
+@_PARALLEL_FOR
+def _never_called(*_: int | None) -> None:
+    """In the place of the pool's function, which takes no part in calls without a pool."""
+
+
 def _pool_function(name: str) -> int:
-    return native_pool().address(name) if name == "mcc_parallel_for" else 0
+    found = ctypes.cast(_never_called, ctypes.c_void_p).value or 0
+    return found if name == "mcc_parallel_for" else 0
 
 
 class HostFunctions:

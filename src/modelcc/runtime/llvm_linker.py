@@ -16,7 +16,7 @@ _LIBRARY = "program"
 def link_objects(
     objects: Sequence[bytes], symbols: Mapping[str, int], exports: Sequence[str]
 ) -> NativeCode:
-    """`objects` (ELF) in this process; what they need has its address in `symbols`."""
+    """`objects` in this process; what they need has its address in `symbols`."""
     library = llvm.JITLibraryBuilder()
     for data in objects:
         library.add_object_img(data)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import platform
 import struct
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +17,9 @@ from modelcc.runtime.device_states import DeviceStates
 from modelcc.runtime.elf import MACHINES, NotElfError, ObjectFile, read_object
 from modelcc.runtime.errors import InputError, LoadError
 from modelcc.runtime.linker import Linked, link
-from modelcc.runtime.symbols import ALLOWED, needed
+from modelcc.runtime.machine import architecture
+from modelcc.runtime.macho import PROCESSORS, MachObject, NotMachError, read_mach_object
+from modelcc.runtime.symbols import ALLOWED, ObjectNames, needed
 
 _LIBRARIES = (None, "libm.so.6")
 """Where names of the system are looked up: this process, then what Python itself need not use."""
@@ -72,7 +74,8 @@ def load_objects(
     symbols: Mapping[str, int] = MappingProxyType({}),
     lookup: Callable[[str], int] = lambda name: 0,
 ) -> NativeCode:
-    """Link `objects` (ELF) with each other and with this process, and load them.
+    """Link `objects` (ELF, or Mach-O on macOS) with each other and with this process, and load
+    them.
 
     What the objects do not define comes from `symbols` (name to address) first, then from `lookup`
     (0: unknown), then from the system's C library if it is one of `symbols.ALLOWED`. Raises
@@ -83,8 +86,9 @@ def load_objects(
     defined = [name for file in files for name in file.defined]
     _refuse_duplicates(defined)
     external = _external(files, symbols, lookup)
-    if platform.machine() == "x86_64":
-        linked = _linked(files, external)
+    elf = [file for file in files if isinstance(file, ObjectFile)]
+    if architecture() == "x86_64" and len(elf) == len(files):
+        linked = _linked(elf, external)
         return NativeCode(linked, linked.addresses)
     by_llvm: Callable[..., NativeCode] = import_module(_LLVM).link_objects
     return by_llvm(objects, external, defined)
@@ -106,14 +110,18 @@ def load_llvm(text: str, exports: Sequence[str]) -> NativeCode:
     return compiled(text, exports)
 
 
-def _read(number: int, data: bytes) -> ObjectFile:
+def _read(number: int, data: bytes) -> ObjectFile | MachObject:
+    mac = sys.platform == "darwin"
     try:
-        file = read_object(data)
-    except NotElfError as error:
-        raise LoadError(f"cannot load object {number}: it is {error}") from error
-    here = platform.machine()
-    if file.machine != MACHINES.get(here):
-        made_for = {number: name for name, number in MACHINES.items()}.get(file.machine)
+        file = read_mach_object(data) if mac else read_object(data)
+    except (NotElfError, NotMachError) as error:
+        raise LoadError(
+            f"cannot load object {number}: it is {error}; compile the model on this machine"
+        ) from error
+    here, known = architecture(), PROCESSORS if mac else MACHINES
+    machine = file.processor if isinstance(file, MachObject) else file.machine
+    if machine != known.get(here):
+        made_for = {number: name for name, number in known.items()}.get(machine)
         raise LoadError(
             f"cannot load object {number}: it is made for {made_for or 'another processor'}, "
             f"and this process runs on {here}; compile the model for this machine"
@@ -128,7 +136,7 @@ def _refuse_duplicates(defined: Sequence[str]) -> None:
 
 
 def _external(
-    files: Sequence[ObjectFile], given: Mapping[str, int], lookup: Callable[[str], int]
+    files: Sequence[ObjectNames], given: Mapping[str, int], lookup: Callable[[str], int]
 ) -> dict[str, int]:
     """Addresses of what `files` need and do not define themselves."""
     found = {

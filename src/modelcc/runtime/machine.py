@@ -29,13 +29,22 @@ _LLVM_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """Flags of Linux for x86-64 whose names in LLVM differ by more than an underscore."""
 
 
+def architecture() -> str:
+    """This machine's, as LLVM calls it: macOS has another name for Arm's."""
+    return {"arm64": "aarch64"}.get(platform.machine(), platform.machine())
+
+
 def check_machine(spec: MachineSpec) -> None:
     """Raise LoadError, saying what is missing, if code for ``spec`` cannot run here."""
-    architecture = spec.triple.split("-", 1)[0]
-    here = platform.machine()
-    if architecture != here:
+    if sys.platform == "darwin":
         raise LoadError(
-            f"the model was compiled for {architecture} and this machine is {here}; "
+            "code for processors runs on Linux, and this is macOS; compile the model for metal"
+        )
+    made_for = spec.triple.split("-", 1)[0]
+    here = architecture()
+    if made_for != here:
+        raise LoadError(
+            f"the model was compiled for {made_for} and this machine is {here}; "
             "compile it for this machine"
         )
     needed = [flag[1:] for flag in spec.features if flag.startswith("+")]

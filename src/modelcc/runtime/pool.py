@@ -51,7 +51,9 @@ def pool_c() -> str:
 
 def available_cores() -> int:
     """How many cores this process may use."""
-    return len(os.sched_getaffinity(0))
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 class ThreadPool:

@@ -7,8 +7,7 @@ compiler keeps in a library of its own, say) is refused when it is built.
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from modelcc.runtime.elf import ObjectFile
+from typing import Protocol
 
 MEMORY = ("memcpy", "memmove", "memset")
 """Compilers make calls of these from loops and assignments."""
@@ -35,12 +34,26 @@ PARALLEL_FOR = "mcc_parallel_for"
 """What kernels call; artifacts bring it along, or the runtime gives it."""
 
 
-def needed(objects: Sequence[ObjectFile]) -> tuple[str, ...]:
+class ObjectNames(Protocol):
+    """What is in an object file of any system."""
+
+    @property
+    def defined(self) -> tuple[str, ...]:
+        """Global names that it defines for others."""
+        ...
+
+    @property
+    def undefined(self) -> tuple[str, ...]:
+        """Global names that it needs."""
+        ...
+
+
+def needed(objects: Sequence[ObjectNames]) -> tuple[str, ...]:
     """Names that ``objects`` want from elsewhere, sorted."""
     defined = {name for item in objects for name in item.defined}
     return tuple(sorted({name for item in objects for name in item.undefined} - defined))
 
 
-def foreign(objects: Sequence[ObjectFile]) -> tuple[str, ...]:
+def foreign(objects: Sequence[ObjectNames]) -> tuple[str, ...]:
     """Those of the :func:`needed` names that compiled code may not take from the system."""
     return tuple(name for name in needed(objects) if name not in {*ALLOWED, PARALLEL_FOR})

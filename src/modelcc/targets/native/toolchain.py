@@ -118,7 +118,7 @@ def host_machine() -> Machine:
     features = tuple(flag for flag in flags.split(",") if flag)
     if "+amx-tile" in features and not tiles_permitted():
         features = tuple(flag.replace("+amx", "-amx") for flag in features)
-    triple = llvm.get_process_triple()
+    triple = llvm.get_process_triple().replace("arm64-", "aarch64-", 1)
     return Machine(triple, llvm.get_host_cpu_name(), features, simd_bits(triple, features))
 
 
