@@ -268,6 +268,7 @@ class Commands:
         if self.metal.fault:
             self._status = FakeMetal.MTLCommandBufferStatusError
             return
+        self._status = FakeMetal.MTLCommandBufferStatusError  # until all is done
         for work in self.work:
             work()
         self.work.clear()

@@ -9,7 +9,7 @@
 #define device
 #define constant const
 #define thread
-#define threadgroup static
+#define threadgroup
 #undef INT32_MIN
 #undef INT32_MAX
 #undef INT64_MIN
@@ -21,10 +21,25 @@
 #define NAN __builtin_nanf("")
 
 using half = _Float16;
+struct bfloat {
+    uint16_t bits;
+    operator float() const
+    {
+        const uint32_t wide = (uint32_t)bits << 16;
+        float value;
+        __builtin_memcpy(&value, &wide, sizeof value);
+        return value;
+    }
+};
+using ulong = uint64_t;
 using uint = uint32_t;
 using ushort = uint16_t;
 struct uint3 {
     uint x, y, z;
+};
+struct ulong2 {
+    ulong x, y;
+    ulong2(ulong a, ulong b) : x(a), y(b) {}
 };
 
 namespace metal {
@@ -52,7 +67,7 @@ constexpr mem_flags operator|(mem_flags a, mem_flags b) { return mem_flags(int(a
 
 namespace shim {
 typedef void Body(uint3 group, uint3 thread_, void **buffers);
-constexpr size_t MOST = 1024, STACK = 1 << 16;
+constexpr size_t MOST = 1024, STACK = 1 << 16, SIMD = 32;
 constexpr int DONE = -1, NEXT_GROUP = 0;
 
 struct Fiber {
@@ -61,6 +76,7 @@ struct Fiber {
     void *stack;
     bool begun;
     int line;  // where it waits
+    long together;  // how often it has worked with the others of its SIMD-group
 };
 static jmp_buf scheduler;
 static Fiber fibers[MOST];
@@ -116,18 +132,20 @@ static void prepare(size_t count)
         fiber.context.uc_stack.ss_size = STACK;
         makecontext(&fiber.context, start, 0);
         fiber.begun = false;
+        fiber.together = 0;
     }
 }
 
 // Every thread of a group up to its next barrier, until all are done; whether they wait at the same
-// barriers.
+// barriers, and those of a SIMD-group do the same together.
 static bool run_in_turns(size_t count)
 {
     prepare(count);
     do {
         for (current = 0; current < count; current++) {
             run_until_waiting(fibers[current]);
-            if (fibers[current].line != fibers[0].line)
+            const Fiber &own = fibers[current], &first = fibers[current / SIMD * SIMD];
+            if (own.line != fibers[0].line || own.together != first.together)
                 return false;
         }
     } while (fibers[0].line != DONE);
@@ -160,5 +178,66 @@ namespace metal {
 static inline void threadgroup_barrier(mem_flags, int line = __builtin_LINE())
 {
     shim::wait_at(line);
+}
+
+// The first thread of a SIMD-group has all elements, and does for all.
+template <typename T, int C, int R>
+struct simdgroup_matrix {
+    T elements[R][C];
+};
+
+static inline bool is_first()
+{
+    shim::fibers[shim::current].together++;
+    return shim::current % shim::SIMD == 0;
+}
+
+template <typename T, int C, int R>
+static simdgroup_matrix<T, C, R> make_filled_simdgroup_matrix(T value)
+{
+    simdgroup_matrix<T, C, R> made;
+    if (is_first())
+        for (int r = 0; r < R; r++)
+            for (int c = 0; c < C; c++)
+                made.elements[r][c] = value;
+    return made;
+}
+
+template <typename T, int C, int R>
+static void simdgroup_load(simdgroup_matrix<T, C, R> &to, const T *source, ulong stride,
+                           ulong2 origin = ulong2(0, 0), bool transposed = false)
+{
+    if (!is_first())
+        return;
+    source += origin.y * stride + origin.x;
+    for (int r = 0; r < R; r++)
+        for (int c = 0; c < C; c++)
+            to.elements[r][c] = transposed ? source[c * stride + r] : source[r * stride + c];
+}
+
+template <typename T, int C, int R>
+static void simdgroup_store(const simdgroup_matrix<T, C, R> &from, T *to, ulong stride)
+{
+    if (!is_first())
+        return;
+    for (int r = 0; r < R; r++)
+        for (int c = 0; c < C; c++)
+            to[r * stride + c] = from.elements[r][c];
+}
+
+template <typename S, typename T>
+__attribute__((optimize("O3"))) static void simdgroup_multiply_accumulate(simdgroup_matrix<S, 8, 8> &to,
+                                          const simdgroup_matrix<T, 8, 8> &a,
+                                          const simdgroup_matrix<T, 8, 8> &b,
+                                          const simdgroup_matrix<S, 8, 8> &sums)
+{
+    if (!is_first())
+        return;
+    simdgroup_matrix<S, 8, 8> made = sums;
+    for (int r = 0; r < 8; r++)
+        for (int k = 0; k < 8; k++)
+            for (int c = 0; c < 8; c++)
+                made.elements[r][c] += (S)a.elements[r][k] * (S)b.elements[k][c];
+    to = made;
 }
 }  // namespace metal

@@ -76,10 +76,17 @@ def compiled(text: str) -> ctypes.CDLL | str:
     with TemporaryDirectory() as folder:
         (Path(folder) / "metal_stdlib").write_text(SHIM.read_text())
         source, library = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
-        source.write_text("\n".join([text, *map(_launcher, kernels_of(text).values())]))
+        source.write_text(
+            "\n".join([for_processors(text), *map(_launcher, kernels_of(text).values())])
+        )
         command = ["g++", *FLAGS, f"-I{folder}", str(source), "-o", str(library)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         return ctypes.CDLL(str(library)) if done.returncode == 0 else done.stderr
+
+
+def for_processors(text: str) -> str:
+    """Memory of a group is static where one group runs at a time."""
+    return re.sub(r"^    threadgroup ", "    static threadgroup ", text, flags=re.MULTILINE)
 
 
 def _launcher(kernel: Kernel) -> str:

@@ -23,6 +23,7 @@ NO_CODE = {
     "targets/cuda/test_tensor_product.py": "targets with machines of their own",
     "targets/mcu/libraries/test_cmsis_nn.py": "targets with machines of their own",
     "metal_kernels.py": "targets with machines of their own",
+    "targets/metal/test_matrices.py": "targets with machines of their own",
     "targets/metal/test_metal.py": "targets with machines of their own",
     "targets/opencl/test_target.py": "targets with machines of their own",
     "targets/triton/test_triton.py": "targets with machines of their own",

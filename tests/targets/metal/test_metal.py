@@ -12,6 +12,7 @@ import onnx
 import pytest
 from group_kernels import FIRST, SHOWN, grouped
 from metal_kernels import by_metal
+from metal_source import for_processors
 from onnx import helper
 from op_kernels import CASES, check, other_sizes, with_sizes
 from small_models import computed_gather, mlp, model
@@ -23,8 +24,7 @@ from modelcc.ir.op import Op, Sample
 from modelcc.ops.samples import arrays, sizes
 from modelcc.options import Options
 from modelcc.targets.base import BuildConfig, TargetOptions
-from modelcc.targets.gpu.machine import APPLE
-from modelcc.targets.metal.target import metal_target, metal_text
+from modelcc.targets.metal.target import MACHINES, metal_target, metal_text
 from modelcc.targets.registry import make_target
 
 MEMORIES = Path(__file__).parents[2] / "metal_memories.h"
@@ -46,10 +46,10 @@ def test_kernels_agree_with_the_reference(op: Op, sample: Sample) -> None:
 @pytest.mark.parametrize(("op", "sample"), CASES)
 def test_every_op_runs_or_is_refused(op: Op, sample: Sample) -> None:
     try:
-        program = grouped(op, sample, machine=APPLE)
+        program = grouped(op, sample, machine=MACHINES["apple"])
         run = by_metal(program.functions)
     except (ModelError, NotImplementedError, TypeError) as error:
-        refused = "no schedule for Scatter|cannot compute with|have no f64"
+        refused = "no schedule for Scatter|cannot compute with|has no f64"
         assert re.search(refused, str(error))
         return
     check(op, program, run, arrays(op, sample), sizes(op, sample))
@@ -66,12 +66,12 @@ def test_no_pointer_is_taken_for_one_into_another_memory(
         pytest.skip("there is no clang++")
     target = metal_target(TargetOptions())
     try:
-        functions = grouped(op, sample, machine=APPLE).functions
+        functions = grouped(op, sample, machine=MACHINES["apple"]).functions
         text = metal_text([target.legalize_groups(f) for f in functions])
     except (ModelError, NotImplementedError, TypeError):
         return
     (tmp_path / "metal_stdlib").write_text(MEMORIES.read_text())
-    (tmp_path / "kernels.cpp").write_text(text)
+    (tmp_path / "kernels.cpp").write_text(for_processors(text))
     flags = ["-std=c++17", "-fsyntax-only", "-nostdinc", f"-I{tmp_path}", "-Wno-everything"]
     command = [clang, *flags, str(tmp_path / "kernels.cpp")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -169,7 +169,7 @@ def test_doubles_are_refused() -> None:
         }
       }
     }"""
-    with pytest.raises(TypeError, match="have no f64, which @f computes with; cast it to f32"):
+    with pytest.raises(TypeError, match="has no f64, which @f computes with; cast it to f32"):
         metal_text([parse_function(text)])
 
 
@@ -211,5 +211,8 @@ def test_targets_have_numbers() -> None:
     assert make_target("metal:1", TargetOptions()).description == (
         "device 1 of Metal, scheduled for Apple"
     )
-    with pytest.raises(ModelError, match="'m3' is none"):
+    assert make_target("metal:integrated", TargetOptions()).description == (
+        "device 0 of Metal, scheduled for integrated"
+    )
+    with pytest.raises(ModelError, match="no GPU of a Mac is called 'm3'"):
         make_target("metal:m3", TargetOptions())

@@ -112,7 +112,7 @@ def test_doubles_run_on_the_processor() -> None:
     report = modelcc.compile(build.build(outputs), "metal", cache=None).report()
     assert report.device is not None
     assert (report.device.launches, len(report.device.host)) == (1, 1)
-    assert any("GPUs of Apple's have no f64" in note for note in report.notes)
+    assert any("Metal has no f64" in note for note in report.notes)
 
 
 def test_a_saved_model_runs_and_is_profiled(tmp_path: Path) -> None:

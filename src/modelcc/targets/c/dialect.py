@@ -16,7 +16,7 @@ class GroupDialect:
     the head of a function; ``memory`` and ``shared`` before the types of what is in global and in
     shared memory.  ``group`` and ``thread`` are the indices in each dimension.  ``numbered`` takes
     a parameter and its number, ``given`` the type and the name of a size; ``indices`` are
-    parameters after those.
+    parameters after those.  With ``matrices`` threads have some together, as Metal's do.
     """
 
     kernel: str
@@ -29,6 +29,7 @@ class GroupDialect:
     numbered: str = "{}"
     given: str = "{} {}"
     indices: tuple[str, ...] = ()
+    matrices: bool = False
 
 
 @dataclass(frozen=True)

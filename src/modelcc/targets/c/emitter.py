@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from modelcc.ir.library import Callee, LibraryFunction, meaning_of
 from modelcc.ir.loop import Function, ParallelCall
 from modelcc.ir.loop_traversal import checks_in, grid_loop, launch_extents
+from modelcc.ir.shared_layout import shared_layout
 from modelcc.passes.loop.outline_parallel import outline_parallel
 from modelcc.passes.loop.remove_unused import remove_unused
 from modelcc.targets.c.code import Code, folded
@@ -102,7 +103,8 @@ def _definitions(function: Callee, prelude: Prelude, options: EmitOptions) -> li
     code = Code(prelude.dialect)
     head = prototype(function, options.static, prelude.dialect)
     bind_parameters(code, function, prelude.dialect.groups)
-    StatementCode(code, prelude).block(function.body)
+    layout = None if prelude.dialect.groups is None else shared_layout(function)
+    StatementCode(code, prelude, layout).block(function.body)
     text = _definition(head, code, function.source)
     calls = [s for s in function.body if isinstance(s, ParallelCall)]
     return [*(part for call in calls for part in _outlined(call.outlined, prelude)), text]

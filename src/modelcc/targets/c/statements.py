@@ -11,6 +11,7 @@ from modelcc.ir.loop import (
     Assign,
     Barrier,
     BindIndex,
+    Buffer,
     Check,
     Comment,
     Expr,
@@ -27,20 +28,28 @@ from modelcc.ir.loop import (
 )
 from modelcc.ir.loop_text import statement_text
 from modelcc.ir.loop_traversal import FAULTS, statements
+from modelcc.ir.shared_layout import SharedLayout
 from modelcc.targets.c.code import CExpression, Code, Named
 from modelcc.targets.c.dialect import GroupDialect
 from modelcc.targets.c.expressions import ExpressionCode
+from modelcc.targets.c.matrices import MatrixCode, matrix_array
 from modelcc.targets.c.parallel import parallel_call
 from modelcc.targets.c.prelude import Prelude
 from modelcc.targets.c.routines import routine_call
 from modelcc.targets.c.values import memory_type
 
+_WORD = 8
+"""Bytes of the elements of memory that others lie in, which begin at multiples of it."""
+
 
 class StatementCode:
-    """Appends statements to ``code``; parallel loops have been outlined."""
+    """Appends statements to ``code``; parallel loops have been outlined.  What a group of threads
+    shares lies as ``layout`` says, if some of it lies over other."""
 
-    def __init__(self, code: Code, prelude: Prelude) -> None:
+    def __init__(self, code: Code, prelude: Prelude, layout: SharedLayout | None = None) -> None:
         self._code = code
+        self._layout = layout
+        self._room = ""
         self._prelude = prelude
         self._dialect = prelude.dialect
         self.expressions = ExpressionCode(code, prelude)
@@ -74,6 +83,12 @@ class StatementCode:
                 self._alloc(s)
             case ParallelCall():
                 parallel_call(self._code, self.expressions, self._prelude, s)
+            case RoutineCall() if (
+                self._dialect.groups is not None and self._dialect.groups.matrices
+            ):
+                groups = self._dialect.groups
+                code = MatrixCode(self._code, self.expressions, groups.memory, groups.shared)
+                code.call(s)
             case RoutineCall():
                 routine_call(self._code, self.expressions, self._prelude, s, self._elsewhere)
             case Comment():
@@ -169,11 +184,26 @@ class StatementCode:
         buffer = s.buffer
         spelled = self._code.fresh(buffer.name)
         self._code.scope.buffers[buffer.name] = (spelled, buffer)
+        if buffer.space == "warp" and self._groups(s).matrices:
+            self._code.line(matrix_array(spelled, buffer))
+            return
         shared = self._groups(s).shared if buffer.space == "shared" else ""
+        if shared and self._layout is not None and self._layout.overlaid:
+            self._overlaid(buffer, spelled, shared, self._layout)
+            return
         self._code.line(
             f"{shared}{memory_type(buffer.dtype)} {spelled}[{self._index.text(buffer.size)}]"
             f"{self._dialect.aligned.format(min(buffer.align, self._dialect.alignment))};"
         )
+
+    def _overlaid(self, buffer: Buffer, name: str, shared: str, layout: SharedLayout) -> None:
+        """A part of one piece of memory."""
+        if not self._room:
+            self._room = self._code.fresh("room")
+            self._code.line(f"{shared}int64_t {self._room}[{-(-layout.size // _WORD)}];")
+        first, type_ = layout.places[buffer.name][0], memory_type(buffer.dtype)
+        at = f"({self._room} + {first // _WORD})"
+        self._code.line(f"{shared}{type_} *{name} = ({shared}{type_} *){at};")
 
     # --- control flow
 

@@ -16,7 +16,7 @@ from modelcc.targets.gpu.partial_sums import CACHED_BYTES, parts_cycles, parts_o
 from modelcc.targets.gpu.sizes import count
 from modelcc.targets.gpu.staged_tile import REGISTER, VECTOR_BYTES, has_rows_of_terms
 from modelcc.targets.gpu.sums_slab import TOGETHER, slab_pitch
-from modelcc.targets.gpu.tensor_product import DEEP, EXACT, families
+from modelcc.targets.gpu.tensor_product import DEEP, EXACT, MATRICES, WHOLE_MATRICES, families
 from modelcc.targets.gpu.tile_product import BOXES, is_turned, tile_bytes
 from modelcc.targets.isa.fragments import SIDE, fragment_bytes, sums_of
 from modelcc.targets.isa.tile_products import depth
@@ -108,7 +108,7 @@ ADDRESSES = 16
 ADDRESS = 2
 """Registers."""
 
-PRODUCTS = {"wgmma": 2048, EXACT: 256, DEEP: 2048}
+PRODUCTS = {"wgmma": 2048, EXACT: 256, DEEP: 2048, MATRICES: 128, WHOLE_MATRICES: 256}
 USUAL_PRODUCTS = 1024
 """Multiply-adds of a unit in a cycle, of elements of 2 bytes, by instructions."""
 

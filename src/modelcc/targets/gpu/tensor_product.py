@@ -58,6 +58,9 @@ EXACT, ROUNDED, BYTES, DEEP = "mma_f32", "mma_tf32", "mma_f8", "mma_deep"
 """The instructions that take f32 as it is, and with 10 bits of mantissa, and floats of 8 bits; and
 those that take the terms of two fragments."""
 
+MATRICES, WHOLE_MATRICES = "matrices", "matrices_f32"
+"""Those that load and store whole matrices, of f16 and bf16, and of f32 as it is."""
+
 
 def lower_tensor_product(kernel: GroupKernel, schedule: TensorProduct) -> Function:
     """The function of a kernel; :class:`ScheduleError` if it does not begin with a contraction of
@@ -77,8 +80,10 @@ def families(dtype: DType) -> tuple[str, ...]:
     """Those of instructions that multiply fragments of ``dtype``, exact ones first, and those of
     more terms."""
     if dtype == F32:
-        return EXACT, ROUNDED
-    return (BYTES,) if dtype.is_float and dtype.bits == 8 else (DEEP, "mma")
+        return EXACT, WHOLE_MATRICES, ROUNDED
+    if dtype.is_float and dtype.bits == 8:
+        return (BYTES,)
+    return (DEEP, "mma", MATRICES) if dtype.is_float else (DEEP, "mma")
 
 
 def matrix_type(anchor: Nest, found: Contraction) -> DType | None:
@@ -136,8 +141,10 @@ class _TensorProduct:
         self._shape = s.rows // (SIDE * s.warp_rows), s.columns // (SIDE * s.warp_columns)
         self._fragments = self._shape[0], found.own(self._shape[1])
         sides = zip((self._left, self._rights[0]), self._fragments, strict=True)
+        apart = not s.copies and s.instruction not in (MATRICES, WHOLE_MATRICES)
         self._every = tuple(
-            1 if s.copies or tile.rows_of_terms else gcd(count, MOST_EVERY) for tile, count in sides
+            gcd(count, MOST_EVERY) if apart and not tile.rows_of_terms else 1
+            for tile, count in sides
         )
         part, terms = SIDE * depth(dtype) * _together(s), self._shape
         self._a = Buffer(fresh("fa"), dtype, terms[0] * part, "warp")
@@ -229,7 +236,8 @@ class _TensorProduct:
         a = Argument(self._a.name, i * parts * SIDE * d)
         b = Argument(self._b.name, j * parts * SIDE * d)
         total = Argument(self._c.name, (i * columns + j) * SIDE * SIDE)
-        multiplied = multiply(self._dtype, self._schedule.instruction == EXACT, parts)
+        exact = self._schedule.instruction in (EXACT, WHOLE_MATRICES)
+        multiplied = multiply(self._dtype, exact, parts)
         body = (
             _unrolled(i, rows, *loads_a),
             *(_unrolled(j, own, *loads) for loads in loads_b),

@@ -36,8 +36,9 @@ nullptr operator or or_eq private protected public reinterpret_cast static_asser
 template this thread_local throw try typeid typename using virtual wchar_t xor xor_eq
 kernel vertex fragment visible stitchable intersection object mesh device constant thread
 threadgroup threadgroup_imageblock object_data ray_data access as_type main metal precise fast
-half bfloat uchar ushort uint ulong size_t ptrdiff_t texture sampler array atomic simd
-abs min max clamp select any all isnan isinf mem_flags threadgroup_barrier uint3
+half bfloat simdgroup_matrix simdgroup_load simdgroup_store simdgroup_multiply_accumulate ulong2
+make_filled_simdgroup_matrix uchar ushort uint ulong size_t ptrdiff_t texture sampler array atomic
+simd abs min max clamp select any all isnan isinf mem_flags threadgroup_barrier uint3
 mcc_group mcc_thread restrict
 """
 
@@ -50,7 +51,7 @@ METAL = CDialect(
     alone="",
     unlikely="{}",
     aligned="",
-    unroll="",
+    unroll="#pragma unroll {}",
     prefetch="",
     note="{} = {};",
     builtin="{}",
@@ -71,6 +72,7 @@ METAL = CDialect(
             "uint3 mcc_group [[threadgroup_position_in_grid]]",
             "uint3 mcc_thread [[thread_position_in_threadgroup]]",
         ),
+        matrices=True,
     ),
     opening=_OPENING,
     reserved=frozenset(_RESERVED.split()),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from modelcc.ir.capacity import Capacity
@@ -14,7 +14,9 @@ from modelcc.ir.loop_verifier import verify_function
 from modelcc.ir.program import Launch, Program, Step, Transfer, leaves
 from modelcc.ir.tensor import ReadSize
 from modelcc.ir.types import F64
+from modelcc.passes.loop.expand_copies import expand_copies
 from modelcc.passes.loop.expand_instructions import expand_instructions
+from modelcc.passes.loop.expand_lanes import expand_lanes
 from modelcc.passes.loop.expand_math import expand_math
 from modelcc.passes.loop.expand_narrow import expand_narrow
 from modelcc.passes.program.place_transfers import side_of
@@ -23,8 +25,9 @@ from modelcc.targets.c.emitter import EmitOptions, emit_c
 from modelcc.targets.c.names import symbol
 from modelcc.targets.gpu.device_program import device_functions
 from modelcc.targets.gpu.device_target import DeviceTarget, group_capacity
-from modelcc.targets.gpu.machine import APPLE, GpuModel
+from modelcc.targets.gpu.machine import APPLE, INTEGRATED, GpuModel
 from modelcc.targets.gpu.schedule import refused
+from modelcc.targets.gpu.tensor_product import MATRICES, WHOLE_MATRICES
 from modelcc.targets.metal.dialect import METAL
 from modelcc.targets.native.target import native_target
 
@@ -32,12 +35,21 @@ ARGUMENTS = 31
 """Buffers that a kernel takes, a size being one (Metal Feature Set Tables, "Maximum number of
 entries in the buffer argument table, per compute function")."""
 
-DOUBLES = "GPUs of Apple's have no f64"
+DOUBLES = "Metal has no f64"
+
+MACHINES: Mapping[str, GpuModel] = {
+    "apple": replace(APPLE, matrix=(MATRICES, WHOLE_MATRICES)),
+    "integrated": INTEGRATED,
+}
+"""What kernels are scheduled for: GPUs of Apple's, and those of Macs with Intel's processors, which
+have no matrices of threads together."""
 
 
 @dataclass(frozen=True)
 class MetalTarget(DeviceTarget):
-    """A device that takes Metal's shading language."""
+    """A device that takes Metal's shading language, of which schedules know the ``model``."""
+
+    model: GpuModel = MACHINES["apple"]
 
     @property
     def name(self) -> str:
@@ -49,7 +61,7 @@ class MetalTarget(DeviceTarget):
 
     @property
     def gpu(self) -> GpuModel:
-        return APPLE
+        return self.model
 
     @property
     def capacity(self) -> Capacity:
@@ -72,8 +84,10 @@ class MetalTarget(DeviceTarget):
         return DOUBLES if has_elements(self.legalize_groups(function), F64) else ""
 
     def legalize_groups(self, function: Function) -> Function:
-        """Elementary functions and narrow elements become arithmetic."""
-        return expand_instructions(expand_math(expand_narrow(function), arrays=False), {})
+        """Elementary functions and narrow elements become arithmetic, vectors their lanes, and
+        copies are done at once."""
+        plain = expand_math(expand_narrow(expand_copies(function)), arrays=False)
+        return expand_lanes(expand_instructions(plain, {}))
 
     def text(self, functions: Sequence[Function]) -> str:
         return metal_text(functions)
@@ -87,14 +101,16 @@ class MetalTarget(DeviceTarget):
 
 
 def metal_target(options: TargetOptions) -> MetalTarget:
-    """The target for ``options``, whose variant is the number of a device (``metal:1``);
-    :class:`ModelError` for others."""
-    variant = options.variant or "0"
-    if not variant.isdecimal():
-        what = f"Metal's devices have numbers, and {variant!r} is none"
-        raise ModelError(what, (), "metal:0 is the first one")
+    """The target for ``options``, whose variant is the number of a device (``metal:1``) or what it
+    is (``metal:integrated``); :class:`ModelError` for others."""
+    variant = options.variant
     host = native_target(replace(options, variant="", threads=1, schedule="", tuned=()))
-    return MetalTarget(host, options, int(variant))
+    if not variant or variant.isdecimal():
+        return MetalTarget(host, options, int(variant or 0))
+    if variant not in MACHINES:
+        hint = f"there is {', '.join(MACHINES)}; metal:0 is the first device"
+        raise ModelError(f"no GPU of a Mac is called {variant!r}", (), hint)
+    return MetalTarget(host, options, 0, MACHINES[variant])
 
 
 def metal_text(functions: Sequence[Function], head: str = "") -> str:

@@ -1,0 +1,119 @@
+"""Fragments on GPUs of Apple's (from the family Apple7 on): matrices of 8 x 8 that the threads of a
+SIMD-group have together (Metal Shading Language Specification, "SIMD-Group Matrix Data Types").
+
+Which elements a thread has Metal does not say, so that threads only load, multiply and store whole
+matrices.  A fragment is several of them: of sums ``%c`` and of ``%a`` those of 8 rows one after the
+other, of ``%b`` those of 8 terms.  Products of f16 and bf16 are added in f32; f32 is multiplied as
+it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from modelcc.ir.index import Index
+from modelcc.ir.loop import Function
+from modelcc.ir.types import BF16, F16, F32, DType
+from modelcc.passes.loop.expand_narrow import expand_narrow
+from modelcc.targets.isa.fragments import (
+    SIDE,
+    clear_c,
+    depth,
+    load_a,
+    load_b,
+    multiply,
+    store_c,
+)
+
+EDGE = 8
+"""Rows and columns of a matrix."""
+
+ELEMENTS = EDGE * EDGE
+_ACROSS = SIDE // EDGE
+"""Matrices of a fragment along its rows, or columns."""
+
+TYPES: Mapping[DType, str] = {F32: "float", F16: "half", BF16: "bfloat"}
+"""What matrices are made of, by Metal's names."""
+
+
+@dataclass(frozen=True)
+class SimdPlace:
+    """Matrix ``number`` of a fragment begins at ``rows`` rows, which are a stride apart, and
+    ``columns`` elements."""
+
+    number: int
+    rows: int
+    columns: int
+
+    def offset(self, stride: Index) -> Index:
+        """In memory."""
+        return self.rows * stride + self.columns
+
+
+@dataclass(frozen=True)
+class SimdLoad:
+    """Matrices from ``places`` of memory, each turned if it is ``transposed`` there."""
+
+    places: tuple[SimdPlace, ...]
+    transposed: bool
+
+
+@dataclass(frozen=True)
+class SimdMultiply:
+    """Sum, left and right matrix of each product of two, in order."""
+
+    products: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True)
+class SimdClear:
+    """Zeros, in so many matrices."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class SimdStore:
+    """Matrices to ``places`` of memory."""
+
+    places: tuple[SimdPlace, ...]
+
+
+SimdInstruction: TypeAlias = SimdLoad | SimdMultiply | SimdClear | SimdStore
+
+
+def _places(rows: int, columns: int, turned: bool = False) -> tuple[SimdPlace, ...]:
+    """Of a fragment of so many matrices; ``turned``, its columns lie where rows do in memory."""
+    every = ((i, j) for i in range(rows) for j in range(columns))
+    return tuple(
+        SimdPlace(n, *((EDGE * j, EDGE * i) if turned else (EDGE * i, EDGE * j)))
+        for n, (i, j) in enumerate(every)
+    )
+
+
+def _products(terms: int) -> Iterator[tuple[int, int, int]]:
+    for i in range(_ACROSS):
+        for j in range(_ACROSS):
+            for k in range(terms):
+                yield i * _ACROSS + j, i * terms + k, k * _ACROSS + j
+
+
+def _known() -> Iterator[tuple[Function, SimdInstruction]]:
+    for dtype in TYPES:
+        terms = depth(dtype) // EDGE
+        for turned in (False, True):
+            places = _places(_ACROSS, terms, turned)
+            yield load_a(dtype, turned), SimdLoad(places, turned)
+            places = _places(terms, _ACROSS, turned)
+            yield load_b(dtype, turned), SimdLoad(places, turned)
+        yield multiply(dtype, exact=True), SimdMultiply(tuple(_products(terms)))
+    yield clear_c(F32), SimdClear(_ACROSS * _ACROSS)
+    yield store_c(F32, F32), SimdStore(_places(_ACROSS, _ACROSS))
+
+
+MATRIX_INSTRUCTIONS: Mapping[Function, SimdInstruction] = {
+    expand_narrow(routine): how for routine, how in _known()
+}
+"""How a SIMD-group runs routines on fragments."""
