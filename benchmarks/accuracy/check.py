@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import onnxruntime
 
 import modelcc
 from benchmarks.accuracy.subjects import Arrays, Subject
+from benchmarks.accuracy.truth import Truth
 from modelcc.runtime.device import open_device
 from modelcc.verification.comparison import compare_all
 
@@ -26,11 +27,17 @@ TARGETS = {"llvm": "native"}
 @dataclass(frozen=True)
 class Errors:
     """At one size: shapes of the inputs, worst error of each output relative to its greatest
-    magnitude, and the milliseconds that a run takes (the best of a few)."""
+    magnitude, and the milliseconds that a run takes (the best of a few).
+
+    ``outputs`` are errors from ONNX Runtime; ``own`` is the worst one from the model in 64 bits and
+    ``peer`` that of ONNX Runtime from there (None where the model is not known in 64 bits).
+    """
 
     shapes: Mapping[str, tuple[int, ...]]
     outputs: Mapping[str, float]
     milliseconds: float
+    own: float | None = None
+    peer: float | None = None
 
     @property
     def worst(self) -> float:
@@ -42,7 +49,8 @@ class Errors:
 class Checked:
     """What one back end made of one model: seconds, bytes, and errors at each size.
 
-    ``device`` is what its driver calls the device, if there is one.
+    ``device`` is what its driver calls the device, if there is one; ``growth`` is by how much
+    larger errors are expected than those of plain sums.
     """
 
     backend: str
@@ -52,10 +60,14 @@ class Checked:
     arena: int
     bound: int
     sizes: tuple[Errors, ...]
+    growth: float = 1.0
 
 
-def check(subject: Subject, backend: str, sizes: int) -> tuple[Checked, list[Arrays]]:
-    """The figures at the first ``sizes`` sizes, and the outputs at each."""
+def check(
+    subject: Subject, backend: str, truths: Sequence[Arrays | None]
+) -> tuple[Checked, list[Arrays]]:
+    """The figures at the first sizes, of which ``truths`` has what is known of their results in 64
+    bits, and the outputs at each."""
     target = TARGETS.get(backend, backend)
     with tempfile.TemporaryDirectory() as cache:
         begin = time.perf_counter()
@@ -68,15 +80,37 @@ def check(subject: Subject, backend: str, sizes: int) -> tuple[Checked, list[Arr
     report = model.report()
     rows: list[Errors] = []
     outputs: list[Arrays] = []
-    for number in range(min(sizes, subject.sizes)):
+    for number, truth in enumerate(truths):
         feeds = subject.feeds(number)
         outputs.append(model.run(feeds))
-        shapes = {name: value.shape for name, value in feeds.items()}
-        errors = relative_errors(outputs[-1], peer.run(feeds))
-        rows.append(Errors(shapes, errors, milliseconds(model, feeds)))
+        theirs = peer.run(feeds)
+        rows.append(
+            Errors(
+                {name: value.shape for name, value in feeds.items()},
+                relative_errors(outputs[-1], theirs),
+                milliseconds(model, feeds),
+                _from(truth, outputs[-1]),
+                _from(truth, theirs),
+            )
+        )
     device = device_name(backend)
     bytes = report.arena, report.lower_bound
-    return Checked(backend, device, cold, cached, *bytes, tuple(rows)), outputs
+    growth = float(np.sqrt(np.mean([kernel.rounding**2 for kernel in report.kernels] or [1.0])))
+    return Checked(backend, device, cold, cached, *bytes, tuple(rows), growth), outputs
+
+
+def truths_of(subject: Subject, sizes: int) -> list[Arrays | None]:
+    """Results of the model in 64 bits at the first ``sizes`` sizes, None where nothing tells."""
+    exact = Truth(subject.path)
+    return [exact.run(subject.feeds(number)) for number in range(min(sizes, subject.sizes))]
+
+
+def _from(truth: Arrays | None, values: Arrays) -> float | None:
+    """The greatest error of ``values``, where ``truth`` is known."""
+    if truth is None:
+        return None
+    rounded = {name: truth[name].astype(value.dtype) for name, value in values.items()}
+    return max(relative_errors(values, rounded).values(), default=0.0)
 
 
 def device_name(backend: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.accuracy.check import check, relative_errors, static_milliseconds
+from benchmarks.accuracy.check import check, relative_errors, static_milliseconds, truths_of
 from benchmarks.accuracy.quantised import steps_apart
 from benchmarks.accuracy.subjects import Arrays, Subject, declared, light, real, zoo
 
@@ -40,8 +40,9 @@ def main() -> None:
     subject = find(kind, Path(path))
     rows: list[object] = []
     outputs: list[list[Arrays]] = []
+    truths = truths_of(subject, int(sizes))
     for backend in backends.split(","):
-        checked, found = check(subject, backend, int(sizes))
+        checked, found = check(subject, backend, truths)
         rows.append(asdict(checked))
         outputs.append(found)
     result = {"backends": rows, "difference": between(*outputs) if len(outputs) == 2 else None}

@@ -13,13 +13,14 @@ from small_models import mlp
 
 import modelcc
 from benchmarks.accuracy.__main__ import examine
-from benchmarks.accuracy.check import check, relative_errors
+from benchmarks.accuracy.check import check, relative_errors, truths_of
 from benchmarks.accuracy.peer import observed
 from benchmarks.accuracy.quantised import same_top, steps_apart
 from benchmarks.accuracy.results import Found, markdown, rows, size_rows
 from benchmarks.accuracy.signals import bytes_of_text, image
 from benchmarks.accuracy.stepping import stepped
 from benchmarks.accuracy.subjects import Subject, declared, light, real, zoo
+from benchmarks.accuracy.truth import Truth
 
 
 def folder_with_mlp(folder: Path) -> Path:
@@ -32,9 +33,10 @@ def folder_with_mlp(folder: Path) -> Path:
 
 def test_a_model_is_checked_at_several_sizes(tmp_path: Path) -> None:
     (subject,) = zoo(folder_with_mlp(tmp_path))
-    checked, outputs = check(subject, "llvm", sizes=3)
+    checked, outputs = check(subject, "llvm", truths_of(subject, 3))
     assert [size.shapes["x"] for size in checked.sizes] == [(1, 6), (2, 6), (5, 6)]
     assert all(size.worst < 1e-5 for size in checked.sizes)
+    assert all(0 < (size.own or 0) < 1e-6 for size in checked.sizes) and checked.growth == 1
     assert [found["y"].shape for found in outputs] == [(1, 3), (2, 3), (5, 3)]
 
 
@@ -54,8 +56,49 @@ def test_errors_are_relative_and_never_hide() -> None:
     assert relative_errors(got, wanted)["b"] == float("inf")
 
 
+def test_results_in_64_bits_are_numpys(tmp_path: Path) -> None:
+    w = np.random.default_rng(0).standard_normal((6, 70)).astype(np.float32)
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]>'
+        "g (float[n, 6] x, int64[n, 70] i) => (float[n, 70] y) {"
+        " s = Constant <value_float = 0.1> () h = Cast <to = 1> (x) p = MatMul(h, w)"
+        " q = Mul(p, s) l = LayerNormalization(q, gain) y = GatherElements <axis = 1> (l, i) }"
+    )
+    gain = np.linspace(0.1, 2, 70, dtype=np.float32)
+    constants = {"w": w, "gain": gain}
+    model.graph.initializer.extend(numpy_helper.from_array(v, n) for n, v in constants.items())
+    onnx.save(model, tmp_path / "net.onnx")
+    x = np.random.default_rng(1).standard_normal((3, 6)).astype(np.float32)
+    places = np.tile(np.arange(70)[::-1], (3, 1))
+    found = Truth(tmp_path / "net.onnx").run({"x": x, "i": places})
+    q = x.astype(np.float64) @ w.astype(np.float64) * np.float64(np.float32(0.1))
+    normal = (q - q.mean(1, keepdims=True)) / np.sqrt(q.var(1, keepdims=True) + np.float32(1e-5))
+    wanted = (normal * gain)[:, ::-1]
+    assert found is not None and found["y"].dtype == np.float64
+    np.testing.assert_allclose(found["y"], wanted, rtol=1e-12, atol=1e-14)
+
+
+def test_a_model_that_is_not_onnxs_alone_has_no_results_in_64_bits(tmp_path: Path) -> None:
+    onnx.save(quantised_lstm(), tmp_path / "lstm.onnx")
+    truth = Truth(tmp_path / "lstm.onnx")
+    assert truth.run({"x": np.zeros((6, 3, 5), np.float32)}) is None
+    assert "DynamicQuantizeLSTM" in truth.problem
+
+
+def test_rounding_is_compared_with_the_peers() -> None:
+    def failures(own: float, peer: float, growth: float = 1.0) -> tuple[str, ...]:
+        size = {"outputs": {"y": own + peer}, "milliseconds": 1.0, "own": own, "peer": peer}
+        made = {"backend": "c", "arena": 1, "bound": 1, "growth": growth, "sizes": [size]}
+        return Found("net", "zoo", {"backends": [made], "difference": None}).failures
+
+    assert not failures(0.9e-4, 0.9e-4) and not failures(1.9e-4, 1e-4)
+    assert failures(2.1e-4, 1e-4) and not failures(2.1e-4, 1e-4, growth=1.5)
+    assert failures(1.5e-2, 1e-2)  # then the results in 64 bits are wrong
+
+
 def test_bars() -> None:
-    size = {"shapes": {"x": [1, 6]}, "outputs": {"y": 2e-4}, "milliseconds": 2.0}
+    unknown = {"own": None, "peer": None}
+    size = {"shapes": {"x": [1, 6]}, "outputs": {"y": 2e-4}, "milliseconds": 2.0, **unknown}
     made = {
         "backend": "llvm",
         "device": "",
@@ -63,6 +106,7 @@ def test_bars() -> None:
         "cached": 0.1,
         "arena": 120,
         "bound": 100,
+        "growth": 1.0,
     }
     result = {"backends": [{**made, "sizes": [size]}], "difference": None, "static": 1.0}
     found = Found("resnet50", "zoo", result)
@@ -113,6 +157,7 @@ def test_a_tensor_off_by_more_than_a_step_is_named() -> None:
         "cached": 0.1,
         "arena": 1,
         "bound": 1,
+        "growth": 1.0,
         "sizes": [],
     }
     whole = {"states": 0, "whole": 0.0, "own": 0.0, "top": 1.0, "sure": 1.0, "given_top": 1.0}
