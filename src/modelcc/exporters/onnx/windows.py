@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from modelcc.exporters.onnx.builder import OnnxValue
 from modelcc.exporters.onnx.writing import OnnxWriting, Settings
@@ -67,24 +68,7 @@ def transposed(at: OnnxWriting, op: ConvTranspose) -> OnnxValue:
     return at.node("Add", found, at.node("Reshape", at.input(2), column))
 
 
-def _pool(at: OnnxWriting, op: Pool, pads: Sequence[int]) -> Settings:
-    """Settings of a pool.  Checkers count windows that begin in the padding behind, runtimes do
-    not: where there would be some, pads say how many windows there are."""
-    rank = len(op.kernel)
-    sizes, counts = at.shape[2:], at.results[0].shape[2:]
-    if isinstance(op, MaxPoolGrad):
-        counts = at.type(1).shape[2:]
-    ceil_mode = op.ceil_mode
-    whole = zip(sizes, op.pads_before, op.pads_after, strict=True)
-    rooms = (size + b + a - op.window.reach(axis) for axis, (size, b, a) in enumerate(whole))
-    counted = tuple(ceildiv(r, s) + 1 for r, s in zip(rooms, op.strides, strict=True))
-    if op.ceil_mode and counted != counts and at.type().is_static:
-        fitted = op.window.fitted_after(sizes, counts)
-        after = [max(a, 0) for a in fitted if isinstance(a, int)]
-        beyond = any(a > p for a, p in zip(after, pads[rank:], strict=True))
-        if beyond and isinstance(op, AveragePool) and op.count_include_pad:
-            unsupported("its last windows go beyond the padding that it counts")
-        pads, ceil_mode = [*pads[:rank], *after], False
+def _pool(op: Pool, pads: Pads, ceil_mode: bool = False) -> Settings:
     return {
         "kernel_shape": op.kernel,
         "strides": op.strides,
@@ -94,31 +78,61 @@ def _pool(at: OnnxWriting, op: Pool, pads: Sequence[int]) -> Settings:
     }
 
 
-def _pool_pads(op: Pool) -> list[int] | None:
-    """Pads that a pool may have: less than its windows reach."""
-    pads = plain_pads(op.pads_before, op.pads_after)
-    reach = [op.window.reach(a) for a in range(len(op.kernel))] * 2
-    if pads is None or any(compare(p, ">=", r, {}) for p, r in zip(pads, reach, strict=True)):
+def _counts(at: OnnxWriting, op: Pool) -> Sequence[Index]:
+    """Numbers of windows."""
+    return (at.type(1) if isinstance(op, MaxPoolGrad) else at.results[0]).shape[2:]
+
+
+def _as_it_is(at: OnnxWriting, op: Pool) -> Settings | None:
+    """Settings of a pool of ONNX; None if it has none of this form: pads are less than its kernel.
+
+    Checkers count windows of ``ceil_mode`` that begin in the padding behind, runtimes do not: where
+    there would be some, pads say how many windows there are.
+    """
+    sizes, counts, rank = at.shape[2:], _counts(at, op), len(op.kernel)
+    after, ceil_mode = op.pads_after, op.ceil_mode
+    rooms = (
+        size + before + behind - op.window.reach(axis)
+        for axis, (size, before, behind) in enumerate(
+            zip(sizes, op.pads_before, op.pads_after, strict=True)
+        )
+    )
+    counted = tuple(ceildiv(r, s) + 1 for r, s in zip(rooms, op.strides, strict=True))
+    if ceil_mode and counted != counts and at.type().is_static:
+        fitted = op.window.fitted_after(sizes, counts)
+        after, ceil_mode = tuple(max(a, 0) if isinstance(a, int) else a for a in fitted), False
+        beyond = any(compare(a, ">", p, {}) for a, p in zip(after, op.pads_after, strict=True))
+        if beyond and isinstance(op, AveragePool) and op.count_include_pad:
+            return None
+    pads = plain_pads(op.pads_before, after)
+    if pads is None or any(p >= op.kernel[i % rank] for i, p in enumerate(pads)):
         return None
-    return pads
+    return _pool(op, pads, ceil_mode)
+
+
+def _flush(at: OnnxWriting, op: Pool) -> tuple[Pads, Settings]:
+    """Padding behind with which the last windows end, and settings of a pool without any."""
+    after = op.window.fitted_after(at.shape[2:], _counts(at, op))
+    return after, _pool(op, (0,) * (2 * len(op.kernel)))
 
 
 def greatest(at: OnnxWriting, op: MaxPool) -> OnnxValue:
     """Pads that a pool may not have are least elements."""
-    x, pads = at.input(), _pool_pads(op)
-    if pads is None:
-        least = identity("max", x.dtype)
-        x, pads = _padded(at, x, op.pads_before, op.pads_after, least), [0] * (2 * len(op.kernel))
-    return at.node("MaxPool", x, **_pool(at, op, pads))
+    settings = _as_it_is(at, op)
+    if settings is not None:
+        return at.node("MaxPool", at.input(), **settings)
+    least = identity("max", at.input().dtype)
+    after, settings = _flush(at, op)
+    return at.node("MaxPool", _padded(at, at.input(), op.pads_before, after, least), **settings)
 
 
 def greatest_places(at: OnnxWriting, op: MaxPoolIndices | MaxPoolGrad) -> OnnxValue:
     """The second result of a pool."""
-    pads = _pool_pads(op)
-    if pads is None:
+    settings = _as_it_is(at, op)
+    if settings is None:
         unsupported(f"its pads {op.pads_before} and {op.pads_after} are none of a pool of ONNX")
     column_major = isinstance(op, MaxPoolIndices) and op.column_major
-    settings: Settings = {**_pool(at, op, pads), "storage_order": int(column_major)}
+    settings["storage_order"] = int(column_major)
     x = at.input()
     return at.build.node_of("MaxPool", [x], [x.dtype, I64], **settings)[1]
 
@@ -135,30 +149,40 @@ def greatest_gradient(at: OnnxWriting, op: MaxPoolGrad) -> OnnxValue:
 
 
 def average(at: OnnxWriting, op: AveragePool) -> OnnxValue:
-    """Means of what is padded, by the share that is not pads, where pads are named or crop."""
-    pads = plain_pads(op.pads_before, op.pads_after)
-    if pads is not None:
-        settings: Settings = {**_pool(at, op, pads), "count_include_pad": int(op.count_include_pad)}
+    """Means of what is padded, by the share that counts, where ONNX has no such pool."""
+    settings = _as_it_is(at, op)
+    if settings is not None:
+        settings["count_include_pad"] = int(op.count_include_pad)
         return at.node("AveragePool", at.input(), **settings)
-    settings = _pool(at, op, [0] * (2 * len(op.kernel)))
-    mean = at.node("AveragePool", _in_zeros(at, op, at.input()), **settings)
+    after, settings = _flush(at, op)
+    padded = _padded(at, at.input(), op.pads_before, after, 0)
+    mean = at.node("AveragePool", padded, **settings)
+    share = at.node("AveragePool", _counted(at, op, after), **settings)
+    least = at.build.number(1 / prod(op.kernel), mean.dtype)
+    return at.node("Div", mean, at.node("Max", share, least))
+
+
+def _counted(at: OnnxWriting, op: AveragePool, after: Pads) -> OnnxValue:
+    """Ones that count, and zeros that do not, as what is pooled is padded."""
+    sizes, before = at.shape[2:], op.pads_before
     if op.count_include_pad:
-        return mean
-    ones = at.full(1, (1, 1, *at.shape[2:]), mean.dtype)
-    return at.node("Div", mean, at.node("AveragePool", _in_zeros(at, op, ones), **settings))
+        sides = zip(sizes, before, op.pads_after, strict=True)
+        sizes = tuple(size + b + a for size, b, a in sides)
+        before = (0,) * len(sizes)
+        after = [a - p for a, p in zip(after, op.pads_after, strict=True)]
+    ones = at.full(1, (1, 1, *sizes), at.input().dtype)
+    return _padded(at, ones, before, after, 0)
 
 
 def norm(at: OnnxWriting, op: LpPool) -> OnnxValue:
-    x, pads = at.input(), plain_pads(op.pads_before, op.pads_after)
-    if pads is None:
-        if op.p < 1:
-            unsupported(f"of p = {op.p}, with pads {op.pads_before} and {op.pads_after}")
-        x, pads = _in_zeros(at, op, x), [0] * (2 * len(op.kernel))
-    return at.node("LpPool", x, p=op.p, **_pool(at, op, pads))
-
-
-def _in_zeros(at: OnnxWriting, op: Pool, x: OnnxValue) -> OnnxValue:
-    return _padded(at, x, op.pads_before, op.pads_after, 0)
+    settings = _as_it_is(at, op)
+    if settings is not None:
+        return at.node("LpPool", at.input(), p=op.p, **settings)
+    if op.p < 1:
+        unsupported(f"of p = {op.p}, with pads {op.pads_before} and {op.pads_after}")
+    after, settings = _flush(at, op)
+    padded = _padded(at, at.input(), op.pads_before, after, 0)
+    return at.node("LpPool", padded, p=op.p, **settings)
 
 
 def deformed(at: OnnxWriting, op: DeformConv) -> OnnxValue | None:
