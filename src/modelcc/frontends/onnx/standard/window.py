@@ -35,15 +35,18 @@ def spatial(call: Call) -> tuple[Index, ...]:
     return call.shape()[2:]
 
 
-def geometry(call: Call, kernel: tuple[int, ...]) -> Geometry:
-    """The window of a convolution or pooling with this kernel."""
+def geometry(call: Call, kernel: tuple[int, ...], crops: bool = False) -> Geometry:
+    """The window of a convolution or pooling with this kernel.
+
+    Automatic pads of strides that step over elements are below 0 if ``crops``, else 0.
+    """
     sizes = spatial(call)
     rank = len(sizes)
     if len(kernel) != rank:
         call.fail(f"a kernel of {len(kernel)} axes for {rank} spatial axes")
     strides = per_axis(call, "strides", rank)
     dilations = per_axis(call, "dilations", rank)
-    before, after = _pads(call, sizes, kernel, strides, dilations)
+    before, after = _pads(call, sizes, kernel, strides, dilations, crops)
     return Geometry(kernel, strides, before, after, dilations)
 
 
@@ -54,7 +57,7 @@ def pooled(call: Call, inside: bool = False) -> Geometry:
     by its stride or more: numbers of steps are rounded towards zero.  What it has beyond the
     input is padding, or if ``inside`` is not counted, as that of a partial window is not.
     """
-    window = geometry(call, call.attrs.integers("kernel_shape"))
+    window = geometry(call, call.attrs.integers("kernel_shape"), crops=True)
     for name, pads in (("before", window.before), ("after", window.after)):
         if any(compare(p, ">=", k, {}) for p, k in zip(pads, window.kernel, strict=True)):
             call.fail(f"pads {name} of {list(pads)} leave windows {list(window.kernel)} of nothing")
@@ -115,6 +118,7 @@ def _pads(
     kernel: tuple[int, ...],
     strides: tuple[int, ...],
     dilations: tuple[int, ...],
+    crops: bool,
 ) -> Pads:
     mode = call.attrs.text("auto_pad", "NOTSET")
     if mode in ("NOTSET", ""):
@@ -124,10 +128,10 @@ def _pads(
     if mode not in ("SAME_UPPER", "SAME_LOWER"):
         call.fail(f"unknown auto_pad {mode!r}")
     totals = tuple(
-        _same_total(call, size, (k - 1) * d + 1, s)
+        _same_total(call, size, (k - 1) * d + 1, s, crops)
         for size, k, s, d in zip(sizes, kernel, strides, dilations, strict=True)
     )
-    return halves(totals, mode == "SAME_UPPER")
+    return halves(totals, mode == "SAME_UPPER") if not crops else _cropped(call, totals, mode)
 
 
 def halves(totals: tuple[Index, ...], upper: bool) -> Pads:
@@ -137,9 +141,19 @@ def halves(totals: tuple[Index, ...], upper: bool) -> Pads:
     return (smaller, larger) if upper else (larger, smaller)
 
 
-def _same_total(call: Call, size: Index, reach: int, stride: int) -> Index:
-    """Padding that makes the output ``ceil(size / stride)`` long."""
+def _cropped(call: Call, totals: tuple[Index, ...], mode: str) -> Pads:
+    """Pads whose smaller ones are rounded towards zero where they crop, as onnxruntime's are."""
+    odd = 0 if mode == "SAME_UPPER" else 1
+    before = tuple(
+        simplify(floordiv(maximum(t + odd, 0), 2) - floordiv(maximum(-t - odd, 0), 2), call.bounds)
+        for t in totals
+    )
+    return before, tuple(t - b for t, b in zip(totals, before, strict=True))
+
+
+def _same_total(call: Call, size: Index, reach: int, stride: int, crops: bool) -> Index:
+    """Padding that makes the output ``ceil(size / stride)`` long; below 0 if it ``crops``."""
     if stride == 1:
         return reach - 1
     needed = (ceildiv(size, stride) - 1) * stride + reach - size
-    return needed if reach >= stride else simplify(maximum(needed, 0), call.bounds)
+    return needed if crops or reach >= stride else simplify(maximum(needed, 0), call.bounds)
