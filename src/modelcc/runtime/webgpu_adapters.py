@@ -36,12 +36,13 @@ _KINDS = {"DiscreteGPU": 0, "IntegratedGPU": 1, "VirtualGPU": 2, "CPU": 3}
 
 
 def opened(adapter: wgpu.GPUAdapter) -> wgpu.GPUDevice:
-    """A device with as much memory and as many buffers as the adapter gives."""
+    """A device with as much memory and as many buffers as the adapter gives; :class:`LoadError` if
+    it does not start."""
     limits: dict[str, int | None] = {n: cast(int, adapter.limits[n]) for n in _LIMITS}
     features = [name for name in (TIMES,) if name in adapter.features]
     try:
         return adapter.request_device_sync(required_features=features, required_limits=limits)
-    except wgpu.GPUError as error:
+    except (wgpu.GPUError, RuntimeError) as error:  # the second without memory
         raise LoadError(f"{adapter.summary} does not start: {error}") from error
 
 
