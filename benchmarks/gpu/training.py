@@ -1,0 +1,177 @@
+"""Steps of training by PyTorch on a GPU: eager, inductor and modelcc behind ``torch.compile``.
+
+    python -m benchmarks.gpu.training [--device cuda] [--precision f32 bf16] [MODEL ...]
+
+A step is forward, loss, backward and SGD; ``bf16`` is autocast's.  Each engine has a process of its
+own, of which one at a time is busy.  Prints, for each model and type, how far gradients are from
+those of eager execution in f32, in parts of the largest one, microseconds of a step, and how many
+times as fast as the best of the others modelcc is.  Ends with 1 if gradients of modelcc's are more
+than ten times as far as eager execution's own.  ``--device cpu --target opencl`` rehearses it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.engine_worker import Refused, Worker
+from benchmarks.training.shapes import BATCHES
+from benchmarks.training.torch_models import MODELS
+
+ENGINES = ("eager", "inductor", "modelcc")
+LIMIT = 300.0
+"""Seconds for a first step, which compiles."""
+
+ROUNDS, ROUND_SECONDS = 7, 0.1
+FARTHER, ROUNDING = 10.0, 1e-5
+"""How many times as far as eager execution gradients may be, and what is no distance."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """A model's steps by one engine: on a ``device`` of PyTorch's, in a ``precision``, and, by
+    modelcc, for a ``target`` if that is not the device."""
+
+    engine: str
+    model: str
+    device: str
+    precision: str
+    target: str = ""
+
+
+def serve(connection: Connection, given: Training) -> None:
+    """Sends the first step's gradients, then the seconds of a step whenever asked for them."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch._dynamo.config.allow_rnn = given.engine == "modelcc"
+    torch.manual_seed(0)
+    model, x = MODELS[given.model]().to(given.device), torch.randn(BATCHES[given.model])
+    x, labels = x.to(given.device), (torch.arange(len(x)) % 10).to(given.device)
+    parameters = list(model.parameters())
+    optimizer = torch.optim.SGD(parameters, 1e-4)
+    run = _compiled(given, model)
+    narrow = given.precision == "bf16"
+
+    def backward() -> None:
+        context = torch.autocast(given.device, torch.bfloat16) if narrow else nullcontext()
+        with context:
+            loss = torch.nn.functional.cross_entropy(run(x), labels)
+        loss.backward()
+
+    def step() -> None:
+        backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    backward()
+    made = [p.grad.float().cpu().flatten() for p in parameters if p.grad is not None]
+    connection.send(torch.cat(made).numpy())
+    optimizer.zero_grad()
+    while connection.recv():
+        connection.send(_seconds(step, given.device))
+
+
+def _compiled(given: Training, model: Any) -> Any:
+    if given.engine == "eager":
+        return model
+    if given.engine == "inductor":
+        return torch.compile(model)
+    options = {"target": given.target} if given.target else {}
+    return torch.compile(model, backend="modelcc", options=options)
+
+
+def _seconds(step: Callable[[], None], device: str) -> float:
+    """Of one, in a row of them that is waited for."""
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+    step()
+    wait()
+    count, start = 0, perf_counter()
+    while perf_counter() - start < ROUND_SECONDS or not count:
+        step()
+        count += 1
+    wait()
+    return (perf_counter() - start) / count
+
+
+@dataclass(frozen=True)
+class Measured:
+    """By engine: how far gradients are, and microseconds of a step; why there is none of either."""
+
+    errors: Mapping[str, float]
+    times: Mapping[str, float]
+    refused: Mapping[str, str]
+
+    @property
+    def is_right(self) -> bool:
+        """Whether modelcc's gradients are as near as may be asked for."""
+        own = self.errors.get("modelcc", np.inf)
+        return own <= FARTHER * max(self.errors.get("eager", 0.0), ROUNDING)
+
+
+def measured(name: str, device: str, precision: str, target: str) -> Measured:
+    """A model's steps in turns."""
+    with ExitStack() as stack:
+
+        def begun(engine: str, kind: str) -> Worker:
+            given = Training(engine, name, device, kind, target)
+            worker = Worker(serve, (given,), LIMIT)
+            stack.callback(worker.close)
+            return worker
+
+        truth = begun("eager", "f32").answer()
+        workers = {engine: begun(engine, precision) for engine in ENGINES}
+        firsts = {engine: worker.answer() for engine, worker in workers.items()}
+        refused = {e: one.reason for e, one in firsts.items() if isinstance(one, Refused)}
+        errors = {
+            engine: float(np.abs(first - truth).max() / np.abs(truth).max())
+            for engine, first in firsts.items()
+            if engine not in refused and not isinstance(truth, Refused)
+        }
+        rounds = [{e: workers[e].ask(True) for e in errors} for _ in range(ROUNDS)]
+    found = {e: [r[e] for r in rounds if not isinstance(r[e], Refused)] for e in errors}
+    times = {e: statistics.median(seconds) * 1e6 for e, seconds in found.items() if seconds}
+    return Measured(errors, times, refused)
+
+
+def row(name: str, found: Measured) -> str:
+    """A line of the table."""
+    errors = [f"{found.errors[e]:.1e}" if e in found.errors else "–" for e in ENGINES]
+    times = [f"{found.times[e]:,.0f}" if e in found.times else "–" for e in ENGINES]
+    others = [found.times[e] for e in ENGINES[:-1] if e in found.times]
+    known = others and "modelcc" in found.times
+    ratio = f"{min(others) / found.times['modelcc']:.2f}" if known else "–"
+    return f"| {' | '.join([name, *errors, *times, ratio])} |"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print; 1 if gradients are wrong."""
+    parser = argparse.ArgumentParser(prog="benchmarks.gpu.training", description=__doc__)
+    parser.add_argument("--device", default="cuda", help="of PyTorch's")
+    parser.add_argument("--target", default="", help="of modelcc's, if it is not the device")
+    parser.add_argument("--precision", nargs="+", default=["f32", "bf16"])
+    parser.add_argument("models", nargs="*", default=[*MODELS])
+    asked = parser.parse_args(arguments)
+    heads = [f"{what} {e}" for what in ("off,", "µs,") for e in ENGINES]
+    print(f"| step | {' | '.join(heads)} | best other / modelcc |")
+    print("|---" * (len(heads) + 2) + "|")
+    wrong = 0
+    for name in asked.models:
+        for precision in asked.precision:
+            found = measured(name, asked.device, precision, asked.target)
+            print(row(f"{name}, {precision}", found), flush=True)
+            for engine, reason in found.refused.items():
+                print(f"<!-- {engine}: {reason} -->", flush=True)
+            wrong += not found.is_right
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
