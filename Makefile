@@ -6,7 +6,7 @@ PEERS ?= modelcc,modelcc-strict,onnxruntime,openvino,openvino-default
 
 GPU_MODELS ?= resnet50 convnext_tiny vit_base_patch16_224 bert_base gpt2_prefill llama_prefill_512 llama_decode
 
-.PHONY: bench-gpu gpu-emulated gpu-code gpu-code-zoo gpu-zoo bench-train check test test-quick test-costs test-all levels targets webgpu replay bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-torch fuzz-operands fuzz-artifacts killed fmt docs pool
+.PHONY: bench-gpu gpu-emulated amd-emulated gpu-code gpu-code-zoo gpu-zoo bench-train check test test-quick test-costs test-all levels targets webgpu replay bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-torch fuzz-operands fuzz-artifacts killed fmt docs pool
 check:  ## style and types
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
@@ -42,7 +42,7 @@ targets:  ## op matrix and models on every target: processor levels, C, installe
 webgpu:  ## op matrix as shaders, and pages in a browser; needs the webgpu extra, a driver, Chromium
 	$(PYTHON) -m pytest -q --all-ops tests/targets/webgpu
 
-gpu-code:  ## all cases of the op matrix as code for sm_80, sm_90a (whose PTX is run by an emulator), gfx942 and as SPIR-V; needs ptxas, lld, spirv-val
+gpu-code:  ## all cases of the op matrix as code for sm_80, sm_90a (whose PTX is run by an emulator), gfx942 (whose LLVM text is run, for gfx90a and gfx950 too) and as SPIR-V; needs ptxas, lld, spirv-val
 	$(PYTHON) -m pytest -q -n auto --all-ops tests/targets/cuda tests/targets/amdgpu tests/targets/opencl/test_spirv.py
 
 gpu-code-zoo:  ## models in MODELS (ZOO=pattern of names) as code for sm_80 and sm_90a: spills, occupancy below what is planned, tensor cores without copies beside; needs ptxas, nvdisasm
@@ -50,6 +50,9 @@ gpu-code-zoo:  ## models in MODELS (ZOO=pattern of names) as code for sm_80 and 
 
 gpu-emulated:  ## models in MODELS (ZOO=pattern of names) as PTX, thread by thread, on an emulated GPU against ONNX Runtime; minutes each
 	PYTHONPATH=tests $(PYTHON) -m ptx_emulator $(wildcard $(MODELS)/$(or $(ZOO),*_small).onnx)
+
+amd-emulated:  ## models in MODELS (ZOO=pattern of names) as LLVM text for gfx942, thread by thread, against ONNX Runtime; half a minute each; needs lld, cc
+	PYTHONPATH=tests $(PYTHON) -m amd_emulator $(wildcard $(MODELS)/$(or $(ZOO),*_small).onnx)
 
 gpu-zoo:  ## the zoo on DEVICES=devices (OpenCL and WebGPU; or opencl:spirv, webgpu:1 ...) against ONNX Runtime; ZOO=small, all or names, REAL=folder
 	$(PYTHON) -m benchmarks.accuracy --backend $(or $(DEVICES),devices) --folder $(MODELS) $(if $(REAL),--real $(REAL)) \

@@ -53,6 +53,7 @@ UNMIRRORED = {
     "dialects": "of another package",
     "emulated": "on other processors",
     "errors": "messages, whoever writes them",
+    "amd_emulator": "a GPU of AMD's, where there is none",
     "ptx_emulator": "a GPU, where there is none",
     "typing": "programs of users",
 }

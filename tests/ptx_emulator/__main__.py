@@ -7,45 +7,25 @@ import sys
 from pathlib import Path
 from time import perf_counter
 
-import numpy as np
-import onnxruntime
+from onnxruntime_errors import TOLERANCE, error_against_onnxruntime
 from ptx_emulator.driver import PtxDriver
 from ptx_emulator.traffic import Traffic
 
 from modelcc.driver import compile_model
-from modelcc.ir.types import Array
 from modelcc.options import Options, dimension
 from modelcc.runtime.cuda_device import CudaDevice
 from modelcc.runtime.device_program import DeviceCode
 from modelcc.runtime.session import Session
 
 _MEMORY = 1 << 32
-TOLERANCE = {"f32": 2e-5, "tf32": 1e-2, "f16": 6e-3, "bf16": 7e-2}
-"""Of the largest number of a result."""
 
 
 def error_of(model: Path, options: Options, early: bool, traffic: Traffic | None) -> float:
-    """The largest one of all results, as a part of the largest number; sizes that ``options`` leave
-    open are 2."""
+    """As :func:`error_against_onnxruntime`, on an emulated GPU."""
     artifact = compile_model(model, options).artifact
-    session = Session(
-        artifact, 1, DeviceCode(artifact, CudaDevice(PtxDriver(early, _MEMORY, traffic), 0))
-    )
-    peer = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    rng = np.random.default_rng(0)
-    feeds: dict[str, Array] = {}
-    sizes = {name: size for name, size in options.dims if isinstance(size, int)}
-    for given in peer.get_inputs():
-        shape = [n if isinstance(n, int) else sizes.get(n, 2) for n in given.shape]
-        floats = "float" in given.type
-        data = rng.standard_normal(shape) if floats else rng.integers(0, 20, shape)
-        feeds[given.name] = data.astype("f4" if floats else "i8" if "64" in given.type else "i4")
-    found, errors = session.run(feeds), list[float]()
-    for output, result in zip(peer.get_outputs(), peer.run(None, feeds), strict=True):
-        wanted = np.asarray(result).astype(np.float64)
-        most = max(float(np.abs(wanted).max()), 1e-9)
-        errors.append(float(np.abs(found[output.name].astype(np.float64) - wanted).max()) / most)
-    return float(np.max(errors))
+    device = CudaDevice(PtxDriver(early, _MEMORY, traffic), 0)
+    session = Session(artifact, 1, DeviceCode(artifact, device))
+    return error_against_onnxruntime(model, session, options)
 
 
 def main() -> int:

@@ -1,0 +1,94 @@
+"""The emulator of AMD's GPUs finds what they would not do, or not the same each time."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+import numpy as np
+import pytest
+from amd_emulator.kernels import GpuFaultError, run_kernel
+
+from modelcc.ir.loop_parser import parse_function
+from modelcc.ir.types import Array
+from modelcc.targets.amdgpu.chips import CHIPS
+from modelcc.targets.amdgpu.target import kernels_of
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler here")
+
+TURNED = """func @turned(%x: f32[128], %y: mut f32[128]) {
+  grid g in 0 .. 1 {
+    shared %held: f32[128]
+    thread t in 0 .. 128 {
+      store %held[t] = load %x[t]
+      barrier
+      store %y[t] = load %held[127 - t]
+    }
+  }
+}
+"""
+
+SUMS = """func @sums(%x: f32[128], %y: mut f32[128]) {
+  grid g in 0 .. 1 {
+    thread t in 0 .. 128 {
+      register %other = load %x[t]
+      exchange %other across 1
+      store %y[t] = %other
+    }
+  }
+}
+"""
+
+
+def text_of(function: str) -> str:
+    kernels = kernels_of("gfx942")
+    legal = kernels.legal(parse_function(function))
+    return kernels.text([legal], CHIPS["gfx942"].limits)
+
+
+def arrays() -> list[Array]:
+    return [np.arange(128, dtype=np.float32), np.zeros(128, np.float32)]
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_sound_kernels_compute_what_they_should(backwards: bool) -> None:
+    x, y = arrays()
+    run_kernel(text_of(TURNED), [x, y], backwards)
+    np.testing.assert_array_equal(y, x[::-1])
+    run_kernel(text_of(SUMS), [x, y], backwards)
+    np.testing.assert_array_equal(y, x.reshape(64, 2)[:, ::-1].reshape(-1))
+
+
+def test_what_nobody_orders_differs() -> None:
+    """From what is right, or from one order of threads to the other."""
+    text = re.sub(BARRIER, "", text_of(TURNED), count=1)
+    found: list[Array] = []
+    for backwards in (False, True):
+        x, y = arrays()
+        run_kernel(text, [x, y], backwards)
+        found.append(y)
+    assert not np.array_equal(*found, equal_nan=True)
+
+
+SOME = (
+    r"  %odd = trunc i64 %t to i1\n  br i1 %odd, label %one, label %two\n"
+    r"one:\n\g<0>  br label %two\ntwo:\n"
+)
+BARRIER = r"  call void @llvm\.amdgcn\.s\.barrier\(\)\n"
+FAULTS = {
+    "a load behind the end": (TURNED, r"(ptr %v, i64 )%t", r"\g<1>128", "not given"),
+    "a store behind what is shared": (TURNED, r"(ptr %held.1, i64 )%t", r"\g<1>128", "not given"),
+    "no multiple of the alignment": (TURNED, "(load float, ptr %p, align )4", r"\g<1>8", "aligned"),
+    "a barrier of some": (TURNED, BARRIER, SOME, "ended: call void @llvm"),
+    "registers of others": (SUMS, r"  .*ds\.bpermute.*\n  store.*\n", SOME, "elsewhere: %other"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_are_found(fault: str) -> None:
+    function, found, other, message = FAULTS[fault]
+    text = text_of(function)
+    broken = re.sub(found, other, text, count=1)
+    assert broken != text
+    with pytest.raises(GpuFaultError, match=message):
+        run_kernel(broken, arrays())
