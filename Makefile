@@ -42,7 +42,7 @@ targets:  ## op matrix and models on every target: processor levels, C, installe
 webgpu:  ## op matrix as shaders, and pages in a browser; needs the webgpu extra, a driver, Chromium
 	$(PYTHON) -m pytest -q --all-ops tests/targets/webgpu
 
-gpu-code:  ## all cases of the op matrix as code for sm_80, sm_90a (whose PTX is run by an emulator), gfx942 (whose LLVM text is run, for gfx90a and gfx950 too) and as SPIR-V; needs ptxas, lld, spirv-val
+gpu-code:  ## all cases of the op matrix as code for sm_80, sm_90a (whose PTX is run by an emulator), gfx942 (whose LLVM text is run, as for AMD's other GPUs) and as SPIR-V; needs ptxas, lld, spirv-val
 	$(PYTHON) -m pytest -q -n auto --all-ops tests/targets/cuda tests/targets/amdgpu tests/targets/opencl/test_spirv.py
 
 gpu-code-zoo:  ## models in MODELS (ZOO=pattern of names) as code for sm_80 and sm_90a: spills, occupancy below what is planned, tensor cores without copies beside; needs ptxas, nvdisasm

@@ -22,6 +22,7 @@ from modelcc.runtime.loader import load_objects
 from modelcc.targets.amdgpu.chips import CHIPS
 from modelcc.targets.amdgpu.target import kernels_of
 from modelcc.targets.c.names import symbol
+from modelcc.targets.isa.amd_mfma import WAVE
 from modelcc.targets.native.toolchain import CodegenOptions, compile_llvm, host_machine
 
 Groups = tuple[int, int, int]
@@ -54,14 +55,14 @@ def _library() -> Any:
 
 
 class HostKernels:
-    """Those of LLVM text, as machine code of the host; the last groups and threads go first if
-    ``backwards``."""
+    """Those of LLVM text for waves of so many threads, as machine code of the host; the last groups
+    and threads go first if ``backwards``."""
 
-    def __init__(self, text: str, backwards: bool = False) -> None:
+    def __init__(self, text: str, wave: int, backwards: bool = False) -> None:
         machine, library = host_machine(), _library()
         found = host_text(text, machine.triple)
         self.kernels = found.kernels
-        self._lines, self._backwards = found.lines, backwards
+        self._lines, self._wave, self._backwards = found.lines, wave, int(backwards)
         places = {name: _address(library[name]) for name in CALLED}
         obj = compile_llvm(found.text, machine, CodegenOptions(optimize=1))
         self._code = load_objects([obj], places, _system)
@@ -78,15 +79,16 @@ class HostKernels:
         known = [*self._shared, *ranges]
         status = self._launch(
             entry, words, _three(grid), _three(kernel.threads), _table(self._shared),
-            len(self._shared), _table(known), len(known), int(self._backwards), ctypes.byref(where),
+            len(self._shared), _table(known), len(known), self._wave, self._backwards,
+            ctypes.byref(where),
         )  # fmt: skip
         if status:
             raise GpuFaultError(f"{name} {_FAULTS[status]}: {self._lines[where.value].strip()}")
 
 
 def run_kernel(text: str, arrays: Sequence[Array], backwards: bool = False) -> None:
-    """The one kernel in a text, by one group, on ``arrays`` in place."""
-    code = HostKernels(text, backwards)
+    """The one kernel in a text, by one group of waves of 64, on ``arrays`` in place."""
+    code = HostKernels(text, WAVE, backwards)
     (name,) = code.kernels
     held = [Guarded.of(a.shape, a.dtype).array for a in arrays]
     for to, array in zip(held, arrays, strict=True):
@@ -125,7 +127,8 @@ def emulated(program: Program, chip: str, backwards: bool = False) -> Executor:
     functions = {f.name: f for f in functions_of(program)}
     kernels = kernels_of(chip)
     legal = [kernels.legal(f) for f in functions.values()]
-    code = HostKernels(kernels.text(legal, CHIPS[chip].limits) if legal else "", backwards)
+    text = kernels.text(legal, CHIPS[chip].limits) if legal else ""
+    code = HostKernels(text, CHIPS[chip].warp, backwards)
 
     def run(name: str, arrays: Sequence[Array], sizes: Sequence[int]) -> None:
         function = functions[name]

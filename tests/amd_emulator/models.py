@@ -37,16 +37,16 @@ def emulated_session(model: Path, chip: str, options: Options, backwards: bool =
     functions = with_constants(device_functions(seen[-1]), seen[-1])
     text = kernels_of(chip).text(functions, CHIPS[chip].limits)
     engine = FakeDriver({}, _MEMORY)
-    engine.kernels |= emulated_kernels(text, engine, backwards)
+    engine.kernels |= emulated_kernels(text, CHIPS[chip].warp, engine, backwards)
     device = HipDevice(declare(FakeHip({}, chip=chip, engine=engine)), 0)
     return Session(artifact, 1, DeviceCode(artifact, device))
 
 
 def emulated_kernels(
-    text: str, engine: FakeDriver, backwards: bool
+    text: str, wave: int, engine: FakeDriver, backwards: bool
 ) -> dict[str, tuple[Kernel, int, int]]:
     """Those of a text, which may touch what ``engine`` has given."""
-    code = HostKernels(text, backwards)
+    code = HostKernels(text, wave, backwards)
 
     def emulated(name: str) -> Kernel:
         def kernel(grid: Groups, threads: Groups, *given: int) -> None:

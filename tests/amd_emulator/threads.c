@@ -17,7 +17,8 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
-enum { WAVE = 64, MOST = 1024, STACK = 1 << 18 };
+/* WAVE is the threads of those waves that have matrix instructions. */
+enum { WAVE = 64, MOST = 1024, STACK = 1 << 18, PAGE = 1 << 12 };
 enum state { RUNS, BARRIER, EXCHANGE, PRODUCT, ENDED };
 enum fault { NONE, STRAY, UNALIGNED, ALONE, UNEVEN, STUCK };
 enum element { F32, F16, BF16, I8, E4M3, E5M2 };
@@ -41,7 +42,7 @@ typedef void entry(void **);
 
 static thread threads[MOST];
 static char *stacks;
-static int now, count, fault, faulty;
+static int now, count, wave_size, fault, faulty;
 static uint32_t thread_at[3], group_at[3], extents[3];
 static jmp_buf back;
 static entry *code;
@@ -101,8 +102,8 @@ static uint32_t below(uint32_t mask, int lane) {
     return (uint32_t)__builtin_popcount(seen);
 }
 
-uint32_t amd_mbcnt_lo(uint32_t mask, uint32_t more) { return more + below(mask, now % WAVE); }
-uint32_t amd_mbcnt_hi(uint32_t mask, uint32_t more) { return more + below(mask, now % WAVE - 32); }
+uint32_t amd_mbcnt_lo(uint32_t mask, uint32_t more) { return more + below(mask, now % wave_size); }
+uint32_t amd_mbcnt_hi(uint32_t mask, uint32_t more) { return more + below(mask, now % wave_size - 32); }
 
 /* Results below the normal range are 0 (CDNA3 ISA, V_EXP_F32). */
 float amd_exp2_f32(float x) {
@@ -113,7 +114,7 @@ float amd_exp2_f32(float x) {
 uint32_t amd_ds_bpermute(uint32_t place, uint32_t value, uint32_t site) {
     thread *one = &threads[now];
     one->given = value;
-    one->from = place / 4 % WAVE;
+    one->from = place / 4 % (uint32_t)wave_size;
     wait_for(EXCHANGE, site);
     return threads[now].found;
 }
@@ -232,8 +233,8 @@ static int go_on(thread *wave, int size) {
 
 static int waves_go_on(void) {
     int any = 0;
-    for (int first = 0; first < count; first += WAVE)
-        any |= go_on(threads + first, count - first < WAVE ? count - first : WAVE);
+    for (int first = 0; first < count; first += wave_size)
+        any |= go_on(threads + first, count - first < wave_size ? count - first : wave_size);
     return any;
 }
 
@@ -267,16 +268,23 @@ static void run_group(int backwards) {
     }
 }
 
-/* Runs a grid of groups, the last ones first if `backwards`; `shared` is what a group has, `given`
+/* Their lowest pages end a process that goes beyond. */
+static char *make_stacks(void) {
+    char *made = mmap(NULL, (size_t)MOST * STACK, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    for (int n = 0; n < MOST; n++) mprotect(made + (size_t)n * STACK, PAGE, PROT_NONE);
+    return made;
+}
+
+/* Runs a grid of groups in waves of so many threads, the last ones first if `backwards`; `shared` is what a group has, `given`
    all that it may touch.  Gives what went wrong, and `where`. */
 int amd_launch(entry *kernel, void **given_arguments, const uint32_t *grid, const uint32_t *block,
                const range *shared, int shared_count, const range *given, int given_count,
-               int backwards, int *where) {
-    if (stacks == NULL)
-        stacks = mmap(NULL, (size_t)MOST * STACK, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+               int wave, int backwards, int *where) {
+    if (stacks == NULL) stacks = make_stacks();
     code = kernel, arguments = given_arguments;
     ranges = given, known = given_count, last = 0, fault = NONE;
+    wave_size = wave;
     memcpy(extents, block, sizeof extents);
     count = (int)(block[0] * block[1] * block[2]);
     uint64_t groups = (uint64_t)grid[0] * grid[1] * grid[2];

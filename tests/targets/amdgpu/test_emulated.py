@@ -116,7 +116,7 @@ def test_every_op(op: Op, sample: Sample, chip: str) -> None:
 @pytest.mark.parametrize(
     ("chip", "precision", "backwards"),
     [("gfx942", "f32", False), ("gfx942", "f16", True), ("gfx90a", "bf16", False),
-     ("gfx950", "f16", False)],
+     ("gfx950", "f16", False), ("gfx1100", "f32", True), ("gfx1201", "f16", False)],
 )  # fmt: skip
 def test_a_model_runs_as_its_library_would(
     tmp_path: Path, chip: str, precision: str, backwards: bool

@@ -13,8 +13,11 @@ CHIPS: Mapping[str, GpuModel] = {
     "gfx90a": replace(GPUS["mi250"], matrix=("mma", MATRIX, EXACT), matrix_subnormals=False),
     "gfx942": replace(GPUS["mi300"], matrix=("mma", MATRIX, EXACT)),
     "gfx950": replace(GPUS["mi350"], matrix=("mma", MATRIX, EXACT, BYTES, DEEP)),
+    "gfx1100": GPUS["rx7900"],
+    "gfx1201": GPUS["rx9070"],
 }
 """What schedules know of machines that have an architecture, with what kernels for it can be
-printed with: before gfx950 floats of 8 bits are of other formats than ours."""
+printed with: before gfx950 floats of 8 bits are of other formats than ours; of gfx11 and gfx12
+(RDNA 3 and 4) matrix instructions (WMMA) are not printed."""
 
 DEFAULT = "gfx942"

@@ -154,6 +154,17 @@ MI350X = replace(
     MI300X, name="MI350X", units=256, shared_bytes=160 * KIB, group_shared_bytes=160 * KIB,
     flops=144.2, bandwidth=8000.0, matrix_flops=2306.9, memory_bytes=288 << 30,
 )  # fmt: skip
+RX_7900_XTX = replace(
+    MI300X, name="RX 7900 XTX", units=48, warp=32, registers=192 * KIB, shared_bytes=128 * KIB,
+    flops=61.4, bandwidth=960.0, l2_bytes=6 << 20, matrix_flops=0.0, memory_bytes=24 << 30,
+)  # fmt: skip
+"""A unit is a work group processor: two compute units, whose four SIMDs have 1,536 registers of 32
+threads and 16 waves each, and LDS of which a group takes half (RDNA 3 ISA, 2.1 and 12.1; LLVM's
+AMDGPUUsage and GCNSubtarget)."""
+RX_9070_XT = replace(
+    RX_7900_XTX, name="RX 9070 XT", units=32, flops=48.7, bandwidth=640.0, l2_bytes=8 << 20,
+    memory_bytes=16 << 30,
+)  # fmt: skip
 INTEGRATED = GpuModel(
     name="integrated",
     units=12,
@@ -189,6 +200,8 @@ GPUS: Mapping[str, GpuModel] = MappingProxyType(
         "mi250": MI250X,
         "mi300": MI300X,
         "mi350": MI350X,
+        "rx7900": RX_7900_XTX,
+        "rx9070": RX_9070_XT,
         "integrated": INTEGRATED,
         "apple": APPLE,
         "processor": PROCESSOR,

@@ -134,9 +134,12 @@ AMDGPU = LlvmGroups(
 cores reach (AGPRs) are left alone: LLVM 22 would move a loop's sums among them in each round."""
 
 AMDGPU_CHIPS: Mapping[str, LlvmGroups] = {
-    chip: replace(AMDGPU, waves=waves) for chip, waves in amd_mfma.MATRIX_INSTRUCTIONS.items()
+    **{chip: replace(AMDGPU, waves=w) for chip, w in amd_mfma.MATRIX_INSTRUCTIONS.items()},
+    "gfx1100": replace(AMDGPU, warp=32),
+    "gfx1201": replace(AMDGPU, warp=32),
 }
-"""By their matrix cores."""
+"""By their matrix cores; those of gfx11 and gfx12 have waves of 32 threads, as LLVM compiles for
+them."""
 
 SPIRV = LlvmGroups(
     name="spirv",
