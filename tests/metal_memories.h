@@ -31,13 +31,13 @@ struct ulong2 {
 
 namespace metal {
 namespace precise {
+float sqrt(float);
+}  // namespace precise
 float ceil(float);
 float fabs(float);
 float floor(float);
 float rint(float);
-float sqrt(float);
 float trunc(float);
-}  // namespace precise
 
 template <typename To, typename From>
 To as_type(From);

@@ -44,13 +44,13 @@ struct ulong2 {
 
 namespace metal {
 namespace precise {
+static inline float sqrt(float x) { return __builtin_sqrtf(x); }
+}  // namespace precise
 static inline float ceil(float x) { return __builtin_ceilf(x); }
 static inline float fabs(float x) { return __builtin_fabsf(x); }
 static inline float floor(float x) { return __builtin_floorf(x); }
 static inline float rint(float x) { return __builtin_rintf(x); }
-static inline float sqrt(float x) { return __builtin_sqrtf(x); }
 static inline float trunc(float x) { return __builtin_truncf(x); }
-}  // namespace precise
 
 template <typename To, typename From>
 static inline To as_type(From from)

@@ -24,7 +24,7 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, int]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("target", ["cuda:sm_90a", "opencl", "webgpu"])
+@pytest.mark.parametrize("target", ["cuda:sm_90a", "opencl", "webgpu", "metal"])
 def test_attention_is_what_onnxruntime_computes(target: str, case: str) -> None:
     """Nothing is copied but what is kept for later, and no threads race."""
     arguments, sizes = CASES[case]

@@ -24,7 +24,7 @@ from modelcc.ops.shape import Reshape
 from modelcc.passes.program.place_transfers import side_of
 from modelcc.pipeline import before_block, run_stages
 
-TARGETS = ["cuda:sm_80", "cuda:sm_90a", "opencl", "webgpu"]
+TARGETS = ["cuda:sm_80", "cuda:sm_90a", "opencl", "webgpu", "metal"]
 
 
 def bend(x: Value) -> Value:

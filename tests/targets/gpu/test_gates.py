@@ -25,7 +25,7 @@ from modelcc.ops.slicing import Slice
 from modelcc.passes.program.place_transfers import side_of
 from modelcc.pipeline import before_block, run_stages
 
-TARGETS = ["cuda:sm_80", "cuda:sm_90a", "opencl", "webgpu"]
+TARGETS = ["cuda:sm_80", "cuda:sm_90a", "opencl", "webgpu", "metal"]
 ROWS = {"batch": 2, "sequence": 5}
 
 

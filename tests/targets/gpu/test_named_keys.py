@@ -39,7 +39,7 @@ CASES: Mapping[str, tuple[dict[str, Any], tuple[dict[str, int], ...]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("target", ["cuda:sm_90a", "opencl", "webgpu"])
+@pytest.mark.parametrize("target", ["cuda:sm_90a", "opencl", "webgpu", "metal"])
 def test_one_kernel_computes_what_onnxruntime_does(target: str, case: str) -> None:
     """For any number, with no races."""
     arguments, numbers = CASES[case]

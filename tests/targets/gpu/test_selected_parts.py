@@ -105,7 +105,7 @@ def turned(interleaved: int, dtype: str) -> ModelProto:
     return helper.make_model(graph, opset_imports=domains, ir_version=8)
 
 
-@pytest.mark.parametrize("target", ["cuda:sm_80", "webgpu"])
+@pytest.mark.parametrize("target", ["cuda:sm_80", "webgpu", "metal"])
 @pytest.mark.parametrize("interleaved", [0, 1])
 def test_operators_of_their_own_are_one_kernel(interleaved: int, target: str) -> None:
     """Beside the rows of angles, which are gathered."""

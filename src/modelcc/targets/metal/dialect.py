@@ -15,19 +15,20 @@ using namespace metal;
 #define INT64_MAX 9223372036854775807L
 #define INT64_C(n) n##L
 #define UINT64_C(n) n##UL
-#define ceilf precise::ceil
-#define fabsf precise::fabs
-#define floorf precise::floor
-#define nearbyintf precise::rint
-#define sqrtf precise::sqrt
-#define truncf precise::trunc
+#define ceilf metal::ceil
+#define fabsf metal::fabs
+#define floorf metal::floor
+#define nearbyintf metal::rint
+#define sqrtf metal::precise::sqrt
+#define truncf metal::trunc
 #define memcpy mcc_copy
 template <typename To, typename From>
 static inline void mcc_copy(thread To *to, const thread From *from, size_t)
 {
     *to = as_type<To>(*from);
 }"""
-"""What stdint.h, math.h and string.h are elsewhere."""
+"""What stdint.h, math.h and string.h are elsewhere.  Of the functions only the root is rounded as
+modes of mathematics say."""
 
 _RESERVED = """
 alignas alignof and and_eq asm bitand bitor catch char16_t char32_t class compl const_cast constexpr
