@@ -92,6 +92,7 @@ def test_matrices_compute_what_fragments_mean(dtype: DType, turned: tuple[bool, 
 SHAPES = [(70, 50, 100), (17, 300, 40), (129, 64, 64)]
 
 
+@pytest.mark.share(3, "dtype", "turned", "shape")
 @pytest.mark.parametrize(
     ("dtype", "turned", "shape"), [*pairs(("f16", "bf16", "f32"), (False, True), SHAPES)]
 )
