@@ -101,7 +101,7 @@ def test_large_ones_stay_apart(rules: JoinLaunches) -> None:
     assert launched(rules(scheduled())) == launched(scheduled())
 
 
-@pytest.mark.parametrize("kind", ["state", "in place", "partial"])
+@pytest.mark.parametrize("kind", ["state", "in place"])
 def test_what_memory_is_planned_by_stays_apart(kind: str) -> None:
     """States may lie where what another launch reads does."""
     before = scheduled()
@@ -109,11 +109,9 @@ def test_what_memory_is_planned_by_stays_apart(kind: str) -> None:
         before = replace(before, states={"t": "b", "s": "a", "u": "b"})
     else:
         launches = [step for step in leaves(before.steps) if isinstance(step, Launch)]
-        over = (("t", "b"),) if kind == "in place" else ()
-        part = ("t",) if kind == "partial" else ()
+        over = (("t", "b"),)
         steps = [
-            replace(step, in_place=over, partial=part) if "t" in step.arguments else step
-            for step in launches
+            replace(step, in_place=over) if "t" in step.arguments else step for step in launches
         ]
         before = replace(before, steps=tuple(steps))
     assert len(launched(JoinLaunches(1 << 20)(before))) == 4
@@ -127,6 +125,33 @@ def test_the_same_pair_is_one_function() -> None:
     after = JoinLaunches(1 << 20)(twice)
     names = launched(after)
     assert names[0] == names[2] and len(after.callees) == 2
+
+
+PARTS = """program @main(%a: f32[5, 3], %b: f32[5, 4], %c: f32[5, 12]) -> (%y, %z) {
+  kernel @Concat(%a: f32[5, 3]) -> (%y: f32[5, 7]) { %y: f32[5, 7] = [i < 5, j < 3] %a[i, j] }
+  kernel @Concat(%b: f32[5, 4]) -> (%y: f32[5, 7]) {
+    %y[i, j + 3]: f32[5, 7] = [i < 5, j < 4] %b[i, j] * 2.0 }
+  kernel @Read(%y: f32[5, 7], %c: f32[5, 12]) -> (%z: f32[5, 7]) {
+    %z: f32[5, 7] = [i < 5, j < 7] %y[i, j] + %c[i, j + 5] }
+}"""
+
+
+def test_parts_of_a_concatenation_are_one_launch() -> None:
+    """What reads the whole comes behind."""
+    tensors = parse_tensor_program(PARTS, {})
+    before = scheduled(tensors)
+    after = JoinLaunches(1 << 20)(before)
+    verify_program(after)
+    assert (len(launched(before)), len(launched(after))) == (3, 2)
+    (first, _) = (step for step in leaves(after.steps) if isinstance(step, Launch))
+    assert sorted(first.arguments) == ["a", "b", "y"] and first.partial == ("y",)
+    shapes = {"a": (5, 3), "b": (5, 4), "c": (5, 12)}
+    rng = np.random.default_rng(0)
+    feeds = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    found = run_scheduled(after, interpreted(after), feeds, {})
+    wanted = run_program(tensors, feeds, {})
+    for name in tensors.outputs:
+        np.testing.assert_array_equal(found[name], wanted[name])
 
 
 THREE = """program @main(%a: f32[8], %b: f32[8], %c: f32[9]) -> (%s, %t, %u) {

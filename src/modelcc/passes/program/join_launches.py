@@ -1,7 +1,7 @@
 """Launches of few threads that nothing orders become one.
 
-A launch has a time of its own, however little it does: the halves of a rotary embedding, or what
-is added to two caches, are a few groups each.
+A launch has a time of its own, however little it does: the halves of a rotary embedding, what is
+added to two caches, or the parts of a concatenation, are a few groups each.
 
 before::
 
@@ -15,11 +15,11 @@ After, with the groups of @values behind those of @keys::
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from modelcc.ir.condition import Condition
-from modelcc.ir.index import Index, Sym
+from modelcc.ir.index import Index, Sym, substitute
 from modelcc.ir.library import Callee
 from modelcc.ir.loop import (
     Assign,
@@ -91,10 +91,11 @@ class _Kernel:
 @dataclass(frozen=True)
 class _LaunchPair:
     """What two launches, one after the other, have in common: for each argument of the second one
-    the number of the same one of the first, which both read, or none."""
+    the number of the same one of the first, which both read, or write parts of, or none."""
 
-    first: str
-    second: str
+    first: tuple[str, tuple[Index, ...]]
+    """A function, and its sizes."""
+    second: tuple[str, tuple[Index, ...]]
     same: tuple[int | None, ...]
 
 
@@ -135,7 +136,7 @@ class _JoinedSteps:
 
     def _joined(self, first: Launch, second: Launch) -> Launch | None:
         """Both; None if they stay two."""
-        one, other = (_kernel(self._callee(launch.callee)) for launch in (first, second))
+        one, other = (_kernel(self._callee(it.callee), it.sizes) for it in (first, second))
         if one is None or other is None or not (_is_plain(first) and _is_plain(second)):
             return None
         together = one.groups + other.groups
@@ -145,7 +146,9 @@ class _JoinedSteps:
             return None
         if not self._independent(first, one.function, second, other.function):
             return None
-        pair = _LaunchPair(first.callee, second.callee, _same(first, one.function, second))
+        same = _same(first, one.function, second, _filled(first, second))
+        calls = (first.callee, first.sizes), (second.callee, second.sizes)
+        pair = _LaunchPair(*calls, same)
         function = self.made.get(pair)
         if function is None:
             name = self.names.fresh(f"{first.callee}_{second.callee}")
@@ -156,13 +159,14 @@ class _JoinedSteps:
         return Launch(
             function.name,
             arguments,
+            partial=tuple(dict.fromkeys((*first.partial, *second.partial))),
             source=tuple(dict.fromkeys((*first.source, *second.source))),
             rounding=max(first.rounding, second.rounding),
         )
 
     def _independent(self, first: Launch, one: Function, second: Launch, other: Function) -> bool:
-        """Whether neither writes what the other one reads or writes, nor states, which may lie
-        where others do."""
+        """Whether neither writes what the other one reads or writes, but for other parts of it, nor
+        states, which may lie where others do."""
         bases, states = self.program.bases, self.program.states
         touched, written = list[set[str]](), list[set[str]]()
         for launch, function in ((first, one), (second, other)):
@@ -170,17 +174,24 @@ class _JoinedSteps:
             pairs = zip(names, function.parameters, strict=True)
             touched.append(set(names))
             written.append({name for name, parameter in pairs if parameter.mutable})
+        parts = {bases.get(name, name) for name in _filled(first, second)}
+        touched = [names - parts for names in touched]
         kept = {bases.get(name, name) for name in (*states, *states.values())}
         meeting = written[0] & touched[1] or written[1] & touched[0]
         return not meeting and not (written[0] | written[1]) & kept
 
 
 def _is_plain(launch: Launch) -> bool:
-    return not (launch.sizes or launch.bounds or launch.in_place or launch.partial)
+    return not (launch.bounds or launch.in_place)
 
 
-def _kernel(callee: Callee) -> _Kernel | None:
-    """What can be joined; None for all else."""
+def _filled(first: Launch, second: Launch) -> frozenset[str]:
+    """What either launch writes parts of, which are other ones, as of a concatenation."""
+    return frozenset(first.partial).intersection(second.partial)
+
+
+def _kernel(callee: Callee, sizes: Sequence[Index]) -> _Kernel | None:
+    """What can be joined, of these sizes; None for all else."""
     match callee:
         case Function(body=(For(g, 0, int() as groups, (thread,), 1, "grid"),)):
             pass
@@ -188,9 +199,15 @@ def _kernel(callee: Callee) -> _Kernel | None:
             return None
     if not isinstance(thread, For) or thread.kind != "thread" or not isinstance(thread.stop, int):
         return None
-    if callee.sizes or any(p.shared for p in callee.parameters) or not _by_itself(thread.body):
+    plain = not any(p.shared for p in callee.parameters) and _by_itself(thread.body)
+    if not plain or not all(isinstance(size, int) for size in sizes):
         return None
-    return _Kernel(callee, g, groups, thread.variable, thread.stop, thread.body)
+    known = dict(zip(callee.sizes, sizes, strict=True))
+    buffers = (replace(p.buffer, size=substitute(p.buffer.size, known)) for p in callee.parameters)
+    parameters = zip(callee.parameters, buffers, strict=True)
+    function = replace(callee, parameters=tuple(replace(p, buffer=b) for p, b in parameters))
+    bound = (BindIndex(name, IndexOf(size, I64)) for name, size in known.items())
+    return _Kernel(function, g, groups, thread.variable, thread.stop, (*bound, *thread.body))
 
 
 def _by_itself(body: Sequence[Stmt]) -> bool:
@@ -203,10 +220,12 @@ def _by_itself(body: Sequence[Stmt]) -> bool:
     )
 
 
-def _same(first: Launch, one: Function, second: Launch) -> tuple[int | None, ...]:
-    """For each argument of ``second`` the number of the same one of ``first``, if that reads it."""
-    read = [name for name, p in zip(first.arguments, one.parameters, strict=True) if not p.mutable]
-    numbers = {name: first.arguments.index(name) for name in read}
+def _same(first: Launch, one: Function, second: Launch, filled: Set[str]) -> tuple[int | None, ...]:
+    """For each argument of ``second`` the number of the same one of ``first``, if that reads it, or
+    both have ``filled`` parts of it."""
+    pairs = list(zip(first.arguments, one.parameters, strict=True))
+    shared = [name for name, p in pairs if not p.mutable or name in filled]
+    numbers = {name: first.arguments.index(name) for name in shared}
     return tuple(map(numbers.get, second.arguments))
 
 
