@@ -26,13 +26,17 @@ MACHINE = 224
 FLAGS = {"gfx90a": 0x3F, "gfx942": 0x4C, "gfx950": 0x4F, "gfx1100": 0x41, "gfx1201": 0x4E}
 """EF_AMDGPU_MACH by architecture (LLVM's AMDGPUUsage, "ELF Header")."""
 
-_HEADER = struct.Struct("<4s12xHHIQQQIHHHHHH")
+_VERSION_5 = 3
+"""ELFABIVERSION_AMDGPU_HSA_V5, the latest that ROCm 6.0 takes."""
+
+_HEADER = struct.Struct("<4s4xB7xHHIQQQIHHHHHH")
 
 
 def code_object(chip: str) -> bytes:
     """A header of ELF with no code behind it."""
     size = _HEADER.size
-    return _HEADER.pack(b"\x7fELF", 3, MACHINE, 1, 0, 0, size, FLAGS[chip], size, 0, 0, 64, 0, 0)
+    rest = 3, MACHINE, 1, 0, 0, size, FLAGS[chip], size, 0, 0, 64, 0, 0
+    return _HEADER.pack(b"\x7fELF", _VERSION_5, *rest)
 
 
 class _Function:
@@ -185,10 +189,11 @@ class FakeHip:
 
     def _hipModuleLoadData(self, module: int, image: int) -> int:
         """Looks at the header, as the library does."""
-        magic, _, machine, _, _, _, sections, flags, *rest = _HEADER.unpack(
+        magic, version, _, machine, _, _, _, sections, flags, *rest = _HEADER.unpack(
             ctypes.string_at(image, _HEADER.size)
         )
         assert (magic, machine) == (b"\x7fELF", MACHINE), "no code object"
+        assert version <= _VERSION_5, "a code object of a later version"
         if flags & 0xFF != FLAGS[self.chip]:
             return 209
         size = sections + rest[3] * rest[4]

@@ -39,6 +39,8 @@ def test_every_op_becomes_a_code_object(op: Op, sample: Sample, chip: str) -> No
     words = assembly(text, kernels.machine)
     numbers = dict.fromkeys(re.findall(r"\.(?:vgpr_spill_count|wavefront_size): +\d+", words))
     assert [*numbers] == [".vgpr_spill_count: 0", f".wavefront_size: {gpu.warp}"]
+    assert ".amdhsa_code_object_version 5" in words
+    assert "hidden_" not in words, "arguments that nobody reads"
     if "addrspace(3)" in text:
         assert "ds_write" in words or "ds_store" in words
         assert ("s_barrier" in words) == any(_takes_waves(f, gpu.warp) for f in functions)

@@ -36,7 +36,8 @@ class LlvmGroups:
     a warp get registers of each other by.  ``meeting`` is a barrier that tells all threads whether
     any of them said so; groups meet only where there is one.  With ``tiles`` it copies boxes of
     tensors, and warps of four as many threads have these instructions.  Kernels that may be
-    launched ``ahead`` begin before the one before them has ended, and wait for it.
+    launched ``ahead`` begin before the one before them has ended, and wait for it.  ``flags``
+    stand at the end of a module.
     """
 
     name: str
@@ -64,6 +65,7 @@ class LlvmGroups:
     )
     meeting: Word | None = None
     ahead: bool = False
+    flags: str = ""
 
 
 def _sreg(name: str) -> tuple[Word, Word, Word]:
@@ -122,6 +124,8 @@ AMDGPU = LlvmGroups(
     name="amdgpu",
     convention="amdgpu_kernel",
     size='"amdgpu-flat-work-group-size"="{total},{total}" "amdgpu-agpr-alloc"="0" '
+    '"amdgpu-no-implicitarg-ptr" "amdgpu-no-dispatch-ptr" "amdgpu-no-dispatch-id" '
+    '"amdgpu-no-queue-ptr" '
     "!reqd_work_group_size !{{i32 {}, i32 {}, i32 {}}}",
     group=_amd("workgroup.id"),
     thread=_amd("workitem.id"),
@@ -129,9 +133,12 @@ AMDGPU = LlvmGroups(
     private=5,
     warp=64,
     exchanges="bpermute",
+    flags='!llvm.module.flags = !{!0}\n!0 = !{i32 1, !"amdhsa_code_object_version", i32 500}',
 )
 """Its barrier alone does not order memory: fences stand around it.  Registers that only matrix
-cores reach (AGPRs) are left alone: LLVM 22 would move a loop's sums among them in each round."""
+cores reach (AGPRs) are left alone: LLVM 22 would move a loop's sums among them in each round.
+Kernels take nothing of the launch but their arguments.  Code objects are of version 5, which ROCm
+takes since its release 6; LLVM 22 would make them of version 6."""
 
 AMDGPU_CHIPS: Mapping[str, LlvmGroups] = {
     **{chip: replace(AMDGPU, waves=w) for chip, w in amd_mfma.MATRIX_INSTRUCTIONS.items()},

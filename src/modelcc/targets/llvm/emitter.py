@@ -83,7 +83,8 @@ def module_text(
     head = [f'target triple = "{options.triple}"'] if options.triple else []
     tail = ["\n".join(sorted(declarations))] if declarations else []
     group = f"attributes #0 = {{ {options.attributes} }}"
-    return "\n\n".join([*head, *definitions, *tail, group]) + "\n"
+    flags = [options.groups.flags] if options.groups is not None and options.groups.flags else []
+    return "\n\n".join([*head, *definitions, *tail, group, *flags]) + "\n"
 
 
 def signature(callee: Callee) -> tuple[str, ...]:
