@@ -290,4 +290,5 @@ def _put(kind: Any, place: int, value: object) -> None:
 
 def _stream(stream: int) -> int:
     """The default one is number 0 in HIP, and 1 in the stand-in's engine."""
+    assert stream != 1, "a stream by CUDA's number"
     return stream or 1

@@ -138,7 +138,8 @@ class Model:
         return self._session.run(feeds, out)
 
     def limit(self, seconds: float | None) -> None:
-        """Give up calls after so many seconds, on devices that can be left at work (``cuda``)."""
+        """Give up calls after so many seconds, on devices that can be left at work (``cuda``,
+        ``amdgpu``)."""
         self._session.limit(seconds)
 
     def overlap(self, on: bool) -> None:

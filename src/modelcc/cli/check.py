@@ -36,8 +36,8 @@ HELP = """Tell what MODEL takes of a microcontroller's memories, and whether tha
 exact arena, flash by part, and the stack, as GCC for the processor says if it is installed. And
 about how long each layer takes there.
 
-Of a GPU or another device (opencl, cuda, webgpu) it tells what runs there, what on the processor
-and why, and whether it fits into the device's memory.
+Of a GPU or another device (opencl, cuda, amdgpu, webgpu) it tells what runs there, what on the
+processor and why, and whether it fits into the device's memory.
 
 \b
   modelcc check model.onnx --target cortex-m4 --ram 64K --flash 256K

@@ -59,7 +59,7 @@ HELP = """Run MODEL (.onnx or a compiled .mcc) and show its outputs.
     "--timeout",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="Give up runs that take longer, on devices that can be left (cuda).",
+    help="Give up runs that take longer, on devices that can be left (cuda, amdgpu).",
 )
 @click.option(
     "--repeat", type=click.IntRange(1), default=10, show_default=True, help="Runs to time."

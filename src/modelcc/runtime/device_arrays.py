@@ -17,6 +17,7 @@ from modelcc.runtime.dlpack import (
     CPU,
     CUDA,
     CUDA_MANAGED,
+    LEGACY_STREAM,
     ROCM,
     dlpack_kind,
     is_contiguous,
@@ -209,9 +210,9 @@ def _by_array_interface(device: PointerDevice, value: Any) -> tuple[int, Any, An
     elements, size = str(found["typestr"]), np.dtype(found["typestr"]).itemsize
     if found.get("mask") is not None:
         raise ValueError("it has a mask")
-    stream = found.get("stream") if found["version"] >= 3 else device.default_stream
+    stream = found.get("stream") if found["version"] >= 3 else LEGACY_STREAM
     if stream is not None:
-        device.wait_for(stream)
+        device.wait_for(device.default_stream if stream == LEGACY_STREAM else stream)
     steps = None if strides is None else tuple(step // size for step in strides)
     contiguous = steps is None or is_contiguous(shape, steps)
     return found["data"][0], shape, elements, contiguous, value

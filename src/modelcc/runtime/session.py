@@ -205,7 +205,7 @@ class Session:
                 given,
                 "arrays in this machine's memory",
                 "a GPU's memory",
-                "compile the model with target='cuda', or use NumPy arrays",
+                "compile the model with target='cuda' or 'amdgpu', or use NumPy arrays",
             )
         return self._code.calls
 

@@ -149,6 +149,22 @@ def test_tensors_of_rocm_are_read_where_they_are() -> None:
     np.testing.assert_allclose(second.numpy(), x @ x @ (x @ x))
 
 
+class ByInterface:
+    """A tensor by the array interface, in the default stream as that numbers it."""
+
+    def __init__(self, held: DeviceArray) -> None:
+        self.__cuda_array_interface__ = held.__cuda_array_interface__ | {"stream": 1}
+
+
+def test_tensors_by_the_array_interface_are_waited_for() -> None:
+    net, _ = session(prepared(square(), GFX942))
+    x = np.full((4, 4), 0.5, np.float32)
+    first = net.run({"x": x}, out="device")["y"]
+    assert isinstance(first, DeviceArray)
+    found = net.run({"x": ByInterface(first)}, out="device")["y"]
+    np.testing.assert_allclose(np.asarray(found), x @ x @ (x @ x))
+
+
 def square() -> ModelProto:
     """``y = x @ x``."""
     return parser.parse_model(
