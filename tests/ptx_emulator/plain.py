@@ -199,15 +199,15 @@ def _load(threads: Threads, instruction: Instruction) -> Step:
 def _load_parameter(
     threads: Threads, operand: str, writes: Sequence[Callable[[Array, Array], None]], word: str
 ) -> Step:
-    name, _, moved = operand.strip("[]").partition("+")
-    start = threads.around.names[name] - PARAMETERS + int(moved or 0)
-    size = type_bytes(word)
+    """Of a name, or of a place that each thread has in a register."""
+    address, size = threads.address(operand), type_bytes(word)
+    held = np.frombuffer(threads.around.parameters, np.uint8)
 
     def step(lanes: Array) -> None:
+        first = (address(lanes).astype(np.int64) - PARAMETERS)[:, None]
         for n, write in enumerate(writes):
-            raw = threads.around.parameters[start + n * size :][:size]
-            bits = np.frombuffer(raw, word_type(size))
-            write(lanes, np.repeat(numbers(bits, word), len(lanes)))
+            raw = held[first + np.arange(n * size, (n + 1) * size)]
+            write(lanes, numbers(raw.view(word_type(size))[:, 0], word))
 
     return step
 
