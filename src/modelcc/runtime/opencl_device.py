@@ -78,8 +78,8 @@ class OpenclBuffer:
     parts: dict[int, cl.Buffer] = field(default_factory=dict[int, cl.Buffer])
 
     def part(self, offset: int) -> cl.Buffer:
-        """What begins at an offset."""
-        if offset == 0:
+        """What begins at an offset; at the end lies what is empty, for which OpenCL has no part."""
+        if not 0 < offset < self.size:
             return self.own
         found = self.parts.get(offset)
         if found is None:

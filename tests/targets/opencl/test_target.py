@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, parser
 from small_models import mlp
 
 import modelcc
@@ -215,6 +215,23 @@ def test_a_cache_is_changed_where_it_is() -> None:
         wanted[:, place] = row[:, 0]
         np.testing.assert_allclose(net.run(feeds)["sums"], wanted.sum(2, keepdims=True), atol=1e-5)
     np.testing.assert_array_equal(net.states["cache"], wanted)
+
+
+def test_what_is_empty_may_lie_at_the_end_of_memory() -> None:
+    """Of no signals a transform is no numbers, behind all others."""
+    model = parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[b, n, 1] x, int64 s, int64 l) =>'
+        " (float[b, f, m, 2] y) { y = STFT(x, s, , l) }"
+    )
+    net = modelcc.compile(model, target="opencl", cache=None)
+    steps = {"s": np.int64(4), "l": np.int64(8)}
+    for batch in (0, 2):
+        x = normal(batch, 32, 1)
+        frames = np.lib.stride_tricks.sliding_window_view(x[:, :, 0], 8, 1)[:, ::4]
+        wanted = np.fft.rfft(frames)
+        (found,) = net.run({"x": x, **{n: np.asarray(v) for n, v in steps.items()}}).values()
+        assert found.shape == (*wanted.shape, 2)
+        np.testing.assert_allclose(found[..., 0] + 1j * found[..., 1], wanted, atol=1e-5)
 
 
 @pytest.fixture
