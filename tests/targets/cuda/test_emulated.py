@@ -79,7 +79,7 @@ def test_tiles(name: str, early: bool) -> None:
 
 @EARLY
 @pytest.mark.share(8, "name", "early")
-@pytest.mark.parametrize("name", [n for n in FRAGMENTS if n != "rounded"])
+@pytest.mark.parametrize("name", FRAGMENTS)
 def test_fragments(name: str, early: bool) -> None:
     schedule, kernel = FRAGMENTS[name]
     named = {"m": 19, "n": 24, "k": 21}

@@ -62,6 +62,8 @@ PRODUCTS: Mapping[str, tuple[TensorProduct, str]] = {
       %y: i32[16, 32] = [i < 16, j < 32] sum[l < 48] i32(%a[i, l]) * i32(%b[l, j]) }"""),
     "rounded": (ROUNDED, """%a: f32[40, 20], %b: f32[20, 16]) -> (%y: f32[40, 16]) {
       %y: f32[40, 16] = [i < 40, j < 16] sum[l < 20] %a[i, l] * %b[l, j] }"""),
+    "columns of f32": (ROUNDED, """%a: f32[20, 40], %b: f32[20, 16]) -> (%y: f32[40, 16]) {
+      %y: f32[40, 16] = [i < 40, j < 16] sum[l < 20] %a[l, i] * %b[l, j] }"""),
     "convolution": (FOUR, """%x: f16[2, 6, 5, 8], %w: f16[3, 3, 8, 16], %c: f32[16])
       -> (%y: f16[2, 6, 5, 16]) {
       %p: f32[2, 6, 5, 16] = [n < 2, i < 6, j < 5, o < 16] sum[u < 3, v < 3, c < 8]
@@ -208,7 +210,8 @@ COPIED = {
     "bytes by columns": 1,
     "what precedes": 1,
     "convolution": 2,
-    "rounded": 1,
+    "rounded": 2,
+    "columns of f32": 2,
     "odd sizes": 0,
 }
 """Operands that are copied beside the products; others are moved, or lie on no boundaries."""

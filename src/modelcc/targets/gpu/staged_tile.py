@@ -34,12 +34,10 @@ LEAST_COPIED = 4
 """Bytes; so many, and 8 and 16, are copied asynchronously."""
 
 
-def has_rows_of_terms(operand: KeptFactor, copies: bool = True) -> bool:
-    """Whether terms lie side by side in its tiles: of elements of 16 bits, which units read down
-    the columns of a tile, too, only if they do so in memory; so of 32 bits, where threads load
-    them, for they make no ``copies``."""
-    bits = operand.value.dtype.bits
-    return operand.by_term or not (bits == 16 or (bits == 32 and not copies))
+def has_rows_of_terms(operand: KeptFactor) -> bool:
+    """Whether terms lie side by side in its tiles: of elements of 16 and 32 bits, which units take
+    down the columns of a tile, too, only if they do so in memory."""
+    return operand.by_term or operand.value.dtype.bits not in (16, 32)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,14 @@ from modelcc.targets.gpu.partial_sums import CACHED_BYTES, parts_cycles, parts_o
 from modelcc.targets.gpu.sizes import count
 from modelcc.targets.gpu.staged_tile import REGISTER, VECTOR_BYTES, has_rows_of_terms
 from modelcc.targets.gpu.sums_slab import TOGETHER, slab_pitch
-from modelcc.targets.gpu.tensor_product import DEEP, EXACT, MATRICES, WHOLE_MATRICES, families
+from modelcc.targets.gpu.tensor_product import (
+    DEEP,
+    EXACT,
+    MATRICES,
+    WHOLE_MATRICES,
+    families,
+    pad_bytes,
+)
 from modelcc.targets.gpu.tile_product import BOXES, is_turned, tile_bytes
 from modelcc.targets.isa.fragments import SIDE, fragment_bytes, sums_of
 from modelcc.targets.isa.tile_products import depth
@@ -308,9 +315,9 @@ def tensor_bytes(tile: TensorProduct, found: Contraction, dtype: DType, kept: DT
 
 
 def _operand_bytes(operand: KeptFactor, size: int, tile: TensorProduct, dtype: DType) -> int:
-    by_term = has_rows_of_terms(operand, tile.copies)
+    by_term = has_rows_of_terms(operand)
     rows, row = (size, tile.terms) if by_term else (tile.terms, size)
-    return rows * (row * dtype.bytes + fragment_bytes(tile.warp))
+    return rows * (row * dtype.bytes + pad_bytes(operand, tile))
 
 
 def tensor_registers(
@@ -352,7 +359,7 @@ def _held(tile: TensorProduct, dtype: DType, found: Contraction | None) -> int:
     for operand, along, size in ((found.left, found.rows, tile.rows), *rights):
         most = VECTOR_BYTES // dtype.bytes
         lanes = vector_lanes(operand, along, found.terms, (size, tile.terms), most)
-        turned = has_rows_of_terms(operand, tile.copies) and not operand.by_term
+        turned = has_rows_of_terms(operand) and not operand.by_term
         each = lanes if turned else -(-lanes * dtype.bytes // REGISTER)
         each += ADDRESS if lanes == 1 else 0
         total += -(-size * tile.terms // (lanes * tile.threads)) * each

@@ -108,6 +108,14 @@ def check_warps(s: TensorProduct, dtype: DType) -> None:
         raise ScheduleError(f"there are blocks of {terms} terms of {dtype}")
 
 
+def pad_bytes(operand: KeptFactor, s: TensorProduct) -> int:
+    """That rows of a tile are longer than what is in them: by what a thread has of a fragment, or,
+    of columns of 32 bits, by twice that, for then the four rows that a warp reads 8 elements of at
+    once are in all banks."""
+    apart = operand.value.dtype.bits == 32 and not has_rows_of_terms(operand)
+    return fragment_bytes(s.warp) * (2 if apart and s.copies else 1)
+
+
 def _together(s: TensorProduct) -> int:
     """Fragments of terms that are multiplied at once."""
     return 2 if s.instruction == DEEP else 1
@@ -157,7 +165,7 @@ class _TensorProduct:
         s, names = self._schedule, self._kernel.names
         return StagedTile(
             operand, along, self._found.terms, size, s.terms, s.threads, 8, s.buffers, names,
-            names.fresh(stem), has_rows_of_terms(operand, s.copies), pad=fragment_bytes(s.warp),
+            names.fresh(stem), has_rows_of_terms(operand), pad=pad_bytes(operand, s),
             beside=s.copies,
         )  # fmt: skip
 

@@ -41,6 +41,15 @@ class MatrixLoad:
 
 
 @dataclass(frozen=True)
+class MatrixColumns:
+    """Elements of 32 bits down the columns of the source, each thread its own: those of rows
+    ``l%4`` and ``l%4 + 4`` in columns ``l/4`` and ``l/4 + 8``; with ``halves_first`` both rows of a
+    column follow each other, else both columns of a row."""
+
+    halves_first: bool
+
+
+@dataclass(frozen=True)
 class MatrixMultiply:
     """Two instructions, one for each half of the columns; ``operand`` and ``sums`` are the LLVM
     types of one register, ``rounding`` makes a register from an element."""
@@ -66,7 +75,9 @@ class MatrixStore:
     """Pairs of neighbours, each thread its own: 16 rows and columns of each warp."""
 
 
-MatrixInstruction: TypeAlias = MatrixLoad | MatrixMultiply | MatrixClear | MatrixScale | MatrixStore
+MatrixInstruction: TypeAlias = (
+    MatrixLoad | MatrixColumns | MatrixMultiply | MatrixClear | MatrixScale | MatrixStore
+)
 
 _LOAD = "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4{}.b16.p3"
 _MMA = "llvm.nvvm.mma.{}"
@@ -95,6 +106,9 @@ def _known() -> Mapping[Function, MatrixInstruction]:
         if dtype.bits == 16:
             found[load_a(dtype, transposed=True)] = MatrixLoad(transposed, halves_first=True)
             found[load_b(dtype)] = MatrixLoad(transposed, halves_first=False)
+        if dtype == F32:
+            found[load_a(dtype, transposed=True)] = MatrixColumns(halves_first=False)
+            found[load_b(dtype)] = MatrixColumns(halves_first=True)
         found[multiply(dtype)] = _MULTIPLY[dtype]
         found[clear_c(sums_of(dtype))] = MatrixClear()
     found[scale_c()] = MatrixScale()

@@ -11,6 +11,7 @@ from modelcc.ir.loop_text import statement_text
 from modelcc.ir.types import DType
 from modelcc.targets.isa.nvidia_mma import (
     MatrixClear,
+    MatrixColumns,
     MatrixLoad,
     MatrixMultiply,
     MatrixScale,
@@ -59,6 +60,8 @@ class WarpCode:
         match kind:
             case MatrixLoad():
                 self._load(s, kind)
+            case MatrixColumns():
+                self._load_columns(s, kind)
             case MatrixMultiply():
                 self._multiply(s, kind)
             case MatrixClear():
@@ -101,6 +104,25 @@ class WarpCode:
         callee = self._code.intrinsic(type_, kind.intrinsic, space)
         loaded = self._code.emit(f"call {callee}({space} {pointer})", "fragment")
         self.write(s, 0, "i32", self.fields(loaded, type_, 4))
+
+    def _load_columns(self, s: RoutineCall, kind: MatrixColumns) -> None:
+        (name, offset), (stride,) = (s.arguments[1].buffer, s.arguments[1].offset), s.sizes
+        memory, half = self._expressions.memory, _BLOCK_ROWS // 2
+        row = f"mul i64 {self._lane('urem', 4)}, {self._index.operand(stride)}"
+        inside = self._code.emit(
+            f"add i64 {self._code.emit(row, 'row')}, {self._lane('udiv', 4)}", "at"
+        )
+        rows, columns = (0, 4 * stride), (0, half)
+        if kind.halves_first:
+            places = [row + column for column in columns for row in rows]
+        else:
+            places = [row + column for row in rows for column in columns]
+        found: list[str] = []
+        for place in places:
+            first = memory.address(name, offset + place)
+            pointer = self._code.emit(f"getelementptr i32, ptr {first}, i64 {inside}", "p")
+            found.append(self._code.emit(f"load i32, ptr {pointer}, align {_REGISTER}", "r"))
+        self.write(s, 0, "i32", found)
 
     def _multiply(self, s: RoutineCall, kind: MatrixMultiply) -> None:
         a = self._rounded(self.read(s, 1, kind.operand, 4), kind)
