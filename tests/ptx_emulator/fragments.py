@@ -81,8 +81,46 @@ def spread(values: Array, row: Array, column: Array, shape: tuple[int, int]) -> 
     return found
 
 
+def multiplied_tf32(left: Array, right: Array, sums: Array) -> Array:
+    """Sums and what rows by rows come to as an A100 adds them, four products at a time: these and
+    the sum are cut off where the last bit of 24 of the greatest is, and so is the result (M. Fasi
+    et al., "Numerical behavior of NVIDIA tensor cores", 2021; newer ones keep a bit more)."""
+    found = sums.astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for first in range(0, left.shape[-1], _TOGETHER):
+            terms = slice(first, first + _TOGETHER)
+            found = _added(left[..., terms], right[..., terms], found)
+            found = found.astype(np.float32).astype(np.float64)
+    return found.astype(np.float32)
+
+
+def _added(left: Array, right: Array, sums: Array) -> Array:
+    """Sums and a product of each term."""
+    a, b = (values.astype(np.float64) for values in (left, right))
+    products = a[..., :, None, :] * b[..., None, :, :]
+    exponents = _exponent(a)[..., :, None, :] + _exponent(b)[..., None, :, :]
+    exponents = np.where(products == 0, _LEAST, exponents)
+    most = np.maximum(exponents.max(-1), np.where(sums == 0, _LEAST, _exponent(sums)))
+    whole = _cut(products, most[..., None]).sum(-1) + _cut(sums, most)
+    return _cut(whole, np.maximum(_exponent(whole), _LEAST))
+
+
+_TOGETHER, _LEAST = 4, -126
+"""Products of TF32 that are added at once, and the exponent of the least normal number of f32."""
+
+
+def _exponent(values: Array) -> Array:
+    return np.frexp(values)[1] - 1
+
+
+def _cut(values: Array, exponents: Array) -> Array:
+    """Without what is below the last of 24 bits of numbers with these exponents."""
+    last = np.ldexp(1.0, exponents - 23)
+    return np.where(np.isfinite(values), np.trunc(values / last) * last, values)
+
+
 def multiplied(left: Array, right: Array, sums: Array) -> Array:
-    """Sums and what rows by rows come to, of matrices, by f32 (integers exactly)."""
+    """Sums and what rows by rows come to, of matrices, rounded once to f32 (integers exactly)."""
     wide = np.int64 if sums.dtype.kind in "iu" else np.float64
     products = left.astype(wide) @ np.swapaxes(right.astype(wide), -1, -2)
     return (sums.astype(wide) + products).astype(sums.dtype)

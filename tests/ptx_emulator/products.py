@@ -13,6 +13,7 @@ from ptx_emulator.fragments import (
     TileDescriptor,
     column_places,
     multiplied,
+    multiplied_tf32,
     row_places,
     spread,
     sum_places,
@@ -55,6 +56,7 @@ def warp_product(threads: Threads, instruction: Instruction) -> Step:
     row, column = sum_places(columns, WARP)
     writes = [threads.writer(name, sum_kind) for name in to]
     reads = [threads.reader(name, sum_kind) for name in sums]
+    multiply = multiplied_tf32 if left_kind == "tf32" else multiplied
 
     def step(lanes: Array) -> None:
         a = _elements(threads, left, left_kind, lanes, WARP)
@@ -62,7 +64,7 @@ def warp_product(threads: Threads, instruction: Instruction) -> Step:
         rows = spread(a, *row_places(_BITS[left_kind], len(left), WARP), (16, terms))
         others = spread(b, *column_places(_BITS[right_kind], len(right)), (8, terms))
         held = np.stack([read(lanes) for read in reads]).reshape(len(to), -1, WARP)
-        found = multiplied(rows, others, spread(held, row, column, (16, columns)))
+        found = multiply(rows, others, spread(held, row, column, (16, columns)))
         for n, write in enumerate(writes):
             write(lanes, found[:, row[n], column[n]].reshape(-1))
 
