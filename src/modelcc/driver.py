@@ -248,7 +248,7 @@ def target_options(options: Options, tuned: tuple[tuple[str, str], ...] = ()) ->
         () if options.kernels_by == GENERATED else options.libraries,
         options.kernels_by,
         options.ram,
-        tf32=options.precision == "tf32",
+        precision=options.precision,
     )
 
 
@@ -259,9 +259,6 @@ def target_of(options: Options, config: BuildConfig = NOWHERE, model: object = N
     for, and what was chosen for ``model`` as a whole.
     """
     target = make_target(options.target, target_options(options))
-    if options.precision == "tf32" and not target.has_tf32:
-        hint = "ask for f32, bf16 or f16; NVIDIA's GPUs of sm_80 and later have tf32"
-        raise ModelError(f"target {options.target!r} has no products in tf32", (), hint)
     if options.ram is not None and not target.tensor_passes().whole:
         hint = "leave ram out, or name a microcontroller: modelcc targets lists them"
         raise ModelError(f"target {target.name!r} streams no rows to fit into memory", (), hint)

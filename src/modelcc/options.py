@@ -36,7 +36,7 @@ KERNELS = (AUTO, GENERATED, LIBRARY)
 """Who computes kernels: whoever is estimated to be faster, our own code, or libraries whatever they
 can."""
 
-PRECISIONS = ("f32", "tf32", "bf16", "f16")
+PRECISIONS = ("f32", "tf32x3", "tf32", "bf16", "f16")
 """What products of f32 are computed in."""
 
 
@@ -60,8 +60,9 @@ class Options:
     ``standard`` (allowed) or ``strict`` (left out: every sum is of the products that the model
     says).
     ``precision`` is what products of f32 multiply: ``f32`` as it is, rounded to ``tf32`` (10 bits
-    of mantissa, on machines that have it), or ``bf16`` or ``f16``, in which values between such
-    products are stored, too.  Sums stay f32.
+    of mantissa, on machines that have it) or as a sum of two such numbers (``tf32x3``: three
+    products, about as exact as f32), or ``bf16`` or ``f16``, in which values between such products
+    are stored, too.  Sums stay f32.
     ``schedule`` is the text of schedules for some of the kernels, as ``--emit schedule`` prints
     them; ``tuned`` takes what ``modelcc tune`` found for others on this machine.
     ``unchecked`` leaves out the checks of indices that come from data: one out of range then reads

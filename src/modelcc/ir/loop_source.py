@@ -187,6 +187,8 @@ class _Writer:
                 if s.buffer.space == "warp":
                     self._gather_warp(depth)
                 self._line(depth, self._alloc(s.buffer))
+                if self.parts:
+                    self._line(depth, f"{self.bound('O', s.buffer.name)} = 0")
             case Store() | VectorScatter():
                 self._line(depth, self._store(s))
             case ParallelCall():

@@ -120,13 +120,13 @@ class TensorProduct:
 
     Of so many ``buffers`` all but one are being filled while that one is used.  ``instruction`` is
     the family that warps of ``warp`` threads use (with ``wgmma`` four of them are one); a name that
-    ends in ``tf32`` allows operands in f32 to be rounded to 10 bits of mantissa.  The terms of a
-    tile are cut into ``parts``, of a group each, the last of which adds all sums.  Of so many
-    ``groups`` each has several tiles, one after the other, and finishes the results of one while it
-    multiplies the next (0: a group for each tile).  With ``wgmma`` and a tile for each group a
-    thread has ``ahead`` registers for operands of what follows sums, to ask for before these are
-    known.  Without ``copies`` operands pass through registers, where they are a block ahead, so
-    that one buffer is enough.
+    ends in ``tf32`` allows operands in f32 to be rounded to 10 bits of mantissa, one in ``tf32x3``
+    has them as sums of two such numbers.  The terms of a tile are cut into ``parts``, of a group
+    each, the last of which adds all sums.  Of so many ``groups`` each has several tiles, one after
+    the other, and finishes the results of one while it multiplies the next (0: a group for each
+    tile).  With ``wgmma`` and a tile for each group a thread has ``ahead`` registers for operands
+    of what follows sums, to ask for before these are known.  Without ``copies`` operands pass
+    through registers, where they are a block ahead, so that one buffer is enough.
     """
 
     rows: int

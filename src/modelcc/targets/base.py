@@ -30,6 +30,11 @@ Progress = Callable[[str, int, int], None]
 """Told what is being done, how many parts of it are done and how many there are."""
 
 
+ON_MATRIX_UNITS = TF32, TF32X3 = "tf32", "tf32x3"
+"""Precisions of products of f32 that a target may have instructions for: operands of 10 bits of
+mantissa, and three products of two such numbers for each operand."""
+
+
 @dataclass(frozen=True)
 class TargetOptions:
     """What a user can ask of a target.
@@ -42,8 +47,9 @@ class TargetOptions:
     Kernels may call ``libraries``, names with paths (empty: wherever they are found): with
     ``kernels`` ``library`` wherever these can compute, with ``auto`` where that gains.  There are
     ``ram`` bytes of memory (None: enough).
-    ``variant`` is what follows the target's name, as 1 in ``opencl:1``.  With ``tf32`` products
-    of f32 may round their operands to 10 bits of mantissa.
+    ``variant`` is what follows the target's name, as 1 in ``opencl:1``.  ``precision`` is how
+    products multiply operands that are f32: as they are, rounded to :data:`TF32`, or as two such
+    numbers each (:data:`TF32X3`).
     """
 
     cpu: str = ""
@@ -58,7 +64,7 @@ class TargetOptions:
     kernels: str = "generated"
     ram: int | None = None
     variant: str = ""
-    tf32: bool = False
+    precision: str = "f32"
 
 
 @dataclass(frozen=True)
@@ -182,7 +188,7 @@ class Target(Protocol):
 
     @property
     def has_tf32(self) -> bool:
-        """Whether it multiplies f32 rounded to 10 bits of mantissa, if asked for that."""
+        """Whether it has :data:`TF32` and :data:`TF32X3`."""
         return False
 
     def for_linking(self) -> Self:

@@ -11,7 +11,7 @@ from typing import cast
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.plugin import load_plugin
-from modelcc.targets.base import Target, TargetOptions
+from modelcc.targets.base import ON_MATRIX_UNITS, Target, TargetOptions
 
 GROUP = "modelcc.targets"
 
@@ -56,11 +56,13 @@ def target_names() -> tuple[str, ...]:
 
 def make_target(name: str, options: TargetOptions) -> Target:
     """The target called ``name``, maybe with a variant (``opencl:1``) of those that have some;
-    :class:`ModelError` if there is none or it does not load."""
+    :class:`ModelError` if there is none, it does not load, or it has no products of f32 as they are
+    asked for."""
     name, colon, variant = name.partition(":")
     if colon and name in BUILT_IN and name not in WITH_VARIANTS:
         raise ModelError(f"target {name!r} has no variants", (), f"leave ':{variant}' out")
-    options = replace(options, variant=variant)
+    asked = options.precision if options.precision in ON_MATRIX_UNITS else "f32"
+    options = replace(options, variant=variant, precision=asked)
     point = BUILT_IN.get(name) or next(iter(entry_points(group=GROUP, name=name)), None)
     if point is None:
         close = get_close_matches(name, target_names(), 1)
@@ -70,4 +72,8 @@ def make_target(name: str, options: TargetOptions) -> Target:
     if not callable(make):
         hint = "reinstall or uninstall the package that provides it"
         raise ModelError(f"{point.value} makes no target: it is no function", (), hint)
-    return cast(MakeTarget, make)(options)
+    target = cast(MakeTarget, make)(options)
+    if asked != "f32" and not target.has_tf32:
+        hint = "ask for f32, bf16 or f16; NVIDIA's GPUs of sm_80 and later have tf32"
+        raise ModelError(f"target {name!r} has no products in {asked}", (), hint)
+    return target

@@ -16,7 +16,7 @@ TOLERANCES: Mapping[str, float] = MappingProxyType(
 """Greatest accepted error as a fraction of the greatest expected value; 0 for other types."""
 
 BITS = MappingProxyType({"tf32": 11, "f16": 11, "bf16": 8})
-"""Of significands that products of f32 may be rounded to."""
+"""Of significands that products of f32 may be rounded to; of other precisions they are f32's."""
 
 ROUNDINGS = 10
 """Accepted errors of one rounding, for each product in quadrature: roundings are independent, and

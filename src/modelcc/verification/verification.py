@@ -27,7 +27,13 @@ from modelcc.report.in_artifact import report_in
 from modelcc.report.lowered import products_of
 from modelcc.targets.base import BuildConfig, Target
 from modelcc.verification.bisection import Culprit, differences_by_interpreter, find_culprit
-from modelcc.verification.comparison import Difference, compare, compare_all, lowered_tolerance
+from modelcc.verification.comparison import (
+    BITS,
+    Difference,
+    compare,
+    compare_all,
+    lowered_tolerance,
+)
 
 
 class Peer(Protocol):
@@ -119,7 +125,7 @@ def subject_of(request: Request) -> Subject:
 def _tolerance(request: Request, graph: Graph) -> float | None:
     """As it is asked for, else by the precision that is."""
     precision = request.options.precision
-    if request.tolerance is not None or precision == "f32":
+    if request.tolerance is not None or precision not in BITS:
         return request.tolerance
     products = sum(1 for _ in products_of(graph))
     return lowered_tolerance(precision, products)

@@ -118,10 +118,13 @@ def test_constants_beyond_the_range_keep_their_product() -> None:
         np.testing.assert_allclose(value, want[name], rtol=1e-2, atol=1e4)
 
 
-def test_only_machines_that_have_it_round_to_tf32() -> None:
+@pytest.mark.parametrize("precision", ["tf32", "tf32x3"])
+def test_only_machines_that_have_it_round_to_tf32(precision: str) -> None:
     graph = graph_of(lambda x: product(x, random(x, 5, 4)), f32(3, 5))
-    with pytest.raises(modelcc.ModelError, match="target 'native' has no products in tf32"):
-        modelcc.compile(graph, precision="tf32")
+    with pytest.raises(
+        modelcc.ModelError, match=rf"target 'native' has no products in {precision}\b"
+    ):
+        modelcc.compile(graph, precision=precision)
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")

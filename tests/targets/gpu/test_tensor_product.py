@@ -30,6 +30,7 @@ ONE = TensorProduct(16, 16, 16, 1, 1)
 FOUR = TensorProduct(32, 32, 32, 2, 2, 3)
 BYTES = TensorProduct(16, 32, 32, 1, 2, 2)
 ROUNDED = TensorProduct(32, 16, 8, 2, 1, 2, "mma_tf32")
+THREE = TensorProduct(32, 32, 16, 1, 2, 3, "mma_tf32x3")
 
 PRODUCTS: Mapping[str, tuple[TensorProduct, str]] = {
     "rows by columns": (FOUR, """%a: f16[40, 40], %b: f16[40, 48], %c: f32[48])
@@ -64,6 +65,12 @@ PRODUCTS: Mapping[str, tuple[TensorProduct, str]] = {
       %y: f32[40, 16] = [i < 40, j < 16] sum[l < 20] %a[i, l] * %b[l, j] }"""),
     "columns of f32": (ROUNDED, """%a: f32[20, 40], %b: f32[20, 16]) -> (%y: f32[40, 16]) {
       %y: f32[40, 16] = [i < 40, j < 16] sum[l < 20] %a[l, i] * %b[l, j] }"""),
+    "split": (THREE, """%a: f32[40, 20], %b: f32[36, 20], %c: f32[36]) -> (%y: f32[40, 36]) {
+      %p: f32[40, 36] = [i < 40, j < 36] sum[l < 20] %a[i, l] * %b[j, l]
+      %y: f32[40, 36] = [i < 40, j < 36] max(%p[i, j] + %c[j], 0.0) }"""),
+    "split columns": (replace(THREE, parts=2), """%a: f32[20, 40], %b: f32[20, 36])
+      -> (%y: f32[40, 36]) {
+      %y: f32[40, 36] = [i < 40, j < 36] sum[l < 20] %a[l, i] * %b[l, j] }"""),
     "convolution": (FOUR, """%x: f16[2, 6, 5, 8], %w: f16[3, 3, 8, 16], %c: f32[16])
       -> (%y: f16[2, 6, 5, 16]) {
       %p: f32[2, 6, 5, 16] = [n < 2, i < 6, j < 5, o < 16] sum[u < 3, v < 3, c < 8]
@@ -212,6 +219,7 @@ COPIED = {
     "convolution": 2,
     "rounded": 2,
     "columns of f32": 2,
+    "split": 2,
     "odd sizes": 0,
 }
 """Operands that are copied beside the products; others are moved, or lie on no boundaries."""

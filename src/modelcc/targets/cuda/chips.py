@@ -15,13 +15,11 @@ from modelcc.targets.native.machine import Machine
 @dataclass(frozen=True)
 class Chip:
     """An architecture, ``sm_80``: ``gpu`` is what schedules know of a machine that has it, ``ptx``
-    the first version of PTX with all that we use, ``clock`` the 1e9 cycles a second at which it
-    multiplies."""
+    the first version of PTX with all that we use."""
 
     name: str
     gpu: GpuModel
     ptx: int = 80
-    clock: float = 1.41
 
     @property
     def machine(self) -> Machine:
@@ -54,13 +52,13 @@ CHIPS: Mapping[str, Chip] = {
     chip.name: chip
     for chip in (
         Chip("sm_80", _A100),
-        Chip("sm_86", _DESKTOP, clock=1.7),
+        Chip("sm_86", _DESKTOP),
         Chip("sm_87", replace(_DESKTOP, shared_bytes=164 << 10, group_shared_bytes=163 << 10)),
-        Chip("sm_89", _RTX_40, 84, 2.52),
-        Chip("sm_90", _H100, 84, 1.83),
-        Chip("sm_90a", replace(_H100, matrix=("wgmma", *_H100.matrix)), 84, 1.83),
-        Chip("sm_100a", _H100, 86, 1.83),
-        Chip("sm_120", _RTX_40, 87, 2.52),
+        Chip("sm_89", _RTX_40, 84),
+        Chip("sm_90", _H100, 84),
+        Chip("sm_90a", replace(_H100, matrix=("wgmma", *_H100.matrix)), 84),
+        Chip("sm_100a", _H100, 86),
+        Chip("sm_120", _RTX_40, 87),
     )
 }
 

@@ -7,7 +7,6 @@ from math import prod
 
 from modelcc.schedule.group_schedule import GroupReduction
 from modelcc.schedule.schedule import Schedule
-from modelcc.targets.cuda.chips import Chip
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.expected_time import LEAST_SECONDS, contraction_seconds
 from modelcc.targets.gpu.machine import GpuModel
@@ -22,9 +21,7 @@ PLAIN_PART = 0.05
 """What a thread for each result comes to: it loads both factors for each product."""
 
 
-def library_gain(
-    kernel: GroupKernel, schedule: Schedule | None, machine: GpuModel, chip: Chip
-) -> float:
+def library_gain(kernel: GroupKernel, schedule: Schedule | None, machine: GpuModel) -> float:
     """How many times faster a library is expected to compute a product or convolution than
     ``schedule`` does; both take at least as long as what they read and write, and any kernel."""
     anchor = kernel.group.anchor
@@ -36,7 +33,7 @@ def library_gain(
     plain = dtype.bits == 32 and ROUNDED not in machine.matrix
     rate = machine.flops if plain else machine.matrix_flops * 2 / dtype.bytes
     theirs = 2 * products / (LIBRARY_PART * rate * 1e12)
-    ours = contraction_seconds(kernel, schedule, machine, chip.clock)
+    ours = contraction_seconds(kernel, schedule, machine)
     if isinstance(schedule, GroupReduction):
         ours = 0.0  # what it reads takes longer
     if ours is None:

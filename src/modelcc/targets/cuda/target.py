@@ -24,7 +24,14 @@ from modelcc.runtime.device_parts import CODE
 from modelcc.runtime.libraries import at_path
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.schedule import Schedule
-from modelcc.targets.base import BuildConfig, GraphPasses, Module, TargetOptions
+from modelcc.targets.base import (
+    TF32,
+    TF32X3,
+    BuildConfig,
+    GraphPasses,
+    Module,
+    TargetOptions,
+)
 from modelcc.targets.c.names import symbol
 from modelcc.targets.cuda.chips import CHIPS, DEFAULT, Chip, chip_here, find_chip
 from modelcc.targets.cuda.convolutions import CUDNN, convolution_call
@@ -37,7 +44,8 @@ from modelcc.targets.gpu.device_target import DeviceTarget
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.library_call import DeviceCall
 from modelcc.targets.gpu.machine import GpuModel
-from modelcc.targets.gpu.tensor_product import BYTES, ROUNDED
+from modelcc.targets.gpu.tensor_choice import split_pays
+from modelcc.targets.gpu.tensor_product import BYTES, ROUNDED, SPLIT
 from modelcc.targets.kernel_use import CompiledKernel
 from modelcc.targets.native.target import native_target
 
@@ -48,6 +56,9 @@ LIBRARIES: Mapping[str, tuple[LibrarySpec, LibraryCall]] = MappingProxyType(
     {CUBLASLT.name: (CUBLASLT, product_call), CUDNN.name: (CUDNN, convolution_call)}
 )
 """NVIDIA's libraries, and what makes the call of each that computes a kernel, if there is one."""
+
+_ASKED: Mapping[str, str] = MappingProxyType({TF32: ROUNDED, TF32X3: SPLIT})
+"""Instructions by the precision that asks for them."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +77,11 @@ class CudaTarget(DeviceTarget):
 
     @property
     def gpu(self) -> GpuModel:
-        gpu = self.chip.gpu
-        return replace(gpu, matrix=(*gpu.matrix, ROUNDED)) if self.options.tf32 else gpu
+        """With the instructions for products of f32 that are asked for, where these pay."""
+        gpu, asked = self.chip.gpu, _ASKED.get(self.options.precision)
+        if asked is None or (asked == SPLIT and not split_pays(gpu)):
+            return gpu
+        return replace(gpu, matrix=(*gpu.matrix, asked))
 
     def graph_passes(self) -> GraphPasses:
         """Products of floats of 8 bits as such, where tensor cores have them."""
@@ -98,11 +112,11 @@ class CudaTarget(DeviceTarget):
         """Products by cuBLASLt and convolutions by cuDNN, where these are asked for."""
         asked = {spec.name for spec in self.libraries}
         ways = (call for name, (_, call) in LIBRARIES.items() if name in asked)
-        calls = (call(kernel, self.options.tf32, self.chip.workspace) for call in ways)
+        calls = (call(kernel, self.options.precision == TF32, self.chip.workspace) for call in ways)
         found = next((call for call in calls if call is not None), None)
         if found is None or self.options.kernels == "library":
             return found
-        gain = library_gain(GroupKernel(kernel, found.call.symbol), schedule, self.gpu, self.chip)
+        gain = library_gain(GroupKernel(kernel, found.call.symbol), schedule, self.gpu)
         return replace(found, gain=gain)
 
     @property

@@ -5,12 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 
 from modelcc.ir.index import Index
 from modelcc.ir.scalar_tree import cost, reads
 from modelcc.ir.tensor import Guard, Read
-from modelcc.ir.types import F16
-from modelcc.schedule.group_schedule import GroupProduct, GroupScatter, GroupSchedule, Pointwise
+from modelcc.ir.types import F16, F32
+from modelcc.schedule.group_schedule import (
+    GroupProduct,
+    GroupScatter,
+    GroupSchedule,
+    Pointwise,
+    TensorProduct,
+)
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.schedule.structure import Group
@@ -31,8 +38,8 @@ from modelcc.targets.gpu.product import has_squares
 from modelcc.targets.gpu.row_choice import power_of_two, reduction_schedules, row_schedules
 from modelcc.targets.gpu.sizes import FEW, count, number
 from modelcc.targets.gpu.sums_slab import kept_type
-from modelcc.targets.gpu.tensor_choice import tensor_tiles
-from modelcc.targets.gpu.tensor_product import matrix_type
+from modelcc.targets.gpu.tensor_choice import tensor_tiles, tensor_time
+from modelcc.targets.gpu.tensor_product import SPLIT, matrix_type
 from modelcc.targets.gpu.tile_product import takes_boxes
 from modelcc.targets.gpu.window_choice import window_schedules
 
@@ -153,8 +160,12 @@ def _of_points(kernel: GroupKernel, group: Group, machine: GpuModel) -> Iterator
         if alone and found is not None and _gathers(found, machine):
             yield from window_schedules(group, anchor, machine)
         if found is not None and count(anchor.reduce) >= FEW:
-            yield from _on_matrix_units(kernel, found, anchor, machine)
-            yield from tiles(found, group, machine)
+            by_threads = tiles(found, group, machine)
+            on_units = _on_matrix_units(kernel, found, anchor, machine)
+            if SPLIT in machine.matrix and found.left.value.dtype == F32:
+                yield from _by_time(list(on_units), list(by_threads), found, group, machine)
+            else:
+                yield from chain(on_units, by_threads)
         if alone:
             yield from window_schedules(group, anchor, machine)
         yield from reduction_schedules(group, machine)
@@ -163,7 +174,7 @@ def _of_points(kernel: GroupKernel, group: Group, machine: GpuModel) -> Iterator
 
 def _on_matrix_units(
     kernel: GroupKernel, found: Contraction, anchor: Nest, machine: GpuModel
-) -> Iterator[GroupSchedule]:
+) -> Iterator[TensorProduct]:
     """Of several rows and columns, in types that the machine's units have."""
     dtype = matrix_type(anchor, found)
     if dtype == F16 and not machine.matrix_subnormals:
@@ -172,6 +183,33 @@ def _on_matrix_units(
         product = None if kernel.checks else box_product(kernel, found)
         boxes = product if product is not None and takes_boxes(dtype, product) else None
         yield from tensor_tiles(found, dtype, machine, boxes, kept_type(kernel.group))
+
+
+def _by_time(
+    units: list[TensorProduct], threads: list[GroupProduct], found: Contraction, group: Group,
+    machine: GpuModel,
+) -> Iterator[GroupSchedule]:  # fmt: skip
+    """Tiles of split operands, and of threads: those first of which the first takes less time."""
+    if units and threads:
+        cycles = tensor_time(units[0], found, F32, machine)
+        products = product_time(threads[0], found, machine, cost_after(group))
+        assert cycles is not None and products is not None
+        if products_seconds(products, machine) < cycles_seconds(cycles, machine):
+            yield from (*threads, *units)
+            return
+    yield from (*units, *threads)
+
+
+def products_seconds(products: float, machine: GpuModel) -> float:
+    """Of so many multiply-adds of a unit, as :func:`product_time` counts."""
+    return 2 * products * machine.units / (machine.flops * 1e12)
+
+
+def cycles_seconds(cycles: float, machine: GpuModel) -> float:
+    """Of so many cycles of a unit, as :func:`~modelcc.targets.gpu.tensor_choice.tensor_time`
+    counts."""
+    known = machine.clock * 1e9
+    return cycles / known if known else products_seconds(cycles * UNIT_PRODUCTS, machine)
 
 
 def _gathers(found: Contraction, machine: GpuModel) -> bool:
@@ -234,7 +272,7 @@ def copying(elements: Index, machine: GpuModel) -> Pointwise:
     return Pointwise(threads_of(number(elements) // lanes, machine), lanes)
 
 
-def tiles(found: Contraction, group: Group, machine: GpuModel) -> Iterator[GroupSchedule]:
+def tiles(found: Contraction, group: Group, machine: GpuModel) -> Iterator[GroupProduct]:
     """Tiles of a product by the time that they are expected to take."""
     rows, columns = count(found.rows), count(found.columns)
     if min(rows, columns) < FEW:

@@ -40,6 +40,7 @@ from modelcc.runtime.session import Session
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.schedule import Schedule
 from modelcc.targets.base import (
+    TF32,
     BuildConfig,
     GraphPasses,
     Module,
@@ -191,7 +192,7 @@ class DeviceTarget(Target):
         """Convolutions of f32 by fewer multiplications, unless matrix units round these or a
         library is to compute what it can."""
         asked = self.options.winograd and self.options.optimize > 0
-        if asked and not self.options.tf32 and self.options.kernels != "library":
+        if asked and self.options.precision != TF32 and self.options.kernels != "library":
             yield GroupWinograd(GroupWinogradCost(self.gpu))
 
     def program_passes(self) -> tuple[Callable[[Program], Program], ...]:
@@ -209,7 +210,7 @@ class DeviceTarget(Target):
         found = schedule_program(
             program, self.host.cpu, on_function, lower=lower, scatter=lower.scatter
         )
-        own = rounding_notes(found) if self.options.tf32 else ()
+        own = rounding_notes(found, self.options.precision, self.gpu)
         notes = *found.notes, *host_notes(found, reasons), *library_notes(calls), *own
         return with_working_memory(with_workspaces(replace(found, notes=notes)))
 

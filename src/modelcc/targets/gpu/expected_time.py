@@ -13,7 +13,7 @@ from modelcc.schedule.group_schedule import (
     TensorProduct,
 )
 from modelcc.schedule.schedule import NoScheduleError, Schedule
-from modelcc.targets.gpu.choice import UNIT_PRODUCTS, cost_after, product_time
+from modelcc.targets.gpu.choice import cost_after, cycles_seconds, product_time, products_seconds
 from modelcc.targets.gpu.contraction import group_contraction
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.lower import default_schedule
@@ -30,31 +30,25 @@ LAUNCH_SECONDS = 2e-6
 """Of a launch more, whatever it does."""
 
 
-def nominal_clock(machine: GpuModel) -> float:
-    """1e9 cycles a second, by what all units multiply and add in f32."""
-    return machine.flops * 1e3 / (2 * UNIT_PRODUCTS * machine.units)
-
-
 def contraction_seconds(
     kernel: GroupKernel,
     schedule: Schedule | None,
     machine: GpuModel,
-    clock: float,
     after: float = 0.0,
 ) -> float | None:
-    """That ``schedule`` is expected to compute products or convolutions, on units of ``clock`` GHz,
-    with so much work ``after`` the sum of each result; None if it has no tiles."""
+    """That ``schedule`` is expected to compute products or convolutions, with so much work
+    ``after`` the sum of each result; None if it has no tiles."""
     anchor, found = kernel.group.anchor, group_contraction(kernel.group)
     if anchor is None or found is None:
         return None
     if isinstance(schedule, GroupProduct):
         time = product_time(schedule, found, machine, after)
-        return None if time is None else 2 * time * machine.units / (machine.flops * 1e12)
+        return None if time is None else products_seconds(time, machine)
     dtype = matrix_type(anchor, found)
     if not isinstance(schedule, TensorProduct) or dtype is None:
         return None
     cycles = tensor_time(schedule, found, dtype, machine)
-    return None if cycles is None else cycles / (clock * 1e9)
+    return None if cycles is None else cycles_seconds(cycles, machine)
 
 
 def kernel_seconds(kernel: Kernel, program: TensorProgram, machine: GpuModel) -> float | None:
@@ -73,4 +67,4 @@ def kernel_seconds(kernel: Kernel, program: TensorProgram, machine: GpuModel) ->
         moved = sum(prod(map(number, t.shape)) * t.dtype.bytes for t in grouped.types.values())
         return max(machine.seconds(0, moved), LAUNCH_SECONDS)
     after = cost_after(grouped.group)
-    return contraction_seconds(grouped, schedule, machine, nominal_clock(machine), after)
+    return contraction_seconds(grouped, schedule, machine, after)

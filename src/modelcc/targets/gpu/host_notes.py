@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from modelcc.ir.loop import Function, RoutineCall
 from modelcc.ir.loop_traversal import statements
 from modelcc.ir.program import Launch, Program, leaves
 from modelcc.ir.types import F32
 from modelcc.passes.program.place_transfers import side_of
+from modelcc.targets.base import TF32, TF32X3
+from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.gpu.tensor_choice import split_pays
 from modelcc.targets.isa.fragments import multiply
+from modelcc.targets.isa.split_product import multiply_split
 
 _ALONE = "its algorithm is one thread's"
 
@@ -27,14 +32,34 @@ def host_notes(scheduled: Program, reasons: Mapping[tuple[str, ...], str]) -> It
         yield f"on the processor, since {why}: {', '.join(nodes)}"
 
 
-def rounding_notes(scheduled: Program) -> Iterator[str]:
-    """How many kernels multiply f32 on matrix units, which take it with fewer bits."""
-    found = {c.name for c in scheduled.callees if isinstance(c, Function) and _rounds(c)}
+_WAYS: Mapping[str, tuple[Function, str]] = MappingProxyType(
+    {
+        TF32: (multiply(F32), "f32 rounded to tf32, and add in f32"),
+        TF32X3: (
+            multiply_split(),
+            "f32 as sums of two tf32 each, by three products of four, and add in f32: what is "
+            "left out is below 2**-20 of a product",
+        ),
+    }
+)
+"""Routines by the precision that asks for them, and what they do."""
+
+
+def rounding_notes(scheduled: Program, precision: str, gpu: GpuModel) -> Iterator[str]:
+    """How many kernels multiply f32 on matrix units, which take it with fewer bits, or why none
+    does that is asked to."""
+    if precision not in _WAYS:
+        return
+    if precision == TF32X3 and not split_pays(gpu):
+        yield f"f32 is multiplied by threads: on {gpu.name} three products of tf32 take longer"
+        return
+    routine, what = _WAYS[precision]
+    found = {c.name for c in scheduled.callees if isinstance(c, Function) and _runs(c, routine)}
     steps = [s for s in leaves(scheduled.steps) if isinstance(s, Launch)]
     count = sum(step.callee in found for step in steps)
-    yield f"{count} of {len(steps)} kernels multiply f32 rounded to tf32, and add in f32"
+    yield f"{count} of {len(steps)} kernels multiply {what}"
 
 
-def _rounds(function: Function) -> bool:
+def _runs(function: Function, routine: Function) -> bool:
     called = (s.routine for s in statements(function.body) if isinstance(s, RoutineCall))
-    return multiply(F32) in called
+    return routine in called

@@ -10,6 +10,7 @@ from modelcc.ir.loop_traversal import launch_extents, statements
 from modelcc.ir.types import F32
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.isa.fragments import multiply
+from modelcc.targets.isa.split_product import multiply_split
 from modelcc.targets.kernel_use import CompiledKernel, DeviceFacts, GroupUse
 from modelcc.targets.llvm.groups import shared_bytes
 
@@ -28,7 +29,7 @@ def kernel_use(function: Function, gpu: GpuModel, found: CompiledKernel | None) 
     shared = shared_bytes(function)
     groups = function.resident or gpu.groups_at_once(threads, 0, shared)
     planned = groups * threads / gpu.unit_threads
-    rate = (gpu.matrix_flops if _has_fragments(function) else 0) or gpu.flops
+    rate = _matrix_flops(function, gpu) or gpu.flops
     use = (function.name, threads, shared, planned, rate * 1e12)
     if found is None:
         return GroupUse(*use)
@@ -36,9 +37,13 @@ def kernel_use(function: Function, gpu: GpuModel, found: CompiledKernel | None) 
     return GroupUse(*use, found.registers, found.local, part)
 
 
-def _has_fragments(function: Function) -> bool:
-    """Whether it multiplies by matrix instructions, whose operands are a warp's, at more than the
-    rate of f32."""
+def _matrix_flops(function: Function, gpu: GpuModel) -> float:
+    """1e12 operations a second of the matrix instructions that it multiplies by, whose operands are
+    a warp's; 0 if there are none, or they have the rate of f32.  TF32 has half of that of f16."""
     found = list(statements(function.body))
-    exact = any(isinstance(s, RoutineCall) and s.routine == multiply(F32, True) for s in found)
-    return not exact and any(isinstance(s, Alloc) and s.buffer.space == "warp" for s in found)
+    routines = {s.routine for s in found if isinstance(s, RoutineCall)}
+    warps = any(isinstance(s, Alloc) and s.buffer.space == "warp" for s in found)
+    if not warps or multiply(F32, True) in routines:
+        return 0.0
+    halved = not routines.isdisjoint((multiply(F32), multiply_split()))
+    return gpu.matrix_flops / 2 if halved else gpu.matrix_flops

@@ -37,7 +37,8 @@ class GpuModel:
     two threads of a warp at once that read the same 8 or 16 bytes, if T and T^1 or T and T^2 do for
     all T (https://forums.developer.nvidia.com/t/unexpected-shared-memory-bank-conflict/77228).
     With ``matrix_subnormals`` matrix instructions take f16 below its normal range as it is, not
-    as 0.
+    as 0.  ``clock`` is at how many 1e9 cycles a second units multiply (0: as many as ``flops`` come
+    to).
     """
 
     name: str
@@ -66,6 +67,7 @@ class GpuModel:
     exchanges: bool = False
     address_registers: int = 32
     paired: bool = False
+    clock: float = 0.0
 
     @property
     def limits(self) -> GroupLimits:
@@ -114,20 +116,21 @@ A100 = GpuModel(
     exchanges=True,
     address_registers=40,
     paired=True,
+    clock=1.41,
 )
 H100 = replace(
     A100, name="H100", units=132, shared_bytes=228 * KIB, group_shared_bytes=227 * KIB, flops=66.9,
-    bandwidth=3350.0, l2_bytes=50 << 20, matrix_flops=989.0,
+    bandwidth=3350.0, l2_bytes=50 << 20, matrix_flops=989.0, clock=1.83,
 )  # fmt: skip
 H200 = replace(H100, name="H200", bandwidth=4800.0, memory_bytes=141 * 10**9)
 _DESKTOP = replace(
     A100, name="RTX 3090", units=82, shared_bytes=100 * KIB, unit_threads=1536,
     group_shared_bytes=99 * KIB, flops=35.6, bandwidth=936.0, l2_bytes=6 << 20, matrix_flops=71.0,
-    unit_groups=16, memory_bytes=24 << 30,
+    unit_groups=16, memory_bytes=24 << 30, clock=1.7,
 )  # fmt: skip
 RTX_4090 = replace(
     _DESKTOP, name="RTX 4090", units=128, flops=82.6, bandwidth=1008.0, l2_bytes=72 << 20,
-    matrix_flops=165.2, unit_groups=24,
+    matrix_flops=165.2, unit_groups=24, clock=2.52,
 )  # fmt: skip
 MI300X = GpuModel(
     name="MI300X",

@@ -20,12 +20,14 @@ from modelcc.targets.gpu.tensor_product import (
     DEEP,
     EXACT,
     MATRICES,
+    SPLIT,
     WHOLE_MATRICES,
     families,
     pad_bytes,
 )
 from modelcc.targets.gpu.tile_product import BOXES, is_turned, tile_bytes
 from modelcc.targets.isa.fragments import SIDE, fragment_bytes, sums_of
+from modelcc.targets.isa.fragments import depth as fragment_depth
 from modelcc.targets.isa.tile_products import depth
 
 TILES = (
@@ -46,6 +48,18 @@ TILES = (
     TensorProduct(64, 16, 64, 4, 1, 4),
 )
 """Tiles for elements of 2 bytes; of smaller ones there are more terms."""
+
+SPLIT_TILES = (
+    TensorProduct(128, 128, 64, 2, 4, 3),
+    TensorProduct(128, 128, 64, 2, 4, 2),
+    TensorProduct(128, 64, 64, 2, 2, 2),
+    TensorProduct(64, 128, 64, 2, 2, 2),
+    TensorProduct(128, 64, 32, 2, 2, 4),
+    TensorProduct(64, 128, 32, 2, 2, 4),
+    *TILES,
+)
+"""The same of operands that are split, whose fragments take three times as many registers: warps
+have 64 by 32 results at most."""
 
 HELD_TILES = tuple(
     replace(tile, copies=False)
@@ -112,12 +126,24 @@ are about."""
 ADDRESSES = 16
 """Registers for those of operands that are asked for early, and of results at the same places."""
 
+SPLIT_MORE, SPLIT_BORDERS = 8, 3
+"""Registers for what split fragments come to, before that is added to sums; and how many times as
+many as else ptxas has beside them for images with borders."""
+
 ADDRESS = 2
 """Registers."""
 
-PRODUCTS = {"wgmma": 2048, EXACT: 256, DEEP: 2048, MATRICES: 128, WHOLE_MATRICES: 256}
+PRODUCTS = {
+    **{"wgmma": 2048, EXACT: 256, DEEP: 2048, SPLIT: 1024 / 3},
+    **{MATRICES: 128, WHOLE_MATRICES: 256},
+}
 USUAL_PRODUCTS = 1024
 """Multiply-adds of a unit in a cycle, of elements of 2 bytes, by instructions."""
+
+SCHEDULERS, OF_PAIR, OF_FRAGMENT = 4, 14, 22
+"""Of a unit, each of which issues an instruction in a cycle, and what a warp issues for a pair of
+split fragments and for either: 6 products and 8 sums, and 5 instructions for each of the four
+elements that a thread has of it, and what loads them."""
 
 HIDDEN = 0.9
 """The part of what takes less time that passes while the rest goes on."""
@@ -146,11 +172,10 @@ def tensor_tiles(
     """Tiles of which a unit can run groups, the best first; none if ``machine`` has no
     instruction for operands of ``dtype``, which may be copied as ``boxes``.  Sums may be ``kept``
     in such a type."""
-    own = TILES if machine.copies else HELD_TILES
     tiles = [
         replace(t, terms=t.terms * 2 // dtype.bytes, instruction=family, warp=machine.warp)
         for family in [family for family in families(dtype) if family in machine.matrix][:1]
-        for t in own
+        for t in (SPLIT_TILES if family == SPLIT else TILES if machine.copies else HELD_TILES)
     ]
     if boxes is not None:
         boxed = [replace(t, terms=depth(dtype)) for t in BOX_TILES]
@@ -265,7 +290,7 @@ def tensor_time(
     item = dtype.bytes
     sides, bytes_of_terms = tile.rows + tile.columns, tile.terms * item
     rate = PRODUCTS.get(tile.instruction, USUAL_PRODUCTS)
-    products = tile.rows * tile.columns * bytes_of_terms / (2 * rate)
+    products = max(tile.rows * tile.columns * bytes_of_terms / (2 * rate), _issued(tile, dtype))
     read = tile.rows * tile.warp_columns + tile.columns * tile.warp_rows
     moved = (read + sides) * bytes_of_terms / SHARED_BYTES
     together = min(per_unit, at_once)
@@ -287,6 +312,21 @@ def tensor_time(
     if tile.parts == 1:
         return whole + per_unit * results
     return whole + parts_cycles(tile.rows, tile.columns, tile.parts, per_unit)
+
+
+def _issued(tile: TensorProduct, dtype: DType) -> float:
+    """Cycles in which a unit issues what warps do with a block of split operands."""
+    if tile.instruction != SPLIT:
+        return 0.0
+    pairs = tile.rows * tile.columns / SIDE**2
+    fragments = (tile.rows * tile.warp_columns + tile.columns * tile.warp_rows) / SIDE
+    steps = tile.terms / fragment_depth(dtype)
+    return steps * (OF_PAIR * pairs + OF_FRAGMENT * fragments) / SCHEDULERS
+
+
+def split_pays(machine: GpuModel) -> bool:
+    """Whether three products of half of the rate of f16 are faster than threads' own of f32."""
+    return machine.matrix_flops / (2 * 3) > machine.flops
 
 
 def _waiting(tile: TensorProduct, found: Contraction, ahead: float) -> float:
@@ -333,6 +373,8 @@ def tensor_registers(
     fragments = tile.rows // tile.warp_rows + tile.columns // tile.warp_columns
     kept = fragments * fragment_bytes(tile.warp) // (2 * SIDE)
     more = (_of_borders if tile.copies else _held)(tile, dtype, found)
+    if tile.instruction == SPLIT:
+        kept, more = kept + kept // 2 + SPLIT_MORE, SPLIT_BORDERS * more
     return sums + kept + more + 32
 
 

@@ -53,10 +53,13 @@ from modelcc.targets.isa.fragments import (
     store_c,
     sums_of,
 )
+from modelcc.targets.isa.split_product import multiply_split
 
-EXACT, ROUNDED, BYTES, DEEP = "mma_f32", "mma_tf32", "mma_f8", "mma_deep"
-"""The instructions that take f32 as it is, and with 10 bits of mantissa, and floats of 8 bits; and
-those that take the terms of two fragments."""
+EXACT, SPLIT, ROUNDED = "mma_f32", "mma_tf32x3", "mma_tf32"
+"""The instructions that take f32 as it is, as two numbers with 10 bits of mantissa, and as one."""
+
+BYTES, DEEP = "mma_f8", "mma_deep"
+"""Those that take floats of 8 bits, and the terms of two fragments."""
 
 MATRICES, WHOLE_MATRICES = "matrices", "matrices_f32"
 """Those that load and store whole matrices, of f16 and bf16, and of f32 as it is."""
@@ -80,7 +83,7 @@ def families(dtype: DType) -> tuple[str, ...]:
     """Those of instructions that multiply fragments of ``dtype``, exact ones first, and those of
     more terms."""
     if dtype == F32:
-        return EXACT, WHOLE_MATRICES, ROUNDED
+        return EXACT, WHOLE_MATRICES, SPLIT, ROUNDED
     if dtype.is_float and dtype.bits == 8:
         return (BYTES,)
     return (DEEP, "mma", MATRICES) if dtype.is_float else (DEEP, "mma")
@@ -244,8 +247,11 @@ class _TensorProduct:
         a = Argument(self._a.name, i * parts * SIDE * d)
         b = Argument(self._b.name, j * parts * SIDE * d)
         total = Argument(self._c.name, (i * columns + j) * SIDE * SIDE)
-        exact = self._schedule.instruction in (EXACT, WHOLE_MATRICES)
-        multiplied = multiply(self._dtype, exact, parts)
+        instruction = self._schedule.instruction
+        exact = instruction in (EXACT, WHOLE_MATRICES)
+        multiplied = (
+            multiply_split() if instruction == SPLIT else multiply(self._dtype, exact, parts)
+        )
         body = (
             _unrolled(i, rows, *loads_a),
             *(_unrolled(j, own, *loads) for loads in loads_b),

@@ -38,7 +38,7 @@ OPERANDS = (F16, BF16, F32, I8, F8E4M3FN, F8E5M2)
 """Types of operands; floats of 32 bits are taken as TF32, with 10 bits of mantissa, or exactly."""
 
 _ROW, _TERM, _PART, _STRIDE = Sym("i"), Sym("k"), Sym("h"), Sym("stride")
-_HALF, _KEPT = 0x1000, 0xFFFFE000
+HALF, KEPT = 0x1000, 0xFFFFE000
 """Half of TF32's last bit, and the bits that it has."""
 
 
@@ -131,11 +131,21 @@ def store_c(sums: DType, to: DType, every: int = 1) -> Function:
 
 
 def _widened(e: Expr, sums: DType) -> Expr:
-    if e.dtype != F32:
-        return Convert(e, sums)
-    bits = ScalarCall("add", (Bitcast(e, U32), Const(_HALF, U32, e.lanes)), U32, e.lanes)
-    kept = ScalarCall("and", (bits, Const(_KEPT, U32, e.lanes)), U32, e.lanes)
-    return Bitcast(kept, F32)
+    return Convert(e, sums) if e.dtype != F32 else rounded_to_tf32(e)
+
+
+def rounded_to_tf32(e: Expr) -> Expr:
+    """The nearest number with TF32's bits, of two that are as near the one away from 0."""
+    return _kept(ScalarCall("add", (Bitcast(e, U32), Const(HALF, U32, e.lanes)), U32, e.lanes))
+
+
+def cut_to_tf32(e: Expr) -> Expr:
+    """The next number with TF32's bits towards 0."""
+    return _kept(Bitcast(e, U32))
+
+
+def _kept(bits: Expr) -> Expr:
+    return Bitcast(ScalarCall("and", (bits, Const(KEPT, U32, bits.lanes)), U32, bits.lanes), F32)
 
 
 def _rows(body: Stmt) -> For:

@@ -10,7 +10,7 @@ mma.m16n8k16").
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from modelcc.ir.loop import Function
@@ -26,6 +26,7 @@ from modelcc.targets.isa.fragments import (
     store_c,
     sums_of,
 )
+from modelcc.targets.isa.split_product import multiply_split
 
 WARP = 32
 
@@ -52,12 +53,14 @@ class MatrixColumns:
 @dataclass(frozen=True)
 class MatrixMultiply:
     """Two instructions, one for each half of the columns; ``operand`` and ``sums`` are the LLVM
-    types of one register, ``rounding`` makes a register from an element."""
+    types of one register, ``rounding`` makes a register from an element.  ``split`` elements are
+    two of these, with three products of as many instructions each."""
 
     intrinsic: str
     operand: str
     sums: str
     rounding: str = ""
+    split: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,7 @@ def _known() -> Mapping[Function, MatrixInstruction]:
             found[load_b(dtype)] = MatrixColumns(halves_first=True)
         found[multiply(dtype)] = _MULTIPLY[dtype]
         found[clear_c(sums_of(dtype))] = MatrixClear()
+    found[multiply_split()] = replace(_MULTIPLY[F32], split=True)
     found[scale_c()] = MatrixScale()
     for to in (F32, F16, BF16):
         found[store_c(F32, to)] = MatrixStore()

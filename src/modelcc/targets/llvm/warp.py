@@ -8,7 +8,8 @@ from math import gcd
 from modelcc.ir.index import Index
 from modelcc.ir.loop import Alloc, Buffer, RoutineCall
 from modelcc.ir.loop_text import statement_text
-from modelcc.ir.types import DType
+from modelcc.ir.types import F32, DType
+from modelcc.targets.isa.fragments import HALF, KEPT
 from modelcc.targets.isa.nvidia_mma import (
     MatrixClear,
     MatrixColumns,
@@ -17,11 +18,13 @@ from modelcc.targets.isa.nvidia_mma import (
     MatrixScale,
     MatrixStore,
 )
+from modelcc.targets.isa.split_product import LEAST_BEYOND, SMALL
 from modelcc.targets.llvm.code import Code
 from modelcc.targets.llvm.dialect import LlvmGroups
 from modelcc.targets.llvm.expressions import ExpressionCode
-from modelcc.targets.llvm.values import value_type
+from modelcc.targets.llvm.values import constant, value_type
 
+_LEAST_BEYOND = constant(LEAST_BEYOND, F32)
 _REGISTER = 4
 """Bytes."""
 
@@ -125,9 +128,20 @@ class WarpCode:
         self.write(s, 0, "i32", found)
 
     def _multiply(self, s: RoutineCall, kind: MatrixMultiply) -> None:
-        a = self._rounded(self.read(s, 1, kind.operand, 4), kind)
-        b = self._rounded(self.read(s, 2, kind.operand, 4), kind)
+        a, b = (self.read(s, argument, kind.operand, 4) for argument in (1, 2))
         c = self.read(s, 0, kind.sums, 8)
+        if kind.split:
+            found = self._multiply_parts(kind, a, b)
+            totals = zip(c, found, strict=True)
+            results = [self._code.emit(f"fadd float {own}, {more}", "c") for own, more in totals]
+        else:
+            results = self._product(kind, self._rounded(a, kind), self._rounded(b, kind), c)
+        self.write(s, 0, kind.sums, results)
+
+    def _product(
+        self, kind: MatrixMultiply, a: Sequence[str], b: Sequence[str], c: Sequence[str]
+    ) -> list[str]:
+        """Sums ``c``, and products."""
         type_ = _structure([kind.sums] * 4)
         types = [kind.operand] * 6 + [kind.sums] * 4
         callee = self._code.intrinsic(type_, kind.intrinsic, ", ".join(types))
@@ -137,7 +151,32 @@ class WarpCode:
             typed = (f"{t} {v}" for t, v in zip(types, given, strict=True))
             found = self._code.emit(f"call {callee}({', '.join(typed)})", "product")
             results += self.fields(found, type_, 4)
-        self.write(s, 0, kind.sums, results)
+        return results
+
+    def _multiply_parts(
+        self, kind: MatrixMultiply, a: Sequence[str], b: Sequence[str]
+    ) -> list[str]:
+        """Products of parts, added up from 0, the small ones first."""
+        (high_a, low_a), (high_b, low_b) = self._split(a), self._split(b)
+        total = ["0.0"] * 8
+        for left, right in ((low_a, high_b), (high_a, low_b), (high_a, high_b)):
+            total = self._product(kind, left, right, total)
+        return total
+
+    def _split(self, values: Sequence[str]) -> tuple[list[str], list[str]]:
+        """As :func:`~modelcc.targets.isa.split_product.split` says."""
+        emit, parts = self._code.emit, (list[str](), list[str]())
+        absolute = self._code.intrinsic("float", "llvm.fabs.f32", "float")
+        for value in values:
+            whole = emit(f"bitcast i32 {value} to float")
+            magnitude = emit(f"call {absolute}(float {whole})")
+            usual = emit(f"fcmp olt float {magnitude}, {_LEAST_BEYOND}")
+            near = emit(f"and i32 {emit(f'add i32 {value}, {HALF}')}, {KEPT}")
+            high = emit(f"select i1 {usual}, i32 {near}, i32 {emit(f'and i32 {value}, {SMALL}')}")
+            rest = emit(f"fsub float {whole}, {emit(f'bitcast i32 {high} to float')}", "rest")
+            parts[0].append(high)
+            parts[1].append(emit(f"and i32 {emit(f'bitcast float {rest} to i32')}, {KEPT}", "low"))
+        return parts
 
     def _rounded(self, values: Sequence[str], kind: MatrixMultiply) -> list[str]:
         if not kind.rounding:

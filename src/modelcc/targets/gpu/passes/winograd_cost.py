@@ -25,7 +25,6 @@ from modelcc.targets.gpu.expected_time import (
     LAUNCH_SECONDS,
     LEAST_SECONDS,
     contraction_seconds,
-    nominal_clock,
 )
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.weights import weight_layouts, with_weights
@@ -123,7 +122,7 @@ class WinogradEstimate:
     def _seconds(self, key: CanonicalKernel) -> float | None:
         grouped = GroupKernel(with_weights(key, weight_layouts(key)), "kernel")
         schedule = next(choices(grouped, self.machine), None)
-        return contraction_seconds(grouped, schedule, self.machine, nominal_clock(self.machine))
+        return contraction_seconds(grouped, schedule, self.machine)
 
     @property
     def _sizes(self) -> dict[str, Index]:
