@@ -31,6 +31,7 @@ from benchmarks.gpu.results import Results
 
 PAGE = "results.md"
 ORDER = {f"{dtype}x{batch}": (dtype, batch) for dtype, batch in entries.ORDER}
+ASKED = {f"{kind}x{batch}": (kind, batch) for kind, batch in entries.OTHERS}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -46,7 +47,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--wheel", type=Path, action="append", default=[], help="goes along, too")
     made.add_argument("--kernels", nargs="*", help="only those whose names have one of these words")
     made.add_argument("--phase", choices=(CHECK, TIMES), help="one of the two (both)")
-    made.add_argument("--order", nargs="*", choices=ORDER, default=[*ORDER], help="of models")
+    made.add_argument(
+        "--order", nargs="*", choices={**ORDER, **ASKED}, default=[*ORDER], help="of models"
+    )
     made.add_argument("--profile", action="store_true", help="times of each kernel by itself")
     made.add_argument("--ncu", type=int, default=0, help="kernels for NVIDIA's profiler")
     made.add_argument("--no-operators", action="store_true", help="leave the op matrix out")
@@ -57,7 +60,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--places", type=int, default=4, help="models that get ready together")
     made.add_argument("--workers", type=int, default=8, help="processes that compile")
     made.add_argument("--out", type=Path, help="gets the results and the page (FOLDER)")
-    made.add_argument("--build", nargs=2, metavar=("STEM", "BATCH"), help=argparse.SUPPRESS)
+    made.add_argument(
+        "--build", nargs=3, metavar=("STEM", "BATCH", "PRECISION"), help=argparse.SUPPRESS
+    )
     made.add_argument("--once", action="append", default=[], help=argparse.SUPPRESS)
     return made
 
@@ -68,8 +73,8 @@ def main(arguments: Sequence[str] | None = None, serve: Callable[..., None] = se
     given.folder.mkdir(parents=True, exist_ok=True)
     if given.build:
         os.nice(10)
-        stem, batch = given.build
-        entries.build(entries.Entry(given.folder, stem, int(batch)), given.target)
+        stem, batch, precision = given.build
+        entries.build(entries.Entry(given.folder, stem, int(batch), precision), given.target)
         return 0
     if given.once:
         return once(given.folder, given.once, given.device)
@@ -79,7 +84,7 @@ def main(arguments: Sequence[str] | None = None, serve: Callable[..., None] = se
         given.folder, given.target, given.device, perf_counter() + given.seconds, given.size,
         given.limit, given.places, given.workers, given.workers,
         (given.phase,) if given.phase else (CHECK, TIMES), not given.no_operators, given.engines,
-        [ORDER[name] for name in given.order], given.profile, given.ncu, given.kernels,
+        [{**ORDER, **ASKED}[name] for name in given.order], given.profile, given.ncu, given.kernels,
         given.libraries,
     )  # fmt: skip
     out = given.folder if given.out is None else given.out

@@ -4,7 +4,7 @@ work they are."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import erf, prod
 from typing import Any
 
@@ -25,7 +25,7 @@ TOLERANCES = {"f32": 1e-4, "f16": 4e-3, "bf16": 2e-2}
 @dataclass(frozen=True)
 class Case:
     """``peer`` names the function of PyTorch's; work is ``operations``, and at least the bytes of
-    inputs and results."""
+    inputs and results.  ``precision`` is that of products of f32."""
 
     name: str
     peer: str
@@ -35,6 +35,7 @@ class Case:
     result: tuple[int, ...]
     operations: float
     reference: Reference
+    precision: str = "f32"
 
     @property
     def text(self) -> str:
@@ -119,6 +120,11 @@ def product(m: int, n: int, k: int, dtype: str) -> Case:
     return Case(name, "product", dtype, "y = MatMul(a, b)", shapes, (m, n), work, some)
 
 
+def in_three(case: Case) -> Case:
+    """By three products of TF32, which other targets than NVIDIA's GPUs refuse."""
+    return replace(case, name=f"{case.name} tf32x3", precision="tf32x3")
+
+
 def layer(m: int, n: int, k: int, dtype: str, residual: bool) -> Case:
     """A product, a bias, and a residual or GELU behind, as models have them."""
 
@@ -197,6 +203,9 @@ def cases(size: str = "large") -> Iterator[Case]:
         yield from (product(512, 512, 512, dtype) for dtype in ("bf16", "f16", "f32"))
         yield layer(2560, 1536, 768, "bf16", residual=False)
         yield from (product(100, 520, 4096, dtype) for dtype in ("f16", "f32"))
+        yield from (
+            in_three(product(*sizes, "f32")) for sizes in ((512, 512, 512), (100, 520, 4096))
+        )
         yield from (attention(512, 512, 128, "bf16", causal) for causal in (False, True))
         yield from (attention(1, 2048, 128, "f16"), attention(512, 512, 64, "f32"))
         yield from (softmax(64, 4096, "f16"), layer_norm(64, 4096, "f32"))
@@ -214,6 +223,7 @@ def _large() -> Iterator[Case]:
     yield from (softmax(16384, 4096, dtype) for dtype in ("f32", "f16"))
     yield from (layer_norm(16384, 4096, dtype) for dtype in ("f32", "f16"))
     yield from (product(4096, 4096, 4096, dtype) for dtype in ("f16", "f32"))
+    yield in_three(product(4096, 4096, 4096, "f32"))
     yield product(8192, 8192, 8192, "bf16")
     yield from (product(128, n, 4096, "f16") for n in (4096, 16384))
     yield product(128, 768, 3072, "f16")

@@ -139,7 +139,7 @@ def _built(day: Day, results: Results, entry: Entry) -> str:
     if entry.artifact.exists():
         return ""
     command = [sys.executable, "-m", "benchmarks.gpu", str(day.folder), "--target", day.target,
-               "--build", entry.stem, str(entry.batch)]  # fmt: skip
+               "--build", entry.stem, str(entry.batch), entry.precision]  # fmt: skip
     try:
         seconds = max(day.end - perf_counter(), 0.0)
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)

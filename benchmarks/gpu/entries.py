@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,11 @@ TOLERANCES = {"f32": 2e-3, "f16": 3e-2, "bf16": 8e-2}
 ORDER = (("f16", 1), ("bf16", 32), ("f32", 32), ("f16", 32), ("f32", 1), ("bf16", 1))
 """Types and batches, what tells most first."""
 
+PRECISIONS = ("tf32x3",)
+OTHERS = tuple((precision, batch) for precision in PRECISIONS for batch in (32, 1))
+"""Models of f32 whose products are to be computed so, where that is asked for: other engines
+multiply f32."""
+
 _RESULT, _DRAWN = "result:", "drawn:"
 """Begin names of what is kept beside inputs: results, and mean, deviation and shape of inputs that
 a seed gives."""
@@ -40,11 +45,13 @@ a seed gives."""
 
 @dataclass(frozen=True)
 class Entry:
-    """A model in ``folder`` at a batch; its type is the end of its name."""
+    """A model in ``folder`` at a batch; its type is the end of its name.  Products of f32 are of a
+    ``precision``."""
 
     folder: Path
     stem: str
     batch: int
+    precision: str = "f32"
 
     @property
     def dtype(self) -> str:
@@ -58,14 +65,20 @@ class Entry:
         return self.stem if self.dtype == "f32" else self.stem.rpartition("_")[0]
 
     @property
+    def kind(self) -> str:
+        """Its type, or the precision that is asked for."""
+        return self.dtype if self.precision == "f32" else self.precision
+
+    @property
     def name(self) -> str:
         """Of its row."""
-        return f"{self.stem} x{self.batch}"
+        asked = "" if self.precision == "f32" else f" {self.precision}"
+        return f"{self.stem}{asked} x{self.batch}"
 
     @property
     def artifact(self) -> Path:
         """Where the compiled model is."""
-        return self.folder / f"{self.stem}_x{self.batch}.mcc"
+        return self.folder / f"{self.name.replace(' ', '_')}.mcc"
 
     def read(self) -> onnx.ModelProto:
         """The model as it was taken along."""
@@ -159,17 +172,20 @@ def prepare(path: Path, folder: Path) -> None:
     np.savez_compressed(folder / f"{path.stem}.npz", **held, **kept)  # pyright: ignore
 
 
-def entries(folder: Path, order: Sequence[tuple[str, int]] = ORDER) -> list[Entry]:
+def entries(folder: Path, order: Sequence[tuple[str, int]] = (*ORDER, *OTHERS)) -> list[Entry]:
     """What was prepared of these types and batches, in their order."""
     stems = sorted(path.name.removesuffix(ENDING) for path in folder.glob(f"*{ENDING}"))
     found = [Entry(folder, stem, batch) for batch in BATCHES for stem in stems]
-    wanted = [entry for entry in found if (entry.dtype, entry.batch) in order]
-    return sorted(wanted, key=lambda entry: order.index((entry.dtype, entry.batch)))
+    whole = [entry for entry in found if entry.dtype == "f32"]
+    found += [replace(entry, precision=asked) for asked in PRECISIONS for entry in whole]
+    wanted = [entry for entry in found if (entry.kind, entry.batch) in order]
+    return sorted(wanted, key=lambda entry: order.index((entry.kind, entry.batch)))
 
 
 def build(entry: Entry, target: str) -> None:
     """Weights and the compiled model."""
     model = entry.read()
     dims = tuple(entry.dims(model).items())
-    compiled = compile_model(grown(model), Options(target=target, dims=dims))
+    options = Options(target=target, dims=dims, precision=entry.precision)
+    compiled = compile_model(grown(model), options)
     write_artifact(entry.artifact, compiled.artifact)

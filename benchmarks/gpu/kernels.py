@@ -32,7 +32,9 @@ def prepare(folder: Path, case: Case, target: str) -> None:
     path = artifact(folder, case)
     if not path.exists():
         model = onnx.parser.parse_model(case.text)
-        write_artifact(path, compile_model(model, Options(target=target)).artifact)
+        write_artifact(
+            path, compile_model(model, Options(target=target, precision=case.precision)).artifact
+        )
 
 
 def error(folder: Path, case: Case, device: str) -> float:

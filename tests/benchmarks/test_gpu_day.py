@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from time import perf_counter
@@ -21,7 +23,7 @@ from benchmarks.gpu.__main__ import main
 from benchmarks.gpu.cases import cases
 from benchmarks.gpu.clock import MissingPeerError
 from benchmarks.gpu.day import CHECK, TIMES, Day, check_operators, run
-from benchmarks.gpu.entries import BATCHES, ITEMS, TOLERANCES, Entry, entries, prepare
+from benchmarks.gpu.entries import BATCHES, ITEMS, TOLERANCES, Entry, build, entries, prepare
 from benchmarks.gpu.kernels import artifact
 from benchmarks.gpu.page import missing_most, page
 from benchmarks.gpu.profiles import FILE as PROFILES
@@ -30,7 +32,9 @@ from benchmarks.gpu.programs import DETAILS, Programs
 from benchmarks.gpu.results import FAULTS, FILE, Results, Row
 from benchmarks.gpu.turns import Failed, Opened, Task, Turns
 from benchmarks.gpu.weights import grown
+from modelcc.artifact.file import read_artifact
 from modelcc.driver import compile_model
+from modelcc.report.in_artifact import report_in
 from modelcc.runtime.errors import LoadError
 from tests.benchmarks import gpu_engines
 from tests.machines import chosen_options
@@ -347,7 +351,7 @@ def test_models_are_compared_with_what_onnxruntime_made(
     prepared: Path, dtype: str, batch: int
 ) -> None:
     """Every item of a batch; a batch of the first item alone is wrong."""
-    (entry,) = (e for e in entries(prepared) if (e.dtype, e.batch) == (dtype, batch))
+    (entry,) = entries(prepared, [(dtype, batch)])
     dims = tuple(entry.dims(entry.read()).items())
     compiled = compile_model(grown(entry.read()), chosen_options(dims=dims))
     results = compiled.target.load(compiled.artifact, 1).run(entry.feeds())
@@ -355,6 +359,19 @@ def test_models_are_compared_with_what_onnxruntime_made(
     assert entry.error(results) <= TOLERANCES[dtype]
     if batch >= ITEMS:
         assert entry.error({"y": results["y"][[0] * batch]}) > TOLERANCES[dtype]
+
+
+def test_models_of_f32_are_compiled_as_three_products_if_that_is_asked_for(
+    prepared: Path, tmp_path: Path
+) -> None:
+    (entry,) = entries(prepared, [("tf32x3", 1)])
+    assert (entry.name, entry.artifact.name) == ("tiny tf32x3 x1", "tiny_tf32x3_x1.mcc")
+    assert (entry.dtype, entry.model) == ("f32", "tiny")
+    shutil.copytree(prepared, tmp_path / "there")
+    build(replace(entry, folder=tmp_path / "there"), "cuda:sm_80")
+    report = report_in(read_artifact(tmp_path / "there" / entry.artifact.name))
+    assert report is not None
+    assert any("three products" in note for note in report.notes)
 
 
 def test_other_engines_compute_the_same_model(prepared: Path) -> None:

@@ -134,8 +134,12 @@ ADDRESS = 2
 """Registers."""
 
 PRODUCTS = {
-    **{"wgmma": 2048, EXACT: 256, DEEP: 2048, SPLIT: 1024 / 3},
-    **{MATRICES: 128, WHOLE_MATRICES: 256},
+    "wgmma": 2048,
+    EXACT: 256,
+    DEEP: 2048,
+    SPLIT: 1024 / 3,
+    MATRICES: 128,
+    WHOLE_MATRICES: 256,
 }
 USUAL_PRODUCTS = 1024
 """Multiply-adds of a unit in a cycle, of elements of 2 bytes, by instructions."""
