@@ -14,7 +14,7 @@ from modelcc.ir.index import Index, compile_index
 from modelcc.runtime.device import Device, DeviceMemory, OutOfDeviceMemoryError
 from modelcc.runtime.device_recordings import FaultPlaces
 from modelcc.runtime.device_states import ALIGNMENT, DeviceStates, aligned
-from modelcc.runtime.device_steps import DevicePlace, DeviceProgram, End
+from modelcc.runtime.device_steps import DevicePlace, DeviceProgram, End, kernel_calls
 from modelcc.runtime.errors import RunError
 
 Values: TypeAlias = dict[str, int]
@@ -185,21 +185,20 @@ class DeviceMemories:
         return {number: places[name] for number, name in names.items()}
 
     def _brought_constants(self, table: int) -> dict[int, tuple[DeviceMemory, int]]:
-        """The constants come to the device with the first call, equal ones once."""
+        """The constants come to the device with the first call, equal ones once where they can."""
         if self._constants is not None:
             return self._constants
-        specs = [(n, spec) for n, spec in enumerate(self._manifest.constants) if spec.size]
-        end = 0
-        places: dict[int, int] = {}
-        for _, spec in specs:
-            if spec.offset not in places:
-                places[spec.offset] = end
-                end += aligned(spec.size)
-        memory = self._device.allocate(max(1, end))
-        for number, spec in {spec.offset: (n, spec) for n, spec in specs}.values():
-            self._device.upload(memory, places[spec.offset], entry(table, number), spec.size)
-        every = enumerate(self._manifest.constants)
-        self._constants = {n: (memory, places.get(spec.offset, 0)) for n, spec in every}
+        specs = self._manifest.constants
+        offsets = {n: spec.offset for n, spec in enumerate(specs) if spec.size}
+        rooms = constant_rooms(offsets, self._program)
+        firsts = [n for n, room in rooms.items() if n == room]
+        starts = list(accumulate((aligned(specs[n].size) for n in firsts), initial=0))
+        memory = self._device.allocate(max(1, starts[-1]))
+        places = dict(zip(firsts, starts, strict=False))
+        for number, start in places.items():
+            self._device.upload(memory, start, entry(table, number), specs[number].size)
+        found = {n: places[rooms[n]] if n in rooms else 0 for n in range(len(specs))}
+        self._constants = {n: (memory, start) for n, start in found.items()}
         return self._constants
 
     def _too_large(self, values: Values, error: OutOfDeviceMemoryError) -> RunError:
@@ -214,3 +213,24 @@ class DeviceMemories:
 def entry(table: int, number: int) -> int:
     """What a table of addresses holds."""
     return ctypes.c_int64.from_address(table + 8 * number).value
+
+
+def constant_rooms(offsets: Mapping[int, int], program: DeviceProgram) -> dict[int, int]:
+    """For each constant, of which equal ones have one offset, the first one whose place it shares:
+    no two of one launch do, because WebGPU takes no memory twice."""
+    beside: dict[int, set[int]] = {}
+    for call in kernel_calls(program.steps):
+        numbers = {place.number for place in call.arguments if place.kind == "constant"}
+        for number in numbers:
+            beside.setdefault(number, set()).update(numbers - {number})
+    rooms: dict[int, list[set[int]]] = {}
+    found: dict[int, int] = {}
+    for number, offset in offsets.items():
+        equal = rooms.setdefault(offset, [])
+        others = beside.get(number, set[int]())
+        room = next((room for room in equal if room.isdisjoint(others)), None)
+        if room is None:
+            equal.append(room := set())
+        room.add(number)
+        found[number] = min(room)
+    return found

@@ -55,3 +55,15 @@ def test_nothing_is_added() -> None:
         feeds = {"x": x, "i": np.full((k, 1), -1), "u": np.ones((k, 4), np.float32)}
         (wanted,) = onnxruntime_runner(model)(feeds).values()
         np.testing.assert_array_equal(net(*feeds.values()), wanted)
+
+
+def test_constants_of_one_kernel_are_apart_though_their_bytes_are_equal() -> None:
+    """Signed and unsigned they are two, which a kernel cannot have as one memory."""
+    model = onnx.parser.parse_model(
+        f"{HEAD} g (int64[n, 3] x) => (uint64[n, 3] y) <int64[3] a = {{1, 2, 3}},"
+        " uint64[3] b = {1, 2, 3}> { s = Add (x, a) c = Cast <to = 13> (s) y = Mul (c, b) }"
+    )
+    net = modelcc.compile(model, target="webgpu", cache=None)
+    x = np.arange(6).reshape(2, 3)
+    own = np.array([1, 2, 3])
+    np.testing.assert_array_equal(net(x), ((x + own) * own).astype(np.uint64))
