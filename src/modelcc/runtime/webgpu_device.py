@@ -342,8 +342,15 @@ class WebgpuDevice:
         return result
 
     def _uniform(self, sizes: tuple[int, ...]) -> wgpu.GPUBuffer:
+        """The numbers that a launch is given; RunError for what has more than 32 bits."""
         found = self._numbers.get(sizes)
         if found is None:
+            wide = next((n for n in sizes if not -(1 << 31) <= n < 1 << 31), None)
+            if wide is not None:
+                raise RunError(
+                    f"a kernel computes with {wide:,}, and shaders of WebGPU count with 32 bits; "
+                    "other inputs are needed"
+                )
             data = pack(f"<{len(sizes)}i", *sizes)
             found = self._device.create_buffer_with_data(data=data, usage=_UNIFORM)
             self._numbers[sizes] = found

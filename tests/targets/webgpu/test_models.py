@@ -67,3 +67,15 @@ def test_constants_of_one_kernel_are_apart_though_their_bytes_are_equal() -> Non
     x = np.arange(6).reshape(2, 3)
     own = np.array([1, 2, 3])
     np.testing.assert_array_equal(net(x), ((x + own) * own).astype(np.uint64))
+
+
+def test_numbers_of_more_than_32_bits_are_refused() -> None:
+    """Which diagonal, here, may be any."""
+    model = onnx.parser.parse_model(
+        f"{HEAD} g (float[h, w] x, int64 k) => (float[h, w] y) {{ y = Trilu (x, k) }}"
+    )
+    net = modelcc.compile(model, target="webgpu", cache=None)
+    x = np.ones((3, 4), np.float32)
+    with pytest.raises(RunError, match=r"computes with 1,099,511,627,776, .* with 32 bits"):
+        net(x, np.int64(2**40))
+    np.testing.assert_array_equal(net(x, np.int64(-1)), np.triu(x, -1))
