@@ -16,11 +16,12 @@ from modelcc.ir.types import Array
 from modelcc.runtime.device_steps import End
 from modelcc.runtime.errors import InputError, RunError
 from modelcc.runtime.session import Session
-from tests.runtime.test_device_arrays import Tensor, normal, number
-from tests.targets.cuda.test_program import on_driver, prepared
 from tests.test_states import decoder
 
 pytest.importorskip("modelcc.runtime.cuda_device")
+from tests.runtime.test_device_arrays import Tensor, normal, number
+from tests.targets.cuda.test_program import on_driver, prepared
+
 EVERY: frozenset[End] = frozenset((kind, n) for kind in ("input", "output") for n in range(4))
 
 
