@@ -49,8 +49,7 @@ class Errors:
 class Checked:
     """What one back end made of one model: seconds, bytes, and errors at each size.
 
-    ``device`` is what its driver calls the device, if there is one; ``growth`` is by how much
-    larger errors are expected than those of plain sums.
+    ``device`` is what its driver calls the device, if there is one.
     """
 
     backend: str
@@ -60,7 +59,6 @@ class Checked:
     arena: int
     bound: int
     sizes: tuple[Errors, ...]
-    growth: float = 1.0
 
 
 def check(
@@ -95,8 +93,7 @@ def check(
         )
     device = device_name(backend)
     bytes = report.arena, report.lower_bound
-    growth = float(np.sqrt(np.mean([kernel.rounding**2 for kernel in report.kernels] or [1.0])))
-    return Checked(backend, device, cold, cached, *bytes, tuple(rows), growth), outputs
+    return Checked(backend, device, cold, cached, *bytes, tuple(rows)), outputs
 
 
 def truths_of(subject: Subject, sizes: int) -> list[Arrays | None]:

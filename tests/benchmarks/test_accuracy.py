@@ -36,7 +36,7 @@ def test_a_model_is_checked_at_several_sizes(tmp_path: Path) -> None:
     checked, outputs = check(subject, "llvm", truths_of(subject, 3))
     assert [size.shapes["x"] for size in checked.sizes] == [(1, 6), (2, 6), (5, 6)]
     assert all(size.worst < 1e-5 for size in checked.sizes)
-    assert all(0 < (size.own or 0) < 1e-6 for size in checked.sizes) and checked.growth == 1
+    assert all(0 < (size.own or 0) < 1e-6 for size in checked.sizes)
     assert [found["y"].shape for found in outputs] == [(1, 3), (2, 3), (5, 3)]
 
 
@@ -86,13 +86,13 @@ def test_a_model_that_is_not_onnxs_alone_has_no_results_in_64_bits(tmp_path: Pat
 
 
 def test_rounding_is_compared_with_the_peers() -> None:
-    def failures(own: float, peer: float, growth: float = 1.0) -> tuple[str, ...]:
+    def failures(own: float, peer: float) -> tuple[str, ...]:
         size = {"outputs": {"y": own + peer}, "milliseconds": 1.0, "own": own, "peer": peer}
-        made = {"backend": "c", "arena": 1, "bound": 1, "growth": growth, "sizes": [size]}
+        made = {"backend": "c", "arena": 1, "bound": 1, "sizes": [size]}
         return Found("net", "zoo", {"backends": [made], "difference": None}).failures
 
     assert not failures(0.9e-4, 0.9e-4) and not failures(1.9e-4, 1e-4)
-    assert failures(2.1e-4, 1e-4) and not failures(2.1e-4, 1e-4, growth=1.5)
+    assert failures(2.1e-4, 1e-4) and failures(1.3e-4, 6e-5)
     assert failures(1.5e-2, 1e-2)  # then the results in 64 bits are wrong
 
 
@@ -106,7 +106,6 @@ def test_bars() -> None:
         "cached": 0.1,
         "arena": 120,
         "bound": 100,
-        "growth": 1.0,
     }
     result = {"backends": [{**made, "sizes": [size]}], "difference": None, "static": 1.0}
     found = Found("resnet50", "zoo", result)
@@ -157,7 +156,6 @@ def test_a_tensor_off_by_more_than_a_step_is_named() -> None:
         "cached": 0.1,
         "arena": 1,
         "bound": 1,
-        "growth": 1.0,
         "sizes": [],
     }
     whole = {"states": 0, "whole": 0.0, "own": 0.0, "top": 1.0, "sure": 1.0, "given_top": 1.0}

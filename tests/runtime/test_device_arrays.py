@@ -123,7 +123,8 @@ def test_results_stay_on_the_gpu(compiled: Prepared) -> None:
     assert moves(driver)[2] == 0
     np.testing.assert_allclose(y.numpy(), mlp_result(normal(1)), rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(np.asarray(y), y.numpy())
-    np.testing.assert_array_equal(np.from_dlpack(cast(Any, y), device="cpu"), y.numpy())
+    if np.lib.NumpyVersion(np.__version__) >= "2.1.0":  # names devices from then on
+        np.testing.assert_array_equal(np.from_dlpack(cast(Any, y), device="cpu"), y.numpy())
     held = y.__dlpack__(stream=1)
     tensor, interface = read_capsule(held), y.__cuda_array_interface__
     assert (tensor.device, tensor.shape, tensor.kind) == ((CUDA, 0), (2, 3), (2, 32, 1))
