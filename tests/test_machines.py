@@ -23,6 +23,7 @@ NO_CODE = {
     "targets/cuda/test_libraries.py": "targets with machines of their own",
     "ptx_emulator/__main__.py": "targets with machines of their own",
     "targets/cuda/test_emulated.py": "targets with machines of their own",
+    "targets/cuda/test_split_product.py": "targets with machines of their own",
     "targets/cuda/test_tensor_product.py": "targets with machines of their own",
     "targets/mcu/libraries/test_cmsis_nn.py": "targets with machines of their own",
     "metal_kernels.py": "targets with machines of their own",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -17,12 +16,13 @@ import modelcc
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
-from modelcc.ir.types import F32, F64, U8, Array, TensorType, dtype_of
-from modelcc.ops.arithmetic import Add, Mul
+from modelcc.ir.types import F32, F64, U8, Array, TensorType
+from modelcc.ops.arithmetic import Mul
 from modelcc.ops.top_k import TopK
 from modelcc.runtime.errors import RunError
+from tests.device_agreement import WIDTHS, check_control_flow, check_elements
 from tests.random_control import control_models
-from tests.test_control_flow import QUICK, assert_same, example
+from tests.test_control_flow import QUICK
 from tests.test_states import FEEDS, GRAPHS, decoder
 
 pytest.importorskip("onnxruntime")
@@ -62,12 +62,7 @@ def normal(*shape: int) -> Array:
 @given(control_models())
 def test_control_flow_agrees_with_the_interpreter(graph: Graph) -> None:
     """Tensors change sides in branches and loops."""
-    net = modelcc.compile(graph, target="metal", threads=1, cache=None)
-    for batch in (1, 3):
-        arrays = example(batch)
-        got, wanted = net.run(arrays), interpret(graph, arrays)
-        for name in graph.outputs:
-            assert_same(got[name], wanted[name], f"{name} at batch {batch}")
+    check_control_flow(graph, "metal")
 
 
 def test_a_block_agrees_with_onnxruntime() -> None:
@@ -84,24 +79,9 @@ def test_a_block_agrees_with_onnxruntime() -> None:
         np.testing.assert_allclose(net.run(feeds)["y"], wanted, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "dtype", [np.float16, ml_dtypes.bfloat16, np.float64, np.int64, np.int8, np.uint8], ids=str
-)
+@pytest.mark.parametrize("dtype", WIDTHS, ids=str)
 def test_elements_of_every_width(dtype: type) -> None:
-    """As the interpreter rounds them; 16-bit floats are computed in 32 bits."""
-    build = GraphBuilder("widths")
-    found = dtype_of(np.zeros(1, dtype))
-    for name in "xy":
-        build.input(name, TensorType((5, 3), found))
-    (product,) = build.add(Mul(), "x", "y")
-    graph = build.build(list(build.add(Add(), product, "x")))
-    net = modelcc.compile(graph, target="metal", cache=None)
-    values = np.arange(15).reshape(5, 3)
-    feeds = {"x": (values % 7).astype(dtype), "y": (values % 5 + 1).astype(dtype)}
-    (name,) = graph.outputs
-    got, wanted = net.run(feeds)[name], interpret(graph, feeds)[name]
-    assert got.dtype == wanted.dtype
-    np.testing.assert_array_equal(got, wanted)
+    check_elements(dtype, "metal")
 
 
 def test_doubles_run_on_the_processor() -> None:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,9 +17,8 @@ from modelcc.driver import NOWHERE, compile_model
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
-from modelcc.ir.graph_interpreter import interpret
-from modelcc.ir.types import F32, F64, U8, Array, TensorType, dtype_of
-from modelcc.ops.arithmetic import Add, Mul
+from modelcc.ir.types import F32, F64, U8, Array, TensorType
+from modelcc.ops.arithmetic import Mul
 from modelcc.ops.hardmax import RowHardmax
 from modelcc.ops.top_k import TopK
 from modelcc.options import Options
@@ -32,8 +30,9 @@ from modelcc.runtime.errors import InputError, LoadError, RunError
 from modelcc.runtime.session import Session
 from modelcc.targets.base import TargetOptions
 from modelcc.targets.opencl.target import opencl_target
+from tests.device_agreement import WIDTHS, check_control_flow, check_elements
 from tests.random_control import control_models
-from tests.test_control_flow import QUICK, assert_same, example
+from tests.test_control_flow import QUICK
 from tests.test_states import decoder
 
 opencl = pytest.importorskip("modelcc.runtime.opencl_device")
@@ -55,32 +54,12 @@ def normal(*shape: int) -> Array:
 @given(control_models())
 def test_control_flow_agrees_with_the_interpreter(graph: Graph) -> None:
     """Tensors change sides in branches and loops."""
-    net = modelcc.compile(graph, target="opencl", threads=1, cache=None)
-    for batch in (1, 3):
-        arrays = example(batch)
-        got, wanted = net.run(arrays), interpret(graph, arrays)
-        for name in graph.outputs:
-            assert_same(got[name], wanted[name], f"{name} at batch {batch}")
+    check_control_flow(graph, "opencl")
 
 
-@pytest.mark.parametrize(
-    "dtype", [np.float16, ml_dtypes.bfloat16, np.float64, np.int64, np.int8, np.uint8], ids=str
-)
+@pytest.mark.parametrize("dtype", WIDTHS, ids=str)
 def test_elements_of_every_width(dtype: type) -> None:
-    """As the interpreter rounds them; 16-bit floats are computed in 32 bits."""
-    build = GraphBuilder("widths")
-    found = dtype_of(np.zeros(1, dtype))
-    for name in "xy":
-        build.input(name, TensorType((5, 3), found))
-    (product,) = build.add(Mul(), "x", "y")
-    graph = build.build(list(build.add(Add(), product, "x")))
-    net = modelcc.compile(graph, target="opencl", cache=None)
-    values = np.arange(15).reshape(5, 3)
-    feeds = {"x": (values % 7).astype(dtype), "y": (values % 5 + 1).astype(dtype)}
-    (name,) = graph.outputs
-    got, wanted = net.run(feeds)[name], interpret(graph, feeds)[name]
-    assert got.dtype == wanted.dtype
-    np.testing.assert_array_equal(got, wanted)
+    check_elements(dtype, "opencl")
 
 
 def test_floats_that_a_device_lacks_run_on_the_host() -> None:
