@@ -116,6 +116,14 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)  # before the fixtures of a module
+def pytest_runtest_setup() -> None:
+    """PyTorch's numbers are the same in each run, whichever tests a process has."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(0)
+
+
 def _leave_out(
     config: pytest.Config, items: list[pytest.Item], left: Sequence[pytest.Item]
 ) -> None:
