@@ -87,6 +87,20 @@ def test_saves_and_loads(tmp_path: Path) -> None:
     assert again.report().kernels == net.report().kernels
 
 
+def test_a_model_for_a_device_that_is_not_here_is_saved(tmp_path: Path) -> None:
+    net = modelcc.compile(mlp("batch"), "opencl:99", cache=None)
+    assert net.report().kernels
+    assert net.states == {}
+    net.save(tmp_path / "m.mcc")
+    assert read_artifact(tmp_path / "m.mcc").digest == net.digest
+    (x,) = inputs((3, 6))
+    for use in (lambda: net(x), lambda: net.run({"x": x}), lambda: net.session):
+        with pytest.raises(modelcc.LoadError, match=r"OpenCL|opencl"):
+            use()
+    with pytest.raises(modelcc.LoadError, match=r"OpenCL|opencl"):
+        modelcc.load(tmp_path / "m.mcc")
+
+
 def test_the_same_input_gives_the_same_artifact(tmp_path: Path) -> None:
     for name in ("one", "two"):
         modelcc.compile(mlp(), threads=1, cache=None).save(tmp_path / name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from os import PathLike
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
 
 from modelcc import checks
-from modelcc.artifact.file import read_artifact
+from modelcc.artifact.file import Artifact, read_artifact
 from modelcc.cache.compile_cache import find_compiled
 from modelcc.cache.measurements import with_measurements
 from modelcc.compiling_process import ProcessError, compiled_apart
@@ -25,10 +25,12 @@ from modelcc.frontends.choice import frontend_of, is_module_text
 from modelcc.heap import release_heap
 from modelcc.ir.errors import ModelError
 from modelcc.ir.types import Array
-from modelcc.model import Model, opened
+from modelcc.model import Model, opened, session_for
 from modelcc.options import Dims, Limit, Options, library_paths
+from modelcc.runtime.errors import LoadError
 from modelcc.runtime.libraries import with_paths
 from modelcc.runtime.pool import available_cores
+from modelcc.runtime.session import Session
 
 if TYPE_CHECKING:
     from modelcc.driver import Compiled, ModelSource
@@ -89,7 +91,8 @@ def compile(
     folder (default: ``MODELCC_CACHE_DIR``, else one below the home), None for no cache.  What
     ``modelcc machine --measure`` keeps there is used unless ``measured`` is False.  With
     ``separate`` another process compiles, with None if there can be one.  ``progress`` gets a
-    text, parts done, and all parts.  :class:`ModelError` says what is wrong with an argument.
+    text, parts done, and all parts.  :class:`ModelError` says what is wrong with an argument;
+    calls of a model for another machine, which can be saved, raise :class:`LoadError`.
     """
     environment = read_environment(os.environ)
     args, target = (None, args) if isinstance(args, str) and target is None else (args, target)
@@ -97,8 +100,7 @@ def compile(
         environment, options, target=target, threads=threads, dims=dims, cpu=cpu,
         optimize=optimize, accuracy=accuracy, precision=precision, winograd=winograd,
         strassen=strassen, schedule=schedule, tuned=tuned, skip=skip, limit=limit, keep=keep,
-        unchecked=unchecked, machine=machine, libraries=libraries, ram=ram,
-        kernels=kernels,
+        unchecked=unchecked, machine=machine, libraries=libraries, ram=ram, kernels=kernels,
     )  # fmt: skip
     checks.function("progress", progress, _PROGRESS)
     folder, apart = _folder(cache, environment), checks.optional_flag("separate", separate)
@@ -126,11 +128,11 @@ def compiled_model(
     processes, this one not among them if ``separate``, or, if that is None, if that can be."""
     found = None if cache is None or options.tuned else find_compiled(model, options, cache)
     if found is not None:
-        return opened(found, options.target, options.threads)
+        return _compiled(found, options, _session_for)
     if separate is not False:
         try:
             found, times = compiled_apart(model, options, cache, jobs, progress)
-            return opened(found, options.target, options.threads).with_times(times)
+            return _compiled(found, options, _session_for).with_times(times)
         except ProcessError as error:
             if separate:
                 raise
@@ -138,8 +140,23 @@ def compiled_model(
     config = _driver().BuildConfig(cache, jobs, progress)
     compiled: Compiled = _driver().compile_model(model, options, config)
     release_heap()
-    session = compiled.target.load(compiled.artifact, options.threads)
-    return Model(compiled.artifact, session, options.threads, options.target, compiled.times)
+    made = _compiled(compiled.artifact, options, lambda a, o: compiled.target.load(a, o.threads))
+    return made.with_times(compiled.times)
+
+
+def _compiled(
+    artifact: Artifact, options: Options, load: Callable[[Artifact, Options], Session]
+) -> Model:
+    """What was compiled, with its session, or with why this machine cannot run it."""
+    try:
+        session: Session | LoadError = load(artifact, options)
+    except LoadError as error:
+        session = error
+    return Model(artifact, session, options.threads, options.target)
+
+
+def _session_for(artifact: Artifact, options: Options) -> Session:
+    return session_for(artifact, options.target, options.threads)
 
 
 @overload

@@ -21,7 +21,7 @@ from modelcc.ir.index import Range
 from modelcc.ir.types import Array, TensorType
 from modelcc.options import Options
 from modelcc.report.formats import byte_text
-from modelcc.runtime.errors import InputError
+from modelcc.runtime.errors import InputError, LoadError
 from modelcc.runtime.opening import session_of
 from modelcc.runtime.session import NamedOuts, Outs, Session
 from modelcc.runtime.values import ValueSession
@@ -41,14 +41,15 @@ class Model:
     def __init__(
         self,
         artifact: Artifact,
-        session: Session,
+        session: Session | LoadError,
         threads: int,
         target: str = "native",
         times: Sequence[StageTime] = (),
     ) -> None:
-        """Made by :func:`modelcc.compile` and :func:`modelcc.load`."""
+        """Made by :func:`modelcc.compile` and :func:`modelcc.load`; instead of a ``session`` with
+        why there is none on this machine."""
         self._artifact = artifact
-        self._session = session
+        self._opened = session
         self._times = tuple(times)
         self.threads = threads
         self.target = target
@@ -60,8 +61,11 @@ class Model:
 
     @property
     def session(self) -> Session:
-        """What runs it, for callers that have addresses instead of arrays."""
-        return self._session
+        """What runs it, for callers that have addresses instead of arrays; LoadError if it is
+        compiled for another machine than this one."""
+        if isinstance(self._opened, LoadError):
+            raise self._opened.with_traceback(None)
+        return self._opened
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -78,7 +82,9 @@ class Model:
     @property
     def states(self) -> dict[str, Array]:
         """What the model keeps from call to call, by name: arrays that no call changes."""
-        return self._session.states.now if isinstance(self._session, ValueSession) else {}
+        if not self._artifact.manifest.states:
+            return {}
+        return self.session.states.now if isinstance(self.session, ValueSession) else {}
 
     def reset(self, states: Mapping[str, object] | None = None) -> None:
         """Set :attr:`states` to what they were at first, or to arrays by name.
@@ -86,8 +92,8 @@ class Model:
         :class:`InputError` for an unknown name or an array of another type.
         """
         given = {} if states is None else checks.mapping("states", states, "give net.states")
-        if isinstance(self._session, ValueSession):
-            self._session.states.reset(given)
+        if isinstance(self.session, ValueSession):
+            self.session.states.reset(given)
         elif given:
             raise InputError(f"{self.name}.reset", "no states", f"'{next(iter(given))}'",
                              "this model has none")  # fmt: skip
@@ -124,29 +130,29 @@ class Model:
         GPU, for whoever takes ``__dlpack__`` or ``__cuda_array_interface__``.
         States change, unless the call fails; where there are any, calls from several threads take
         turns.  :class:`InputError` says what does not fit, :class:`RunError` what stopped the
-        model.
+        model, and :class:`LoadError` why this machine cannot run it.
         """
         if out is None and not named:
-            return self._session(*arguments)
-        return self._session(*arguments, out=out, **named)
+            return self.session(*arguments)
+        return self.session(*arguments, out=out, **named)
 
     def run(self, feeds: Mapping[str, object], out: NamedOuts | None = None) -> dict[str, Any]:
         """Outputs by name for inputs by name; otherwise as a call."""
         if not hasattr(feeds, "keys"):
             where = f"{self.name}.run"
             raise InputError(where, "inputs by name", type(feeds).__name__, "give a dict")
-        return self._session.run(feeds, out)
+        return self.session.run(feeds, out)
 
     def limit(self, seconds: float | None) -> None:
         """Give up calls after so many seconds, on devices that can be left at work (``cuda``,
         ``amdgpu``)."""
-        self._session.limit(seconds)
+        self.session.limit(seconds)
 
     def overlap(self, on: bool) -> None:
         """Whether kernels may begin before the one before them has ended, for which they wait
         (``cuda`` from sm_90 on, where it is the default), in calls whose sizes and places are new;
         of no effect elsewhere."""
-        self._session.overlap(checks.flag("on", on))
+        self.session.overlap(checks.flag("on", on))
 
     @property
     def digest(self) -> str:
@@ -180,19 +186,19 @@ class Model:
                 else self.random_inputs(report.sizes)
             )
             counted = checks.whole_number("runs", runs, 1)
-            taken = self._session.profile(feeds, len(report.kernels), counted)
+            taken = self.session.profile(feeds, len(report.kernels), counted)
             seconds = np.median(taken, axis=0)
             report = report.with_profile([float(s) for s in seconds])
         return report.with_stages(self._times)
 
     def with_times(self, times: Sequence[StageTime]) -> Model:
         """The same model, whose report has the compiler's ``times``."""
-        return Model(self._artifact, self._session, self.threads, self.target, times)
+        return Model(self._artifact, self._opened, self.threads, self.target, times)
 
     def with_report(self, report: Report) -> Model:
         """The same model, which tells another report."""
         artifact = import_module("modelcc.report.in_artifact").with_report(self._artifact, report)
-        return Model(artifact, self._session, self.threads, self.target, self._times)
+        return Model(artifact, self._opened, self.threads, self.target, self._times)
 
     def random_inputs(
         self, sizes: Mapping[str, int] | None = None, seed: int = 0
@@ -232,12 +238,18 @@ class Model:
 
 
 def opened(artifact: Artifact, target: str, threads: int) -> Model:
-    """``artifact`` as a model; the compiler is asked only if its target has its own loader."""
+    """``artifact`` as a model; :class:`LoadError` if this machine cannot run it."""
+    return Model(artifact, session_for(artifact, target, threads), threads, target)
+
+
+def session_for(artifact: Artifact, target: str, threads: int) -> Session:
+    """What runs ``artifact``; the compiler is asked only if its target has its own loader."""
     if target in HOST_TARGETS:
-        return Model(artifact, session_of(artifact, threads), threads, target)
+        return session_of(artifact, threads)
     driver: Any = import_module("modelcc.driver")
     loader = driver.target_of(Options(target=target, threads=threads))
-    return Model(artifact, loader.load(artifact, threads), threads, target)
+    session: Session = loader.load(artifact, threads)
+    return session
 
 
 def _unpickled(
