@@ -59,6 +59,21 @@ class ThreadCopies:
             return lambda lanes: self._wait(lanes, left)
         return self._copy(instruction)
 
+    def prefetch(self, instruction: Instruction) -> Step:
+        """``cp.async.bulk.prefetch``: nothing, of memory that is there."""
+        source, amount = instruction.operands
+        threads = self._threads
+        places, sizes = threads.address(source), threads.reader(amount, "u32")
+
+        def step(lanes: Array) -> None:
+            first, size = places(lanes), sizes(lanes).astype(np.int64)
+            if (first % 16).any() or (size % 16).any() or (size <= 0).any():
+                raise GpuFaultError("what is prefetched is no multiple of 16 bytes")
+            for place in (first, first + size - 4):
+                threads.global_words(lanes, place, 4)
+
+        return step
+
     def _commit(self, lanes: Array) -> None:
         self._committed[lanes] += 1
 

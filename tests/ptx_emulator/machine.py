@@ -160,6 +160,8 @@ class Machine:
     def _beside(self, instruction: Instruction) -> Callable[[Array], None] | None:
         """What goes on beside threads."""
         parts = instruction.parts
+        if "prefetch" in parts:
+            return self._copies.prefetch(instruction)
         if parts[:2] == ("cp", "async"):
             return (self._boxes if "bulk" in parts else self._copies).step(instruction)
         if parts[0] == "mbarrier":

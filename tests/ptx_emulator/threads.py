@@ -18,6 +18,9 @@ from ptx_emulator.values import bits_of, numbers, register_type
 from modelcc.ir.types import Array
 
 RUNS, WAITS, ENDED = 0, 1, 2
+UNITS = 4
+"""Of the emulated GPU."""
+
 PARAMETERS = 1 << 60
 """Where parameters are, for those who ask."""
 
@@ -82,7 +85,8 @@ class Threads:
         sizes = {f"{name}.{d}": np.full(self.count, n, np.uint32)
                  for name, extents in (("%ntid", self.block), ("%nctaid", self.grid))
                  for d, n in zip("xyz", extents, strict=True)}  # fmt: skip
-        own = {"%laneid": self.thread % WARP, "%warpid": self.thread // WARP}
+        own = {"%laneid": self.thread % WARP, "%warpid": self.thread // WARP,
+               "%nsmid": np.full(self.count, UNITS)}  # fmt: skip
         return {
             **along(self.thread, self.block, "%tid"),
             **along(self.groups[self.group], self.grid, "%ctaid"),

@@ -90,10 +90,8 @@ class IndexOf:
 
 @dataclass(frozen=True)
 class Load:
-    """Lane l is ``buffer[offset + l * stride]``.
-
-    ``active`` (None: all): lanes ``>= active`` are not read and give 0.
-    """
+    """Lane l is ``buffer[offset + l * stride]``; lanes ``>= active`` (None: all are) are not read
+    and give 0."""
 
     buffer: str
     offset: Index
@@ -172,10 +170,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Intrinsic:
-    """An instruction's result.
-
-    An operand that has the elements of a single lane is the same for every lane.
-    """
+    """An instruction's result; an operand of single lanes' elements is the same for every lane."""
 
     instruction: Instruction
     args: tuple[Expr, ...]
@@ -439,10 +434,9 @@ class TakeTurns:
 @dataclass(frozen=True)
 class ParallelCall:
     """Runs ``outlined`` for all of 0 … ``count - 1``, which are independent: by the pool's threads,
-    each for a range of them, when ``when`` holds, else all at once.
-
-    The last two sizes of ``outlined`` are the first of its range and the one after the last.  Its
-    buffers, values and other sizes are what has these names here."""
+    each for a range of them, when ``when`` holds, else all at once.  The last two sizes of
+    ``outlined`` are the first of its range and the one after the last; its buffers, values and
+    other sizes are what has these names here."""
 
     outlined: Function
     count: Index
@@ -471,14 +465,16 @@ Stmt: TypeAlias = (
 
 @dataclass(frozen=True)
 class Parameter:
-    """A buffer parameter; ``mutable`` ones may be written, ``constant`` ones nobody writes.
-    Buffers do not overlap, except that ``shared`` ones may be one and the same memory: the
-    function then reads an element of one only before it writes that element of another."""
+    """A buffer parameter; ``mutable`` ones may be written, ``constant`` ones nobody writes: of
+    these ``prefetched`` bytes are worth having in a cache before.  Buffers do not overlap, except
+    that ``shared`` ones may be one memory: an element of one is read only before it is written
+    in another."""
 
     buffer: Buffer
     mutable: bool = False
     shared: bool = False
     constant: bool = False
+    prefetched: int = 0
 
 
 @dataclass(frozen=True)
@@ -486,7 +482,8 @@ class Function:
     """A kernel: buffers, then sizes (i64), then statements.  At most one parallel loop or one nest
     of grid loops, outermost.  ``source`` names the user's nodes it computes.  ``values`` come
     between buffers and sizes; only what a :class:`ParallelCall` calls has any.  So many groups are
-    meant to be ``resident`` on a unit of the machine (0: it says nothing)."""
+    meant to be ``resident`` on a unit (0: it says nothing); ``early``, they leave room for others.
+    """
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -495,6 +492,7 @@ class Function:
     source: tuple[str, ...] = ()
     values: tuple[Var, ...] = ()
     resident: int = 0
+    early: bool = False
 
 
 Routine: TypeAlias = Function

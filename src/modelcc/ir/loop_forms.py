@@ -324,6 +324,7 @@ def _parameter_text(parameter: Parameter | Var) -> str:
     buffer = parameter.buffer
     words = ("shared " if parameter.shared else "") + ("mut " if parameter.mutable else "")
     words += "constant " if parameter.constant else ""
+    words += f"prefetched {parameter.prefetched} " if parameter.prefetched else ""
     return f"{value_text(buffer.name)}: {words}{_buffer_text(buffer)}"
 
 
@@ -337,7 +338,8 @@ def _read_parameter(at: TextReader) -> Parameter | Var:
         return Var(name, *at.values[name])
     shared, mutable = at.accept("shared "), at.accept("mut ")
     constant = at.accept("constant ")
-    return Parameter(_read_buffer(at, name, "global"), mutable, shared, constant)
+    prefetched = at.number() if at.accept("prefetched ") else 0
+    return Parameter(_read_buffer(at, name, "global"), mutable, shared, constant, prefetched)
 
 
 _PARAMETERS = listed(syntax(_parameter_text, _read_parameter))
@@ -349,6 +351,7 @@ def definition_text(function: Function) -> str:
     sizes = f"; {SYMBOLS.text(function.sizes, NO_TYPES)}" if function.sizes else ""
     source = f" from {STRINGS.text(function.source, NO_TYPES)}" if function.source else ""
     resident = f" resident {function.resident}" if function.resident else ""
+    resident += " early" if function.early else ""
     name = FUNCTION.text(function.name, NO_TYPES)
     return f"{name}({taken}{sizes}){resident}{source} {_BLOCK.text(function.body, NO_TYPES)}"
 
@@ -362,9 +365,10 @@ def read_definition(at: TextReader) -> Function:
     sizes = SYMBOLS.read(at, (")",)) if at.accept(";") else ()
     at.expect(")")
     resident = at.number() if at.accept("resident ") else 0
+    early = at.accept("early ")
     source = STRINGS.read(at, ()) if at.accept("from ") else ()
     body = _BLOCK.read(at, ())
     at.buffers, at.values = outside
     parameters = tuple(p for p in taken if isinstance(p, Parameter))
     values = tuple(p for p in taken if isinstance(p, Var))
-    return Function(name, parameters, sizes, body, source, values, resident)
+    return Function(name, parameters, sizes, body, source, values, resident, early)

@@ -67,6 +67,16 @@ class GroupLimits:
     threads: int | None = None
 
 
+def _verify_prefetched(function: Function) -> None:
+    """Only what is there, and nobody writes, is brought to a cache before."""
+    for p in function.parameters:
+        size = p.buffer.size if isinstance(p.buffer.size, int) else 0
+        most = 0 if p.mutable else size * p.buffer.dtype.bytes
+        if not 0 <= p.prefetched <= most:
+            message = f"{p.prefetched} bytes of %{p.buffer.name} are prefetched, and {most} can be"
+            raise ModelError(message, (f"@{function.name}",))
+
+
 def verify_groups(function: Function, limits: GroupLimits) -> None:
     """Raise :class:`ModelError` naming the first statement that breaks a rule of groups.
 
@@ -75,6 +85,7 @@ def verify_groups(function: Function, limits: GroupLimits) -> None:
     group fits within ``limits``.
     """
     grid = grid_loop(function)
+    _verify_prefetched(function)
     if grid is None:
         misplaced = next(s for s in statements(function.body) if is_of_groups(s))
         raise _fail(function, misplaced, "there is no grid loop around it")

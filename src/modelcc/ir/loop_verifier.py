@@ -93,8 +93,8 @@ def verify_function(function: Function, limits: GroupLimits = UNLIMITED) -> None
     verifier.verify()
     if verifier.has_groups:
         verify_groups(function, limits)
-    elif function.resident:
-        raise ModelError("groups are resident, and it has none", (f"@{function.name}",))
+    elif function.resident or function.early:
+        raise ModelError("groups are resident or early, and it has none", (f"@{function.name}",))
 
 
 @dataclass

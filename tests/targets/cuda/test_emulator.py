@@ -123,6 +123,11 @@ BODIES = {
                           "$L: bar.sync 1;", "nobody goes on"),
     "a value of nobody": ("setp.lt.u32 %p1, %r1, 8; @%p1 ret; "
                           "shfl.sync.bfly.b32 %r2, %r1, 16, 31, -1;", "does not take part"),
+    "what is prefetched ends behind memory": (
+        "mov.u32 %r2, %tid.x; setp.ne.u32 %p1, %r2, 0; @%p1 bra $L; "
+        "cp.async.bulk.prefetch.L2.global [%rd1], 4096; $L: bar.sync 0;", "was not given"),
+    "what is prefetched begins between": (
+        "add.s64 %rd1, %rd1, 8; cp.async.bulk.prefetch.L2.global [%rd1], 16;", "multiple of 16"),
     "ahead of another kernel": ("st.global.b32 [%rd2], %r1; griddepcontrol.wait;", "before grid"),
 }  # fmt: skip
 

@@ -101,5 +101,5 @@ def test_how_many_are_resident_is_said_in_texts() -> None:
 
 def test_what_has_no_groups_has_none_resident() -> None:
     function = parse_function("func @f(%y: mut f32[8]) resident 4 { store %y[0] = f32(0.0) }")
-    with pytest.raises(ModelError, match="groups are resident, and it has none"):
+    with pytest.raises(ModelError, match="groups are resident or early, and it has none"):
         verify_function(function)

@@ -266,6 +266,7 @@ def _both(one: _Kernel, other: _Kernel, same: Sequence[int | None], name: str) -
         (For(group, 0, one.groups + other.groups, (inner,), kind="grid"),),
         tuple(dict.fromkeys((*one.function.source, *other.function.source))),
         resident=resident,
+        early=one.function.early and other.function.early,
     )
 
 

@@ -44,8 +44,8 @@ class Chip:
 
 
 _A100, _DESKTOP, _H100, _RTX_40 = (
-    replace(GPUS[name], matrix=("mma", *more), arrivals=True, copies=True)
-    for name, more in (("a100", ()), ("rtx30", ()), ("h100", (BYTES,)), ("rtx40", (BYTES,)))
+    replace(GPUS[n], matrix=("mma", *more), arrivals=True, copies=True, overlaps=n == "h100")
+    for n, more in (("a100", ()), ("rtx30", ()), ("h100", (BYTES,)), ("rtx40", (BYTES,)))
 )
 
 CHIPS: Mapping[str, Chip] = {
@@ -58,7 +58,7 @@ CHIPS: Mapping[str, Chip] = {
         Chip("sm_90", _H100, 84),
         Chip("sm_90a", replace(_H100, matrix=("wgmma", *_H100.matrix)), 84),
         Chip("sm_100a", _H100, 86),
-        Chip("sm_120", _RTX_40, 87),
+        Chip("sm_120", replace(_RTX_40, overlaps=True), 87),
     )
 }
 

@@ -30,6 +30,7 @@ from modelcc.targets.gpu.choice import choices
 from modelcc.targets.gpu.decode import lower_decode
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.gpu.overlap import overlapping
 from modelcc.targets.gpu.persistent_product import lower_persistent_product
 from modelcc.targets.gpu.pointwise import lower_pointwise
 from modelcc.targets.gpu.product import lower_product
@@ -97,7 +98,7 @@ def schedule_groups_kernel(
     resident = resident_groups(grouped, schedule, function, machine)
     own = {*kernel.inputs, *kernel.outputs}
     working = frozenset(p.buffer.name for p in function.parameters) - own
-    found = replace(function, resident=resident)
+    found = overlapping(replace(function, resident=resident), grouped, schedule, machine)
     return ScheduledKernel(found, layouts, (), schedule, working=working)
 
 

@@ -36,7 +36,8 @@ class GpuModel:
     threads copy to shared memory while they go on.  Where it is ``paired``, shared memory answers
     two threads of a warp at once that read the same 8 or 16 bytes, if T and T^1 or T and T^2 do for
     all T (https://forums.developer.nvidia.com/t/unexpected-shared-memory-bank-conflict/77228).
-    With ``matrix_subnormals`` matrix instructions take f16 below its normal range as it is, not
+    Where it ``overlaps``, a kernel's groups may come before the kernel before it has ended.  With
+    ``matrix_subnormals`` matrix instructions take f16 below its normal range as it is, not
     as 0.  ``clock`` is at how many 1e9 cycles a second units multiply (0: as many as ``flops`` come
     to).
     """
@@ -68,6 +69,7 @@ class GpuModel:
     address_registers: int = 32
     paired: bool = False
     clock: float = 0.0
+    overlaps: bool = False
 
     @property
     def limits(self) -> GroupLimits:

@@ -1,8 +1,11 @@
 """Kernels that may be launched before the one before them has ended, in LLVM text for NVIDIA's
 sm_90 and later (programmatic dependent launch).
 
-    define internal void @k.body(ptr noalias readonly %x, ptr noalias %y) alwaysinline
-    define ptx_kernel void @k(ptr %x, ptr %y)      ; waits, then calls it
+    define internal void @k.body(ptr noalias readonly %x, ptr noalias %w, …) alwaysinline
+    define ptx_kernel void @k(ptr %x, ptr noalias readonly %w, ptr %y) {
+      call void @prefetch_constant(ptr %w, i64 8388608, i32 2)
+      call void asm sideeffect "griddepcontrol.wait;", …
+      call void @k.body(…)
 
 Every thread of every kernel waits before it reads or writes memory that others have, until the
 kernel before has ended and what it wrote is seen (PTX ISA, griddepcontrol).  That one has waited
@@ -14,13 +17,17 @@ neither ``noalias`` nor ``readonly``: of that LLVM would make loads by way of a 
 kept coherent (``ld.global.nc``), and it might move them before the wait.  The parameters of the
 function within are both, which stays known, as ``alias.scope``, where it is put into the kernel.
 
-Maps of tensors of which boxes are copied are the kernel's own, and fetched before it waits.
+Maps of tensors of which boxes are copied are the kernel's own, and fetched before it waits.  So are
+constants, which nobody writes, by the groups that are there at once: to the cache of all units,
+while the kernel before still computes.  The one after an ``early`` kernel may come at once, too,
+and fetch its own; all others say when they have room (``statements.py``).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from modelcc.targets.llvm.values import quoted
 
@@ -29,6 +36,67 @@ WAITING = "@kernels_wait = addrspace(1) constant i32 1"
 
 LAUNCH = 'call void asm sideeffect "griddepcontrol.launch_dependents;", ""()'
 """The next kernel may be launched as soon as all groups have come here, or have ended."""
+
+PREFETCH = """\
+define internal void @prefetch_constant(ptr addrspace(1) %x, i64 %bytes, i32 %resident) #0 {
+  %tx = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  %ty = call i32 @llvm.nvvm.read.ptx.sreg.tid.y()
+  %tz = call i32 @llvm.nvvm.read.ptx.sreg.tid.z()
+  %txy = or i32 %tx, %ty
+  %thread = or i32 %txy, %tz
+  %gx = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
+  %gy = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.y()
+  %gz = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.z()
+  %nx = call i32 @llvm.nvvm.read.ptx.sreg.nctaid.x()
+  %ny = call i32 @llvm.nvvm.read.ptx.sreg.nctaid.y()
+  %nz = call i32 @llvm.nvvm.read.ptx.sreg.nctaid.z()
+  %planes = mul i32 %gz, %ny
+  %row = add i32 %planes, %gy
+  %rows = mul i32 %row, %nx
+  %group = add i32 %rows, %gx
+  %nxy = mul i32 %nx, %ny
+  %groups = mul i32 %nxy, %nz
+  %units = call i32 asm "mov.u32 $0, %nsmid;", "=r"()
+  %room = mul i32 %units, %resident
+  %all = icmp ult i32 %groups, %room
+  %there = select i1 %all, i32 %groups, i32 %room
+  %late = icmp uge i32 %group, %there
+  %other = icmp ne i32 %thread, 0
+  %group64 = zext i32 %group to i64
+  %there64 = zext i32 %there to i64
+  %begin = mul i64 %group64, 16384
+  %step = mul i64 %there64, 16384
+  %none = icmp uge i64 %begin, %bytes
+  %idle = or i1 %late, %other
+  %nothing = or i1 %idle, %none
+  br i1 %nothing, label %end, label %piece
+piece:
+  %at = phi i64 [ %begin, %0 ], [ %next, %piece ]
+  %left = sub i64 %bytes, %at
+  %whole = icmp ugt i64 %left, 16384
+  %size = select i1 %whole, i64 16384, i64 %left
+  %size32 = trunc i64 %size to i32
+  %p = getelementptr i8, ptr addrspace(1) %x, i64 %at
+  call void asm sideeffect "cp.async.bulk.prefetch.L2.global [$0], $1;", "l,r"(
+    ptr addrspace(1) %p, i32 %size32)
+  %next = add i64 %at, %step
+  %more = icmp ult i64 %next, %bytes
+  br i1 %more, label %piece, label %end
+end:
+  ret void
+}"""
+"""One thread of each group that is there at once, where so many are resident on a unit, asks for
+pieces of 16 KB, in turns (PTX ISA, cp.async.bulk.prefetch)."""
+
+PREFETCH_WORDS = tuple(
+    f"declare i32 @llvm.nvvm.read.ptx.sreg.{name}.{axis}()"
+    for name in ("tid", "ctaid", "nctaid")
+    for axis in "xyz"
+)
+"""What it calls."""
+
+_UNIT = 16
+"""Bytes that are prefetched come in multiples of so many."""
 
 _WAIT = 'call void asm sideeffect "griddepcontrol.wait;", "~{memory}"() convergent'
 _FETCH = (
@@ -45,14 +113,39 @@ def own_parameter(parameter: str, constant: bool) -> str:
     return parameter if constant else _ALONE.sub("", parameter)
 
 
-def waiting_kernel(name: str, head: str, parameters: Sequence[str], body: str) -> str:
+@dataclass(frozen=True)
+class Beginning:
+    """What a kernel does before it waits: prefetch so many first bytes of ``constants``, which are
+    LLVM's names, by groups of which so many are ``resident`` on a unit; ``early``, have the next
+    kernel come."""
+
+    constants: tuple[tuple[str, int], ...] = ()
+    resident: int = 1
+    early: bool = False
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Statements."""
+        calls = (
+            f"call void @prefetch_constant(ptr addrspace(1) {name}, i64 {size - size % _UNIT}, "
+            f"i32 {self.resident})"
+            for name, size in self.constants
+        )
+        return (*calls, LAUNCH) if self.early else tuple(calls)
+
+
+def waiting_kernel(
+    name: str, head: str, parameters: Sequence[str], body: str, beginning: Beginning
+) -> str:
     """A kernel that begins with ``head``, waits, and does ``body`` with its ``parameters``."""
     inner = f"@{quoted(name + '.body')}"
     within = [_MAP.sub("ptr ", parameter) for parameter in parameters]
     given = ", ".join(map(_argument, within))
-    maps = [_name(parameter) for parameter in parameters if _MAP.match(parameter)]
+    maps = [operand_name(parameter) for parameter in parameters if _MAP.match(parameter)]
     first = [line for number, one in enumerate(maps) for line in _fetched(number, one)]
-    lines = "\n  ".join([*first, _WAIT, f"call void {inner}({given})", "ret void"])
+    lines = "\n  ".join(
+        [*first, *beginning.lines, _WAIT, f"call void {inner}({given})", "ret void"]
+    )
     return (
         f"define internal void {inner}({', '.join(within)}) alwaysinline #0 {{\n{body}\n}}\n\n"
         f"{head} {{\n  {lines}\n}}"
@@ -62,10 +155,11 @@ def waiting_kernel(name: str, head: str, parameters: Sequence[str], body: str) -
 def _argument(parameter: str) -> str:
     found = _TYPE.match(parameter)
     assert found is not None
-    return f"{found.group()} {_name(parameter)}"
+    return f"{found.group()} {operand_name(parameter)}"
 
 
-def _name(parameter: str) -> str:
+def operand_name(parameter: str) -> str:
+    """LLVM's name of a parameter."""
     return parameter[parameter.index("%") :]
 
 

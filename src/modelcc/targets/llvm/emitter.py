@@ -33,7 +33,15 @@ from modelcc.ir.shared_layout import shared_layout
 from modelcc.ir.tiles import TileMap
 from modelcc.ir.types import I64
 from modelcc.passes.loop.outline_parallel import outline_parallel
-from modelcc.targets.llvm.ahead import WAITING, own_parameter, waiting_kernel
+from modelcc.targets.llvm.ahead import (
+    PREFETCH,
+    PREFETCH_WORDS,
+    WAITING,
+    Beginning,
+    operand_name,
+    own_parameter,
+    waiting_kernel,
+)
 from modelcc.targets.llvm.code import Code, LlvmValue
 from modelcc.targets.llvm.dialect import LlvmGroups
 from modelcc.targets.llvm.groups import kernel_size
@@ -73,6 +81,9 @@ def emit_llvm(functions: Sequence[Callee], options: EmitOptions = PLAIN) -> str:
     definitions = [text for f in functions for text in _definitions(f, declarations, options)]
     if options.groups is not None and options.groups.ahead:
         definitions.append(WAITING)
+        if any(map(_prefetched, map(meaning_of, functions))):
+            definitions.append(PREFETCH)
+            declarations |= dict.fromkeys(PREFETCH_WORDS)
     return module_text(definitions, declarations, options)
 
 
@@ -122,7 +133,9 @@ def _kernel(
     size, shared = kernel_size(function, groups), shared_layout(function)
     code = Code(declarations, options.instructions, groups, function.name)
     parameters = _bind_parameters(code, function)
-    results = frozenset(p.buffer.name for p in function.parameters if p.mutable)
+    results = frozenset(
+        p.buffer.name for p in function.parameters if p.mutable and not function.early
+    )
     StatementCode(code, shared, results).block(function.body)
     code.scope.block.terminator = "ret void"
     comment = f"; {', '.join(function.source)}\n" if function.source else ""
@@ -135,12 +148,23 @@ def _kernel(
             own_parameter(text, n < len(function.parameters) and function.parameters[n].constant)
             for n, text in enumerate(parameters)
         ]
+        constants = [
+            (operand_name(text), p.prefetched)
+            for text, p in zip(parameters, function.parameters, strict=False)
+            if p in _prefetched(function)
+        ]
+        beginning = Beginning(tuple(constants), max(function.resident, 1), function.early)
         text = comment + waiting_kernel(
-            function.name, f"{head}({', '.join(own)}) #0 {size}", parameters, body
+            function.name, f"{head}({', '.join(own)}) #0 {size}", parameters, body, beginning
         )
     else:
         text = f"{comment}{head}({', '.join(parameters)}) #0 {size} {{\n{body}\n}}"
     return ["\n".join(code.globals), text] if code.globals else [text]
+
+
+def _prefetched(function: Function) -> tuple[Parameter, ...]:
+    """What is worth it to have in a cache before the function begins, and nobody writes."""
+    return tuple(p for p in function.parameters if p.constant and p.prefetched)
 
 
 def _library_definition(function: LibraryFunction, declarations: dict[str, None]) -> str:
