@@ -13,6 +13,7 @@ from modelcc.schedule.group_schedule import (
     GroupRows,
     GroupScatter,
     GroupWindows,
+    ListedScatter,
     Pointwise,
     TensorProduct,
 )
@@ -71,6 +72,7 @@ SCHEDULES = st.one_of(
     st.builds(GroupProduct, *[NUMBERS] * 7),
     st.builds(TensorProduct, *[NUMBERS] * 6, st.sampled_from(["mma", "mma_tf32"])),
     st.builds(GroupScatter, NUMBERS, NUMBERS),
+    st.builds(ListedScatter, *[NUMBERS] * 6),
     st.builds(GroupAttention, *[NUMBERS] * 6),
 )
 

@@ -216,6 +216,22 @@ class GroupScatter:
     owners: int = 1
 
 
+@dataclass(frozen=True)
+class ListedScatter:
+    """The same by groups that look at each update once and list their own: those at every
+    so-manieth place, of ``shares``.  Of a block each of the ``threads`` looks at as many as
+    ``each``, and those of a ``warp`` add up counts in registers.  So many ``columns`` of an update
+    have a thread each, vectors of ``lanes``; a group has as many updates at once as it has threads
+    for them."""
+
+    threads: int
+    shares: int
+    columns: int = 1
+    each: int = 8
+    lanes: int = 1
+    warp: int = 1
+
+
 GroupSchedule: TypeAlias = (
     Pointwise
     | GroupWindows
@@ -229,5 +245,6 @@ GroupSchedule: TypeAlias = (
     | GroupDecode
     | RunningDecode
     | GroupScatter
+    | ListedScatter
 )
 """How a kernel runs as groups of threads."""

@@ -27,6 +27,7 @@ from modelcc.schedule.group_schedule import (
     GroupRows,
     GroupScatter,
     GroupWindows,
+    ListedScatter,
     Pointwise,
     RunningDecode,
     TensorAttention,
@@ -69,6 +70,7 @@ _WORDS: Mapping[str, type[Schedule | Part]] = MappingProxyType(
         "group_decode": GroupDecode,
         "running_decode": RunningDecode,
         "group_scatter": GroupScatter,
+        "listed_scatter": ListedScatter,
     }
 )
 _SEVERAL: Mapping[type, str] = MappingProxyType(

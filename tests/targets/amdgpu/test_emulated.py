@@ -20,6 +20,7 @@ from group_kernels import grouped
 from group_products import feeds_of, program_of
 from kernel_runs import run_scheduled
 from op_kernels import CASES, check
+from scatters import ON_DEVICES, check_on_device
 from transformer_models import attention_block
 
 from modelcc.ir.op import Op, Sample
@@ -50,6 +51,13 @@ def computes(program: TensorProgram, schedule: Schedule, chip: str, backwards: b
     wanted = run_program(program, feeds, env)
     for output in program.outputs:
         np.testing.assert_array_equal(found[output], wanted[output])
+
+
+@BACKWARDS
+@pytest.mark.parametrize("name", ON_DEVICES)
+def test_updates_by_lists(name: str, backwards: bool) -> None:
+    gpu = CHIPS["gfx942"]
+    check_on_device(name, lambda p: emulated(p, "gfx942", backwards), gpu, warp=gpu.warp)
 
 
 @BACKWARDS

@@ -20,6 +20,7 @@ from op_kernels import CASES, check
 from ptx_emulator.driver import PtxDriver
 from ptx_emulator.kernels import emulated
 from ptx_emulator.traffic import Traffic
+from scatters import ON_DEVICES, check_on_device
 from transformer_models import attention_block
 
 from modelcc.driver import compile_model
@@ -58,6 +59,20 @@ def computes(
     wanted = run_program(program, feeds, env)
     for output in program.outputs:
         np.testing.assert_array_equal(found[output], wanted[output])
+
+
+@pytest.mark.parametrize("name", ON_DEVICES)
+def test_updates_by_lists(name: str) -> None:
+    chip = CHIPS["sm_90a"]
+    check_on_device(name, lambda program: emulated(program, chip), chip.gpu, warp=32)
+
+
+@pytest.mark.parametrize("lanes", [2, 4])
+def test_updates_by_lists_of_vectors(lanes: int) -> None:
+    chip = CHIPS["sm_90a"]
+    columns = 32 // lanes
+    given = {"warp": 32, "lanes": lanes, "columns": columns}
+    check_on_device("blocks", lambda program: emulated(program, chip), chip.gpu, **given)
 
 
 @EARLY

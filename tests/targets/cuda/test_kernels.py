@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from math import prod
 
 import pytest
 from group_kernels import BY_NAME, FIRST
 from op_kernels import graph_of
+from scatters import Updates
 
 from modelcc.ir.errors import ModelError
-from modelcc.ir.loop import Function
+from modelcc.ir.loop import Barrier, Function
 from modelcc.ir.loop_parser import parse_function
+from modelcc.ir.loop_traversal import launch_extents, statements
 from modelcc.ir.op import Op, Sample
 from modelcc.ops.samples import arrays
 from modelcc.passes.tensor.from_graph import lower_graph
@@ -27,6 +30,7 @@ from modelcc.targets.cuda.tools import (
 from modelcc.targets.gpu.kernel_uses import kernel_use
 from modelcc.targets.gpu.schedule import schedule_groups
 from modelcc.targets.kernel_use import CompiledKernel
+from modelcc.targets.llvm.groups import shared_bytes
 
 assembling = pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here")
 disassembling = pytest.mark.skipif(find_tool("nvdisasm") is None, reason="there is no nvdisasm")
@@ -221,6 +225,28 @@ def test_every_op_is_assembled_without_spills(op: Op, sample: Sample, name: str)
         spilled = {kernel: use.spilled for kernel, use in made.uses.items() if use.spilled}
         assert not spilled
         assert len(made.uses) == len(functions)
+
+
+MANY = {
+    "places": Updates((1_000_000,), (1_000_000,), 0),
+    "rows": Updates((100_000, 64), (1_000_000, 1)),
+    "an embedding": Updates((50_000, 768), (4096, 1), dtype="bf16"),
+    "named rows": Updates((100_000, 64), (9, 1), named=True),
+    "lists": Updates((8, 1000), (8, 100_000), 1, "max"),
+}
+
+
+@assembling
+@pytest.mark.parametrize("name", MANY)
+def test_many_updates_take_the_registers_that_are_planned(name: str) -> None:
+    chip = CHIPS["sm_90a"]
+    function = schedule_groups(MANY[name].program(), None, chip.gpu).functions[-1]
+    assert any(isinstance(s, Barrier) for s in statements(function.body))
+    (use,) = assemble(ptx_text(llvm_text([function], chip), chip), chip).uses.values()
+    assert not use.spilled
+    threads = launch_extents(function)[1]
+    count, shared = prod(n for n in threads if isinstance(n, int)), shared_bytes(function)
+    assert chip.gpu.groups_at_once(count, use.registers, shared) > 0
 
 
 @assembling

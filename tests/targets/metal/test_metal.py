@@ -15,6 +15,7 @@ from metal_kernels import by_metal
 from metal_source import for_processors
 from onnx import helper
 from op_kernels import CASES, check, other_sizes, with_sizes
+from scatters import ON_DEVICES, check_on_device
 from small_models import computed_gather, mlp, model
 
 from modelcc.emit.emission import emit
@@ -40,6 +41,11 @@ def test_kernels_agree_with_the_reference(op: Op, sample: Sample) -> None:
     run = by_metal(program.functions)
     for env in (sizes(op, sample), *other_sizes(op, sample)):
         check(op, program, run, arrays(op, with_sizes(sample, env)), env)
+
+
+@pytest.mark.parametrize("name", ON_DEVICES)
+def test_updates_by_lists(name: str) -> None:
+    check_on_device(name, lambda program: by_metal(program.functions), MACHINES["apple"])
 
 
 @pytest.mark.share(60, "sample")

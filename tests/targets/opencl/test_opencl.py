@@ -11,6 +11,7 @@ from fused_kernels import KERNELS, feeds_of, program_of, sizes_of
 from group_kernels import FIRST, SHOWN, grouped
 from kernel_runs import Executor, run_scheduled
 from op_kernels import check, other_sizes, with_sizes
+from scatters import ON_DEVICES, check_on_device
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.loop import Function
@@ -19,6 +20,7 @@ from modelcc.ir.op import Op, Sample
 from modelcc.ir.tensor_interpreter import run_program
 from modelcc.ops.samples import arrays, sizes
 from modelcc.runtime.errors import LoadError
+from modelcc.targets.gpu.machine import PROCESSOR
 from modelcc.targets.gpu.schedule import schedule_groups
 
 pytest.importorskip("pyopencl")
@@ -54,6 +56,11 @@ def test_every_op_runs_as_spirv(op: Op, sample: Sample) -> None:
     if not opencl.takes_spirv():
         pytest.skip("the device takes no SPIR-V")
     run_or_refused(op, sample, opencl.by_spirv)
+
+
+@pytest.mark.parametrize("name", ON_DEVICES)
+def test_updates_by_lists(name: str) -> None:
+    check_on_device(name, lambda program: opencl.by_opencl(program.functions), PROCESSOR)
 
 
 def run_or_refused(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from group_kernels import SHOWN, grouped
 from op_kernels import CASES, check, other_sizes, with_sizes
+from scatters import ON_DEVICES, check_on_device
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.loop_parser import parse_function
@@ -15,6 +16,7 @@ from modelcc.ir.op import Op, Sample
 from modelcc.ir.scalar import FUNCTIONS
 from modelcc.ir.types import DTYPES, Array
 from modelcc.ops.samples import arrays, sizes
+from modelcc.targets.gpu.machine import PROCESSOR
 
 pytest.importorskip("wgpu")
 webgpu_kernels = pytest.importorskip("webgpu_kernels")
@@ -46,6 +48,11 @@ def test_every_op_runs_or_is_refused(op: Op, sample: Sample) -> None:
         assert re.search(known, str(error))
         return
     check(op, program, run, arrays(op, sample), sizes(op, sample))
+
+
+@pytest.mark.parametrize("name", ON_DEVICES)
+def test_updates_by_lists(name: str) -> None:
+    check_on_device(name, lambda program: webgpu_kernels.by_webgpu(program.functions), PROCESSOR)
 
 
 LONGS = ("add", "sub", "mul", "div", "floordiv", "mod", "fmod", "min", "max", "shl", "shr")

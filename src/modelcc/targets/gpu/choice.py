@@ -13,7 +13,6 @@ from modelcc.ir.tensor import Guard, Read
 from modelcc.ir.types import F16, F32
 from modelcc.schedule.group_schedule import (
     GroupProduct,
-    GroupScatter,
     GroupSchedule,
     Pointwise,
     TensorProduct,
@@ -35,7 +34,7 @@ from modelcc.targets.gpu.operand_tile import vector_lanes
 from modelcc.targets.gpu.partial_sums import parts_cycles, parts_of
 from modelcc.targets.gpu.pointwise import takes_lanes
 from modelcc.targets.gpu.product import has_squares
-from modelcc.targets.gpu.row_choice import power_of_two, reduction_schedules, row_schedules
+from modelcc.targets.gpu.row_choice import reduction_schedules, row_schedules
 from modelcc.targets.gpu.sizes import FEW, count, number
 from modelcc.targets.gpu.sums_slab import kept_type
 from modelcc.targets.gpu.tensor_choice import tensor_tiles, tensor_time
@@ -253,16 +252,6 @@ def threads_of(points: int, machine: GpuModel) -> int:
     while threads > max(2 * machine.warp, 32) and points < threads * machine.units:
         threads //= 2
     return threads
-
-
-def updating(
-    apart: tuple[LoopVar, ...], meeting: tuple[LoopVar, ...], machine: GpuModel
-) -> GroupScatter:
-    """Owners of places, where updates may meet, until all units have something to do."""
-    points = max(count(apart), 1)
-    room = machine.units if machine.virtual else machine.units * machine.unit_threads
-    owners = power_of_two(max(min(room // points, count(meeting)), 1)) if meeting else 1
-    return GroupScatter(threads_of(points * owners, machine), owners)
 
 
 def copying(elements: Index, machine: GpuModel) -> Pointwise:

@@ -12,34 +12,23 @@ So no result hangs on who comes first, without atomic updates: what may meet, on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from modelcc.ir.index import Index, Sym, ceildiv, coefficient, floordiv, mod, substitute, symbols
+from modelcc.ir.index import Sym, ceildiv, coefficient, floordiv, mod, substitute
 from modelcc.ir.loop import For, Function, Load, Stmt, Store
-from modelcc.ir.scalar_tree import index_symbols, outer_binds, reads
-from modelcc.ir.tensor import Apply, Bind, Condition, Read, Scalar, Stage
+from modelcc.ir.scalar_tree import reads
+from modelcc.ir.tensor import Condition
 from modelcc.schedule.canonical import CanonicalKernel
-from modelcc.schedule.expression import combine_function
-from modelcc.schedule.group_schedule import GroupScatter
-from modelcc.schedule.nest import LoopVar, Nest, linearise, merge_loops
+from modelcc.schedule.group_schedule import GroupScatter, ListedScatter
+from modelcc.schedule.nest import LoopVar
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.cpu.scheduled_kernel import ScheduledKernel, buffer_parameter
-from modelcc.targets.gpu.choice import copying, updating
+from modelcc.targets.gpu.choice import copying
 from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching, extent_of, only_where
+from modelcc.targets.gpu.group_updates import GroupUpdates, find_updates
+from modelcc.targets.gpu.listed_scatter import lower_listed_scatter
 from modelcc.targets.gpu.machine import GpuModel
-
-
-@dataclass(frozen=True)
-class GroupUpdates:
-    """Updates of a nest: no two along the loops ``apart`` meet; those along ``meeting`` stay in
-    their order.  ``where`` is a number that updates which meet have in common."""
-
-    nest: Nest
-    apart: tuple[LoopVar, ...]
-    meeting: tuple[LoopVar, ...]
-    where: Index
-    places: tuple[Bind, ...]
-    value: Scalar
+from modelcc.targets.gpu.scatter_choice import updating
 
 
 def schedule_group_scatter(
@@ -48,7 +37,7 @@ def schedule_group_scatter(
     name: str,
     machine: GpuModel,
     source: tuple[str, ...] = (),
-    wanted: GroupScatter | None = None,
+    wanted: GroupScatter | ListedScatter | None = None,
 ) -> tuple[ScheduledKernel, ...]:
     """A copy of ``initial`` and the updates of the copy, which are the one stage of ``kernel``, as
     ``wanted`` or by default; :class:`ScheduleError` if ``wanted`` does not fit."""
@@ -57,60 +46,15 @@ def schedule_group_scatter(
     over = ((output, initial),) if alone and initial not in kernel.constants else ()
     copy = _copy(kernel, initial, f"{name}.copy", machine, source, bool(over))
     updates = find_updates(kernel)
-    schedule = wanted or updating(updates.apart, updates.meeting, machine)
     used = {read.tensor for read in reads(stage.body)}
     own = replace(kernel, inputs=tuple(n for n in kernel.inputs if n in used))
-    function = lower_scatter(GroupKernel(own, name, source), updates, schedule)
+    grouped = GroupKernel(own, name, source)
+    schedule = wanted or updating(grouped, updates, machine)
+    if isinstance(schedule, ListedScatter):
+        function = lower_listed_scatter(grouped, updates, schedule)
+    else:
+        function = lower_scatter(grouped, updates, schedule)
     return ScheduledKernel(copy, {}, over), ScheduledKernel(function, {}, ())
-
-
-def find_updates(kernel: CanonicalKernel) -> GroupUpdates:
-    """The loops of a scatter's stage."""
-    (stage,), types = kernel.stages, dict(kernel.types)
-    apart = axes_apart(stage)
-    left = [n for n, _ in enumerate(stage.write) if n not in apart.values()]
-    where: Index = 0
-    for dimension in left:
-        where = where * types[stage.output].shape[dimension] + stage.write[dimension]
-    nest = linearise(stage, types, dict(kernel.dims), frozenset(), {})
-    meeting = tuple(a.name for a in stage.axes if a.name not in apart and a.extent != 1)
-    (nest,) = merge_loops((nest,), frozenset(meeting) | symbols(where))
-    places, value = outer_binds(nest.body)
-    if stage.combine is not None:
-        function = combine_function(stage.combine, value.dtype)
-        there = Read(stage.output, (nest.store,), value.dtype)
-        value = Apply(function, (there, value), value.dtype)
-    beside = tuple(v for v in nest.parallel if v.name not in meeting)
-    return GroupUpdates(nest, beside, tuple(map(nest.var, meeting)), where, places, value)
-
-
-def axes_apart(stage: Stage) -> dict[str, int]:
-    """Axes along which no two points meet, with the dimension that shows it: where points are at
-    one place there, and agree on the axes that were found before, they agree on this one."""
-    binds, _ = outer_binds(stage.body)
-    found: dict[str, int] = {}
-    free = [a.name for a in stage.axes if a.extent != 1]
-
-    def is_known(name: str) -> bool:
-        return all(n in found or n not in free for n in _hangs_on(name, binds))
-
-    for _ in free:
-        for dimension, index in enumerate(stage.write):
-            unknown = [n for n in symbols(index) if not is_known(n)]
-            if len(unknown) != 1 or unknown[0] not in free or dimension in found.values():
-                continue
-            step = coefficient(index, unknown[0])
-            if isinstance(step, int) and step:
-                found[unknown[0]] = dimension
-    return found
-
-
-def _hangs_on(symbol: str, binds: Sequence[Bind]) -> frozenset[str]:
-    """The axes that a bound index hangs on; itself, for what is none."""
-    bind = next((b for b in binds if b.symbol == symbol), None)
-    if bind is None:
-        return frozenset((symbol,))
-    return frozenset(n for s in index_symbols(bind.value) for n in _hangs_on(s, binds))
 
 
 def lower_scatter(kernel: GroupKernel, updates: GroupUpdates, schedule: GroupScatter) -> Function:

@@ -8,7 +8,7 @@ from modelcc.ir.errors import ModelError
 from modelcc.ir.program import Program
 from modelcc.ir.tensor import Item, Kernel, ReadSize, Scatter, TensorProgram, View
 from modelcc.schedule.canonical import CanonicalKernel
-from modelcc.schedule.group_schedule import GroupScatter
+from modelcc.schedule.group_schedule import GroupScatter, ListedScatter
 from modelcc.schedule.schedule import Schedule
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.schedule import schedule_program
@@ -63,7 +63,7 @@ class GroupLowering:
         wanted: Schedule | None = None,
         states: frozenset[tuple[str, str]] = frozenset(),
     ) -> ScheduledKernel:
-        asked = None if isinstance(self.asked, GroupScatter) else self.asked
+        asked = None if isinstance(self.asked, GroupScatter | ListedScatter) else self.asked
         return schedule_groups_kernel(kernel, name, self.gpu, source, wanted or asked, states)
 
     def scatter(
@@ -75,5 +75,5 @@ class GroupLowering:
         source: tuple[str, ...] = (),
     ) -> tuple[ScheduledKernel, ...]:
         """Functions of updates: a :class:`~modelcc.targets.cpu.schedule.LowerScatter`."""
-        wanted = self.asked if isinstance(self.asked, GroupScatter) else None
+        wanted = self.asked if isinstance(self.asked, GroupScatter | ListedScatter) else None
         return schedule_group_scatter(kernel, initial, name, self.gpu, source, wanted)

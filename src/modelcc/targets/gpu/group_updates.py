@@ -1,0 +1,107 @@
+"""The loops of updates at places from memory: those along which no two updates meet, and those in
+which they may, which stay in the model's order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from modelcc.ir.index import Index, coefficient, symbols
+from modelcc.ir.scalar_tree import index_symbols, outer_binds
+from modelcc.ir.tensor import Apply, Bind, Read, Scalar, Stage
+from modelcc.ir.types import TensorType
+from modelcc.schedule.canonical import CanonicalKernel
+from modelcc.schedule.expression import combine_function
+from modelcc.schedule.nest import LoopVar, Nest, linearise, merge_loops
+
+
+@dataclass(frozen=True)
+class GroupUpdates:
+    """Updates of a nest: no two along the loops ``apart`` meet; those along ``meeting`` stay in
+    their order.  ``where`` is a number below ``room`` that updates which meet have in common."""
+
+    nest: Nest
+    apart: tuple[LoopVar, ...]
+    meeting: tuple[LoopVar, ...]
+    where: Index
+    room: Index
+    places: tuple[Bind, ...]
+    value: Scalar
+
+    @cached_property
+    def lists(self) -> tuple[LoopVar, ...]:
+        """Loops ``apart`` on which places hang: there are other updates at each of their points."""
+        named = {name for bind in self.places for name in index_symbols(bind.value)}
+        return tuple(v for v in self.apart if v.name in named | symbols(self.where))
+
+    @property
+    def columns(self) -> tuple[LoopVar, ...]:
+        """The other loops ``apart``, along which an update has one place."""
+        return tuple(v for v in self.apart if v not in self.lists)
+
+    def is_beside(self, variable: LoopVar) -> bool:
+        """Whether neighbours along ``variable`` lie side by side."""
+        return coefficient(self.nest.store, variable.name) == 1
+
+
+def find_updates(kernel: CanonicalKernel) -> GroupUpdates:
+    """The loops of a scatter's stage."""
+    (stage,), types = kernel.stages, dict(kernel.types)
+    apart = axes_apart(stage)
+    where, room = _numbered(stage, types[stage.output], apart)
+    nest = linearise(stage, types, dict(kernel.dims), frozenset(), {})
+    beside = tuple(v for v in nest.parallel if v.name in apart or v.extent == 1)
+    meeting = tuple(nest.var(a.name) for a in stage.axes if a.name not in apart and a.extent != 1)
+    nest = replace(nest, parallel=(*beside, *meeting))
+    for kept in (meeting, beside):
+        (nest,) = merge_loops((nest,), frozenset(v.name for v in kept) | symbols(where))
+    places, value = outer_binds(nest.body)
+    if stage.combine is not None:
+        function = combine_function(stage.combine, value.dtype)
+        there = Read(stage.output, (nest.store,), value.dtype)
+        value = Apply(function, (there, value), value.dtype)
+    met = {v.name for v in meeting}
+    beside = tuple(v for v in nest.parallel if v.name not in met)
+    meeting = tuple(v for v in nest.parallel if v.name in met)
+    return GroupUpdates(nest, beside, meeting, where, room, places, value)
+
+
+def _numbered(stage: Stage, type_: TensorType, apart: Mapping[str, int]) -> tuple[Index, Index]:
+    """The number of a place along dimensions that no axis ``apart`` has, and how many there are."""
+    where: Index = 0
+    room: Index = 1
+    for dimension, index in enumerate(stage.write):
+        if dimension not in apart.values():
+            extent = type_.shape[dimension]
+            where, room = where * extent + index, room * extent
+    return where, room
+
+
+def axes_apart(stage: Stage) -> dict[str, int]:
+    """Axes along which no two points meet, with the dimension that shows it: where points are at
+    one place there, and agree on the axes that were found before, they agree on this one."""
+    binds, _ = outer_binds(stage.body)
+    found: dict[str, int] = {}
+    free = [a.name for a in stage.axes if a.extent != 1]
+
+    def is_known(name: str) -> bool:
+        return all(n in found or n not in free for n in _hangs_on(name, binds))
+
+    for _ in free:
+        for dimension, index in enumerate(stage.write):
+            unknown = [n for n in symbols(index) if not is_known(n)]
+            if len(unknown) != 1 or unknown[0] not in free or dimension in found.values():
+                continue
+            step = coefficient(index, unknown[0])
+            if isinstance(step, int) and step:
+                found[unknown[0]] = dimension
+    return found
+
+
+def _hangs_on(symbol: str, binds: Sequence[Bind]) -> frozenset[str]:
+    """The axes that a bound index hangs on; itself, for what is none."""
+    bind = next((b for b in binds if b.symbol == symbol), None)
+    if bind is None:
+        return frozenset((symbol,))
+    return frozenset(n for s in index_symbols(bind.value) for n in _hangs_on(s, binds))
