@@ -19,6 +19,18 @@ class Pointwise:
 
 
 @dataclass(frozen=True)
+class GroupTranspose:
+    """Points by square tiles of ``side`` along two axes: an operand whose elements lie side by side
+    along one of them goes through shared memory to results that do along the other one.
+    ``threads`` of a group ``read`` vectors of so many elements, and have ``lanes`` points each."""
+
+    side: int
+    threads: int
+    read: int = 1
+    lanes: int = 1
+
+
+@dataclass(frozen=True)
 class GroupWindows:
     """Windows that overlap, by strips: each of the ``threads`` of a group has ``points`` results
     along an axis, of ``lanes`` neighbours each, and reads what several windows share once.
@@ -234,6 +246,7 @@ class ListedScatter:
 
 GroupSchedule: TypeAlias = (
     Pointwise
+    | GroupTranspose
     | GroupWindows
     | GroupArrays
     | GroupReduction

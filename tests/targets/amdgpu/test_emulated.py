@@ -22,6 +22,8 @@ from kernel_runs import run_scheduled
 from op_kernels import CASES, check
 from scatters import ON_DEVICES, check_on_device
 from transformer_models import attention_block
+from transpositions import ON_DEVICES as TURNED
+from transpositions import check_turned
 
 from modelcc.ir.op import Op, Sample
 from modelcc.ir.tensor import TensorProgram
@@ -145,3 +147,9 @@ def test_a_model_runs_as_its_library_would(
             most = float(np.abs(result).max())
             tolerance = {"f32": 5e-6, "f16": 6e-3, "bf16": 7e-2}[precision] * most
             np.testing.assert_allclose(found[output.name], result, atol=tolerance, rtol=0)
+
+
+@BACKWARDS
+@pytest.mark.parametrize("name", TURNED)
+def test_operands_across_by_tiles(name: str, backwards: bool) -> None:
+    check_turned(name, lambda p: emulated(p, "gfx942", backwards), CHIPS["gfx942"])

@@ -22,6 +22,8 @@ from ptx_emulator.kernels import emulated
 from ptx_emulator.traffic import Traffic
 from scatters import ON_DEVICES, check_on_device
 from transformer_models import attention_block
+from transpositions import CASES as TURNED
+from transpositions import check_turned
 
 from modelcc.driver import compile_model
 from modelcc.ir.op import Op, Sample
@@ -199,3 +201,21 @@ def test_a_model_runs_as_its_driver_would(
             most = float(np.abs(result).max())
             tolerance = {"f32": 5e-6, "f16": 6e-3, "bf16": 7e-2}[precision] * most
             np.testing.assert_allclose(found[output.name], result, atol=tolerance, rtol=0)
+
+
+@EARLY
+@pytest.mark.parametrize("name", TURNED)
+def test_operands_across_by_tiles(name: str, early: bool) -> None:
+    chip = CHIPS["sm_90a"]
+    check_turned(name, lambda program: emulated(program, chip, early), chip.gpu)
+
+
+@pytest.mark.parametrize(("name", "most"), [("whole vectors", 1), ("f16", 2)])
+def test_rows_and_columns_of_tiles_have_banks_of_their_own(name: str, most: int) -> None:
+    """Of numbers of 16 bits columns take two answers; global memory is asked for whole sectors."""
+    chip, traffic = CHIPS["sm_90a"], Traffic()
+    check_turned(name, lambda program: emulated(program, chip, traffic=traffic), chip.gpu)
+    spaces = {space for _, space, _ in traffic.requests}
+    assert spaces == {"global", "shared"}
+    for (_, space, text), row in traffic.requests.items():
+        assert row.taken <= row.least * (most if space == "shared" else 1), text

@@ -17,6 +17,8 @@ from onnx import helper
 from op_kernels import CASES, check, other_sizes, with_sizes
 from scatters import ON_DEVICES, check_on_device
 from small_models import computed_gather, mlp, model
+from transpositions import ON_DEVICES as TURNED
+from transpositions import check_turned
 
 from modelcc.emit.emission import emit
 from modelcc.ir.errors import ModelError
@@ -222,3 +224,8 @@ def test_targets_have_numbers() -> None:
     )
     with pytest.raises(ModelError, match="no GPU of a Mac is called 'm3'"):
         make_target("metal:m3", TargetOptions())
+
+
+@pytest.mark.parametrize("name", TURNED)
+def test_operands_across_by_tiles(name: str) -> None:
+    check_turned(name, lambda program: by_metal(program.functions), MACHINES["apple"])

@@ -12,6 +12,8 @@ from group_kernels import FIRST, SHOWN, grouped
 from kernel_runs import Executor, run_scheduled
 from op_kernels import check, other_sizes, with_sizes
 from scatters import ON_DEVICES, check_on_device
+from transpositions import ON_DEVICES as TURNED
+from transpositions import check_turned
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.loop import Function
@@ -108,3 +110,9 @@ def test_fused_kernels_do_what_their_stages_say(name: str) -> None:
     found = run_scheduled(scheduled, run, feeds, env)
     for output in program.outputs:
         np.testing.assert_allclose(found[output], wanted[output], rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", TURNED)
+def test_operands_across_by_tiles(name: str) -> None:
+    run = opencl.by_opencl
+    check_turned(name, lambda program: run(program.functions), PROCESSOR, read=1, lanes=1)

@@ -9,6 +9,8 @@ import pytest
 from group_kernels import SHOWN, grouped
 from op_kernels import CASES, check, other_sizes, with_sizes
 from scatters import ON_DEVICES, check_on_device
+from transpositions import ON_DEVICES as TURNED
+from transpositions import check_turned
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.loop_parser import parse_function
@@ -192,3 +194,8 @@ def test_a_device_times_launches_by_its_own_clock() -> None:
     assert 0 < min(seconds(1) for _ in range(5)) < seconds(1 << 20)
     assert device.seconds() == 0
     device.keep_times(False)
+
+
+@pytest.mark.parametrize("name", TURNED)
+def test_operands_across_by_tiles(name: str) -> None:
+    check_turned(name, lambda program: webgpu_kernels.by_webgpu(program.functions), PROCESSOR)

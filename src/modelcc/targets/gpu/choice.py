@@ -14,6 +14,7 @@ from modelcc.ir.types import F16, F32
 from modelcc.schedule.group_schedule import (
     GroupProduct,
     GroupSchedule,
+    GroupTranspose,
     Pointwise,
     TensorProduct,
 )
@@ -40,6 +41,12 @@ from modelcc.targets.gpu.sums_slab import kept_type
 from modelcc.targets.gpu.tensor_choice import tensor_tiles, tensor_time
 from modelcc.targets.gpu.tensor_product import SPLIT, matrix_type
 from modelcc.targets.gpu.tile_product import takes_boxes
+from modelcc.targets.gpu.transposition import (
+    Crossing,
+    find_crossing,
+    reads_vectors,
+    transposed_bytes,
+)
 from modelcc.targets.gpu.window_choice import window_schedules
 
 TILES = (
@@ -123,6 +130,9 @@ MOST_SUMS = 64
 """Of a thread that has elements on their way in registers, or adds up parts: of more, ptxas reads
 elements when they are written to shared memory, with nothing to do meanwhile, and spills parts."""
 
+LEAST_SIDE, LEAST_POINTS = 16, 1 << 14
+"""Points along both sides of a transposition, and of all of it, that tiles are worth."""
+
 COPIED_BUFFERS, COPIED_BYTES = 4, 4
 """Of tiles that are copied while threads go on, and of elements that can be."""
 
@@ -152,7 +162,7 @@ def _of_points(kernel: GroupKernel, group: Group, machine: GpuModel) -> Iterator
     anchor = group.anchor
     plain = Pointwise(_threads(group, machine))
     if anchor is None:
-        yield from _pointwise(group, machine)
+        yield from _pointwise(kernel, machine)
         return
     if not kernel.leaves:
         found, alone = group_contraction(group), len(group.anchors) == 1
@@ -225,10 +235,39 @@ def _gathers(found: Contraction, machine: GpuModel) -> bool:
     )
 
 
-def _pointwise(group: Group, machine: GpuModel) -> Iterator[GroupSchedule]:
+def _pointwise(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:
+    group = kernel.group
+    crossing = None if kernel.leaves else find_crossing(group)
+    if crossing is not None and _worth_tiles(crossing, group, machine):
+        yield _transposing(crossing, group, machine)
     for lanes in (8, 4, 2, 1):
         if lanes <= _widest(group, machine) and takes_lanes(group, lanes):
             yield Pointwise(_threads(group, machine, lanes), lanes)
+
+
+def _worth_tiles(crossing: Crossing, group: Group, machine: GpuModel) -> bool:
+    """Where tiles are about full, and there are many; a processor has caches, and no barriers."""
+    sides = min(count((crossing.across,)), count((crossing.beside,)))
+    room = transposed_bytes(crossing, _side(crossing)) <= machine.group_shared_bytes // 3
+    points = count(group.final.parallel)
+    return not machine.virtual and sides >= LEAST_SIDE and points >= LEAST_POINTS and room
+
+
+def _side(crossing: Crossing) -> int:
+    """Of tiles whose rows are 128 bytes of what is moved, or 64 elements."""
+    widest = max(operand.dtype.bytes for operand in crossing.operands)
+    return 64 if widest < 4 else 32
+
+
+def _transposing(crossing: Crossing, group: Group, machine: GpuModel) -> GroupTranspose:
+    """Vectors as long as a thread moves at once, or as whole as they are."""
+    side, widest = _side(crossing), max(o.dtype.bytes for o in crossing.operands)
+    most = min(machine.lanes * 4 // widest, 8) if machine.lanes > 1 else 1
+    read = next(n for n in (8, 4, 2, 1) if n <= max(most, 1) and reads_vectors(crossing, n))
+    wide = min(_widest(group, machine), 8)
+    lanes = next(n for n in (8, 4, 2, 1) if n <= wide and takes_lanes(group, n))
+    threads = min(256, machine.group_threads)
+    return GroupTranspose(side, threads, read, lanes)
 
 
 def _widest(group: Group, machine: GpuModel) -> int:

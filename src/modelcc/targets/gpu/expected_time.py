@@ -9,6 +9,7 @@ from modelcc.schedule.canonical import canonical
 from modelcc.schedule.group_schedule import (
     GroupProduct,
     GroupReduction,
+    GroupTranspose,
     Pointwise,
     TensorProduct,
 )
@@ -63,7 +64,7 @@ def kernel_seconds(kernel: Kernel, program: TensorProgram, machine: GpuModel) ->
         return None
     if isinstance(schedule, GroupReduction):
         return 0.0
-    if isinstance(schedule, Pointwise) and grouped.group.anchor is None:
+    if isinstance(schedule, Pointwise | GroupTranspose) and grouped.group.anchor is None:
         moved = sum(prod(map(number, t.shape)) * t.dtype.bytes for t in grouped.types.values())
         return max(machine.seconds(0, moved), LAUNCH_SECONDS)
     after = cost_after(grouped.group)

@@ -16,6 +16,7 @@ from modelcc.schedule.group_schedule import (
     GroupReduction,
     GroupRows,
     GroupSchedule,
+    GroupTranspose,
     GroupWindows,
     Pointwise,
     RunningDecode,
@@ -43,6 +44,7 @@ from modelcc.targets.gpu.tensor_attention import lower_tensor_attention
 from modelcc.targets.gpu.tensor_product import lower_tensor_product
 from modelcc.targets.gpu.tile_attention import lower_tile_attention
 from modelcc.targets.gpu.tile_product import BOXES, lower_tile_product
+from modelcc.targets.gpu.transposition import lower_transpose
 from modelcc.targets.gpu.wave_attention import MATRIX, lower_wave_attention
 from modelcc.targets.gpu.weights import weight_layouts, with_weights
 
@@ -62,6 +64,7 @@ def _tensor_attention(kernel: GroupKernel, schedule: TensorAttention) -> Functio
 _KINDS: Mapping[type, Callable[..., Function]] = MappingProxyType(
     {
         Pointwise: lower_pointwise,
+        GroupTranspose: lower_transpose,
         GroupWindows: lower_windows,
         GroupArrays: lower_arrays,
         GroupReduction: lower_reduction,

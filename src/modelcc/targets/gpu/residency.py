@@ -14,6 +14,7 @@ from modelcc.schedule.group_schedule import (
     GroupProduct,
     GroupReduction,
     GroupRows,
+    GroupTranspose,
     GroupWindows,
     Pointwise,
     RunningDecode,
@@ -77,7 +78,7 @@ def _registers(kernel: GroupKernel, schedule: Schedule, machine: GpuModel) -> in
             return 0 if anchor is None else window_registers(anchor, schedule)
         case GroupArrays():
             return array_registers(kernel, schedule)
-        case Pointwise():
+        case Pointwise() | GroupTranspose():
             return _point_registers(kernel)
         case RunningDecode():
             return running_registers(find_running(kernel), schedule)
