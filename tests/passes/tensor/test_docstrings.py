@@ -23,7 +23,7 @@ from modelcc.ir.types import TensorType
 from modelcc.passes import tensor as neutral
 from modelcc.targets.cpu import passes as cpu
 from modelcc.targets.gpu import passes as gpu
-from modelcc.targets.gpu.machine import PROCESSOR
+from modelcc.targets.gpu.machine import H100, PROCESSOR
 from modelcc.targets.mcu import passes as mcu
 
 
@@ -55,6 +55,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "FuseContractions": {"block": 8, "cache_bytes": 512 << 10},
     "JoinTwins": {"machine": PROCESSOR},
     "SplitReductions": {"units": 16},
+    "SplitScatters": {"machine": H100},
     "SplitKeys": {"units": 16},
     "SplitSums": {"shortest": 16},
 }

@@ -65,6 +65,7 @@ from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.passes.join_twins import JoinTwins
 from modelcc.targets.gpu.passes.split_keys import SplitKeys
 from modelcc.targets.gpu.passes.split_reductions import SplitReductions
+from modelcc.targets.gpu.passes.split_scatters import SplitScatters
 from modelcc.targets.gpu.passes.turn_operands import TurnOperands
 from modelcc.targets.gpu.passes.winograd import GroupWinograd
 from modelcc.targets.gpu.passes.winograd_cost import GroupWinogradCost
@@ -167,11 +168,11 @@ class DeviceTarget(Target):
 
     def tensor_passes(self) -> TensorPasses:
         """Images with channels last where matrix units convolve them, and filters in their order;
-        concatenations of few parts where they are read; what follows products in their shape; long
-        sums in parts, for all units, but for products, where a library may compute them or the last
-        group finishes them, and for attention; this in one kernel, of few rows and many keys in two
-        where threads exchange registers, unless one has all of them; gates with what they are
-        multiplied by, unless a library may compute either."""
+        concatenations of few parts where they are read; what follows products in their shape; many
+        updates of few places in parts, and long sums, for all units, but for products, where a
+        library may compute them or the last group finishes them, and for attention; this in one
+        kernel, of few rows and many keys in two where threads exchange registers, unless one has
+        all of them; gates with what they are multiplied by, unless a library may compute either."""
         few = self.gpu.exchanges
         keys = (SplitKeys(self.gpu.units, self.gpu),) if few else ()
         last, turned = ((ChannelsLast(),), (TurnOperands(),)) if self.gpu.matrix else ((), ())
@@ -184,7 +185,7 @@ class DeviceTarget(Target):
         return TensorPasses(
             layouts=(*last, ReadInPlace(BOUNDARY), ReadThroughViews(), SelectParts(self.parts)),
             inline=InlineStages(choices=False),
-            operands=(EpilogueAxes(), *turned, split),
+            operands=(EpilogueAxes(), *turned, SplitScatters(self.gpu), split),
             kernels=(attention, SplitGroups(), *keys, *twins, *self._winograd()),
         )
 

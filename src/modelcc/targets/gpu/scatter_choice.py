@@ -53,31 +53,31 @@ def updating(
     kernel: GroupKernel, updates: GroupUpdates, machine: GpuModel
 ) -> GroupScatter | ListedScatter:
     """Threads that own places, or lists of groups, where these are expected to take less time."""
-    owned, work = owning(updates, machine), UpdateWork.of(updates)
-    found = None if kernel.leaves else best_lists(updates, machine)
-    if found is None:
-        return owned
-    gain = owned_cycles(owned, work, machine) / listed_cycles(found, work, machine)
-    return found if gain >= (1.0 if machine.virtual else GAIN) else owned
-
-
-def best_lists(updates: GroupUpdates, machine: GpuModel) -> ListedScatter | None:
-    """Lists that are expected to take the least time; None where no updates may meet."""
     work = UpdateWork.of(updates)
-    timed = [(listed_cycles(s, work, machine), n) for n, s in enumerate(_lists(updates, machine))]
-    if not updates.meeting or not timed:
-        return None
-    best = min(timed)[1]
-    return next(s for n, s in enumerate(_lists(updates, machine)) if n == best)
+    return fastest(updates, work, machine, lists=not kernel.leaves)[1]
 
 
-def owning(updates: GroupUpdates, machine: GpuModel) -> GroupScatter:
+def fastest(
+    updates: GroupUpdates, work: UpdateWork, machine: GpuModel, lists: bool = True
+) -> tuple[float, GroupScatter | ListedScatter]:
+    """Cycles of a unit that ``work`` is expected to take, and how it does; as ``lists``, if they
+    are possible and promise enough."""
+    owned = owning(updates, work, machine)
+    by_owners = owned_cycles(owned, work, machine)
+    tried = _lists(updates, work, machine) if lists and updates.meeting else ()
+    timed = ((listed_cycles(s, work, machine), s) for s in tried)
+    by_lists, found = min(timed, key=lambda one: one[0], default=(by_owners, owned))
+    gain = 1.0 if machine.virtual else GAIN
+    return (by_lists, found) if by_owners >= gain * by_lists else (by_owners, owned)
+
+
+def owning(updates: GroupUpdates, work: UpdateWork, machine: GpuModel) -> GroupScatter:
     """Owners of places, where updates may meet, until all units have something to do."""
-    work, owners = UpdateWork.of(updates), 1
-    points = work.lists * work.columns
+    points, owners = work.lists * work.columns, 1
     room = machine.units if machine.virtual else machine.units * machine.unit_threads
     if updates.meeting:
-        owners = power_of_two(max(min(room // points, work.updates), 1))
+        most = min(room // points, work.updates, power_of_two(2 * work.places - 1))
+        owners = power_of_two(max(most, 1))
     return GroupScatter(threads_of(points * owners, machine), owners)
 
 
@@ -153,7 +153,7 @@ def listed_cycles(s: ListedScatter, work: UpdateWork, machine: GpuModel) -> floa
     return max(per_unit * busy, -(-per_unit // at_once) * (waits + busy))
 
 
-def _lists(updates: GroupUpdates, machine: GpuModel) -> Iterator[ListedScatter]:
+def _lists(updates: GroupUpdates, work: UpdateWork, machine: GpuModel) -> Iterator[ListedScatter]:
     """Schedules that fit: few threads and shares first."""
     lanes, most = _lanes(updates, machine), machine.group_threads
     least = machine.warp if machine.virtual else LEAST_THREADS
@@ -165,7 +165,7 @@ def _lists(updates: GroupUpdates, machine: GpuModel) -> Iterator[ListedScatter]:
             if threads < least or threads % warp:
                 continue
             for each in _powers(MOST_EACH)[2:]:
-                for shares in _powers(min(MOST_SHARES, UpdateWork.of(updates).updates)):
+                for shares in _powers(min(MOST_SHARES, work.updates)):
                     one = ListedScatter(threads, shares, columns, each, lanes, warp)
                     if listed_shared(one) <= machine.group_shared_bytes:
                         yield one
