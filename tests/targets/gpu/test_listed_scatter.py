@@ -138,6 +138,25 @@ def test_all_updates_of_one_place() -> None:
     np.testing.assert_array_equal(found, 1 + feeds["u"].sum(0))
 
 
+@pytest.mark.parametrize("width", [4, 6, 8])
+def test_rows_that_are_vectors_of_longer_ones(width: int) -> None:
+    """Which may begin at no multiple of them."""
+    tensors = f"%x: f32[3, {width}], %i: i64[20], %u: f32[20, 4]"
+    text = f"""program @p({tensors}) -> (%y) {{
+      scatter %x ({tensors}) {{
+        %y[g, j]: f32[3, {width}] =
+          [n < 20, j < 4] sum[] (let g = %i[n] below [3] of "x" in %u[n, j])
+      }} }}"""
+    schedule = ListedScatter(8, 2, 1, 1, lanes=4)
+    program = schedule_groups(parse_tensor_program(text, {}), schedule, H100)
+    x, u = np.ones((3, width), np.float32), np.arange(80, dtype=np.float32).reshape(20, 4)
+    places = np.arange(20) % 3
+    found = run_scheduled(program, interpreted(program), {"x": x, "i": places, "u": u}, {})["y"]
+    wanted = x.copy()
+    np.add.at(wanted[:, :4], places, u)
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_all_places_are_different() -> None:
     feeds = FLAT.feeds(1)
     updates = Updates((50,), (50,), 0)

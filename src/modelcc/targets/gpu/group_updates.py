@@ -19,7 +19,8 @@ from modelcc.schedule.nest import LoopVar, Nest, linearise, merge_loops
 @dataclass(frozen=True)
 class GroupUpdates:
     """Updates of a nest: no two along the loops ``apart`` meet; those along ``meeting`` stay in
-    their order.  ``where`` is a number below ``room`` that updates which meet have in common."""
+    their order.  ``where`` is a number below ``room`` that updates which meet have in common.  An
+    ``update`` is stored, or what ``function`` makes of the element and the update."""
 
     nest: Nest
     apart: tuple[LoopVar, ...]
@@ -27,7 +28,20 @@ class GroupUpdates:
     where: Index
     room: Index
     places: tuple[Bind, ...]
-    value: Scalar
+    update: Scalar
+    function: str | None
+
+    @property
+    def value(self) -> Scalar:
+        """What is stored."""
+        return self.combined(self.nest.store, self.update)
+
+    def combined(self, offset: Index, update: Scalar) -> Scalar:
+        """What the element at an offset becomes."""
+        if self.function is None:
+            return update
+        there = Read(self.nest.output, (offset,), update.dtype)
+        return Apply(self.function, (there, update), update.dtype)
 
     @cached_property
     def lists(self) -> tuple[LoopVar, ...]:
@@ -56,15 +70,12 @@ def find_updates(kernel: CanonicalKernel) -> GroupUpdates:
     nest = replace(nest, parallel=(*beside, *meeting))
     for kept in (meeting, beside):
         (nest,) = merge_loops((nest,), frozenset(v.name for v in kept) | symbols(where))
-    places, value = outer_binds(nest.body)
-    if stage.combine is not None:
-        function = combine_function(stage.combine, value.dtype)
-        there = Read(stage.output, (nest.store,), value.dtype)
-        value = Apply(function, (there, value), value.dtype)
+    places, update = outer_binds(nest.body)
+    function = None if stage.combine is None else combine_function(stage.combine, update.dtype)
     met = {v.name for v in meeting}
     beside = tuple(v for v in nest.parallel if v.name not in met)
     meeting = tuple(v for v in nest.parallel if v.name in met)
-    return GroupUpdates(nest, beside, meeting, where, room, places, value)
+    return GroupUpdates(nest, beside, meeting, where, room, places, update, function)
 
 
 def _numbered(stage: Stage, type_: TensorType, apart: Mapping[str, int]) -> tuple[Index, Index]:

@@ -21,30 +21,26 @@ from modelcc.ir.index import Index, Sym, ceildiv, floordiv, minimum, mod, substi
 from modelcc.ir.loop import (
     Alloc,
     Assign,
-    Barrier,
-    Buffer,
     Check,
     Const,
-    Exchange,
     Expr,
     For,
     Function,
     If,
     IndexOf,
     Let,
-    Load,
     Predicate,
     ScalarCall,
     Select,
     Stmt,
     Store,
-    Var,
 )
-from modelcc.ir.tensor import Condition
-from modelcc.ir.types import BOOL, I32
+from modelcc.ir.tensor import Condition, Read
+from modelcc.ir.types import BOOL, I32, I64
 from modelcc.passes.loop.note_checks import note_checks
 from modelcc.schedule.expression import vectorisable
 from modelcc.schedule.group_schedule import ListedScatter
+from modelcc.schedule.lanes import widen
 from modelcc.schedule.nest import LoopVar
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.evaluation import (
@@ -55,19 +51,19 @@ from modelcc.targets.gpu.evaluation import (
     extent_of,
     only_where,
 )
+from modelcc.targets.gpu.group_list import NOBODY, GroupList
 from modelcc.targets.gpu.group_updates import GroupUpdates
-from modelcc.targets.gpu.reduction import combine_two, exchanged, is_power_of_two, lanes_of
+from modelcc.targets.gpu.reduction import is_power_of_two, lanes_of
 
 AHEAD = 8
 """Updates of a thread whose indices are on their way at the same time."""
 
-AT_ONCE = 4
-"""Entries of a list that a thread reads before it looks whose they are."""
+AT_ONCE, AT_ONCE_COLUMNS = 4, 16
+"""Entries of a list that a thread reads, and columns of updates that it has in registers, before it
+makes the first of these updates."""
 
 FEW = 8
 """Updates, of a number that comes at run time, at which each thread looks by itself."""
-
-NOBODY, ZERO, ONE = (Const(n, I32) for n in (-1, 0, 1))
 
 
 def takes_columns(updates: GroupUpdates, lanes: int) -> bool:
@@ -93,7 +89,7 @@ def lower_listed_scatter(
     """The function of the updates; :class:`ScheduleError` if none may meet, if places may be of
     nothing, or threads are no whole warps and columns."""
     s = schedule
-    counts = (s.threads, s.shares, s.columns, s.each, s.lanes)
+    counts = (s.threads, s.shares, s.columns, s.each, s.lanes, s.warp)
     if min(counts) < 1 or s.threads % s.columns or s.threads % s.warp:
         raise ScheduleError("groups are whole warps that have whole updates: threads, columns")
     if not is_power_of_two(s.warp):
@@ -108,18 +104,9 @@ def lower_listed_scatter(
 
 
 @dataclass(frozen=True)
-class _ListMemory:
-    """Of a group: whose each update is, the updates that are the group's, and counts of these."""
-
-    whose: Buffer
-    listed: Buffer
-    counts: Buffer
-
-
-@dataclass(frozen=True)
 class _OwnPart:
-    """Of a thread: the ``point`` of its group, which ``owner`` of places there it is, and which
-    vector of columns it has."""
+    """Of a thread: the ``point`` of its group and columns, which ``owner`` of places there it is,
+    and the number of its vector of columns."""
 
     point: Point
     owner: Index
@@ -130,34 +117,18 @@ class _ListThreads:
     def __init__(self, kernel: GroupKernel, updates: GroupUpdates, s: ListedScatter) -> None:
         self._kernel, self._updates, self._s = kernel, updates, s
         fresh = self._fresh = kernel.names.fresh
-        g, t = fresh("g"), fresh("t")
+        g, w, t = fresh("g"), fresh("w"), fresh("t")
         blocks = ceildiv(self._vectors(), s.columns)
         self._share = LoopVar(fresh("o"), s.shares, "")
         self._block = LoopVar(fresh("c"), blocks, "")
         self._loops = (*updates.lists, self._share, self._block)
-        threads: tuple[tuple[str, int], ...] = ((t, s.threads),)
-        self._thread: Index = Sym(t)
-        self._team, self._lane = self._thread, Sym(t)
-        if s.warp > 1:
-            w = fresh("w")
-            threads = ((w, s.threads // s.warp), (t, s.warp))
-            self._thread, self._team = Sym(w) * s.warp + Sym(t), Sym(w)
-        self._group = Sym(g)
+        self._group, self._thread = Sym(g), Sym(w) * s.warp + Sym(t) if s.warp > 1 else Sym(t)
+        threads = ((w, s.threads // s.warp), (t, s.warp)) if s.warp > 1 else ((t, s.threads),)
         self._launch = Launching(((g, extent_of(self._loops)),), threads, kernel.dims)
-        self._owners = s.threads // s.columns
-        size = s.threads * s.each
-        self._memory = _ListMemory(
-            Buffer(fresh("whose"), I32, s.threads * self._pitch, "shared"),
-            Buffer(fresh("listed"), I32, size, "shared"),
-            Buffer(fresh("counts"), I32, s.threads // s.warp, "shared"),
-        )
+        self._owners, self._size = s.threads // s.columns, s.threads * s.each
+        self._list = GroupList(kernel.names, s, w, t)
         self._total = extent_of(updates.meeting)
-        self._size = size
-
-    @property
-    def _pitch(self) -> int:
-        """Of what a thread counts: odd, so that neighbours reach other banks."""
-        return self._s.each + (self._s.each % 2 == 0)
+        self._lanes = lanes_of(kernel, s.lanes)
 
     def _vectors(self) -> Index:
         """Of the columns of an update."""
@@ -169,26 +140,25 @@ class _ListThreads:
         point = at.place(self._loops, self._group)
         thread = at.bind("thread", self._thread)
         column = point[self._block.name] * self._s.columns + mod(thread, self._s.columns)
-        mine = _OwnPart(
-            point,
-            at.bind("owner", floordiv(thread, self._s.columns)),
-            at.bind("column", column),
-        )
+        column = at.bind("column", column)
+        if self._updates.columns:
+            own = at.beside(self._lanes).place_lanes(self._updates.columns, column)
+            point = {**point, **own}
+        mine = _OwnPart(point, at.bind("owner", floordiv(thread, self._s.columns)), column)
         blocks = self._blocks(thread, mine)
         few = Condition(self._total, "<=", FEW)
         known = isinstance(self._total, int)
         at.statements.append(
             blocks if known else If(Predicate((few,)), tuple(self._one_by_one(mine)), (blocks,))
         )
-        m = self._memory
-        shared = [Alloc(b) for b in (m.whose, m.listed, m.counts)]
+        shared = [Alloc(buffer) for buffer in self._list.memory]
         return self._kernel.function(self._launch.around(shared, at.statements))
 
     def _blocks(self, thread: Index, mine: _OwnPart) -> For:
         """All updates, by blocks."""
         block, at = Sym(self._fresh("b")), Evaluation(self._kernel.names)
-        at.statements += [*self._looked_at(block, thread, mine.point), Barrier()]
-        count = self._list(at, thread)
+        at.statements += self._looked_at(block, thread, mine.point)
+        count = self._list.made(at)
         at.statements += self._for_columns(mine, self._done(block, count, mine))
         steps = ceildiv(self._total, self._size)
         return For(block.name, 0, steps, tuple(at.statements))
@@ -231,8 +201,7 @@ class _ListThreads:
         value: Expr = IndexOf(self._owner(where), I32)
         if conditions:
             value = Select(Predicate(tuple(conditions)), value, NOBODY)
-        offset = number if self._pitch == self._s.each else number + floordiv(number, self._s.each)
-        at.statements.append(Store(self._memory.whose.name, offset, value))
+        at.statements.append(self._list.keep(number, value))
         return at.statements
 
     def _is_shared(self, where: Index, point: Point) -> tuple[Condition, ...]:
@@ -249,106 +218,87 @@ class _ListThreads:
         meeting = at.place(self._updates.meeting, at.bind("u", update))
         return at.bound(self._updates.places, {**point, **meeting})
 
-    # --- the list of a group
-
-    def _list(self, at: Evaluation, thread: Index) -> Index:
-        """The group's own updates of a block, in their order; how many there are."""
-        first, each = thread * self._pitch, range(self._s.each)
-        whose = [at.named("o", Load(self._memory.whose.name, first + n, I32)) for n in each]
-        present = [ScalarCall("ge", (owner, ZERO), BOOL) for owner in whose]
-        own = reduce(_sum, (Select(there, ONE, ZERO) for there in present))
-        place, count = self._counted(at, at.named("own", own))
-        for number, (owner, there) in enumerate(zip(whose, present, strict=True)):
-            put = at.nested()
-            entry = IndexOf((thread * self._s.each + number) * self._owners, I32)
-            offset = put.bind_value("place", place)
-            put.statements += [
-                Store(self._memory.listed.name, offset, _sum(entry, owner)),
-                Assign(place.name, _sum(place, ONE)),
-            ]
-            at.statements.append(If(there, tuple(put.statements)))
-        at.statements.append(Barrier())
-        return at.bind_value("count", count)
-
-    def _counted(self, at: Evaluation, own: Expr) -> tuple[Var, Var]:
-        """Registers of how many updates are of threads before this one, and of all of them."""
-        place, total = at.register("place", ZERO), at.register("total", own)
-        self._counted_in_warp(at, place, total)
-        counts, teams = self._memory.counts.name, self._s.threads // self._s.warp
-        first = (Condition(self._lane, "==", 0),) if self._s.warp > 1 else ()
-        at.statements += [*only_where(first, [Store(counts, self._team, total)]), Barrier()]
-        if 1 < teams <= self._s.warp:
-            self._counted_by_lanes(at, place, total)
-            return place, total
-        at.statements.append(Assign(total.name, ZERO))
-        other, inner = Sym(self._fresh("i")), at.nested()
-        known = inner.named("other", Load(counts, other, I32))
-        before = Predicate((Condition(other, "<", self._team),))
-        inner.statements += [
-            Assign(place.name, _sum(place, Select(before, known, ZERO))),
-            Assign(total.name, _sum(total, known)),
-        ]
-        at.statements.append(For(other.name, 0, teams, tuple(inner.statements)))
-        return place, total
-
-    def _counted_by_lanes(self, at: Evaluation, place: Var, total: Var) -> None:
-        """Adds the counts of warps, of which each thread of a warp reads one."""
-        teams, lane = self._s.threads // self._s.warp, self._lane
-        known: Expr = Load(self._memory.counts.name, minimum(lane, teams - 1), I32)
-        if teams < self._s.warp:
-            known = Select(Predicate((Condition(lane, "<", teams),)), known, ZERO)
-        known = at.named("other", known)
-        before = Select(Predicate((Condition(lane, "<", self._team),)), known, ZERO)
-        earlier = exchanged(at, "sum", before, self._s.warp)
-        at.statements += [
-            Assign(place.name, _sum(place, earlier)),
-            Assign(total.name, exchanged(at, "sum", known, self._s.warp)),
-        ]
-
-    def _counted_in_warp(self, at: Evaluation, place: Var, total: Var) -> None:
-        """Adds what threads of this warp have, to ``place`` of those before this one only."""
-        if self._s.warp == 1:
-            return
-        other, bit = at.register("other", total), 1
-        while bit < self._s.warp:
-            before = Predicate((Condition(mod(self._lane, 2 * bit), ">=", bit),))
-            at.statements += [
-                Assign(other.name, total),
-                Exchange(other.name, bit),
-                Assign(place.name, _sum(place, Select(before, other, ZERO))),
-                Assign(total.name, _sum(total, other)),
-            ]
-            bit *= 2
-
     # --- updates that are a thread's
 
     def _done(self, block: Index, count: Index, mine: _OwnPart) -> list[Stmt]:
         """Those of a list, in its columns: entries are read a few at once."""
-        turns, turn, last = floordiv(count, AT_ONCE), Sym(self._fresh("k")), Sym(self._fresh("k"))
+        turn, last = (Sym(self._fresh("k")) for _ in range(2))
+        few = min(AT_ONCE, AT_ONCE_COLUMNS // self._s.lanes)
+        turns = floordiv(count, few)
         return [
-            For(turn.name, 0, turns, self._entries(block, turn * AT_ONCE, AT_ONCE, mine)),
-            For(last.name, turns * AT_ONCE, count, self._entries(block, last, 1, mine)),
+            For(turn.name, 0, turns, self._entries(block, turn * few, few, mine)),
+            For(last.name, turns * few, count, self._entries(block, last, 1, mine)),
         ]
 
     def _entries(self, block: Index, first: Index, count: int, mine: _OwnPart) -> tuple[Stmt, ...]:
-        """What entries of a list say, if that is for this thread, one after the other."""
+        """What entries of a list say: updates that are this thread's are all read before the first
+        of them is made."""
         at = Evaluation(self._kernel.names)
-        loads = (Load(self._memory.listed.name, first + n, I32) for n in range(count))
-        for entry in [at.named("e", load) for load in loads]:
-            self._entry(at, block, at.bind_value("entry", entry), mine)
+        known = [at.named("e", self._list.entry(first + n)) for n in range(count)]
+        entries = [at.bind_value("entry", one) for one in known]
+        if self._owners == 1:
+            for found in [self._listed(at, block, entry, mine) for entry in entries]:
+                self._change(at, *found)
+            return tuple(at.statements)
+        own = [Condition(mod(entry, self._owners), "==", mine.owner) for entry in entries]
+        there = [at.named("own", Predicate((one,))) for one in own]
+        inner = at.nested()
+        pairs = zip(there, entries, strict=True)
+        found = [self._listed_if(inner, is_own, block, entry, mine) for is_own, entry in pairs]
+        for is_own, one in zip(there, found, strict=True):
+            change = inner.nested()
+            self._change(change, *one)
+            inner.statements.append(If(is_own, tuple(change.statements)))
+        some = reduce(lambda one, other: ScalarCall("or", (one, other), BOOL), there)
+        at.statements.append(If(some, tuple(inner.statements)))
         return tuple(at.statements)
 
-    def _entry(self, at: Evaluation, block: Index, entry: Index, mine: _OwnPart) -> None:
-        """The update that an entry names, if that is for this thread."""
+    def _listed(
+        self, at: Evaluation, block: Index, entry: Index, mine: _OwnPart
+    ) -> tuple[Index, Expr]:
+        """Where the update is that an entry names, and what it is."""
+        update = block * self._size + at.bind("n", floordiv(entry, self._owners))
         inner = at.nested()
-        update = block * self._size + inner.bind("n", floordiv(entry, self._owners))
         place = self._place_of(inner, update, mine.point)
         # Whoever looked at the index has noted it if it is out of range.
         noted = note_checks(inner.statements, self._kernel.dims)
-        inner.statements[:] = [s for s in noted if not isinstance(s, Check)]
-        self._change(inner, place, mine)
-        is_own = (Condition(mod(entry, self._owners), "==", mine.owner),)
-        at.statements += only_where(is_own if self._owners > 1 else (), inner.statements)
+        at.statements += [s for s in noted if not isinstance(s, Check)]
+        return self._found(at, place)
+
+    def _listed_if(
+        self, at: Evaluation, there: Expr, block: Index, entry: Index, mine: _OwnPart
+    ) -> tuple[Index, Expr]:
+        """The same in registers, if it is ``there``; else of no meaning."""
+        inner = at.nested()
+        offset, value = self._listed(inner, block, entry, mine)
+        # Of whole vectors their number is kept, so that they are seen to be whole.
+        each = self._s.lanes if mod(offset, self._s.lanes) == 0 else 1
+        place = at.register("at", Const(0, I64))
+        inner.statements.append(Assign(place.name, IndexOf(floordiv(offset, each), I64)))
+        if not isinstance(value, Const):
+            kept = at.register(
+                "new", Const(value.dtype.numpy.type(0).item(), value.dtype, value.lanes)
+            )
+            inner.statements.append(Assign(kept.name, value))
+            value = kept
+        at.statements.append(If(there, tuple(inner.statements)))
+        return at.bind_value("at", place) * each, value
+
+    def _found(self, at: Evaluation, place: Point) -> tuple[Index, Expr]:
+        """Offset and value of an update, in the columns of this thread."""
+        value = at.beside(self._lanes)
+        offset = substitute(self._updates.nest.store, place)
+        if self._lanes is not None:
+            offset, _ = self._lanes.split(offset)
+        return offset, value.named("new", value.value(self._updates.update, place))
+
+    def _change(self, at: Evaluation, offset: Index, update: Expr) -> None:
+        """An element, or a vector of columns, after an update."""
+        lanes, nest, name = self._lanes, self._updates.nest, self._fresh("update")
+        place = offset if lanes is None else offset + Sym(lanes.variable)
+        changed = self._updates.combined(place, Read(name, (), update.dtype))
+        value = at.beside(lanes).value(changed, {}, {name: update})
+        at.statements.append(Store(nest.output, offset, widen(value, self._s.lanes)))
 
     def _one_by_one(self, mine: _OwnPart) -> list[Stmt]:
         """Those of few, at which each thread looks by itself."""
@@ -359,17 +309,10 @@ class _ListThreads:
         if self._owners > 1:
             conditions.append(Condition(self._owner(where), "==", mine.owner))
         inner = at.nested()
-        self._change(inner, place, mine)
+        self._change(inner, *self._found(inner, place))
         at.statements += only_where(conditions, inner.statements)
         body = (For(number.name, 0, self._total, tuple(at.statements)),)
         return self._for_columns(mine, body)
-
-    def _change(self, at: Evaluation, place: Point, mine: _OwnPart) -> None:
-        """An update of a known place, in the columns of this thread."""
-        changed = at.beside(lanes_of(self._kernel, self._s.lanes))
-        if self._updates.columns:
-            place = {**place, **changed.place_lanes(self._updates.columns, mine.column)}
-        changed.store(self._updates.nest, place, changed.value(self._updates.value, place))
 
 
 def _together(found: Sequence[Sequence[Stmt]]) -> Iterator[Stmt]:
@@ -378,7 +321,3 @@ def _together(found: Sequence[Sequence[Stmt]]) -> Iterator[Stmt]:
     for turn in zip_longest(*runs, fillvalue=()):
         for run in turn:
             yield from run
-
-
-def _sum(one: Expr, other: Expr) -> Expr:
-    return combine_two("sum", (one, other))

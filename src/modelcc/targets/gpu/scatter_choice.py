@@ -3,8 +3,8 @@
 A unit of an H100 begins an instruction of 128 threads in a cycle.  Where 1,000,000 updates of 64
 columns go to 100,000 places, and a thread each walks all of them (``GroupScatter``), 262,144
 threads look at 1,000,000 indices: 18 instructions each are 280,000,000 cycles of a unit.  As lists
-(:class:`~modelcc.schedule.group_schedule.ListedScatter`) 256 groups look at them, at 33
-instructions each, and their threads go through lists of 3,900: less than 2,000,000 cycles.
+(:class:`~modelcc.schedule.group_schedule.ListedScatter`) 128 groups look at them, at 33
+instructions each, and their threads go through lists of 7,800 updates: 1,200,000 cycles.
 """
 
 from __future__ import annotations
