@@ -7,12 +7,19 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 from ptx_emulator.driver import PtxDriver
+from ptx_emulator.kernels import emulated
+from scatters import Updates
 
 from modelcc.driver import compile_model
+from modelcc.ir.types import DTYPES
+from modelcc.ops.runtime_index import Combination
 from modelcc.options import Options
 from modelcc.runtime.device_program import DeviceCode
 from modelcc.runtime.errors import RunError
 from modelcc.runtime.session import Session
+from modelcc.schedule.group_schedule import GroupScatter, ListedScatter
+from modelcc.targets.cuda.chips import CHIPS
+from modelcc.targets.gpu.schedule import schedule_groups
 
 cuda_device = pytest.importorskip("modelcc.runtime.cuda_device")
 
@@ -53,3 +60,21 @@ def test_rows_are_added_in_the_same_order_each_time(rows: int) -> None:
     with pytest.raises(RunError, match=message):
         session.run({**feeds, "i": wrong})
     np.testing.assert_array_equal(session.run(feeds)["y"], found)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "reduction"),
+    [("bool", "none"), ("u8", "add"), ("f16", "max"), ("bf16", "add"), ("i64", "min"),
+     ("f64", "mul")],
+)  # fmt: skip
+def test_vectors_of_every_width(dtype: str, reduction: Combination) -> None:
+    """The bits that owners make, who look at every update by themselves."""
+    updates, chip = Updates((50, 64), (300, 1), None, reduction, dtype), CHIPS["sm_90a"]
+    lanes = min(8, 16 // DTYPES[dtype].bytes)
+    feeds = updates.feeds(1)
+    found = [
+        updates.run(program, emulated(program, chip), feeds)
+        for schedule in (ListedScatter(128, 2, 64 // lanes, 2, lanes, 32), GroupScatter(64, 2))
+        for program in (schedule_groups(updates.program(), schedule, chip.gpu),)
+    ]
+    np.testing.assert_array_equal(found[0], found[1])
