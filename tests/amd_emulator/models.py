@@ -19,7 +19,7 @@ from modelcc.runtime.hip_library import declare
 from modelcc.runtime.session import Session
 from modelcc.targets.amdgpu.chips import CHIPS
 from modelcc.targets.amdgpu.target import kernels_of
-from modelcc.targets.gpu.device_program import device_functions, with_constants
+from modelcc.targets.gpu.device_program import device_functions, with_places
 
 _MEMORY = 1 << 33
 
@@ -34,7 +34,7 @@ def emulated_session(model: Path, chip: str, options: Options, backwards: bool =
 
     asked = replace(options, target=f"amdgpu:{chip}")
     artifact = compile_model(model, asked, NOWHERE, observer).artifact
-    functions = with_constants(device_functions(seen[-1]), seen[-1])
+    functions = with_places(device_functions(seen[-1]), seen[-1])
     text = kernels_of(chip).text(functions, CHIPS[chip].limits)
     engine = FakeDriver({}, _MEMORY)
     engine.kernels |= emulated_kernels(text, CHIPS[chip].warp, engine, backwards)

@@ -465,8 +465,8 @@ Stmt: TypeAlias = (
 
 @dataclass(frozen=True)
 class Parameter:
-    """A buffer parameter; ``mutable`` ones may be written, ``constant`` ones nobody writes: of
-    these ``prefetched`` bytes are worth having in a cache before.  Buffers do not overlap, except
+    """A buffer parameter; ``mutable`` ones may be written, ``constant`` ones nobody writes.
+    So many ``prefetched`` bytes are worth having in a cache before.  Buffers do not overlap, except
     that ``shared`` ones may be one memory: an element of one is read only before it is written
     in another."""
 

@@ -13,6 +13,9 @@ from modelcc.ir.loop_parser import parse_function
 from modelcc.ir.loop_text import print_function
 from modelcc.ir.loop_verifier import verify_function
 from modelcc.ir.tensor_parser import parse_tensor_program
+from modelcc.passes.program.apply_plan import apply_plan
+from modelcc.passes.program.plan_memory import plan_memory
+from modelcc.targets.gpu.device_program import with_places
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.schedule import schedule_groups
 from tests.targets.gpu.test_few_rows import GPU, residual
@@ -36,11 +39,28 @@ def norm(rows: int) -> Function:
 
 
 @pytest.mark.parametrize("rows", [1, 4, 64, 512])
-def test_constants_of_products_are_prefetched(rows: int) -> None:
+def test_operands_of_products_are_prefetched(rows: int) -> None:
     function = product(rows, 512, 1024)
-    found = {p.buffer.name: p.prefetched for p in function.parameters}
-    wanted = dict.fromkeys(found, 0) | {function.parameters[1].buffer.name: 512 * 1024 * 2}
-    assert found == wanted, "the weight, and neither what is multiplied nor what is added"
+    found = [p.prefetched for p in function.parameters]
+    x = rows * 512 * 2
+    wanted = [x if x >= 32 << 10 else 0, 512 * 1024 * 2, 0, 0]
+    assert found == wanted, "what is added is not, nor are results"
+
+
+def test_what_a_program_makes_is_not() -> None:
+    """The second product reads the first one's result, and a weight that a call gives."""
+    text = """program @p(%x: f16[512, 64], %w: f16[64, 512], %v: f16[512, 512]) -> (%y) dims() {
+  kernel @First(%x: f16[512, 64], %w: f16[64, 512]) -> (%t: f16[512, 512]) {
+    %s: f32[512, 512] = [i < 512, j < 512] sum[k < 64] f32(%x[i, k]) * f32(%w[k, j])
+    %t: f16[512, 512] = [i < 512, j < 512] f16(%s[i, j]) }
+  kernel @Second(%t: f16[512, 512], %v: f16[512, 512]) -> (%y: f16[512, 512]) {
+    %u: f32[512, 512] = [i < 512, j < 512] sum[k < 512] f32(%t[i, k]) * f32(%v[k, j])
+    %y: f16[512, 512] = [i < 512, j < 512] f16(%u[i, j]) } }"""
+    scheduled = schedule_groups(parse_tensor_program(text, {}), machine=GPU)
+    program = apply_plan(scheduled, plan_memory(scheduled))
+    first, second = with_places(program.functions, program)
+    assert [p.prefetched for p in first.parameters] == [65536, 65536, 0]
+    assert [p.prefetched for p in second.parameters] == [0, 524288, 0]
 
 
 def test_small_ones_are_not() -> None:
@@ -48,7 +68,7 @@ def test_small_ones_are_not() -> None:
 
 
 def test_no_more_than_a_part_of_the_cache_is() -> None:
-    small = replace(GPU, l2_bytes=300 << 10)
+    small = replace(GPU, l2_bytes=400 << 10)
     assert product(1, 512, 1024, small).parameters[1].prefetched == 100 << 10
 
 

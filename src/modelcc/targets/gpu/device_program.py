@@ -7,12 +7,13 @@ from dataclasses import replace
 
 from modelcc.ir.index import Index, evaluate, substitute
 from modelcc.ir.library import Address, ExternalCall, call_of, meaning_of
-from modelcc.ir.loop import Function, IndexOf
+from modelcc.ir.loop import Function, IndexOf, Parameter
 from modelcc.ir.loop_traversal import launch_extents
 from modelcc.ir.program import (
     Allocate,
     CopyTensor,
     Launch,
+    Place,
     Program,
     Step,
     Transfer,
@@ -32,19 +33,26 @@ def device_functions(program: Program) -> tuple[Function, ...]:
     return tuple(f for f in program.functions if side_of(f) == "device")
 
 
-def with_constants(functions: Sequence[Function], program: Program) -> tuple[Function, ...]:
+def with_places(functions: Sequence[Function], program: Program) -> tuple[Function, ...]:
     """``functions`` that know which of their parameters each launch of a placed program gives a
-    constant."""
-    bindings, written = program.placed.bindings, set[tuple[str, int]]()
+    constant, and which ones constants or inputs: others are made by the kernel before, and are
+    prefetched by nobody."""
+    bindings = program.placed.bindings
+    found: dict[tuple[str, int], set[Place]] = {}
     for step in leaves(program.steps):
         if isinstance(step, Launch):
-            places = (bindings[name].place for name in step.arguments)
-            written |= {(step.callee, n) for n, p in enumerate(places) if p != "constant"}
+            for n, name in enumerate(step.arguments):
+                found.setdefault((step.callee, n), set()).add(bindings[name].place)
+
+    def placed(parameter: Parameter, places: set[Place]) -> Parameter:
+        count = parameter.prefetched if places <= {"constant", "input"} else 0
+        return replace(parameter, constant=places <= {"constant"}, prefetched=count)
+
     return tuple(
         replace(
             function,
             parameters=tuple(
-                replace(parameter, constant=(function.name, n) not in written)
+                placed(parameter, found.get((function.name, n), set()))
                 for n, parameter in enumerate(function.parameters)
             ),
         )

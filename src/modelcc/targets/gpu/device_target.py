@@ -54,7 +54,7 @@ from modelcc.targets.cpu.schedule import schedule_program
 from modelcc.targets.gpu.device_program import (
     device_functions,
     device_program,
-    with_constants,
+    with_places,
 )
 from modelcc.targets.gpu.host_notes import host_notes, rounding_notes
 from modelcc.targets.gpu.image_operand import BOUNDARY
@@ -234,7 +234,7 @@ class DeviceTarget(Target):
 
     def code(self, program: Program) -> str:
         """Source text of the kernels that a placed program launches; empty if there is none."""
-        functions = with_constants(device_functions(program), program)
+        functions = with_places(device_functions(program), program)
         return self.text(functions) if functions else ""
 
     def complete(self, program: Program) -> str:

@@ -1,8 +1,10 @@
 """What kernels do while the one before them ends, on machines that launch them so early.
 
-Constants of products are on their way to the cache of all units before a kernel may read what the
-one before it writes.  Where few rows are multiplied these bytes are nearly all that it reads, and
-small kernels (norms, rotary embeddings) between products leave the memory idle.
+Operands of products that no kernel of the program makes (weights) are on their way to the cache of
+all units before a kernel may read what the one before it writes.  Where few rows are multiplied
+these bytes are nearly all that it reads, and small kernels (norms, rotary embeddings) between
+products leave the memory idle.  Which operands are made by others shows when all tensors have their
+places (:func:`modelcc.targets.gpu.device_program.with_places`).
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.llvm.groups import shared_bytes
 
 LEAST_BYTES = 32 << 10
-"""Of a constant that is worth it: what a memory of 3,000 GB/s moves in ten nanoseconds."""
+"""Of an operand that is worth it: what a memory of 3,000 GB/s moves in ten nanoseconds."""
 
-CACHE_SHARE = 3
-"""So manieth of the cache may be filled ahead; the rest is for what the kernel before still has."""
+CACHE_SHARE = 4
+"""So manieth of the cache an operand may fill ahead; the rest is for what others still have."""
 
 ROOM, LITTLE_SHARED = 8, 8 << 10
 """So manieth of all threads of a machine, and bytes that groups share, which others hardly miss."""
@@ -39,15 +41,14 @@ def overlapping(
         return function
     multiplies = isinstance(schedule, GroupReduction | GroupProduct | TensorProduct)
     names = _multiplied(kernel) if multiplies else frozenset[str]()
-    left = machine.l2_bytes // CACHE_SHARE
-    parameters: list[Parameter] = []
-    for parameter in function.parameters:
+    most = machine.l2_bytes // CACHE_SHARE
+
+    def prefetched(parameter: Parameter) -> int:
         size = _bytes(parameter) if parameter.buffer.name in names else 0
-        count = min(size, left) if size >= LEAST_BYTES else 0
-        parameters.append(replace(parameter, prefetched=count))
-        left -= count
-    early = leaves_room(function, machine)
-    return replace(function, parameters=tuple(parameters), early=early)
+        return min(size, most) if size >= LEAST_BYTES else 0
+
+    parameters = tuple(replace(p, prefetched=prefetched(p)) for p in function.parameters)
+    return replace(function, parameters=parameters, early=leaves_room(function, machine))
 
 
 def leaves_room(function: Function, machine: GpuModel) -> bool:
@@ -61,14 +62,14 @@ def leaves_room(function: Function, machine: GpuModel) -> bool:
 
 
 def _multiplied(kernel: GroupKernel) -> frozenset[str]:
-    """Constants that sums are made of, read at places that no data decide."""
+    """Operands that sums are made of, read at places that no data decide."""
     found = set[str]()
     for nest in kernel.group.anchors:
         loops = {v.name for v in (*nest.parallel, *nest.reduce)}
         terms = {v.name for v in nest.reduce}
         for read in reads(nest.body):
             by = {name for index in read.indices for name in symbols(index)}
-            if read.tensor in kernel.kernel.constants and by <= loops and by & terms:
+            if by <= loops and by & terms:
                 found.add(read.tensor)
     return frozenset(found)
 

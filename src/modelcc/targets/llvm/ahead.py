@@ -3,7 +3,7 @@ sm_90 and later (programmatic dependent launch).
 
     define internal void @k.body(ptr noalias readonly %x, ptr noalias %w, …) alwaysinline
     define ptx_kernel void @k(ptr %x, ptr noalias readonly %w, ptr %y) {
-      call void @prefetch_constant(ptr %w, i64 8388608, i32 2)
+      call void @prefetch(ptr %w, i64 8388608, i32 2)
       call void asm sideeffect "griddepcontrol.wait;", …
       call void @k.body(…)
 
@@ -18,9 +18,10 @@ kept coherent (``ld.global.nc``), and it might move them before the wait.  The p
 function within are both, which stays known, as ``alias.scope``, where it is put into the kernel.
 
 Maps of tensors of which boxes are copied are the kernel's own, and fetched before it waits.  So are
-constants, which nobody writes, by the groups that are there at once: to the cache of all units,
-while the kernel before still computes.  The one after an ``early`` kernel may come at once, too,
-and fetch its own; all others say when they have room (``statements.py``).
+operands that no kernel before makes, by the groups that are there at once: to the cache of all
+units, while the kernel before still computes.  Nothing is read by that: the cache has what is
+written meanwhile, too.  The one after an ``early`` kernel may come at once, and fetch its own; all
+others say when they have room (``statements.py``).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ LAUNCH = 'call void asm sideeffect "griddepcontrol.launch_dependents;", ""()'
 """The next kernel may be launched as soon as all groups have come here, or have ended."""
 
 PREFETCH = """\
-define internal void @prefetch_constant(ptr addrspace(1) %x, i64 %bytes, i32 %resident) #0 {
+define internal void @prefetch(ptr addrspace(1) %x, i64 %bytes, i32 %resident) #0 {
   %tx = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
   %ty = call i32 @llvm.nvvm.read.ptx.sreg.tid.y()
   %tz = call i32 @llvm.nvvm.read.ptx.sreg.tid.z()
@@ -115,11 +116,11 @@ def own_parameter(parameter: str, constant: bool) -> str:
 
 @dataclass(frozen=True)
 class Beginning:
-    """What a kernel does before it waits: prefetch so many first bytes of ``constants``, which are
+    """What a kernel does before it waits: prefetch so many first bytes of ``operands``, which are
     LLVM's names, by groups of which so many are ``resident`` on a unit; ``early``, have the next
     kernel come."""
 
-    constants: tuple[tuple[str, int], ...] = ()
+    operands: tuple[tuple[str, int], ...] = ()
     resident: int = 1
     early: bool = False
 
@@ -127,9 +128,9 @@ class Beginning:
     def lines(self) -> tuple[str, ...]:
         """Statements."""
         calls = (
-            f"call void @prefetch_constant(ptr addrspace(1) {name}, i64 {size - size % _UNIT}, "
+            f"call void @prefetch(ptr addrspace(1) {name}, i64 {size - size % _UNIT}, "
             f"i32 {self.resident})"
-            for name, size in self.constants
+            for name, size in self.operands
         )
         return (*calls, LAUNCH) if self.early else tuple(calls)
 

@@ -148,12 +148,12 @@ def _kernel(
             own_parameter(text, n < len(function.parameters) and function.parameters[n].constant)
             for n, text in enumerate(parameters)
         ]
-        constants = [
+        operands = [
             (operand_name(text), p.prefetched)
             for text, p in zip(parameters, function.parameters, strict=False)
             if p in _prefetched(function)
         ]
-        beginning = Beginning(tuple(constants), max(function.resident, 1), function.early)
+        beginning = Beginning(tuple(operands), max(function.resident, 1), function.early)
         text = comment + waiting_kernel(
             function.name, f"{head}({', '.join(own)}) #0 {size}", parameters, body, beginning
         )
@@ -163,8 +163,8 @@ def _kernel(
 
 
 def _prefetched(function: Function) -> tuple[Parameter, ...]:
-    """What is worth it to have in a cache before the function begins, and nobody writes."""
-    return tuple(p for p in function.parameters if p.constant and p.prefetched)
+    """What is worth it to have in a cache before the function begins."""
+    return tuple(p for p in function.parameters if p.prefetched)
 
 
 def _library_definition(function: LibraryFunction, declarations: dict[str, None]) -> str:
