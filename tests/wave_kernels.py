@@ -10,6 +10,7 @@ from modelcc.ir.loop import (
     Alloc,
     Barrier,
     Buffer,
+    Convert,
     For,
     Function,
     Load,
@@ -20,7 +21,6 @@ from modelcc.ir.loop import (
     Store,
 )
 from modelcc.ir.types import F32, DType
-from modelcc.targets.isa.amd_mfma import OWN, own_column, own_element, own_row
 from modelcc.targets.isa.fragments import (
     SIDE,
     clear_c,
@@ -28,34 +28,40 @@ from modelcc.targets.isa.fragments import (
     load_a,
     load_b,
     multiply,
+    operand_of,
     scale_c,
     store_c,
     sums_of,
 )
+from modelcc.targets.isa.wave_fragments import WaveLayout
 
-WAVE = 64
 PITCH = 68
 """Of results."""
 
 
-def own_product(dtype: DType) -> Function:
+def own_product(dtype: DType, layout: WaveLayout) -> Function:
     """``z[68 i + j] = 2 (x y)[i, j]`` of operands of 16 bits: threads put their own elements of
-    ``x`` into the fragment, and take those of the sums."""
-    whole = wave_product(dtype, F32, (False, False), every=4)
+    ``x`` into sums, which become the operand, and take those of the sums."""
+    whole = wave_product(dtype, F32, (False, False), every=4, wave=layout.wave)
     grid = whole.body[0]
     assert isinstance(grid, For)
     threads = grid.body[-1]
     assert isinstance(threads, For)
     lane, body = Sym("lane"), list(threads.body)
-    first, left = own_element(lane), next(n for n, s in enumerate(body) if _is(s, load_a(dtype)))
+    left = next(n for n, s in enumerate(body) if _is(s, load_a(dtype)))
+    places = [layout.element(lane, n) for n in range(layout.own)]
     body[left : left + 1] = [
-        Store("fa", first + n, Load("x", first + n, dtype)) for n in range(OWN)
+        *(Store("fc", place, Convert(Load("x", place, dtype), F32)) for place in places),
+        RoutineCall(operand_of(dtype), (Argument("fa", 0), Argument("fc", 0))),
+        RoutineCall(clear_c(F32), (Argument("fc", 0),)),
     ]
-    sums = Load("fc", first, F32, OWN)
-    doubled = ScalarCall("add", (sums, sums), F32, OWN)
-    at = PITCH * own_row(lane) + own_column(lane)
-    body[-2:] = [Store("fc", first, doubled)]
-    body += [Store("z", at + n, Load("fc", first + n, F32)) for n in range(OWN)]
+    sums = Load("fc", places[0], F32, layout.own, layout.apart)
+    doubled = ScalarCall("add", (sums, sums), F32, layout.own)
+    body[-2:] = [Store("fc", places[0], doubled, layout.apart)]
+    body += [
+        Store("z", PITCH * layout.row(lane) + layout.column(lane, n), Load("fc", place, F32))
+        for n, place in enumerate(places)
+    ]
     inner = (*grid.body[:-1], replace(threads, body=tuple(body)))
     return replace(whole, body=(replace(grid, body=inner),))
 
@@ -70,10 +76,11 @@ def wave_product(
     transposed: tuple[bool, bool],
     every: int = 1,
     together: int = 1,
+    wave: int = 64,
 ) -> Function:
     """``z[68 i + every j] = f[i] (x y)[i, every j]`` of one fragment each, of integers without
     ``f``; operands lie as :func:`load_a` and :func:`load_b` say, ``transposed`` or not.  So many
-    fragments of terms are multiplied ``together``."""
+    fragments of terms are multiplied ``together``, by a ``wave`` of so many threads."""
     sums, each = sums_of(dtype), depth(dtype)
     terms = each * together
     size = SIDE * terms
@@ -87,7 +94,7 @@ def wave_product(
         *(Alloc(buffer) for buffer in (a, b, c)),
         *(
             Store(to.name, Sym("lane") * own, Load(source, Sym("lane") * own, dtype, own))
-            for to, source, own in zip(shared, "xy", (n // WAVE for n in sizes), strict=True)
+            for to, source, own in zip(shared, "xy", (n // wave for n in sizes), strict=True)
         ),
         Barrier(),
         RoutineCall(clear_c(sums), (total,)),
@@ -123,6 +130,6 @@ def wave_product(
     )
     inner = (
         *(Alloc(buffer) for buffer in shared),
-        For("lane", 0, WAVE, tuple(body), kind="thread"),
+        For("lane", 0, wave, tuple(body), kind="thread"),
     )
     return Function("product", parameters, (), (For("g", 0, 1, inner, kind="grid"),))

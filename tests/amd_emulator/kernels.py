@@ -22,7 +22,6 @@ from modelcc.runtime.loader import load_objects
 from modelcc.targets.amdgpu.chips import CHIPS
 from modelcc.targets.amdgpu.target import kernels_of
 from modelcc.targets.c.names import symbol
-from modelcc.targets.isa.amd_mfma import WAVE
 from modelcc.targets.native.toolchain import CodegenOptions, compile_llvm, host_machine
 
 Groups = tuple[int, int, int]
@@ -37,6 +36,7 @@ _FAULTS = (
     "takes registers of a thread that is elsewhere",
     "is no barrier of all threads of the group",
     "waits for threads that have ended",
+    "has other numbers in threads that have the same row",
 )
 
 
@@ -86,9 +86,10 @@ class HostKernels:
             raise GpuFaultError(f"{name} {_FAULTS[status]}: {self._lines[where.value].strip()}")
 
 
-def run_kernel(text: str, arrays: Sequence[Array], backwards: bool = False) -> None:
-    """The one kernel in a text, by one group of waves of 64, on ``arrays`` in place."""
-    code = HostKernels(text, WAVE, backwards)
+def run_kernel(text: str, arrays: Sequence[Array], backwards: bool = False, wave: int = 64) -> None:
+    """The one kernel in a text, by one group of waves of so many threads, on ``arrays`` in
+    place."""
+    code = HostKernels(text, wave, backwards)
     (name,) = code.kernels
     held = [Guarded.of(a.shape, a.dtype).array for a in arrays]
     for to, array in zip(held, arrays, strict=True):

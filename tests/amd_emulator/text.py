@@ -13,6 +13,7 @@ from dataclasses import dataclass
 _SHARED = re.compile(r"(@[\w.]+) = internal addrspace\(3\) global \[(\d+) x (\w+)\] poison, (.*)")
 _KERNEL = re.compile(r"define amdgpu_kernel void @([\w.]+)\((.*)\) #0 .*!\{(.*)\} \{")
 _MFMA = re.compile(r"declare (<4 x \w+>) @llvm\.amdgcn\.mfma\.([\w.]+)\((.*?), \1")
+_WMMA = re.compile(r"declare (<8 x \w+>) @llvm\.amdgcn\.wmma\.([\w.]+)\((.*)\)")
 _RESULT = re.compile(r"(%[\w.]+) = (\w+) (.*)")
 _ACCESS = re.compile(
     r"(?:(?:%[\w.]+ = )?(?:load (?:atomic )?(?P<load>[^,]+), |atomicrmw \w+ |cmpxchg )ptr|"
@@ -29,11 +30,18 @@ _ELEMENTS = {
     "i8": (3, 1),
     "fp8": (4, 1),
     "bf8": (5, 1),
+    "u8": (6, 1),
 }
 """As ``enum element`` numbers them, and bytes."""
 
 _LAST = re.compile(r"(bf16|f16|f32|i8|fp8|bf8)(?:\.1k)?$")
 """The type of a matrix instruction's right operand, in its name."""
+
+_OF_WMMA = re.compile(r"16x16x16\.(f16|bf16|iu8|fp8|bf8)\.")
+"""The type of the left operand; that of the right one is the same."""
+
+_MFMA_LAYOUT, _RDNA3, _RDNA4 = range(3)
+"""As ``enum layout`` numbers them."""
 
 _CALLED = """declare i32 @amd_workitem_id_x()
 declare i32 @amd_workitem_id_y()
@@ -46,10 +54,20 @@ declare i32 @amd_mbcnt_hi(i32, i32)
 declare float @amd_exp2_f32(float)
 declare i32 @amd_ds_bpermute(i32, i32, i32)
 declare void @amd_s_barrier(i32)
-declare void @amd_product(i32, i32, ptr, ptr, ptr, i32)
+declare i32 @amd_permlanex16_i32(i32, i32, i32, i32, i32)
+declare i32 @amd_perm(i32, i32, i32)
+declare void @amd_product(i32, i32, i32, i32, ptr, ptr, ptr, i32)
 declare void @amd_access(ptr, i64, i64, i32)"""
 CALLED = tuple(re.findall(r"@(\w+)", _CALLED))
-_BY_PLACE = ("ds_bpermute", "s_barrier", "mfma")
+_CONSTANTS = {
+    "mfma": ", i32 0, i32 0, i32 0",
+    "wmma_i32": ", i1 false",
+    "permlanex16": ", i1 false, i1 false",
+}
+"""The last arguments of instructions, which are not passed on: no broadcast or rotation, sums that
+wrap around, inactive threads that are not read."""
+
+_BY_PLACE = ("ds_bpermute", "s_barrier", "permlanex16", "mfma", "wmma")
 
 
 @dataclass(frozen=True)
@@ -92,7 +110,9 @@ def host_text(text: str, triple: str) -> HostText:
             kernels[kernel.name] = kernel
             found += [_entry(kernel), _head(kernel, match[2])]
         elif match := _MFMA.match(line):
-            found.append(_product(match[1], match[2], match[3].split(", ")[0]))
+            found.append(_mfma(match[1], match[2], match[3].split(", ")[0]))
+        elif match := _WMMA.match(line):
+            found.append(_wmma(match[1], match[2], match[3]))
         else:
             found += _instruction(line, number, own)
     head = f'target triple = "{triple}"'
@@ -125,21 +145,49 @@ def _entry(kernel: KernelText) -> str:
     return "\n".join([*lines, f"  call void @{kernel.name}({given})", "  ret void", "}"])
 
 
-def _product(sums: str, name: str, operand: str) -> str:
+def _mfma(sums: str, name: str, operand: str) -> str:
     """A matrix instruction as a function of what a thread has."""
     last = _LAST.search(name)
     assert last is not None, name
     element, size = _ELEMENTS[last[1]]
-    terms, called = _size(operand) // size, name.replace(".", "_")
+    kinds = f"i32 {_MFMA_LAYOUT}, i32 {element}, i32 {element}, i32 {_size(operand) // size}"
     given = f"{operand} %a, {operand} %b, {sums} %c, i32 %site"
-    return f"""define internal {sums} @amd_mfma_{called}({given}) {{
-  %pa = alloca {operand}
+    return _product(f"mfma.{name}", sums, operand, given, kinds)
+
+
+def _wmma(sums: str, name: str, given: str) -> str:
+    """The same of 32 threads: bytes are told whether they have signs, and sums wrap around."""
+    found = _OF_WMMA.search(name)
+    assert found is not None, name
+    signed = given.startswith("i1")
+    operand = given.split(", ")[1 if signed else 0]
+    element, size = (0, 1) if signed else _ELEMENTS[found[1]]
+    own = _size(operand) // size
+    layout = {16: _RDNA3, 8: _RDNA4}[own]
+    taken = f"{operand} %a, {operand} %b, {sums} %c, i32 %site"
+    if not signed:
+        kinds = f"i32 {layout}, i32 {element}, i32 {element}, i32 {own}"
+        return _product(f"wmma.{name}", sums, operand, taken, kinds)
+    i8, u8 = _ELEMENTS["i8"][0], _ELEMENTS["u8"][0]
+    before = "".join(
+        f"  %e{side} = select i1 %s{side}, i32 {i8}, i32 {u8}\n" for side in ("a", "b")
+    )
+    taken = f"i1 %sa, {operand} %a, i1 %sb, {operand} %b, {sums} %c, i32 %site"
+    kinds = f"i32 {layout}, i32 %ea, i32 %eb, i32 {own}"
+    return _product(f"wmma.{name}", sums, operand, taken, kinds, before)
+
+
+def _product(name: str, sums: str, operand: str, given: str, kinds: str, before: str = "") -> str:
+    """A function that is ``given`` operands and sums."""
+    called = name.replace(".", "_")
+    return f"""define internal {sums} @amd_{called}({given}) {{
+{before}  %pa = alloca {operand}
   %pb = alloca {operand}
   %pc = alloca {sums}
   store {operand} %a, ptr %pa
   store {operand} %b, ptr %pb
   store {sums} %c, ptr %pc
-  call void @amd_product(i32 {element}, i32 {terms}, ptr %pa, ptr %pb, ptr %pc, i32 %site)
+  call void @amd_product({kinds}, ptr %pa, ptr %pb, ptr %pc, i32 %site)
   %r = load {sums}, ptr %pc
   ret {sums} %r
 }}"""
@@ -179,8 +227,10 @@ def _called(line: str, number: int) -> str:
     if found is None:
         return line
     name, given = found[1].replace(".", "_"), found[2]
-    if name.startswith("mfma"):
-        given = given.removesuffix(", i32 0, i32 0, i32 0")
+    for name_of, constants in _CONSTANTS.items():
+        if name.startswith(name_of):
+            assert given.endswith(constants), line
+            given = given.removesuffix(constants)
     if name.startswith(_BY_PLACE):
         given = f"{given}, i32 {number}" if given else f"i32 {number}"
     return f"{line[: found.start()]}@amd_{name}({given})"

@@ -7,7 +7,11 @@
    (github.com/ROCm/amd_matrix_instruction_calculator at 2ef91896, --detail-instruction): of a thread
    A i, B j and D j are lane % 16, D i is 4 (lane / 16) + GPR, and k goes through a thread's own terms
    from (lane / 16) times their number on.  Those of gfx950 with twice the terms are laid out likewise
-   (ROCm/composable_kernel, mfma_type in include/ck/tensor_operation/gpu/warp/xdlops_gemm.hpp). */
+   (ROCm/composable_kernel, mfma_type in include/ck/tensor_operation/gpu/warp/xdlops_gemm.hpp).  Of
+   v_wmma of 32 threads it prints for rdna3 that A i, B j and D j are lane % 16, k is the number of a
+   thread's own term, so that threads 16 apart have the same, and D i is 2 GPR + lane / 16; for rdna4
+   that D i is 8 (lane / 16) + GPR, and k of terms of 16 bits is
+   8 (GPR / 2) + 4 (lane / 16) + 2 (GPR % 2) + half, of bytes 8 (lane / 16) + 4 GPR + byte. */
 
 #define _GNU_SOURCE
 #include <math.h>
@@ -17,17 +21,18 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
-/* WAVE is the threads of those waves that have matrix instructions. */
-enum { WAVE = 64, MOST = 1024, STACK = 1 << 18, PAGE = 1 << 12 };
+enum { SIDE = 16, MOST = 1024, STACK = 1 << 18, PAGE = 1 << 12 };
 enum state { RUNS, BARRIER, EXCHANGE, PRODUCT, ENDED };
-enum fault { NONE, STRAY, UNALIGNED, ALONE, UNEVEN, STUCK };
-enum element { F32, F16, BF16, I8, E4M3, E5M2 };
+enum fault { NONE, STRAY, UNALIGNED, ALONE, UNEVEN, STUCK, UNLIKE };
+enum element { F32, F16, BF16, I8, E4M3, E5M2, U8 };
+enum layout { MFMA, RDNA3, RDNA4 };
 
 typedef struct {
     enum state state;
     int started;
     uint32_t site, given, from, found;
-    enum element element;
+    enum layout layout;
+    enum element left, right;
     int own;
     const void *a, *b;
     void *c;
@@ -119,10 +124,37 @@ uint32_t amd_ds_bpermute(uint32_t place, uint32_t value, uint32_t site) {
     return threads[now].found;
 }
 
-void amd_product(uint32_t element, uint32_t own, const void *a, const void *b, void *c,
-                 uint32_t site) {
+/* The thread of the other 16 of 32 that four bits of 64 say, 0 to 15 (RDNA3 ISA,
+   V_PERMLANEX16_B32). */
+uint32_t amd_permlanex16_i32(uint32_t old, uint32_t value, uint32_t low, uint32_t high, uint32_t site) {
+    uint32_t lane = (uint32_t)(now % wave_size), place = lane % 16;
+    (void)old;
     thread *one = &threads[now];
-    one->element = element, one->own = (int)own, one->a = a, one->b = b, one->c = c;
+    one->given = value;
+    one->from = (lane & 48) ^ 16 | ((place < 8 ? low : high) >> 4 * (place % 8) & 15);
+    wait_for(EXCHANGE, site);
+    return threads[now].found;
+}
+
+/* Bytes of 8 that 4 select, those of `first` above those of `second` (RDNA3 ISA, V_PERM_B32). */
+uint32_t amd_perm(uint32_t first, uint32_t second, uint32_t selector) {
+    uint64_t both = (uint64_t)first << 32 | second;
+    uint32_t made = 0;
+    for (int n = 0; n < 4; n++) {
+        uint32_t which = selector >> 8 * n & 255;
+        uint32_t byte = which < 8    ? (uint32_t)(both >> 8 * which) & 255
+                        : which < 12 ? (uint32_t)-(both >> (16 * (which - 8) + 15) & 1) & 255
+                                     : which == 12 ? 0 : 255;
+        made |= byte << 8 * n;
+    }
+    return made;
+}
+
+void amd_product(uint32_t layout, uint32_t left, uint32_t right, uint32_t own, const void *a,
+                 const void *b, void *c, uint32_t site) {
+    thread *one = &threads[now];
+    one->layout = layout, one->left = left, one->right = right, one->own = (int)own;
+    one->a = a, one->b = b, one->c = c;
     wait_for(PRODUCT, site);
 }
 
@@ -170,21 +202,60 @@ static double term(enum element element, const void *from, int n) {
             memcpy(&whole, &high, 4);
             return whole;
         case I8: return ((const int8_t *)from)[n];
+        case U8: return bytes[n];
         case E4M3: return eighth(bytes[n], 3, 7);
         default: return eighth(bytes[n], 2, 15);
     }
 }
 
+static int threads_of(enum layout layout) { return layout == MFMA ? 64 : 32; }
+
+/* The term that a thread has as number n of its own. */
+static int term_of(const thread *one, int lane, int n) {
+    int part = lane / SIDE;
+    if (one->layout == RDNA3) return n;
+    if (one->layout == RDNA4 && (one->left == F16 || one->left == BF16))
+        return 8 * (n / 2 / 2) + 4 * part + 2 * (n / 2 % 2) + n % 2;
+    return part * one->own + n;
+}
+
+/* The row of sums in a register. */
+static int row_of(enum layout layout, int lane, int gpr) {
+    switch (layout) {
+        case MFMA: return 4 * (lane / SIDE) + gpr;
+        case RDNA3: return 2 * gpr + lane / SIDE;
+        default: return 8 * (lane / SIDE) + gpr;
+    }
+}
+
+/* Whether threads 16 apart have the same of operands. */
+static int alike(const thread *wave) {
+    for (int lane = 0; lane < SIDE; lane++) {
+        const thread *one = &wave[lane], *other = &wave[lane + SIDE];
+        size_t size = (size_t)one->own * (one->left == F16 || one->left == BF16 ? 2 : 1);
+        if (memcmp(one->a, other->a, size) || memcmp(one->b, other->b, size)) return 0;
+    }
+    return 1;
+}
+
 static void multiply(thread *wave) {
-    for (int lane = 0; lane < WAVE; lane++)
-        for (int gpr = 0; gpr < 4; gpr++) {
-            int i = 4 * (lane / 16) + gpr, j = lane % 16;
+    enum layout layout = wave->layout;
+    int count = threads_of(layout), whole = wave->left == I8 || wave->left == U8;
+    double a[SIDE][64], b[64][SIDE];
+    int terms = 0;
+    for (int lane = 0; lane < count; lane++)
+        for (int n = 0; n < wave->own; n++) {
+            int k = term_of(wave, lane, n);
+            terms = k < terms ? terms : k + 1;
+            a[lane % SIDE][k] = term(wave->left, wave[lane].a, n);
+            b[k][lane % SIDE] = term(wave->right, wave[lane].b, n);
+        }
+    for (int lane = 0; lane < count; lane++)
+        for (int gpr = 0; gpr < SIDE * SIDE / count; gpr++) {
+            int i = row_of(layout, lane, gpr), j = lane % SIDE;
             double sum = 0;
-            for (int part = 0; part < 4; part++)
-                for (int n = 0; n < wave->own; n++)
-                    sum += term(wave->element, wave[16 * part + i].a, n) *
-                           term(wave->element, wave[16 * part + j].b, n);
-            if (wave->element == I8)
+            for (int k = 0; k < terms; k++) sum += a[i][k] * b[k][j];
+            if (whole)
                 ((int32_t *)wave[lane].c)[gpr] =
                     (int32_t)((uint32_t)((int32_t *)wave[lane].c)[gpr] + (uint32_t)(int32_t)sum);
             else
@@ -219,13 +290,16 @@ static int go_on(thread *wave, int size) {
             continue;
         }
         int from = (int)wave[n].from;
-        if (state == PRODUCT ? size < WAVE : from >= size || !at(&wave[from], state, site)) {
+        if (state == PRODUCT ? size != threads_of(first->layout) : from >= size || !at(&wave[from], state, site)) {
             fault = ALONE, faulty = (int)site;
             return 1;
         }
         if (state == EXCHANGE) wave[n].found = wave[from].given;
     }
-    if (state == PRODUCT && !fault) multiply(wave);
+    if (state == PRODUCT && !fault) {
+        if (first->layout == RDNA3 && !alike(wave)) fault = UNLIKE, faulty = (int)site;
+        multiply(wave);
+    }
     for (int n = 0; n < size; n++)
         if (at(&wave[n], state, site)) wave[n].state = RUNS;
     return 1;

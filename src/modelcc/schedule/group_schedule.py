@@ -180,7 +180,8 @@ class GroupAttention:
 @dataclass(frozen=True)
 class TensorAttention:
     """The same on matrix units: blocks of ``rows``, a warp for 16 of them, with ``wgmma`` four for
-    64, with ``mfma`` one of 64 threads, and of ``keys``."""
+    64, with ``mfma`` one of 64 threads, with ``wmma_gfx11`` and ``wmma_gfx12`` one of 32, and of
+    ``keys``."""
 
     rows: int
     keys: int

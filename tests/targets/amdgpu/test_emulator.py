@@ -8,11 +8,13 @@ import shutil
 import numpy as np
 import pytest
 from amd_emulator.kernels import GpuFaultError, run_kernel
+from wave_kernels import PITCH, wave_product
 
 from modelcc.ir.loop_parser import parse_function
-from modelcc.ir.types import Array
+from modelcc.ir.types import F16, F32, I8, I32, Array
 from modelcc.targets.amdgpu.chips import CHIPS
 from modelcc.targets.amdgpu.target import kernels_of
+from modelcc.targets.isa.fragments import SIDE
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler here")
 
@@ -92,3 +94,31 @@ def test_faults_are_found(fault: str) -> None:
     assert broken != text
     with pytest.raises(GpuFaultError, match=message):
         run_kernel(broken, arrays())
+
+
+def test_threads_of_rdna_3_have_the_same_of_a_row() -> None:
+    kernels = kernels_of("gfx1100")
+    legal = kernels.legal(wave_product(F16, F32, (False, True), wave=32))
+    text = kernels.text([legal], CHIPS["gfx1100"].limits)
+    given = [np.ones((SIDE, SIDE), np.float16) for _ in range(2)]
+    given[0][3] = 2
+    data = [*given, np.ones(SIDE, np.float32), np.zeros((SIDE, PITCH), np.float32)]
+    run_kernel(text, data, wave=32)
+    assert data[-1][3, 5] == 2 * SIDE
+    other = re.sub(r"(urem i64 %lane, )16", r"\g<1>15", text, count=1)
+    with pytest.raises(GpuFaultError, match="other numbers in threads that have the same row"):
+        run_kernel(other, data, wave=32)
+
+
+@pytest.mark.parametrize("chip", ["gfx1100", "gfx1201"])
+def test_bytes_have_the_signs_that_an_instruction_says(chip: str) -> None:
+    kernels, rng = kernels_of(chip), np.random.default_rng(1)
+    legal = kernels.legal(wave_product(I8, I32, (False, True), wave=32))
+    text = kernels.text([legal], CHIPS[chip].limits)
+    x, y = (rng.integers(-128, 128, (SIDE, 2 * SIDE)).astype(np.int8) for _ in range(2))
+    data = [x, y, np.ones(SIDE, np.float32), np.zeros((SIDE, PITCH), np.int32)]
+    unsigned, changed = re.subn(r"(call .*iu8.*\()i1 true", r"\g<1>i1 false", text)
+    assert changed == 2
+    run_kernel(unsigned, data, wave=32)
+    wanted = x.astype(np.int32) @ y.view(np.uint8).T.astype(np.int32)
+    np.testing.assert_array_equal(data[-1][:, :SIDE], wanted)

@@ -16,6 +16,7 @@ from modelcc.ir.types import BF16, F8E4M3FN, F8E5M2, F16, F32, I8, Array, DType
 from modelcc.targets.amdgpu.chips import CHIPS
 from modelcc.targets.amdgpu.target import kernels_of
 from modelcc.targets.isa.fragments import SIDE, depth, sums_of
+from modelcc.targets.llvm.dialect import AMDGPU_CHIPS
 from modelcc.targets.native.toolchain import assembly
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler here")
@@ -34,7 +35,17 @@ INSTRUCTIONS = {
     ("gfx950", I8): "v_mfma_i32_16x16x32_i8",
     ("gfx950", F8E4M3FN): "v_mfma_f32_16x16x32_fp8_fp8",
     ("gfx950", F8E5M2): "v_mfma_f32_16x16x32_bf8_bf8",
+    ("gfx1100", F16): "v_wmma_f32_16x16x16_f16",
+    ("gfx1100", BF16): "v_wmma_f32_16x16x16_bf16",
+    ("gfx1100", I8): "v_wmma_i32_16x16x16_iu8",
+    ("gfx1201", F16): "v_wmma_f32_16x16x16_f16",
+    ("gfx1201", BF16): "v_wmma_f32_16x16x16_bf16",
+    ("gfx1201", I8): "v_wmma_i32_16x16x16_iu8",
+    ("gfx1201", F8E4M3FN): "v_wmma_f32_16x16x16_fp8_fp8",
+    ("gfx1201", F8E5M2): "v_wmma_f32_16x16x16_bf8_bf8",
 }
+ROUNDED = [("gfx942", F16), ("gfx942", BF16), ("gfx1100", F16), ("gfx1100", BF16),
+           ("gfx1201", F16), ("gfx1201", BF16)]  # fmt: skip
 
 
 def operands(dtype: DType, transposed: tuple[bool, bool], together: int = 1) -> dict[str, Array]:
@@ -62,12 +73,12 @@ def test_a_wave_multiplies_as_numpy_does(
     chip: str, dtype: DType, transposed: tuple[bool, bool]
 ) -> None:
     to = F16 if dtype == F16 else sums_of(dtype)
-    function = wave_product(dtype, to, transposed)
+    function = wave_product(dtype, to, transposed, wave=CHIPS[chip].warp)
     kernels, data = kernels_of(chip), operands(dtype, transposed)
     found = np.zeros((SIDE, PITCH), to.numpy)
     text = kernels.text([kernels.legal(function)], CHIPS[chip].limits)
     wave = found.copy()
-    run_kernel(text, [*data.values(), wave])
+    run_kernel(text, [*data.values(), wave], wave=CHIPS[chip].warp)
     right, near = wanted(dtype, data, transposed), 2e-3 if to == F16 else 1e-5
     np.testing.assert_allclose(wave[:, :SIDE], right, rtol=near, atol=near)
     assert not wave[:, SIDE:].any()
@@ -101,45 +112,51 @@ def test_two_fragments_are_multiplied_at_once(dtype: DType, transposed: tuple[bo
     assert DEEP[dtype] in assembly(text, kernels.machine)
 
 
+@pytest.mark.parametrize("chip", ["gfx942", "gfx1100", "gfx1201"])
 @pytest.mark.parametrize("every", [2, 4])
-def test_columns_of_fragments_may_alternate(every: int) -> None:
+def test_columns_of_fragments_may_alternate(every: int, chip: str) -> None:
     rng, found = np.random.default_rng(4), np.zeros((SIDE, PITCH), np.float32)
     x, y = (rng.standard_normal((16, n)).astype(np.float16) for n in (16, 16 * every))
     f = np.ones(16, np.float32)
-    kernels = kernels_of("gfx942")
-    function = kernels.legal(wave_product(F16, F32, (False, False), every))
-    text = kernels.text([function], CHIPS["gfx942"].limits)
+    kernels, gpu = kernels_of(chip), CHIPS[chip]
+    function = kernels.legal(wave_product(F16, F32, (False, False), every, wave=gpu.warp))
+    text = kernels.text([function], gpu.limits)
     wave = found.copy()
-    run_kernel(text, [x, y, f, wave])
+    run_kernel(text, [x, y, f, wave], wave=gpu.warp)
     wanted = x.astype(np.float64) @ y.astype(np.float64)[:, ::every]
     np.testing.assert_allclose(wave[:, : SIDE * every : every], wanted, rtol=1e-5, atol=1e-5)
     interpret_loops(function, [x, y, f, found], [])
     np.testing.assert_allclose(found[:, : SIDE * every : every], wanted, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
-def test_threads_have_their_own_elements(dtype: DType) -> None:
-    """What they put into an operand, and what they take of sums."""
+@pytest.mark.parametrize(("chip", "dtype"), ROUNDED, ids=str)
+def test_threads_have_their_own_elements(chip: str, dtype: DType) -> None:
+    """What they put into sums, which become an operand, and what they take of them."""
     rng, found = np.random.default_rng(4), np.zeros((SIDE, PITCH), np.float32)
     x, y = (rng.standard_normal((16, n)).astype(dtype.numpy) for n in (16, 64))
     f = np.ones(16, np.float32)
-    kernels = kernels_of("gfx942")
-    function = kernels.legal(own_product(dtype))
-    text = kernels.text([function], CHIPS["gfx942"].limits)
+    kernels, gpu, waves = kernels_of(chip), CHIPS[chip], AMDGPU_CHIPS[chip].waves
+    assert waves is not None
+    function = kernels.legal(own_product(dtype, waves.layout))
+    text = kernels.text([function], gpu.limits)
     wave = found.copy()
-    run_kernel(text, [x, y, f, wave])
+    run_kernel(text, [x, y, f, wave], wave=gpu.warp)
     wanted = 2 * x.astype(np.float64) @ y.astype(np.float64)[:, ::4]
     np.testing.assert_allclose(wave[:, :SIDE], wanted, rtol=1e-5, atol=1e-5)
     interpret_loops(function, [x, y, f, found], [])
     np.testing.assert_allclose(found[:, :SIDE], wanted, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(("chip", "dtype"), [("gfx90a", F16), ("gfx942", F8E4M3FN)], ids=str)
+@pytest.mark.parametrize(
+    ("chip", "dtype"),
+    [("gfx90a", F16), ("gfx942", F8E4M3FN), ("gfx1100", F8E4M3FN), ("gfx1201", F32)],
+    ids=str,
+)
 def test_what_matrix_cores_do_not_multiply_exactly_they_do_not_multiply(
     chip: str, dtype: DType
 ) -> None:
     """Numbers below the normal range would be 0, or formats be others."""
     kernels = kernels_of(chip)
-    legal = kernels.legal(wave_product(dtype, F32, (False, True)))
+    legal = kernels.legal(wave_product(dtype, F32, (False, True), wave=CHIPS[chip].warp))
     with pytest.raises((NotImplementedError, ModelError), match="have no instruction for"):
         kernels.text([legal], CHIPS[chip].limits)

@@ -4,6 +4,7 @@ queries, and every wait is needed."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from modelcc.ir.tensor_interpreter import run_program
 from modelcc.schedule.group_schedule import TensorAttention
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.schedule import schedule_groups
-from modelcc.targets.gpu.wave_attention import MATRIX
+from modelcc.targets.gpu.wave_attention import LAYOUTS, MATRIX
 
 ONE, TWO = TensorAttention(16, 16, MATRIX), TensorAttention(32, 16, MATRIX)
 
@@ -29,14 +30,17 @@ CASES: Mapping[str, tuple[TensorProgram, TensorAttention, float]] = {
     "causal in groups": (attention(1, 2, 17, 35, 32, 16, "bf16", CAUSAL), ONE, 4e-5),
     "mask": (attention(1, 1, 16, 33, 16, 32, "f16", "{} * 0.5 + %b[i, j]"), ONE, 2e-6),
     "four fragments of columns": (attention(2, 1, 9, 16, 16, 64, "f16", "{}"), TWO, 2e-6),
+    "deep": (attention(1, 1, 20, 40, 128, 32, "bf16", CAUSAL), ONE, 4e-5),
     "halves": (attention(1, 1, 20, 40, 16, 48, "f16", "{}", "f16"), TWO, 2e-3),
 }
 
 
+@pytest.mark.parametrize("family", LAYOUTS)
 @pytest.mark.parametrize("case", CASES)
-def test_waves_compute_what_the_stages_say(case: str) -> None:
+def test_waves_compute_what_the_stages_say(case: str, family: str) -> None:
     """Powers have 22 bits of f16 and 16 of bf16, and 11 and 8 of results in these."""
     program, schedule, error = CASES[case]
+    schedule = replace(schedule, instruction=family)
     scheduled, feeds = schedule_groups(program, schedule), feeds_of(program)
     assert len(scheduled.functions) == 1
     found = run_scheduled(scheduled, interpreted(scheduled), feeds, {})["y"]

@@ -45,7 +45,7 @@ from modelcc.targets.gpu.tensor_product import lower_tensor_product
 from modelcc.targets.gpu.tile_attention import lower_tile_attention
 from modelcc.targets.gpu.tile_product import BOXES, lower_tile_product
 from modelcc.targets.gpu.transposition import lower_transpose
-from modelcc.targets.gpu.wave_attention import MATRIX, lower_wave_attention
+from modelcc.targets.gpu.wave_attention import LAYOUTS, lower_wave_attention
 from modelcc.targets.gpu.weights import weight_layouts, with_weights
 
 
@@ -57,7 +57,7 @@ def _tensor_product(kernel: GroupKernel, schedule: TensorProduct) -> Function:
 
 
 def _tensor_attention(kernel: GroupKernel, schedule: TensorAttention) -> Function:
-    known = {BOXES: lower_tile_attention, MATRIX: lower_wave_attention}
+    known = {BOXES: lower_tile_attention, **dict.fromkeys(LAYOUTS, lower_wave_attention)}
     return known.get(schedule.instruction, lower_tensor_attention)(kernel, schedule)
 
 

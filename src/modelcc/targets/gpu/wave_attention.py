@@ -1,24 +1,23 @@
 """Attention on matrix units whose sums lie in threads as operands do: scores never leave registers.
 
-grid b, i; thread w (16 rows each), l (64 lanes)
-  queries to shared memory, where keys come later, and to fragments; totals = 0
+grid b, i; thread w (16 rows each), l (lanes of a wave)
+  queries to shared memory, where keys come later, and to fragments, or where they stay; totals = 0
   for each block of keys
     barrier; the next block is read to registers
-    scores = keys * queries; what follows them, the largest of a row so far by its four threads,
-    powers under that, as a fragment of the second product
+    scores = keys * queries; what follows them, the largest of a row so far by its threads,
+    powers under that, as an operand of the second product
     totals * (power of what has changed) + powers * values
     barrier; what was read to shared memory
   results of a thread's own totals
 
-A thread has four neighbouring columns of one row in each fragment
-(:mod:`modelcc.targets.isa.amd_mfma`): what is known of a row, it has in registers.  What rows need
-is as in :mod:`modelcc.targets.gpu.attention`.  Where results have more than 16 bits a power is the
-sum of two numbers of the operands' type.
+A thread has columns of one row in each fragment, as a :class:`WaveLayout` says: what is known of a
+row, it has in registers.  What rows need is as in :mod:`modelcc.targets.gpu.attention`.  Where
+results have more than 16 bits a power is the sum of two numbers of the operands' type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import product
@@ -76,7 +75,7 @@ from modelcc.targets.gpu.staged_tile import (
     TileCopier,
     has_rows_of_terms,
 )
-from modelcc.targets.isa.amd_mfma import OWN, ROW_THREADS, WAVE, own_column, own_element, own_row
+from modelcc.targets.isa import amd_mfma, amd_wmma
 from modelcc.targets.isa.fragments import (
     MOST_EVERY,
     SIDE,
@@ -85,12 +84,24 @@ from modelcc.targets.isa.fragments import (
     load_a,
     load_b,
     multiply,
+    operand_of,
 )
+from modelcc.targets.isa.wave_fragments import WaveLayout
 
 MATRIX = "mfma"
-"""The family of instructions."""
+RDNA3, RDNA4 = "wmma_gfx11", "wmma_gfx12"
+LAYOUTS: Mapping[str, WaveLayout] = {
+    MATRIX: amd_mfma.LAYOUT,
+    RDNA3: amd_wmma.RDNA3,
+    RDNA4: amd_wmma.RDNA4,
+}
+"""Of families of instructions."""
 
 SQUARE = SIDE * SIDE
+
+BESIDE, LEAST_BESIDE, ALL, MOST_KEPT = 64, 56, 248, 200
+"""Registers for addresses and what masks where there are enough, the fewest of these, all that a
+thread takes then, and up to how many, with all queries, it keeps these in registers."""
 
 
 def lower_wave_attention(kernel: GroupKernel, schedule: TensorAttention) -> Function:
@@ -110,25 +121,24 @@ class WaveAttention:
             raise ScheduleError(f"waves have {SIDE} rows, and blocks as many keys")
         verify_halves(parts)
         self._kernel, self._s, self._parts = kernel, s, parts
+        layout = self._layout = LAYOUTS[s.instruction]
         fresh = self._fresh = kernel.names.fresh
         gb, gi, w, lane = fresh("gb"), fresh("gi"), fresh("w"), fresh("t")
         pair = parts.pair
         grid = ((gb, extent_of(parts.first.batch)), (gi, ceildiv(pair.row.extent, s.rows)))
-        self._launch = Launching(grid, ((w, s.rows // SIDE), (lane, WAVE)), kernel.dims)
+        self._launch = Launching(grid, ((w, s.rows // SIDE), (lane, layout.wave)), kernel.dims)
         self._first, self._lane = Sym(w) * SIDE, Sym(lane)
-        self._thread = Sym(w) * WAVE + Sym(lane)
+        self._thread = Sym(w) * layout.wave + Sym(lane)
         self._start = Sym(gi) * s.rows
         self._outer = Evaluation(kernel.names)
         self._batch = self._outer.place(parts.first.batch, Sym(gb)) if parts.first.batch else {}
         self._block = fresh("kb")
         self._dtype = parts.first.left.value.dtype
         self._keys = self._tile("keys", parts.first, s.keys, parts.depth)
-        queries = self._tile("queries", parts.first, s.rows, parts.depth, left=True)
-        self._queries = replace(queries, name=self._keys.name)
+        self._queries = self._tile("queries", parts.first, s.rows, parts.depth, left=True)
         self._values = self._tile("values", parts.second, parts.width, s.keys)
         self._shape = parts.depth // SIDE, s.keys // SIDE, parts.width // SIDE
         terms, keys, width = self._shape
-        self._fq = Buffer(fresh("fq"), self._dtype, terms * SQUARE, "warp")
         self._every = 1 if self._values.rows_of_terms else gcd(width, MOST_EVERY)
         self._fb = Buffer(fresh("fb"), self._dtype, self._every * SQUARE, "warp")
         self._fs = Buffer(fresh("fs"), F32, keys * SQUARE, "warp")
@@ -137,6 +147,12 @@ class WaveAttention:
         self._powers = [
             Buffer(fresh("fp"), self._dtype, keys * SQUARE, "warp") for _ in range(1 + whole)
         ]
+        self._check_registers()
+        self._kept = self._least(terms) <= MOST_KEPT
+        if self._kept:
+            self._queries = replace(self._queries, name=self._keys.name)
+        size = (terms if self._kept else 1) * SQUARE
+        self._fq = Buffer(fresh("fq"), self._dtype, size, "warp")
         self._seen = Var("", F32)
         self._sums: dict[str, Var] = {}
 
@@ -147,28 +163,50 @@ class WaveAttention:
         names = self._kernel.names
         tile = StagedTile(
             operand, along, of.terms, size, depth, self._s.threads, 8, 1, names, names.fresh(stem),
-            has_rows_of_terms(operand), pad=fragment_bytes(WAVE), beside=False,
+            has_rows_of_terms(operand), pad=fragment_bytes(self._layout.wave), beside=False,
         )  # fmt: skip
         if not left and self._held(tile) > MOST_HELD:
             raise ScheduleError("a thread holds its part of a block in registers")
         return tile
+
+    def _check_registers(self) -> None:
+        """:class:`ScheduleError` where LLVM was seen to spill: whole rows of operands take twice
+        the registers, and loads under conditions, or of single elements, are more of them."""
+        if self._layout.copies == 1:
+            return
+        tiles = self._keys, self._values
+        even = all(t.size * t.depth == t.vectors * t.lanes * self._s.threads for t in tiles)
+        if self._parts.width > 128 or (self._s.keys > SIDE and not (even and self._every > 1)):
+            raise ScheduleError("threads have registers for 128 columns, and for 16 keys at least")
 
     def _held(self, tile: StagedTile) -> int:
         return tile.vectors * -(-tile.lanes * self._dtype.bytes // REGISTER)
 
     @property
     def shared(self) -> tuple[Buffer, ...]:
-        """Memory of a group: of keys, or queries before, and of values."""
+        """Memory of a group: of keys, of values, and of queries, which go before the keys if
+        threads have them in registers then."""
+        if not self._kept:
+            return self._keys.buffer, self._values.buffer, self._queries.buffer
         size = max(self._keys.elements, self._queries.elements)
         return replace(self._keys.buffer, size=size), self._values.buffer
 
     @property
     def registers(self) -> int:
-        """What a thread is expected to take: fragments, also of all values of a block, which LLVM
-        loads ahead, the next block, addresses, and what masks."""
+        """What a thread is expected to take: with all values of a block, which LLVM loads ahead as
+        far as there are registers."""
         terms, keys, width = self._shape
-        own = 2 * terms + 4 * (keys + width) + 2 * keys * (len(self._powers) + width)
-        return own + self._held(self._keys) + self._held(self._values) + 64
+        least = self._least(terms if self._kept else 1)
+        ahead = self._layout.operand_bytes // REGISTER * (keys * width - self._every)
+        return min(least - LEAST_BESIDE + ahead + BESIDE, max(least, ALL))
+
+    def _least(self, queries: int) -> int:
+        """Registers for fragments, among them so many of ``queries``, for the next block,
+        addresses, and what masks."""
+        (_, keys, width), layout = self._shape, self._layout
+        operands = queries + keys * len(self._powers) + self._every
+        own = layout.operand_bytes // REGISTER * operands + layout.own * (keys + width)
+        return own + self._held(self._keys) + self._held(self._values) + LEAST_BESIDE
 
     def function(self) -> Function:
         """Grid, threads, and what these do."""
@@ -180,7 +218,10 @@ class WaveAttention:
         outer.statements.append(every(clear))
         queries = self._copier(self._queries, self._start, outer, ranges)
         queries.begin(0, 0, outer, ranges)
-        outer.statements += [*queries.put(0), Barrier(), self._take_queries(), Barrier()]
+        outer.statements += queries.put(0)
+        if self._kept:
+            d, all_terms = self._loop("d", self._shape[0])
+            outer.statements += [Barrier(), all_terms(self._take_query(d, d)), Barrier()]
         blocks = self._parts.blocks(self._batch, self._start, self._s.rows, self._s.keys)
         self._put(self._read(0, outer, ranges), outer)
         self._seen = outer.register("seen", Const(float("-inf"), F32))
@@ -230,12 +271,12 @@ class WaveAttention:
     def _loop(self, stem: str, count: int) -> tuple[Sym, Callable[..., For]]:
         return all_fragments(self._kernel.names, stem, count)
 
-    def _take_queries(self) -> Stmt:
-        tile, (d, every) = self._queries, self._loop("d", self._shape[0])
-        at = tile.offset(0, d * SIDE, self._first)
+    def _take_query(self, d: Index, to: Index) -> Stmt:
+        """A fragment of those of a wave."""
+        tile = self._queries
+        at = Argument(tile.name, tile.offset(0, d * SIDE, self._first))
         load = load_a(self._dtype, not tile.rows_of_terms)
-        to = Argument(self._fq.name, d * SQUARE)
-        return every(RoutineCall(load, (to, Argument(tile.name, at)), (tile.pitch,)))
+        return RoutineCall(load, (Argument(self._fq.name, to * SQUARE), at), (tile.pitch,))
 
     def _scores(self) -> list[Stmt]:
         """Queries of a wave times all keys."""
@@ -247,11 +288,12 @@ class WaveAttention:
         score, b = Argument(self._fs.name, j * SQUARE), Argument(self._fb.name, 0)
         at = Argument(tile.name, tile.offset(0, d * SIDE, j * SIDE))
         load = RoutineCall(load_b(self._dtype, tile.rows_of_terms), (b, at), (tile.pitch,))
-        query = Argument(self._fq.name, d * SQUARE)
+        query = Argument(self._fq.name, (d if self._kept else 0) * SQUARE)
         multiplied = RoutineCall(multiply(self._dtype), (score, query, b))
+        taken = [] if self._kept else [self._take_query(d, 0)]
         return [
             all_keys(RoutineCall(clear_c(F32), (score,))),
-            all_terms(all_keys(load, multiplied)),
+            all_terms(*taken, all_keys(load, multiplied)),
         ]
 
     def _add(self) -> list[Stmt]:
@@ -277,49 +319,54 @@ class WaveAttention:
     @property
     def _row(self) -> Index:
         """The row that a thread has numbers of."""
-        return self._start + self._first + own_row(self._lane)
+        return self._start + self._first + self._layout.row(self._lane)
 
-    def _own(self, fragment: Index, column: int = 0) -> Index:
+    def _own(self, fragment: Index, number: int = 0) -> Index:
         """Where a number of the thread's is."""
-        return fragment * SQUARE + own_element(self._lane) + column
+        return fragment * SQUARE + self._layout.element(self._lane, number)
 
     def _weigh(self, inner: Evaluation, ranges: Bounds) -> None:
         """Powers of a row's scores under the largest so far, and what was summed up to them."""
-        values = self._shifted(inner, ranges)
+        layout, values = self._layout, self._shifted(inner, ranges)
         own = reduce(lambda a, b: combine_two("max", (a, b)), values, self._seen)
-        top = exchanged(inner, "max", own, ROW_THREADS, SIDE)
+        top = exchanged(inner, "max", own, layout.row_threads, SIDE)
         change, powers = powers_under(inner, top, self._seen, values, binary_power(1.0))
         whole = reduce(lambda a, b: combine_two("sum", (a, b)), powers)
         for total in self._sums.values():
             inner.statements.append(Assign(total.name, MulAdd(total, change, whole)))
         inner.statements.append(Assign(self._seen.name, top))
-        for number, power in enumerate(powers):
-            self._keep(inner, number, power)
-        e, every = self._loop("e", self._shape[2])
-        old = Load(self._fo.name, self._own(e), F32, OWN)
-        scaled = ScalarCall("mul", (old, Splat(change, OWN)), F32, OWN)
-        inner.statements.append(every(Store(self._fo.name, self._own(e), scaled)))
+        self._keep(inner, powers)
+        (e, every), own, apart = self._loop("e", self._shape[2]), layout.own, layout.apart
+        old = Load(self._fo.name, self._own(e), F32, own, apart)
+        scaled = ScalarCall("mul", (old, Splat(change, own)), F32, own)
+        inner.statements.append(every(Store(self._fo.name, self._own(e), scaled, apart)))
 
-    def _keep(self, inner: Evaluation, number: int, power: Expr) -> None:
-        """A power as one or two numbers of the operands' type."""
-        at = self._own(*divmod(number, OWN))
-        high = inner.named("high", Convert(power, self._dtype))
-        inner.statements.append(Store(self._powers[0].name, at, high))
-        for rest in self._powers[1:]:
-            left = ScalarCall("sub", (power, Convert(high, F32)), F32)
-            inner.statements.append(Store(rest.name, at, Convert(left, self._dtype)))
+    def _keep(self, inner: Evaluation, powers: Sequence[Expr]) -> None:
+        """Powers, in the place of scores, as one or two operands."""
+        for number, operand in enumerate(self._powers):
+            if number:
+                high = (Convert(Convert(power, self._dtype), F32) for power in powers)
+                powers = [ScalarCall("sub", both, F32) for both in zip(powers, high, strict=True)]
+            inner.statements += [
+                Store(self._fs.name, self._own(*divmod(n, self._layout.own)), power)
+                for n, power in enumerate(powers)
+            ]
+            j, all_keys = self._loop("j", self._shape[1])
+            given = Argument(operand.name, j * SQUARE), Argument(self._fs.name, j * SQUARE)
+            inner.statements.append(all_keys(RoutineCall(operand_of(self._dtype), given)))
 
     def _shifted(self, inner: Evaluation, ranges: Bounds) -> list[Expr]:
         """What powers are made of, at a thread's keys of its row."""
         parts, pair = self._parts, self._parts.pair
         row = within(inner, self._row, pair.row, ranges)[0]
         found: list[Expr] = []
-        for number in range(self._s.keys // ROW_THREADS):
-            side, column = divmod(number, OWN)
-            key = Sym(self._block) * self._s.keys + side * SIDE + own_column(self._lane) + column
+        for number in range(self._s.keys // self._layout.row_threads):
+            side, own = divmod(number, self._layout.own)
+            column = side * SIDE + self._layout.column(self._lane, own)
+            key = Sym(self._block) * self._s.keys + column
             at, there = within(inner, key, pair.key, ranges)
             point = {**self._batch, pair.row.name: row, pair.key.name: at}
-            score = inner.named("s", Load(self._fs.name, self._own(side, column), F32))
+            score = inner.named("s", Load(self._fs.name, self._own(side, own), F32))
             found.append(shifted_score(inner, parts, parts.scores, point, score, there))
         return found
 
@@ -329,16 +376,16 @@ class WaveAttention:
         """What follows a thread's totals."""
         outer, parts = self._outer, self._parts
         sums: dict[str, Expr] = {
-            name: exchanged(outer, "sum", own, ROW_THREADS, SIDE)
+            name: exchanged(outer, "sum", own, self._layout.row_threads, SIDE)
             for name, own in self._sums.items()
         }
         g, all_columns = self._loop("e", self._shape[2] // self._every)
         inner, number = outer.nested(), self._row
-        for column, n in product(range(OWN), range(self._every)):
+        for mine, n in product(range(self._layout.own), range(self._every)):
             cell, fragment = inner.beside(), g * self._every + n
-            made = {TOTAL: Load(self._fo.name, self._own(fragment, column), F32), **sums}
-            own = own_column(self._lane) + column
-            place = g * self._every * SIDE + self._every * own + n
+            made = {TOTAL: Load(self._fo.name, self._own(fragment, mine), F32), **sums}
+            column = self._layout.column(self._lane, mine)
+            place = g * self._every * SIDE + self._every * column + n
             point = {
                 **self._batch,
                 parts.pair.row.name: number,

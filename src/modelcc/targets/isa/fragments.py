@@ -120,6 +120,15 @@ def scale_c() -> Function:
 
 
 @cache
+def operand_of(dtype: DType) -> Function:
+    """``a = c``, of sums in f32, rounded to ``dtype`` of 16 bits."""
+    value = Convert(Load("c", SIDE * _ROW, F32, SIDE), dtype)
+    body = _rows(Store("a", SIDE * _ROW, value))
+    taken = _written("a", dtype, SIDE), _read("c", F32, SIDE)
+    return _routine(f"operand_of_{dtype}", taken, body)
+
+
+@cache
 def store_c(sums: DType, to: DType, every: int = 1) -> Function:
     """``to[stride*i + every*j] = c[i, j]``, converted."""
     value: Expr = Load("c", SIDE * _ROW, sums, SIDE)

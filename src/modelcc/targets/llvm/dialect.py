@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from modelcc.ir.loop import Function
-from modelcc.targets.isa import amd_mfma
-from modelcc.targets.isa.amd_mfma import WaveInstruction
+from modelcc.targets.isa import amd_mfma, amd_wmma
 from modelcc.targets.isa.nvidia_mma import MATRIX_INSTRUCTIONS, MatrixInstruction
 from modelcc.targets.isa.nvidia_wgmma import TILE_INSTRUCTIONS, TileInstruction
+from modelcc.targets.isa.wave_fragments import WaveMatrices
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class LlvmGroups:
     ``memory``, ``shared`` and ``private`` are address spaces, ``generic`` holds all of them.  Of
     shared memory a kernel says at most ``shared_bytes`` itself, whoever launches it the rest.
     ``matrices`` are routines that a warp of ``warp`` threads has instructions for, ``waves`` those
-    that one of 64 has; with ``copies`` it copies asynchronously.  ``exchanges`` is what threads of
+    of AMD's; with ``copies`` it copies asynchronously.  ``exchanges`` is what threads of
     a warp get registers of each other by.  ``meeting`` is a barrier that tells all threads whether
     any of them said so; groups meet only where there is one.  With ``tiles`` it copies boxes of
     tensors, and warps of four as many threads have these instructions.  Kernels that may be
@@ -55,9 +55,7 @@ class LlvmGroups:
     matrices: Mapping[Function, MatrixInstruction] = field(
         default_factory=dict[Function, MatrixInstruction], hash=False
     )
-    waves: Mapping[Function, WaveInstruction] = field(
-        default_factory=dict[Function, WaveInstruction], hash=False
-    )
+    waves: WaveMatrices | None = field(default=None, hash=False)
     copies: bool = False
     exchanges: Literal["", "shfl", "bpermute"] = ""
     tiles: Mapping[Function, TileInstruction] = field(
@@ -141,12 +139,12 @@ Kernels take nothing of the launch but their arguments.  Code objects are of ver
 takes since its release 6; LLVM 22 would make them of version 6."""
 
 AMDGPU_CHIPS: Mapping[str, LlvmGroups] = {
-    **{chip: replace(AMDGPU, waves=w) for chip, w in amd_mfma.MATRIX_INSTRUCTIONS.items()},
-    "gfx1100": replace(AMDGPU, warp=32),
-    "gfx1201": replace(AMDGPU, warp=32),
+    chip: replace(AMDGPU, waves=waves, warp=waves.layout.wave)
+    for known in (amd_mfma, amd_wmma)
+    for chip, waves in known.WAVE_MATRICES.items()
 }
-"""By their matrix cores; those of gfx11 and gfx12 have waves of 32 threads, as LLVM compiles for
-them."""
+"""By their instructions for matrices; those of gfx11 and gfx12 have waves of 32 threads, as LLVM
+compiles for them."""
 
 SPIRV = LlvmGroups(
     name="spirv",

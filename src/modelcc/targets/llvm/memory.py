@@ -10,9 +10,9 @@ from math import gcd
 from modelcc.ir.index import Index
 from modelcc.ir.loop import Buffer
 from modelcc.ir.types import BOOL, DType
-from modelcc.targets.isa import amd_mfma
 from modelcc.targets.isa.nvidia_wgmma import WARP_GROUP, own_byte
 from modelcc.targets.isa.tile_products import ROWS
+from modelcc.targets.isa.wave_fragments import WaveLayout
 from modelcc.targets.llvm import interleaved
 from modelcc.targets.llvm.code import Code
 from modelcc.targets.llvm.indices import IndexCode
@@ -50,8 +50,11 @@ class MemoryCode:
 
     def _own(self, pointer: str, buffer: Buffer, offset: Index) -> str:
         """A register of a fragment that the thread has."""
-        find = {WARP_GROUP: own_byte, amd_mfma.WAVE: amd_mfma.own_byte}.get(self._code.warp)
-        place = find and find(offset, self._code.lane_index, buffer.dtype)
+        place, layout, lane = None, self._wave, self._code.lane_index
+        if self._code.warp == WARP_GROUP:
+            place = own_byte(offset, lane, buffer.dtype)
+        elif layout is not None and buffer.dtype.bits == 32:
+            place = layout.byte(offset, lane)
         if place is None:
             raise NotImplementedError(
                 f"element {offset} of the fragment %{buffer.name} is not known to be a thread's own"
@@ -61,7 +64,14 @@ class MemoryCode:
     def _apart(self, buffer: Buffer, stride: Index) -> Index:
         """How far lanes are apart where they are kept: columns of a fragment are neighbours."""
         stride = self._index.resolved(stride)
-        return 1 if buffer.space == "warp" and stride == ROWS else stride
+        apart = ROWS if self._wave is None else self._wave.apart
+        return 1 if buffer.space == "warp" and stride == apart else stride
+
+    @property
+    def _wave(self) -> WaveLayout | None:
+        """Where a wave's threads have numbers of fragments."""
+        waves = self._code.groups and self._code.groups.waves
+        return waves.layout if waves and waves.layout.wave == self._code.warp else None
 
     def load(
         self, name: str, offset: Index, lanes: int, stride: Index = 1, active: Index | None = None

@@ -233,6 +233,8 @@ class WarpCode:
     def _registers(self, buffer: Buffer, elements: Index | None = None) -> int:
         elements = buffer.size if elements is None else elements
         assert isinstance(elements, int)
+        if self._groups.waves:
+            return self._groups.waves.layout.registers(elements, buffer.dtype)
         return elements * buffer.dtype.bytes // (_REGISTER * self._code.warp)
 
     def slots_of(self, dtype: DType) -> list[str]:
