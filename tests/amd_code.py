@@ -23,6 +23,10 @@ TFLOP/s of 256 units at 2.2 GHz) make 16 cycles of each."""
 VALU_CYCLES = 4
 """That a SIMD of 16 lanes takes to issue an instruction of 64 threads, at most."""
 
+WMMA_CYCLES = {"gfx1100": 32, "gfx1201": 16}
+"""The same of ``v_wmma`` by that calculator; bytes take half of that on gfx1201.  Nothing else of
+the SIMD goes on beside it, whose 32 lanes take a cycle for an instruction of 32 threads."""
+
 
 def loops_of(code: str) -> list[Counter[str]]:
     """Instructions of each loop of assembly, by their names."""
@@ -38,14 +42,14 @@ def loops_of(code: str) -> list[Counter[str]]:
 
 def products_in(loop: Counter[str]) -> int:
     """Matrix instructions."""
-    return sum(count for name, count in loop.items() if name.startswith("v_mfma"))
+    return sum(count for name, count in loop.items() if name.startswith(("v_mfma", "v_wmma")))
 
 
-def matrix_part(loop: Counter[str], cycles: int) -> float:
+def matrix_part(loop: Counter[str], cycles: int, others: int = VALU_CYCLES) -> float:
     """The part of a loop's time that matrix cores work, if nothing went on beside them: products
-    take ``cycles`` each, every other instruction :data:`VALU_CYCLES`."""
+    take ``cycles`` each, every other instruction what ``others`` do."""
     products = products_in(loop)
-    return products * cycles / (products * cycles + (loop.total() - products) * VALU_CYCLES)
+    return products * cycles / (products * cycles + (loop.total() - products) * others)
 
 
 def taken(code: str, word: str) -> int:

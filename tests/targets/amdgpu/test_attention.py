@@ -13,7 +13,7 @@ from modelcc.targets.amdgpu.target import kernels_of
 from modelcc.targets.gpu.attention_choice import fragment_registers
 from modelcc.targets.gpu.attention_parts import find_attention
 from modelcc.targets.gpu.lower import default_schedule, lower_groups
-from modelcc.targets.gpu.wave_attention import MATRIX
+from modelcc.targets.gpu.wave_attention import LAYOUTS, MATRIX
 from modelcc.targets.native.toolchain import assembly
 
 MASKED = "{} * 0.125 + %b[i, j]"
@@ -50,6 +50,35 @@ def test_scores_stay_in_registers(dtype: str, depth: int, keys: int, chip: str, 
     assert loop["ds_write_b64"] * 8 + loop["ds_write2_b64"] * 16 >= written, "of the next block"
     assert loop["v_exp_f32_e32"] == schedule.keys // 4 + 1
     assert loop["s_barrier"] == 2
+
+
+@pytest.mark.parametrize("score", ["{}", CAUSAL, MASKED])
+@pytest.mark.parametrize(
+    ("dtype", "depth", "result"),
+    [("f16", 64, "f16"), ("bf16", 128, "bf16"), ("f16", 128, "f32"), ("bf16", 96, "bf16")],
+)
+@pytest.mark.parametrize("chip", ["gfx1100", "gfx1201"])
+def test_waves_of_32_threads_keep_scores_too(
+    chip: str, dtype: str, depth: int, result: str, score: str
+) -> None:
+    """On RDNA 3 threads that have a row exchange its powers, two in a register."""
+    kernel = kernel_of(attention(16, 8, 1000, 1000, depth, depth, dtype, score, result))
+    gpu, kernels = CHIPS[chip], kernels_of(chip)
+    schedule = default_schedule(kernel.kernel, gpu)
+    assert isinstance(schedule, TensorAttention)
+    assert schedule.instruction in LAYOUTS
+    function = lower_groups(kernel, schedule)
+    code = assembly(kernels.text([kernels.legal(function)], gpu.limits), kernels.machine)
+    assert taken(code, ".private_segment_fixed_size") == taken(code, ".vgpr_spill_count") == 0
+    shared = taken(code, ".group_segment_fixed_size")
+    planned = fragment_registers(kernel, schedule, find_attention(kernel))
+    planned = gpu.groups_at_once(schedule.threads, planned, shared)
+    assert gpu.groups_at_once(schedule.threads, taken(code, ".vgpr_count"), shared) >= planned > 0
+    loop, parts = max(loops_of(code), key=products_in), 2 if result == "f32" else 1
+    assert products_in(loop) == (1 + parts) * schedule.keys * depth // (16 * 16)
+    across = parts * schedule.keys // 4 if chip == "gfx1100" else 0
+    assert loop["v_permlanex16_b32"] == across
+    assert not [word for word in loop if word.startswith(("ds_load_u", "scratch"))]
 
 
 def test_halves_that_would_be_cut_are_multiplied_in_threads() -> None:

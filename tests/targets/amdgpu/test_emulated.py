@@ -30,11 +30,12 @@ from modelcc.ir.tensor import TensorProgram
 from modelcc.ir.tensor_interpreter import run_program
 from modelcc.ops.samples import arrays, sizes
 from modelcc.options import Options
-from modelcc.schedule.group_schedule import GroupProduct
+from modelcc.schedule.group_schedule import GroupProduct, TensorAttention, TensorProduct
 from modelcc.schedule.schedule import Schedule
 from modelcc.targets.amdgpu.chips import CHIPS
 from modelcc.targets.gpu.schedule import schedule_groups
-from modelcc.targets.gpu.tensor_product import DEEP, ROUNDED, SPLIT
+from modelcc.targets.gpu.tensor_product import DEEP, EXACT, ROUNDED, SPLIT, WHOLE_ROWS
+from modelcc.targets.gpu.wave_attention import LAYOUTS
 from tests.targets.gpu.test_tensor_product import ALTERNATING, held
 from tests.targets.gpu.test_tensor_product import PRODUCTS as FRAGMENTS
 from tests.targets.gpu.test_wave_attention import CASES as ATTENTION
@@ -55,6 +56,13 @@ def computes(program: TensorProgram, schedule: Schedule, chip: str, backwards: b
         np.testing.assert_array_equal(found[output], wanted[output])
 
 
+def held_on(chip: str, schedule: TensorProduct) -> TensorProduct:
+    """By the waves of a chip, whose operands pass through registers."""
+    schedule = replace(held(schedule, 1), warp=CHIPS[chip].warp)
+    whole = schedule.instruction == "mma" and WHOLE_ROWS in CHIPS[chip].matrix
+    return replace(schedule, instruction=WHOLE_ROWS) if whole else schedule
+
+
 @BACKWARDS
 @pytest.mark.parametrize("name", ON_DEVICES)
 def test_updates_by_lists(name: str, backwards: bool) -> None:
@@ -64,13 +72,15 @@ def test_updates_by_lists(name: str, backwards: bool) -> None:
 
 @BACKWARDS
 @pytest.mark.share(4, "name", "chip", "backwards")
-@pytest.mark.parametrize("chip", ["gfx942", "gfx950"])
+@pytest.mark.parametrize("chip", ["gfx942", "gfx950", "gfx1100", "gfx1201"])
 @pytest.mark.parametrize(
     "name", [n for n, (s, _) in FRAGMENTS.items() if s.instruction not in (ROUNDED, SPLIT)]
 )
 def test_products_of_fragments(name: str, chip: str, backwards: bool) -> None:
     schedule, kernel = FRAGMENTS[name]
-    computes(program_of(kernel, SIZES), held(schedule, 1), chip, backwards)
+    if schedule.instruction == EXACT and EXACT not in CHIPS[chip].matrix:
+        pytest.skip("there is no such instruction")
+    computes(program_of(kernel, SIZES), held_on(chip, schedule), chip, backwards)
 
 
 @pytest.mark.parametrize("name", ["rows by columns", "columns by columns", "bytes", "convolution"])
@@ -80,10 +90,11 @@ def test_products_of_two_fragments_at_once(name: str) -> None:
     computes(program_of(kernel, SIZES), schedule, "gfx950", False)
 
 
-def test_products_of_alternating_fragments() -> None:
-    one = held(replace(FRAGMENTS["few terms"][0], rows=32, columns=64, warp_columns=2), 1)
+@pytest.mark.parametrize("chip", ["gfx942", "gfx1100", "gfx1201"])
+def test_products_of_alternating_fragments(chip: str) -> None:
+    one = replace(FRAGMENTS["few terms"][0], rows=32, columns=64, warp_columns=2)
     program = program_of(ALTERNATING.replace("24", "48"), SIZES)
-    computes(program, one, "gfx942", False)
+    computes(program, held_on(chip, one), chip, False)
 
 
 PRODUCT = """%a: f32[19, 40], %b: f32[40, 36]) -> (%y: f32[19, 36]) {
@@ -104,12 +115,17 @@ CHOSEN: Mapping[str, tuple[TensorProgram, Schedule | None, float]] = {
 
 
 @BACKWARDS
+@pytest.mark.share(3, "name", "chip", "backwards")
+@pytest.mark.parametrize("chip", ["gfx942", "gfx1100", "gfx1201"])
 @pytest.mark.parametrize("name", CHOSEN)
-def test_attention(name: str, backwards: bool) -> None:
+def test_attention(name: str, chip: str, backwards: bool) -> None:
     program, schedule, tolerance = CHOSEN[name]
     feeds = numbers_of(program)
-    scheduled = schedule_groups(program, schedule, CHIPS["gfx942"])
-    execute = emulated(scheduled, "gfx942", backwards)
+    if isinstance(schedule, TensorAttention):
+        (family,) = LAYOUTS.keys() & CHIPS[chip].matrix
+        schedule = replace(schedule, instruction=family)
+    scheduled = schedule_groups(program, schedule, CHIPS[chip])
+    execute = emulated(scheduled, chip, backwards)
     found = run_scheduled(scheduled, execute, feeds, {})["y"].astype(np.float64)
     wanted = run_program(program, feeds, {})["y"].astype(np.float64)
     np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)

@@ -1,12 +1,12 @@
-"""Products on AMD's matrix cores as machine code, without a GPU: ``v_mfma`` on vectors from LDS,
-no spills, as many groups at once as planned, little else in the loop."""
+"""Products by AMD's matrix instructions as machine code, without a GPU: ``v_mfma`` and ``v_wmma``
+on vectors from LDS, no spills, as many groups at once as planned, little else in the loop."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 import pytest
-from amd_code import MFMA_CYCLES, loops_of, matrix_part, products_in, taken
+from amd_code import MFMA_CYCLES, WMMA_CYCLES, loops_of, matrix_part, products_in, taken
 from cuda_products import kernel_of, product
 
 from modelcc.ir.tensor import TensorProgram
@@ -26,12 +26,12 @@ def code_as_planned(program: TensorProgram, chip: str) -> tuple[TensorProduct, s
     kernel, gpu = kernel_of(program), CHIPS[chip]
     schedule = default_schedule(kernel.kernel, gpu)
     assert isinstance(schedule, TensorProduct)
-    assert schedule.warp == 64
+    assert schedule.warp == gpu.warp
     kernels = kernels_of(chip)
     text = kernels.text([kernels.legal(lower_groups(kernel, schedule))], gpu.limits)
     code = assembly(text, kernels.machine)
     assert taken(code, ".private_segment_fixed_size") == taken(code, ".vgpr_spill_count") == 0
-    assert taken(code, ".agpr_count") == 0
+    assert gpu.warp == 32 or taken(code, ".agpr_count") == 0
     anchor = kernel.group.anchor
     found = None if anchor is None else find_contraction(anchor)
     assert found is not None
@@ -71,6 +71,48 @@ def test_matrix_cores_have_what_is_planned(name: str) -> None:
     assert not loop["v_accvgpr_mov_b32"] + loop["v_accvgpr_write_b32"] + loop["scratch_load_dword"]
     assert not [word for word in loop if word.startswith(("ds_read_u", "ds_read_i"))]
     assert not [word for word in loop if word.startswith("ds_write_b8")]
+
+
+WMMA = {
+    **{name: p for name, p in SHAPES.items() if name not in ("whole", "square", "of columns")},
+    "square": product(4096, 4096, 4096, "f16", True),
+    "of columns": product(4096, 4096, 4096, "bf16"),
+    "few columns": product(4096, 256, 512, "f16"),
+    "few bytes": product(64, 64, 4096, "i8", True),
+}
+
+
+@pytest.mark.parametrize("chip", WMMA_CYCLES)
+@pytest.mark.parametrize("name", WMMA)
+def test_waves_of_32_threads_have_what_is_planned(name: str, chip: str) -> None:
+    schedule, code = code_as_planned(WMMA[name], chip)
+    loop, waves = inner_loop(code), schedule.warp_rows * schedule.warp_columns
+    assert products_in(loop) == schedule.rows * schedule.columns * schedule.terms // 16**3 // waves
+    assert loop["ds_load_b128"]
+    other = ("v_mov_b16", "scratch", "ds_load_u16", "ds_load_i8", "ds_load_u8", "ds_store_b8")
+    assert not [word for word in loop if word.startswith(other)]
+
+
+@pytest.mark.parametrize(("chip", "least"), [("gfx1100", 0.91), ("gfx1201", 0.88)])
+def test_little_else_is_in_the_loop_of_waves_of_32_threads(chip: str, least: float) -> None:
+    schedule, code = code_as_planned(WMMA["square"], chip)
+    assert schedule.rows * schedule.columns >= 256 * 128
+    loop = inner_loop(code)
+    assert loop["v_wmma_f32_16x16x16_f16"] == products_in(loop) == 32
+    assert matrix_part(loop, WMMA_CYCLES[chip], 1) >= least
+    columns = inner_loop(code_as_planned(WMMA["of columns"], chip)[1])
+    assert matrix_part(columns, WMMA_CYCLES[chip], 1) >= least - 0.12
+
+
+def test_products_begin_before_all_operands_are_there() -> None:
+    """Of a block's first fragments the next ones are still on their way while they are
+    multiplied."""
+    code = code_as_planned(WMMA["square"], "gfx1100")[1]
+    body = code.split(".LBB0_1:")[1].split("s_cbranch")[0]
+    first = body.split("v_wmma")[0].splitlines()
+    counts = [int(line.split("lgkmcnt(")[1].split(")")[0]) for line in first if "lgkmcnt" in line]
+    assert counts[-1] >= 4
+    assert "s_waitcnt vmcnt" not in body.rsplit("v_wmma", 1)[0]
 
 
 def test_a_large_product_of_f32_does_little_else() -> None:

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from modelcc.targets.gpu.machine import GPUS, GpuModel
-from modelcc.targets.gpu.tensor_product import BYTES, DEEP, EXACT
-from modelcc.targets.gpu.wave_attention import MATRIX
+from modelcc.targets.gpu.tensor_product import BYTES, DEEP, EXACT, WHOLE_ROWS
+from modelcc.targets.gpu.wave_attention import MATRIX, RDNA3, RDNA4
 
 CHIPS: Mapping[str, GpuModel] = {
     "gfx90a": replace(GPUS["mi250"], matrix=("mma", MATRIX, EXACT), matrix_subnormals=False),
     "gfx942": replace(GPUS["mi300"], matrix=("mma", MATRIX, EXACT)),
     "gfx950": replace(GPUS["mi350"], matrix=("mma", MATRIX, EXACT, BYTES, DEEP)),
-    "gfx1100": GPUS["rx7900"],
-    "gfx1201": GPUS["rx9070"],
+    "gfx1100": replace(GPUS["rx7900"], matrix=(WHOLE_ROWS, RDNA3)),
+    "gfx1201": replace(GPUS["rx9070"], matrix=("mma", BYTES, RDNA4)),
 }
 """What schedules know of machines that have an architecture, with what kernels for it can be
-printed with: before gfx950 floats of 8 bits are of other formats than ours; of gfx11 and gfx12
-(RDNA 3 and 4) matrix instructions (WMMA) are not printed."""
+printed with: before gfx950 floats of 8 bits are of other formats than ours, and RDNA 3 (gfx11) has
+none."""
 
 DEFAULT = "gfx942"

@@ -30,8 +30,7 @@ from modelcc.targets.gpu.sizes import count
 from modelcc.targets.gpu.tensor_attention import WarpAttention
 from modelcc.targets.gpu.tile_attention import TileAttention
 from modelcc.targets.gpu.tile_product import BOXES
-from modelcc.targets.gpu.wave_attention import MATRIX, WaveAttention
-from modelcc.targets.isa.fragments import SIDE
+from modelcc.targets.gpu.wave_attention import LAYOUTS, RDNA3, WaveAttention
 
 BLOCKS = (
     GroupAttention(64, 64, 256, 4),
@@ -54,14 +53,16 @@ WARP_BLOCKS = (
     TensorAttention(64, 32),
     TensorAttention(32, 32),
     TensorAttention(16, 32),
-    TensorAttention(128, 32, MATRIX),
-    TensorAttention(64, 64, MATRIX),
-    TensorAttention(64, 32, MATRIX),
-    TensorAttention(32, 64, MATRIX),
-    TensorAttention(32, 32, MATRIX),
-    TensorAttention(16, 32, MATRIX),
+    *(
+        TensorAttention(rows, keys, family)
+        for family in LAYOUTS
+        for rows, keys in ((128, 32), (64, 64), (64, 32), (32, 64), (32, 32), (16, 32))
+        if family != RDNA3 or keys < 64
+    ),
+    *(TensorAttention(rows, 16, RDNA3) for rows in (128, 64, 32, 16)),
 )
-"""The same on matrix units, the best first if all units have some."""
+"""The same on matrix units, the best first if all units have some.  Threads that have whole rows of
+operands have registers for fewer keys."""
 
 SMALLEST = 64
 """Rows, and keys, of a block of boxes."""
@@ -182,11 +183,12 @@ def _on_matrix_units(
     keys = count(parts.first.columns)
     if parts.first.left.value.dtype == F16 and not machine.matrix_subnormals:
         return
+    by_waves = not LAYOUTS.keys().isdisjoint(machine.matrix)
     fitting: list[tuple[bool, bool, int, int, bool, int, TensorAttention]] = []
     for rank, blocks in enumerate(WARP_BLOCKS):
         boxes = blocks.instruction == BOXES
-        by_warps = blocks.threads == machine.warp * (blocks.rows // SIDE)
-        if blocks.instruction not in machine.matrix or not (boxes or by_warps):
+        known = blocks.instruction in (LAYOUTS if by_waves else ("mma", BOXES))
+        if blocks.instruction not in machine.matrix or not known:
             continue
         try:
             found = _by_fragments(kernel, blocks, parts)
@@ -215,7 +217,7 @@ def _by_fragments(
     kernel: GroupKernel, blocks: TensorAttention, parts: AttentionParts
 ) -> TileAttention | WarpAttention | WaveAttention:
     """What threads do by the family of instructions."""
-    known = {BOXES: TileAttention, MATRIX: WaveAttention}
+    known = {BOXES: TileAttention, **dict.fromkeys(LAYOUTS, WaveAttention)}
     return known.get(blocks.instruction, WarpAttention)(kernel, blocks, parts)
 
 

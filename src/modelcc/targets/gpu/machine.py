@@ -161,14 +161,14 @@ MI350X = replace(
 )  # fmt: skip
 RX_7900_XTX = replace(
     MI300X, name="RX 7900 XTX", units=48, warp=32, registers=192 * KIB, shared_bytes=128 * KIB,
-    flops=61.4, bandwidth=960.0, l2_bytes=6 << 20, matrix_flops=0.0, memory_bytes=24 << 30,
+    flops=61.4, bandwidth=960.0, l2_bytes=6 << 20, matrix_flops=122.8, memory_bytes=24 << 30,
 )  # fmt: skip
 """A unit is a work group processor: two compute units, whose four SIMDs have 1,536 registers of 32
 threads and 16 waves each, and LDS of which a group takes half (RDNA 3 ISA, 2.1 and 12.1; LLVM's
 AMDGPUUsage and GCNSubtarget)."""
 RX_9070_XT = replace(
     RX_7900_XTX, name="RX 9070 XT", units=32, flops=48.7, bandwidth=640.0, l2_bytes=8 << 20,
-    memory_bytes=16 << 30,
+    matrix_flops=195.0, memory_bytes=16 << 30,
 )  # fmt: skip
 INTEGRATED = GpuModel(
     name="integrated",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from modelcc.ir.tensor import Guard
@@ -22,6 +22,7 @@ from modelcc.targets.gpu.tensor_product import (
     MATRICES,
     SPLIT,
     WHOLE_MATRICES,
+    WHOLE_ROWS,
     families,
     pad_bytes,
 )
@@ -88,6 +89,17 @@ HELD_TILES = tuple(
 """Those of machines where operands pass through registers, as :data:`TILES`: with one buffer they
 take little shared memory, so that a unit has several groups."""
 
+SMALL_WAVE_TILES = tuple(
+    replace(tile, copies=False)
+    for tile in (
+        TensorProduct(256, 128, 32, 4, 2, 1),
+        TensorProduct(128, 256, 32, 2, 4, 1),
+        TensorProduct(128, 128, 32, 2, 4, 1),
+        TensorProduct(128, 128, 32, 4, 2, 1),
+    )
+)
+"""Those beside :data:`HELD_TILES` of waves of 32 threads, which have 64 by 64 results at most."""
+
 BOX_TILES = tuple(
     replace(tile, instruction=BOXES)
     for tile in (
@@ -140,6 +152,7 @@ PRODUCTS = {
     SPLIT: 1024 / 3,
     MATRICES: 128,
     WHOLE_MATRICES: 256,
+    WHOLE_ROWS: 512,
 }
 USUAL_PRODUCTS = 1024
 """Multiply-adds of a unit in a cycle, of elements of 2 bytes, by instructions."""
@@ -179,7 +192,7 @@ def tensor_tiles(
     tiles = [
         replace(t, terms=t.terms * 2 // dtype.bytes, instruction=family, warp=machine.warp)
         for family in [family for family in families(dtype) if family in machine.matrix][:1]
-        for t in (SPLIT_TILES if family == SPLIT else TILES if machine.copies else HELD_TILES)
+        for t in _known_tiles(family, machine)
     ]
     if boxes is not None:
         boxed = [replace(t, terms=depth(dtype)) for t in BOX_TILES]
@@ -198,6 +211,14 @@ def tensor_tiles(
         if time is not None:
             fitting.append((time, rank, one))
     yield from (tile for _, _, tile in sorted(fitting, key=lambda f: f[:2]))
+
+
+def _known_tiles(family: str, machine: GpuModel) -> Sequence[TensorProduct]:
+    """For elements of 2 bytes."""
+    if machine.copies:
+        return SPLIT_TILES if family == SPLIT else TILES
+    small = machine.warp == 32 and family not in (MATRICES, WHOLE_MATRICES)
+    return (*SMALL_WAVE_TILES, *HELD_TILES) if small else HELD_TILES
 
 
 def _has_whole(tile: TensorProduct, found: Contraction) -> bool:
@@ -294,6 +315,8 @@ def tensor_time(
     item = dtype.bytes
     sides, bytes_of_terms = tile.rows + tile.columns, tile.terms * item
     rate = PRODUCTS.get(tile.instruction, USUAL_PRODUCTS)
+    if tile.instruction == WHOLE_ROWS:  # bytes take as long as halves
+        rate *= dtype.bytes / BF16.bytes
     products = max(tile.rows * tile.columns * bytes_of_terms / (2 * rate), _issued(tile, dtype))
     read = tile.rows * tile.warp_columns + tile.columns * tile.warp_rows
     moved = (read + sides) * bytes_of_terms / SHARED_BYTES

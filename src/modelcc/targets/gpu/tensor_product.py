@@ -64,6 +64,9 @@ BYTES, DEEP = "mma_f8", "mma_deep"
 MATRICES, WHOLE_MATRICES = "matrices", "matrices_f32"
 """Those that load and store whole matrices, of f16 and bf16, and of f32 as it is."""
 
+WHOLE_ROWS = "mma_rows"
+"""Those of which threads have whole rows of operands, two each the same, in half of the rate."""
+
 
 def lower_tensor_product(kernel: GroupKernel, schedule: TensorProduct) -> Function:
     """The function of a kernel; :class:`ScheduleError` if it does not begin with a contraction of
@@ -86,7 +89,7 @@ def families(dtype: DType) -> tuple[str, ...]:
         return EXACT, WHOLE_MATRICES, SPLIT, ROUNDED
     if dtype.is_float and dtype.bits == 8:
         return (BYTES,)
-    return (DEEP, "mma", MATRICES) if dtype.is_float else (DEEP, "mma")
+    return (DEEP, "mma", WHOLE_ROWS, *([MATRICES] if dtype.is_float else []))
 
 
 def matrix_type(anchor: Nest, found: Contraction) -> DType | None:
