@@ -40,6 +40,14 @@ def loops_of(code: str) -> list[Counter[str]]:
     return found
 
 
+def full_waits_in(code: str) -> int:
+    """How often the loop with the most products waits for all that was asked of LDS."""
+    pattern = r"^(\.LBB\d+_\d+):.*?s_c?branch\w* \1\n"
+    loops = (m[0] for m in re.finditer(pattern, code, re.MULTILINE | re.DOTALL))
+    most = max(loops, key=lambda body: body.count("v_wmma") + body.count("v_mfma"))
+    return len(re.findall(r"lgkmcnt\(0\)|s_wait_dscnt 0x0", most))
+
+
 def products_in(loop: Counter[str]) -> int:
     """Matrix instructions."""
     return sum(count for name, count in loop.items() if name.startswith(("v_mfma", "v_wmma")))

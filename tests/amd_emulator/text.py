@@ -196,7 +196,8 @@ def _product(name: str, sums: str, operand: str, given: str, kinds: str, before:
 def _instruction(line: str, number: int, own: set[str]) -> Iterator[str]:
     """An instruction, behind the check of what it accesses; ``own`` are pointers to the thread's
     own memory, which this adds to."""
-    if line.lstrip().startswith("fence") or line.startswith(("target triple", "declare")):
+    nothing = line.lstrip().startswith("fence") or "@llvm.amdgcn.sched.barrier" in line
+    if nothing or line.startswith(("target triple", "declare")):
         if "amdgcn" not in line and line.startswith("declare"):
             yield line
         return

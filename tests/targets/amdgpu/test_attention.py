@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from amd_code import loops_of, products_in, taken
+from amd_code import full_waits_in, loops_of, products_in, taken
 from attention_programs import CAUSAL, attention
 from cuda_products import kernel_of
 
@@ -78,6 +78,7 @@ def test_waves_of_32_threads_keep_scores_too(
     assert products_in(loop) == (1 + parts) * schedule.keys * depth // (16 * 16)
     across = parts * schedule.keys // 4 if chip == "gfx1100" else 0
     assert loop["v_permlanex16_b32"] == across
+    assert full_waits_in(code) <= products_in(loop) // 2
     assert not [word for word in loop if word.startswith(("ds_load_u", "scratch"))]
 
 

@@ -162,6 +162,7 @@ MI350X = replace(
 RX_7900_XTX = replace(
     MI300X, name="RX 7900 XTX", units=48, warp=32, registers=192 * KIB, shared_bytes=128 * KIB,
     flops=61.4, bandwidth=960.0, l2_bytes=6 << 20, matrix_flops=122.8, memory_bytes=24 << 30,
+    thread_registers=256,
 )  # fmt: skip
 """A unit is a work group processor: two compute units, whose four SIMDs have 1,536 registers of 32
 threads and 16 waves each, and LDS of which a group takes half (RDNA 3 ISA, 2.1 and 12.1; LLVM's

@@ -79,6 +79,7 @@ from modelcc.targets.isa import amd_mfma, amd_wmma
 from modelcc.targets.isa.fragments import (
     MOST_EVERY,
     SIDE,
+    boundary,
     clear_c,
     fragment_bytes,
     load_a,
@@ -294,6 +295,7 @@ class WaveAttention:
         return [
             all_keys(RoutineCall(clear_c(F32), (score,))),
             all_terms(*taken, all_keys(load, multiplied)),
+            *self._boundary(self._layout.wave == 32),
         ]
 
     def _add(self) -> list[Stmt]:
@@ -312,7 +314,13 @@ class WaveAttention:
         b = Argument(self._fb.name, n * SQUARE)
         powers = (Argument(p.name, k * SQUARE) for p in self._powers)
         products = [RoutineCall(multiply(self._dtype), (total, power, b)) for power in powers]
-        return [all_keys(all_columns(all_loads(load), each(*products)))]
+        end = self._boundary(self._layout.copies > 1)
+        return [all_keys(all_columns(all_loads(load), each(*products), *end))]
+
+    def _boundary(self, needed: bool) -> list[Stmt]:
+        """Loads of values do not come before scores, nor those of some before products of others:
+        LLVM would take more registers than there are, begin anew, and wait for each load."""
+        return [RoutineCall(boundary(), ())] if needed else []
 
     # --- a thread's own numbers
 

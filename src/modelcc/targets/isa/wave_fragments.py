@@ -15,6 +15,7 @@ from modelcc.passes.loop.expand_narrow import expand_narrow
 from modelcc.targets.isa.fragments import (
     DEPTH_BYTES,
     SIDE,
+    boundary,
     clear_c,
     load_a,
     load_b,
@@ -132,8 +133,13 @@ class WaveStore:
     every: int = 1
 
 
+@dataclass(frozen=True)
+class WaveBoundary:
+    """LLVM moves nothing across it."""
+
+
 WaveInstruction: TypeAlias = (
-    WaveLoad | WaveMultiply | WaveOperand | WaveClear | WaveScale | WaveStore
+    WaveBoundary | WaveLoad | WaveMultiply | WaveOperand | WaveClear | WaveScale | WaveStore
 )
 
 
@@ -167,6 +173,7 @@ def wave_matrices(
         if dtype in (F16, BF16):
             found[operand_of(dtype)] = WaveOperand()
     found[scale_c()] = WaveScale()
+    found[boundary()] = WaveBoundary()
     for to, every in product((F32, F16, BF16), (1, 2, 4)):
         found[store_c(F32, to, every)] = WaveStore(every)
     found[store_c(I32, I32)] = WaveStore()

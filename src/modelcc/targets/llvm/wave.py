@@ -11,6 +11,7 @@ from modelcc.ir.types import F32
 from modelcc.targets.isa.fragments import SIDE
 from modelcc.targets.isa.wave_fragments import (
     REGISTER,
+    WaveBoundary,
     WaveClear,
     WaveLayout,
     WaveLoad,
@@ -65,6 +66,9 @@ class WaveCode:
                 self._multiply(s, kind)
             case WaveOperand():
                 self._as_operand(s)
+            case WaveBoundary():
+                callee = self._code.intrinsic("void", "llvm.amdgcn.sched.barrier", "i32")
+                self._code.effect(f"call {callee}(i32 0)")
             case WaveClear():
                 self._warp.clear(s)
             case WaveScale():
