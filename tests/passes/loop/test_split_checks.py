@@ -94,3 +94,32 @@ def test_values_that_lead_to_a_check_are_found_again() -> None:
 
 def test_checks_of_what_is_written_stay() -> None:
     assert checks_alone(only(LATE)) is None
+
+
+ON_A_DEVICE = """
+func @update(%places: i64[8], %rows: f32[32], %table: mut f32[4*m]; m) {
+  grid g0 in 0 .. 1 {
+    thread t0 in 0 .. 32 {
+      let %place = load %places[t0 floordiv 4]
+      check %place below [m]
+      index g = %place
+      store %table[4*g + t0 mod 4] = load %rows[t0]
+    }
+  }
+}
+"""
+
+
+def test_on_a_device_what_is_checked_is_left_out() -> None:
+    """Nobody waits there for what the checks find: no other memory is touched."""
+    places, rows = np.array([2, -1, 0, 5, 9, 1, 3, 1 << 40]), np.arange(32, dtype=np.float32)
+    rest = without_checks(only(ON_A_DEVICE))
+    verify_functions((rest,))
+    assert not checks_in(rest)
+    table = np.zeros(20, np.float32)
+    compile_loops(rest)([places, rows, table], [5])
+    wanted = np.zeros((5, 4), np.float32)
+    for row, place in enumerate(places):
+        if 0 <= place < 5:
+            wanted[place] = rows.reshape(8, 4)[row]
+    np.testing.assert_array_equal(table, wanted.ravel())

@@ -19,7 +19,13 @@ After, the checks::
       }
     }
 
-and ``@update.checked``, which has all but the check.
+and ``@update.checked``, which has all but the check.  Where threads are on a device, which has both
+asked for at once, it leaves out what the check stands before::
+
+        let %g = load %places[i]
+        if predicate(g >= 0, g < n) {
+          store %table[%g] = load %rows[i]
+        }
 """
 
 from __future__ import annotations
@@ -27,6 +33,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from modelcc.ir.condition import Condition
+from modelcc.ir.index import Sym
 from modelcc.ir.loop import (
     Alloc,
     Arrive,
@@ -38,9 +46,11 @@ from modelcc.ir.loop import (
     For,
     Function,
     If,
+    IndexOf,
     Let,
     Load,
     ParallelCall,
+    Predicate,
     Register,
     Stmt,
     Store,
@@ -48,7 +58,15 @@ from modelcc.ir.loop import (
     VectorScatter,
     While,
 )
-from modelcc.ir.loop_traversal import FAULTS, blocks, map_blocks, mentions, names_used, statements
+from modelcc.ir.loop_traversal import (
+    FAULTS,
+    blocks,
+    grid_loop,
+    map_blocks,
+    mentions,
+    names_used,
+    statements,
+)
 
 
 def checks_alone(function: Function) -> Function | None:
@@ -56,6 +74,8 @@ def checks_alone(function: Function) -> Function | None:
     reads; None if they depend on what the function writes."""
     if any(isinstance(s, Barrier | Arrive | ParallelCall) for s in statements(function.body)):
         return None
+    if _is_on_a_device(function) and any(isinstance(s, While) for s in statements(function.body)):
+        return None  # what is left out may be what ends it
     needed = _needed(function.body)
     written = {p.buffer.name for p in function.parameters if p.mutable}
     body = _kept(function.body, lambda s: isinstance(s, Check) or _defines(s) in needed)
@@ -70,8 +90,31 @@ def checks_alone(function: Function) -> Function | None:
 
 def without_checks(function: Function) -> Function:
     """``function`` where the checks are known to hold."""
-    body = _kept(function.body, lambda s: not isinstance(s, Check))
+    if _is_on_a_device(function):
+        body = _guarded(function.body)
+    else:
+        body = _kept(function.body, lambda s: not isinstance(s, Check))
     return replace(function, name=f"{function.name}.checked", body=body)
+
+
+def _is_on_a_device(function: Function) -> bool:
+    return grid_loop(function) is not None
+
+
+def _guarded(body: Sequence[Stmt]) -> tuple[Stmt, ...]:
+    """``body`` with what is behind a check only done where it holds."""
+    found: list[Stmt] = []
+    for n, s in enumerate(body):
+        if not isinstance(s, Check):
+            found.append(map_blocks(s, _guarded))
+            continue
+        index = s.value.index if isinstance(s.value, IndexOf) else Sym(f"checked{s.number}")
+        if not isinstance(s.value, IndexOf):
+            found.append(BindIndex(f"checked{s.number}", s.value))
+        inside = Predicate((Condition(index, ">=", 0), Condition(index, "<", s.extent)))
+        rest = _guarded(body[n + 1 :])
+        return (*found, If(inside, rest)) if rest else tuple(found)
+    return tuple(found)
 
 
 def _needed(body: Sequence[Stmt]) -> frozenset[str]:
