@@ -20,6 +20,7 @@ from modelcc.ir.errors import ModelError  # noqa: E402
 from modelcc.torch.compiled_call import CompiledCall  # noqa: E402
 from modelcc.torch.devices import graph_device, target_on  # noqa: E402
 from modelcc.torch.tensor_memory import GpuMemory  # noqa: E402
+from modelcc.torch.writes import WritingCall  # noqa: E402
 from tests.drivers import missing_driver  # noqa: E402
 from tests.runtime.test_device_arrays import number  # noqa: E402
 from tests.targets.cuda.test_program import on_driver, prepared  # noqa: E402
@@ -33,7 +34,9 @@ def traced(function: Callable[..., Any], *examples: Any) -> Any:
     """What is traced where tensors are on a GPU, but for those of ``examples`` with no axes."""
     with FakeTensorMode():
         fakes = [
-            torch.empty_strided(e.shape, e.stride(), device=GPU if e.dim() else "cpu")
+            torch.empty_strided(
+                e.shape, e.stride(), dtype=e.dtype, device=GPU if e.dim() else "cpu"
+            )
             for e in examples
         ]
         return make_fx(function)(*fakes)
@@ -45,13 +48,19 @@ class Gpu:
     def __init__(self, driver: FakeDriver) -> None:
         self.driver = driver
         self.stream = number(driver.cuStreamCreate(1))
+        self.asked: list[str] = []
+        """What the last call asked of the driver."""
+        self.last: list[Any] = []
+        """Its arguments."""
 
     def empty(self, shape: Any, strides: Any, dtype: Any) -> Any:
         """Where the driver says that the GPU's memory is."""
         size = 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
         size *= dtype.itemsize
+        asked = list(self.driver.calls)
         place = number(self.driver.cuMemAllocAsync(size, self.stream))
         self.driver.cuStreamSynchronize(self.stream)
+        self.driver.calls[:] = asked  # PyTorch has it without the driver
         held = (ctypes.c_uint8 * size).from_address(place)
         return torch.frombuffer(held, dtype=dtype).as_strided(shape, strides)
 
@@ -62,18 +71,28 @@ class Gpu:
         return self.empty(tensor.shape, tensor.stride(), tensor.dtype).copy_(tensor)
 
 
-def called(function: Callable[..., Any], *examples: Any) -> tuple[Callable[..., Any], Gpu]:
-    """``function`` as it is compiled for tensors on a GPU."""
-    found = import_traced(traced(function, *examples), device="cuda")
+def called(
+    function: Callable[..., Any], *examples: Any, writes: tuple[int, ...] = ()
+) -> tuple[Callable[..., Any], Gpu]:
+    """``function`` as it is compiled for tensors on a GPU; its last results are what arguments at
+    the places ``writes`` become."""
+    found = import_traced(traced(function, *examples), device="cuda", writes=writes)
     assert not found.problems
     session, driver = on_driver(prepared(found.graph))
     gpu = Gpu(driver)
     memory = GpuMemory(found.interface, session, lambda: gpu.stream, gpu.empty)
-    call = CompiledCall(found.interface, session, memory)
+    call: Any = CompiledCall(found.interface, session, memory)
+    if writes:
+        assert all(found.written(len(writes)))
+        call = WritingCall(call, writes, found.written(len(writes)))
 
     def run(*given: Any) -> Any:
-        results = call([gpu.of(tensor) for tensor in given])
+        own = [gpu.of(tensor) for tensor in given]
+        driver.calls.clear()
+        results = call(list(own))
+        gpu.asked = list(driver.calls)
         driver.cuStreamSynchronize(gpu.stream)
+        gpu.last = own
         return results
 
     return run, gpu
@@ -102,12 +121,11 @@ def test_tensors_stay_on_the_gpu(name: str) -> None:
     run, gpu = called(function, *first)
     for turn in range(4):
         given = tuple(torch.randn(shape) for shape in shapes)
-        before = len(gpu.driver.calls)
         found, expected = run(*given), function(*given)
-        asked = gpu.driver.calls[before:]
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-        assert "cuMemcpyDtoHAsync" not in asked
-        assert asked.count("cuMemcpyHtoDAsync") == sum(not shape for shape in shapes) or not turn
+        assert "cuMemcpyDtoHAsync" not in gpu.asked
+        assert not turn or gpu.asked.count("cuMemcpyHtoDAsync") == sum(not s for s in shapes)
+        assert ("cuStreamSynchronize" in gpu.asked) == (not turn), "a number is brought beside"
 
 
 def test_strides_are_those_of_eager_execution() -> None:
@@ -133,7 +151,40 @@ def test_a_result_on_the_host() -> None:
     run, gpu = called(function, given)
     for _ in range(3):
         torch.testing.assert_close(run(given), function(given), rtol=1e-5, atol=1e-5)
-    assert gpu.driver.calls.count("cuMemcpyDtoHAsync") == 3
+        assert gpu.asked.count("cuMemcpyDtoHAsync") == 1
+
+
+def stepped(weight: Any, first: Any, second: Any, gradient: Any) -> Any:
+    """Adam's first step, and what parameter and averages become."""
+    first = first * 0.9 + gradient * 0.1
+    second = second * 0.999 + gradient * gradient * 0.001
+    return weight - 0.01 * first / (second.sqrt() + 1e-8), first, second
+
+
+def cached(cache: Any, row: Any, place: Any) -> Any:
+    """A row of a static cache, what is then in it, and what the cache becomes."""
+    after = torch.ops.aten.index_put(cache, [None, place], row)
+    return after.sum(2), after
+
+
+@pytest.mark.parametrize("name", ["stepped", "cached"])
+def test_nobody_waits_for_what_is_written_to_arguments(name: str) -> None:
+    function, shapes, writes = {
+        "stepped": (stepped, ((4, 6),) * 4, (0, 1, 2)),
+        "cached": (cached, ((2, 8, 4), (2, 1, 4), (1,)), (0,)),
+    }[name]
+    made = [torch.rand(shape) + 1 for shape in shapes]
+    if name == "cached":
+        made[2] = torch.tensor([5])
+    run, gpu = called(function, *made, writes=writes)
+    for turn in range(4):
+        results, expected = run(*made), function(*made)
+        kept = len(expected) - len(writes)
+        torch.testing.assert_close(results, expected[:kept], rtol=1e-5, atol=1e-5)
+        changed = [gpu.last[place] for place in writes]
+        torch.testing.assert_close(changed, list(expected[kept:]), rtol=1e-5, atol=1e-5)
+        assert ("cuStreamSynchronize" in gpu.asked) == (not turn)
+        made[:kept] = changed[:kept]
 
 
 def placeholders(*devices: str) -> Any:

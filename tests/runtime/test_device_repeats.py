@@ -13,7 +13,8 @@ from small_models import mlp, mlp_result
 
 from modelcc.ir.types import Array
 from modelcc.runtime.device_arrays import DeviceArray
-from modelcc.runtime.device_repeats import SeenPlaces
+from modelcc.runtime.device_recordings import MOST_RECORDED
+from modelcc.runtime.device_repeats import SeenPlaces, in_place
 from modelcc.runtime.dlpack import CUDA, read_capsule
 from modelcc.runtime.dlpack_exchange import element_kind
 from modelcc.runtime.errors import RunError
@@ -162,12 +163,12 @@ def test_results_that_others_still_use_are_not_written_to(compiled: Prepared) ->
 def test_inputs_that_are_elsewhere_each_time_are_copied(compiled: Prepared) -> None:
     """Not recorded anew: all else is where it was."""
     net, driver = on_driver(compiled)
-    held = [ByExchange(driver, normal(seed)) for seed in range(12)]
+    held = [ByExchange(driver, normal(seed)) for seed in range(14)]
     for seed, x in enumerate(held):
         CURRENT[0] = x.stream
         driver.calls.clear()
         y = net(x, out="device")
-        assert seed < 6 or driver.calls == [*WAITS, "cuMemcpyDtoDAsync", *QUIET[2:]]
+        assert seed < 10 or driver.calls == [*WAITS, "cuMemcpyDtoDAsync", *QUIET[2:]]
         assert is_right(y, seed)
 
 
@@ -207,13 +208,14 @@ def test_a_call_that_the_driver_refuses_is_not_the_end(compiled: Prepared) -> No
     assert is_right(net(x, out="device"), 1)
 
 
-def test_places_are_used_where_they_have_been() -> None:
-    """A row of places that is here again, or those of it that have been where they are."""
+def test_what_has_been_there_is_likely_to_come_back() -> None:
+    """A row of places, or those of it that have been where they are."""
     seen = SeenPlaces()
     first, second = (256, 512), (256, 1024)
-    assert seen.used(first) is None and seen.chosen(first) == (0, 0)
-    assert seen.used(first) == first == seen.chosen(first)
-    assert seen.chosen((256, 768)) == (0, 0), "not seen together"
-    assert seen.chosen(second) == (256, 0)
-    assert seen.used(second) == second
-    assert seen.chosen((256, 8)) == (256, 0) and seen.used((256, 8)) == (256, 0)
+    assert (seen.likely(first), seen.times(first)) == ((0, 0), 0)
+    assert (seen.likely(second), seen.times(second)) == ((256, 0), 0)
+    assert (seen.likely(first), seen.times(first)) == (first, 1)
+    for place in range(MOST_RECORDED):
+        seen.times((place, 0))
+    assert seen.times(second) == 0, "too long ago"
+    assert in_place((512, 8, 0)) == (512, 0, 0)

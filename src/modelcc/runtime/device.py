@@ -150,6 +150,10 @@ class PointerDevice(Device, Protocol):
         device's."""
         ...
 
+    def lent(self, address: int, size: int) -> DeviceMemory:
+        """As :meth:`foreign`, where the caller vouches for it."""
+        ...
+
     def wait_for(self, stream: int) -> None:
         """Work that is asked for from now on comes after what is in somebody else's ``stream``."""
 

@@ -26,7 +26,7 @@ from modelcc.runtime.device_arrays import (
     device_tensor,
     is_in_a_gpu,
 )
-from modelcc.runtime.device_recordings import host_ends, moved_ends
+from modelcc.runtime.device_recordings import brought_back, host_ends
 from modelcc.runtime.device_repeats import Places
 from modelcc.runtime.device_results import DeviceResults
 from modelcc.runtime.device_steps import End, Step
@@ -49,10 +49,11 @@ class RecordedWork(Protocol):
         ...
 
     def again(
-        self, device: PointerDevice, numbers: tuple[int, ...], places: Places
+        self, device: PointerDevice, numbers: tuple[int, ...], places: Places, host: Places
     ) -> Sequence[LateNotes] | None:
-        """Ask for a call with inputs and outputs at these addresses, and for what it notes of
-        indices; None if it is not known.  The caller has the device's lock."""
+        """Ask for a call with inputs and outputs at these ``places``, its other inputs on the
+        ``host``, and for what it notes of indices; None if it is not known.  The caller has the
+        device's lock."""
         ...
 
 
@@ -91,8 +92,8 @@ class DeviceCalls:
         self._lent = lent
         self._over = aliased_positions(manifest)
         changed = {("input", taken) for taken in self._over.values()}
-        self._host_ends, self._moved = host_ends(steps), moved_ends(steps)
-        self._hosted = self._host_ends | changed
+        self._host_ends, self._hosted = host_ends(steps), host_ends(steps) | changed
+        self._awaited = brought_back(steps) | changed
         self._recorded = recorded
         self._reader = ExchangeReader(
             (self._device.dlpack, self._device.index), self._device.default_stream
@@ -193,16 +194,21 @@ class DeviceCalls:
                 )
             ]
             places = (*read.addresses, *map(device.address, memories))
-            found = self._asked(plan.numbers, places, call, read.streams)
+            found = self._asked(plan.numbers, places, (), call, read.streams)
         return results if found else None
 
     def _asked(
-        self, numbers: tuple[int, ...], places: Places, call: LateCall, streams: AbstractSet[int]
+        self,
+        numbers: tuple[int, ...],
+        places: Places,
+        host: Places,
+        call: LateCall,
+        streams: AbstractSet[int],
     ) -> bool:
         """Ask for recorded work, which ``streams`` wait for; False if none is known.  The caller
         has the lock."""
         device, made = self._device, self._made
-        notes = self._recorded.again(device, numbers, places)
+        notes = self._recorded.again(device, numbers, places, host)
         if notes is None:
             return False
         made.late.add(call, notes)
@@ -263,10 +269,11 @@ class DeviceCalls:
             self._device.wait_for(stream)
             if call.known is not None:
                 late = LateCall(call.known.failure)
-                if self._asked(call.known.numbers, places, late, {stream}):
+                host = (*inputs, *outputs)
+                if self._asked(call.known.numbers, places, host, late, {stream}):
                     return 0
         status = self._at_places(slot, call, places, list(inputs), list(outputs))
-        if not (status or self._moved & call.elsewhere or self._host_ends):
+        if not (status or self._awaited & call.elsewhere or self._host_ends):
             call.known = call.known or self._known(call.signature)
         return status
 

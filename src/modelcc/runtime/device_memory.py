@@ -41,7 +41,7 @@ class Mirror:
     """Memory of both sides for one run: addresses on the host, offsets in the device's memory.
 
     ``foreign`` ends are in memory of the device that the caller has; those that are ``direct`` are
-    used there.
+    used there, and calls come ``back`` there.
     """
 
     tables: Mapping[str, int]
@@ -57,6 +57,7 @@ class Mirror:
     values: Values
     sizes: int
     faults: FaultPlaces | None = None
+    back: bool = True
     segments: dict[int, tuple[int, DeviceMemory]] = field(
         default_factory=dict[int, "tuple[int, DeviceMemory]"]
     )

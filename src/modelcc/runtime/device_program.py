@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import count
 from threading import Lock, get_ident
@@ -28,7 +27,6 @@ from modelcc.runtime.device import (
     OutOfDeviceMemoryError,
     PointerDevice,
     RecordingDevice,
-    RecordingError,
     TimedDevice,
     open_device,
 )
@@ -44,23 +42,16 @@ from modelcc.runtime.device_parts import (
 )
 from modelcc.runtime.device_recordings import (
     DescribedCalls,
-    FaultPlaces,
-    ProgramParts,
-    RecordedCall,
     RunEnded,
     end_if,
-    fault_bytes,
     index_fault,
     program_parts,
 )
 from modelcc.runtime.device_repeats import (
-    EndCopy,
     EndOrder,
     Places,
-    RepeatedCall,
     Repeats,
     in_place,
-    run_again,
 )
 from modelcc.runtime.device_results import DeviceResults
 from modelcc.runtime.device_states import DeviceStates
@@ -85,6 +76,7 @@ from modelcc.runtime.device_steps import (
 from modelcc.runtime.late_calls import LateCalls, LateNotes
 from modelcc.runtime.loader import NativeCode
 from modelcc.runtime.profiler_ranges import profiler_ranges
+from modelcc.runtime.recorded_calls import EndUse, RecordedCalls
 from modelcc.runtime.signature import Signature
 
 FAILED = -2
@@ -193,21 +185,27 @@ class _Runner:
         self._faults: DeviceMemory | None = None
         most = max((step.checks for step in kernel_calls(program.steps)), default=0)
         self._noted = (ctypes.c_int64 * max(1, 2 * most))()
-        self._recorder = device if isinstance(device, RecordingDevice) else None
         self.foreign: dict[int, Mapping[End, DeviceMemory]] = {}
         """What callers have on the device, by the addresses of their tables of inputs."""
         self._ends = EndOrder(len(program.inputs), len(program.outputs))
         self._repeats = Repeats()
-        self._described = DescribedCalls(bool(library_names(program.steps)))
         self.memories = DeviceMemories(manifest, program, device, self._number, self._repeats.clear)
+        self._recorded = self._recorder(program, device)
+
+    def _recorder(self, program: DeviceProgram, device: Device) -> RecordedCalls | None:
+        """None if the device cannot be told once what to do."""
         parts = program_parts(program.steps, bool(self.memories.states))
-        self._parts = parts if self._recorder else None
+        if parts is None or not isinstance(device, RecordingDevice):
+            return None
+        described = DescribedCalls(bool(library_names(program.steps)))
+        shared = self.memories, self._repeats, self._number
+        return RecordedCalls(device, program, parts, *shared, described)
 
     def run(self, given: Sequence[int]) -> None:
         """One call with the entry point's arguments."""
         values, at = self._begun(given)
         try:
-            self._work(values, at)
+            self._work(given[2], values, at)
         except (RunEnded, OutOfDeviceMemoryError):
             raise  # before states are changed
         except Exception as error:
@@ -216,11 +214,11 @@ class _Runner:
                 self.memories.kept.lost = str(error)
             raise
 
-    def _work(self, values: Values, at: Mirror) -> None:
-        if self._parts is None or self._recorder is None:
-            self._steps(self._program.steps, values, at)
+    def _work(self, constants: int, values: Values, at: Mirror) -> None:
+        if self._recorded is None or self._recorded.refused:
+            self.steps(self._program.steps, values, at)
         else:
-            self._run_recorded(self._recorder, self._parts, values, at)
+            self._recorded.run(self, constants, values, at)
         self._move_states(values, at, upload=False)
         self._device.synchronize()
 
@@ -230,89 +228,22 @@ class _Runner:
 
     def numbers(self, signature: Signature) -> tuple[int, ...] | None:
         """What tells calls of one signature from others; None if none is recorded."""
-        if self._parts is None or self.memories.states:
+        if self._recorded is None or self._recorded.refused:
             return None
         return tuple(self._values(address_of(signature.sizes)).values())
 
     def again(
-        self, device: PointerDevice, numbers: tuple[int, ...], places: Places
+        self, device: PointerDevice, numbers: tuple[int, ...], places: Places, host: Places
     ) -> tuple[LateNotes, ...] | None:
-        """Ask for a recorded call on memory at ``places``, and for what it notes of indices; None
-        if there is no such call."""
-        used = self._repeats.places.used(places)
-        repeat = None if used is None else self._repeats.get((numbers, (), used))
-        if repeat is None:
+        """Ask for a call on memory at ``places``, its other inputs on the ``host``, and for what it
+        notes of indices; None if it has to be waited for."""
+        if self._recorded is None:
             return None
-        self._repeats.places.met(places)
         try:
-            return run_again(device, repeat, places)
+            return self._recorded.again(self, device, numbers, places, host)
         except Exception:
             self.memories.spoil()
             raise
-
-    def _run_recorded(
-        self, device: RecordingDevice, parts: ProgramParts, values: Values, at: Mirror
-    ) -> None:
-        """Record the device's work with the first call of its sizes and places."""
-        self._steps(parts.before, values, at)
-        key = (tuple(values.values()), tuple(at.kept), self._ends.places(at.direct))
-        repeat = self._repeats.get(key)
-        if repeat is None and not self._described.is_first(key):
-            repeat = self._record(device, parts, values, at)
-        if repeat is None:
-            for steps in parts.inside:
-                self._steps(steps, values, at)
-        else:
-            self._repeats.keep(key, repeat)
-            for call in repeat.calls:
-                self._replay(call, at)
-        self._steps(parts.after, values, at)
-
-    def _record(
-        self, device: RecordingDevice, parts: ProgramParts, values: Values, at: Mirror
-    ) -> RepeatedCall | None:
-        """None, now and ever, if the device cannot be told once."""
-        try:
-            calls = tuple(self._recording(device, steps, values, at) for steps in parts.inside)
-        except RecordingError:
-            self._parts = None
-            return None
-        copies = (self._end_copies(s, values, at) for s in (parts.before, parts.after))
-        return RepeatedCall(calls, *copies)
-
-    def _end_copies(self, steps: Sequence[Step], values: Values, at: Mirror) -> tuple[EndCopy, ...]:
-        """The moves among ``steps`` where the caller has a tensor on the device elsewhere than
-        kernels take it."""
-        places = [step.place for step in steps if isinstance(step, MoveTensor)]
-        sizes = {place: self._number(place.size, values) for place in places}
-        return tuple(
-            EndCopy(self._ends.position((p.kind, p.number)), *self._buffer(p, values, at), size)
-            for p, size in sizes.items()
-            if size > 0 and (p.kind, p.number) not in at.direct
-        )
-
-    def _recording(
-        self, device: RecordingDevice, steps: Sequence[Step], values: Values, at: Mirror
-    ) -> RecordedCall:
-        size = fault_bytes(steps, lambda trips: self._number(trips, values))
-        faults = FaultPlaces(device.allocate(size)) if size else None
-        given = replace(at, faults=faults)
-
-        def work() -> None:
-            if faults is not None:  # what a call before has noted
-                device.clear(faults.memory, 0, size)
-            self._steps(steps, values, given)
-
-        recorded = device.record(work)
-        return RecordedCall(recorded, faults if faults is not None and faults.size else None)
-
-    def _replay(self, call: RecordedCall, at: Mirror) -> None:
-        call.work.run()
-        if (faults := call.faults) is None:
-            return
-        noted = ctypes.create_string_buffer(faults.size)
-        self._device.download(faults.memory, 0, ctypes.addressof(noted), faults.size)
-        end_if(faults.fault(noted.raw), at.arena)
 
     def profiled(self, given: Sequence[int]) -> Iterator[int]:
         """The nanoseconds of each step of a call: by the device's clock, if it has one for what the
@@ -327,7 +258,7 @@ class _Runner:
             for step in self._program.steps:
                 start = perf_counter_ns()
                 with ranges(step_name(step)):
-                    self._steps((step,), values, mirror)
+                    self.steps((step,), values, mirror)
                     self._device.synchronize()
                 taken = perf_counter_ns() - start
                 timed = clock.seconds() if clock and is_the_devices(step) else 0.0
@@ -340,20 +271,23 @@ class _Runner:
         """Numbers and memory of a call."""
         values = self._values(given[4])
         foreign = self.foreign.get(given[0], {})
-        at = self.memories.of_call(given, values, foreign, self._direct(given, foreign))
+        use = self._used(given, foreign, values)
+        direct = {end: use.row[self._ends.position(end)] for end in foreign}
+        direct = {end: place for end, place in direct.items() if place}
+        at = self.memories.of_call(given, values, foreign, direct)
+        at.back = use.back
         self._move_states(values, at, upload=True)
         return values, at
 
-    def _direct(
-        self, given: Sequence[int], foreign: Mapping[End, DeviceMemory]
-    ) -> Mapping[End, int]:
-        """The ends, with their addresses, that are used where the caller has them: where kernels
-        take them, and, for recordings, where they have been before; others are copied there."""
+    def _used(
+        self, given: Sequence[int], foreign: Mapping[End, DeviceMemory], values: Values
+    ) -> EndUse:
+        """Which of the ends that the caller has on the device are used there."""
         tables = {"input": given[0], "output": given[1]}
         places = self._ends.places({(kind, n): entry(tables[kind], n) for kind, n in foreign})
-        used = in_place(places) if self._parts is None else self._repeats.places.chosen(places)
-        found = {end: used[self._ends.position(end)] for end in foreign}
-        return {end: place for end, place in found.items() if place}
+        if self._recorded is None:
+            return EndUse(in_place(places), False)
+        return self._recorded.used(places, values)
 
     def _values(self, sizes: int) -> Values:
         names = self._program.sizes
@@ -371,7 +305,7 @@ class _Runner:
             place = DevicePlace("input", number, 0, self._program.inputs[number])
             self._move(MoveTensor(place, upload), values, at)
 
-    def _steps(self, steps: Sequence[Step], values: Values, at: Mirror) -> None:
+    def steps(self, steps: Sequence[Step], values: Values, at: Mirror) -> None:
         for step in steps:
             match step:
                 case KernelCall():
@@ -388,7 +322,7 @@ class _Runner:
                     self._allocate(step, values, at)
                 case TakeSide():
                     held = ctypes.c_bool.from_address(self._address(step.condition, values, at))
-                    self._steps(step.then if held.value else step.other, dict(values), at)
+                    self.steps(step.then if held.value else step.other, dict(values), at)
                 case RunLoop():
                     self._loop(step, values, at)
 
@@ -400,7 +334,7 @@ class _Runner:
         x, y, z = (self._number(extent, values) for extent in step.grid)
         if x <= 0 or y <= 0 or z <= 0:
             return
-        buffers = [self._buffer(place, values, at) for place in step.arguments]
+        buffers = [self.buffer(place, values, at) for place in step.arguments]
         if not step.checks:
             self._device.launch(step.kernel, buffers, sizes, (x, y, z))
             return
@@ -419,7 +353,7 @@ class _Runner:
 
     def _call_library(self, step: DeviceLibraryCall, values: Values, at: Mirror) -> None:
         device, numbers = self._device, [self._number(n, values) for n in step.numbers]
-        buffers = [self._buffer(place, values, at) for place in step.arguments]
+        buffers = [self.buffer(place, values, at) for place in step.arguments]
         assert isinstance(device, LibraryDevice)
         device.call(step.library, step.elements, buffers, numbers)
 
@@ -434,7 +368,7 @@ class _Runner:
         size = self._number(step.place.size, values)
         if size <= 0:
             return
-        memory, offset = self._buffer(step.place, values, at)
+        memory, offset = self.buffer(step.place, values, at)
         end = (step.place.kind, step.place.number)
         if end in at.foreign:
             theirs = at.foreign[end], self._number(step.place.offset, values)
@@ -449,7 +383,7 @@ class _Runner:
         size = self._number(step.target.size, values)
         if size <= 0:
             return
-        target, source = (self._buffer(p, values, at) for p in (step.target, step.source))
+        target, source = (self.buffer(p, values, at) for p in (step.target, step.source))
         if target != source:
             self._device.copy(*target, *source, size)
         if step.both:
@@ -480,12 +414,12 @@ class _Runner:
             inside = {**values, step.counter: number}
             if step.condition is not None and not self._holds(step.condition, inside, at):
                 return
-            self._steps(step.body, inside, at)
+            self.steps(step.body, inside, at)
 
     def _holds(self, place: DevicePlace, values: Values, at: Mirror) -> bool:
         """A bool on the device."""
         found = ctypes.c_uint8()
-        memory, offset = self._buffer(place, values, at)
+        memory, offset = self.buffer(place, values, at)
         self._device.download(memory, offset, ctypes.addressof(found), 1)
         return bool(found.value)
 
@@ -493,6 +427,6 @@ class _Runner:
         """Where a tensor is on the host."""
         return at.address(place, self._number(place.offset, values))
 
-    def _buffer(self, place: DevicePlace, values: Values, at: Mirror) -> tuple[DeviceMemory, int]:
+    def buffer(self, place: DevicePlace, values: Values, at: Mirror) -> tuple[DeviceMemory, int]:
         """Where it is on the device."""
         return at.buffer(place, self._number(place.offset, values))

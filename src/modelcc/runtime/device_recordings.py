@@ -78,9 +78,9 @@ def host_ends(steps: Sequence[Step]) -> frozenset[End]:
     return frozenset((p.kind, p.number) for p in places if p.kind in ("input", "output"))
 
 
-def moved_ends(steps: Sequence[Step]) -> frozenset[End]:
-    """Inputs and outputs, by their numbers, that are brought to the device or back."""
-    moves = (step.place for step in steps if isinstance(step, MoveTensor))
+def brought_back(steps: Sequence[Step]) -> frozenset[End]:
+    """Inputs and outputs, by their numbers, that are brought from the device to the host."""
+    moves = (step.place for step in steps if isinstance(step, MoveTensor) and not step.upload)
     return frozenset((p.kind, p.number) for p in moves if p.kind in ("input", "output"))
 
 
@@ -174,6 +174,17 @@ def _fault_bytes(step: Step, number: Callable[[Index], int]) -> int:
     if isinstance(step, RunLoop):
         return max(0, number(step.trips or 0)) * fault_bytes(step.body, number)
     return _place_bytes(step) if isinstance(step, KernelCall) else 0
+
+
+def launches(steps: Sequence[Step], number: Callable[[Index], int]) -> int:
+    """How many things a device is asked for by recordable steps."""
+    return sum(_launches(step, number) for step in steps)
+
+
+def _launches(step: Step, number: Callable[[Index], int]) -> int:
+    if isinstance(step, RunLoop):
+        return max(0, number(step.trips or 0)) * launches(step.body, number)
+    return 1
 
 
 def _place_bytes(step: KernelCall) -> int:

@@ -32,6 +32,12 @@ class EndOrder:
         """Of one end."""
         return end[1] + (self.inputs if end[0] == "output" else 0)
 
+    def end(self, position: int) -> End:
+        """The end at a position."""
+        if position < self.inputs:
+            return "input", position
+        return "output", position - self.inputs
+
     def places(self, addresses: Mapping[End, int]) -> Places:
         """Those of ``addresses``, 0 for the others."""
         found = [0] * (self.inputs + self.outputs)
@@ -41,45 +47,26 @@ class EndOrder:
 
 
 class SeenPlaces:
-    """Which ends of a call are used where the caller has them: recorded work is worth it for those
-    that have been there before, together."""
+    """Where the ends of calls have been: recorded work is worth it for what comes back."""
 
     def __init__(self) -> None:
-        self._known: dict[Places, Places] = {}
+        self._rows: dict[Places, int] = {}
         self._ends: list[dict[int, None]] = []
 
-    def used(self, places: Places) -> Places | None:
-        """What a call at these addresses uses in place; None if that is not known yet."""
-        found = self._known.get(places)
-        if found is not None or not self._ends:
-            return found
-        likely = self._likely(places)
-        return likely if likely in self._known else None
-
-    def chosen(self, places: Places) -> Places:
-        """As :meth:`used`; the first time nothing is, and the next time what is here again."""
-        self._ends = self._ends or [{} for _ in places]
-        found = self.used(places)
-        if found is None:
-            _bounded(self._known, likely := self._likely(places), likely)
-            found = (0,) * len(places)
-        self.met(places)
+    def times(self, row: Places) -> int:
+        """How many calls have been at these addresses before this one."""
+        found = self._rows.get(row, 0)
+        _bounded(self._rows, row, found + 1)
         return found
 
-    def met(self, places: Places) -> None:
-        """A call has been there."""
-        if places in self._known:
-            return
-        row = in_place(places)
-        _bounded(self._known, places, row)
-        for place, end in zip(row, self._ends, strict=True):
+    def likely(self, places: Places) -> Places:
+        """Those that have been where they are, 0 for the others; this call is there now."""
+        self._ends = self._ends or [{} for _ in places]
+        found = tuple(p if p in end else 0 for p, end in zip(places, self._ends, strict=True))
+        for place, end in zip(places, self._ends, strict=True):
             if place:
                 _bounded(end, place, None)
-
-    def _likely(self, places: Places) -> Places:
-        return tuple(
-            place if place in end else 0 for place, end in zip(places, self._ends, strict=True)
-        )
+        return found
 
 
 def in_place(places: Places) -> Places:
@@ -88,7 +75,7 @@ def in_place(places: Places) -> Places:
 
 
 def _bounded(known: dict[_K, _V], key: _K, value: _V) -> None:
-    """Remember something, and forget the oldest if there is much."""
+    """Remember something, and forget what nobody has asked for longest if there is much."""
     known.pop(key, None)
     if len(known) >= MOST_RECORDED:
         del known[next(iter(known))]
@@ -126,13 +113,14 @@ class Repeats:
 
     def get(self, key: Hashable) -> RepeatedCall | None:
         """That of a key."""
-        return self._found.get(key)
+        found = self._found.get(key)
+        if found is not None:
+            _bounded(self._found, key, found)
+        return found
 
     def keep(self, key: Hashable, repeat: RepeatedCall) -> None:
         """For calls to come."""
-        if key not in self._found and len(self._found) >= MOST_RECORDED:
-            self._found.clear()
-        self._found[key] = repeat
+        _bounded(self._found, key, repeat)
 
     def clear(self) -> None:
         """Memory of calls comes into another place."""
@@ -141,18 +129,23 @@ class Repeats:
             self.results.clear()
 
 
-def run_again(device: PointerDevice, repeat: RepeatedCall, places: Places) -> tuple[LateNotes, ...]:
-    """Ask for all of a call, and for what it notes of indices; nobody waits for that."""
+def run_again(
+    device: PointerDevice, repeat: RepeatedCall, places: Places, host: Places
+) -> tuple[LateNotes, ...]:
+    """Ask for all of a call, and for what it notes of indices; nobody waits for that.  Inputs that
+    have no place on the device come from where they are on the ``host``."""
     for copy in repeat.before:
-        theirs = device.foreign(places[copy.position], copy.size, "input")
-        device.copy(copy.memory, copy.offset, theirs, 0, copy.size)
+        if place := places[copy.position]:
+            device.copy(copy.memory, copy.offset, device.lent(place, copy.size), 0, copy.size)
+        else:
+            device.upload(copy.memory, copy.offset, host[copy.position], copy.size)
     for call in repeat.calls:
         call.work.run()
     for copy in repeat.after:
-        theirs = device.foreign(places[copy.position], copy.size, "output")
+        theirs = device.lent(places[copy.position], copy.size)
         device.copy(theirs, 0, copy.memory, copy.offset, copy.size)
     return tuple(
         LateNotes(device.download_late(faults.memory, 0, faults.size), faults)
         for faults in (call.faults for call in repeat.calls)
-        if faults is not None
+        if faults is not None and faults.size
     )

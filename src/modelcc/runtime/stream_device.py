@@ -242,6 +242,10 @@ class StreamDevice:
         if owner != self.index:
             remedy = f"move it there, or load the model with target='{self.kind}:{owner}'"
             raise InputError(where, f"memory of GPU {self.index}", f"GPU {owner}'s", remedy)
+        return self.lent(address, size)
+
+    def lent(self, address: int, size: int) -> ForeignMemory:
+        """As :meth:`foreign`, where the caller vouches for it."""
         return ForeignMemory(address, size)
 
     def wait_for(self, stream: int) -> None:

@@ -61,7 +61,8 @@ class CompiledCall:
         self._interface = interface
         self._session = session
         self._memory = memory
-        self._empties = memory.outputs()
+        made = enumerate(memory.outputs())
+        self._empties = [empty for n, empty in made if n not in interface.in_place]
         self._checked = checked
         self._sizes = tuple(interface.sizes.values())
         self._places = tuple(i.argument for i in interface.inputs)
@@ -69,17 +70,19 @@ class CompiledCall:
         self._plain = not checked and all(plain)
         outputs = range(len(interface.outputs))
         self._only_outputs = interface.results == tuple(map(FromOutput, outputs))
-        self._in_place = tuple(interface.in_place.items())
+        self._in_place = sorted(interface.in_place.items())
         self._evaluate = _evaluator(interface)
         self._layouts: dict[Shape, CallLayout] = {}
         self._fixed = None if interface.sizes else self._layout(())
 
     def __call__(self, arguments: list[Any]) -> Any:
         layout = self._fixed or self._found(arguments)
-        outs = [empty(*make) for empty, make in zip(self._empties, layout.makes, strict=True)]
-        addresses = [out.data_ptr() for out in outs]
+        outs: list[Any] = [
+            empty(*make) for empty, make in zip(self._empties, layout.makes, strict=True)
+        ]
         for output, argument in self._in_place:
-            addresses[output] = arguments[argument].data_ptr()
+            outs.insert(output, arguments[argument])
+        addresses = [out.data_ptr() for out in outs]
         if self._plain:
             inputs = [arguments[place].data_ptr() for place in self._places]
             self._memory.run(layout.prepared, inputs, addresses)
@@ -142,8 +145,7 @@ class CompiledCall:
         strides = tuple(next(shapes) for _ in range(inputs))
         types = [output.dtype for output in interface.outputs]
         makes = [(next(shapes), next(shapes), types[n]) for n in range(outputs)]
-        for output in interface.in_place:
-            makes[output] = ((0,), (1,), types[output])
+        makes = [make for n, make in enumerate(makes) if n not in interface.in_place]
         known = next(shapes)
         views = tuple((shape, next(shapes), next(shapes)[0]) for shape in shapes)
         prepared = self._memory.prepared(self._session.signature(wanted))

@@ -103,7 +103,8 @@ class _StepWriter:
         self._status = len(checks(program)) + 1
 
     def steps(self, given: Sequence[Step], inside: bool) -> tuple[steps.Step, ...]:
-        """Steps one after the other; ``inside`` of a branch or loop copies are the device's."""
+        """Steps one after the other; ``inside`` of a branch or loop copies are the device's,
+        as are those of states, and of what is kept of them meanwhile."""
         return tuple(self._step(step, inside) for step in given)
 
     def _step(self, step: Step, inside: bool) -> steps.Step:
@@ -114,8 +115,8 @@ class _StepWriter:
                 return steps.MoveTensor(self.place(step.tensor), step.to == "device")
             case CopyTensor():
                 target, source = self.place(step.target), self.place(step.source_tensor)
-                kept = step.target in self._program.states
-                return steps.CopyMemory(target, source, not (inside or kept))
+                own = step.target in self._program.states or target.kind == "arena"
+                return steps.CopyMemory(target, source, not (inside or own))
             case ReadSize():
                 return self._read(step)
             case Allocate():

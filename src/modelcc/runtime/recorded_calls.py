@@ -1,0 +1,261 @@
+"""The device's work of a program's calls: recorded where inputs and outputs come back, asked for
+step by step where they are elsewhere each time."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
+
+from modelcc.ir.index import Index
+from modelcc.runtime.device import DeviceMemory, PointerDevice, RecordingDevice, RecordingError
+from modelcc.runtime.device_memory import DeviceMemories, IndexEvaluator, Mirror, Values
+from modelcc.runtime.device_recordings import (
+    DescribedCalls,
+    FaultPlaces,
+    ProgramParts,
+    RecordedCall,
+    end_if,
+    fault_bytes,
+    launches,
+)
+from modelcc.runtime.device_repeats import (
+    EndCopy,
+    EndOrder,
+    Places,
+    RepeatedCall,
+    Repeats,
+    in_place,
+    run_again,
+)
+from modelcc.runtime.device_steps import DevicePlace, DeviceProgram, End, MoveTensor, Step
+from modelcc.runtime.late_calls import LateNotes
+
+COPIED_BYTES = 1 << 20
+"""What is copied to a recorded call's own memory, of which the copy counts as one more launch: on
+the GPU it takes about as long as the host takes to ask for one."""
+
+TRIED = 3
+"""Calls with ends at new places that are asked for step by step, before copies of these ends are
+recorded for."""
+
+
+class StepRunner(Protocol):
+    """Does steps one after the other."""
+
+    def steps(self, steps: Sequence[Step], values: Values, at: Mirror) -> None:
+        """Ask the device for them, and wait where the host has a part."""
+
+    def buffer(self, place: DevicePlace, values: Values, at: Mirror) -> tuple[DeviceMemory, int]:
+        """Where a tensor is on the device."""
+        ...
+
+
+@dataclass(frozen=True)
+class EndUse:
+    """Which ends of a call are used where the caller has them (``row``; 0 elsewhere), and whether
+    calls come back there, so that recording is worth it."""
+
+    row: Places
+    back: bool
+
+
+@dataclass(frozen=True)
+class _Stepwise:
+    """Work that is asked for step by step whenever it is run."""
+
+    ask: Callable[[], None]
+
+    def run(self) -> None:
+        self.ask()
+
+
+class RecordedCalls:
+    """Those of one program, a call at a time, whose caller has the device's lock."""
+
+    def __init__(
+        self,
+        device: RecordingDevice,
+        program: DeviceProgram,
+        parts: ProgramParts,
+        memories: DeviceMemories,
+        repeats: Repeats,
+        number: IndexEvaluator,
+        described: DescribedCalls,
+    ) -> None:
+        self._device = device
+        self._program = program
+        self._parts = parts
+        self._memories = memories
+        self._repeats = repeats
+        self._number = number
+        self._described = described
+        self._ends = EndOrder(len(program.inputs), len(program.outputs))
+        self._constants = 0
+        self._names: tuple[str, ...] = ()
+        self._noted: DeviceMemory | None = None
+        self.refused = False
+        """Whether the device has not been able to record it."""
+
+    # --- calls that are waited for
+
+    def used(self, places: Places, values: Values) -> EndUse:
+        """Of a call at ``places``: all where kernels take them, if it comes back there; those that
+        have been there before, if copies of the others are less than asking for all launches."""
+        row, seen = in_place(places), self._repeats.places
+        likely = seen.likely(row)
+        if not any(row) or seen.times(row):
+            return EndUse(row, True)
+        moved = [n for n, place in enumerate(row) if place and not likely[n]]
+        copied = sum(map(partial(self._size, values), moved))
+        steps = sum(launches(part, self._numbers(values)) for part in self._parts.inside)
+        if len(moved) + copied / COPIED_BYTES < steps and seen.times(likely) >= TRIED:
+            return EndUse(likely, True)
+        return EndUse(row, False)
+
+    def run(self, runner: StepRunner, constants: int, values: Values, at: Mirror) -> None:
+        """A call that its caller waits for; ``constants`` is the table of their addresses."""
+        self._constants, self._names = constants, tuple(values)
+        runner.steps(self._parts.before, values, at)
+        key = (tuple(values.values()), tuple(at.kept), self._ends.places(at.direct))
+        repeat = self._repeats.get(key)
+        if repeat is None and not self._described.is_first(key[:2]) and at.back:
+            repeat = self._recorded(runner, values, at)
+        if repeat is None:
+            for steps in self._parts.inside:
+                runner.steps(steps, values, at)
+        else:
+            self._repeats.keep(key, repeat)
+            for call in repeat.calls:
+                self._replay(call, at)
+        runner.steps(self._parts.after, values, at)
+
+    def _replay(self, call: RecordedCall, at: Mirror) -> None:
+        call.work.run()
+        if (faults := call.faults) is None or not faults.size:
+            return
+        noted = ctypes.create_string_buffer(faults.size)
+        self._device.download(faults.memory, 0, ctypes.addressof(noted), faults.size)
+        end_if(faults.fault(noted.raw), at.arena)
+
+    # --- calls that nobody waits for
+
+    def again(
+        self,
+        runner: StepRunner,
+        device: PointerDevice,
+        numbers: tuple[int, ...],
+        places: Places,
+        host: Places,
+    ) -> tuple[LateNotes, ...] | None:
+        """Ask for a call with ``numbers`` at ``places``, its other inputs on the ``host``, and for
+        what it notes of indices; None if the device cannot be asked without waiting."""
+        repeat = self._repeats.get((numbers, (), places))
+        if repeat is None and not self.refused and self._constants:
+            repeat = self._repeat(runner, device, numbers, places)
+        return None if repeat is None else run_again(device, repeat, places, host)
+
+    def _repeat(
+        self, runner: StepRunner, device: PointerDevice, numbers: tuple[int, ...], places: Places
+    ) -> RepeatedCall | None:
+        values = dict(zip(self._names, numbers, strict=True))
+        use = self.used(places, values)
+        key = numbers, (), use.row
+        if (found := self._repeats.get(key)) is not None:
+            return found
+        at = self._placed(device, values, places, use)
+        if not use.back:
+            return self._stepwise(runner, values, at)
+        made = self._recorded(runner, values, at)
+        if made is not None:
+            self._repeats.keep(key, made)
+        return made
+
+    def _placed(self, device: PointerDevice, values: Values, places: Places, use: EndUse) -> Mirror:
+        """Memory of a call whose ends the caller has on the device."""
+        foreign: dict[End, DeviceMemory] = {}
+        for position, place in enumerate(places):
+            if place:
+                size = self._size(values, position)
+                foreign[self._ends.end(position)] = device.lent(place, size)
+        direct = {end: use.row[self._ends.position(end)] for end in foreign}
+        direct = {end: place for end, place in direct.items() if place}
+        nothing = (ctypes.c_int64 * max(1, len(places)))()  # the host has none of the ends
+        given = (ctypes.addressof(nothing), ctypes.addressof(nothing), self._constants, 0, 0)
+        return self._memories.of_call(given, values, foreign, direct)
+
+    def _stepwise(self, runner: StepRunner, values: Values, at: Mirror) -> RepeatedCall:
+        """Where the device is asked for one step after the other, and notes all faults."""
+        calls: list[RecordedCall] = []
+        for steps in self._parts.inside:
+            size = fault_bytes(steps, self._numbers(values))
+            faults = FaultPlaces(self._notes(size)) if size else None
+            work = partial(self._ask, runner, steps, values, replace(at, faults=faults), size)
+            calls.append(RecordedCall(_Stepwise(work), faults))
+        return RepeatedCall(tuple(calls), *self._copies(runner, values, at))
+
+    def _notes(self, size: int) -> DeviceMemory:
+        """For faults of calls one after the other, of which at most one part notes any."""
+        if self._noted is None or self._noted.size < size:
+            self._noted = self._device.allocate(size)
+        return self._noted
+
+    # --- recordings
+
+    def _recorded(self, runner: StepRunner, values: Values, at: Mirror) -> RepeatedCall | None:
+        """None, now and ever, if the device cannot be told once."""
+        if self.refused:
+            return None
+        try:
+            calls = [self._recording(runner, part, values, at) for part in self._parts.inside]
+        except RecordingError:
+            self.refused = True
+            return None
+        return RepeatedCall(tuple(calls), *self._copies(runner, values, at))
+
+    def _recording(
+        self, runner: StepRunner, steps: Sequence[Step], values: Values, at: Mirror
+    ) -> RecordedCall:
+        size = fault_bytes(steps, self._numbers(values))
+        faults = FaultPlaces(self._device.allocate(size)) if size else None
+        given = replace(at, faults=faults)
+        work = self._device.record(partial(self._ask, runner, steps, values, given, size))
+        return RecordedCall(work, faults)
+
+    def _ask(
+        self, runner: StepRunner, steps: Sequence[Step], values: Values, at: Mirror, size: int
+    ) -> None:
+        if at.faults is not None:  # what a call before has noted
+            self._device.clear(at.faults.memory, 0, size)
+        runner.steps(steps, values, at)
+
+    def _copies(
+        self, runner: StepRunner, values: Values, at: Mirror
+    ) -> tuple[tuple[EndCopy, ...], tuple[EndCopy, ...]]:
+        """What is moved before and after the device's work where the caller has a tensor on the
+        device elsewhere than kernels take it, states included."""
+        states = self._memories.states if not at.kept else ()
+        own = [DevicePlace("input", n, 0, self._program.inputs[n]) for n in states]
+        sides: list[tuple[EndCopy, ...]] = []
+        for steps in (self._parts.before, self._parts.after):
+            places = [step.place for step in steps if isinstance(step, MoveTensor)] + own
+            ends = {(p.kind, p.number): p for p in places if (p.kind, p.number) not in at.direct}
+            sides.append(
+                tuple(
+                    EndCopy(self._ends.position(end), *runner.buffer(p, values, at), size)
+                    for end, p in ends.items()
+                    if (size := self._number(p.size, values)) > 0
+                )
+            )
+        before, after = sides
+        return before, after
+
+    def _size(self, values: Values, position: int) -> int:
+        kind, number = self._ends.end(position)
+        sizes = self._program.inputs if kind == "input" else self._program.outputs
+        return max(0, self._number(sizes[number], values))
+
+    def _numbers(self, values: Mapping[str, int]) -> Callable[[Index], int]:
+        return lambda index: self._number(index, values)
