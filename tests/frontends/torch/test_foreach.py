@@ -33,6 +33,7 @@ CASES: dict[str, Callable[[Any, Any], Any]] = {
         torch._foreach_maximum(x, 1.0), torch._foreach_minimum(x, NUMBERS),
         torch._foreach_maximum(x, y), torch._foreach_clamp_max(x, 0.7),
     ),
+    "copies": lambda x, y: _copied([t * 1 for t in x], y),
     "written": lambda x, y: _written([t * 1 for t in x], y),
 }  # fmt: skip
 
@@ -41,6 +42,13 @@ def _written(x: Any, y: Any) -> Any:
     torch._foreach_mul_(x, 2)
     torch._foreach_addcdiv_(x, y, y, value=0.1)
     return x
+
+
+def _copied(x: Any, y: Any) -> Any:
+    z = torch._foreach_clone(y)
+    torch._foreach_zero_(x[:1])
+    torch._foreach_copy_(x[1:], y[1:])
+    return x, z
 
 
 @pytest.mark.parametrize("name", CASES)

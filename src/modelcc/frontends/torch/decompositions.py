@@ -10,6 +10,8 @@ from torch._decomp import _core_aten_decompositions_post_autograd, decomposition
 
 from modelcc.frontends.torch.aten import Handler
 from modelcc.frontends.torch.foreach import foreach_rules
+from modelcc.frontends.torch.gradient_scaling import scaling_rules
+from modelcc.frontends.torch.recurrent_cells import cell_rules
 from modelcc.frontends.torch.transformer_layers import transformer_rules
 
 Decompositions = dict[Any, Callable[..., Any]]
@@ -21,7 +23,8 @@ def decompositions(handlers: Mapping[str, Handler]) -> Decompositions:
 
 
 def _of_others(first: Iterable[tuple[Any, Any]], handlers: Mapping[str, Handler]) -> Decompositions:
-    table = {**decomposition_table, **dict(first), **foreach_rules(), **transformer_rules()}
+    own = {**foreach_rules(), **transformer_rules(), **cell_rules(), **scaling_rules()}
+    table = {**decomposition_table, **dict(first), **own}
     table = {op: rule for op, rule in table.items() if str(op) not in UNTRACEABLE}
     return {op: rule for op, rule in table.items() if not _is_handled(op, handlers)}
 

@@ -26,6 +26,11 @@ def _norm(x: torch.Tensor, order: Any = 2, dtype: torch.dtype | None = None) -> 
     return torch.linalg.vector_norm(x, order, dtype=dtype)
 
 
+def _copied(x: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    del non_blocking
+    return source.to(x.dtype).expand(x.shape)
+
+
 _OTHERS = MappingProxyType[str, Callable[..., Any]](
     {
         "maximum.Scalar": torch.ops.aten.clamp_min,
@@ -37,6 +42,9 @@ _OTHERS = MappingProxyType[str, Callable[..., Any]](
         "addcdiv.Scalar": partial(_added, torch.ops.aten.addcdiv),
         "addcdiv.ScalarList": partial(_added, torch.ops.aten.addcdiv),
         "norm.Scalar": _norm,
+        "zero.default": torch.zeros_like,
+        "clone.default": torch.ops.aten.clone,
+        "copy.default": _copied,
     }
 )
 """What the others are of a tensor, by their names and overloads."""
@@ -50,9 +58,9 @@ def foreach_rules() -> dict[Any, Callable[..., list[torch.Tensor]]]:
 def _operators() -> Iterator[tuple[Any, Callable[..., Any]]]:
     names = dict.fromkeys((*_ALIKE, *(name.partition(".")[0] for name in _OTHERS)))
     for name in names:
-        packet: Any = getattr(torch.ops.aten, f"_foreach_{name}")
-        for overload in packet.overloads():
-            op, alike = getattr(packet, overload), getattr(torch.ops.aten, name)
+        packet: Any = getattr(torch.ops.aten, f"_foreach_{name}", None)  # of later versions
+        for overload in () if packet is None else packet.overloads():
+            op, alike = getattr(packet, overload), getattr(torch.ops.aten, name, None)
             single = _OTHERS.get(f"{name}.{overload}", alike if name in _ALIKE else None)
             if single is not None and not op._schema.is_mutable:
                 yield op, single
