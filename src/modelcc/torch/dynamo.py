@@ -26,6 +26,7 @@ from modelcc.ir.errors import ModelError
 from modelcc.runtime.arenas import Arenas
 from modelcc.torch.compiled_call import CompiledCall
 from modelcc.torch.devices import graph_device, target_on
+from modelcc.torch.dropout import masks_apart
 from modelcc.torch.partition import Frozen, Parted, joined, parted, with_constants
 from modelcc.torch.positions import check_positions
 from modelcc.torch.recurrent import by_layers
@@ -176,7 +177,7 @@ def _compiled(
 def _built(
     request: BackendRequest, kind: str, module: fx.GraphModule
 ) -> Callable[[list[Any]], Any]:
-    module, writes = without_writes(module)
+    module, writes = without_writes(masks_apart(module))
     sharing = kind == "inference"  # autograd keeps views of results itself
     parts = parted(module, sharing, writes, HOST if request.device is None else request.device.type)
     if request.observer is not None:

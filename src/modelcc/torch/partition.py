@@ -71,7 +71,7 @@ def parted(
         return Parted(module, {}, whole if count else None, (), count)
     problems = {node.name: p for node, p in whole.problems.items()}
     while True:
-        split, names = _split(module, problems.keys())
+        split, names = _split(module, problems.keys() | _makers(module, problems.keys()))
         parts = {n: import_traced(_module(split, n), n, sharing, (), device) for n in names}
         found = {node.name: p for part in parts.values() for node, p in part.problems.items()}
         if not found:
@@ -80,6 +80,16 @@ def parted(
         if found.keys() <= problems.keys():
             raise ModelError(f"{', '.join(found)} cannot be taken out of the graph", (), OUR_FAULT)
         problems |= found
+
+
+def _makers(module: fx.GraphModule, refused: Collection[str]) -> set[str]:
+    """What makes tensors of nothing for operators that PyTorch runs, and for no others."""
+    return {
+        node.name
+        for node in module.graph.nodes
+        if node.op == "call_function" and node.users and not node.all_input_nodes
+        and all(user.name in refused for user in node.users)
+    }  # fmt: skip
 
 
 def _module(whole: Any, name: str) -> fx.GraphModule:
