@@ -2,11 +2,13 @@
 
     python -m benchmarks.gpu.training [--device cuda] [--precision f32 bf16] [MODEL ...]
 
-A step is forward, loss, backward and SGD; ``bf16`` is autocast's.  Each engine has a process of its
-own, of which one at a time is busy.  Prints, for each model and type, how far gradients are from
-those of eager execution in f32, in parts of the largest one, microseconds of a step, and how many
-times as fast as the best of the others modelcc is.  Ends with 1 if gradients of modelcc's are more
-than ten times as far as eager execution's own.  ``--device cpu --target opencl`` rehearses it.
+A step is forward, loss, backward and AdamW, whose step is compiled, too; ``bf16`` is autocast's.
+Each engine has a process of its own, of which one at a time is busy.  Prints, for each model and
+type, how far gradients are from those of eager execution in f32, in parts of the largest one, how
+far the optimizer's first step is from eager execution's by the same gradients, in parts of the
+largest change, microseconds of a step, and how many times as fast as the best of the others modelcc
+is.  Ends with 1 if gradients of modelcc's are more than ten times as far as eager execution's own,
+or its optimizer's step is wrong.  ``--device cpu --target opencl`` rehearses it.
 """
 
 from __future__ import annotations
@@ -35,6 +37,9 @@ ROUNDS, ROUND_SECONDS = 7, 0.1
 FARTHER, ROUNDING = 10.0, 1e-5
 """How many times as far as eager execution gradients may be, and what is no distance."""
 
+RATE, STEP_ROUNDING = 1e-3, 1e-3
+"""The optimizer's rate, and how far a step of it may be, of parameters that are rounded to f32."""
+
 
 @dataclass(frozen=True)
 class Training:
@@ -49,15 +54,16 @@ class Training:
 
 
 def serve(connection: Connection, given: Training) -> None:
-    """Sends the first step's gradients, then the seconds of a step whenever asked for them."""
+    """Sends the first step's gradients and how far the optimizer's step is from eager execution's,
+    then the seconds of a step whenever asked for them."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch._dynamo.config.allow_rnn = given.engine == "modelcc"
     torch.manual_seed(0)
     model, x = MODELS[given.model]().to(given.device), torch.randn(BATCHES[given.model])
     x, labels = x.to(given.device), (torch.arange(len(x)) % 10).to(given.device)
     parameters = list(model.parameters())
-    optimizer = torch.optim.SGD(parameters, 1e-4)
-    run = _compiled(given, model)
+    optimizer = torch.optim.AdamW(parameters, RATE)
+    run, update = _compiled(given, model), _compiled(given, optimizer.step)
     narrow = given.precision == "bf16"
 
     def backward() -> None:
@@ -68,24 +74,38 @@ def serve(connection: Connection, given: Training) -> None:
 
     def step() -> None:
         backward()
-        optimizer.step()
+        update()
         optimizer.zero_grad()
 
     backward()
     made = [p.grad.float().cpu().flatten() for p in parameters if p.grad is not None]
-    connection.send(torch.cat(made).numpy())
+    connection.send((torch.cat(made).numpy(), _step_error(parameters, update)))
     optimizer.zero_grad()
     while connection.recv():
         connection.send(_seconds(step, given.device))
 
 
-def _compiled(given: Training, model: Any) -> Any:
+def _step_error(parameters: Sequence[Any], update: Callable[[], Any]) -> float:
+    """How far ``update`` moves ``parameters`` from where eager execution does, in parts of the
+    largest change."""
+    before, twins = ([p.detach().clone().requires_grad_() for p in parameters] for _ in range(2))
+    for twin, p in zip(twins, parameters, strict=True):
+        twin.grad = None if p.grad is None else p.grad.clone()
+    torch.optim.AdamW(twins, RATE).step()
+    update()
+    with torch.no_grad():
+        off = [(t - p).abs().max().item() for t, p in zip(twins, parameters, strict=True)]
+        moved = [(t - b).abs().max().item() for t, b in zip(twins, before, strict=True)]
+    return max(off) / max(moved)
+
+
+def _compiled(given: Training, function: Any) -> Any:
     if given.engine == "eager":
-        return model
+        return function
     if given.engine == "inductor":
-        return torch.compile(model)
+        return torch.compile(function)
     options = {"target": given.target} if given.target else {}
-    return torch.compile(model, backend="modelcc", options=options)
+    return torch.compile(function, backend="modelcc", options=options)
 
 
 def _seconds(step: Callable[[], None], device: str) -> float:
@@ -103,17 +123,20 @@ def _seconds(step: Callable[[], None], device: str) -> float:
 
 @dataclass(frozen=True)
 class Measured:
-    """By engine: how far gradients are, and microseconds of a step; why there is none of either."""
+    """By engine: how far gradients and steps are, and microseconds of a step; why there is none of
+    these."""
 
     errors: Mapping[str, float]
+    steps: Mapping[str, float]
     times: Mapping[str, float]
     refused: Mapping[str, str]
 
     @property
     def is_right(self) -> bool:
-        """Whether modelcc's gradients are as near as may be asked for."""
-        own = self.errors.get("modelcc", np.inf)
-        return own <= FARTHER * max(self.errors.get("eager", 0.0), ROUNDING)
+        """Whether modelcc's gradients and its step are as near as may be asked for."""
+        own, step = (e.get("modelcc", np.inf) for e in (self.errors, self.steps))
+        bar = FARTHER * max(self.errors.get("eager", 0.0), ROUNDING)
+        return own <= bar and step <= STEP_ROUNDING
 
 
 def measured(name: str, device: str, precision: str, target: str) -> Measured:
@@ -130,20 +153,24 @@ def measured(name: str, device: str, precision: str, target: str) -> Measured:
         workers = {engine: begun(engine, precision) for engine in ENGINES}
         firsts = {engine: worker.answer() for engine, worker in workers.items()}
         refused = {e: one.reason for e, one in firsts.items() if isinstance(one, Refused)}
+        known: Any = {} if isinstance(truth, Refused) else firsts
+        right = {engine: known[engine] for engine in known if engine not in refused}
+        wanted, _ = truth if not isinstance(truth, Refused) else (np.empty(0), 0.0)
         errors = {
-            engine: float(np.abs(first - truth).max() / np.abs(truth).max())
-            for engine, first in firsts.items()
-            if engine not in refused and not isinstance(truth, Refused)
+            engine: float(np.abs(made - wanted).max() / np.abs(wanted).max())
+            for engine, (made, _) in right.items()
         }
         rounds = [{e: workers[e].ask(True) for e in errors} for _ in range(ROUNDS)]
     found = {e: [r[e] for r in rounds if not isinstance(r[e], Refused)] for e in errors}
     times = {e: statistics.median(seconds) * 1e6 for e, seconds in found.items() if seconds}
-    return Measured(errors, times, refused)
+    return Measured(errors, {e: step for e, (_, step) in right.items()}, times, refused)
 
 
 def row(name: str, found: Measured) -> str:
     """A line of the table."""
-    errors = [f"{found.errors[e]:.1e}" if e in found.errors else "–" for e in ENGINES]
+    errors = [
+        f"{off[e]:.1e}" if e in off else "–" for off in (found.errors, found.steps) for e in ENGINES
+    ]
     times = [f"{found.times[e]:,.0f}" if e in found.times else "–" for e in ENGINES]
     others = [found.times[e] for e in ENGINES[:-1] if e in found.times]
     known = others and "modelcc" in found.times
@@ -159,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--precision", nargs="+", default=["f32", "bf16"])
     parser.add_argument("models", nargs="*", default=[*MODELS])
     asked = parser.parse_args(arguments)
-    heads = [f"{what} {e}" for what in ("off,", "µs,") for e in ENGINES]
+    heads = [f"{what} {e}" for what in ("gradients off,", "step off,", "µs,") for e in ENGINES]
     print(f"| step | {' | '.join(heads)} | best other / modelcc |")
     print("|---" * (len(heads) + 2) + "|")
     wrong = 0
