@@ -159,14 +159,18 @@ class PointEmitter:
         first = {**point, self.lanes.variable: 0} if self.lanes is not None else point
         repeated, vectors = (o.each for o in instruction.operands[:2])
         a = self._elements(factors[0], first, repeated)
-        b = self._elements(factors[1], first, vectors * sums.lanes)
+        active = None if self.lanes is None else self.lanes.active_for(factors[1].tensor)
+        some = None if active is None else vectors * substitute(active, point)
+        b = self._elements(factors[1], first, vectors * sums.lanes, some)
         return Intrinsic(instruction, (a, b, sums))
 
-    def _elements(self, read: Read, point: Mapping[str, Index], count: int) -> Var:
+    def _elements(
+        self, read: Read, point: Mapping[str, Index], count: int, active: Index | None = None
+    ) -> Var:
         offset = substitute(read.indices[0], point)
         shared = self._shared.get((read.tensor, offset))
         if shared is None:
-            load = Load(read.tensor, offset, read.dtype, count)
+            load = Load(read.tensor, offset, read.dtype, count, 1, active)
             shared = self.name(_stem(read.tensor), load)
             self._shared[read.tensor, offset] = shared
         return shared

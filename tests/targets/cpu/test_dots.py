@@ -89,6 +89,24 @@ def test_pairs_are_summed_exactly(name: str, execute: Callable[[Program], Execut
 
 
 @pytest.mark.parametrize("execute", [interpreted, native])
+def test_pairs_of_an_image_end_with_its_row(execute: Callable[[Program], Executor]) -> None:
+    """Windows beside each other, of filters that are no constants: lanes are fewer than a vector,
+    and nothing is read behind the image."""
+    x, w, y = "bf16[2, 8, 8, 8]", "bf16[8, 8, 2, 2]", "f32[2, 8, 4, 4]"
+    axes = "[n < 2, o < 8, h < 4, w < 4] sum[c < 8, a < 2, b < 2]"
+    body = f"{axes} f32(%x[n, c, a + 2*h, b + 2*w]) * f32(%w[o, c, a, b])"
+    text = f"""program @main(%x: {x}, %w: {w}) -> (%y) {{
+      kernel @p(%x: {x}, %w: {w}) -> (%y: {y}) {{ %y: {y} = {body} }}
+    }}"""
+    given = parse_tensor_program(text, {})
+    program = schedule_program(AssignLayouts()(given), CpuModel(multiplies_bf16=True))
+    assert [i for f in program.functions for i in instructions_in(f.body)] == [DOT2]
+    feeds = {"x": whole_numbers(2, 8, 8, 8), "w": whole_numbers(8, 8, 2, 2)}
+    found = run_scheduled(program, execute(program), feeds, {})["y"]
+    np.testing.assert_array_equal(found, run_program(given, feeds, {})["y"])
+
+
+@pytest.mark.parametrize("execute", [interpreted, native])
 @pytest.mark.parametrize("name", TILES)
 def test_tiles_are_summed_exactly(name: str, execute: Callable[[Program], Executor]) -> None:
     text, x, w, tiles = TILES[name]
