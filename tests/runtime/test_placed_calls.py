@@ -198,7 +198,7 @@ def test_states_that_are_copied_are_copied_in_the_recording() -> None:
 def test_places_that_are_new_each_time(large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small tensors are copied to where recorded work takes them; for those that would take longer
     the GPU is asked for one kernel after the other.  Nobody waits for either."""
-    monkeypatch.setattr(recorded_calls, "COPIED_BYTES", 64 if large else 1 << 20)
+    monkeypatch.setattr(recorded_calls, "COPIED_BYTES", 64 if large else 4 << 20)
     weights = {f"w{n}": np.random.default_rng(n).random((16, 16), np.float32) for n in range(3)}
     nodes = [helper.make_node("MatMul", [f"x{n}", f"w{n}"], [f"x{n + 1}"]) for n in range(3)]
     chain = model(nodes, {"x0": (2, 16)}, {"x3": (2, 16)}, weights)
