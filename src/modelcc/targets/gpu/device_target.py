@@ -171,12 +171,15 @@ class DeviceTarget(Target):
         concatenations of few parts where they are read; what follows products in their shape; many
         updates of few places in parts, and long sums, for all units, but for products, where a
         library may compute them or the last group finishes them, and for attention; this in one
-        kernel, of few rows and many keys in two where threads exchange registers, unless one has
-        all of them; gates with what they are multiplied by, unless a library may compute either."""
+        kernel, also by few keys, since launches are dear, of few rows and many keys in two where
+        threads exchange registers, unless one has all of them; gates with what they are multiplied
+        by, unless a library may compute either."""
         few = self.gpu.exchanges
         keys = (SplitKeys(self.gpu.units, self.gpu),) if few else ()
         last, turned = ((ChannelsLast(),), (TurnOperands(),)) if self.gpu.matrix else ((), ())
-        attention = FuseContractions(1, cache_bytes=0, rows=0 if few else 16, empty=True)
+        attention = FuseContractions(
+            1, cache_bytes=0, rows=0 if few else 16, empty=True, share=4 if self.gpu.virtual else 64
+        )
         twins = () if self.libraries else (JoinTwins(self.gpu),)
         products = not self.libraries and not self.gpu.arrivals
         split = SplitReductions(
