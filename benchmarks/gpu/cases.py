@@ -192,6 +192,17 @@ def layer_norm(rows: int, columns: int, dtype: str) -> Case:
     return Case(name, "layer_norm", dtype, node, shapes, (rows, columns), work, some)
 
 
+def transpose(rows: int, columns: int, dtype: str) -> Case:
+    """A matrix, of which each number is read and written."""
+
+    def some(feeds: Mapping[str, Array], rows: slice) -> Array:
+        return _wide(feeds["x"][:, rows].T)
+
+    node, name = "y = Transpose(x)", f"transpose {rows}x{columns} {dtype}"
+    shape, result, work = (rows, columns), (columns, rows), 2.0 * rows * columns
+    return Case(name, "transpose", dtype, node, {"x": shape}, result, work, some)
+
+
 def cases(size: str = "large") -> Iterator[Case]:
     """What matters most first; ``small`` ones run on a processor's driver, too, ``medium`` ones
     where each access is checked; or ``all``."""
@@ -209,6 +220,7 @@ def cases(size: str = "large") -> Iterator[Case]:
         yield from (attention(512, 512, 128, "bf16", causal) for causal in (False, True))
         yield from (attention(1, 2048, 128, "f16"), attention(512, 512, 64, "f32"))
         yield from (softmax(64, 4096, "f16"), layer_norm(64, 4096, "f32"))
+        yield transpose(1000, 520, "f16")
     if size in ("large", "all"):
         yield from _large()
 
@@ -230,3 +242,4 @@ def _large() -> Iterator[Case]:
     yield from (attention(4096, 4096, width, "f16") for width in (64, 256))
     yield attention(4096, 4096, 64, "f32", causal=True)
     yield softmax(16384, 1000, "bf16")
+    yield from (transpose(8192, 8192, dtype) for dtype in ("f32", "f16"))

@@ -22,6 +22,7 @@ KERNELS: Mapping[str, tuple[str, ...]] = {
     "layer": ("modelcc", "inductor"),
     "softmax": ("modelcc", "eager", "inductor", "xla"),
     "layer_norm": ("modelcc", "eager", "inductor", "xla"),
+    "transpose": ("modelcc", "eager", "xla"),
     "attention": ("modelcc", "flash", "cudnn", "fa3", "xla"),
     "causal": ("modelcc", "flash", "cudnn", "fa3", "xla"),
 }

@@ -85,6 +85,8 @@ def _step(torch: Any, engine: str, case: Case, given: Mapping[str, Any]) -> Step
         case "softmax":
             rows = _compiled(torch, engine, lambda x: torch.softmax(x, -1))
             return lambda: rows(given["x"])
+        case "transpose":
+            return lambda: given["x"].t().contiguous()
         case "layer_norm":
             columns = case.shapes["s"]
             norm = _compiled(torch, engine, lambda *g: functional.layer_norm(g[0], columns, *g[1:]))

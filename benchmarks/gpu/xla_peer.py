@@ -57,6 +57,8 @@ def _function(jax: Any, case: Case) -> Callable[..., Any]:
             return lambda a, b: a @ b
         case "softmax":
             return lambda x: jax.nn.softmax(x, -1)
+        case "transpose":
+            return lambda x: x.T.copy()
         case "layer_norm":
 
             def norm(x: Any, s: Any, t: Any) -> Any:
