@@ -212,10 +212,11 @@ def test_what_has_been_there_is_likely_to_come_back() -> None:
     """A row of places, or those of it that have been where they are."""
     seen = SeenPlaces()
     first, second = (256, 512), (256, 1024)
-    assert (seen.likely(first), seen.times(first)) == ((0, 0), 0)
-    assert (seen.likely(second), seen.times(second)) == ((256, 0), 0)
-    assert (seen.likely(first), seen.times(first)) == (first, 1)
+    assert (seen.likely(first), seen.times(1, first)) == ((0, 0), 0)
+    assert (seen.likely(second), seen.times(1, second)) == ((256, 0), 0)
+    assert (seen.likely(first), seen.times(1, first)) == (first, 1)
+    assert seen.times(2, first) == 0, "of other sizes"
     for place in range(MOST_RECORDED):
-        seen.times((place, 0))
-    assert seen.times(second) == 0, "too long ago"
+        seen.times(1, (place, 0))
+    assert seen.times(1, second) == 0, "too long ago"
     assert in_place((512, 8, 0)) == (512, 0, 0)

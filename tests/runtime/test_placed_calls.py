@@ -246,6 +246,26 @@ def test_an_index_out_of_range_is_raised_by_a_later_call() -> None:
     np.testing.assert_array_equal(read(driver, y, i.stream), x.values[[0, 3]])
 
 
+def test_other_sizes_are_not_waited_for() -> None:
+    """Once a call has brought the weights; recorded when they come back to their places."""
+    net, driver = on_driver(prepared(mlp("batch")))
+    asked: list[list[str]] = []
+    tensors: dict[int, tuple[Tensor, Tensor]] = {}
+    for batch in (2, 5, 3, 5, 2):
+        given = np.random.default_rng(batch).standard_normal((batch, 6)).astype(np.float32)
+        if batch not in tensors:
+            tensors[batch] = Tensor(driver, given), empty(driver, batch, 3)
+        x, y = tensors[batch]
+        call = net.placed(net.signature(((batch, 6),)), EVERY)
+        driver.calls.clear()
+        net.run_placed(call, [x.address], [y.address], x.stream)
+        asked.append(list(driver.calls))
+        found = read(driver, y, x.stream)
+        np.testing.assert_allclose(found, mlp_result(given), rtol=1e-4, atol=1e-5)
+    assert ["cuStreamSynchronize" in calls for calls in asked] == [True, *[False] * 4]
+    assert ["cuGraphLaunch" in calls for calls in asked] == [False] * 3 + [True] * 2
+
+
 def test_tensors_without_elements_are_nowhere() -> None:
     net, driver = on_driver(prepared(mlp("batch")))
     x = Tensor(driver, normal(0))

@@ -45,7 +45,8 @@ class RecordedWork(Protocol):
     """What a model's runner has recorded."""
 
     def numbers(self, signature: Signature) -> tuple[int, ...] | None:
-        """What tells calls of one signature from those of others; None if none is recorded."""
+        """What tells calls of one signature from those of others; None if they have to be waited
+        for.  The caller has the device's lock."""
         ...
 
     def again(
@@ -227,7 +228,9 @@ class DeviceCalls:
             return
         if len(self._plans) >= _MOST_PLANS:
             self._plans.clear()
-        if (known := self._known(signature)) is not None:
+        with self._lock:
+            known = self._known(signature)
+        if known is not None:
             self._plans[tuple(value.shape for value in found)] = known
 
     def _known(self, signature: Signature) -> KnownCall | None:
@@ -267,15 +270,14 @@ class DeviceCalls:
         with self._lock:
             self._made.late.check()
             self._device.wait_for(stream)
+            if not (call.known or self._awaited & call.elsewhere or self._host_ends):
+                call.known = self._known(call.signature)
             if call.known is not None:
                 late = LateCall(call.known.failure)
                 host = (*inputs, *outputs)
                 if self._asked(call.known.numbers, places, host, late, {stream}):
                     return 0
-        status = self._at_places(slot, call, places, list(inputs), list(outputs))
-        if not (status or self._awaited & call.elsewhere or self._host_ends):
-            call.known = call.known or self._known(call.signature)
-        return status
+        return self._at_places(slot, call, places, list(inputs), list(outputs))
 
     def _at_places(
         self,

@@ -227,10 +227,11 @@ class _Runner:
         self._repeats.results = results
 
     def numbers(self, signature: Signature) -> tuple[int, ...] | None:
-        """What tells calls of one signature from others; None if none is recorded."""
-        if self._recorded is None or self._recorded.refused:
+        """What tells calls of one signature from others; None if they have to be waited for."""
+        values = self._values(address_of(signature.sizes))
+        if self._recorded is None or not self._recorded.takes(values):
             return None
-        return tuple(self._values(address_of(signature.sizes)).values())
+        return tuple(values.values())
 
     def again(
         self, device: PointerDevice, numbers: tuple[int, ...], places: Places, host: Places

@@ -207,6 +207,10 @@ class DescribedCalls:
         self._libraries = libraries
         self._known: set[Hashable] = set()
 
+    def knows(self, key: Hashable) -> bool:
+        """Whether calls of this ``key`` are described, or need not be."""
+        return not self._libraries or key in self._known
+
     def is_first(self, key: Hashable) -> bool:
         """Whether there has been no call of this ``key``."""
         if not self._libraries or key in self._known:

@@ -50,13 +50,13 @@ class SeenPlaces:
     """Where the ends of calls have been: recorded work is worth it for what comes back."""
 
     def __init__(self) -> None:
-        self._rows: dict[Places, int] = {}
+        self._rows: dict[Hashable, int] = {}
         self._ends: list[dict[int, None]] = []
 
-    def times(self, row: Places) -> int:
-        """How many calls have been at these addresses before this one."""
-        found = self._rows.get(row, 0)
-        _bounded(self._rows, row, found + 1)
+    def times(self, sizes: Hashable, row: Places) -> int:
+        """How many calls of these ``sizes`` have been at these addresses before this one."""
+        found = self._rows.get((sizes, row), 0)
+        _bounded(self._rows, (sizes, row), found + 1)
         return found
 
     def likely(self, places: Places) -> Places:

@@ -18,8 +18,8 @@ from modelcc.runtime.slot import aliased_positions
 
 @dataclass(frozen=True)
 class KnownCall:
-    """A recorded call for inputs of some shapes: its numbers, shape, type and size of each output,
-    and the error of a status and an index that ended it."""
+    """A call for inputs of some shapes that need not be waited for: its numbers, shape, type and
+    size of each output, and the error of a status and an index that ended it."""
 
     numbers: tuple[int, ...]
     outputs: tuple[tuple[Shape, NumpyType, int], ...]
@@ -44,7 +44,7 @@ class PlacedCall:
         )
         self._positions = frozenset(position for position, *_ in self.ends)
         self.known: KnownCall | None = None
-        """What is known once it is recorded, if nothing else has to be done then."""
+        """What is known once it need not be waited for."""
 
     def places(self, inputs: Sequence[int], outputs: Sequence[int]) -> Places:
         """Of all inputs and outputs, of which 0 are elsewhere."""

@@ -30,7 +30,14 @@ from modelcc.runtime.device_repeats import (
     in_place,
     run_again,
 )
-from modelcc.runtime.device_steps import DevicePlace, DeviceProgram, End, MoveTensor, Step
+from modelcc.runtime.device_steps import (
+    DevicePlace,
+    DeviceProgram,
+    End,
+    MoveTensor,
+    ReadNumbers,
+    Step,
+)
 from modelcc.runtime.late_calls import LateNotes
 
 COPIED_BYTES = 4 << 20
@@ -100,6 +107,16 @@ class RecordedCalls:
         self.refused = False
         """Whether the device has not been able to record it."""
 
+    def takes(self, values: Values) -> bool:
+        """Whether calls of these sizes need not be waited for: their conditions hold, and what the
+        first call brings and describes is there."""
+        described = self._described.knows((tuple(values.values()), ()))
+        return bool(self._constants) and described and not self.refused and self._holds(values)
+
+    def _holds(self, values: Values) -> bool:
+        reads = (step for step in self._parts.before if isinstance(step, ReadNumbers))
+        return all(condition.holds(values) for read in reads for condition, _ in read.conditions)
+
     # --- calls that are waited for
 
     def used(self, places: Places, values: Values) -> EndUse:
@@ -107,12 +124,13 @@ class RecordedCalls:
         have been there before, if copies of the others are less than asking for all launches."""
         row, seen = in_place(places), self._repeats.places
         likely = seen.likely(row)
-        if not any(row) or seen.times(row):
+        sizes = tuple(values.values())
+        if not any(row) or seen.times(sizes, row):
             return EndUse(row, True)
         moved = [n for n, place in enumerate(row) if place and not likely[n]]
         copied = sum(map(partial(self._size, values), moved))
         steps = sum(launches(part, self._numbers(values)) for part in self._parts.inside)
-        if len(moved) + copied / COPIED_BYTES < steps and seen.times(likely) >= TRIED:
+        if len(moved) + copied / COPIED_BYTES < steps and seen.times(sizes, likely) >= TRIED:
             return EndUse(likely, True)
         return EndUse(row, False)
 
@@ -154,7 +172,7 @@ class RecordedCalls:
         """Ask for a call with ``numbers`` at ``places``, its other inputs on the ``host``, and for
         what it notes of indices; None if the device cannot be asked without waiting."""
         repeat = self._repeats.get((numbers, (), places))
-        if repeat is None and not self.refused and self._constants:
+        if repeat is None and not self.refused:
             repeat = self._repeat(runner, device, numbers, places)
         return None if repeat is None else run_again(device, repeat, places, host)
 
