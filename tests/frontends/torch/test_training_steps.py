@@ -107,3 +107,29 @@ def test_a_whole_step_with_clipped_gradients() -> None:
         results.append([run(x) for _ in range(3)])
     torch.testing.assert_close(*results)
     torch.testing.assert_close(*(m.state_dict() for m in pair))
+
+
+def test_training_in_f16_with_a_scaler() -> None:
+    """Whose scale is too large at some steps, at the same ones as of eager execution."""
+    found: list[list[tuple[float, float]]] = []
+    for ours in (True, False):
+        torch.manual_seed(0)
+        layer = torch.nn.TransformerEncoderLayer(16, 2, 32, 0.0, batch_first=True)
+        optimizer = torch.optim.AdamW(layer.parameters(), 1e-2)
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**27, growth_interval=2)
+        run, x = compiled(layer) if ours else layer, torch.randn(2, 8, 16)
+        found.append([])
+        for _ in range(6):
+            with torch.autocast("cpu", torch.float16):
+                loss = run(x).float().square().mean()
+            optimizer.zero_grad()
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_(layer.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+            found[-1].append((loss.item(), scaler.get_scale()))
+    for one, other in zip(*found, strict=True):
+        assert one[1] == other[1] and one[0] == pytest.approx(other[0], rel=1e-3)
+    scales = [scale for _, scale in found[0]]
+    assert scales[0] > scales[-1], "too large at first"
