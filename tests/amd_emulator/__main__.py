@@ -8,13 +8,13 @@ from pathlib import Path
 from time import perf_counter
 
 from amd_emulator.models import emulated_session
-from onnxruntime_errors import TOLERANCE, error_against_onnxruntime
+from onnxruntime_errors import judged
 
 from modelcc.options import Options, dimension
 
 
 def main() -> int:
-    """One if any result is further off than its precision allows."""
+    """One if any result is further off than :func:`judged` allows."""
     parser = argparse.ArgumentParser(prog="amd_emulator", description=__doc__)
     parser.add_argument("models", nargs="+", type=Path)
     parser.add_argument("--chips", nargs="+", default=["gfx942"])
@@ -28,10 +28,10 @@ def main() -> int:
                 start = perf_counter()
                 options = Options(precision=precision, dims=tuple(given.dim))
                 session = emulated_session(model, chip, options, given.backwards)
-                error = error_against_onnxruntime(model, session, options)
-                wrong += not error <= TOLERANCE[precision]
+                found = judged(model, session, options)
+                wrong += not found.passes
                 took = perf_counter() - start
-                row = f"{model.stem:40} {chip:8} {precision:5} {error:.1e} {took:6.1f} s"
+                row = f"{model.stem:40} {chip:8} {precision:5} {found} {took:6.1f} s"
                 print(row, flush=True)
     return int(wrong > 0)
 
