@@ -77,7 +77,8 @@ def test_waves_of_32_threads_keep_scores_too(
     loop, parts = max(loops_of(code), key=products_in), 2 if result == "f32" else 1
     assert products_in(loop) == (1 + parts) * schedule.keys * depth // (16 * 16)
     across = parts * schedule.keys // 4 if chip == "gfx1100" else 0
-    assert loop["v_permlanex16_b32"] == across
+    assert loop["v_permlanex16_b32"] == across + 1, "and the largest score"
+    assert not loop["ds_bpermute_b32"]
     assert full_waits_in(code) <= products_in(loop) // 2
     assert not [word for word in loop if word.startswith(("ds_load_u", "scratch"))]
 

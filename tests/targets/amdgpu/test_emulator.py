@@ -15,6 +15,7 @@ from modelcc.ir.types import F16, F32, I8, I32, Array
 from modelcc.targets.amdgpu.chips import CHIPS
 from modelcc.targets.amdgpu.target import kernels_of
 from modelcc.targets.isa.fragments import SIDE
+from modelcc.targets.native.toolchain import assembly
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler here")
 
@@ -59,6 +60,19 @@ def test_sound_kernels_compute_what_they_should(backwards: bool) -> None:
     np.testing.assert_array_equal(y, x[::-1])
     run_kernel(text_of(SUMS), [x, y], backwards)
     np.testing.assert_array_equal(y, x.reshape(64, 2)[:, ::-1].reshape(-1))
+
+
+@pytest.mark.parametrize("across", [1, 16])
+@pytest.mark.parametrize("chip", ["gfx942", "gfx1100", "gfx1201"])
+def test_registers_come_from_threads_of_the_same_row_and_of_others(chip: str, across: int) -> None:
+    kernels, (x, y) = kernels_of(chip), arrays()
+    legal = kernels.legal(parse_function(SUMS.replace("across 1", f"across {across}")))
+    text = kernels.text([legal], CHIPS[chip].limits)
+    run_kernel(text, [x, y], wave=CHIPS[chip].warp)
+    np.testing.assert_array_equal(y, x[np.arange(128) ^ across])
+    rows = across == 16 and CHIPS[chip].warp == 32
+    code = assembly(text, kernels.machine)
+    assert ("v_permlanex16_b32" in code, "ds_bpermute_b32" in code) == (rows, not rows)
 
 
 def test_what_nobody_orders_differs() -> None:

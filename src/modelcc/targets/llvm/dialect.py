@@ -12,6 +12,12 @@ from modelcc.targets.isa.nvidia_mma import MATRIX_INSTRUCTIONS, MatrixInstructio
 from modelcc.targets.isa.nvidia_wgmma import TILE_INSTRUCTIONS, TileInstruction
 from modelcc.targets.isa.wave_fragments import WaveMatrices
 
+ROW = 16
+"""Threads of a row of AMD's, of which waves have two or four."""
+
+ACROSS = "i32 1985229328, i32 -19088744, i1 false, i1 false"
+"""Of ``permlanex16``: each thread takes the register of that at its place in the other row."""
+
 
 @dataclass(frozen=True)
 class Word:
@@ -32,12 +38,13 @@ class LlvmGroups:
     ``memory``, ``shared`` and ``private`` are address spaces, ``generic`` holds all of them.  Of
     shared memory a kernel says at most ``shared_bytes`` itself, whoever launches it the rest.
     ``matrices`` are routines that a warp of ``warp`` threads has instructions for, ``waves`` those
-    of AMD's; with ``copies`` it copies asynchronously.  ``exchanges`` is what threads of
-    a warp get registers of each other by.  ``meeting`` is a barrier that tells all threads whether
-    any of them said so; groups meet only where there is one.  With ``tiles`` it copies boxes of
-    tensors, and warps of four as many threads have these instructions.  Kernels that may be
-    launched ``ahead`` begin before the one before them has ended, and wait for it.  ``flags``
-    stand at the end of a module.
+    of AMD's; with ``copies`` it copies asynchronously.  ``exchanges`` is what threads of a warp get
+    registers of each other by; with ``rows_exchange`` those that are :data:`ROW` apart have an
+    instruction that does not pass through shared memory.  ``meeting`` is a barrier that tells all
+    threads whether any of them said so; groups meet only where there is one.  With ``tiles`` it
+    copies boxes of tensors, and warps of four as many threads have these instructions.  Kernels
+    that may be launched ``ahead`` begin before the one before them has ended, and wait for it.
+    ``flags`` stand at the end of a module.
     """
 
     name: str
@@ -58,6 +65,7 @@ class LlvmGroups:
     waves: WaveMatrices | None = field(default=None, hash=False)
     copies: bool = False
     exchanges: Literal["", "shfl", "bpermute"] = ""
+    rows_exchange: bool = False
     tiles: Mapping[Function, TileInstruction] = field(
         default_factory=dict[Function, TileInstruction], hash=False
     )
@@ -139,7 +147,9 @@ Kernels take nothing of the launch but their arguments.  Code objects are of ver
 takes since its release 6; LLVM 22 would make them of version 6."""
 
 AMDGPU_CHIPS: Mapping[str, LlvmGroups] = {
-    chip: replace(AMDGPU, waves=waves, warp=waves.layout.wave)
+    chip: replace(
+        AMDGPU, waves=waves, warp=waves.layout.wave, rows_exchange=waves.layout.wave == 2 * ROW
+    )
     for known in (amd_mfma, amd_wmma)
     for chip, waves in known.WAVE_MATRICES.items()
 }

@@ -20,7 +20,7 @@ from modelcc.ir.loop_traversal import grid_loop, launch_extents, statements
 from modelcc.ir.shared_layout import SharedLayout, shared_layout
 from modelcc.targets.llvm.ahead import LAUNCH
 from modelcc.targets.llvm.code import BasicBlock, Code, LlvmValue
-from modelcc.targets.llvm.dialect import LlvmGroups, Word
+from modelcc.targets.llvm.dialect import ACROSS, ROW, LlvmGroups, Word
 from modelcc.targets.llvm.expressions import ExpressionCode
 from modelcc.targets.llvm.values import memory_type, quoted
 
@@ -187,6 +187,10 @@ class GroupCode:
         if self._groups.exchanges == "shfl":
             by_all = id(s) in self._by_all and self._threads % self._groups.warp == 0
             found = self._shuffled(value, warp if by_all else min(count, warp), s.across)
+        elif s.across == ROW and self._groups.rows_exchange:
+            types = "i32, i32, i32, i32, i1, i1"
+            callee = self._code.intrinsic("i32", "llvm.amdgcn.permlanex16.i32", types)
+            found = self._code.emit(f"call {callee}(i32 {value}, i32 {value}, {ACROSS})", s.name)
         else:
             lane = self._called(Word("i32", "i32 @llvm.amdgcn.mbcnt.lo(i32 -1, i32 0)", _MBCNT_LO))
             other = f"i32 @llvm.amdgcn.mbcnt.hi(i32 -1, i32 {lane})"

@@ -21,12 +21,10 @@ from modelcc.targets.isa.wave_fragments import (
     WaveStore,
 )
 from modelcc.targets.llvm.code import Code
+from modelcc.targets.llvm.dialect import ACROSS
 from modelcc.targets.llvm.expressions import ExpressionCode
 from modelcc.targets.llvm.values import memory_type, value_type
 from modelcc.targets.llvm.warp import WarpCode
-
-_ACROSS = "i32 1985229328, i32 -19088744, i1 false, i1 false"
-"""Each thread of a row of 16 takes a register of the thread at its place in the other row."""
 
 _PAIRS = ((0x01000504, 0x05040100), (0x03020706, 0x07060302))
 """Bytes of two numbers side by side, the low halves of two registers or the high ones: the first
@@ -194,7 +192,7 @@ class WaveCode:
         found, type_ = "poison", f"<{2 * count} x i32>"
         for n in range(count):
             own = self._code.emit(f"extractelement <{count} x i32> {packed}, i64 {n}", "own")
-            given = f"i32 {own}, i32 {own}, {_ACROSS}"
+            given = f"i32 {own}, i32 {own}, {ACROSS}"
             other = self._code.emit(f"call {across}({given})", "other")
             for part, order in enumerate(orders):
                 pair = self._code.emit(f"call {merge}(i32 {own}, i32 {other}, i32 {order})", "pair")
