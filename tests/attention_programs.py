@@ -23,29 +23,34 @@ def attention(
     dtype: str,
     score: str,
     result: str = "f32",
+    sums: bool = False,
 ) -> TensorProgram:
-    """Groups of queries have keys and values together; results are in the order of rows."""
+    """Groups of queries have keys and values together; results are in the order of rows.  With
+    ``sums`` their logarithms are results, too."""
     at, all_ = f"h < {heads}, g < {groups}, i < {rows}", f"{heads}, {groups}, {rows}"
     mask = f", %b: f32[{rows}, {keys}]" if "%b" in score else ""
     last = "%u[h, g, i, c] * 2.0" if result == "f32" else f"{result}(%u[h, g, i, c] * 2.0)"
+    logarithms = f", %l: f32[{all_}]" if sums else ""
+    whole = f"%l: f32[{all_}] = [{at}] %t[h, g, i] + log(%s[h, g, i])" if sums else ""
     text = f"""%q: {dtype}[{all_}, {depth}], %k: {dtype}[{heads}, {keys}, {depth}],
       %v: {dtype}[{heads}, {keys}, {width}]{mask})
-      -> (%y: {result}[{heads}, {rows}, {groups}, {width}]) {{
+      -> (%y: {result}[{heads}, {rows}, {groups}, {width}]{logarithms}) {{
       %p: f32[{all_}, {keys}] = [{at}, j < {keys}] sum[d < {depth}]
         f32(%q[h, g, i, d]) * f32(%k[h, j, d])
       %z: f32[{all_}, {keys}] = [{at}, j < {keys}] {score.format("%p[h, g, i, j]")}
       %t: f32[{all_}] = [{at}] max[j < {keys}] %z[h, g, i, j]
       %e: f32[{all_}, {keys}] = [{at}, j < {keys}] exp(%z[h, g, i, j] - %t[h, g, i])
       %s: f32[{all_}] = [{at}] sum[j < {keys}] %e[h, g, i, j]
+      {whole}
       %w: f32[{all_}, {keys}] = [{at}, j < {keys}] %e[h, g, i, j] / %s[h, g, i]
       %u: f32[{all_}, {width}] = [{at}, c < {width}] sum[j < {keys}]
         %w[h, g, i, j] * f32(%v[h, j, c])
       %y[h, i, g, c]: {result}[{heads}, {rows}, {groups}, {width}] = [{at}, c < {width}]
         {last} }}"""
-    return program_of(text if dtype != "f32" else _unconverted(text), {})
+    return program_of(text if dtype != "f32" else unconverted(text), {})
 
 
-def _unconverted(text: str) -> str:
+def unconverted(text: str) -> str:
     """Reads of f32 as they are."""
     return re.sub(r"f32\((%\w+\[[\w, ]+\])\)", r"\1", text)
 

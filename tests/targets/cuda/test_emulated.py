@@ -37,6 +37,7 @@ from modelcc.schedule.group_schedule import (
     GroupAttention,
     GroupProduct,
     RunningDecode,
+    TensorAttention,
     TensorProduct,
 )
 from modelcc.schedule.schedule import Schedule
@@ -122,6 +123,12 @@ INTERLEAVED = GroupAttention(8, 8, 32, 2, lanes=4, warp=32, interleaved=True)
 ATTENTION: Mapping[str, tuple[TensorProgram, Schedule, float]] = {
     "interleaved": (attention(2, 2, 17, 35, 8, 16, "f32", CAUSAL), INTERLEAVED, 3e-6),
     "a step": (few_rows(2, 1, 40, 16, 16, "bf16"), RunningDecode(16, 2, 4, 4, 3, 2), 1e-2),
+    "sums of threads": (attention(2, 2, 17, 35, 8, 16, "f32", CAUSAL, sums=True),
+                        GroupAttention(8, 8, 32, 2, 4, 32), 3e-6),
+    "sums of warps": (attention(1, 2, 17, 35, 16, 32, "f16", CAUSAL, "f16", sums=True),
+                      TensorAttention(16, 16), 2e-3),
+    "sums of four warps": (attention(1, 1, 70, 70, 64, 64, "bf16", CAUSAL, "bf16", sums=True),
+                           TensorAttention(64, 64, "wgmma"), 2e-2),
     "few rows": (few_rows(2, 2, 33, 16, 16, "f16"), RunningDecode(8, 3, 2, 4, 2, 3), 2e-3),
 }  # fmt: skip
 
@@ -129,13 +136,15 @@ ATTENTION: Mapping[str, tuple[TensorProgram, Schedule, float]] = {
 @EARLY
 @pytest.mark.parametrize("name", ATTENTION)
 def test_attention(name: str, early: bool) -> None:
+    """And, where they are asked for, the logarithms of rows' sums by the same kernel."""
     program, schedule, tolerance = ATTENTION[name]
     chip, feeds = CHIPS["sm_90a"], numbers_of(program)
     scheduled = schedule_groups(program, schedule, chip.gpu)
     execute = emulated(scheduled, chip, early)
-    found = run_scheduled(scheduled, execute, feeds, {})["y"].astype(np.float64)
-    wanted = run_program(program, feeds, {})["y"].astype(np.float64)
-    np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
+    found, wanted = run_scheduled(scheduled, execute, feeds, {}), run_program(program, feeds, {})
+    for name in program.outputs:
+        pair = found[name].astype(np.float64), wanted[name].astype(np.float64)
+        np.testing.assert_allclose(*pair, rtol=tolerance, atol=tolerance)
 
 
 BANKS: Mapping[str, tuple[TensorProgram, Schedule]] = {

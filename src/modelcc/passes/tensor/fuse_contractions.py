@@ -3,7 +3,7 @@ other."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Sym, bounds_of, product
@@ -13,6 +13,9 @@ from modelcc.passes.tensor.fused_kernel import fused_kernel
 from modelcc.passes.tensor.gemm_pair import GemmPair, match_gemm_pair
 from modelcc.passes.tensor.makers import Makers
 from modelcc.passes.tensor.online_softmax import online_softmax
+
+SEVERAL = 16
+"""Rows, of which no schedule has all at once."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,8 @@ class FuseContractions:
     Such a kernel has one result: others of the last product's are made of it, by a kernel behind.
     Rows that may have no keys take part if they may be ``empty``: who computes the pair then gives
     sums of nothing, which are 0, and not their quotient (:func:`~.online_softmax.of_some_keys`).
+    With ``of_rows`` the kernel also gives what is made of the maximum and the sums of rows alone,
+    where there are :data:`SEVERAL` of these.
 
     before::
 
@@ -62,14 +67,19 @@ class FuseContractions:
     width: int = 1024
     depth: int = 4
     empty: bool = False
+    of_rows: bool = False
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
+        whole, aside = program, dict[int, _Aside]()
+        if self.of_rows:
+            program, aside = _set_aside(program)
         makers = Makers.of(program)
         merged: dict[int, tuple[Kernel, ...]] = {}
         taken: set[int] = set()
         for item in program.items:
             if isinstance(item, Kernel) and _begins_with_product(item.stages):
                 pair = self._chain((item,), makers, program)
+                pair = pair and self._with_several_rows(pair, aside)
                 # Of three products in a row the one in the middle is in one pair only.
                 if pair is not None and taken.isdisjoint(map(id, pair)):
                     merged[id(item)] = pair
@@ -78,10 +88,22 @@ class FuseContractions:
         items: list[Item] = []
         for item in program.items:
             if id(item) in merged:
-                items += _with_one_result(merged[id(item)]) or ()
+                items += _with_results(merged[id(item)], aside)
             elif id(item) not in gone:
-                items.append(item)
-        return program.with_items(tuple(items))
+                items.append(aside[id(item)].whole if id(item) in aside else item)
+        return whole.with_items(tuple(items))
+
+    def _with_several_rows(
+        self, kernels: tuple[Kernel, ...], aside: Mapping[int, _Aside]
+    ) -> tuple[Kernel, ...] | None:
+        """``kernels``, unless they have results of rows of which there are few."""
+        if not any(id(k) in aside for k in kernels):
+            return kernels
+        made = _with_one_result(kernels)
+        pair = None if made is None else match_gemm_pair(made[0].stages, frozenset())
+        if pair is None or (isinstance(pair.row.extent, int) and pair.row.extent < SEVERAL):
+            return None
+        return kernels
 
     def _chain(
         self, kernels: tuple[Kernel, ...], makers: Makers, program: TensorProgram
@@ -118,12 +140,85 @@ class FuseContractions:
         return isinstance(keys, int) and keys * size <= self.cache_bytes
 
 
+@dataclass(frozen=True)
+class _Aside:
+    """A ``whole`` kernel, of which ``stages`` are made of reductions of rows alone."""
+
+    whole: Kernel
+    stages: tuple[Stage, ...]
+
+
+def _set_aside(program: TensorProgram) -> tuple[TensorProgram, dict[int, _Aside]]:
+    """``program`` without results that are made of reductions of their kernel alone where there are
+    others, and what its kernels were."""
+    found: dict[int, _Aside] = {}
+    items: list[Item] = []
+    for item in program.items:
+        own = _of_rows(item) if isinstance(item, Kernel) else ()
+        if own and isinstance(item, Kernel):
+            names = {s.output for s in own}
+            outputs = tuple(n for n in item.outputs if n not in names)
+            rest = tuple(s for s in item.stages if s.output not in names)
+            found_item = replace(item, stages=rest, outputs=outputs)
+            found[id(found_item)] = _Aside(item, own)
+            items.append(found_item)
+        else:
+            items.append(item)
+    return replace(program, items=tuple(items)), found
+
+
+def _of_rows(kernel: Kernel) -> tuple[Stage, ...]:
+    """Results of rows that are made of the kernel's reductions, and of which no other stage is,
+    where all others are of elements of rows."""
+    reduced = {s.output for s in kernel.stages if s.reduce}
+    read = {r.tensor for s in kernel.stages for r in reads(s.body)}
+    results = [s for s in kernel.stages if s.output in kernel.outputs]
+    own = tuple(
+        s
+        for s in results
+        if s.output not in read and not s.reduce and {r.tensor for r in reads(s.body)} <= reduced
+    )
+    others = [_dimensions(s) for s in results if s not in own]
+    most = max(map(_dimensions, own), default=0)
+    return own if others and min(others) > most else ()
+
+
+def _dimensions(stage: Stage) -> int:
+    """Axes of more than one point."""
+    return sum(axis.extent != 1 for axis in stage.axes)
+
+
+def _with_results(kernels: Sequence[Kernel], aside: Mapping[int, _Aside]) -> tuple[Kernel, ...]:
+    """``kernels`` as one, with what was set aside of them, behind what that is made of."""
+    made = _with_one_result(kernels)
+    assert made is not None
+    more = [s for k in kernels if id(k) in aside for s in aside[id(k)].stages]
+    stages = list(made[0].stages)
+    for stage in more:
+        needed = {r.tensor for r in reads(stage.body)}
+        last = max(n for n, s in enumerate(stages) if s.output in needed)
+        stages.insert(last + 1, stage)
+    outputs = (*made[0].outputs, *(s.output for s in more))
+    return (replace(made[0], stages=tuple(stages), outputs=outputs), *made[1:])
+
+
 def _with_one_result(kernels: Sequence[Kernel]) -> tuple[Kernel, ...] | None:
-    """``kernels`` as one that gives the first result of the last, and, behind it, one that makes
-    its other results of that; None if they are made of something else."""
+    """``kernels`` as one that gives the first result of the last, or what that is made of point by
+    point, and, behind it, one that makes its other results of that; None if they are made of
+    something else."""
     stages, outputs = [s for k in kernels for s in k.stages], kernels[-1].outputs
     end = next(n for n, s in enumerate(stages, 1) if s.output in outputs)
-    made = stages[end - 1]
+    least = max((n for n, s in enumerate(stages[:end], 1) if s.reduce), default=end)
+    cuts = (_cut_behind(kernels, stages, n) for n in range(end, least - 1, -1))
+    return next((found for found in cuts if found is not None), None)
+
+
+def _cut_behind(
+    kernels: Sequence[Kernel], stages: Sequence[Stage], end: int
+) -> tuple[Kernel, ...] | None:
+    """``kernels`` as one of so many ``stages``, and one of those behind, which read nothing of it
+    but its last one."""
+    made, outputs = stages[end - 1], kernels[-1].outputs
     whole = fused_kernel(kernels, stages[:end], (made.output,))
     behind = [_reading_result(stage, made) for stage in stages[end:]]
     if not behind:

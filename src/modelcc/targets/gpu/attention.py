@@ -48,7 +48,7 @@ from modelcc.ir.loop import (
 )
 from modelcc.ir.scalar import Combine
 from modelcc.ir.tensor import Condition
-from modelcc.ir.types import DType
+from modelcc.ir.types import F32, DType
 from modelcc.schedule.expression import accumulate
 from modelcc.schedule.group_schedule import GroupAttention
 from modelcc.schedule.schedule import ScheduleError
@@ -57,6 +57,7 @@ from modelcc.targets.gpu.attention_parts import (
     AttentionParts,
     find_attention,
     powers_under,
+    store_of_rows,
     within,
 )
 from modelcc.targets.gpu.contraction import Contraction
@@ -340,7 +341,17 @@ class _AttentionThreads:
                 cell.store(parts.results[-1], point, made[parts.results[-1].output])
                 inside = Condition(self._column(column), "<", parts.width)
                 line += launch.guarded((inside,), cell.statements)
+            if parts.of_rows:
+                cell = outer.nested()
+                point = {**self._batch, pair.row.name: number}
+                sums = {n: w[row] for n, w in whole.items()}
+                store_of_rows(cell, parts, point, self._top(row), sums)
+                line += only_where((Condition(self._x, "==", 0),), cell.statements)
             outer.statements += only_where(there, line)
+
+    def _top(self, row: int) -> Expr:
+        """The largest of a row, if that is known."""
+        return self._seen[row] if self._seen else Const(float("-inf"), F32)
 
     def _whole_sums(self) -> dict[str, list[Expr]]:
         outer, found = self._outer, dict[str, list[Expr]]()

@@ -47,6 +47,8 @@ class AttentionParts:
     results: tuple[Nest, ...]
     first: Contraction
     second: Contraction
+    of_rows: tuple[Nest, ...] = ()
+    """Results of rows, made of their maximum and sums."""
 
     @property
     def depth(self) -> int:
@@ -159,7 +161,8 @@ def find_attention(kernel: GroupKernel) -> AttentionParts:
     stages = kernel.kernel.stages
     pair = match_gemm_pair(stages, frozenset(kernel.dims))
     weights = None if pair is None else online_softmax(pair)
-    if pair is None or weights is None or kernel.kernel.outputs != (pair.results[-1].output,):
+    whole, *beside = kernel.kernel.outputs
+    if pair is None or weights is None or whole != pair.results[-1].output:
         raise ScheduleError("the kernel is not two contractions of which one sums the other's rows")
     stages = (*pair.scores, *pair.weights, *pair.results)
     made = frozenset((TOTAL, *(s.output for s in stages)))
@@ -182,10 +185,31 @@ def find_attention(kernel: GroupKernel) -> AttentionParts:
     shifted = None if weights.shifted is None else at_keys(weights.shifted)
     results = (scaled(pair, weights, kernel.dims), *pair.results[1:])
     sums = tuple(map(nest, weights.sums))
+    of_rows = tuple(nest(s) for s in pair.weights if s.output in beside)
+    if len(of_rows) < len(beside) or not all(_is_of_row(n, weights) for n in of_rows):
+        raise ScheduleError("other results are made of the maximum and the sums of rows")
     return AttentionParts(
         pair, weights, scores, shifted, at_keys(weights.power), sums, weighted,
-        tuple(map(nest, results)), first, second,
+        tuple(map(nest, results)), first, second, of_rows,
     )  # fmt: skip
+
+
+def _is_of_row(nest: Nest, weights: OnlineSoftmax) -> bool:
+    """Whether a result is made of nothing but the maximum and sums of its row."""
+    known = {s.output for s in weights.sums}
+    known |= set() if weights.maximum is None else {weights.maximum.output}
+    return not nest.reduce and {r.tensor for r in reads(nest.body)} <= known
+
+
+def store_of_rows(
+    at: Evaluation, parts: AttentionParts, point: Point, top: Expr, sums: Mapping[str, Expr]
+) -> None:
+    """Results of the row at ``point``, of which the largest score is ``top``."""
+    made = dict(sums)
+    if parts.weights.maximum is not None:
+        made[parts.weights.maximum.output] = top
+    for nest in parts.of_rows:
+        at.store(nest, point, at.value(nest.body, point, made))
 
 
 def _loops(axes: Sequence[Axis]) -> tuple[LoopVar, ...]:

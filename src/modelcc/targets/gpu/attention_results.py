@@ -11,7 +11,7 @@ from modelcc.ir.tensor import Apply, Condition, Guard, Read
 from modelcc.ir.types import F32
 from modelcc.schedule.expression import FreshNames
 from modelcc.schedule.lanes import Lanes, widen
-from modelcc.targets.gpu.attention_parts import TOTAL, AttentionParts
+from modelcc.targets.gpu.attention_parts import TOTAL, AttentionParts, store_of_rows
 from modelcc.targets.gpu.evaluation import Evaluation, Point, only_where
 from modelcc.targets.gpu.own_numbers import BOTH, SIDE, each_side, own, pair
 from modelcc.targets.isa.nvidia_wgmma import own_column
@@ -33,9 +33,11 @@ class AttentionResults:
         self._names, self._parts, self._batch = names, parts, batch
         self._totals, self._lane, self._divides_once = totals, lane, halves
 
-    def store(self, outer: Evaluation, rows: Sequence[Index], wholes: Sequence[Expr]) -> None:
+    def store(
+        self, outer: Evaluation, rows: Sequence[Index], wholes: Sequence[Expr], tops: Sequence[Expr]
+    ) -> None:
         """The results of a thread's two ``rows``, where there are such, of which the powers' sums
-        are ``wholes``."""
+        are ``wholes`` and the largest scores ``tops``."""
         parts = self._parts
         first = parts.results[0]
         for row in BOTH:
@@ -59,7 +61,14 @@ class AttentionResults:
                     given = ScalarCall("mul", factors, F32, total.lanes)
                     made[first.output] = inner.named("v", self._of_some(given))
                 self._result(inner, point, {**made, TOTAL: total}, side, column)
-            outer.statements += only_where(there, [every(inner.statements)])
+            line = [every(inner.statements)]
+            if parts.of_rows:
+                cell, sums = outer.nested(), {n.output: wholes[row] for n in parts.sums}
+                point = {**self._batch, parts.pair.row.name: number}
+                store_of_rows(cell, parts, point, tops[row], sums)
+                of_one = (Condition(own_column(self._lane), "==", 0),)
+                line += only_where(of_one, cell.statements)
+            outer.statements += only_where(there, line)
 
     @property
     def _stores_pairs(self) -> bool:

@@ -56,6 +56,7 @@ from modelcc.targets.gpu.attention_parts import (
     binary_power,
     powers_under,
     shifted_score,
+    store_of_rows,
     within,
 )
 from modelcc.targets.gpu.contraction import Contraction
@@ -366,6 +367,11 @@ class CopiedAttention:
                 })  # fmt: skip
                 inside = Condition(self._column(column), "<", parts.width)
                 line += launch.guarded((inside,), cell.statements)
+            if parts.of_rows:
+                cell, point = outer.nested(), {**self._batch, parts.pair.row.name: number}
+                top = ScalarCall("mul", (self._seen[row], Const(self._scale, F32)), F32)
+                store_of_rows(cell, parts, point, top, {n.output: whole for n in parts.sums})
+                line += only_where((Condition(self._x, "==", 0),), cell.statements)
             there = launch.unknown((Condition(number, "<", parts.pair.row.extent),))
             outer.statements += only_where(there, line)
 

@@ -178,7 +178,12 @@ class DeviceTarget(Target):
         keys = (SplitKeys(self.gpu.units, self.gpu),) if few else ()
         last, turned = ((ChannelsLast(),), (TurnOperands(),)) if self.gpu.matrix else ((), ())
         attention = FuseContractions(
-            1, cache_bytes=0, rows=0 if few else 16, empty=True, share=4 if self.gpu.virtual else 64
+            1,
+            cache_bytes=0,
+            rows=0 if few else 16,
+            empty=True,
+            of_rows=True,
+            share=4 if self.gpu.virtual else 64,
         )
         twins = () if self.libraries else (JoinTwins(self.gpu),)
         products = not self.libraries and not self.gpu.arrivals

@@ -59,6 +59,7 @@ from modelcc.targets.gpu.attention_parts import (
     find_attention,
     powers_under,
     shifted_score,
+    store_of_rows,
     verify_halves,
     within,
 )
@@ -143,6 +144,7 @@ class WarpAttention:
         self._of_rows = {n.output: Buffer(fresh("sums"), F32, s.rows, "shared") for n in parts.sums}
         self._seen = Var("", F32)
         self._sums: dict[str, Var] = {}
+        self._wholes: dict[str, Expr] = {}
 
     def _tile(
         self, stem: str, of: Contraction, size: int, depth: int, buffers: int, left: bool = False
@@ -326,14 +328,24 @@ class WarpAttention:
     def _finish(self) -> None:
         outer, square, pitch = self._outer, SIDE * SIDE, self._pitch[2]
         for name, own in self._sums.items():
-            whole = exchanged(outer, "sum", own, LANES)
+            whole = self._wholes[name] = exchanged(outer, "sum", own, LANES)
             store = Store(self._of_rows[name].name, self._row, whole)
             outer.statements += only_where((self._first_lane,), [store])
+        self._store_of_rows()
         e, every = self._loop("e", self._shape[2])
         slab = Argument(self._slab.name, self._first * pitch + e * SIDE)
         total = Argument(self._fo.name, e * square)
         put = every(RoutineCall(store_c(F32, F32), (slab, total), (pitch,)))
         outer.statements += [put, Barrier(), self._results()]
+
+    def _store_of_rows(self) -> None:
+        """What is made of a row's sums, by its first lane."""
+        cell, number = self._outer.nested(), self._start + self._row
+        point = {**self._batch, self._parts.pair.row.name: number}
+        store_of_rows(cell, self._parts, point, self._seen, self._wholes)
+        there = Condition(number, "<", self._parts.pair.row.extent)
+        if cell.statements:
+            self._outer.statements += only_where((self._first_lane, there), cell.statements)
 
     def _results(self) -> Stmt:
         """What follows totals, neighbours by neighbours."""

@@ -256,7 +256,9 @@ class TileAttention:
         results = AttentionResults(
             self._kernel.names, self._parts, self._batch, self._totals, self._lane, halves
         )
-        results.store(outer, [self._row(row) for row in BOTH], wholes)
+        scale = Const(self._factor / LOG2_E, F32)
+        tops = [ScalarCall("mul", (seen, scale), F32) for seen in self._seen]
+        results.store(outer, [self._row(row) for row in BOTH], wholes, tops)
         return self._kernel.function(
             self._launch.around([Alloc(b) for b in self.shared], outer.statements)
         )

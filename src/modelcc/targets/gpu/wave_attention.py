@@ -56,6 +56,7 @@ from modelcc.targets.gpu.attention_parts import (
     find_attention,
     powers_under,
     shifted_score,
+    store_of_rows,
     verify_halves,
     within,
 )
@@ -402,5 +403,9 @@ class WaveAttention:
             for nest in parts.results:
                 made[nest.output] = cell.named("v", cell.value(nest.body, point, made))
             cell.store(parts.results[-1], point, made[parts.results[-1].output])
+        cell = outer.nested()
+        store_of_rows(cell, parts, {**self._batch, parts.pair.row.name: number}, self._seen, sums)
+        first = only_where((Condition(self._layout.column(self._lane), "==", 0),), cell.statements)
         there = (Condition(number, "<", parts.pair.row.extent),)
-        outer.statements += only_where(there, [all_columns(*inner.statements)])
+        line = [all_columns(*inner.statements), *(first if parts.of_rows else ())]
+        outer.statements += only_where(there, line)
