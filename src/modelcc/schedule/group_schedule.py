@@ -194,6 +194,31 @@ class TensorAttention:
 
 
 @dataclass(frozen=True)
+class GroupChain:
+    """Sums of rows of tiles that products make: blocks of ``rows``, which stay, and of ``keys``,
+    which pass by, in shared memory; ``threads`` of a group have ``thread_rows`` rows each."""
+
+    rows: int
+    keys: int
+    threads: int
+    thread_rows: int
+
+
+@dataclass(frozen=True)
+class TensorChain:
+    """The same on matrix units: a warp for 16 of a block's ``rows``, and blocks of ``keys``, of
+    which the next one is copied while one is used."""
+
+    rows: int
+    keys: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a group."""
+        return 2 * self.rows
+
+
+@dataclass(frozen=True)
 class GroupDecode:
     """The same with few rows, whose scores a group has in shared memory; ``threads`` of a group
     read ``keys`` and values each at once, by vectors of ``lanes``, and those of a ``warp`` combine
@@ -256,6 +281,8 @@ GroupSchedule: TypeAlias = (
     | TensorProduct
     | GroupAttention
     | TensorAttention
+    | GroupChain
+    | TensorChain
     | GroupDecode
     | RunningDecode
     | GroupScatter

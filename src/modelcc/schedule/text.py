@@ -21,6 +21,7 @@ from typing import Any, cast
 from modelcc.schedule.group_schedule import (
     GroupArrays,
     GroupAttention,
+    GroupChain,
     GroupDecode,
     GroupProduct,
     GroupReduction,
@@ -32,6 +33,7 @@ from modelcc.schedule.group_schedule import (
     Pointwise,
     RunningDecode,
     TensorAttention,
+    TensorChain,
     TensorProduct,
 )
 from modelcc.schedule.schedule import (
@@ -69,6 +71,8 @@ _WORDS: Mapping[str, type[Schedule | Part]] = MappingProxyType(
         "tensor_product": TensorProduct,
         "group_attention": GroupAttention,
         "tensor_attention": TensorAttention,
+        "group_chain": GroupChain,
+        "tensor_chain": TensorChain,
         "group_decode": GroupDecode,
         "running_decode": RunningDecode,
         "group_scatter": GroupScatter,

@@ -28,6 +28,7 @@ from modelcc.targets.gpu.attention_choice import (
     running_schedules,
 )
 from modelcc.targets.gpu.box_operand import box_product
+from modelcc.targets.gpu.chain_choice import chain_schedules
 from modelcc.targets.gpu.contraction import Contraction, group_contraction
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.machine import GpuModel
@@ -144,7 +145,7 @@ def choices(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:
         yield from _of_points(kernel, group, machine)
     elif not kernel.leaves:
         rows = (row_schedules, running_schedules, decode_schedules, attention_schedules)
-        for find in (*rows, array_schedules):
+        for find in (*rows, chain_schedules, array_schedules):
             try:
                 yield from find(kernel, machine)
             except ScheduleError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import LibrarySpec, MachineSpec
@@ -25,6 +26,7 @@ from modelcc.passes.program.place_transfers import place_transfers, side_of
 from modelcc.passes.tensor.channels_last import ChannelsLast
 from modelcc.passes.tensor.epilogue_axes import EpilogueAxes
 from modelcc.passes.tensor.fuse import FuseKernels
+from modelcc.passes.tensor.fuse_chains import FuseChains
 from modelcc.passes.tensor.fuse_contractions import FuseContractions
 from modelcc.passes.tensor.inline import InlineStages
 from modelcc.passes.tensor.read_in_place import ReadInPlace
@@ -51,6 +53,7 @@ from modelcc.targets.base import (
     joined,
 )
 from modelcc.targets.cpu.schedule import schedule_program
+from modelcc.targets.gpu.chain_choice import runs_as_chain
 from modelcc.targets.gpu.device_program import (
     device_functions,
     device_program,
@@ -185,16 +188,17 @@ class DeviceTarget(Target):
             of_rows=True,
             share=4 if self.gpu.virtual else 64,
         )
+        chains = FuseChains(partial(runs_as_chain, machine=self.gpu))
         twins = () if self.libraries else (JoinTwins(self.gpu),)
         products = not self.libraries and not self.gpu.arrivals
         split = SplitReductions(
-            self.gpu.units, products=products, fusion=(FuseKernels(), attention)
+            self.gpu.units, products=products, fusion=(FuseKernels(), chains, attention)
         )
         return TensorPasses(
             layouts=(*last, ReadInPlace(BOUNDARY), ReadThroughViews(), SelectParts(self.parts)),
             inline=InlineStages(choices=False),
             operands=(EpilogueAxes(), *turned, SplitScatters(self.gpu), split),
-            kernels=(attention, SplitGroups(), *keys, *twins, *self._winograd()),
+            kernels=(chains, attention, SplitGroups(), *keys, *twins, *self._winograd()),
         )
 
     def _winograd(self) -> Iterator[GroupWinograd]:

@@ -11,6 +11,7 @@ from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.group_schedule import (
     GroupArrays,
     GroupAttention,
+    GroupChain,
     GroupDecode,
     GroupProduct,
     GroupReduction,
@@ -21,6 +22,7 @@ from modelcc.schedule.group_schedule import (
     Pointwise,
     RunningDecode,
     TensorAttention,
+    TensorChain,
     TensorProduct,
 )
 from modelcc.schedule.schedule import NoScheduleError, Schedule, ScheduleError
@@ -41,7 +43,9 @@ from modelcc.targets.gpu.rows import lower_rows
 from modelcc.targets.gpu.running_decode import lower_running_decode
 from modelcc.targets.gpu.strips import lower_windows
 from modelcc.targets.gpu.tensor_attention import lower_tensor_attention
+from modelcc.targets.gpu.tensor_chain import lower_tensor_chain
 from modelcc.targets.gpu.tensor_product import lower_tensor_product
+from modelcc.targets.gpu.thread_chain import lower_chain
 from modelcc.targets.gpu.tile_attention import lower_tile_attention
 from modelcc.targets.gpu.tile_product import BOXES, lower_tile_product
 from modelcc.targets.gpu.transposition import lower_transpose
@@ -73,6 +77,8 @@ _KINDS: Mapping[type, Callable[..., Function]] = MappingProxyType(
         TensorProduct: _tensor_product,
         GroupAttention: lower_attention,
         TensorAttention: _tensor_attention,
+        GroupChain: lower_chain,
+        TensorChain: lower_tensor_chain,
         GroupDecode: lower_decode,
         RunningDecode: lower_running_decode,
     }

@@ -10,6 +10,7 @@ from modelcc.ir.scalar_tree import reads
 from modelcc.schedule.group_schedule import (
     GroupArrays,
     GroupAttention,
+    GroupChain,
     GroupDecode,
     GroupProduct,
     GroupReduction,
@@ -19,12 +20,16 @@ from modelcc.schedule.group_schedule import (
     Pointwise,
     RunningDecode,
     TensorAttention,
+    TensorChain,
     TensorProduct,
 )
 from modelcc.schedule.schedule import Schedule
 from modelcc.targets.gpu.arrays import array_registers
 from modelcc.targets.gpu.attention_choice import attention_registers, fragment_registers
 from modelcc.targets.gpu.attention_parts import find_attention
+from modelcc.targets.gpu.chain_choice import chain_registers
+from modelcc.targets.gpu.chain_choice import fragment_registers as chain_fragments
+from modelcc.targets.gpu.chain_parts import find_chain
 from modelcc.targets.gpu.choice import product_registers
 from modelcc.targets.gpu.contraction import group_contraction
 from modelcc.targets.gpu.copied_attention import copied_registers
@@ -69,6 +74,10 @@ def _registers(kernel: GroupKernel, schedule: Schedule, machine: GpuModel) -> in
             return registers(schedule, find_attention(kernel), machine)
         case TensorAttention():
             return fragment_registers(kernel, schedule, find_attention(kernel))
+        case GroupChain():
+            return chain_registers(schedule, find_chain(kernel), machine)
+        case TensorChain():
+            return chain_fragments(kernel, schedule)
         case GroupReduction():
             return _reduction_registers(kernel, schedule)
         case GroupRows():

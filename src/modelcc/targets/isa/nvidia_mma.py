@@ -13,11 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from modelcc.ir.index import Index, floordiv, mod
 from modelcc.ir.loop import Function
 from modelcc.ir.types import BF16, F8E4M3FN, F8E5M2, F16, F32, I8, I32, DType
 from modelcc.passes.loop.expand_narrow import expand_narrow
 from modelcc.targets.isa.fragments import (
     OPERANDS,
+    SIDE,
     clear_c,
     load_a,
     load_b,
@@ -29,6 +31,42 @@ from modelcc.targets.isa.fragments import (
 from modelcc.targets.isa.split_product import multiply_split
 
 WARP = 32
+
+REGISTERS = "mma.sync"
+"""The family of instructions, where threads take their own numbers of fragments."""
+
+OWN_ROWS, OWN_COLUMNS = (0, 8), (0, 1, 8, 9)
+"""What a thread has of ``%a``, of 16 terms, and of ``%c``: these rows and columns from its first
+ones on."""
+
+
+def own_row(lane: Index) -> Index:
+    """The first row that a thread has numbers of."""
+    return floordiv(lane, 4)
+
+
+def own_column(lane: Index) -> Index:
+    """The first column, or term, that a thread has numbers of."""
+    return 2 * mod(lane, 4)
+
+
+def own_element(lane: Index) -> Index:
+    """Where a thread's first number is in a fragment."""
+    return SIDE * own_row(lane) + own_column(lane)
+
+
+def own_byte(offset: Index, lane: Index, dtype: DType) -> int | None:
+    """Where among its registers a thread has element ``offset`` of fragments ``%c``, or ``%a`` of
+    16 terms; None if it is not seen to have it."""
+    place = offset - own_element(lane)
+    if not isinstance(place, int):
+        return None
+    fragment, inside = divmod(place, SIDE * SIDE)
+    row, column = divmod(inside, SIDE)
+    if row not in OWN_ROWS or column not in OWN_COLUMNS:
+        return None
+    pair = 2 * (column // 8) + row // 8
+    return (8 * fragment + 2 * pair + column % 8) * dtype.bytes
 
 
 @dataclass(frozen=True)

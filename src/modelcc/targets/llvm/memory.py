@@ -10,6 +10,7 @@ from math import gcd
 from modelcc.ir.index import Index
 from modelcc.ir.loop import Buffer
 from modelcc.ir.types import BOOL, DType
+from modelcc.targets.isa import nvidia_mma
 from modelcc.targets.isa.nvidia_wgmma import WARP_GROUP, own_byte
 from modelcc.targets.isa.tile_products import ROWS
 from modelcc.targets.isa.wave_fragments import WaveLayout
@@ -53,8 +54,10 @@ class MemoryCode:
         place, layout, lane = None, self._wave, self._code.lane_index
         if self._code.warp == WARP_GROUP:
             place = own_byte(offset, lane, buffer.dtype)
-        elif layout is not None and buffer.dtype.bits == 32:
-            place = layout.byte(offset, lane)
+        elif layout is not None:
+            place = layout.byte(offset, lane) if buffer.dtype.bits == 32 else None
+        elif self._code.warp == nvidia_mma.WARP:
+            place = nvidia_mma.own_byte(offset, lane, buffer.dtype)
         if place is None:
             raise NotImplementedError(
                 f"element {offset} of the fragment %{buffer.name} is not known to be a thread's own"

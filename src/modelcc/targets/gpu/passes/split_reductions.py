@@ -11,6 +11,7 @@ from modelcc.ir.scalar_tree import index_symbols, substitute_indices
 from modelcc.ir.tensor import Apply, Axis, Item, Kernel, Read, Stage, TensorProgram
 from modelcc.passes.pass_base import Pass
 from modelcc.passes.tensor.gemm_pair import match_gemm_pair
+from modelcc.passes.tensor.tile_chain import match_tile_chain
 from modelcc.schedule.workload import plain_type
 
 TILE = 64 * 64
@@ -29,8 +30,9 @@ class SplitReductions:
     no results of their own to find; parts have as many terms each.
 
     Products count by tiles; they stay whole without ``products``.  What is left to do is of the
-    last sum, and fused with it.  Sums of a kernel of two products, as attention is, stay whole,
-    too, where the passes of ``fusion`` make one: its parts would not be recognised.
+    last sum, and fused with it.  Sums of a kernel of several products, as attention and its
+    gradients are, stay whole, too, where the passes of ``fusion`` make one: its parts would not be
+    recognised.
 
     before::
 
@@ -80,7 +82,12 @@ class SplitReductions:
             program = step(program)
         dims = frozenset(program.dims)
         kernels = [k for k in program.items if isinstance(k, Kernel)]
-        pairs = [k for k in kernels if match_gemm_pair(k.stages, dims, single=True)]
+        pairs = [
+            k
+            for k in kernels
+            if match_gemm_pair(k.stages, dims, single=True)
+            or match_tile_chain(k.stages, k.outputs, dims)
+        ]
         return frozenset(s.output for k in pairs for s in k.stages)
 
     def _cut(self, kernel: Kernel) -> tuple[Axis, int] | None:

@@ -1,0 +1,118 @@
+"""Schedules of sums of rows of tiles that products make, the most promising first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from modelcc.ir.tensor import Kernel, TensorProgram
+from modelcc.ir.types import F16
+from modelcc.schedule.canonical import canonical
+from modelcc.schedule.group_schedule import GroupChain, TensorChain
+from modelcc.schedule.schedule import ScheduleError
+from modelcc.targets.gpu.attention_choice import aligned_bytes
+from modelcc.targets.gpu.chain_parts import ChainParts, find_chain
+from modelcc.targets.gpu.evaluation import GroupKernel
+from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.gpu.sizes import count
+from modelcc.targets.gpu.tensor_chain import TensorChains
+from modelcc.targets.gpu.thread_chain import ThreadChain
+from modelcc.targets.isa.nvidia_mma import REGISTERS
+
+BLOCKS = (
+    GroupChain(64, 64, 256, 4),
+    GroupChain(64, 32, 256, 4),
+    GroupChain(64, 32, 128, 4),
+    GroupChain(32, 32, 128, 4),
+    GroupChain(32, 32, 64, 4),
+    GroupChain(32, 16, 64, 4),
+    GroupChain(16, 16, 64, 2),
+    GroupChain(8, 16, 32, 2),
+    GroupChain(8, 8, 32, 2),
+    GroupChain(8, 8, 32, 1),
+)
+"""Of threads, the largest first."""
+
+WARP_BLOCKS = (
+    TensorChain(128, 64),
+    TensorChain(128, 32),
+    TensorChain(64, 64),
+    TensorChain(64, 32),
+    TensorChain(32, 32),
+    TensorChain(16, 32),
+    TensorChain(16, 16),
+)
+"""On matrix units, the largest first."""
+
+ENOUGH = 256
+"""Threads of a unit that keep its matrix units busy."""
+
+
+def chain_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupChain | TensorChain]:
+    """On matrix units, if there are some for such types; then the largest blocks of which a unit
+    runs two at once, where there are enough for all units.
+
+    Machines whose matrix units multiply such types otherwise have products of their own for that.
+    """
+    parts = find_chain(kernel)
+    halves = all(f.value.dtype.bits < 32 for p in parts.products for f in (p.left, p.right))
+    if halves and machine.matrix:
+        yield from _on_matrix_units(kernel, parts, machine)
+    else:
+        yield from _by_threads(kernel, parts, machine)
+
+
+def _on_matrix_units(
+    kernel: GroupKernel, parts: ChainParts, machine: GpuModel
+) -> Iterator[TensorChain]:
+    """All units have some, if there are enough; then as many threads of each as it needs."""
+    subnormals = machine.matrix_subnormals or parts.products[0].left.value.dtype != F16
+    if REGISTERS not in machine.matrix or not subnormals:
+        return
+    fitting: list[tuple[int, int, int, TensorChain]] = []
+    for rank, blocks in enumerate(WARP_BLOCKS):
+        found = TensorChains(kernel, blocks, parts)
+        shared = aligned_bytes(found.shared)
+        at_once = machine.groups_at_once(blocks.threads, found.registers, shared)
+        if at_once:
+            busy = min(at_once * blocks.threads, ENOUGH)
+            fitting.append((_idle(parts, blocks.rows, machine), -busy, rank, blocks))
+    yield from (blocks for *_, blocks in sorted(fitting, key=lambda f: f[:3]))
+
+
+def _idle(parts: ChainParts, rows: int, machine: GpuModel) -> int:
+    """Units that have no group."""
+    groups = count(parts.batch) * -(-count(parts.products[0].rows) // rows)
+    return max(machine.units - groups, 0)
+
+
+def _by_threads(kernel: GroupKernel, parts: ChainParts, machine: GpuModel) -> Iterator[GroupChain]:
+    fitting: list[tuple[bool, bool, int, GroupChain]] = []
+    for rank, blocks in enumerate(BLOCKS):
+        shared = aligned_bytes(ThreadChain(kernel, blocks, parts).shared)
+        registers = chain_registers(blocks, parts, machine)
+        at_once = machine.groups_at_once(blocks.threads, registers, shared)
+        if at_once:
+            fitting.append((at_once == 1, _idle(parts, blocks.rows, machine) > 0, rank, blocks))
+    yield from (blocks for *_, blocks in sorted(fitting, key=lambda f: f[:3]))
+
+
+def chain_registers(s: GroupChain, parts: ChainParts, machine: GpuModel) -> int:
+    """Registers that a thread is expected to take: totals, products, addresses."""
+    across = s.threads // (s.rows // s.thread_rows)
+    columns = sum(-(-one.width // across) for one in parts.sums)
+    keys = len(parts.products) * s.keys // across
+    return s.thread_rows * (columns + keys + 1) + columns + machine.address_registers
+
+
+def runs_as_chain(kernel: Kernel, program: TensorProgram, machine: GpuModel) -> bool:
+    """Whether a ``machine`` has a schedule for a kernel that is such sums."""
+    found = canonical(kernel, program.types, frozenset(), program.dims)[0]
+    try:
+        return any(True for _ in chain_schedules(GroupKernel(found, "kernel"), machine))
+    except ScheduleError:
+        return False
+
+
+def fragment_registers(kernel: GroupKernel, s: TensorChain) -> int:
+    """Registers that a thread on matrix units is expected to take."""
+    return TensorChains(kernel, s, find_chain(kernel)).registers
