@@ -3,6 +3,7 @@ driver; and on devices that take the host's tensors."""
 
 from __future__ import annotations
 
+import copy
 import ctypes
 from collections.abc import Callable
 from typing import Any
@@ -15,8 +16,12 @@ pytest.importorskip("modelcc.runtime.cuda_device")
 FakeTensorMode = pytest.importorskip("torch._subclasses.fake_tensor").FakeTensorMode
 make_fx = pytest.importorskip("torch.fx.experimental.proxy_tensor").make_fx
 
+from modelcc.driver import NOWHERE, pipeline, target_of  # noqa: E402
 from modelcc.frontends.torch.traced import import_traced  # noqa: E402
 from modelcc.ir.errors import ModelError  # noqa: E402
+from modelcc.ir.program import Program  # noqa: E402
+from modelcc.options import Options  # noqa: E402
+from modelcc.pipeline import before_block, run_stages  # noqa: E402
 from modelcc.torch.compiled_call import CompiledCall  # noqa: E402
 from modelcc.torch.devices import graph_device, target_on  # noqa: E402
 from modelcc.torch.tensor_memory import GpuMemory  # noqa: E402
@@ -187,6 +192,53 @@ def test_nobody_waits_for_what_is_written_to_arguments(name: str) -> None:
         made[:kept] = changed[:kept]
 
 
+aten: Any = torch.ops.aten
+
+
+def attended(q: Any, k: Any, v: Any, dy: Any) -> Any:
+    """Causal attention and its gradients, as PyTorch traces them on GPUs."""
+    forward = aten._scaled_dot_product_efficient_attention
+    backward = aten._scaled_dot_product_efficient_attention_backward
+    y, sums, *seeds = forward(q, k, v, None, True, 0.0, True)
+    wanted = [True, True, True, False]
+    return y, *backward(dy, q, k, v, None, y, sums, *seeds, 0.0, wanted, True)[:3]
+
+
+def test_gradients_of_attention_on_the_gpu() -> None:
+    """As they are in 64 bits; tiles are larger than what they are made of, and made twice."""
+    torch.manual_seed(1)
+    q, k, v, dy = (torch.randn(1, 2, 80, 16) for _ in range(4))
+    run, _ = called(attended, q, k, v, dy)
+    given = [t.double().requires_grad_() for t in (q, k, v)]
+    y = nn.functional.scaled_dot_product_attention(*given, is_causal=True)
+    y.backward(dy.double())
+    for found, wanted in zip(run(q, k, v, dy), (y.detach(), *(t.grad for t in given)), strict=True):
+        torch.testing.assert_close(found.double(), wanted, rtol=2e-5, atol=2e-5)
+
+
+def arena(function: Callable[..., Any], target: str, dtype: Any, queries: int) -> int:
+    """Bytes of the arena of ``function`` of so many queries and keys, 8 heads of 64."""
+    with FakeTensorMode():
+        given = [torch.empty(1, 8, queries, 64, dtype=dtype, device=GPU) for _ in range(4)]
+        found = import_traced(make_fx(function)(*given), device="cuda")
+    options = Options(target=target)
+    stages = before_block(pipeline(target_of(options), options, NOWHERE), "emit")
+    program: Program = run_stages(stages, found.graph)
+    assert program.placement is not None
+    assert isinstance(program.placement.arena, int)
+    return program.placement.arena
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_90a", "opencl:c"])
+@pytest.mark.parametrize("kind", ["bfloat16", "float32"])
+def test_memory_grows_with_the_length(target: str, kind: str) -> None:
+    """The arena has the result, its products with its gradient and what is of rows, and no scores,
+    of which all are as large as 16 results are, or 32."""
+    for queries in (512, 1024):
+        result = 8 * queries * 64 * 4
+        assert arena(attended, target, getattr(torch, kind), queries) < 2.1 * result
+
+
 def placeholders(*devices: str) -> Any:
     """A graph with an input on each device, as Dynamo marks them."""
     graph = torch.fx.Graph()
@@ -228,6 +280,41 @@ def test_amds_gpus_have_nvidias_name(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_target_whose_tensors_are_elsewhere(asked: str) -> None:
     with pytest.raises(ModelError, match=f"not where {asked!r} is"):
         target_on(torch.device("cuda:1"), {"target": asked})
+
+
+class Attending(nn.Module):
+    """Queries of four heads, of which two have keys and values together."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+        self.into, self.out = nn.Linear(32, 8 * width), nn.Linear(4 * width, 32)
+
+    def forward(self, x: Any, mask: Any) -> Any:
+        batch, length, _ = x.shape
+        found = self.into(x).view(batch, length, 8, self.width).transpose(1, 2)
+        q, k, v = found[:, :4], found[:, 4:6], found[:, 6:]
+        k, v = (t.repeat_interleave(2, 1) for t in (k, v))
+        attend = nn.functional.scaled_dot_product_attention
+        y = attend(q, k, v, attn_mask=mask, is_causal=mask is None)
+        return self.out(y.transpose(1, 2).reshape(batch, length, -1))
+
+
+@pytest.mark.skipif(bool(missing_driver("opencl")), reason=missing_driver("opencl"))
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_layer_of_attention_learns_by_another_device(masked: bool) -> None:
+    """As in 64 bits: heads in groups, with a causal mask or one that is added."""
+    torch.manual_seed(0)
+    net, x = Attending(12), torch.randn(2, 71, 32)
+    mask = torch.randn(71, 71) if masked else None
+    fast = torch.compile(net, backend="modelcc", options={"target": "opencl"})
+    fast(x, mask).square().sum().backward()
+    found = [parameter.grad.clone().double() for parameter in net.parameters()]
+    wide = copy.deepcopy(net).double()
+    wide.zero_grad()
+    wide(x.double(), None if mask is None else mask.double()).square().sum().backward()
+    wanted = [parameter.grad for parameter in wide.parameters()]
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.skipif(bool(missing_driver("opencl")), reason=missing_driver("opencl"))

@@ -6,6 +6,7 @@ from modelcc.ir.op import Dialect
 from modelcc.ops import (
     activation,
     attention,
+    attention_gradients,
     boxes,
     columns,
     control,
@@ -52,7 +53,7 @@ from modelcc.ops import (
 FAMILIES = (
     *(elementwise, activation, reduce, cumulative, shape, padding, gather, matmul, conv, pool),
     lp_pool,
-    *(norm, nonzero, fourier, attention, hardmax, late_tile, resize),
+    *(norm, nonzero, fourier, attention, attention_gradients, hardmax, late_tile, resize),
     *(runtime_size, top_k, unique, suppression, quant, fixed_point, packed_matmul, quant_matmul),
     *(
         fixed_point_functions,

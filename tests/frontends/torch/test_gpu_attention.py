@@ -124,6 +124,52 @@ def test_a_mask_has_gradients() -> None:
         near(found, value, torch.float32)
 
 
+def test_a_query_that_sees_no_key_has_no_gradients() -> None:
+    """Its result is 0 and its sum's logarithm infinite, as of PyTorch's own kernels; the others'
+    gradients are those without it."""
+    q, k, v, dy = operands(torch.float32, keys=16)
+    mask = torch.randn(2, 1, 9, 16)
+    mask[:, :, 4] = -torch.inf
+    forward = aten._scaled_dot_product_efficient_attention.default
+    backward = aten._scaled_dot_product_efficient_attention_backward.default
+
+    def step(q: Any, k: Any, v: Any, dy: Any, mask: Any) -> Any:
+        y, sums, *seeds = forward(q, k, v, mask, True, scale=SCALE)
+        wanted = [True, True, True, False]
+        grads = backward(dy, q, k, v, mask, y, sums, *seeds, 0.0, wanted, False, scale=SCALE)
+        return y, sums, *grads[:3]
+
+    y, sums, dq, dk, dv = compiled(step, q, k, v, dy, mask)(q, k, v, dy, mask)
+    assert not y[:, :, 4].any() and not dq[:, :, 4].any()
+    assert bool((sums[:, :, 4] == torch.inf).all())
+    others = [n for n in range(9) if n != 4]
+    left = expected(q[:, :, others], k, v, dy[:, :, others], mask[:, :, others])
+    near(dq[:, :, others], left[2], torch.float32)
+    for found, wanted in zip((dk, dv), left[3:], strict=False):
+        near(found, wanted, torch.float32)
+
+
+@pytest.mark.parametrize(("kind", "error"), [("float16", 1e-3), ("bfloat16", 8e-3)])
+def test_weights_of_halves_are_made_in_f32(kind: str, error: float) -> None:
+    """Errors are those of operands of 11 and 8 bits; of rounded scores of such queries they would
+    be three and seven times as large."""
+    torch.manual_seed(3)
+    q, k, v, dy = (torch.randn(2, 3, 64, 32).to(getattr(torch, kind)) for _ in range(4))
+    q = q * 4
+    forward = aten._scaled_dot_product_flash_attention.default
+    backward = aten._scaled_dot_product_flash_attention_backward.default
+
+    def step(q: Any, k: Any, v: Any, dy: Any) -> Any:
+        y, sums, *rest = forward(q, k, v, scale=SCALE)
+        more = (0.0, False, *rest[4:6])
+        return backward(dy, q, k, v, y, sums, *rest[:4], *more, scale=SCALE)[:3]
+
+    for found, wanted in zip(
+        compiled(step, q, k, v, dy)(q, k, v, dy), expected(q, k, v, dy)[2:], strict=True
+    ):
+        assert float((found.double() - wanted).abs().max() / wanted.abs().max()) < error
+
+
 def test_heads_in_groups() -> None:
     q, k, v, dy = operands(torch.bfloat16, heads=1)
     forward = aten._scaled_dot_product_flash_attention.default

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 import modelcc
+from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph_interpreter import interpret
-from modelcc.ir.types import BF16, F16, F32
+from modelcc.ir.types import BF16, F16, F32, TensorType
 from modelcc.ops.activation import Gelu, Relu
 from modelcc.ops.arithmetic import Add, Cast, Value
 from modelcc.ops.attention import Attention, Softmax
+from modelcc.ops.attention_gradients import AttentionSums
 from modelcc.ops.conv import Conv
 from modelcc.ops.layer_norm import LayerNorm
 from modelcc.ops.matmul import MatMul
@@ -84,6 +86,18 @@ def test_sums_stay_wide() -> None:
     assert used[LayerNorm] == [F32, F32, F32]
     assert used[MatMul] == [F16, F16]
     assert used[Add] == [F32, F32]
+
+
+def test_results_that_are_sums_stay_wide() -> None:
+    """Of several results those are rounded that the op gives in its operands' type."""
+    build = GraphBuilder("g")
+    x = build.input("x", TensorType((1, 2, 3, 4), F32))
+    y, sums = build.add(AttentionSums(0.5), x, x, x)
+    graph = LowerPrecision(BF16)(build.build([y, sums]))
+    (node,) = (node for node in graph.nodes if isinstance(node.op, AttentionSums))
+    assert [graph.types[name].dtype for name in node.outputs] == [BF16, F32]
+    assert node.outputs[1] == graph.outputs[1]
+    assert [graph.types[name].dtype for name in graph.outputs] == [F32, F32]
 
 
 def test_what_is_between_products_is_stored_narrow() -> None:

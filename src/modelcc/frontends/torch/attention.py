@@ -11,14 +11,14 @@ from modelcc.frontends.kit.shapes import is_symbolic
 from modelcc.frontends.torch.aten import Aten, table
 from modelcc.ir.index import Index, product
 from modelcc.ir.op import broadcast_shapes
-from modelcc.ir.types import BOOL, F32, DType
+from modelcc.ir.types import BOOL, DType
+from modelcc.ops.accumulate import accumulator
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.attention import Attention
+from modelcc.ops.attention_gradients import AttentionSums, gradients, row_products
 from modelcc.ops.broadcast import Expand
 from modelcc.ops.comparison import Greater, where
-from modelcc.ops.matmul import MatMul
-from modelcc.ops.reduce import ReduceLogSumExp, ReduceMax, ReduceSum
-from modelcc.ops.shape import Transpose
+from modelcc.ops.reduce import ReduceMax, ReduceSum
 from modelcc.ops.views import cast, reshaped
 
 
@@ -114,17 +114,22 @@ def flash(
 
     Heads of keys and values may be fewer, each for a group of those of queries.
     """
-    k, v = (_repeated(x, q) for x in (k, v))
-    y = attention(call, q, k, v, mask, dropout, causal, scale)
     op = attention_op(call, q, dropout, causal, scale)
-    wide = [cast(x, F32) for x in (q, k)] if q.type.dtype.bits < 32 else [q, k]
-    scores = of(MatMul(), wide[0], of(Transpose((0, 1, 3, 2)), wide[1])) * op.scale
-    if mask is not None:
-        scores = scores + _added(call, mask, scores.type.dtype)
-    if causal:
-        scores = scores + op.causal_mask(call, scores.type)
-    sums = of(ReduceLogSumExp((3,), False), scores)
+    whole = AttentionSums(op.scale, op.causal)
+    heads = [q, *(_repeated(x, q) for x in (k, v))]
+    masks = [] if mask is None else [_added(call, mask, q.type.dtype)]
+    names = call.add(whole, *(x.name for x in (*heads, *masks)))
+    y, sums = (Value(call, name) for name in names)
+    if masks and _may_hide_all(call, mask, masks[0]):
+        seen = _sees_any(masks[0])
+        y = where(seen, y, 0.0)
+        sums = where(_of_queries(seen, sums), sums, np.inf)
     return y, cast(sums, call.results[1].dtype if call.results[1] else sums.type.dtype)
+
+
+def _of_queries(seen: Value, sums: Value) -> Value:
+    """``seen``, of any axes with one key, as it broadcasts to [batch, heads, queries]."""
+    return reshaped(seen, *seen.type.shape[:-1]) if seen.type.rank else seen
 
 
 def flash_backward(
@@ -132,22 +137,24 @@ def flash_backward(
     causal: bool, mask: Value | None = None, scale: float | None = None,
 ) -> list[Value]:  # fmt: skip
     """Gradients of queries, keys and values, the weights computed again."""
-    return attention_gradients(
-        call, dy, (q, k, v, mask), attention_op(call, q, dropout, causal, scale)
-    )[:3]
+    op = attention_op(call, q, dropout, causal, scale)
+    return attention_gradients(call, (dy, y, sums), (q, k, v, mask), op)[:3]
 
 
 def attention_gradients(
     call: Aten,
-    dy: Value,
+    known: tuple[Value, Value, Value],
     operands: tuple[Value, Value, Value, Value | None],
     op: Attention,
 ) -> list[Value]:
-    """Those of queries, keys, values and the mask, if there is one."""
-    q, k, v, mask = operands
+    """Those of queries, keys, values and the mask, if there is one; ``known`` are the gradient of
+    the result, the result, and the logarithms of its sums."""
+    (dy, y, sums), (q, k, v, mask) = known, operands
     masks = [] if mask is None else [_added(call, mask, q.type.dtype).name]
     heads = [q, *(_repeated(x, q) for x in (k, v))]
-    found = op.grad(call, [dy.name], [*(x.name for x in heads), *masks], ())
+    sums = cast(reshaped(sums, *q.type.shape[:3]), accumulator(q.type.dtype))
+    names = [*(x.name for x in heads), *masks]
+    found = gradients(op, call, dy, names, sums, row_products(dy, y))
     grads = [Value(call, name) for name in found if name is not None]
     return [*(_of_groups(dx, x) for dx, x in zip(grads, (q, k, v), strict=False)), *grads[3:]]
 

@@ -22,6 +22,7 @@ from modelcc.ir.types import F32, TensorType
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.broadcast import Expand
 from modelcc.ops.shape import Concat
+from modelcc.ops.slicing import Slice
 from modelcc.ops.views import cast, reshaped
 
 Results = tuple[Value | None, ...]
@@ -65,9 +66,10 @@ def efficient_attention_backward(
     causal: bool = False, scale: float | None = None,
 ) -> Results:  # fmt: skip
     """Gradients of queries, keys, values and, where that is ``wanted``, the mask."""
-    del y, sums, seed, offset
+    del seed, offset
     op = attention_op(call, q, dropout, causal, scale)
-    found = attention_gradients(call, dy, (q, k, v, mask), op)
+    known = dy, y, _of_queries(sums, q)
+    found = attention_gradients(call, known, (q, k, v, mask), op)
     of_mask = cast(found[3], mask.type.dtype) if mask is not None and wanted[3] else None
     return (*found[:3], of_mask)
 
@@ -101,6 +103,12 @@ def _padded(call: Aten, sums: Value) -> Value:
     if beyond == 0:
         return sums
     return of(Concat(2), sums, of(Expand((*lead, beyond)), call.literal(np.inf, F32)))
+
+
+def _of_queries(sums: Value, q: Value) -> Value:
+    """Sums of the queries that there are."""
+    extents = q.type.shape[:3]
+    return sums if sums.type.shape == extents else of(Slice((0,) * 3, extents, (1,) * 3), sums)
 
 
 def _with_rest(call: Aten, y: Value, sums: Value | None) -> Results:

@@ -130,7 +130,8 @@ class _Lowering:
                 self._round(node)
 
     def _gives_float(self, node: Node) -> bool:
-        return len(node.outputs) == 1 and self._is_float(node.outputs[0])
+        products = node.op.narrowing.kind == "products"
+        return (products or len(node.outputs) == 1) and all(map(self._is_float, node.outputs))
 
     def _is_float(self, name: str) -> bool:
         return bool(name) and self._graph.types[name].dtype == F32
@@ -147,21 +148,27 @@ class _Lowering:
         return all(bool(np.all(np.abs(data) <= most)) for data in known)
 
     def _emit_narrow(self, node: Node) -> None:
-        """On operands that are narrow, but for those that the op keeps; so is the result."""
-        (output,) = node.outputs
+        """On operands that are narrow, but for those that the op keeps; so are results, but for
+        those that the op has in the type of sums."""
         inputs = tuple(
             self._as_wide(name, node)
             if number in node.op.narrowing.kept
             else self._as_narrow(name, node)
             for number, name in enumerate(node.inputs)
         )
-        result = self._narrow[output] = self._fresh(output, self._dtype)
-        self._nodes.append(replace(node, inputs=inputs, outputs=(result,)))
-        self._rounded.add(output)
-        self._stored.add(output)
-        self._open.add(output)
-        if output in self._graph.outputs:
-            self._as_wide(output, node)
+        types = node.op.infer(*(self._types[name] if name else None for name in inputs))
+        pairs = zip(node.outputs, types, strict=True)
+        narrow = [name for name, type in pairs if type.dtype == self._dtype]
+        for output in narrow:
+            self._narrow[output] = self._fresh(output, self._dtype)
+        results = tuple(self._narrow[n] if n in narrow else n for n in node.outputs)
+        self._nodes.append(replace(node, inputs=inputs, outputs=results))
+        self._rounded.update(narrow)
+        self._stored.update(narrow)
+        self._open.update(narrow)
+        for output in narrow:
+            if output in self._graph.outputs:
+                self._as_wide(output, node)
 
     def _round(self, node: Node) -> None:
         """What is read by several, or by who does not compute in f32, is stored rounded."""
