@@ -196,12 +196,16 @@ class TensorAttention:
 @dataclass(frozen=True)
 class GroupChain:
     """Sums of rows of tiles that products make: blocks of ``rows``, which stay, and of ``keys``,
-    which pass by, in shared memory; ``threads`` of a group have ``thread_rows`` rows each."""
+    which pass by, in shared memory; ``threads`` of a group have ``thread_rows`` rows each.  They
+    load vectors of ``lanes`` and, with these, copy factors without registers if there are
+    ``copies``."""
 
     rows: int
     keys: int
     threads: int
     thread_rows: int
+    lanes: int = 1
+    copies: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 from chain_programs import gradients
 from cuda_products import kernel_of
 from kernel_runs import run_scheduled
-from machine_code import loops_of, matrix_part
+from machine_code import instructions_of, loops_of, matrix_part
 from ptx_emulator.kernels import emulated
 
 from modelcc.ir.loop import Function
@@ -35,6 +35,8 @@ EMULATED: Mapping[str, tuple[TensorProgram, GroupSchedule, float]] = {
                 TensorChain(32, 32), 2e-2),
     "keys": (gradients("keys", 4, 40, 36, 16, 32, "f16", offset=0, mask=True, groups=2),
              TensorChain(16, 16), 2e-3),
+    "vectors": (gradients("queries", 2, 20, 37, 16, 20, "f32", offset=3),
+                GroupChain(16, 16, 32, 4, 4, True), 3e-6),
     "threads": (gradients("keys", 2, 20, 37, 8, 6, "f32", offset=3),
                 GroupChain(16, 8, 32, 2), 3e-6),
 }  # fmt: skip
@@ -86,15 +88,28 @@ def test_tensor_cores_are_busy(chip_name: str, depth: int, of: str, offset: int 
 
 
 @tools
+@pytest.mark.share(4, "depth", "of")
+@pytest.mark.parametrize("chip_name", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("depth", [32, 64, 80, 128])
 @pytest.mark.parametrize("of", ["queries", "keys"])
-def test_threads_multiply_most_of_the_time(of: str) -> None:
-    chip = find_chip("sm_80")
-    kernel = kernel_of(gradients(of, 64, 1024, 1024, 64, 64, "f32", 0))
+def test_threads_multiply_most_of_the_time(chip_name: str, depth: int, of: str) -> None:
+    """Of f32; factors are copied, and loaded by four."""
+    chip = find_chip(chip_name)
+    kernel = kernel_of(gradients(of, 64, 1024, 1024, depth, depth, "f32", 0))
     made = schedule_groups_kernel(kernel.kernel, "k", chip.gpu)
     assert isinstance(made.function, Function)
+    assert isinstance(made.schedule, GroupChain)
     code = assemble(ptx_text(llvm_text([made.function], chip), chip), chip)
-    assert code.uses["k"].spilled == 0
-    loops = [loop for loop in loops_of(disassemble(code.code)) if loop["FFMA"]]
-    inner = [loop for loop in loops if not loop["BAR"]]
+    use = code.uses["k"]
+    assert use.spilled == use.stack == 0
+    at_once = chip.gpu.groups_at_once(
+        made.schedule.threads, use.registers, shared_bytes(made.function)
+    )
+    assert at_once >= made.function.resident > 0
+    sass = disassemble(code.code)
+    inner = [loop for loop in loops_of(sass) if loop["FFMA"] and not loop["BAR"]]
     assert len(inner) >= (3 if of == "queries" else 4)
-    assert all(loop["FFMA"] / loop.total() >= 0.4 for loop in inner)
+    assert all(loop["FFMA"] / loop.total() >= 0.75 for loop in inner)
+    found = instructions_of(sass)
+    assert found["LDS.128"] > found["LDS"]
+    assert not any(name.startswith("STS.") for name in found if "128" not in name)

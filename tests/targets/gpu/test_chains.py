@@ -30,12 +30,15 @@ from modelcc.targets.gpu.machine import GPUS, PROCESSOR
 from modelcc.targets.gpu.schedule import schedule_groups
 
 FEW, MORE = GroupChain(16, 8, 32, 2), GroupChain(8, 16, 32, 1)
+VECTORS, COPIED = GroupChain(16, 16, 32, 4, 4), GroupChain(16, 16, 32, 4, 4, True)
 WARP, WARPS = TensorChain(16, 16), TensorChain(32, 32)
 
 SHAPES: Mapping[str, tuple[tuple[Any, ...], Mapping[str, Any], GroupSchedule, float]] = {
     "odd sizes": ((2, 20, 37, 5, 7, "f32"), {}, FEW, 3e-6),
     "causal": ((2, 20, 37, 8, 6, "f32"), {"offset": 3}, MORE, 3e-6),
     "rows see nothing": ((1, 37, 20, 8, 6, "f32"), {"offset": -4, "mask": True}, FEW, 3e-6),
+    "vectors": ((2, 20, 37, 8, 12, "f32"), {}, VECTORS, 3e-6),
+    "vectors, causal": ((2, 20, 37, 16, 20, "f32"), {"offset": 3}, COPIED, 3e-6),
     "groups of halves": ((4, 9, 17, 4, 4, "f16"), {"groups": 2}, FEW, 2e-3),
     "one warp": ((2, 20, 37, 16, 32, "f16"), {}, WARP, 2e-3),
     "two warps, causal": ((2, 36, 70, 32, 16, "bf16"), {"offset": 3}, WARPS, 2e-2),
@@ -70,10 +73,15 @@ def test_threads_compute_what_the_stages_say(case: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "kinds"), [("odd sizes, keys", (Barrier,)), ("one warp, keys", (Barrier, WaitCopies))]
+    ("case", "kinds"),
+    [
+        ("odd sizes, keys", (Barrier,)),
+        ("vectors, causal, keys", (Barrier, WaitCopies)),
+        ("one warp, keys", (Barrier, WaitCopies)),
+    ],
 )
 def test_each_wait_is_needed(case: str, kinds: tuple[type, ...]) -> None:
-    """But the last one for copies, behind which there is nothing to wait for."""
+    """But warps' last one for copies, behind which there is nothing to wait for."""
     program, schedule, _ = CASES[case]
     (function,) = schedule_groups(program, schedule).functions
     assert isinstance(function, Function)
@@ -83,7 +91,7 @@ def test_each_wait_is_needed(case: str, kinds: tuple[type, ...]) -> None:
     interpret_loops(function, data, [])
     for kind in kinds:
         count = sum(isinstance(s, kind) for s in statements(function.body))
-        for number in range(count - (kind is WaitCopies)):
+        for number in range(count - (kind is WaitCopies and case.startswith("one warp"))):
             with pytest.raises(RaceError):
                 interpret_loops(without(function, (kind,), number), data, [])
 
@@ -107,6 +115,8 @@ def test_no_product_is_made_of_blocks_that_nobody_sees() -> None:
         (gradients("keys", 1, 20, 20, 16, 16, "f32"), WARP, "multiply f16 and bf16"),
         (gradients("keys", 1, 20, 20, 24, 16, "f16"), WARP, "whole fragments of 16"),
         (gradients("keys", 1, 20, 20, 16, 16, "f16"), TensorChain(24, 16), "warps have 16 rows"),
+        (gradients("keys", 1, 20, 20, 8, 8, "f16"), VECTORS, "vectors are of f32"),
+        (gradients("keys", 1, 20, 20, 6, 8, "f32"), VECTORS, "results are whole vectors"),
         (gradients("keys", 1, 20, 20, 4, 4, "f32"), GroupChain(12, 8, 32, 2), "divide among"),
         (gradients("keys", 1, 20, 20, 4, 4, "f32"), GroupChain(9, 8, 32, 2), "blocks have rows"),
     ],
@@ -134,8 +144,11 @@ def test_which_blocks_are_chosen() -> None:
     assert all(isinstance(s, TensorChain) and s.rows < 128 for s in chosen(wide, "a100"))
     floats = gradients("keys", 64, 1024, 1024, 64, 64, "f32")
     first = chosen(floats, "a100")[0]
-    assert isinstance(first, GroupChain) and first.rows == 64
-    assert isinstance(chosen(floats, "processor")[0], GroupChain)
+    assert isinstance(first, GroupChain)
+    assert (first.rows, first.lanes, first.copies) == (64, 4, True)
+    odd = chosen(gradients("keys", 64, 1024, 1024, 63, 63, "f32"), "a100")[0]
+    for found in (odd, chosen(floats, "processor")[0]):
+        assert isinstance(found, GroupChain) and found.lanes == 1
 
 
 def test_where_matrix_units_have_no_schedule_there_is_none() -> None:

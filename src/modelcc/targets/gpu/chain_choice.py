@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from modelcc.ir.tensor import Kernel, TensorProgram
 from modelcc.ir.types import F16
@@ -11,6 +12,7 @@ from modelcc.schedule.group_schedule import GroupChain, TensorChain
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.attention_choice import aligned_bytes
 from modelcc.targets.gpu.chain_parts import ChainParts, find_chain
+from modelcc.targets.gpu.copied_attention import MARGIN
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.sizes import count
@@ -31,6 +33,21 @@ BLOCKS = (
     GroupChain(8, 8, 32, 1),
 )
 """Of threads, the largest first."""
+
+VECTOR_BLOCKS = (
+    GroupChain(64, 64, 128, 8),
+    GroupChain(64, 32, 128, 4),
+    GroupChain(64, 32, 256, 4),
+    GroupChain(32, 32, 64, 4),
+    GroupChain(32, 32, 128, 4),
+    GroupChain(16, 32, 64, 2),
+    GroupChain(16, 16, 64, 2),
+    GroupChain(8, 16, 32, 2),
+)
+"""Of threads that load vectors of f32."""
+
+LANES = 4
+"""Of these."""
 
 WARP_BLOCKS = (
     TensorChain(128, 64),
@@ -86,22 +103,34 @@ def _idle(parts: ChainParts, rows: int, machine: GpuModel) -> int:
 
 
 def _by_threads(kernel: GroupKernel, parts: ChainParts, machine: GpuModel) -> Iterator[GroupChain]:
-    fitting: list[tuple[bool, bool, int, GroupChain]] = []
-    for rank, blocks in enumerate(BLOCKS):
-        shared = aligned_bytes(ThreadChain(kernel, blocks, parts).shared)
+    """By vectors, where threads move some and factors are such."""
+    vectors = VECTOR_BLOCKS if machine.lanes >= LANES else ()
+    wide = [replace(s, lanes=LANES, copies=machine.copies) for s in vectors]
+    fitting: list[tuple[bool, bool, bool, int, GroupChain]] = []
+    for rank, blocks in enumerate((*wide, *BLOCKS)):
+        try:
+            shared = aligned_bytes(ThreadChain(kernel, blocks, parts).shared)
+        except ScheduleError:
+            continue
         registers = chain_registers(blocks, parts, machine)
         at_once = machine.groups_at_once(blocks.threads, registers, shared)
         if at_once:
-            fitting.append((at_once == 1, _idle(parts, blocks.rows, machine) > 0, rank, blocks))
-    yield from (blocks for *_, blocks in sorted(fitting, key=lambda f: f[:3]))
+            idle = _idle(parts, blocks.rows, machine) > 0
+            fitting.append((blocks.lanes == 1, at_once == 1, idle, rank, blocks))
+    yield from (blocks for *_, blocks in sorted(fitting, key=lambda f: f[:4]))
 
 
 def chain_registers(s: GroupChain, parts: ChainParts, machine: GpuModel) -> int:
-    """Registers that a thread is expected to take: totals, products, addresses."""
+    """Registers that a thread is expected to take: totals, products, addresses, and factors, of
+    which there are vectors at once where there is room."""
     across = s.threads // (s.rows // s.thread_rows)
-    columns = sum(-(-one.width // across) for one in parts.sums)
-    keys = len(parts.products) * s.keys // across
-    return s.thread_rows * (columns + keys + 1) + columns + machine.address_registers
+    each = [-(-one.width // (across * s.lanes)) * s.lanes for one in parts.sums]
+    keys = s.keys // across
+    own = s.thread_rows * (sum(each) + keys * len(parts.products) + 1) + machine.address_registers
+    if s.lanes == 1:
+        return own + sum(each)
+    factors, room = s.thread_rows + max(keys, *each), machine.thread_registers - MARGIN
+    return own + factors if own + factors > room else min(own + s.lanes * factors, room)
 
 
 def runs_as_chain(kernel: Kernel, program: TensorProgram, machine: GpuModel) -> bool:

@@ -8,13 +8,16 @@ grid b, i; thread y, x
     totals += weights of the row * values of columns of x; barrier
   results: what is made of totals
 
-Values that are a product's right factor, turned, are read from where that is.
+Values that are a product's right factor, turned, are read from where that is.  With ``lanes`` terms
+of factors, and keys of weights, lie side by side, so that a thread loads several at once, and
+factors are copied without registers, where machines do that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from modelcc.ir.copies import CommitCopies, WaitCopies
 from modelcc.ir.index import Bounds, Index, Range, Sym, ceildiv, minimum
 from modelcc.ir.loop import (
     Alloc,
@@ -31,7 +34,10 @@ from modelcc.ir.loop import (
     Var,
 )
 from modelcc.ir.tensor import Condition
+from modelcc.ir.types import F32
+from modelcc.schedule.expression import vectorisable
 from modelcc.schedule.group_schedule import GroupChain
+from modelcc.schedule.lanes import Lanes, widen
 from modelcc.schedule.nest import LoopVar
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.attention_parts import TOTAL, within
@@ -45,6 +51,7 @@ from modelcc.targets.gpu.evaluation import (
     only_where,
 )
 from modelcc.targets.gpu.operand_tile import OperandTile, TileReader, multiplied
+from modelcc.targets.gpu.staged_tile import StagedTile, TileCopier
 
 
 def lower_chain(kernel: GroupKernel, schedule: GroupChain) -> Function:
@@ -62,9 +69,12 @@ def lower_chain(kernel: GroupKernel, schedule: GroupChain) -> Function:
 
 
 class ThreadChain:
-    """What threads of a group do."""
+    """What threads of a group do; :class:`ScheduleError` if vectors are asked for, and factors or
+    results are none."""
 
     def __init__(self, kernel: GroupKernel, s: GroupChain, parts: ChainParts) -> None:
+        if s.lanes > 1:
+            _verify_lanes(s, parts)
         self._kernel, self._s, self._parts = kernel, s, parts
         fresh, chain = kernel.names.fresh, parts.chain
         lines = s.rows // s.thread_rows
@@ -85,8 +95,9 @@ class ThreadChain:
             for p, depth in zip(parts.products, parts.depths, strict=True)
         ]
         self._values = [None if one.shared is not None else self._of(one) for one in parts.sums]
+        self._pitch = s.keys + s.lanes
         self._weights = [
-            Buffer(fresh("weights"), one.kept.value.dtype, s.rows * (s.keys + 1), "shared")
+            Buffer(fresh("weights"), one.kept.value.dtype, s.rows * self._pitch, "shared")
             for one in parts.sums
         ]
         self._rows = range(s.thread_rows)
@@ -96,20 +107,27 @@ class ThreadChain:
 
     def _tile(
         self, stem: str, operand: KeptFactor, along: tuple[LoopVar, ...],
-        terms: tuple[LoopVar, ...], size: tuple[int, int],
+        terms: tuple[LoopVar, ...], size: tuple[int, int], by_term: bool = True,
     ) -> OperandTile:  # fmt: skip
-        names, threads = self._kernel.names, self._s.threads
-        return OperandTile(operand, along, terms, *size, threads, 1, 1, names, names.fresh(stem))
+        names, threads, lanes = self._kernel.names, self._s.threads, self._s.lanes
+        count, depth = size[0], -(-size[1] // lanes) * lanes
+        name = names.fresh(stem)
+        if lanes == 1:
+            return OperandTile(operand, along, terms, count, depth, threads, 1, 1, names, name)
+        return StagedTile(
+            operand, along, terms, count, depth, threads, lanes, 1, names, name, by_term,
+            apart=True, beside=self._s.copies,
+        )  # fmt: skip
 
     def _of(self, one: ChainSum) -> OperandTile:
         """Values that no product has."""
         of: Contraction = one.contraction
-        size = self._columns(one) * self._shape[1], self._s.keys
-        return self._tile("values", of.right, of.columns, of.terms, size)
+        size = self._columns(one) * self._shape[1] * self._s.lanes, self._s.keys
+        return self._tile("values", of.right, of.columns, of.terms, size, by_term=False)
 
     def _columns(self, one: ChainSum) -> int:
-        """Of a thread."""
-        return -(-one.width // self._shape[1])
+        """Vectors of columns of a thread."""
+        return -(-one.width // (self._shape[1] * self._s.lanes))
 
     @property
     def shared(self) -> list[Buffer]:
@@ -122,6 +140,7 @@ class ThreadChain:
         outer, s = self._outer, self._s
         for tile in self._left:
             self._fill(tile, self._start, 0, outer, self._launch.ranges)
+        outer.statements += [CommitCopies()] if s.lanes > 1 else []
         self._totals = [self._cleared(one) for one in self._parts.sums]
         self._places = [self._place(r) for r in self._rows]
         first, end = self._parts.blocks(self._batch, self._start, s.rows, s.keys)
@@ -134,7 +153,7 @@ class ThreadChain:
         return self._kernel.function(body)
 
     def _cleared(self, one: ChainSum) -> list[list[Var]]:
-        zero = Const(0, one.results[0].body.dtype)
+        zero = widen(Const(0, one.results[0].body.dtype), self._s.lanes)
         columns = range(self._columns(one))
         return [[self._outer.register("total", zero) for _ in columns] for _ in self._rows]
 
@@ -148,6 +167,11 @@ class ThreadChain:
         self, tile: OperandTile, start: Index, block: Index, at: Evaluation, ranges: Bounds
     ) -> None:
         thread = self._y * self._shape[1] + self._x
+        if isinstance(tile, StagedTile):
+            copier = TileCopier(tile, thread, start, ranges, at, self._batch)
+            copier.begin(0, block, at, ranges)
+            at.statements += copier.put(0)
+            return
         reader = TileReader(tile, thread, start, ranges, at, self._batch)
         reader.fetch(block, at, ranges)
         at.statements += reader.put(0)
@@ -157,7 +181,7 @@ class ThreadChain:
         return self._y + number * self._shape[0]
 
     def _column(self, number: int) -> Index:
-        """Where a thread's key is in its block, or its column in the results."""
+        """Where a thread's key is in its block, or which vector of columns it has."""
         return self._x + number * self._shape[1]
 
     def _step(self, ranges: Bounds) -> list[Stmt]:
@@ -168,6 +192,7 @@ class ThreadChain:
         for tile in self._values:
             if tile is not None:
                 self._fill(tile, 0, block, inner, ranges)
+        inner.statements += [CommitCopies(), WaitCopies(0)] if self._s.lanes > 1 else []
         inner.statements.append(Barrier())
         products = [self._products(inner, n) for n in range(len(self._left))]
         self._weigh(inner, products, ranges)
@@ -180,14 +205,14 @@ class ThreadChain:
         names, term = self._kernel.names, Sym(self._kernel.names.fresh("d"))
         zero = Const(0, left.operand.dtype)
         found = [[inner.register("product", zero) for _ in self._keys] for _ in self._rows]
-        body = multiplied(
-            names,
-            [left.at(0, term, self._row(r), 1) for r in self._rows],
-            [right.at(0, term, self._column(c), 1) for c in self._keys],
-            found,
-        )
-        depth = self._parts.depths[number]
-        inner.statements.append(For(term.name, 0, depth, tuple(body)))
+        body: list[Stmt] = []
+        for lane in range(self._s.lanes):
+            place = term * self._s.lanes + lane
+            rows = [left.at(0, place, self._row(r), 1) for r in self._rows]
+            keys = [right.at(0, place, self._column(c), 1) for c in self._keys]
+            body += multiplied(names, rows, keys, found)
+        count = left.depth // self._s.lanes
+        inner.statements.append(For(term.name, 0, count, tuple(body)))
         return found
 
     def _weigh(
@@ -203,51 +228,69 @@ class ThreadChain:
                 own = (found[number][column] for found in products)
                 made = {**of_row, **dict(zip(names, own, strict=True))}
                 found = weights_at(inner, self._parts, point, made, there)
-                place = self._row(number) * (self._s.keys + 1) + self._column(column)
+                place = self._row(number) * self._pitch + self._column(column)
                 for buffer, value in zip(self._weights, found, strict=True):
                     inner.statements.append(Store(buffer.name, place, value))
 
     def _add(self, number: int) -> Stmt:
         """Rows of weights times columns of values."""
         one, weights = self._parts.sums[number], self._weights[number]
-        key, dtype = Sym(self._kernel.names.fresh("j")), one.kept.dtype
-        pitch = self._s.keys + 1
+        vector, lanes, body = Sym(self._kernel.names.fresh("j")), self._s.lanes, list[Stmt]()
 
-        def weight(row: int) -> Expr:
-            value = Load(weights.name, self._row(row) * pitch + key, weights.dtype)
+        def weight(row: int, key: Index) -> Expr:
+            place, dtype = self._row(row) * self._pitch + key, one.kept.dtype
+            value = Load(weights.name, place, weights.dtype)
             return value if value.dtype == dtype else Convert(value, dtype)
 
-        columns = [self._value(number, key, c) for c in range(self._columns(one))]
-        rows = [weight(r) for r in self._rows]
-        body = multiplied(self._kernel.names, rows, columns, self._totals[number])
-        return For(key.name, 0, self._s.keys, tuple(body))
+        for lane in range(lanes):
+            key = vector * lanes + lane
+            columns = [self._value(number, key, c) for c in range(self._columns(one))]
+            rows = [weight(r, key) for r in self._rows]
+            body += multiplied(self._kernel.names, rows, columns, self._totals[number])
+        return For(vector.name, 0, self._s.keys // lanes, tuple(body))
 
     def _value(self, number: int, key: Index, column: int) -> Expr:
-        one, own = self._parts.sums[number], self._values[number]
+        one, own, lanes = self._parts.sums[number], self._values[number], self._s.lanes
+        place = self._column(column) * lanes
         if own is not None:
-            return own.at(0, key, self._column(column), 1)
+            return own.at(0, key, place, lanes)
         assert one.shared is not None
-        place = self._column(column)
-        if (column + 1) * self._shape[1] > one.width:
-            place = minimum(place, one.width - 1)  # beyond it are results of nobody
-        return self._right[one.shared].at(0, place, key, 1)
+        if (column + 1) * self._shape[1] * lanes > one.width:
+            place = minimum(place, one.width - lanes)  # beyond it are results of nobody
+        return self._right[one.shared].at(0, place, key, lanes)
 
     def _finish(self, one: ChainSum, totals: Sequence[Sequence[Var]]) -> None:
         """Totals become results."""
         outer, launch, row_axis = self._outer, self._launch, self._parts.chain.row
-        columns = range(self._columns(one))
-        places = [outer.place(one.contraction.columns, self._column(c)) for c in columns]
+        count = self._s.lanes
         for row in self._rows:
             number = self._start + self._row(row)
             line: list[Stmt] = []
-            for column, at in enumerate(places):
-                cell = outer.nested()
+            for column in range(self._columns(one)):
+                lanes = Lanes(self._kernel.names.fresh("c"), count) if count > 1 else None
+                cell = outer.nested(lanes)
                 made: dict[str, Expr] = {TOTAL: totals[row][column]}
+                at = cell.place_lanes(one.contraction.columns, self._column(column))
                 point = {**self._batch, row_axis.name: number, **at}
                 for nest in one.results:
                     made[nest.output] = cell.named("v", cell.value(nest.body, point, made))
                 cell.store(one.results[-1], point, made[one.results[-1].output])
-                inside = Condition(self._column(column), "<", one.width)
+                inside = Condition(self._column(column) * count, "<", one.width)
                 line += launch.guarded((inside,), cell.statements)
             there = launch.unknown((Condition(number, "<", row_axis.extent),))
             outer.statements += only_where(there, line)
+
+
+def _verify_lanes(s: GroupChain, parts: ChainParts) -> None:
+    """:class:`ScheduleError` unless factors are f32, and keys and columns whole vectors."""
+    factors = [f for p in parts.products for f in (p.left, p.right)]
+    factors += [f for one in parts.sums for f in (one.kept, one.contraction.right)]
+    if {k for f in factors for k in (f.dtype, f.value.dtype)} != {F32} or s.keys % s.lanes:
+        raise ScheduleError("vectors are of f32, and of all keys of a block")
+    for one in parts.sums:
+        last, made = one.contraction.columns[-1], {TOTAL, *(n.output for n in one.results)}
+        whole = isinstance(last.extent, int) and last.extent % s.lanes == 0
+        if not whole or not all(
+            vectorisable(nest.body, last.name, s.lanes, made) for nest in one.results
+        ):
+            raise ScheduleError("results are whole vectors")
