@@ -21,7 +21,7 @@ from modelcc.ir.op import (
 )
 from modelcc.ir.types import F16, Array, TensorType
 from modelcc.ops.accumulate import Point, accumulator, require_float, rounded, widen
-from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.arithmetic import Cast, Value, of
 from modelcc.ops.broadcast import ReduceSum, unbroadcast, with_axis
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.reduce import ReduceMax
@@ -32,6 +32,7 @@ from modelcc.ops.softmax_stages import exponentials, softmax_stages
 from modelcc.ops.transcendental import Exp, Log
 
 _HALF: Mapping[str, object] = MappingProxyType({"scale": 0.5})
+_TURNED = Transpose((0, 1, 3, 2))
 
 
 def _axis_samples() -> tuple[Sample, ...]:
@@ -165,27 +166,88 @@ class Attention(ScaledDotProduct):
         return rounded(at, mixed_values(at, weights, v), q.dtype)
 
     def decompose(self, build: Builder, *inputs: str) -> tuple[str]:
-        weights = self._weights(build, *inputs)
-        return (of(MatMul(), weights, Value(build, inputs[2])).name,)
-
-    def _weights(self, build: Builder, *inputs: str) -> Value:
-        q, k, _, *mask = (Value(build, name) for name in inputs if name)
-        return of(Softmax(3), self.emitted_scores(build, q, k, mask))
+        q, k, v, *masks = (Value(build, name) for name in inputs if name)
+        weights = of(Softmax(3), self.emitted_scores(build, q, k, masks))
+        return (of(MatMul(), weights, v).name,)
 
     def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
-        q, k, v = (Value(build, name) for name in inputs[:3])
-        dy, weights = Value(build, dys[0]), self._weights(build, *inputs)
-        swap = Transpose((0, 1, 3, 2))
-        dv = of(MatMul(), of(swap, weights), dy)
-        dweights = of(MatMul(), dy, of(swap, v))
-        dscores = softmax_adjoint(dweights, weights, 3)
-        scaled = dscores * self.scale
-        dq, dk = of(MatMul(), scaled, k), of(MatMul(), of(swap, scaled), q)
-        masks = tuple(
-            unbroadcast(build, dscores.name, build.type_of(name).shape) if name else None
-            for name in inputs[3:]
-        )
-        return (dq.name, dk.name, dv.name, *masks)
+        adjoint = AttentionAdjoint(self.scale, self.causal, self.offset)
+        found = iter(build.add(adjoint, dys[0], outputs[0], *inputs))
+        return tuple(next(found) if name else None for name in inputs)
 
 
-OPS: tuple[type[Op], ...] = (Softmax, LogSoftmax, Attention)
+@dataclass(frozen=True)
+class AttentionAdjoint(ScaledDotProduct):
+    """Gradients of the operands of ``Attention`` with the result ``y``, given its gradient ``dy``.
+
+    Other operands are those of ``Attention``; a mask has a gradient, too, the last one.
+    """
+
+    samples = (
+        sample(*(tensor("b", 2, "s", 4),) * 5, **_HALF),
+        sample(
+            *(tensor(1, 2, 3, 6),) * 2, tensor(1, 2, 3, 4), tensor(1, 2, 5, 4), tensor(1, 2, 5, 6),
+            tensor(3, 1), scale=0.5,
+        ),
+        sample(
+            *(tensor(1, 2, 2, 3),) * 3, *(tensor(1, 2, 5, 3),) * 2, scale=0.6, causal=True,
+            offset=3,
+        ),
+    )  # fmt: skip
+
+    def infer(
+        self, dy: TensorType, y: TensorType, q: TensorType, k: TensorType, v: TensorType,
+        mask: TensorType | None = None,
+    ) -> tuple[TensorType, ...]:  # fmt: skip
+        dtype = self.require_operands(q, k, v, mask)
+        for result in (dy, y):
+            fits = result.dtype == dtype and result.rank == 4
+            require(fits, f"{type(self).__name__} of {result} needs {dtype} of 4 axes")
+        self.require_meetings(dy, y, q, k, v, mask)
+        return tuple(TensorType(x.shape, x.dtype) for x in (q, k, v, mask) if x is not None)
+
+    def meetings(
+        self, dy: TensorType, y: TensorType, q: TensorType, k: TensorType, v: TensorType,
+        mask: TensorType | None = None,
+    ) -> Iterator[Meeting]:  # fmt: skip
+        yield from self.operands_meet(q, k, v, mask)
+        for result in (dy, y):
+            for own, other in zip(result.shape, (*q.shape[:3], v.shape[3]), strict=True):
+                yield own, other, f"result {result} and operands {q} and {v} differ"
+
+    def reference(
+        self, dy: Array, y: Array, q: Array, k: Array, v: Array, mask: Array | None = None
+    ) -> tuple[Array, ...]:
+        scores = self.known_scores(q, k, mask)
+        powers = np.exp(scores - scores.max(axis=3, keepdims=True))
+        weights = powers / powers.sum(axis=3, keepdims=True)
+        moved = np.matmul(widen(dy), widen(v).swapaxes(2, 3))
+        slopes = weights * (moved - (widen(dy) * widen(y)).sum(axis=3, keepdims=True))
+        scaled = slopes * np.asarray(self.scale, slopes.dtype)
+        found = [
+            np.matmul(scaled, widen(k)),
+            np.matmul(scaled.swapaxes(2, 3), widen(q)),
+            np.matmul(weights.swapaxes(2, 3), widen(dy)),
+        ]
+        results = [x.astype(q.dtype, copy=False) for x in found]
+        if mask is None:
+            return tuple(results)
+        own = (1,) * (4 - mask.ndim) + mask.shape
+        along = tuple(n for n, extent in enumerate(own) if extent != slopes.shape[n])
+        of_mask = slopes.sum(axis=along, keepdims=True).reshape(mask.shape)
+        return (*results, of_mask.astype(mask.dtype))
+
+    def decompose(self, build: Builder, *inputs: str) -> tuple[str, ...]:
+        dy, y, q, k, v, *masks = (Value(build, name) for name in inputs if name)
+        weights = of(Softmax(3), self.emitted_scores(build, q, k, masks))
+        deltas = of(ReduceSum((3,)), dy * y)
+        slopes = weights * (of(MatMul(), dy, of(_TURNED, v)) - deltas)
+        scaled = slopes * self.scale
+        dq, dk = of(MatMul(), scaled, k), of(MatMul(), of(_TURNED, scaled), q)
+        dv = of(MatMul(), of(_TURNED, weights), dy)
+        of_masks = [Value(build, unbroadcast(build, slopes.name, m.type.shape)) for m in masks]
+        own = [of(Cast(m.type.dtype), x) for m, x in zip(masks, of_masks, strict=True)]
+        return (dq.name, dk.name, dv.name, *(x.name for x in own))
+
+
+OPS: tuple[type[Op], ...] = (Softmax, LogSoftmax, Attention, AttentionAdjoint)

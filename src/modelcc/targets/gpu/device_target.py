@@ -22,6 +22,7 @@ from modelcc.ir.program import Program
 from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.graph.flip_transposed import FlipTransposed
 from modelcc.passes.graph.join_products import JoinProducts
+from modelcc.passes.graph.keep_sums import KeepSums
 from modelcc.passes.program.place_transfers import place_transfers, side_of
 from modelcc.passes.tensor.channels_last import ChannelsLast
 from modelcc.passes.tensor.epilogue_axes import EpilogueAxes
@@ -166,8 +167,10 @@ class DeviceTarget(Target):
 
     def graph_passes(self) -> GraphPasses:
         """Products of one operand are one, for all units and in one launch; gradients of images are
-        convolved as images are."""
-        return GraphPasses(convolutions=(FlipTransposed(),), products=(JoinProducts(),))
+        convolved as images are, and those of attention made of its rows' sums."""
+        return GraphPasses(
+            functions=(KeepSums(),), convolutions=(FlipTransposed(),), products=(JoinProducts(),)
+        )
 
     def tensor_passes(self) -> TensorPasses:
         """Images with channels last where matrix units convolve them, and filters in their order;
