@@ -40,9 +40,10 @@ _LESS = (240, 224, 200)
 """What a kernel may have that still spills with all registers: ptxas finds no room for products of
 128 by 256 in 255 and in 248, but does in 240 and in 224; for sums of four parts in 200."""
 
-_FEWER, _FEW = 12, 4
+_FEWER, _FEW = 12, 8
 """Registers that a kernel may have to do without for one more group to be on a unit at once, where
-these are few then: ptxas takes 130 for tiles of 8 by 8 results, and 128 leave room for a second."""
+these are few then: ptxas takes 130 for tiles of 8 by 8 results, and 128 leave room for a second; 72
+for a product that prefetches an operand, and 64 leave room for an eighth."""
 
 
 class CudaToolError(Error):
