@@ -40,6 +40,8 @@ NO_CODE = {
     "test_arguments.py": "options themselves, which nothing is compiled with",
     "test_targets.py": "equality of targets, no code",
     "test_onnxruntime_errors.py": "targets with machines of their own",
+    "test_torch_gpu.py": "targets with machines of their own",
+    "passes/graph/test_keep_sums.py": "graphs and targets with machines of their own",
     "targets/c/test_target.py": "text, or C without vectors",
     "targets/native/test_background.py": "targets, which build nothing",
     "targets/native/test_host.py": "machines and models, no code",

@@ -47,12 +47,12 @@ from modelcc.passes.graph.canonical_quantization import CanonicalQuantization
 from modelcc.passes.graph.canonicalise import Canonicalise
 from modelcc.passes.graph.common_subexpressions import CommonSubexpressions
 from modelcc.passes.graph.constant_channels import ConstantChannels
+from modelcc.passes.graph.conv_transpose_to_conv import ConvTransposeToConv
 from modelcc.passes.graph.dead_channels import DeadChannels
 from modelcc.passes.graph.dead_code import DeadCode
 from modelcc.passes.graph.decompose import Decompose
 from modelcc.passes.graph.eliminate_reshapes import EliminateReshapes
 from modelcc.passes.graph.eliminate_transposes import EliminateTransposes
-from modelcc.passes.graph.flip_transposed import FlipTransposed
 from modelcc.passes.graph.fold_batch_norm import FoldBatchNorm
 from modelcc.passes.graph.fold_constants import FoldConstants
 from modelcc.passes.graph.intern_strings import InternStrings
@@ -162,7 +162,7 @@ def pipeline(
                 SimplifyAlgebra(),
                 RegularGathers(),
                 JoinParts(),
-                FlipTransposed(computed=False),
+                ConvTransposeToConv(computed=False),
                 FoldConstants(narrow=graphs.narrow),
                 *(EliminateReshapes(), BatchesFirst(), EliminateTransposes()),
                 FoldBatchNorm(),

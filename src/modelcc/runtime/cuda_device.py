@@ -11,13 +11,13 @@ from cuda.bindings import driver as cuda_driver
 
 from modelcc.artifact.manifest import LibrarySpec
 from modelcc.runtime.cublaslt import CublasLt
-from modelcc.runtime.cuda_ahead import KERNELS_WAIT, LaunchesAhead
 from modelcc.runtime.cuda_calls import CudaCalls
 from modelcc.runtime.cudnn import Cudnn
 from modelcc.runtime.device import DeviceMemory, Groups
 from modelcc.runtime.dlpack import CUDA, LEGACY_STREAM
 from modelcc.runtime.errors import LoadError, RunError
 from modelcc.runtime.libraries import function_of, open_library
+from modelcc.runtime.programmatic_launch import KERNELS_WAIT, ProgrammaticLaunches
 from modelcc.runtime.stream_device import LoadedKernel, StreamDevice, StreamGraph, address_of
 from modelcc.runtime.stream_driver import Answer
 from modelcc.runtime.tensor_maps import KernelMaps
@@ -54,7 +54,7 @@ class CudaDevice(StreamDevice):
         self._libraries: dict[str, VendorLibrary] = {}
         super().__init__(calls, index)
         calls.load(calls.cuda.keep_memory())
-        self._ahead, self.overlap = LaunchesAhead(calls), True
+        self._ahead, self.overlap = ProgrammaticLaunches(calls), True
 
     def _chosen(self, index: int) -> Any:
         count = self._cuda.load(self._api.cuDeviceGetCount())

@@ -25,7 +25,7 @@ from modelcc.runtime.dlpack import (
     read_capsule,
 )
 from modelcc.runtime.errors import InputError
-from modelcc.runtime.late_calls import LateCall
+from modelcc.runtime.pending_calls import PendingCall
 
 
 class DeviceArray:
@@ -43,7 +43,7 @@ class DeviceArray:
         dtype: NumpyType,
         shape: tuple[int, ...],
         waiting: AbstractSet[int] | None = None,
-        made: LateCall | None = None,
+        made: PendingCall | None = None,
     ) -> None:
         """Made by calls with ``out="device"``, as output of this ``number``; these streams come
         after it (None: all do, for it is complete).  ``made`` is a call that may yet fail."""
@@ -87,7 +87,7 @@ class DeviceArray:
         if device is not self._device or not (self._made is None or self._made.succeeded):
             self._complete(earlier=True)
 
-    def source(self) -> LateCall | None:
+    def source(self) -> PendingCall | None:
         """The call that made it, if it is not known yet how that has ended; RunError if it has
         failed, for a call that takes it.  The caller has the device's lock."""
         if self._made is None:

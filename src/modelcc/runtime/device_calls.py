@@ -13,6 +13,7 @@ import numpy as np
 from modelcc.artifact.manifest import Manifest, TensorSpec
 from modelcc.ir.types import Array
 from modelcc.runtime.arguments import address_of, as_input, contiguous
+from modelcc.runtime.bound_calls import BoundCall, KnownCall, bound_call
 from modelcc.runtime.checks import run_failure
 from modelcc.runtime.device import (
     DeviceMemory,
@@ -27,13 +28,12 @@ from modelcc.runtime.device_arrays import (
     is_in_a_gpu,
 )
 from modelcc.runtime.device_recordings import brought_back, host_ends
-from modelcc.runtime.device_repeats import Places
 from modelcc.runtime.device_results import DeviceResults
 from modelcc.runtime.device_steps import End, Step
 from modelcc.runtime.dlpack_exchange import DlpackFunctions, ExchangeReader, element_kinds
 from modelcc.runtime.errors import InputError, RunError
-from modelcc.runtime.late_calls import LateCall, LateNotes
-from modelcc.runtime.placed_calls import KnownCall, PlacedCall, placed_call
+from modelcc.runtime.graph_replay import Places
+from modelcc.runtime.pending_calls import FaultReadback, PendingCall
 from modelcc.runtime.signature import Shape, Signature, size_names
 from modelcc.runtime.slot import Slot, aliased_positions
 
@@ -51,7 +51,7 @@ class RecordedWork(Protocol):
 
     def again(
         self, device: PointerDevice, numbers: tuple[int, ...], places: Places, host: Places
-    ) -> Sequence[LateNotes] | None:
+    ) -> Sequence[FaultReadback] | None:
         """Ask for a call with inputs and outputs at these ``places``, its other inputs on the
         ``host``, and for what it notes of indices; None if it is not known.  The caller has the
         device's lock."""
@@ -66,7 +66,7 @@ class _Read:
     addresses: tuple[int, ...]
     shapes: tuple[Shape, ...]
     streams: AbstractSet[int]
-    sources: Sequence[LateCall]
+    sources: Sequence[PendingCall]
 
 
 class DeviceCalls:
@@ -152,7 +152,7 @@ class DeviceCalls:
         addresses: list[int] = []
         shapes: list[Shape] = []
         exchanges: set[DlpackFunctions] = set()
-        sources: list[LateCall] = []
+        sources: list[PendingCall] = []
         with self._lock:
             for kind, dtype, value in zip(self._kinds, self._types, arguments, strict=True):
                 if isinstance(value, DeviceArray):
@@ -187,7 +187,7 @@ class DeviceCalls:
             memories = [
                 made.take(n, size, read.streams) for n, (_, _, size) in enumerate(plan.outputs)
             ]
-            call = LateCall(plan.failure, read.sources)
+            call = PendingCall(plan.failure, read.sources)
             results = [
                 DeviceArray(made, n, memory, dtype, shape, read.streams, call)
                 for n, (memory, (shape, dtype, _)) in enumerate(
@@ -203,7 +203,7 @@ class DeviceCalls:
         numbers: tuple[int, ...],
         places: Places,
         host: Places,
-        call: LateCall,
+        call: PendingCall,
         streams: AbstractSet[int],
     ) -> bool:
         """Ask for recorded work, which ``streams`` wait for; False if none is known.  The caller
@@ -251,15 +251,15 @@ class DeviceCalls:
 
     # --- calls at addresses
 
-    def placed(self, signature: Signature, there: AbstractSet[End]) -> PlacedCall:
-        """What :meth:`run_placed` needs for calls of ``signature`` with the ends ``there`` on the
+    def placed(self, signature: Signature, there: AbstractSet[End]) -> BoundCall:
+        """What :meth:`run_bound` needs for calls of ``signature`` with the ends ``there`` on the
         device, and the others on the host."""
-        return placed_call(self._manifest, signature, there)
+        return bound_call(self._manifest, signature, there)
 
-    def run_placed(
+    def run_bound(
         self,
         slot: Slot,
-        call: PlacedCall,
+        call: BoundCall,
         inputs: Sequence[int],
         outputs: Sequence[int],
         stream: int,
@@ -273,7 +273,7 @@ class DeviceCalls:
             if not (call.known or self._awaited & call.elsewhere or self._host_ends):
                 call.known = self._known(call.signature)
             if call.known is not None:
-                late = LateCall(call.known.failure)
+                late = PendingCall(call.known.failure)
                 host = (*inputs, *outputs)
                 if self._asked(call.known.numbers, places, host, late, {stream}):
                     return 0
@@ -282,7 +282,7 @@ class DeviceCalls:
     def _at_places(
         self,
         slot: Slot,
-        call: PlacedCall,
+        call: BoundCall,
         places: Places,
         inputs: list[int],
         outputs: list[int],

@@ -47,12 +47,6 @@ from modelcc.runtime.device_recordings import (
     index_fault,
     program_parts,
 )
-from modelcc.runtime.device_repeats import (
-    EndOrder,
-    Places,
-    Repeats,
-    in_place,
-)
 from modelcc.runtime.device_results import DeviceResults
 from modelcc.runtime.device_states import DeviceStates
 from modelcc.runtime.device_steps import (
@@ -73,8 +67,14 @@ from modelcc.runtime.device_steps import (
     library_names,
     step_name,
 )
-from modelcc.runtime.late_calls import LateCalls, LateNotes
+from modelcc.runtime.graph_replay import (
+    EndOrder,
+    Places,
+    Replays,
+    in_place,
+)
 from modelcc.runtime.loader import NativeCode
+from modelcc.runtime.pending_calls import FaultReadback, PendingCalls
 from modelcc.runtime.profiler_ranges import profiler_ranges
 from modelcc.runtime.recorded_calls import EndUse, RecordedCalls
 from modelcc.runtime.signature import Signature
@@ -107,7 +107,7 @@ class DeviceCode(NativeCode):
         self._host = host_code(artifact, used)
         self._runner = _Runner(artifact.manifest, self.program, self.device, self._host)
         self._lock = Lock()
-        self._late: LateCalls | None = None
+        self._late: PendingCalls | None = None
         self._failures: dict[int, BaseException] = {}
         form = _HOSTED if artifact.manifest.allocated else _CALL
         self._times = (ctypes.c_int64 * (2 * len(self.program.steps) + 2))()
@@ -188,7 +188,7 @@ class _Runner:
         self.foreign: dict[int, Mapping[End, DeviceMemory]] = {}
         """What callers have on the device, by the addresses of their tables of inputs."""
         self._ends = EndOrder(len(program.inputs), len(program.outputs))
-        self._repeats = Repeats()
+        self._repeats = Replays()
         self.memories = DeviceMemories(manifest, program, device, self._number, self._repeats.clear)
         self._recorded = self._recorder(program, device)
 
@@ -235,7 +235,7 @@ class _Runner:
 
     def again(
         self, device: PointerDevice, numbers: tuple[int, ...], places: Places, host: Places
-    ) -> tuple[LateNotes, ...] | None:
+    ) -> tuple[FaultReadback, ...] | None:
         """Ask for a call on memory at ``places``, its other inputs on the ``host``, and for what it
         notes of indices; None if it has to be waited for."""
         if self._recorded is None:

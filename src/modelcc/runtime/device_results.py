@@ -13,7 +13,7 @@ from threading import Lock
 from modelcc.ir.types import Array
 from modelcc.runtime.arguments import address_of
 from modelcc.runtime.device import DeviceMemory, PointerDevice
-from modelcc.runtime.late_calls import LateCall, LateCalls
+from modelcc.runtime.pending_calls import PendingCall, PendingCalls
 
 _KEPT = 2
 """Pieces of an output: the caller often holds one result while the next is computed."""
@@ -27,7 +27,7 @@ class DeviceResults:
         self._lock = lock
         self._free: Sequence[list[DeviceMemory]] = [[] for _ in range(outputs)]
         self._held: dict[int, DeviceMemory] = {}
-        self.late = LateCalls(device)
+        self.late = PendingCalls(device)
 
     def take(self, number: int, size: int, waited: AbstractSet[int]) -> DeviceMemory:
         """Memory of ``size`` bytes that nobody uses but streams that are ``waited`` for;
@@ -58,7 +58,7 @@ class DeviceResults:
         for free in self._free:
             free.clear()
 
-    def fetch(self, memory: DeviceMemory, array: Array, made: LateCall | None = None) -> None:
+    def fetch(self, memory: DeviceMemory, array: Array, made: PendingCall | None = None) -> None:
         """Copy what ``memory`` begins with to ``array``; RunError if the call that ``made`` it has
         failed."""
         with self._lock:
@@ -79,7 +79,7 @@ class DeviceResults:
             with self._lock:
                 self.device.precede(stream)
 
-    def finish(self, made: LateCall | None, earlier: bool = False) -> None:
+    def finish(self, made: PendingCall | None, earlier: bool = False) -> None:
         """Wait for all that is asked for; RunError if the call that ``made`` a result has failed,
         which is an ``earlier`` one if the result is for another."""
         with self._lock:
@@ -89,7 +89,7 @@ class DeviceResults:
             if made is not None:
                 self._end(made, earlier)
 
-    def _end(self, made: LateCall, earlier: bool = False) -> None:
+    def _end(self, made: PendingCall, earlier: bool = False) -> None:
         """Find out how a call has ended; RunError if it has failed."""
         self.late.settle()
         if not made.ended:

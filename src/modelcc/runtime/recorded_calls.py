@@ -21,15 +21,6 @@ from modelcc.runtime.device_recordings import (
     fault_bytes,
     launches,
 )
-from modelcc.runtime.device_repeats import (
-    EndCopy,
-    EndOrder,
-    Places,
-    RepeatedCall,
-    Repeats,
-    in_place,
-    run_again,
-)
 from modelcc.runtime.device_steps import (
     DevicePlace,
     DeviceProgram,
@@ -38,7 +29,16 @@ from modelcc.runtime.device_steps import (
     ReadNumbers,
     Step,
 )
-from modelcc.runtime.late_calls import LateNotes
+from modelcc.runtime.graph_replay import (
+    EndCopy,
+    EndOrder,
+    Places,
+    ReplayedCall,
+    Replays,
+    in_place,
+    replay_call,
+)
+from modelcc.runtime.pending_calls import FaultReadback
 
 COPIED_BYTES = 4 << 20
 """What is copied to a recorded call's own memory, of which the copy counts as one more launch: an
@@ -89,7 +89,7 @@ class RecordedCalls:
         program: DeviceProgram,
         parts: ProgramParts,
         memories: DeviceMemories,
-        repeats: Repeats,
+        repeats: Replays,
         number: IndexEvaluator,
         described: DescribedCalls,
     ) -> None:
@@ -168,17 +168,17 @@ class RecordedCalls:
         numbers: tuple[int, ...],
         places: Places,
         host: Places,
-    ) -> tuple[LateNotes, ...] | None:
+    ) -> tuple[FaultReadback, ...] | None:
         """Ask for a call with ``numbers`` at ``places``, its other inputs on the ``host``, and for
         what it notes of indices; None if the device cannot be asked without waiting."""
         repeat = self._repeats.get((numbers, (), places))
         if repeat is None and not self.refused:
             repeat = self._repeat(runner, device, numbers, places)
-        return None if repeat is None else run_again(device, repeat, places, host)
+        return None if repeat is None else replay_call(device, repeat, places, host)
 
     def _repeat(
         self, runner: StepRunner, device: PointerDevice, numbers: tuple[int, ...], places: Places
-    ) -> RepeatedCall | None:
+    ) -> ReplayedCall | None:
         values = dict(zip(self._names, numbers, strict=True))
         use = self.used(places, values)
         key = numbers, (), use.row
@@ -205,7 +205,7 @@ class RecordedCalls:
         given = (ctypes.addressof(nothing), ctypes.addressof(nothing), self._constants, 0, 0)
         return self._memories.of_call(given, values, foreign, direct)
 
-    def _stepwise(self, runner: StepRunner, values: Values, at: Mirror) -> RepeatedCall:
+    def _stepwise(self, runner: StepRunner, values: Values, at: Mirror) -> ReplayedCall:
         """Where the device is asked for one step after the other, and notes all faults."""
         calls: list[RecordedCall] = []
         for steps in self._parts.inside:
@@ -213,7 +213,7 @@ class RecordedCalls:
             faults = FaultPlaces(self._notes(size)) if size else None
             work = partial(self._ask, runner, steps, values, replace(at, faults=faults), size)
             calls.append(RecordedCall(_Stepwise(work), faults))
-        return RepeatedCall(tuple(calls), *self._copies(runner, values, at))
+        return ReplayedCall(tuple(calls), *self._copies(runner, values, at))
 
     def _notes(self, size: int) -> DeviceMemory:
         """For faults of calls one after the other, of which at most one part notes any."""
@@ -223,7 +223,7 @@ class RecordedCalls:
 
     # --- recordings
 
-    def _recorded(self, runner: StepRunner, values: Values, at: Mirror) -> RepeatedCall | None:
+    def _recorded(self, runner: StepRunner, values: Values, at: Mirror) -> ReplayedCall | None:
         """None, now and ever, if the device cannot be told once."""
         if self.refused:
             return None
@@ -232,7 +232,7 @@ class RecordedCalls:
         except RecordingError:
             self.refused = True
             return None
-        return RepeatedCall(tuple(calls), *self._copies(runner, values, at))
+        return ReplayedCall(tuple(calls), *self._copies(runner, values, at))
 
     def _recording(
         self, runner: StepRunner, steps: Sequence[Step], values: Values, at: Mirror

@@ -25,6 +25,7 @@ from modelcc.runtime.arguments import (
     overlap,
     with_names,
 )
+from modelcc.runtime.bound_calls import BoundCall
 from modelcc.runtime.checks import run_failure
 from modelcc.runtime.device_arrays import is_in_a_gpu
 from modelcc.runtime.device_calls import DeviceCalls
@@ -33,7 +34,6 @@ from modelcc.runtime.errors import InputError, RunError
 from modelcc.runtime.libraries import addresses
 from modelcc.runtime.loader import NativeCode, load_objects
 from modelcc.runtime.machine import check_machine
-from modelcc.runtime.placed_calls import PlacedCall
 from modelcc.runtime.pool import ThreadPool, native_pool, shared_pool
 from modelcc.runtime.signature import Signature, SignatureMaker
 from modelcc.runtime.slot import ENTRY, Entry, LoadedCode, Slot
@@ -173,13 +173,13 @@ class Session:
         if failure is not None:
             raise failure
 
-    def placed(self, signature: Signature, there: AbstractSet[End]) -> PlacedCall:
-        """What :meth:`run_placed` needs for calls of ``signature`` with the ends ``there``, inputs
+    def placed(self, signature: Signature, there: AbstractSet[End]) -> BoundCall:
+        """What :meth:`run_bound` needs for calls of ``signature`` with the ends ``there``, inputs
         and outputs by their numbers, in a GPU's memory; InputError if the model runs on none."""
         return self._gpu_calls("an address").placed(signature, there)
 
-    def run_placed(
-        self, call: PlacedCall, inputs: Sequence[int], outputs: Sequence[int], stream: int
+    def run_bound(
+        self, call: BoundCall, inputs: Sequence[int], outputs: Sequence[int], stream: int
     ) -> None:
         """As :meth:`run_at`, where ``call`` says which addresses are in the GPU's memory.
 
@@ -192,7 +192,7 @@ class Session:
         except IndexError:
             slot = Slot(self._model)
         try:
-            status = calls.run_placed(slot, call, inputs, outputs, stream)
+            status = calls.run_bound(slot, call, inputs, outputs, stream)
             failure = self._failure(status, slot) if status else None
         finally:
             self._idle.append(slot)

@@ -26,8 +26,8 @@ from modelcc.runtime.errors import InputError, RunError
 from modelcc.runtime.stream_calls import StreamCalls
 from modelcc.runtime.stream_clock import FLUSHED, StreamClock
 from modelcc.runtime.stream_driver import NOT_READY, OUT_OF_MEMORY, Answer, StreamDriver
-from modelcc.runtime.stream_late import LateCopies
 from modelcc.runtime.stream_order import StreamOrder
+from modelcc.runtime.stream_readback import StreamReadbacks
 from modelcc.runtime.stream_staging import PinnedStage
 
 _NAP = 0.0005
@@ -101,7 +101,7 @@ class StreamDevice:
         self._stage = PinnedStage(calls)
         self._recording = self._closed = False
         self._given_back: list[tuple[int, set[int]]] = []
-        self._order, self._late = StreamOrder(calls), LateCopies(calls, self._stream)
+        self._order, self._late = StreamOrder(calls), StreamReadbacks(calls, self._stream)
         self._clock = StreamClock(calls, self._stream)
         self.timeout: float | None = None
 

@@ -235,7 +235,7 @@ class GroupDecode:
 
 
 @dataclass(frozen=True)
-class RunningDecode:
+class FlashDecoding:
     """Few rows by many keys: lanes that read a key together keep its row's largest score, sum and
     totals so far.  In a step they have ``keys``, and as many values, by vectors of ``lanes``, which
     each thread copies to as many ``buffers`` ahead; those of a ``warp`` combine registers.  Keys
@@ -288,7 +288,7 @@ GroupSchedule: TypeAlias = (
     | GroupChain
     | TensorChain
     | GroupDecode
-    | RunningDecode
+    | FlashDecoding
     | GroupScatter
     | ListedScatter
 )

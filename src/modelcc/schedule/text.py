@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from modelcc.schedule.group_schedule import (
+    FlashDecoding,
     GroupArrays,
     GroupAttention,
     GroupChain,
@@ -31,7 +32,6 @@ from modelcc.schedule.group_schedule import (
     GroupWindows,
     ListedScatter,
     Pointwise,
-    RunningDecode,
     TensorAttention,
     TensorChain,
     TensorProduct,
@@ -74,7 +74,7 @@ _WORDS: Mapping[str, type[Schedule | Part]] = MappingProxyType(
         "group_chain": GroupChain,
         "tensor_chain": TensorChain,
         "group_decode": GroupDecode,
-        "running_decode": RunningDecode,
+        "flash_decoding": FlashDecoding,
         "group_scatter": GroupScatter,
         "listed_scatter": ListedScatter,
     }

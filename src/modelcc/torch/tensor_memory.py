@@ -11,8 +11,8 @@ from torch._C._dynamo.guards import _empty_strided_cpu as empty_strided_cpu
 
 from modelcc.frontends.torch.traced import TracedInterface
 from modelcc.runtime.arenas import Arenas
+from modelcc.runtime.bound_calls import BoundCall
 from modelcc.runtime.device_steps import End
-from modelcc.runtime.placed_calls import PlacedCall
 from modelcc.runtime.session import Session
 from modelcc.runtime.signature import Signature
 
@@ -80,11 +80,11 @@ class GpuMemory:
     def outputs(self) -> Sequence[Empty]:
         return [empty_strided_cpu if o.host else self.empty for o in self.interface.outputs]
 
-    def prepared(self, signature: Signature) -> PlacedCall:
+    def prepared(self, signature: Signature) -> BoundCall:
         return self.session.placed(signature, self.there)
 
-    def run(self, prepared: PlacedCall, inputs: list[int], outputs: list[int]) -> None:
-        self.session.run_placed(prepared, inputs, outputs, self.stream())
+    def run(self, prepared: BoundCall, inputs: list[int], outputs: list[int]) -> None:
+        self.session.run_bound(prepared, inputs, outputs, self.stream())
 
 
 def gpu_memory(interface: TracedInterface, session: Session, device: torch.device) -> GpuMemory:

@@ -53,7 +53,7 @@ TOO_LONG = {
 
 NEEDED: dict[str, dict[str, Any]] = {
     "FuseContractions": {"block": 8, "cache_bytes": 512 << 10},
-    "JoinTwins": {"machine": PROCESSOR},
+    "FuseGatedProducts": {"machine": PROCESSOR},
     "SplitReductions": {"units": 16},
     "SplitScatters": {"machine": H100},
     "SplitKeys": {"units": 16},

@@ -34,9 +34,9 @@ from modelcc.options import Options
 from modelcc.runtime.device_program import DeviceCode
 from modelcc.runtime.session import Session
 from modelcc.schedule.group_schedule import (
+    FlashDecoding,
     GroupAttention,
     GroupProduct,
-    RunningDecode,
     TensorAttention,
     TensorProduct,
 )
@@ -45,7 +45,7 @@ from modelcc.targets.cuda.chips import CHIPS
 from modelcc.targets.gpu.schedule import schedule_groups
 from tests.targets.gpu.test_persistent_product import PRODUCTS as PERSISTENT
 from tests.targets.gpu.test_tensor_product import PRODUCTS as FRAGMENTS
-from tests.targets.gpu.test_tile_product import PRODUCTS as TILES
+from tests.targets.gpu.test_warpgroup_product import PRODUCTS as TILES
 
 cuda_device = pytest.importorskip("modelcc.runtime.cuda_device")
 
@@ -122,14 +122,14 @@ def test_products_of_threads(name: str, early: bool) -> None:
 INTERLEAVED = GroupAttention(8, 8, 32, 2, lanes=4, warp=32, interleaved=True)
 ATTENTION: Mapping[str, tuple[TensorProgram, Schedule, float]] = {
     "interleaved": (attention(2, 2, 17, 35, 8, 16, "f32", CAUSAL), INTERLEAVED, 3e-6),
-    "a step": (few_rows(2, 1, 40, 16, 16, "bf16"), RunningDecode(16, 2, 4, 4, 3, 2), 1e-2),
+    "a step": (few_rows(2, 1, 40, 16, 16, "bf16"), FlashDecoding(16, 2, 4, 4, 3, 2), 1e-2),
     "sums of threads": (attention(2, 2, 17, 35, 8, 16, "f32", CAUSAL, sums=True),
                         GroupAttention(8, 8, 32, 2, 4, 32), 3e-6),
     "sums of warps": (attention(1, 2, 17, 35, 16, 32, "f16", CAUSAL, "f16", sums=True),
                       TensorAttention(16, 16), 2e-3),
     "sums of four warps": (attention(1, 1, 70, 70, 64, 64, "bf16", CAUSAL, "bf16", sums=True),
                            TensorAttention(64, 64, "wgmma"), 2e-2),
-    "few rows": (few_rows(2, 2, 33, 16, 16, "f16"), RunningDecode(8, 3, 2, 4, 2, 3), 2e-3),
+    "few rows": (few_rows(2, 2, 33, 16, 16, "f16"), FlashDecoding(8, 3, 2, 4, 2, 3), 2e-3),
 }  # fmt: skip
 
 

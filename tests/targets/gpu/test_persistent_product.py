@@ -23,9 +23,9 @@ from modelcc.ir.types import BF16, F16, F32
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.cuda.chips import find_chip
+from modelcc.targets.gpu.epilogue_staging import kept_type
 from modelcc.targets.gpu.lower import candidates, default_schedule, lower_groups
-from modelcc.targets.gpu.sums_slab import kept_type
-from modelcc.targets.gpu.tile_product import tile_bytes
+from modelcc.targets.gpu.warpgroup_product import tile_bytes
 
 SIZES = {"m": 19}
 ONE = TensorProduct(64, 64, 64, 1, 1, 2, "wgmma")

@@ -52,6 +52,7 @@ from modelcc.ir.types import F32, DType
 from modelcc.schedule.expression import accumulate
 from modelcc.schedule.group_schedule import GroupAttention
 from modelcc.schedule.schedule import ScheduleError
+from modelcc.targets.gpu.async_copy_attention import AsyncCopyAttention
 from modelcc.targets.gpu.attention_parts import (
     TOTAL,
     AttentionParts,
@@ -61,7 +62,6 @@ from modelcc.targets.gpu.attention_parts import (
     within,
 )
 from modelcc.targets.gpu.contraction import Contraction
-from modelcc.targets.gpu.copied_attention import CopiedAttention
 from modelcc.targets.gpu.evaluation import (
     Evaluation,
     GroupKernel,
@@ -86,7 +86,7 @@ def lower_attention(kernel: GroupKernel, schedule: GroupAttention) -> Function:
     if kernel.checks:
         raise ScheduleError("indices of blocks are known to be in their bounds")
     copied = s.lanes > 1
-    return (CopiedAttention if copied else _AttentionThreads)(
+    return (AsyncCopyAttention if copied else _AttentionThreads)(
         kernel, s, find_attention(kernel)
     ).function()
 

@@ -11,25 +11,29 @@ from modelcc.ir.tensor import Kernel, TensorProgram
 from modelcc.ir.types import F16
 from modelcc.schedule.canonical import canonical
 from modelcc.schedule.group_schedule import (
+    FlashDecoding,
     GroupAttention,
     GroupDecode,
     GroupSchedule,
-    RunningDecode,
     TensorAttention,
 )
 from modelcc.schedule.schedule import ScheduleError
+from modelcc.targets.gpu.async_copy_choice import copied_schedules
 from modelcc.targets.gpu.attention_parts import AttentionParts, find_attention
-from modelcc.targets.gpu.copied_choice import copied_schedules
-from modelcc.targets.gpu.decode_parts import find_decode
+from modelcc.targets.gpu.decode_nests import find_decode
 from modelcc.targets.gpu.evaluation import GroupKernel, extent_of
+from modelcc.targets.gpu.flash_decoding import (
+    flash_decoding_registers,
+    flash_decoding_shared,
+    verify_flash_decoding,
+)
+from modelcc.targets.gpu.flash_decoding_nests import FlashDecodingNests, find_flash_decoding
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.row_lanes import RowLanes
-from modelcc.targets.gpu.running_decode import running_registers, running_shared, verify_running
-from modelcc.targets.gpu.running_parts import RunningParts, find_running
 from modelcc.targets.gpu.sizes import count
 from modelcc.targets.gpu.tensor_attention import WarpAttention
-from modelcc.targets.gpu.tile_attention import TileAttention
-from modelcc.targets.gpu.tile_product import BOXES
+from modelcc.targets.gpu.warpgroup_attention import TileAttention
+from modelcc.targets.gpu.warpgroup_product import BOXES
 from modelcc.targets.gpu.wave_attention import LAYOUTS, RDNA3, WaveAttention
 
 BLOCKS = (
@@ -116,22 +120,22 @@ def running_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupS
     meanwhile, however many groups a unit has.  A part more than steps are alike for is none."""
     if not (machine.exchanges and machine.copies):
         return
-    parts = find_running(kernel)
+    parts = find_flash_decoding(kernel)
     if isinstance(parts.keys, int) and parts.keys <= WHOLE:
         return
     most = 4 * machine.lanes // min(parts.key_bytes, parts.value_bytes)
     lanes = next(n for n in (8, 4, 2, 1) if n <= max(most, 1) and parts.takes_lanes(n))
-    s = RunningDecode(8 * machine.warp, KEYS_AT_ONCE, lanes, machine.warp)
-    verify_running(parts, s)
-    shared = running_shared(parts, s)
-    at_once = machine.groups_at_once(s.threads, running_registers(parts, s), shared)
+    s = FlashDecoding(8 * machine.warp, KEYS_AT_ONCE, lanes, machine.warp)
+    verify_flash_decoding(parts, s)
+    shared = flash_decoding_shared(parts, s)
+    at_once = machine.groups_at_once(s.threads, flash_decoding_registers(parts, s), shared)
     tiles = extent_of(parts.batch)
     if at_once and isinstance(tiles, int) and (machine.arrivals or tiles >= machine.units):
         most = min(at_once * machine.units // tiles, MOST_PARTS) if machine.arrivals else 1
         yield replace(s, parts=_parts_of(parts, s, max(most, 1)))
 
 
-def _parts_of(parts: RunningParts, s: RunningDecode, most: int) -> int:
+def _parts_of(parts: FlashDecodingNests, s: FlashDecoding, most: int) -> int:
     """Parts of keys, ``most`` at most, none of which has a step more than it would in fewer."""
     if not isinstance(parts.keys, int):
         return most

@@ -13,7 +13,7 @@ from modelcc.schedule.expression import FreshNames
 from modelcc.schedule.lanes import Lanes, widen
 from modelcc.targets.gpu.attention_parts import TOTAL, AttentionParts, store_of_rows
 from modelcc.targets.gpu.evaluation import Evaluation, Point, only_where
-from modelcc.targets.gpu.own_numbers import BOTH, SIDE, each_side, own, pair
+from modelcc.targets.gpu.fragment_elements import BOTH, SIDE, each_side, own, pair
 from modelcc.targets.isa.nvidia_wgmma import own_column
 
 

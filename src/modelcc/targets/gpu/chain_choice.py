@@ -10,9 +10,9 @@ from modelcc.ir.types import F16
 from modelcc.schedule.canonical import canonical
 from modelcc.schedule.group_schedule import GroupChain, TensorChain
 from modelcc.schedule.schedule import ScheduleError
+from modelcc.targets.gpu.async_copy_attention import MARGIN
 from modelcc.targets.gpu.attention_choice import aligned_bytes
 from modelcc.targets.gpu.chain_parts import ChainParts, find_chain
-from modelcc.targets.gpu.copied_attention import MARGIN
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.sizes import count

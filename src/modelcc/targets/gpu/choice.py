@@ -30,6 +30,7 @@ from modelcc.targets.gpu.attention_choice import (
 from modelcc.targets.gpu.box_operand import box_product
 from modelcc.targets.gpu.chain_choice import chain_schedules
 from modelcc.targets.gpu.contraction import Contraction, group_contraction
+from modelcc.targets.gpu.epilogue_staging import kept_type
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.operand_tile import vector_lanes
@@ -38,16 +39,15 @@ from modelcc.targets.gpu.pointwise import takes_lanes
 from modelcc.targets.gpu.product import has_squares
 from modelcc.targets.gpu.row_choice import reduction_schedules, row_schedules
 from modelcc.targets.gpu.sizes import FEW, count, number
-from modelcc.targets.gpu.sums_slab import kept_type
 from modelcc.targets.gpu.tensor_choice import tensor_tiles, tensor_time
 from modelcc.targets.gpu.tensor_product import SPLIT, matrix_type
-from modelcc.targets.gpu.tile_product import takes_boxes
 from modelcc.targets.gpu.transposition import (
     Crossing,
     find_crossing,
     reads_vectors,
     transposed_bytes,
 )
+from modelcc.targets.gpu.warpgroup_product import takes_boxes
 from modelcc.targets.gpu.window_choice import window_schedules
 
 TILES = (

@@ -20,7 +20,7 @@ from modelcc.ir.memory_rules import MemoryRules
 from modelcc.ir.naming import user_name
 from modelcc.ir.program import Program
 from modelcc.ir.tensor import TensorProgram
-from modelcc.passes.graph.flip_transposed import FlipTransposed
+from modelcc.passes.graph.conv_transpose_to_conv import ConvTransposeToConv
 from modelcc.passes.graph.join_products import JoinProducts
 from modelcc.passes.graph.keep_sums import KeepSums
 from modelcc.passes.program.place_transfers import place_transfers, side_of
@@ -66,11 +66,11 @@ from modelcc.targets.gpu.kernel_uses import device_facts
 from modelcc.targets.gpu.kernels import DeviceKernels
 from modelcc.targets.gpu.library_call import DeviceCall, library_notes, with_workspaces
 from modelcc.targets.gpu.machine import GpuModel
-from modelcc.targets.gpu.passes.join_twins import JoinTwins
+from modelcc.targets.gpu.passes.fuse_gated_products import FuseGatedProducts
+from modelcc.targets.gpu.passes.permute_operands import PermuteOperands
 from modelcc.targets.gpu.passes.split_keys import SplitKeys
 from modelcc.targets.gpu.passes.split_reductions import SplitReductions
 from modelcc.targets.gpu.passes.split_scatters import SplitScatters
-from modelcc.targets.gpu.passes.turn_operands import TurnOperands
 from modelcc.targets.gpu.passes.winograd import GroupWinograd
 from modelcc.targets.gpu.passes.winograd_cost import GroupWinogradCost
 from modelcc.targets.gpu.working_memory import with_working_memory
@@ -169,7 +169,9 @@ class DeviceTarget(Target):
         """Products of one operand are one, for all units and in one launch; gradients of images are
         convolved as images are, and those of attention made of its rows' sums."""
         return GraphPasses(
-            functions=(KeepSums(),), convolutions=(FlipTransposed(),), products=(JoinProducts(),)
+            functions=(KeepSums(),),
+            convolutions=(ConvTransposeToConv(),),
+            products=(JoinProducts(),),
         )
 
     def tensor_passes(self) -> TensorPasses:
@@ -182,7 +184,7 @@ class DeviceTarget(Target):
         by, unless a library may compute either."""
         few = self.gpu.exchanges
         keys = (SplitKeys(self.gpu.units, self.gpu),) if few else ()
-        last, turned = ((ChannelsLast(),), (TurnOperands(),)) if self.gpu.matrix else ((), ())
+        last, turned = ((ChannelsLast(),), (PermuteOperands(),)) if self.gpu.matrix else ((), ())
         attention = FuseContractions(
             1,
             cache_bytes=0,
@@ -192,7 +194,7 @@ class DeviceTarget(Target):
             share=4 if self.gpu.virtual else 64,
         )
         chains = FuseChains(partial(runs_as_chain, machine=self.gpu))
-        twins = () if self.libraries else (JoinTwins(self.gpu),)
+        twins = () if self.libraries else (FuseGatedProducts(self.gpu),)
         products = not self.libraries and not self.gpu.arrivals
         split = SplitReductions(
             self.gpu.units, products=products, fusion=(FuseKernels(), chains, attention)

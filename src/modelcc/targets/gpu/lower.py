@@ -9,6 +9,7 @@ from types import MappingProxyType
 from modelcc.ir.loop import Function
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.group_schedule import (
+    FlashDecoding,
     GroupArrays,
     GroupAttention,
     GroupChain,
@@ -20,7 +21,6 @@ from modelcc.schedule.group_schedule import (
     GroupTranspose,
     GroupWindows,
     Pointwise,
-    RunningDecode,
     TensorAttention,
     TensorChain,
     TensorProduct,
@@ -30,8 +30,9 @@ from modelcc.targets.cpu.scheduled_kernel import ScheduledKernel
 from modelcc.targets.gpu.arrays import lower_arrays
 from modelcc.targets.gpu.attention import lower_attention
 from modelcc.targets.gpu.choice import choices
-from modelcc.targets.gpu.decode import lower_decode
+from modelcc.targets.gpu.decode_attention import lower_decode
 from modelcc.targets.gpu.evaluation import GroupKernel
+from modelcc.targets.gpu.flash_decoding import lower_flash_decoding
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.overlap import overlapping
 from modelcc.targets.gpu.persistent_product import lower_persistent_product
@@ -40,15 +41,14 @@ from modelcc.targets.gpu.product import lower_product
 from modelcc.targets.gpu.reduction import lower_reduction
 from modelcc.targets.gpu.residency import resident_groups
 from modelcc.targets.gpu.rows import lower_rows
-from modelcc.targets.gpu.running_decode import lower_running_decode
 from modelcc.targets.gpu.strips import lower_windows
 from modelcc.targets.gpu.tensor_attention import lower_tensor_attention
 from modelcc.targets.gpu.tensor_chain import lower_tensor_chain
 from modelcc.targets.gpu.tensor_product import lower_tensor_product
 from modelcc.targets.gpu.thread_chain import lower_chain
-from modelcc.targets.gpu.tile_attention import lower_tile_attention
-from modelcc.targets.gpu.tile_product import BOXES, lower_tile_product
 from modelcc.targets.gpu.transposition import lower_transpose
+from modelcc.targets.gpu.warpgroup_attention import lower_tile_attention
+from modelcc.targets.gpu.warpgroup_product import BOXES, lower_tile_product
 from modelcc.targets.gpu.wave_attention import LAYOUTS, lower_wave_attention
 from modelcc.targets.gpu.weights import weight_layouts, with_weights
 
@@ -80,7 +80,7 @@ _KINDS: Mapping[type, Callable[..., Function]] = MappingProxyType(
         GroupChain: lower_chain,
         TensorChain: lower_tensor_chain,
         GroupDecode: lower_decode,
-        RunningDecode: lower_running_decode,
+        FlashDecoding: lower_flash_decoding,
     }
 )
 

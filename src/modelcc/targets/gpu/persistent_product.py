@@ -38,10 +38,10 @@ from modelcc.ir.tiles import WaitRoutines
 from modelcc.ir.types import F32, DType
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.schedule.schedule import ScheduleError
-from modelcc.targets.gpu.early_operands import in_registers
+from modelcc.targets.gpu.epilogue_prefetch import in_registers
+from modelcc.targets.gpu.epilogue_staging import kept_type, slab_pitch
 from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching
-from modelcc.targets.gpu.sums_slab import kept_type, slab_pitch
-from modelcc.targets.gpu.tile_product import (
+from modelcc.targets.gpu.warpgroup_product import (
     ResultTile,
     TileProductKernel,
     find_tile_product,
@@ -52,8 +52,9 @@ from modelcc.targets.isa.tile_products import BYTES
 
 def lower_persistent_product(kernel: GroupKernel, schedule: TensorProduct) -> Function:
     """The function of a kernel; :class:`ScheduleError` where
-    :func:`~modelcc.targets.gpu.tile_product.find_tile_product` raises it, for floats of 8 bits,
-    and where groups have no tile each or a tile too few blocks of terms for slices of results."""
+    :func:`~modelcc.targets.gpu.warpgroup_product.find_tile_product` raises it, for floats of 8
+    bits, and where groups have no tile each or a tile too few blocks of terms for slices of
+    results."""
     dtype, boxes = find_tile_product(kernel, schedule)
     if dtype in BYTES or schedule.parts != 1:
         raise ScheduleError("groups that have several tiles multiply whole ones of 16 bits")

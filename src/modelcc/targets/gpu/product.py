@@ -33,10 +33,9 @@ from modelcc.schedule.group_schedule import GroupProduct
 from modelcc.schedule.lanes import Lanes, widen
 from modelcc.schedule.nest import LoopVar
 from modelcc.schedule.schedule import ScheduleError
+from modelcc.targets.gpu.async_copy_blocks import AsyncCopyBlocks
 from modelcc.targets.gpu.contraction import Contraction, KeptFactor, group_contraction
-from modelcc.targets.gpu.copied_blocks import CopiedBlocks
 from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching, extent_of, only_where
-from modelcc.targets.gpu.interleaved import interleaved, interleaves
 from modelcc.targets.gpu.operand_tile import OperandTile, TileReader, multiplied
 from modelcc.targets.gpu.partial_sums import (
     PartialSums,
@@ -45,6 +44,7 @@ from modelcc.targets.gpu.partial_sums import (
     place_part,
 )
 from modelcc.targets.gpu.staged_tile import StagedTile, TileCopier
+from modelcc.targets.gpu.warp_squares import interleaved, interleaves
 
 WARP_COLUMNS = 8
 """Threads in a row of a warp that is interleaved."""
@@ -198,7 +198,7 @@ class _TiledProduct:
         return [*first.statements, Barrier(), For(block, 0, self._blocks(), body)]
 
     def _copied(self, copiers: Sequence[TileCopier], sums: list[list[Var]]) -> list[Stmt]:
-        copied = CopiedBlocks(
+        copied = AsyncCopyBlocks(
             copiers, self._kernel.names, self._schedule.buffers, self._blocks(), self._first,
             self._ranges,
         )  # fmt: skip

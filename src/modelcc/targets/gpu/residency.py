@@ -8,6 +8,7 @@ from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import launch_extents
 from modelcc.ir.scalar_tree import reads
 from modelcc.schedule.group_schedule import (
+    FlashDecoding,
     GroupArrays,
     GroupAttention,
     GroupChain,
@@ -18,13 +19,13 @@ from modelcc.schedule.group_schedule import (
     GroupTranspose,
     GroupWindows,
     Pointwise,
-    RunningDecode,
     TensorAttention,
     TensorChain,
     TensorProduct,
 )
 from modelcc.schedule.schedule import Schedule
 from modelcc.targets.gpu.arrays import array_registers
+from modelcc.targets.gpu.async_copy_attention import copied_registers
 from modelcc.targets.gpu.attention_choice import attention_registers, fragment_registers
 from modelcc.targets.gpu.attention_parts import find_attention
 from modelcc.targets.gpu.chain_choice import chain_registers
@@ -32,11 +33,10 @@ from modelcc.targets.gpu.chain_choice import fragment_registers as chain_fragmen
 from modelcc.targets.gpu.chain_parts import find_chain
 from modelcc.targets.gpu.choice import product_registers
 from modelcc.targets.gpu.contraction import group_contraction
-from modelcc.targets.gpu.copied_attention import copied_registers
 from modelcc.targets.gpu.evaluation import GroupKernel
+from modelcc.targets.gpu.flash_decoding import flash_decoding_registers
+from modelcc.targets.gpu.flash_decoding_nests import find_flash_decoding
 from modelcc.targets.gpu.machine import GpuModel
-from modelcc.targets.gpu.running_decode import running_registers
-from modelcc.targets.gpu.running_parts import find_running
 from modelcc.targets.gpu.tensor_choice import tensor_registers
 from modelcc.targets.gpu.window_choice import window_registers
 from modelcc.targets.llvm.groups import shared_bytes
@@ -89,8 +89,8 @@ def _registers(kernel: GroupKernel, schedule: Schedule, machine: GpuModel) -> in
             return array_registers(kernel, schedule)
         case Pointwise() | GroupTranspose():
             return _point_registers(kernel)
-        case RunningDecode():
-            return running_registers(find_running(kernel), schedule)
+        case FlashDecoding():
+            return flash_decoding_registers(find_flash_decoding(kernel), schedule)
         case GroupDecode():
             return 40 + 4 * schedule.keys
         case _:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from modelcc.ir.index import Index, floordiv, minimum, mod
 from modelcc.ir.tensor import Condition
-from modelcc.schedule.group_schedule import GroupDecode, RunningDecode
+from modelcc.schedule.group_schedule import FlashDecoding, GroupDecode
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class RowLanes:
     lanes: int
 
     @staticmethod
-    def of(size: int, s: GroupDecode | RunningDecode) -> RowLanes:
+    def of(size: int, s: GroupDecode | FlashDecoding) -> RowLanes:
         """As a schedule says."""
         return RowLanes(size, s.threads, s.warp, s.lanes)
 

@@ -10,12 +10,12 @@ from modelcc.ir.types import BF16, F32, DType
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.targets.gpu.box_operand import BoxProduct
 from modelcc.targets.gpu.contraction import Contraction, KeptFactor
+from modelcc.targets.gpu.epilogue_staging import TOGETHER, slab_pitch
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.operand_tile import vector_lanes
 from modelcc.targets.gpu.partial_sums import CACHED_BYTES, parts_cycles, parts_of
 from modelcc.targets.gpu.sizes import count
 from modelcc.targets.gpu.staged_tile import REGISTER, VECTOR_BYTES, has_rows_of_terms
-from modelcc.targets.gpu.sums_slab import TOGETHER, slab_pitch
 from modelcc.targets.gpu.tensor_product import (
     DEEP,
     EXACT,
@@ -26,7 +26,7 @@ from modelcc.targets.gpu.tensor_product import (
     families,
     pad_bytes,
 )
-from modelcc.targets.gpu.tile_product import BOXES, is_turned, tile_bytes
+from modelcc.targets.gpu.warpgroup_product import BOXES, is_turned, tile_bytes
 from modelcc.targets.isa.fragments import SIDE, fragment_bytes, sums_of
 from modelcc.targets.isa.fragments import depth as fragment_depth
 from modelcc.targets.isa.tile_products import depth

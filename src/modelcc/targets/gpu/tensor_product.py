@@ -11,8 +11,8 @@ grid b, j, i; thread warp row, warp column, lane
     its sums are put side by side into shared memory, barrier
     results where there are any: sums, and what follows them
 
-Blocks are copied by :mod:`modelcc.targets.gpu.copied_blocks`.  With ``parts`` a group has some of
-the terms, and puts its sums into memory; the last one of a tile finishes them
+Blocks are copied by :mod:`modelcc.targets.gpu.async_copy_blocks`.  With ``parts`` a group has some
+of the terms, and puts its sums into memory; the last one of a tile finishes them
 (:mod:`modelcc.targets.gpu.partial_sums`).
 """
 
@@ -29,8 +29,9 @@ from modelcc.ir.types import F32, DType
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.schedule import ScheduleError
+from modelcc.targets.gpu.async_copy_blocks import AsyncCopyBlocks
 from modelcc.targets.gpu.contraction import Contraction, KeptFactor, group_contraction
-from modelcc.targets.gpu.copied_blocks import CopiedBlocks
+from modelcc.targets.gpu.epilogue_staging import EpilogueStaging
 from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching, extent_of
 from modelcc.targets.gpu.partial_sums import (
     PartialSums,
@@ -39,7 +40,6 @@ from modelcc.targets.gpu.partial_sums import (
     place_part,
 )
 from modelcc.targets.gpu.staged_tile import StagedTile, TileCopier, has_rows_of_terms
-from modelcc.targets.gpu.sums_slab import SumsSlab
 from modelcc.targets.isa.fragments import (
     MOST_EVERY,
     OPERANDS,
@@ -201,7 +201,7 @@ class _TensorProduct:
         outer.statements += [Alloc(b) for b in (self._a, self._b, self._c)]
         outer.statements += self._clear()
         names, ranges = self._kernel.names, self._ranges
-        copied = CopiedBlocks(
+        copied = AsyncCopyBlocks(
             readers, names, s.buffers, self._blocks, self._first, ranges, not s.copies
         )
         outer.statements += copied.statements(outer, self._multiply)
@@ -272,19 +272,19 @@ class _TensorProduct:
 
     # --- results
 
-    def _slab(self, batch: dict[str, Index], parts: PartialSums | None) -> SumsSlab:
+    def _slab(self, batch: dict[str, Index], parts: PartialSums | None) -> EpilogueStaging:
         """For a row of fragments of each warp, or for all of them in parts."""
         s = self._schedule
         rows = SIDE * s.warp_rows if parts is None else s.rows
         own = self._rights[0].size
         starts = Sym(self._groups[2]) * s.rows, Sym(self._groups[1]) * own
-        return SumsSlab(
+        return EpilogueStaging(
             self._kernel, self._found, self._launch, batch, starts, rows, own,
             self._sums, self._thread, s.threads, self._kernel.names.fresh("slab"), parts=parts,
             over=not s.copies,
         )  # fmt: skip
 
-    def _parts(self, parts: PartialSums, slab: SumsSlab) -> list[Stmt]:
+    def _parts(self, parts: PartialSums, slab: EpilogueStaging) -> list[Stmt]:
         """The sums of this group's terms, and all of them by the last one."""
         row, i = Sym(self._threads[0]), Sym(self._kernel.names.fresh("i"))
 
@@ -308,7 +308,7 @@ class _TensorProduct:
             result.append(_unrolled(j, own, put))
         return result
 
-    def _results(self, slab: SumsSlab) -> list[Stmt]:
+    def _results(self, slab: EpilogueStaging) -> list[Stmt]:
         """Rows of fragments one after the other: their registers have numbers."""
         row, result = Sym(self._threads[0]), list[Stmt]()
         result += [Barrier()] if slab.over else []

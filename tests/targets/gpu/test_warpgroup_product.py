@@ -19,7 +19,7 @@ from modelcc.ir.tiles import WaitArrival, WaitRoutines
 from modelcc.ir.types import I64, Array
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.schedule.schedule import ScheduleError
-from modelcc.targets.gpu.tile_product import tile_bytes
+from modelcc.targets.gpu.warpgroup_product import tile_bytes
 
 SIZES = {"m": 19}
 EIGHT = TensorProduct(64, 64, 128, 1, 1, 2, "wgmma")

@@ -1,4 +1,4 @@
-"""Attention on matrix units that four warps use together, from tiles that are copied as boxes.
+"""Attention on matrix units that a warpgroup uses together, from tiles that are copied as boxes.
 
 grid b, i; thread warp of 128 (64 rows each), lane
   one thread: queries and the first blocks of keys and of values are copied, a phase each
@@ -85,7 +85,7 @@ from modelcc.targets.gpu.evaluation import (
     Launching,
     only_where,
 )
-from modelcc.targets.gpu.own_numbers import BOTH, SIDE, each_side, own, pair, put
+from modelcc.targets.gpu.fragment_elements import BOTH, SIDE, each_side, own, pair, put
 from modelcc.targets.gpu.reduction import combine_two, exchanged
 from modelcc.targets.gpu.score_scale import overflows, unscaled
 from modelcc.targets.isa.nvidia_fast import EXP2

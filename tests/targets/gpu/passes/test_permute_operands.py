@@ -9,7 +9,7 @@ from modelcc.ir.tensor import Kernel, TensorProgram
 from modelcc.ir.tensor_interpreter import run_program
 from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.ir.tensor_verifier import verify_tensor_program
-from modelcc.targets.gpu.passes.turn_operands import TurnOperands
+from modelcc.targets.gpu.passes.permute_operands import PermuteOperands
 
 INPUTS = "%x: f16[2, 8, 6, 6], %v: f16[16, 8, 3, 3], %w: f16[16, 8, 3, 3]"
 WINDOW = "[n < 2, p < 4, q < 4, o < 16] sum[c < 8, a < 3, b < 3]"
@@ -33,7 +33,7 @@ def program(image: str = "%x[n, c, p + a, q + b]", axes: str = WINDOW) -> Tensor
 
 def turned(given: TensorProgram) -> list[str]:
     """The kernels and what each gives, once their meaning is found to be the same."""
-    found = TurnOperands()(given)
+    found = PermuteOperands()(given)
     verify_tensor_program(found)
     rng = np.random.default_rng(0)
     shapes = {"x": (2, 8, 6, 6), "v": (16, 8, 3, 3), "w": (16, 8, 3, 3)}
@@ -51,14 +51,14 @@ def test_what_a_call_gives_is_turned_once_and_first() -> None:
 
 def test_filters_lie_as_those_of_constants() -> None:
     """Results innermost; terms in the order of the image's dimensions."""
-    found = TurnOperands()(program())
+    found = PermuteOperands()(program())
     assert found.types["x.turned"].shape == (2, 6, 6, 8)
     assert found.types["v.turned"].shape == found.types["u.turned"].shape == (3, 3, 8, 16)
 
 
 @pytest.mark.parametrize("channels", [8, 9])
 def test_few_channels_stay_first(channels: int) -> None:
-    found = TurnOperands(channels)(program())
+    found = PermuteOperands(channels)(program())
     assert ("x.turned" in found.types) == (channels == 8) and "v.turned" in found.types
 
 
@@ -66,7 +66,7 @@ def test_filters_of_few_windows_stay() -> None:
     """A copy would read as much as the product."""
     few = WINDOW.replace("p < 4, q < 4", "p < 1, q < 1").replace("n < 2", "n < 1")
     given = program(axes=few)
-    assert not {"v.turned", "u.turned"} & TurnOperands()(given).types.keys()
+    assert not {"v.turned", "u.turned"} & PermuteOperands()(given).types.keys()
 
 
 def test_products_of_matrices_stay() -> None:

@@ -1,5 +1,5 @@
-"""Attention by the threads' own arithmetic, of operands that are copied beside: two contractions of
-which one sums rows of the other, block by block of keys.
+"""Attention by the threads' own arithmetic, of operands that are copied asynchronously: two
+contractions of which one sums rows of the other, block by block of keys.
 
 grid b, i; thread y, x
   queries and the first block of keys are copied; totals = 0
@@ -67,12 +67,12 @@ from modelcc.targets.gpu.evaluation import (
     Point,
     only_where,
 )
-from modelcc.targets.gpu.interleaved import in_a_row, interleaved, interleaves
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.operand_tile import multiplied
 from modelcc.targets.gpu.reduction import combine_two, exchanged_by, is_power_of_two, neighbours
 from modelcc.targets.gpu.score_scale import unscaled
 from modelcc.targets.gpu.staged_tile import StagedTile, TileCopier
+from modelcc.targets.gpu.warp_squares import in_a_row, interleaved, interleaves
 
 MARGIN = 16
 """Registers that ptxas may take beyond what is expected."""
@@ -128,7 +128,7 @@ def copied_registers(s: GroupAttention, parts: AttentionParts, machine: GpuModel
     return kept + factors if kept + factors > room else min(kept + s.lanes * factors, room)
 
 
-class CopiedAttention:
+class AsyncCopyAttention:
     """What threads of a group do."""
 
     def __init__(self, kernel: GroupKernel, s: GroupAttention, parts: AttentionParts) -> None:

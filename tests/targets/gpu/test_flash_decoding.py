@@ -23,7 +23,7 @@ from modelcc.ir.tensor import Kernel, TensorProgram
 from modelcc.ir.tensor_interpreter import run_program
 from modelcc.ir.types import Array
 from modelcc.schedule.canonical import canonical
-from modelcc.schedule.group_schedule import GroupSchedule, RunningDecode
+from modelcc.schedule.group_schedule import FlashDecoding, GroupSchedule
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.schedule.text import parse_schedule, print_schedule
 from modelcc.targets.cuda.chips import CHIPS
@@ -37,10 +37,10 @@ MASKED = "{} + %b[j]"
 GPU = CHIPS["sm_90a"].gpu
 
 SCHEDULES = (
-    RunningDecode(8, 1, 1, 4),
-    RunningDecode(16, 2, 4, 4, 3, 2),
-    RunningDecode(8, 3, 2, 4, 2, 3),
-    RunningDecode(8, 2, 4, 2, 4, 5),
+    FlashDecoding(8, 1, 1, 4),
+    FlashDecoding(16, 2, 4, 4, 3, 2),
+    FlashDecoding(8, 3, 2, 4, 2, 3),
+    FlashDecoding(8, 2, 4, 2, 4, 5),
 )
 CASES = {
     "one row": few_rows(2, 1, 21, 8, 8),
@@ -80,7 +80,7 @@ def taken(program: TensorProgram) -> Function:
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 @pytest.mark.parametrize("case", CASES)
-def test_one_kernel_means_the_same(case: str, schedule: RunningDecode) -> None:
+def test_one_kernel_means_the_same(case: str, schedule: FlashDecoding) -> None:
     if schedule.lanes == 1 and case in ("halves", "bf16"):
         return  # of two bytes is no copy
     agrees(CASES[case], schedule, {})
@@ -137,7 +137,7 @@ def test_bytes_are_scaled_where_they_are_used() -> None:
       %y: f32[2, 1, 16] = [h < 2, i < 1, c < 16] sum[j < 37]
         %w[h, i, j] * (f32(%v[h, j, c]) * %s[h]) }"""
     program = program_of(text, {})
-    scheduled = schedule_groups(program, RunningDecode(8, 2, 8, 2, 2, 3))
+    scheduled = schedule_groups(program, FlashDecoding(8, 2, 8, 2, 2, 3))
     feeds = {name: array // 2 for name, array in whole_numbers(program, {}).items()}
     found = run_scheduled(scheduled, interpreted(scheduled), feeds, {})["y"]
     np.testing.assert_allclose(found, run_program(program, feeds, {})["y"], rtol=2e-5, atol=1e-6)
@@ -210,7 +210,7 @@ def test_all_groups_are_on_units_at_once(
     heads: int, rows: int, keys: int | str, parts: int
 ) -> None:
     program = few_rows(heads, rows, keys, 128, 128, "f16")
-    assert choice_of(program) == RunningDecode(256, 4, 8, 32, 2, parts)
+    assert choice_of(program) == FlashDecoding(256, 4, 8, 32, 2, parts)
     assert SplitKeys(GPU.units, GPU)(program).items == program.items
     other = replace(GPU, arrivals=False)
     split = SplitKeys(GPU.units, other)(program)
@@ -228,23 +228,23 @@ def test_few_keys_and_more_rows_are_as_before(rows: int, keys: int) -> None:
 
 def test_the_text_of_a_schedule_has_its_parts() -> None:
     text = print_schedule(SCHEDULES[2])
-    assert re.search(r"running_decode\(.*parts=3", text)
+    assert re.search(r"flash_decoding\(.*parts=3", text)
     assert parse_schedule(text) == SCHEDULES[2]
 
 
 @pytest.mark.parametrize(
     ("program", "schedule", "message"),
     [
-        (CASES["one row"], RunningDecode(12, 1, 1, 3), "warps of a power of two"),
-        (CASES["one row"], RunningDecode(8, 1, 1, 4, 1), "two buffers at least"),
-        (CASES["one row"], RunningDecode(8, 1, 16, 4), "no whole vectors"),
-        (CASES["halves"], RunningDecode(8, 1, 1, 4), "copied by 4, 8 or 16 bytes"),
-        (few_rows(1, 1, 9, 8, 16), RunningDecode(16, 1, 4, 8), "as many lanes read a key"),
-        (few_rows(1, 9, 9, 8, 8), RunningDecode(8, 1, 4, 2), "totals of few rows"),
+        (CASES["one row"], FlashDecoding(12, 1, 1, 3), "warps of a power of two"),
+        (CASES["one row"], FlashDecoding(8, 1, 1, 4, 1), "two buffers at least"),
+        (CASES["one row"], FlashDecoding(8, 1, 16, 4), "no whole vectors"),
+        (CASES["halves"], FlashDecoding(8, 1, 1, 4), "copied by 4, 8 or 16 bytes"),
+        (few_rows(1, 1, 9, 8, 16), FlashDecoding(16, 1, 4, 8), "as many lanes read a key"),
+        (few_rows(1, 9, 9, 8, 8), FlashDecoding(8, 1, 4, 2), "totals of few rows"),
     ],
 )
 def test_what_does_not_fit_is_refused(
-    program: TensorProgram, schedule: RunningDecode, message: str
+    program: TensorProgram, schedule: FlashDecoding, message: str
 ) -> None:
     with pytest.raises(ScheduleError, match=message):
         schedule_groups(program, schedule)

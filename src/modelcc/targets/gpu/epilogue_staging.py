@@ -1,5 +1,5 @@
-"""Sums that warps put side by side into shared memory, from where threads finish them in vectors of
-neighbouring columns."""
+"""The epilogue of a product by way of shared memory: warps put sums there side by side, and threads
+finish them in vectors of neighbouring columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from modelcc.schedule.expression import vectorisable
 from modelcc.schedule.lanes import Lanes
 from modelcc.schedule.structure import Group
 from modelcc.targets.gpu.contraction import Contraction
-from modelcc.targets.gpu.early_operands import (
+from modelcc.targets.gpu.epilogue_prefetch import (
     Asked,
     Early,
     Room,
@@ -103,7 +103,7 @@ class _Cells:
 
 
 @dataclass(frozen=True)
-class SumsSlab:
+class EpilogueStaging:
     """Sums of ``rows`` by ``columns`` results of the tile that ``starts`` at a row and a column, of
     a kernel whose ``threads`` each are called ``thread``; in a row those of twins lie behind all
     others.  ``pixels`` says which places of an image a row of the tile is, where rows do not go on

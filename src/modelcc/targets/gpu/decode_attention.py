@@ -1,4 +1,4 @@
-"""Two contractions of which one sums few rows of the other, as attention of new tokens is.
+"""Attention of new tokens: two contractions of which one sums few rows of the other.
 
 grid b; thread w (warps), l (lanes of them)
   first keys to registers; queries of all rows to shared memory; barrier
@@ -49,7 +49,7 @@ from modelcc.schedule.group_schedule import GroupDecode
 from modelcc.schedule.lanes import widen
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.schedule import ScheduleError
-from modelcc.targets.gpu.decode_parts import DecodeParts, find_decode, in_memory_order
+from modelcc.targets.gpu.decode_nests import DecodeParts, find_decode, in_memory_order
 from modelcc.targets.gpu.evaluation import (
     Evaluation,
     GroupKernel,

@@ -24,10 +24,10 @@ class _PinnedPlace:
     event: Any
 
 
-class StreamLateCopy:
+class StreamReadback:
     """Bytes on their way to a place that nobody else has until they are taken."""
 
-    def __init__(self, copies: LateCopies, place: _PinnedPlace, size: int) -> None:
+    def __init__(self, copies: StreamReadbacks, place: _PinnedPlace, size: int) -> None:
         self._copies = copies
         self._place = place
         self._size = size
@@ -47,7 +47,7 @@ class StreamLateCopy:
         self._copies.precede(self._place, stream)
 
 
-class LateCopies:
+class StreamReadbacks:
     """Copies in ``stream``, each to pinned memory of its own until its bytes are taken."""
 
     def __init__(self, calls: StreamCalls, stream: Any) -> None:
@@ -56,13 +56,13 @@ class LateCopies:
         self._places: list[_PinnedPlace] = []
         self._free: list[_PinnedPlace] = []
 
-    def bring(self, address: int, size: int) -> StreamLateCopy:
+    def bring(self, address: int, size: int) -> StreamReadback:
         """Ask for ``size`` bytes; a place whose copy fails is not used again."""
         place = self._place(size)
         run, driver = self._calls.run, self._calls.driver
         run(driver.download(place.address, address, size, self._stream))
         run(driver.mark(place.event, self._stream))
-        return StreamLateCopy(self, place, size)
+        return StreamReadback(self, place, size)
 
     def has_come(self, place: _PinnedPlace) -> bool:
         """Whether the copy to a place is done; RunError if the GPU has failed."""

@@ -26,7 +26,7 @@ from modelcc.targets.gpu.staged_tile import TileCopier
 
 
 @dataclass(frozen=True)
-class CopiedBlocks:
+class AsyncCopyBlocks:
     """A group's ``blocks``, the one with number ``first`` and those behind it, whose operands
     ``readers`` bring into so many ``buffers``.  Behind the last one it is read ``again``, where
     that is better than a condition, into a buffer that nobody uses."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from modelcc.ir.index import Sym, evaluate
-from modelcc.targets.gpu.interleaved import WARP, in_a_row, interleaved, interleaves
+from modelcc.targets.gpu.warp_squares import WARP, in_a_row, interleaved, interleaves
 
 
 @pytest.mark.parametrize(

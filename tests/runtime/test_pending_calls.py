@@ -22,7 +22,7 @@ from modelcc.runtime.values import ValueSession
 pytest.importorskip("modelcc.runtime.cuda_device")
 
 from tests.runtime.test_device_arrays import moves
-from tests.runtime.test_device_repeats import CURRENT, QUIET, WAITS, ByExchange
+from tests.runtime.test_graph_replay import CURRENT, QUIET, WAITS, ByExchange
 from tests.targets.cuda.test_program import Prepared, on_driver, prepared
 
 NEXT = np.array([3, 0, 4, 1, 2])

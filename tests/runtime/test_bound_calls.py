@@ -25,7 +25,7 @@ from tests.test_states import decoder
 
 pytest.importorskip("modelcc.runtime.cuda_device")
 from tests.runtime.test_device_arrays import Tensor, normal, number
-from tests.runtime.test_device_repeats import WAITS
+from tests.runtime.test_graph_replay import WAITS
 from tests.targets.cuda.test_program import on_driver, prepared
 
 EVERY: frozenset[End] = frozenset((kind, n) for kind in ("input", "output") for n in range(4))
@@ -53,7 +53,7 @@ def test_recorded_work_is_asked_for_between_that_of_a_stream() -> None:
     for seed in range(4):
         x.write(normal(seed))
         before = driver.calls.count("cuStreamSynchronize")
-        net.run_placed(call, [x.address], [y.address], x.stream)
+        net.run_bound(call, [x.address], [y.address], x.stream)
         waited = driver.calls.count("cuStreamSynchronize") - before
         assert bool(waited) == (seed < 1), "the first one brings weights"
         np.testing.assert_allclose(
@@ -61,7 +61,7 @@ def test_recorded_work_is_asked_for_between_that_of_a_stream() -> None:
         )
     assert driver.calls.count("cuStreamBeginCapture") == 1
     z = Tensor(driver, normal(9))
-    net.run_placed(call, [z.address], [y.address], z.stream)
+    net.run_bound(call, [z.address], [y.address], z.stream)
     np.testing.assert_allclose(
         read(driver, y, z.stream), mlp_result(normal(9)), rtol=1e-4, atol=1e-5
     )
@@ -80,7 +80,7 @@ def test_an_end_on_the_host(end: End) -> None:
         source = given.ctypes.data if from_host else x.address
         target = y.address if from_host else result.ctypes.data
         driver.calls.clear()
-        net.run_placed(call, [source], [target], x.stream)
+        net.run_bound(call, [source], [target], x.stream)
         assert ("cuStreamSynchronize" in driver.calls) == (not from_host or seed < 1)
         given[:] = 0
         found = read(driver, y, x.stream) if from_host else result
@@ -97,7 +97,7 @@ def test_what_the_host_computes_with() -> None:
     d = empty(driver)
     call = net.placed(net.signature(((3, 3),)), EVERY)
     for _ in range(3):
-        net.run_placed(call, [x.address], [y.address, d.address], x.stream)
+        net.run_bound(call, [x.address], [y.address, d.address], x.stream)
         np.testing.assert_array_equal(read(driver, y, x.stream), np.maximum(values, 0))
         np.testing.assert_allclose(read(driver, d, x.stream), 24)
 
@@ -124,7 +124,7 @@ class Decoding:
         outputs = [self.sums.address if s.name == "sums" else 0 for s in self.net.manifest.outputs]
         self.driver.calls.clear()
         addresses = [given[name].address for name in self.names]
-        self.net.run_placed(self.call, addresses, outputs, self.cache.stream)
+        self.net.run_bound(self.call, addresses, outputs, self.cache.stream)
         return list(self.driver.calls)
 
     def read(self, tensor: Tensor) -> Array:
@@ -185,7 +185,7 @@ def test_states_that_are_copied_are_copied_in_the_recording() -> None:
     call, stream = net.placed(net.signature(((3,),) * len(names)), EVERY), held["x"].stream
     for _ in range(4):
         driver.calls.clear()
-        net.run_placed(call, [held[name].address for name in names], [0] * 3, stream)
+        net.run_bound(call, [held[name].address for name in names], [0] * 3, stream)
         once = values["a"] + values["x"]
         values |= {"a": values["b"], "b": once, "c": values["a"]}
         for name in names:
@@ -211,7 +211,7 @@ def test_places_that_are_new_each_time(large: bool, monkeypatch: pytest.MonkeyPa
         x, y = Tensor(driver, given), empty(driver, 2, 16)
         kept += [x, y]
         driver.calls.clear()
-        net.run_placed(call, [x.address], [y.address], x.stream)
+        net.run_bound(call, [x.address], [y.address], x.stream)
         assert ("cuStreamSynchronize" in driver.calls) == (seed < 1)
         asked = [name for name in driver.calls if name not in WAITS]
         wanted = given @ weights["w0"] @ weights["w1"] @ weights["w2"]
@@ -231,7 +231,7 @@ def test_an_index_out_of_range_is_raised_by_a_later_call() -> None:
     call = net.placed(net.signature(((4, 3), (2,))), EVERY)
 
     def run() -> None:
-        net.run_placed(call, [x.address, i.address], [y.address], i.stream)
+        net.run_bound(call, [x.address, i.address], [y.address], i.stream)
 
     for _ in range(3):
         run()
@@ -258,7 +258,7 @@ def test_other_sizes_are_not_waited_for() -> None:
         x, y = tensors[batch]
         call = net.placed(net.signature(((batch, 6),)), EVERY)
         driver.calls.clear()
-        net.run_placed(call, [x.address], [y.address], x.stream)
+        net.run_bound(call, [x.address], [y.address], x.stream)
         asked.append(list(driver.calls))
         found = read(driver, y, x.stream)
         np.testing.assert_allclose(found, mlp_result(given), rtol=1e-4, atol=1e-5)
@@ -273,7 +273,7 @@ def test_tensors_without_elements_are_nowhere() -> None:
         y = empty(driver, batch, 3)
         call = net.placed(net.signature(((batch, 6),)), EVERY)
         places = ([x.address], [y.address]) if batch else ([0], [0])
-        net.run_placed(call, *places, x.stream)
+        net.run_bound(call, *places, x.stream)
         expected = mlp_result(normal(0))[:batch]
         np.testing.assert_allclose(read(driver, y, x.stream), expected, rtol=1e-4, atol=1e-5)
 
@@ -284,7 +284,7 @@ def test_memory_of_another_gpu_is_named() -> None:
     call = net.placed(net.signature(((2, 6),)), EVERY)
     host = normal(0)
     with pytest.raises(InputError, match="input 0"):
-        net.run_placed(call, [host.ctypes.data], [y.address], y.stream)
+        net.run_bound(call, [host.ctypes.data], [y.address], y.stream)
 
 
 def test_a_processor_has_no_such_calls() -> None:
@@ -300,6 +300,6 @@ def test_memory_is_given_back() -> None:
     x, y = Tensor(driver, normal(0)), empty(driver, 2, 3)
     call = net.placed(net.signature(((2, 6),)), EVERY)
     for _ in range(3):
-        net.run_placed(call, [x.address], [y.address], x.stream)
+        net.run_bound(call, [x.address], [y.address], x.stream)
     gc.collect()
     assert number(driver.cuMemAllocAsync(4, x.stream)) not in (x.address, y.address)

@@ -1,4 +1,4 @@
-"""Operands of what follows sums, which threads ask for before the sums are known.
+"""Operands of a product's epilogue, which threads ask for before the sums are known.
 
 A thread finishes its sums in rounds.  What a round loads by indices alone depends on no sum::
 

@@ -1,4 +1,4 @@
-"""Contractions on matrix units that four warps use together, from tiles that are copied as boxes.
+"""Contractions on matrix units that a warpgroup uses together, from tiles that are copied as boxes.
 
 grid b, j, i; thread warp of 128, lane
   one thread: the first blocks of terms are copied, a phase each
@@ -49,7 +49,8 @@ from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.box_operand import BoxProduct, box_product
 from modelcc.targets.gpu.contraction import group_contraction
-from modelcc.targets.gpu.early_operands import Early
+from modelcc.targets.gpu.epilogue_prefetch import Early
+from modelcc.targets.gpu.epilogue_staging import EpilogueStaging, slab_pitch
 from modelcc.targets.gpu.evaluation import (
     Evaluation,
     GroupKernel,
@@ -59,15 +60,14 @@ from modelcc.targets.gpu.evaluation import (
     not_implied,
     only_where,
 )
+from modelcc.targets.gpu.fragment_elements import BOTH, each_side, pair, put
 from modelcc.targets.gpu.image_operand import ImageOperand
-from modelcc.targets.gpu.own_numbers import BOTH, each_side, pair, put
 from modelcc.targets.gpu.partial_sums import (
     PartialSums,
     blocks_of_part,
     partial_sums,
     place_part,
 )
-from modelcc.targets.gpu.sums_slab import SumsSlab, slab_pitch
 from modelcc.targets.gpu.tensor_product import matrix_type
 from modelcc.targets.isa.tile_products import (
     BYTES,
@@ -355,12 +355,12 @@ class TileProductKernel:
 
     # --- results
 
-    def _slab(self, of: ResultTile, name: str, parts: PartialSums | None = None) -> SumsSlab:
+    def _slab(self, of: ResultTile, name: str, parts: PartialSums | None = None) -> EpilogueStaging:
         """Where the sums of a tile are, in memory of a ``name``."""
         s = self._schedule
         starts = of.row * s.rows, of.column * self._own
         pixels = self._pixels(of.row) if isinstance(self._left, ImageOperand) else None
-        return SumsSlab(
+        return EpilogueStaging(
             self._kernel, self._found, of.launch, of.batch, starts, s.rows, self._own,
             self._kept, self._thread, s.threads, name, pixels, parts, turned=is_turned(s),
         )  # fmt: skip
@@ -377,12 +377,12 @@ class TileProductKernel:
 
         return places
 
-    def _parts_of(self, parts: PartialSums, slab: SumsSlab) -> list[Stmt]:
+    def _parts_of(self, parts: PartialSums, slab: EpilogueStaging) -> list[Stmt]:
         """The sums of this group's terms, and all of them by the last one."""
         last = parts.finished(slab.results(lambda row: row))
         return [*self._put(parts.place, parts.columns), last]
 
-    def _results(self, slab: SumsSlab, early: Early) -> list[Stmt]:
+    def _results(self, slab: EpilogueStaging, early: Early) -> list[Stmt]:
         """Sums in the place of the tiles, once no warp reads these any more, and what follows."""
 
         def place(row: Index, column: Index) -> Argument:

@@ -1,4 +1,5 @@
-"""Gates: two products of one operand that a kernel combines point by point, as one kernel."""
+"""Gated products (SwiGLU, GEGLU): two products of one operand, combined point by point, as one
+kernel."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from modelcc.targets.gpu.machine import GpuModel
 
 
 @dataclass(frozen=True)
-class JoinTwins:
+class FuseGatedProducts:
     """A product whose result is read by one other kernel only, which begins with a product of the
     same operand, becomes part of this, if that is expected to take no longer on ``machine``.
 
@@ -74,7 +75,7 @@ class JoinTwins:
         ]
         return replace(program, types=types).with_items(tuple(items)) if joined else program
 
-    def _pays(self, joined: _JoinedTwins, program: TensorProgram) -> bool:
+    def _pays(self, joined: _GatedProducts, program: TensorProgram) -> bool:
         """Whether the kernel is expected to take no longer than those that it is made of; threads
         that share terms have it only where they had one of these."""
         made = replace(program, types={**program.types, **joined.types})
@@ -87,7 +88,7 @@ class JoinTwins:
 
 
 @dataclass(frozen=True)
-class _JoinedTwins:
+class _GatedProducts:
     """A kernel in the place of those ``apart``, and types of tensors that only it has."""
 
     kernel: Kernel
@@ -95,7 +96,7 @@ class _JoinedTwins:
     types: dict[str, TensorType]
 
 
-def _joined(kernel: Kernel, makers: Makers, program: TensorProgram) -> Iterator[_JoinedTwins]:
+def _joined(kernel: Kernel, makers: Makers, program: TensorProgram) -> Iterator[_GatedProducts]:
     """``kernel`` and one that makes something for it alone, if they are a kernel of twins."""
     for tensor in kernel.inputs:
         pair = makers.with_maker(tensor, (kernel,))
@@ -107,7 +108,7 @@ def _joined(kernel: Kernel, makers: Makers, program: TensorProgram) -> Iterator[
         if halves is not None and len(maker.outputs) == 1:
             stages, types = _of_halves(maker.stages, kernel.stages, halves, program)
         if twin_stages(stages) is not None:
-            yield _JoinedTwins(fused_kernel(pair, stages, kernel.outputs), pair, types)
+            yield _GatedProducts(fused_kernel(pair, stages, kernel.outputs), pair, types)
 
 
 def _in_turn(one: tuple[Stage, ...], other: tuple[Stage, ...]) -> tuple[Stage, ...]:

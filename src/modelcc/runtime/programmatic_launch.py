@@ -17,7 +17,7 @@ _FIRST_DRIVER = 12030
 _REFUSALS = "CUDA_ERROR_INVALID_VALUE", "CUDA_ERROR_NOT_SUPPORTED"
 
 
-class LaunchesAhead:
+class ProgrammaticLaunches:
     """Launches ahead of a kernel, if that is what was asked for last (``behind_kernel``), of
     kernels that wait, as long as the driver takes them."""
 

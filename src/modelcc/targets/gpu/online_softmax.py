@@ -1,5 +1,5 @@
-"""What is known of rows whose keys several lanes, and several groups, have parts of: the largest
-score, the sum of powers under it, and totals of values weighted by these.
+"""Online softmax of rows whose keys several lanes, and several groups, have parts of: the largest
+score so far, the sum of powers under it, and totals of values weighted by these.
 
   tops to shared memory; barrier; sums and totals under the largest of all to shared memory; barrier
   all of them added up: results, or the part's own to memory
@@ -32,13 +32,13 @@ from modelcc.ir.loop import (
 )
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import BF16, F16, F32, I32
-from modelcc.schedule.group_schedule import RunningDecode
+from modelcc.schedule.group_schedule import FlashDecoding
 from modelcc.schedule.lanes import widen
 from modelcc.targets.gpu.attention_parts import TOTAL, binary_power, powers_of
 from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Point, only_where
+from modelcc.targets.gpu.flash_decoding_nests import FlashDecodingNests
 from modelcc.targets.gpu.reduction import combine_two
 from modelcc.targets.gpu.row_lanes import RowLanes
-from modelcc.targets.gpu.running_parts import RunningParts
 
 LEAST = Const(float("-inf"), F32)
 ZERO = Const(0.0, F32)
@@ -71,7 +71,7 @@ class RowTotals:
     """Of a kernel's rows, put together by a schedule for the thread at a ``place``."""
 
     def __init__(
-        self, kernel: GroupKernel, s: RunningDecode, parts: RunningParts, place: GroupPlace
+        self, kernel: GroupKernel, s: FlashDecoding, parts: FlashDecodingNests, place: GroupPlace
     ) -> None:
         self._names, self._s, self._parts, self._at = kernel.names, s, parts, place
         fresh, spread = kernel.names.fresh, RowLanes.of(parts.width, s)

@@ -14,7 +14,7 @@ import modelcc
 from modelcc.frontends.onnx.convert import import_onnx
 from modelcc.ir.types import Array
 from modelcc.ops.conv import Conv, ConvTranspose
-from modelcc.passes.graph.flip_transposed import FlipTransposed
+from modelcc.passes.graph.conv_transpose_to_conv import ConvTransposeToConv
 from tests.small_models import model
 
 
@@ -51,7 +51,7 @@ CASES: Mapping[str, tuple[tuple[int, ...], Mapping[str, Any]]] = {
 def test_it_computes_the_same(name: str, constant: bool) -> None:
     weight, attributes = CASES[name]
     given = transposed(weight, attributes, constant)
-    graph = FlipTransposed()(import_onnx(given))
+    graph = ConvTransposeToConv()(import_onnx(given))
     kinds = [type(node.op) for node in graph.nodes]
     assert Conv in kinds and ConvTranspose not in kinds
     rng = np.random.default_rng(1)
@@ -70,10 +70,10 @@ def test_it_computes_the_same(name: str, constant: bool) -> None:
 def test_others_stay(weight: tuple[int, ...], attributes: Mapping[str, Any]) -> None:
     """A larger step leaves gaps, and cropping beyond the window drops pixels of the image."""
     graph = import_onnx(transposed(weight, attributes))
-    assert any(isinstance(node.op, ConvTranspose) for node in FlipTransposed()(graph).nodes)
+    assert any(isinstance(node.op, ConvTranspose) for node in ConvTransposeToConv()(graph).nodes)
 
 
 def test_filters_that_a_call_gives_may_stay() -> None:
     graph = import_onnx(transposed((4, 3, 3, 3), {}))
-    kept = FlipTransposed(computed=False)(graph)
+    kept = ConvTransposeToConv(computed=False)(graph)
     assert any(isinstance(node.op, ConvTranspose) for node in kept.nodes)

@@ -24,9 +24,9 @@ from modelcc.ir.types import Array
 from modelcc.schedule.group_schedule import GroupAttention
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.cuda.chips import CHIPS
+from modelcc.targets.gpu.async_copy_attention import copied_bytes
+from modelcc.targets.gpu.async_copy_choice import BLOCKS, copied_schedules
 from modelcc.targets.gpu.attention_parts import find_attention
-from modelcc.targets.gpu.copied_attention import copied_bytes
-from modelcc.targets.gpu.copied_choice import BLOCKS, copied_schedules
 from modelcc.targets.gpu.lower import default_schedule, lower_groups
 from modelcc.targets.gpu.schedule import schedule_groups
 from modelcc.targets.llvm.groups import shared_bytes

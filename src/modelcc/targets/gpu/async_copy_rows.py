@@ -33,7 +33,7 @@ def copied_read(factor: Scalar, along: LoopVar, lanes: int) -> Read:
 
 
 @dataclass(frozen=True)
-class CopiedRows:
+class AsyncCopyRows:
     """Vectors of ``lanes`` of a ``factor`` along some loops, of which the threads of a group have
     ``count`` each of a step, in ``memory`` for as many steps as there are ``buffers``."""
 

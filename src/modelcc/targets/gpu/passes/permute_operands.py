@@ -18,7 +18,7 @@ Order = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class TurnOperands:
+class PermuteOperands:
     """What windows are moved over and multiplied by: of images that a call gives or returns, of at
     least ``channels`` channels, a copy has these last; filters that a call gives or makes are
     brought into the order that constants have from the start.  What a call gives is turned before

@@ -1,4 +1,4 @@
-"""Calls that return before the device is done: what their indices were is found out later.
+"""Asynchronous calls, which return before the device is done: faults of indices are found later.
 
 What each call notes comes to the host in memory of its own, and is looked at when the device says
 that it is there. Whoever uses any of this has the device's lock.
@@ -19,7 +19,7 @@ _MOST = 64
 
 
 @dataclass(frozen=True)
-class LateNotes:
+class FaultReadback:
     """What recorded work has noted in ``places``, once its ``copy`` has come."""
 
     copy: LateCopy
@@ -43,16 +43,16 @@ class _Fault:
         return RunError(f"{self.text} (in an earlier call)" if earlier else self.text)
 
 
-class LateCall:
+class PendingCall:
     """A call; its results are none if an index was out of range in it, or in a call among its
     ``sources``, whose results it computes with.  ``failure`` makes the error of the former."""
 
     def __init__(
-        self, failure: Callable[[int, int], RunError], sources: Sequence[LateCall] = ()
+        self, failure: Callable[[int, int], RunError], sources: Sequence[PendingCall] = ()
     ) -> None:
         self._failure = failure
         self._sources = sources
-        self._notes: Sequence[LateNotes] = ()
+        self._notes: Sequence[FaultReadback] = ()
         self._fault: _Fault | None = None
         self._inherited = False
         self.ended = False
@@ -63,7 +63,7 @@ class LateCall:
         """Whether it is known to have ended, and well."""
         return self.ended and self._fault is None
 
-    def begin(self, notes: Sequence[LateNotes]) -> None:
+    def begin(self, notes: Sequence[FaultReadback]) -> None:
         """It has been asked for, and will have noted this."""
         self._notes = notes
 
@@ -91,15 +91,15 @@ class LateCall:
             raise self._fault.error(earlier or self._inherited)
 
 
-class LateCalls:
+class PendingCalls:
     """Those of a model, in their order."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._begun: deque[LateCall] = deque()
+        self._begun: deque[PendingCall] = deque()
         self._faults: deque[_Fault] = deque()
 
-    def add(self, call: LateCall, notes: Sequence[LateNotes]) -> None:
+    def add(self, call: PendingCall, notes: Sequence[FaultReadback]) -> None:
         """It has been asked for; what it has noted comes with ``notes``."""
         call.begin(notes)
         self._begun.append(call)

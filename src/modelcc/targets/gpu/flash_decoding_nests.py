@@ -1,4 +1,5 @@
-"""Two contractions of few rows by many keys, as nests: what lanes need that see key by key."""
+"""FlashDecoding's two contractions of few rows by many keys, as nests: what lanes need that see key
+by key."""
 
 from __future__ import annotations
 
@@ -13,12 +14,12 @@ from modelcc.passes.tensor.online_softmax import online_softmax
 from modelcc.schedule.nest import LoopVar, Nest, linearise
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.attention_parts import TOTAL, scaled
-from modelcc.targets.gpu.decode_parts import are_vectors, factors_of
+from modelcc.targets.gpu.decode_nests import are_vectors, factors_of
 from modelcc.targets.gpu.evaluation import GroupKernel, extent_of
 
 
 @dataclass(frozen=True)
-class RunningParts:
+class FlashDecodingNests:
     """A pair with a known number of rows, whose weights are powers under the largest of what is
     ``shifted``, made of ``scores``, which follow the first product; ``sums`` are names of sums of
     powers, ``results`` follow these and :data:`~modelcc.targets.gpu.attention_parts.TOTAL`.
@@ -79,7 +80,7 @@ class RunningParts:
         return are_vectors(along, lanes)
 
 
-def find_running(kernel: GroupKernel) -> RunningParts:
+def find_flash_decoding(kernel: GroupKernel) -> FlashDecodingNests:
     """The pair that a kernel is; :class:`ScheduleError` if it is none of a known number of rows,
     or weights need all keys of a row at once."""
     pair = match_gemm_pair(kernel.kernel.stages, frozenset(kernel.dims), single=True)
@@ -102,7 +103,7 @@ def find_running(kernel: GroupKernel) -> RunningParts:
     names = {a.name for a in pair.columns}
     columns = tuple(v for v in total.parallel if v.name in names)
     batch = tuple(v for v in total.parallel if v.name not in {*names, pair.row.name})
-    found = RunningParts(
+    found = FlashDecodingNests(
         pair, product, query, key, tuple(scores), nest(shifted).body,
         tuple(s.output for s in weights.sums), weighted, value,
         tuple(map(nest, results)), batch, columns,
@@ -111,7 +112,7 @@ def find_running(kernel: GroupKernel) -> RunningParts:
     return found
 
 
-def _verify(parts: RunningParts, total: Nest) -> None:
+def _verify(parts: FlashDecodingNests, total: Nest) -> None:
     if not all(isinstance(v.extent, int) for v in (*parts.product.reduce, *parts.columns)):
         raise ScheduleError("terms of scores and columns of results have to be known")
     bodies = (parts.product.body, parts.shifted, parts.weighted, total.body)

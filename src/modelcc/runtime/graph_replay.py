@@ -1,5 +1,5 @@
-"""Recorded calls that are run again at the places of their inputs and results, with nothing else
-to do for the host."""
+"""Replays of recorded calls at the places of their inputs and results, with nothing else to do for
+the host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from modelcc.runtime.device_recordings import MOST_RECORDED, RecordedCall
 from modelcc.runtime.device_results import DeviceResults
 from modelcc.runtime.device_states import ALIGNMENT
 from modelcc.runtime.device_steps import End
-from modelcc.runtime.late_calls import LateNotes
+from modelcc.runtime.pending_calls import FaultReadback
 
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V")
@@ -94,7 +94,7 @@ class EndCopy:
 
 
 @dataclass(frozen=True)
-class RepeatedCall:
+class ReplayedCall:
     """Work that has been recorded, and what is copied before and after it."""
 
     calls: tuple[RecordedCall, ...]
@@ -102,23 +102,23 @@ class RepeatedCall:
     after: Sequence[EndCopy]
 
 
-class Repeats:
+class Replays:
     """What has been recorded, for as long as memory of calls stays where it is."""
 
     def __init__(self) -> None:
         self.places = SeenPlaces()
         self.results: DeviceResults | None = None
         """Whose spare memory goes when memory of calls is made anew."""
-        self._found: dict[Hashable, RepeatedCall] = {}
+        self._found: dict[Hashable, ReplayedCall] = {}
 
-    def get(self, key: Hashable) -> RepeatedCall | None:
+    def get(self, key: Hashable) -> ReplayedCall | None:
         """That of a key."""
         found = self._found.get(key)
         if found is not None:
             _bounded(self._found, key, found)
         return found
 
-    def keep(self, key: Hashable, repeat: RepeatedCall) -> None:
+    def keep(self, key: Hashable, repeat: ReplayedCall) -> None:
         """For calls to come."""
         _bounded(self._found, key, repeat)
 
@@ -129,9 +129,9 @@ class Repeats:
             self.results.clear()
 
 
-def run_again(
-    device: PointerDevice, repeat: RepeatedCall, places: Places, host: Places
-) -> tuple[LateNotes, ...]:
+def replay_call(
+    device: PointerDevice, repeat: ReplayedCall, places: Places, host: Places
+) -> tuple[FaultReadback, ...]:
     """Ask for all of a call, and for what it notes of indices; nobody waits for that.  Inputs that
     have no place on the device come from where they are on the ``host``."""
     for copy in repeat.before:
@@ -145,7 +145,7 @@ def run_again(
         theirs = device.lent(places[copy.position], copy.size)
         device.copy(theirs, 0, copy.memory, copy.offset, copy.size)
     return tuple(
-        LateNotes(device.download_late(faults.memory, 0, faults.size), faults)
+        FaultReadback(device.download_late(faults.memory, 0, faults.size), faults)
         for faults in (call.faults for call in repeat.calls)
         if faults is not None and faults.size
     )

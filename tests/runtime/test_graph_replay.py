@@ -14,10 +14,10 @@ from small_models import mlp, mlp_result
 from modelcc.ir.types import Array
 from modelcc.runtime.device_arrays import DeviceArray
 from modelcc.runtime.device_recordings import MOST_RECORDED
-from modelcc.runtime.device_repeats import SeenPlaces, in_place
 from modelcc.runtime.dlpack import CUDA, read_capsule
 from modelcc.runtime.dlpack_exchange import element_kind
 from modelcc.runtime.errors import RunError
+from modelcc.runtime.graph_replay import SeenPlaces, in_place
 
 pytest.importorskip("modelcc.runtime.cuda_device")
 

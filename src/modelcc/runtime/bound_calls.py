@@ -1,4 +1,4 @@
-"""Calls on memory at addresses that the caller knows, some of them in the device's memory."""
+"""Calls bound to memory at addresses that the caller knows, some of them in the device's."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from math import prod
 
 from modelcc.artifact.manifest import Manifest
 from modelcc.ir.types import NumpyType
-from modelcc.runtime.device_repeats import Places
 from modelcc.runtime.device_steps import End
 from modelcc.runtime.errors import RunError
+from modelcc.runtime.graph_replay import Places
 from modelcc.runtime.signature import Shape, Signature
 from modelcc.runtime.slot import aliased_positions
 
@@ -26,7 +26,7 @@ class KnownCall:
     failure: Callable[[int, int], RunError]
 
 
-class PlacedCall:
+class BoundCall:
     """Calls of one ``signature`` whose ``ends``, with their bytes, are in the device's memory."""
 
     def __init__(
@@ -54,7 +54,7 @@ class PlacedCall:
         return tuple(a if n in self._positions else 0 for n, a in enumerate(addresses))
 
 
-def placed_call(manifest: Manifest, signature: Signature, there: AbstractSet[End]) -> PlacedCall:
+def bound_call(manifest: Manifest, signature: Signature, there: AbstractSet[End]) -> BoundCall:
     """For the ends that are ``there``, in the device's memory, and have elements; an output that
     is where an input is counts as this."""
     sizes: dict[End, int] = {}
@@ -67,4 +67,4 @@ def placed_call(manifest: Manifest, signature: Signature, there: AbstractSet[End
     over = {("output", number) for number in aliased_positions(manifest)}
     filled = {end for end, size in sizes.items() if size} - over
     ends = {end: size for end, size in sizes.items() if end in filled & there}
-    return PlacedCall(signature, ends, filled - there, len(manifest.inputs))
+    return BoundCall(signature, ends, filled - there, len(manifest.inputs))

@@ -26,7 +26,7 @@ from modelcc.ir.loop_traversal import statement_expressions, statements, walk
 from modelcc.ir.tiles import WaitRoutines
 from modelcc.ir.types import F16, F32, I64
 from modelcc.schedule.group_schedule import TensorProduct
-from modelcc.targets.gpu.early_operands import Room, ask, one_after_the_other
+from modelcc.targets.gpu.epilogue_prefetch import Room, ask, one_after_the_other
 
 SIZES = {"m": 19}
 ONE = TensorProduct(64, 64, 64, 1, 1, 2, "wgmma")

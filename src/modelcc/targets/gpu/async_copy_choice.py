@@ -10,14 +10,14 @@ from itertools import product
 from modelcc.passes.tensor.online_softmax import seen_keys
 from modelcc.schedule.group_schedule import GroupAttention
 from modelcc.schedule.schedule import ScheduleError
-from modelcc.targets.gpu.attention_parts import AttentionParts
-from modelcc.targets.gpu.copied_attention import (
+from modelcc.targets.gpu.async_copy_attention import (
     MARGIN,
     copied_bytes,
     copied_registers,
     has_squares,
     verify_copied,
 )
+from modelcc.targets.gpu.attention_parts import AttentionParts
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.sizes import count
 

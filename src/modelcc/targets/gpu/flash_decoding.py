@@ -1,4 +1,5 @@
-"""Two contractions of few rows by many keys, as attention of new tokens to long caches is.
+"""FlashDecoding: two contractions of few rows by many keys, as attention of new tokens to long
+caches is, cut along the keys.
 
 grid b, parts of keys; thread w (warps), l (lanes of them): those that read a row together, a slot
   queries to registers; keys and values of the first steps are copied, a batch each
@@ -37,12 +38,12 @@ from modelcc.ir.loop import (
 )
 from modelcc.ir.tensor import Condition, Scalar
 from modelcc.ir.types import F32
-from modelcc.schedule.group_schedule import RunningDecode
+from modelcc.schedule.group_schedule import FlashDecoding
 from modelcc.schedule.lanes import widen
 from modelcc.schedule.nest import LoopVar
 from modelcc.schedule.schedule import ScheduleError
-from modelcc.targets.gpu.copied_rows import CopiedRows, copied_read
-from modelcc.targets.gpu.decode_parts import in_memory_order
+from modelcc.targets.gpu.async_copy_rows import AsyncCopyRows, copied_read
+from modelcc.targets.gpu.decode_nests import in_memory_order
 from modelcc.targets.gpu.evaluation import (
     Evaluation,
     GroupKernel,
@@ -50,10 +51,8 @@ from modelcc.targets.gpu.evaluation import (
     extent_of,
     only_where,
 )
-from modelcc.targets.gpu.reduction import combine_two, is_power_of_two, lanes_of
-from modelcc.targets.gpu.row_lanes import RowLanes
-from modelcc.targets.gpu.running_parts import RunningParts, find_running
-from modelcc.targets.gpu.running_totals import (
+from modelcc.targets.gpu.flash_decoding_nests import FlashDecodingNests, find_flash_decoding
+from modelcc.targets.gpu.online_softmax import (
     LEAST,
     ZERO,
     GroupPlace,
@@ -61,6 +60,8 @@ from modelcc.targets.gpu.running_totals import (
     Running,
     where,
 )
+from modelcc.targets.gpu.reduction import combine_two, is_power_of_two, lanes_of
+from modelcc.targets.gpu.row_lanes import RowLanes
 
 MOST_ROWS = 4
 """All lanes of a slot make the same powers: with more rows that takes longer than memory."""
@@ -69,7 +70,7 @@ MOST_TOTALS = 32
 """Registers of a thread for totals of all rows."""
 
 
-def lower_running_decode(kernel: GroupKernel, schedule: RunningDecode) -> Function:
+def lower_flash_decoding(kernel: GroupKernel, schedule: FlashDecoding) -> Function:
     """The function of a kernel; :class:`ScheduleError` if it is no pair of few rows, keys and
     values are no whole vectors, or there are parts of a number of batches that is not known."""
     s = schedule
@@ -79,12 +80,12 @@ def lower_running_decode(kernel: GroupKernel, schedule: RunningDecode) -> Functi
         raise ScheduleError("keys are cut into parts, and copied to two buffers at least")
     if kernel.checks:
         raise ScheduleError("indices of keys are known to be in their bounds")
-    parts = find_running(kernel)
-    verify_running(parts, s)
-    return _RunningThreads(kernel, s, parts).function()
+    parts = find_flash_decoding(kernel)
+    verify_flash_decoding(parts, s)
+    return _FlashDecodingThreads(kernel, s, parts).function()
 
 
-def verify_running(parts: RunningParts, s: RunningDecode) -> None:
+def verify_flash_decoding(parts: FlashDecodingNests, s: FlashDecoding) -> None:
     """:class:`ScheduleError` unless the lanes of a slot have a key and its value."""
     by_terms, by_columns = RowLanes.of(parts.depth, s), RowLanes.of(parts.width, s)
     if s.lanes not in (1, 2, 4, 8) or not parts.takes_lanes(s.lanes):
@@ -99,7 +100,7 @@ def verify_running(parts: RunningParts, s: RunningDecode) -> None:
         raise ScheduleError("keys in parts are of batches whose number is known")
 
 
-def running_shared(parts: RunningParts, s: RunningDecode) -> int:
+def flash_decoding_shared(parts: FlashDecodingNests, s: FlashDecoding) -> int:
     """Bytes of shared memory of a group: a step's keys and values in all buffers, and what slots
     put together."""
     keys, values = RowLanes.of(parts.depth, s), RowLanes.of(parts.width, s)
@@ -108,13 +109,13 @@ def running_shared(parts: RunningParts, s: RunningDecode) -> int:
     return copied + values.slots * parts.rows * (values.pitch + 2) * F32.bytes
 
 
-def running_registers(parts: RunningParts, s: RunningDecode) -> int:
+def flash_decoding_registers(parts: FlashDecodingNests, s: FlashDecoding) -> int:
     """Registers that a thread is expected to take: totals, queries, scores, and the rest."""
     return 48 + 20 * parts.rows * RowLanes.of(parts.width, s).own * s.lanes // 8
 
 
-class _RunningThreads:
-    def __init__(self, kernel: GroupKernel, s: RunningDecode, parts: RunningParts) -> None:
+class _FlashDecodingThreads:
+    def __init__(self, kernel: GroupKernel, s: FlashDecoding, parts: FlashDecodingNests) -> None:
         self._kernel, self._s, self._parts = kernel, s, parts
         fresh = self._fresh = kernel.names.fresh
         gb, w, lane = fresh("gb"), fresh("w"), fresh("t")
@@ -140,10 +141,12 @@ class _RunningThreads:
 
     def _rows_of(
         self, stem: str, factor: Scalar, along: tuple[LoopVar, ...], spread: RowLanes
-    ) -> CopiedRows:
+    ) -> AsyncCopyRows:
         s = self._s
         count, name = s.keys * spread.own, self._fresh(stem)
-        return CopiedRows(self._kernel, factor, along, s.lanes, count, s.threads, s.buffers, name)
+        return AsyncCopyRows(
+            self._kernel, factor, along, s.lanes, count, s.threads, s.buffers, name
+        )
 
     def function(self) -> Function:
         """Grid, threads, and what these do."""
@@ -200,7 +203,7 @@ class _RunningThreads:
         return [*only_where((Condition(step, "<", last),), at.statements), CommitCopies()]
 
     def _vectors(
-        self, at: Evaluation, step: Index, rows: CopiedRows, spread: RowLanes
+        self, at: Evaluation, step: Index, rows: AsyncCopyRows, spread: RowLanes
     ) -> list[list[Expr]]:
         """Vectors of the keys, or values, of a step."""
         buffer = at.bind("b", mod(step, self._s.buffers))

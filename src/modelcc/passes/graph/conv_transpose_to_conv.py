@@ -14,7 +14,7 @@ from modelcc.ops.slicing import Slice
 
 
 @dataclass(frozen=True)
-class FlipTransposed:
+class ConvTransposeToConv:
     """A ConvTranspose whose window moves by one place is a Conv by the filter with each of its
     window's axes turned around, and inputs and outputs exchanged (Dumoulin and Visin, "A guide to
     convolution arithmetic for deep learning", 2016, section 4).  The filter is a constant, or, with

@@ -12,7 +12,7 @@ from modelcc.ir.tensor_interpreter import run_program
 from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.ir.tensor_verifier import verify_tensor_program
 from modelcc.targets.cuda.chips import find_chip
-from modelcc.targets.gpu.passes.join_twins import JoinTwins
+from modelcc.targets.gpu.passes.fuse_gated_products import FuseGatedProducts
 
 GPU = find_chip("sm_90a").gpu
 
@@ -81,7 +81,7 @@ def kernels(found: TensorProgram) -> list[Kernel]:
 @pytest.mark.parametrize("name", JOINED)
 def test_joined_products_mean_the_same(name: str) -> None:
     before = JOINED[name]
-    after = JoinTwins(GPU)(before)
+    after = FuseGatedProducts(GPU)(before)
     verify_tensor_program(after)
     (kernel,) = kernels(after)
     assert [bool(stage.reduce) for stage in kernel.stages] == [True, True, False, False]
@@ -95,7 +95,7 @@ def test_joined_products_mean_the_same(name: str) -> None:
 @pytest.mark.parametrize("name", APART)
 def test_others_stay(name: str) -> None:
     before = APART[name]
-    assert JoinTwins(GPU)(before) == before
+    assert FuseGatedProducts(GPU)(before) == before
 
 
 def test_three_products_are_two_kernels() -> None:
@@ -105,7 +105,7 @@ def test_three_products_are_two_kernels() -> None:
       %v: f32[64, 48] = [i < 64, j < 48] sum[k < 32] %x[i, k] * %g[k, j]
       %b: f32[64, 48] = [i < 64, j < 48] %v[i, j] - %a[i, j] }"""
     before = program(both=BOTH.replace("%a", "%b"), more=third, handed="%b")
-    first, second = kernels(JoinTwins(GPU)(before))
+    first, second = kernels(FuseGatedProducts(GPU)(before))
     assert (first.outputs, second.outputs) == (("b",), ("y",))
     assert sum(bool(stage.reduce) for stage in first.stages) == 2
 
@@ -131,7 +131,7 @@ def halves(read: str, weight: int = 96, outputs: str = "%y") -> TensorProgram:
 @pytest.mark.parametrize(("first", "second"), [("n", "n + 48"), ("n + 48", "n"), ("n + 8", "n")])
 def test_halves_of_a_product_are_twins(first: str, second: str, weight: int) -> None:
     before = halves(f"max(%a[m, {first}], 0.0) * %a[m, {second}]", weight)
-    after = JoinTwins(GPU)(before)
+    after = FuseGatedProducts(GPU)(before)
     verify_tensor_program(after)
     (kernel,) = kernels(after)
     assert [bool(stage.reduce) for stage in kernel.stages] == [True, True, False, False, False]
@@ -154,7 +154,7 @@ WHOLE: Mapping[str, TensorProgram] = {
 @pytest.mark.parametrize("name", WHOLE)
 def test_others_stay_whole(name: str) -> None:
     before = WHOLE[name]
-    assert JoinTwins(GPU)(before) == before
+    assert FuseGatedProducts(GPU)(before) == before
 
 
 def test_weights_that_lie_in_two_ways_stay_apart() -> None:
@@ -169,4 +169,4 @@ def test_weights_that_lie_in_two_ways_stay_apart() -> None:
         %y: f32[40, 96] = [i < 40, j < 96] %q[i, j] * %a[i, j]
       } }"""
     before = parse_tensor_program(text, {})
-    assert JoinTwins(GPU)(before) == before
+    assert FuseGatedProducts(GPU)(before) == before
