@@ -17,7 +17,7 @@ from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.broadcast import ReduceSum, unbroadcast, with_axis
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.reduce import ReduceLogSumExp
-from modelcc.ops.samples import sample, tensor
+from modelcc.ops.samples import bounded, sample, tensor
 from modelcc.ops.scaled_dot_product import ScaledDotProduct, mixed_values
 from modelcc.ops.shape import Transpose
 from modelcc.ops.softmax_stages import exponentials
@@ -26,6 +26,8 @@ from modelcc.ops.views import cast, reshaped
 
 _HALF: Mapping[str, object] = MappingProxyType({"scale": 0.5})
 _SWAP = Transpose((0, 1, 3, 2))
+_SMALL = (-1.0, 1.0)
+"""Numbers of samples: sums are not those of the scores, whose powers would be large else."""
 
 
 @dataclass(frozen=True)
@@ -101,16 +103,16 @@ class AttentionGradients(ScaledDotProduct):
 
     narrowing = Narrowing("products", kept=(4, 5, 6))
     samples = (
-        sample(*(tensor("b", 2, "s", 4),) * 4, *(tensor("b", 2, "s"),) * 2, **_HALF),
-        sample(
-            tensor(1, 2, 3, 6), tensor(1, 2, 3, 4), tensor(1, 2, 5, 4), tensor(1, 2, 5, 6),
+        bounded(_SMALL, *(tensor("b", 2, "s", 4),) * 4, *(tensor("b", 2, "s"),) * 2, **_HALF),
+        bounded(
+            _SMALL, tensor(1, 2, 3, 6), tensor(1, 2, 3, 4), tensor(1, 2, 5, 4), tensor(1, 2, 5, 6),
             *(tensor(1, 2, 3),) * 2, tensor(3, 5), scale=0.5,
         ),
-        sample(
-            *(tensor(1, 2, 2, 3),) * 2, *(tensor(1, 2, 5, 3),) * 2, *(tensor(1, 2, 2),) * 2,
+        bounded(
+            _SMALL, *(tensor(1, 2, 2, 3),) * 2, *(tensor(1, 2, 5, 3),) * 2, *(tensor(1, 2, 2),) * 2,
             scale=0.6, causal=True, offset=3,
         ),
-        sample(*(tensor(1, 2, 3, 4, dtype=F16),) * 4, *(tensor(1, 2, 3),) * 2, **_HALF),
+        bounded(_SMALL, *(tensor(1, 2, 3, 4, dtype=F16),) * 4, *(tensor(1, 2, 3),) * 2, **_HALF),
     )  # fmt: skip
 
     def infer(
