@@ -132,7 +132,7 @@ class _TileThreads:
         self._launch = Launching(((g, extent_of(loops)),), ((t, s.threads),), kernel.dims)
         self._outer = Evaluation(kernel.names)
         self._point = self._outer.place(loops, Sym(g))
-        self._tile = [self._point[v.name] for v in tiles]
+        self._numbers = [self._point[v.name] for v in tiles]
         self._tiles = {
             o: Buffer(fresh("tile"), o.dtype, s.side * pitch(o, s.side), "shared")
             for o in crossing.operands
@@ -164,11 +164,11 @@ class _TileThreads:
     def _at(
         self, at: Evaluation, owns: tuple[Index, Index], lanes: tuple[int, int]
     ) -> tuple[Point, tuple[Condition, ...]]:
-        """The first points of vectors of a tile, by their numbers along both sides; where they
+        """The first points of vectors of a tile, by their places along both sides; where they
         are there."""
         sides = (self._crossing.across, self._crossing.beside)
         point, there = dict(self._point), list[Condition]()
-        for v, tile, own, count in zip(sides, self._tile, owns, lanes, strict=True):
+        for v, tile, own, count in zip(sides, self._numbers, owns, lanes, strict=True):
             place = at.bind(v.name, tile * (self._s.side // count) + own) * count
             if not (isinstance(v.extent, int) and v.extent % self._s.side == 0):
                 there.append(Condition(place, "<", v.extent))
