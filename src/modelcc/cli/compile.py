@@ -376,8 +376,8 @@ def _tell(
         print_json(_summary(compiled, path))
         return
     if show_report and report is not None:
-        output_console().print(report_tables(report.with_stages(compiled.times)))
-    elif pass_timing:
+        output_console().print(report_tables(report))
+    if pass_timing:
         output_console().print(stage_table(compiled.times))
     seconds = sum(time.seconds for time in compiled.times)
     how = f"compiled in {seconds:.2f} s" if compiled.times else "found in the cache"

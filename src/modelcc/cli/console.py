@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
+from shutil import get_terminal_size
 
 import click
 from rich.console import Console
@@ -15,9 +16,13 @@ from modelcc.cli.verbosity import is_default, is_quiet
 from modelcc.report.progress import Bars, progress_bars
 
 
+PIPED_WIDTH = 200
+"""Columns where stdout is no terminal: a file or a pager has room for whole names of kernels."""
+
+
 def output_console() -> Console:
     """Tables and summaries: stdout."""
-    return _Output(highlight=False)
+    return _Output(highlight=False, width=get_terminal_size((PIPED_WIDTH, 24)).columns)
 
 
 class _Output(Console):

@@ -16,14 +16,12 @@ from modelcc.report.savings import savings_rows
 
 
 def report_tables(report: Report) -> RenderableType:
-    """Summary, kernels in order and the compiler's times."""
+    """Summary, kernels in order, and what these take of a device and share of memory."""
     parts: list[RenderableType] = [summary(report), kernel_table(report)]
     if report.device and report.device.uses:
         parts.append(use_table(report.device))
     if report.shared:
         parts.append(saving_table(report.shared))
-    if report.stages:
-        parts.append(stage_table(report.stages))
     return Group(*parts)
 
 
@@ -66,7 +64,7 @@ def summary(report: Report) -> RenderableType:
 
 
 def kernel_table(report: Report) -> Table:
-    """One row for each step of the program."""
+    """One row for each step of the program, and their sums."""
     profiled = report.seconds
     table = Table(title="kernels", title_justify="left")
     table.add_column("step", no_wrap=True)
@@ -88,7 +86,22 @@ def kernel_table(report: Report) -> Table:
             cells += [of_roof(kernel)] if roofs else []
         names = (_shortened(kernel.function), _shortened(_sources(kernel.source)))
         table.add_row(str(kernel.step), *names, *cells)
+    if len(report.kernels) > 1:
+        table.add_section()
+        table.add_row("", "in all", "", *_sums(report), style="bold")
     return table
+
+
+def _sums(report: Report) -> list[str]:
+    """Of the columns of figures; empty where a sum means nothing."""
+    moved = sum(kernel.bytes for kernel in report.kernels)
+    cells = [f"{report.flops / 1e6:.3f}", byte_text(moved)]
+    cells += [""] if report.rounding else []
+    cells += [f"{report.roof * 1e6:.3g}"] if report.roof else []
+    if seconds := report.seconds:
+        cells += [f"{seconds * 1e6:.1f}", "100.0", f"{report.flops / seconds / 1e9:.1f}"]
+        cells += [f"{report.roof / seconds:.0%}"] if report.roof else []
+    return cells
 
 
 def use_table(device: DeviceShare) -> Table:
