@@ -1,1 +1,1 @@
-"""Kernels as groups of threads, for any accelerator."""
+"""Kernels as groups of threads (CTAs, workgroups), for any accelerator."""

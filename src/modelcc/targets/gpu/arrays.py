@@ -1,13 +1,13 @@
-"""Stages that hand on small arrays: a thread has all of them at its point, in registers.
+"""Stages that pass small arrays to each other: a thread holds all of them in registers.
 
 grid g; thread t
-  the point of number g * threads + t of a run of stages, or a few neighbours
-  elements of the first array, of what the thread reads
+  element g * threads + t of the iteration space of a run of stages, or a few neighbours
+  elements of the first array, of what the thread loads
   elements of the next one, of those …
   results
 
-Winograd's transforms are such stages.  Runs that share other axes, as whole tiles and those at an
-image's edges, have groups of their own, one run behind the other, in the same launch.
+Winograd's transforms are such stages.  Runs with other shared axes, such as whole tiles and those
+at an image's border, have groups of their own, one run after the other, in the same launch.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.sizes import count
 
 THREADS = 128
-"""Of a group: these take many registers, of which a unit has room for few larger groups."""
+"""Per group: these kernels take many registers, and larger groups would fit few times on an SM."""
 
 MOST_ELEMENTS = 80
-"""Of an array, by the lanes of a vector: more are spilled, or leave a unit with few threads."""
+"""Elements of an array times vector lanes: more would spill, or leave an SM with few threads."""
 
 POINTS_OF_UNIT = 256
-"""Vectors that each unit is to have before they are made wider."""
+"""Vectors that each SM should have before they are made wider."""
 
 ADDRESSES = 44
-"""Registers for addresses, conditions and what is on its way beside an array."""
+"""Registers for addresses, conditions and loads in flight, besides an array."""
 
 
 def lower_arrays(kernel: GroupKernel, schedule: GroupArrays) -> Function:
-    """The function of a kernel; :class:`ScheduleError` if its stages hand on no arrays, or
-    neighbours do not lie side by side."""
+    """The function of a kernel; :class:`ScheduleError` if its stages do not pass arrays, or vectors
+    are not contiguous."""
     runs, lanes = array_runs(kernel), schedule.lanes
     if schedule.threads < 1 or lanes not in (1, 2, 4, 8):
         raise ScheduleError("arrays have threads, and vectors of up to eight")
@@ -75,7 +75,7 @@ def lower_arrays(kernel: GroupKernel, schedule: GroupArrays) -> Function:
 def _run(
     kernel: GroupKernel, run: Group, lanes: int, position: Index, launch: Launching
 ) -> list[Stmt]:
-    """What the thread at ``position`` of a run does, if there is a point for it."""
+    """The work of the thread at ``position`` of a run, if there is an element for it."""
     names, variables = kernel.names, run.final.parallel
     lane = Lanes(names.fresh("l"), lanes) if lanes > 1 else None
     evaluation = Evaluation(names, lanes=lane)
@@ -94,13 +94,13 @@ def _vectors(run: Group, lanes: int) -> Index:
 
 
 def array_runs(kernel: GroupKernel) -> tuple[Group, ...]:
-    """Runs of stages of which each hands on arrays on axes that all of it share;
-    :class:`ScheduleError` if others are among them."""
+    """Runs of stages that pass arrays, each with axes that all its stages share;
+    :class:`ScheduleError` if there are other stages."""
     return tuple(_group(kernel, run) for run in _runs(kernel.kernel.stages))
 
 
 def _runs(stages: Sequence[Stage]) -> Iterator[list[Stage]]:
-    """``stages`` cut where one reads nothing of those since the last cut."""
+    """``stages``, cut where one reads none of the results since the last cut."""
     run: list[Stage] = []
     for stage in stages:
         made = {s.output for s in run}
@@ -120,7 +120,7 @@ def _group(kernel: GroupKernel, run: Sequence[Stage]) -> Group:
 
 
 def _takes_lanes(run: Group, lanes: int) -> bool:
-    """Whether vectors of so many neighbours cover all points, and lie side by side everywhere."""
+    """Whether vectors of ``lanes`` neighbours cover all elements, and are contiguous everywhere."""
     if lanes == 1:
         return True
     if not run.final.parallel:
@@ -140,7 +140,8 @@ def _is_wide(nest: Nest, along: str, lanes: int, made: set[str]) -> bool:
 
 
 def array_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupArrays]:
-    """Schedules of stages that hand on arrays: wide vectors where registers and units allow."""
+    """Schedules of stages that pass arrays: wide vectors where registers and the number of SMs
+    allow."""
     runs = array_runs(kernel)
     points = sum(count(run.final.parallel) for run in runs)
     elements = _elements(runs)
@@ -153,7 +154,7 @@ def array_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupArr
 
 
 def array_registers(kernel: GroupKernel, schedule: GroupArrays) -> int:
-    """Registers that a thread is expected to take: those of its largest array, and addresses."""
+    """Registers a thread is expected to take: those of its largest array, and addresses."""
     return _elements(array_runs(kernel)) * schedule.lanes + ADDRESSES
 
 

@@ -1,21 +1,21 @@
-"""Attention by the threads' own arithmetic, of operands that are copied asynchronously: two
-contractions of which one sums rows of the other, block by block of keys.
+"""Attention by scalar arithmetic (FMA) with operands that are copied asynchronously: back-to-back
+contractions, softmax(Q K^T) V and its like, block by block of keys.
 
 grid b, i; thread y, x
   queries and the first block of keys are copied; totals = 0
   for each block of keys
-    wait for its keys; barrier; its values are copied beside
-    scores of rows of y and keys of x, and what follows them
-    threads of a row exchange the largest score so far; powers under it to shared memory
-    totals and sums times the power of what has changed
-    wait for its values; barrier; the next block of keys is copied beside
-    totals += powers of the rows * values of the columns of x
-  results: totals times what the sums give, and what follows
+    wait for its keys; barrier; its values are copied asynchronously
+    scores of rows of y and keys of x, and their epilogue
+    threads of a row exchange the running maximum; exponentials relative to it to shared memory
+    totals and sums are rescaled to the new maximum
+    wait for its values; barrier; the next block of keys is copied asynchronously
+    totals += exponentials of the rows * values of the columns of x
+  results: totals times what the sums give, and the epilogue
 
-Terms of queries and keys, and keys of powers, lie side by side in shared memory: a thread loads
-four of them at once, of each of its rows and keys.  What is known of rows is as in
-:mod:`modelcc.schedule.block_stages`; powers are two's, of scores that are scaled then
-(:mod:`modelcc.targets.gpu.score_scale`).
+Terms (K) of queries and keys, and keys of exponentials, are contiguous in shared memory: a thread
+loads four at once, of each of its rows and keys.  Row statistics (running maximum and sum) are as
+in :mod:`modelcc.schedule.block_stages`; exponentials are powers of two, of scores that are scaled
+then (:mod:`modelcc.targets.gpu.score_scale`).
 """
 
 from __future__ import annotations
@@ -75,13 +75,14 @@ from modelcc.targets.gpu.staged_tile import StagedTile, TileCopier
 from modelcc.targets.gpu.warp_squares import in_a_row, interleaved, interleaves
 
 MARGIN = 16
-"""Registers that ptxas may take beyond what is expected."""
+"""Registers that ptxas may take beyond the estimate."""
 
 LOW, ZERO = Const(float("-inf"), F32), Const(0.0, F32)
 
 
 def verify_copied(s: GroupAttention, parts: AttentionParts) -> None:
-    """:class:`ScheduleError` unless rows are a softmax of sums of f32, and blocks whole vectors."""
+    """:class:`ScheduleError` unless rows are a softmax of f32 sums, and blocks are whole
+    vectors."""
     across = s.threads // (s.rows // s.thread_rows)
     if s.keys % s.lanes or not is_power_of_two(across) or s.warp % across:
         raise ScheduleError("the threads of a row exchange registers, and keys are whole vectors")
@@ -103,14 +104,14 @@ def has_squares(s: GroupAttention) -> bool:
 
 
 def _columns(s: GroupAttention, parts: AttentionParts) -> int:
-    """Of a thread, in whole vectors."""
+    """Columns of a thread, in whole vectors."""
     across = s.threads // (s.rows // s.thread_rows)
     return -(-parts.width // (across * s.lanes)) * s.lanes
 
 
 def copied_bytes(s: GroupAttention, parts: AttentionParts) -> int:
-    """Shared memory of a group at most: rows of queries, keys, values and powers, each a vector
-    longer than what is in it."""
+    """Most shared memory of a group: rows of queries, keys, values and exponentials, each padded by
+    a vector."""
     across = s.threads // (s.rows // s.thread_rows)
     depth = -(-parts.depth // s.lanes) * s.lanes + s.lanes
     width = _columns(s, parts) * across + s.lanes
@@ -118,8 +119,8 @@ def copied_bytes(s: GroupAttention, parts: AttentionParts) -> int:
 
 
 def copied_registers(s: GroupAttention, parts: AttentionParts, machine: GpuModel) -> int:
-    """Registers that a thread is expected to take: scores, totals, what is known of rows, and
-    factors, of which ptxas has vectors at once where there is room."""
+    """Registers a thread is expected to take: scores, totals, row statistics, and factors, which
+    ptxas keeps as vectors where there is room."""
     keys = s.keys * s.rows // s.thread_rows // s.threads
     columns = _columns(s, parts)
     kept = s.thread_rows * (keys + columns + 2) + machine.address_registers
@@ -129,14 +130,14 @@ def copied_registers(s: GroupAttention, parts: AttentionParts, machine: GpuModel
 
 
 class AsyncCopyAttention:
-    """What threads of a group do."""
+    """Emits the work of a group's threads."""
 
     def __init__(self, kernel: GroupKernel, s: GroupAttention, parts: AttentionParts) -> None:
         verify_copied(s, parts)
         assert parts.shifted is not None
         self._kernel, self._s, self._parts = kernel, s, parts
         self._scored, self._scale = unscaled(parts.scores, parts.shifted)
-        """Scores divided by what powers are made with."""
+        """Scores divided by the scale that the exponentials apply."""
         self._unmasked = parts.unmasked and unscaled(parts.unmasked, parts.shifted)[0]
         fresh, first = kernel.names.fresh, parts.first
         lines = s.rows // s.thread_rows
@@ -187,14 +188,14 @@ class AsyncCopyAttention:
         )  # fmt: skip
 
     def _fits_lanes(self) -> bool:
-        """Whether neighbouring columns of a thread become results at once."""
+        """Whether vectors of a thread's columns can be stored as results."""
         results, last = self._parts.results, self._parts.second.columns[-1]
         made = {TOTAL, *(n.output for n in (*self._parts.sums, *results))}
         whole = isinstance(last.extent, int) and last.extent % self._s.lanes == 0
         return whole and all(vectorisable(n.body, last.name, self._s.lanes, made) for n in results)
 
     def function(self) -> Function:
-        """Grid, threads, and what these do."""
+        """Grid, threads, and their statements."""
         outer, s, parts = self._outer, self._s, self._parts
         count = outer.bind("blocks", parts.blocks(self._batch, self._start, s.rows, s.keys))
         self._begin(self._queries, self._start, 0, outer, self._launch.ranges)
@@ -218,8 +219,8 @@ class AsyncCopyAttention:
         return self._kernel.function(self._launch.around(shared, outer.statements))
 
     def _open_blocks(self, count: Index) -> Index:
-        """Blocks all of whose keys are there, and seen by all rows, of ``count`` that come first;
-        0 if that is not known to be different."""
+        """How many of ``count`` blocks come first all of whose keys are in range and visible to all
+        rows; 0 if that is not known."""
         extent, keys = self._parts.pair.key.extent, self._s.keys
         if self._unmasked is not None:
             seen = self._parts.open_blocks(self._batch, self._start, keys)
@@ -229,7 +230,7 @@ class AsyncCopyAttention:
     def _blocks(
         self, first: Index, end: Index, count: Index, ranges: Bounds, scores: Sequence[Nest]
     ) -> None:
-        """What is done with blocks of keys, of ``count`` in all."""
+        """The loop body for blocks of keys, of ``count`` in all."""
         inner, block = self._outer.nested(), Sym(self._kernel.names.fresh("kb"))
         within_blocks = {**ranges, block.name: Range(first, end - 1)}
         inner.statements += [WaitCopies(0), Barrier()]
@@ -247,29 +248,29 @@ class AsyncCopyAttention:
     def _begin(
         self, tile: StagedTile, start: Index, block: Index, at: Evaluation, ranges: Bounds
     ) -> None:
-        """A tile is on its way; what cannot be copied is there."""
+        """Starts the copies of a tile; elements that cannot be copied are stored there."""
         copier = TileCopier(tile, self._thread, start, ranges, at, self._batch)
         copier.begin(0, block, at, ranges)
         at.statements += copier.put(0)
 
-    # --- a thread's own numbers
+    # --- a thread's own elements
 
     def _row(self, number: int) -> Index:
-        """Where a thread's row is in its block."""
+        """A thread's row within its block."""
         return self._y + number * self._shape[0]
 
     def _key(self, number: int) -> Index:
-        """Where a thread's key is in its block."""
+        """A thread's key within its block."""
         return self._x + number * self._shape[1]
 
     def _column(self, number: int) -> Index:
-        """Where a thread's vector of columns begins."""
+        """The first column of a thread's vector."""
         return self._key(number) * self._lanes
 
     # --- products
 
     def _products(self, at: Evaluation) -> list[list[Var]]:
-        """Scores of a thread's rows and keys, before what follows them."""
+        """Scores of a thread's rows and keys, before their epilogue."""
         s, term = self._s, Sym(self._kernel.names.fresh("d"))
         found = [[at.register("score", ZERO) for _ in self._keys_each] for _ in self._rows]
         body: list[Stmt] = []
@@ -282,7 +283,7 @@ class AsyncCopyAttention:
         return found
 
     def _add(self) -> Stmt:
-        """Rows of powers times columns of values."""
+        """Rows of exponentials times columns of values."""
         s, vector = self._s, Sym(self._kernel.names.fresh("j"))
         body: list[Stmt] = []
         for lane in range(s.lanes):
@@ -293,7 +294,7 @@ class AsyncCopyAttention:
         return For(vector.name, 0, s.keys // s.lanes, tuple(body))
 
     def _weight(self, row: int, key: Index) -> Index:
-        """The place of a power in shared memory."""
+        """The index of an exponential in shared memory."""
         return self._row(row) * self._pitch + key
 
     # --- weights
@@ -302,7 +303,7 @@ class AsyncCopyAttention:
         self, at: Evaluation, block: Index, ranges: Bounds, scores: Sequence[Nest],
         products: Sequence[Sequence[Var]],
     ) -> list[list[Expr]]:  # fmt: skip
-        """What powers are made of, at a thread's rows and keys."""
+        """The exponents, at a thread's rows and keys."""
         parts, pair = self._parts, self._parts.pair
         rows = [within(at, self._start + self._row(r), pair.row, ranges)[0] for r in self._rows]
         keys = [
@@ -319,7 +320,7 @@ class AsyncCopyAttention:
         return found
 
     def _weigh(self, at: Evaluation, shifted: Sequence[Sequence[Expr]]) -> None:
-        """Powers under the largest so far, and what was summed up to them."""
+        """Exponentials relative to the running maximum; sums so far are rescaled."""
         for row, values in enumerate(shifted):
             seen, total = self._seen[row], self._sums[row]
             own = reduce(lambda a, b: combine_two("max", (a, b)), values, seen)
@@ -340,7 +341,7 @@ class AsyncCopyAttention:
             at.statements.append(Assign(total.name, ScalarCall("mul", factors, F32, total.lanes)))
 
     def _keep(self, at: Evaluation, row: int, powers: Sequence[Expr]) -> None:
-        """Factors that are made of powers, for all threads of a row."""
+        """Factors made of exponentials, to shared memory for all threads of a row."""
         for column, power in enumerate(powers):
             weight = at.value(self._parts.weighted, {}, {self._parts.pair.weight: power})
             place = self._weight(row, self._key(column))
@@ -376,7 +377,8 @@ class AsyncCopyAttention:
             outer.statements += only_where(there, line)
 
     def _result(self, cell: Evaluation, point: Point, made: dict[str, Expr]) -> None:
-        """Results at a point, or at a vector of them; ``made`` grows by what is on the way."""
+        """Results at a point, or at a vector of points; intermediate values are added to
+        ``made``."""
         for nest in self._parts.results:
             made[nest.output] = cell.named("v", cell.value(nest.body, point, made))
         last = self._parts.results[-1]
@@ -384,5 +386,5 @@ class AsyncCopyAttention:
 
 
 def _at_most(count: Index, most: Index) -> Bounds:
-    """What is known of a number under a name: it is no more than ``most``."""
+    """The range of a named number: at most ``most``."""
     return {count.name: Range(0, most)} if isinstance(count, Sym) else {}

@@ -1,14 +1,15 @@
-"""Blocks of terms that are copied to shared memory while threads multiply those before.
+"""A software pipeline: blocks of terms (K) are copied to shared memory asynchronously, while
+threads multiply earlier ones.
 
-  the first blocks are copied, a batch each
+  the first blocks are copied, a commit group each
   for each block
-    wait for its batch, barrier
-    the block that comes ``buffers - 1`` later is copied to the buffer that the last one was in
+    wait for its commit group, barrier
+    the block that comes ``buffers - 1`` later is copied to the buffer of the previous one
     its products
 
-One barrier for a block is enough: behind it nobody uses the buffer that is filled next any more.
-Elements that cannot be copied are read before the products, and put into the buffer behind them; if
-there is only one, behind a second barrier.
+One barrier per block suffices: after it, no thread uses the buffer that is filled next.  Elements
+that cannot be copied are loaded before the products and stored to the buffer after them; with a
+single buffer, after a second barrier.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from modelcc.targets.gpu.staged_tile import TileCopier
 
 @dataclass(frozen=True)
 class AsyncCopyBlocks:
-    """A group's ``blocks``, the one with number ``first`` and those behind it, whose operands
-    ``readers`` bring into so many ``buffers``.  Behind the last one it is read ``again``, where
-    that is better than a condition, into a buffer that nobody uses."""
+    """The ``blocks`` of a group from number ``first`` on, whose operands ``readers`` bring into
+    ``buffers`` stages of shared memory.  With ``again``, the last block is copied once more into an
+    unused buffer, where that is cheaper than a condition."""
 
     readers: Sequence[TileCopier]
     names: FreshNames
@@ -41,13 +42,13 @@ class AsyncCopyBlocks:
 
     @property
     def _ahead(self) -> int:
-        """Blocks from the one that is multiplied to the one that is on its way."""
+        """The distance in blocks from the one that is multiplied to the one that is copied."""
         return max(self.buffers - 1, 1)
 
     def statements(
         self, outer: Evaluation, multiply: Callable[[Index], Sequence[Stmt]]
     ) -> list[Stmt]:
-        """All blocks, of which one in a buffer is what ``multiply`` makes of its number."""
+        """All blocks; ``multiply`` gives the products of one in a buffer."""
         return [*self._first_blocks(outer), self._all_blocks(outer, multiply)]
 
     def _first_blocks(self, outer: Evaluation) -> list[Stmt]:

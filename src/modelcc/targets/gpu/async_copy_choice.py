@@ -1,5 +1,4 @@
-"""Blocks of attention whose operands are copied beside, by the time that they are expected to
-take."""
+"""Block sizes of attention with asynchronous copies, by expected time."""
 
 from __future__ import annotations
 
@@ -26,25 +25,25 @@ BLOCKS = tuple(
     for rows, keys, own, across in product((128, 64, 32, 16), (64, 32), (8, 4, 2), (8, 16))
     if 64 <= rows // own * across <= 256
 )
-"""Blocks, the largest first."""
+"""Block sizes, the largest first."""
 
 UNIT_PRODUCTS = 128
-"""Multiply-adds of a unit in a cycle."""
+"""Multiply-adds of an SM per cycle."""
 
 LOAD = 9
-"""Multiply-adds in the time of a vector of four from shared memory, as fitted to products
+"""Multiply-adds in the time of loading a vector of four from shared memory, as fitted to products
 (:func:`~modelcc.targets.gpu.choice.product_time`)."""
 
 SCORE, ROW, COPY = 16, 40, 6
-"""Multiply-adds in the time of what follows a score, of what threads of a row exchange for it, and
-of a copy: their instructions, of which powers and writes to shared memory take several cycles."""
+"""Multiply-adds in the time of a score's epilogue, of what threads of a row exchange for it, and of
+a copy: their instructions, of which exponentials and shared-memory stores take several cycles."""
 
 BLOCK_CYCLES, VECTOR_CYCLES = 800, 35
-"""Of a block that nobody multiplies in, where a group is alone: two barriers and exchanges; and of
-vectors of terms, or of keys, whose factors have been asked for; reckoned."""
+"""Cycles of a block without products, if a group is alone on an SM: two barriers and exchanges; and
+of each vector of terms, or of keys, whose factors are loaded; estimated."""
 
 COPY_CYCLES = 1000
-"""From the beginning of copies to the barrier behind them, twice for a block."""
+"""From the issue of copies to the barrier after them, twice per block."""
 
 GROUP_CYCLES = 4900
 """From the start of a group to its first products, and from the last ones to its end, as fitted to
@@ -54,11 +53,11 @@ RESULT = 20
 """Multiply-adds in the time of a result."""
 
 SCHEDULERS = 4
-"""Of a unit, which a group of fewer warps does not use."""
+"""Warp schedulers of an SM; a group of fewer warps does not use all."""
 
 
 def copied_schedules(parts: AttentionParts, machine: GpuModel) -> Iterator[GroupAttention]:
-    """By their times; none where machines do not copy, or operands are not f32."""
+    """Schedules by expected time; none without asynchronous copies, or if operands are not f32."""
     if not machine.copies or not machine.exchanges or machine.lanes < BLOCKS[0].lanes:
         return
     fitting: list[tuple[float, int, GroupAttention]] = []
@@ -75,12 +74,10 @@ def copied_schedules(parts: AttentionParts, machine: GpuModel) -> Iterator[Group
 
 
 def copied_time(s: GroupAttention, parts: AttentionParts, machine: GpuModel) -> float | None:
-    """Time that blocks are expected to take, in multiply-adds of one unit; None if a unit cannot
-    run its groups.
+    """Expected time of all blocks, in multiply-adds of one SM; None if an SM cannot run its groups.
 
-    Groups come as many at once as a unit has room for, and the last ones may be fewer.  Where rows
-    see more keys the later they are, groups have half of the blocks, and none ends before one that
-    has all.
+    Groups run in waves of as many as fit on the machine; the last wave may be smaller.  Under a
+    causal mask, groups have half of the blocks on average, and the last to end is one that has all.
     """
     registers, shared = copied_registers(s, parts, machine), copied_bytes(s, parts)
     if registers > machine.thread_registers - MARGIN:
@@ -104,7 +101,7 @@ def copied_time(s: GroupAttention, parts: AttentionParts, machine: GpuModel) -> 
 
 
 def _block(s: GroupAttention, parts: AttentionParts, machine: GpuModel, together: int) -> float:
-    """Multiply-adds of a unit in the time that a block of keys takes so many groups."""
+    """Multiply-adds of an SM in the time that a block of keys takes ``together`` groups."""
     across = s.threads // (s.rows // s.thread_rows)
     keys, wide = s.keys // across, across * s.lanes
     columns = -(-parts.width // wide) * s.lanes

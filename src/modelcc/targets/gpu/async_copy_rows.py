@@ -1,4 +1,4 @@
-"""Rows of keys or values that a thread copies to shared memory for itself, steps ahead."""
+"""Rows of keys or values that a thread copies to shared memory for itself, several steps ahead."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel
 from modelcc.targets.gpu.reduction import lanes_of
 
 COPIED_BYTES = (4, 8, 16)
-"""What a copy may be of."""
+"""Sizes of an asynchronous copy."""
 
 
 def copied_read(factor: Scalar, along: LoopVar, lanes: int) -> Read:
-    """What is copied of an operand by vectors of ``lanes``; :class:`ScheduleError` unless it is one
-    element at each point of it."""
+    """The read that vectors of ``lanes`` of an operand copy; :class:`ScheduleError` unless it is
+    one element at each point of it."""
     found = [r for r in reads(factor) if depends_on(r, along.name)]
     plain = not any(isinstance(s, Guard | Bind) for s in walk(factor))
     if len(found) != 1 or not plain or [r.tensor for r in reads(factor)].count(found[0].tensor) > 1:
@@ -34,8 +34,8 @@ def copied_read(factor: Scalar, along: LoopVar, lanes: int) -> Read:
 
 @dataclass(frozen=True)
 class AsyncCopyRows:
-    """Vectors of ``lanes`` of a ``factor`` along some loops, of which the threads of a group have
-    ``count`` each of a step, in ``memory`` for as many steps as there are ``buffers``."""
+    """Vectors of ``lanes`` of a ``factor`` along some loops: ``count`` per thread and step, in
+    ``memory`` for ``buffers`` steps."""
 
     kernel: GroupKernel
     factor: Scalar
@@ -48,12 +48,12 @@ class AsyncCopyRows:
 
     @property
     def read(self) -> Read:
-        """What is copied."""
+        """The copied read."""
         return copied_read(self.factor, self.along[-1], self.lanes)
 
     @property
     def memory(self) -> Buffer:
-        """Shared by the group, of which a thread touches its own part."""
+        """Shared memory of the group; each thread accesses its own part."""
         size = self.buffers * self.count * self.threads * self.lanes
         return Buffer(self.stem, self.read.dtype, size, "shared")
 
@@ -61,7 +61,7 @@ class AsyncCopyRows:
         self, at: Evaluation, buffer: Index, number: int, thread: Index, point: Mapping[str, Index],
         vector: Index,
     ) -> Stmt:  # fmt: skip
-        """Copies a vector at ``point``, number ``number`` of the thread's, to a ``buffer``."""
+        """Copies the thread's vector ``number`` at ``point`` to a ``buffer``."""
         here = {**point, **at.place_vector(self.along, vector, self.lanes)}
         source = substitute(self.read.indices[0], here)
         to = self._place(buffer, number, thread)
@@ -71,7 +71,7 @@ class AsyncCopyRows:
         self, at: Evaluation, buffer: Index, number: int, thread: Index, point: Mapping[str, Index],
         vector: Index,
     ) -> Expr:  # fmt: skip
-        """The operand, made of what was copied."""
+        """The operand, computed from the copy."""
         one = at.beside(lanes_of(self.kernel, self.lanes))
         place = self._place(buffer, number, thread)
         copied = at.named("c", Load(self.stem, place, self.read.dtype, self.lanes))

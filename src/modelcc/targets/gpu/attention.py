@@ -1,18 +1,18 @@
-"""Two contractions of which one sums rows of the other, as attention is: block by block of keys.
+"""Attention: back-to-back contractions, softmax(Q K^T) V and its like, block by block of keys.
 
 grid b, i; thread y, x
-  queries[d, row] stay; totals = 0, seen = least
+  queries[d, row] stay; totals = 0, seen = -max
   for each block of keys
     keys[d, key], values[key, column]; barrier
-    scores of rows of y and keys of x, and what follows them; the largest of a row's
+    scores of rows of y and keys of x, and their epilogue; the maximum of each row
     part[row, x] = that; barrier
-    seen = the largest of all; powers = exp(score - seen) to shared memory
-    totals and sums times exp(seen before - seen); barrier
-    totals += powers of the row * values of columns of x; barrier
-  results: totals times what the sums give, and what follows
+    seen = the maximum over threads; exponentials = exp(score - seen) to shared memory
+    totals and sums times exp(previous seen - seen); barrier
+    totals += exponentials of the row * values of columns of x; barrier
+  results: totals times what the sums give, and the epilogue
 
-What is known of rows is as in :mod:`modelcc.schedule.block_stages`; the threads of a row know its
-maximum each, and a part of its sums each.
+Row statistics (running maximum and sum) are as in :mod:`modelcc.schedule.block_stages`; each thread
+of a row has its maximum, and a partial sum.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ from modelcc.targets.gpu.reduction import combine_two
 
 
 def lower_attention(kernel: GroupKernel, schedule: GroupAttention) -> Function:
-    """The function of a kernel; :class:`ScheduleError` if it is no pair, or blocks do not divide
-    among threads."""
+    """The function of a kernel; :class:`ScheduleError` if it is no such pair of contractions, or
+    threads do not divide blocks evenly."""
     s = schedule
     if min(s.rows, s.keys, s.threads, s.thread_rows) < 1 or s.rows % s.thread_rows:
         raise ScheduleError("blocks have rows, of which a thread has some, and keys")
@@ -128,7 +128,7 @@ class _AttentionThreads:
         )
 
     def function(self) -> Function:
-        """Grid, threads, and what these do."""
+        """Grid, threads, and their statements."""
         outer, weights = self._outer, self._parts.weights
         self._fill(self._queries, self._start, 0, outer, self._launch.ranges)
         if weights.maximum is not None:
@@ -159,19 +159,19 @@ class _AttentionThreads:
         at.statements += reader.put(0)
 
     def _row(self, number: int) -> Index:
-        """Where a thread's row is in its block."""
+        """A thread's row within its block."""
         return self._y + number * self._shape[0]
 
     def _column(self, number: int) -> Index:
-        """Where a thread's key is in its block, or its column in the results."""
+        """A thread's key within its block, or its column of the results."""
         return self._x + number * self._shape[1]
 
     def _weight(self, row: int, key: Index) -> Index:
-        """The place of a weight in shared memory; rows begin in different banks."""
+        """The index of a weight in shared memory; rows begin in different banks."""
         return self._row(row) * (self._s.keys + 1) + key
 
     def _block(self, ranges: Bounds) -> list[Stmt]:
-        """What is done with a block of keys."""
+        """The loop body for a block of keys."""
         inner, key = self._outer.nested(), Sym(self._block_number) * self._s.keys
         self._fill(self._keys, key, 0, inner, ranges)
         self._fill(self._values, 0, Sym(self._block_number), inner, ranges)
@@ -184,7 +184,7 @@ class _AttentionThreads:
         return [*inner.statements, Barrier(), self._add(), Barrier()]
 
     def _products(self, inner: Evaluation) -> list[list[Var]]:
-        """Scores of a thread's rows and keys, before what follows them."""
+        """Scores of a thread's rows and keys, before their epilogue."""
         s, names, term = self._s, self._kernel.names, Sym(self._kernel.names.fresh("d"))
         zero = inner.neutral(self._parts.scores[0])
         found = [
@@ -201,7 +201,7 @@ class _AttentionThreads:
         return found
 
     def _places(self, inner: Evaluation, ranges: Bounds) -> list[_ScorePlace]:
-        """Where a thread's scores are, within the operands, row by row."""
+        """The points of a thread's scores, row by row."""
         pair, s = self._parts.pair, self._s
         rows = [self._start + self._row(r) for r in self._rows]
         first = Sym(self._block_number) * s.keys
@@ -220,7 +220,7 @@ class _AttentionThreads:
     def _made(
         self, inner: Evaluation, place: _ScorePlace, products: list[list[Var]]
     ) -> dict[str, Expr]:
-        """What follows a score, point by point."""
+        """The epilogue of a score, element by element."""
         first, *rest = self._parts.scores
         made: dict[str, Expr] = {first.output: products[place.row][place.column]}
         for nest in rest:
@@ -230,7 +230,7 @@ class _AttentionThreads:
     def _raise(
         self, inner: Evaluation, places: list[_ScorePlace], products: list[list[Var]]
     ) -> None:
-        """Powers under the largest score of a row so far, and what was summed up to them."""
+        """Exponentials relative to the running maximum; sums so far are rescaled."""
         shifted = self._parts.shifted
         assert shifted is not None
         found: dict[int, list[tuple[_ScorePlace, Expr]]] = {r: [] for r in self._rows}
@@ -245,7 +245,8 @@ class _AttentionThreads:
             self._rescale(inner, row, top, found[row])
 
     def _largest(self, inner: Evaluation, found: list[list[Expr]]) -> list[Var]:
-        """The largest of what each row has seen, and of ``found`` by all of its threads."""
+        """The maximum of each row's previous maximum and of ``found``, over all threads of the
+        row."""
         dtype = found[0][0].dtype
         part = Buffer(
             self._kernel.names.fresh("part"), dtype, self._s.rows * self._shape[1], "shared"
@@ -261,7 +262,7 @@ class _AttentionThreads:
     def _over_threads(
         self, at: Evaluation, combine: Combine, part: Buffer, row: int, start: Expr
     ) -> Var:
-        """What the threads of a row have in ``part``, combined from ``start`` on."""
+        """The elements of ``part`` of all threads of a row, combined from ``start`` on."""
         total, number = at.register("all", start), self._kernel.names.fresh("x")
         place = self._row(row) * self._shape[1] + Sym(number)
         step = accumulate(combine, total.name, Load(part.name, place, part.dtype), 1)
@@ -291,7 +292,7 @@ class _AttentionThreads:
     def _plain(
         self, inner: Evaluation, places: list[_ScorePlace], products: list[list[Var]]
     ) -> None:
-        """Weights that hang on their own score only."""
+        """Weights that depend on their own score only."""
         for place in places:
             made = self._made(inner, place, products)
             power = self._there(place, inner.value(self._parts.power, place.point, made))
@@ -323,7 +324,7 @@ class _AttentionThreads:
         return For(key.name, 0, self._s.keys, body)
 
     def _finish(self) -> None:
-        """Totals and sums of all threads of a row become results."""
+        """Totals, and the sums of all threads of a row, become results."""
         outer, parts, launch = self._outer, self._parts, self._launch
         whole = self._whole_sums()
         pair, columns = parts.pair, parts.second.columns
@@ -350,7 +351,7 @@ class _AttentionThreads:
             outer.statements += only_where(there, line)
 
     def _top(self, row: int) -> Expr:
-        """The largest of a row, if that is known."""
+        """The maximum of a row, if it is known."""
         return self._seen[row] if self._seen else Const(float("-inf"), F32)
 
     def _whole_sums(self) -> dict[str, list[Expr]]:
@@ -373,7 +374,8 @@ class _AttentionThreads:
 
 @dataclass(frozen=True)
 class _ScorePlace:
-    """A score of a thread's ``row`` and ``column``: its point, and whether there is such a key."""
+    """A score of a thread's ``row`` and ``column``: its point, and the conditions of its
+    existence."""
 
     row: int
     column: int

@@ -1,4 +1,4 @@
-"""Schedules of two contractions of which one sums rows of the other, the most promising first."""
+"""Schedules of attention (back-to-back contractions), the most promising first."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ BLOCKS = (
     GroupAttention(8, 16, 32, 2),
     GroupAttention(8, 8, 32, 2),
 )
-"""Blocks of attention, the largest first."""
+"""Block sizes of attention without tensor cores, the largest first."""
 
 WARP_BLOCKS = (
     TensorAttention(128, 128, BOXES),
@@ -65,34 +65,34 @@ WARP_BLOCKS = (
     ),
     *(TensorAttention(rows, 16, RDNA3) for rows in (128, 64, 32, 16)),
 )
-"""The same on matrix units, the best first if all units have some.  Threads that have whole rows of
+"""The same on tensor cores, the best first if all SMs have groups.  Threads that hold whole rows of
 operands have registers for fewer keys."""
 
 SMALLEST = 64
-"""Rows, and keys, of a block of boxes."""
+"""Rows, and keys, of the smallest block for wgmma."""
 
 ENOUGH = 256
-"""Threads of a unit that keep its matrix units busy."""
+"""Threads of an SM that keep its tensor cores busy."""
 
 SHORT = 1024
-"""Keys of which products take a group no longer than to begin and to end."""
+"""Keys whose products take a group no longer than its start and end."""
 
 KEYS_AT_ONCE = 4
-"""Keys, or values, that a thread of few rows waits for at the same time."""
+"""Keys, or values, that a thread of few rows loads at the same time."""
 
 WHOLE = 512
-"""Keys that one group has as fast."""
+"""Keys up to which one group per batch is as fast."""
 
 MOST_PARTS = 64
-"""Of keys: the last group puts all of them together."""
+"""Parts of the keys: the last group combines all of them."""
 
 ALIGNMENT = 64
-"""Bytes at whose multiples buffers begin."""
+"""Alignment of buffers, in bytes."""
 
 
 def decode_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:
-    """Four warps that read keys and values by the largest vectors of a thread.  Where there are
-    fewer groups than units each has twice as many, and waits for memory as seldom as it can."""
+    """Four warps that load keys and values by the largest vectors of a thread.  With fewer groups
+    than SMs, each has twice as many warps, and waits for memory as seldom as it can."""
     if not machine.exchanges:
         return
     parts = find_decode(kernel)
@@ -113,11 +113,11 @@ def decode_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSc
 
 
 def running_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:
-    """Eight warps that have two steps of :data:`KEYS_AT_ONCE` keys and values each, where threads
-    exchange registers and copy while they go on.  Parts are as many as units run groups at the same
-    time, if groups count each other: all of them begin at once, and each has a step on its way
-    while it computes the one before, so that memory is asked all the time for more than it brings
-    meanwhile, however many groups a unit has.  A part more than steps are alike for is none."""
+    """Eight warps with two steps of :data:`KEYS_AT_ONCE` keys and values each, on machines with
+    warp shuffles and asynchronous copies.  If groups can count arrivals, there are as many parts as
+    the machine runs groups at the same time: all start at once, and each has a step in flight while
+    it computes the previous one, so that memory stays busy whatever the number of groups on an SM.
+    Parts that would not reduce the number of steps are left out."""
     if not (machine.exchanges and machine.copies):
         return
     parts = find_flash_decoding(kernel)
@@ -136,7 +136,7 @@ def running_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupS
 
 
 def _parts_of(parts: FlashDecodingNests, s: FlashDecoding, most: int) -> int:
-    """Parts of keys, ``most`` at most, none of which has a step more than it would in fewer."""
+    """Parts of keys, at most ``most``: as few as give the same number of steps per part."""
     if not isinstance(parts.keys, int):
         return most
     steps = -(-parts.keys // (RowLanes.of(parts.depth, s).slots * s.keys))
@@ -144,7 +144,7 @@ def _parts_of(parts: FlashDecodingNests, s: FlashDecoding, most: int) -> int:
 
 
 def runs_whole(kernel: Kernel, program: TensorProgram, machine: GpuModel) -> bool:
-    """Whether all keys of a row are for one kernel, however many, on a ``machine``."""
+    """Whether one kernel handles all keys of a row, whatever their number, on a ``machine``."""
     found = canonical(kernel, program.types, frozenset(), program.dims)[0]
     try:
         return any(True for _ in running_schedules(GroupKernel(found, "kernel"), machine))
@@ -153,9 +153,8 @@ def runs_whole(kernel: Kernel, program: TensorProgram, machine: GpuModel) -> boo
 
 
 def attention_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:
-    """On matrix units, if they can; copied beside, if machines do that; then the largest blocks of
-    which a unit runs two at once, where there are enough for all units; the smaller ones after
-    them."""
+    """On tensor cores, if they apply; with asynchronous copies, if the machine has them; then the
+    largest blocks with two groups per SM, if there are enough for all SMs, before smaller ones."""
     parts = find_attention(kernel)
     rows, outer = count(parts.first.rows), count(parts.first.batch)
     yield from _on_matrix_units(kernel, parts, machine)
@@ -174,14 +173,15 @@ def attention_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[Grou
 def _on_matrix_units(
     kernel: GroupKernel, parts: AttentionParts, machine: GpuModel
 ) -> Iterator[TensorAttention]:
-    """Boxes; all units have some, if there are enough; then as many threads of each as it needs.
+    """wgmma first; then schedules with groups for all SMs; then with enough threads on each.
 
-    Few rows are no reason for blocks of fewer than boxes have.  One warp has a quarter of a unit's
-    rates: 16 rows and 32 keys, 64 deep, are 256 cycles of products and 128 of powers; 64 rows and
-    128 keys are 512 and 512 by four warps and larger instructions.  Either waits for about 500 from
-    scores to totals, so that is half the time for each key, whatever other units do.  A block of
-    boxes has no more rows and keys than there are.  Of few keys in all, two groups of a unit with
-    the smaller blocks are better than one: one computes while the other one begins or ends.
+    Few rows are no reason for blocks smaller than those of wgmma.  One warp has a quarter of an
+    SM's rates: 16 rows and 32 keys, 64 deep, take 256 cycles of products and 128 of exponentials;
+    64 rows and 128 keys take 512 and 512 with four warps and larger instructions.  Either waits
+    about 500 cycles from scores to totals, so the latter takes half the time per key, even if other
+    SMs are idle.  A block has no more rows and keys than there are.  With few keys in all, two
+    groups per SM with the smaller blocks are better than one: one computes while the other one
+    starts or ends.
     """
     rows, outer = count(parts.first.rows), count(parts.first.batch)
     keys = count(parts.first.columns)
@@ -213,26 +213,26 @@ def _on_matrix_units(
 
 
 def fragment_registers(kernel: GroupKernel, blocks: TensorAttention, parts: AttentionParts) -> int:
-    """Registers that a thread on matrix units is expected to take."""
+    """Registers a thread on tensor cores is expected to take."""
     return _by_fragments(kernel, blocks, parts).registers
 
 
 def _by_fragments(
     kernel: GroupKernel, blocks: TensorAttention, parts: AttentionParts
 ) -> TileAttention | WarpAttention | WaveAttention:
-    """What threads do by the family of instructions."""
+    """The lowering for the family of instructions."""
     known = {BOXES: TileAttention, **dict.fromkeys(LAYOUTS, WaveAttention)}
     return known.get(blocks.instruction, WarpAttention)(kernel, blocks, parts)
 
 
 def aligned_bytes(buffers: Sequence[Buffer]) -> int:
-    """What buffers take that begin at multiples of :data:`ALIGNMENT`."""
+    """Bytes of buffers that are aligned to :data:`ALIGNMENT`."""
     sizes = (b.size * b.dtype.bytes for b in buffers if isinstance(b.size, int))
     return sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)
 
 
 def attention_bytes(s: GroupAttention, parts: AttentionParts) -> int:
-    """Shared memory of a group at most: each buffer begins at a multiple of :data:`ALIGNMENT`."""
+    """Most shared memory of a group, with buffers aligned to :data:`ALIGNMENT`."""
     queries, keys = parts.first.left.value.dtype.bytes, parts.first.right.value.dtype.bytes
     values, weight = parts.second.right.value.dtype.bytes, parts.scores[-1].body.dtype.bytes
     across = s.threads // (s.rows // s.thread_rows)
@@ -249,8 +249,8 @@ def attention_bytes(s: GroupAttention, parts: AttentionParts) -> int:
 
 
 def attention_registers(s: GroupAttention, parts: AttentionParts, machine: GpuModel) -> int:
-    """Registers that a thread is expected to take: totals, scores, addresses, also of what is added
-    to scores."""
+    """Registers a thread is expected to take: totals, scores, and addresses, including those of
+    masks and biases that are added to scores."""
     across = s.threads // (s.rows // s.thread_rows)
     columns = -(-parts.width // across) + s.keys // across
     made = {nest.output for nest in parts.scores}

@@ -1,4 +1,4 @@
-"""In which order groups of attention begin."""
+"""The order in which groups of attention are launched."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from modelcc.targets.gpu.attention_parts import AttentionParts
 from modelcc.targets.gpu.evaluation import GroupKernel, extent_of
 
 CACHE_BYTES = 32 << 20
-"""Of keys and values that stay in a machine's cache while groups read them."""
+"""Keys and values that stay in L2 while groups read them."""
 
 
 def grid_of(
@@ -19,8 +19,8 @@ def grid_of(
 ) -> tuple[tuple[tuple[str, Index], ...], Index]:
     """A grid of heads and ``blocks`` of rows, called by ``names``, and a group's head.
 
-    Where rows see more keys the later they are, blocks that take longest come first, of all heads
-    whose keys and values are in the cache at the same time: none begins last.
+    Under a causal mask, the longest blocks come first, of all heads whose keys and values fit into
+    L2 together, so that none starts last.
     """
     head, block = names
     heads, keys = extent_of(parts.first.batch), parts.pair.key.extent

@@ -1,4 +1,4 @@
-"""What two contractions of which one sums the other's rows compute, as operands and expressions."""
+"""Attention-like pairs of contractions, as operands and expressions."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from modelcc.targets.isa.nvidia_fast import EXP2
 
 LOG2_E = math.log2(math.e)
 TOTAL = "total"
-"""The sums of weighted rows, where the results are finished."""
+"""The sums of weighted rows, as the epilogue reads them."""
 
 
 @dataclass(frozen=True)
 class AttentionParts:
-    """What a pair of contractions computes, as nests and operands."""
+    """A pair of back-to-back contractions, as nests and operands."""
 
     pair: GemmPair
     weights: OnlineSoftmax
@@ -43,16 +43,16 @@ class AttentionParts:
     power: Scalar
     sums: tuple[Nest, ...]
     weighted: Scalar
-    """The factor that is made of a weight."""
+    """The factor of the second product, made of a weight."""
     results: tuple[Nest, ...]
     first: Contraction
     second: Contraction
     of_rows: tuple[Nest, ...] = ()
-    """Results of rows, made of their maximum and sums."""
+    """Results per row, made of its maximum and sums."""
 
     @property
     def depth(self) -> int:
-        """Terms of a score."""
+        """Terms (K) of a score."""
         extent = extent_of(self.first.terms)
         assert isinstance(extent, int)
         return extent
@@ -65,7 +65,8 @@ class AttentionParts:
         return extent
 
     def blocks(self, batch: Mapping[str, Index], start: Index, rows: int, keys: int) -> Index:
-        """Blocks of so many keys, up to the last one that a block of rows from ``start`` sees."""
+        """Blocks of ``keys`` keys, up to the last one that is visible to a block of rows from
+        ``start``."""
         whole = ceildiv(self.pair.key.extent, keys)
         seen = seen_keys(self.pair, self.weights)
         if seen is None:
@@ -75,14 +76,14 @@ class AttentionParts:
 
     @property
     def unmasked(self) -> tuple[Nest, ...] | None:
-        """Scores of keys that a row sees, where there are others; else None."""
+        """Scores of visible keys, if there is a mask; else None."""
         *others, last = self.scores
         if seen_keys(self.pair, self.weights) is None or not isinstance(last.body, TensorSelect):
             return None
         return (*others, replace(last, body=last.body.then))
 
     def open_blocks(self, batch: Mapping[str, Index], start: Index, keys: int) -> Index:
-        """Blocks of so many keys all of which rows from ``start`` on see."""
+        """Blocks of ``keys`` keys that are fully visible to rows from ``start`` on."""
         seen = seen_keys(self.pair, self.weights)
         if seen is None:
             return 0
@@ -93,7 +94,8 @@ class AttentionParts:
 def within(
     at: Evaluation, index: Index, axis: Axis, ranges: Bounds
 ) -> tuple[Index, tuple[Condition, ...]]:
-    """``index`` or the last of the axis, and what says that it is there, where that is open."""
+    """``index`` or the last one of the axis, and the condition that it is in range, unless it is
+    known to be."""
     there = not_implied((Condition(index, "<", axis.extent),), ranges)
     return at.bind(axis.name, minimum(index, axis.extent - 1) if there else index), there
 
@@ -104,8 +106,8 @@ def natural_power(value: Expr) -> Expr:
 
 
 def binary_power(scale: float) -> Callable[[Expr], Expr]:
-    """e^(scale * value) as a power of two, of 22 bits: values are differences from the largest, for
-    a multiple of the least number is infinite."""
+    """e^(scale * value) as a power of two, to 22 bits: values are differences from the maximum, as
+    a multiple of the most negative number would be infinite."""
     factor = Const(LOG2_E * scale, F32)
     return lambda value: Intrinsic(EXP2, (ScalarCall("mul", (value, factor), F32),))
 
@@ -117,8 +119,8 @@ def powers_under(
     values: Sequence[Expr],
     power: Callable[[Expr], Expr] = natural_power,
 ) -> tuple[Expr, list[Expr]]:
-    """By how much sums under the largest score ``seen`` before shrink under ``top``, and powers of
-    ``values`` under it; a row that has seen nothing has no power (Milakov and Gimelshein, "Online
+    """The factor that rescales sums from the previous maximum ``seen`` to ``top``, and exponentials
+    of ``values`` relative to it; 0 in rows without visible keys (Milakov and Gimelshein, "Online
     normalizer calculation for softmax", 2018)."""
     change, *powers = powers_of(at, top, (seen, *values), power)
     return change, powers
@@ -130,7 +132,7 @@ def powers_of(
     values: Sequence[Expr],
     power: Callable[[Expr], Expr] = natural_power,
 ) -> list[Expr]:
-    """Powers of ``values`` under the largest of a row, 0 of a row that has seen nothing."""
+    """Exponentials of ``values`` relative to a row's maximum; 0 in rows without visible keys."""
     dtype = top.dtype
     nothing = ScalarCall("eq", (top, Const(float("-inf"), dtype)), BOOL)
     base = at.named("base", Select(nothing, Const(0.0, dtype), top))
@@ -142,7 +144,7 @@ def powers_of(
 
 
 def verify_halves(parts: AttentionParts) -> None:
-    """:class:`ScheduleError` unless matrix units multiply the operands."""
+    """:class:`ScheduleError` unless tensor cores multiply the operands."""
     first, second = parts.first, parts.second
     kinds = {o.value.dtype for o in (first.left, first.right, second.right)}
     if len(kinds) != 1 or not kinds <= {F16, BF16} or parts.scores[-1].body.dtype != F32:
@@ -156,8 +158,8 @@ def verify_halves(parts: AttentionParts) -> None:
 
 
 def find_attention(kernel: GroupKernel) -> AttentionParts:
-    """The pair that a kernel is; :class:`ScheduleError` if it is none, weights need all keys of a
-    row at once, or how long rows of operands are is known in the run only."""
+    """The attention-like pair of a kernel; :class:`ScheduleError` if it is none, weights need all
+    keys of a row at once, or the length of operands' rows is not a constant."""
     stages = kernel.kernel.stages
     pair = match_gemm_pair(stages, frozenset(kernel.dims))
     weights = None if pair is None else online_softmax(pair)
@@ -204,7 +206,7 @@ def _is_of_row(nest: Nest, weights: OnlineSoftmax) -> bool:
 def store_of_rows(
     at: Evaluation, parts: AttentionParts, point: Point, top: Expr, sums: Mapping[str, Expr]
 ) -> None:
-    """Results of the row at ``point``, of which the largest score is ``top``."""
+    """Stores the results of the row at ``point``, whose maximum score is ``top``."""
     made = dict(sums)
     if parts.weights.maximum is not None:
         made[parts.weights.maximum.output] = top
@@ -241,8 +243,8 @@ def shifted_score(
     product: Expr,
     there: Sequence[Condition],
 ) -> Expr:
-    """What a power is made of at ``point``, where ``product`` is that of the row and the key, and
-    ``scores`` what follows it; -inf unless ``there`` holds."""
+    """The exponent at ``point``: ``scores`` is the epilogue of the ``product`` of a row and a key;
+    -inf unless ``there`` holds."""
     assert parts.shifted is not None
     first, *rest = scores
     made: dict[str, Expr] = {first.output: product}
@@ -254,6 +256,6 @@ def shifted_score(
 
 
 def all_fragments(names: FreshNames, stem: str, count: int) -> tuple[Sym, Callable[..., For]]:
-    """An index of fragments, and a loop over all, whose registers have numbers."""
+    """A fragment index, and an unrolled loop over all fragments."""
     number = Sym(names.fresh(stem))
     return number, lambda *body: For(number.name, 0, count, body, kind="unrolled")

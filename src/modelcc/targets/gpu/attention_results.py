@@ -1,4 +1,4 @@
-"""What follows attention's totals, which a thread has of two rows."""
+"""The epilogue of attention's totals, of which a thread holds two rows."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from modelcc.targets.isa.nvidia_wgmma import own_column
 
 
 class AttentionResults:
-    """Results of a ``batch`` in a thread ``lane`` of 128, made of ``totals``; with ``halves`` of so
-    few bits that a row is divided by its sum once."""
+    """Results of a ``batch`` in a thread ``lane`` of 128, made of ``totals``; with ``halves``,
+    results have so few bits that a row is multiplied by one reciprocal of its sum."""
 
     def __init__(
         self,
@@ -36,8 +36,8 @@ class AttentionResults:
     def store(
         self, outer: Evaluation, rows: Sequence[Index], wholes: Sequence[Expr], tops: Sequence[Expr]
     ) -> None:
-        """The results of a thread's two ``rows``, where there are such, of which the powers' sums
-        are ``wholes`` and the largest scores ``tops``."""
+        """Stores the results of a thread's two ``rows``, if they exist; ``wholes`` are the sums of
+        their exponentials, ``tops`` their maximum scores."""
         parts = self._parts
         first = parts.results[0]
         for row in BOTH:
@@ -72,8 +72,8 @@ class AttentionResults:
 
     @property
     def _stores_pairs(self) -> bool:
-        """Whether a thread's two neighbours of a row are results side by side, of nothing but the
-        totals."""
+        """Whether a thread's two neighbours of a row are contiguous results, made of nothing but
+        the totals."""
         parts = self._parts
         last, results = parts.second.columns[-1], parts.results
         made = {TOTAL, *(n.output for n in (*parts.sums, *results))}
@@ -86,15 +86,16 @@ class AttentionResults:
         )
 
     def _of_some(self, value: Expr) -> Expr:
-        """A ``value``, and 0 of no keys, of which a block gives sums that nobody reads."""
+        """``value``, or 0 if there are no keys, as a block computes sums of keys that do not
+        exist."""
         body = self._parts.results[0].body
         if not isinstance(body, Guard):
             return value
         return Select(Predicate(body.conditions), value, Const(0.0, F32))
 
     def _share(self, at: Evaluation, sums: Mapping[str, Expr]) -> Expr | None:
-        """What a row's totals are multiplied by in place of a division each, where results have
-        too few bits to tell; None if they are not divided by a sum."""
+        """The reciprocal that a row's totals are multiplied by instead of a division each, where
+        results have too few bits for a difference; None if they are not divided by a sum."""
         body = self._parts.results[0].body
         match body.inside if isinstance(body, Guard) else body:
             case Apply(function="div", args=(Read(tensor=total), Read(tensor=name))) if (
@@ -108,7 +109,7 @@ class AttentionResults:
     def _result(
         self, at: Evaluation, point: Point, made: dict[str, Expr], side: Sym, column: int
     ) -> None:
-        """One of a thread's results; ``made`` grows by what is on the way there."""
+        """One of a thread's results; intermediate values are added to ``made``."""
         parts = self._parts
         columns = parts.second.columns
         if at.lanes is None:

@@ -1,5 +1,5 @@
-"""Operands of products that can be copied to shared memory as boxes: read as they are, with rows on
-boundaries."""
+"""Operands of products that TMA can copy to shared memory as boxes: read unchanged, with aligned
+rows."""
 
 from __future__ import annotations
 
@@ -29,15 +29,14 @@ from modelcc.targets.gpu.sizes import count
 from modelcc.targets.isa.tile_products import DEPTH_BYTES
 
 BOX_COLUMNS = 8
-"""Of which boxes of terms side by side lie one after the other as one box of all does."""
+"""Boxes of as many contiguous terms lie one after the other, as one box of all of them does."""
 
 
 @dataclass(frozen=True)
 class BoxOperand:
-    """A tensor in ``source`` from ``offset`` on, of ``batch``, by results ``along`` it and
-    ``terms``: how many, and what it goes on by; behind whole blocks of them come those of the next
-    of the ``outer`` terms, if there are such.  ``transposed``: results lie side by side, not
-    terms."""
+    """A tensor in ``source`` from ``offset`` on with the dimensions of ``batch``, and those
+    ``along`` results and ``terms``: sizes and strides.  With ``outer`` terms, the next of these
+    follows after whole blocks of ``terms``.  ``transposed``: results are contiguous, not terms."""
 
     source: str
     offset: Index
@@ -58,7 +57,7 @@ class BoxOperand:
         arrivals: tuple[str, Index],
     ) -> list[CopyTile]:
         """Copies of ``size`` results by ``depth`` terms from the ``first`` result and term on: one,
-        or, if they are transposed and no whole number of parts, one for each ``depth`` results."""
+        or, if they are transposed and do not split evenly, one for each ``depth`` results."""
         along, terms = self.along, self.terms
         before = [(v.extent, step) for v, step in self.batch]
         here = [batch[v.name] for v, _ in self.batch]
@@ -93,16 +92,16 @@ class BoxOperand:
 
 @dataclass(frozen=True)
 class BoxProduct:
-    """A contraction, its rows in the order in which they are boxes, its terms in whole blocks, and
-    its factors."""
+    """A contraction with its rows in the order of boxes, its terms padded to whole blocks, and its
+    factors."""
 
     found: Contraction
     left: BoxOperand | ImageOperand
     rights: tuple[BoxOperand, ...]
 
     def takes(self, columns: int) -> bool:
-        """Whether tiles may have so many of sums: those of a right factor are whole boxes, of
-        :data:`BOX_COLUMNS`, or of as many as there are terms where they lie side by side."""
+        """Whether tiles may have ``columns`` sums: those of a right factor are whole boxes, of
+        :data:`BOX_COLUMNS`, or of a block of terms if results are contiguous."""
         if len(self.rights) == 1:
             return True
         depth = DEPTH_BYTES // self.found.right.value.dtype.bytes
@@ -110,29 +109,29 @@ class BoxProduct:
 
     @property
     def turned(self) -> tuple[bool, bool]:
-        """Of which factors results lie side by side, not terms."""
+        """For each factor, whether it is transposed: results are contiguous, not terms."""
         left, (right, *_) = self.left, self.rights
         return isinstance(left, BoxOperand) and left.transposed, right.transposed
 
     def row_tiles(self, rows: int) -> Index:
-        """How many tiles of so many ``rows`` there are."""
+        """The number of tiles of ``rows`` rows."""
         if isinstance(self.left, ImageOperand):
             return product(self.left.tiles(rows))
         return ceildiv(extent_of(self.found.rows), rows)
 
     def count_tiles(self, rows: int) -> int:
-        """The same, as far as choices ask."""
+        """The same as an estimate."""
         if isinstance(self.left, ImageOperand):
             return self.left.count(rows)
         return -(-count(self.found.rows) // rows)
 
 
 def box_product(kernel: GroupKernel, found: Contraction) -> BoxProduct | None:
-    """A product of boxes of inputs, of which the left ones may be windows of images; None if it is
-    none.
+    """A product of inputs that can be copied as boxes, the left ones also as windows of images;
+    None if it is none.
 
-    The number of terms is known: what is in flight has to be for ptxas, which does not look into
-    a loop that may not run.
+    The number of terms is a constant: ptxas has to know which products are in flight, and does not
+    see that of a loop that may not run.
     """
     if not isinstance(extent_of(found.terms), int):
         return None
@@ -154,7 +153,7 @@ def box_product(kernel: GroupKernel, found: Contraction) -> BoxProduct | None:
 def _right_operands(
     kernel: GroupKernel, found: Contraction, depth: int, apart: bool = False
 ) -> tuple[BoxOperand, ...]:
-    """All right factors as boxes that lie alike; none if one is none."""
+    """All right factors as boxes of the same layout; none if any is none."""
     along = found.columns, found.terms, found.batch, depth, apart
     operands = [box_operand(kernel, right, *along) for right in found.rights]
     boxes = tuple(one for one in operands if one is not None)
@@ -163,7 +162,7 @@ def _right_operands(
 
 
 def _as_they_lie(factor: KeptFactor, variables: tuple[LoopVar, ...]) -> tuple[LoopVar, ...]:
-    """Axes with those outermost along which neighbours lie farthest apart."""
+    """Axes by decreasing stride."""
     indices = [read.indices[0] for read in reads(factor.value) if len(read.indices) == 1]
     steps = {v: coefficient(index, v.name) for index in indices[:1] for v in variables}
     known = {v: step for v, step in steps.items() if isinstance(step, int)}
@@ -173,7 +172,8 @@ def _as_they_lie(factor: KeptFactor, variables: tuple[LoopVar, ...]) -> tuple[Lo
 
 
 def _step(variables: Sequence[LoopVar], steps: Mapping[str, Index | None]) -> Index | None:
-    """What goes on by one along all of several axes, of which the last is the innermost."""
+    """The stride of several axes taken as one, of which the last is the innermost; None if there is
+    no single one."""
     several = [v for v in variables if v.extent != 1]
     for outer, inner in pairwise(several):
         within = steps[inner.name]
@@ -185,8 +185,8 @@ def _step(variables: Sequence[LoopVar], steps: Mapping[str, Index | None]) -> In
 def _runs(
     terms: Sequence[LoopVar], steps: Mapping[str, Index | None], depth: int
 ) -> tuple[Sequence[LoopVar], Sequence[LoopVar]]:
-    """Terms that go on by one step, the innermost ones, and those outside; all are inside if these
-    do not go on by one step, too, or blocks of ``depth`` would be of two."""
+    """Outer and inner terms: the inner ones have a single stride.  All are inner unless the outer
+    ones have a single stride, too, and no block of ``depth`` crosses into the next outer term."""
     first = next((n for n in range(len(terms)) if _step(terms[n:], steps) is not None), 0)
     extent = extent_of(terms[first:])
     whole = isinstance(extent, int) and depth and extent % depth == 0
@@ -204,11 +204,11 @@ def box_operand(
     depth: int = 0,
     apart: bool = False,
 ) -> BoxOperand | None:
-    """What ``factor`` is as boxes; None if it is no input as it is, with rows on boundaries.
+    """``factor`` as boxes; None unless it is an input that is read unchanged, with aligned rows.
 
-    With ``depth`` terms that do not go on by one step, as a part of the channels in each place of a
-    window, are two axes, if no block of so many is of two of the outer one.  So they are where the
-    innermost terms are to be ``apart``.
+    With a ``depth``, terms without a single stride, such as a part of the channels at each position
+    of a window, are two axes, if no block crosses the outer one.  So are all whose innermost terms
+    are to be ``apart``.
     """
     read = factor.value
     if not isinstance(read, Read) or len(read.indices) != 1:

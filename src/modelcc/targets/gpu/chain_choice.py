@@ -1,4 +1,5 @@
-"""Schedules of sums of rows of tiles that products make, the most promising first."""
+"""Schedules of chained contractions (sums over rows of products' tiles), the most promising
+first."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ BLOCKS = (
     GroupChain(8, 8, 32, 2),
     GroupChain(8, 8, 32, 1),
 )
-"""Of threads, the largest first."""
+"""Block sizes without tensor cores, the largest first."""
 
 VECTOR_BLOCKS = (
     GroupChain(64, 64, 128, 8),
@@ -44,10 +45,10 @@ VECTOR_BLOCKS = (
     GroupChain(16, 16, 64, 2),
     GroupChain(8, 16, 32, 2),
 )
-"""Of threads that load vectors of f32."""
+"""Block sizes with vector loads of f32."""
 
 LANES = 4
-"""Of these."""
+"""Lanes of these vectors."""
 
 WARP_BLOCKS = (
     TensorChain(128, 64),
@@ -58,17 +59,17 @@ WARP_BLOCKS = (
     TensorChain(16, 32),
     TensorChain(16, 16),
 )
-"""On matrix units, the largest first."""
+"""Block sizes on tensor cores, the largest first."""
 
 ENOUGH = 256
-"""Threads of a unit that keep its matrix units busy."""
+"""Threads of an SM that keep its tensor cores busy."""
 
 
 def chain_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupChain | TensorChain]:
-    """On matrix units, if there are some for such types; then the largest blocks of which a unit
-    runs two at once, where there are enough for all units.
+    """On tensor cores, if there are some for such types; then the largest blocks with two groups
+    per SM, if there are enough for all SMs.
 
-    Machines whose matrix units multiply such types otherwise have products of their own for that.
+    Machines whose matrix cores support such types by other instructions use separate products.
     """
     parts = find_chain(kernel)
     halves = all(f.value.dtype.bits < 32 for p in parts.products for f in (p.left, p.right))
@@ -81,7 +82,7 @@ def chain_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupCha
 def _on_matrix_units(
     kernel: GroupKernel, parts: ChainParts, machine: GpuModel
 ) -> Iterator[TensorChain]:
-    """All units have some, if there are enough; then as many threads of each as it needs."""
+    """Schedules with groups for all SMs first, then with enough threads on each."""
     subnormals = machine.matrix_subnormals or parts.products[0].left.value.dtype != F16
     if REGISTERS not in machine.matrix or not subnormals:
         return
@@ -97,13 +98,13 @@ def _on_matrix_units(
 
 
 def _idle(parts: ChainParts, rows: int, machine: GpuModel) -> int:
-    """Units that have no group."""
+    """SMs without a group."""
     groups = count(parts.batch) * -(-count(parts.products[0].rows) // rows)
     return max(machine.units - groups, 0)
 
 
 def _by_threads(kernel: GroupKernel, parts: ChainParts, machine: GpuModel) -> Iterator[GroupChain]:
-    """By vectors, where threads move some and factors are such."""
+    """With vectors, where the machine has vector loads and factors allow them."""
     vectors = VECTOR_BLOCKS if machine.lanes >= LANES else ()
     wide = [replace(s, lanes=LANES, copies=machine.copies) for s in vectors]
     fitting: list[tuple[bool, bool, bool, int, GroupChain]] = []
@@ -121,8 +122,8 @@ def _by_threads(kernel: GroupKernel, parts: ChainParts, machine: GpuModel) -> It
 
 
 def chain_registers(s: GroupChain, parts: ChainParts, machine: GpuModel) -> int:
-    """Registers that a thread is expected to take: totals, products, addresses, and factors, of
-    which there are vectors at once where there is room."""
+    """Registers a thread is expected to take: totals, products, addresses, and factors, which are
+    vectors where there is room."""
     across = s.threads // (s.rows // s.thread_rows)
     each = [-(-one.width // (across * s.lanes)) * s.lanes for one in parts.sums]
     keys = s.keys // across
@@ -134,7 +135,7 @@ def chain_registers(s: GroupChain, parts: ChainParts, machine: GpuModel) -> int:
 
 
 def runs_as_chain(kernel: Kernel, program: TensorProgram, machine: GpuModel) -> bool:
-    """Whether a ``machine`` has a schedule for a kernel that is such sums."""
+    """Whether a ``machine`` has a schedule for a kernel as chained contractions."""
     found = canonical(kernel, program.types, frozenset(), program.dims)[0]
     try:
         return any(True for _ in chain_schedules(GroupKernel(found, "kernel"), machine))
@@ -143,5 +144,5 @@ def runs_as_chain(kernel: Kernel, program: TensorProgram, machine: GpuModel) -> 
 
 
 def fragment_registers(kernel: GroupKernel, s: TensorChain) -> int:
-    """Registers that a thread on matrix units is expected to take."""
+    """Registers a thread on tensor cores is expected to take."""
     return TensorChains(kernel, s, find_chain(kernel)).registers

@@ -1,4 +1,4 @@
-"""What sums over tiles of products compute, as operands and expressions."""
+"""Chained contractions (sums over rows of products' tiles), as operands and expressions."""
 
 from __future__ import annotations
 
@@ -44,10 +44,11 @@ from modelcc.targets.isa.nvidia_fast import EXP2
 
 @dataclass(frozen=True)
 class ChainSum:
-    """A sum of rows: of what is ``kept`` of its ``weight``, times the right factor of the
-    ``contraction``, which is that of product number ``shared``, turned, or (None) one of its own.
+    """A sum of rows of ``kept``, which is made of its ``weight``, times the right factor of the
+    ``contraction``.  That factor is the transposed one of product number ``shared``, or (None) its
+    own.
 
-    ``exact`` is what is rounded to be kept, if that is f32.  ``results`` are made of
+    ``exact`` is ``kept`` before rounding, if that is f32.  ``results`` are made of
     :data:`TOTAL`."""
 
     weight: str
@@ -65,9 +66,10 @@ class ChainSum:
 
 @dataclass(frozen=True)
 class ChainParts:
-    """``tiles`` are nests of ``chain``, of which ``products`` are contractions, in their order.
+    """``tiles`` are the nests of ``chain``, of which ``products`` are contractions, in their order.
 
-    What others read of a row, whatever the key, is in ``of_rows``, by the name that it is read by.
+    What tiles read per row, independent of the key, is in ``of_rows``, by the name that it is read
+    by.
     """
 
     chain: TileChain
@@ -79,12 +81,12 @@ class ChainParts:
 
     @property
     def depths(self) -> tuple[int, ...]:
-        """Terms of products."""
+        """Terms (K) of the products."""
         return tuple(_known(p.terms) for p in self.products)
 
     @property
     def visible(self) -> Index | None:
-        """What is at least 0 where weights are not 0, if they are elsewhere."""
+        """An index that is at least 0 where weights may differ from 0; None if there is none."""
         found = [_visible(s.weight, self.chain) for s in self.sums]
         first = found[0]
         if first is None or any(other != first for other in found):
@@ -94,15 +96,15 @@ class ChainParts:
 
     @property
     def ends_early(self) -> bool:
-        """Whether rows see more keys the later they are."""
+        """Whether later rows see more keys (a causal mask)."""
         visible = self.visible
         return visible is not None and coefficient(visible, self.chain.key.name) == -1
 
     def blocks(
         self, batch: Mapping[str, Index], start: Index, rows: int, keys: int
     ) -> tuple[Index, Index]:
-        """The first block of so many keys that some of the rows from ``start`` on see, and the one
-        behind the last."""
+        """The first block of ``keys`` keys that some row of the block from ``start`` sees, and the
+        end."""
         whole, visible = ceildiv(self.chain.key.extent, keys), self.visible
         if visible is None:
             return 0, whole
@@ -115,7 +117,7 @@ class ChainParts:
 
     @property
     def unmasked(self) -> ChainParts:
-        """The same where all rows see all keys."""
+        """The same without masks."""
         visible = self.visible
 
         def seen(value: Scalar) -> Scalar:
@@ -129,8 +131,8 @@ class ChainParts:
     def open_blocks(
         self, batch: Mapping[str, Index], start: Index, rows: int, keys: int
     ) -> tuple[Index, Index]:
-        """The first block of so many keys, all of which all rows from ``start`` on see, and the one
-        behind the last: of those before and behind some may not be seen, or there."""
+        """The first block of ``keys`` keys that are fully visible to all rows from ``start`` on,
+        and the end of these: blocks before and after may be masked, or out of range."""
         extent, visible = self.chain.key.extent, self.visible
         if visible is None:
             return 0, floordiv(extent, keys)
@@ -147,7 +149,8 @@ def _is_choice(value: Scalar) -> TypeGuard[TensorSelect]:
 
 
 def _sees(value: Scalar) -> Index | None:
-    """An index that is at least 0 where ``value`` is not 0, if it says so itself."""
+    """An index that is at least 0 where ``value`` may differ from 0, if ``value`` itself says
+    so."""
     match value:
         case TensorSelect(
             condition=Apply(function="ge", args=(IndexValue(index=index), Number(value=0))),
@@ -159,8 +162,8 @@ def _sees(value: Scalar) -> Index | None:
 
 
 def find_chain(kernel: GroupKernel) -> ChainParts:
-    """The chain that a kernel is; :class:`ScheduleError` if it is none, or how long rows of
-    operands are is known in the run only."""
+    """The chain of a kernel; :class:`ScheduleError` if it is none, or the length of operands' rows
+    is not a constant."""
     chain = match_tile_chain(kernel.kernel.stages, kernel.kernel.outputs, frozenset(kernel.dims))
     if chain is None:
         raise ScheduleError("the kernel is no sum of rows that products make")
@@ -208,8 +211,8 @@ def _known(variables: Sequence[LoopVar]) -> int:
 
 
 def _with_rows(nest: Nest, key: str, made: frozenset[str], found: dict[str, Read]) -> Nest:
-    """``nest`` with reads of memory at places that do not hang on the ``key`` by names, which are
-    added to those that are ``found``."""
+    """``nest`` with loads that do not depend on the ``key`` replaced by names, which are added to
+    ``found``."""
     if nest.reduce:
         return nest
 
@@ -226,13 +229,14 @@ def _with_rows(nest: Nest, key: str, made: frozenset[str], found: dict[str, Read
 
 
 def _unrounded(value: Scalar, points: Mapping[str, Scalar]) -> Scalar | None:
-    """What ``value`` is rounded from, if that is f32."""
+    """The f32 that ``value`` is rounded from, if there is one."""
     whole = points.get(value.tensor, value) if isinstance(value, Read) else value
     return whole.value if isinstance(whole, Cast) and whole.value.dtype == F32 else None
 
 
 def _shared(contraction: Contraction, products: Sequence[Contraction]) -> int | None:
-    """The product whose right factor is that of ``contraction``, columns being its terms."""
+    """The product whose right factor is that of ``contraction``, its columns being the terms
+    here."""
     if len(contraction.columns) != 1:
         return None
     (column,) = contraction.columns
@@ -246,7 +250,7 @@ def _shared(contraction: Contraction, products: Sequence[Contraction]) -> int | 
 
 
 def _visible(weight: str, chain: TileChain) -> Index | None:
-    """An index that is at least 0 where a tensor of tiles is not 0; None if that is not known."""
+    """An index that is at least 0 where a tensor of tiles may differ from 0; None if unknown."""
     bodies = {s.output: s.body for s in chain.tiles if not s.reduce}
 
     def of(value: Scalar) -> Index | None:
@@ -281,11 +285,11 @@ def weights_at(
     there: Sequence[Condition],
     narrow: bool = False,
 ) -> list[Expr]:
-    """What is kept of the weights at ``point``; 0 unless ``there`` holds.  Products, and what is of
-    the row, are ``made``.
+    """The ``kept`` values of the weights at ``point``; 0 unless ``there`` holds.  Products, and
+    values per row, are in ``made``.
 
-    ``narrow`` ones are kept in 16 bits: they come as f32 where they are rounded from that, and
-    powers are two's, of 22 bits.
+    ``narrow`` ones are kept in 16 bits: they are returned as f32 where they are rounded from that,
+    and their exponentials are powers of two with 22 bits.
     """
     made = dict(made)
     for nest in (n for n in parts.tiles if not n.reduce):
@@ -302,7 +306,7 @@ def weights_at(
 
 
 def _binary(at: Evaluation, body: Scalar, point: Point, made: dict[str, Expr]) -> Scalar:
-    """``body`` with powers of e in f32 by names, which are ``made`` as powers of two."""
+    """``body`` with f32 exponentials replaced by names, which are ``made`` as powers of two."""
     if any(isinstance(node, Guard) for node in walk(body)):
         return body
 
@@ -319,8 +323,8 @@ def _binary(at: Evaluation, body: Scalar, point: Point, made: dict[str, Expr]) -
 
 
 def _power(at: Evaluation, exponent: Scalar, point: Point, made: Mapping[str, Expr]) -> Expr:
-    """e to the ``exponent``.  What a multiple of a product is less is multiplied apart: neither is
-    a least number, which would be infinite then."""
+    """e^``exponent``.  Both operands of a difference are scaled by log2(e) before it is taken, in
+    an FMA: neither is the most negative number, which would become infinite."""
     factor = Const(LOG2_E, F32)
     match exponent:
         case Apply(function="sub", args=(Apply(function="mul", args=(x, Number(value=scale))), y)):

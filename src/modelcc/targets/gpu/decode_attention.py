@@ -1,17 +1,17 @@
-"""Attention of new tokens: two contractions of which one sums few rows of the other.
+"""Attention of new tokens (decoding): back-to-back contractions with few rows.
 
 grid b; thread w (warps), l (lanes of them)
   first keys to registers; queries of all rows to shared memory; barrier
-  for each so many keys: lanes read a key together, multiply it with all queries, exchange sums
+  for each step: lanes load a key together, multiply it with all queries, and exchange sums
     scores[row, key] = these
   first values to registers; barrier
-  for each row of a warp: what follows scores and weights of its keys, in registers, to where
-    scores were; barrier
-  for each so many keys: lanes read a value together, add it to all rows, weighted
-  sums[w, …] = these; barrier; threads add them up, and do what follows
+  for each row of a warp: the epilogue of scores and the weights of its keys, in registers, then to
+    the memory of the scores; barrier
+  for each step: lanes load a value together, and add it to all rows, weighted
+  sums[w, …] = these; barrier; threads add them up, and compute the epilogue
 
-Keys and values are read once, by vectors.  Long rows of keys come in parts, each a group's own
-(:mod:`modelcc.targets.gpu.passes.split_keys`).
+Keys and values are loaded once, as vectors.  Long rows of keys are split into parts, each with its
+own group (:mod:`modelcc.targets.gpu.passes.split_keys`).
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ from modelcc.targets.gpu.reduction import combine_two, exchanged, is_power_of_tw
 from modelcc.targets.gpu.row_lanes import RowLanes
 
 MOST_SUMS = 32
-"""Registers of a thread for sums of rows at once: for more rows values are read again."""
+"""Registers of a thread for sums of several rows: for more rows, values are loaded again."""
 
 
 def lower_decode(kernel: GroupKernel, schedule: GroupDecode) -> Function:
-    """The function of a kernel; :class:`ScheduleError` if it is no pair of few rows, or keys and
-    values are no whole vectors."""
+    """The function of a kernel; :class:`ScheduleError` if it is no attention of few rows, or keys
+    and values are no whole vectors."""
     s = schedule
     if not (is_power_of_two(s.warp) and s.warp > 1) or s.threads % s.warp or s.keys < 1:
         raise ScheduleError("groups are warps of a power of two of threads, which read keys")
@@ -81,7 +81,7 @@ def lower_decode(kernel: GroupKernel, schedule: GroupDecode) -> Function:
 
 @dataclass
 class _KeyPlace:
-    """A key of a row, whether it is ``there``, and values found at it."""
+    """A key of a row, the conditions that it is in range (``there``), and its values so far."""
 
     key: Index
     there: tuple[Condition, ...]
@@ -92,8 +92,8 @@ class _KeyPlace:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Vectors of some ``keys``, or of their values, that a thread has read: converted where they
-    are used, so that nothing waits for them before."""
+    """Vectors of ``keys``, or of their values, as loaded by a thread: converted where they are
+    used, so that no thread waits for them earlier."""
 
     vectors: Sequence[Sequence[Expr]]
     keys: Sequence[Index]
@@ -117,7 +117,7 @@ class _DecodeThreads:
         self._by_terms, self._by_columns = RowLanes.of(parts.depth, s), RowLanes.of(parts.width, s)
         most = lcm(self._by_terms.slots * s.keys, self._by_columns.slots * s.keys, s.warp)
         self._keys = -(-parts.keys // most) * most
-        """Keys with those beyond the last one, whose weights are 0."""
+        """Keys, padded to whole steps; weights of padding are 0."""
         self._at_once = max(1, MOST_SUMS // (self._by_columns.own * s.lanes))
         held = min(self._at_once, parts.rows)
         self._queries = self._shared("queries", parts.rows * self._by_terms.pitch)
@@ -128,7 +128,7 @@ class _DecodeThreads:
         return Buffer(self._fresh(stem), F32, size, "shared")
 
     def function(self) -> Function:
-        """Grid, threads, and what these do."""
+        """Grid, threads, and their statements."""
         body, parts = self._outer.statements, self._parts
         keys = self._read(self._outer, self._by_terms, 0, parts.key, parts.product.reduce)
         self._put_queries()
@@ -149,7 +149,7 @@ class _DecodeThreads:
     # --- scores
 
     def _put_queries(self) -> None:
-        """Rows of queries, and zeros where lanes have more than these."""
+        """Rows of queries, padded with zeros to the lanes' vectors."""
         parts, pitch, inner = self._parts, self._by_terms.pitch, self._outer.nested()
         name = self._fresh("i")
         row, term = floordiv(Sym(name), pitch), mod(Sym(name), pitch)
@@ -163,12 +163,12 @@ class _DecodeThreads:
         self._each(name, parts.rows * pitch, inner)
 
     def _each(self, name: str, count: int, inner: Evaluation) -> None:
-        """``inner`` for every one of ``count`` places, by all threads."""
+        """``inner`` for each of ``count`` elements, by all threads."""
         body = tuple(inner.statements)
         self._outer.statements.append(For(name, self._thread, count, body, self._s.threads))
 
     def _multiply(self, ahead: _Rows) -> None:
-        """Products of keys and queries; the first keys are there already."""
+        """Products of keys and queries; the first keys are already loaded."""
         spread, parts = self._by_terms, self._parts
         self._scores_of(self._outer, ahead)
         inner, step = self._outer.nested(), self._fresh("k")
@@ -201,7 +201,7 @@ class _DecodeThreads:
             self._outer.statements.append(For(step, first, count, tuple(inner.statements)))
 
     def _within(self, spread: RowLanes) -> Index:
-        """The number of a lane among those that read a row together."""
+        """The index of a lane among those that load a row together."""
         return mod(self._lane, spread.across)
 
     def _at(self, row: Index, spread: RowLanes, number: int) -> Index:
@@ -227,8 +227,8 @@ class _DecodeThreads:
         factor: Scalar,
         along: Sequence[LoopVar],
     ) -> _Rows:
-        """This thread's vectors of keys or values of a step; what is beyond the last key is that of
-        the last one."""
+        """This thread's vectors of keys or values of a step; beyond the last key, that one is
+        loaded."""
         lanes, found, keys = (
             lanes_of(self._kernel, self._s.lanes),
             list[list[Expr]](),
@@ -260,7 +260,7 @@ class _DecodeThreads:
     # --- weights
 
     def _weigh(self) -> None:
-        """Rows of scores become weights, a warp's each."""
+        """Rows of scores become weights, a row per warp at a time."""
         parts, warps, row = self._parts, self._s.threads // self._s.warp, Sym(self._fresh("r"))
         inner = self._outer.nested()
         point = {**self._batch, parts.pair.row.name: row}
@@ -287,7 +287,7 @@ class _DecodeThreads:
         self._outer.statements.append(For(row.name, self._warp, parts.rows, body, warps))
 
     def _place(self, inner: Evaluation, row: Index, number: int, point: Point) -> _KeyPlace:
-        """Key ``number`` of a lane's."""
+        """Key ``number`` of a lane."""
         key = self._lane + number * self._s.warp
         beyond = (number + 1) * self._s.warp > self._parts.keys
         there = (Condition(key, "<", self._parts.keys),) if beyond else ()
@@ -300,7 +300,7 @@ class _DecodeThreads:
     def _value_of(
         self, name: str, place: _KeyPlace, values: Mapping[str, Expr], nests: Mapping[str, Nest]
     ) -> Expr:
-        """What the stage that makes ``name`` has at a place of the row."""
+        """The value at a key of the row of the stage that makes ``name``."""
         if name in values:
             return values[name]
         if name not in place.values:
@@ -324,7 +324,7 @@ class _DecodeThreads:
         values: Mapping[str, Expr],
         nests: Mapping[str, Nest],
     ) -> Expr:
-        """What all keys of a row are combined to, in all lanes of a warp."""
+        """The reduction over all keys of a row, in all lanes of a warp."""
         assert nest.combine is not None
         own = inner.register("own", inner.neutral(nest))
         neutral = Const(identity(nest.combine, F32), F32)
@@ -338,8 +338,8 @@ class _DecodeThreads:
     # --- sums
 
     def _add(self, first: int, count: int, ahead: _Rows | None) -> None:
-        """Weighted values of rows ``first`` and on, added up by each thread for its keys; those of
-        the first step are there ``ahead``, if they are given."""
+        """Weighted values of ``count`` rows from ``first`` on, summed by each thread over its keys;
+        those of the first step are loaded ``ahead``, if given."""
         spread, parts, outer, lanes = self._by_columns, self._parts, self._outer, self._s.lanes
         zero = widen(Const(0, F32), lanes)
         totals = [[outer.register("total", zero) for _ in range(spread.own)] for _ in range(count)]
@@ -354,7 +354,7 @@ class _DecodeThreads:
     def _weighted(
         self, at: Evaluation, first: int, totals: Sequence[Sequence[Var]], read: _Rows
     ) -> None:
-        """Values of a step, weighted, added to the ``totals`` of rows ``first`` and on."""
+        """Adds the weighted values of a step to the ``totals`` of rows from ``first`` on."""
         parts, lanes = self._parts, self._s.lanes
         for key, vector in zip(read.keys, read.named(at), strict=True):
             there = () if self._keys == parts.keys else (Condition(key, "<", parts.keys),)

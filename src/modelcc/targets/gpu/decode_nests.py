@@ -1,4 +1,4 @@
-"""Two contractions of which one sums the other's few rows, as nests: what a group needs of them."""
+"""Attention-like pairs of contractions with few rows, as nests: what a group computes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from modelcc.targets.gpu.evaluation import GroupKernel, extent_of
 
 MOST_ROWS = 16
 MOST_KEYS = 1024
-"""Scores of a row that a group keeps."""
+"""Scores of a row that a group keeps in shared memory."""
 
 
 @dataclass(frozen=True)
 class DecodeParts:
-    """A pair whose rows and keys have known numbers, of which only ``values`` are read along
-    columns; ``scores`` follow the first product, ``weights`` these, ``results`` the sums.
+    """A pair with constant numbers of rows and keys, of which only ``values`` are read along
+    columns; ``scores`` is the epilogue of the first product, then come ``weights``; ``results`` is
+    the epilogue of the sums.
 
     ``query`` moves along rows, ``key`` along keys; sums are of ``weighted`` times ``value``."""
 
@@ -55,7 +56,7 @@ class DecodeParts:
 
     @property
     def depth(self) -> int:
-        """Terms of a score."""
+        """Terms (K) of a score."""
         return _number(extent_of(self.product.reduce))
 
     @property
@@ -65,17 +66,17 @@ class DecodeParts:
 
     @property
     def read_once(self) -> tuple[Scalar, Scalar]:
-        """What all rows share."""
+        """Keys and values, which all rows share."""
         return self.key, self.value
 
     def takes_lanes(self, lanes: int) -> bool:
-        """Whether keys and values can be read by whole vectors."""
+        """Whether keys and values can be loaded as whole vectors."""
         along = (self.key, self.product.reduce[-1]), (self.value, self.columns[-1])
         return are_vectors(along, lanes)
 
 
 def are_vectors(along: Sequence[tuple[Scalar, LoopVar]], lanes: int) -> bool:
-    """Whether factors can be read by whole vectors of ``lanes`` along a loop each."""
+    """Whether factors can be loaded as whole vectors of ``lanes`` along a loop each."""
     return lanes == 1 or all(
         _number(v.extent) % lanes == 0 and vectorisable(factor, v.name, lanes)
         for factor, v in along
@@ -83,8 +84,8 @@ def are_vectors(along: Sequence[tuple[Scalar, LoopVar]], lanes: int) -> bool:
 
 
 def in_memory_order(key: Scalar, batch: tuple[LoopVar, ...]) -> tuple[LoopVar, ...]:
-    """Loops over groups, so that those that run at the same time read keys side by side: what is
-    furthest apart comes first, as parts do where heads lie side by side."""
+    """Loops over groups by decreasing stride of the keys, so that concurrent groups read
+    neighbouring memory."""
     index = next((r.indices[0] for r in reads(key) if len(r.indices) == 1), None)
     steps = [None if index is None else coefficient(index, v.name) for v in batch]
     known = [step for step in steps if isinstance(step, int)]
@@ -95,7 +96,7 @@ def in_memory_order(key: Scalar, batch: tuple[LoopVar, ...]) -> tuple[LoopVar, .
 
 
 def find_decode(kernel: GroupKernel) -> DecodeParts:
-    """The pair that a kernel is; :class:`ScheduleError` if it is none of few rows."""
+    """The pair of a kernel; :class:`ScheduleError` if it is none with few rows."""
     stages = kernel.kernel.stages
     pair = match_gemm_pair(stages, frozenset(kernel.dims), single=True)
     if pair is None or not (
@@ -143,7 +144,7 @@ def _written(stage: Stage) -> set[str]:
 
 
 def factors_of(nest: Nest, moving: str) -> tuple[Scalar, Scalar]:
-    """The factors of a product, of which the second one alone moves along an axis."""
+    """The factors of a product, of which only the second one moves along an axis."""
     match nest.body:
         case Apply(function="mul", args=(first, second)):
             along = [f for f in (first, second) if moving in index_symbols(f)]

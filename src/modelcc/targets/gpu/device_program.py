@@ -29,14 +29,14 @@ DIMENSIONS = 3
 
 
 def device_functions(program: Program) -> tuple[Function, ...]:
-    """The kernels that run on the device, but for what libraries compute there."""
+    """The kernels that run on the device, except those computed by libraries."""
     return tuple(f for f in program.functions if side_of(f) == "device")
 
 
 def with_places(functions: Sequence[Function], program: Program) -> tuple[Function, ...]:
-    """``functions`` that know which of their parameters each launch of a placed program gives a
-    constant, and which ones constants or inputs: others are made by the kernel before, and are
-    prefetched by nobody."""
+    """``functions`` whose parameters say whether every launch of a placed program binds them to
+    constants, or to constants and inputs.  Other tensors are written by earlier kernels, so these
+    are not prefetched."""
     bindings = program.placed.bindings
     found: dict[tuple[str, int], set[Place]] = {}
     for step in leaves(program.steps):
@@ -63,8 +63,8 @@ def with_places(functions: Sequence[Function], program: Program) -> tuple[Functi
 def device_program(
     program: Program, kind: str, index: int, symbol: Callable[[str], str]
 ) -> steps.DeviceProgram:
-    """``program``, placed and with its transfers, for device number ``index`` of a ``kind``, whose
-    kernels are spelled as ``symbol`` says."""
+    """``program``, placed and with its transfers, for device number ``index`` of a ``kind``;
+    ``symbol`` gives the names of kernels in the device's code."""
     names = {c.name: symbol(c.name) for c in device_functions(program)}
     writer = _StepWriter(program, names)
     kernels: dict[str, tuple[int, int, int]] = {}
@@ -88,13 +88,13 @@ def device_program(
 
 
 def _size(program: Program, name: str) -> Index:
-    """Bytes that an output has at the beginning."""
+    """Bytes of an output before the first step."""
     asked = name in program.allocated or name in program.states
     return 0 if asked else program.types[name].bytes
 
 
 class _StepWriter:
-    """Steps, with the number of checks that came before."""
+    """Writes steps, and numbers their checks."""
 
     def __init__(self, program: Program, kernels: dict[str, str]) -> None:
         self._program = program
@@ -103,8 +103,8 @@ class _StepWriter:
         self._status = len(checks(program)) + 1
 
     def steps(self, given: Sequence[Step], inside: bool) -> tuple[steps.Step, ...]:
-        """Steps one after the other; ``inside`` of a branch or loop copies are the device's,
-        as are those of states, and of what is kept of them meanwhile."""
+        """Steps in their order; ``inside`` of a branch or loop, copies are made on the device, as
+        are those of states and of their temporary copies."""
         return tuple(self._step(step, inside) for step in given)
 
     def _step(self, step: Step, inside: bool) -> steps.Step:
@@ -174,7 +174,7 @@ class _StepWriter:
         return steps.ReadNumbers(self.place(step.tensor), tuple(step.symbols), tuple(conditions))
 
     def place(self, name: str) -> steps.DevicePlace:
-        """Where a tensor is."""
+        """The device location of a tensor."""
         program = self._program
         binding, size = program.placed.bindings[name], program.types[name].bytes
         if name in program.allocated:

@@ -1,6 +1,7 @@
-"""Targets that are accelerators: kernels by groups run there, what has no such form on a host.
+"""Targets that are accelerators: kernels with a schedule for groups run there, others on a host.
 
-A target of this kind is a printer of loop functions and what the runtime opens; all else is here.
+A target of this kind is a printer of loop functions and the name of a runtime device; the rest is
+here.
 """
 
 from __future__ import annotations
@@ -81,19 +82,18 @@ from modelcc.targets.native.toolchain import host_machine
 from modelcc.targets.packaging import Label, package
 
 MOST_THREADS = 256
-"""Of a group of an algorithm: with more, all wait longer for each other."""
+"""Threads of an algorithm's group: with more, barriers take longer."""
 
 
 def group_capacity(gpu: GpuModel, doubles: bool = True) -> GroupCapacity:
-    """What algorithms may take of ``gpu``."""
+    """What algorithms may use of ``gpu``."""
     threads = 1 << min(gpu.group_threads, MOST_THREADS).bit_length() - 1
     return GroupCapacity(threads, gpu.group_shared_bytes, doubles)
 
 
 @dataclass(frozen=True)
 class DeviceTarget(Target):
-    """An accelerator, number ``index`` of those that the runtime finds, and the processor of its
-    ``host``."""
+    """An accelerator, device number ``index`` of the runtime, and the processor of its ``host``."""
 
     host: NativeTarget
     options: TargetOptions
@@ -102,7 +102,7 @@ class DeviceTarget(Target):
     @property
     @abstractmethod
     def gpu(self) -> GpuModel:
-        """What schedules know of it."""
+        """The machine model that schedules use."""
 
     @property
     @abstractmethod
@@ -111,21 +111,21 @@ class DeviceTarget(Target):
 
     @abstractmethod
     def symbol(self, name: str) -> str:
-        """How the kernel of a function of this name is spelled."""
+        """The symbol of the kernel of a function of this name."""
 
     @abstractmethod
     def legalize_groups(self, function: Function) -> Function:
         """A function of groups in the constructs that :meth:`text` prints."""
 
     def lacks(self, function: Function) -> str:
-        """What the device has not that a function of groups takes, so that the host runs it;
-        empty if there is nothing."""
+        """What a function of groups needs and the device lacks, so that the host runs it; empty if
+        there is nothing."""
         del function
         return ""
 
     def library_call(self, kernel: CanonicalKernel, schedule: Schedule | None) -> DeviceCall | None:
-        """The call of a device's library that computes ``kernel`` in place of a function of groups
-        by this ``schedule``; None if there is none."""
+        """The call of a device's library that computes ``kernel`` instead of a function of groups
+        with this ``schedule``; None if there is none."""
         del kernel, schedule
         return None
 
@@ -139,7 +139,7 @@ class DeviceTarget(Target):
         """Source text of functions of groups."""
 
     def compiled(self, text: str, config: BuildConfig) -> bytes:
-        """What the runtime loads of such a text; itself, if drivers compile it."""
+        """What the runtime loads for such a text; the text itself, if drivers compile it."""
         return text.encode()
 
     @property
@@ -152,22 +152,22 @@ class DeviceTarget(Target):
 
     @property
     def parts(self) -> int:
-        """Parts of a tensor that one kernel may read from as many others."""
+        """Most parts of a concatenation that one kernel may read in place."""
         return 16
 
     @property
     def capacity(self) -> Capacity:
-        """Algorithms that have no form for groups run on the host."""
+        """Algorithms without a schedule for groups run on the host."""
         return replace(self.host.capacity, groups=group_capacity(self.gpu))
 
     @property
     def memory(self) -> MemoryRules:
-        """Buffers start where devices want them to."""
+        """Buffers have the device's alignment."""
         return MemoryRules(alignment=ALIGNMENT)
 
     def graph_passes(self) -> GraphPasses:
-        """Products of one operand are one, for all units and in one launch; gradients of images are
-        convolved as images are, and those of attention made of its rows' sums."""
+        """Products of one operand become one, which fills more SMs and is one launch; gradients of
+        images become convolutions, and those of attention use row statistics."""
         return GraphPasses(
             functions=(KeepSums(),),
             convolutions=(ConvTransposeToConv(),),
@@ -175,13 +175,13 @@ class DeviceTarget(Target):
         )
 
     def tensor_passes(self) -> TensorPasses:
-        """Images with channels last where matrix units convolve them, and filters in their order;
-        concatenations of few parts where they are read; what follows products in their shape; many
-        updates of few places in parts, and long sums, for all units, but for products, where a
-        library may compute them or the last group finishes them, and for attention; this in one
-        kernel, also by few keys, since launches are dear, of few rows and many keys in two where
-        threads exchange registers, unless one has all of them; gates with what they are multiplied
-        by, unless a library may compute either."""
+        """Images channels last where tensor cores convolve them, and filters in that order;
+        concatenations of few parts read in place; epilogues in the shape of their products; many
+        updates of few destinations, and long sums, in parts, except products that a library may
+        compute or that are split within a kernel, and attention.  Attention in one kernel, also
+        with few keys, as launches are expensive; with few rows and many keys in two where the
+        device has warp shuffles, unless one kernel handles all of them.  Gated products in one
+        kernel, unless a library may compute either."""
         few = self.gpu.exchanges
         keys = (SplitKeys(self.gpu.units, self.gpu),) if few else ()
         last, turned = ((ChannelsLast(),), (PermuteOperands(),)) if self.gpu.matrix else ((), ())
@@ -207,14 +207,14 @@ class DeviceTarget(Target):
         )
 
     def _winograd(self) -> Iterator[GroupWinograd]:
-        """Convolutions of f32 by fewer multiplications, unless matrix units round these or a
-        library is to compute what it can."""
+        """Winograd's algorithm for f32 convolutions, unless tensor cores round these or a library
+        is to compute all it can."""
         asked = self.options.winograd and self.options.optimize > 0
         if asked and self.options.precision != TF32 and self.options.kernels != "library":
             yield GroupWinograd(GroupWinogradCost(self.gpu))
 
     def program_passes(self) -> tuple[Callable[[Program], Program], ...]:
-        """Transfers, where tensors change sides."""
+        """Transfers between the host and the device."""
         return (place_transfers,)
 
     def schedule(self, program: TensorProgram, on_function: OnFunction | None = None) -> Program:
@@ -240,7 +240,7 @@ class DeviceTarget(Target):
         return self.legalize_groups(function) if on_device else self.host.legalize(function)
 
     def emit(self, program: Program) -> tuple[Module, ...]:
-        """The steps, the device's kernels, and modules of the host's."""
+        """The steps, the device's kernels, and the host's modules."""
         steps = device_program(program, self.name, self.index, self.symbol)
         hosted = [c for c in program.callees if side_of(c) == "host"]
         return (
@@ -259,14 +259,14 @@ class DeviceTarget(Target):
         return self.text(device_functions(program))
 
     def emit_functions(self, functions: Sequence[Callee]) -> tuple[Module, ...]:
-        """A module of functions of groups, and those of the host's."""
+        """A module of functions of groups, and the host's."""
         grouped = [f for f in functions if isinstance(f, Function) and side_of(f) == "device"]
         hosted = [f for f in functions if side_of(f) == "host"]
         own = (Module(CODE, self.text(grouped)),) if grouped else ()
         return (*own, *self.host.emit_functions(hosted))
 
     def build(self, modules: Sequence[Module], config: BuildConfig) -> tuple[bytes, ...]:
-        """The steps, what the runtime loads, and object files of the host's."""
+        """The steps, what the runtime loads, and the host's object files."""
         steps, code, *hosted = modules
         own = self.compiled(code.text, config) if code.text else b""
         return (steps.text.encode(), own, *self.host.build(hosted, config))
@@ -280,7 +280,7 @@ class DeviceTarget(Target):
         return joined(own, [module.text for module in own])
 
     def device_facts(self, program: Program, objects: Sequence[bytes] = ()) -> DeviceFacts:
-        """By the machine's model, and by the compiled code, if there is some."""
+        """Resources by the machine model, and by the compiled code, if there is some."""
         functions = device_functions(program)
         code = objects[1] if objects else b""
         found = self.compiled_kernels(code)
@@ -288,13 +288,14 @@ class DeviceTarget(Target):
         return device_facts(functions, self.gpu, taken)
 
     def compiled_kernels(self, code: bytes) -> Mapping[str, CompiledKernel]:
-        """What kernels take, by the symbols of compiled ``code``; empty if drivers compile it."""
+        """Resources of kernels, by the symbols of compiled ``code``; empty if drivers compile
+        it."""
         return {}
 
     def package(
         self, program: Program, objects: Sequence[bytes], notes: Mapping[str, str]
     ) -> Artifact:
-        """The artifact, with the steps and the device's kernels beside the host's objects."""
+        """The artifact, with the steps and the device's kernels besides the host's objects."""
         steps, code, *hosted = objects
         target = self.host.machine
         origin = machine_identity() if target == host_machine() else ""
@@ -308,6 +309,6 @@ class DeviceTarget(Target):
         return replace(found, objects=files, manifest=replace(found.manifest, objects=tuple(files)))
 
     def load(self, artifact: Artifact, threads: int) -> Session:
-        """The artifact on its device, or on another one that the target names."""
+        """The artifact on its device, or on the one that the target names."""
         named = self.options.variant.split(":")[-1].isdecimal()
         return session_of(artifact, threads, self.index if named else None)

@@ -1,13 +1,14 @@
-"""Operands of a product's epilogue, which threads ask for before the sums are known.
+"""Prefetching the operands of a product's epilogue, before the sums are complete.
 
-A thread finishes its sums in rounds.  What a round loads by indices alone depends on no sum::
+A thread finishes its sums in rounds.  Loads of a round whose addresses need only indices depend on
+no sum::
 
     round 0        index r, c; x = load bias[c]; v = load slab[r, c]; store y[r, c] = v + x
-    asked for      index r, c; x = load bias[c]
-    what is left   v = load slab[r, c]; store y[r, c] = v + x
+    prefetched     index r, c; x = load bias[c]
+    the rest       v = load slab[r, c]; store y[r, c] = v + x
 
-It may stand as far ahead of the sums as registers allow.  What is done with a value that was loaded
-stays in its round: there a thread waits for it.
+They may be issued as far ahead of the sums as registers allow.  Whatever uses a loaded value stays
+in its round: there a thread waits for it.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ from modelcc.targets.gpu.evaluation import Evaluation
 REGISTER_BYTES = 4
 
 PLACE_REGISTERS = 2
-"""Of an address that is at no fixed distance from another one."""
+"""Registers of an address that is at no constant distance from another one."""
 
 
 @dataclass(frozen=True)
 class Room:
-    """Registers of a thread for operands: while it has all sums, and once these are in memory."""
+    """Registers of a thread for operands: while it holds all sums, and once these are in memory."""
 
     first: int
     later: int
@@ -52,8 +53,8 @@ class Room:
 
 @dataclass(frozen=True)
 class Early:
-    """Statements of all rounds: what may stand ``before`` the sums are known, what ``between``
-    their way to memory and the threads' meeting, and the ``rest``."""
+    """Statements of all rounds: those ``before`` the sums are complete, those ``between`` storing
+    the sums and the barrier, and the ``rest``."""
 
     before: tuple[Stmt, ...]
     between: tuple[Stmt, ...]
@@ -62,24 +63,24 @@ class Early:
 
 @dataclass(frozen=True)
 class Asked:
-    """A round: statements that find operands, those of indices first, and all others."""
+    """A round: the statements that load its operands, and the indices of these; and all others."""
 
     operands: tuple[Stmt, ...]
     rest: tuple[Stmt, ...]
 
     @property
     def loads(self) -> tuple[Let, ...]:
-        """What is asked for."""
+        """The prefetched operands."""
         return tuple(s for s in self.operands if isinstance(s, Let))
 
     def varies(self, number: str) -> bool:
-        """Whether operands are others in rounds of another ``number``."""
+        """Whether operands depend on the ``number`` of the round."""
         return number in names_used(self.operands)
 
 
 @dataclass
 class SharedIndices(Evaluation):
-    """An evaluation that gives an index one name, which others know by ``known``, too."""
+    """An evaluation that binds equal indices to one name, shared with others through ``known``."""
 
     known: dict[Index, Index] = field(default_factory=dict[Index, Index])
 
@@ -91,8 +92,8 @@ class SharedIndices(Evaluation):
 
 
 def ask(rounds: Sequence[Sequence[Stmt]], sums: str) -> tuple[Asked, ...]:
-    """What each of these rounds, one after the other, asks for that no round before has; they read
-    the memory ``sums``, and what they write."""
+    """What each of these consecutive rounds prefetches that no earlier one has; they read the
+    memory ``sums``, and what they write."""
     every = [s for body in rounds for s in body]
     written = {s.buffer for s in statements(every) if isinstance(s, Store | VectorScatter)}
     first, later = dict[Expr, str](), set[str]()
@@ -132,7 +133,7 @@ def _is_operand(value: Expr, others: set[str]) -> bool:
 
 
 def _needed(loads: Sequence[Let], found: Sequence[Stmt]) -> set[str]:
-    """Symbols that lead to ``loads``."""
+    """Symbols that ``loads`` depend on."""
     needed = set(names_used(loads))
     for s in reversed(found):
         if isinstance(s, BindIndex) and s.symbol in needed:
@@ -141,24 +142,24 @@ def _needed(loads: Sequence[Let], found: Sequence[Stmt]) -> set[str]:
 
 
 def _asked(own: Sequence[Stmt], rest: Sequence[Stmt], needed: set[str]) -> Asked:
-    """Indices that lead to no load are found where they are used."""
+    """A round whose indices are computed with its loads only if these need them."""
     early = [s for s in own if not isinstance(s, BindIndex) or s.symbol in needed]
     late = [s for s in own if isinstance(s, BindIndex) and s.symbol not in needed]
     return Asked(tuple(early), (*late, *rest))
 
 
-# --- rounds that are written out
+# --- unrolled rounds
 
 
 def one_after_the_other(rounds: Sequence[Asked], room: Room) -> Early:
-    """All ``rounds``, of which each operand is asked for as early as there is ``room``."""
+    """All ``rounds``, each operand of which is prefetched as early as there is ``room``."""
     last = _last_uses(rounds)
     waiting = [one for number, asked in enumerate(rounds) for one in _pieces(number, asked)]
     held: dict[str, int] = {}
     places = set[Index]()
 
     def taken(room: int, due: int) -> list[Stmt]:
-        """What is next while there is room, and what is ``due`` by a round."""
+        """What comes next while there is room, and what is ``due`` in a round."""
         found = list[Stmt]()
         while waiting:
             number, own = waiting[0]
@@ -181,7 +182,7 @@ def one_after_the_other(rounds: Sequence[Asked], room: Room) -> Early:
 
 
 def _pieces(number: int, asked: Asked) -> Iterator[tuple[int, list[Stmt]]]:
-    """Each operand of a round ``number`` with the indices that lead to it."""
+    """Each operand of a round ``number`` with the indices that it depends on."""
     piece = list[Stmt]()
     for s in asked.operands:
         piece.append(s)
@@ -201,7 +202,7 @@ def _last_uses(rounds: Sequence[Asked]) -> dict[str, int]:
 
 
 def _places(body: Sequence[Stmt]) -> Iterator[Index]:
-    """Indices that are no sums of others and of numbers, but for the numbers."""
+    """Indices, without added constants."""
     for s in body:
         index = s.value.index if isinstance(s, BindIndex) and isinstance(s.value, IndexOf) else 0
         if isinstance(index, int):
@@ -212,7 +213,7 @@ def _places(body: Sequence[Stmt]) -> Iterator[Index]:
 
 
 def _registers(body: Sequence[Stmt]) -> int:
-    """That operands take."""
+    """Registers of the operands."""
     sizes = (s.value.lanes * s.value.dtype.bytes for s in body if isinstance(s, Let))
     return sum(-(-size // REGISTER_BYTES) for size in sizes)
 
@@ -232,9 +233,9 @@ def one_ahead(
     number: str, count: int, asked_at: Callable[[str], Asked], fresh: Callable[[str], str],
     room: Room,
 ) -> Early:  # fmt: skip
-    """``count`` rounds ``number``, of which each asks for the operands of the next one before it
-    does its own work, the last one for its own once more: those of a round are ``asked_at`` its
-    number's name."""
+    """``count`` rounds ``number``, each of which loads the operands of the next one before its own
+    work (the last one loads its own again): ``asked_at`` gives those of a round by its number's
+    name."""
     zero, further = fresh(number), fresh(number)
     first, own, next_one = asked_at(zero), asked_at(number), asked_at(further)
     last = minimum(Sym(number) + 1, count - 1)
@@ -258,8 +259,8 @@ def one_ahead(
 
 @dataclass(frozen=True)
 class Conditional:
-    """A round that is there under a condition: ``registers`` for its operands, what is ``asked``
-    for where it holds, and, where that is once more, the ``rest``."""
+    """A round under a condition: ``registers`` for its operands, the loads that are ``asked`` if
+    the condition holds, and, under the same condition again, the ``rest``."""
 
     registers: tuple[Stmt, ...]
     asked: tuple[Stmt, ...]

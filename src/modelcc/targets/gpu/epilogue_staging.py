@@ -1,4 +1,4 @@
-"""The epilogue of a product by way of shared memory: warps put sums there side by side, and threads
+"""The epilogue of a product through shared memory: warps store sums there contiguously, and threads
 finish them in vectors of neighbouring columns."""
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ from modelcc.targets.gpu.partial_sums import PartialSums
 
 VECTOR_BYTES = 16
 TOGETHER = 16
-"""Sums of which a thread reads the same part at the same time."""
+"""Sums of a part that a thread loads at the same time."""
 
 HEAVY = 8
-"""The cost of a function from which on it is many instructions."""
+"""The cost from which on a function counts as many instructions."""
 
 MOST_ROUNDS = 8
-"""That are written out where operands differ and each is of few instructions: a loop asks no more
-than one round ahead."""
+"""Rounds that are unrolled where operands differ and each round has few instructions: a loop
+prefetches only one round ahead."""
 
 _BANKS, _PAIRS, _ROWS = 32, 8, 4
-"""Banks of shared memory, and how far rows begin from each other in them: threads that put pairs of
-four rows there meet no other's bank, nor do those that put neighbours in eight rows each, every
-second of these."""
+"""Banks of shared memory, and offsets of rows in them that avoid bank conflicts: where threads
+store pairs of four rows, and where they store neighbours in eight rows each, of which every second
+is in the same bank."""
 
 
 def kept_type(group: Group) -> DType:
-    """The type of sums in a slab: that of 16 bits which they are rounded to wherever they are
-    read, or f32."""
+    """The type of sums in a slab: the 16-bit type that they are rounded to wherever they are read,
+    or f32."""
     sums = frozenset(nest.output for nest in group.anchors)
     if not sums or sums & group.stored:
         return F32
@@ -73,43 +73,43 @@ def _is_read(scalar: Scalar, tensors: frozenset[str]) -> bool:
 
 
 def slab_pitch(columns: int, turned: bool = False) -> int:
-    """Elements from a row of so many sums to the next one; of ``turned`` tiles a thread has sums of
-    neighbouring rows."""
+    """Elements from a row of ``columns`` sums to the next one; in ``turned`` (transposed) tiles, a
+    thread holds sums of neighbouring rows."""
     return columns + ((_ROWS if turned else _PAIRS) - columns) % (_BANKS // 2)
 
 
 @dataclass(frozen=True)
 class _Cells:
-    """What is ``common`` to vectors, and the statements of each, where its conditions hold."""
+    """Statements ``common`` to all vectors, and those of each, with its conditions."""
 
     common: list[Stmt]
     each: list[tuple[tuple[Condition, ...], list[Stmt]]]
 
     @property
     def there(self) -> tuple[Condition, ...]:
-        """Of all."""
+        """The conditions of all vectors."""
         return tuple(dict.fromkeys(c for conditions, _ in self.each for c in conditions))
 
     @property
     def together(self) -> list[Stmt]:
-        """All vectors, which are there: they are written when all of them are known."""
+        """All vectors, without conditions: stores come after all values are computed."""
         every = [s for _, body in self.each for s in body]
         return [*self.common, *sorted(every, key=lambda s: isinstance(s, Store))]
 
     @property
     def apart(self) -> list[Stmt]:
-        """Vectors that are there, one after the other."""
+        """Vectors under their conditions, one after the other."""
         return [*self.common, *(s for one in self.each for s in only_where(*one))]
 
 
 @dataclass(frozen=True)
 class EpilogueStaging:
-    """Sums of ``rows`` by ``columns`` results of the tile that ``starts`` at a row and a column, of
-    a kernel whose ``threads`` each are called ``thread``; in a row those of twins lie behind all
-    others.  ``pixels`` says which places of an image a row of the tile is, where rows do not go on
-    by one.  Sums in ``parts`` are in memory instead; those of a ``dtype`` of 16 bits were rounded,
-    as what follows them does first.  They may lie ``over`` tiles; of ``turned`` ones a thread has
-    sums of neighbouring rows."""
+    """Sums of ``rows`` by ``columns`` results of the tile that ``starts`` at a row and a column,
+    for a kernel with ``threads``, whose index is ``thread``; those of a twin product follow in the
+    same row. ``pixels`` maps rows of the tile to an image's, if rows are not consecutive.  Sums in
+    ``parts`` are in global memory instead; a 16-bit ``dtype`` means that sums were rounded, as the
+    epilogue does first.  The slab may alias tiles (``over``); if ``turned`` (transposed), a thread
+    holds sums of neighbouring rows."""
 
     kernel: GroupKernel
     found: Contraction
@@ -134,7 +134,7 @@ class EpilogueStaging:
 
     @property
     def _products(self) -> int:
-        """Sums of a result."""
+        """Sums per result."""
         return len(self.found.rights)
 
     @cached_property
@@ -145,7 +145,7 @@ class EpilogueStaging:
     @cached_property
     def lanes(self) -> int:
         """Neighbouring columns that a thread finishes at once: 16 bytes of the narrowest result, if
-        what follows can be computed so."""
+        the epilogue can be vectorised."""
         group, last = self.kernel.group, self.found.columns[-1]
         made = {n.output for n in group.nests}
         later = [n for n in group.nests if not n.reduce]
@@ -159,8 +159,7 @@ class EpilogueStaging:
         return 1
 
     def results(self, row_of: Callable[[Index], Index]) -> list[Stmt]:
-        """What follows the sums in the slab, whose rows are those of the tile that ``row_of``
-        says."""
+        """The epilogue of the sums in the slab, whose rows ``row_of`` maps to those of the tile."""
         number, together = Sym(self.kernel.names.fresh("n")), self._together(self._vectors)
         rounds = self._own // together
         return [For(number.name, 0, rounds, self._round(number, rounds, together, row_of))]
@@ -173,8 +172,8 @@ class EpilogueStaging:
         return asked
 
     def slices(self, most: int) -> int | None:
-        """Into how many alike slices of vectors the results of a thread are cut, at ``most``, that
-        it can hold the operands of; None if there are no such."""
+        """Number of equal slices, at most ``most``, of a thread's results such that it can hold a
+        slice's operands; None if there is none."""
         held = max(self._elements // self.lanes, 1)
         each = (n for n in range(1, held + 1) if self._own % n == 0)
         whole = self._vectors % self.threads == 0
@@ -182,7 +181,7 @@ class EpilogueStaging:
 
     @property
     def _vectors(self) -> int:
-        """Of all threads."""
+        """Vectors of all threads."""
         return self.rows * (self.columns // self.lanes)
 
     @property
@@ -193,7 +192,7 @@ class EpilogueStaging:
     def _round(
         self, number: Index, count: int, together: int, row_of: Callable[[Index], Index]
     ) -> tuple[Stmt, ...]:
-        """Round ``number`` of ``count``, of so many vectors of each thread."""
+        """Round ``number`` of ``count``, with ``together`` vectors of each thread."""
         ranges = {**self.launch.ranges, **dict.fromkeys(symbols(number), Range(0, count - 1))}
         first = self.thread + number * (self.threads * together)
         inner = Evaluation(self.kernel.names)
@@ -205,11 +204,11 @@ class EpilogueStaging:
         return tuple(inner.statements)
 
     def early(self, row_of: Callable[[Index], Index], registers: int) -> Early:
-        """:meth:`results` of whole sums, where a thread has so many ``registers`` for operands
-        before these are known, and those of its sums from then on.
+        """:meth:`results` of whole sums, where a thread has this many ``registers`` for operands
+        before the sums are complete, and also those of its sums afterwards.
 
-        All vectors are computed, those at places that are not there as the last ones are, and
-        those that are there are stored: no operand waits for a condition."""
+        All vectors are computed, those out of range as copies of the last ones, and only those in
+        range are stored: no load waits for a condition."""
         names, together = self.kernel.names, self._together(self._vectors)
         number, count = names.fresh("n"), self._own // together
         room = Room(registers, registers + (self._own - together) * self.lanes)
@@ -240,7 +239,7 @@ class EpilogueStaging:
         row_of: Callable[[Index], Index],
         together: int,
     ) -> list[Stmt]:
-        """So many vectors of a round, which are stored when all of them are known."""
+        """``together`` vectors of a round, which are stored after all of them are computed."""
         body, stores = list[Stmt](), list[Stmt]()
         lane = self.kernel.names.fresh("l")
         lanes = Lanes(lane, self.lanes) if self.lanes > 1 else None
@@ -256,7 +255,7 @@ class EpilogueStaging:
 
     @property
     def _every(self) -> Range:
-        """Numbers of vectors."""
+        """The range of vector numbers."""
         return Range(0, self._vectors - 1)
 
     def _early_cell(
@@ -267,7 +266,8 @@ class EpilogueStaging:
         there: tuple[Condition, ...],
         row_of: Callable[[Index], Index],
     ) -> list[Stmt]:
-        """Finds results number ``vector``, and how they are stored if they and ``there`` are."""
+        """Computes results number ``vector``; the stores are conditional on these and on
+        ``there``."""
         group, stores = self.kernel.group, self.kernel.stored
         row, column = self._place(cell, vector, ranges)
         ranges = self._ranges_of(row, column, ranges)
@@ -284,8 +284,8 @@ class EpilogueStaging:
     def _points(
         self, cell: Evaluation, row: Index, column: Index, ranges: Mapping[str, Range]
     ) -> tuple[Point, Point, tuple[Condition, ...]]:
-        """The results at a row and a column of the tile, the ones that are there in their place,
-        and what says whether these are the same."""
+        """The point at a row and a column of the tile, the same clamped to the results, and the
+        conditions under which they are equal."""
         found, last = self.found, self.found.columns[-1].name
         position = {last: floordiv(self.starts[1] + column, self.lanes)}
         extent = {last: floordiv(extent_of(found.columns), self.lanes)}
@@ -310,8 +310,7 @@ class EpilogueStaging:
     def _within(
         self, places: Point, extents: Point, ranges: Mapping[str, Range]
     ) -> tuple[tuple[Point, Point], tuple[Condition, ...]]:
-        """``places``, the last ones within ``extents`` instead of any beyond, and what says that
-        there is none."""
+        """``places``, clamped to ``extents``, and the conditions that none was out of range."""
         near, inside = dict(places), list[Condition]()
         for name, place in places.items():
             beyond = not_implied((Condition(place, "<", extents[name]),), ranges)
@@ -329,7 +328,7 @@ class EpilogueStaging:
         return {**ranges, **rows, **columns}
 
     def _together(self, vectors: int) -> int:
-        """Vectors of which a thread reads all operands before it finishes the first one."""
+        """Vectors whose operands a thread loads before it finishes the first one."""
         fitting = (n for n in (4, 2) if n * self.lanes <= self._elements)
         return next((n for n in fitting if vectors % (self.threads * n) == 0), 1)
 
@@ -340,7 +339,7 @@ class EpilogueStaging:
 
     @cached_property
     def _heavy(self) -> bool:
-        """Whether what follows takes many instructions."""
+        """Whether the epilogue takes many instructions."""
         later = (node for n in self.kernel.group.nests if not n.reduce for node in walk(n.body))
         return any(isinstance(e, Apply) and FUNCTIONS[e.function].cost > HEAVY for e in later)
 
@@ -370,11 +369,11 @@ class EpilogueStaging:
         return _Cells(outer.statements, cells)
 
     def _each(self, row: Index, column: Index) -> list[tuple[Index, Index]]:
-        """Where the sums of a result are."""
+        """Rows and columns of the sums of a result."""
         return [(row, column + n * self.columns) for n in range(self._products)]
 
     def _sums(self, row: Index, column: Index) -> list[Expr]:
-        """Those of neighbouring results, of each product, from the slab."""
+        """Sums of neighbouring results, of each product, from the slab."""
         offsets = (at * self.pitch + place for at, place in self._each(row, column))
         kept = [Load(self.name, offset, self.dtype, self.lanes) for offset in offsets]
         return [Convert(k, F32) if self.dtype in (F16, BF16) else k for k in kept]
@@ -382,8 +381,8 @@ class EpilogueStaging:
     def _whole(
         self, cells: _Cells, first: Index, count: int, row_of: Callable[[Index], Index]
     ) -> list[Stmt]:
-        """``count`` vectors from number ``first`` on, which are ``cells``.  Where all are there
-        nothing is written before all is read: what comes from memory is on its way together."""
+        """``count`` vectors (``cells``) from number ``first`` on.  If all are in range, stores come
+        after all loads, so that these are in flight together."""
         there = cells.there
         if not there:
             return cells.together
@@ -398,7 +397,7 @@ class EpilogueStaging:
     def _cell(
         self, row: Index, column: Index, row_of: Callable[[Index], Index], totals: Sequence[Expr]
     ) -> tuple[tuple[Condition, ...], list[Stmt]]:
-        """Neighbouring results, and what says that they are there."""
+        """Neighbouring results, and the conditions that they are in range."""
         names, lanes, found = self.kernel.names, self.lanes, self.found
         lane = names.fresh("l")
         cell = Evaluation(names, lanes=Lanes(lane, lanes) if lanes > 1 else None)
@@ -413,7 +412,7 @@ class EpilogueStaging:
         return not_implied(inside, ranges), cell.statements
 
     def _placed(self, cell: Evaluation, row: Index) -> tuple[Point, tuple[Condition, ...]]:
-        """Where a row of the tile is, and what says that it is there."""
+        """The point of a row of the tile, and the conditions that it is in range."""
         rows = self.found.rows
         if self.pixels is None:
             place = self.starts[0] + row

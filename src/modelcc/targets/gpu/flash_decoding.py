@@ -1,20 +1,20 @@
-"""FlashDecoding: two contractions of few rows by many keys, as attention of new tokens to long
-caches is, cut along the keys.
+"""FlashDecoding: attention of few rows by many keys, as of new tokens with long caches, split along
+the keys.
 
-grid b, parts of keys; thread w (warps), l (lanes of them): those that read a row together, a slot
-  queries to registers; keys and values of the first steps are copied, a batch each
-  for each step of the part: a slot has so many keys
-    wait for its batch; the one that comes ``buffers - 1`` later is copied
+grid b, parts of keys; thread w (warps), l (lanes of them): a slot is the lanes that load a row
+  queries to registers; keys and values of the first steps are copied, a commit group each
+  for each step of the part: a slot has several keys
+    wait for its commit group; the one that comes ``buffers - 1`` later is copied
     products of keys and queries, exchanged
-    the largest score so far, and what was summed up times exp(before - now)
-    totals += exp(score - largest) * values
-  slots put theirs together: tops to shared memory; barrier; sums and totals under the largest of
-    all to shared memory; barrier
-  the part's top, sum and totals to memory; the last group of a batch puts those of all parts
-    together in the same way, and does what follows
+    the running maximum, and sums so far times exp(previous - current)
+    totals += exp(score - maximum) * values
+  slots are combined: maxima to shared memory; barrier; sums and totals relative to the overall
+    maximum to shared memory; barrier
+  the part's maximum, sum and totals to memory; the last group of a batch combines those of all
+    parts in the same way, and computes the epilogue
 
-A thread reads what it copied itself, so warps meet nowhere before the end of their part, and each
-has keys and values of its own on their way all the time.
+A thread reads only what it copied itself, so warps do not synchronise before the end of their part,
+and each has its own keys and values in flight all the time.
 """
 
 from __future__ import annotations
@@ -64,15 +64,16 @@ from modelcc.targets.gpu.reduction import combine_two, is_power_of_two, lanes_of
 from modelcc.targets.gpu.row_lanes import RowLanes
 
 MOST_ROWS = 4
-"""All lanes of a slot make the same powers: with more rows that takes longer than memory."""
+"""All lanes of a slot compute the same exponentials: with more rows, that takes longer than
+memory."""
 
 MOST_TOTALS = 32
 """Registers of a thread for totals of all rows."""
 
 
 def lower_flash_decoding(kernel: GroupKernel, schedule: FlashDecoding) -> Function:
-    """The function of a kernel; :class:`ScheduleError` if it is no pair of few rows, keys and
-    values are no whole vectors, or there are parts of a number of batches that is not known."""
+    """The function of a kernel; :class:`ScheduleError` if it is no attention of few rows, keys and
+    values are no whole vectors, or there are parts and the number of batches is not a constant."""
     s = schedule
     if not (is_power_of_two(s.warp) and s.warp > 1) or s.threads % s.warp or s.keys < 1:
         raise ScheduleError("groups are warps of a power of two of threads, which read keys")
@@ -101,8 +102,8 @@ def verify_flash_decoding(parts: FlashDecodingNests, s: FlashDecoding) -> None:
 
 
 def flash_decoding_shared(parts: FlashDecodingNests, s: FlashDecoding) -> int:
-    """Bytes of shared memory of a group: a step's keys and values in all buffers, and what slots
-    put together."""
+    """Bytes of shared memory of a group: keys and values of all buffers, and what slots exchange at
+    the end."""
     keys, values = RowLanes.of(parts.depth, s), RowLanes.of(parts.width, s)
     own = keys.own * parts.key_bytes + values.own * parts.value_bytes
     copied = s.buffers * s.keys * s.threads * s.lanes * own
@@ -110,7 +111,7 @@ def flash_decoding_shared(parts: FlashDecodingNests, s: FlashDecoding) -> int:
 
 
 def flash_decoding_registers(parts: FlashDecodingNests, s: FlashDecoding) -> int:
-    """Registers that a thread is expected to take: totals, queries, scores, and the rest."""
+    """Registers a thread is expected to take: totals, queries, scores, and the rest."""
     return 48 + 20 * parts.rows * RowLanes.of(parts.width, s).own * s.lanes // 8
 
 
@@ -149,7 +150,7 @@ class _FlashDecodingThreads:
         )
 
     def function(self) -> Function:
-        """Grid, threads, and what these do."""
+        """Grid, threads, and their statements."""
         at, parts = self._outer, self._parts
         steps = ceildiv(parts.keys, self._by_terms.slots * self._s.keys)
         first, last = (floordiv((self._part + n) * steps, self._s.parts) for n in (0, 1))
@@ -171,7 +172,7 @@ class _FlashDecodingThreads:
     # --- rows of operands
 
     def _queries(self) -> list[list[Expr]]:
-        """Vectors of all rows, with zeros where lanes have more than these."""
+        """Vectors of all rows, padded with zeros to the lanes' vectors."""
         spread, parts, at = self._by_terms, self._parts, self._outer
         found: list[list[Expr]] = []
         for row in range(parts.rows):
@@ -187,7 +188,7 @@ class _FlashDecodingThreads:
         return found
 
     def _copied(self, step: Index, last: Index) -> list[Stmt]:
-        """Copies of keys and values of a ``step``, if it is before the ``last``, as a batch."""
+        """Copies of keys and values of a ``step`` before the ``last``, as a commit group."""
         at = self._outer.nested()
         buffer = at.bind("b", mod(step, self._s.buffers))
         places = [
@@ -220,12 +221,12 @@ class _FlashDecodingThreads:
         return found
 
     def _keys(self, at: Evaluation, step: Index) -> list[Index]:
-        """Of this thread's slot."""
+        """The keys of this thread's slot."""
         first = at.bind("key", step * (self._s.keys * self._by_terms.slots) + self._slot)
         return [first + number * self._by_terms.slots for number in range(self._s.keys)]
 
     def _there(self, key: Index) -> tuple[Index, tuple[Condition, ...]]:
-        """A key, or the last one, and what says that there is such a key."""
+        """A key, or the last one, and the conditions that the key is in range."""
         keys, step = self._parts.keys, self._by_terms.slots * self._s.keys
         if isinstance(keys, int) and keys % step == 0:
             return key, ()
@@ -236,7 +237,7 @@ class _FlashDecodingThreads:
     def _step(
         self, at: Evaluation, step: Sym, queries: Sequence[Sequence[Expr]], running: Running
     ) -> None:
-        """Keys and values of a ``step``."""
+        """The work on keys and values of a ``step``."""
         (keys, by_terms), (values, by_columns) = self._operands
         vectors, numbers = self._vectors(at, step, keys, by_terms), self._keys(at, step)
         own = [[self._dot(at, query, vector) for vector in vectors] for query in queries]
@@ -252,7 +253,7 @@ class _FlashDecodingThreads:
                 self._add(at, self._there(number)[1], power, vector, running.totals[row])
 
     def _dot(self, at: Evaluation, query: Sequence[Expr], key: Sequence[Expr]) -> Expr:
-        """A lane's terms of a score."""
+        """A lane's partial sum of a score."""
         total: Expr | None = None
         for own, (one, other) in enumerate(zip(query, key, strict=True)):
             product = ScalarCall("mul", (one, other), F32, other.lanes)
@@ -262,8 +263,8 @@ class _FlashDecodingThreads:
         return at.named("own", Reduce("add", total) if total.lanes > 1 else total)
 
     def _exchanged(self, at: Evaluation, own: Sequence[Expr]) -> list[Expr]:
-        """Sums of each of ``own`` over the lanes of a slot, in all of them; all are on their way at
-        the same time."""
+        """Sums of each of ``own`` over the lanes of a slot, in all of them; the shuffles of all are
+        in flight together."""
         totals = [at.register("all", value) for value in own]
         others = [at.register("other", value) for value in own]
         across = self._by_terms.across // 2
@@ -285,7 +286,7 @@ class _FlashDecodingThreads:
         products: Sequence[Expr],
         running: Running,
     ) -> list[Expr]:
-        """Powers under the largest score of a row so far, and what was summed up under that."""
+        """Exponentials relative to the running maximum of a row; its sums so far are rescaled."""
         found = [
             self._score(at, row, key, score) for key, score in zip(keys, products, strict=True)
         ]
@@ -300,7 +301,7 @@ class _FlashDecodingThreads:
         return powers
 
     def _score(self, at: Evaluation, row: int, key: Index, product: Expr) -> Expr:
-        """What a power is made of, minus infinity where there is no such key."""
+        """The exponent; -inf where the key is out of range."""
         parts = self._parts
         place, there = self._there(key)
         point = {**self._batch, parts.pair.row.name: row, parts.pair.key.name: place}
@@ -318,7 +319,7 @@ class _FlashDecodingThreads:
         vector: Sequence[Expr],
         totals: Sequence[Var],
     ) -> None:
-        """A value, weighted, to the totals of a row."""
+        """Adds a weighted value to the totals of a row."""
         made = {self._parts.pair.weight: power}
         weight = at.named("w", at.value(self._parts.weighted, {}, made))
         for total, value in zip(totals, vector, strict=True):

@@ -1,5 +1,5 @@
-"""FlashDecoding's two contractions of few rows by many keys, as nests: what lanes need that see key
-by key."""
+"""FlashDecoding's back-to-back contractions of few rows by many keys, as nests: what lanes compute
+key by key."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from modelcc.targets.gpu.evaluation import GroupKernel, extent_of
 
 @dataclass(frozen=True)
 class FlashDecodingNests:
-    """A pair with a known number of rows, whose weights are powers under the largest of what is
-    ``shifted``, made of ``scores``, which follow the first product; ``sums`` are names of sums of
-    powers, ``results`` follow these and :data:`~modelcc.targets.gpu.attention_parts.TOTAL`.
+    """A pair with a constant number of rows, whose weights are exponentials of ``shifted`` relative
+    to its maximum.  That is made of ``scores``, the epilogue of the first product; ``sums`` are
+    names of sums of exponentials; ``results`` is the epilogue of these and
+    :data:`~modelcc.targets.gpu.attention_parts.TOTAL`.
 
     ``query`` moves along rows, ``key`` along keys; totals are of ``weighted`` times ``value``."""
 
@@ -41,17 +42,17 @@ class FlashDecodingNests:
 
     @property
     def rows(self) -> int:
-        """Of a batch."""
+        """Rows of a batch."""
         return _number(self.pair.row.extent)
 
     @property
     def keys(self) -> Index:
-        """Of a row, a number or named."""
+        """Keys of a row, a constant or a named number."""
         return self.pair.key.extent
 
     @property
     def depth(self) -> int:
-        """Terms of a score."""
+        """Terms (K) of a score."""
         return _number(extent_of(self.product.reduce))
 
     @property
@@ -61,28 +62,28 @@ class FlashDecodingNests:
 
     @property
     def operands(self) -> frozenset[DType]:
-        """Types of what keys and values are read as."""
+        """Types that keys and values are read as."""
         return frozenset(r.dtype for factor in (self.key, self.value) for r in reads(factor))
 
     @property
     def key_bytes(self) -> int:
-        """Of an element of a key."""
+        """Bytes of an element of a key."""
         return _bytes(self.key, self.product.reduce[-1])
 
     @property
     def value_bytes(self) -> int:
-        """Of an element of a value."""
+        """Bytes of an element of a value."""
         return _bytes(self.value, self.columns[-1])
 
     def takes_lanes(self, lanes: int) -> bool:
-        """Whether keys and values can be read by whole vectors."""
+        """Whether keys and values can be loaded as whole vectors."""
         along = (self.key, self.product.reduce[-1]), (self.value, self.columns[-1])
         return are_vectors(along, lanes)
 
 
 def find_flash_decoding(kernel: GroupKernel) -> FlashDecodingNests:
-    """The pair that a kernel is; :class:`ScheduleError` if it is none of a known number of rows,
-    or weights need all keys of a row at once."""
+    """The pair of a kernel; :class:`ScheduleError` if it is none with a constant number of rows, or
+    weights need all keys of a row at once."""
     pair = match_gemm_pair(kernel.kernel.stages, frozenset(kernel.dims), single=True)
     weights = None if pair is None else online_softmax(pair)
     if pair is None or weights is None or kernel.kernel.outputs != (pair.results[-1].output,):
@@ -123,7 +124,7 @@ def _verify(parts: FlashDecodingNests, total: Nest) -> None:
 
 
 def _bytes(factor: Scalar, along: LoopVar) -> int:
-    """Of the elements that a factor reads along a loop."""
+    """Bytes of the elements that a factor reads along a loop."""
     sizes = [r.dtype.bytes for r in reads(factor) if depends_on(r, along.name)]
     return min(sizes, default=F32.bytes)
 

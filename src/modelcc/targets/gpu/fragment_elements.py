@@ -1,4 +1,4 @@
-"""Numbers of fragments that a thread of four warps has itself: places, and loops over them."""
+"""The elements of fragments that a thread of a warpgroup holds: indices, and loops over them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from modelcc.targets.isa.nvidia_wgmma import own_element
 from modelcc.targets.isa.tile_products import ROWS
 
 SIDE = 8
-"""Columns of which a thread has two, and rows between the two that it has."""
+"""Columns of which a thread holds two, and the distance of its two rows."""
 
 BOTH = (0, 1)
 
 
 def each_side(names: FreshNames, columns: int) -> tuple[Sym, Callable[[Sequence[Stmt]], For]]:
-    """A number of 8 columns, and a loop over all, whose registers have numbers."""
+    """A number of 8 columns, and an unrolled loop over all of them."""
     number = Sym(names.fresh("q"))
 
     def every(body: Sequence[Stmt]) -> For:
@@ -27,7 +27,7 @@ def each_side(names: FreshNames, columns: int) -> tuple[Sym, Callable[[Sequence[
 
 
 def own(lane: Index, side: Index, row: int, column: int = 0) -> Index:
-    """Where a number of the thread's is in a fragment."""
+    """The index of the thread's element in a fragment."""
     return own_element(lane) + ROWS * (SIDE * side + column) + SIDE * row
 
 
@@ -37,5 +37,5 @@ def pair(fragment: Buffer, lane: Index, side: Index, row: int) -> Expr:
 
 
 def put(fragment: Buffer, lane: Index, side: Index, row: int, value: Expr) -> Stmt:
-    """They become ``value``."""
+    """Stores two neighbours of a row."""
     return Store(fragment.name, own(lane, side, row), value, ROWS)

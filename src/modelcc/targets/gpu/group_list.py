@@ -1,8 +1,8 @@
-"""Numbers that the threads of a group list in their order, of those that they look at.
+"""Stream compaction within a group: a list, in order, of those numbers that have an owner.
 
-who has each number, or nobody, to shared memory, where neighbours have neighbours; barrier
-each thread counts those of a run that somebody has, and threads add up these counts; barrier
-those that somebody has, to a list; barrier
+the owner of each number, or none, to shared memory, stored by neighbouring threads; barrier
+each thread counts owned numbers in a run of its own; a prefix sum over threads; barrier
+owned numbers to a list; barrier
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ NOBODY, ZERO, ONE = (Const(n, I32) for n in (-1, 0, 1))
 
 
 class GroupList:
-    """Of one of the threads of a schedule: it runs in loops of these names, over warps, if there
-    are any, and over their threads.  Who has a number is one of so many ``owners``."""
+    """The part of one thread of a schedule, in loops of these names over warps, if there are any,
+    and over their threads.  The owner of a number is one of ``owners``."""
 
     def __init__(self, names: FreshNames, s: ListedScatter, w: str, t: str) -> None:
         fresh = self._fresh = names.fresh
@@ -48,7 +48,7 @@ class GroupList:
         self._team: Index = Sym(w) if s.warp > 1 else Sym(t)
         self._number: Index = Sym(w) * s.warp + Sym(t) if s.warp > 1 else Sym(t)
         self._pitch = s.each + (s.each % 2 == 0)
-        """Of what a thread counts: odd, so that neighbours reach other banks."""
+        """Elements that a thread counts: odd, to avoid bank conflicts."""
         self._whose, self._listed, self._counts = (
             Buffer(fresh(stem), I32, size, "shared")
             for stem, size in (
@@ -60,21 +60,21 @@ class GroupList:
 
     @property
     def memory(self) -> tuple[Buffer, Buffer, Buffer]:
-        """That the group shares."""
+        """Shared memory of the group."""
         return self._whose, self._listed, self._counts
 
     def keep(self, number: Index, owner: Expr) -> Store:
-        """Who has a number below the threads times ``each``."""
+        """Stores the owner of a number less than the threads times ``each``."""
         padded = self._pitch != self._each
         offset = number + floordiv(number, self._each) if padded else number
         return Store(self._whose.name, offset, owner)
 
     def entry(self, place: Index) -> Load:
-        """An entry of the list: a number times the owners, and which of these has it."""
+        """An entry of the list: a number times the owners, plus its owner."""
         return Load(self._listed.name, place, I32)
 
     def made(self, at: Evaluation) -> Index:
-        """The list of all that threads have kept, once they have; how many there are."""
+        """Makes the list, once all threads have stored owners; its length."""
         first, each = self._number * self._pitch, range(self._each)
         at.statements.append(Barrier())
         whose = [at.named("o", Load(self._whose.name, first + n, I32)) for n in each]
@@ -94,7 +94,7 @@ class GroupList:
         return at.bind_value("count", count)
 
     def _counted(self, at: Evaluation, own: Expr) -> tuple[Var, Var]:
-        """Registers of how many updates are of threads before this one, and of all of them."""
+        """Registers of how many updates earlier threads have, and all threads."""
         place, total = at.register("place", ZERO), at.register("total", own)
         self._counted_in_warp(at, place, total)
         counts, teams = self._counts.name, self._threads // self._warp
@@ -115,7 +115,7 @@ class GroupList:
         return place, total
 
     def _counted_by_lanes(self, at: Evaluation, place: Var, total: Var) -> None:
-        """Adds the counts of warps, of which each thread of a warp reads one."""
+        """Adds the counts of warps, of which each thread of a warp loads one."""
         teams, lane = self._threads // self._warp, self._lane
         known: Expr = Load(self._counts.name, minimum(lane, teams - 1), I32)
         if teams < self._warp:
@@ -129,7 +129,7 @@ class GroupList:
         ]
 
     def _counted_in_warp(self, at: Evaluation, place: Var, total: Var) -> None:
-        """Adds what threads of this warp have, to ``place`` of those before this one only."""
+        """Adds the counts of this warp's threads, to ``place`` only those of earlier ones."""
         if self._warp == 1:
             return
         other, bit = at.register("other", total), 1

@@ -1,5 +1,5 @@
-"""The loops of updates at places from memory: those along which no two updates meet, and those in
-which they may, which stay in the model's order."""
+"""The loops of updates at destinations from memory: those along which no two updates collide, and
+those along which they may, which stay in the model's order."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from modelcc.schedule.nest import LoopVar, Nest, linearise, merge_loops
 
 @dataclass(frozen=True)
 class GroupUpdates:
-    """Updates of a nest: no two along the loops ``apart`` meet; those along ``meeting`` stay in
-    their order.  ``where`` is a number below ``room`` that updates which meet have in common.  An
-    ``update`` is stored, or what ``function`` makes of the element and the update."""
+    """Updates of a nest: no two along the loops ``apart`` collide; those along ``meeting`` stay in
+    their order.  ``where`` is a number less than ``room`` that colliding updates have in common.
+    An ``update`` is stored, or combined with the element by ``function``."""
 
     nest: Nest
     apart: tuple[LoopVar, ...]
@@ -33,11 +33,11 @@ class GroupUpdates:
 
     @property
     def value(self) -> Scalar:
-        """What is stored."""
+        """The stored value."""
         return self.combined(self.nest.store, self.update)
 
     def combined(self, offset: Index, update: Scalar) -> Scalar:
-        """What the element at an offset becomes."""
+        """The new value of the element at an offset."""
         if self.function is None:
             return update
         there = Read(self.nest.output, (offset,), update.dtype)
@@ -45,17 +45,18 @@ class GroupUpdates:
 
     @cached_property
     def lists(self) -> tuple[LoopVar, ...]:
-        """Loops ``apart`` on which places hang: there are other updates at each of their points."""
+        """Loops ``apart`` on which destinations depend: each of their points has its own
+        updates."""
         named = {name for bind in self.places for name in index_symbols(bind.value)}
         return tuple(v for v in self.apart if v.name in named | symbols(self.where))
 
     @property
     def columns(self) -> tuple[LoopVar, ...]:
-        """The other loops ``apart``, along which an update has one place."""
+        """The other loops ``apart``, along which an update has one destination index."""
         return tuple(v for v in self.apart if v not in self.lists)
 
     def is_beside(self, variable: LoopVar) -> bool:
-        """Whether neighbours along ``variable`` lie side by side."""
+        """Whether neighbours along ``variable`` are contiguous."""
         return coefficient(self.nest.store, variable.name) == 1
 
 
@@ -79,7 +80,8 @@ def find_updates(kernel: CanonicalKernel) -> GroupUpdates:
 
 
 def _numbered(stage: Stage, type_: TensorType, apart: Mapping[str, int]) -> tuple[Index, Index]:
-    """The number of a place along dimensions that no axis ``apart`` has, and how many there are."""
+    """The linear index of a destination along dimensions that no axis ``apart`` has, and its
+    extent."""
     where: Index = 0
     room: Index = 1
     for dimension, index in enumerate(stage.write):
@@ -90,8 +92,8 @@ def _numbered(stage: Stage, type_: TensorType, apart: Mapping[str, int]) -> tupl
 
 
 def axes_apart(stage: Stage) -> dict[str, int]:
-    """Axes along which no two points meet, with the dimension that shows it: where points are at
-    one place there, and agree on the axes that were found before, they agree on this one."""
+    """Axes along which no two points collide, with the dimension that shows it: points with the
+    same index there, which agree on the axes found before, agree on this one."""
     binds, _ = outer_binds(stage.body)
     found: dict[str, int] = {}
     free = [a.name for a in stage.axes if a.extent != 1]
@@ -111,7 +113,7 @@ def axes_apart(stage: Stage) -> dict[str, int]:
 
 
 def _hangs_on(symbol: str, binds: Sequence[Bind]) -> frozenset[str]:
-    """The axes that a bound index hangs on; itself, for what is none."""
+    """The axes that a bound index depends on; the symbol itself, if it is no bound index."""
     bind = next((b for b in binds if b.symbol == symbol), None)
     if bind is None:
         return frozenset((symbol,))

@@ -20,8 +20,8 @@ _ALONE = "its algorithm is one thread's"
 
 
 def host_notes(scheduled: Program, reasons: Mapping[tuple[str, ...], str]) -> Iterator[str]:
-    """A line for each reason with the nodes that it is of; ``reasons`` are those of kernels and
-    updates, by the nodes that they are from."""
+    """A line for each reason with the nodes that it concerns; ``reasons`` are those of kernels and
+    updates, by their source nodes."""
     hosted = {c.name for c in scheduled.callees if side_of(c) == "host"}
     nodes_of: dict[str, dict[str, None]] = {}
     for step in leaves(scheduled.steps):
@@ -42,12 +42,12 @@ _WAYS: Mapping[str, tuple[Function, str]] = MappingProxyType(
         ),
     }
 )
-"""Routines by the precision that asks for them, and what they do."""
+"""Routines by the precision that selects them, and what they do."""
 
 
 def rounding_notes(scheduled: Program, precision: str, gpu: GpuModel) -> Iterator[str]:
-    """How many kernels multiply f32 on matrix units, which take it with fewer bits, or why none
-    does that is asked to."""
+    """How many kernels multiply f32 on tensor cores, which round operands, or why none does
+    although that was requested."""
     if precision not in _WAYS:
         return
     if precision == TF32X3 and not split_pays(gpu):

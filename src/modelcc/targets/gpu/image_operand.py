@@ -1,5 +1,5 @@
-"""Windows of images as operands of products that are copied as boxes: some pixels by a block of
-channels, 0 beyond the image's borders."""
+"""Windows of images as operands that TMA copies as boxes: some pixels by a block of channels, with
+zeros outside the image."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ from modelcc.targets.gpu.evaluation import GroupKernel, Point
 from modelcc.targets.gpu.sizes import count
 
 BOUNDARY = 16
-"""Bytes at whose multiples a tensor's rows begin."""
+"""Alignment of a tensor's rows, in bytes."""
 
 MOST_AXES = 5
-"""Of a tensor."""
+"""Dimensions of a tensor map."""
 
 
 @dataclass(frozen=True)
 class ImageAxis:
-    """Of ``size`` places, ``stride`` elements apart; a read is ``at`` a sum of variables."""
+    """An axis of ``size`` elements, ``stride`` apart; the read's index ``at`` it is a sum of
+    variables."""
 
     size: Index
     stride: int
@@ -44,9 +45,9 @@ class ImageAxis:
 
 @dataclass(frozen=True)
 class ImageOperand:
-    """A tensor in ``source`` from ``offset`` on by its ``axes``, the last one of which is that of
-    the innermost of ``terms``, which has whole blocks: 0 beyond the axis.  Each of ``rows`` moves
-    by one along an axis of its own, in the order of the axes."""
+    """A tensor in ``source`` from ``offset`` on, with ``axes``.  The last axis is that of the
+    innermost of ``terms``, which is padded to whole blocks by zeros.  Each of ``rows`` moves with
+    stride 1 along an axis of its own, in the order of the axes."""
 
     source: str
     offset: Index
@@ -55,21 +56,20 @@ class ImageOperand:
     terms: tuple[LoopVar, ...]
 
     def box(self, size: int) -> tuple[int, ...]:
-        """How many of each of the rows a tile of ``size`` has: powers of two, as few tiles as there
-        can be."""
+        """Rows of each variable in a tile of ``size``: powers of two that give the fewest tiles."""
         powers = [1 << n for n in range(size.bit_length())]
         boxes = (b for b in product(powers, repeat=len(self.rows)) if prod(b) == size)
         return min(boxes, key=lambda box: (self._count(box), box))
 
     def count(self, size: int) -> int:
-        """How many tiles of ``size`` rows there are, as far as choices ask."""
+        """The number of tiles of ``size`` rows, as an estimate."""
         return self._count(self.box(size))
 
     def _count(self, box: tuple[int, ...]) -> int:
         return prod(-(-count((v,)) // n) for v, n in zip(self.rows, box, strict=True))
 
     def tiles(self, size: int) -> tuple[Index, ...]:
-        """How many such tiles there are along each of the rows."""
+        """The number of such tiles along each of the rows."""
         box = self.box(size)
         return tuple(ceildiv(v.extent, n) for v, n in zip(self.rows, box, strict=True))
 
@@ -83,7 +83,7 @@ class ImageOperand:
         return found
 
     def within(self, size: int, row: Index) -> dict[str, Index]:
-        """By how much row number ``row`` of a tile goes on from its first ones."""
+        """The offsets of row number ``row`` of a tile from its first ones."""
         found: dict[str, Index] = {}
         parts = list(zip(self.rows, self.box(size), strict=True))
         for number, (variable, each) in reversed(list(enumerate(parts))):
@@ -101,7 +101,7 @@ class ImageOperand:
         batch: Point,
         arrivals: tuple[str, Index],
     ) -> list[CopyTile]:
-        """The copy of tile number ``first[0]`` of ``size`` rows by ``depth`` terms from number
+        """The copy of tile number ``first[0]`` of ``size`` rows by ``depth`` terms from term
         ``first[1]`` on."""
         tile, term = first
         point = {**batch, **self.first(size, tile), **_place(self.terms, term)}
@@ -131,9 +131,9 @@ def _place(variables: Sequence[LoopVar], position: Index) -> dict[str, Index]:
 def image_operand(
     kernel: GroupKernel, factor: KeptFactor, found: Contraction, depth: int
 ) -> ImageOperand | None:
-    """What ``factor``, that of the rows of ``found``, is as boxes of ``depth`` terms; None if it is
-    no image of channels on boundaries that windows walk pixel by pixel.  Channels in no whole
-    blocks are an axis by themselves, beyond which there are zeros."""
+    """``factor``, that of the rows of ``found``, as boxes of ``depth`` terms; None unless it is an
+    image with aligned channels, over which windows move pixel by pixel.  Channels that are no whole
+    blocks need an axis of their own, outside of which there are zeros."""
     read = factor.value.inside if isinstance(factor.value, Guard) else factor.value
     if not isinstance(read, Read) or read.tensor not in kernel.kernel.inputs:
         return None
@@ -168,13 +168,14 @@ def image_operand(
 
 
 def _in_blocks(terms: Sequence[LoopVar], depth: int) -> tuple[LoopVar, ...]:
-    """``terms`` whose innermost ones are made whole blocks of ``depth``."""
+    """``terms`` with the innermost one padded to whole blocks of ``depth``."""
     *outer, inner = terms
     return (*outer, replace(inner, extent=ceildiv(inner.extent, depth) * depth))
 
 
 def _in_steps(axes: Sequence[ImageAxis], rows: Sequence[LoopVar]) -> list[ImageAxis]:
-    """``axes``, of which those that rows walk in steps are two: which step, and where in it."""
+    """``axes``, with those along which rows are strided split in two: the step, and the place in
+    it."""
     found: list[ImageAxis] = []
     for axis in axes:
         moving = _moving(axis, rows)
@@ -193,7 +194,7 @@ def _in_steps(axes: Sequence[ImageAxis], rows: Sequence[LoopVar]) -> list[ImageA
 
 
 def _folded(axes: list[ImageAxis]) -> list[ImageAxis]:
-    """``axes``, the last two as one if there are too many and they lie side by side."""
+    """``axes``, with the last two merged if there are too many and they are contiguous."""
     if len(axes) <= MOST_AXES:
         return axes
     *outer, one, last = axes
@@ -213,7 +214,7 @@ def _rest(index: Index, axes: Sequence[ImageAxis]) -> Index:
 
 
 def _rows(axes: Sequence[ImageAxis], rows: Sequence[LoopVar]) -> tuple[LoopVar, ...] | None:
-    """Rows in the order of their axes, if each moves by one along one of its own."""
+    """Rows in the order of their axes, if each moves with stride 1 along one of its own."""
     moved = [_moving(axis, rows) for axis in axes]
     if any(len(own) > 1 for own in moved):
         return None
@@ -227,7 +228,7 @@ def _rows(axes: Sequence[ImageAxis], rows: Sequence[LoopVar]) -> tuple[LoopVar, 
 def _axes(
     read: Read, conditions: Sequence[Condition], variables: Sequence[LoopVar]
 ) -> list[ImageAxis] | None:
-    """Those whose borders are guarded, and one for each other variable; None if there are none."""
+    """Axes with guarded borders, and one for each other variable; None if there are none."""
     (index,) = read.indices
     steps = {v.name: coefficient(index, v.name) for v in variables}
     guarded = _guarded(conditions, variables)
@@ -262,8 +263,8 @@ def _quotient(step: Index | None, by: Index | None) -> int | None:
 def _guarded(
     conditions: Sequence[Condition], variables: Sequence[LoopVar]
 ) -> list[tuple[Index, int]] | None:
-    """Places that conditions keep from 0 on and below a size, or that do not come to it; None if
-    some keep others."""
+    """Indices that conditions keep at least 0 and below a size, or that cannot reach it; None if
+    there are other conditions."""
     if any(c.comparison != ">=" or c.right != 0 for c in conditions):
         return None
     left = [c.left for c in conditions]
@@ -284,7 +285,7 @@ def _guarded(
 
 
 def _last(place: Index, variables: Sequence[LoopVar]) -> int | None:
-    """The largest that a sum of variables comes to."""
+    """The maximum of a sum of variables."""
     for v in variables:
         place = substitute(place, {v.name: v.extent - 1})
     return place if isinstance(place, int) else None

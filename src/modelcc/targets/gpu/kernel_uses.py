@@ -1,4 +1,4 @@
-"""What kernels take of a GPU, by its model and by what is known of compiled code."""
+"""Resources of kernels on a GPU, by the machine model and by what is known of compiled code."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from modelcc.targets.llvm.groups import shared_bytes
 def device_facts(
     functions: Iterable[Function], gpu: GpuModel, compiled: Mapping[str, CompiledKernel | None]
 ) -> DeviceFacts:
-    """Of ``functions`` of groups, which are ``compiled`` by their names, or None by the driver."""
+    """Facts of ``functions`` of groups, ``compiled`` by their names, or None if the driver does
+    that."""
     uses = {f.name: kernel_use(f, gpu, compiled[f.name]) for f in functions}
     return DeviceFacts(gpu.name, gpu.bandwidth * 1e9, gpu.memory_bytes, uses)
 
 
 def kernel_use(function: Function, gpu: GpuModel, found: CompiledKernel | None) -> GroupUse:
-    """Of one function, and its compiled code where that is ``found``."""
+    """The resources of one function, and of its compiled code if that is ``found``."""
     threads = prod(n for n in launch_extents(function)[1] if isinstance(n, int))
     shared = shared_bytes(function)
     groups = function.resident or gpu.groups_at_once(threads, 0, shared)
@@ -38,8 +39,9 @@ def kernel_use(function: Function, gpu: GpuModel, found: CompiledKernel | None) 
 
 
 def _matrix_flops(function: Function, gpu: GpuModel) -> float:
-    """1e12 operations a second of the matrix instructions that it multiplies by, whose operands are
-    a warp's; 0 if there are none, or they have the rate of f32.  TF32 has half of that of f16."""
+    """1e12 operations per second of the matrix instructions that a function uses, whose operands
+    belong to a warp; 0 if there are none, or they have the rate of f32.  TF32 has half the rate of
+    f16."""
     found = list(statements(function.body))
     routines = {s.routine for s in found if isinstance(s, RoutineCall)}
     warps = any(isinstance(s, Alloc) and s.buffer.space == "warp" for s in found)

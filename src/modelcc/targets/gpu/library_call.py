@@ -1,4 +1,4 @@
-"""Calls of a device's libraries, and the memory in which these work."""
+"""Calls of a device's libraries, and their workspaces."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from modelcc.ir.types import F32, I8, I64, Layout, TensorType
 from modelcc.schedule.canonical import CanonicalKernel
 
 WORKSPACE = "workspace"
-"""The buffer of a call's that it may write to; its bytes are the next argument."""
+"""The workspace among a call's buffers; its bytes are the next argument."""
 
 _PARTS = 16
-"""Sums of so many parts of a product that a workspace has room for."""
+"""Partial sums of a product that a workspace has room for."""
 
 
 LEAST_GAIN = 1.1
-"""Times that a call has to be faster, to be worth a library."""
+"""The least speedup at which a library is used."""
 
 
 @dataclass(frozen=True)
 class DeviceCall:
-    """The ``call`` that computes a kernel whose constants lie as ``layouts`` say, and is expected
-    to be ``gain`` times as fast as our own (None: it is preferred)."""
+    """The ``call`` that computes a kernel whose constants have ``layouts``, and is expected to be
+    ``gain`` times as fast as our own kernel (None: it is preferred)."""
 
     call: ExternalCall
     layouts: Mapping[str, Layout] = field(default_factory=dict[str, Layout])
@@ -36,12 +36,12 @@ class DeviceCall:
 
     @property
     def pays(self) -> bool:
-        """Whether it is to take the place of our own kernel."""
+        """Whether it replaces our own kernel."""
         return self.gain is None or self.gain >= LEAST_GAIN
 
 
 def library_notes(calls: Mapping[tuple[str, ...], DeviceCall]) -> Iterator[str]:
-    """A line for each library and answer, with the nodes that it is of."""
+    """A line for each library and decision, with the nodes that it concerns."""
     nodes_of: dict[str, dict[str, None]] = {}
     for source, call in calls.items():
         expected = "" if call.gain is None else ", as is estimated to be faster"
@@ -55,15 +55,15 @@ def library_notes(calls: Mapping[tuple[str, ...], DeviceCall]) -> Iterator[str]:
 
 
 def workspace(kernel: CanonicalKernel, most: int) -> tuple[Address, IndexOf]:
-    """Memory with room for sums of parts of what ``kernel`` computes, or of ``most`` bytes, if it
-    has more or how many is not known."""
+    """A workspace for partial sums of what ``kernel`` computes, or of ``most`` bytes, if those need
+    more or their number is not a constant."""
     results = product(dict(kernel.types)[kernel.outputs[0]].shape)
     wanted = -(-_PARTS * results * F32.bytes // 256) * 256 if isinstance(results, int) else most
     return Address(WORKSPACE), IndexOf(min(most, wanted), I64)
 
 
 def with_workspaces(program: Program) -> Program:
-    """``program`` before memory is planned, in which library functions have memory to work in."""
+    """``program`` before memory is planned, with workspaces for library functions."""
     names, added = Names(program.types), dict[str, TensorType]()
     working = {c.name: size for c in program.callees if (size := _workspace_of(call_of(c)))}
 
@@ -88,7 +88,7 @@ def _with_memory(callee: Callee, size: Index | None) -> Callee:
 
 
 def _workspace_of(call: ExternalCall | None) -> Index | None:
-    """Its bytes; None if the call has none."""
+    """Bytes of a call's workspace; None if it has none."""
     arguments = call.arguments if call is not None else ()
     if Address(WORKSPACE) not in arguments:
         return None

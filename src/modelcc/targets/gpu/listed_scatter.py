@@ -1,13 +1,15 @@
-"""Updates at places from memory, of which each group lists its own: it looks at every index once.
+"""Updates at destinations from memory, of which each group lists its own: it loads every index
+once.
 
-grid g: a point of the axes on which places hang, a share of places, a block of columns; thread t
+grid g: a point of the axes on which destinations depend, a share of destinations, a block of
+columns; thread t
   for each block of threads * each updates
-    whose place each is, to shared memory: neighbours look at neighbouring updates; barrier
-    each thread counts the group's own among neighbours, and threads add up these counts; barrier
+    the owner of each destination, to shared memory: neighbours load neighbouring updates; barrier
+    each thread counts the group's own updates in a run; a prefix sum over threads; barrier
     the group's own, in their order, to a list; barrier
-    each thread goes through the list, and does those of its own places, for its columns
+    each thread goes through the list, and applies those of its own destinations, for its columns
 
-So no result hangs on who comes first, and the order is the model's: what may meet, one thread does.
+So results are deterministic, in the model's order: updates that may collide belong to one thread.
 """
 
 from __future__ import annotations
@@ -56,14 +58,14 @@ from modelcc.targets.gpu.group_updates import GroupUpdates
 from modelcc.targets.gpu.reduction import is_power_of_two, lanes_of
 
 AHEAD = 8
-"""Updates of a thread whose indices are on their way at the same time."""
+"""Updates whose indices a thread has in flight at the same time."""
 
 AT_ONCE, AT_ONCE_COLUMNS = 4, 16
-"""Entries of a list that a thread reads, and columns of updates that it has in registers, before it
-makes the first of these updates."""
+"""Entries of a list that a thread loads, and columns of updates that it holds in registers, before
+it applies the first of these updates."""
 
 FEW = 8
-"""Updates, of a number that comes at run time, at which each thread looks by itself."""
+"""Updates, of a named number, up to which each thread scans all of them."""
 
 
 def takes_columns(updates: GroupUpdates, lanes: int) -> bool:
@@ -79,15 +81,15 @@ def takes_columns(updates: GroupUpdates, lanes: int) -> bool:
 
 
 def listed_shared(s: ListedScatter) -> int:
-    """Bytes of shared memory of a group: who has an update, the list, and counts."""
+    """Bytes of shared memory of a group: owners of updates, the list, and counts."""
     return 4 * (s.threads * (2 * s.each + 1) + s.threads // s.warp)
 
 
 def lower_listed_scatter(
     kernel: GroupKernel, updates: GroupUpdates, schedule: ListedScatter
 ) -> Function:
-    """The function of the updates; :class:`ScheduleError` if none may meet, if places may be of
-    nothing, or threads are no whole warps and columns."""
+    """The function of the updates; :class:`ScheduleError` if none may collide, if there may be no
+    destinations, or threads are no whole warps and columns."""
     s = schedule
     counts = (s.threads, s.shares, s.columns, s.each, s.lanes, s.warp)
     if min(counts) < 1 or s.threads % s.columns or s.threads % s.warp:
@@ -105,8 +107,8 @@ def lower_listed_scatter(
 
 @dataclass(frozen=True)
 class _OwnPart:
-    """Of a thread: the ``point`` of its group and columns, which ``owner`` of places there it is,
-    and the number of its vector of columns."""
+    """A thread's part: the ``point`` of its group and columns, which ``owner`` of destinations it
+    is, and the number of its vector of columns."""
 
     point: Point
     owner: Index
@@ -131,11 +133,11 @@ class _ListThreads:
         self._lanes = lanes_of(kernel, s.lanes)
 
     def _vectors(self) -> Index:
-        """Of the columns of an update."""
+        """Vectors of the columns of an update."""
         return floordiv(extent_of(self._updates.columns), self._s.lanes)
 
     def function(self) -> Function:
-        """Grid, threads, and what these do."""
+        """Grid, threads, and their statements."""
         at = Evaluation(self._kernel.names)
         point = at.place(self._loops, self._group)
         thread = at.bind("thread", self._thread)
@@ -170,10 +172,10 @@ class _ListThreads:
         there = () if whole else (Condition(mine.column, "<", vectors),)
         return only_where(there, body)
 
-    # --- whose an update is
+    # --- owners of updates
 
     def _looked_at(self, block: Index, thread: Index, point: Point) -> list[Stmt]:
-        """Who has each update of a block, to shared memory; the last block may not be whole."""
+        """The owner of each update of a block, to shared memory; the last block may be partial."""
 
         def looked_at(whole: bool) -> list[Stmt]:
             turn = Sym(self._fresh("r"))
@@ -189,7 +191,7 @@ class _ListThreads:
         return [If(Predicate((whole,)), tuple(looked_at(True)), tuple(looked_at(False)))]
 
     def _owner_of(self, block: Index, number: Index, point: Point, whole: bool) -> list[Stmt]:
-        """Who has update ``number`` of a block, if there is one and this group has it."""
+        """The owner of update ``number`` of a block, if that exists and is in this group."""
         at, conditions = Evaluation(self._kernel.names), list[Condition]()
         number = at.bind("n", number)
         update = block * self._size + number
@@ -205,23 +207,23 @@ class _ListThreads:
         return at.statements
 
     def _is_shared(self, where: Index, point: Point) -> tuple[Condition, ...]:
-        """That the group has a place."""
+        """The conditions under which the group has a destination."""
         share = Condition(mod(where, self._s.shares), "==", point[self._share.name])
         return (share,) if self._s.shares > 1 else ()
 
     def _owner(self, where: Index) -> Index:
-        """The owner of a place in its group."""
+        """The owner of a destination in its group."""
         return mod(floordiv(where, self._s.shares), self._owners)
 
     def _place_of(self, at: Evaluation, update: Index, point: Point) -> Point:
-        """``point`` with the place of an update."""
+        """``point`` with the destination of an update."""
         meeting = at.place(self._updates.meeting, at.bind("u", update))
         return at.bound(self._updates.places, {**point, **meeting})
 
-    # --- updates that are a thread's
+    # --- a thread's own updates
 
     def _done(self, block: Index, count: Index, mine: _OwnPart) -> list[Stmt]:
-        """Those of a list, in its columns: entries are read a few at once."""
+        """The updates of a list, in the thread's columns, several entries at once."""
         turn, last = (Sym(self._fresh("k")) for _ in range(2))
         few = min(AT_ONCE, AT_ONCE_COLUMNS // self._s.lanes)
         turns = floordiv(count, few)
@@ -231,8 +233,8 @@ class _ListThreads:
         ]
 
     def _entries(self, block: Index, first: Index, count: int, mine: _OwnPart) -> tuple[Stmt, ...]:
-        """What entries of a list say: updates that are this thread's are all read before the first
-        of them is made."""
+        """The work of several entries of a list: all updates that are this thread's are loaded
+        before the first of them is applied."""
         at = Evaluation(self._kernel.names)
         known = [at.named("e", self._list.entry(first + n)) for n in range(count)]
         entries = [at.bind_value("entry", one) for one in known]
@@ -256,11 +258,11 @@ class _ListThreads:
     def _listed(
         self, at: Evaluation, block: Index, entry: Index, mine: _OwnPart
     ) -> tuple[Index, Expr]:
-        """Where the update is that an entry names, and what it is."""
+        """The offset and the value of the update that an entry names."""
         update = block * self._size + at.bind("n", floordiv(entry, self._owners))
         inner = at.nested()
         place = self._place_of(inner, update, mine.point)
-        # Whoever looked at the index has noted it if it is out of range.
+        # Whoever loaded the index has recorded it if it is out of range.
         noted = note_checks(inner.statements, self._kernel.dims)
         at.statements += [s for s in noted if not isinstance(s, Check)]
         return self._found(at, place)
@@ -268,10 +270,10 @@ class _ListThreads:
     def _listed_if(
         self, at: Evaluation, there: Expr, block: Index, entry: Index, mine: _OwnPart
     ) -> tuple[Index, Expr]:
-        """The same in registers, if it is ``there``; else of no meaning."""
+        """The same in registers, if it is ``there``; otherwise undefined."""
         inner = at.nested()
         offset, value = self._listed(inner, block, entry, mine)
-        # Of whole vectors their number is kept, so that they are seen to be whole.
+        # With whole vectors, their number is kept, which shows that the offset is aligned.
         each = self._s.lanes if mod(offset, self._s.lanes) == 0 else 1
         place = at.register("at", Const(0, I64))
         inner.statements.append(Assign(place.name, IndexOf(floordiv(offset, each), I64)))
@@ -293,7 +295,7 @@ class _ListThreads:
         return offset, value.named("new", value.value(self._updates.update, place))
 
     def _change(self, at: Evaluation, offset: Index, update: Expr) -> None:
-        """An element, or a vector of columns, after an update."""
+        """Updates an element, or a vector of columns."""
         lanes, nest, name = self._lanes, self._updates.nest, self._fresh("update")
         place = offset if lanes is None else offset + Sym(lanes.variable)
         changed = self._updates.combined(place, Read(name, (), update.dtype))
@@ -301,7 +303,7 @@ class _ListThreads:
         at.statements.append(Store(nest.output, offset, widen(value, self._s.lanes)))
 
     def _one_by_one(self, mine: _OwnPart) -> list[Stmt]:
-        """Those of few, at which each thread looks by itself."""
+        """Few updates, all of which each thread scans."""
         number, at = Sym(self._fresh("k")), Evaluation(self._kernel.names)
         place = self._place_of(at, number, mine.point)
         where = at.bind("where", substitute(self._updates.where, place))
@@ -316,7 +318,7 @@ class _ListThreads:
 
 
 def _together(found: Sequence[Sequence[Stmt]]) -> Iterator[Stmt]:
-    """Statements alike of several updates, what all of them read before any of it is used."""
+    """Equal statements of several updates, all loads before their first use."""
     runs = [[tuple(run) for _, run in groupby(s, lambda s: isinstance(s, Let))] for s in found]
     for turn in zip_longest(*runs, fillvalue=()):
         for run in turn:

@@ -1,4 +1,4 @@
-"""Functions of groups as LLVM text, for any machine that LLVM has a back end of."""
+"""Functions of groups as LLVM IR, for any machine with an LLVM back end."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from modelcc.targets.native.machine import Machine
 
 @dataclass(frozen=True)
 class LlvmKernels:
-    """Prints kernels for ``machine`` by the words of ``groups``; quotients that are rounded to 16
-    bits by ``divide``."""
+    """Prints kernels for ``machine`` with the intrinsics of ``groups``, and quotients that are
+    rounded to 16 bits with ``divide``."""
 
     machine: Machine
     groups: LlvmGroups
@@ -33,7 +33,8 @@ class LlvmKernels:
     divide: Instruction | None = None
 
     def legal(self, function: Function) -> Function:
-        """Elementary functions, narrow elements and what the machine lacks, as other statements."""
+        """Replaces elementary functions, narrow types and what the machine lacks by other
+        statements."""
         boxes = function if self.groups.tiles else expand_tiles(function)
         copying = boxes if self.groups.copies else expand_copies(boxes)
         simple = expand_math(expand_narrow(copying), arrays=False)
@@ -41,9 +42,9 @@ class LlvmKernels:
         return expand_instructions(quick, lanes_of(self.instructions.encodings))
 
     def text(self, functions: Sequence[Function], limits: GroupLimits) -> str:
-        """LLVM text of :meth:`legal` functions, under names that assemblers take.
+        """LLVM IR of :meth:`legal` functions, under names that assemblers accept.
 
-        Raises :class:`ModelError` for what is no function of groups or does not fit ``limits``, and
+        Raises :class:`ModelError` for what is no function of groups or exceeds ``limits``, and
         ``NotImplementedError`` or ``TypeError`` for what the machine cannot do.
         """
         for function in functions:

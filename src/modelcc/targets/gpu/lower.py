@@ -1,4 +1,4 @@
-"""One canonical kernel and a schedule become a function of groups; without one, by the default."""
+"""One canonical kernel and a schedule, given or by default, become a function of groups."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def schedule_groups_kernel(
     states: frozenset[tuple[str, str]] = frozenset(),
 ) -> ScheduledKernel:
     """The function ``name`` of a kernel for groups of threads, scheduled as ``wanted`` or else by
-    default; no result lies where an operand does, whatever the ``states``.
+    default; no result aliases an operand, whatever the ``states``.
 
     :class:`NoScheduleError` if no default fits; :class:`ScheduleError` if ``wanted`` does not.
     """
@@ -112,7 +112,7 @@ def schedule_groups_kernel(
 
 
 def default_schedule(kernel: CanonicalKernel, machine: GpuModel) -> GroupSchedule:
-    """The schedule that seems best; :class:`NoScheduleError` if none fits all stages at once."""
+    """The most promising schedule; :class:`NoScheduleError` if none fits all stages at once."""
     found = next(candidates(kernel, machine), None)
     if found is None:
         raise NoScheduleError

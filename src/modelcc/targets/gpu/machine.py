@@ -1,4 +1,4 @@
-"""What the schedules need to know of a machine of groups of threads."""
+"""The machine model of GPUs that schedules use."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from modelcc.ir.loop_group_verifier import GroupLimits
 KIB = 1 << 10
 
 SECTOR_BYTES = 32
-"""Of memory, what is fetched whenever a byte of it is read."""
+"""Bytes of memory that are fetched whenever one of them is read."""
 
 
 @dataclass(frozen=True)
 class GpuModel:
-    """Units, what each has for the groups that it runs at the same time, and rates of all.
+    """SMs, the resources of each, and rates of the whole machine.
 
-    A unit (streaming multiprocessor, compute unit, core) has 32-bit ``registers``, which threads
-    take in eights, ``shared_bytes``, of which each group takes ``reserved_bytes`` more than it asks
-    for, and ``unit_threads`` for up to ``unit_groups`` groups.  A group has up to
+    A unit (streaming multiprocessor, compute unit, core) has 32-bit ``registers``, allocated to
+    threads in multiples of eight, ``shared_bytes``, of which each group takes ``reserved_bytes``
+    more than it requests, and ``unit_threads`` for up to ``unit_groups`` groups.  A group has up to
     ``group_threads`` threads and ``group_shared_bytes``; a thread up to ``thread_registers``.
-    Threads run in step by ``warp``, and with ``exchanges`` get registers of each other.  ``lanes``
-    are the numbers of 32 bits that a thread moves at once, where kernels are printed with vectors.
-    Rates are 1e12 operations a second in f32
-    (``flops``) and in f16 or bf16 with f32 sums by matrix instructions (``matrix_flops``; 0: there
-    are none), and 1e9 bytes a second of memory (``bandwidth``), of which there are
-    ``memory_bytes`` (0: it is the host's).  A kernel sees ``binding_bytes`` of a tensor in one
-    piece (0: all of it).  ``matrix`` names families of matrix instructions that kernels are printed
-    with, as :class:`~modelcc.schedule.group_schedule.TensorProduct` does.  On a ``virtual`` one, a
-    processor, the threads of a group run one after the other.  A thread of a product is expected
-    to take ``address_registers`` for addresses, counters and conditions.  With ``arrivals`` groups
-    of a kernel count each other, so that the last one sees what the others wrote.  With ``copies``
-    threads copy to shared memory while they go on.  Where it is ``paired``, shared memory answers
-    two threads of a warp at once that read the same 8 or 16 bytes, if T and T^1 or T and T^2 do for
-    all T (https://forums.developer.nvidia.com/t/unexpected-shared-memory-bank-conflict/77228).
-    Where it ``overlaps``, a kernel's groups may come before the kernel before it has ended.  With
-    ``matrix_subnormals`` matrix instructions take f16 below its normal range as it is, not
-    as 0.  ``clock`` is at how many 1e9 cycles a second units multiply (0: as many as ``flops`` come
-    to).
+    Threads run in lockstep by ``warp``; with ``exchanges`` they have warp shuffles.  ``lanes`` are
+    the 32-bit words that a thread moves at once, where kernels are printed with vectors.  Rates are
+    1e12 operations a second in f32 (``flops``) and in f16 or bf16 with f32 sums by matrix
+    instructions (``matrix_flops``; 0: there are none), and 1e9 bytes a second of memory
+    (``bandwidth``), of which there are ``memory_bytes`` (0: it is the host's).  A kernel can bind
+    ``binding_bytes`` of a tensor in one piece (0: all of it).  ``matrix`` names families of matrix
+    instructions that kernels are printed with, as
+    :class:`~modelcc.schedule.group_schedule.TensorProduct` does.  On a ``virtual`` one, a
+    processor, the threads of a group run one after the other.  A thread of a product is expected to
+    take ``address_registers`` for addresses, counters and conditions.  With ``arrivals``, groups of
+    a kernel count arrivals, so that the last one sees what the others wrote.  With ``copies``,
+    copies to shared memory are asynchronous.  Where it is ``paired``, shared memory serves two
+    threads of a warp at once that load the same 8 or 16 bytes, if T and T^1 or T and T^2 do for all
+    T (https://forums.developer.nvidia.com/t/unexpected-shared-memory-bank-conflict/77228).  Where
+    it ``overlaps``, groups of a kernel may start before the previous kernel has ended (programmatic
+    dependent launch).  With ``matrix_subnormals``, matrix instructions keep f16 subnormals instead
+    of flushing them to 0.  ``clock`` is 1e9 cycles a second at which units multiply (0: as
+    ``flops`` imply).
     """
 
     name: str
@@ -73,12 +73,12 @@ class GpuModel:
 
     @property
     def limits(self) -> GroupLimits:
-        """What a group may take."""
+        """Limits of a group."""
         return GroupLimits(self.group_shared_bytes, self.group_threads)
 
     def groups_at_once(self, threads: int, registers: int, shared_bytes: int) -> int:
-        """Groups that a unit runs at the same time, by what one of them takes: ``threads``,
-        ``registers`` of a thread and ``shared_bytes``; 0 if it cannot run at all."""
+        """Groups that run on an SM at the same time, by the ``threads`` of one, ``registers`` of a
+        thread and ``shared_bytes``; 0 if it cannot run at all."""
         if threads > self.group_threads or registers > self.thread_registers:
             return 0
         if shared_bytes > self.group_shared_bytes:
@@ -91,7 +91,7 @@ class GpuModel:
         return min(by_threads, by_registers, by_memory, self.unit_groups)
 
     def occupancy(self, threads: int, registers: int, shared_bytes: int) -> float:
-        """The part of a unit's threads that are there."""
+        """Resident threads as a part of the most that an SM can have."""
         groups = self.groups_at_once(threads, registers, shared_bytes)
         return groups * threads / self.unit_threads
 
@@ -154,7 +154,7 @@ MI250X = replace(
     MI300X, name="MI250X", units=110, flops=23.9, bandwidth=1638.4, l2_bytes=8 << 20,
     matrix_flops=191.5, memory_bytes=64 << 30,
 )  # fmt: skip
-"""One of its two halves, which programs see as a GPU each."""
+"""One of its two dies, which programs see as a GPU each."""
 MI350X = replace(
     MI300X, name="MI350X", units=256, shared_bytes=160 * KIB, group_shared_bytes=160 * KIB,
     flops=144.2, bandwidth=8000.0, matrix_flops=2306.9, memory_bytes=288 << 30,
@@ -165,7 +165,7 @@ RX_7900_XTX = replace(
     thread_registers=256,
 )  # fmt: skip
 """A unit is a work group processor: two compute units, whose four SIMDs have 1,536 registers of 32
-threads and 16 waves each, and LDS of which a group takes half (RDNA 3 ISA, 2.1 and 12.1; LLVM's
+threads and 16 waves each, and LDS of which a group gets half (RDNA 3 ISA, 2.1 and 12.1; LLVM's
 AMDGPUUsage and GCNSubtarget)."""
 RX_9070_XT = replace(
     RX_7900_XTX, name="RX 9070 XT", units=32, flops=48.7, bandwidth=640.0, l2_bytes=8 << 20,
@@ -194,7 +194,7 @@ PROCESSOR = replace(
     INTEGRATED, name="processor", units=2, warp=8, shared_bytes=32 * KIB, unit_threads=256,
     group_shared_bytes=16 * KIB, flops=0.2, bandwidth=20.0, virtual=True,
 )  # fmt: skip
-"""pocl, lavapipe, SwiftShader; a group is no larger than what WebGPU and Vulkan promise."""
+"""pocl, lavapipe, SwiftShader; a group is no larger than what WebGPU and Vulkan guarantee."""
 
 GPUS: Mapping[str, GpuModel] = MappingProxyType(
     {
@@ -213,5 +213,5 @@ GPUS: Mapping[str, GpuModel] = MappingProxyType(
         "processor": PROCESSOR,
     }
 )
-"""Machines by what users call them; vendors' data sheets give the numbers (of integrated and
-Apple's those of the smallest of a kind)."""
+"""Machines by their usual names; numbers from vendors' data sheets (for integrated and Apple's
+GPUs, those of the smallest of a kind)."""

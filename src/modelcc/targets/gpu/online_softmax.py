@@ -1,9 +1,10 @@
-"""Online softmax of rows whose keys several lanes, and several groups, have parts of: the largest
-score so far, the sum of powers under it, and totals of values weighted by these.
+"""Online softmax of rows whose keys are split over several lanes, and several groups: the running
+maximum, the sum of exponentials relative to it, and totals of values weighted by these.
 
-  tops to shared memory; barrier; sums and totals under the largest of all to shared memory; barrier
+  maxima to shared memory; barrier
+  sums and totals relative to the overall maximum to shared memory; barrier
   all of them added up: results, or the part's own to memory
-  the last group of a batch reads what all have there, and does the same again
+  the last group of a batch reads those of all parts, and does the same again
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ ZERO = Const(0.0, F32)
 
 @dataclass(frozen=True)
 class Running:
-    """Registers of what a lane knows of each row: the largest score, the sum under it, and totals
-    by vectors."""
+    """Registers of a lane's statistics of each row: the running maximum, the sum relative to it,
+    and totals by vectors."""
 
     tops: tuple[Var, ...]
     sums: tuple[Var, ...]
@@ -56,8 +57,8 @@ class Running:
 
 @dataclass(frozen=True)
 class GroupPlace:
-    """Of a thread: its ``warp``, and its ``lane`` of it; and of its group: the ``tile`` of so many
-    ``tiles``, where in the batch that is, and the ``part`` of its keys."""
+    """The position of a thread: its ``warp``, and its ``lane`` of it; and of its group: the
+    ``tile`` of ``tiles``, its point of the batch, and the ``part`` of the keys."""
 
     warp: Index
     lane: Index
@@ -68,7 +69,7 @@ class GroupPlace:
 
 
 class RowTotals:
-    """Of a kernel's rows, put together by a schedule for the thread at a ``place``."""
+    """Combines a kernel's rows by a schedule, for the thread at a ``place``."""
 
     def __init__(
         self, kernel: GroupKernel, s: FlashDecoding, parts: FlashDecodingNests, place: GroupPlace
@@ -91,17 +92,17 @@ class RowTotals:
 
     @property
     def shared(self) -> tuple[Buffer, ...]:
-        """Memory of a group."""
+        """Shared memory of a group."""
         return self._tops, self._sums, self._totals
 
     @property
     def working(self) -> tuple[Buffer, ...]:
-        """Memory that the function takes beside its operands and results."""
+        """Buffers that the function needs besides operands and results."""
         kept = (self._kept_totals, self._kept_sums, self._kept_tops, self._counters)
         return kept if self._s.parts > 1 else ()
 
     def nothing(self, at: Evaluation) -> Running:
-        """What is known before the first key."""
+        """Statistics before the first key."""
         rows, own = range(self._parts.rows), range(self._spread.own)
         zero = widen(ZERO, self._s.lanes)
         return Running(
@@ -111,7 +112,8 @@ class RowTotals:
         )
 
     def powers(self, at: Evaluation, top: Expr, values: Sequence[Expr]) -> list[Expr]:
-        """Of ``values`` under the largest of a row, by as many bits as operands of halves tell."""
+        """Exponentials of ``values`` relative to a row's maximum, as precise as operands of 16 bits
+        need."""
         if not self._parts.operands <= {F16, BF16}:
             return powers_of(at, top, values)
         return powers_of(at, top, values, binary_power(1.0))
@@ -123,7 +125,7 @@ class RowTotals:
             at.statements.append(Assign(total.name, ScalarCall("mul", factors, F32, total.lanes)))
 
     def finish(self, at: Evaluation, running: Running) -> None:
-        """What slots know becomes results, by way of memory if there are parts."""
+        """The statistics of slots become results, through global memory if there are parts."""
         tops = self._together(at, running)
         if self._s.parts == 1:
             at.statements.append(self._results())
@@ -136,8 +138,8 @@ class RowTotals:
         at.statements.append(Arrive(self._counters.name, self._at.tile, self._s.parts, body))
 
     def _together(self, at: Evaluation, running: Running) -> list[Expr]:
-        """Sums and totals of slots under the largest score of all, to shared memory, and that of
-        each row."""
+        """Sums and totals of slots relative to the overall maximum, to shared memory; the maximum
+        of each row."""
         rows, spread = self._parts.rows, self._spread
         first, place = (Condition(self._spread.within(self._at.lane), "==", 0),), self._slot * rows
         tops = [Store(self._tops.name, place + r, top) for r, top in enumerate(running.tops)]
@@ -172,7 +174,7 @@ class RowTotals:
         return For(name, self._thread, count, tuple(inner.statements), self._s.threads)
 
     def _results(self) -> Stmt:
-        """What follows sums and totals."""
+        """The epilogue of sums and totals."""
         parts = self._parts
 
         def result(at: Evaluation, row: Index, column: Index) -> None:
@@ -188,7 +190,7 @@ class RowTotals:
         return self._each(result)
 
     def _place(self, part: Index, row: Index) -> Index:
-        """Of a row of a part in memory."""
+        """The index of a row of a part in memory."""
         return (self._at.tile * self._s.parts + part) * self._parts.rows + row
 
     def _keep_totals(self) -> Stmt:
@@ -202,7 +204,7 @@ class RowTotals:
         return self._each(kept)
 
     def _keep_rows(self, tops: Sequence[Expr]) -> list[Stmt]:
-        """Tops and sums of this part, by one thread."""
+        """Maxima and sums of this part, stored by one thread."""
         inner = list[Stmt]()
         for row, top in enumerate(tops):
             place = self._place(self._at.part, row)
@@ -211,7 +213,7 @@ class RowTotals:
         return only_where((Condition(self._thread, "==", 0),), inner)
 
     def _of_parts(self, at: Evaluation) -> Running:
-        """What this thread's slot has of all parts: every so-manieth."""
+        """The statistics of this thread's slot over all parts, strided by the number of slots."""
         found, slots = self.nothing(at), self._spread.slots
         numbers = [self._slot + n * slots for n in range(-(-self._s.parts // slots))]
         for row in range(self._parts.rows):
@@ -228,8 +230,8 @@ class RowTotals:
         return found
 
     def _part_of(self, at: Evaluation, part: Index, row: int) -> tuple[Expr, Expr, list[Expr]]:
-        """The top, the sum and this lane's totals of a row of a part; nothing of one that there is
-        not."""
+        """The maximum, the sum and this lane's totals of a row of a part; neutral ones if there is
+        no such part."""
         slots, parts = self._spread.slots, self._s.parts
         beyond = parts % slots != 0
         there = (Condition(part, "<", parts),) if beyond else ()

@@ -1,5 +1,5 @@
-"""A tile of an operand in shared memory: which thread reads which of its elements, and where they
-are put, so that neighbours read neighbours."""
+"""A tile of an operand in shared memory: which thread loads which of its elements (coalesced), and
+where they are stored."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def vector_lanes(
     tile: tuple[int, int],
     most: int,
 ) -> int:
-    """Neighbours that are read at once, up to ``most``, of a ``tile`` of results by terms."""
+    """Neighbours that are loaded at once, up to ``most``, of a ``tile`` of results by terms (K)."""
     size, depth = tile
     last, count = (terms[-1], depth) if operand.by_term else (along[-1], size)
     lanes = most
@@ -51,8 +51,8 @@ def vector_lanes(
 
 @dataclass(frozen=True)
 class OperandTile:
-    """``size`` results by ``depth`` terms of ``operand``, which ``threads`` read, in each of so
-    many ``buffers``; vectors of up to ``most_lanes`` are moved at once."""
+    """``size`` results by ``depth`` terms of ``operand``, loaded by ``threads``, in each of
+    ``buffers``; vectors have up to ``most_lanes``."""
 
     operand: KeptFactor
     along: tuple[LoopVar, ...]
@@ -67,13 +67,13 @@ class OperandTile:
 
     @cached_property
     def lanes(self) -> int:
-        """Neighbours that a thread reads at once."""
+        """Neighbours that a thread loads at once."""
         tile = self.size, self.depth
         return vector_lanes(self.operand, self.along, self.terms, tile, self.most_lanes)
 
     @property
     def pitch(self) -> int:
-        """Elements from a term to the next one; vectors of terms are put into different banks."""
+        """Elements from a term to the next one; vectors of terms are stored to different banks."""
         return self.size + (self.most_lanes if self.operand.by_term else 0)
 
     @cached_property
@@ -83,10 +83,11 @@ class OperandTile:
         return Buffer(self.name, self.operand.value.dtype, count, "shared")
 
     def place(self, thread: Index, number: Index) -> tuple[Index, Index]:
-        """Result and term, in the tile, of what a thread reads as its vector ``number``.
+        """Result and term, in the tile, of a thread's vector ``number``.
 
-        Single terms are read a sector of a row at a time, then that of the next row: their places
-        in shared memory are in different banks, where those of more terms of a row meet.
+        Single terms are loaded a sector of a row at a time, then that of the next row: their
+        addresses in shared memory are in different banks, whereas those of more terms of a row
+        would conflict.
         """
         vector = thread + number * self.threads
         if self.operand.packed:
@@ -100,7 +101,8 @@ class OperandTile:
         return (far, near) if self.operand.by_term else (near, far)
 
     def _by_sectors(self, thread: Index, number: Index) -> tuple[Index, Index] | None:
-        """Where all numbers of a thread are as far from its first one as those of any other."""
+        """The index by sectors, if a thread's numbers have the same distances from its first as
+        others'."""
         sector = SECTOR_BYTES // self.buffer.dtype.bytes
         rows, own = self.threads // sector, floordiv(thread, sector)
         if self.threads % sector or self.depth % sector or not isinstance(number, int):
@@ -115,27 +117,27 @@ class OperandTile:
 
     @property
     def vectors(self) -> int:
-        """How many a thread reads; the last ones may be beyond the tile."""
+        """Vectors of a thread; the last ones may be outside the tile."""
         return -(-self.size * self.depth // self.lanes // self.threads)
 
     def offset(self, which: Index, term: Index, result: Index) -> Index:
-        """Where an element is in the shared memory."""
+        """The index of an element in shared memory."""
         return (which * self.depth + term) * self.pitch + result
 
     @property
     def stride(self) -> int:
-        """Elements of shared memory between neighbours of a vector."""
+        """The distance of neighbours of a vector in shared memory."""
         return self.pitch if self.operand.by_term else 1
 
     def at(self, which: Index, term: Index, result: Index, lanes: int) -> Expr:
-        """Elements of a buffer, as they take part in products."""
+        """Elements of a buffer, as operands of products."""
         value = Load(self.name, self.offset(which, term, result), self.buffer.dtype, lanes)
         return value if value.dtype == self.operand.dtype else Convert(value, self.operand.dtype)
 
 
 @dataclass
 class TileReader:
-    """What one ``thread`` does to fill a tile whose results begin at ``start``."""
+    """Statements of one ``thread`` that fill a tile whose results begin at ``start``."""
 
     tile: OperandTile
     thread: Index
@@ -146,13 +148,13 @@ class TileReader:
     _held: list[tuple[int, Expr]] = field(default_factory=list[tuple[int, Expr]])
 
     def __post_init__(self) -> None:
-        """Places of results do not change from block to block."""
+        """Results' indices do not change from block to block."""
         numbers = range(0 if self.in_turn else self.tile.vectors)
         self._results = [self._result(number, self.outer, self.ranges) for number in numbers]
 
     @property
     def in_turn(self) -> bool:
-        """Whether a thread writes what it has read before it reads on."""
+        """Whether a thread stores what it has loaded before it loads more."""
         return False
 
     def _result(self, number: Index, evaluation: Evaluation, ranges: Bounds) -> dict[str, Index]:
@@ -162,14 +164,15 @@ class TileReader:
         return evaluation.place_vector(tile.along, floordiv(position, lanes), lanes, ranges)
 
     def fetch(self, block: Index, evaluation: Evaluation, ranges: Bounds) -> None:
-        """Read this thread's elements of ``block``, 0 outside of the operand."""
+        """Loads this thread's elements of ``block``, 0 outside of the operand."""
         self._held = [
             (number, self.element(number, block, evaluation, ranges))
             for number in range(self.tile.vectors)
         ]
 
     def in_operand(self, number: Index, block: Index, ranges: Bounds) -> tuple[Condition, ...]:
-        """What has to hold for vector ``number`` to be of the operand, and may not."""
+        """The conditions that vector ``number`` is inside the operand, without those that always
+        hold."""
         tile = self.tile
         result, term = tile.place(self.thread, number)
         conditions = (
@@ -179,7 +182,8 @@ class TileReader:
         return not_implied(conditions, ranges)
 
     def in_tile(self, number: Index, ranges: Bounds) -> tuple[Condition, ...]:
-        """What has to hold for vector ``number`` to be of the tile, and may not."""
+        """The conditions that vector ``number`` is inside the tile, without those that always
+        hold."""
         tile = self.tile
         count = tile.size * tile.depth // tile.lanes
         there = Condition(self.thread + number * tile.threads, "<", count)
@@ -188,7 +192,7 @@ class TileReader:
     def point(
         self, number: Index, block: Index, evaluation: Evaluation, ranges: Bounds
     ) -> dict[str, Index]:
-        """Of the first element of vector ``number``."""
+        """The point of the first element of vector ``number``."""
         tile = self.tile
         position = block * tile.depth + tile.place(self.thread, number)[1]
         lanes = tile.lanes if tile.operand.by_term else 1
@@ -199,7 +203,7 @@ class TileReader:
         return {**self.batch, **result, **terms}
 
     def element(self, number: Index, block: Index, evaluation: Evaluation, ranges: Bounds) -> Expr:
-        """What a thread reads as its vector ``number`` of ``block``."""
+        """What a thread loads as its vector ``number`` of ``block``."""
         tile = self.tile
         left = (*self.in_operand(number, block, ranges), *self.in_tile(number, ranges))
         lane = tile.names.fresh("l")
@@ -218,12 +222,12 @@ class TileReader:
         return value
 
     def put(self, which: Index) -> list[Stmt]:
-        """Write what was read to a buffer."""
+        """Stores what was loaded to a buffer."""
         held = self._held
         return [s for number, value in held for s in self.stored(number, which, value, self.ranges)]
 
     def stored(self, number: Index, which: Index, value: Expr, ranges: Bounds) -> list[Stmt]:
-        """Write vector ``number``."""
+        """Stores vector ``number``."""
         tile = self.tile
         result, term = tile.place(self.thread, number)
         store = Store(tile.name, tile.offset(which, term, result), value, tile.stride)
@@ -233,7 +237,7 @@ class TileReader:
 def multiplied(
     names: FreshNames, rows: Sequence[Expr], columns: Sequence[Expr], sums: Sequence[Sequence[Var]]
 ) -> list[Stmt]:
-    """Products of all ``rows`` and ``columns`` are added to ``sums``."""
+    """The outer product of ``rows`` and ``columns`` is added to ``sums``."""
     body: list[Stmt] = []
 
     def named(value: Expr) -> Var:

@@ -1,7 +1,8 @@
-"""Sums that several groups have parts of, in memory, and the group that puts them together.
+"""Split-K: partial sums of several groups, in memory, and the group that adds them up.
 
-Each group writes what it has of a tile and arrives at the tile's counter.  The last one adds all
-parts, in their order, so that bits do not depend on which one that is, and does what follows.
+Each group stores its sums of a tile and increments the tile's counter.  The last one adds all
+parts, in their order, so that results do not depend on which group that is, and computes the
+epilogue.
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.sizes import count
 
 MOST_PARTS = 16
-"""Of a sum: the last group adds all of them."""
+"""Parts of a sum: the last group adds all of them."""
 
 ON_THEIR_WAY = 64
-"""Registers of a thread for sums of parts that it reads at the same time."""
+"""Registers of a thread for sums of parts that it loads at the same time."""
 
 CACHED_BYTES = 48
-"""That a unit gets from the cache of all units in a cycle, roughly."""
+"""Bytes per cycle that an SM gets from L2, roughly."""
 
 ARRIVAL_CYCLES = 2000
-"""From the last sum of a part to the first part that the last group reads: two fences, of which the
-first waits for what was written, an atomic operation and a read, each to the cache of all units."""
+"""Cycles from the last sum of a part to the first part that the last group loads: two fences, the
+first of which waits for the stores, an atomic operation and a load, each to L2."""
 
 
 def parts_of(
     rows: int, columns: int, terms: int, found: Contraction, machine: GpuModel
 ) -> Iterator[int]:
-    """Into how many parts the terms of tiles may be cut, by blocks of ``terms``: those that are
-    alike, give no unit more than a group, and stay in half of the cache of all units; none where
-    groups do not count each other."""
+    """Numbers of parts into which the terms (K) of tiles may be split, by blocks of ``terms``:
+    those that are equal, give no SM more than one group, and fit into half of L2; none where groups
+    cannot count arrivals."""
     extents = [v.extent for v in (*found.batch, *found.rows, *found.columns, *found.terms)]
     if not machine.arrivals or not all(isinstance(extent, int) for extent in extents):
         return
@@ -51,18 +52,17 @@ def parts_of(
 
 
 def parts_cycles(rows: int, columns: int, parts: int, per_unit: int) -> float:
-    """Cycles from the last product of ``per_unit`` groups to where what follows sums begins.
+    """Cycles from the last product of ``per_unit`` groups to the start of the epilogue.
 
-    They write their sums, and behind :data:`ARRIVAL_CYCLES` one group reads those of all parts of a
-    tile, by the rate at which a unit gets bytes from the cache.  With one group a unit a product
-    takes::
+    Groups store their sums, and :data:`ARRIVAL_CYCLES` later one group loads those of all parts of
+    a tile, at the L2 bandwidth of one SM.  With one group per SM, a product takes::
 
         sums = 4 * rows * columns / CACHED_BYTES
         blocks / parts * block + sums + ARRIVAL_CYCLES + parts * sums
 
-    which is least where ``parts**2`` is the time of all blocks by that of ``sums``: 64 by 64
-    results of 768 terms have 12 blocks of 480 cycles, and sums that take 340, so 4 parts.  A second
-    kernel, whose groups are on all units, would want as many parts as there are units.
+    which is least where ``parts**2`` is the time of all blocks divided by that of ``sums``: 64 by
+    64 results of 768 terms have 12 blocks of 480 cycles, and sums that take 340, so 4 parts.  A
+    second kernel, whose groups are on all SMs, would favour as many parts as there are SMs.
     """
     sums = rows * columns * 4 / CACHED_BYTES
     return per_unit * sums + ARRIVAL_CYCLES + parts * sums
@@ -70,8 +70,8 @@ def parts_cycles(rows: int, columns: int, parts: int, per_unit: int) -> float:
 
 @dataclass(frozen=True)
 class PartialSums:
-    """``count`` parts of each of so many ``tiles`` of ``rows`` by ``columns`` sums; this group has
-    number ``part`` of number ``tile``."""
+    """``count`` parts of each of ``tiles`` of ``rows`` by ``columns`` sums; this group has part
+    ``part`` of tile ``tile``."""
 
     count: int
     tiles: int
@@ -90,23 +90,23 @@ class PartialSums:
 
     @property
     def counters(self) -> Buffer:
-        """Of groups that have arrived."""
+        """Counters of the groups that have arrived."""
         return Buffer(self.names[1], I32, self.tiles)
 
     @property
     def working(self) -> tuple[Buffer, Buffer]:
-        """Memory that the function takes beside its operands and results."""
+        """Buffers that the function needs besides operands and results."""
         return self.memory, self.counters
 
     def place(self, row: Index, column: Index) -> Argument:
-        """Of a sum of this group's."""
+        """The destination of a sum of this group."""
         return Argument(self.names[0], self._first(self.part) + row * self.columns + column)
 
     def totals(
         self, at: Evaluation, places: Sequence[tuple[Index, Index]], lanes: int
     ) -> list[Expr]:
-        """``lanes`` neighbouring sums of all parts from each of these rows and columns on; those of
-        as many parts as a thread has registers for are on their way at the same time."""
+        """``lanes`` neighbouring sums of all parts from each of these rows and columns on; loads of
+        as many parts as a thread has registers for are in flight at the same time."""
         together = max(1, ON_THEIR_WAY // (len(places) * lanes))
         turns, left = divmod(self.count - 1, together)
         own = self._loaded(at, 0, places, lanes)
@@ -126,7 +126,7 @@ class PartialSums:
         self, at: Evaluation, sums: Sequence[Expr], first: Index, parts: int,
         places: Sequence[tuple[Index, Index]], lanes: int,
     ) -> list[Expr]:  # fmt: skip
-        """``sums`` and those of so many parts from ``first`` on, in their order."""
+        """``sums`` plus those of ``parts`` parts from ``first`` on, in their order."""
         for part in range(parts):
             more = self._loaded(at, first + part, places, lanes)
             pairs = zip(sums, more, strict=True)
@@ -141,7 +141,7 @@ class PartialSums:
         return [at.named("p", Load(self.names[0], o, self.dtype, lanes)) for o in offsets]
 
     def finished(self, body: Sequence[Stmt]) -> Arrive:
-        """What the last group of a tile does."""
+        """The work of the last group of a tile."""
         return Arrive(self.names[1], self.tile, self.count, tuple(body))
 
     def _first(self, part: Index) -> Index:
@@ -151,8 +151,8 @@ class PartialSums:
 def place_part(
     at: Evaluation, number: Index, parts: int, ranges: dict[str, Range]
 ) -> tuple[Index, Index]:
-    """The batch, and the part of its sums, of a group with such a ``number``; ``ranges`` get that
-    of the part."""
+    """The batch, and the part of its sums, of a group with this ``number``; adds the part's range
+    to ``ranges``."""
     if parts == 1:
         return number, 0
     batch = at.bind("gb", simplify(floordiv(number, parts), ranges))
@@ -171,8 +171,8 @@ def partial_sums(
     part: Index,
     tile: Index,
 ) -> PartialSums | None:
-    """None if there is one part; :class:`ScheduleError` if how many groups there are, a product
-    of ``grid`` times the parts, is not known."""
+    """None if there is one part; :class:`ScheduleError` if the number of groups, the product of
+    ``grid`` and the parts, is not a constant."""
     if parts == 1:
         return None
     tiles = 1
@@ -186,7 +186,7 @@ def partial_sums(
 
 
 def blocks_of_part(blocks: Index, parts: int) -> Index:
-    """Blocks of terms that a group has; :class:`ScheduleError` unless parts are alike."""
+    """Blocks of terms of a group; :class:`ScheduleError` unless parts are equal."""
     if parts == 1:
         return blocks
     if not 1 < parts <= MOST_PARTS or not isinstance(blocks, int) or blocks % parts:

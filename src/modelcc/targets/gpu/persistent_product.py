@@ -1,21 +1,21 @@
-"""Products of tiles by no more groups than the machine runs at once, each of which has several
-tiles of results, one after the other, and finishes those of one while it multiplies the next.
+"""Persistent products: no more groups than the machine runs at once, each of which computes several
+tiles of results, and finishes one of them while it multiplies the next.
 
 grid g; thread warp of 128, lane
-  one thread: the first blocks of terms are copied
+  one thread: the first blocks of terms (K) are copied
   for each tile n = g, g + groups, … of results
     for each block of terms
-      operands of a slice of the results of the tile before are asked for
-      wait for its phase; sums += left tile * right tile, beside
-      wait for the products of the block before, barrier
+      operands of a slice of the previous tile's results are loaded
+      wait for its phase; sums += left tile * right tile, asynchronously
+      wait for the products of the previous block, barrier
       one thread: the block that comes ``buffers - 1`` later, maybe of the next tile, is copied
-      that slice: its sums, and what follows them
-    all sums are put side by side into shared memory
+      that slice: its sums, and their epilogue
+    all sums are stored to shared memory contiguously
   the results of the last tile
 
-Warps issue what follows the sums while the units multiply, and its operands come meanwhile, so that
-of a tile only the last block of terms and the writing of sums are by themselves
-(the CUTLASS library's persistent kernels overlap the same two by groups of warps in turns).
+Warps issue the epilogue while the tensor cores multiply, and its operands are loaded meanwhile, so
+that only the last block of terms of a tile and the stores of its sums are not overlapped (CUTLASS's
+persistent kernels overlap the same by alternating warpgroups, "ping-pong").
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ from modelcc.targets.isa.tile_products import BYTES
 
 def lower_persistent_product(kernel: GroupKernel, schedule: TensorProduct) -> Function:
     """The function of a kernel; :class:`ScheduleError` where
-    :func:`~modelcc.targets.gpu.warpgroup_product.find_tile_product` raises it, for floats of 8
-    bits, and where groups have no tile each or a tile too few blocks of terms for slices of
+    :func:`~modelcc.targets.gpu.warpgroup_product.find_tile_product` raises it, for 8-bit floats,
+    and where groups would have no tile each or a tile has too few blocks of terms for slices of
     results."""
     dtype, boxes = find_tile_product(kernel, schedule)
     if dtype in BYTES or schedule.parts != 1:
@@ -63,7 +63,7 @@ def lower_persistent_product(kernel: GroupKernel, schedule: TensorProduct) -> Fu
 
 class _PersistentProduct(TileProductKernel):
     def _grid(self) -> tuple[tuple[str, Index], ...]:
-        """Groups, several tiles each."""
+        """Groups with several tiles each."""
         groups, tiles = self._schedule.groups, product(self._extents)
         if not isinstance(tiles, int) or tiles < groups:
             raise ScheduleError(f"{groups} groups have a tile each of a known number of them")
@@ -71,11 +71,11 @@ class _PersistentProduct(TileProductKernel):
 
     @property
     def _kept(self) -> DType:
-        """16 bits, where sums are rounded to these anyway, and columns are not the units' side."""
+        """16 bits, where sums are rounded to these anyway, and the tile is not transposed."""
         return F32 if is_turned(self._schedule) else kept_type(self._kernel.group)
 
     def function(self) -> Function:
-        """Grid, threads, and what these do."""
+        """Grid, threads, and their statements."""
         outer, names, s = self._outer, self._kernel.names, self._schedule
         ahead = s.buffers - 1
         if self._blocks < s.buffers:
@@ -106,9 +106,8 @@ class _PersistentProduct(TileProductKernel):
 
     @property
     def _band(self) -> int:
-        """Tiles of rows, a divisor of all, whose columns come one after the other: those of which
-        groups at the same time read the fewest rows and columns, which the cache of all units then
-        has for most of them."""
+        """Tiles of rows, a divisor of all, whose columns come one after the other: the number for
+        which concurrent groups read the fewest rows and columns, so that L2 serves most of them."""
         s, (_, columns, rows) = self._schedule, self._extents
         assert isinstance(columns, int) and isinstance(rows, int)
 
@@ -135,8 +134,8 @@ class _PersistentProduct(TileProductKernel):
         return ResultTile(place, column, row, launch)
 
     def _turn(self, turn: Index, slab: str) -> list[Stmt]:
-        """All blocks of a tile, and its sums put into the ``slab``, from where the last turn's are
-        finished meanwhile."""
+        """All blocks of a tile, whose sums are then stored to the ``slab``; the previous tile's are
+        finished from there meanwhile."""
         block = Sym(self._kernel.names.fresh("kb"))
         asked, finished = self._slice(turn, block, slab)
         body = (*asked, *self._multiplied(turn, block), *self._copied(turn, block), *finished)
@@ -149,14 +148,14 @@ class _PersistentProduct(TileProductKernel):
         return [blocks, WaitRoutines(0), *self._put(place, pitch), self._clear(self._sums)]
 
     def _multiplied(self, turn: Index, block: Index) -> list[Stmt]:
-        """The products of a block have begun, and those of the one before are done."""
+        """Issues the products of a block, and waits for those of the previous one."""
         inner, buffers = self._outer.nested(), self._schedule.buffers
         number = inner.bind("q", turn * self._blocks + block)
         which = inner.bind("slot", mod(number, buffers))
         return [*inner.statements, *self._block(which, floordiv(number, buffers), buffers)]
 
     def _copied(self, turn: Index, block: Index) -> list[Stmt]:
-        """The block that comes when all but one buffers are used, if there is one."""
+        """Copies the block that comes ``buffers - 1`` later, if there is one."""
         inner, ahead = self._outer.nested(), self._schedule.buffers - 1
         later = inner.bind("later", block + ahead)
         tile = self._tile(inner, turn + floordiv(later, self._blocks))
@@ -168,9 +167,8 @@ class _PersistentProduct(TileProductKernel):
     def _slice(
         self, turn: Index, block: Index, slab: str
     ) -> tuple[tuple[Stmt, ...], tuple[Stmt, ...]]:
-        """A slice of the results of the tile before, where there is one: what asks for its
-        operands, and the rest.  What reads the slab is behind a barrier that is behind what wrote
-        it, and before one that is before what writes it again."""
+        """A slice of the previous tile's results, if there is one: the loads of its operands, and
+        the rest. Barriers separate its reads of the slab from the writes before and after."""
         inner = self._outer.nested()
         before = self._slab(self._tile(inner, turn - 1), slab)
         slices = before.slices(self._blocks - 1)
@@ -186,5 +184,5 @@ class _PersistentProduct(TileProductKernel):
 
 
 def _below(index: Index, extent: Index) -> dict[str, Range]:
-    """What is known of an index that is a symbol and below an ``extent``."""
+    """The range of an index that is a symbol less than an ``extent``."""
     return {index.name: loop_range(extent)} if isinstance(index, Sym) else {}

@@ -1,8 +1,8 @@
-"""A thread for each point, or for a few neighbours: element-wise kernels, data movement, gathers,
+"""A thread for each element, or for a few neighbours: element-wise kernels, data movement, gathers,
 and reductions of few terms.
 
 grid g; thread t
-  the point of number g * threads + t, all of its reduction, what follows
+  element g * threads + t of the iteration space, all of its reduction, the epilogue
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching, e
 
 def lower_pointwise(kernel: GroupKernel, schedule: Pointwise) -> Function:
     """The function of a kernel; :class:`ScheduleError` if its stages do not share their axes, or
-    neighbours do not lie side by side."""
+    vectors are not contiguous."""
     group, lanes = kernel.group, schedule.lanes
     if schedule.threads < 1 or lanes not in (1, 2, 4, 8) or not takes_lanes(group, lanes):
         raise ScheduleError("neighbours are no whole vectors side by side: threads, lanes")
@@ -44,7 +44,7 @@ def lower_pointwise(kernel: GroupKernel, schedule: Pointwise) -> Function:
 
 
 def takes_lanes(group: Group, lanes: int) -> bool:
-    """Whether vectors of so many neighbours cover all results, and can be computed."""
+    """Whether vectors of ``lanes`` neighbours cover all results, and can be computed."""
     if lanes == 1:
         return True
     if not group.final.parallel or group.anchor is not None:

@@ -2,22 +2,21 @@
 
 grid b, j, i; thread y, x
   sums = 0
-  for each block of terms
-    left[term, row], right[term, column] = the operands' elements there, 0 outside of them
+  for each block of terms (K)
+    left[term, row], right[term, column] = the operands' elements, 0 outside of them
     barrier
     for each term of the block
       sums[r, c] += left[term, row r of y] * right[term, column c of x]
     barrier
-  results where there are any: sums, and what follows them
+  results within range: sums, and their epilogue
 
-With ``parts`` a group has some of the terms, and puts its sums into memory; the last one of a tile
-finishes them (:mod:`modelcc.targets.gpu.partial_sums`).
+With ``parts`` (split-K), a group has some of the terms, and stores its sums to memory; the last one
+of a tile finishes them (:mod:`modelcc.targets.gpu.partial_sums`).
 
-No barrier follows a single block.  With two buffers the elements of the next block are read before
-the products of this one, and written to the other buffer behind them, so that one barrier is
-enough.  With more, those of as many blocks as there are others are copied while threads go on.
-Rows, columns and terms may each be several axes: a convolution is the product of gathered
-pixels and weights.
+No barrier follows a single block.  With two buffers, the elements of the next block are loaded
+before the products of this one, and stored to the other buffer after them, so that one barrier
+suffices.  With more, blocks are copied asynchronously, ``buffers - 1`` ahead.  Rows, columns and
+terms may each be several axes: a convolution is the product of gathered pixels and weights.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ WARP_COLUMNS = 8
 
 def lower_product(kernel: GroupKernel, schedule: GroupProduct) -> Function:
     """The function of a kernel; :class:`ScheduleError` if it does not begin with a contraction of
-    rows and columns, or tiles do not divide among threads."""
+    rows and columns, or threads do not divide tiles evenly."""
     found = group_contraction(kernel.group)
     if found is None:
         raise ScheduleError("tiles in shared memory are for products of matrices")
@@ -61,8 +60,8 @@ def lower_product(kernel: GroupKernel, schedule: GroupProduct) -> Function:
 
 
 def check_tiles(s: GroupProduct, products: int = 1) -> None:
-    """:class:`ScheduleError` unless tiles divide among threads, which have columns of as many
-    ``products``."""
+    """:class:`ScheduleError` unless threads divide tiles evenly, and their columns are a multiple
+    of ``products``."""
     sizes = (s.rows, s.columns, s.terms, s.thread_rows, s.thread_columns, s.lanes, s.parts)
     if any(size < 1 for size in sizes) or s.buffers < 1:
         raise ScheduleError("tiles have rows, columns, terms, parts and buffers")
@@ -121,7 +120,7 @@ class _TiledProduct:
         return OperandTile(*facts)
 
     def _fits_lanes(self) -> bool:
-        """Whether what follows can be computed for a thread's neighbouring columns at once."""
+        """Whether the epilogue can be vectorised over a thread's neighbouring columns."""
         last, lanes = self._found.columns[-1], self._schedule.lanes
         group = self._kernel.group
         later = [n for n in group.nests if not n.reduce]
@@ -130,7 +129,7 @@ class _TiledProduct:
         return whole and all(vectorisable(n.body, last.name, lanes, made) for n in later)
 
     def function(self) -> Function:
-        """Grid, threads, and what these do."""
+        """Grid, threads, and their statements."""
         s, outer, found = self._schedule, self._outer, self._found
         _, gj, gi = map(Sym, self._groups)
         number, part = place_part(outer, Sym(self._groups[0]), s.parts, self._ranges)
@@ -160,7 +159,7 @@ class _TiledProduct:
         return self._kernel.function(body, () if parts is None else parts.working)
 
     def _blocks(self) -> Index:
-        """Of a group."""
+        """Blocks of a group."""
         s = self._schedule
         return blocks_of_part(ceildiv(extent_of(self._found.terms), s.terms), s.parts)
 
@@ -178,7 +177,7 @@ class _TiledProduct:
             reader.fetch(self._first + Sym(block), inner, ranges)
             inner.statements += reader.put(0)
         body = (*inner.statements, Barrier(), self._multiply(0, sums))
-        if self._blocks() != 1:  # behind one, products would wait for what is read until there
+        if self._blocks() != 1:  # after one block, products would wait for loads of the next
             body = (*body, Barrier())
         return [For(block, 0, self._blocks(), body)]
 
@@ -222,8 +221,8 @@ class _TiledProduct:
         return self._found.own(self._schedule.thread_columns) // self._lanes
 
     def _row(self, number: int) -> Index:
-        """Where a thread's row is in the tile: as many as there are lanes lie side by side, for one
-        load of shared memory to bring them."""
+        """A thread's row within the tile: ``lanes`` of them are contiguous, so that one load from
+        shared memory brings them."""
         side = gcd(self._schedule.thread_rows, self._schedule.lanes)
         far, near = divmod(number, side)
         return (self._y + far * self._shape[0]) * side + near
@@ -232,8 +231,8 @@ class _TiledProduct:
         return (self._x + number * self._shape[1]) * self._lanes
 
     def _place(self, at: Evaluation, column: Index) -> dict[str, Index]:
-        """Indices of a thread's columns from ``column`` on, whose last one is seen to be a multiple
-        of the lanes: what is read and written there is so in vectors."""
+        """Indices of a thread's columns from ``column`` on, the last one as an explicit multiple of
+        the lanes, so that loads and stores are vectors."""
         columns, lanes = self._found.columns, self._lanes
         if lanes == 1:
             return at.place(columns, column)
@@ -242,7 +241,7 @@ class _TiledProduct:
     def _parts(
         self, parts: PartialSums, batch: dict[str, Index], sums: list[list[Var]]
     ) -> list[Stmt]:
-        """The sums of this group's terms, and all of them by the last one."""
+        """The sums of this group's terms, and the total by the last group."""
         columns = [
             self._column(c) + number * right.size
             for number, right in enumerate(self._rights)
@@ -265,7 +264,7 @@ class _TiledProduct:
         batch: dict[str, Index],
         total: Callable[[int, int], Expr],
     ) -> None:
-        """What follows the contraction, where there are results, whose sums are ``total``."""
+        """The epilogue of the contraction within range; ``total`` gives the sums."""
         found, s, count = self._found, self._schedule, self._vectors
         starts = Sym(self._groups[2]) * s.rows, Sym(self._groups[1]) * self._rights[0].size
         columns = [starts[1] + self._column(c) for c in range(count)]

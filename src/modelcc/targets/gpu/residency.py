@@ -1,4 +1,4 @@
-"""How many groups of a kernel a unit is meant to have at once, as its schedule counts on."""
+"""How many groups of a kernel its schedule assumes to be resident on an SM."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ from modelcc.targets.gpu.window_choice import window_registers
 from modelcc.targets.llvm.groups import shared_bytes
 
 FEW_OPERANDS = 2
-"""Of points, with which a thread takes few registers."""
+"""Operands of element-wise kernels, with which a thread takes few registers."""
 
 
 def resident_groups(
     kernel: GroupKernel, schedule: Schedule, function: Function, machine: GpuModel
 ) -> int:
-    """Of ``function``, which is ``kernel`` by ``schedule``, no more than there are for a unit; 0 if
-    that counts on no number of registers."""
+    """Resident groups of ``function``, which is ``kernel`` by ``schedule``, but no more than there
+    are per SM; 0 if the schedule assumes no number of registers."""
     registers = _registers(kernel, schedule, machine)
     if not registers:
         return 0
@@ -61,7 +61,7 @@ def resident_groups(
 
 
 def _registers(kernel: GroupKernel, schedule: Schedule, machine: GpuModel) -> int:
-    """Of a thread, as the schedule was chosen by."""
+    """Registers of a thread, as the choice of the schedule assumed."""
     match schedule:
         case GroupProduct():
             found = group_contraction(kernel.group)
@@ -103,7 +103,7 @@ def _tensor_registers(kernel: GroupKernel, schedule: TensorProduct) -> int:
 
 
 def _point_registers(kernel: GroupKernel) -> int:
-    """More where several operands are on their way at once."""
+    """Registers: more where loads of several operands are in flight."""
     group = kernel.group
     if group.anchor is not None:
         return 48
@@ -113,8 +113,8 @@ def _point_registers(kernel: GroupKernel) -> int:
 
 
 def _reduction_registers(kernel: GroupKernel, s: GroupReduction) -> int:
-    """Sums, and vectors on their way, for which there are as many registers as for f32 of half of
-    their lanes."""
+    """Registers for sums, and vectors in flight, which take as many as f32 vectors of half their
+    lanes."""
     wide, products = max(s.lanes, s.columns), len(kernel.group.anchors)
     factors = products if s.columns > 1 else s.rows + products
     read = wide * factors // 2 * (s.ahead - 1)

@@ -1,4 +1,4 @@
-"""How the threads of a group read rows of keys or values, each by lanes side by side."""
+"""How the threads of a group load rows of keys or values, several neighbouring lanes for each."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from modelcc.schedule.group_schedule import FlashDecoding, GroupDecode
 
 @dataclass(frozen=True)
 class RowLanes:
-    """Rows of ``size`` elements in vectors of ``lanes``, read by ``threads`` in warps of ``warp``:
-    ``across`` lanes of a warp have ``own`` vectors each, and as many rows at once as there are
-    ``slots``."""
+    """Rows of ``size`` elements in vectors of ``lanes``, loaded by ``threads`` in warps of
+    ``warp``: ``across`` lanes of a warp have ``own`` vectors each of a row, and ``slots`` rows are
+    loaded at once."""
 
     size: int
     threads: int
@@ -22,17 +22,17 @@ class RowLanes:
 
     @staticmethod
     def of(size: int, s: GroupDecode | FlashDecoding) -> RowLanes:
-        """As a schedule says."""
+        """The distribution by a schedule."""
         return RowLanes(size, s.threads, s.warp, s.lanes)
 
     @property
     def vectors(self) -> int:
-        """Of a row."""
+        """Vectors of a row."""
         return self.size // self.lanes
 
     @property
     def across(self) -> int:
-        """Lanes that have a row together, a power of two."""
+        """Lanes that load a row together, a power of two."""
         return min(1 << (self.vectors - 1).bit_length(), self.warp)
 
     @property
@@ -42,7 +42,7 @@ class RowLanes:
 
     @property
     def pitch(self) -> int:
-        """Elements of a row and what lanes have beyond it."""
+        """Elements of a row, padded to the lanes' vectors."""
         return self.own * self.across * self.lanes
 
     @property
@@ -51,16 +51,16 @@ class RowLanes:
         return self.threads // self.across
 
     def within(self, lane: Index) -> Index:
-        """The number of a warp's ``lane`` among those that read a row together."""
+        """The index of a warp's ``lane`` among those that load a row together."""
         return mod(lane, self.across)
 
     def slot(self, warp: Index, lane: Index) -> Index:
-        """The number of a lane's row among those that are read at once."""
+        """The index of a lane's row among those that are loaded at once."""
         return warp * (self.warp // self.across) + floordiv(lane, self.across)
 
     def vector(self, lane: Index, own: int) -> tuple[Index, tuple[Condition, ...]]:
-        """The number of a lane's vector ``own``, or the row's last one, and what says that there is
-        such a vector."""
+        """The index of a lane's vector ``own``, or of the row's last one, and the condition that
+        there is such a vector."""
         vector = self.within(lane) + own * self.across
         if (own + 1) * self.across <= self.vectors:
             return vector, ()

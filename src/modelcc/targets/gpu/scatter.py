@@ -1,12 +1,12 @@
-"""Updates at places from memory: a copy, then groups that each see to places of their own.
+"""Updates at destinations from memory: a copy, then groups that own destinations.
 
 grid g; thread t
-  the points of number g * threads + t: one for each owner and each point of the axes along which
-  no two updates meet
+  numbers g * threads + t: one for each owner and each point of the axes along which no two updates
+  collide
     for each update along the other axes, in the model's order
-      the owner of its place, if that is this one, changes the element
+      the owner of its destination, if that is this thread, changes the element
 
-So no result hangs on who comes first, without atomic updates: what may meet, one thread does.
+So results are deterministic, without atomics: updates that may collide belong to one thread.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def schedule_group_scatter(
     source: tuple[str, ...] = (),
     wanted: GroupScatter | ListedScatter | None = None,
 ) -> tuple[ScheduledKernel, ...]:
-    """A copy of ``initial`` and the updates of the copy, which are the one stage of ``kernel``, as
+    """A copy of ``initial`` and the updates of the copy, which are the only stage of ``kernel``, as
     ``wanted`` or by default; :class:`ScheduleError` if ``wanted`` does not fit."""
     ((stage,), (output,)) = kernel.stages, kernel.outputs
     alone = all(read.tensor != initial for read in reads(stage.body))
@@ -58,7 +58,7 @@ def schedule_group_scatter(
 
 
 def lower_scatter(kernel: GroupKernel, updates: GroupUpdates, schedule: GroupScatter) -> Function:
-    """The function of the updates; :class:`ScheduleError` for no threads or owners."""
+    """The function of the updates; :class:`ScheduleError` if there are no threads or owners."""
     owners = schedule.owners
     if schedule.threads < 1 or owners < 1 or (owners > 1 and not updates.meeting):
         raise ScheduleError("groups have threads, and updates that may meet have owners")
@@ -100,7 +100,7 @@ def _copy(
     source: tuple[str, ...],
     shared: bool,
 ) -> Function:
-    """A row-major tensor copied as it is; nothing else, for it goes where both are in one place."""
+    """Copies a row-major tensor; nothing if both have the same memory."""
     types, (output,) = dict(kernel.types), kernel.outputs
     type = types[initial]
     both = frozenset((initial, output)) if shared else frozenset[str]()

@@ -1,9 +1,9 @@
-"""How updates at places from memory run as groups of threads, by the time that is expected.
+"""How updates at destinations from memory run as groups of threads, by expected time.
 
-A unit of an H100 begins an instruction of 128 threads in a cycle.  Where 1,000,000 updates of 64
-columns go to 100,000 places, and a thread each walks all of them (``GroupScatter``), 262,144
-threads look at 1,000,000 indices: 18 instructions each are 280,000,000 cycles of a unit.  As lists
-(:class:`~modelcc.schedule.group_schedule.ListedScatter`) 128 groups look at them, at 33
+An SM of an H100 issues an instruction for 128 threads per cycle.  If 1,000,000 updates of 64
+columns go to 100,000 destinations, and each thread scans all of them (``GroupScatter``), 262,144
+threads look at 1,000,000 indices: at 18 instructions each, 280,000,000 cycles of one SM.  With
+lists (:class:`~modelcc.schedule.group_schedule.ListedScatter`), 128 groups look at them, at 33
 instructions each, and their threads go through lists of 7,800 updates: 1,200,000 cycles.
 """
 
@@ -25,26 +25,26 @@ from modelcc.targets.gpu.row_choice import power_of_two
 from modelcc.targets.gpu.sizes import count, number
 
 MANY = 1 << 14
-"""Updates of a named number, of which a walk by each thread costs more than lists of few."""
+"""Updates of a named number, at which scanning by each thread costs more than lists of few."""
 
 OWNED, LOOKED, WALKED, CHANGED = 18, 33, 8, 35
-"""Instructions of a thread: that looks at an update and is not its owner; for an update to be
-looked at and listed; to go past an update of a list; to do one.  Counted in code for sm_90a."""
+"""Instructions of a thread: to look at an update that it does not own; to look at an update and
+list it; to skip an update of a list; to apply one.  Counted in code for sm_90a."""
 
 COUNTED, ADDED = 110, 5
-"""The same for counts of a block, and for each thread whose count is added where these exchange no
-registers."""
+"""The same for counts of a block, and for each thread whose count is added without warp
+shuffles."""
 
 BLOCK_CYCLES, CHANGE_CYCLES, LOOK_CYCLES, WALK_CYCLES = 2500, 1200, 150, 15
-"""That a thread waits in a block until its list is there; for an update that it does, to memory
-and back; for an index at which it looks by itself; and for an entry of a list.  Reckoned, as the
-following is, by which lists have to be expected to be faster."""
+"""Cycles that a thread waits in a block until its list is complete; for an update that it applies,
+to memory and back; for an index that it loads by itself; and for an entry of a list.  Estimated, as
+is the speedup that lists have to promise, below."""
 
 GAIN = 2.0
-"""On processors, which wait for nothing, any gain is one."""
+"""On processors, which have no such latencies, any gain counts."""
 
 REGISTERS, FOR_EACH = 36, 2
-"""Of a thread, and more for each update that it looks at: as ptxas gives them, or fewer."""
+"""Registers of a thread, and more for each update that it looks at: ptxas's numbers, or less."""
 
 LEAST_THREADS, MOST_COLUMNS, MOST_EACH, MOST_SHARES = 64, 256, 32, 1 << 12
 
@@ -52,7 +52,7 @@ LEAST_THREADS, MOST_COLUMNS, MOST_EACH, MOST_SHARES = 64, 256, 32, 1 << 12
 def updating(
     kernel: GroupKernel, updates: GroupUpdates, machine: GpuModel
 ) -> GroupScatter | ListedScatter:
-    """Threads that own places, or lists of groups, where these are expected to take less time."""
+    """Threads that own destinations, or lists of groups, if these are expected to be faster."""
     work = UpdateWork.of(updates)
     return fastest(updates, work, machine, lists=not kernel.leaves)[1]
 
@@ -60,7 +60,7 @@ def updating(
 def fastest(
     updates: GroupUpdates, work: UpdateWork, machine: GpuModel, lists: bool = True
 ) -> tuple[float, GroupScatter | ListedScatter]:
-    """Cycles of a unit that ``work`` is expected to take, and how it does; as ``lists``, if they
+    """Cycles of an SM that ``work`` is expected to take, and its schedule; as ``lists``, if they
     are possible and promise enough."""
     owned = owning(updates, work, machine)
     by_owners = owned_cycles(owned, work, machine)
@@ -72,7 +72,7 @@ def fastest(
 
 
 def owning(updates: GroupUpdates, work: UpdateWork, machine: GpuModel) -> GroupScatter:
-    """Owners of places, where updates may meet, until all units have something to do."""
+    """Owners of destinations, where updates may collide, until all SMs have work."""
     points, owners = work.lists * work.columns, 1
     room = machine.units if machine.virtual else machine.units * machine.unit_threads
     if updates.meeting:
@@ -83,8 +83,8 @@ def owning(updates: GroupUpdates, work: UpdateWork, machine: GpuModel) -> GroupS
 
 @dataclass(frozen=True)
 class UpdateWork:
-    """How much there is to do: ``lists`` of so many ``updates`` at so many ``places``, each of
-    ``columns``; an index is so many ``bytes`` of what its neighbours bring."""
+    """The amount of work: ``lists``, each of ``updates`` at ``places`` destinations, with
+    ``columns`` each; an index takes ``bytes`` of memory traffic, shared with its neighbours."""
 
     lists: int
     updates: int
@@ -94,7 +94,7 @@ class UpdateWork:
 
     @staticmethod
     def of(updates: GroupUpdates) -> UpdateWork:
-        """Named sizes being the usual ones, or many."""
+        """The work, with usual values for named sizes, or many."""
         total = extent_of(updates.meeting)
         met = total if isinstance(total, int) else max(MANY, count(updates.meeting))
         lists, columns = (max(count(v), 1) for v in (updates.lists, updates.columns))
@@ -102,7 +102,7 @@ class UpdateWork:
 
 
 def _bytes(updates: GroupUpdates) -> int:
-    """Of an index, as neighbouring updates are read."""
+    """Bytes of an index, as neighbouring updates are loaded."""
     if not updates.meeting:
         return 0
     last, total = updates.meeting[-1].name, 0
@@ -114,12 +114,12 @@ def _bytes(updates: GroupUpdates) -> int:
 
 
 def _rate(machine: GpuModel) -> int:
-    """Threads of a unit that begin an instruction in a cycle."""
+    """Threads of an SM whose instructions are issued per cycle."""
     return 1 if machine.virtual else SCHEDULERS * machine.warp
 
 
 def owned_cycles(s: GroupScatter, work: UpdateWork, machine: GpuModel) -> float:
-    """Cycles of a unit that owners are expected to take."""
+    """Cycles of an SM that owners are expected to take."""
     threads = work.lists * work.columns * s.owners
     own = work.updates / min(s.owners, work.places)
     done = work.lists * work.columns * work.updates * CHANGED
@@ -131,7 +131,7 @@ def owned_cycles(s: GroupScatter, work: UpdateWork, machine: GpuModel) -> float:
 
 
 def listed_cycles(s: ListedScatter, work: UpdateWork, machine: GpuModel) -> float:
-    """Cycles of a unit that lists are expected to take."""
+    """Cycles of an SM that lists are expected to take."""
     blocks, owners = -(-work.columns // (s.lanes * s.columns)), s.threads // s.columns
     groups = work.lists * s.shares * blocks
     steps = -(-work.updates // (s.threads * s.each))
@@ -172,7 +172,7 @@ def _lists(updates: GroupUpdates, work: UpdateWork, machine: GpuModel) -> Iterat
 
 
 def _powers(most: int) -> list[int]:
-    """Of two, up to ``most``."""
+    """Powers of two, up to ``most``."""
     return [1 << bit for bit in range(most.bit_length())]
 
 

@@ -25,8 +25,8 @@ def schedule_groups(
     """Launches of the kernels of ``program``, scheduled as ``wanted`` or by default; stages that no
     schedule takes together have a launch each.
 
-    :class:`ModelError` for what is no kernel, scatter or view, :class:`ScheduleError` if
-    ``wanted`` does not fit a kernel.
+    :class:`ModelError` for what is no kernel, scatter or view, :class:`ScheduleError` if ``wanted``
+    does not fit a kernel.
     """
     for item in program.items:
         if not isinstance(item, Kernel | Scatter | View):
@@ -38,7 +38,7 @@ def schedule_groups(
 
 
 def refused(item: Item) -> ModelError:
-    """The error for what no kernel does."""
+    """The error for what no kernel computes."""
     what = f"groups of threads have no schedule for {type(item).__name__}"
     if not isinstance(item, ReadSize) or item.symbols:
         return ModelError(what, item.source, "compile for a target with a host: modelcc targets")
@@ -49,7 +49,7 @@ def refused(item: Item) -> ModelError:
 
 @dataclass(frozen=True)
 class GroupLowering:
-    """Makes functions of groups for ``gpu``, as all are ``asked`` or by default."""
+    """Makes functions of groups for ``gpu``, with the ``asked`` schedule or by default."""
 
     gpu: GpuModel
     asked: Schedule | None = None

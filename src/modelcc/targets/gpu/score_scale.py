@@ -1,4 +1,4 @@
-"""Scores without the number that multiplies all of them, which powers are made with anyway."""
+"""Moves the scale of attention's scores into the exponentials."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from modelcc.schedule.nest import Nest
 
 
 def unscaled(scores: Sequence[Nest], shifted: Scalar) -> tuple[tuple[Nest, ...], float]:
-    """``scores``, of which powers are made as ``shifted``, and a positive number: the last one is
-    what it was, divided by that.  The largest score of a row stays the largest.
+    """``scores``, of which ``shifted`` are exponents, and a positive number: the last score is
+    divided by that number.  The maximum of a row remains the maximum.
 
-    Nests from the last one back are changed as long as each is a multiple of the one before.
+    Nests from the last one back are changed as long as each is a multiple of the previous one.
     """
     if not isinstance(shifted, Read) or shifted.tensor != scores[-1].output:
         return tuple(scores), 1.0
@@ -34,7 +34,7 @@ def unscaled(scores: Sequence[Nest], shifted: Scalar) -> tuple[tuple[Nest, ...],
 
 def overflows(scores: Sequence[Nest], inputs: Collection[str], factor: float) -> bool:
     """Whether ``factor`` times a finite score may be infinite: a mask of the ``inputs`` that is
-    added to the products, or a number in place of them, may be the least one of f32."""
+    added to the products, or a number in place of them, may be the most negative f32."""
     if factor <= 1.0:
         return False
     most = float(np.finfo(np.float32).max) / factor
@@ -44,7 +44,7 @@ def overflows(scores: Sequence[Nest], inputs: Collection[str], factor: float) ->
 
 
 def _divided(body: Scalar, score: str) -> tuple[Scalar, float] | None:
-    """A multiple of ``score``, or minus infinity, divided by a number, and that; else None."""
+    """A multiple of ``score``, or -inf, divided by a number, and that number; else None."""
     match body:
         case Read(tensor=name) if name == score:
             return body, 1.0

@@ -1,9 +1,9 @@
-"""Tiles of operands as matrix units read them, several on their way to shared memory at once.
+"""Multistage tiles of operands for tensor cores, several of them in flight to shared memory.
 
-A row of a tile is what lies side by side there: terms, or, where units read down the columns of a
-tile, results.  Rows are longer than what is in them by what a thread reads of one, so that several
-begin in different banks.  Elements that are read as they are, in vectors on their boundaries, are
-copied while threads go on; others pass through registers.
+A row of a tile is what is contiguous there: terms (K), or, where instructions read down the columns
+of a tile, results.  Rows are padded by what a thread reads of one, to avoid bank conflicts.
+Elements that are read unchanged, in aligned vectors, are copied asynchronously; others pass through
+registers.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from modelcc.targets.gpu.evaluation import Evaluation, only_where
 from modelcc.targets.gpu.operand_tile import OperandTile, TileReader
 
 VECTOR_BYTES = 16
-"""What a thread moves at once."""
+"""Bytes that a thread moves at once."""
 
 REGISTER, MOST_HELD = 4, 32
-"""Bytes of a register, and how many of them a thread holds until products are done."""
+"""Bytes of a register, and how many registers a thread holds until products are done."""
 
 LEAST_COPIED = 4
-"""Bytes; so many, and 8 and 16, are copied asynchronously."""
+"""Bytes; this many, 8 and 16 can be copied asynchronously."""
 
 
 def has_rows_of_terms(operand: KeptFactor) -> bool:
-    """Whether terms lie side by side in its tiles: of elements of 16 and 32 bits, which units take
-    down the columns of a tile, too, only if they do so in memory."""
+    """Whether terms are contiguous in its tiles: with elements of 16 and 32 bits, which
+    instructions also read down the columns of a tile, only if they are contiguous in memory."""
     return operand.by_term or operand.value.dtype.bits not in (16, 32)
 
 
 @dataclass(frozen=True)
 class StagedTile(OperandTile):
-    """``rows_of_terms``: terms lie side by side in shared memory, whatever they do in memory.
-    Elements that are neighbours in memory and not there are copied one by one if ``apart``.  Rows
-    are ``pad`` bytes longer than what is in them.  Unless threads go on ``beside`` copies, all
-    elements pass through registers."""
+    """``rows_of_terms``: terms are contiguous in shared memory, whatever they are in memory.  If
+    ``apart``, elements that are neighbours in memory but not there are copied one by one.  Rows are
+    padded by ``pad`` bytes.  Unless ``beside`` (asynchronous copies), all elements pass through
+    registers."""
 
     rows_of_terms: bool = True
     apart: bool = False
@@ -54,7 +54,7 @@ class StagedTile(OperandTile):
 
     @cached_property
     def lanes(self) -> int:
-        """Neighbours that a thread reads at once: those that can be copied, if there are any."""
+        """Neighbours that a thread loads at once: those that can be copied, if there are any."""
         most = VECTOR_BYTES // self.operand.value.dtype.bytes
         copied = (lanes for lanes in _halves(most) if self._copies(lanes))
         return next(copied, None) or super().lanes
@@ -67,7 +67,7 @@ class StagedTile(OperandTile):
 
     @property
     def elements(self) -> int:
-        """Of one buffer."""
+        """Elements of one buffer."""
         return (self.size if self.rows_of_terms else self.depth) * self.pitch
 
     @cached_property
@@ -85,7 +85,7 @@ class StagedTile(OperandTile):
 
     @property
     def copied(self) -> Guard | Read | None:
-        """What is copied, maybe only in some places; None if elements pass through registers."""
+        """What is copied, maybe under a guard; None if elements pass through registers."""
         if not self.beside:
             return None
         value = self.operand.value
@@ -93,13 +93,13 @@ class StagedTile(OperandTile):
 
     @property
     def _neighbours(self) -> tuple[LoopVar, int]:
-        """Along which neighbours in memory lie, and how many of these a tile has."""
+        """The loop along which neighbours in memory lie, and its extent in a tile."""
         if self.operand.by_term:
             return self.terms[-1], self.depth
         return self.along[-1], self.size
 
     def _copies(self, lanes: int) -> bool:
-        """Whether the operand is read as it is, vectors of ``lanes`` on their boundaries."""
+        """Whether the operand is read unchanged, in aligned vectors of ``lanes``."""
         value = self.operand.value
         inside = value.inside if isinstance(value, Guard) else value
         if isinstance(value, Guard) and value.outside != Number(0, value.dtype):
@@ -120,14 +120,15 @@ def _halves(most: int) -> Iterator[int]:
 
 
 def _whole(read: Read, last: str, lanes: int) -> bool:
-    """Whether ``read`` goes on by 1 along ``last``, and else by whole vectors."""
+    """Whether ``read`` has stride 1 along ``last``, and multiples of ``lanes`` along other
+    loops."""
     (index,) = read.indices
     return coefficient(index, last) == 1 and divides(lanes, substitute(index, {last: 0}), {})
 
 
 @dataclass
 class TileCopier(TileReader):
-    """A reader of a :class:`StagedTile`: what can be is copied when it is fetched."""
+    """A reader of a :class:`StagedTile`: what can be copied is, when it is fetched."""
 
     @property
     def _copied(self) -> Guard | Read | None:
@@ -145,7 +146,8 @@ class TileCopier(TileReader):
         return self._copied is None and not self.in_turn
 
     def begin(self, which: Index, block: Index, evaluation: Evaluation, ranges: Bounds) -> None:
-        """Copy the elements of ``block`` to a buffer, or read them, to :meth:`put` them later."""
+        """Copies the elements of ``block`` to a buffer, or loads them, to :meth:`put` them
+        later."""
         copied = self._copied
         if copied is not None:
             for number in range(self.tile.vectors):
@@ -156,7 +158,7 @@ class TileCopier(TileReader):
             self.fetch(block, evaluation, ranges)
 
     def _move(self, which: Index, block: Index, outer: Evaluation, ranges: Bounds) -> None:
-        """Vector by vector to a buffer."""
+        """Moves them to a buffer, vector by vector."""
         number, inner = self.tile.names.fresh("n"), outer.nested()
         ranges = {**ranges, number: loop_range(self.tile.vectors)}
         value = self.element(Sym(number), block, inner, ranges)

@@ -1,15 +1,15 @@
-"""Windows that overlap, by strips: a thread has several results whose windows share elements, and
-reads each of these once.
+"""Overlapping windows by strips: a thread computes several results whose windows share elements,
+and loads each of these once.
 
 grid g; thread t
   results[i] = neutral, of a strip of neighbouring results
   for the other terms of the windows
-    elements[j] = what the strip's windows have in this line; weights[k] of the line
+    elements[j] = what the strip's windows read in this line; weights[k] of the line
     results[i] += elements[i + k] * weights[k]
-  what follows, for each result of the strip
+  the epilogue, for each result of the strip
 
-Neighbouring threads have neighbours in memory, in vectors, and a group has several lines, so that
-it reads what their windows share from near.
+Neighbouring threads load neighbouring vectors, and a group has several lines, so that the elements
+that their windows share are in a cache.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ from modelcc.targets.gpu.windows import Windows, find_windows
 
 
 def _blocks(extent: Index, size: Index) -> Index:
-    """How many blocks there are; a named extent that is one block may be 0, and no divisor."""
+    """The number of blocks; a named extent that is one block may be 0, and must not be a
+    divisor."""
     return 1 if extent == size else ceildiv(extent, size)
 
 
 def takes_vectors(group: Group, side: LoopVar, lanes: int) -> bool:
-    """Whether vectors of ``lanes`` along ``side`` can be computed, and are side by side."""
+    """Whether vectors of ``lanes`` along ``side`` can be computed, and are contiguous."""
     if lanes == 1:
         return True
     if not divides(lanes, side.extent, {}):
@@ -56,8 +57,8 @@ def takes_vectors(group: Group, side: LoopVar, lanes: int) -> bool:
 
 
 def lower_windows(kernel: GroupKernel, schedule: GroupWindows) -> Function:
-    """The function of a kernel; :class:`ScheduleError` if it does not begin with windows that
-    overlap, or vectors are not whole."""
+    """The function of a kernel; :class:`ScheduleError` if it does not begin with overlapping
+    windows, or vectors are not whole."""
     anchor, s = kernel.group.anchor, schedule
     found = None if anchor is None else find_windows(anchor)
     if anchor is None or found is None or len(kernel.group.anchors) > 1:
@@ -86,7 +87,7 @@ class _Strips:
         self._lanes = Lanes(kernel.names.fresh("l"), lanes) if lanes > 1 else None
 
     def function(self) -> Function:
-        """Grid, threads, and what these do."""
+        """Grid, threads, and their statements."""
         kernel, s, beside = self._kernel, self._schedule, self._found.beside
         g, t = kernel.names.fresh("g"), kernel.names.fresh("t")
         outer, own = Evaluation(kernel.names), Evaluation(kernel.names, lanes=self._lanes)
@@ -101,7 +102,7 @@ class _Strips:
         return kernel.function(launch.around((), body))
 
     def _placed(self, outer: Evaluation, position: Index) -> tuple[Index, dict[str, Index]]:
-        """How many threads there are, and the first result of the one at ``position``."""
+        """The number of threads, and the first result of the one at ``position``."""
         s, found, fresh = self._schedule, self._found, self._kernel.names.fresh
         vectors = floordiv(found.side.extent, s.lanes)
         cut: list[tuple[LoopVar, Index, Index]] = [(self._strip, s.points, 1)]
@@ -127,14 +128,14 @@ class _Strips:
     def _within(
         self, point: dict[str, Index], v: LoopVar, size: int, further: int
     ) -> Condition | None:
-        """That a result so much ``further`` along ``v`` exists; None if it does, where blocks have
-        ``size``."""
+        """The condition that the result ``further`` along ``v`` exists; None if it always does,
+        with blocks of ``size``."""
         if divides(size, v.extent, {}):
             return None
         return Condition(v.extent - 1 - point[v.name] - further, ">=", 0)
 
     def _sums(self, own: Evaluation, point: dict[str, Index]) -> list[Var]:
-        """Registers of the combined terms, which ``own`` finds."""
+        """Registers of the reduced terms, computed in ``own``."""
         s, nest = self._schedule, self._anchor
         zero = widen(own.neutral(nest), s.lanes)
         sums = [own.register("sum", zero) for _ in range(s.points)]
@@ -147,7 +148,7 @@ class _Strips:
         return sums
 
     def _line(self, inner: Evaluation, point: dict[str, Index], sums: Sequence[Var]) -> None:
-        """All terms of a line, whose elements and weights are read first."""
+        """All terms of a line, whose elements and weights are loaded first."""
         assert self._anchor.combine is not None
         body, lanes = self._anchor.body, self._schedule.lanes
         factors = _factors(body)
@@ -168,13 +169,13 @@ class _Strips:
             inner.statements.append(accumulate(self._anchor.combine, sums[i].name, value, lanes))
 
     def _moved(self, factor: Scalar, i: int, k: int) -> Scalar:
-        """A factor of term ``k`` of result ``i``, by the place of result 0."""
+        """The factor for term ``k`` of result ``i``, as an expression at result 0."""
         strip = self._strip.name
         return substitute_indices(factor, {strip: Sym(strip) + i, self._term.name: k})
 
     def _existing(self, value: Scalar, i: int) -> Scalar:
-        """``value``, which is read where result ``i`` exists, the first one that it is for; without
-        conditions that hold for all strips."""
+        """``value``, read under the condition that result ``i`` exists, the first one that uses it;
+        without conditions that hold for all strips."""
         left = self._strip.extent - 1 - Sym(self._strip.name) - i
         moves = self._ragged and i > 0 and depends_on(value, self._strip.name)
         there = (Condition(left, ">=", 0),) if moves else ()
@@ -194,7 +195,7 @@ class _Strips:
         return transform(value, visit)
 
     def _finish(self, own: Evaluation, point: dict[str, Index], sums: Sequence[Var]) -> None:
-        """What follows, for each result that exists."""
+        """The epilogue of each result that exists."""
         strip = self._strip
         for i, total in enumerate(sums):
             there = self._within(point, strip, self._schedule.points, i)

@@ -1,16 +1,16 @@
-"""Attention on matrix units: two contractions of which one sums rows of the other, by fragments.
+"""Attention on tensor cores by fragments (back-to-back contractions).
 
 grid b, i; thread w (16 rows each), l (lanes)
   queries to fragments, once; totals = 0
-  for each block of keys, the next one being copied meanwhile
+  for each block of keys, while the next one is copied
     scores = queries * keys, to shared memory; barrier
-    two lanes of each row: what follows scores, the largest so far, powers under that, to shared
-    memory as the sum of two halves; barrier
-    totals * (power of what has changed) + powers * values
+    two lanes of each row: the epilogue of scores, the running maximum, exponentials relative to it,
+    to shared memory as sums of two halves; barrier
+    totals * rescaling factor + exponentials * values
   totals and sums to shared memory; barrier; results
 
-What rows need is as in :mod:`modelcc.targets.gpu.attention`.  A power is the sum of two numbers of
-the operands' type, which hold 16 (bf16) or 22 of its bits.
+Row statistics are as in :mod:`modelcc.targets.gpu.attention`.  An exponential is the sum of two
+numbers of the operands' type, which hold 16 (bf16) or 22 of its bits.
 """
 
 from __future__ import annotations
@@ -85,15 +85,15 @@ from modelcc.targets.isa.fragments import (
 
 WARP = 32
 LANES = WARP // SIDE
-"""Of a row."""
+"""Lanes of a row."""
 
 PAD = 8
-"""Elements that rows of halves are longer, so that they begin in different banks."""
+"""Elements by which rows of 16-bit numbers are padded, so that they begin in different banks."""
 
 
 def lower_tensor_attention(kernel: GroupKernel, schedule: TensorAttention) -> Function:
     """The function of a kernel; :class:`ScheduleError` if it is no softmax of products in f16 or
-    bf16 whose operands are copied as they are."""
+    bf16 whose operands are copied unchanged."""
     if kernel.checks:
         raise ScheduleError("indices of blocks are known to be in their bounds")
     s = schedule
@@ -103,8 +103,8 @@ def lower_tensor_attention(kernel: GroupKernel, schedule: TensorAttention) -> Fu
 
 
 class WarpAttention:
-    """What threads of a group do; :class:`ScheduleError` if operands are no whole fragments of one
-    type, or not copied as they are."""
+    """Emits the work of a group's threads; :class:`ScheduleError` if operands are no whole
+    fragments of one type, or not copied unchanged."""
 
     def __init__(self, kernel: GroupKernel, s: TensorAttention, parts: AttentionParts) -> None:
         verify_halves(parts)
@@ -158,18 +158,18 @@ class WarpAttention:
 
     @property
     def shared(self) -> tuple[Buffer, ...]:
-        """Memory of a group."""
+        """Shared memory of a group."""
         tiles = (t.buffer for t in (self._queries, self._keys, self._values))
         return (*tiles, self._slab, *self._powers, self._factors, *self._of_rows.values())
 
     @property
     def registers(self) -> int:
-        """What a thread is expected to take: fragments, scores and powers, addresses."""
+        """Registers a thread is expected to take: fragments, scores and exponentials, addresses."""
         terms, keys, width = self._shape
         return 4 * terms + 8 * (keys + width) + self._s.keys // LANES + 60
 
     def function(self) -> Function:
-        """Grid, threads, and what these do."""
+        """Grid, threads, and their statements."""
         outer, ranges = self._outer, self._launch.ranges
         fragments = (self._fq, self._fp, self._fb, self._fs, self._fo)
         outer.statements += [Alloc(b) for b in fragments]
@@ -199,13 +199,13 @@ class WarpAttention:
         return TileCopier(tile, self._thread, start, ranges, at, self._batch)
 
     def _copy(self, which: Index, block: Index, at: Evaluation, ranges: Bounds) -> None:
-        """Begin to copy a block of keys and values."""
+        """Starts the copies of a block of keys and values."""
         keys = self._copier(self._keys, block * self._s.keys, at, ranges)
         keys.begin(which, 0, at, ranges)
         self._copier(self._values, 0, at, ranges).begin(which, block, at, ranges)
 
     def _one(self, ranges: Bounds, blocks: Index) -> list[Stmt]:
-        """What is done with a block of keys, the next one being copied meanwhile."""
+        """The loop body for a block of keys, while the next one is copied."""
         inner, block, ahead = self._outer.nested(), Sym(self._block), self._outer.nested()
         now, after = inner.bind("now", mod(block, 2)), inner.bind("next", mod(block + 1, 2))
         self._copy(after, block + 1, ahead, {**ranges, self._block: Range(0, blocks - 2)})
@@ -249,7 +249,7 @@ class WarpAttention:
         ]
 
     def _add(self, now: Index) -> list[Stmt]:
-        """Totals are scaled, and powers times values added."""
+        """Totals are rescaled, and exponentials times values added."""
         tile, square, pitch = self._values, SIDE * SIDE, self._pitch[1]
         (k, all_keys), (e, all_columns) = (
             self._loop("k", self._shape[1]),
@@ -279,7 +279,8 @@ class WarpAttention:
         return self._first + floordiv(self._lane, LANES)
 
     def _weigh(self, inner: Evaluation, ranges: Bounds) -> None:
-        """Powers of a row's scores under the largest so far, and what was summed up to them."""
+        """Exponentials of a row's scores relative to the running maximum; sums so far are
+        rescaled."""
         values = self._shifted(inner, ranges)
         own = reduce(lambda a, b: combine_two("max", (a, b)), values, self._seen)
         top = exchanged(inner, "max", own, LANES)
@@ -302,7 +303,7 @@ class WarpAttention:
         return mod(self._lane, LANES) + number * LANES
 
     def _keep(self, inner: Evaluation, number: int, power: Expr) -> None:
-        """A power as two numbers of the operands' type."""
+        """Stores an exponential as two numbers of the operands' type."""
         high = inner.named("high", Convert(power, self._dtype))
         rest = ScalarCall("sub", (power, Convert(high, F32)), F32)
         at = self._row * self._pitch[1] + self._place(number)
@@ -310,7 +311,7 @@ class WarpAttention:
             inner.statements.append(Store(buffer.name, at, value))
 
     def _shifted(self, inner: Evaluation, ranges: Bounds) -> list[Expr]:
-        """What powers are made of, at a lane's keys of its row."""
+        """The exponents, at a lane's keys of its row."""
         parts, pair = self._parts, self._parts.pair
         row = within(inner, self._start + self._row, pair.row, ranges)[0]
         found: list[Expr] = []
@@ -339,7 +340,7 @@ class WarpAttention:
         outer.statements += [put, Barrier(), self._results()]
 
     def _store_of_rows(self) -> None:
-        """What is made of a row's sums, by its first lane."""
+        """Results per row, stored by its first lane."""
         cell, number = self._outer.nested(), self._start + self._row
         point = {**self._batch, self._parts.pair.row.name: number}
         store_of_rows(cell, self._parts, point, self._seen, self._wholes)
@@ -348,7 +349,7 @@ class WarpAttention:
             self._outer.statements += only_where((self._first_lane, there), cell.statements)
 
     def _results(self) -> Stmt:
-        """What follows totals, neighbours by neighbours."""
+        """The epilogue of totals, vector by vector."""
         parts, pair, inner, name = (
             self._parts,
             self._parts.pair,

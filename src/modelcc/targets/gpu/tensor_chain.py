@@ -1,15 +1,16 @@
-"""Sums of rows of tiles that products make, on matrix units: tiles never leave registers.
+"""Chained contractions (sums over rows of products' tiles) on tensor cores: tiles stay in
+registers.
 
 grid b, i; thread w (16 rows each), l (lanes)
   left factors of the rows to shared memory; totals = 0
-  for each block of keys that some row sees, the next one being copied meanwhile
-    products of the rows and keys; what a thread has of them becomes weights, which are operands
+  for each block of keys that some row sees, while the next one is copied
+    products of the rows and keys; a thread's elements of them become weights, which are operands
     totals += weights * values
-  results: what is made of a thread's own totals
+  results: made of a thread's own totals
 
-Values that are a product's right factor, turned, are read from where that is.  A thread has of sums
-what it has of operands (:mod:`modelcc.targets.isa.nvidia_mma`), so that weights go from one to the
-other.
+Values that are the transposed right factor of a product are read from that factor's tile.
+Accumulators are distributed over threads like operands (:mod:`modelcc.targets.isa.nvidia_mma`), so
+that weights need no shuffles.
 """
 
 from __future__ import annotations
@@ -79,18 +80,18 @@ from modelcc.targets.isa.nvidia_mma import (
 
 SQUARE = SIDE * SIDE
 PAIR = 2
-"""Neighbours of a row that a thread has."""
+"""Neighbours of a row that a thread holds."""
 
 
 def lower_tensor_chain(kernel: GroupKernel, schedule: TensorChain) -> Function:
     """The function of a kernel; :class:`ScheduleError` if it is no chain of products in f16 or bf16
-    whose factors are copied as they are."""
+    whose factors are copied unchanged."""
     return TensorChains(kernel, schedule, find_chain(kernel)).function()
 
 
 class TensorChains:
-    """What threads of a group do; :class:`ScheduleError` if factors are no whole fragments of one
-    type, or not copied as they are."""
+    """Emits the work of a group's threads; :class:`ScheduleError` if factors are no whole fragments
+    of one type, or not copied unchanged."""
 
     def __init__(self, kernel: GroupKernel, s: TensorChain, parts: ChainParts) -> None:
         if kernel.checks:
@@ -144,7 +145,7 @@ class TensorChains:
         )  # fmt: skip
 
     def _values(self, one: ChainSum) -> StagedTile:
-        """Values that no product has."""
+        """The tile of values that are no product's factor."""
         of, size = one.contraction, (one.width, self._s.keys)
         return self._tile("values", of.right, of.columns, of.terms, size, 2)
 
@@ -154,19 +155,19 @@ class TensorChains:
 
     @property
     def shared(self) -> list[Buffer]:
-        """Memory of a group."""
+        """Shared memory of a group."""
         return [tile.buffer for tile in self._tiles]
 
     @property
     def registers(self) -> int:
-        """What a thread is expected to take: sums, weights, fragments of operands, and addresses,
-        conditions and what a few weights are made of."""
+        """Registers a thread is expected to take: sums, weights, fragments of operands, addresses,
+        conditions and intermediate values of a few weights."""
         own = (*self._fs, *self._fw, *self._fo, self._fa, self._fb)
         held = sum(_number(b.size) * b.dtype.bytes // (4 * WARP) for b in own)
         return held + 56
 
     def function(self) -> Function:
-        """Grid, threads, and what these do."""
+        """Grid, threads, and their statements."""
         outer, ranges, s = self._outer, self._launch.ranges, self._s
         fragments = (self._fa, self._fb, *self._fs, *self._fw, *self._fo)
         outer.statements += [Alloc(b) for b in fragments]
@@ -191,7 +192,7 @@ class TensorChains:
         return self._kernel.function(around)
 
     def _blocks(self, first: Index, end: Index, ranges: Bounds) -> None:
-        """What is done with blocks of keys: those without masks, and others around them."""
+        """The loops over blocks of keys: those without masks, and others before and after them."""
         outer, parts, s = self._outer, self._parts, self._s
         extent = parts.chain.key.extent
         last, open_last = ceildiv(extent, s.keys) - 1, floordiv(extent, s.keys) - 1
@@ -215,7 +216,7 @@ class TensorChains:
         return TileCopier(tile, self._thread, start, ranges, at, self._batch)
 
     def _copy(self, which: Index, block: Index, at: Evaluation, ranges: Bounds) -> None:
-        """Begin to copy what a block of keys has."""
+        """Starts the copies for a block of keys."""
         for tile in self._right:
             copier = self._copier(tile, block * self._s.keys, at, ranges)
             copier.begin(which, 0, at, ranges)
@@ -224,7 +225,7 @@ class TensorChains:
                 self._copier(tile, 0, at, ranges).begin(which, block, at, ranges)
 
     def _step(self, ranges: Bounds, last: Index, end: Index, parts: ChainParts) -> list[Stmt]:
-        """What is done with a block of keys, the next one being copied meanwhile."""
+        """The loop body for a block of keys, while the next one is copied."""
         inner, block, ahead = self._outer.nested(), Sym(self._block), self._outer.nested()
         now, after = inner.bind("now", mod(block, 2)), inner.bind("next", mod(block + 1, 2))
         self._copy(after, block + 1, ahead, {**ranges, self._block: Range(0, last - 1)})
@@ -282,7 +283,7 @@ class TensorChains:
         multiplied = RoutineCall(multiply(self._dtype), (total, weight, b))
         return [all_keys(all_columns(load, multiplied))]
 
-    # --- a thread's own numbers
+    # --- a thread's own elements
 
     def _row(self, number: int) -> tuple[Index, dict[str, Expr]]:
         """One of a thread's rows, and what tiles read of it."""
@@ -292,11 +293,11 @@ class TensorChains:
         return row, rows_at(outer, self._parts, {**self._batch, axis.name: row})
 
     def _place(self, fragment: Index, row: int, column: int) -> Index:
-        """Where a number of the thread's is."""
+        """The index of one of the thread's elements."""
         return fragment * SQUARE + own_element(self._lane) + row * SIDE + column
 
     def _weigh(self, ranges: Bounds, parts: ChainParts) -> Stmt:
-        """What a thread has of products becomes weights, as operands."""
+        """A thread's elements of products become weights, as operands."""
         chain = parts.chain
         j, every = self._loop("j", self._s.keys // SIDE)
         inner = self._outer.nested()
@@ -325,7 +326,7 @@ class TensorChains:
     # --- results
 
     def _finish(self, fo: Buffer, one: ChainSum) -> None:
-        """What follows a thread's totals of a sum."""
+        """The epilogue of a thread's totals of a sum."""
         outer, axis = self._outer, self._parts.chain.row
         columns, made = one.contraction.columns, {TOTAL, *(n.output for n in one.results)}
         fits = all(vectorisable(n.body, columns[-1].name, PAIR, made) for n in one.results)
@@ -348,7 +349,7 @@ class TensorChains:
 
 
 def _verify(parts: ChainParts) -> None:
-    """:class:`ScheduleError` unless matrix units multiply the factors."""
+    """:class:`ScheduleError` unless tensor cores multiply the factors."""
     sums = parts.sums
     factors = [f for p in parts.products for f in (p.left, p.right)]
     factors += [f for one in sums for f in (one.kept, one.contraction.right)]
@@ -369,5 +370,5 @@ def _number(size: Index) -> int:
 
 
 def _known(ranges: Bounds, index: Index, least: Index, most: Index) -> Bounds:
-    """``ranges``, and what is known of a number under a name."""
+    """``ranges`` with the range of a named number."""
     return {**ranges, index.name: Range(least, most)} if isinstance(index, Sym) else ranges

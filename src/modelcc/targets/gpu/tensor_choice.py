@@ -1,4 +1,4 @@
-"""Tiles of products on matrix units, by the time that they are expected to take."""
+"""Tile sizes of products on tensor cores, by expected time."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ TILES = (
     TensorProduct(16, 64, 64, 1, 4, 4),
     TensorProduct(64, 16, 64, 4, 1, 4),
 )
-"""Tiles for elements of 2 bytes; of smaller ones there are more terms."""
+"""Tiles for elements of 2 bytes; with smaller ones there are more terms (K)."""
 
 SPLIT_TILES = (
     TensorProduct(128, 128, 64, 2, 4, 3),
@@ -59,8 +59,8 @@ SPLIT_TILES = (
     TensorProduct(64, 128, 32, 2, 2, 4),
     *TILES,
 )
-"""The same of operands that are split, whose fragments take three times as many registers: warps
-have 64 by 32 results at most."""
+"""The same for split operands, whose fragments take three times as many registers: warps have at
+most 64 by 32 results."""
 
 HELD_TILES = tuple(
     replace(tile, copies=False)
@@ -86,8 +86,8 @@ HELD_TILES = tuple(
         TensorProduct(64, 16, 64, 4, 1, 2),
     )
 )
-"""Those of machines where operands pass through registers, as :data:`TILES`: with one buffer they
-take little shared memory, so that a unit has several groups."""
+"""Those of machines where operands pass through registers, as :data:`TILES`: with one buffer, they
+take little shared memory, so that an SM has several groups."""
 
 SMALL_WAVE_TILES = tuple(
     replace(tile, copies=False)
@@ -98,7 +98,8 @@ SMALL_WAVE_TILES = tuple(
         TensorProduct(128, 128, 32, 4, 2, 1),
     )
 )
-"""Those beside :data:`HELD_TILES` of waves of 32 threads, which have 64 by 64 results at most."""
+"""In addition to :data:`HELD_TILES`, for waves of 32 threads, which have at most 64 by 64
+results."""
 
 BOX_TILES = tuple(
     replace(tile, instruction=BOXES)
@@ -119,31 +120,32 @@ BOX_TILES = tuple(
         TensorProduct(8, 64, 64, 1, 1, 6),
     )
 )
-"""Tiles of operands that are copied as boxes; those of few rows are multiplied turned."""
+"""Tiles of operands that are copied as boxes by TMA; those of few rows are multiplied
+transposed."""
 
 SHARED_BYTES = 128
-"""That a unit moves from and to shared memory in a cycle."""
+"""Bytes per cycle that an SM moves from and to shared memory."""
 
 LATENCY_CYCLES = 1000
-"""Until memory answers, roughly: a unit gets no more in this time than is on its way."""
+"""Memory latency, roughly: an SM gets no more in this time than is in flight."""
 
 RESULTS = 32
-"""That a thread finishes together.  Where it asks for what follows their sums only then, it waits
-once for each such round: an H100 took 600 cycles with a bias, 2000 with a residual from memory."""
+"""Results that a thread finishes together.  Without prefetching, it waits for the epilogue's
+operands once per such round: an H100 took 600 cycles with a bias, 2000 with a residual from
+memory."""
 
 BORDER = 4
-"""Registers for a vector of an image with borders: an address and two indices, which conditions
-are about."""
+"""Registers for a vector of an image with borders: an address and two indices, for conditions."""
 
 ADDRESSES = 16
-"""Registers for those of operands that are asked for early, and of results at the same places."""
+"""Registers for addresses of prefetched operands, and of results at the same places."""
 
 SPLIT_MORE, SPLIT_BORDERS = 8, 3
-"""Registers for what split fragments come to, before that is added to sums; and how many times as
-many as else ptxas has beside them for images with borders."""
+"""Registers for products of split fragments before they are added to sums; and the factor by which
+ptxas takes more for images with borders then."""
 
 ADDRESS = 2
-"""Registers."""
+"""Registers of an address."""
 
 PRODUCTS = {
     "wgmma": 2048,
@@ -155,28 +157,29 @@ PRODUCTS = {
     WHOLE_ROWS: 512,
 }
 USUAL_PRODUCTS = 1024
-"""Multiply-adds of a unit in a cycle, of elements of 2 bytes, by instructions."""
+"""Multiply-adds of an SM per cycle, with elements of 2 bytes, by instructions."""
 
 SCHEDULERS, OF_PAIR, OF_FRAGMENT = 4, 14, 22
-"""Of a unit, each of which issues an instruction in a cycle, and what a warp issues for a pair of
-split fragments and for either: 6 products and 8 sums, and 5 instructions for each of the four
-elements that a thread has of it, and what loads them."""
+"""Warp schedulers of an SM, each of which issues an instruction per cycle, and the instructions of
+a warp for a pair of split fragments and for either: 6 products and 8 sums, and 5 for each of the
+four elements that a thread has of it, and its loads."""
 
 HIDDEN = 0.9
-"""The part of what takes less time that passes while the rest goes on."""
+"""The part of the shorter times that overlaps with the longest."""
 
 FEWEST_BUFFERS = 3
-"""Of tiles whose groups have sums beside them: two blocks are on their way while one is used."""
+"""Buffers of tiles whose groups keep sums in shared memory, too: two blocks are in flight while one
+is used."""
 
 BLOCK_CYCLES = 40
-"""From one barrier to products behind it, where no other warps fill the time."""
+"""Cycles from a barrier to the products after it, without other warps to fill them."""
 
 REFILL_CYCLES = 300
-"""The same where there is one buffer, which is written between two barriers and read behind them;
-reckoned by the latencies of shared memory, not measured."""
+"""The same with a single buffer, which is stored between two barriers and loaded after them;
+estimated from shared-memory latencies, not measured."""
 
 GROUP_CYCLES = 1500
-"""Until the first tiles are there, and from the last sums to the end."""
+"""Cycles until the first tiles have arrived, and from the last sums to the end."""
 
 
 def tensor_tiles(
@@ -186,9 +189,8 @@ def tensor_tiles(
     boxes: BoxProduct | None = None,
     kept: DType = F32,
 ) -> Iterator[TensorProduct]:
-    """Tiles of which a unit can run groups, the best first; none if ``machine`` has no
-    instruction for operands of ``dtype``, which may be copied as ``boxes``.  Sums may be ``kept``
-    in such a type."""
+    """Tiles whose groups an SM can run, the best first; none if ``machine`` has no instruction for
+    operands of ``dtype``, which may be copied as ``boxes``.  Sums may be ``kept`` in that type."""
     tiles = [
         replace(t, terms=t.terms * 2 // dtype.bytes, instruction=family, warp=machine.warp)
         for family in [family for family in families(dtype) if family in machine.matrix][:1]
@@ -214,7 +216,7 @@ def tensor_tiles(
 
 
 def _known_tiles(family: str, machine: GpuModel) -> Sequence[TensorProduct]:
-    """For elements of 2 bytes."""
+    """Tiles for elements of 2 bytes."""
     if machine.copies:
         return SPLIT_TILES if family == SPLIT else TILES
     small = machine.warp == 32 and family not in (MATRICES, WHOLE_MATRICES)
@@ -222,7 +224,7 @@ def _known_tiles(family: str, machine: GpuModel) -> Sequence[TensorProduct]:
 
 
 def _has_whole(tile: TensorProduct, found: Contraction) -> bool:
-    """Whether warps have whole fragments of the columns of either of twins."""
+    """Whether warps have whole fragments of the columns of each twin product."""
     fragments = SIDE * tile.warp_columns * len(found.rights)
     return tile.instruction == BOXES or tile.columns % fragments == 0
 
@@ -230,8 +232,8 @@ def _has_whole(tile: TensorProduct, found: Contraction) -> bool:
 def _with_spare(
     tile: TensorProduct, found: Contraction, dtype: DType, machine: GpuModel
 ) -> TensorProduct:
-    """``tile`` with the registers that are left where a unit runs as many of its groups; of those
-    of floats of 8 bits, whose sums are kept three times, there are none."""
+    """``tile`` with the registers that are left for prefetching, if an SM is to run as many of its
+    groups; none for 8-bit floats, whose sums are kept three times."""
     if tile.instruction != BOXES or tile.parts > 1 or tile.groups or dtype.bytes == 1:
         return tile
     taken = tensor_registers(tile, dtype)
@@ -245,7 +247,7 @@ def _with_spare(
 def _in_parts(
     tile: TensorProduct, found: Contraction, machine: GpuModel, boxes: BoxProduct | None
 ) -> Iterator[TensorProduct]:
-    """``tile`` whole, and in parts; ``boxes`` may have more terms, zeros up to a block."""
+    """``tile`` whole, and with split-K; ``boxes`` may have more terms, zeros up to a block."""
     yield tile
     cut = boxes.found if boxes is not None and tile.instruction == BOXES else found
     for parts in parts_of(tile.rows, tile.columns, tile.terms, cut, machine):
@@ -255,8 +257,8 @@ def _in_parts(
 def _persistent(
     tile: TensorProduct, dtype: DType, machine: GpuModel, boxes: BoxProduct, kept: DType
 ) -> Iterator[TensorProduct]:
-    """``tile`` by no more groups than there are at once, if each has more than one, and enough
-    blocks of terms to finish the results of another one by."""
+    """``tile`` with persistent groups, if each has more than one tile, and enough blocks of terms
+    to overlap the epilogue of another one."""
     found = boxes.found
     extents = [v.extent for v in (*found.batch, *found.rows, *found.columns, *found.terms)]
     if tile.instruction != BOXES or tile.parts > 1 or not all(isinstance(n, int) for n in extents):
@@ -277,7 +279,7 @@ def _persistent(
 
 
 def _tiles_of(tile: TensorProduct, found: Contraction, boxes: BoxProduct | None) -> int:
-    """Of results."""
+    """Tiles of results."""
     if boxes is not None and tile.instruction == BOXES:
         rows = boxes.count_tiles(tile.rows)
     else:
@@ -292,16 +294,16 @@ def tensor_time(
     machine: GpuModel,
     boxes: BoxProduct | None = None,
 ) -> float | None:
-    """Cycles that a tile is expected to take; None if a unit cannot run its groups.
+    """Cycles that a tile is expected to take; None if an SM cannot run its groups.
 
-    A block of terms takes as long as its products, or what passes through shared memory for them,
-    or what comes from the cache, whichever takes longest, and a part of the others.  Of groups that
-    come at once as many bytes are on their way as fill all buffers but one, or the registers that
-    hold a block (Little's law says what comes in a cycle then).
+    A block of terms takes the time of its products, of its traffic through shared memory or of its
+    loads from L2, whichever is longest, and a part of the others.  Concurrent groups have as many
+    bytes in flight as fill all buffers but one, or the registers that hold a block; Little's law
+    gives the throughput.
 
-    With ``parts`` a group has as many times fewer blocks; what comes then is
-    :func:`~modelcc.targets.gpu.partial_sums.parts_cycles`.  Groups that have several tiles finish
-    the results of one while they multiply the next, behind which they only write the sums.
+    With ``parts``, a group has as many times fewer blocks, followed by
+    :func:`~modelcc.targets.gpu.partial_sums.parts_cycles`.  Persistent groups finish one tile while
+    they multiply the next; only the stores of the sums are not overlapped.
     """
     registers = tensor_registers(tile, dtype, found)
     at_once = tile.groups // machine.units or machine.groups_at_once(
@@ -342,7 +344,7 @@ def tensor_time(
 
 
 def _issued(tile: TensorProduct, dtype: DType) -> float:
-    """Cycles in which a unit issues what warps do with a block of split operands."""
+    """Cycles in which an SM issues a block's instructions for split operands."""
     if tile.instruction != SPLIT:
         return 0.0
     pairs = tile.rows * tile.columns / SIDE**2
@@ -352,14 +354,14 @@ def _issued(tile: TensorProduct, dtype: DType) -> float:
 
 
 def split_pays(machine: GpuModel) -> bool:
-    """Whether three products of half of the rate of f16 are faster than threads' own of f32."""
+    """Whether three products at half the rate of f16 are faster than f32 by FMA."""
     return machine.matrix_flops / (2 * 3) > machine.flops
 
 
 def _waiting(tile: TensorProduct, found: Contraction, ahead: float) -> float:
-    """Cycles that a group waits for an operand of 2 bytes for each result, of which threads of
-    boxes ask for what they have registers for ``ahead`` cycles before the sums are known, and for
-    all else at once when these are in shared memory; others ask round by round."""
+    """Cycles that a group waits for the epilogue's loads of 2 bytes per result.  With boxes,
+    threads issue as many as they have registers for ``ahead`` cycles before the sums are complete,
+    and the rest at once when these are in shared memory; others issue them round by round."""
     results = -(-tile.rows * found.own(tile.columns) // tile.threads)
     if tile.instruction != BOXES:
         return -(-results // RESULTS) * LATENCY_CYCLES
@@ -368,7 +370,7 @@ def _waiting(tile: TensorProduct, found: Contraction, ahead: float) -> float:
 
 def tensor_bytes(tile: TensorProduct, found: Contraction, dtype: DType, kept: DType = F32) -> int:
     """Shared memory of a group: tiles of operands, and a row of fragments of whole sums, or all of
-    them, which may be ``kept`` in such a type."""
+    them, ``kept`` in that type."""
     if tile.instruction == BOXES:
         return tile_bytes(tile, F32 if is_turned(tile) else kept)
     left = _operand_bytes(found.left, tile.rows, tile, dtype)
@@ -390,9 +392,9 @@ def _operand_bytes(operand: KeptFactor, size: int, tile: TensorProduct, dtype: D
 def tensor_registers(
     tile: TensorProduct, dtype: DType = BF16, found: Contraction | None = None
 ) -> int:
-    """Registers that a thread is expected to take: sums, two steps' fragments of elements of
-    ``dtype``, those of the next block of what is ``found`` that it holds, addresses, also of images
-    with borders."""
+    """Registers a thread is expected to take: sums, fragments of ``dtype`` for two steps, held
+    elements of the next block of ``found``, and addresses, including those of images with
+    borders."""
     sums = tile.rows * tile.columns // tile.threads
     if tile.instruction == BOXES:
         kept = sums if tile.terms == depth(BF16) else 3 * sums
@@ -406,8 +408,8 @@ def tensor_registers(
 
 
 def _of_borders(tile: TensorProduct, dtype: DType, found: Contraction | None) -> int:
-    """Registers for addresses and indices of what a thread copies of images with borders, vector
-    by vector."""
+    """Registers for addresses and indices of a thread's copies of images with borders, per
+    vector."""
     if found is None:
         return 0
     copied = tile.terms * dtype.bytes // VECTOR_BYTES
@@ -418,8 +420,8 @@ def _of_borders(tile: TensorProduct, dtype: DType, found: Contraction | None) ->
 
 
 def _held(tile: TensorProduct, dtype: DType, found: Contraction | None) -> int:
-    """Registers of a block's vectors: single elements have an address each, and those that are
-    turned on their way a register each."""
+    """Registers of a block's vectors: single elements need an address each, and those that are
+    transposed on the way a register each."""
     if found is None:
         return (tile.rows + tile.columns) * tile.terms * dtype.bytes // (4 * tile.threads)
     own = found.own(tile.columns)

@@ -1,18 +1,18 @@
-"""Contractions on matrix units that warps use together, from tiles in shared memory.
+"""Contractions on tensor cores by warps, from tiles in shared memory.
 
 grid b, j, i; thread warp row, warp column, lane
-  the first blocks of terms are copied, a batch each
+  the first blocks of terms (K) are copied, a commit group each
   for each block of terms
-    wait for its batch, barrier
-    the block that comes ``buffers - 1`` later is copied to the buffer that the last one was in
+    wait for its commit group, barrier
+    the block that comes ``buffers - 1`` later is copied to the buffer of the previous one
     for each fragment of terms
       sums of each fragment += left fragment * right fragment
   for each row of fragments
-    its sums are put side by side into shared memory, barrier
-    results where there are any: sums, and what follows them
+    its sums are stored to shared memory contiguously, barrier
+    results within range: sums, and their epilogue
 
-Blocks are copied by :mod:`modelcc.targets.gpu.async_copy_blocks`.  With ``parts`` a group has some
-of the terms, and puts its sums into memory; the last one of a tile finishes them
+Blocks are copied by :mod:`modelcc.targets.gpu.async_copy_blocks`.  With ``parts`` (split-K), a
+group has some of the terms, and stores its sums to memory; the last one of a tile finishes them
 (:mod:`modelcc.targets.gpu.partial_sums`).
 """
 
@@ -56,21 +56,21 @@ from modelcc.targets.isa.fragments import (
 from modelcc.targets.isa.split_product import multiply_split
 
 EXACT, SPLIT, ROUNDED = "mma_f32", "mma_tf32x3", "mma_tf32"
-"""The instructions that take f32 as it is, as two numbers with 10 bits of mantissa, and as one."""
+"""Instructions for f32: exact, as two numbers with 10 bits of mantissa (3xTF32), and as one."""
 
 BYTES, DEEP = "mma_f8", "mma_deep"
-"""Those that take floats of 8 bits, and the terms of two fragments."""
+"""Instructions for 8-bit floats, and those with the terms of two fragments."""
 
 MATRICES, WHOLE_MATRICES = "matrices", "matrices_f32"
-"""Those that load and store whole matrices, of f16 and bf16, and of f32 as it is."""
+"""Instructions that load and store whole matrices, of f16 and bf16, and of exact f32."""
 
 WHOLE_ROWS = "mma_rows"
-"""Those of which threads have whole rows of operands, two each the same, in half of the rate."""
+"""Instructions whose threads hold whole rows of operands, each in two threads; half the rate."""
 
 
 def lower_tensor_product(kernel: GroupKernel, schedule: TensorProduct) -> Function:
     """The function of a kernel; :class:`ScheduleError` if it does not begin with a contraction of
-    rows and columns in a type that matrix units have, or tiles do not divide among warps."""
+    rows and columns in a type that tensor cores have, or tiles do not divide among warps."""
     anchor = kernel.group.anchor
     found = group_contraction(kernel.group)
     dtype = None if anchor is None or found is None else matrix_type(anchor, found)
@@ -83,8 +83,8 @@ def lower_tensor_product(kernel: GroupKernel, schedule: TensorProduct) -> Functi
 
 
 def families(dtype: DType) -> tuple[str, ...]:
-    """Those of instructions that multiply fragments of ``dtype``, exact ones first, and those of
-    more terms."""
+    """Families of instructions that multiply fragments of ``dtype``, exact ones first, and those
+    with more terms."""
     if dtype == F32:
         return EXACT, WHOLE_MATRICES, SPLIT, ROUNDED
     if dtype.is_float and dtype.bits == 8:
@@ -93,7 +93,7 @@ def families(dtype: DType) -> tuple[str, ...]:
 
 
 def matrix_type(anchor: Nest, found: Contraction) -> DType | None:
-    """The type of both operands, if matrix units multiply and add these as ``anchor`` says."""
+    """The type of both operands, if tensor cores compute the products and sums of ``anchor``."""
     left, right = found.left, found.right
     dtype = left.value.dtype
     if dtype != right.value.dtype or dtype not in OPERANDS:
@@ -115,9 +115,9 @@ def check_warps(s: TensorProduct, dtype: DType) -> None:
 
 
 def pad_bytes(operand: KeptFactor, s: TensorProduct) -> int:
-    """That rows of a tile are longer than what is in them: by what a thread has of a fragment, or,
-    of columns of 32 bits, by twice that, for then the four rows that a warp reads 8 elements of at
-    once are in all banks."""
+    """The padding of a tile's rows in bytes: what a thread holds of a fragment, or, for columns of
+    32 bits, twice that, as the four rows of which a warp loads 8 elements at once are in all banks
+    then."""
     apart = operand.value.dtype.bits == 32 and not has_rows_of_terms(operand)
     return fragment_bytes(s.warp) * (2 if apart and s.copies else 1)
 
@@ -177,18 +177,18 @@ class _TensorProduct:
 
     @cached_property
     def _thread(self) -> Index:
-        """Its number in the group."""
+        """The thread's index in the group."""
         row, column, lane = map(Sym, self._threads)
         return (row * self._schedule.warp_columns + column) * self._schedule.warp + lane
 
     @cached_property
     def _blocks(self) -> Index:
-        """Of a group."""
+        """Blocks of a group."""
         s = self._schedule
         return blocks_of_part(ceildiv(extent_of(self._found.terms), s.terms), s.parts)
 
     def function(self) -> Function:
-        """Grid, threads, and what these do."""
+        """Grid, threads, and their statements."""
         outer, found, s = self._outer, self._found, self._schedule
         _, gj, gi = map(Sym, self._groups)
         number, part = place_part(outer, Sym(self._groups[0]), s.parts, self._ranges)
@@ -273,7 +273,7 @@ class _TensorProduct:
     # --- results
 
     def _slab(self, batch: dict[str, Index], parts: PartialSums | None) -> EpilogueStaging:
-        """For a row of fragments of each warp, or for all of them in parts."""
+        """The slab for a row of fragments of each warp, or for all of them in parts."""
         s = self._schedule
         rows = SIDE * s.warp_rows if parts is None else s.rows
         own = self._rights[0].size
@@ -285,7 +285,7 @@ class _TensorProduct:
         )  # fmt: skip
 
     def _parts(self, parts: PartialSums, slab: EpilogueStaging) -> list[Stmt]:
-        """The sums of this group's terms, and all of them by the last one."""
+        """The sums of this group's terms, and the total by the last group."""
         row, i = Sym(self._threads[0]), Sym(self._kernel.names.fresh("i"))
 
         def place(column: Index) -> Argument:
@@ -296,7 +296,8 @@ class _TensorProduct:
         return [_unrolled(i, self._shape[0], *put), last]
 
     def _put(self, i: Index, place: Callable[[Index], Argument], pitch: int) -> list[Stmt]:
-        """Row ``i`` of fragments to where their columns have a ``place``, rows by ``pitch``."""
+        """Stores row ``i`` of fragments: ``place`` gives the destinations of columns, ``pitch``
+        that of rows."""
         result, (column, own) = list[Stmt](), (Sym(self._threads[1]), self._fragments[1])
         store = store_c(self._sums, self._sums, self._every[1])
         for number, right in enumerate(self._rights):
@@ -309,7 +310,7 @@ class _TensorProduct:
         return result
 
     def _results(self, slab: EpilogueStaging) -> list[Stmt]:
-        """Rows of fragments one after the other: their registers have numbers."""
+        """Rows of fragments one after the other, unrolled as fragments are registers."""
         row, result = Sym(self._threads[0]), list[Stmt]()
         result += [Barrier()] if slab.over else []
 

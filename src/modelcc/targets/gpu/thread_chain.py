@@ -1,4 +1,4 @@
-"""Sums of rows of tiles that products make, by the threads' own arithmetic.
+"""Chained contractions (sums over rows of products' tiles) by scalar arithmetic (FMA).
 
 grid b, i; thread y, x
   left factors of the rows stay; totals = 0
@@ -6,11 +6,11 @@ grid b, i; thread y, x
     right factors of the keys; barrier
     products of rows of y and keys of x, and the weights made of them, to shared memory; barrier
     totals += weights of the row * values of columns of x; barrier
-  results: what is made of totals
+  results: made of totals
 
-Values that are a product's right factor, turned, are read from where that is.  With ``lanes`` terms
-of factors, and keys of weights, lie side by side, so that a thread loads several at once, and
-factors are copied without registers, where machines do that.
+Values that are the transposed right factor of a product are read from that factor's tile.  With
+``lanes``, terms (K) of factors, and keys of weights, are contiguous, so that a thread loads several
+at once, and factors are copied asynchronously, where machines do that.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ from modelcc.targets.gpu.staged_tile import StagedTile, TileCopier
 
 
 def lower_chain(kernel: GroupKernel, schedule: GroupChain) -> Function:
-    """The function of a kernel; :class:`ScheduleError` if it is no chain, or blocks do not divide
-    among threads."""
+    """The function of a kernel; :class:`ScheduleError` if it is no chain, or threads do not divide
+    blocks evenly."""
     s = schedule
     if min(s.rows, s.keys, s.threads, s.thread_rows) < 1 or s.rows % s.thread_rows:
         raise ScheduleError("blocks have rows, of which a thread has some, and keys")
@@ -69,8 +69,8 @@ def lower_chain(kernel: GroupKernel, schedule: GroupChain) -> Function:
 
 
 class ThreadChain:
-    """What threads of a group do; :class:`ScheduleError` if vectors are asked for, and factors or
-    results are none."""
+    """Emits the work of a group's threads; :class:`ScheduleError` if the schedule has vectors, and
+    factors or results cannot be such."""
 
     def __init__(self, kernel: GroupKernel, s: GroupChain, parts: ChainParts) -> None:
         if s.lanes > 1:
@@ -120,7 +120,7 @@ class ThreadChain:
         )  # fmt: skip
 
     def _of(self, one: ChainSum) -> OperandTile:
-        """Values that no product has."""
+        """The tile of values that are no product's factor."""
         of: Contraction = one.contraction
         size = self._columns(one) * self._shape[1] * self._s.lanes, self._s.keys
         return self._tile("values", of.right, of.columns, of.terms, size, by_term=False)
@@ -131,12 +131,12 @@ class ThreadChain:
 
     @property
     def shared(self) -> list[Buffer]:
-        """Memory of a group."""
+        """Shared memory of a group."""
         own = [tile for tile in self._values if tile is not None]
         return [*(t.buffer for t in (*self._left, *self._right, *own)), *self._weights]
 
     def function(self) -> Function:
-        """Grid, threads, and what these do."""
+        """Grid, threads, and their statements."""
         outer, s = self._outer, self._s
         for tile in self._left:
             self._fill(tile, self._start, 0, outer, self._launch.ranges)
@@ -177,15 +177,15 @@ class ThreadChain:
         at.statements += reader.put(0)
 
     def _row(self, number: int) -> Index:
-        """Where a thread's row is in its block."""
+        """A thread's row within its block."""
         return self._y + number * self._shape[0]
 
     def _column(self, number: int) -> Index:
-        """Where a thread's key is in its block, or which vector of columns it has."""
+        """A thread's key within its block, or the index of its vector of columns."""
         return self._x + number * self._shape[1]
 
     def _step(self, ranges: Bounds) -> list[Stmt]:
-        """What is done with a block of keys."""
+        """The loop body for a block of keys."""
         inner, block = self._outer.nested(), Sym(self._block)
         for tile in self._right:
             self._fill(tile, block * self._s.keys, 0, inner, ranges)
@@ -200,7 +200,7 @@ class ThreadChain:
         return [*inner.statements, Barrier(), *added, Barrier()]
 
     def _products(self, inner: Evaluation, number: int) -> list[list[Var]]:
-        """Those of a thread's rows and keys."""
+        """Products of a thread's rows and keys."""
         left, right = self._left[number], self._right[number]
         names, term = self._kernel.names, Sym(self._kernel.names.fresh("d"))
         zero = Const(0, left.operand.dtype)
@@ -256,7 +256,7 @@ class ThreadChain:
             return own.at(0, key, place, lanes)
         assert one.shared is not None
         if (column + 1) * self._shape[1] * lanes > one.width:
-            place = minimum(place, one.width - lanes)  # beyond it are results of nobody
+            place = minimum(place, one.width - lanes)  # those beyond are not stored
         return self._right[one.shared].at(0, place, key, lanes)
 
     def _finish(self, one: ChainSum, totals: Sequence[Sequence[Var]]) -> None:
@@ -282,7 +282,7 @@ class ThreadChain:
 
 
 def _verify_lanes(s: GroupChain, parts: ChainParts) -> None:
-    """:class:`ScheduleError` unless factors are f32, and keys and columns whole vectors."""
+    """:class:`ScheduleError` unless factors are f32, and keys and columns are whole vectors."""
     factors = [f for p in parts.products for f in (p.left, p.right)]
     factors += [f for one in parts.sums for f in (one.kept, one.contraction.right)]
     if {k for f in factors for k in (f.dtype, f.value.dtype)} != {F32} or s.keys % s.lanes:

@@ -1,14 +1,15 @@
-"""Kernels of points that read an operand across the way in which they write: by square tiles.
+"""Transposes and other element-wise kernels that read an operand across the direction in which they
+write: by square tiles.
 
-grid g: a tile of ``side`` by ``side`` points, along the axis in whose direction results lie side by
-side and that in whose direction the operand does; thread t
-  elements of the operand, neighbours reading neighbours, to shared memory
+grid g: a tile of ``side`` by ``side`` elements, along the axis in which results are contiguous and
+that in which the operand is; thread t
+  elements of the operand, coalesced, to shared memory
   barrier
-  points, neighbours writing neighbours, from the columns of what is there
+  results, coalesced, from the columns of the tile
 
-Rows of the tile are one word longer than its side, so that elements of a column, as those of a row,
-lie in different banks (G. Ruetsch and P. Micikevicius, "Optimizing matrix transpose in CUDA",
-NVIDIA, 2009).
+Rows of the tile are padded by one word, so that elements of a column, as those of a row, are in
+different banks (G. Ruetsch and P. Micikevicius, "Optimizing matrix transpose in CUDA", NVIDIA,
+2009).
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ WORD = 4
 
 @dataclass(frozen=True)
 class Crossing:
-    """``operands`` of a kernel of points that lie side by side along ``across``, while results do
-    along ``beside``."""
+    """``operands`` of an element-wise kernel that are contiguous along ``across``, while results
+    are along ``beside``."""
 
     across: LoopVar
     beside: LoopVar
@@ -51,7 +52,8 @@ class Crossing:
 
 
 def find_crossing(group: Group) -> Crossing | None:
-    """What ``group`` reads across the way in which it writes; None if there is nothing."""
+    """Operands of ``group`` that are contiguous along another axis than results; None if there are
+    none."""
     loops = group.final.parallel
     stored = [nest for nest in group.nests if nest.output in group.stored]
     if group.anchor is not None or len(loops) < 2:
@@ -74,7 +76,7 @@ def find_crossing(group: Group) -> Crossing | None:
 
 
 def _plain_reads(scalar: Scalar) -> Iterator[Read]:
-    """Of tensors in memory, at places that nothing tells but the point."""
+    """Reads of tensors in memory whose indices depend on the point only."""
     match scalar:
         case Read(indices=(_,)):
             yield scalar
@@ -91,12 +93,12 @@ def pitch(operand: Read, side: int) -> int:
 
 
 def transposed_bytes(crossing: Crossing, side: int) -> int:
-    """Of shared memory of a group."""
+    """Bytes of shared memory of a group."""
     return sum(side * pitch(o, side) * o.dtype.bytes for o in crossing.operands)
 
 
 def reads_vectors(crossing: Crossing, lanes: int) -> bool:
-    """Whether operands are read in whole vectors."""
+    """Whether operands can be loaded in whole vectors."""
     if lanes == 1:
         return True
     extent = crossing.across.extent
@@ -106,7 +108,7 @@ def reads_vectors(crossing: Crossing, lanes: int) -> bool:
 
 
 def lower_transpose(kernel: GroupKernel, schedule: GroupTranspose) -> Function:
-    """The function of a kernel; :class:`ScheduleError` if it reads nothing across, or threads have
+    """The function of a kernel; :class:`ScheduleError` if it has no such operand, or threads have
     no whole vectors."""
     group, s = kernel.group, schedule
     crossing = find_crossing(group)
@@ -140,7 +142,7 @@ class _TileThreads:
         self._row, self._column = fresh("row"), fresh("column")
 
     def function(self) -> Function:
-        """Grid, threads, and what these do."""
+        """Grid, threads, and their statements."""
         for number in range(self._vectors(self._s.read)):
             self._outer.statements += self._read(number)
         self._outer.statements.append(Barrier())
@@ -150,11 +152,11 @@ class _TileThreads:
         return self._kernel.function(self._launch.around(shared, self._outer.statements))
 
     def _vectors(self, lanes: int) -> int:
-        """That a thread moves; the last ones may be beyond the tile."""
+        """Vectors that a thread moves; the last ones may be outside the tile."""
         return -(-self._s.side * self._s.side // (lanes * self._s.threads))
 
     def _places(self, number: int, lanes: int) -> tuple[Index, Index, tuple[Condition, ...]]:
-        """Line of a tile, and vector there, of a thread; where there is one."""
+        """Line of a tile, and vector there, of a thread; the conditions that these exist."""
         side, vector = self._s.side, self._thread + number * self._s.threads
         line, own = floordiv(vector, side // lanes), mod(vector, side // lanes)
         total = side * side // lanes
@@ -164,8 +166,8 @@ class _TileThreads:
     def _at(
         self, at: Evaluation, owns: tuple[Index, Index], lanes: tuple[int, int]
     ) -> tuple[Point, tuple[Condition, ...]]:
-        """The first points of vectors of a tile, by their places along both sides; where they
-        are there."""
+        """The first points of vectors of a tile, by their indices along both sides; the conditions
+        that they are in range."""
         sides = (self._crossing.across, self._crossing.beside)
         point, there = dict(self._point), list[Condition]()
         for v, tile, own, count in zip(sides, self._numbers, owns, lanes, strict=True):
@@ -190,7 +192,7 @@ class _TileThreads:
         return only_where(mine, outside.statements)
 
     def _write(self, number: int) -> list[Stmt]:
-        """A vector of points."""
+        """A vector of results."""
         lanes, beside = self._s.lanes, self._crossing.beside.name
         column, own, mine = self._places(number, lanes)
         outside, inner, lane = self._vector(lanes)
@@ -202,14 +204,14 @@ class _TileThreads:
         return only_where(mine, outside.statements)
 
     def _vector(self, lanes: int) -> tuple[Evaluation, Evaluation, Index]:
-        """Evaluations around vectors and of them, and the number of an element of one."""
+        """Evaluations outside and inside of vectors, and the index of an element of one."""
         outside, lane = Evaluation(self._kernel.names), self._kernel.names.fresh("l")
         if lanes == 1:
             return outside, outside.nested(), 0
         return outside, outside.nested(Lanes(lane, lanes)), Sym(lane)
 
     def _staged(self) -> Group:
-        """The kernel's stages, which read tiles."""
+        """The kernel's stages, reading tiles."""
         group, side = self._kernel.group, self._s.side
 
         def visit(node: Scalar) -> Scalar:

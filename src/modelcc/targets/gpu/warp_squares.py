@@ -1,8 +1,8 @@
-"""Threads of a warp two by two in squares, for shared memory to answer pairs of them at once.
+"""Threads of a warp in 2 by 2 squares, for shared memory to serve pairs of them at once.
 
 T and T^1 have the same row, T and T^2 the same column, so that a warp's loads of 16 bytes along
 either are 2 requests instead of 4 (:attr:`~modelcc.targets.gpu.machine.GpuModel.paired`; CUTLASS
-lays lanes out like this as ``RowMajorInterleaved<2>``)::
+arranges lanes like this as ``RowMajorInterleaved<2>``)::
 
     0  1  4  5  8  9 12 13
     2  3  6  7 10 11 14 15
@@ -18,13 +18,13 @@ WARP = 32
 
 
 def interleaves(down: int, across: int, columns: int) -> bool:
-    """Whether ``down`` by ``across`` threads are warps of ``columns`` in a row, in squares."""
+    """Whether ``down`` by ``across`` threads are warps with ``columns`` in a row, in squares."""
     rows = WARP // columns
     return WARP % columns == 0 == columns % 2 and rows % 2 == 0 == down % rows == across % columns
 
 
 def interleaved(thread: Index, across: int, columns: int) -> tuple[Index, Index]:
-    """Row and column of ``thread``, of ``across`` in a row, of which a warp has ``columns``."""
+    """Row and column of ``thread``, with ``across`` in a row, of which a warp has ``columns``."""
     rows, squares = WARP // columns, columns // 2
     row = mod(floordiv(thread, 2), 2) + mod(floordiv(thread, 2 * columns), rows // 2) * 2
     column = mod(thread, 2) + mod(floordiv(thread, 4), squares) * 2
@@ -33,6 +33,6 @@ def interleaved(thread: Index, across: int, columns: int) -> tuple[Index, Index]
 
 
 def in_a_row(columns: int) -> tuple[int, ...]:
-    """By which bits the numbers of a warp's threads differ that are in a row of ``columns``, a
-    power of two: the farthest first."""
+    """XOR masks between the lanes of a warp in a row of ``columns``, a power of two: the farthest
+    first."""
     return (*(4 << bit for bit in reversed(range(columns.bit_length() - 2))), 1)

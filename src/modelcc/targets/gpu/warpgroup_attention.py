@@ -1,24 +1,24 @@
-"""Attention on matrix units that a warpgroup uses together, from tiles that are copied as boxes.
+"""Attention by wgmma, from tiles that TMA copies as boxes.
 
 grid b, i; thread warp of 128 (64 rows each), lane
   one thread: queries and the first blocks of keys and of values are copied, a phase each
-  scores = queries * keys of the first block, weighed
+  scores = queries * keys of the first block, softmax
   for each further block of keys
-    warps in turns: scores = queries * keys, beside, and
-      totals += powers * values of the block before, beside
-    one thread of the last warp: further keys and values are copied to where earlier ones were
-    wait for the scores, which are weighed while the totals go on
+    warpgroups in turns: scores = queries * keys, asynchronously, and
+      totals += exponentials * values of the previous block, asynchronously
+    one thread of the last warpgroup: further keys and values are copied over earlier ones
+    wait for the scores, whose softmax is computed while the totals are
     wait for the totals
-    totals * (power of what has changed), powers = those of the scores
-  totals += powers * values of the last block
-  results where there are any: totals, and what follows them
+    totals * rescaling factor, exponentials = those of the scores
+  totals += exponentials * values of the last block
+  results within range: totals, and their epilogue
 
-Scores, powers and totals are registers all the time: a thread has two rows of them, which it shares
-with three neighbours.  To weigh scores is to find what follows them, their largest so far, powers
-under it and the sums of these (Shah et al., "FlashAttention-3", 2024, algorithm 2).  A warp weighs
-while the units multiply for another one ("pingpong scheduling" there); where it is alone, or there
-is no memory for a third block, all warps meet before that is overwritten.  Results in
-16 bits are made of powers of as many, others of powers as the sum of two such numbers.
+Scores, exponentials and totals stay in registers: a thread has two rows of them, shared with three
+neighbours.  The softmax of scores is their epilogue, their running maximum, exponentials relative
+to it and the sums of these (Shah et al., "FlashAttention-3", 2024, algorithm 2).  A warpgroup
+computes it while the tensor cores multiply for another one ("pingpong scheduling" there); if it is
+alone, or there is no memory for a third block, all warps synchronise before a block is overwritten.
+Results in 16 bits use exponentials of as many, others exponentials as the sum of two such numbers.
 """
 
 from __future__ import annotations
@@ -101,16 +101,16 @@ from modelcc.targets.isa.tile_products import (
 )
 
 WARPS = 128
-"""Threads that multiply together."""
+"""Threads of a warpgroup."""
 
 ALIGNMENT = 1024
-"""Bytes at whose multiples tiles begin."""
+"""Alignment of tiles, in bytes."""
 
 ROW_THREADS = 4
-"""That have numbers of a row."""
+"""Threads that hold elements of a row."""
 
 SHARED_BYTES = 227 * 1024
-"""Memory of a group, of units that multiply for four warps."""
+"""Shared memory of a group, on machines with wgmma."""
 
 
 def lower_tile_attention(kernel: GroupKernel, schedule: TensorAttention) -> Function:
@@ -122,8 +122,8 @@ def lower_tile_attention(kernel: GroupKernel, schedule: TensorAttention) -> Func
 
 
 class TileAttention:
-    """What threads of a group do; :class:`ScheduleError` if operands are no boxes, or rows and
-    keys none of these units'."""
+    """Emits the work of a group's threads; :class:`ScheduleError` if operands are no boxes, or rows
+    and keys do not fit wgmma."""
 
     def __init__(self, kernel: GroupKernel, s: TensorAttention, parts: AttentionParts) -> None:
         verify_halves(parts)
@@ -136,12 +136,13 @@ class TileAttention:
             raise ScheduleError(f"four warps have {ROWS} rows, blocks {COLUMNS} keys and columns")
         assert parts.shifted is not None
         self._scored, scale = unscaled(parts.scores, parts.shifted)
-        """Scores divided by what powers are made with."""
+        """Scores divided by the scale that the exponentials apply."""
         self._factor = LOG2_E * scale
         self._apart = overflows(self._scored, kernel.kernel.inputs, self._factor)
         self._unmasked = parts.unmasked and unscaled(parts.unmasked, parts.shifted)[0]
         self._known = isinstance(parts.pair.key.extent, int)
-        """Whether the number of keys is; else there may be none, and the last one no place."""
+        """Whether the number of keys is a constant; otherwise there may be none, and no last
+        one."""
         first, second, fresh = parts.first, parts.second, kernel.names.fresh
         self._queries = self._boxes(
             box_operand(kernel, first.left, first.rows, first.terms, first.batch)
@@ -192,13 +193,13 @@ class TileAttention:
 
     @property
     def shared(self) -> tuple[Buffer, ...]:
-        """Memory of a group."""
+        """Shared memory of a group."""
         return (*self._tiles, *self._arrivals)
 
     @property
     def registers(self) -> int:
-        """What a thread is expected to take: scores, powers, totals, and what ptxas takes beside
-        them, for addresses and for what masks."""
+        """Registers a thread is expected to take: scores, exponentials, totals, and what ptxas
+        takes besides them, for addresses and for masks."""
         powers = len(self._powers) * self._s.keys // 4
         fragments = self._s.keys // 2 + powers + self._width // 2
         if not self._is_masked:
@@ -208,18 +209,18 @@ class TileAttention:
 
     @property
     def _is_masked(self) -> bool:
-        """Whether scores hang on where they are."""
+        """Whether scores depend on their position."""
         return self._parts.unmasked is not None or self._reads_masks
 
     @property
     def _reads_masks(self) -> bool:
-        """Whether scores are made of more inputs than queries and keys."""
+        """Whether scores read more inputs than queries and keys."""
         later = (read.tensor for nest in self._parts.scores[1:] for read in reads(nest.body))
         inputs = self._kernel.kernel.inputs
         return any(name in inputs for name in later)
 
     def function(self) -> Function:
-        """Grid, threads, and what these do."""
+        """Grid, threads, and their statements."""
         outer, ranges = self._outer, self._launch.ranges
         fragments = (self._scores, self._totals, *self._powers)
         outer.statements += [Alloc(b) for b in fragments]
@@ -266,7 +267,7 @@ class TileAttention:
     def _blocks(
         self, first: Index, end: Index, count: Index, ranges: Bounds, scores: Sequence[Nest]
     ) -> None:
-        """What is done with blocks of keys, of ``count`` in all."""
+        """The loop over blocks of keys, of ``count`` in all."""
         inner, block = self._outer.nested(), Sym(self._kernel.names.fresh("kb"))
         ranges = {**ranges, block.name: Range(first, end - 1)}
         scoring, adding = self._score(block), self._add(block - 1)
@@ -278,7 +279,7 @@ class TileAttention:
             inner.statements += [*scoring, *adding]
         inner.statements.append(WaitRoutines(len(adding)))
         changes = self._weigh(inner, block, ranges, scores)
-        # Where threads may wait in a loop, ptxas moves no powers down behind the totals.
+        # If threads may wait in a loop, ptxas does not move exponentials below the totals.
         inner.statements += [self._there(2, block), WaitRoutines(0)]
         if not self._in_turns:
             inner.statements.append(Barrier())
@@ -291,23 +292,23 @@ class TileAttention:
     # --- tiles
 
     def _by_one(self, body: Sequence[Stmt], *conditions: Condition) -> list[Stmt]:
-        """What one thread does for all."""
+        """Statements that one thread executes for all."""
         thread = self._warp * WARPS + self._lane
         return only_where((Condition(thread, "==", 0), *conditions), body)
 
     def _begin_first(self, count: Index) -> None:
-        """Queries and the first blocks of keys and values are on their way."""
+        """Starts the copies of queries and of the first blocks of keys and values."""
         copies = [s for which in range(3) for s in self._begin(which, 0)]
         copies += [s for which in (1, 2) for s in self._further(which, 1, count)]
         copies += self._further(1, 2, count) if self._in_turns else ()
         self._outer.statements += self._by_one(copies)
 
     def _further(self, which: int, block: Index, count: Index) -> list[Stmt]:
-        """A block of keys or of values is on its way, if there is such a one."""
+        """Starts the copy of a block of keys or of values, if there is such a block."""
         return only_where((Condition(block, "<", count),), self._begin(which, block))
 
     def _begin(self, which: int, block: Index) -> list[Stmt]:
-        """A block of queries, of keys or of values is on its way to a buffer."""
+        """Starts the copy of a block of queries, of keys or of values to a buffer."""
         tile, s, part = self._tiles[which], self._s, self._part
         assert isinstance(tile.size, int)
         slot: Index = mod(block, self._slots) if which else 0
@@ -347,7 +348,7 @@ class TileAttention:
         return result
 
     def _add(self, block: Index) -> list[Stmt]:
-        """Powers times a block of values."""
+        """Exponentials times a block of values."""
         s, slot, part = self._s, mod(block, self._slots), self._part
         routine = multiply_rows(self._dtype, self._width, self._values.transposed)
         values = self._tiles[2].name
@@ -361,11 +362,11 @@ class TileAttention:
         return result
 
     def _there(self, which: int, block: Index) -> Stmt:
-        """A block of keys, or of values, has come."""
+        """Waits for a block of keys, or of values."""
         slot, phase = mod(block, self._slots), floordiv(block, self._slots)
         return WaitArrival(self._arrivals[which].name, slot, phase)
 
-    # --- a thread's own numbers
+    # --- a thread's own elements
 
     def _row(self, row: int) -> Index:
         return self._start + self._warp * ROWS + own_row(self._lane) + SIDE * row
@@ -375,7 +376,8 @@ class TileAttention:
     def _weigh(
         self, at: Evaluation, block: Index, ranges: Bounds, scores: Sequence[Nest]
     ) -> list[Expr]:
-        """Scores become powers under the largest so far: what sums up to them shrinks by."""
+        """Scores become exponentials relative to the running maximum; the factors that rescale
+        sums."""
         low = Const(float("-inf"), F32)
         tops = [
             [at.register("top", low if column else self._seen[row]) for column in BOTH]
@@ -400,8 +402,8 @@ class TileAttention:
         return changes
 
     def _power(self, value: Expr, base: Expr) -> Expr:
-        """e^(scale * (value - largest)), where ``base`` is -log2(e) * scale * largest, or the
-        largest where that may be infinite."""
+        """e^(scale * (value - maximum)), where ``base`` is -log2(e) * scale * maximum, or the
+        maximum if that product may be infinite."""
         factor = Const(self._factor, F32)
         if not self._apart:
             return Intrinsic(EXP2, (MulAdd(value, factor, base),))
@@ -430,7 +432,7 @@ class TileAttention:
         scores: Sequence[Nest],
         tops: Sequence[Sequence[Var]],
     ) -> Stmt:
-        """What powers are made of, in the place of scores, and the largest of it."""
+        """The exponents, in place of scores, and their maximum."""
         parts, pair = self._parts, self._parts.pair
         inner, (side, every) = at.nested(), each_side(self._kernel.names, self._s.keys)
         ranges = {**ranges, side.name: loop_range(self._s.keys // SIDE)}
@@ -458,7 +460,8 @@ class TileAttention:
     def _key(
         self, at: Evaluation, key: Index, ranges: Bounds
     ) -> tuple[Index, tuple[Condition, ...]]:
-        """``key`` or the last one, or itself if there may be none; and what says it is there."""
+        """``key`` or the last one, or itself if there may be none; and the condition that it
+        exists."""
         axis = self._parts.pair.key
         if self._known:
             return within(at, key, axis, ranges)
@@ -466,7 +469,7 @@ class TileAttention:
         return number, (Condition(number, "<", axis.extent),)
 
     def _known_there(self, body: Scalar) -> Scalar:
-        """``body`` of a score, which reads nothing of keys that are not there."""
+        """``body`` of a score, guarded so that it reads nothing at keys that do not exist."""
         inputs, axis = self._kernel.kernel.inputs, self._parts.pair.key
         if self._known or not any(read.tensor in inputs for read in reads(body)):
             return body
@@ -474,7 +477,7 @@ class TileAttention:
         return Guard(there, body, Number(0.0, body.dtype), body.dtype)
 
     def _turn(self, changes: Sequence[Expr]) -> list[Stmt]:
-        """Totals are scaled, and powers become operands."""
+        """Totals are rescaled, and exponentials become operands."""
         side, every_total = each_side(self._kernel.names, self._width)
         scaled = [
             put(self._totals, self._lane, side, row, ScalarCall(
@@ -494,5 +497,5 @@ class TileAttention:
 
 
 def _at_most(count: Index, most: Index) -> Bounds:
-    """What is known of a number under a name: there is one, and no more than ``most``."""
+    """The range of a named number: at least 1, and at most ``most``."""
     return {count.name: Range(1, most)} if isinstance(count, Sym) else {}

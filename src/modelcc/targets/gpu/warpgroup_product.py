@@ -1,27 +1,27 @@
-"""Contractions on matrix units that a warpgroup uses together, from tiles that are copied as boxes.
+"""Contractions by wgmma, from tiles that TMA copies as boxes.
 
 grid b, j, i; thread warp of 128, lane
-  one thread: the first blocks of terms are copied, a phase each
+  one thread: the first blocks of terms (K) are copied, a phase each
   for each block of terms
     wait for its phase
-    sums += left tile * right tile, beside
-    wait for the products of the block before, barrier
-    one thread: the block that comes ``buffers - 1`` later is copied to where that one was
-  before the last ones: operands of what follows sums are asked for, as registers allow
-  all sums are put side by side into the memory of the tiles
-  further operands are asked for, barrier
-  results where there are any: sums, and what follows them
+    sums += left tile * right tile, asynchronously
+    wait for the products of the previous block, barrier
+    one thread: the block that comes ``buffers - 1`` later is copied over that one
+  before the last ones: operands of the epilogue are loaded, as registers allow
+  all sums are stored contiguously to the memory of the tiles
+  further operands are loaded, barrier
+  results within range: sums, and their epilogue
 
-Where rows are few, of a decoder's step or of small images, the units' side of 64 is that of the
-columns, and rows are the other one, of 8 or more: the sums are of the turned result, and turn back
-as they are put into shared memory.
+With few rows, as in a decoder's step or small images, columns are the instruction's side of 64, and
+rows the other one, of 8 or more: the sums are those of the transposed result, and are transposed
+back when they are stored to shared memory.
 
-With ``parts`` a group has some of the terms, and puts its sums into memory; the last one of a tile
-finishes them (:mod:`modelcc.targets.gpu.partial_sums`).
+With ``parts`` (split-K), a group has some of the terms, and stores its sums to memory; the last one
+of a tile finishes them (:mod:`modelcc.targets.gpu.partial_sums`).
 
-Products of a block go on while the next one is waited for: the units always have some to do.  Those
-of floats of 8 bits, which the units add up in few bits, are of one block each in turns of two
-fragments, and added to the sums in f32 while those of the next block go on.
+Products of a block run while threads wait for the next one: tensor cores stay busy.  8-bit floats,
+whose accumulators have few bits, use two fragments in turns, one block each, which are added to the
+sums in f32 while the products of the next block run.
 """
 
 from __future__ import annotations
@@ -88,13 +88,13 @@ from modelcc.targets.isa.tile_products import (
 )
 
 BOXES = "wgmma"
-"""The instructions that take tiles which are copied as boxes."""
+"""The instructions whose tiles are copied as boxes."""
 
 WARPS = 128
-"""Threads that multiply together."""
+"""Threads of a warpgroup."""
 
 ALIGNMENT = 1024
-"""Bytes at whose multiples tiles begin."""
+"""Alignment of tiles, in bytes."""
 
 
 def lower_tile_product(kernel: GroupKernel, schedule: TensorProduct) -> Function:
@@ -103,9 +103,9 @@ def lower_tile_product(kernel: GroupKernel, schedule: TensorProduct) -> Function
 
 
 def find_tile_product(kernel: GroupKernel, schedule: TensorProduct) -> tuple[DType, BoxProduct]:
-    """What is multiplied; :class:`ScheduleError` if the kernel does not begin with a product of
-    matrices of f16, bf16 or floats of 8 bits that are boxes of inputs, of the latter with terms
-    side by side, or tiles are none of these units'."""
+    """The product; :class:`ScheduleError` if the kernel does not begin with a product of matrices
+    of f16, bf16 or 8-bit floats that are boxes of inputs (of 8-bit floats, with contiguous terms),
+    or tiles do not fit wgmma."""
     anchor = kernel.group.anchor
     found = None if kernel.checks else group_contraction(kernel.group)
     dtype = None if anchor is None or found is None else matrix_type(anchor, found)
@@ -128,12 +128,12 @@ def find_tile_product(kernel: GroupKernel, schedule: TensorProduct) -> tuple[DTy
 
 
 def takes_boxes(dtype: DType, product: BoxProduct) -> bool:
-    """Whether units multiply tiles of ``dtype`` that lie as those of ``product`` do."""
+    """Whether wgmma multiplies tiles of ``dtype`` in the layouts of ``product``."""
     return dtype in OPERANDS or (dtype in BYTES and not any(product.turned))
 
 
 def is_turned(s: TensorProduct) -> bool:
-    """Whether columns are the side of the tile that units have 64 of."""
+    """Whether columns are the instruction's side of 64 (the tile is multiplied transposed)."""
     return s.rows < ROWS
 
 
@@ -150,8 +150,8 @@ def _beside(s: TensorProduct) -> int:
 
 
 def tile_bytes(s: TensorProduct, kept: DType = F32) -> int:
-    """Shared memory of a group: tiles, whole sums in their place, what counts arrivals.  Sums of
-    groups that have several tiles are beside these, ``kept`` in such a type."""
+    """Shared memory of a group: tiles, whole sums aliasing these, and arrival barriers.  Sums of
+    persistent groups have memory of their own, ``kept`` in that type."""
     tiles = s.buffers * (s.rows + s.columns) * DEPTH_BYTES
     each = kept.bytes if s.groups else F32.bytes
     sums = s.rows * slab_pitch(s.columns, is_turned(s)) * each if s.parts == 1 else 0
@@ -160,8 +160,8 @@ def tile_bytes(s: TensorProduct, kept: DType = F32) -> int:
 
 @dataclass(frozen=True)
 class ResultTile:
-    """One of results: of which batch, its number among those of columns and of rows, and what is
-    known of the symbols in these."""
+    """A tile of results: its batch, its indices among columns and rows, and ``launch`` with the
+    ranges of the symbols in these."""
 
     batch: Point
     column: Index
@@ -170,7 +170,7 @@ class ResultTile:
 
 
 class TileProductKernel:
-    """A product by groups of which each has a tile of results, or a part of its terms."""
+    """A product by groups that each have a tile of results, or a part of its terms."""
 
     def __init__(
         self, kernel: GroupKernel, schedule: TensorProduct, dtype: DType, product: BoxProduct
@@ -213,7 +213,7 @@ class TileProductKernel:
 
     @cached_property
     def _thread(self) -> Index:
-        """Its number in the group."""
+        """The thread's index in the group."""
         return Sym(self._threads[0]) * WARPS + Sym(self._threads[1])
 
     @property
@@ -223,14 +223,14 @@ class TileProductKernel:
 
     @cached_property
     def _blocks(self) -> int:
-        """Of a group."""
+        """Blocks of a group."""
         terms, s = extent_of(self._found.terms), self._schedule
         blocks = blocks_of_part(ceildiv(terms, s.terms), s.parts)
         assert isinstance(blocks, int)
         return blocks
 
     def function(self) -> Function:
-        """Grid, threads, and what these do."""
+        """Grid, threads, and their statements."""
         outer, found, s = self._outer, self._found, self._schedule
         ranges = dict(self._launch.ranges)
         gb, gj, gi = (Sym(name) for name, _ in self._launch.grid)
@@ -262,13 +262,13 @@ class TileProductKernel:
         return self._kernel.function(body, () if parts is None else parts.working)
 
     def _by_one(self, body: Sequence[Stmt], *conditions: Condition) -> list[Stmt]:
-        """What one thread does for all."""
+        """Statements that one thread executes for all."""
         return only_where((Condition(self._thread, "==", 0), *conditions), body)
 
     # --- blocks of terms
 
     def _begin(self, which: Index, block: Index, of: ResultTile) -> list[Stmt]:
-        """Both tiles of a block are on their way to a buffer."""
+        """Starts the copies of both tiles of a block to a buffer."""
         s, arrivals = self._schedule, (self._arrivals.name, which)
         start = of.row if isinstance(self._left, ImageOperand) else of.row * s.rows
         (left, right), (rows, columns) = self._tiles, self._sizes
@@ -282,8 +282,8 @@ class TileProductKernel:
         return [ExpectBytes(*arrivals, expected), *copies]
 
     def _all_blocks(self, of: ResultTile, before: Sequence[Stmt] = ()) -> list[Stmt]:
-        """Rounds through all buffers, then what is left, or the last round if there is something
-        to do ``before``: what is on its way is there by then."""
+        """Rounds through all buffers, then the remainder, or the last round if there are statements
+        ``before`` it: all copies were issued by then."""
         names, buffers = self._kernel.names, self._schedule.buffers
         rounds, left = divmod(self._blocks, buffers)
         if before and rounds and not left:
@@ -306,8 +306,8 @@ class TileProductKernel:
     def _unrolled(
         self, count: int, body: Callable[[Index], list[Stmt]], first: int = 0
     ) -> list[Stmt]:
-        """For each of so many buffers from the ``first`` on; written out where fragments take
-        turns."""
+        """``body`` for each of ``count`` buffers from the ``first`` on; unrolled by hand where
+        fragments alternate."""
         if self._parts or first >= count:
             return [s for which in range(first, count) for s in body(which)]
         which = Sym(self._kernel.names.fresh("kb"))
@@ -317,7 +317,7 @@ class TileProductKernel:
         return RoutineCall(clear_sums(self._beside), (Argument(fragment.name, 0),))
 
     def _add(self, block: int) -> list[Stmt]:
-        """What was summed up of a block, if it is apart, to all sums."""
+        """Adds the sums of a block to all sums, if they are separate."""
         part, lane = self._parts[block % 2], Sym(self._threads[1])
         side, every = each_side(self._kernel.names, self._beside)
         sums = [pair(self._sums, lane, side, row) for row in BOTH]
@@ -326,9 +326,11 @@ class TileProductKernel:
         return [every([put(self._sums, lane, side, row, added[row]) for row in BOTH])]
 
     def _block(self, which: Index, turn: Index, count: int) -> list[Stmt]:
-        """Products of the block in a buffer, of ``count``; those of the one before are done.
+        """Issues the products of the block in a buffer, of ``count``, and waits for the previous
+        one's.
 
-        What is read while others go on is what no product of another round writes, as ptxas sees.
+        Registers that are read meanwhile are not written by products of another round, as ptxas
+        sees it.
         """
         own = Sym(self._threads[0]) * (ROWS * self._schedule.terms)
         to, before, after = self._sums, list[Stmt](), list[Stmt]()
@@ -356,7 +358,7 @@ class TileProductKernel:
     # --- results
 
     def _slab(self, of: ResultTile, name: str, parts: PartialSums | None = None) -> EpilogueStaging:
-        """Where the sums of a tile are, in memory of a ``name``."""
+        """The slab for the sums of a tile, called ``name``."""
         s = self._schedule
         starts = of.row * s.rows, of.column * self._own
         pixels = self._pixels(of.row) if isinstance(self._left, ImageOperand) else None
@@ -366,7 +368,7 @@ class TileProductKernel:
         )  # fmt: skip
 
     def _pixels(self, tile: Index) -> Callable[[Index], dict[str, Index]]:
-        """Which ones the rows of a tile are."""
+        """Maps rows of a tile to an image's."""
         image, size = self._left, self._schedule.rows
         assert isinstance(image, ImageOperand)
         first = image.first(size, tile)
@@ -378,12 +380,12 @@ class TileProductKernel:
         return places
 
     def _parts_of(self, parts: PartialSums, slab: EpilogueStaging) -> list[Stmt]:
-        """The sums of this group's terms, and all of them by the last one."""
+        """The sums of this group's terms, and the total by the last group."""
         last = parts.finished(slab.results(lambda row: row))
         return [*self._put(parts.place, parts.columns), last]
 
     def _results(self, slab: EpilogueStaging, early: Early) -> list[Stmt]:
-        """Sums in the place of the tiles, once no warp reads these any more, and what follows."""
+        """Stores the sums over the tiles, once no warp reads these any more, and the epilogue."""
 
         def place(row: Index, column: Index) -> Argument:
             return Argument(slab.name, row * slab.pitch + column)
@@ -392,7 +394,8 @@ class TileProductKernel:
         return [Barrier(), *sums, *early.between, Barrier(), *early.rest]
 
     def _put(self, place: Callable[[Index, Index], Argument], pitch: int) -> list[Stmt]:
-        """All sums to where a row and a column have their ``place``, rows by ``pitch``."""
+        """Stores all sums: ``place`` gives the destination of a row and a column, ``pitch`` that of
+        rows."""
         own, turned, result = Sym(self._threads[0]) * ROWS, is_turned(self._schedule), list[Stmt]()
         stored = store_turned() if turned else store_panel(self._kept)
         step = TURNED_PANEL if turned else PANEL

@@ -1,18 +1,19 @@
-"""Attention on matrix units whose sums lie in threads as operands do: scores never leave registers.
+"""Attention on matrix cores whose accumulators have the layout of operands: scores stay in
+registers.
 
 grid b, i; thread w (16 rows each), l (lanes of a wave)
-  queries to shared memory, where keys come later, and to fragments, or where they stay; totals = 0
+  queries to shared memory, aliasing keys, and to fragments, or where they stay; totals = 0
   for each block of keys
-    barrier; the next block is read to registers
-    scores = keys * queries; what follows them, the largest of a row so far by its threads,
-    powers under that, as an operand of the second product
-    totals * (power of what has changed) + powers * values
-    barrier; what was read to shared memory
+    barrier; the next block is loaded to registers
+    scores = keys * queries; their epilogue, the running maximum of a row by its threads,
+    exponentials relative to it, as an operand of the second product
+    totals * rescaling factor + exponentials * values
+    barrier; the loaded block to shared memory
   results of a thread's own totals
 
-A thread has columns of one row in each fragment, as a :class:`WaveLayout` says: what is known of a
-row, it has in registers.  What rows need is as in :mod:`modelcc.targets.gpu.attention`.  Where
-results have more than 16 bits a power is the sum of two numbers of the operands' type.
+A thread holds columns of one row in each fragment, by a :class:`WaveLayout`, and the row statistics
+in registers.  These are as in :mod:`modelcc.targets.gpu.attention`.  If results have more than 16
+bits, an exponential is the sum of two numbers of the operands' type.
 """
 
 from __future__ import annotations
@@ -97,13 +98,13 @@ LAYOUTS: Mapping[str, WaveLayout] = {
     RDNA3: amd_wmma.RDNA3,
     RDNA4: amd_wmma.RDNA4,
 }
-"""Of families of instructions."""
+"""Layouts by families of instructions."""
 
 SQUARE = SIDE * SIDE
 
 BESIDE, LEAST_BESIDE, ALL, MOST_KEPT = 64, 56, 248, 200
-"""Registers for addresses and what masks where there are enough, the fewest of these, all that a
-thread takes then, and up to how many, with all queries, it keeps these in registers."""
+"""Registers for addresses and masks if there are enough, and at least; all of a thread in the first
+case; and the most, including all queries, with which it keeps these in registers."""
 
 
 def lower_wave_attention(kernel: GroupKernel, schedule: TensorAttention) -> Function:
@@ -113,8 +114,8 @@ def lower_wave_attention(kernel: GroupKernel, schedule: TensorAttention) -> Func
 
 
 class WaveAttention:
-    """What threads of a group do; :class:`ScheduleError` if operands are no whole fragments of one
-    type, or there are no registers for a block."""
+    """Emits the work of a group's threads; :class:`ScheduleError` if operands are no whole
+    fragments of one type, or there are no registers for a block."""
 
     def __init__(self, kernel: GroupKernel, s: TensorAttention, parts: AttentionParts) -> None:
         if kernel.checks:
@@ -173,7 +174,7 @@ class WaveAttention:
 
     def _check_registers(self) -> None:
         """:class:`ScheduleError` where LLVM was seen to spill: whole rows of operands take twice
-        the registers, and loads under conditions, or of single elements, are more of them."""
+        the registers, and loads under conditions, or of single elements, take more."""
         if self._layout.copies == 1:
             return
         tiles = self._keys, self._values
@@ -186,8 +187,8 @@ class WaveAttention:
 
     @property
     def shared(self) -> tuple[Buffer, ...]:
-        """Memory of a group: of keys, of values, and of queries, which go before the keys if
-        threads have them in registers then."""
+        """Shared memory of a group: keys, values, and queries, which alias the keys if threads keep
+        them in registers afterwards."""
         if not self._kept:
             return self._keys.buffer, self._values.buffer, self._queries.buffer
         size = max(self._keys.elements, self._queries.elements)
@@ -195,23 +196,23 @@ class WaveAttention:
 
     @property
     def registers(self) -> int:
-        """What a thread is expected to take: with all values of a block, which LLVM loads ahead as
-        far as there are registers."""
+        """Registers a thread is expected to take: with all values of a block, which LLVM loads
+        ahead as far as registers allow."""
         terms, keys, width = self._shape
         least = self._least(terms if self._kept else 1)
         ahead = self._layout.operand_bytes // REGISTER * (keys * width - self._every)
         return min(least - LEAST_BESIDE + ahead + BESIDE, max(least, ALL))
 
     def _least(self, queries: int) -> int:
-        """Registers for fragments, among them so many of ``queries``, for the next block,
-        addresses, and what masks."""
+        """Registers for fragments, among them those of ``queries`` terms, for the next block,
+        addresses, and masks."""
         (_, keys, width), layout = self._shape, self._layout
         operands = queries + keys * len(self._powers) + self._every
         own = layout.operand_bytes // REGISTER * operands + layout.own * (keys + width)
         return own + self._held(self._keys) + self._held(self._values) + LEAST_BESIDE
 
     def function(self) -> Function:
-        """Grid, threads, and what these do."""
+        """Grid, threads, and their statements."""
         outer, ranges = self._outer, self._launch.ranges
         fragments = (self._fq, *self._powers, self._fb, self._fs, self._fo)
         outer.statements += [Alloc(b) for b in fragments]
@@ -241,7 +242,7 @@ class WaveAttention:
         return TileCopier(tile, self._thread, start, ranges, at, self._batch)
 
     def _read(self, block: Index, at: Evaluation, ranges: Bounds) -> tuple[TileCopier, TileCopier]:
-        """A block of keys and values to registers."""
+        """Loads a block of keys and values to registers."""
         keys = self._copier(self._keys, block * self._s.keys, at, ranges)
         keys.fetch(0, at, ranges)
         values = self._copier(self._values, 0, at, ranges)
@@ -249,13 +250,13 @@ class WaveAttention:
         return keys, values
 
     def _put(self, read: Sequence[TileCopier], at: Evaluation) -> None:
-        """What was read to shared memory."""
+        """Stores the loaded block to shared memory."""
         for copier in read:
             at.statements += copier.put(0)
 
     def _one(self, ranges: Bounds, blocks: Index) -> list[Stmt]:
-        """What is done with a block of keys, the next one being read meanwhile; behind the last one
-        it is read again."""
+        """The loop body for a block of keys, while the next one is loaded; after the last one, that
+        is loaded again."""
         inner = self._outer.nested()
         inner.statements.append(Barrier())
         last = ceildiv(self._parts.pair.key.extent, self._s.keys) - 1
@@ -274,7 +275,7 @@ class WaveAttention:
         return all_fragments(self._kernel.names, stem, count)
 
     def _take_query(self, d: Index, to: Index) -> Stmt:
-        """A fragment of those of a wave."""
+        """Loads a fragment of a wave's queries."""
         tile = self._queries
         at = Argument(tile.name, tile.offset(0, d * SIDE, self._first))
         load = load_a(self._dtype, not tile.rows_of_terms)
@@ -300,7 +301,7 @@ class WaveAttention:
         ]
 
     def _add(self) -> list[Stmt]:
-        """Powers times values are added."""
+        """Exponentials times values are added."""
         tile, every = self._values, self._every
         (k, all_keys), (g, all_columns), (n, each), (j, all_loads) = (
             self._loop("k", self._shape[1]),
@@ -319,23 +320,25 @@ class WaveAttention:
         return [all_keys(all_columns(all_loads(load), each(*products), *end))]
 
     def _boundary(self, needed: bool) -> list[Stmt]:
-        """Loads of values do not come before scores, nor those of some before products of others:
-        LLVM would take more registers than there are, begin anew, and wait for each load."""
+        """A scheduling barrier: loads of values stay below scores, and those of some below products
+        of others.  Otherwise LLVM would take too many registers, start over, and wait for each
+        load."""
         return [RoutineCall(boundary(), ())] if needed else []
 
-    # --- a thread's own numbers
+    # --- a thread's own elements
 
     @property
     def _row(self) -> Index:
-        """The row that a thread has numbers of."""
+        """The row of which a thread holds elements."""
         return self._start + self._first + self._layout.row(self._lane)
 
     def _own(self, fragment: Index, number: int = 0) -> Index:
-        """Where a number of the thread's is."""
+        """The index of one of the thread's elements."""
         return fragment * SQUARE + self._layout.element(self._lane, number)
 
     def _weigh(self, inner: Evaluation, ranges: Bounds) -> None:
-        """Powers of a row's scores under the largest so far, and what was summed up to them."""
+        """Exponentials of a row's scores relative to the running maximum; sums so far are
+        rescaled."""
         layout, values = self._layout, self._shifted(inner, ranges)
         own = reduce(lambda a, b: combine_two("max", (a, b)), values, self._seen)
         top = exchanged(inner, "max", own, layout.row_threads, SIDE)
@@ -351,7 +354,7 @@ class WaveAttention:
         inner.statements.append(every(Store(self._fo.name, self._own(e), scaled, apart)))
 
     def _keep(self, inner: Evaluation, powers: Sequence[Expr]) -> None:
-        """Powers, in the place of scores, as one or two operands."""
+        """Stores exponentials over scores, as one or two operands."""
         for number, operand in enumerate(self._powers):
             if number:
                 high = (Convert(Convert(power, self._dtype), F32) for power in powers)
@@ -365,7 +368,7 @@ class WaveAttention:
             inner.statements.append(all_keys(RoutineCall(operand_of(self._dtype), given)))
 
     def _shifted(self, inner: Evaluation, ranges: Bounds) -> list[Expr]:
-        """What powers are made of, at a thread's keys of its row."""
+        """The exponents, at a thread's keys of its row."""
         parts, pair = self._parts, self._parts.pair
         row = within(inner, self._row, pair.row, ranges)[0]
         found: list[Expr] = []
@@ -382,7 +385,7 @@ class WaveAttention:
     # --- results
 
     def _finish(self) -> None:
-        """What follows a thread's totals."""
+        """The epilogue of a thread's totals."""
         outer, parts = self._outer, self._parts
         sums: dict[str, Expr] = {
             name: exchanged(outer, "sum", own, self._layout.row_threads, SIDE)

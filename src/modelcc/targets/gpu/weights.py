@@ -1,5 +1,5 @@
-"""In which order weights of products lie: terms as the other operand has them, so that both are
-read side by side, in rows on boundaries."""
+"""Layouts of products' weights: terms (K) in the order of the other operand, so that both are read
+contiguously, in aligned rows."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ from modelcc.targets.gpu.staged_tile import VECTOR_BYTES
 
 
 def with_weights(kernel: CanonicalKernel, layouts: Mapping[str, Layout]) -> CanonicalKernel:
-    """``kernel``, whose operands lie as ``layouts`` say."""
+    """``kernel`` with operands in these ``layouts``."""
     types = ((n, replace(t, layout=layouts.get(n, t.layout))) for n, t in kernel.types)
     return replace(kernel, types=tuple(types))
 
 
 def weight_layouts(kernel: CanonicalKernel) -> dict[str, Layout]:
-    """Of weights that images are convolved with: constants whose results lie side by side in the
-    product.  Terms are in the order of the image's dimensions; results are innermost, or these: of
-    bytes, which matrix units read by terms only, and where rows of results would begin off
-    boundaries.  Of a matrix only in this last case, if there are enough results for tiles.  Of
-    windows over one channel, or a few, channels are innermost, where images have them there.  Of
-    twins either's are in the same order, or none; of a matrix of 16 bits terms are innermost, for
-    tiles of matrix units to have halves of any width (of boxes of columns they are of whole ones).
-    """
+    """Layouts of weights that images are convolved with: constants, read with results contiguous.
+    Terms are in the order of the image's dimensions.  Results are innermost, or terms are: for
+    bytes, which tensor cores read by terms only, and where rows of results would not be aligned.  A
+    matrix gets a layout only in the latter case, if there are enough results for tiles.  For
+    windows over one or a few channels, channels are innermost, if they are so in images.  Twin
+    products have the same order, or none; terms are innermost in a 16-bit matrix, so that halves of
+    tiles may have any width (boxes of columns restrict it)."""
     stages = kernel.stages
     if len(kernel.stages) > 1 and stages[1].reduce and twin_stages(stages) is not None:
         first, second, *later = stages
@@ -44,8 +43,8 @@ def weight_layouts(kernel: CanonicalKernel) -> dict[str, Layout]:
 def _layouts(
     kernel: CanonicalKernel, stage: Stage, later: Sequence[Stage], by_term: bool = False
 ) -> dict[str, Layout]:
-    """Of the weight of ``stage``, unless one of ``later`` ones reads it; those of 16 bits lie
-    ``by_term`` if they can."""
+    """The layout of the weight of ``stage``, unless one of ``later`` stages reads it; with terms
+    innermost (``by_term``) for 16-bit types, if possible."""
     found = _weight_and_image(kernel, stage)
     if found is None:
         return {}
@@ -62,8 +61,8 @@ def _layouts(
 def filter_order(
     stage: Stage, weight: str, types: Mapping[str, TensorType]
 ) -> tuple[int, ...] | None:
-    """The order that dimensions of ``weight``, which many windows over an image are multiplied by,
-    would have as a constant's; None if it has this one, or the stage is something else."""
+    """The order that dimensions of ``weight``, a filter of windows over an image, would have as a
+    constant; None if it has that one, or the stage is something else."""
     found = list(dict.fromkeys(reads(stage.body)))
     if stage.combine != "sum" or len(found) != 2 or weight not in {r.tensor for r in found}:
         return None
@@ -84,13 +83,14 @@ def moves_windows(image: Read, stage: Stage) -> bool:
 
 
 def _is_plain(weight: Read, stage: Stage, type_: TensorType) -> bool:
-    """Whether it lies as it is written, and moves along an axis of its own in each dimension."""
+    """Whether it has its original layout, and each dimension moves along an axis of its own."""
     moving = [i for i in weight.indices if not isinstance(i, int)]
     return type_.layout is None and len({_axis(i, stage) for i in moving} - {""}) == len(moving)
 
 
 def _weight_and_image(kernel: CanonicalKernel, stage: Stage) -> tuple[Read, Read] | None:
-    """What is convolved, if the first one is a constant that lies as it is written."""
+    """The weight and the image of a convolution, if the weight is a constant in its original
+    layout."""
     found = list(dict.fromkeys(reads(stage.body)))
     if stage.combine != "sum" or len(found) != 2:
         return None
@@ -105,8 +105,8 @@ def _weight_and_image(kernel: CanonicalKernel, stage: Stage) -> tuple[Read, Read
 
 
 def _axis(index: Index, stage: Stage) -> str:
-    """The axis that ``index`` goes along, of a part of it if terms are cut into parts; empty if it
-    goes along several others, or none."""
+    """The axis of ``index``, or of a part of it if terms are split into parts; empty if there are
+    several, or none."""
     moving = symbols(index)
     terms = moving.intersection(a.name for a in stage.reduce)
     alone = terms or moving
@@ -116,8 +116,8 @@ def _axis(index: Index, stage: Stage) -> str:
 def _order(
     weight: Read, image: Read, stage: Stage, type_: TensorType, by_term: bool
 ) -> list[int] | None:
-    """Dimensions of ``weight`` from the outermost to the innermost one; terms are, ``by_term``, if
-    rows of them begin on boundaries."""
+    """Dimensions of ``weight`` from the outermost to the innermost one; terms are innermost if
+    ``by_term`` and rows of them are aligned."""
     results = {a.name for a in stage.axes}
     names = [_axis(i, stage) for i in weight.indices]
     moving = [symbols(i) for i in image.indices]
@@ -143,15 +143,15 @@ def _order(
 
 
 def _are_few(stage: Stage, rows: Set[str]) -> bool:
-    """Whether a product has so few rows that its time is that of reading the weight: known ones,
-    for a weight lies in one way for all of a named number."""
+    """Whether a product has so few rows that it is bound by reading the weight: a constant number,
+    as a weight has one layout for all values of a named number."""
     extents = [a.extent for a in stage.axes if a.name in rows]
     return all(isinstance(e, int) for e in extents) and prod(map(number, extents)) < FEW
 
 
 def _of_one_channel(weight: Read, image: Read, stage: Stage) -> list[int] | None:
-    """Dimensions of weights of windows over one channel, or a few, each: channels innermost, if
-    they are in the image and in the result."""
+    """Dimensions of weights of windows over one or a few channels: channels innermost, if they are
+    so in the image and in the result."""
     terms = {a.name for a in stage.reduce}
     names = [_axis(i, stage) for i in weight.indices]
     moved = {a.name for a in stage.axes}.difference(names)
@@ -164,6 +164,6 @@ def _of_one_channel(weight: Read, image: Read, stage: Stage) -> list[int] | None
 
 
 def _on_boundaries(type_: TensorType, dims: Sequence[int]) -> bool:
-    """Whether rows along the last of ``dims`` begin where vectors do."""
+    """Whether rows along the last of ``dims`` are aligned to vectors."""
     extent = type_.shape[dims[-1]]
     return isinstance(extent, int) and extent * type_.dtype.bytes % VECTOR_BYTES == 0

@@ -1,4 +1,4 @@
-"""Which strips of windows that overlap: by what a thread does for them, and how many there are."""
+"""Strips of overlapping windows: by the work of a thread, and the number of threads."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ from modelcc.targets.gpu.strips import takes_vectors
 from modelcc.targets.gpu.windows import Windows, find_windows
 
 NAMED = 16
-"""A named size, where it matters how many threads there are: images at once, mostly."""
+"""A named size, for estimates of the number of threads: mostly the batch of images."""
 
 MOST_TERMS = 512
-"""Of a window, which one thread sums up."""
+"""Terms of a window, which one thread sums up."""
 
 PAIR = 2
-"""Neighbours that a thread has: more of them leave too few threads."""
+"""Neighbours of a thread: more of them leave too few threads."""
 
 STRIPS = 14, 8, 7, 6, 5, 4, 3, 2
-"""Points of strips."""
+"""Results of strips."""
 
 WAITING, READING = 150, 2
-"""Of a line: what a thread waits for its elements, in steps of all threads of a unit that run at
-once, and such steps for an element to be read and made wider."""
+"""Per line: the time that a thread waits for its elements, in steps of all concurrent threads of an
+SM, and the steps to load and widen an element."""
 
 STEPS = 4
-"""Warps of which a unit does a step at once."""
+"""Warps that an SM advances by a step at once."""
 
 REGISTERS = 64
-"""That elements, weights and sums of a thread take at most."""
+"""Most registers for elements, weights and sums of a thread."""
 
 ADDRESSES = 36
-"""Registers of a thread for where its elements, weights and results are, and which of them are."""
+"""Registers of a thread for addresses of its elements, weights and results, and their indices."""
 
 GROUP = 256
-"""Threads of a group at most."""
+"""Most threads of a group."""
 
 COLUMNS = range(64, 7, -1)
 """Vectors of neighbours that a group has of each line."""
 
 SHARED = 0.15
-"""Of the time of a line what it takes to read it from afar."""
+"""The part of a line's time that it takes to load it from memory."""
 
 
 def window_schedules(group: Group, anchor: Nest, machine: GpuModel) -> Iterator[GroupWindows]:
-    """Strips by the time that they are expected to take, if windows overlap."""
+    """Strips by expected time, if windows overlap."""
     found = find_windows(anchor)
     terms = prod(_usual(v.extent) for v in anchor.reduce)
     if found is None or terms > MOST_TERMS:
@@ -60,7 +60,7 @@ def window_schedules(group: Group, anchor: Nest, machine: GpuModel) -> Iterator[
     fitting: list[tuple[float, int, int]] = []
     extent = _usual(found.strip.result.extent)
     for size in STRIPS:
-        longest = min(extent, 2 * found.size + 2)  # beyond, few elements more are shared
+        longest = min(extent, 2 * found.size + 2)  # beyond, few more elements are shared
         if size <= longest and _registers(found, size, lanes, _bytes(anchor)) <= _most(machine):
             strips = points // extent * -(-extent // size)
             fitting.append((_time(found, size, lanes, strips, machine), size, strips))
@@ -69,18 +69,18 @@ def window_schedules(group: Group, anchor: Nest, machine: GpuModel) -> Iterator[
 
 
 def _usual(extent: Index) -> int:
-    """An extent, named sizes being the usual ones."""
+    """An extent, with usual values for named sizes."""
     sized = substitute(extent, dict.fromkeys(symbols(extent), NAMED))
     return sized if isinstance(sized, int) else NAMED
 
 
 def _bytes(anchor: Nest) -> int:
-    """Of the narrowest element that is read."""
+    """Bytes of the narrowest element that is loaded."""
     return min(read.dtype.bytes for read in reads(anchor.body))
 
 
 def _lanes(group: Group, anchor: Nest, found: Windows, machine: GpuModel) -> int:
-    """Neighbours that a thread has, where all that it reads lies like them, or is the same."""
+    """Neighbours of a thread, for which all that it loads is contiguous, or the same."""
     side = found.side
     steps = {coefficient(r.indices[0], side.name) for r in reads(anchor.body)}
     fits = steps <= {0, 1} and takes_vectors(group, side, PAIR)
@@ -88,7 +88,8 @@ def _lanes(group: Group, anchor: Nest, found: Windows, machine: GpuModel) -> int
 
 
 def window_registers(anchor: Nest, schedule: GroupWindows) -> int:
-    """Of a thread: what :data:`REGISTERS` bounds, and addresses; 0 for what is no window."""
+    """Registers of a thread: those that :data:`REGISTERS` bounds, and addresses; 0 for no
+    windows."""
     found = find_windows(anchor)
     if found is None:
         return 0
@@ -96,7 +97,7 @@ def window_registers(anchor: Nest, schedule: GroupWindows) -> int:
 
 
 def _registers(found: Windows, size: int, lanes: int, bytes_: int) -> int:
-    """Of a thread for its sums, the weights of a line, and its elements as they are read."""
+    """Registers of a thread for its sums, the weights of a line, and its elements as loaded."""
     elements = found.elements(size)
     elements = elements if found.same else -(-elements * lanes * bytes_ // 4)
     return (size + found.size) * lanes + elements
@@ -107,7 +108,8 @@ def _most(machine: GpuModel) -> int:
 
 
 def _time(found: Windows, size: int, lanes: int, strips: int, machine: GpuModel) -> float:
-    """Of a line of all windows: of one thread after the other, but not less than one waits."""
+    """Time of a line of all windows: that of all threads in turn, but at least the latency of
+    one."""
     elements = found.elements(size) * (1 if found.same else lanes)
     own = lanes * size * found.size + READING * (elements + found.size * lanes)
     at_once = STEPS * machine.warp * machine.units
@@ -134,8 +136,8 @@ def _blocks(found: Windows, size: int, lanes: int, strips: int, machine: GpuMode
 
 
 def _cost(lines: int, columns: int, extent: int, found: Windows, machine: GpuModel) -> float:
-    """Of a result, by lines and threads that do nothing, and by what lines share with others; of a
-    warp whose threads have not all neighbours a little more."""
+    """Relative cost of a result: idle lines and threads, what lines share with others, and a little
+    more for a warp whose threads are not all neighbours."""
     threads, rows = lines * columns, found.size - 1
     whole = -(-threads // machine.warp) * machine.warp / threads
     several = -(-extent // lines) * lines / extent

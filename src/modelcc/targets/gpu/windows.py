@@ -12,10 +12,10 @@ from modelcc.ir.tensor import Bind, Read
 from modelcc.schedule.nest import LoopVar, Nest
 
 FAR = 4
-"""Results apart whose windows still share elements in one strip."""
+"""The largest distance of results whose windows share elements in one strip."""
 
 COALESCED = 8
-"""Elements between what neighbouring threads read, up to which they share pieces of memory."""
+"""The largest distance between elements of neighbouring threads at which their loads coalesce."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class SharedElements:
 
 @dataclass(frozen=True)
 class Windows:
-    """Neighbours in memory lie along ``side``, which windows move along, unless all of them are of
+    """Neighbours in memory are along ``side``, along which windows move, unless all of them read
     the ``same`` elements; they overlap along a ``strip``, and maybe along lines ``beside`` it."""
 
     side: LoopVar
@@ -46,13 +46,13 @@ class Windows:
         return extent
 
     def elements(self, points: int) -> int:
-        """That the windows of so many points of a strip read in a line."""
+        """Elements that the windows of ``points`` results of a strip read in a line."""
         apart, terms = self.strip.apart, self.strip.terms
         return len({i * terms + k * apart for i in range(points) for k in range(self.size)})
 
 
 def find_windows(nest: Nest) -> Windows | None:
-    """What windows ``nest`` combines; None if they do not overlap but along neighbours."""
+    """The windows that ``nest`` reduces; None if they overlap only along neighbours."""
     if nest.combine is None or any(isinstance(node, Bind) for node in walk(nest.body)):
         return None
     for read in reads(nest.body):
@@ -68,8 +68,8 @@ def find_windows(nest: Nest) -> Windows | None:
 
 
 def _columns(read: Read, nest: Nest) -> LoopVar | None:
-    """The loop along which results and what ``read`` is multiplied by lie side by side, while it
-    stays where it is."""
+    """The loop along which results and the other factor are contiguous, while ``read`` does not
+    move."""
     for v in nest.parallel:
         steps = [coefficient(r.indices[0], v.name) for r in reads(nest.body) if r != read]
         stays = coefficient(read.indices[0], v.name) == 0 and v.extent != 1
@@ -79,7 +79,7 @@ def _columns(read: Read, nest: Nest) -> LoopVar | None:
 
 
 def _overlaps(read: Read, nest: Nest) -> Iterator[SharedElements]:
-    """Of each loop over results that windows overlap along, the nearest one."""
+    """For each loop over results along which windows overlap, the smallest distance."""
     (index,) = read.indices if len(read.indices) == 1 else (0,)
     for v in nest.parallel:
         found: list[SharedElements] = []
@@ -94,7 +94,7 @@ def _overlaps(read: Read, nest: Nest) -> Iterator[SharedElements]:
 
 
 def _ratio(first: Index | None, second: Index | None) -> tuple[int, int] | None:
-    """Two positive steps as the smallest numbers that are like them; None if that is not seen."""
+    """The reduced ratio of two positive steps; None if it is unknown."""
     if isinstance(first, int) and isinstance(second, int):
         if first <= 0 or second <= 0:
             return None
@@ -107,14 +107,14 @@ def _ratio(first: Index | None, second: Index | None) -> tuple[int, int] | None:
 
 
 def _places(read: Read, nest: Nest) -> list[str]:
-    """Parallel loops that ``read`` moves along, the smallest steps first."""
+    """Parallel loops that ``read`` moves along, by increasing stride."""
     steps = ((v.name, _step(read, v)) for v in nest.parallel if v.extent != 1)
     known = [(n, s) for n, s in steps if s != 0]
     return [n for n, _ in sorted(known, key=lambda found: found[1])]
 
 
 def _step(read: Read, v: LoopVar) -> float:
-    """Elements that ``read`` moves on along ``v``, on average."""
+    """The stride of ``read`` along ``v``, on average."""
     last = v.extent - 1 if isinstance(v.extent, int) else 1
     (index,) = read.indices
     moved = substitute(index, {v.name: last}) - substitute(index, {v.name: 0})

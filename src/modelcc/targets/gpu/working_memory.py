@@ -1,8 +1,8 @@
-"""Memory that kernels work in beside their operands and results.
+"""Memory that kernels need besides operands and results.
 
-Partial sums are a tensor of the launch's own, which is gone behind it.  Counters that groups arrive
-at are 0 before a launch and after it, so that all launches have the same ones, in memory that is
-the program's alone and need not be cleared for each run.
+Partial sums are a tensor of the launch, freed after it.  Arrival counters are 0 before a launch and
+after it, so that all launches share the same ones, in memory that belongs to the program alone and
+need not be cleared for each run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ARRIVALS = "arrivals"
 
 
 def with_working_memory(program: Program) -> Program:
-    """``program`` before memory is planned, whose launches have all that their functions take."""
+    """``program`` before memory is planned, with all buffers that its launches' functions need."""
     names = Names([*program.types, *program.callee])
     launches = (step for step in leaves(program.steps) if isinstance(step, Launch))
     most = max((_counters(program.callee[launch.callee]) for launch in launches), default=0)
@@ -36,7 +36,7 @@ def with_working_memory(program: Program) -> Program:
 
 @dataclass
 class _Giver:
-    """Gives launches memory, and all that have groups arrive the same ``counters``."""
+    """Gives launches memory, and the same ``counters`` to all whose groups count arrivals."""
 
     callees: Mapping[str, Callee]
     names: Names
@@ -75,7 +75,7 @@ class _Giver:
 
 
 def _counters(callee: Callee) -> int:
-    """How many the groups of a function arrive at."""
+    """The number of arrival counters of a function."""
     function = meaning_of(callee)
     arrived = arrived_at(function)
     buffers = (p.buffer for p in function.parameters if p.buffer.name in arrived)

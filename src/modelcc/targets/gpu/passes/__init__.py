@@ -1,1 +1,1 @@
-"""What kernels for groups of threads become first, on the tensor level."""
+"""Rewrites on the tensor level for kernels of thread groups."""

@@ -1,4 +1,4 @@
-"""Gated products (SwiGLU, GEGLU): two products of one operand, combined point by point, as one
+"""Gated products (SwiGLU, GEGLU): two products of one operand, combined element by element, as one
 kernel."""
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class FuseGatedProducts:
     """A product whose result is read by one other kernel only, which begins with a product of the
     same operand, becomes part of this, if that is expected to take no longer on ``machine``.
 
-    Both sums of a result are then with one group, that reads the common operand once, and what was
-    handed on stays in its memory.  So does one product whose result is read by a kernel of points
-    only, two of its columns for each: both halves are products of their own then.
+    One group then has both sums of a result, reads the common operand once, and keeps intermediate
+    results in its memory.  So does a single product whose result is read by one element-wise kernel
+    only, two of its columns for each element: both halves become products of their own.
 
     before::
 
@@ -76,8 +76,8 @@ class FuseGatedProducts:
         return replace(program, types=types).with_items(tuple(items)) if joined else program
 
     def _pays(self, joined: _GatedProducts, program: TensorProgram) -> bool:
-        """Whether the kernel is expected to take no longer than those that it is made of; threads
-        that share terms have it only where they had one of these."""
+        """Whether the kernel is expected to take no longer than its parts; if its threads share
+        terms (few rows), only where those of one of the parts do."""
         made = replace(program, types={**program.types, **joined.types})
         together = kernel_seconds(joined.kernel, made, self.machine)
         apart = [kernel_seconds(kernel, program, self.machine) for kernel in joined.apart]
@@ -89,7 +89,7 @@ class FuseGatedProducts:
 
 @dataclass(frozen=True)
 class _GatedProducts:
-    """A kernel in the place of those ``apart``, and types of tensors that only it has."""
+    """A kernel that replaces those ``apart``, and types of tensors that only it has."""
 
     kernel: Kernel
     apart: tuple[Kernel, ...]
@@ -97,7 +97,8 @@ class _GatedProducts:
 
 
 def _joined(kernel: Kernel, makers: Makers, program: TensorProgram) -> Iterator[_GatedProducts]:
-    """``kernel`` and one that makes something for it alone, if they are a kernel of twins."""
+    """``kernel`` and one whose result only it reads, if together they are a kernel of twin
+    products."""
     for tensor in kernel.inputs:
         pair = makers.with_maker(tensor, (kernel,))
         if pair is None:
@@ -112,7 +113,7 @@ def _joined(kernel: Kernel, makers: Makers, program: TensorProgram) -> Iterator[
 
 
 def _in_turn(one: tuple[Stage, ...], other: tuple[Stage, ...]) -> tuple[Stage, ...]:
-    """What both begin with, and then the rest of each."""
+    """The common prefix of both, and then the rest of each."""
     (first, *more), (second, *later) = one, other
     return (first, second, *more, *later)
 
@@ -123,7 +124,7 @@ def _of_halves(
     halves: tuple[Half, Half],
     program: TensorProgram,
 ) -> tuple[tuple[Stage, ...], dict[str, TensorType]]:
-    """Stages of both halves of a product and of what follows, and the types of what is new."""
+    """Stages of both halves of a product and of its epilogue, and the types of new tensors."""
     names, types = Names(program.types), dict[str, TensorType]()
     each = [{s.output: names.fresh(f"{s.output}.half") for s in product} for _ in halves]
     for half, own in zip(halves, each, strict=True):

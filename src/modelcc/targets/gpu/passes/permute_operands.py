@@ -1,4 +1,4 @@
-"""Images and filters that lie as a call has them, in the order in which products read them."""
+"""Reorders a call's images and filters to the layouts in which products read them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ Order = tuple[int, ...]
 
 @dataclass(frozen=True)
 class PermuteOperands:
-    """What windows are moved over and multiplied by: of images that a call gives or returns, of at
-    least ``channels`` channels, a copy has these last; filters that a call gives or makes are
-    brought into the order that constants have from the start.  What a call gives is turned before
-    all else.
+    """Operands of convolutions: images that a call takes or returns, of at least ``channels``
+    channels, are copied to channels last; filters that a call takes or computes are reordered like
+    constants. Copies of a call's inputs come before all else.
 
     before::
 
@@ -76,7 +75,7 @@ class PermuteOperands:
         return replace(program, items=(*first, *items), types=types)
 
     def _images(self, kernel: Kernel, program: TensorProgram) -> Iterator[tuple[str, Order]]:
-        """Those of the caller's that windows read again and again, their channels not last."""
+        """Images of the caller that windows read repeatedly, and whose channels are not last."""
         stage = kernel.stages[0]
         found, summed = set(reads(stage.body)), {Sym(axis.name) for axis in stage.reduce}
         ends = {*program.inputs, *program.outputs}.intersection(kernel.inputs)
@@ -94,7 +93,7 @@ class PermuteOperands:
 def _filters(
     kernel: Kernel, program: TensorProgram, types: dict[str, TensorType]
 ) -> Iterator[tuple[str, Order]]:
-    """What its windows are multiplied by, if it lies in another order."""
+    """The filter of its windows, if it has another order."""
     for name in dict.fromkeys(read.tensor for read in reads(kernel.stages[0].body)):
         if name in program.constants or name not in kernel.inputs:
             continue
@@ -124,7 +123,7 @@ def _free(name: str, taken: Set[str]) -> str:
 
 
 def _reading(kernel: Kernel, name: str, turned: str, order: Order) -> Kernel:
-    """``kernel`` whose first stage reads what is ``turned`` in place of ``name``."""
+    """``kernel`` whose first stage reads the copy ``turned`` instead of ``name``."""
 
     def instead(value: Scalar) -> Scalar:
         if not isinstance(value, Read) or value.tensor != name:

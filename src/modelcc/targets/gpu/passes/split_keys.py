@@ -1,4 +1,4 @@
-"""Attention of few rows in parts of its keys, so that all units of a machine have some of them."""
+"""Attention of few rows in parts of its keys, so that all SMs of a machine have some of them."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ SHORTEST, LONGEST = 64, 256
 """Keys of a part."""
 
 GROUPS = 4
-"""Groups of a unit that keep its memory busy."""
+"""Groups of an SM that keep its memory busy."""
 
 
 @dataclass(frozen=True)
 class SplitKeys:
-    """Softmax-weighted sums of up to 16 rows by parts of the keys, as many as ``units`` take: each
-    with the largest score of its own, the sum of powers under that, and the sums of values so
-    weighted, which a second kernel puts together.
+    """Softmax-weighted sums of up to 16 rows in parts of the keys, as many as fill ``units`` SMs:
+    each part has its own maximum score, sum of exponentials relative to it, and sums of values with
+    these weights; a second kernel combines them.
 
     before::
 
@@ -90,7 +90,7 @@ class SplitKeys:
 
     units: int
     machine: GpuModel | None = None
-    """One that may have all keys in one kernel, which is left alone then."""
+    """A machine that may handle all keys in one kernel, which is not split then."""
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
         items: list[Item] = []
@@ -107,7 +107,7 @@ class SplitKeys:
         return replace(program, types=types).with_items(tuple(items))
 
     def _split(self, kernel: Kernel, program: TensorProgram) -> tuple[Kernel, Kernel] | None:
-        """``kernel`` by parts, and these put together; None if that is no gain."""
+        """``kernel`` for the parts, and one that combines them; None if that is no gain."""
         pair = match_gemm_pair(kernel.stages, frozenset(program.dims), single=True)
         weights = None if pair is None else online_softmax(pair)
         if pair is None or weights is None or kernel.outputs != (pair.results[-1].output,):
@@ -133,8 +133,8 @@ class SplitKeys:
 
 @dataclass(frozen=True)
 class _Parts:
-    """A pair whose keys are ``key`` in each ``part``, of ``length``; ``scores`` are what powers are
-    made of, under its own name in each kernel."""
+    """A pair whose keys are ``key`` in each ``part``, of ``length``; ``scores`` are the exponents,
+    under a name of its own in each kernel."""
 
     pair: GemmPair
     weights: OnlineSoftmax
@@ -143,7 +143,7 @@ class _Parts:
 
     @staticmethod
     def of(pair: GemmPair, weights: OnlineSoftmax, length: int) -> _Parts | None:
-        """None if weights have no largest score, or rows of results no second factor."""
+        """None if weights have no maximum score, or rows of results no second factor."""
         if weights.maximum is None or _value_factor(pair) is None:
             return None
         name = pair.key.name
@@ -151,7 +151,7 @@ class _Parts:
         return _Parts(pair, weights, part, Axis(name, length))
 
     def kernels(self, kernel: Kernel, dims: Bounds) -> tuple[Kernel, Kernel]:
-        """Of the parts, and of what they are put together to."""
+        """The kernels of the parts, and of their combination."""
         parts, whole = self._of_parts(), self._together(dims)
         made = {s.output for s in parts}
         read = dict.fromkeys(r.tensor for s in whole for r in reads(s.body) if r.tensor in made)
@@ -159,7 +159,7 @@ class _Parts:
         last = kernel_of(kernel.name, whole, kernel.outputs, kernel.source)
         return (replace(first, rounding=kernel.rounding), replace(last, rounding=kernel.rounding))
 
-    # --- names and places
+    # --- names and indices
 
     @property
     def _row(self) -> tuple[Axis, ...]:
@@ -168,7 +168,7 @@ class _Parts:
 
     @property
     def _of_part(self) -> tuple[Axis, ...]:
-        """Where a row of a part is."""
+        """The axes of a row of a part."""
         return (*self.pair.outer, self.part, *self._row)
 
     def _name(self, of: str) -> str:
@@ -186,7 +186,7 @@ class _Parts:
         return substitute_indices(body, {name: Sym(name) + Sym(self.part.name) * length})
 
     def _there(self, body: Scalar, outside: float) -> Scalar:
-        """``body`` where there is such a key; parts but the last have all of theirs."""
+        """``body`` where the key exists; only the last part may have fewer."""
         keys, length = self.pair.key.extent, self.key.extent
         assert isinstance(length, int)
         if isinstance(keys, int) and keys % length == 0:
@@ -225,7 +225,7 @@ class _Parts:
         return replace(stage, reduce=(self.key,), combine=combine)
 
     def _product(self, body: Scalar) -> Scalar:
-        """Products of a part; the factor that moves along keys is 0 where there is none."""
+        """Products of a part; the factor that moves along keys is 0 beyond the last one."""
         assert isinstance(body, Apply)
         name = self.pair.key.name
 
@@ -235,7 +235,7 @@ class _Parts:
         return replace(body, args=tuple(map(factor, body.args)))
 
     def _shifted(self) -> Scalar:
-        """What powers are made of, by the first product."""
+        """The exponents, as a function of the first product."""
         pair, made = self.pair, dict[str, Scalar]()
         for stage in pair.scores[1:]:
             made[stage.output] = with_values(stage.body, made)
@@ -260,10 +260,10 @@ class _Parts:
         stage = self._stage("part", (*self._of_part, *pair.columns), body)
         return replace(stage, reduce=(self.key,), combine="sum")
 
-    # --- together
+    # --- the combination
 
     def _together(self, dims: Bounds) -> tuple[Stage, ...]:
-        """All of a result's place, so that neighbours find neighbours."""
+        """Stages over all axes of a result, so that accesses coalesce."""
         pair, weights = self.pair, self.weights
         axes = (*pair.outer, *self._row, *pair.columns)
         assert weights.maximum is not None
@@ -302,7 +302,7 @@ def _place(axes: Sequence[Axis]) -> tuple[Index, ...]:
 
 
 def _value_factor(pair: GemmPair) -> Scalar | None:
-    """What is weighted."""
+    """The factor that is weighted."""
     body = pair.results[0].body
     found = body.args if isinstance(body, Apply) and body.function == "mul" else ()
     others = [a for a in found if all(r.tensor != pair.weight for r in reads(a))]

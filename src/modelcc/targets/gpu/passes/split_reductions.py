@@ -1,4 +1,4 @@
-"""Long reductions of few results in parts, so that all units of a machine have some of it."""
+"""Long reductions of few results in parts, so that all SMs of a machine have some of it."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from modelcc.passes.tensor.tile_chain import match_tile_chain
 from modelcc.schedule.workload import plain_type
 
 TILE = 64 * 64
-"""Results of a product that one group has, where there are enough of them."""
+"""Results of a product that one group has, if there are enough of them."""
 
 FEW = 8
-"""Rows or columns of a product that is bound by what it reads."""
+"""Rows or columns of a product that is bound by its loads."""
 
 SHORTEST, SHORTEST_PRODUCT = 1 << 14, 256
-"""Terms of a part: shorter ones one group does as fast."""
+"""Terms of a part: one group is as fast for fewer."""
 
 
 @dataclass(frozen=True)
 class SplitReductions:
-    """Sums over parts of a reduction, and the sum of these, where ``units`` of a machine would have
-    no results of their own to find; parts have as many terms each.
+    """Sums over equal parts of a reduction, and the sum of these, where ``units`` SMs would not all
+    have results of their own.
 
-    Products count by tiles; they stay whole without ``products``.  What is left to do is of the
-    last sum, and fused with it.  Sums of a kernel of several products, as attention and its
-    gradients are, stay whole, too, where the passes of ``fusion`` make one: its parts would not be
+    Products count by tiles; without ``products``, they stay whole.  The epilogue belongs to the
+    last sum, and is fused with it.  Sums of a kernel of several products, such as attention and its
+    gradients, stay whole, too, if the passes of ``fusion`` make one: its parts would not be
     recognised.
 
     before::
@@ -77,7 +77,7 @@ class SplitReductions:
         return replace(program, types=types).with_items(tuple(items))
 
     def _in_pairs(self, program: TensorProgram) -> frozenset[str]:
-        """What kernels of two products would make and hand on."""
+        """Tensors that kernels of two products would make as intermediate results."""
         for step in self.fusion:
             program = step(program)
         dims = frozenset(program.dims)
@@ -91,9 +91,9 @@ class SplitReductions:
         return frozenset(s.output for k in pairs for s in k.stages)
 
     def _cut(self, kernel: Kernel) -> tuple[Axis, int] | None:
-        """The axis to cut, and into how many parts; None if that is no gain.
+        """The axis to split, and the number of parts; None if that is no gain.
 
-        Kernels that write to some of a tensor have parts of their own.
+        Kernels that write a part of a tensor have parts of their own.
         """
         if len(kernel.stages) != 1:
             return None
@@ -106,7 +106,7 @@ class SplitReductions:
         return None if axis is None or count is None else (axis, count)
 
     def _parts(self, stage: Stage, axis: Axis) -> int | None:
-        """Into how many parts to cut ``axis``, which it divides."""
+        """The number of parts of ``axis``, a divisor of it."""
         results, terms = prod(map(_number, stage.axes)), prod(map(_number, stage.reduce))
         product = _is_product(stage)
         groups = -(-results // TILE) if product else results
@@ -123,7 +123,7 @@ def _number(axis: Axis) -> int:
 
 
 def _is_product(stage: Stage) -> bool:
-    """Whether it is a product of matrices of several rows and columns."""
+    """Whether it is a product of matrices with several rows and columns."""
     body = stage.body
     if stage.combine != "sum" or not (isinstance(body, Apply) and body.function == "mul"):
         return False

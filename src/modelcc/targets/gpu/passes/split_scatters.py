@@ -1,4 +1,4 @@
-"""Updates of few places in parts, each of which has places of its own."""
+"""Updates of few destinations, privatised: each part has its own copy of all destinations."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.scatter_choice import GAIN, UpdateWork, fastest
 
 MOST_PARTS, LARGEST = 1 << 14, 0.25
-"""How many parts there are, and elements of all of them for each update."""
+"""The most parts, and elements of all of them per update."""
 
 TOUCHED = 3
-"""Times that an element of a part moves beside its updates: a start, a copy of it, a sum."""
+"""Times that an element of a part is moved besides its updates: to initialise, copy and sum it."""
 
 
 @dataclass(frozen=True)
 class SplitScatters:
-    """Updates that are combined, in parts that have all places each, and the parts combined: where
-    places are few, so that many updates meet, and ``machine`` is expected to take half the time.
-    The order is another one, but the same in every run.
+    """Updates that are combined, in parts with a copy of all destinations each, and the parts
+    combined: where there are few destinations, so that many updates collide, and ``machine`` is
+    expected to take half the time.  The order changes, but is the same in every run.
 
     before::
 
@@ -94,7 +94,7 @@ class SplitScatters:
         return replace(program, types=types).with_items(tuple(items))
 
     def _cut(self, item: Scatter, program: TensorProgram) -> tuple[Axis, int] | None:
-        """The axis to cut, and into how many parts; None if that is no gain."""
+        """The axis to split, and the number of parts; None if that is no gain."""
         stage, type_ = item.stage, program.types[item.stage.output]
         extents = [*(a.extent for a in stage.axes), *type_.shape]
         read = {read.tensor for read in reads(stage.body)}
@@ -108,7 +108,7 @@ class SplitScatters:
         return None if axis is None or count is None else (axis, count)
 
     def _parts(self, item: Scatter, axis: Axis, program: TensorProgram) -> int | None:
-        """Into how many parts to cut ``axis``, which it divides."""
+        """The number of parts of ``axis``, a divisor of it."""
         kernel = Kernel("Scatter", item.inputs, item.outputs, (item.stage,))
         constants = frozenset(program.constants)
         updates = find_updates(canonical(kernel, program.types, constants, program.dims)[0])
@@ -122,7 +122,7 @@ class SplitScatters:
         return found
 
     def _seconds(self, updates: GroupUpdates, count: int, bytes_: int) -> float:
-        """That updates are expected to take in so many parts, which are so many bytes."""
+        """Expected time of updates in ``count`` parts, which take ``bytes_`` bytes."""
         work = UpdateWork.of(updates)
         work = replace(work, lists=work.lists * count, updates=work.updates // count)
         seconds = cycles_seconds(fastest(updates, work, self.machine)[0], self.machine)
@@ -137,7 +137,7 @@ def _number(axis: Axis) -> int:
 
 
 def _divisors(extent: int, most: int) -> Iterator[int]:
-    """Of powers of two up to ``most`` those of ``extent`` that are nearest below."""
+    """The nearest divisors of ``extent`` below powers of two up to ``most``."""
     found = {next(n for n in range(1 << b, 0, -1) if extent % n == 0) for b in _bits(most)}
     yield from sorted(found - {1})
 
@@ -149,7 +149,8 @@ def _bits(most: int) -> range:
 def _in_parts(
     item: Scatter, axis: Axis, count: int, type_: TensorType, names: Names
 ) -> tuple[Stage, Stage, Stage, Stage]:
-    """What all parts begin with, their updates, their sums, and these with the tensor itself."""
+    """Initial values of all parts, their updates, their sums, and the combination with the
+    tensor."""
     stage, combine = item.stage, item.stage.combine
     assert combine is not None
     part, length = Axis(f"{axis.name}.part", count), _number(axis) // count

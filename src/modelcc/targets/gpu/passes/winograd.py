@@ -10,8 +10,8 @@ Before and after, for tiles of 4 × 4 outputs and images with channels last::
     %z[n, 4*th + i, 4*tw + j, co] = max(linear[Aᵀ] of rows and columns of %m + %r, 0.0)
 
 Three launches: a thread of the first and of the last one has a tile of one channel, or of a few
-neighbours, in registers; between them is a product of matrices for each of the elements of a tile.
-%u, which is ``G w Gᵀ``, is made at compile time.  With channels second %v and %m are
+neighbouring ones, in registers; between them is a matrix product for each of the elements of a
+tile.  %u, which is ``G w Gᵀ``, is computed at compile time.  With channels second, %v and %m are
 ``[p, c, n, th, tw]``, and neighbours are tiles.
 
 Errors are those of the same algorithm on processors: below 1e-5 of the largest output for tiles of
@@ -47,7 +47,7 @@ SIZES = (4, 2)
 
 @dataclass(frozen=True)
 class GroupWinograd:
-    """Rewrites fused convolutions by constants that ``cost`` expects to take less time."""
+    """Rewrites fused convolutions by constants that ``cost`` expects to become faster."""
 
     cost: GroupWinogradCost
 
@@ -62,8 +62,8 @@ class GroupWinograd:
 
 
 def planes_of(kernel: Kernel, program: TensorProgram, m: int) -> PlaneStages | None:
-    """The stages of a convolution by tiles of ``m`` × ``m`` outputs; None if ``kernel`` is none by
-    a constant of images of known size, whose channels lie alike before and after."""
+    """The stages of a convolution by tiles of ``m`` × ``m`` outputs; None unless ``kernel`` is one
+    by a constant, of images of constant size, with the same layout of channels before and after."""
     found = match_convolution(kernel, program)
     if found is None or not found.constant:
         return None
@@ -86,8 +86,8 @@ def _are_last(found: Convolution) -> bool:
 
 @dataclass(frozen=True)
 class PlaneStages(WinogradStages):
-    """A matrix of channels by tiles of all images for each element of a tile; images have so many
-    rows and columns."""
+    """For each element of a tile, a matrix of channels by tiles of all images, whose size
+    is ``image`` (rows, columns)."""
 
     made: TransformedFilter
     image: tuple[int, int]
@@ -108,7 +108,7 @@ class PlaneStages(WinogradStages):
         return (self.tiles.images, self.tiles.rows, self.tiles.columns)
 
     def stored(self, channels: int) -> TensorType:
-        """``[points, images, rows, columns, channels]``, or channels behind the points."""
+        """``[points, images, rows, columns, channels]``, or channels after the points."""
         return TensorType(self._ordered(self.points, channels, self._tiles), F32)
 
     def _ordered(
@@ -137,7 +137,7 @@ class PlaneStages(WinogradStages):
         return (images, *tile, channel) if last else (images, channel, *tile)
 
     def element(self, part: TileRegion, row: Index, column: Index) -> Element:
-        """Under the window's conditions, and within the image, which tiles may pass."""
+        """Under the window's conditions, and within the image, which tiles may exceed."""
         found = self.convolution
         first, left = self.tiles.corner(part)
         pixel = found.pixel(Sym(IMAGE), Sym(CHANNEL), first + row, left + column)

@@ -1,8 +1,8 @@
-"""When Winograd's algorithms take less time than direct convolution: estimated seconds of a GPU.
+"""When Winograd's algorithm takes less time than direct convolution: estimated seconds of a GPU.
 
-The product of matrices is estimated as any product is, by the schedule that it will have; so is
-the direct convolution.  Transforms move whole tensors.  Nothing here has been measured on a GPU
-but the rates that schedules are estimated by.
+The matrix product is estimated like any product, by the schedule that it will have; so is the
+direct convolution.  Transforms move whole tensors.  Nothing here has been measured on a GPU except
+the rates that schedules are estimated by.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.weights import weight_layouts, with_weights
 
 COPIED_PART = 0.9
-"""Of the memory's rate, what a copy reaches (3,000 of 3,350 GB/s were measured on an H100)."""
+"""Part of the memory bandwidth that a copy reaches (3,000 of 3,350 GB/s, measured on an H100)."""
 
 NEAR = 2.0
-"""Times the memory's rate that tensors have which take no more than half of the second cache;
-reckoned, not measured."""
+"""Speedup over the memory bandwidth for tensors that take at most half of L2; estimated, not
+measured."""
 
 
 @dataclass(frozen=True)
 class GroupWinogradCost:
-    """Estimates for ``machine``; ``margin``: how many times faster an algorithm must look, which
-    pays for filters of 16/9 or 4 times the size and for the memory of what is transformed."""
+    """Estimates for ``machine``; ``margin``: the speedup that an algorithm must promise, to pay for
+    filters of 16/9 or 4 times the size and for the memory of transformed tensors."""
 
     machine: GpuModel
     margin: float = 1.3
 
     def of(self, program: TensorProgram) -> WinogradEstimate:
-        """For convolutions of ``program``."""
+        """Estimates for convolutions of ``program``."""
         return WinogradEstimate(self.machine, self.margin, program)
 
 
@@ -54,7 +54,7 @@ class GroupWinogradCost:
 class WinogradEstimate:
     """Seconds of convolutions of ``program``, each of equal ones estimated once.
 
-    Named sizes are the least that they may be: a choice for all of them must not lose.
+    Named sizes have their lower bounds: a choice for all of them must not lose.
     """
 
     machine: GpuModel
@@ -65,7 +65,7 @@ class WinogradEstimate:
     )
 
     def best(self, kernel: Kernel, ways: Sequence[WinogradStages]) -> WinogradStages | None:
-        """Of ``ways`` to compute a convolution the fastest; None if ``kernel`` itself is."""
+        """The fastest of ``ways`` to compute a convolution; None if ``kernel`` itself is."""
         direct = self.direct(kernel)
         if direct is None:
             return None
@@ -93,13 +93,14 @@ class WinogradEstimate:
         return max(seconds, moved) + around
 
     def _transform(self, kernel: Kernel, types: Mapping[str, TensorType], steps: Index) -> float:
-        """Seconds of a kernel that moves its operands and results by so many instructions."""
+        """Seconds of a kernel that moves its operands and results and executes ``steps``
+        instructions."""
         operations = 2.0 * self._number(steps)
         compute = operations / (self.machine.flops * 1e12)
         return LAUNCH_SECONDS + max(self._moved(kernel, types), compute, LEAST_SECONDS)
 
     def _moved(self, kernel: Kernel, types: Mapping[str, TensorType]) -> float:
-        """Seconds to read and write all tensors of ``kernel`` once."""
+        """Seconds to load and store all tensors of ``kernel`` once."""
         return sum(self._traffic(types[name]) for name in (*kernel.inputs, *kernel.outputs))
 
     def _traffic(self, type_: TensorType) -> float:
@@ -126,7 +127,7 @@ class WinogradEstimate:
 
     @property
     def _sizes(self) -> dict[str, Index]:
-        """The least that named sizes are."""
+        """The lower bounds of named sizes."""
         least = ((name, bounds.lo) for name, bounds in self.program.dims.items())
         return {name: lo if isinstance(lo, int) and lo > 1 else 1 for name, lo in least}
 
