@@ -1,5 +1,5 @@
-"""Functions by AMD's own instructions, which leave out some bits: kernels ask for them where these
-do not tell.  Powers of two are wrong by a unit in the last place (CDNA3 ISA, "V_EXP_F32")."""
+"""Functions by AMD's approximate instructions: kernels use them where the lost bits do not matter.
+Powers of two are wrong by a unit in the last place (CDNA3 ISA, "V_EXP_F32")."""
 
 from __future__ import annotations
 

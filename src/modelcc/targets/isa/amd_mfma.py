@@ -3,22 +3,22 @@
 
 AMD's calculator of register layouts (github.com/ROCm/amd_matrix_instruction_calculator, commit
 2ef91896, ``--register-layout`` of ``v_mfma_f32_16x16x16_f16`` and the others below) says: thread
-``l`` has of the instruction's first operand row ``l % 16``, of the second one column ``l % 16``, of
-both the ``l / 16``-th quarter of the terms, one behind the other, and of the sums rows
+``l`` holds row ``l % 16`` of the instruction's first operand, column ``l % 16`` of the second one,
+of both the ``l / 16``-th quarter of the terms (K), consecutively, and of the sums rows
 ``4 (l / 16)`` to ``4 (l / 16) + 3`` of column ``l % 16``.
 
-Here ``%b`` is the first operand and ``%a`` the second one, so that a thread has four neighbouring
-columns of row ``l % 16`` of ``%c``.  Of ``%a`` and ``%b`` it has bytes ``8 (l / 16)`` to
-``8 (l / 16) + 7`` of row, or column, ``l % 16``.  Where one instruction takes a part of these, the
-terms of a fragment are several instructions', each of which has the same ones of both operands; and
-where it takes two fragments, each thread has two pieces of a row for one of twice the size.  Those
-of gfx950 with so many terms are laid out alike (ROCm/composable_kernel, ``mfma_type`` in
+Here ``%b`` is the first operand and ``%a`` the second one, so that a thread holds four neighbouring
+columns of row ``l % 16`` of ``%c``.  Of ``%a`` and ``%b`` it holds bytes ``8 (l / 16)`` to
+``8 (l / 16) + 7`` of row, or column, ``l % 16``.  Where one instruction takes a part of these, a
+fragment needs several instructions, each with the same terms of both operands; and where it takes
+two fragments, each thread's two pieces of a row stand for one of twice the size.  Instructions of
+gfx950 with that many terms have the same layout (ROCm/composable_kernel, ``mfma_type`` in
 xdlops_gemm.hpp: 4 blocks of 16 threads with 8 terms each).
 
-Numbers of f32 are multiplied as they are, also those below the normal range (PyTorch, "Numerical
-accuracy": MI200).  What is not here is multiplied in threads: f16 on gfx90a, whose instruction
-takes such numbers as 0 (ROCm, MIOpen: "MI200 MFMA behavior specifics"), and floats of 8 bits before
-gfx950, which are of other formats there (ROCm, "Data types and precision support": FNUZ).
+f32 is multiplied exactly, including subnormals (PyTorch, "Numerical accuracy": MI200).  Types that
+are missing here are multiplied by scalar code: f16 on gfx90a, whose instruction flushes subnormals
+to 0 (ROCm, MIOpen: "MI200 MFMA behavior specifics"), and 8-bit floats before gfx950, which have
+other formats there (ROCm, "Data types and precision support": FNUZ).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _CHIPS: Mapping[str, Mapping[DType, WaveMultiply]] = {
         F8E5M2: _mfma("f32.16x16x32.bf8.bf8", "i64", 64),
     },
 }
-"""What multiplies operands of a type."""
+"""Instructions by the type of operands."""
 
 TOGETHER = 2
 _DEEP: Mapping[str, Mapping[DType, WaveMultiply]] = {
@@ -65,10 +65,10 @@ _DEEP: Mapping[str, Mapping[DType, WaveMultiply]] = {
         I8: _mfma("i32.16x16x64.i8", "<4 x i32>", 128, "<4 x i32>"),
     }
 }
-"""What multiplies those of :data:`TOGETHER` fragments."""
+"""Instructions for :data:`TOGETHER` fragments."""
 
 WAVE_MATRICES = {
     chip: wave_matrices(LAYOUT, products, _DEEP.get(chip, {}), TOGETHER)
     for chip, products in _CHIPS.items()
 }
-"""Those of each chip."""
+"""Instructions by chip."""

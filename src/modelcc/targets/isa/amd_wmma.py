@@ -3,24 +3,24 @@ sums and 16 terms, by a wave of 32 threads.
 
 AMD's calculator of register layouts (github.com/ROCm/amd_matrix_instruction_calculator, commit
 2ef91896, ``--detail-instruction`` of ``v_wmma_f32_16x16x16_f16`` and the others below, for rdna3
-and rdna4) says: thread ``l`` has of the instruction's first operand row ``l % 16``, of the second
-one column ``l % 16``.  On RDNA 3 it has all terms of it, which threads ``l`` and ``l + 16`` both
-hold, and of the sums rows ``2 r + l / 16`` of column ``l % 16`` in its registers ``r``.  On RDNA 4
-it has a half of the terms, the same ones of both operands, and of the sums rows ``8 (l / 16)`` to
-``8 (l / 16) + 7``.  (AMD, GPUOpen: "How to accelerate AI applications on RDNA 3 using WMMA", "Using
-the Matrix Cores of AMD RDNA 4 architecture GPUs".)
+and rdna4) says: thread ``l`` holds row ``l % 16`` of the instruction's first operand, column
+``l % 16`` of the second one.  On RDNA 3 it holds all terms (K) of it, as do both threads ``l`` and
+``l + 16``, and of the sums rows ``2 r + l / 16`` of column ``l % 16`` in its registers ``r``.  On
+RDNA 4 it holds a half of the terms, the same ones of both operands, and of the sums rows
+``8 (l / 16)`` to ``8 (l / 16) + 7``.  (AMD, GPUOpen: "How to accelerate AI applications on RDNA 3
+using WMMA", "Using the Matrix Cores of AMD RDNA 4 architecture GPUs".)
 
 Here ``%b`` is the first operand and ``%a`` the second one, as in
-:mod:`modelcc.targets.isa.amd_mfma`, so that a thread has eight columns of row ``l % 16`` of ``%c``:
-every second one, or neighbours.  Of ``%a`` and ``%b`` it has on RDNA 4 bytes ``16 (l / 16)`` to
-``16 (l / 16) + 15`` of row, or column, ``l % 16``: which of the terms these are to the instruction
-does not matter, as they are the same of both.  The 32 terms of fragments of bytes are those of two
-instructions.
+:mod:`modelcc.targets.isa.amd_mfma`, so that a thread holds eight columns of row ``l % 16`` of
+``%c``: every second one, or neighbours.  Of ``%a`` and ``%b`` it holds, on RDNA 4, bytes
+``16 (l / 16)`` to ``16 (l / 16) + 15`` of row, or column, ``l % 16``: which of the terms these are
+to the instruction does not matter, as they are the same of both.  The 32 terms of fragments of
+bytes take two instructions.
 
-Numbers of f16 below the normal range are multiplied as they are, of bf16 taken as 0.  The ISA's
-documents do not say so: that was measured on gfx1151, of RDNA 3.5 (ROCm/rocm-systems, issue 12056),
-and of products of pairs, which take f16 as it is on all of AMD's GPUs but gfx90a (llvm-project,
-pull request 205101).  Floats of 8 bits are those of the Open Compute Project; RDNA 3 has none.
+Subnormal f16 is multiplied exactly, subnormal bf16 is flushed to 0.  The ISA documents do not say
+so: that was measured on gfx1151, of RDNA 3.5 (ROCm/rocm-systems, issue 12056), as was that dot
+products of pairs take f16 exactly on all of AMD's GPUs but gfx90a (llvm-project, pull request
+205101).  8-bit floats are those of the Open Compute Project; RDNA 3 has none.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RDNA4 = WaveLayout(wave=32, operand_bytes=16, first=8)
 _WMMA = "llvm.amdgcn.wmma.{}.16x16x16.{}"
 _SUMS, _WHOLE_SUMS = "<8 x float>", "<8 x i32>"
 _SIGNED = ("i1 true", "b", "i1 true", "a", "c", "i1 false")
-"""Both operands of bytes have signs, and sums wrap around."""
+"""Both operands of bytes are signed, and sums wrap around."""
 
 
 def _floats(name: str, operand: str, bits: int) -> WaveMultiply:
@@ -64,4 +64,4 @@ WAVE_MATRICES = {
     "gfx1100": wave_matrices(RDNA3, _RDNA3, {}),
     "gfx1201": wave_matrices(RDNA4, _RDNA4, {}),
 }
-"""Those of each chip."""
+"""Instructions by chip."""

@@ -1,10 +1,10 @@
-"""Fragments on GPUs of Apple's (from the family Apple7 on): matrices of 8 x 8 that the threads of a
-SIMD-group have together (Metal Shading Language Specification, "SIMD-Group Matrix Data Types").
+"""Fragments on Apple's GPUs (from the family Apple7 on): 8 x 8 matrices that the threads of a
+SIMD-group hold together (Metal Shading Language Specification, "SIMD-Group Matrix Data Types").
 
-Which elements a thread has Metal does not say, so that threads only load, multiply and store whole
+Metal does not specify which elements a thread holds, so threads only load, multiply and store whole
 matrices.  A fragment is several of them: of sums ``%c`` and of ``%a`` those of 8 rows one after the
-other, of ``%b`` those of 8 terms.  Products of f16 and bf16 are added in f32; f32 is multiplied as
-it is.
+other, of ``%b`` those of 8 terms (K).  Products of f16 and bf16 are accumulated in f32; f32 is
+multiplied exactly.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ _ACROSS = SIDE // EDGE
 """Matrices of a fragment along its rows, or columns."""
 
 TYPES: Mapping[DType, str] = {F32: "float", F16: "half", BF16: "bfloat"}
-"""What matrices are made of, by Metal's names."""
+"""Element types of matrices, by Metal's names."""
 
 
 @dataclass(frozen=True)
 class SimdPlace:
-    """Matrix ``number`` of a fragment begins at ``rows`` rows, which are a stride apart, and
-    ``columns`` elements."""
+    """A matrix of a fragment begins after ``rows`` rows, which are a stride apart, and ``columns``
+    elements."""
 
     number: int
     rows: int
     columns: int
 
     def offset(self, stride: Index) -> Index:
-        """In memory."""
+        """The offset in memory."""
         return self.rows * stride + self.columns
 
 
 @dataclass(frozen=True)
 class SimdLoad:
-    """Matrices from ``places`` of memory, each turned if it is ``transposed`` there."""
+    """Matrices from ``places`` of memory, transposed if they are ``transposed`` there."""
 
     places: tuple[SimdPlace, ...]
     transposed: bool
@@ -62,14 +62,14 @@ class SimdLoad:
 
 @dataclass(frozen=True)
 class SimdMultiply:
-    """Sum, left and right matrix of each product of two, in order."""
+    """Sum, left and right matrix of each product, in order."""
 
     products: tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True)
 class SimdClear:
-    """Zeros, in so many matrices."""
+    """Zeros, in ``count`` matrices."""
 
     count: int
 
@@ -85,7 +85,7 @@ SimdInstruction: TypeAlias = SimdLoad | SimdMultiply | SimdClear | SimdStore
 
 
 def _places(rows: int, columns: int, turned: bool = False) -> tuple[SimdPlace, ...]:
-    """Of a fragment of so many matrices; ``turned``, its columns lie where rows do in memory."""
+    """The places of a fragment's matrices; ``turned``, its columns are rows in memory."""
     every = ((i, j) for i in range(rows) for j in range(columns))
     return tuple(
         SimdPlace(n, *((EDGE * j, EDGE * i) if turned else (EDGE * i, EDGE * j)))
@@ -116,4 +116,4 @@ def _known() -> Iterator[tuple[Function, SimdInstruction]]:
 MATRIX_INSTRUCTIONS: Mapping[Function, SimdInstruction] = {
     expand_narrow(routine): how for routine, how in _known()
 }
-"""How a SIMD-group runs routines on fragments."""
+"""How a SIMD-group executes routines on fragments."""

@@ -1,9 +1,9 @@
-"""What a warp's instructions on matrices mean: routines on fragments of 16 rows or columns.
+"""The meaning of a warp's matrix instructions: routines on fragments of 16 rows or columns.
 
-Sums ``%c`` are 16 x 16, operands ``%a`` 16 rows and ``%b`` 16 columns of so many terms as have
+Sums ``%c`` are 16 x 16, operands ``%a`` 16 rows and ``%b`` 16 columns of as many terms (K) as have
 :data:`DEPTH_BYTES`.  Fragments are buffers of space ``warp``, row by row as they are written here;
-where their numbers are, only the machine knows.  Operands come from shared memory, in which each
-row begins ``stride`` elements behind the one before.
+their distribution over threads is up to the machine.  Operands come from shared memory, with a
+stride of ``stride`` elements between rows.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from modelcc.ir.types import BF16, F8E4M3FN, F8E5M2, F16, F32, I8, I32, U32, DTy
 SIDE = 16
 DEPTH_BYTES = 32
 MOST_EVERY = 4
-"""Fragments whose columns alternate, so that a thread reads its elements of all of them at once."""
+"""Fragments whose columns alternate, so that a thread loads its elements of all of them at once."""
 
 OPERANDS = (F16, BF16, F32, I8, F8E4M3FN, F8E5M2)
-"""Types of operands; floats of 32 bits are taken as TF32, with 10 bits of mantissa, or exactly."""
+"""Types of operands; f32 is multiplied as TF32, with 10 bits of mantissa, or exactly."""
 
 _ROW, _TERM, _PART, _STRIDE = Sym("i"), Sym("k"), Sym("h"), Sym("stride")
 HALF, KEPT = 0x1000, 0xFFFFE000
-"""Half of TF32's last bit, and the bits that it has."""
+"""Half of TF32's last bit, and a mask of the bits that it has."""
 
 
 def depth(dtype: DType) -> int:
@@ -48,12 +48,12 @@ def depth(dtype: DType) -> int:
 
 
 def fragment_bytes(warp: int) -> int:
-    """What a thread of a ``warp`` has of an operand's fragment."""
+    """Bytes of an operand's fragment that a thread of a ``warp`` holds."""
     return SIDE * DEPTH_BYTES // warp
 
 
 def sums_of(dtype: DType) -> DType:
-    """What products of operands are added up in."""
+    """The type in which products of operands are accumulated."""
     return I32 if dtype == I8 else F32
 
 
@@ -91,9 +91,9 @@ def clear_c(sums: DType) -> Function:
 
 @cache
 def multiply(dtype: DType, exact: bool = False, together: int = 1) -> Function:
-    """``c += a b``, of products as exact as ``dtype`` says, added in the type of sums; of f32 only
-    ``exact`` ones are.  ``a`` and ``b`` may be of several fragments ``together``, of which each has
-    the terms behind those of the one before."""
+    """``c += a b``, with products as exact as ``dtype`` implies, added in the type of sums;
+    products of f32 are exact only if ``exact``.  ``a`` and ``b`` may be several fragments
+    ``together``, each with the terms that follow those of the previous one."""
     sums, terms = sums_of(dtype), depth(dtype)
     first = SIDE * terms * _PART if together > 1 else 0
     a = Load("a", first + terms * _ROW + _TERM, dtype)
@@ -121,13 +121,13 @@ def scale_c() -> Function:
 
 @cache
 def boundary() -> Function:
-    """Nothing: what stands before it is begun before what stands behind."""
+    """No operation: what is before it is started before what is after it."""
     return Function("boundary", (), (), ())
 
 
 @cache
 def operand_of(dtype: DType) -> Function:
-    """``a = c``, of sums in f32, rounded to ``dtype`` of 16 bits."""
+    """``a = c``, of sums in f32, rounded to a 16-bit ``dtype``."""
     value = Convert(Load("c", SIDE * _ROW, F32, SIDE), dtype)
     body = _rows(Store("a", SIDE * _ROW, value))
     taken = _written("a", dtype, SIDE), _read("c", F32, SIDE)
@@ -150,12 +150,12 @@ def _widened(e: Expr, sums: DType) -> Expr:
 
 
 def rounded_to_tf32(e: Expr) -> Expr:
-    """The nearest number with TF32's bits, of two that are as near the one away from 0."""
+    """The nearest TF32 number, ties away from 0."""
     return _kept(ScalarCall("add", (Bitcast(e, U32), Const(HALF, U32, e.lanes)), U32, e.lanes))
 
 
 def cut_to_tf32(e: Expr) -> Expr:
-    """The next number with TF32's bits towards 0."""
+    """The next TF32 number towards 0."""
     return _kept(Bitcast(e, U32))
 
 

@@ -1,8 +1,8 @@
-"""Functions by NVIDIA's own instructions, which leave out some bits: kernels ask for them where
-these do not tell.
+"""Functions by NVIDIA's approximate instructions: kernels use them where the lost bits do not
+matter.
 
-Powers of two have 22 bits (PTX ISA, "ex2"), quotients are wrong by 2 units in the last place at
-most, of any operands ("div", of ``.full``).
+Powers of two have 22 bits (PTX ISA, "ex2"), quotients are wrong by at most 2 units in the last
+place, for all operands ("div", of ``.full``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EXP2 = Instruction(
     ScalarCall("exp2", (Load("x", LANE, F32),), F32),
     exact=False,
 )
-"""2^x where a relative error of 2^-22 is nothing; results below the normal numbers are 0."""
+"""2^x where a relative error of 2^-22 does not matter; subnormal results are flushed to 0."""
 
 DIVIDE = Instruction(
     "div_fast",
@@ -26,7 +26,7 @@ DIVIDE = Instruction(
     ScalarCall("div", (Load("x", LANE, F32), Load("y", LANE, F32)), F32),
     exact=False,
 )
-"""x / y where a relative error of 2^-22 is nothing."""
+"""x / y where a relative error of 2^-22 does not matter."""
 
 
 def _divide(lanes: int) -> Encoding:
@@ -53,4 +53,4 @@ KERNEL_ENCODINGS = (
     ),
     *map(_divide, (1, 2, 4, 8)),
 )  # fmt: skip
-"""Of GPUs' threads; those of processors are in the table of all of them."""
+"""Encodings for GPUs' threads; those of processors are in the common table."""

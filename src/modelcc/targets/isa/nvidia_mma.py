@@ -1,10 +1,10 @@
-"""Fragments on NVIDIA's tensor cores, from sm_80 on (floats of 8 bits: sm_89): ``ldmatrix`` and
+"""Fragments on NVIDIA's tensor cores, from sm_80 on (8-bit floats: sm_89): ``ldmatrix`` and
 ``mma.sync``.
 
-Thread ``l`` of a warp has of ``%a`` bytes ``4(l%4)`` and on of both halves of rows ``l/4`` and
-``l/4 + 8``, of ``%b`` the same with columns for rows, and of ``%c`` columns ``2(l%4)`` and the next
-of these rows, in the left and then in the right half (PTX ISA, "Matrix fragments for
-mma.m16n8k16").
+Thread ``l`` of a warp holds, of ``%a``, bytes ``4(l%4)`` to ``4(l%4) + 3`` of both halves of rows
+``l/4`` and ``l/4 + 8``; of ``%b``, the same with columns for rows; and of ``%c``, columns
+``2(l%4)`` and the next of these rows, in the left and then in the right half (PTX ISA, "Matrix
+fragments for mma.m16n8k16").
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ from modelcc.targets.isa.split_product import multiply_split
 WARP = 32
 
 REGISTERS = "mma.sync"
-"""The family of instructions, where threads take their own numbers of fragments."""
+"""The family of instructions with a documented distribution of fragments over threads."""
 
 OWN_ROWS, OWN_COLUMNS = (0, 8), (0, 1, 8, 9)
-"""What a thread has of ``%a``, of 16 terms, and of ``%c``: these rows and columns from its first
-ones on."""
+"""Rows and columns that a thread holds of ``%a`` with 16 terms (K), and of ``%c``, relative to its
+first ones."""
 
 
 def own_row(lane: Index) -> Index:
-    """The first row that a thread has numbers of."""
+    """The first row of which a thread holds elements."""
     return floordiv(lane, 4)
 
 
 def own_column(lane: Index) -> Index:
-    """The first column, or term, that a thread has numbers of."""
+    """The first column, or term, of which a thread holds elements."""
     return 2 * mod(lane, 4)
 
 
 def own_element(lane: Index) -> Index:
-    """Where a thread's first number is in a fragment."""
+    """The index of a thread's first element in a fragment."""
     return SIDE * own_row(lane) + own_column(lane)
 
 
 def own_byte(offset: Index, lane: Index, dtype: DType) -> int | None:
-    """Where among its registers a thread has element ``offset`` of fragments ``%c``, or ``%a`` of
-    16 terms; None if it is not seen to have it."""
+    """The byte offset among a thread's registers of element ``offset`` of fragments ``%c``, or
+    ``%a`` with 16 terms; None if the thread is not known to hold it."""
     place = offset - own_element(lane)
     if not isinstance(place, int):
         return None
@@ -71,8 +71,8 @@ def own_byte(offset: Index, lane: Index, dtype: DType) -> int | None:
 
 @dataclass(frozen=True)
 class MatrixLoad:
-    """Four parts of 8 rows of 16 bytes by one instruction.  Thread ``l`` tells where a row of the
-    source begins: row ``l%16`` of half ``l/16``, or, if rows of both halves follow each other
+    """Four 8 x 16-byte matrices by one instruction.  Thread ``l`` gives the address of a row of the
+    source: row ``l%16`` of half ``l/16``, or, if rows of both halves are consecutive
     (``halves_first``), row ``l%8 + 8(l/16)`` of half ``l/8 % 2``."""
 
     intrinsic: str
@@ -81,9 +81,9 @@ class MatrixLoad:
 
 @dataclass(frozen=True)
 class MatrixColumns:
-    """Elements of 32 bits down the columns of the source, each thread its own: those of rows
-    ``l%4`` and ``l%4 + 4`` in columns ``l/4`` and ``l/4 + 8``; with ``halves_first`` both rows of a
-    column follow each other, else both columns of a row."""
+    """32-bit elements down the columns of the source, each thread its own: those of rows ``l%4``
+    and ``l%4 + 4`` in columns ``l/4`` and ``l/4 + 8``; with ``halves_first``, both rows of a column
+    are consecutive, else both columns of a row."""
 
     halves_first: bool
 
@@ -91,8 +91,8 @@ class MatrixColumns:
 @dataclass(frozen=True)
 class MatrixMultiply:
     """Two instructions, one for each half of the columns; ``operand`` and ``sums`` are the LLVM
-    types of one register, ``rounding`` makes a register from an element.  ``split`` elements are
-    two of these, with three products of as many instructions each."""
+    types of one register, ``rounding`` converts an element to a register.  ``split`` elements are
+    two registers, with three products of as many instructions each."""
 
     intrinsic: str
     operand: str
@@ -108,7 +108,7 @@ class MatrixClear:
 
 @dataclass(frozen=True)
 class MatrixScale:
-    """Rows of f32 by factors from memory, each thread its own."""
+    """Rows of f32 times factors from memory, each thread its own."""
 
 
 @dataclass(frozen=True)
@@ -161,4 +161,4 @@ def _known() -> Mapping[Function, MatrixInstruction]:
 
 
 MATRIX_INSTRUCTIONS = _known()
-"""How a warp runs routines on fragments."""
+"""How a warp executes routines on fragments."""

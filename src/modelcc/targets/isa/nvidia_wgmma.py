@@ -1,12 +1,11 @@
-"""Products of tiles on NVIDIA's tensor cores of sm_90a: ``wgmma`` on shared memory as the tensor
-memory accelerator writes it, in rows of 128 bytes that are swizzled by 8.
+"""Products of tiles on tensor cores of sm_90a: ``wgmma`` from shared memory as TMA writes it, in
+rows of 128 bytes with 128-byte swizzle.
 
-Thread ``l`` of 128 has of the sums those of rows ``16(l/32) + l%32/4`` and 8 below, of each 8
-columns number ``2(l%4)`` and the next one (PTX ISA, "Register fragments for wgmma.mma_async"); of
-rows that are operands the same, two terms to a register.
-A tile is told by a number of 64 bits: its address in units of 16 bytes, from bit 16 on the step
-from part to part of a transposed one, from bit 32 on the step of 8 rows, from bit 62 on how it is
-swizzled ("Matrix descriptor format").
+Thread ``l`` of 128 holds, of the sums, rows ``16(l/32) + l%32/4`` and 8 below, and of each 8
+columns number ``2(l%4)`` and the next one (PTX ISA, "Register fragments for wgmma.mma_async"); the
+same of rows that are operands, two terms (K) per register.  A tile is given by a 64-bit descriptor:
+its address in units of 16 bytes; from bit 16 on, the stride between parts of a transposed one; from
+bit 32 on, the stride of 8 rows; from bit 62 on, the swizzle mode ("Matrix descriptor format").
 """
 
 from __future__ import annotations
@@ -41,13 +40,13 @@ _UNIT = 16
 _SWIZZLED = 1 << 62
 _EIGHT_ROWS = 8 * DEPTH_BYTES // _UNIT << 32
 _TERM_BYTES = 32
-"""Of an instruction."""
+"""Bytes of an instruction's terms."""
 
 
 @dataclass(frozen=True)
 class TileOperand:
-    """The bits of a tile's number but for its address, what that grows by from instruction to
-    instruction, and whether it is transposed."""
+    """The bits of a tile's descriptor except its address, the increment of that from instruction to
+    instruction, and whether the tile is transposed."""
 
     bits: int
     step: int
@@ -56,8 +55,9 @@ class TileOperand:
 
 @dataclass(frozen=True)
 class TileMultiply:
-    """So many ``instructions`` called ``mnemonic``, one for each part of the terms; without a tile
-    ``a`` rows are in registers.  Those that take ``turned`` tiles are told which are."""
+    """The number of ``instructions`` called ``mnemonic``, one for each part of the terms; without a
+    tile ``a``, rows are in registers.  Those with ``turned`` take immediates for transposed
+    tiles."""
 
     mnemonic: str
     instructions: int
@@ -68,7 +68,7 @@ class TileMultiply:
 
 @dataclass(frozen=True)
 class TurnedStore:
-    """Sums are stored, columns as rows."""
+    """Sums are stored with columns as rows."""
 
 
 TileInstruction: TypeAlias = MatrixClear | MatrixStore | TurnedStore | TileMultiply
@@ -88,23 +88,23 @@ def _operand(dtype: DType, transposed: bool) -> TileOperand:
 
 
 def own_row(lane: Index) -> Index:
-    """The first row that a thread has numbers of; the other one is 8 below."""
+    """The first row of which a thread holds elements; the other one is 8 below."""
     return 16 * floordiv(lane, 32) + floordiv(mod(lane, 32), 4)
 
 
 def own_column(lane: Index) -> Index:
-    """The first column of 8 that a thread has numbers of; the other one is the next."""
+    """The first column of 8 of which a thread holds elements; the other one is the next."""
     return 2 * mod(lane, 4)
 
 
 def own_element(lane: Index) -> Index:
-    """Where a thread's first number is in a fragment."""
+    """The index of a thread's first element in a fragment."""
     return ROWS * own_column(lane) + own_row(lane)
 
 
 def own_byte(offset: Index, lane: Index, dtype: DType) -> int | None:
-    """Where among its registers a thread has element ``offset`` of a fragment; None if it is not
-    seen to have it."""
+    """The byte offset among a thread's registers of element ``offset`` of a fragment; None if the
+    thread is not known to hold it."""
     place = offset - own_element(lane)
     if not isinstance(place, int):
         return None
@@ -143,4 +143,4 @@ def _known() -> Mapping[Function, TileInstruction]:
 
 
 TILE_INSTRUCTIONS = _known()
-"""How a warp of 128 threads runs routines on tiles."""
+"""How a warp of 128 threads executes routines on tiles."""

@@ -1,12 +1,12 @@
-"""Products of f32 on matrix units that take 11 bits of a significand, from two parts of each
-operand: ``a b`` is about ``low(a) high(b) + high(a) low(b) + high(a) high(b)``.
+"""3xTF32: products of f32 on tensor cores that take 11 bits of a significand, from two parts of
+each operand: ``a b`` is about ``low(a) high(b) + high(a) low(b) + high(a) high(b)``.
 
-What is left out, ``low(a) low(b)`` and what a second part has not of 24 bits, is below 2**-20 of
+What is dropped, ``low(a) low(b)`` and the last of the 24 bits in a second part, is below 2**-20 of
 ``a b`` (H. Ootomo and R. Yokota, "Recovering single precision accuracy from Tensor Cores while
-surpassing the FP32 theoretical peak performance", 2022; CUTLASS's 3xTF32).  As there, what the
-terms of a fragment come to is added up apart and then to the sums, in f32, which rounds to nearest:
-matrix units cut sums off (M. Fasi, N. Higham, M. Mikaitis and S. Pranesh, "Numerical behavior of
-NVIDIA tensor cores", 2021), which would go in one direction with each fragment of terms.
+surpassing the FP32 theoretical peak performance", 2022; CUTLASS's 3xTF32).  As there, the terms of
+a fragment are accumulated separately and then added to the sums in f32, which rounds to nearest:
+tensor cores truncate sums (M. Fasi, N. Higham, M. Mikaitis and S. Pranesh, "Numerical behavior of
+NVIDIA tensor cores", 2021), which would add a bias with each fragment of terms.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LEAST_BEYOND = 2.0**128 - 2.0**116
 """The least number that is rounded to infinity."""
 
 SMALL = 0xBFFFE000
-"""Bits of infinity that are 1, of its sign."""
+"""A mask by which infinity becomes 1, of its sign."""
 
 _MAGNITUDE = 0x7FFFFFFF
 _ROW, _TERM, _TERMS = Sym("i"), Sym("k"), depth(F32)
@@ -49,11 +49,11 @@ _PARTS = "high", "low"
 
 
 def split(e: Expr) -> tuple[Expr, Expr]:
-    """``e`` as a sum of two numbers of 11 bits: the nearest one, and the rest, cut off.
+    """``e`` as a sum of two numbers of 11 bits: the nearest one, and the remainder, truncated.
 
-    The first part of infinity is 1, with infinity as the rest: no product of it is an infinity of
-    the other sign, or one by 0, where that of the whole numbers is not.  Of finite numbers from
-    :data:`LEAST_BEYOND` on it is about 1, too, and the rest is 11 bits of them.
+    The first part of infinity is 1, with infinity as the remainder: none of its products is an
+    infinity of the other sign, or infinity times 0, unless that of the whole numbers is.  Of finite
+    numbers from :data:`LEAST_BEYOND` on, it is about 1, too, and the remainder has 11 bits of them.
     """
     bits, beyond = Bitcast(e, U32), Bitcast(Const(LEAST_BEYOND, F32, e.lanes), U32)
     usual = ScalarCall("lt", (_kept(bits, _MAGNITUDE), beyond), BOOL, e.lanes)
@@ -63,8 +63,8 @@ def split(e: Expr) -> tuple[Expr, Expr]:
 
 @cache
 def multiply_split() -> Function:
-    """``c += a b`` of f32: the products of parts, those with a low one first, are added up from 0
-    for the terms of these fragments."""
+    """``c += a b`` of f32: the products of parts, those with a low one first, are accumulated from
+    0 for the terms of these fragments."""
     small = (_products("low", "high"), _products("high", "low"))
     whole = ScalarCall(
         "add", (Load("c", SIDE * _ROW, F32, SIDE), Var("total", F32, SIDE)), F32, SIDE

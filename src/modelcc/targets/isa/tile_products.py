@@ -1,9 +1,9 @@
-"""What instructions of four warps together mean, a warp of 128 threads: products of tiles in shared
-memory, whose sums are fragments.
+"""The meaning of instructions of a warpgroup, here a warp of 128 threads: products of tiles in
+shared memory, whose sums are fragments.
 
-A tile has :data:`ROWS` rows or so many columns, and terms of :data:`DEPTH_BYTES`.  It lies as boxes
-are copied (:class:`~modelcc.ir.tiles.CopyTile`): terms side by side, or, transposed, in parts of
-as many results side by side.  Sums lie column by column.
+A tile has :data:`ROWS` rows or some number of columns, and terms (K) of :data:`DEPTH_BYTES`.  Its
+layout is that of box copies (:class:`~modelcc.ir.tiles.CopyTile`): terms are contiguous, or,
+transposed, results are, in parts of as many.  Sums are stored column by column.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ PANEL, TURNED_PANEL = 16, 8
 
 OPERANDS = (F16, BF16)
 BYTES = (F8E4M3FN, F8E5M2)
-"""Operands that are multiplied as they are: of 8 bits only such whose terms lie side by side."""
+"""8-bit operands, which are multiplied only if their terms are contiguous."""
 
 COLUMNS = (64, 128, 192, 256)
-"""Of a product, at most so many as there are registers for."""
+"""Columns of a product, at most as many as there are registers for."""
 
 FEW_COLUMNS = (8, 16, 32)
-"""Of a product whose results are stored with columns as rows."""
+"""Columns of a product whose results are stored transposed."""
 
 _COLUMN, _TERM = Sym("j"), Sym("k")
 
 
 def depth(dtype: DType) -> int:
-    """Terms of a tile, and its results side by side if it is transposed."""
+    """Terms of a tile, and its contiguous results if it is transposed."""
     return DEPTH_BYTES // dtype.bytes
 
 
 def tile_size(dtype: DType, results: int) -> int:
-    """Elements of a tile of so many rows or columns."""
+    """Elements of a tile of ``results`` rows or columns."""
     return results * depth(dtype)
 
 
@@ -80,7 +80,7 @@ def multiply_tiles(
 
 @cache
 def multiply_rows(dtype: DType, columns: int, b_transposed: bool = False) -> Function:
-    """The same with rows that are a fragment of the warps', term by term: ``a[ROWS*k + i]``."""
+    """The same with rows that are a fragment in registers, term by term: ``a[ROWS*k + i]``."""
     name = f"multiply_rows_{dtype}_{columns}{'_b' * b_transposed}"
     return _product(name, dtype, columns, ROWS * _TERM, 1, b_transposed)
 
@@ -88,7 +88,8 @@ def multiply_rows(dtype: DType, columns: int, b_transposed: bool = False) -> Fun
 def _product(
     name: str, dtype: DType, columns: int, first: Index, step: int, b_transposed: bool
 ) -> Function:
-    """Of rows of ``a`` at each term, from ``first`` on by ``step``."""
+    """The product of rows of ``a``, which begin at ``first`` for each term and have stride
+    ``step``."""
     terms = depth(dtype)
     a = Convert(Load("a", first, dtype, ROWS, step), F32)
     b = Convert(Load("b", _b_place(terms, b_transposed), dtype), F32)

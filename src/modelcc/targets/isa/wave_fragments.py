@@ -1,5 +1,5 @@
-"""How waves of AMD's GPUs run routines on fragments: where threads have the numbers, and what each
-routine becomes."""
+"""How waves of AMD's GPUs execute routines on fragments: the distribution of fragments over
+threads, and the instructions of each routine."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ from modelcc.targets.isa.fragments import (
 )
 
 REGISTER = 4
-"""Bytes."""
+"""Bytes of a register."""
 
 
 @dataclass(frozen=True)
 class WaveLayout:
-    """Where numbers of fragments are, of those that ``wave`` threads have.
+    """The distribution of fragments over ``wave`` threads.
 
-    Thread ``l`` has of ``%a`` row ``l % 16`` and of ``%b`` column ``l % 16``, of either the
-    ``l / 16``-th part of ``operand_bytes``; where that is all of it, several threads have the same.
-    Of ``%c`` it has in row ``l % 16`` column ``first (l / 16)`` and on, each so far ``apart``.
+    Thread ``l`` holds row ``l % 16`` of ``%a`` and column ``l % 16`` of ``%b``, of either the
+    ``l / 16``-th part of ``operand_bytes``; if that is all of it, several threads hold the same.
+    Of ``%c`` it holds, in row ``l % 16``, columns from ``first (l / 16)`` on, with stride
+    ``apart``.
     """
 
     wave: int
@@ -46,34 +47,34 @@ class WaveLayout:
 
     @property
     def row_threads(self) -> int:
-        """Threads that have a row of sums: every 16th."""
+        """Threads that hold a row of sums: every 16th."""
         return self.wave // SIDE
 
     @property
     def own(self) -> int:
-        """Sums of a row that each of them has."""
+        """Sums of a row that each of them holds."""
         return SIDE // self.row_threads
 
     @property
     def copies(self) -> int:
-        """Threads that have the same part of an operand."""
+        """Threads that hold the same part of an operand."""
         return self.wave * self.operand_bytes // (SIDE * DEPTH_BYTES)
 
     def row(self, lane: Index) -> Index:
-        """The row of sums that a thread has numbers of."""
+        """The row of sums of which a thread holds elements."""
         return mod(lane, SIDE)
 
     def column(self, lane: Index, number: int = 0) -> Index:
-        """That of such a number of its own."""
+        """The column of a thread's element with this ``number``."""
         return self.first * floordiv(lane, SIDE) + self.apart * number
 
     def element(self, lane: Index, number: int = 0) -> Index:
-        """Where this is in a fragment of sums."""
+        """The index of that element in a fragment of sums."""
         return SIDE * self.row(lane) + self.column(lane, number)
 
     def byte(self, offset: Index, lane: Index) -> int | None:
-        """Where among its registers a thread has element ``offset`` of fragments of sums; None if
-        it is not seen to have it."""
+        """The byte offset among a thread's registers of element ``offset`` of fragments of sums;
+        None if the thread is not known to hold it."""
         place = offset - self.element(lane)
         if not isinstance(place, int):
             return None
@@ -82,15 +83,15 @@ class WaveLayout:
         return None if between or number >= self.own else (fragment * self.own + number) * REGISTER
 
     def registers(self, elements: int, dtype: DType) -> int:
-        """Those of a thread for so many ``elements``: sums have 32 bits."""
+        """Registers of a thread for so many ``elements``: sums have 32 bits."""
         copies = self.copies if dtype.bits < 32 else 1
         return copies * elements * dtype.bytes // (REGISTER * self.wave)
 
 
 @dataclass(frozen=True)
 class WaveLoad:
-    """Bytes of a row that lie side by side by one load of each thread; ``apart``, elements that are
-    a row apart each by its own, where threads have every so-manieth column."""
+    """Contiguous bytes of a row by one load of each thread; with ``apart``, elements a row apart by
+    one load each, where a thread's columns have stride ``every``."""
 
     apart: bool
     every: int = 1
@@ -98,10 +99,9 @@ class WaveLoad:
 
 @dataclass(frozen=True)
 class WaveMultiply:
-    """Instructions one behind the other, each of operands of LLVM type ``operand``, of ``bits``,
-    out of what a thread has of a fragment; ``sums`` is the type of what it has of these.
-    ``given`` says what the instruction takes: ``b`` and ``a``, in this order, sums ``c``, and
-    numbers."""
+    """Consecutive instructions, each of operands of LLVM type ``operand``, of ``bits``, out of a
+    thread's part of a fragment; ``sums`` is the type of its sums.  ``given`` lists the
+    instruction's arguments: ``b`` and ``a``, in this order, sums ``c``, and constants."""
 
     intrinsic: str
     operand: str
@@ -112,8 +112,8 @@ class WaveMultiply:
 
 @dataclass(frozen=True)
 class WaveOperand:
-    """Sums as an operand: where threads have whole rows of these, each gives the others its own
-    ones."""
+    """Sums as an operand: where threads hold whole rows of operands, they exchange their own
+    sums."""
 
 
 @dataclass(frozen=True)
@@ -123,12 +123,12 @@ class WaveClear:
 
 @dataclass(frozen=True)
 class WaveScale:
-    """A row of f32 by its factor from memory."""
+    """A row of f32 times its factor from memory."""
 
 
 @dataclass(frozen=True)
 class WaveStore:
-    """Neighbours of a row at once, or in every so-manieth place."""
+    """Neighbours of a row at once, or with stride ``every``."""
 
     every: int = 1
 
@@ -145,7 +145,7 @@ WaveInstruction: TypeAlias = (
 
 @dataclass(frozen=True)
 class WaveMatrices:
-    """What a GPU multiplies matrices by: the ``layout`` of fragments, and how a wave runs
+    """Matrix instructions of a GPU: the ``layout`` of fragments, and how a wave executes
     ``routines`` on them."""
 
     layout: WaveLayout
@@ -158,8 +158,8 @@ def wave_matrices(
     deep: Mapping[DType, WaveMultiply],
     together: int = 1,
 ) -> WaveMatrices:
-    """Those of a chip that multiplies operands by ``products``, and by ``deep`` ones so many
-    fragments ``together``."""
+    """The instructions of a chip that multiplies operands by ``products``, and ``together``
+    fragments at once by ``deep`` ones."""
     found: dict[Function, WaveInstruction] = {
         multiply(dtype, together=together): how for dtype, how in deep.items()
     }
