@@ -1,1 +1,1 @@
-"""AMD's GPUs: LLVM text to code objects (hsaco), which are compiled anywhere."""
+"""AMD's GPUs: LLVM IR to code objects (hsaco), which are compiled anywhere."""

@@ -1,4 +1,4 @@
-"""AMD's GPUs by their architecture, as compilers call it."""
+"""AMD's GPUs by architecture, as compilers call it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ CHIPS: Mapping[str, GpuModel] = {
     "gfx1100": replace(GPUS["rx7900"], matrix=(WHOLE_ROWS, RDNA3)),
     "gfx1201": replace(GPUS["rx9070"], matrix=("mma", BYTES, RDNA4)),
 }
-"""What schedules know of machines that have an architecture, with what kernels for it can be
-printed with: before gfx950 floats of 8 bits are of other formats than ours, and RDNA 3 (gfx11) has
-none."""
+"""Machine models by architecture, with the instructions that kernels for it can be printed with:
+before gfx950, 8-bit floats have other formats than ours, and RDNA 3 (gfx11) has none."""
 
 DEFAULT = "gfx942"

@@ -1,6 +1,6 @@
 """The targets ``amdgpu`` and ``amdgpu:gfx942``: AMD's GPUs, by code objects.
 
-Compiles anywhere, with LLVM's linker ``lld``, which puts code objects together.
+Compiles anywhere, with LLVM's linker ``lld``, which links code objects.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from modelcc.targets.native.toolchain import assembly, compile_llvm
 
 _INSTRUCTIONS = Instructions(KERNEL_ENCODINGS, half_conversions=True, rounding=True)
 FEATURES = {"gfx1100": ("-real-true16",)}
-"""With halves of registers of their own LLVM 22 takes 256 registers, and spills, for products that
-it has 147 for without."""
+"""With 16-bit registers, LLVM 22 takes 256 registers, and spills, for products that take 147
+without."""
 
 LINKERS = ("ld.lld", "ld.lld-22", "ld.lld-21", "ld.lld-20")
 
 
 def kernels_of(chip: str) -> LlvmKernels:
-    """What prints kernels for an architecture."""
+    """The printer of kernels for an architecture."""
     machine = Machine("amdgcn-amd-amdhsa", chip, FEATURES.get(chip, ()))
     return LlvmKernels(machine, AMDGPU_CHIPS[chip], _INSTRUCTIONS)
 
 
 def code_object(text: str, chip: str) -> bytes:
-    """The code object of LLVM text; :class:`ModelError` if there is no ``lld``."""
+    """The code object of LLVM IR; :class:`ModelError` if there is no ``lld``."""
     linker = next((found for name in LINKERS if (found := shutil.which(name))), None)
     if linker is None:
         hint = "install lld (Debian: lld-22)"
@@ -59,7 +59,7 @@ def code_object(text: str, chip: str) -> bytes:
 
 @dataclass(frozen=True)
 class AmdgpuTarget(DeviceTarget):
-    """GPUs of AMD's that run code for ``chip``."""
+    """AMD's GPUs that run code for ``chip``."""
 
     chip: str = DEFAULT
 
@@ -81,7 +81,7 @@ class AmdgpuTarget(DeviceTarget):
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """LLVM text, assembly, and the code object."""
+        """LLVM IR, assembly, and the code object."""
         return ("llvm", "asm", "so")
 
     def symbol(self, name: str) -> str:
@@ -110,7 +110,7 @@ class AmdgpuTarget(DeviceTarget):
 def amdgpu_target(options: TargetOptions) -> AmdgpuTarget:
     """The target for ``options``, whose variant is an architecture, a device's number, or both
     (``amdgpu:gfx942``, ``amdgpu:1``, ``amdgpu:gfx942:1``); :class:`ModelError` for others.  Without
-    an architecture it is that of the device, or :data:`DEFAULT` where there is none."""
+    an architecture it is that of the device, or :data:`DEFAULT` if there is none."""
     words = [word for word in options.variant.split(":") if word]
     index = int(words.pop()) if words and words[-1].isdecimal() else 0
     if len(words) > 1:
@@ -125,7 +125,7 @@ def amdgpu_target(options: TargetOptions) -> AmdgpuTarget:
 
 
 def architecture_of(number: int) -> str:
-    """That of device ``number`` of this machine; :data:`DEFAULT` if there is no such device."""
+    """The architecture of device ``number`` of this machine; :data:`DEFAULT` if there is none."""
     try:
         return hip_device.architecture(number)
     except LoadError:

@@ -1,1 +1,1 @@
-"""NVIDIA GPUs: LLVM text to PTX, PTX to machine code where ``ptxas`` is, and what it says."""
+"""NVIDIA GPUs: LLVM IR to PTX, PTX to machine code if ``ptxas`` is installed, and its resources."""

@@ -1,4 +1,4 @@
-"""NVIDIA's GPUs by their architecture, as compilers call it."""
+"""NVIDIA's GPUs by architecture, as compilers call it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from modelcc.targets.native.machine import Machine
 
 @dataclass(frozen=True)
 class Chip:
-    """An architecture, ``sm_80``: ``gpu`` is what schedules know of a machine that has it, ``ptx``
-    the first version of PTX with all that we use."""
+    """An architecture, ``sm_80``: ``gpu`` is the machine model for schedules, ``ptx`` the first
+    version of PTX with all that we use."""
 
     name: str
     gpu: GpuModel
@@ -29,18 +29,18 @@ class Chip:
 
     @property
     def number(self) -> int:
-        """Ten times its generation, and what it is within that."""
+        """Ten times its major plus its minor compute capability."""
         return int(self.name.removeprefix("sm_").rstrip("a"))
 
     @property
     def major(self) -> int:
-        """Its generation: others do not run its machine code."""
+        """Its major compute capability: others do not run its machine code."""
         return self.number // 10
 
     @property
     def workspace(self) -> int:
-        """Bytes of memory that NVIDIA recommends its library for products to work in (cuBLAS's
-        documentation, cublasSetWorkspace)."""
+        """Bytes of workspace that NVIDIA recommends for cuBLAS (its documentation,
+        cublasSetWorkspace)."""
         return 32 << 20 if self.major >= 9 else 4 << 20
 
 
@@ -67,11 +67,11 @@ CHIPS: Mapping[str, Chip] = {
 
 DEFAULT = "sm_80"
 _CAPABILITY = "modelcc.runtime.cuda_capability"
-"""Imported where it is asked for, since it needs the package of the driver's functions."""
+"""Imported on demand, as it needs the package of the driver's functions."""
 
 
 def find_chip(name: str) -> Chip:
-    """The architecture called ``name``; :class:`ModelError` if it is none of ours."""
+    """The architecture called ``name``; :class:`ModelError` if it is not supported."""
     chip = CHIPS.get(name)
     if chip is None:
         hint = f"there is {', '.join(CHIPS)}; code for an older one runs on newer ones"
@@ -80,9 +80,9 @@ def find_chip(name: str) -> Chip:
 
 
 def chip_of(major: int, minor: int) -> Chip | None:
-    """What to compile for a GPU of this compute capability: code with the instructions of just
-    this architecture if there is such a one, else of the newest that it runs; None if it is older
-    than all."""
+    """The architecture to compile for on a GPU of this compute capability: the one with
+    architecture-specific instructions if there is such a one, else the newest that it runs; None if
+    it is older than all."""
     own = CHIPS.get(f"sm_{major}{minor}a")
     older = [chip for chip in CHIPS.values() if not chip.name.endswith("a")]
     fitting = [chip for chip in older if chip.number <= 10 * major + minor]
@@ -90,7 +90,7 @@ def chip_of(major: int, minor: int) -> Chip | None:
 
 
 def chip_here(index: int) -> Chip | None:
-    """That of this machine's GPU number ``index``; None if there is none."""
+    """The architecture of this machine's GPU number ``index``; None if there is none."""
     try:
         found: tuple[int, int] | None = import_module(_CAPABILITY).capability_here(index)
     except ImportError:

@@ -1,10 +1,10 @@
-"""Convolutions of images by cuDNN instead of by kernels of ours, where a user prefers it.
+"""Convolutions of images by cuDNN instead of by our kernels, where a user prefers it.
 
-The call's arguments are those that :mod:`modelcc.runtime.cudnn` takes: how it multiplies, whether
-relu follows, the order of dimensions, sizes of the image (samples, channels, rows, columns), of the
-weights (results, channels, rows, columns) and of the result (rows, columns), zeros before, steps
-and dilation along both, and groups; then where image, weights, result, and memory to work in begin,
-bytes of that, and where the bias and what is added begin.
+The call's arguments are those of :mod:`modelcc.runtime.cudnn`: how it multiplies, whether relu
+follows, the order of dimensions, sizes of the image (samples, channels, rows, columns), of the
+weights (results, channels, rows, columns) and of the result (rows, columns), padding before the
+image, strides and dilation along both, and groups; then the offsets of image, weights, result and
+workspace, bytes of that, and the offsets of the bias and the addend.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _ORDERS = {CHANNELS_LAST: (0, 3, 1, 2), CHANNELS_FIRST: (0, 1, 2, 3)}
 
 @dataclass(frozen=True)
 class _Side:
-    """Rows or columns: of the image and the result, taps of the window, zeros before the image, how
-    far apart windows are, and taps."""
+    """Rows or columns: sizes of the image and the result, taps of the window, padding before the
+    image, stride and dilation."""
 
     size: int
     points: int
@@ -70,8 +70,8 @@ class _CalledConvolution:
 
 
 def convolution_call(kernel: CanonicalKernel, tf32: bool, most: int) -> DeviceCall | None:
-    """The call that computes ``kernel``, or None; with ``tf32`` it rounds operands of f32.  It may
-    work in up to ``most`` bytes."""
+    """The call that computes ``kernel``, or None; with ``tf32`` it rounds f32 operands.  Its
+    workspace has at most ``most`` bytes."""
     if len(dict(kernel.types)[kernel.outputs[0]].shape) != 4:
         return None
     for order, places in _ORDERS.items():
@@ -91,8 +91,8 @@ def convolution_call(kernel: CanonicalKernel, tf32: bool, most: int) -> DeviceCa
 
 
 def _takes(kernel: CanonicalKernel, found: _CalledConvolution, tail: Tail) -> bool:
-    """Whether all are of one type, lie as the library wants them, and what follows is what it can
-    compute: relu and what is added come behind a bias only."""
+    """Whether all have one type and the library's layouts, and the epilogue is one of its own: relu
+    and the addend need a bias."""
     types, dtype = dict(kernel.types), found.image.dtype
     weights = types[found.weights.tensor]
     named = [name for name in (tail.bias, tail.added) if name]
@@ -109,7 +109,7 @@ def _takes(kernel: CanonicalKernel, found: _CalledConvolution, tail: Tail) -> bo
 
 
 def _layouts(found: _CalledConvolution) -> dict[str, Layout]:
-    """Channels of weights are where the image's are."""
+    """Channels of weights have the position of the image's."""
     if found.order == CHANNELS_FIRST:
         return {}
     parts = tuple(Part(n) for n in (0, 2, 3, 1))
@@ -135,7 +135,8 @@ def _numbers(found: _CalledConvolution, relu: bool, tf32: bool) -> Iterator[Inde
 
 
 def _convolution(kernel: CanonicalKernel, order: int) -> _CalledConvolution | None:
-    """What the only stage of ``kernel`` is, if its image and result have this order."""
+    """The convolution that is the only stage of ``kernel``, if its image and result have this
+    order."""
     (stage,) = kernel.stages
     body = stage.body
     if stage.combine != "sum" or not isinstance(body, Apply) or body.function != "mul":
@@ -195,8 +196,8 @@ class _Matching:
         return _CalledConvolution(self.image, self.weights, self.order, *own_sizes, rows, columns)
 
     def _side(self, at: Index, point: Index, tap: Index, sizes: Sequence[int]) -> _Side | None:
-        """Of an image, a result and a window of these ``sizes``; None if windows do not begin and
-        end as the library computes it, which has as many zeros behind the image as before it."""
+        """The side of an image, a result and a window of these ``sizes``; None unless padding is
+        equal on both sides, as in the library."""
         size, points, taps = sizes
         moving = {index.name: index for index in (point, tap) if isinstance(index, Sym)}
         affine = split_affine(at, tuple(moving))
@@ -227,7 +228,7 @@ def _is_along(index: Index, extent: Index, axes: Sequence[Axis]) -> bool:
 
 
 def _read(factor: Scalar) -> tuple[tuple[Condition, ...], Read | None]:
-    """What is read, if nothing is computed of it, and outside of which conditions it is 0."""
+    """The read, if it is used unchanged, and the conditions outside of which it is 0."""
     match factor:
         case Guard(conditions, inside, Number(value=0)):
             others, read = _read(inside)
@@ -241,7 +242,7 @@ def _read(factor: Scalar) -> tuple[tuple[Condition, ...], Read | None]:
 
 
 def _inside(conditions: Sequence[Condition], image: Read, kernel: CanonicalKernel) -> bool:
-    """Whether they say no more than that what is read is in the image."""
+    """Whether they say no more than that the read is inside the image."""
     shape = dict(kernel.types)[image.tensor].shape
     known = [
         Condition(end, ">=", 0)

@@ -1,4 +1,4 @@
-"""What kernels take of a GPU, read from their machine code.
+"""Resources of kernels, read from their machine code.
 
 A cubin is an ELF file; its section ``.nv.info`` has attributes of kernels, each a format, a number
 and, in the format of sized values, a size and the value.
@@ -13,7 +13,7 @@ from modelcc.runtime.elf import NotElfError, ObjectFile, read_object
 from modelcc.targets.kernel_use import CompiledKernel
 
 _INFO = 0x7000_0000
-"""The kind of the sections of attributes; the one of the whole file is linked to no other."""
+"""The type of attribute sections; that of the whole file is linked to no other section."""
 
 _SIZED = 4
 _FRAME, _REGISTERS = 0x11, 0x2F
@@ -21,7 +21,7 @@ _FRAME, _REGISTERS = 0x11, 0x2F
 
 
 def compiled_kernels(code: bytes) -> dict[str, CompiledKernel]:
-    """By their symbols; empty for what is no machine code, as PTX."""
+    """Resources by symbols; empty if there is no machine code, as in PTX."""
     try:
         file = read_object(code)
     except NotElfError:

@@ -1,10 +1,10 @@
-"""Products by cuBLASLt instead of by kernels of ours, where a user prefers it.
+"""Products by cuBLASLt instead of by our kernels, where a user prefers it.
 
-The call's arguments are those that :mod:`modelcc.runtime.cublaslt` takes: how sums are computed,
-what follows, rows, columns and steps, how many products, and for each matrix where it begins, how
-far apart its rows are (or columns, where it is transposed), whether it is, and how far apart
-products are; then where memory to work in begins, bytes of that, and where the bias and what is
-added begin, if there are any.
+The call's arguments are those of :mod:`modelcc.runtime.cublaslt`: how sums are computed, the
+epilogue, rows, columns and terms (K), the batch, and for each matrix its offset, its leading
+dimension (of columns, if it is transposed), whether it is transposed, and its batch stride; then
+the offset of the workspace, bytes of that, and the offsets of the bias and the addend, if there are
+any.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _ACTIVATIONS = {"": 0, "relu": RELU, "gelu": GELU}
 
 
 def product_call(kernel: CanonicalKernel, tf32: bool, most: int) -> DeviceCall | None:
-    """The call that computes ``kernel``, or None; with ``tf32`` it rounds operands of f32.  It may
-    work in up to ``most`` bytes."""
+    """The call that computes ``kernel``, or None; with ``tf32`` it rounds f32 operands.  Its
+    workspace has at most ``most`` bytes."""
     split = product_and_tail(kernel)
     if split is None:
         return None

@@ -1,5 +1,5 @@
-"""How much faster than a kernel of ours a library's is expected to be, by the roofline of the
-machine and by how our schedule fills it.  Nothing here has been measured on a GPU."""
+"""The expected speedup of a library over our kernel, by the machine's roofline and by the estimate
+of our schedule.  Nothing here has been measured on a GPU."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from modelcc.targets.gpu.sizes import count, number
 from modelcc.targets.gpu.tensor_product import ROUNDED
 
 LIBRARY_PART = 0.75
-"""Of the rate that a machine has at most, what a library's products come to where there are
-enough of them."""
+"""The part of the machine's peak rate that a library's products reach if there are enough of
+them."""
 
 PLAIN_PART = 0.05
-"""What a thread for each result comes to: it loads both factors for each product."""
+"""The same for a thread per result, which loads both factors for each product."""
 
 
 def library_gain(kernel: GroupKernel, schedule: Schedule | None, machine: GpuModel) -> float:
-    """How many times faster a library is expected to compute a product or convolution than
-    ``schedule`` does; both take at least as long as what they read and write, and any kernel."""
+    """The speedup of a library over ``schedule`` for a product or convolution; both take at least
+    the time of their memory traffic, and of any kernel."""
     anchor = kernel.group.anchor
     assert anchor is not None
     products = float(count(anchor.parallel) * count(anchor.reduce))
@@ -35,7 +35,7 @@ def library_gain(kernel: GroupKernel, schedule: Schedule | None, machine: GpuMod
     theirs = 2 * products / (LIBRARY_PART * rate * 1e12)
     ours = contraction_seconds(kernel, schedule, machine)
     if isinstance(schedule, GroupReduction):
-        ours = 0.0  # what it reads takes longer
+        ours = 0.0  # it is bound by memory
     if ours is None:
         ours = 2 * products / (PLAIN_PART * machine.flops * 1e12)
     least = max(memory, LEAST_SECONDS)

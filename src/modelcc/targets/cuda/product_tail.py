@@ -1,7 +1,7 @@
-"""What follows a product or a convolution in a kernel, as NVIDIA's libraries compute it behind: a
-bias, what is added to the result, and relu or gelu.
+"""The epilogue of a product or a convolution, if NVIDIA's libraries have it: a bias, an addend, and
+relu or gelu.
 
-Between them values are rounded to the model's type by kernels of ours, and not by libraries.
+Our kernels round intermediate values to the model's type, libraries do not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from modelcc.schedule.canonical import CanonicalKernel
 
 @dataclass(frozen=True)
 class Tail:
-    """Adds the vector ``bias``, then the tensor ``added`` (empty: none), then takes an
+    """Adds the vector ``bias``, then the tensor ``added`` (empty: none), then applies an
     ``activation``."""
 
     bias: str = ""
@@ -30,8 +30,8 @@ class Tail:
 def product_and_tail(
     kernel: CanonicalKernel, axis: int = -1
 ) -> tuple[CanonicalKernel, Tail] | None:
-    """``kernel`` as its product alone, with a result of the operands' elements, and what follows;
-    None if that is more than a tail.  A bias has an element for each place along ``axis``."""
+    """``kernel`` as its product alone, with a result of the operands' type, and the epilogue; None
+    if libraries do not have it.  A bias has an element for each index along ``axis``."""
     first, *rest = kernel.stages
     types = dict(kernel.types)
     if len(kernel.outputs) != 1 or not isinstance(first.body, Apply):
@@ -56,7 +56,7 @@ def _uncast(factor: Scalar) -> Scalar:
 
 
 def _is_plain(stage: Stage, shape: tuple[Index, ...]) -> bool:
-    """Whether it computes each element of a tensor of ``shape`` from the same one of others."""
+    """Whether it computes each element of a tensor of ``shape`` from the same element of others."""
     extents = {Sym(axis.name): axis.extent for axis in stage.axes}
     written = tuple(extents.get(index) for index in stage.write if isinstance(index, Sym))
     return not stage.reduce and written == shape and len(stage.write) == len(extents)
@@ -70,7 +70,7 @@ class _StageTail:
     axis: int
 
     def of(self, body: Scalar) -> Tail | None:
-        """The tail that ends with ``body``."""
+        """The epilogue that ends with ``body``."""
         match body:
             case Read(tensor):
                 return self.before.get(tensor) if self._is_same_element(body) else None
@@ -90,7 +90,7 @@ class _StageTail:
         return None if found is None or found.activation else replace(found, activation=name)
 
     def _added(self, value: Scalar, other: Scalar) -> Tail | None:
-        """The tail of ``value`` and what is added to that."""
+        """The epilogue of ``value`` and its addend."""
         found, other = self.of(value), _uncast(other)
         types = dict(self.kernel.types)
         if found is None or found.activation or found.added or not isinstance(other, Read):
@@ -102,7 +102,7 @@ class _StageTail:
         return Tail(other.tensor) if not found.bias and self._is_bias(other) else None
 
     def _is_bias(self, read: Read) -> bool:
-        """Whether it is of a vector along the axis."""
+        """Whether it reads a vector along the axis."""
         shape = dict(self.kernel.types)[read.tensor].shape
         along = self.stage.write[self.axis]
         vector = [(i, n) for i, n in zip(read.indices, shape, strict=True) if i != 0]
@@ -110,8 +110,8 @@ class _StageTail:
         return ones and vector == [(along, self._shape[self.axis])]
 
     def _is_same_element(self, read: Read) -> bool:
-        """Whether what is read is at the place that is written; axes of one place may be left out
-        of an index."""
+        """Whether it reads the element that is written; axes of length 1 may be left out of an
+        index."""
         ones: dict[str, Index] = {a.name: 0 for a in self.stage.axes if a.extent == 1}
         return read.indices == self.stage.write or (
             [substitute(i, ones) for i in read.indices]
@@ -120,12 +120,12 @@ class _StageTail:
 
     @property
     def _shape(self) -> tuple[Index, ...]:
-        """The result's."""
+        """The shape of the result."""
         return dict(self.kernel.types)[self.kernel.outputs[0]].shape
 
 
 def _gelu(x: Scalar) -> Scalar:
-    """The approximation by tanh of Hendrycks & Gimpel, "Gaussian error linear units", 2016, as
+    """The tanh approximation of Hendrycks & Gimpel, "Gaussian error linear units", 2016, as
     libraries compute it and models spell it."""
 
     def of(function: str, *args: Scalar) -> Scalar:

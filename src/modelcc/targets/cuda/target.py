@@ -1,9 +1,9 @@
 """The targets ``cuda`` and ``cuda:sm_90a``: NVIDIA's GPUs, by PTX or machine code.
 
-Compiles anywhere, and without an architecture for the GPU that is here.  With ``ptxas`` (the extra
-``cuda-tools``, or a toolkit on the path) an artifact has machine code, and PTX for drivers that do
-not take it, as those of newer GPUs; without, PTX alone, which the driver of the machine that runs
-it compiles.
+Compiles anywhere; without an architecture, for the GPU of this machine.  With ``ptxas`` (the extra
+``cuda-tools``, or a toolkit on the path), an artifact has machine code, and PTX for drivers that do
+not accept it, such as those of newer GPUs; without, PTX alone, which the driver of the machine that
+runs it compiles.
 """
 
 from __future__ import annotations
@@ -50,20 +50,21 @@ from modelcc.targets.kernel_use import CompiledKernel
 from modelcc.targets.native.target import native_target
 
 LibraryCall: TypeAlias = Callable[[CanonicalKernel, bool, int], DeviceCall | None]
-"""Of a kernel, whether f32 may be rounded to tf32, and the most bytes to work in."""
+"""Arguments: a kernel, whether f32 may be rounded to tf32, and the most bytes of workspace."""
 
 LIBRARIES: Mapping[str, tuple[LibrarySpec, LibraryCall]] = MappingProxyType(
     {CUBLASLT.name: (CUBLASLT, product_call), CUDNN.name: (CUDNN, convolution_call)}
 )
-"""NVIDIA's libraries, and what makes the call of each that computes a kernel, if there is one."""
+"""NVIDIA's libraries, and the function that gives the call of each for a kernel, if there is
+one."""
 
 _ASKED: Mapping[str, str] = MappingProxyType({TF32: ROUNDED, TF32X3: SPLIT})
-"""Instructions by the precision that asks for them."""
+"""Instructions by the precision that selects them."""
 
 
 @dataclass(frozen=True)
 class CudaTarget(DeviceTarget):
-    """GPUs of NVIDIA's that run code for ``chip``."""
+    """NVIDIA's GPUs that run code for ``chip``."""
 
     chip: Chip = CHIPS[DEFAULT]
 
@@ -77,21 +78,21 @@ class CudaTarget(DeviceTarget):
 
     @property
     def gpu(self) -> GpuModel:
-        """With the instructions for products of f32 that are asked for, where these pay."""
+        """The model, with the requested instructions for f32 products, if they are profitable."""
         gpu, asked = self.chip.gpu, _ASKED.get(self.options.precision)
         if asked is None or (asked == SPLIT and not split_pays(gpu)):
             return gpu
         return replace(gpu, matrix=(*gpu.matrix, asked))
 
     def graph_passes(self) -> GraphPasses:
-        """Products of floats of 8 bits as such, where tensor cores have them."""
+        """8-bit float products stay such, where tensor cores have them."""
         passes = super().graph_passes()
         if BYTES not in self.gpu.matrix:
             return passes
         return replace(passes, quantised=(ScaledProducts(),), narrow=True)
 
     def program_passes(self) -> tuple[Callable[[Program], Program], ...]:
-        """Small launches that nothing orders are one: each takes two microseconds or so."""
+        """Small independent launches become one: each takes about two microseconds."""
         gpu = self.gpu
         return (JoinLaunches(gpu.units * gpu.unit_threads), *super().program_passes())
 
@@ -105,11 +106,11 @@ class CudaTarget(DeviceTarget):
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """LLVM text, PTX, and machine code as bytes and as text."""
+        """LLVM IR, PTX, and machine code as bytes and as text."""
         return ("llvm", "ptx", "cubin", "sass")
 
     def library_call(self, kernel: CanonicalKernel, schedule: Schedule | None) -> DeviceCall | None:
-        """Products by cuBLASLt and convolutions by cuDNN, where these are asked for."""
+        """Products by cuBLASLt and convolutions by cuDNN, where these are requested."""
         asked = {spec.name for spec in self.libraries}
         ways = (call for name, (_, call) in LIBRARIES.items() if name in asked)
         calls = (call(kernel, self.options.precision == TF32, self.chip.workspace) for call in ways)
@@ -121,7 +122,7 @@ class CudaTarget(DeviceTarget):
 
     @property
     def libraries(self) -> tuple[LibrarySpec, ...]:
-        """Those that are asked for, which are all if none is named."""
+        """The requested libraries, which are all if none is named."""
         if self.options.kernels == "generated":
             return ()
         asked = self.options.libraries or tuple((name, "") for name in LIBRARIES)
@@ -137,14 +138,14 @@ class CudaTarget(DeviceTarget):
         return kernels_of(self.chip).text(functions, self.gpu.limits)
 
     def compiled(self, text: str, config: BuildConfig) -> bytes:
-        """Machine code with its PTX, or PTX alone where there is no assembler."""
+        """Machine code with its PTX, or PTX alone if there is no assembler."""
         ptx = ptx_text(text, self.chip, self.options.optimize)
         if find_tool("ptxas") is None:
             return ptx.encode()
         return with_ptx(assemble(ptx, self.chip).code, ptx)
 
     def compiled_kernels(self, code: bytes) -> Mapping[str, CompiledKernel]:
-        """What the machine code says."""
+        """Resources by the machine code."""
         return compiled_kernels(machine_code(code))
 
     def render(self, modules: Sequence[Module], form: str, config: BuildConfig) -> bytes:
@@ -161,8 +162,8 @@ class CudaTarget(DeviceTarget):
 
 def cuda_target(options: TargetOptions) -> CudaTarget:
     """The target for ``options``, whose variant is an architecture, a device's number, or both
-    (``cuda:sm_90a``, ``cuda:1``, ``cuda:sm_90a:1``), the architecture of this machine's GPU of
-    that number if none is named, and the oldest where there is none; :class:`ModelError` for
+    (``cuda:sm_90a``, ``cuda:1``, ``cuda:sm_90a:1``).  If none is named, the architecture is that of
+    this machine's GPU with that number, or the oldest if there is none; :class:`ModelError` for
     others."""
     words = [word for word in options.variant.split(":") if word]
     index = int(words.pop()) if words and words[-1].isdecimal() else 0

@@ -1,4 +1,4 @@
-"""Loop functions of groups as LLVM text for NVIDIA's GPUs, and as PTX."""
+"""Loop functions of groups as LLVM IR for NVIDIA's GPUs, and as PTX."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _INSTRUCTIONS = Instructions(
 
 
 def kernels_of(chip: Chip) -> LlvmKernels:
-    """What prints kernels for ``chip``."""
+    """The printer of kernels for ``chip``."""
     groups = NVPTX if chip.major < 9 else NVPTX_90A if chip.name == "sm_90a" else NVPTX_90
     return LlvmKernels(chip.machine, groups, _INSTRUCTIONS, DIVIDE)
 
 
 def llvm_text(functions: Sequence[Function], chip: Chip) -> str:
-    """LLVM text of any functions of groups; raises like :meth:`LlvmKernels.text`."""
+    """LLVM IR of any functions of groups; raises like :meth:`LlvmKernels.text`."""
     kernels = kernels_of(chip)
     return kernels.text([kernels.legal(function) for function in functions], chip.gpu.limits)
 
 
 def ptx_text(llvm: str, chip: Chip, optimize: int = 2) -> str:
-    """PTX of such LLVM text."""
+    """PTX of such LLVM IR."""
     return assembly(llvm, chip.machine, CodegenOptions(optimize=3 if optimize > 2 else 2))

@@ -29,31 +29,33 @@ _NUMBERS = {
 
 
 _REGISTERS = 8
-"""How readily ptxas takes registers, of 0 to 10.  With its usual 5 it keeps to 40 and spills in
-tiles of 4 by 8 results (4 kernels of ResNet-50 and BERT), with 8 these take 43 and none spills."""
+"""How readily ptxas uses registers, from 0 to 10.  With its default of 5 it keeps to 40 and spills
+in tiles of 4 by 8 results (4 kernels of ResNet-50 and BERT); with 8 these take 43 and none
+spills."""
 
 _MORE = (1.25, 1.5, 2)
-"""Shares of the registers that a kernel has taken and spilled, up to which it may then have more:
-ptxas spills with 40 and with 56, and not with 48."""
+"""Multiples of the registers that a spilling kernel has taken, which are tried as limits: ptxas
+spills with 40 and with 56, and not with 48."""
 
 _LESS = (240, 224, 200)
-"""What a kernel may have that still spills with all registers: ptxas finds no room for products of
-128 by 256 in 255 and in 248, but does in 240 and in 224; for sums of four parts in 200."""
+"""Limits that are tried for kernels that spill even with all registers: ptxas finds no allocation
+for products of 128 by 256 in 255 and in 248, but does in 240 and in 224; for sums of four parts in
+200."""
 
 _FEWER, _FEW = 12, 8
-"""Registers that a kernel may have to do without for one more group to be on a unit at once, where
-these are few then: ptxas takes 130 for tiles of 8 by 8 results, and 128 leave room for a second; 72
-for a product that prefetches an operand, and 64 leave room for an eighth."""
+"""Registers that a kernel may have to give up for one more group per SM, if there are few groups:
+ptxas takes 130 for tiles of 8 by 8 results, and 128 leave room for a second; 72 for a product that
+prefetches an operand, and 64 leave room for an eighth."""
 
 
 class CudaToolError(Error):
-    """A tool of NVIDIA's is missing, or refuses what it gets; says what to do."""
+    """One of NVIDIA's tools is missing, or rejects its input; says what to do."""
 
 
 @dataclass(frozen=True)
 class KernelResources:
-    """What a kernel takes of a GPU: registers of a thread, bytes that are shared and on the stack,
-    and bytes of spilled registers in its text."""
+    """Resources of a kernel: registers of a thread, bytes of shared memory and of stack, and bytes
+    of spill stores and loads."""
 
     registers: int = 0
     shared: int = 0
@@ -63,13 +65,13 @@ class KernelResources:
 
     @property
     def spilled(self) -> int:
-        """Bytes that do not stay in registers."""
+        """Bytes of spills."""
         return self.stored + self.loaded
 
 
 @dataclass(frozen=True)
 class Cubin:
-    """Machine code of a module, and what each of its kernels takes."""
+    """Machine code of a module, and the resources of its kernels."""
 
     code: bytes
     uses: dict[str, KernelResources]
@@ -85,11 +87,11 @@ def find_tool(name: str) -> str | None:
 
 
 def assemble(ptx: str, chip: Chip) -> Cubin:
-    """Machine code of PTX; :class:`CudaToolError` if there is no ``ptxas`` or it refuses.
+    """Machine code of PTX; :class:`CudaToolError` if there is no ``ptxas`` or it rejects the PTX.
 
-    A kernel that spills may take more registers, as few more as end that, or where there are none
-    fewer; one that takes a few more than leave room for another group does without them, if it does
-    not spill then.
+    A kernel that spills gets more registers, as few more as avoid that, or else fewer.  One that
+    takes a few more than would allow another group per SM is limited to these, unless it would
+    spill.
     """
     threads = _threads(ptx)
     made, bounds = _with_less(ptx, *_with_more(ptx, threads, chip), threads, chip)
@@ -100,7 +102,7 @@ def assemble(ptx: str, chip: Chip) -> Cubin:
 
 
 def _with_more(ptx: str, threads: Mapping[str, int], chip: Chip) -> tuple[Cubin, dict[str, int]]:
-    """Machine code, and the bounds of registers that kernels have which spilled without them."""
+    """Machine code, and the register limits of kernels that spilled without them."""
     made, bounds = _assembled(ptx, chip), dict[str, int]()
     first = made.uses
     for share in _MORE:
@@ -122,7 +124,7 @@ def _with_more(ptx: str, threads: Mapping[str, int], chip: Chip) -> tuple[Cubin,
 def _with_less(
     ptx: str, made: Cubin, bounds: Mapping[str, int], threads: Mapping[str, int], chip: Chip
 ) -> tuple[Cubin, Mapping[str, int]]:
-    """The same, of kernels that still spill with other bounds, where these end it."""
+    """The same, with other limits for kernels that still spill, if these avoid it."""
     for number in _LESS:
         less = {
             name: number
@@ -137,7 +139,7 @@ def _with_less(
 
 
 def _fits(ptx: str, kernel: str, registers: int, chip: Chip) -> bool:
-    """Whether so many registers are enough for a kernel, which is assembled by itself."""
+    """Whether a kernel, assembled on its own, does not spill with this many registers."""
 
     def kept(found: re.Match[str]) -> str:
         return found[0] if found["name"] == kernel else ""
@@ -146,12 +148,12 @@ def _fits(ptx: str, kernel: str, registers: int, chip: Chip) -> bool:
     try:
         use = _assembled(_bounded(alone, {kernel: registers}), chip).uses[kernel]
     except CudaToolError:
-        return False  # an instruction takes more
+        return False  # an instruction needs more
     return not use.spilled
 
 
 def _threads(ptx: str) -> Mapping[str, int]:
-    """Of a group, by kernels whose text says nothing of registers."""
+    """Threads of a group, by kernels without a register limit of their own."""
     return {
         found["name"]: prod(map(int, found["threads"].split(", ")))
         for found in _ENTRY.finditer(ptx)
@@ -159,12 +161,12 @@ def _threads(ptx: str) -> Mapping[str, int]:
 
 
 def _most(registers: int, threads: int, chip: Chip) -> int:
-    """As many registers of a thread, or what there is."""
+    """``registers`` of a thread, or as many as there are."""
     return min(registers, chip.gpu.registers // threads, chip.gpu.thread_registers) // 8 * 8
 
 
 def _fewer(use: KernelResources, threads: int, chip: Chip) -> int:
-    """Registers with which one more group would be on a unit; 0 where that takes too much."""
+    """Registers that allow one more group per SM; 0 if that would take too many away."""
     each = -(-use.registers // 8) * 8
     groups = chip.gpu.registers // max(each * threads, 1) + 1
     number = chip.gpu.registers // (groups * threads) // 8 * 8
@@ -173,7 +175,7 @@ def _fewer(use: KernelResources, threads: int, chip: Chip) -> int:
 
 
 def _bounded(ptx: str, bounds: Mapping[str, int]) -> str:
-    """``ptx`` with a bound of registers for each of these kernels."""
+    """``ptx`` with a register limit for each of these kernels."""
 
     def given(found: re.Match[str]) -> str:
         number = bounds.get(found["name"])
@@ -198,7 +200,7 @@ def _assembled(ptx: str, chip: Chip) -> Cubin:
 
 
 def read_uses(words: str) -> dict[str, KernelResources]:
-    """What ``ptxas -v`` says of each kernel."""
+    """The output of ``ptxas -v`` for each kernel."""
     found: dict[str, KernelResources] = {}
     _, *parts = _FUNCTION.split(words)
     for name, text in zip(parts[::2], parts[1::2], strict=True):

@@ -1,1 +1,1 @@
-"""Metal's shading language: a table for the C printer, and the target that writes it."""
+"""Metal's shading language: a table for the C printer, and the target."""

@@ -27,8 +27,8 @@ static inline void mcc_copy(thread To *to, const thread From *from, size_t)
 {
     *to = as_type<To>(*from);
 }"""
-"""What stdint.h, math.h and string.h are elsewhere.  Of the functions only the root is rounded as
-modes of mathematics say."""
+"""Definitions that stdint.h, math.h and string.h have elsewhere.  Of the functions, only the square
+root is rounded as the math mode says."""
 
 _RESERVED = """
 alignas alignof and and_eq asm bitand bitor catch char16_t char32_t class compl const_cast constexpr
@@ -83,5 +83,5 @@ METAL = CDialect(
         ("bf16_f32", "return as_type<float>((uint32_t)h << 16);"),
     ),
 )
-"""Groups are threadgroups; a function of one lane, as in C99.  Sums of products are rounded as they
-are written where the compiler has the pragmas, and there are no doubles."""
+"""Groups are threadgroups; a function has one lane, as in C99.  Sums of products are not contracted
+to FMA where the compiler has the pragmas, and there are no doubles."""

@@ -32,7 +32,7 @@ from modelcc.targets.metal.dialect import METAL
 from modelcc.targets.native.target import native_target
 
 ARGUMENTS = 31
-"""Buffers that a kernel takes, a size being one (Metal Feature Set Tables, "Maximum number of
+"""Buffers that a kernel can bind, each size being one (Metal Feature Set Tables, "Maximum number of
 entries in the buffer argument table, per compute function")."""
 
 DOUBLES = "Metal has no f64"
@@ -41,13 +41,13 @@ MACHINES: Mapping[str, GpuModel] = {
     "apple": replace(APPLE, matrix=(MATRICES, WHOLE_MATRICES)),
     "integrated": INTEGRATED,
 }
-"""What kernels are scheduled for: GPUs of Apple's, and those of Macs with Intel's processors, which
-have no matrices of threads together."""
+"""Machines to schedule for: Apple's GPUs, and those of Macs with Intel's processors, which have no
+SIMD-group matrices."""
 
 
 @dataclass(frozen=True)
 class MetalTarget(DeviceTarget):
-    """A device that takes Metal's shading language, of which schedules know the ``model``."""
+    """A device that runs Metal's shading language, with the machine model ``model``."""
 
     model: GpuModel = MACHINES["apple"]
 
@@ -65,7 +65,7 @@ class MetalTarget(DeviceTarget):
 
     @property
     def capacity(self) -> Capacity:
-        """Metal has no floats of 64 bits."""
+        """Metal has no 64-bit floats."""
         return replace(self.host.capacity, groups=group_capacity(self.gpu, doubles=False))
 
     @property
@@ -76,7 +76,7 @@ class MetalTarget(DeviceTarget):
         return symbol(name)
 
     def lacks(self, function: Function) -> str:
-        """Doubles, and room for as many arguments."""
+        """Doubles, and more arguments than can be bound."""
         names = [parameter.buffer.name for parameter in function.parameters]
         count = len(_buffers(function, names)) + len(function.sizes)
         if count > ARGUMENTS:
@@ -84,8 +84,8 @@ class MetalTarget(DeviceTarget):
         return DOUBLES if has_elements(self.legalize_groups(function), F64) else ""
 
     def legalize_groups(self, function: Function) -> Function:
-        """Elementary functions and narrow elements become arithmetic, vectors their lanes, and
-        copies are done at once."""
+        """Elementary functions and narrow types become arithmetic, vectors their lanes, and
+        asynchronous copies synchronous."""
         plain = expand_math(expand_narrow(expand_copies(function)), arrays=False)
         return expand_lanes(expand_instructions(plain, {}))
 
@@ -93,7 +93,7 @@ class MetalTarget(DeviceTarget):
         return metal_text(functions)
 
     def complete(self, program: Program) -> str:
-        """Every kernel, after a comment that says what is launched, in order, on what;
+        """Every kernel, after a comment that lists the launches, in order, with their arguments;
         :class:`ModelError` for steps that are no launches."""
         for step in program.steps:
             _check_launch(step, program)
@@ -101,8 +101,8 @@ class MetalTarget(DeviceTarget):
 
 
 def metal_target(options: TargetOptions) -> MetalTarget:
-    """The target for ``options``, whose variant is the number of a device (``metal:1``) or what it
-    is (``metal:integrated``); :class:`ModelError` for others."""
+    """The target for ``options``, whose variant is the number of a device (``metal:1``) or its kind
+    (``metal:integrated``); :class:`ModelError` for others."""
     variant = options.variant
     host = native_target(replace(options, variant="", threads=1, schedule="", tuned=()))
     if not variant or variant.isdecimal():
@@ -117,7 +117,7 @@ def metal_text(functions: Sequence[Function], head: str = "") -> str:
     """MSL of ``functions`` that are legal for the target, after the comment ``head``.
 
     Raises :class:`ModelError` for what is no function of groups or does not fit a threadgroup, and
-    ``NotImplementedError`` or ``TypeError`` for what the language cannot say.
+    ``NotImplementedError`` or ``TypeError`` for what the language cannot express.
     """
     for function in functions:
         verify_function(function, APPLE.limits)
@@ -127,7 +127,7 @@ def metal_text(functions: Sequence[Function], head: str = "") -> str:
 
 
 def _check_launch(step: Step, program: Program) -> None:
-    """:class:`ModelError` if it takes more than kernels."""
+    """:class:`ModelError` if it is not a kernel launch."""
     hint = "without --emit, the processor of a Mac does what they do not"
     match step:
         case Launch() if side_of(program.callee[step.callee]) == "device":

@@ -1,1 +1,1 @@
-"""OpenCL C: a table for the C printer, and what runs it."""
+"""OpenCL C: a table for the C printer, and the target."""

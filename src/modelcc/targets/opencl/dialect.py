@@ -36,7 +36,7 @@ static inline void mcc_copy(void *to, const void *from, size_t bytes)
     for (size_t i = 0; i < bytes; i++)
         ((uchar *)to)[i] = ((const uchar *)from)[i];
 }"""
-"""What stdint.h, math.h and string.h are elsewhere."""
+"""Definitions that stdint.h, math.h and string.h have elsewhere."""
 
 _RESERVED = """
 bitfield complex constant event_t global half image1d_t image2d_t image3d_t imaginary kernel local
@@ -72,5 +72,5 @@ OPENCL = CDialect(
     opening=_OPENING,
     reserved=frozenset(_RESERVED.split()),
 )
-"""Groups are work-groups and threads work-items; a function of one lane, as in C99.  Sums of
-products are rounded as they are written."""
+"""Groups are work-groups and threads work-items; a function has one lane, as in C99.  Sums of
+products are not contracted to FMA."""

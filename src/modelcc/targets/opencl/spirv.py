@@ -1,4 +1,4 @@
-"""Functions of groups as SPIR-V, for runtimes of OpenCL that take it."""
+"""Functions of groups as SPIR-V, for OpenCL runtimes that accept it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def spirv_module(functions: Sequence[Function], limits: GroupLimits) -> bytes:
 
 
 def spirv_of(text: str) -> bytes:
-    """The module of LLVM text that :data:`KERNELS` or :data:`HALVES` print."""
-    # A process of its own: LLVM's SPIR-V back end keeps ids of the module before in a variable of
-    # the process (llvm-project issue 160613), so that about one module in fifty was not valid.
+    """The module of LLVM IR that :data:`KERNELS` or :data:`HALVES` print."""
+    # A separate process: LLVM's SPIR-V back end keeps ids of the previous module in a global
+    # variable (llvm-project issue 160613), so that about one module in fifty was not valid.
     with WorkerPool(1) as process:
         return process.submit(CompileRequest(text, KERNELS.machine, CodegenOptions())).result()

@@ -1,8 +1,8 @@
-"""The target ``opencl``: whatever has a driver of OpenCL 1.2.
+"""The target ``opencl``: any device with a driver of OpenCL 1.2.
 
-A device that takes SPIR-V gets kernels in this form, any other one OpenCL C, which its driver
-compiles.  What it is capable of is asked of this machine's driver; where there is none, OpenCL C
-with 64-bit floats is what is made.
+A device that accepts SPIR-V gets kernels in this form, any other one OpenCL C, which its driver
+compiles.  This machine's driver tells the capabilities; without one, kernels become OpenCL C with
+64-bit floats.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _DEVICE = "modelcc.runtime.opencl_device"
 
 @dataclass(frozen=True)
 class OpenclTarget(DeviceTarget):
-    """A device with the ``extensions`` of OpenCL's that matter to us; with ``spirv`` it gets this
-    rather than OpenCL C."""
+    """A device with those ``extensions`` of OpenCL that matter here; with ``spirv`` it gets SPIR-V
+    instead of OpenCL C."""
 
     extensions: tuple[str, ...] = tuple(USUAL)
     spirv: bool = False
@@ -64,37 +64,37 @@ class OpenclTarget(DeviceTarget):
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """LLVM text and SPIR-V, or OpenCL C."""
+        """LLVM IR and SPIR-V, or OpenCL C."""
         return (self.form, SPIRV) if self.spirv else (self.form,)
 
     @property
     def _llvm(self) -> LlvmKernels:
-        """What prints kernels that become SPIR-V."""
+        """The printer of kernels that become SPIR-V."""
         return HALVES if HALF in self.extensions else KERNELS
 
     def symbol(self, name: str) -> str:
         return symbol(name)
 
     def lacks(self, function: Function) -> str:
-        """Floats of 64 bits, where a device has none."""
+        """64-bit floats, if the device has none."""
         if DOUBLES in self.extensions or not has_elements(self.legalize_groups(function), F64):
             return ""
         return "the device has no 64-bit floats"
 
     def legalize_groups(self, function: Function) -> Function:
-        """Elementary functions and narrow elements become arithmetic."""
+        """Elementary functions and narrow types become arithmetic."""
         if self.spirv:
             return self._llvm.legal(function)
         return expand_instructions(expand_math(expand_narrow(function), arrays=False), {})
 
     def text(self, functions: Sequence[Function]) -> str:
-        """OpenCL C, or LLVM text of what becomes SPIR-V."""
+        """OpenCL C, or LLVM IR for SPIR-V."""
         if self.spirv:
             return self._llvm.text(functions, self.gpu.limits)
         return emit_c(functions, EmitOptions(dialect=OPENCL))
 
     def compiled(self, text: str, config: BuildConfig) -> bytes:
-        """SPIR-V, if that is what the device gets."""
+        """SPIR-V, if the device gets it."""
         return spirv_of(text) if self.spirv else super().compiled(text, config)
 
     def render(self, modules: Sequence[Module], form: str, config: BuildConfig) -> bytes:
@@ -123,7 +123,7 @@ def opencl_target(options: TargetOptions) -> OpenclTarget:
 
 
 def extensions_of(number: int) -> frozenset[str]:
-    """What device ``number`` of this machine has beyond OpenCL 1.2; :data:`USUAL` if there is no
+    """Extensions to OpenCL 1.2 of this machine's device ``number``; :data:`USUAL` if there is no
     such device."""
     try:
         found: frozenset[str] = import_module(_DEVICE).extensions(number)

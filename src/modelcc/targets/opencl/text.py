@@ -17,7 +17,7 @@ def opencl_text(functions: Sequence[Function], limits: GroupLimits) -> str:
     """OpenCL C of ``functions``, which fit within ``limits``.
 
     Raises :class:`ModelError` for what is no function of groups or does not fit, and
-    ``NotImplementedError`` or ``TypeError`` for what OpenCL C cannot say.
+    ``NotImplementedError`` or ``TypeError`` for what OpenCL C cannot express.
     """
     for function in functions:
         verify_function(function, limits)

@@ -1,1 +1,1 @@
-"""Triton: kernels of the tensor level as programs of blocks, in Python source to read and tune."""
+"""Triton: kernels of the tensor level as block programs, in Python source to read and tune."""

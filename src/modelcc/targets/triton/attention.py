@@ -1,4 +1,4 @@
-"""Attention, and whatever has its structure, block by block of keys with an online softmax."""
+"""Attention, and other kernels of its structure, block by block of keys with an online softmax."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ CONFIGS = (
 )
 
 WIDEST = 256
-"""Summands, and columns, that a block takes at once."""
+"""Terms (K), and columns, that a block takes at once."""
 
 
 def attention_kernel(kernel: CanonicalKernel) -> TritonKernel | None:
-    """A block of rows a program, if the kernel is such a pair of products."""
+    """A program per block of rows, if the kernel is such a pair of products."""
     pair = match_gemm_pair(kernel.stages, frozenset(n for n, _ in kernel.dims))
     weights = None if pair is None else online_softmax(pair)
     if pair is None or weights is None or kernel.outputs != (pair.results[-1].output,):
@@ -71,7 +71,7 @@ class _Attention:
     width: int
 
     def kernel(self) -> TritonKernel:
-        """The whole."""
+        """The kernel."""
         pair, code = self.pair, code_of(self.given)
         self._begin(code)
         factors = find_factors(pair.scores[0])
@@ -104,7 +104,7 @@ class _Attention:
         code.flat((pair.row,), row, inside, "m")
 
     def _state(self, code: BlockCode) -> dict[str, str]:
-        """What each row has seen: the greatest score, and sums of weights."""
+        """Row statistics: the running maximum, and sums of weights."""
         found: dict[str, str] = {}
         if self.weights.maximum is not None:
             start = 'tl.full([BLOCK_M, 1], float("-inf"), tl.float32)'
@@ -140,12 +140,12 @@ class _Attention:
     def _raise(
         self, code: BlockCode, maximum: Stage, total: str, tops: dict[str, str], inside: str
     ) -> None:
-        """A greater score makes what was summed so far smaller."""
+        """A new maximum rescales the sums so far."""
         assert self.weights.shifted is not None
         top = tops[maximum.output]
         score = f'tl.where({inside}, {code.value(self.weights.shifted)}, float("-inf"))'
         new = code.let("new_top", f"tl.maximum({top}, tl.max({score}, 1)[:, None])")
-        # Nothing but minus infinity so far: any finite number will do in its place.
+        # If the maximum is -inf, any finite number works instead.
         base = code.let("base", f'tl.where({new} == float("-inf"), 0.0, {new})')
         scale = code.let("scale", f"tl.exp({top} - {base})")
         for name in [total, *(tops[s.output] for s in self.weights.sums)]:

@@ -1,4 +1,4 @@
-"""The body of a kernel under construction: blocks of indices, loads under masks, expressions."""
+"""The body of a kernel under construction: blocks of indices, masked loads, expressions."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ from modelcc.ir.types import BOOL, TensorType
 from modelcc.targets.triton.functions import HELPERS, call, element, number
 
 _MOST = 1 << 31
-"""Elements that indices of 32 bits reach."""
+"""Elements that 32-bit indices reach."""
 
 
 @dataclass(frozen=True)
 class AxisPlace:
-    """What an index symbol is: a variable that moves along ``dims`` of the block, which are named
-    by letters, and is in range where ``mask`` holds (empty: everywhere)."""
+    """The value of an index symbol: a variable that moves along ``dims`` of the block, which are
+    named by letters, and is in range where ``mask`` holds (empty: everywhere)."""
 
     text: str
     mask: str = ""
@@ -86,7 +86,7 @@ class BlockCode:
         return name
 
     def fresh(self, hint: str) -> str:
-        """A name that nothing else has."""
+        """A unique name."""
         base = re.sub(r"\W", "_", hint).strip("_") or "v"
         name, count = base, 0
         while name in self._taken:
@@ -106,7 +106,7 @@ class BlockCode:
 
     @contextmanager
     def scope(self) -> Generator[None]:
-        """What is placed or loaded inside is forgotten at its end."""
+        """A scope; what is placed or loaded inside is forgotten at its end."""
         self._loaded.append({})
         places, dims = self.places, self._dims
         self.places, self._dims = dict(places), dict(dims)
@@ -117,7 +117,7 @@ class BlockCode:
     # --- indices
 
     def program(self, axis: int) -> str:
-        """The number of this program."""
+        """The id of this program."""
         return f"tl.program_id({axis})" + (".to(tl.int64)" if self._wide else "")
 
     def arange(self, block: str, shape: str = "") -> str:
@@ -130,11 +130,11 @@ class BlockCode:
         self._dims[dim] = text
 
     def keep(self, dim: str) -> None:
-        """Only this dimension of the block is left."""
+        """Drops all other dimensions of the block."""
         self._dims = {d: text for d, text in self._dims.items() if d == dim}
 
     def flat(self, axes: Sequence[Axis], text: str, mask: str, dim: str) -> None:
-        """``axes`` by their flat position ``text``."""
+        """``axes`` by their linear index ``text``."""
         inner: Index = 1
         for number_, axis in reversed(list(enumerate(axes))):
             own = text if inner == 1 else f"({text} // {self.index(inner)})"
@@ -147,7 +147,7 @@ class BlockCode:
             inner = inner * axis.extent
 
     def place(self, axis: Axis, place: AxisPlace) -> None:
-        """What an axis is."""
+        """Sets the value of an axis."""
         self.places[axis.name] = place
         self.bounds[axis.name] = Range(0, axis.extent - 1)
 
@@ -204,7 +204,7 @@ class BlockCode:
     def _access(
         self, tensor: str, indices: Sequence[Index], where: tuple[Condition, ...]
     ) -> tuple[str, str]:
-        """Pointers of a tensor's elements, and where they may be followed."""
+        """Pointers to a tensor's elements, and the mask of their accesses."""
         offset = self._offset(tensor, indices)
         named = [n for i in indices for n in sorted(symbols(i))]
         sides = {n for c in where for s in (c.left, c.right) for n in symbols(s)}
@@ -240,7 +240,7 @@ class BlockCode:
     # --- values
 
     def value(self, scalar: Scalar, where: tuple[Condition, ...] = ()) -> str:
-        """A scalar in every element of the block, of interest only ``where`` conditions hold."""
+        """A scalar in every element of the block, used only ``where`` conditions hold."""
         match scalar:
             case Number():
                 return number(scalar.value, scalar.dtype)

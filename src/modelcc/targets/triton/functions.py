@@ -1,4 +1,4 @@
-"""Scalar functions and types in Triton's words."""
+"""Scalar functions and types in Triton's spelling."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OPERATORS: Mapping[str, str] = MappingProxyType(
     }
 )  # fmt: skip
 _HALF = ("min", "max", "minimum", "maximum", "isnan")
-"""Functions that take halves as they are."""
+"""Functions that take 16-bit floats without conversion."""
 _ANY: Mapping[str, str] = MappingProxyType(
     {
         "neg": "(-{0})",
@@ -130,7 +130,7 @@ def _mod(a, b):
     return a % b + tl.where((a % b != 0) & ((a < 0) != (b < 0)), b, 0)""",
     }
 )
-"""Functions of the file, by what texts call them."""
+"""Functions of the file, by the names that texts call them."""
 
 COMBINE: Mapping[str, str] = MappingProxyType(
     {"sum": "({0} + {1})", "prod": "({0} * {1})", "and": "({0} & {1})", "or": "({0} | {1})"}
@@ -138,7 +138,7 @@ COMBINE: Mapping[str, str] = MappingProxyType(
 REDUCE: Mapping[str, str] = MappingProxyType(
     {"sum": "tl.sum({0}, {1})", "max": "tl.max({0}, {1})", "min": "tl.min({0}, {1})"}
 )
-"""Along a dimension of a block."""
+"""Reductions along a dimension of a block."""
 
 
 def element(dtype: DType) -> str:
@@ -201,5 +201,5 @@ def call(function: str, args: tuple[str, ...], dtype: DType) -> str:
 
 
 def combined(combine: str, a: str, b: str, dtype: DType) -> str:
-    """Two partial results as one."""
+    """Combines two partial results."""
     return COMBINE[combine].format(a, b) if combine in COMBINE else call(combine, (a, b), dtype)

@@ -1,4 +1,4 @@
-"""A kernel in Triton, how it is launched, and the simplest kind: a block of points."""
+"""A kernel in Triton, its launch, and the simplest kind: a block of elements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from modelcc.targets.triton.block import AxisPlace, BlockCode
 from modelcc.targets.triton.functions import combined, element, number
 
 POINTS = 256
-"""Points of a block."""
+"""Elements of a block."""
 
 Config = tuple[tuple[str, int], ...]
 
@@ -25,8 +25,8 @@ Config = tuple[tuple[str, int], ...]
 class TritonKernel:
     """``lines`` of a body that programs of ``grid`` run, given ``blocks``.
 
-    Blocks are sizes in Python, computed from named dimensions; ``configs`` are others to choose
-    from, the first of which is the default, for each value of the numbers in ``key``.
+    Block sizes are expressions in Python of named dimensions; ``configs`` are alternatives for the
+    autotuner, the first of which is the default, for each value of the numbers in ``key``.
     """
 
     kind: str
@@ -49,7 +49,7 @@ def code_of(kernel: CanonicalKernel) -> BlockCode:
 
 
 def points_kernel(kernel: CanonicalKernel) -> TritonKernel | None:
-    """A block of points a program; a reduction term by term."""
+    """A program per block of elements; reductions term by term."""
     stages = _one_space(kernel.stages)
     if stages is None:
         return None
@@ -107,7 +107,7 @@ def loops(code: BlockCode, axes: Sequence[Axis], inner: Callable[[], None]) -> N
 
 
 def finish(code: BlockCode, kernel: CanonicalKernel, stages: Sequence[Stage]) -> None:
-    """Stages that reduce nothing, in order; those that leave the kernel are stored."""
+    """Stages without reduction, in order; results of the kernel are stored."""
     for stage in stages:
         for axis in stage.axes:
             if axis.name not in code.places:
@@ -117,6 +117,6 @@ def finish(code: BlockCode, kernel: CanonicalKernel, stages: Sequence[Stage]) ->
 
 
 def stored_by_now(code: BlockCode, kernel: CanonicalKernel, stage: Stage) -> None:
-    """Store what a stage made if it leaves the kernel."""
+    """Stores the result of a stage if it is one of the kernel's."""
     if stage.output in kernel.outputs:
         code.store(stage, code.values[stage.output])

@@ -1,8 +1,8 @@
-"""Sums of products as ``tl.dot`` of tiles, with what follows point by point.
+"""Sums of products as ``tl.dot`` of tiles, with an element-wise epilogue.
 
 Axes that only the left factor moves along are rows, those that only the right one does columns;
-both factors' are the batch.  Convolutions are products of which the places of one factor are
-computed (implicit GEMM); what is outside of an image is a mask of its loads.
+those of both factors are the batch.  Convolutions are products with computed indices of one factor
+(implicit GEMM); padding is a mask of its loads.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CONFIGS = (
 
 @dataclass(frozen=True)
 class Factors:
-    """What is multiplied, ``left`` along rows and ``right`` along columns, and summed as
+    """Factors of a product, ``left`` along rows and ``right`` along columns, accumulated as
     ``dtype``."""
 
     left: Scalar
@@ -84,7 +84,7 @@ def find_factors(stage: Stage) -> Factors | None:
 
 
 def _narrow(factor: Scalar) -> Scalar:
-    """Without a conversion that loses nothing and that tiles are multiplied with anyway."""
+    """Without a lossless conversion, which ``tl.dot`` does anyway."""
     if not (isinstance(factor, Cast) and isinstance(factor.value, Read)):
         return factor
     exact = (factor.value.dtype, factor.dtype) in ((F16, F32), (BF16, F32), (I8, I32))
@@ -100,7 +100,7 @@ def _with(condition: Condition, factor: Scalar) -> Scalar:
 
 
 def product_kernel(kernel: CanonicalKernel) -> TritonKernel | None:
-    """A tile of the result a program."""
+    """A program per tile of the result."""
     stages = shared_axes(kernel.stages)
     found = None if stages is None else find_factors(stages[0])
     if stages is None or found is None or any(s.reduce for s in stages[1:]):
@@ -132,7 +132,7 @@ def product_kernel(kernel: CanonicalKernel) -> TritonKernel | None:
 
 
 def _grid(code: BlockCode, found: Factors) -> None:
-    """Rows and columns of this program, and which of the batch it is of."""
+    """Rows and columns of this program, and its index in the batch."""
     m, n = (code.index(product(a.extent for a in axes)) for axes in (found.rows, found.columns))
     count = product(a.extent for a in found.batch)
     tile_ = code.program(0)
@@ -184,12 +184,12 @@ def tile(
 
 
 def kept_mask(code: BlockCode, dim: str) -> str:
-    """Where a dimension of the block is in range."""
+    """The mask of a dimension of the block."""
     return next(p.mask for p in code.places.values() if p.dims == dim and p.mask)
 
 
 def _is_load(factor: Scalar) -> bool:
-    """Whether what lies outside of the factor is loaded as 0."""
+    """Whether elements outside of the factor are loaded as 0."""
     if isinstance(factor, Guard):
         return isinstance(factor.inside, Read) and _is_zero(factor.outside)
     return isinstance(factor, Read)
@@ -200,7 +200,7 @@ def _is_zero(scalar: Scalar) -> bool:
 
 
 def dot(left: str, right: str, total: str, dtype: DType) -> str:
-    """``total`` and the product of two tiles; f32 stays f32."""
+    """``total`` plus the product of two tiles; f32 stays f32."""
     exact = ', input_precision="ieee"' if dtype == F32 else ""
     kind = ", out_dtype=tl.int32" if dtype == I8 else ""
     return f"tl.dot({left}, {right}, {total}{exact}{kind})"

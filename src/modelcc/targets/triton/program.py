@@ -1,4 +1,4 @@
-"""A program as one Python file: kernels, what launches each, and ``run`` on torch's tensors."""
+"""A program as one Python file: kernels, their launchers, and ``run`` on torch's tensors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from modelcc.targets.triton.updates import updates_kernel
 Kind: TypeAlias = Callable[[CanonicalKernel], TritonKernel | None]
 
 KINDS: tuple[Kind, ...] = (attention_kernel, product_kernel, rows_kernel, points_kernel)
-"""What a kernel may become; the first that takes it does."""
+"""Kinds of kernels; the first that applies is used."""
 
 _HEAD = '''\
 """{name} as kernels in Triton, made by modelcc.
@@ -74,7 +74,7 @@ def load_constants(path, device):
 
 @dataclass(frozen=True)
 class NamedKernel:
-    """A kernel of the file: its name, and what it takes."""
+    """A kernel of the file: its name, and its parameters."""
 
     name: str
     canonical: CanonicalKernel
@@ -93,7 +93,7 @@ class NamedKernel:
 
     @property
     def constexprs(self) -> tuple[str, ...]:
-        """Parameters that are known when it is compiled."""
+        """Parameters that are known at compile time."""
         tuned = dict(self.kernel.configs[0]) if self.kernel.configs else dict[str, int]()
         return (*(n for n, _ in self.kernel.blocks), *(n for n in tuned if n.startswith("BLOCK")))
 
@@ -123,7 +123,7 @@ class _File:
         self.taken: set[str] = {"constants", "device", "run", "check", "chosen", "load_constants"}
 
     def text(self) -> str:
-        """Everything."""
+        """The whole file."""
         program = self.program
         steps = [(item, text) for item in program.items for text in self._step(item)]
         body = [*self._begin(), *_with_ends(steps, self._lasting(), self.names), self._result()]
@@ -149,7 +149,7 @@ class _File:
         ]  # fmt: skip
         return "\n".join(parts) + "\n"
 
-    # --- the function that runs it all
+    # --- the function that runs the program
 
     def name(self, tensor: str) -> str:
         """A tensor's variable."""
@@ -172,7 +172,7 @@ class _File:
         return f"def run({', '.join(given)}):"
 
     def _found(self) -> dict[str, str]:
-        """Named dimensions that shapes of inputs tell."""
+        """Named dimensions that shapes of inputs give."""
         return {
             extent.name: f"{self.name(tensor)}.shape[{d}]"
             for tensor in reversed(self.program.inputs)
@@ -224,7 +224,7 @@ class _File:
                 raise ModelError(message, item.source, hint)
 
     def _lowered(self, kernel: Kernel) -> Iterator[Kernel]:
-        """The kernel, or one for each of its stages if nothing takes it whole."""
+        """The kernel, or one for each of its stages if no kind takes it whole."""
         if self._named(kernel):
             yield kernel
             return
@@ -272,7 +272,7 @@ class _File:
 
 
 def _apart(kernel: Kernel) -> tuple[Kernel, ...]:
-    """A kernel for each stage, what was internal going through memory."""
+    """A kernel for each stage, with intermediate results in memory."""
     return tuple(
         replace(
             kernel,
@@ -288,7 +288,7 @@ def _apart(kernel: Kernel) -> tuple[Kernel, ...]:
 def _with_ends(
     steps: Sequence[tuple[Item, str]], lasting: set[str], names: Mapping[str, str]
 ) -> list[str]:
-    """Steps, and after each item the end of what no later one reads."""
+    """Steps, and after each one the deletion of what no later one reads."""
     last: dict[str, int] = {}
     for number, (item, _) in enumerate(steps):
         for tensor in (*item_inputs(item), *item_outputs(item)):

@@ -1,4 +1,4 @@
-"""Rows: a program for each, which keeps all of it in registers (softmax, norms, long sums)."""
+"""Rows: a program for each, which keeps it in registers (softmax, norms, long sums)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ MOST = 1 << 16
 """Elements of a row."""
 
 LEAST = 32
-"""Terms that are worth a program of their own where points could be reduced side by side."""
+"""Terms that are worth a program of their own where elements could be reduced in parallel."""
 
 
 def rows_kernel(kernel: CanonicalKernel) -> TritonKernel | None:
-    """The kernel by rows, if its stages are of such."""
+    """The kernel by rows, if its stages allow."""
     stages = kernel.stages
     if not any(s.reduce for s in stages) or not all(_reduces(s) for s in stages if s.reduce):
         return None
@@ -53,15 +53,15 @@ def _reaches(stage: Stage, depth: int, first: Stage) -> bool:
 
 
 def _space(stage: Stage, depth: int) -> tuple[Axis, ...]:
-    """The axes of a stage's row, of one element left out."""
+    """The axes of a stage's row, without those of length 1."""
     return tuple(a for a in (*stage.axes[depth:], *stage.reduce) if a.extent != 1)
 
 
 def _on_one_row(
     stages: Sequence[Stage], depth: int, row: tuple[Axis, ...]
 ) -> tuple[Stage, ...] | None:
-    """Stages whose outer axes are the first one's and whose row is ``row``; None if what they hand
-    on is read elsewhere than it is made."""
+    """Stages whose outer axes are the first one's and whose row is ``row``; None if an intermediate
+    result is read at another index than it is written."""
     outer, made, found = stages[0].axes[:depth], dict[str, Stage](), list[Stage]()
     for stage in stages:
         own = _space(stage, depth)

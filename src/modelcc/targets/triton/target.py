@@ -19,7 +19,7 @@ _SCORES = 1 << 20
 
 @dataclass(frozen=True)
 class TritonTarget(SourceTarget):
-    """Programs of blocks, whose loops and memory are Triton's to choose."""
+    """Block programs, whose loops and memory Triton chooses."""
 
     @property
     def name(self) -> str:
@@ -27,7 +27,7 @@ class TritonTarget(SourceTarget):
 
     @property
     def description(self) -> str:
-        """What it is, for ``modelcc targets``."""
+        """The description for ``modelcc targets``."""
         return "GPUs that Triton compiles for: kernels and what launches them as Python source"
 
     @property
@@ -36,11 +36,11 @@ class TritonTarget(SourceTarget):
 
     @property
     def elsewhere(self) -> str:
-        """Who builds the text."""
+        """What builds the text."""
         return "torch and triton run it"
 
     def tensor_passes(self) -> TensorPasses:
-        """Attention as one kernel, however few its rows are."""
+        """Attention as one kernel, even with few rows."""
         return TensorPasses(kernels=(FuseContractions(_ROWS, _SCORES, rows=1, share=1 << 20),))
 
     def schedule(self, program: TensorProgram, on_function: OnFunction | None = None) -> Program:

@@ -155,7 +155,7 @@ def to_bits(value: CExpression, dtype: DType) -> CExpression:
 
 
 def from_bits(bits: CExpression, dtype: DType) -> CExpression:
-    """What :func:`to_bits` makes a u32 of."""
+    """The inverse of :func:`to_bits`."""
     if dtype in HALVES:
         return CExpression(f"{dtype}_of_bits({bits.text})")
     if dtype == BOOL:
@@ -192,7 +192,7 @@ def _long(function: str, args: Sequence[CExpression], dtype: DType) -> CExpressi
 
 
 def _wrapped(value: CExpression, dtype: DType) -> CExpression:
-    """A number cut to its width."""
+    """A number truncated to its width."""
     if dtype.bits >= 32:
         return value
     if dtype.kind == "int":

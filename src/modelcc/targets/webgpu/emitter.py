@@ -9,9 +9,9 @@
     @compute @workgroup_size(64, 1, 1)
     fn main(@builtin(workgroup_id) mcc_group: vec3<u32>, …)
 
-All memory may be written as far as the language is concerned: within a launch a buffer is written
-or read, and tensors share one.  Parameters that are the same memory in a launch have one binding,
-for no two may be of one memory that is written.
+All memory may be written as far as the language is concerned: within a launch, a buffer is written
+or read, and tensors share one.  Parameters that alias in a launch have one binding, as WebGPU
+forbids writable bindings that alias.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from modelcc.targets.webgpu.pieces import pieces_named
 from modelcc.targets.webgpu.statements import StatementCode
 
 LIMITS = GroupLimits(shared_bytes=16384, threads=256)
-"""What every implementation gives a group."""
+"""Limits of a group that every implementation guarantees."""
 
 BINDING_BYTES = 128 << 20
-"""Of a buffer that every implementation lets a shader see in one piece."""
+"""Bytes of a binding that every implementation guarantees."""
 
 BINDINGS = 8
-"""Buffers that every implementation gives a shader."""
+"""Storage buffers of a shader that every implementation guarantees."""
 
 NOTHING = "mcc_nothing"
 """A zero that compilers do not know: launches have no third dimension."""
@@ -89,7 +89,7 @@ WGSL = replace(
     index="i32",
     reserved=frozenset(" ".join((_KEYWORDS, _RESERVED, _TYPES, _FUNCTIONS)).split()),
 )
-"""No dialect of C, but its text is laid out as C is."""
+"""Not a dialect of C, but printed with C's layout."""
 
 
 def plain_function(function: Function) -> Function:
@@ -100,7 +100,7 @@ def plain_function(function: Function) -> Function:
 
 
 def apart(function: Function) -> Shared:
-    """Each parameter by itself."""
+    """Each parameter with a binding of its own."""
     return tuple((number,) for number in range(len(function.parameters)))
 
 
@@ -120,10 +120,10 @@ def shader_of(
 def verified_shader(
     function: Function, shared: Shared | None = None, piece_bytes: int = BINDING_BYTES
 ) -> Shader:
-    """The shader of a function that is verified, within :data:`LIMITS`; memory of more than
-    ``piece_bytes``, for known sizes, comes in several pieces.
+    """The shader of a verified function, within :data:`LIMITS`; memory of more than
+    ``piece_bytes``, for constant sizes, is bound in several pieces.
 
-    Raises ``NotImplementedError`` or ``TypeError`` for what WGSL cannot say.
+    Raises ``NotImplementedError`` or ``TypeError`` for what WGSL cannot express.
     """
     bindings = shared or apart(function)
     code, rooms = Code(WGSL), dict[str, ShaderMemory]()
@@ -163,7 +163,7 @@ def verified_shader(
 
 
 def _pieces(function: Function, places: Sequence[int], piece_bytes: int) -> int:
-    """In how many pieces the memory of parameters comes; sizes that are not known take one."""
+    """The number of pieces of the parameters' memory; one for sizes that are not constants."""
     buffers = [function.parameters[place].buffer for place in places]
     sizes = [b.size * b.dtype.bytes for b in buffers]
     return max([1, *(-(-size // piece_bytes) for size in sizes if isinstance(size, int))])
@@ -176,7 +176,7 @@ def _bound(
     rooms: dict[str, ShaderMemory],
     piece_bytes: int,
 ) -> list[str]:
-    """Declarations of the parameters' memory, in so many pieces each."""
+    """Declarations of the parameters' memory, in the given number of pieces each."""
     lines: list[str] = []
     for together, count in bindings:
         parameters = [function.parameters[place] for place in together]
@@ -209,7 +209,7 @@ def _variable(number: int, room: ShaderMemory) -> str:
 
 
 def _sizes(code: Code, function: Function, number: int) -> list[str]:
-    """A declaration of the sizes, which are names of the function from now on."""
+    """A declaration of the sizes, which become names of the function."""
     names: list[str] = []
     for size in function.sizes:
         names.append(code.fresh(size))

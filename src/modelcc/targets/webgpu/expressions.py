@@ -1,5 +1,5 @@
-"""Loop-level expressions as WGSL expressions, one lane at a time: processors of shaders are wide
-across threads, so a vector is as many values as it has lanes."""
+"""Loop-level expressions as WGSL expressions, one lane at a time: shaders are vectorised across
+threads, so a vector is as many values as it has lanes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from modelcc.targets.webgpu.values import PAIR, constant, value_type
 
 
 class WgslIndices:
-    """What functions of indices are called in WGSL."""
+    """The names of index functions in WGSL."""
 
     def index(self, name: str) -> str:
         """The function's name."""
@@ -41,7 +41,7 @@ class WgslIndices:
 
 
 class ExpressionCode:
-    """Spells expressions with the names visible in ``code``, and memory in ``rooms``."""
+    """Prints expressions with the names visible in ``code``, and memory in ``rooms``."""
 
     def __init__(self, code: Code, rooms: dict[str, ShaderMemory]) -> None:
         self._code = code
@@ -131,7 +131,7 @@ class ExpressionCode:
         return select(CExpression(condition), value, CExpression(constant(0, dtype)))
 
     def _reduce(self, e: Reduce) -> CExpression:
-        """The lower half of lanes with the upper one, until one is left."""
+        """A tree: the lower half of lanes is combined with the upper one, until one is left."""
         values = [self.operand(e.value, lane) for lane in range(e.value.lanes)]
         while len(values) > 1:
             half = (len(values) + 1) // 2
@@ -142,8 +142,8 @@ class ExpressionCode:
 
 
 def _kept(sum_: CExpression, function: str, operands: Sequence[Expr]) -> CExpression:
-    """``sum_``, or where a large number is added to have the rest rounded: hidden from compilers,
-    which may take such a number away from a sum as if nothing was rounded."""
+    """``sum_``, hidden from compilers if it adds a large number to round the rest: they may cancel
+    that number as if nothing was rounded."""
     rounds = (
         isinstance(e, Const) and e.dtype == F32 and _ROUNDING <= abs(e.value) < float("inf")
         for e in operands
@@ -157,20 +157,21 @@ _ROUNDING = 1 << 22
 
 
 def lane_name(name: str, lane: int) -> str:
-    """What a lane of a value or register is known by."""
+    """The name of a lane of a value or register."""
     return name if lane == 0 else f"{name}.{lane}"
 
 
 def whole_name(symbol: str) -> str:
-    """What all 64 bits of a number from data are known by, which an index has the nearest of."""
+    """The name of all 64 bits of a number from data, of which an index has the nearest 32-bit
+    value."""
     return f"{symbol} whole"
 
 
 def index_value(value: CExpression, dtype: DType) -> str:
-    """A number as an index of 32 bits.
+    """A number as a 32-bit index.
 
-    Of 64 bits it is the nearest one that is 65,536 away from the ends of 32 bits: out of range of
-    whatever is in memory if the number is, with and without small numbers added.
+    A 64-bit number becomes the nearest one that is 65,536 away from the ends of 32 bits: out of
+    range of any memory if the number is, with and without small numbers added.
     """
     if value_type(dtype) == PAIR:
         return f"i32_near({value.inner})"

@@ -1,7 +1,7 @@
-"""Functions in WGSL that kernels call, by name: what WGSL has no operator for.
+"""Functions in WGSL that kernels call, by name: operations that WGSL has no operator for.
 
-Integers of 64 bits are pairs of words, the low one first.  Half floats are kept as f32; a bf16 is
-the upper half of one.
+64-bit integers are pairs of words, the low one first.  16-bit floats are kept as f32; a bf16 is the
+upper half of one.
 """
 
 from __future__ import annotations
@@ -231,7 +231,8 @@ LIBRARY: Mapping[str, str] = MappingProxyType(dict((*_FLOATS, *_WORDS, *_LONGS))
 
 
 def library_of(lines: Iterable[str]) -> tuple[str, ...]:
-    """Definitions of what ``lines`` mention, and of what these mention, in the table's order."""
+    """Definitions of the functions in ``lines``, and of those that these call, in the table's
+    order."""
     found = set[str]()
     waiting = [*lines]
     while waiting:

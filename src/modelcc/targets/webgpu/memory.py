@@ -1,7 +1,7 @@
 """Loads and stores in WGSL.
 
-Elements of fewer than 32 bits lie in words, as bytes do in memory.  Of those that a kernel writes,
-words are atomic: what lies beside an element is another thread's, and stays.
+Elements of fewer than 32 bits are packed in words, as bytes are in memory.  Words that a kernel
+writes are atomic: neighbouring elements belong to other threads, and must not change.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from modelcc.targets.webgpu.values import PAIR, value_type
 
 @dataclass(frozen=True)
 class ShaderMemory:
-    """Where a buffer's elements are: the variable ``name``, an array of ``element``, which is the
-    type of a value unless there are ``packed`` ones in words, or words that are ``atomic``; or
-    several variables, its ``pieces``."""
+    """A buffer's elements: the variable ``name``, an array of ``element``, which is the type of a
+    value unless elements are ``packed`` in words, or words are ``atomic``; or several variables,
+    its ``pieces``."""
 
     name: str
     buffer: Buffer
@@ -45,7 +45,7 @@ class ShaderMemory:
         return place if self.element == value_type(dtype) else from_bits(place, dtype)
 
     def store(self, at: str, value: CExpression) -> list[str]:
-        """Statements after which the element at an index is ``value``."""
+        """Statements that store ``value`` at an index."""
         dtype = self.buffer.dtype
         if not self.packed:
             own = value if self.element == value_type(dtype) else to_bits(value, dtype)
@@ -62,7 +62,7 @@ class ShaderMemory:
         ]
 
     def _merge(self, index: str) -> list[str]:
-        """Statements that change a word to ``bits``, but for its bits of ``kept``."""
+        """Statements that change a word to ``bits``, except its bits of ``kept``."""
         if self.pieces is not None:
             return [f"{self.pieces.store}({index}, bits, kept);"]
         word = f"&{self.name}[{index}]"
@@ -85,14 +85,14 @@ def _shift(dtype: DType) -> str:
 
 
 def own_room(name: str, buffer: Buffer) -> ShaderMemory:
-    """Of memory that is a thread's or a group's."""
+    """Memory of a thread or a group."""
     return ShaderMemory(name, buffer, value_type(buffer.dtype))
 
 
 def bound_room(
     name: str, buffer: Buffer, others: tuple[Buffer, ...], mutable: bool
 ) -> ShaderMemory:
-    """Of memory that is given, and is that of ``others``, too.
+    """A parameter's memory, which it shares with ``others``.
 
     ``NotImplementedError`` if their elements have other widths.
     """

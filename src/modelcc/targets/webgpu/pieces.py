@@ -1,4 +1,4 @@
-"""Memory that one binding cannot hold: several variables, and functions that choose among them."""
+"""Memory larger than a binding: several variables, and functions that select one of them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from modelcc.targets.c.code import Code
 
 @dataclass(frozen=True)
 class MemoryPieces:
-    """Variables ``names`` of ``length`` elements each, which follow each other in memory, and the
-    names of the functions that ``load`` an element and ``store`` one."""
+    """Variables ``names`` of ``length`` elements each, consecutive in memory, and the names of the
+    functions that ``load`` an element and ``store`` one."""
 
     names: tuple[str, ...]
     length: int
@@ -18,20 +18,20 @@ class MemoryPieces:
     store: str
 
     def loader(self, element: str, atomic: bool) -> str:
-        """The function of an index that gives the element there."""
+        """The function that loads the element at an index."""
         spelled = "atomicLoad(&{})" if atomic else "{}"
         chosen = self._chosen(f"return {spelled};")
         return f"fn {self.load}(i: u32) -> {element} {{\n{chosen}\n}}"
 
     def storer(self, element: str, atomic: bool) -> str:
-        """The function of an index that makes the element there ``value``; of atomic words it
-        keeps the bits ``kept``."""
+        """The function that stores ``value`` at an index; of atomic words it keeps the bits
+        ``kept``."""
         parameters = f"i: u32, value: {element}" + (f", kept: {element}" if atomic else "")
         own = "atomicAnd(&{0}, kept); atomicOr(&{0}, value);" if atomic else "{0} = value;"
         return f"fn {self.store}({parameters}) {{\n{self._chosen(f'{own} return;')}\n}}"
 
     def _chosen(self, statement: str) -> str:
-        """``statement`` on the element at ``i``, of whichever variable has it."""
+        """``statement`` on the element at ``i``, in the variable that has it."""
         lines: list[str] = []
         for number, name in enumerate(self.names):
             start = number * self.length

@@ -36,7 +36,7 @@ from modelcc.targets.webgpu.values import PAIR, value_type
 
 
 class StatementCode:
-    """Appends statements to ``code``; memory of groups is declared among ``shared``."""
+    """Appends statements to ``code``; groups' memory is declared among ``shared``."""
 
     def __init__(self, code: Code, rooms: dict[str, ShaderMemory], shared: list[str]) -> None:
         self._code = code
@@ -46,7 +46,7 @@ class StatementCode:
         self._index = self._expressions.index
 
     def block(self, body: Sequence[Stmt]) -> None:
-        """Print a list of statements into the innermost scope."""
+        """Prints a list of statements into the innermost scope."""
         for s in body:
             self._statement(s)
 
@@ -100,7 +100,7 @@ class StatementCode:
             self._code.line(f"{register.text} = {value.text};")
 
     def _values(self, e: Expr) -> list[CExpression]:
-        """All lanes, found before anything is changed by one of them."""
+        """All lanes, computed before any of them is changed."""
         found = [self._expressions.operand(e, lane) for lane in range(e.lanes)]
         if e.lanes == 1:
             return found
@@ -120,7 +120,7 @@ class StatementCode:
 
     def _whole(self, s: BindIndex) -> CExpression:
         """The number that an index is bound to; under a name of its own if it has 64 bits, which
-        checks look at."""
+        checks read."""
         value = self._expressions.operand(s.value)
         if value_type(s.value.dtype) != PAIR:
             return value
@@ -131,7 +131,7 @@ class StatementCode:
         return whole
 
     def _check(self, s: Check) -> None:
-        """Note the index that is out of range, and leave."""
+        """Records the index that is out of range, and returns."""
         extent = convert(CExpression(self._index.text(s.extent), False), I32, I64).text
         for lane in range(s.value.lanes):
             value = self._code.fresh("checked")
@@ -188,7 +188,7 @@ class StatementCode:
             self.block(s.body)
 
     def _launched(self, s: For) -> None:
-        """Indices that a group or thread has: names of the whole function."""
+        """Indices of a group or thread: names of the whole function."""
         loops, body = loop_nest(s)
         if s.kind == "thread":
             texts = [f"i32(mcc_thread.{axis})" for axis in "xyz"[: len(loops)]][::-1]
@@ -202,8 +202,8 @@ class StatementCode:
         self.block(body)
 
     def _group_indices(self, loops: Sequence[For]) -> list[str]:
-        """A launch has rows of as many groups as there may be, and the last row may be longer
-        than what is left of them."""
+        """A launch has rows of as many groups as allowed, and the last row may have more than are
+        needed."""
         number = self._code.fresh("group")
         total = self._index.text(product(loop.stop for loop in loops))
         self._code.line(f"let {number} = i32(mcc_group.x) + {GROUPS_ACROSS} * i32(mcc_group.y);")

@@ -1,4 +1,4 @@
-"""The target ``webgpu``: whatever has a driver of Vulkan, Metal or Direct3D 12, or a browser."""
+"""The target ``webgpu``: any device with a driver of Vulkan, Metal or Direct3D 12, or a browser."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from modelcc.targets.webgpu.wasm import WASM
 
 @dataclass(frozen=True)
 class WebgpuTarget(DeviceTarget):
-    """A device that takes WGSL, of which schedules know the ``model``."""
+    """A device that runs WGSL, with the machine model ``model``."""
 
     model: GpuModel = INTEGRATED
 
@@ -45,7 +45,7 @@ class WebgpuTarget(DeviceTarget):
 
     @property
     def gpu(self) -> GpuModel:
-        """The machine, with groups and pieces of memory as large as every implementation of WebGPU
+        """The machine, with groups and bindings limited to what every implementation of WebGPU
         allows."""
         shared, threads = LIMITS.shared_bytes or 0, LIMITS.threads or 1
         piece_bytes = self.model.binding_bytes or BINDING_BYTES
@@ -58,12 +58,12 @@ class WebgpuTarget(DeviceTarget):
 
     @property
     def capacity(self) -> Capacity:
-        """WGSL has no floats of 64 bits."""
+        """WGSL has no 64-bit floats."""
         return replace(self.host.capacity, groups=group_capacity(self.gpu, doubles=False))
 
     @property
     def parts(self) -> int:
-        """Few enough for buffers of a shader that has others, too."""
+        """Few enough for a shader that binds other buffers, too."""
         return BINDINGS // 2
 
     @property
@@ -86,7 +86,7 @@ class WebgpuTarget(DeviceTarget):
         return ""
 
     def legalize_groups(self, function: Function) -> Function:
-        """Elementary functions and narrow elements become arithmetic."""
+        """Elementary functions and narrow types become arithmetic."""
         return plain_function(function)
 
     def text(self, functions: Sequence[Function]) -> str:
@@ -94,14 +94,14 @@ class WebgpuTarget(DeviceTarget):
         return shaders_text([shader_of(function, None, piece_bytes) for function in functions])
 
     def code(self, program: Program) -> str:
-        """Kernels have a shader for each way in which arguments are one memory."""
+        """Kernels have a shader for each pattern in which arguments alias."""
         found = launched_shaders(program, self.gpu.binding_bytes)
         return shaders_text(found) if found else ""
 
 
 def launched_shaders(program: Program, piece_bytes: int) -> tuple[Shader, ...]:
-    """The shaders that launches of a placed program need, each once, of kernels that see
-    ``piece_bytes`` of a tensor in one piece."""
+    """The shaders that launches of a placed program need, without duplicates, with bindings of
+    ``piece_bytes``."""
     functions = {function.name: function for function in device_functions(program)}
     found: dict[tuple[str, Shared], Shader] = {}
     for step in leaves(program.steps):
@@ -114,7 +114,7 @@ def launched_shaders(program: Program, piece_bytes: int) -> tuple[Shader, ...]:
 
 
 def _place(program: Program, name: str) -> tuple[str, Index | str]:
-    """What tells a tensor's memory from that of others."""
+    """What distinguishes a tensor's memory from that of others."""
     binding = program.placed.bindings[name]
     if binding.place == "arena":
         return f"arena {binding.segment}", binding.offset
@@ -123,7 +123,7 @@ def _place(program: Program, name: str) -> tuple[str, Index | str]:
 
 @dataclass(frozen=True)
 class PageTarget(WebgpuTarget):
-    """A browser, whose host is WebAssembly.  What moves between them the page finds out."""
+    """A browser, whose host is WebAssembly.  The page determines the transfers between them."""
 
     def program_passes(self) -> tuple[Callable[[Program], Program], ...]:
         return ()

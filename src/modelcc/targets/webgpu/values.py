@@ -1,7 +1,7 @@
 """Types and constants in WGSL.
 
 Numbers of up to 32 bits are i32, u32 or f32, whatever their width in memory, those of 64 bits are
-pairs of words, and half floats are f32 that have been rounded.
+pairs of words, and 16-bit floats are f32 that have been rounded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PAIR = "vec2<u32>"
 
 
 def value_type(dtype: DType) -> str:
-    """What a value is; ``TypeError`` for those that WGSL cannot compute with."""
+    """The type of a value; ``TypeError`` for those that WGSL cannot compute with."""
     if dtype == BOOL:
         return "bool"
     if dtype == F32 or dtype in HALVES:
@@ -46,7 +46,7 @@ def constant(value: float | int | bool, dtype: DType) -> str:
 
 
 def _float(value: float) -> str:
-    """Infinities and NaN are no constants of the language: these are the bits of variables."""
+    """The language has no infinities and NaN as constants: these are the bits of variables."""
     if math.isnan(value):
         return "bitcast<f32>(f32_nan_bits)"
     if math.isinf(value):

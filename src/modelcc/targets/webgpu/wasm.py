@@ -18,10 +18,10 @@ from modelcc.targets.native.toolchain import CodegenOptions, compile_llvm
 WASM = Machine(
     "wasm32-unknown-unknown", "generic", ("+simd128", "+bulk-memory", "+nontrapping-fptoint"), 128
 )
-"""What browsers that have WebGPU have."""
+"""Features of browsers that have WebGPU."""
 
 LINKERS = ("wasm-ld", *(f"wasm-ld-{version}" for version in range(22, 14, -1)))
-"""What LLVM's linker is called, the first one that there is."""
+"""Names of LLVM's linker, in order of preference."""
 
 _STACK = 1 << 20
 
