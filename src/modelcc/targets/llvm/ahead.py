@@ -1,5 +1,5 @@
-"""Kernels that may be launched before the one before them has ended, in LLVM text for NVIDIA's
-sm_90 and later (programmatic dependent launch).
+"""Programmatic dependent launch: kernels that may be launched before the previous one has ended, in
+LLVM IR for NVIDIA's sm_90 and later.
 
     define internal void @k.body(ptr noalias readonly %x, ptr noalias %w, …) alwaysinline
     define ptx_kernel void @k(ptr %x, ptr noalias readonly %w, ptr %y) {
@@ -7,21 +7,20 @@ sm_90 and later (programmatic dependent launch).
       call void asm sideeffect "griddepcontrol.wait;", …
       call void @k.body(…)
 
-Every thread of every kernel waits before it reads or writes memory that others have, until the
-kernel before has ended and what it wrote is seen (PTX ISA, griddepcontrol).  That one has waited
-likewise, so all that came before it has ended, too: what a kernel reads has been written, and what
-it writes over, in memory that tensors share, has been read.
+Every thread of every kernel waits before it accesses memory that others access, until the previous
+kernel has ended and its writes are visible (PTX ISA, griddepcontrol).  That one has waited
+likewise, so all earlier kernels have ended, too: what a kernel reads has been written, and what it
+overwrites, in memory that tensors share, has been read.
 
-What is no constant may be written by others while the kernel is there, so its own parameters are
-neither ``noalias`` nor ``readonly``: of that LLVM would make loads by way of a cache that is not
-kept coherent (``ld.global.nc``), and it might move them before the wait.  The parameters of the
-function within are both, which stays known, as ``alias.scope``, where it is put into the kernel.
+Other kernels may write anything but constants while the kernel is resident, so its own parameters
+are neither ``noalias`` nor ``readonly``: LLVM would turn loads into non-coherent ones
+(``ld.global.nc``), and might move them before the wait.  The parameters of the inner function are
+both, which remains known, as ``alias.scope``, when it is inlined.
 
-Maps of tensors of which boxes are copied are the kernel's own, and fetched before it waits.  So are
-operands that no kernel before makes, by the groups that are there at once: to the cache of all
-units, while the kernel before still computes.  Nothing is read by that: the cache has what is
-written meanwhile, too.  The one after an ``early`` kernel may come at once, and fetch its own; all
-others say when they have room (``statements.py``).
+Tensor maps are the kernel's own, and prefetched before it waits.  So are operands that no earlier
+kernel writes: resident groups prefetch them to L2 while the previous kernel computes.  That is no
+load: L2 also has what is written meanwhile.  The kernel after an ``early`` one may be launched at
+once, and prefetch its own; all others say when there is room (``statements.py``).
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from dataclasses import dataclass
 from modelcc.targets.llvm.values import quoted
 
 WAITING = "@kernels_wait = addrspace(1) constant i32 1"
-"""Tells whoever loads a module that its kernels wait."""
+"""Tells the loader of a module that its kernels wait."""
 
 LAUNCH = 'call void asm sideeffect "griddepcontrol.launch_dependents;", ""()'
-"""The next kernel may be launched as soon as all groups have come here, or have ended."""
+"""The next kernel may be launched as soon as all groups have executed this, or have ended."""
 
 PREFETCH = """\
 define internal void @prefetch(ptr addrspace(1) %x, i64 %bytes, i32 %resident) #0 {
@@ -86,18 +85,18 @@ piece:
 end:
   ret void
 }"""
-"""One thread of each group that is there at once, where so many are resident on a unit, asks for
-pieces of 16 KB, in turns (PTX ISA, cp.async.bulk.prefetch)."""
+"""One thread of each of the first groups, ``resident`` of which fit on an SM, prefetches pieces of
+16 KB, strided (PTX ISA, cp.async.bulk.prefetch)."""
 
 PREFETCH_WORDS = tuple(
     f"declare i32 @llvm.nvvm.read.ptx.sreg.{name}.{axis}()"
     for name in ("tid", "ctaid", "nctaid")
     for axis in "xyz"
 )
-"""What it calls."""
+"""Declarations for it."""
 
 _UNIT = 16
-"""Bytes that are prefetched come in multiples of so many."""
+"""Prefetched bytes are a multiple of this."""
 
 _WAIT = 'call void asm sideeffect "griddepcontrol.wait;", "~{memory}"() convergent'
 _FETCH = (
@@ -110,15 +109,15 @@ _TYPE = re.compile(r"ptr(?: addrspace\(\d+\))?(?= )|[^%]*[^% ]")
 
 
 def own_parameter(parameter: str, constant: bool) -> str:
-    """What a kernel says of a parameter, others being what the function within knows."""
+    """A kernel's parameter, without attributes that only hold for the inner function."""
     return parameter if constant else _ALONE.sub("", parameter)
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """What a kernel does before it waits: prefetch so many first bytes of ``operands``, which are
-    LLVM's names, by groups of which so many are ``resident`` on a unit; ``early``, have the next
-    kernel come."""
+    """What a kernel does before it waits: prefetch the first bytes of ``operands``, which are
+    LLVM's names, by groups of which ``resident`` fit on an SM; if ``early``, let the next kernel
+    launch."""
 
     operands: tuple[tuple[str, int], ...] = ()
     resident: int = 1
@@ -138,7 +137,7 @@ class Beginning:
 def waiting_kernel(
     name: str, head: str, parameters: Sequence[str], body: str, beginning: Beginning
 ) -> str:
-    """A kernel that begins with ``head``, waits, and does ``body`` with its ``parameters``."""
+    """A kernel that begins with ``head``, waits, and calls ``body`` with its ``parameters``."""
     inner = f"@{quoted(name + '.body')}"
     within = [_MAP.sub("ptr ", parameter) for parameter in parameters]
     given = ", ".join(map(_argument, within))
@@ -165,7 +164,7 @@ def operand_name(parameter: str) -> str:
 
 
 def _fetched(number: int, name: str) -> tuple[str, str]:
-    """By one thread."""
+    """Prefetches a tensor map, by one thread."""
     place = f"%.place{number}"
     call = f'call void asm sideeffect "{_FETCH}", "l"(i64 {place})'
     return f"{place} = ptrtoint ptr {name} to i64", call

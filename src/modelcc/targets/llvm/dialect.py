@@ -1,4 +1,4 @@
-"""How machines for groups of threads are spoken to in LLVM text, as tables."""
+"""What differs between GPUs in LLVM IR, as tables."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from modelcc.targets.isa.nvidia_wgmma import TILE_INSTRUCTIONS, TileInstruction
 from modelcc.targets.isa.wave_fragments import WaveMatrices
 
 ROW = 16
-"""Threads of a row of AMD's, of which waves have two or four."""
+"""Threads of a row on AMD's GPUs, of which waves have two or four."""
 
 ACROSS = "i32 1985229328, i32 -19088744, i1 false, i1 false"
-"""Of ``permlanex16``: each thread takes the register of that at its place in the other row."""
+"""Operands of ``permlanex16``: each thread gets the register of the same lane in the other row."""
 
 
 @dataclass(frozen=True)
 class Word:
-    """A call, of a function that is declared so, with a result of type ``result``."""
+    """A call with a result of type ``result``, and its declaration."""
 
     result: str
     call: str
@@ -30,21 +30,21 @@ class Word:
 
 @dataclass(frozen=True)
 class LlvmGroups:
-    """What LLVM text for a machine says in its own way.
+    """Constructs of LLVM IR for a machine.
 
-    Kernels have a calling ``convention`` and stand with what says their ``size`` (``{}`` for the
-    number of threads in each of three dimensions, ``{total}`` for their product).  ``group`` and
+    Kernels have a calling ``convention`` and an attribute of their ``size`` (``{}`` for the number
+    of threads in each of three dimensions, ``{total}`` for their product).  ``group`` and
     ``thread`` are indices in each dimension, ``barriers`` are called one after the other.
-    ``memory``, ``shared`` and ``private`` are address spaces, ``generic`` holds all of them.  Of
-    shared memory a kernel says at most ``shared_bytes`` itself, whoever launches it the rest.
+    ``memory``, ``shared`` and ``private`` are address spaces, ``generic`` contains all of them.
+    Static shared memory is limited to ``shared_bytes``; the launch sets the size of dynamic one.
     ``matrices`` are routines that a warp of ``warp`` threads has instructions for, ``waves`` those
-    of AMD's; with ``copies`` it copies asynchronously.  ``exchanges`` is what threads of a warp get
-    registers of each other by; with ``rows_exchange`` those that are :data:`ROW` apart have an
-    instruction that does not pass through shared memory.  ``meeting`` is a barrier that tells all
-    threads whether any of them said so; groups meet only where there is one.  With ``tiles`` it
-    copies boxes of tensors, and warps of four as many threads have these instructions.  Kernels
-    that may be launched ``ahead`` begin before the one before them has ended, and wait for it.
-    ``flags`` stand at the end of a module.
+    of AMD's; with ``copies``, copies are asynchronous.  ``exchanges`` is the instruction of warp
+    shuffles; with ``rows_exchange``, threads :data:`ROW` apart have one that does not pass through
+    shared memory.  ``meeting`` is a barrier that returns whether any thread's predicate holds;
+    arrivals need one.  With ``tiles``, the machine copies boxes of tensors (TMA), and warpgroups
+    have these instructions.  Kernels that may be launched ``ahead`` begin before the previous one
+    has ended, and wait for it (programmatic dependent launch). ``flags`` are at the end of a
+    module.
     """
 
     name: str
@@ -121,10 +121,10 @@ NVPTX = LlvmGroups(
 )
 
 NVPTX_90 = replace(NVPTX, ahead=True)
-"""Of sm_90 and later: programmatic dependent launch."""
+"""sm_90 and later: programmatic dependent launch."""
 
 NVPTX_90A = replace(NVPTX_90, tiles=TILE_INSTRUCTIONS)
-"""Of sm_90a, which alone has them."""
+"""sm_90a, the only architecture with wgmma."""
 
 AMDGPU = LlvmGroups(
     name="amdgpu",
@@ -141,10 +141,10 @@ AMDGPU = LlvmGroups(
     exchanges="bpermute",
     flags='!llvm.module.flags = !{!0}\n!0 = !{i32 1, !"amdhsa_code_object_version", i32 500}',
 )
-"""Its barrier alone does not order memory: fences stand around it.  Registers that only matrix
-cores reach (AGPRs) are left alone: LLVM 22 would move a loop's sums among them in each round.
-Kernels take nothing of the launch but their arguments.  Code objects are of version 5, which ROCm
-takes since its release 6; LLVM 22 would make them of version 6."""
+"""Its barrier alone does not order memory: fences surround it.  Accumulation registers (AGPRs) are
+not used: LLVM 22 would move a loop's sums to and from them in each round.  Kernels use nothing of
+the launch except their arguments.  Code objects have version 5, which ROCm accepts since its
+release 6; LLVM 22 would make them version 6."""
 
 AMDGPU_CHIPS: Mapping[str, LlvmGroups] = {
     chip: replace(
@@ -153,7 +153,7 @@ AMDGPU_CHIPS: Mapping[str, LlvmGroups] = {
     for known in (amd_mfma, amd_wmma)
     for chip, waves in known.WAVE_MATRICES.items()
 }
-"""By their instructions for matrices; those of gfx11 and gfx12 have waves of 32 threads, as LLVM
+"""By architecture, with matrix instructions; gfx11 and gfx12 have waves of 32 threads, as LLVM
 compiles for them."""
 
 SPIRV = LlvmGroups(
@@ -170,5 +170,5 @@ SPIRV = LlvmGroups(
     ),
     generic=4,
 )
-"""The functions are OpenCL's, by the names that C++ would give them.  All threads must meet at the
-same barrier, of which LLVM would else make one for those that go another way."""
+"""The functions are OpenCL's, with C++ name mangling.  Barriers are convergent, or LLVM would
+duplicate them for divergent branches."""

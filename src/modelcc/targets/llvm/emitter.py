@@ -9,13 +9,13 @@
 
 The last runs iterations ``begin … end-1``; its parameters let LLVM know what does not alias.  The
 pool calls the second; without a pool (null), or where the loop's ``when`` does not hold, the first
-calls the last for all iterations.
-A kernel for groups of threads is one function, with the memory that these share beside it.
-A function without a parallel loop has no pool parameter.  One with checks takes ``ptr %faults``
-before the pool: two i64 for each of their numbers, of which a check that fails sets the first to 1
-and the second to the index, and returns; kernels for groups take it before the sizes, and behind
-these a map, which the driver makes, for each tensor of which they copy boxes.  One that may begin
-before the one before it has ended waits, and is a function within the kernel (``ahead.py``).
+calls the last for all iterations.  A kernel for groups of threads is one function, with their
+shared memory besides it.  A function without a parallel loop has no pool parameter.  One with
+checks takes ``ptr %faults`` before the pool: two i64 for each of their numbers, of which a check
+that fails sets the first to 1 and the second to the index, and returns; kernels for groups take it
+before the sizes, and after these a tensor map, which the driver encodes, for each tensor of which
+they copy boxes.  With programmatic dependent launch, a kernel waits, and then calls its body
+(``ahead.py``).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class EmitOptions:
 
 PLAIN = EmitOptions()
 _PLAIN = re.compile(r'(?<![\w."%@])ptr(?! addrspace)(?![\w."])')
-"""A pointer of which no address space is said."""
+"""A pointer to the generic address space."""
 
 
 def emit_llvm(functions: Sequence[Callee], options: EmitOptions = PLAIN) -> str:
@@ -129,7 +129,7 @@ def _definitions(
 def _kernel(
     function: Function, declarations: dict[str, None], options: EmitOptions, groups: LlvmGroups
 ) -> list[str]:
-    """A function of groups, and the memory that they share."""
+    """A function of groups, and their shared memory."""
     size, shared = kernel_size(function, groups), shared_layout(function)
     code = Code(declarations, options.instructions, groups, function.name)
     parameters = _bind_parameters(code, function)
@@ -163,7 +163,7 @@ def _kernel(
 
 
 def _prefetched(function: Function) -> tuple[Parameter, ...]:
-    """What is worth it to have in a cache before the function begins."""
+    """Parameters that are worth prefetching before the function begins."""
     return tuple(p for p in function.parameters if p.prefetched)
 
 
@@ -233,7 +233,7 @@ def _bind_parameters(code: Code, function: Function) -> list[str]:
 
 
 def _faults(code: Code, function: Function) -> list[str]:
-    """Where checks are noted; in kernels for groups right behind the other buffers."""
+    """Where checks are recorded; in kernels for groups, right after the other buffers."""
     count, groups = checks_in(function), code.groups
     if not count:
         return []
@@ -247,7 +247,7 @@ def _faults(code: Code, function: Function) -> list[str]:
 
 
 def _maps(code: Code, function: Function) -> list[str]:
-    """What the driver makes of tensors of which boxes are copied, and stands beside the kernel."""
+    """Tensor maps, which the driver encodes, and their list besides the kernel."""
     maps = tile_maps(function)
     for number, each in enumerate(maps):
         code.maps[each] = code.local(f"map{number}")
@@ -272,7 +272,7 @@ def _maps_note(function: Function, maps: Sequence[TileMap], groups: LlvmGroups) 
 
 
 def _generic(code: Code, operand: str, groups: LlvmGroups) -> str:
-    """A pointer to global memory as one to any."""
+    """A pointer to global memory as a generic one."""
     return code.emit(f"addrspacecast ptr addrspace({groups.memory}) {operand} to ptr")
 
 

@@ -1,8 +1,8 @@
-"""Kernels for groups of threads in LLVM text: indices, shared memory, barriers, copies, and what a
-warp does together.
+"""Kernels for groups of threads in LLVM IR: indices, shared memory, barriers, asynchronous copies,
+and warp-level operations.
 
-Pointers are generic inside a function, from casts where memory is declared: LLVM finds out again
-which space they are of.
+Pointers are generic inside a function, cast where memory is declared: LLVM infers their address
+spaces.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from modelcc.targets.llvm.expressions import ExpressionCode
 from modelcc.targets.llvm.values import memory_type, quoted
 
 SHARED_BYTES = "_shared_bytes"
-"""Ends the name of a number beside a kernel: bytes of shared memory to launch it with."""
+"""Suffix of a constant besides a kernel: bytes of shared memory to launch it with."""
 
 _ASYNC = "llvm.nvvm.cp.async"
 
 _MBCNT_LO = "declare i32 @llvm.amdgcn.mbcnt.lo(i32, i32)"
 _MBCNT_HI = "declare i32 @llvm.amdgcn.mbcnt.hi(i32, i32)"
-"""How many threads of the warp come before one, in two halves."""
+"""Two intrinsics that count the threads of the wave before this one."""
 
 
 def kernel_size(function: Function, groups: LlvmGroups) -> str:
-    """What says after a kernel's head how many threads a group has."""
+    """The attribute after a kernel's head that gives the number of threads of a group."""
     if grid_loop(function) is None:
         raise NotImplementedError(f"{groups.name} has kernels only, but @{function.name} no grid")
     extents = launch_extents(function)[1]
@@ -49,7 +49,7 @@ def shared_bytes(function: Function) -> int:
 
 
 class GroupCode:
-    """Emits into ``code`` what only groups of threads do."""
+    """Emits statements of thread groups into ``code``."""
 
     def __init__(self, code: Code, groups: LlvmGroups, expressions: ExpressionCode) -> None:
         self._code = code
@@ -78,7 +78,7 @@ class GroupCode:
                 self._by_all = frozenset(map(id, s.body))
 
     def shared(self, s: Alloc, layout: SharedLayout) -> None:
-        """A part of what a group shares."""
+        """A part of a group's shared memory."""
         buffer, space = s.buffer, self._groups.shared
         assert isinstance(buffer.size, int)
         limit = self._groups.shared_bytes
@@ -96,8 +96,8 @@ class GroupCode:
         self._code.scope.buffers[buffer.name] = (generic, buffer)
 
     def _part(self, s: Alloc, layout: SharedLayout) -> str:
-        """Of memory for all that the group shares; where a kernel has a limit of its own, whoever
-        launches it gives that, and finds told how much."""
+        """The address of a part.  Where static shared memory is limited, it is dynamic: the launch
+        sets its size, which a constant besides the kernel tells."""
         space, buffer = self._groups.shared, s.buffer
         whole = f"@{quoted(f'{self._code.name}_shared')}"
         if self._groups.shared_bytes is None:
@@ -122,7 +122,7 @@ class GroupCode:
         return self._code.emit(f"addrspacecast ptr {pointer} to ptr addrspace({space})", "p")
 
     def barrier(self) -> None:
-        """All threads of the group meet, and see what others have written."""
+        """All threads of the group synchronise, and see each other's writes."""
         if self._groups.private:
             self._code.effect('fence syncscope("workgroup") release')
         for word in self._groups.barriers:
@@ -138,9 +138,9 @@ class GroupCode:
     def arrive(self, s: Arrive) -> str:
         """Whether the group is the last one, in all its threads.
 
-        What they have written is ordered by the barrier before the first thread's fence, which the
-        counter hands on to the fence of the last group's first thread: fences are cumulative (PTX
-        ISA, memory consistency model: release and acquire patterns, causality order).
+        Their writes are ordered by the barrier before the first thread's fence, which synchronises
+        through the counter with the fence of the last group's first thread: fences are cumulative
+        (PTX ISA, memory consistency model: release and acquire patterns, causality order).
         """
         meeting = self._groups.meeting
         if meeting is None:
@@ -175,7 +175,7 @@ class GroupCode:
         return self._code.emit(f"icmp eq i32 {found}, {most}", "last")
 
     def exchange(self, s: Exchange, register: LlvmValue) -> None:
-        """A register of 32 bits of another thread, as bits."""
+        """A 32-bit register of another thread (warp shuffle), as bits."""
         count, warp = self._code.warp, self._groups.warp
         inside = count <= warp or (count % warp == 0 and s.across < warp)
         if not self._groups.exchanges or not inside or register.type not in ("i32", "float"):
@@ -202,7 +202,8 @@ class GroupCode:
         self._code.effect(f"store i32 {found}, ptr {register.operand}")
 
     def _shuffled(self, value: str, count: int, across: int) -> str:
-        """By a mask of the threads that are known to be there: so many neighbours."""
+        """A shuffle with a mask of the threads that are known to be active: ``count``
+        neighbours."""
         mask = "-1"
         if count < self._groups.warp:
             lane = "i32 @llvm.nvvm.read.ptx.sreg.laneid()"
@@ -215,7 +216,7 @@ class GroupCode:
     # --- copies
 
     def copying(self, s: CopyAsync | CommitCopies | WaitCopies) -> None:
-        """A part of an asynchronous copy."""
+        """A statement of asynchronous copies."""
         if not self._groups.copies:
             raise NotImplementedError(
                 f"{self._groups.name} has no '{statement_text(s)}': run the expand_copies pass"
@@ -248,7 +249,7 @@ class GroupCode:
         self._call(f"{_ASYNC}.{kind}.shared.global.{size}{part}", taken)
 
     def _bytes(self, s: CopyAsync) -> str:
-        """How many bytes are read; the others become 0."""
+        """The number of bytes that are read; the others become 0."""
         assert s.active is not None
         least = self._code.intrinsic("i64", "llvm.smin.i64", "i64, i64")
         most = self._code.intrinsic("i64", "llvm.smax.i64", "i64, i64")

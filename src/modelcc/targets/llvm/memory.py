@@ -50,7 +50,7 @@ class MemoryCode:
         return self._moved(pointer, element, const, " inbounds" if const == offset else "")
 
     def _own(self, pointer: str, buffer: Buffer, offset: Index) -> str:
-        """A register of a fragment that the thread has."""
+        """The address of a fragment element in the registers of the thread that holds it."""
         place, layout, lane = None, self._wave, self._code.lane_index
         if self._code.warp == WARP_GROUP:
             place = own_byte(offset, lane, buffer.dtype)
@@ -65,14 +65,14 @@ class MemoryCode:
         return self._code.emit(f"getelementptr inbounds i8, ptr {pointer}, i64 {place}", "own")
 
     def _apart(self, buffer: Buffer, stride: Index) -> Index:
-        """How far lanes are apart where they are kept: columns of a fragment are neighbours."""
+        """The stride of lanes in registers: columns of a fragment are neighbours."""
         stride = self._index.resolved(stride)
         apart = ROWS if self._wave is None else self._wave.apart
         return 1 if buffer.space == "warp" and stride == apart else stride
 
     @property
     def _wave(self) -> WaveLayout | None:
-        """Where a wave's threads have numbers of fragments."""
+        """The distribution of fragments over a wave's threads."""
         waves = self._code.groups and self._code.groups.waves
         return waves.layout if waves and waves.layout.wave == self._code.warp else None
 

@@ -61,8 +61,8 @@ def _is_loop(s: Stmt) -> bool:
 
 
 class StatementCode:
-    """Emits statements into ``code``; parallel loops have been outlined.  ``shared`` says
-    where the memory of a group is, and its ``results`` are what it writes for others."""
+    """Emits statements into ``code``; parallel loops have been outlined.  ``shared`` is the layout
+    of a group's shared memory, ``results`` are the buffers that it writes for others."""
 
     def __init__(
         self,
@@ -383,8 +383,8 @@ class StatementCode:
             self._loop(s, start, stop, known)
 
     def _of_group(self, body: Sequence[Stmt]) -> None:
-        """What all threads do.  Whoever comes next may be launched when results are all that is
-        left: earlier its groups would crowd where there is room while others still compute."""
+        """The work of all threads.  The next kernel may be launched when only results are left:
+        earlier, its groups would occupy SMs while others still compute."""
         last = self._begin_of_results(body)
         for number, s in enumerate(body):
             if number == last:
@@ -393,8 +393,8 @@ class StatementCode:
             self.statement(s)
 
     def _begin_of_results(self, body: Sequence[Stmt]) -> int | None:
-        """Behind the last loop before what concerns results, or at the beginning: what these need
-        besides is loaded while others wait, but no assembler moves a load before a launch."""
+        """The index after the last loop before the results, or 0: their other operands are loaded
+        while threads wait, but no assembler moves a load before a launch."""
         if any(isinstance(s, For) and s.kind in ("grid", "thread") for s in body):
             return None
         found = (n for n, s in enumerate(body) if not self._results.isdisjoint(names_used([s])))

@@ -1,5 +1,4 @@
-"""Boxes of tensors that are copied to shared memory, and products of them, in LLVM text for
-NVIDIA's sm_90a: its tensor memory accelerator, barriers that count bytes, and ``wgmma``."""
+"""Box copies by TMA, arrival barriers (mbarrier), and ``wgmma``, in LLVM IR for NVIDIA's sm_90a."""
 
 from __future__ import annotations
 
@@ -28,27 +27,27 @@ from modelcc.targets.llvm.expressions import ExpressionCode
 from modelcc.targets.llvm.warp import WarpCode
 
 MAP_BYTES = 128
-"""Of what the driver makes of a tensor of which boxes are copied."""
+"""Bytes of a tensor map."""
 
 MAPS = "_maps"
-"""Ends the name of a text beside a kernel: of which tensors it takes maps."""
+"""Suffix of a text besides a kernel that lists its tensor maps."""
 
 MOST_ALONG = 256
 MOST_AXES = 5
 """Elements of a box along an axis, and axes of a tensor."""
 
 ALIGNMENT = 1024
-"""Bytes at whose multiples swizzled tiles begin."""
+"""Alignment of swizzled tiles, in bytes."""
 
 BOUNDARY = 16
-"""Bytes at whose multiples rows of tensors begin."""
+"""Alignment of rows of tensors, in bytes."""
 
 _INIT = (
     "{ .reg .pred first; setp.eq.u32 first, $1, 0; @first mbarrier.init.shared::cta.b64 [$0], 1; }"
 )
 _EXPECT = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;"
 _BARRIERS = 16
-"""Of the machine's, for a group."""
+"""Named barriers of a group."""
 _TWO_WARPS = "i32", str(2 * WARP_GROUP)
 _TAKE, _PASS = "bar.sync $0, $1;", "bar.arrive $0, $1;"
 _PASS_FIRST = "{ .reg .pred last; setp.eq.u32 last, $2, 0; @last bar.arrive $0, $1; }"
@@ -65,7 +64,7 @@ _COMMIT = "wgmma.commit_group.sync.aligned;"
 
 
 class TileCode:
-    """Emits copies of boxes and products of tiles into ``code``."""
+    """Emits box copies and products of tiles into ``code``."""
 
     def __init__(self, code: Code, warp: WarpCode, expressions: ExpressionCode) -> None:
         self._code = code
@@ -79,11 +78,11 @@ class TileCode:
     # --- copies
 
     def count(self, s: Alloc) -> None:
-        """Memory that counts arrivals."""
+        """Memory of arrival barriers."""
         self._counting.append(s)
 
     def begin(self, s: For) -> bool:
-        """A loop; whether its threads have to meet, since one has set what counts."""
+        """A loop; whether its threads have to synchronise, since one has initialised barriers."""
         if s.kind != "thread":
             return False
         self._threads.append(s.variable)
@@ -106,7 +105,7 @@ class TileCode:
         return True
 
     def copying(self, s: CopyTile | ExpectBytes | WaitArrival) -> None:
-        """A copy of a box, or a phase that begins or ends."""
+        """A copy of a box, or the start or end of a phase."""
         arrival = "i32", self._shared(s.arrivals, s.slot)
         match s:
             case ExpectBytes():
@@ -118,27 +117,28 @@ class TileCode:
             case CopyTile():
                 self._copy(s, arrival)
 
-    # --- what warps do one after another
+    # --- warpgroups in turns
 
     def copies(self) -> str:
-        """Whether the thread is the first one of the last warp."""
+        """Whether the thread is the first one of the last warpgroup."""
         warps_after = self._warps() - 1 - Sym(self._threads[0])
         number = self._index.operand(WARP_GROUP * warps_after + self._code.lane_index)
         return self._code.emit(f"icmp eq i64 {number}, 0", "one")
 
     def take_turn(self) -> None:
-        """Wait until the warp before has passed its turn, the first warp until the last one has.
+        """Waits until the previous warpgroup has passed its turn (the first one waits for the last
+        one).
 
-        A barrier of the machine for each warp, where it waits and the one before says so.  Barrier
-        0 is the group's."""
+        Each warpgroup has a named barrier, where it waits and the previous one arrives.  Barrier 0
+        is the group's."""
         self._effect(_TAKE, "r,n", [("i32", self._turn(0)), _TWO_WARPS])
 
     def pass_turn(self) -> None:
-        """The next warp has its turn."""
+        """Passes the turn to the next warpgroup."""
         self._effect(_PASS, "r,n", [("i32", self._turn(1)), _TWO_WARPS])
 
     def _pass_first(self) -> None:
-        """The last warp passes a turn that it has not had: the first one begins."""
+        """The last warpgroup passes a turn that it has not had, so that the first one begins."""
         warps_after = self._number(self._warps() - 1 - Sym(self._threads[0]))
         self._effect(_PASS_FIRST, "n,n,r", [("i32", "1"), _TWO_WARPS, ("i32", warps_after)])
 
@@ -146,7 +146,7 @@ class TileCode:
         return self._number(1 + mod(Sym(self._threads[0]) + further, self._warps()))
 
     def _warps(self) -> int:
-        """Warps of a group, of which there are several, in a row."""
+        """Warpgroups of a group, which are several, in a row."""
         count = self._counts[0]
         row = len(self._counts) == 2 and self._code.warp == WARP_GROUP
         if not row or not isinstance(count, int) or not 1 < count < _BARRIERS:
@@ -191,7 +191,7 @@ class TileCode:
         return self._code.emit(f"trunc i64 {self._index.operand(index)} to i32", "at")
 
     def _shared(self, buffer: str, offset: Index) -> str:
-        """An address of shared memory, a number of 32 bits."""
+        """A 32-bit address of shared memory."""
         each = self._expressions.memory.buffer(buffer)[1].dtype.bytes
         pointer = self._code.shared[buffer]
         first = self._code.emit(f"ptrtoint ptr addrspace(3) {pointer} to i32", "address")
@@ -222,7 +222,7 @@ class TileCode:
         return True
 
     def _store_turned(self, s: RoutineCall) -> None:
-        """Of 8 columns a thread has two, in two rows."""
+        """Of 8 columns, a thread holds two, in two rows."""
         (stride,), to = s.sizes, s.arguments[0]
         values = iter(self._warp.read(s, 1, "float", 4))
         lane = self._code.lane_index
@@ -280,14 +280,14 @@ class TileCode:
         return self._code.emit(f"or i64 {wide}, {operand.bits}", "tile")
 
     def wait(self, s: WaitRoutines) -> None:
-        """Sums are what they are when the wait is over, as LLVM is told; operands stay."""
+        """Waits for products: LLVM sees sums change here; operands stay."""
         slots = self._warp.slots_of(F32)
         values = [self._code.emit(f"load float, ptr {slot}", "r") for slot in slots]
         found = self._tied(f"wgmma.wait_group.sync.aligned {s.pending};", values, [])
         for slot, value in zip(slots, found, strict=True):
             self._code.effect(f"store float {value}, ptr {slot}")
 
-    # --- assembly: LLVM may not put it where other threads come
+    # --- assembly: convergent, so that LLVM does not move it to divergent code
 
     def _effect(self, text: str, constraints: str, given: Sequence[tuple[str, str]]) -> None:
         taken = ", ".join(map(" ".join, given))

@@ -1,4 +1,4 @@
-"""What a warp does together, as each of its threads is told: fragments are its registers."""
+"""Warp-level matrix operations, as code of one thread: fragments are its registers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from modelcc.targets.llvm.values import constant, value_type
 
 _LEAST_BEYOND = constant(LEAST_BEYOND, F32)
 _REGISTER = 4
-"""Bytes."""
+"""Bytes of a register."""
 
 _ROW_BYTES = 16
 _BLOCK_ROWS = 16
@@ -141,7 +141,7 @@ class WarpCode:
     def _product(
         self, kind: MatrixMultiply, a: Sequence[str], b: Sequence[str], c: Sequence[str]
     ) -> list[str]:
-        """Sums ``c``, and products."""
+        """Sums ``c`` plus products."""
         type_ = _structure([kind.sums] * 4)
         types = [kind.operand] * 6 + [kind.sums] * 4
         callee = self._code.intrinsic(type_, kind.intrinsic, ", ".join(types))
@@ -156,7 +156,7 @@ class WarpCode:
     def _multiply_parts(
         self, kind: MatrixMultiply, a: Sequence[str], b: Sequence[str]
     ) -> list[str]:
-        """Products of parts, added up from 0, the small ones first."""
+        """Products of parts, accumulated from 0, the small ones first."""
         (high_a, low_a), (high_b, low_b) = self._split(a), self._split(b)
         total = ["0.0"] * 8
         for left, right in ((low_a, high_b), (high_a, low_b), (high_a, high_b)):
@@ -164,7 +164,7 @@ class WarpCode:
         return total
 
     def _split(self, values: Sequence[str]) -> tuple[list[str], list[str]]:
-        """As :func:`~modelcc.targets.isa.split_product.split` says."""
+        """As :func:`~modelcc.targets.isa.split_product.split` specifies."""
         emit, parts = self._code.emit, (list[str](), list[str]())
         absolute = self._code.intrinsic("float", "llvm.fabs.f32", "float")
         for value in values:
@@ -201,7 +201,7 @@ class WarpCode:
         self.write(s, 0, "float", scaled)
 
     def store(self, s: RoutineCall) -> None:
-        """16 rows and columns of each 32 threads."""
+        """Stores 16 rows and columns of each 32 threads."""
         memory, (stride,) = self._expressions.memory, s.sizes
         name, offset = s.arguments[0].buffer, s.arguments[0].offset
         to = memory.buffer(name)[1]
@@ -238,7 +238,7 @@ class WarpCode:
         return elements * buffer.dtype.bytes // (_REGISTER * self._code.warp)
 
     def slots_of(self, dtype: DType) -> list[str]:
-        """Where the registers of all fragments of ``dtype`` are."""
+        """The addresses of the registers of all fragments of ``dtype``."""
         slots: list[str] = []
         for name in self.fragments:
             pointer, buffer = self._expressions.memory.buffer(name)
@@ -262,7 +262,7 @@ class WarpCode:
         return [self._slot(pointer, first + n) for n in range(count)]
 
     def first(self, s: RoutineCall, argument: int) -> str:
-        """Where the first register of an argument is."""
+        """The address of the first register of an argument."""
         (slot,) = self._slots(s, argument, 1)
         return slot
 
@@ -272,7 +272,7 @@ class WarpCode:
         return [self._code.emit(f"load {type_}, ptr {slot}", "r") for slot in slots]
 
     def write(self, s: RoutineCall, argument: int, type_: str, values: Sequence[str]) -> None:
-        """Set the first registers of an argument."""
+        """Sets the first registers of an argument."""
         for slot, value in zip(self._slots(s, argument, len(values)), values, strict=True):
             self._code.effect(f"store {type_} {value}, ptr {slot}")
 

@@ -1,4 +1,4 @@
-"""Routines on fragments by a wave, as each of its threads is told (AMD's matrix instructions)."""
+"""Routines on fragments by a wave, as code of one thread (AMD's matrix instructions)."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from modelcc.targets.llvm.values import memory_type, value_type
 from modelcc.targets.llvm.warp import WarpCode
 
 _PAIRS = ((0x01000504, 0x05040100), (0x03020706, 0x07060302))
-"""Bytes of two numbers side by side, the low halves of two registers or the high ones: the first
+"""Byte selectors that pack the low halves of two registers, or the high ones: with the first
 register's in front, or the second one's.  Bytes 0 to 3 are the second register's."""
 
 
 class WaveCode:
-    """Emits routines on fragments of a wave into ``code``, by the registers of ``warp``."""
+    """Emits routines on fragments of a wave into ``code``, with the registers of ``warp``."""
 
     def __init__(self, code: Code, warp: WarpCode, expressions: ExpressionCode) -> None:
         self._code = code
@@ -48,7 +48,7 @@ class WaveCode:
 
     @property
     def _operand(self) -> str:
-        """The type of what a thread has of an operand's fragment."""
+        """The type of a thread's part of an operand's fragment."""
         return f"<{self._layout.operand_bytes // REGISTER} x i32>"
 
     def call(self, s: RoutineCall) -> bool:
@@ -76,7 +76,7 @@ class WaveCode:
         return True
 
     def _load(self, s: RoutineCall, kind: WaveLoad) -> None:
-        """Terms of a row that lie side by side, or a stride apart."""
+        """Terms (K) of a row that are contiguous, or a stride apart."""
         given, (stride,) = s.arguments[1], s.sizes
         buffer = self._expressions.memory.buffer(given.buffer)[1]
         if buffer.space != "shared":
@@ -104,8 +104,8 @@ class WaveCode:
         self._write(s, operand, whole)
 
     def _apart(self, s: RoutineCall, every: int, at: str, offset: Index) -> str:
-        """One of so many neighbours, which are loaded together where they lie on their boundary:
-        others take the rest of the same load."""
+        """One of ``every`` neighbours, which are loaded together if aligned: other loads use the
+        rest."""
         buffer = self._expressions.memory.buffer(s.arguments[1].buffer)[1]
         each, offset = buffer.dtype.bytes, self._index.resolved(offset)
         type_ = f"i{8 * each}"
@@ -120,13 +120,13 @@ class WaveCode:
     def _loaded(
         self, s: RoutineCall, element: str, at: str, offset: Index, type_: str, align: int
     ) -> str:
-        """What is ``at`` elements behind an ``offset`` of the routine's memory."""
+        """The element ``at`` elements after an ``offset`` of the routine's memory."""
         first = self._expressions.memory.address(s.arguments[1].buffer, offset)
         pointer = self._code.emit(f"getelementptr {element}, ptr {first}, i64 {at}", "p")
         return self._code.emit(f"load {type_}, ptr {pointer}, align {align}", "v")
 
     def _multiply(self, s: RoutineCall, kind: WaveMultiply) -> None:
-        """``%b`` comes first: it has the rows of what the instruction makes."""
+        """``%b`` comes first: it has the rows of the instruction's result."""
         left, right = (self._terms(s, n, kind) for n in (1, 2))
         sums, operand = self._read(s, 0, kind.sums), kind.operand
         kinds = {"a": operand, "b": operand, "c": kind.sums}
@@ -143,7 +143,7 @@ class WaveCode:
         self._write(s, kind.sums, sums)
 
     def _terms(self, s: RoutineCall, argument: int, kind: WaveMultiply) -> str:
-        """What a thread has of an operand: of one fragment, or of two."""
+        """A thread's part of an operand: of one fragment, or of two."""
         own, operand = self._layout.operand_bytes, self._operand
         first = self._read(s, argument, operand)
         if kind.bits <= 8 * own:
@@ -154,7 +154,7 @@ class WaveCode:
         return self._shuffled(operand, first, second, range(2 * own // REGISTER))
 
     def _part(self, value: str, part: int, kind: WaveMultiply) -> str:
-        """Of an operand what one instruction takes."""
+        """The part of an operand that one instruction takes."""
         own, count = self._layout.operand_bytes // REGISTER, kind.bits // 32
         if count == 1:
             one = self._code.emit(f"extractelement {self._operand} {value}, i64 {part}", "terms")
@@ -201,7 +201,7 @@ class WaveCode:
         return found
 
     def _scale(self, s: RoutineCall) -> None:
-        """A thread has sums of one row."""
+        """Scales a thread's sums, which are of one row."""
         factors = s.arguments[1]
         first = self._expressions.memory.address(factors.buffer, factors.offset)
         pointer = self._code.emit(f"getelementptr float, ptr {first}, i64 {self._row}", "p")
@@ -213,7 +213,7 @@ class WaveCode:
         self._write(s, type_, scaled)
 
     def _store(self, s: RoutineCall, kind: WaveStore) -> None:
-        """Neighbours of a row at once, or each in its place."""
+        """Neighbours of a row at once, or each at its own address."""
         memory, (stride,), given = self._expressions.memory, s.sizes, s.arguments[0]
         own, every = self._layout.own, self._layout.apart * kind.every
         to = memory.buffer(given.buffer)[1]
@@ -236,7 +236,7 @@ class WaveCode:
             address = self._code.emit(place, "p")
             self._code.effect(f"store {element} {one}, ptr {address}, align {to.dtype.bytes}")
 
-    # --- registers and places
+    # --- registers and indices
 
     def _read(self, s: RoutineCall, argument: int, type_: str) -> str:
         slot = self._warp.first(s, argument)
@@ -248,12 +248,12 @@ class WaveCode:
 
     @property
     def _row(self) -> str:
-        """Of ``%a`` and ``%c``, and the column of ``%b``."""
+        """The row of ``%a`` and ``%c``, and the column of ``%b``."""
         return self._lane("urem")
 
     @property
     def _part_of_row(self) -> str:
-        """Which one of a row's terms, or columns, a thread has."""
+        """Which part of a row's terms, or columns, a thread holds."""
         return self._lane("udiv")
 
     def _lane(self, operation: str) -> str:
@@ -261,7 +261,7 @@ class WaveCode:
         return self._code.emit(f"{operation} i64 {lane}, {SIDE}", "lane")
 
     def _known(self, offset: Index, stride: Index, count: int) -> int:
-        """Elements whose multiples the places of threads are."""
+        """Elements to which the addresses of threads are aligned."""
         return gcd(self._index.divisor(offset), self._index.divisor(stride), count)
 
     def _scaled(self, value: str, by: int) -> str:
