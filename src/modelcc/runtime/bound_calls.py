@@ -1,4 +1,4 @@
-"""Calls bound to memory at addresses that the caller knows, some of them in the device's."""
+"""Calls bound to memory at addresses that the caller gives, some of them on the device."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from modelcc.runtime.slot import aliased_positions
 
 @dataclass(frozen=True)
 class KnownCall:
-    """A call for inputs of some shapes that need not be waited for: its numbers, shape, type and
-    size of each output, and the error of a status and an index that ended it."""
+    """An asynchronous call for inputs of some shapes: its numbers, shape, type and size of each
+    output, and a function for the error of a status and an index that ended it."""
 
     numbers: tuple[int, ...]
     outputs: tuple[tuple[Shape, NumpyType, int], ...]
@@ -27,7 +27,8 @@ class KnownCall:
 
 
 class BoundCall:
-    """Calls of one ``signature`` whose ``ends``, with their bytes, are in the device's memory."""
+    """Calls of one ``signature`` whose ``ends`` (inputs and outputs), with their bytes, are in the
+    device's memory."""
 
     def __init__(
         self,
@@ -36,7 +37,7 @@ class BoundCall:
         elsewhere: AbstractSet[End],
         inputs: int,
     ) -> None:
-        """For a program of so many ``inputs``; those ``elsewhere`` are on the host."""
+        """For a program with this number of ``inputs``; those ``elsewhere`` are on the host."""
         self.signature, self.elsewhere = signature, elsewhere
         self.ends = tuple(
             (number + (inputs if kind == "output" else 0), (kind, number), size)
@@ -44,10 +45,10 @@ class BoundCall:
         )
         self._positions = frozenset(position for position, *_ in self.ends)
         self.known: KnownCall | None = None
-        """What is known once it need not be waited for."""
+        """The cached call, once it can be asynchronous."""
 
     def places(self, inputs: Sequence[int], outputs: Sequence[int]) -> Places:
-        """Of all inputs and outputs, of which 0 are elsewhere."""
+        """Addresses of all inputs and outputs, 0 for those elsewhere."""
         addresses = (*inputs, *outputs)
         if len(self._positions) == len(addresses):
             return addresses
@@ -55,8 +56,8 @@ class BoundCall:
 
 
 def bound_call(manifest: Manifest, signature: Signature, there: AbstractSet[End]) -> BoundCall:
-    """For the ends that are ``there``, in the device's memory, and have elements; an output that
-    is where an input is counts as this."""
+    """A call with the inputs and outputs ``there`` in the device's memory, if they have elements;
+    an output that aliases an input counts as this."""
     sizes: dict[End, int] = {}
     for kind, specs, shapes in (
         ("input", manifest.inputs, signature.inputs),

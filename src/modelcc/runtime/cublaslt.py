@@ -1,4 +1,4 @@
-"""Products of matrices by cuBLASLt, NVIDIA's library (its C interface is cublasLt.h's)."""
+"""Matrix products by cuBLASLt, NVIDIA's library (its C interface is cublasLt.h's)."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from modelcc.runtime.errors import RunError
 from modelcc.runtime.vendor_library import ELEMENT_BYTES, LibraryCalls, Plans
 
 COMPUTE_F32, COMPUTE_TF32 = 68, 77
-"""``cublasComputeType_t``: sums of f32, of products whose operands are as they are or rounded."""
+"""``cublasComputeType_t``: f32 sums, with operands exact or rounded to TF32."""
 
 TYPES: Mapping[str, int] = MappingProxyType({"f32": 0, "f16": 2, "bf16": 14})
 """``cudaDataType`` of elements."""
 
 NO_EPILOGUE, RELU, BIAS, GELU = 1, 2, 4, 32
-"""``cublasLtEpilogue_t``; a bias may come with one of the others, by adding them.  GELU is the
-approximation by tanh."""
+"""``cublasLtEpilogue_t``; a bias can be combined with one of the others, by adding them.  GELU is
+the tanh approximation."""
 
 _TRANS_A, _TRANS_B, _EPILOGUE, _BIAS_POINTER = 3, 4, 7, 8
 _BATCH_COUNT, _BATCH_STRIDE = 5, 6
 _MAX_WORKSPACE = 1
 _MIN_ALIGNMENTS = 5, 6, 7, 8
-"""Of both operands, what is added, and the result, where the library takes 256 for granted."""
+"""Alignments of both operands, the addend, and the result, for which the library assumes 256."""
 
 MOST_ALIGNED = 256
-"""Bytes; no algorithm wants more."""
+"""Bytes; no algorithm needs more."""
 
 _place, _word, _int64, _size = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64, ctypes.c_size_t
 SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
@@ -48,7 +48,7 @@ SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
         "cublasLtDestroy": (_place,),
     }
 )
-"""What the functions that are called take; all return a status."""
+"""Parameters of the functions that are called; all return a status."""
 
 
 class HeuristicResult(ctypes.Structure):
@@ -65,8 +65,8 @@ class HeuristicResult(ctypes.Structure):
 
 @dataclass(frozen=True)
 class _Plan:
-    """What a product is described by: a description, layouts of its operands and result, and how
-    it is computed."""
+    """The descriptors of a product: its operation, layouts of its operands and result, and the
+    algorithm."""
 
     description: Any
     layouts: tuple[Any, ...]
@@ -74,8 +74,8 @@ class _Plan:
 
 
 class CublasLt:
-    """The library on one GPU, whose context is current when it is made and used; ``function`` gives
-    the addresses of its functions."""
+    """The library on one GPU, whose context is current when it is created and used; ``function``
+    gives the addresses of its symbols."""
 
     def __init__(self, function: Callable[[str], int]) -> None:
         self._call = call = LibraryCalls("cuBLASLt", SIGNATURES, function)
@@ -84,7 +84,7 @@ class CublasLt:
         self._plans = Plans(self._forget)
 
     def close(self) -> None:
-        """Give back what the library holds."""
+        """Frees what the library holds."""
         self._plans.clear()
         self._call("cublasLtMatmulPreferenceDestroy", self._preference)
         self._call("cublasLtDestroy", self._handle)
@@ -92,8 +92,8 @@ class CublasLt:
     def ask(
         self, elements: Sequence[str], addresses: Sequence[int], numbers: Sequence[int], stream: int
     ) -> None:
-        """Ask for products in ``stream``; ``addresses`` are those of the operands', the result's
-        and the workspace's tensors, then of a bias and of what is added; ``numbers`` as
+        """Issues products in ``stream``; ``addresses`` are those of the operands, the result and
+        the workspace, then of a bias and of an addend; ``numbers`` as
         :mod:`modelcc.targets.cuda.libraries` lists them."""
         matrices = [numbers[start : start + 4] for start in (6, 10, 14)]
         room = numbers[19]
@@ -128,8 +128,7 @@ class CublasLt:
         places: Sequence[int],
         bias: Sequence[int],
     ) -> _Plan:
-        """Rows are columns to the library, so it computes the transposed product, right times
-        left."""
+        """The library is column-major, so it computes the transposed product, right times left."""
         compute, epilogue, rows, columns, steps, count, room = sizes
         left, right, result = matrices
         first, second, third = (TYPES[name] for name in elements[:3])
@@ -186,5 +185,5 @@ class CublasLt:
 
 
 def _alignment(address: int) -> int:
-    """The power of two of bytes that an address is a multiple of, as far as it matters."""
+    """The alignment of an address in bytes, as far as it matters."""
     return min(address & -address, MOST_ALIGNED)

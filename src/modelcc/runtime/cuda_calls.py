@@ -1,4 +1,4 @@
-"""What NVIDIA's driver answers when models are loaded, as errors that say what to do."""
+"""Errors of NVIDIA's driver when models are loaded, as messages that say what to do."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ _VERSION = re.compile(rb"^\.version (\d+)\.(\d+)", re.MULTILINE)
 
 
 def cuda_of_ptx(major: int, minor: int) -> str:
-    """The release of CUDA whose driver is the first to take this version of PTX: 7.0 to 7.8 and 8.0
-    to 8.5 came with CUDA 11.0 to 11.8 and 12.0 to 12.5, 8.6 with 12.7 (PTX ISA's release notes)."""
+    """The release of CUDA whose driver is the first to accept this version of PTX: 7.0 to 7.8 and
+    8.0 to 8.5 came with CUDA 11.0 to 11.8 and 12.0 to 12.5, 8.6 with 12.7 (PTX ISA's release
+    notes)."""
     if major < 8:
         return f"11.{minor}"
     return f"12.{minor + (minor > 5)}" if major == 8 else f"{major + 4}.{minor}"
 
 
 class CudaCalls(StreamCalls):
-    """Answers of ``api``, which is ``cuda.bindings.driver``, for the GPU called ``name``."""
+    """Results of ``api``, which is ``cuda.bindings.driver``, for the GPU called ``name``."""
 
     def __init__(self, api: Any, name: str) -> None:
         self.api = api
@@ -47,21 +48,21 @@ class CudaCalls(StreamCalls):
         return _REFUSED.get(said, super().refusal(said))
 
     def said(self, status: Any) -> str:
-        """The name of an error, "" of none."""
+        """The name of an error, or "" if there is none."""
         return self.driver.error(status)
 
     def begin(self) -> None:
-        """Before anything else; LoadError without a driver."""
+        """Initialises the driver; LoadError without one."""
         try:
             (status,) = self.api.cuInit(0)
-        except Exception as error:  # what the package raises is of classes of its own
+        except Exception as error:  # the package raises classes of its own
             raise LoadError(f"there is no driver for NVIDIA's GPUs ({error}); {INSTALL}") from error
         if self.said(status):
             raise LoadError(f"NVIDIA's driver finds no GPU ({self.said(status)}); {INSTALL}")
 
     def module(self, code: bytes, chip: str) -> Any:
-        """Machine code, or PTX, as a module for the GPU, whose architecture is ``chip``; where it
-        does not take the code, the PTX behind it, if there is one."""
+        """Machine code, or PTX, as a module for the GPU, whose architecture is ``chip``; if it does
+        not accept the code, the PTX after it, if there is one."""
         machine, ptx = machine_code(code), ptx_behind(code)
         result = self.api.cuModuleLoadData(machine + b"\0")
         if self.said(result[0]) and ptx:

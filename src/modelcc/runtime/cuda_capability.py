@@ -1,4 +1,4 @@
-"""Which instructions a GPU of NVIDIA's has."""
+"""The compute capability of NVIDIA's GPUs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def capability_here(index: int) -> tuple[int, int] | None:
     if there is no driver or no such GPU."""
     try:
         return capability(cuda_driver, index)
-    except Exception:  # what the package raises without a driver is of classes of its own
+    except Exception:  # without a driver, the package raises classes of its own
         return None
 
 

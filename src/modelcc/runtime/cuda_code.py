@@ -1,4 +1,4 @@
-"""Machine code for one architecture of NVIDIA's with its PTX behind it, as it lies in artifacts."""
+"""Machine code for one architecture of NVIDIA's, followed by its PTX, as artifacts store it."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import zlib
 
 _MARK = b"PTX behind"
 _TAIL = struct.Struct("<Q10s")
-"""Ends the code: bytes of the compressed PTX before it, and what tells that there is one."""
+"""The end of the code: bytes of the compressed PTX before it, and a magic string."""
 
 
 def with_ptx(code: bytes, ptx: str) -> bytes:
-    """Machine code, and what a driver that does not take it compiles."""
+    """Machine code, and PTX for drivers that do not accept it."""
     packed = zlib.compress(ptx.encode())
     return code + packed + _TAIL.pack(len(packed), _MARK)
 
 
 def machine_code(code: bytes) -> bytes:
-    """What is loaded first; PTX, where there is nothing else."""
+    """What is loaded first; PTX, if there is nothing else."""
     return code[: len(code) - _behind(code)]
 
 
 def ptx_behind(code: bytes) -> bytes:
-    """The PTX behind machine code; nothing if there is none."""
+    """The PTX after machine code; empty if there is none."""
     behind = _behind(code)
     return zlib.decompress(code[len(code) - behind : -_TAIL.size]) if behind else b""
 

@@ -26,11 +26,11 @@ from modelcc.runtime.vendor_library import VendorLibrary
 _LIBRARIES: Mapping[str, Callable[[Callable[[str], int]], VendorLibrary]] = MappingProxyType(
     {"cublaslt": CublasLt, "cudnn": Cudnn}
 )
-"""Libraries, each made of what gives the addresses of its functions."""
+"""Libraries, each constructed from a function that gives the addresses of its symbols."""
 
 _SHARED_BYTES, _MAPS = "_shared_bytes", "_maps"
-"""End names of what is beside a kernel: how much shared memory to launch it with, and of which
-tensors it takes maps."""
+"""Suffixes of a kernel's constants: dynamic shared memory to launch it with, and the list of its
+tensor maps."""
 
 
 def open_device(index: int) -> CudaDevice:
@@ -67,7 +67,7 @@ class CudaDevice(StreamDevice):
             library.close()
 
     def load(self, code: bytes, kernels: Mapping[str, Groups]) -> None:
-        """Load machine code, or have PTX compiled by the driver."""
+        """Loads machine code, or has PTX compiled by the driver."""
         if not kernels:
             return
         self._calls.enter()
@@ -96,11 +96,11 @@ class CudaDevice(StreamDevice):
         return f"sm_{major}{minor}"
 
     def _shared(self, module: Any, name: str) -> int:
-        """Bytes of shared memory that a kernel does not have of itself."""
+        """Bytes of dynamic shared memory of a kernel."""
         return int.from_bytes(self._beside(module, name + _SHARED_BYTES), "little")
 
     def _beside(self, module: Any, name: str) -> bytes:
-        """What a module holds by a name, nothing if there is no such name."""
+        """A global of a module by its name, empty if there is no such name."""
         status, place, size = self._api.cuModuleGetGlobal(module, name.encode())
         if self._cuda.said(status):
             return b""
@@ -111,7 +111,7 @@ class CudaDevice(StreamDevice):
     # --- work
 
     def _more(self, kernel: str, addresses: Sequence[int], sizes: Sequence[int]) -> Sequence[int]:
-        """Maps of tensors."""
+        """Addresses of tensor maps."""
         maps = self._maps.get(kernel)
         return [] if maps is None else maps.of(self._api, addresses, sizes, self._calls.run)
 
@@ -127,7 +127,7 @@ class CudaDevice(StreamDevice):
         return super().record(work)
 
     def use(self, library: LibrarySpec) -> None:
-        """Open a library of NVIDIA's."""
+        """Opens one of NVIDIA's libraries."""
         self._calls.enter()
         if library.name not in _LIBRARIES:
             raise LoadError(f"{self.name} calls no library {library.name}: compile the model again")

@@ -9,8 +9,8 @@ from modelcc.runtime.stream_driver import Answer
 
 
 class CudaDriver:
-    """That of one GPU, once there is a :attr:`context`; ``api`` is the package's module, whose
-    functions each give a tuple: their status, then what they return."""
+    """The driver for one GPU, once there is a :attr:`context`; ``api`` is the package's module,
+    whose functions each return a tuple: their status, then their results."""
 
     def __init__(self, api: Any) -> None:
         self.api = api
@@ -28,13 +28,13 @@ class CudaDriver:
         return self.api.cuCtxSetCurrent(self._context)
 
     def open(self, device: Any) -> Answer:
-        """Retain the context of a device, whose handle is given."""
+        """Retains the primary context of a device, whose handle is given."""
         status, context = self.api.cuDevicePrimaryCtxRetain(device)
         self._device, self._context = device, context
         return (status,)
 
     def keep_memory(self) -> Answer:
-        """The pool keeps what is given back, until somebody lacks memory."""
+        """The pool keeps freed memory until an allocation would fail."""
         status, self._pool = self.api.cuDeviceGetDefaultMemPool(self._device)
         if int(status):
             return (status,)

@@ -13,7 +13,7 @@ from modelcc.runtime.errors import RunError
 from modelcc.runtime.vendor_library import ELEMENT_BYTES, LibraryCalls, Plans
 
 TENSOR_CORES_TF32, TENSOR_CORES, PLAIN = 0, 1, 3
-"""``cudnnMathType_t``: f32 may be rounded to TF32, 16 bits on tensor cores, f32 as it is."""
+"""``cudnnMathType_t``: f32 may be rounded to TF32, 16 bits on tensor cores, exact f32."""
 
 CHANNELS_FIRST, CHANNELS_LAST = 0, 1
 """``cudnnTensorFormat_t``."""
@@ -28,7 +28,7 @@ _PROPAGATE_NAN = 1
 _DETERMINISTIC = 1
 _IMPLICIT_PRECOMPUTED = 1
 _PRODUCTS = 0, _IMPLICIT_PRECOMPUTED, 2
-"""``cudnnConvolutionFwdAlgo_t`` that multiply what the model says, and transform nothing."""
+"""``cudnnConvolutionFwdAlgo_t`` that multiply the model's operands, without transforms."""
 
 _MOST_ALGORITHMS = 8
 
@@ -60,7 +60,7 @@ SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
         "cudnnDestroy": (_place,),
     }
 )
-"""What the functions that are called take; all return a status."""
+"""Parameters of the functions that are called; all return a status."""
 
 
 class AlgorithmPerformance(ctypes.Structure):
@@ -79,7 +79,7 @@ class AlgorithmPerformance(ctypes.Structure):
 
 @dataclass(frozen=True)
 class _CudnnPlan:
-    """What a convolution is described by, and how it is computed, in so much memory."""
+    """The descriptors of a convolution, and the algorithm with its workspace in bytes."""
 
     image: Any
     weights: Any
@@ -92,8 +92,8 @@ class _CudnnPlan:
 
 
 class Cudnn:
-    """The library on one GPU, whose context is current when it is made and used; ``function`` gives
-    the addresses of its functions."""
+    """The library on one GPU, whose context is current when it is created and used; ``function``
+    gives the addresses of its symbols."""
 
     def __init__(self, function: Callable[[str], int]) -> None:
         self._call = LibraryCalls("cuDNN", SIGNATURES, function)
@@ -102,16 +102,16 @@ class Cudnn:
         self._plans = Plans(self._forget)
 
     def close(self) -> None:
-        """Give back what the library holds."""
+        """Frees what the library holds."""
         self._plans.clear()
         self._call("cudnnDestroy", self._handle)
 
     def ask(
         self, elements: Sequence[str], addresses: Sequence[int], numbers: Sequence[int], stream: int
     ) -> None:
-        """Ask for a convolution in ``stream``; ``addresses`` are those of the image's, the
-        weights', the result's and the workspace's tensors, then of a bias and of what is added;
-        ``numbers`` as :mod:`modelcc.targets.cuda.convolutions` lists them."""
+        """Issues a convolution in ``stream``; ``addresses`` are those of the image, the weights,
+        the result and the workspace, then of a bias and of an addend; ``numbers`` as
+        :mod:`modelcc.targets.cuda.convolutions` lists them."""
         if stream != self._stream:
             self._call("cudnnSetStream", self._handle, stream)
             self._stream = stream
@@ -152,7 +152,7 @@ class Cudnn:
         call("cudnnSetActivationDescriptor", activation, applied, _PROPAGATE_NAN, 0.0)
         image, result = (self._tensor(kind, order, *s) for s in ((n, c, h, w), (n, k, p, q)))
         bias = self._tensor(kind, order, 1, k, 1, 1)
-        # Behind which it adds without an activation, there is one algorithm.
+        # With a bias but no activation, only one algorithm is supported.
         fitting = (_IMPLICIT_PRECOMPUTED,) if biased and not relu else _PRODUCTS
         found = self._fastest((image, weights, convolution, result), fitting, room)
         if math != PLAIN:
@@ -171,8 +171,8 @@ class Cudnn:
     def _fastest(
         self, described: Sequence[Any], fitting: Sequence[int], most: int
     ) -> AlgorithmPerformance:
-        """The algorithm that the library expects to be fastest, of those that fit in up to so many
-        bytes and give the same bits each time."""
+        """The algorithm that the library expects to be fastest, of deterministic ones with a
+        workspace of at most ``most`` bytes."""
         found = (AlgorithmPerformance * _MOST_ALGORITHMS)()
         count = ctypes.c_int32()
         self._call(

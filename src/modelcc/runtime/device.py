@@ -1,7 +1,7 @@
-"""What the runtime asks of an accelerator, whoever makes it, and which ones it knows.
+"""The runtime's interface to accelerators, and the devices that it knows.
 
-A device is a plug: a function ``(index) -> Device`` in one file.  Third parties add devices by the
-entry point group ``modelcc.devices``.
+A device is a plug-in: a function ``(index) -> Device`` in one file.  Third parties add devices by
+the entry point group ``modelcc.devices``.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ KNOWN: Mapping[str, str] = MappingProxyType(
         "metal": "modelcc.runtime.metal_device:open_device",
     }
 )
-"""Imported when they are asked for, since each needs a package of its own."""
+"""Imported on demand, as each needs a package of its own."""
 
 Groups = tuple[int, int, int]
-"""How many there are in each of three dimensions, the first one varying fastest."""
+"""Extents in three dimensions, the first one varying fastest."""
 
 
 class DeviceMemory(Protocol):
@@ -42,12 +42,12 @@ class DeviceMemory(Protocol):
 
 
 class Device(Protocol):
-    """One accelerator, with the code of one model.  Work is done in the order in which it is asked
-    for; what :meth:`download` has brought is there when it returns."""
+    """One accelerator, with the code of one model.  Work is done in the order in which it is
+    issued; data of :meth:`download` have arrived when it returns."""
 
     @property
     def name(self) -> str:
-        """What its driver calls it."""
+        """Its driver's name for it."""
         ...
 
     @property
@@ -56,8 +56,8 @@ class Device(Protocol):
         ...
 
     def load(self, code: bytes, kernels: Mapping[str, Groups]) -> None:
-        """Make ``kernels``, with the threads of a group of each, ready; LoadError with the words
-        of its compiler if it refuses them."""
+        """Loads ``kernels``, with the threads of a group of each; LoadError with the message of its
+        compiler if it rejects them."""
 
     def allocate(self, size: int) -> DeviceMemory:
         """Memory of at least ``size`` bytes, aligned to 256; OutOfDeviceMemoryError."""
@@ -84,42 +84,41 @@ class Device(Protocol):
         """Run ``kernel`` by ``grid`` groups on memory at offsets; none of these extents is 0."""
 
     def synchronize(self) -> None:
-        """Wait for all that was asked for; RunError if the device did not do it."""
+        """Waits for all issued work; RunError if the device has failed."""
 
 
 @runtime_checkable
 class TimedDevice(Device, Protocol):
-    """A device that takes the time of what it does by its own clock."""
+    """A device that times its work by its own clock."""
 
     def keep_times(self, on: bool) -> None:
-        """Take times from now on, or no more."""
+        """Starts or stops timing."""
 
     def seconds(self) -> float:
-        """What it has worked since it was asked last, all of which is done; 0 if it took no
-        times."""
+        """Busy time since the last call of this function, all work being done; 0 without timing."""
         ...
 
 
 class LateCopy(Protocol):
-    """Bytes on their way from a device to the host."""
+    """An asynchronous copy from a device to the host."""
 
     def has_come(self) -> bool:
-        """Whether they are there, without waiting; RunError if the device has failed."""
+        """Whether it has arrived, without waiting; RunError if the device has failed."""
         ...
 
     def take(self) -> bytes:
-        """Those that have come, once."""
+        """The bytes, once they have arrived; only once."""
         ...
 
     def precede(self, stream: int) -> None:
-        """What somebody else's ``stream`` is asked for from now on comes after them, and all that
-        the device was asked for before."""
+        """Work issued to another library's ``stream`` from now on comes after the copy, and all
+        earlier work of the device."""
 
 
 @runtime_checkable
 class PointerDevice(Device, Protocol):
-    """A device whose memory has addresses, by which other libraries use it and it theirs; they
-    count devices and streams as it does."""
+    """A device whose memory has addresses, which it shares with other libraries; these number
+    devices and streams as it does."""
 
     @property
     def index(self) -> int:
@@ -128,40 +127,40 @@ class PointerDevice(Device, Protocol):
 
     @property
     def dlpack(self) -> int:
-        """The kind of its memory, as DLPack counts them."""
+        """Its device type in DLPack."""
         ...
 
     @property
     def stream(self) -> int:
-        """What it works in, for those who make it wait for their work."""
+        """Its stream, for others that make it wait for their work."""
         ...
 
     @property
     def default_stream(self) -> int:
-        """What work of those that name no stream is in."""
+        """The stream of work that names none."""
         ...
 
     def address(self, memory: DeviceMemory) -> int:
-        """Where memory begins."""
+        """The address of memory."""
         ...
 
     def foreign(self, address: int, size: int, where: str) -> DeviceMemory:
-        """Memory that somebody else has, and keeps; InputError about ``where`` if it is not this
+        """Memory that the caller owns, and keeps; InputError about ``where`` if it is not this
         device's."""
         ...
 
     def lent(self, address: int, size: int) -> DeviceMemory:
-        """As :meth:`foreign`, where the caller vouches for it."""
+        """As :meth:`foreign`, where the caller guarantees it."""
         ...
 
     def wait_for(self, stream: int) -> None:
-        """Work that is asked for from now on comes after what is in somebody else's ``stream``."""
+        """Work that is issued from now on comes after what is in another library's ``stream``."""
 
     def precede(self, stream: int) -> None:
-        """What somebody else's ``stream`` is asked for from now on comes after all work so far."""
+        """Work issued to another library's ``stream`` from now on comes after all work so far."""
 
     def download_late(self, memory: DeviceMemory, offset: int, size: int) -> LateCopy:
-        """Copy to the host behind all work so far, with nobody waiting for it."""
+        """Copies to the host after all work so far, asynchronously."""
         ...
 
     def users(self, memory: DeviceMemory) -> set[int]:
@@ -169,7 +168,7 @@ class PointerDevice(Device, Protocol):
         ...
 
     def share(self, memory: DeviceMemory, stream: int) -> None:
-        """Memory that is given back is not used again before ``stream`` is done with it."""
+        """Freed memory is not reused before ``stream`` is done with it."""
 
 
 @runtime_checkable
@@ -177,7 +176,7 @@ class LibraryDevice(Device, Protocol):
     """A device whose vendor's libraries can be called on its memory."""
 
     def use(self, library: LibrarySpec) -> None:
-        """Open a library and make it ready; LoadError, OutOfDeviceMemoryError."""
+        """Opens a library and initialises it; LoadError, OutOfDeviceMemoryError."""
 
     def call(
         self,
@@ -186,23 +185,23 @@ class LibraryDevice(Device, Protocol):
         buffers: Sequence[tuple[DeviceMemory, int]],
         numbers: Sequence[int],
     ) -> None:
-        """Ask for what a library does with elements of these types at offsets of memory."""
+        """Issues a library's computation on elements of these types at offsets of memory."""
 
 
 class Recording(Protocol):
-    """Work that a device does again and again."""
+    """Recorded work of a device (a graph), to be replayed."""
 
     def run(self) -> None:
-        """Ask for all of it."""
+        """Issues all of it."""
 
 
 @runtime_checkable
 class RecordingDevice(Device, Protocol):
-    """A device that is told once what to do each time."""
+    """A device that can record work, as CUDA graphs do."""
 
     def record(self, work: Callable[[], None]) -> Recording:
-        """The launches, copies and clearing that ``work`` asks for, none of which is done yet;
-        RecordingError if it asks for more."""
+        """The launches, copies and clearing that ``work`` issues, none of which is done yet;
+        RecordingError if it issues anything else."""
         ...
 
     def clear(self, memory: DeviceMemory, offset: int, size: int) -> None:
@@ -211,14 +210,14 @@ class RecordingDevice(Device, Protocol):
 
 @runtime_checkable
 class LeavableDevice(Device, Protocol):
-    """A device that need not be waited for: after ``timeout`` seconds TookTooLongError."""
+    """A device that need not be waited for: after ``timeout`` seconds, TookTooLongError."""
 
     timeout: float | None
 
 
 @runtime_checkable
 class OverlappingDevice(Device, Protocol):
-    """A device whose kernels may begin before the one before has ended, if ``overlap`` says so
+    """A device whose kernels may start before the previous one has ended, if ``overlap`` is set
     when they are recorded."""
 
     overlap: bool
@@ -239,7 +238,7 @@ class TookTooLongError(RunError):
 
 
 class OutOfDeviceMemoryError(RunError):
-    """A device has not as many bytes as are asked for; so many are ``free`` (None: not known)."""
+    """A device does not have the requested bytes; ``free`` are left (None: unknown)."""
 
     def __init__(self, device: str, size: int, memory: int, free: int | None = None) -> None:
         left = "" if free is None else f", of which {free:,} are free"
@@ -249,7 +248,7 @@ class OutOfDeviceMemoryError(RunError):
         self.free = free
 
     def of_model(self, name: str, wanted: int, parts: str, device: str) -> RunError:
-        """The error for the model ``name``, which needs so many bytes in all, by ``parts``."""
+        """The error for the model ``name``, which needs ``wanted`` bytes in all, by ``parts``."""
         there, lacking = self.memory, wanted
         if self.free is not None:
             there, lacking = self.free, self.size

@@ -32,7 +32,7 @@ class DeviceArray:
     """A result in a GPU's memory, for libraries that take ``__dlpack__`` or
     ``__cuda_array_interface__``.
 
-    The GPU may still be at work on it: whoever takes it comes after that.
+    The GPU may still be computing it: work of consumers comes after that.
     """
 
     def __init__(
@@ -45,8 +45,9 @@ class DeviceArray:
         waiting: AbstractSet[int] | None = None,
         made: PendingCall | None = None,
     ) -> None:
-        """Made by calls with ``out="device"``, as output of this ``number``; these streams come
-        after it (None: all do, for it is complete).  ``made`` is a call that may yet fail."""
+        """A result of calls with ``out="device"``, as output of this ``number``; the streams
+        ``waiting`` come after it (None: all do, for it is complete).  ``made`` is a call that may
+        yet fail."""
         self._results = results
         self._device = results.device
         self._number = number
@@ -76,20 +77,20 @@ class DeviceArray:
         return array
 
     def address_on(self, device: PointerDevice, dtype: NumpyType) -> int | None:
-        """Where it is for work of this device's; None if it is another's, or of other elements."""
+        """Its address for work of this device; None if it is another's, or has other elements."""
         if device is not self._device or dtype != self.dtype:
             return None
         return device.address(self._memory)
 
     def complete_for(self, device: PointerDevice) -> None:
-        """Wait for it, before a call that takes it, unless it is known to be right and of the same
-        device, which does one thing after another; RunError if the call that made it has failed."""
+        """Waits for it, before a call that takes it, unless it is known to be valid and of the same
+        device, which works in order; RunError if the call that made it has failed."""
         if device is not self._device or not (self._made is None or self._made.succeeded):
             self._complete(earlier=True)
 
     def source(self) -> PendingCall | None:
-        """The call that made it, if it is not known yet how that has ended; RunError if it has
-        failed, for a call that takes it.  The caller has the device's lock."""
+        """The call that made it, if its outcome is not known yet; RunError if it has failed, for a
+        call that takes the result.  The caller has the device's lock."""
         if self._made is None:
             return None
         self._made.refuse(earlier=True)
@@ -112,14 +113,14 @@ class DeviceArray:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> object:
-        """A capsule; memory is not reused before ``stream`` has done what it has to do then."""
-        del max_version  # a consumer of any takes the first
+        """A capsule; memory is not reused before ``stream`` has done its work so far."""
+        del max_version  # a consumer of any version accepts the first
         if dl_device is not None and dl_device[0] == CPU and copy is not False:
             return cast(Any, self.numpy()).__dlpack__()
         if copy or (dl_device is not None and dl_device != self.__dlpack_device__()):
             raise BufferError("this tensor is not copied: copy what it becomes")
         if stream == -1:
-            self._complete()  # the consumer waits for nothing
+            self._complete()  # the consumer does not wait
         else:
             self._hand_over(self._device.default_stream if stream is None else stream)
         address = self._device.address(self._memory) if self.nbytes else 0
@@ -155,7 +156,7 @@ class DeviceArray:
 
 @dataclass(frozen=True)
 class DeviceTensor:
-    """A caller's tensor in a device's memory, which ``owner`` keeps."""
+    """A caller's tensor in a device's memory, which ``owner`` keeps alive."""
 
     memory: DeviceMemory
     address: int
@@ -172,13 +173,13 @@ def is_in_a_gpu(value: object) -> bool:
         return hasattr(value, "__cuda_array_interface__")
     try:
         return ask()[0] in (CUDA, CUDA_MANAGED, ROCM)
-    except Exception:  # whatever the exporter raises, which NumPy is told, too
+    except Exception:  # whatever the exporter raises; NumPy reports it, too
         return False
 
 
 def device_tensor(device: PointerDevice, spec: TensorSpec, value: Any) -> DeviceTensor:
-    """``value``, which is in a GPU's memory, for work that ``device`` is asked for from now on;
-    InputError if it is elsewhere, of other elements, or not contiguous."""
+    """``value``, which is in a GPU's memory, for work that ``device`` issues from now on;
+    InputError if it is elsewhere, has other elements, or is not contiguous."""
     by_dlpack = hasattr(value, "__dlpack__")
     read = _by_dlpack if by_dlpack else _by_array_interface
     try:

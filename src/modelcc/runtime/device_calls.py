@@ -38,30 +38,30 @@ from modelcc.runtime.signature import Shape, Signature, size_names
 from modelcc.runtime.slot import Slot, aliased_positions
 
 _MOST_PLANS = 64
-"""Shapes of inputs whose calls are known."""
+"""Shapes of inputs whose calls are cached."""
 
 
 class RecordedWork(Protocol):
-    """What a model's runner has recorded."""
+    """The recorded work of a model's runner."""
 
     def numbers(self, signature: Signature) -> tuple[int, ...] | None:
-        """What tells calls of one signature from those of others; None if they have to be waited
-        for.  The caller has the device's lock."""
+        """What identifies calls of one signature; None if they have to be synchronous.  The caller
+        has the device's lock."""
         ...
 
     def again(
         self, device: PointerDevice, numbers: tuple[int, ...], places: Places, host: Places
     ) -> Sequence[FaultReadback] | None:
-        """Ask for a call with inputs and outputs at these ``places``, its other inputs on the
-        ``host``, and for what it notes of indices; None if it is not known.  The caller has the
-        device's lock."""
+        """Issues a call with inputs and outputs at these addresses (``places``), its other inputs
+        on the ``host``, and the readback of its index faults; None if it is not known.  The caller
+        has the device's lock."""
         ...
 
 
 @dataclass(frozen=True)
 class _Read:
-    """Arguments that are on the device: where, which streams had to be waited for, and which calls
-    have made them that may yet fail."""
+    """Arguments that are on the device: addresses, streams that had to be waited for, and calls
+    that made them and may yet fail."""
 
     addresses: tuple[int, ...]
     shapes: tuple[Shape, ...]
@@ -70,10 +70,10 @@ class _Read:
 
 
 class DeviceCalls:
-    """Those of a model on a device.
+    """Calls of a model on a device.
 
-    ``lent`` gets the device's memory of each call, by the address of its table of inputs.
-    Inputs and outputs that the host computes with in the program's ``steps`` are brought over.
+    ``lent`` gets the device's memory of each call, by the address of its table of inputs.  Inputs
+    and outputs that the host computes with in the program's ``steps`` are transferred.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class DeviceCalls:
         self._plans: dict[tuple[Shape, ...], KnownCall] = {}
 
     def overlap(self, on: bool) -> None:
-        """Whether kernels begin before the one before has ended, if the device can do that."""
+        """Whether kernels start before the previous one has ended, if the device can do that."""
         if isinstance(self._device, OverlappingDevice):
             with self._lock:
                 self._device.overlap = on
@@ -116,7 +116,7 @@ class DeviceCalls:
         arguments: Sequence[object],
         keep: bool,
     ) -> tuple[int, list[Array | DeviceArray]]:
-        """The status and the results, which with ``keep`` are on the device."""
+        """The status and the results, which stay on the device with ``keep``."""
         waited: AbstractSet[int] = frozenset()
         if keep and (read := self._read(arguments)) is not None:
             if (again := self._again(read)) is not None:
@@ -142,10 +142,10 @@ class DeviceCalls:
         finally:
             del self._lent[slot.table]
 
-    # --- calls that are recorded, of tensors whose streams are known
+    # --- recorded calls, on tensors whose streams are known
 
     def _read(self, arguments: Sequence[object]) -> _Read | None:
-        """Arguments that all are the device's results, or tensors of libraries with DLPack's
+        """Arguments that are all the device's results, or tensors of libraries with DLPack's
         functions; None for others."""
         if self._kinds is None or self._hosted or self._manifest.allocated:
             return None
@@ -174,8 +174,8 @@ class DeviceCalls:
         return _Read(tuple(addresses), tuple(shapes), streams, sources)
 
     def _again(self, read: _Read) -> list[DeviceArray] | None:
-        """The results of a call whose work is recorded, which streams of the arguments wait for;
-        this thread does not."""
+        """The results of a call whose work is recorded; streams of the arguments wait for it, this
+        thread does not."""
         plan = self._plans.get(read.shapes)
         if plan is None:
             return None
@@ -206,8 +206,8 @@ class DeviceCalls:
         call: PendingCall,
         streams: AbstractSet[int],
     ) -> bool:
-        """Ask for recorded work, which ``streams`` wait for; False if none is known.  The caller
-        has the lock."""
+        """Issues recorded work, which ``streams`` wait for; False if none is known.  The caller has
+        the lock."""
         device, made = self._device, self._made
         notes = self._recorded.again(device, numbers, places, host)
         if notes is None:
@@ -223,7 +223,7 @@ class DeviceCalls:
         return True
 
     def _remember(self, found: list[Array | DeviceTensor], signature: Signature) -> None:
-        """A call of these shapes can be run again without looking into it."""
+        """Caches a call of these shapes, to be replayed without further checks."""
         if self._kinds is None or self._hosted or self._manifest.allocated:
             return
         if len(self._plans) >= _MOST_PLANS:
@@ -234,7 +234,7 @@ class DeviceCalls:
             self._plans[tuple(value.shape for value in found)] = known
 
     def _known(self, signature: Signature) -> KnownCall | None:
-        """What is known of recorded calls, None if there are none."""
+        """The cached facts of recorded calls, None if there are none."""
         numbers = self._recorded.numbers(signature)
         if numbers is None:
             return None
@@ -252,8 +252,8 @@ class DeviceCalls:
     # --- calls at addresses
 
     def placed(self, signature: Signature, there: AbstractSet[End]) -> BoundCall:
-        """What :meth:`run_bound` needs for calls of ``signature`` with the ends ``there`` on the
-        device, and the others on the host."""
+        """What :meth:`run_bound` needs for calls of ``signature`` with the inputs and outputs
+        ``there`` on the device, and the others on the host."""
         return bound_call(self._manifest, signature, there)
 
     def run_bound(
@@ -264,8 +264,8 @@ class DeviceCalls:
         outputs: Sequence[int],
         stream: int,
     ) -> int:
-        """The status of a call on memory at these addresses, on which somebody else works in
-        ``stream`` before and after it.  Recorded work is not waited for."""
+        """The status of a call on memory at these addresses, on which the caller works in
+        ``stream`` before and after it.  Recorded work is asynchronous."""
         places = call.places(inputs, outputs)
         with self._lock:
             self._made.late.check()
@@ -287,7 +287,7 @@ class DeviceCalls:
         inputs: list[int],
         outputs: list[int],
     ) -> int:
-        """The status of a call that is waited for; what the host computes with is brought over."""
+        """The status of a synchronous call; what the host computes with is transferred."""
         lent: dict[End, DeviceMemory] = {}
         changed: list[tuple[Array, DeviceMemory]] = []
         with self._lock:
@@ -318,14 +318,14 @@ class DeviceCalls:
                 self._device.synchronize()
         return status
 
-    # --- any calls
+    # --- all other calls
 
     def _given(self, number: int, spec: TensorSpec, value: object) -> Array | DeviceTensor:
         if not is_in_a_gpu(value):
             return as_input(spec, value)
         if isinstance(value, DeviceArray):
             value.complete_for(self._device)
-        with self._lock:  # waits for others are for no recording
+        with self._lock:  # waits for other streams must not be recorded
             tensor = device_tensor(self._device, spec, value)
         if ("input", number) not in self._hosted:
             return tensor
@@ -341,7 +341,7 @@ class DeviceCalls:
         lent: dict[End, DeviceMemory],
         waited: AbstractSet[int],
     ) -> tuple[int, list[Array | DeviceArray]]:
-        """A call with its results in memory of their own on the device, but for states."""
+        """A call with its results in memory of their own on the device, except states."""
         if self._manifest.allocated:
             raise InputError("out=", "outputs whose shapes are known before the call",
                              "some that depend on data", "call the model without out=")  # fmt: skip
@@ -387,5 +387,5 @@ def _address(value: Array | DeviceTensor) -> int:
 
 
 def _array(value: Array | DeviceTensor) -> Array:
-    """What is on the host; nothing for what is not, which nobody there looks at."""
+    """The array, if it is on the host; else an empty one, which nothing there reads."""
     return np.empty(0) if isinstance(value, DeviceTensor) else value

@@ -1,4 +1,4 @@
-"""Where a call for a device has its tensors: on both sides, laid out alike."""
+"""The tensors of a call for a device: on both sides, with the same layout."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class IndexEvaluator:
         self._compiled: dict[Index, Callable[[Mapping[str, int]], int]] = {}
 
     def __call__(self, index: Index, values: Mapping[str, int]) -> int:
-        """What ``index`` is for these ``values`` of its symbols."""
+        """The value of ``index`` for these ``values`` of its symbols."""
         if isinstance(index, int):
             return index
         function = self._compiled.get(index)
@@ -40,8 +40,8 @@ class IndexEvaluator:
 class Mirror:
     """Memory of both sides for one run: addresses on the host, offsets in the device's memory.
 
-    ``foreign`` ends are in memory of the device that the caller has; those that are ``direct`` are
-    used there, and calls come ``back`` there.
+    ``foreign`` inputs and outputs are in the caller's memory on the device; ``direct`` ones are
+    used there, and ``back`` says that later calls have the same addresses.
     """
 
     tables: Mapping[str, int]
@@ -63,7 +63,7 @@ class Mirror:
     )
 
     def address(self, place: DevicePlace, offset: int) -> int:
-        """Where a place is on the host."""
+        """The address of a tensor on the host."""
         match place.kind:
             case "arena":
                 return self.arena + offset
@@ -73,7 +73,7 @@ class Mirror:
                 return entry(self.tables[place.kind], place.number) + offset
 
     def buffer(self, place: DevicePlace, offset: int) -> tuple[DeviceMemory, int]:
-        """Where it is on the device."""
+        """Its memory on the device."""
         match place.kind:
             case "arena":
                 return self.memory, offset
@@ -95,7 +95,7 @@ class Mirror:
 class DeviceMemories:
     """The device's memory for calls of a program, one at a time.
 
-    ``moved`` is called before memory of a call that was in one place comes into another.
+    ``moved`` is called before memory of calls is reallocated.
     """
 
     def __init__(
@@ -126,8 +126,8 @@ class DeviceMemories:
         foreign: Mapping[End, DeviceMemory],
         direct: Mapping[End, int],
     ) -> Mirror:
-        """Both sides' memory for a call with the entry point's arguments, those of ends that the
-        caller has on the device; RunError if it has too little."""
+        """Both sides' memory for a call with the entry point's arguments, and those inputs and
+        outputs that the caller has on the device; RunError if there is too little."""
         try:
             return self._mirror(given, values, foreign, direct)
         except OutOfDeviceMemoryError as error:
@@ -140,7 +140,7 @@ class DeviceMemories:
         foreign: Mapping[End, DeviceMemory],
         direct: Mapping[End, int],
     ) -> Mirror:
-        """Both sides' memory, the device's own made anew if it is too small."""
+        """Both sides' memory, the device's own reallocated if it is too small."""
         constants, arrivals = self._brought_constants(given[2]), self._cleared_arrivals()
         kept = self._kept(given[0])
         starts: dict[str, list[int]] = {"input": [], "output": []}
@@ -161,13 +161,13 @@ class DeviceMemories:
         return Mirror(*sides, *tensors, foreign, direct, values, given[4])
 
     def spoil(self) -> None:
-        """A call has failed: where its groups arrive is made anew by the next one."""
+        """A call has failed: arrival counters are cleared by the next one."""
         if self._arrivals:
             self._moved()
             self._arrivals = ()
 
     def _cleared_arrivals(self) -> Sequence[tuple[DeviceMemory, int]]:
-        """Where groups arrive, cleared before the first call: each leaves it as it was."""
+        """Arrival counters, cleared before the first call: each call resets them."""
         sizes = self._program.arrivals
         if sizes and not self._arrivals:
             starts = list(accumulate(map(aligned, sizes), initial=0))
@@ -178,7 +178,7 @@ class DeviceMemories:
         return self._arrivals
 
     def _kept(self, table: int) -> dict[int, tuple[DeviceMemory, int]]:
-        """Where the session's states are, if they are what the call is given as inputs."""
+        """Addresses of the session's states, if these are the call's inputs."""
         kept, names = self.kept, self.states
         if kept is None or not all(kept.is_at(name, entry(table, n)) for n, name in names.items()):
             return {}
@@ -186,7 +186,7 @@ class DeviceMemories:
         return {number: places[name] for number, name in names.items()}
 
     def _brought_constants(self, table: int) -> dict[int, tuple[DeviceMemory, int]]:
-        """The constants come to the device with the first call, equal ones once where they can."""
+        """Constants, uploaded with the first call, equal ones once where possible."""
         if self._constants is not None:
             return self._constants
         specs = self._manifest.constants
@@ -212,13 +212,13 @@ class DeviceMemories:
 
 
 def entry(table: int, number: int) -> int:
-    """What a table of addresses holds."""
+    """An entry of a table of addresses."""
     return ctypes.c_int64.from_address(table + 8 * number).value
 
 
 def constant_rooms(offsets: Mapping[int, int], program: DeviceProgram) -> dict[int, int]:
-    """For each constant, of which equal ones have one offset, the first one whose place it shares:
-    no two of one launch do, because WebGPU takes no memory twice."""
+    """For each constant, the first one whose memory it shares; equal ones have one offset.  No two
+    of one launch share memory, as WebGPU does not allow aliased bindings."""
     beside: dict[int, set[int]] = {}
     for call in kernel_calls(program.steps):
         numbers = {place.number for place in call.arguments if place.kind == "constant"}

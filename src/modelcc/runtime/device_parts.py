@@ -1,4 +1,4 @@
-"""What an artifact for a device is made of: steps, libraries, and functions that the host runs."""
+"""The parts of an artifact for a device: steps, libraries, and functions that the host runs."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def read_program(artifact: Artifact) -> DeviceProgram:
 
 
 def use_library(device: Device, library: LibrarySpec) -> None:
-    """Make it ready; LoadError if the device calls none."""
+    """Opens it; LoadError if the device calls none."""
     if not isinstance(device, LibraryDevice):
         raise LoadError(f"{device.name} calls no library {library.name}: compile without it")
     device.use(library)
 
 
 def host_code(artifact: Artifact, elsewhere: AbstractSet[str]) -> NativeCode | None:
-    """The functions that run on the host, whose libraries are those that are not ``elsewhere``."""
+    """The functions that run on the host, linked to libraries that are not ``elsewhere``."""
     names = [name for name in artifact.manifest.objects if name not in (STEPS, CODE)]
     objects = [artifact.objects[name] for name in names]
     if not objects:
@@ -51,7 +51,7 @@ def host_code(artifact: Artifact, elsewhere: AbstractSet[str]) -> NativeCode | N
 
 @_PARALLEL_FOR
 def _never_called(*_: int | None) -> None:
-    """In the place of the pool's function, which takes no part in calls without a pool."""
+    """Replaces the pool's function, which is unused in calls without a pool."""
 
 
 def _pool_function(name: str) -> int:
@@ -60,7 +60,7 @@ def _pool_function(name: str) -> int:
 
 
 class HostFunctions:
-    """Those of ``code`` that steps call, each looked up once."""
+    """Functions of ``code`` that steps call, each looked up once."""
 
     def __init__(self, code: NativeCode | None) -> None:
         self._code = code
@@ -73,7 +73,8 @@ class HostFunctions:
         sizes: Sequence[int],
         noted: ctypes.Array[ctypes.c_int64] | None,
     ) -> None:
-        """One, on tensors at ``places``, which has its checks ``noted``, without threads."""
+        """Calls one on tensors at ``places``, single-threaded; its checks are recorded in
+        ``noted``."""
         function = self._known.get(name)
         if function is None:
             assert self._code is not None

@@ -1,8 +1,8 @@
 """Runs the steps of a program for a device: the entry point that a session calls.
 
-Host and device each have memory for the arena, inputs and outputs, laid out alike; steps bring
-tensors from one to the other.  A call takes a *mirror* of the device's memory for itself, so that
-several may be prepared at once, but only one runs at a time.
+Host and device each have memory for the arena, inputs and outputs, with the same layout; steps
+transfer tensors from one to the other.  A call takes a *mirror* of the device's memory for itself,
+so that several may be prepared at once, but only one runs at a time.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class DeviceCode(NativeCode):
     def __init__(
         self, artifact: Artifact, device: Device | None = None, index: int | None = None
     ) -> None:
-        """Open the device that ``artifact`` is for, or number ``index`` of its kind, unless one is
+        """Opens the device that ``artifact`` is for, or number ``index`` of its kind, unless one is
         given; LoadError."""
         self.program = program = read_program(artifact)
         self.device = device or open_device(program.kind, program.index if index is None else index)
@@ -127,7 +127,7 @@ class DeviceCode(NativeCode):
         return self._failures.pop(get_ident(), None)
 
     def limit(self, seconds: float | None) -> None:
-        """By the device, if it can be left."""
+        """By the device, if it has time limits."""
         if not isinstance(self.device, LeavableDevice):
             return super().limit(seconds)
         self.device.timeout = seconds
@@ -138,7 +138,7 @@ class DeviceCode(NativeCode):
         return kept
 
     def _profile(self, given: Sequence[int]) -> None:
-        """The times of steps one after the other, each as a ``struct timespec``."""
+        """The times of steps in their order, each as a ``struct timespec``."""
         begin = 0
         for number, taken in enumerate(self._runner.profiled(given), 1):
             begin += taken
@@ -153,14 +153,15 @@ class DeviceCode(NativeCode):
                 (self._profile if profiled else self._runner.run)(given)
             except RunEnded as end:
                 return end.status
-            except BaseException as error:  # nothing passes through a function of C
+            except BaseException as error:  # no exception passes through a C function
                 self._failures[get_ident()] = error
                 return FAILED
         return 0
 
 
 def _call(code: ref[DeviceCode], profiled: bool, *given: int | None) -> int:
-    """What C calls: it does not keep the code, whose memory goes with the last session."""
+    """The function that C calls: it does not keep the code alive, which ends with the last
+    session."""
     found = code()
     assert found is not None
     return found.call(profiled, [address or 0 for address in given])
@@ -186,14 +187,14 @@ class _Runner:
         most = max((step.checks for step in kernel_calls(program.steps)), default=0)
         self._noted = (ctypes.c_int64 * max(1, 2 * most))()
         self.foreign: dict[int, Mapping[End, DeviceMemory]] = {}
-        """What callers have on the device, by the addresses of their tables of inputs."""
+        """Callers' memory on the device, by the addresses of their tables of inputs."""
         self._ends = EndOrder(len(program.inputs), len(program.outputs))
         self._repeats = Replays()
         self.memories = DeviceMemories(manifest, program, device, self._number, self._repeats.clear)
         self._recorded = self._recorder(program, device)
 
     def _recorder(self, program: DeviceProgram, device: Device) -> RecordedCalls | None:
-        """None if the device cannot be told once what to do."""
+        """None if the device cannot record work."""
         parts = program_parts(program.steps, bool(self.memories.states))
         if parts is None or not isinstance(device, RecordingDevice):
             return None
@@ -223,11 +224,11 @@ class _Runner:
         self._device.synchronize()
 
     def keep_for(self, results: DeviceResults) -> None:
-        """Memory is kept for ``results`` while memory of calls is not made anew."""
+        """Spare memory of ``results`` is kept as long as memory of calls is not reallocated."""
         self._repeats.results = results
 
     def numbers(self, signature: Signature) -> tuple[int, ...] | None:
-        """What tells calls of one signature from others; None if they have to be waited for."""
+        """What identifies calls of one signature; None if they have to be synchronous."""
         values = self._values(address_of(signature.sizes))
         if self._recorded is None or not self._recorded.takes(values):
             return None
@@ -236,8 +237,8 @@ class _Runner:
     def again(
         self, device: PointerDevice, numbers: tuple[int, ...], places: Places, host: Places
     ) -> tuple[FaultReadback, ...] | None:
-        """Ask for a call on memory at ``places``, its other inputs on the ``host``, and for what it
-        notes of indices; None if it has to be waited for."""
+        """Issues a call on memory at ``places``, its other inputs on the ``host``, and the readback
+        of its index faults; None if it has to be synchronous."""
         if self._recorded is None:
             return None
         try:
@@ -247,8 +248,8 @@ class _Runner:
             raise
 
     def profiled(self, given: Sequence[int]) -> Iterator[int]:
-        """The nanoseconds of each step of a call: by the device's clock, if it has one for what the
-        step does there, else by the host's."""
+        """The nanoseconds of each step of a call: by the device's clock, if it has one for the
+        step's work there, else by the host's."""
         values, mirror = self._begun(given)
         self._device.synchronize()
         clock = self._device if isinstance(self._device, TimedDevice) else None
@@ -283,7 +284,7 @@ class _Runner:
     def _used(
         self, given: Sequence[int], foreign: Mapping[End, DeviceMemory], values: Values
     ) -> EndUse:
-        """Which of the ends that the caller has on the device are used there."""
+        """Which of the caller's inputs and outputs on the device are used in place."""
         tables = {"input": given[0], "output": given[1]}
         places = self._ends.places({(kind, n): entry(tables[kind], n) for kind, n in foreign})
         if self._recorded is None:
@@ -301,7 +302,7 @@ class _Runner:
         return values
 
     def _move_states(self, values: Values, at: Mirror, upload: bool) -> None:
-        """Those that the caller has come for the call alone."""
+        """Transfers states that the caller passes for this call alone."""
         for number in self.memories.states if not at.kept else ():
             place = DevicePlace("input", number, 0, self._program.inputs[number])
             self._move(MoveTensor(place, upload), values, at)
@@ -359,7 +360,7 @@ class _Runner:
         device.call(step.library, step.elements, buffers, numbers)
 
     def _call(self, step: KernelCall, sizes: Sequence[int], values: Values, at: Mirror) -> None:
-        """A function of the host's."""
+        """Calls a function of the host."""
         places = [self._address(place, values, at) for place in step.arguments]
         ctypes.memset(self._noted, 0, 16 * step.checks)
         self._host.call(step.kernel, places, sizes, self._noted if step.checks else None)
@@ -418,16 +419,16 @@ class _Runner:
             self.steps(step.body, inside, at)
 
     def _holds(self, place: DevicePlace, values: Values, at: Mirror) -> bool:
-        """A bool on the device."""
+        """Reads a bool from the device."""
         found = ctypes.c_uint8()
         memory, offset = self.buffer(place, values, at)
         self._device.download(memory, offset, ctypes.addressof(found), 1)
         return bool(found.value)
 
     def _address(self, place: DevicePlace, values: Values, at: Mirror) -> int:
-        """Where a tensor is on the host."""
+        """The address of a tensor on the host."""
         return at.address(place, self._number(place.offset, values))
 
     def buffer(self, place: DevicePlace, values: Values, at: Mirror) -> tuple[DeviceMemory, int]:
-        """Where it is on the device."""
+        """Its memory on the device."""
         return at.buffer(place, self._number(place.offset, values))

@@ -1,7 +1,7 @@
-"""Programs of which a device is told once what to do, for the sizes and places of a call.
+"""Programs whose device work is recorded, for the sizes and addresses of a call.
 
-The device's own launches and copies are recorded; what the host does, and what moves between the
-two, comes before or after them.
+The device's own launches and copies are recorded; the host's work and transfers between the two
+come before or after them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from modelcc.runtime.device_steps import (
 )
 
 MOST_RECORDED = 64
-"""Calls of different sizes or places that are kept."""
+"""Recordings of different sizes or addresses that are kept."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class ProgramParts:
     """The steps of a program: conditions on sizes and uploads, the device's own work, downloads.
 
     The device's work is in two parts if there are states: those must not change before all indices
-    are found to be in range, so nothing behind the first part is checked.
+    are checked, so nothing in the second part is checked.
     """
 
     before: tuple[Step, ...]
@@ -45,8 +45,8 @@ class ProgramParts:
 
 
 def program_parts(steps: Sequence[Step], states: bool) -> ProgramParts | None:
-    """None for programs that the host has a part in between: it runs kernels, reads what they
-    made, or needs a tensor that is brought there and back."""
+    """None for programs in which the host has a part in between: it runs kernels, reads their
+    results, or needs a tensor that is transferred there and back."""
     before: list[Step] = []
     inside: list[Step] = []
     after: list[Step] = []
@@ -73,13 +73,13 @@ def program_parts(steps: Sequence[Step], states: bool) -> ProgramParts | None:
 
 
 def host_ends(steps: Sequence[Step]) -> frozenset[End]:
-    """Inputs and outputs, by their numbers, whose memory the host reads or writes itself."""
+    """Inputs and outputs, by their numbers, whose memory the host accesses."""
     places = chain.from_iterable(map(_host_places, steps))
     return frozenset((p.kind, p.number) for p in places if p.kind in ("input", "output"))
 
 
 def brought_back(steps: Sequence[Step]) -> frozenset[End]:
-    """Inputs and outputs, by their numbers, that are brought from the device to the host."""
+    """Inputs and outputs, by their numbers, that are downloaded."""
     moves = (step.place for step in steps if isinstance(step, MoveTensor) and not step.upload)
     return frozenset((p.kind, p.number) for p in moves if p.kind in ("input", "output"))
 
@@ -116,26 +116,26 @@ def _is_recordable(step: Step) -> bool:
 
 
 IndexFault = tuple[int, int]
-"""The status that an index out of range ends a run with, and the index."""
+"""The status with which an index out of range ends a run, and the index."""
 
 
 @dataclass
 class FaultPlaces:
-    """Where checked launches of recorded work note the indices that fail: each has a place of its
-    own in ``memory``, so that all are read at once."""
+    """Where checked launches of recorded work record index faults: each at its own offset in
+    ``memory``, so that all are read at once."""
 
     memory: DeviceMemory
     launches: list[tuple[KernelCall, int]] = field(default_factory=list[tuple[KernelCall, int]])
     size: int = 0
 
     def place(self, step: KernelCall) -> tuple[DeviceMemory, int]:
-        """The one of the next launch."""
+        """The memory for the next launch."""
         offset, self.size = self.size, self.size + _place_bytes(step)
         self.launches.append((step, offset))
         return self.memory, offset
 
     def fault(self, noted: bytes) -> IndexFault | None:
-        """The first one that is ``noted``, which is all of the places."""
+        """The first fault in ``noted``, the contents of all places."""
         numbers = memoryview(noted).cast("q")
         found = (index_fault(step, numbers[offset // 8 :]) for step, offset in self.launches)
         return next(filter(None, found), None)
@@ -149,7 +149,7 @@ class RunEnded(Exception):  # noqa: N818 - no error: the program says so itself
 
 
 def end_if(fault: IndexFault | None, arena: int) -> None:
-    """The run ends if there is one, whose index its caller looks for at the ``arena``."""
+    """Ends the run if there is a fault, whose index its caller reads from the ``arena``."""
     if fault is not None:
         status, ctypes.c_int64.from_address(arena).value = fault
         raise RunEnded(status)
@@ -158,15 +158,14 @@ def end_if(fault: IndexFault | None, arena: int) -> None:
 def index_fault(
     step: KernelCall, noted: Sequence[int] | ctypes.Array[ctypes.c_int64]
 ) -> IndexFault | None:
-    """The first of its checks that has failed, by what ``noted`` begins with: whether it has, and
-    the index, for each check."""
+    """The first failed check, by the beginning of ``noted``: whether it has failed, and the index,
+    for each check."""
     failed = (n for n in range(step.checks) if noted[2 * n])
     return next(((step.status + n, noted[2 * n + 1]) for n in failed), None)
 
 
 def fault_bytes(steps: Sequence[Step], number: Callable[[Index], int]) -> int:
-    """What the launches of recorded steps have for their faults, where expressions have these
-    numbers."""
+    """Bytes for the faults of recorded launches, where ``number`` evaluates expressions."""
     return sum(_fault_bytes(step, number) for step in steps)
 
 
@@ -177,7 +176,7 @@ def _fault_bytes(step: Step, number: Callable[[Index], int]) -> int:
 
 
 def launches(steps: Sequence[Step], number: Callable[[Index], int]) -> int:
-    """How many things a device is asked for by recordable steps."""
+    """The number of commands that recordable steps issue to a device."""
     return sum(_launches(step, number) for step in steps)
 
 
@@ -193,22 +192,22 @@ def _place_bytes(step: KernelCall) -> int:
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """Work that was recorded, and where its launches note faults (None: there are no checks)."""
+    """Recorded work, and where its launches record faults (None: there are no checks)."""
 
     work: Recording
     faults: FaultPlaces | None
 
 
 class DescribedCalls:
-    """Calls of programs that ask ``libraries``, which make descriptions and load kernels in the
-    first one of its sizes: no recording takes that."""
+    """Calls of programs that use ``libraries``, which create descriptors and load kernels in the
+    first call of its sizes: that cannot be recorded."""
 
     def __init__(self, libraries: bool) -> None:
         self._libraries = libraries
         self._known: set[Hashable] = set()
 
     def knows(self, key: Hashable) -> bool:
-        """Whether calls of this ``key`` are described, or need not be."""
+        """Whether descriptors for calls of this ``key`` exist, or are not needed."""
         return not self._libraries or key in self._known
 
     def is_first(self, key: Hashable) -> bool:

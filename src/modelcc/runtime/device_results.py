@@ -1,7 +1,7 @@
-"""Results that stay on a device: their memory, who waits for them, and copies on the host.
+"""Results that stay on a device: their memory, streams that wait for them, and copies on the host.
 
-Memory is used again once the caller has let go of it, so that a call finds its results where those
-of earlier calls were, for which work is recorded.
+Memory is reused once the caller has released it, so that a call finds its results at the addresses
+of earlier calls, for which work is recorded.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from modelcc.runtime.device import DeviceMemory, PointerDevice
 from modelcc.runtime.pending_calls import PendingCall, PendingCalls
 
 _KEPT = 2
-"""Pieces of an output: the caller often holds one result while the next is computed."""
+"""Spare buffers of an output: the caller often holds one result while the next is computed."""
 
 
 class DeviceResults:
-    """Those of a model's outputs, by their numbers; ``lock`` is held by whoever uses ``device``."""
+    """Results of a model's outputs, by their numbers; ``lock`` is held by whoever uses
+    ``device``."""
 
     def __init__(self, device: PointerDevice, lock: Lock, outputs: int) -> None:
         self.device = device
@@ -30,7 +31,7 @@ class DeviceResults:
         self.late = PendingCalls(device)
 
     def take(self, number: int, size: int, waited: AbstractSet[int]) -> DeviceMemory:
-        """Memory of ``size`` bytes that nobody uses but streams that are ``waited`` for;
+        """Memory of ``size`` bytes that is unused except by streams that are ``waited`` for;
         OutOfDeviceMemoryError.  The caller has the lock."""
         free = self._free[number]
         while free:
@@ -42,25 +43,26 @@ class DeviceResults:
         return self.device.allocate(size)
 
     def hold(self, memory: DeviceMemory) -> None:
-        """The caller has it.  Python ends all objects of a cycle that nobody has before it looks
-        which of them are given on: memory that only its result refers to would go with that."""
+        """Keeps memory that a result refers to: when Python collects a cycle, its objects are
+        finalised before it is known which are passed on, and memory that only the result refers to
+        would be lost."""
         self._held[id(memory)] = memory
 
     def give(self, number: int, memory: DeviceMemory) -> None:
-        """Nobody has it any more, but streams that it is shared with may still work there."""
+        """The caller has released it, but streams that it is shared with may still work there."""
         self._held.pop(id(memory), None)
         free = self._free[number]
         if len(free) < _KEPT:
             free.append(memory)
 
     def clear(self) -> None:
-        """Give all that is not used back to the device."""
+        """Frees all unused memory."""
         for free in self._free:
             free.clear()
 
     def fetch(self, memory: DeviceMemory, array: Array, made: PendingCall | None = None) -> None:
-        """Copy what ``memory`` begins with to ``array``; RunError if the call that ``made`` it has
-        failed."""
+        """Copies the beginning of ``memory`` to ``array``; RunError if the call that ``made`` it
+        has failed."""
         with self._lock:
             if made is not None:
                 made.refuse()
@@ -70,8 +72,8 @@ class DeviceResults:
                 self._end(made)
 
     def hand_over(self, memory: DeviceMemory, stream: int, waits: bool) -> None:
-        """Somebody else's ``stream`` works there from now on, and unless it ``waits`` already,
-        after what is asked for so far."""
+        """Another library's ``stream`` uses the memory from now on; unless it ``waits`` already,
+        after all work issued so far."""
         if stream == self.device.stream:
             return
         self.device.share(memory, stream)
@@ -80,8 +82,8 @@ class DeviceResults:
                 self.device.precede(stream)
 
     def finish(self, made: PendingCall | None, earlier: bool = False) -> None:
-        """Wait for all that is asked for; RunError if the call that ``made`` a result has failed,
-        which is an ``earlier`` one if the result is for another."""
+        """Waits for all issued work; RunError if the call that ``made`` a result has failed, which
+        is an ``earlier`` one if the result is for another."""
         with self._lock:
             if made is not None:
                 made.refuse(earlier)
@@ -90,7 +92,7 @@ class DeviceResults:
                 self._end(made, earlier)
 
     def _end(self, made: PendingCall, earlier: bool = False) -> None:
-        """Find out how a call has ended; RunError if it has failed."""
+        """Finds the outcome of a call; RunError if it has failed."""
         self.late.settle()
         if not made.ended:
             self.device.synchronize()

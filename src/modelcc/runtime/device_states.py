@@ -1,7 +1,7 @@
 """States of a session in a device's memory, where its calls change them.
 
-The host's arrays are brought up to date when somebody asks for them; the device's memory is before
-a call, if the host's arrays have been set.
+The host's arrays are updated when they are read; the device's memory is updated before a call, if
+the host's arrays have been set.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from modelcc.runtime.device import Device, DeviceMemory
 from modelcc.runtime.errors import RunError
 
 ALIGNMENT = 256
-"""Bytes; what devices want buffers to start at."""
+"""Alignment of buffers on devices, in bytes."""
 
 
 class DeviceStates:
-    """States beside ``arrays`` of the host, by the names of the inputs that they are."""
+    """States with ``arrays`` of the host, by the names of their inputs."""
 
     def __init__(self, device: Device, lock: Lock, arrays: Mapping[str, Array]) -> None:
-        """Whoever calls :meth:`bring` has the device's ``lock``; other functions take it."""
+        """Callers of :meth:`bring` have the device's ``lock``; other functions take it."""
         self._device = device
         self._lock = lock
         self._arrays = dict(arrays)
@@ -41,7 +41,7 @@ class DeviceStates:
         return name in self._arrays and address_of(self._arrays[name]) == address
 
     def bring(self) -> dict[str, tuple[DeviceMemory, int]]:
-        """Where they are on the device, for a call that may change them; OutOfDeviceMemoryError."""
+        """Their memory on the device, for a call that may change them; OutOfDeviceMemoryError."""
         self._refuse_lost()
         memory = self._memory = self._memory or self._device.allocate(self._size + ALIGNMENT)
         for name, array in self._arrays.items():
@@ -53,7 +53,7 @@ class DeviceStates:
         return {name: (memory, start) for name, start in self._starts.items()}
 
     def fetch(self, names: Iterable[str]) -> None:
-        """Bring the host's arrays of inputs of these ``names`` up to date."""
+        """Updates the host's arrays of inputs of these ``names``."""
         with self._lock:
             if self._behind:
                 self._refuse_lost()
@@ -79,5 +79,5 @@ class DeviceStates:
 
 
 def aligned(size: int) -> int:
-    """What buffers of ``size`` bytes take, the next one's start included."""
+    """Bytes of buffers of ``size`` bytes, with padding to the next one's start."""
     return -(-max(size, 0) // ALIGNMENT) * ALIGNMENT

@@ -1,7 +1,7 @@
-"""The steps of a program for a device as data, and as the JSON that artifacts hold.
+"""The steps of a program for a device as data, and as the JSON of artifacts.
 
-Offsets, sizes and extents are index expressions of the model's dimensions, of its definitions, of
-sizes that were read, and of the counters of loops around.
+Offsets, sizes and extents are index expressions of the model's dimensions, its definitions, sizes
+that were read, and the counters of surrounding loops.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ End: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True)
 class DevicePlace:
-    """``size`` bytes of a tensor: ``offset`` bytes behind the start of the arena, of an input,
-    output, constant or place of arrivals by its ``number``, or of what was allocated by that
-    number."""
+    """``size`` bytes of a tensor: ``offset`` bytes after the start of the arena, or of an input,
+    output, constant, arrival counters or an allocation by its ``number``."""
 
     kind: Kind
     number: int
@@ -37,8 +36,8 @@ class DevicePlace:
 class KernelCall:
     """Runs ``kernel`` on tensors: by ``grid`` groups on the device, or with None on the host.
 
-    It has so many ``checks`` of indices; the run ends with ``status`` if the first one fails, and
-    with what follows for the others.
+    It has ``checks`` of indices; the run ends with ``status`` if the first one fails, and with the
+    following numbers for the others.
     """
 
     kernel: str
@@ -51,9 +50,8 @@ class KernelCall:
 
 @dataclass(frozen=True)
 class DeviceLibraryCall:
-    """What a kernel called ``name`` would compute, by a ``library`` on the device: of
-    tensors with ``elements`` of these types, by ``numbers`` that mean what the library's module
-    says."""
+    """A call of a ``library`` on the device instead of a kernel called ``name``: on tensors with
+    ``elements`` of these types, with ``numbers`` as the library's module defines them."""
 
     name: str
     library: str
@@ -64,7 +62,7 @@ class DeviceLibraryCall:
 
 @dataclass(frozen=True)
 class MoveTensor:
-    """Brings a tensor to the device, or from there."""
+    """Transfers a tensor to the device, or from it."""
 
     place: DevicePlace
     upload: bool
@@ -91,7 +89,7 @@ class ReadNumbers:
 
 @dataclass(frozen=True)
 class AllocateBoth:
-    """Memory of this number on both sides."""
+    """Allocates memory of this number on both sides."""
 
     number: int
     size: Index
@@ -129,14 +127,14 @@ Step: TypeAlias = (
 
 
 def is_the_devices(step: Step) -> bool:
-    """Whether all that a step does is done by the device."""
+    """Whether a step runs entirely on the device."""
     return isinstance(step, MoveTensor | CopyMemory | DeviceLibraryCall) or (
         isinstance(step, KernelCall) and step.grid is not None
     )
 
 
 def step_name(step: Step) -> str:
-    """What it does, for a trace."""
+    """Its name in a trace."""
     match step:
         case KernelCall():
             return step.kernel
@@ -149,7 +147,7 @@ def step_name(step: Step) -> str:
 
 
 def kernel_calls(steps: Sequence[Step]) -> list[KernelCall]:
-    """Those of all blocks."""
+    """Kernel calls of all blocks."""
     found: list[KernelCall] = []
     for step in steps:
         match step:
@@ -182,9 +180,9 @@ def library_names(steps: Sequence[Step]) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class DeviceProgram:
-    """What runs on device number ``index`` of a ``kind``: steps, what the entry point's sizes are
-    called, what is computed of them, the threads of a group of each kernel, and the bytes of each
-    place where groups arrive, all 0 before a run."""
+    """What runs on device number ``index`` of a ``kind``: steps, names of the entry point's sizes,
+    their definitions, the threads of a group of each kernel, and the bytes of each buffer of
+    arrival counters, all 0 before a run."""
 
     kind: str
     index: int
@@ -216,7 +214,7 @@ def to_json(program: DeviceProgram) -> str:
 
 
 def from_json(text: str) -> DeviceProgram:
-    """The inverse of :func:`to_json`; what it raises for other texts is any error of Python's."""
+    """The inverse of :func:`to_json`; for other texts, it raises any of Python's errors."""
     data: dict[str, Any] = json.loads(text)
     return DeviceProgram(
         data["kind"],

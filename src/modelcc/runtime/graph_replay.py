@@ -1,4 +1,4 @@
-"""Replays of recorded calls at the places of their inputs and results, with nothing else to do for
+"""Replays of recorded calls at the addresses of their inputs and results, without further work of
 the host."""
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V")
 
 Places = tuple[int, ...]
-"""Addresses of inputs, then of outputs; 0 for those that are not used where they are."""
+"""Addresses of inputs, then of outputs; 0 for those that are not used in place."""
 
 
 @dataclass(frozen=True)
 class EndOrder:
-    """The order of so many ``inputs`` and ``outputs`` in :data:`Places`."""
+    """The order of ``inputs`` inputs and ``outputs`` outputs in :data:`Places`."""
 
     inputs: int
     outputs: int
 
     def position(self, end: End) -> int:
-        """Of one end."""
+        """The position of an input or output."""
         return end[1] + (self.inputs if end[0] == "output" else 0)
 
     def end(self, position: int) -> End:
-        """The end at a position."""
+        """The input or output at a position."""
         if position < self.inputs:
             return "input", position
         return "output", position - self.inputs
 
     def places(self, addresses: Mapping[End, int]) -> Places:
-        """Those of ``addresses``, 0 for the others."""
+        """The entries of ``addresses``, 0 for the others."""
         found = [0] * (self.inputs + self.outputs)
         for end, address in addresses.items():
             found[self.position(end)] = address
@@ -47,20 +47,20 @@ class EndOrder:
 
 
 class SeenPlaces:
-    """Where the ends of calls have been: recorded work is worth it for what comes back."""
+    """Addresses of earlier calls: recording pays for those that are used again."""
 
     def __init__(self) -> None:
         self._rows: dict[Hashable, int] = {}
         self._ends: list[dict[int, None]] = []
 
     def times(self, sizes: Hashable, row: Places) -> int:
-        """How many calls of these ``sizes`` have been at these addresses before this one."""
+        """How many earlier calls of these ``sizes`` had these addresses."""
         found = self._rows.get((sizes, row), 0)
         _bounded(self._rows, (sizes, row), found + 1)
         return found
 
     def likely(self, places: Places) -> Places:
-        """Those that have been where they are, 0 for the others; this call is there now."""
+        """The addresses that earlier calls had, too, 0 for the others; remembers all."""
         self._ends = self._ends or [{} for _ in places]
         found = tuple(p if p in end else 0 for p, end in zip(places, self._ends, strict=True))
         for place, end in zip(places, self._ends, strict=True):
@@ -70,12 +70,12 @@ class SeenPlaces:
 
 
 def in_place(places: Places) -> Places:
-    """Those where kernels take them."""
+    """The inputs and outputs that kernels use in place."""
     return tuple(0 if place % ALIGNMENT else place for place in places)
 
 
 def _bounded(known: dict[_K, _V], key: _K, value: _V) -> None:
-    """Remember something, and forget what nobody has asked for longest if there is much."""
+    """Adds an entry, and evicts the least recently used one if there are many."""
     known.pop(key, None)
     if len(known) >= MOST_RECORDED:
         del known[next(iter(known))]
@@ -84,8 +84,8 @@ def _bounded(known: dict[_K, _V], key: _K, value: _V) -> None:
 
 @dataclass(frozen=True)
 class EndCopy:
-    """``size`` bytes of input or output number ``position`` in :data:`Places`, between where the
-    caller has them and ``offset`` bytes into ``memory``."""
+    """``size`` bytes of input or output number ``position`` in :data:`Places`, copied between the
+    caller's memory and ``offset`` bytes into ``memory``."""
 
     position: int
     memory: DeviceMemory
@@ -95,7 +95,7 @@ class EndCopy:
 
 @dataclass(frozen=True)
 class ReplayedCall:
-    """Work that has been recorded, and what is copied before and after it."""
+    """Recorded work, and copies before and after it."""
 
     calls: tuple[RecordedCall, ...]
     before: Sequence[EndCopy]
@@ -103,27 +103,27 @@ class ReplayedCall:
 
 
 class Replays:
-    """What has been recorded, for as long as memory of calls stays where it is."""
+    """Recorded calls, as long as memory of calls is not reallocated."""
 
     def __init__(self) -> None:
         self.places = SeenPlaces()
         self.results: DeviceResults | None = None
-        """Whose spare memory goes when memory of calls is made anew."""
+        """Results whose spare memory is freed when memory of calls is reallocated."""
         self._found: dict[Hashable, ReplayedCall] = {}
 
     def get(self, key: Hashable) -> ReplayedCall | None:
-        """That of a key."""
+        """The recorded call of a key."""
         found = self._found.get(key)
         if found is not None:
             _bounded(self._found, key, found)
         return found
 
     def keep(self, key: Hashable, repeat: ReplayedCall) -> None:
-        """For calls to come."""
+        """Keeps it for later calls."""
         _bounded(self._found, key, repeat)
 
     def clear(self) -> None:
-        """Memory of calls comes into another place."""
+        """Memory of calls is reallocated."""
         self._found.clear()
         if self.results is not None:
             self.results.clear()
@@ -132,8 +132,8 @@ class Replays:
 def replay_call(
     device: PointerDevice, repeat: ReplayedCall, places: Places, host: Places
 ) -> tuple[FaultReadback, ...]:
-    """Ask for all of a call, and for what it notes of indices; nobody waits for that.  Inputs that
-    have no place on the device come from where they are on the ``host``."""
+    """Issues a whole call, and the readback of its index faults, asynchronously.  Inputs without an
+    address on the device are copied from the ``host``."""
     for copy in repeat.before:
         if place := places[copy.position]:
             device.copy(copy.memory, copy.offset, device.lent(place, copy.size), 0, copy.size)

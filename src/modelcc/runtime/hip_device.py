@@ -26,12 +26,12 @@ def open_device(index: int) -> HipDevice:
 
 
 def architecture(index: int) -> str:
-    """What GPU number ``index`` is compiled for, as ``gfx942``; LoadError if there is none."""
+    """The architecture of GPU number ``index``, such as ``gfx942``; LoadError if there is none."""
     return _chip(_opened(open_hip(), index))
 
 
 class HipDevice(StreamDevice):
-    """A GPU with a stream, by a HIP ``library`` that is declared."""
+    """A GPU with a stream, by a declared HIP ``library``."""
 
     kind, dlpack, default_stream = "amdgpu", ROCM, ROCM_STREAM
 
@@ -43,13 +43,13 @@ class HipDevice(StreamDevice):
         calls.load(self._hip.keep_memory())
 
     def load(self, code: bytes, kernels: Mapping[str, Groups]) -> None:
-        """Load a code object."""
+        """Loads a code object."""
         if not kernels:
             return
         self._calls.enter()
         module, load = self._module(code), self._calls.load
         self._modules.append(module)
-        self._codes.append(code)  # the driver may read it when kernels are asked for
+        self._codes.append(code)  # the driver may read it when kernels are looked up
         self._kernels = {
             name: LoadedKernel(load(self._hip.function(module, name)), size)
             for name, size in kernels.items()
@@ -68,7 +68,7 @@ class HipDevice(StreamDevice):
 
 
 def _opened(library: Any, index: int) -> tuple[HipDriver, StreamCalls]:
-    """The driver of a GPU that is there."""
+    """The driver of a GPU that exists."""
     driver = HipDriver(library, index)
     calls = StreamCalls(driver, f"GPU {index}")
     for answer in (driver.begin(), driver.count()):

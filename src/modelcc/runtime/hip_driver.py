@@ -24,7 +24,7 @@ _ROOM = 4096
 
 
 class HipDriver:
-    """That of GPU number ``index``, by a ``library`` that is declared."""
+    """The driver of GPU number ``index``, by a declared ``library``."""
 
     def __init__(self, library: Any, index: int) -> None:
         self._hip = library
@@ -38,28 +38,28 @@ class HipDriver:
         return name.decode() if name else f"error {status}"
 
     def begin(self) -> Answer:
-        """Before anything else."""
+        """Initialises it."""
         return (self._hip.hipInit(0),)
 
     def count(self) -> Answer:
-        """How many GPUs there are."""
+        """The number of GPUs."""
         found = ctypes.c_int()
         return self._hip.hipGetDeviceCount(ctypes.byref(found)), found.value
 
     def full_name(self) -> Answer:
-        """What AMD calls it."""
+        """AMD's name for it."""
         held = ctypes.create_string_buffer(_NAME)
         return self._hip.hipDeviceGetName(held, _NAME, self._index), held.value.decode()
 
     def architecture(self) -> Answer:
-        """As compilers call it, with what of it is switched on (``gfx942:sramecc+:xnack-``)."""
+        """Its name for compilers, with enabled features (``gfx942:sramecc+:xnack-``)."""
         assert _PROPERTIES <= _ROOM
         held = ctypes.create_string_buffer(_ROOM)
         status = getattr(self._hip, PROPERTIES)(held, self._index)
         return status, held.raw[_ARCH : _ARCH + _NAME].split(b"\0")[0].decode()
 
     def keep_memory(self) -> Answer:
-        """The pool keeps what is given back, until somebody lacks memory."""
+        """The pool keeps freed memory until an allocation would fail."""
         status = self._hip.hipDeviceGetDefaultMemPool(ctypes.byref(self._pool), self._index)
         if status:
             return (status,)
@@ -71,7 +71,7 @@ class HipDriver:
         return (self._hip.hipSetDevice(self._index),)
 
     def close(self) -> None:
-        """HIP keeps what it has of a GPU as long as the process lives."""
+        """HIP keeps a GPU's context as long as the process lives."""
 
     # --- memory
 
@@ -190,6 +190,6 @@ class HipDriver:
         return (self._hip.hipGraphExecDestroy(executable),)
 
     def _given(self, function: Any, *rest: Any) -> Answer:
-        """The pointer that a function puts where its first parameter says."""
+        """The pointer that a function writes to its first parameter."""
         found = ctypes.c_void_p()
         return function(ctypes.byref(found), *rest), found.value or 0

@@ -29,7 +29,7 @@ _MAPPED = Path("/proc/self/maps")
 
 _POINTER, _SIZE, _INT, _COUNT = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_uint
 _GIVES, _SIZES, _NUMBERS = (ctypes.POINTER(t) for t in (_POINTER, _SIZE, _INT))
-"""Where a function puts pointers, sizes and numbers."""
+"""Out parameters: pointers, sizes and numbers."""
 
 PROPERTIES = "hipGetDevicePropertiesR0600"
 """The header calls it ``hipGetDeviceProperties`` since ROCm 6; the symbol of that name fills the
@@ -109,8 +109,8 @@ def open_hip() -> Any:
 
 
 def loaded_libraries(maps: Path) -> Iterator[str]:
-    """Paths of those that the process has loaded, as PyTorch loads its own: two of them would not
-    know each other's memory and streams."""
+    """Paths of libraries that the process has loaded, such as PyTorch's own: two copies would not
+    share memory and streams."""
     with suppress(OSError):
         words = (line.split(maxsplit=5) for line in maps.read_text().splitlines())
         paths = {word[5] for word in words if len(word) > 5}

@@ -1,7 +1,7 @@
 """Metal as a device, by PyObjC (the extra ``metal``), on macOS.
 
-Memory is shared by processor and GPU, so that bytes are copied by the processor when the GPU has
-done what was asked of it before.
+Memory is shared by processor and GPU, so that the processor copies bytes when the GPU has done all
+earlier work.
 """
 
 from __future__ import annotations
@@ -20,23 +20,22 @@ from modelcc.runtime.device import DeviceMemory, Groups, OutOfDeviceMemoryError
 from modelcc.runtime.errors import LoadError, RunError
 
 _WAITING = 64
-"""Launches that are handed to the GPU together."""
+"""Launches per command buffer."""
 
 _ALIGNED = 4
-"""Bytes that copies of the GPU's are multiples of (``MTLBlitCommandEncoder``, on macOS)."""
+"""Granularity of the GPU's copies in bytes (``MTLBlitCommandEncoder``, on macOS)."""
 
 
 @dataclass(frozen=True)
 class MetalApi:
-    """PyObjC's module ``Metal``, and its pools, in which objects are that nobody has asked to keep
-    (``objc.autorelease_pool``)."""
+    """PyObjC's module ``Metal``, and its pools of temporary objects (``objc.autorelease_pool``)."""
 
     metal: Any
     pool: Callable[[], AbstractContextManager[None]]
 
 
 def metal_api(platform: str) -> MetalApi:
-    """What is installed; LoadError says what to do where there is none."""
+    """The installed API; LoadError says what to do if there is none."""
     if platform != "darwin":
         raise LoadError(
             "Metal is a part of macOS, and this is another system; compile the model for "
@@ -80,7 +79,7 @@ def _devices(metal: Any) -> list[Any]:
 
 @dataclass(frozen=True, eq=False)
 class MetalMemory:
-    """A buffer of ``size`` bytes, which begins at the processor's ``address``."""
+    """A buffer of ``size`` bytes, at the processor's ``address``."""
 
     buffer: Any
     size: int
@@ -88,7 +87,7 @@ class MetalMemory:
 
 
 class MetalDevice:
-    """A device with one queue; launches are collected until something asks for their results."""
+    """A device with one queue; launches are batched until their results are needed."""
 
     def __init__(self, api: MetalApi, device: Any) -> None:
         self._api = api
@@ -108,18 +107,18 @@ class MetalDevice:
 
     @property
     def name(self) -> str:
-        """What its driver calls it."""
+        """Its driver's name for it."""
         return self._name
 
     @property
     def memory(self) -> int:
-        """Bytes that it should have in use at most, of memory that it shares."""
+        """The recommended limit of memory in use, of memory that it shares."""
         return int(self._device.recommendedMaxWorkingSetSize())
 
     # --- kernels
 
     def load(self, code: bytes, kernels: Mapping[str, Groups]) -> None:
-        """Compile MSL, without rounding otherwise than it says."""
+        """Compiles MSL, without fast math."""
         if not kernels:
             return
         with self._api.pool():
@@ -135,7 +134,7 @@ class MetalDevice:
                 self._kernels[name] = self._pipeline(library, name, size)
 
     def _options(self) -> Any:
-        """Since macOS 15 math has modes, and before it is fast or not."""
+        """Since macOS 15 there are math modes, before that fast math or not."""
         options = self._api.metal.MTLCompileOptions.alloc().init()
         if options.respondsToSelector_("setMathMode:"):
             options.setMathMode_(self._api.metal.MTLMathModeSafe)
@@ -144,7 +143,7 @@ class MetalDevice:
         return options
 
     def _pipeline(self, library: Any, name: str, size: Groups) -> tuple[Any, Any]:
-        """A kernel with the threads of a group; LoadError if it does not take so many."""
+        """A kernel with the threads of a group; LoadError if that is too many."""
         function = library.newFunctionWithName_(name)
         if function is None:
             raise LoadError(f"its kernels lack {name}; compile it again")
@@ -165,7 +164,7 @@ class MetalDevice:
     # --- memory
 
     def allocate(self, size: int) -> MetalMemory:
-        """A buffer that the processor sees, too."""
+        """A buffer that the processor can access, too."""
         size = _whole(max(size, 1))
         with self._api.pool():
             self._check_room(size)
@@ -185,13 +184,13 @@ class MetalDevice:
             raise OutOfDeviceMemoryError(self._name, size, self.memory, max(free, 0))
 
     def upload(self, memory: DeviceMemory, offset: int, address: int, size: int) -> None:
-        """Copy from the host, which may write there again at once."""
+        """Copies from the host, which may overwrite the source at once."""
         if size:
             self.synchronize()
             memmove(_metal(memory).address + offset, address, size)
 
     def download(self, memory: DeviceMemory, offset: int, address: int, size: int) -> None:
-        """Copy to the host, when what was launched has run."""
+        """Copies to the host, after all launches."""
         if size:
             self.synchronize()
             memmove(address, _metal(memory).address + offset, size)
@@ -199,7 +198,7 @@ class MetalDevice:
     def copy(
         self, to: DeviceMemory, to_offset: int, source: DeviceMemory, offset: int, size: int
     ) -> None:
-        """Copy within the device; within a buffer by way of another one."""
+        """Copies within the device; within a buffer through another one."""
         if not size:
             return
         size = _whole(size)
@@ -239,7 +238,7 @@ class MetalDevice:
             self._hand_over_if_many()
 
     def _bind(self, encoder: Any, number: int, memory: MetalMemory, offset: int) -> None:
-        """Most arguments are those of the launch before."""
+        """Binds an argument, unless the previous launch had it, as with most of them."""
         if self._bound.get(number) != (memory, offset):
             encoder.setBuffer_offset_atIndex_(memory.buffer, offset, number)
             self._bound[number] = memory, offset
@@ -267,12 +266,12 @@ class MetalDevice:
             self._handed.clear()
 
     def keep_times(self, on: bool) -> None:
-        """Take the times of what is handed to the GPU together."""
+        """Times command buffers."""
         self.synchronize()
         self._seconds = 0.0 if on else None
 
     def seconds(self) -> float:
-        """From where each began to where it ended."""
+        """The sum of their times."""
         taken = self._seconds or 0.0
         if self._seconds is not None:
             self._seconds = 0.0
@@ -280,13 +279,13 @@ class MetalDevice:
 
     @contextmanager
     def _working(self) -> Generator[None]:
-        """What fails is given up, with all that waits for it."""
+        """A failure drops the failed work, and all pending work."""
         try:
             with self._api.pool():
                 yield
         except BaseException:
             self._end_encoder()
-            for commands in self._handed:  # their memory may be another's then
+            for commands in self._handed:  # their memory may be reused then
                 commands.waitUntilCompleted()
             self._handed.clear()
             self._commands, self._waiting = None, 0
@@ -299,7 +298,7 @@ class MetalDevice:
         )
 
     def _begun(self) -> Any:
-        """The commands that are collected."""
+        """The current command buffer."""
         if self._commands is None:
             self._commands = self._queue.commandBuffer()
             if self._commands is None:
@@ -340,7 +339,7 @@ def _copy(encoder: Any, source: Any, offset: int, to: Any, to_offset: int, size:
 
 
 def _words(error: Any) -> str:
-    """Of an ``NSError``."""
+    """The message of an ``NSError``."""
     return "it does not say why" if error is None else str(error.localizedDescription())
 
 
@@ -354,5 +353,5 @@ def _whole(size: int) -> int:
 
 
 def _address(view: memoryview) -> int:
-    """Where memory is that Python sees."""
+    """The address of memory that Python sees."""
     return addressof(c_uint8.from_buffer(view))

@@ -1,4 +1,4 @@
-"""OpenCL as a device, by ``pyopencl`` (the extra ``opencl``) and whatever drivers are installed."""
+"""OpenCL as a device, by ``pyopencl`` (the extra ``opencl``) and the installed drivers."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from modelcc.runtime.errors import LoadError, RunError
 
 STANDARD = "-cl-std=CL1.2"
 SPIRV = (0x07230203).to_bytes(4, "little")
-"""What modules of SPIR-V begin with."""
+"""The magic number of SPIR-V modules."""
 
 TAKES_SPIRV = "cl_khr_il_program"
 _OUT_OF_MEMORY = ("MEM_OBJECT_ALLOCATION_FAILURE", "OUT_OF_RESOURCES", "INVALID_BUFFER_SIZE")
 _REMEMBERED = 4096
-"""Places of buffers for which an object of OpenCL's is kept."""
+"""Sub-buffers that are kept."""
 
 
 def find_devices() -> list[cl.Device]:
-    """Those of all platforms, in the order of the drivers; LoadError if there is none."""
+    """Devices of all platforms, in the order of the drivers; LoadError if there is none."""
     try:
         found = [device for platform in cl.get_platforms() for device in platform.get_devices()]
     except cl.Error as error:
@@ -53,14 +53,14 @@ def open_device(index: int) -> OpenclDevice:
 
 
 def extensions(index: int) -> frozenset[str]:
-    """What device number ``index`` has beyond OpenCL 1.2, by the names of extensions; LoadError."""
+    """Extensions of device number ``index`` to OpenCL 1.2, by their names; LoadError."""
     return frozenset(str(find_device(index).extensions).split())
 
 
 def build_program(context: cl.Context, code: bytes) -> cl.Program:
-    """The program of OpenCL C or SPIR-V; ``cl.Error`` with the words of the driver's compiler.
+    """The program of OpenCL C or SPIR-V; ``cl.Error`` with the message of the driver's compiler.
 
-    Some compilers tell of each kernel that they have done their work; that is no warning.
+    Some compilers report success for each kernel; that is no warning.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", cl.CompilerWarning)
@@ -71,14 +71,15 @@ def build_program(context: cl.Context, code: bytes) -> cl.Program:
 
 @dataclass(frozen=True, eq=False)
 class OpenclBuffer:
-    """A buffer of OpenCL's with its bytes, and what begins at offsets of it."""
+    """An OpenCL buffer with its bytes, and its sub-buffers."""
 
     own: cl.Buffer
     size: int
     parts: dict[int, cl.Buffer] = field(default_factory=dict[int, cl.Buffer])
 
     def part(self, offset: int) -> cl.Buffer:
-        """What begins at an offset; at the end lies what is empty, for which OpenCL has no part."""
+        """The sub-buffer at an offset; the whole buffer for empty tensors at its end, as OpenCL has
+        none."""
         if not 0 < offset < self.size:
             return self.own
         found = self.parts.get(offset)
@@ -90,7 +91,7 @@ class OpenclBuffer:
 
 
 class OpenclDevice:
-    """A device with one queue, which works in order."""
+    """A device with one in-order queue."""
 
     def __init__(self, device: cl.Device) -> None:
         self._device = device
@@ -104,7 +105,7 @@ class OpenclDevice:
 
     @property
     def name(self) -> str:
-        """What its driver calls it."""
+        """Its driver's name for it."""
         return str(self._device.name).strip()
 
     @property
@@ -150,7 +151,7 @@ class OpenclDevice:
         return OpenclBuffer(buffer, size)
 
     def upload(self, memory: DeviceMemory, offset: int, address: int, size: int) -> None:
-        """Copy from the host, which may write there again at once."""
+        """Copies from the host, which may overwrite the source at once."""
         try:
             host, to = _host(address, size), _buffer(memory)
             self._note(cl.enqueue_copy(self._queue, to, host, dst_offset=offset))
@@ -168,7 +169,7 @@ class OpenclDevice:
     def copy(
         self, to: DeviceMemory, to_offset: int, source: DeviceMemory, offset: int, size: int
     ) -> None:
-        """Copy within the device; places that overlap by way of another buffer."""
+        """Copies within the device; overlapping ranges through another buffer."""
         ends = _buffer(to), _buffer(source)
         try:
             if ends[0] is ends[1] and abs(to_offset - offset) < size:
@@ -211,7 +212,7 @@ class OpenclDevice:
             raise self._lost(error) from error
 
     def keep_times(self, on: bool) -> None:
-        """Take the times of commands."""
+        """Times commands."""
         timing = cl.command_queue_properties.PROFILING_ENABLE
         self.synchronize()
         self._queue = (
@@ -222,7 +223,7 @@ class OpenclDevice:
         self._timed = [] if on else None
 
     def seconds(self) -> float:
-        """From where each command began to where it ended."""
+        """The sum of their times."""
         done, self._timed = self._timed or [], []
         return sum(event.profile.end - event.profile.start for event in done) * 1e-9
 

@@ -1,7 +1,7 @@
-"""Asynchronous calls, which return before the device is done: faults of indices are found later.
+"""Asynchronous calls, which return before the device is done: index faults are found later.
 
-What each call notes comes to the host in memory of its own, and is looked at when the device says
-that it is there. Whoever uses any of this has the device's lock.
+The faults of each call are copied to host memory of its own, and read when the device says that the
+copy is done.  Whoever uses any of this has the device's lock.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from modelcc.runtime.device_recordings import FaultPlaces, IndexFault
 from modelcc.runtime.errors import RunError
 
 _MOST = 64
-"""Calls that may be on their way; the next one waits for them."""
+"""Calls that may be pending; the next one waits for them."""
 
 
 @dataclass(frozen=True)
 class FaultReadback:
-    """What recorded work has noted in ``places``, once its ``copy`` has come."""
+    """The faults of recorded work in ``places``, once their ``copy`` has arrived."""
 
     copy: LateCopy
     places: FaultPlaces
@@ -32,20 +32,21 @@ class FaultReadback:
 
 @dataclass
 class _Fault:
-    """Of a call; ``reported`` if somebody has had the error."""
+    """A fault of a call; ``reported`` if its error has been raised."""
 
     text: str
     reported: bool = False
 
     def error(self, earlier: bool) -> RunError:
-        """For whoever asks now, of an ``earlier`` call than the one that this is about."""
+        """The error for the current caller, ``earlier`` if it concerns an earlier call than this
+        one."""
         self.reported = True
         return RunError(f"{self.text} (in an earlier call)" if earlier else self.text)
 
 
 class PendingCall:
-    """A call; its results are none if an index was out of range in it, or in a call among its
-    ``sources``, whose results it computes with.  ``failure`` makes the error of the former."""
+    """A call; its results are invalid if an index was out of range in it, or in a call among its
+    ``sources``, whose results it uses.  ``failure`` makes the error of the former."""
 
     def __init__(
         self, failure: Callable[[int, int], RunError], sources: Sequence[PendingCall] = ()
@@ -56,15 +57,15 @@ class PendingCall:
         self._fault: _Fault | None = None
         self._inherited = False
         self.ended = False
-        """Whether it is known how."""
+        """Whether its outcome is known."""
 
     @property
     def succeeded(self) -> bool:
-        """Whether it is known to have ended, and well."""
+        """Whether it is known to have succeeded."""
         return self.ended and self._fault is None
 
     def begin(self, notes: Sequence[FaultReadback]) -> None:
-        """It has been asked for, and will have noted this."""
+        """It has been issued, and its faults come with these readbacks."""
         self._notes = notes
 
     def has_ended(self) -> bool:
@@ -72,8 +73,8 @@ class PendingCall:
         return not self._notes or self._notes[-1].copy.has_come()
 
     def end(self) -> _Fault | None:
-        """Look at what it has noted, when it :meth:`has_ended`, as have calls before: what nobody
-        has been told yet."""
+        """The call's fault, once it :meth:`has_ended`, as have earlier calls, unless it was
+        reported."""
         found = [fault for notes in self._notes if (fault := notes.take()) is not None]
         if found:
             self._fault = _Fault(str(self._failure(*found[0])))
@@ -85,14 +86,14 @@ class PendingCall:
         return self._fault if found else None
 
     def refuse(self, earlier: bool = False) -> None:
-        """RunError if its results are known to be none, each time; ``earlier`` if a call is being
-        made that would take them."""
+        """RunError, each time, if its results are known to be invalid; ``earlier`` if another call
+        is about to use them."""
         if self._fault is not None:
             raise self._fault.error(earlier or self._inherited)
 
 
 class PendingCalls:
-    """Those of a model, in their order."""
+    """Pending calls of a model, in their order."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -100,22 +101,22 @@ class PendingCalls:
         self._faults: deque[_Fault] = deque()
 
     def add(self, call: PendingCall, notes: Sequence[FaultReadback]) -> None:
-        """It has been asked for; what it has noted comes with ``notes``."""
+        """It has been issued; its faults come with ``notes``."""
         call.begin(notes)
         self._begun.append(call)
         if not (notes or len(self._begun) > 1):
             self.settle()
 
     def settle(self) -> None:
-        """Find out how the calls that the device is done with have ended."""
+        """Finds the outcomes of calls that the device has done."""
         while self._begun and self._begun[0].has_ended():
             fault = self._begun.popleft().end()
             if fault is not None:
                 self._faults.append(fault)
 
     def check(self) -> None:
-        """Before a call that nobody waits for: RunError about an earlier one that has ended, of
-        which nobody has been told."""
+        """Before an asynchronous call: RunError about an earlier one that has failed, unless it was
+        reported."""
         self.settle()
         if len(self._begun) >= _MOST:
             self._device.synchronize()
@@ -123,7 +124,7 @@ class PendingCalls:
         self._tell()
 
     def finish(self) -> None:
-        """Before a call that is waited for: as :meth:`check`, about all earlier ones."""
+        """Before a synchronous call: as :meth:`check`, about all earlier ones."""
         if self._begun:
             self._device.synchronize()
             self.settle()

@@ -12,7 +12,7 @@ Ranges = Callable[[str], AbstractContextManager[Any]]
 
 
 def profiler_ranges() -> Ranges:
-    """What makes a range of a name around a block; nothing without the package."""
+    """A function that makes a named range around a block; without the package, it does nothing."""
     try:
         nvtx: Any = import_module("nvtx")
     except ImportError:

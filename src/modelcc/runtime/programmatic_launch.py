@@ -1,5 +1,5 @@
-"""Launches of kernels that may begin before the one before them has ended, on GPUs from sm_90 on
-(programmatic dependent launch)."""
+"""Programmatic dependent launch: kernels that may start before the previous one has ended, on GPUs
+from sm_90 on."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from modelcc.runtime.cuda_calls import CudaCalls
 from modelcc.runtime.device import Groups
 
 KERNELS_WAIT = "kernels_wait"
-"""Stands in a module whose kernels all wait until the one before them has ended."""
+"""A global of modules whose kernels all wait until the previous one has ended."""
 
 _FIRST_DRIVER = 12030
-"""CUDA 12.3 is the first one that records such launches."""
+"""CUDA 12.3 is the first one that captures such launches."""
 
 _REFUSALS = "CUDA_ERROR_INVALID_VALUE", "CUDA_ERROR_NOT_SUPPORTED"
 
 
 class ProgrammaticLaunches:
-    """Launches ahead of a kernel, if that is what was asked for last (``behind_kernel``), of
-    kernels that wait, as long as the driver takes them."""
+    """Launches that overlap with the previous kernel, if a kernel was issued last
+    (``behind_kernel``), for kernels that wait, as long as the driver accepts such launches."""
 
     def __init__(self, calls: CudaCalls) -> None:
         self._calls = calls
@@ -27,7 +27,7 @@ class ProgrammaticLaunches:
         self.behind_kernel = False
 
     def have_waiting(self, found: bytes) -> None:
-        """Kernels wait if anything is ``found`` by the name :data:`KERNELS_WAIT`."""
+        """Kernels wait if a global called :data:`KERNELS_WAIT` is ``found``."""
         version = self._calls.load(self._calls.api.cuDriverGetVersion()) if found else 0
         self._taken = int(version) >= _FIRST_DRIVER
 
@@ -40,7 +40,7 @@ class ProgrammaticLaunches:
         stream: Any,
         arguments: int,
     ) -> bool:
-        """Ask for a kernel; False if it has to be launched behind all that was asked for before."""
+        """Launches a kernel; False if it has to be launched after all earlier work."""
         if not (self._taken and self.behind_kernel):
             return False
         api = self._calls.api

@@ -1,5 +1,5 @@
-"""The device's work of a program's calls: recorded where inputs and outputs come back, asked for
-step by step where they are elsewhere each time."""
+"""The device's work of a program's calls: recorded if addresses of inputs and outputs repeat,
+issued step by step if they differ each time."""
 
 from __future__ import annotations
 
@@ -41,30 +41,29 @@ from modelcc.runtime.graph_replay import (
 from modelcc.runtime.pending_calls import FaultReadback
 
 COPIED_BYTES = 4 << 20
-"""What is copied to a recorded call's own memory, of which the copy counts as one more launch: an
-H100 reads and writes it in 2.6 µs, and the host asks for a launch in 8 µs, of which it may wait
-for the GPU anyway."""
+"""Bytes copied to a recorded call's own memory that count as one more launch: an H100 copies them
+in 2.6 µs, and the host issues a launch in 8 µs, of which it may wait for the GPU anyway."""
 
 TRIED = 3
-"""Calls with ends at new places that are asked for step by step, before copies of these ends are
-recorded for."""
+"""Calls with inputs or outputs at new addresses that are issued step by step, before a recording
+with copies of these is made."""
 
 
 class StepRunner(Protocol):
-    """Does steps one after the other."""
+    """Runs steps in their order."""
 
     def steps(self, steps: Sequence[Step], values: Values, at: Mirror) -> None:
-        """Ask the device for them, and wait where the host has a part."""
+        """Issues them to the device, and waits where the host has a part."""
 
     def buffer(self, place: DevicePlace, values: Values, at: Mirror) -> tuple[DeviceMemory, int]:
-        """Where a tensor is on the device."""
+        """The memory of a tensor on the device."""
         ...
 
 
 @dataclass(frozen=True)
 class EndUse:
-    """Which ends of a call are used where the caller has them (``row``; 0 elsewhere), and whether
-    calls come back there, so that recording is worth it."""
+    """Which inputs and outputs of a call are used in place (``row``; 0: copied), and whether later
+    calls have the same addresses, so that recording pays."""
 
     row: Places
     back: bool
@@ -72,7 +71,7 @@ class EndUse:
 
 @dataclass(frozen=True)
 class _Stepwise:
-    """Work that is asked for step by step whenever it is run."""
+    """Work that is issued step by step whenever it is run."""
 
     ask: Callable[[], None]
 
@@ -81,7 +80,7 @@ class _Stepwise:
 
 
 class RecordedCalls:
-    """Those of one program, a call at a time, whose caller has the device's lock."""
+    """Calls of one program, one at a time, whose caller has the device's lock."""
 
     def __init__(
         self,
@@ -105,11 +104,11 @@ class RecordedCalls:
         self._names: tuple[str, ...] = ()
         self._noted: DeviceMemory | None = None
         self.refused = False
-        """Whether the device has not been able to record it."""
+        """Whether the device has failed to record it."""
 
     def takes(self, values: Values) -> bool:
-        """Whether calls of these sizes need not be waited for: their conditions hold, and what the
-        first call brings and describes is there."""
+        """Whether calls of these sizes can be asynchronous: their conditions hold, and what the
+        first call uploads and describes is there."""
         described = self._described.knows((tuple(values.values()), ()))
         return bool(self._constants) and described and not self.refused and self._holds(values)
 
@@ -117,11 +116,11 @@ class RecordedCalls:
         reads = (step for step in self._parts.before if isinstance(step, ReadNumbers))
         return all(condition.holds(values) for read in reads for condition, _ in read.conditions)
 
-    # --- calls that are waited for
+    # --- synchronous calls
 
     def used(self, places: Places, values: Values) -> EndUse:
-        """Of a call at ``places``: all where kernels take them, if it comes back there; those that
-        have been there before, if copies of the others are less than asking for all launches."""
+        """The use of a call's ``places``: all in place, if their addresses repeat; otherwise those
+        that do, if copies of the others are cheaper than issuing all launches."""
         row, seen = in_place(places), self._repeats.places
         likely = seen.likely(row)
         sizes = tuple(values.values())
@@ -135,7 +134,7 @@ class RecordedCalls:
         return EndUse(row, False)
 
     def run(self, runner: StepRunner, constants: int, values: Values, at: Mirror) -> None:
-        """A call that its caller waits for; ``constants`` is the table of their addresses."""
+        """A synchronous call; ``constants`` is the table of their addresses."""
         self._constants, self._names = constants, tuple(values)
         runner.steps(self._parts.before, values, at)
         key = (tuple(values.values()), tuple(at.kept), self._ends.places(at.direct))
@@ -159,7 +158,7 @@ class RecordedCalls:
         self._device.download(faults.memory, 0, ctypes.addressof(noted), faults.size)
         end_if(faults.fault(noted.raw), at.arena)
 
-    # --- calls that nobody waits for
+    # --- asynchronous calls
 
     def again(
         self,
@@ -169,8 +168,8 @@ class RecordedCalls:
         places: Places,
         host: Places,
     ) -> tuple[FaultReadback, ...] | None:
-        """Ask for a call with ``numbers`` at ``places``, its other inputs on the ``host``, and for
-        what it notes of indices; None if the device cannot be asked without waiting."""
+        """Issues a call with ``numbers`` at ``places``, its other inputs on the ``host``, and the
+        readback of its index faults; None if that needs waiting."""
         repeat = self._repeats.get((numbers, (), places))
         if repeat is None and not self.refused:
             repeat = self._repeat(runner, device, numbers, places)
@@ -193,7 +192,7 @@ class RecordedCalls:
         return made
 
     def _placed(self, device: PointerDevice, values: Values, places: Places, use: EndUse) -> Mirror:
-        """Memory of a call whose ends the caller has on the device."""
+        """Memory of a call with the caller's inputs and outputs on the device."""
         foreign: dict[End, DeviceMemory] = {}
         for position, place in enumerate(places):
             if place:
@@ -201,12 +200,12 @@ class RecordedCalls:
                 foreign[self._ends.end(position)] = device.lent(place, size)
         direct = {end: use.row[self._ends.position(end)] for end in foreign}
         direct = {end: place for end, place in direct.items() if place}
-        nothing = (ctypes.c_int64 * max(1, len(places)))()  # the host has none of the ends
+        nothing = (ctypes.c_int64 * max(1, len(places)))()  # the host has none of these tensors
         given = (ctypes.addressof(nothing), ctypes.addressof(nothing), self._constants, 0, 0)
         return self._memories.of_call(given, values, foreign, direct)
 
     def _stepwise(self, runner: StepRunner, values: Values, at: Mirror) -> ReplayedCall:
-        """Where the device is asked for one step after the other, and notes all faults."""
+        """A call that is issued step by step, and records all faults."""
         calls: list[RecordedCall] = []
         for steps in self._parts.inside:
             size = fault_bytes(steps, self._numbers(values))
@@ -216,7 +215,7 @@ class RecordedCalls:
         return ReplayedCall(tuple(calls), *self._copies(runner, values, at))
 
     def _notes(self, size: int) -> DeviceMemory:
-        """For faults of calls one after the other, of which at most one part notes any."""
+        """For faults of consecutive calls, of which at most one part records any."""
         if self._noted is None or self._noted.size < size:
             self._noted = self._device.allocate(size)
         return self._noted
@@ -224,7 +223,7 @@ class RecordedCalls:
     # --- recordings
 
     def _recorded(self, runner: StepRunner, values: Values, at: Mirror) -> ReplayedCall | None:
-        """None, now and ever, if the device cannot be told once."""
+        """The recorded call; None, from now on, if the device cannot record it."""
         if self.refused:
             return None
         try:
@@ -246,15 +245,15 @@ class RecordedCalls:
     def _ask(
         self, runner: StepRunner, steps: Sequence[Step], values: Values, at: Mirror, size: int
     ) -> None:
-        if at.faults is not None:  # what a call before has noted
+        if at.faults is not None:  # recorded by an earlier call
             self._device.clear(at.faults.memory, 0, size)
         runner.steps(steps, values, at)
 
     def _copies(
         self, runner: StepRunner, values: Values, at: Mirror
     ) -> tuple[tuple[EndCopy, ...], tuple[EndCopy, ...]]:
-        """What is moved before and after the device's work where the caller has a tensor on the
-        device elsewhere than kernels take it, states included."""
+        """Copies before and after the device's work of the caller's tensors on the device that are
+        not used in place, states included."""
         states = self._memories.states if not at.kept else ()
         own = [DevicePlace("input", n, 0, self._program.inputs[n]) for n in states]
         sides: list[tuple[EndCopy, ...]] = []

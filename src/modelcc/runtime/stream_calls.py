@@ -1,4 +1,4 @@
-"""What a GPU's driver answers, as errors that say what to do."""
+"""Errors of a GPU's driver, as messages that say what to do."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from modelcc.runtime.stream_driver import (
 _HARMLESS = frozenset(
     (INVALID_VALUE, OUT_OF_MEMORY, INVALID_CONFIGURATION, LAUNCH_OUT_OF_RESOURCES, NOT_SUPPORTED)
 )
-"""Errors of a call alone, after which the GPU does what it is asked for."""
+"""Errors of a single call, after which the GPU still works."""
 
 
 class StreamCalls:
-    """Answers of ``driver``, for the GPU called ``name``."""
+    """Results of ``driver``, for the GPU called ``name``."""
 
     def __init__(self, driver: StreamDriver, name: str) -> None:
         self.driver = driver
@@ -37,7 +37,7 @@ class StreamCalls:
         return "restart the driver, or compile for another target"
 
     def enter(self) -> None:
-        """What this thread asks for from now on is for this GPU; RunError if it has failed."""
+        """Makes this GPU current for this thread; RunError if it has failed."""
         if self.lost:
             raise RunError(
                 f"{self.name} has failed before ({self.lost}): load the model again, and if that "

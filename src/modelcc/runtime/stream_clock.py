@@ -1,4 +1,4 @@
-"""Times of what a GPU is asked for, by its own clock."""
+"""Times of a GPU's commands, by its own clock."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any, Protocol
 from modelcc.runtime.stream_calls import StreamCalls
 
 FLUSHED = 64 << 20
-"""Bytes that are cleared before a kernel is timed: the GPU is busy until all is asked for, and its
-caches hold nothing of the kernel's."""
+"""Bytes that are cleared before a kernel is timed: the GPU is busy until all commands are issued,
+and its caches are flushed."""
 
 
 class Flushed(Protocol):
-    """Memory of a GPU's that nobody else uses."""
+    """Memory of a GPU that nothing else uses."""
 
     @property
     def address(self) -> int:
-        """Where it begins."""
+        """Its address."""
         ...
 
     @property
@@ -27,7 +27,7 @@ class Flushed(Protocol):
 
 
 class StreamClock:
-    """Takes times of commands in ``stream``, where it is told to."""
+    """Times commands in ``stream``, while this is on."""
 
     def __init__(self, calls: StreamCalls, stream: Any) -> None:
         self._calls = calls
@@ -36,12 +36,12 @@ class StreamClock:
         self._flushed: Flushed | None = None
 
     def keep(self, flushed: Flushed | None) -> None:
-        """Take times from now on, clearing memory before each command; none with None."""
+        """Starts timing, with memory to clear before each command; stops with None."""
         self._flushed = flushed
         self._drop()
 
     def seconds(self) -> float:
-        """From where each command began to where it ended."""
+        """The sum of all commands' times."""
         elapsed = self._calls.driver.elapsed
         taken = sum(self._calls.run(elapsed(*pair)) for pair in self._pairs)
         self._drop()
@@ -54,7 +54,7 @@ class StreamClock:
         self._pairs = []
 
     def timed(self, call: Callable[..., tuple[Any, ...]], *given: Any) -> None:
-        """Ask for something, between two events where times are taken."""
+        """Issues a command, between two events if it is timed."""
         run, driver = self._calls.run, self._calls.driver
         if self._flushed is None:
             run(call(*given))

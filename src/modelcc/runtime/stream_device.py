@@ -1,7 +1,7 @@
-"""GPUs whose drivers work in streams: what CUDA's and HIP's devices share.
+"""GPUs whose drivers have streams: what CUDA's and HIP's devices share.
 
-All work of a device goes through a stream of its own; memory comes from the driver's pool, which
-keeps what is given back for the next time.
+All work of a device is in a stream of its own; memory comes from the driver's pool, which keeps
+freed memory for reuse.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from modelcc.runtime.stream_readback import StreamReadbacks
 from modelcc.runtime.stream_staging import PinnedStage
 
 _NAP = 0.0005
-"""Seconds between two looks at work that must not take too long."""
+"""Seconds between two polls of work with a time limit."""
 
 
 class StreamMemory:
-    """Memory of a GPU, given back when nobody has it any more."""
+    """Memory of a GPU, freed with the object."""
 
     def __init__(self, device: StreamDevice, address: Any, size: int) -> None:
         self._device = device
@@ -48,7 +48,7 @@ class StreamMemory:
 
 
 class ForeignMemory:
-    """Memory of a GPU that is somebody else's, who keeps it for as long as it is used."""
+    """Memory of a GPU that somebody else owns, and keeps as long as it is used."""
 
     def __init__(self, address: int, size: int) -> None:
         self.address = address
@@ -56,14 +56,14 @@ class ForeignMemory:
 
 
 class StreamGraph:
-    """Recorded work, ready to be run again."""
+    """Recorded work, ready to be replayed."""
 
     def __init__(self, device: StreamDevice, executable: Any) -> None:
         self._device = device
         self._executable = executable
 
     def run(self) -> None:
-        """Ask for all of it."""
+        """Issues all of it."""
         self._device.replay(self._executable)
 
     def __del__(self) -> None:
@@ -72,7 +72,7 @@ class StreamGraph:
 
 @dataclass(frozen=True)
 class LoadedKernel:
-    """A kernel of a module, the threads of its groups, and bytes of shared memory to give it."""
+    """A kernel of a module, the threads of its groups, and bytes of dynamic shared memory."""
 
     function: Any
     threads: Groups
@@ -80,10 +80,10 @@ class LoadedKernel:
 
 
 class StreamDevice:
-    """GPU number ``index`` with a stream, by the driver of ``calls``, which is ready.
+    """GPU number ``index`` with a stream, by the driver of ``calls``, which is initialised.
 
-    The target of its ``kind`` compiles for it; ``dlpack`` is the kind of its memory as DLPack
-    counts them, ``default_stream`` what work of those that name no stream is in.
+    The target of its ``kind`` compiles for it; ``dlpack`` is its device type in DLPack,
+    ``default_stream`` the stream of work that names none.
     """
 
     kind: str
@@ -107,10 +107,10 @@ class StreamDevice:
 
     def __del__(self) -> None:
         if sys.is_finalizing() or not hasattr(self, "timeout") or self._calls.lost:
-            return  # what has failed, or is still at work, is left as it is
+            return  # after a failure, or while busy, it is left as it is
         self._closed = True
         self._driver.enter()
-        self._driver.wait(self._stream)  # calls may have left it at work
+        self._driver.wait(self._stream)  # asynchronous calls may be pending
         self._stage.free()
         self._late.free()
         self._order.free()
@@ -121,11 +121,11 @@ class StreamDevice:
         self._driver.close()
 
     def _close(self) -> None:
-        """Give back what a vendor's device has besides."""
+        """Frees what a vendor's device has besides."""
 
     @property
     def name(self) -> str:
-        """What its driver calls it."""
+        """Its driver's name for it."""
         return self._calls.name
 
     @property
@@ -135,13 +135,13 @@ class StreamDevice:
 
     @property
     def stream(self) -> int:
-        """Its stream, for those who wait for it on the device."""
+        """Its stream, for others that wait for it on the device."""
         return int(self._stream)
 
     # --- memory
 
     def allocate(self, size: int) -> StreamMemory:
-        """Memory of the pool; what other models have given back is looked for first."""
+        """Memory of the pool, which releases its unused memory if there is too little."""
         return StreamMemory(self, self._taken(size), size)
 
     def _taken(self, size: int) -> Any:
@@ -161,21 +161,21 @@ class StreamDevice:
         return self._calls.run((status, address))
 
     def free(self, address: int, streams: set[int]) -> None:
-        """Give memory back to the pool, once these ``streams`` of others are done with it; when a
-        recording ends, if there is one."""
+        """Returns memory to the pool, once these ``streams`` of others are done with it; during a
+        recording, at its end."""
         if sys.is_finalizing() or self._closed:
             return
         if self._recording:
             self._given_back.append((address, streams))
             return
         self._driver.enter()
-        with suppress(RunError):  # a GPU that has failed takes nothing, and nobody waits for this
+        with suppress(RunError):  # a GPU that has failed accepts nothing, and this is not awaited
             for stream in streams:
                 self._order.follow(self._stream, stream)
         self._driver.release(address, self._stream)
 
     def upload(self, memory: DeviceMemory, offset: int, address: int, size: int) -> None:
-        """Copy from the host, which may write there again at once."""
+        """Copies from the host, which may overwrite the source at once."""
         if self._recording:
             raise RecordingError
         self._calls.enter()
@@ -188,7 +188,7 @@ class StreamDevice:
             self._timed(self._driver.upload, to, place, count, self._stream)
 
     def download(self, memory: DeviceMemory, offset: int, address: int, size: int) -> None:
-        """Copy to the host, and wait for it."""
+        """Copies to the host, and waits for it."""
         if self._recording:
             raise RecordingError
         self._calls.enter()
@@ -202,7 +202,7 @@ class StreamDevice:
             ctypes.memmove(address + start, place, count)
 
     def download_late(self, memory: DeviceMemory, offset: int, size: int) -> LateCopy:
-        """Copy to the host, with nobody waiting for it."""
+        """Copies to the host, asynchronously."""
         self._calls.enter()
         return self._late.bring(address_of(memory) + offset, size)
 
@@ -214,7 +214,7 @@ class StreamDevice:
     def copy(
         self, to: DeviceMemory, to_offset: int, source: DeviceMemory, offset: int, size: int
     ) -> None:
-        """Copy within the device; places that overlap by way of other memory."""
+        """Copies within the device; overlapping ranges through other memory."""
         self._calls.enter()
         target, first = address_of(to) + to_offset, address_of(source) + offset
         move = self._driver.move
@@ -227,11 +227,11 @@ class StreamDevice:
     # --- memory and streams of others
 
     def address(self, memory: DeviceMemory) -> int:
-        """Where memory begins."""
+        """The address of memory."""
         return address_of(memory)
 
     def foreign(self, address: int, size: int, where: str) -> ForeignMemory:
-        """Memory of this GPU that somebody else has; InputError about ``where`` if it is not."""
+        """Memory of this GPU that somebody else owns; InputError about ``where`` if it is not."""
         if not size:
             return ForeignMemory(0, 0)
         self._calls.enter()
@@ -245,16 +245,16 @@ class StreamDevice:
         return self.lent(address, size)
 
     def lent(self, address: int, size: int) -> ForeignMemory:
-        """As :meth:`foreign`, where the caller vouches for it."""
+        """As :meth:`foreign`, where the caller guarantees it."""
         return ForeignMemory(address, size)
 
     def wait_for(self, stream: int) -> None:
-        """Work that is asked for from now on comes after what somebody else's ``stream`` does."""
+        """Work that is issued from now on comes after another library's ``stream``."""
         self._calls.enter()
         self._order.have_wait(self._stream, stream)
 
     def precede(self, stream: int) -> None:
-        """What somebody else's ``stream`` is asked for from now on comes after all work so far."""
+        """Work issued to another library's ``stream`` from now on comes after all work so far."""
         self._calls.enter()
         self._order.have_wait(stream, self._stream)
 
@@ -264,7 +264,7 @@ class StreamDevice:
         return memory.streams
 
     def share(self, memory: DeviceMemory, stream: int) -> None:
-        """Memory that is given back is not used again before ``stream`` is done with it."""
+        """Freed memory is not reused before ``stream`` is done with it."""
         self.users(memory).add(stream)
 
     # --- work
@@ -276,7 +276,7 @@ class StreamDevice:
         sizes: Sequence[int],
         grid: Groups,
     ) -> None:
-        """Run a kernel."""
+        """Runs a kernel."""
         self._calls.enter()
         addresses = [address_of(memory) + offset for memory, offset in buffers]
         given = [*map(ctypes.c_uint64, addresses)]
@@ -286,7 +286,7 @@ class StreamDevice:
         self._start(self._kernels[kernel], grid, ctypes.addressof(table))
 
     def _more(self, kernel: str, addresses: Sequence[int], sizes: Sequence[int]) -> Sequence[int]:
-        """Where arguments are that a vendor's kernels have behind addresses and sizes."""
+        """Addresses of further arguments of a vendor's kernels, after addresses and sizes."""
         del kernel, addresses, sizes
         return ()
 
@@ -295,7 +295,7 @@ class StreamDevice:
         self._timed(self._driver.launch, kernel.function, grid, *how)
 
     def synchronize(self) -> None:
-        """Wait for all work, but no longer than the :attr:`timeout`."""
+        """Waits for all work, but at most until the :attr:`timeout`."""
         if self._recording:
             raise RecordingError
         self._calls.enter()
@@ -319,7 +319,7 @@ class StreamDevice:
     # --- recordings
 
     def record(self, work: Callable[[], None]) -> StreamGraph:
-        """What ``work`` asks for, as a graph, not run yet; RecordingError if it waits for
+        """The commands of ``work``, as a graph, not run yet; RecordingError if it waits for
         anything, or allocates."""
         self._calls.enter()
         self._calls.run(self._driver.begin_recording(self._stream))
@@ -330,7 +330,7 @@ class StreamDevice:
             status, graph = self._end_recording()
             if not int(status):
                 self._driver.drop_graph(graph)
-            elif isinstance(error, RunError):  # what a library asks for may be no recording's
+            elif isinstance(error, RunError):  # a library's commands may not be recordable
                 raise RecordingError(str(error)) from error
             raise
         graph = self._calls.run(self._end_recording())
@@ -340,7 +340,7 @@ class StreamDevice:
             self._driver.drop_graph(graph)
 
     def _end_recording(self) -> tuple[Any, Any]:
-        """A status and what has been recorded; memory that was given back meanwhile goes."""
+        """A status and the recorded graph; memory that was freed meanwhile is returned."""
         self._recording = False
         status, graph = self._driver.end_recording(self._stream)
         waiting, self._given_back = self._given_back, []
@@ -349,31 +349,31 @@ class StreamDevice:
         return status, graph
 
     def replay(self, executable: Any) -> None:
-        """Ask for the work of a graph."""
+        """Issues the work of a graph."""
         self._calls.enter()
         self._timed(self._driver.replay, executable, self._stream)
 
     def drop_graph(self, executable: Any) -> None:
-        """A graph is not needed any more."""
+        """Frees a graph."""
         if sys.is_finalizing() or self._closed:
             return
         self._driver.enter()
-        if not (self._recording or self._calls.lost):  # it may still be at work
+        if not (self._recording or self._calls.lost):  # it may still be running
             self._driver.wait(self._stream)
         self._driver.drop_executable(executable)
 
     # --- times
 
     def keep_times(self, on: bool) -> None:
-        """Take times of what is asked for."""
+        """Times commands."""
         self._clock.keep(self.allocate(FLUSHED) if on else None)
 
     def seconds(self) -> float:
-        """From where each command began to where it ended."""
+        """The sum of all commands' times."""
         return self._clock.seconds()
 
     def _timed(self, call: Callable[..., Answer], *given: Any) -> None:
-        """Ask for something, and take its time, but in a recording."""
+        """Issues a command, and times it except in a recording."""
         if not self._recording:
             self._clock.timed(call, *given)
             return
@@ -381,6 +381,6 @@ class StreamDevice:
 
 
 def address_of(memory: DeviceMemory) -> int:
-    """Where a GPU's memory begins."""
+    """The address of a GPU's memory."""
     assert isinstance(memory, StreamMemory | ForeignMemory)
     return memory.address

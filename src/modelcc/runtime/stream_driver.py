@@ -1,4 +1,4 @@
-"""What devices that work in streams ask of a vendor's driver."""
+"""The interface to a vendor's driver for devices with streams."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from typing import Any, Protocol
 from modelcc.runtime.device import Groups
 
 Answer = tuple[Any, ...]
-"""A status, which is 0 if a call was taken, and what it gives then."""
+"""A status, which is 0 for success, and results."""
 
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_CONFIGURATION = 1, 2, 9
 NOT_READY, LAUNCH_OUT_OF_RESOURCES, NOT_SUPPORTED = 600, 701, 801
 CAPTURE = range(900, 909)
-"""Statuses that both vendors number alike; those of what recordings do not take are many."""
+"""Statuses that both vendors number alike; errors of capture are a range."""
 
 
 class StreamDriver(Protocol):
-    """The driver of one GPU.  Sizes are bytes, addresses numbers; events, graphs, streams and
-    functions are whatever the driver has for them."""
+    """The driver of one GPU.  Sizes are in bytes, addresses are numbers; events, graphs, streams
+    and functions are the driver's handles."""
 
     def error(self, status: Any) -> str:
-        """The name of an error, "" of none."""
+        """The name of an error, or "" if there is none."""
         ...
 
     def enter(self) -> Answer:
-        """What this thread asks for from now on is for this GPU."""
+        """Makes this GPU current for this thread."""
         ...
 
     def close(self) -> None:
-        """Nobody asks for anything any more."""
+        """Nothing is issued any more."""
 
     # --- memory
 
@@ -41,89 +41,89 @@ class StreamDriver(Protocol):
         ...
 
     def allocate(self, size: int, stream: Any) -> Answer:
-        """Memory of a pool, for what ``stream`` is asked for from now on."""
+        """Memory of a pool, for later work in ``stream``."""
         ...
 
     def release(self, address: int, stream: Any) -> Answer:
-        """Give memory back to the pool when ``stream`` has done its work."""
+        """Returns memory to the pool after the work so far in ``stream``."""
         ...
 
     def trim(self) -> Answer:
-        """The pool keeps nothing that is not used."""
+        """The pool releases all unused memory."""
         ...
 
     def pin(self, size: int) -> Answer:
-        """Memory of the host that the GPU copies to and from by itself."""
+        """Pinned memory of the host."""
         ...
 
     def unpin(self, address: int) -> Answer:
-        """Give it back."""
+        """Frees it."""
         ...
 
     def owner(self, address: int) -> Answer:
-        """The number of the GPU whose memory an address is of; None of other memory."""
+        """The number of the GPU that owns an address; None for other memory."""
         ...
 
     # --- work in a stream
 
     def upload(self, to: int, source: int, size: int, stream: Any) -> Answer:
-        """Copy from pinned memory."""
+        """Copies from pinned memory."""
         ...
 
     def download(self, to: int, source: int, size: int, stream: Any) -> Answer:
-        """Copy to pinned memory."""
+        """Copies to pinned memory."""
         ...
 
     def move(self, to: int, source: int, size: int, stream: Any) -> Answer:
-        """Copy within the GPU, between places that do not overlap."""
+        """Copies within the GPU, between ranges that do not overlap."""
         ...
 
     def clear(self, address: int, size: int, stream: Any) -> Answer:
-        """Set bytes to 0."""
+        """Sets bytes to 0."""
         ...
 
     def launch(
         self, function: Any, grid: Groups, threads: Groups, shared: int, stream: Any, table: int
     ) -> Answer:
-        """Run a kernel on arguments whose addresses stand at ``table``."""
+        """Launches a kernel; ``table`` points to the addresses of its arguments."""
         ...
 
     def begin_stream(self) -> Answer:
-        """A stream that waits for no other."""
+        """A non-blocking stream."""
         ...
 
     def end_stream(self, stream: Any) -> Answer:
-        """Nothing more is asked of it."""
+        """Destroys a stream."""
         ...
 
     def wait(self, stream: Any) -> Answer:
-        """The host waits for all that a stream was asked for."""
+        """Waits for all work in a stream."""
         ...
 
     def query(self, stream: Any) -> Answer:
-        """``NOT_READY`` while a stream is at work."""
+        """``NOT_READY`` while a stream has work."""
         ...
 
     # --- events
 
     def event(self, timed: bool) -> Answer:
-        """One that takes the time where it is marked, or not."""
+        """An event, with timing or without."""
         ...
 
     def drop_event(self, event: Any) -> Answer:
-        """It is not needed any more."""
+        """Destroys it."""
         ...
 
     def mark(self, event: Any, stream: Any) -> Answer:
-        """It happens when a stream has done all that it was asked for."""
+        """Records it in a stream, after the work so far."""
         ...
 
     def query_event(self, event: Any) -> Answer:
-        """``NOT_READY`` until it has happened."""
+        """``NOT_READY`` until it has completed."""
         ...
 
     def follow(self, stream: Any, event: Any) -> Answer:
-        """What a stream is asked for from now on comes after an event."""
+        """Later work in a stream waits for an event."""
         ...
 
     def elapsed(self, begin: Any, end: Any) -> Answer:
@@ -133,29 +133,29 @@ class StreamDriver(Protocol):
     # --- code and recordings
 
     def unload(self, module: Any) -> Answer:
-        """A module is not needed any more."""
+        """Unloads a module."""
         ...
 
     def begin_recording(self, stream: Any) -> Answer:
-        """What this thread asks of a stream is recorded, not done."""
+        """Starts capture: this thread's commands in a stream are recorded, not run."""
         ...
 
     def end_recording(self, stream: Any) -> Answer:
-        """A graph of it."""
+        """Ends capture; the graph."""
         ...
 
     def executable(self, graph: Any) -> Answer:
-        """What runs the work of a graph."""
+        """Instantiates a graph."""
         ...
 
     def drop_graph(self, graph: Any) -> Answer:
-        """It is not needed any more."""
+        """Destroys it."""
         ...
 
     def replay(self, executable: Any, stream: Any) -> Answer:
-        """Do the work of a graph."""
+        """Launches the work of a graph."""
         ...
 
     def drop_executable(self, executable: Any) -> Answer:
-        """It is not needed any more."""
+        """Destroys it."""
         ...

@@ -1,4 +1,4 @@
-"""A GPU's streams, other libraries' too, that wait for each other."""
+"""Order between a GPU's streams, including other libraries'."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from modelcc.runtime.stream_calls import StreamCalls
 
 
 def new_event(calls: StreamCalls) -> Any:
-    """One that takes no time."""
+    """An event without timing."""
     return calls.run(calls.driver.event(timed=False))
 
 
 class StreamOrder:
-    """By an event that is used again: a stream waits for what it marked when it was told."""
+    """Streams wait for each other by an event that is reused: a wait refers to its latest
+    record."""
 
     def __init__(self, calls: StreamCalls) -> None:
         self._calls = calls
         self._mark: Any = None
 
     def have_wait(self, stream: Any, other: Any) -> None:
-        """What ``stream`` is asked for from now on comes after all that ``other`` has been."""
+        """Later work in ``stream`` comes after all work so far in ``other``."""
         run, driver = self._calls.run, self._calls.driver
         if self._mark is None:
             self._mark = new_event(self._calls)
@@ -28,7 +29,7 @@ class StreamOrder:
         run(driver.follow(stream, self._mark))
 
     def follow(self, stream: Any, other: int) -> tuple[Any, ...]:
-        """As :meth:`have_wait`, where the ``other`` one may be gone: what went wrong."""
+        """As :meth:`have_wait`, where the ``other`` stream may be gone: the error."""
         driver, event = self._calls.driver, new_event(self._calls)
         answer = driver.mark(event, other)
         if not int(answer[0]):
@@ -37,6 +38,6 @@ class StreamOrder:
         return answer
 
     def free(self) -> None:
-        """Give the event back."""
+        """Destroys the event."""
         if self._mark is not None:
             self._calls.driver.drop_event(self._mark)

@@ -1,4 +1,4 @@
-"""What a GPU brings to the host behind its work, with nobody waiting for it."""
+"""Asynchronous copies from a GPU to the host."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from modelcc.runtime.stream_order import new_event
 from modelcc.runtime.stream_staging import pinned
 
 _LEAST = 4096
-"""Bytes; what is pinned is whole pages."""
+"""Bytes; pinned memory is whole pages."""
 
 
 @dataclass(frozen=True)
 class _PinnedPlace:
-    """Pinned memory, and the event behind what is copied there."""
+    """Pinned memory, and the event after the copy to it."""
 
     address: int
     size: int
@@ -25,7 +25,7 @@ class _PinnedPlace:
 
 
 class StreamReadback:
-    """Bytes on their way to a place that nobody else has until they are taken."""
+    """Bytes that are copied to memory of their own until they are taken."""
 
     def __init__(self, copies: StreamReadbacks, place: _PinnedPlace, size: int) -> None:
         self._copies = copies
@@ -33,17 +33,17 @@ class StreamReadback:
         self._size = size
 
     def has_come(self) -> bool:
-        """Whether they are there, which is before anybody looks at them."""
+        """Whether they have arrived; checked before they are read."""
         return self._copies.has_come(self._place)
 
     def take(self) -> bytes:
-        """Those that have come, once."""
+        """The bytes, once they have arrived; only once."""
         found = ctypes.string_at(self._place.address, self._size)
         self._copies.give_back(self._place)
         return found
 
     def precede(self, stream: int) -> None:
-        """What ``stream`` is asked for from now on comes after them."""
+        """Later work in ``stream`` comes after the copy."""
         self._copies.precede(self._place, stream)
 
 
@@ -57,7 +57,7 @@ class StreamReadbacks:
         self._free: list[_PinnedPlace] = []
 
     def bring(self, address: int, size: int) -> StreamReadback:
-        """Ask for ``size`` bytes; a place whose copy fails is not used again."""
+        """Issues a copy of ``size`` bytes; memory whose copy fails is not reused."""
         place = self._place(size)
         run, driver = self._calls.run, self._calls.driver
         run(driver.download(place.address, address, size, self._stream))
@@ -65,7 +65,7 @@ class StreamReadbacks:
         return StreamReadback(self, place, size)
 
     def has_come(self, place: _PinnedPlace) -> bool:
-        """Whether the copy to a place is done; RunError if the GPU has failed."""
+        """Whether a copy is done; RunError if the GPU has failed."""
         self._calls.enter()
         (status,) = self._calls.driver.query_event(place.event)
         if int(status) == NOT_READY:
@@ -74,12 +74,12 @@ class StreamReadbacks:
         return True
 
     def precede(self, place: _PinnedPlace, stream: int) -> None:
-        """``stream`` waits for the copy to a place."""
+        """``stream`` waits for a copy."""
         self._calls.enter()
         self._calls.run(self._calls.driver.follow(stream, place.event))
 
     def give_back(self, place: _PinnedPlace) -> None:
-        """Nothing is on its way to a place, and nobody looks at it any more."""
+        """Memory without a pending copy is free for reuse."""
         self._free.append(place)
 
     def _place(self, size: int) -> _PinnedPlace:
@@ -93,7 +93,7 @@ class StreamReadbacks:
         return made
 
     def free(self) -> None:
-        """Give all back, when the stream is done."""
+        """Frees all, when the stream is done."""
         for place in self._places:
             self._calls.driver.unpin(place.address)
             self._calls.driver.drop_event(place.event)

@@ -1,4 +1,4 @@
-"""Memory of the host that a GPU copies to and from by itself."""
+"""Pinned memory of the host, which a GPU copies asynchronously."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from modelcc.runtime.stream_calls import StreamCalls
 from modelcc.runtime.stream_driver import OUT_OF_MEMORY
 
 MOST = 64 << 20
-"""Bytes that are staged at once; larger tensors go in parts."""
+"""Bytes that are staged at once; larger tensors are split."""
 
 _LEAST = 1 << 16
 
 
 def pinned(calls: StreamCalls, size: int) -> int:
-    """The address of ``size`` bytes that ``unpin`` gives back; OutOfMemoryError."""
+    """The address of ``size`` bytes that ``unpin`` frees; OutOfMemoryError."""
     status, address = calls.driver.pin(size)
     if int(status) == OUT_OF_MEMORY:
         raise OutOfMemoryError(f"the system pins no {size:,} bytes for copies to and from a GPU")
@@ -26,7 +26,7 @@ def pinned(calls: StreamCalls, size: int) -> int:
 class PinnedStage:
     """Pinned memory, of which parts are taken one after the other until the GPU has caught up.
 
-    It grows with what goes through it.
+    It grows with the sizes of transfers.
     """
 
     def __init__(self, calls: StreamCalls) -> None:
@@ -36,16 +36,16 @@ class PinnedStage:
         self._used = 0
 
     def parts(self, size: int) -> Iterator[tuple[int, int]]:
-        """Offsets and sizes of the parts that a tensor goes through in."""
+        """Offsets and sizes of the parts into which a tensor is split."""
         for start in range(0, size, MOST):
             yield start, min(MOST, size - start)
 
     def has_room(self, size: int) -> bool:
-        """Whether ``size`` bytes are free, with nothing to wait for."""
+        """Whether ``size`` bytes are free without waiting."""
         return self._used + size <= self._size
 
     def take(self, size: int) -> int:
-        """The address of ``size`` bytes, where :meth:`has_room` or nothing is on its way."""
+        """The address of ``size`` bytes, if :meth:`has_room` or no copy is pending."""
         if not self.has_room(size):
             assert self._used == 0
             self._grow(size)
@@ -54,7 +54,7 @@ class PinnedStage:
         return address
 
     def clear(self) -> None:
-        """Nothing is on its way any more."""
+        """No copy is pending any more."""
         self._used = 0
 
     def _grow(self, size: int) -> None:
@@ -63,7 +63,7 @@ class PinnedStage:
         self._address, self._size = pinned(self._calls, wanted), wanted
 
     def free(self) -> None:
-        """Give the memory back."""
+        """Frees the memory."""
         if self._address and not sys.is_finalizing():
             self._calls.driver.unpin(self._address)
         self._address = self._size = self._used = 0

@@ -1,5 +1,5 @@
-"""Maps of tensors that NVIDIA's GPUs copy boxes of: what a kernel says of them beside its code, and
-what the driver makes of it, which depends on where tensors are."""
+"""Tensor maps of NVIDIA's GPUs (TMA descriptors): the list besides a kernel's code, and their
+encoding by the driver, which depends on addresses."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from modelcc.ir.index import Index, evaluate, parse_index
 from modelcc.runtime.errors import RunError
 
 _TYPES = {"f16": ("FLOAT16", 2), "bf16": ("BFLOAT16", 2), "u8": ("UINT8", 1)}
-"""What the driver calls types, and their bytes; floats of 8 bits are copied as bytes."""
+"""The driver's names of types, and their bytes; 8-bit floats are copied as bytes."""
 
 _KEPT = 64
-"""Places and sizes of which a kernel's maps are kept."""
+"""Addresses and sizes for which a kernel's maps are kept."""
 
 _MAP_BYTES = 128
-"""Of a map, which begins at a multiple of as many: the driver asks for that since CUDA 13, for half
-of it before.  Objects of the package ``cuda-bindings`` lie anywhere."""
+"""Bytes of a map, which is also its alignment: the driver requires that since CUDA 13, and half of
+it before.  Objects of the package ``cuda-bindings`` are not aligned."""
 
 _ENCODE = b"cuTensorMapEncodeTiled"
 _ENCODE_SINCE = 12000
@@ -28,13 +28,13 @@ _ENCODE_TYPE = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, *(ctypes.c_void_p,) * 5,
     *(ctypes.c_int,) * 4,
 )  # fmt: skip
-"""The function of the driver's: where the map goes, type and number of axes, where the tensor is,
-sizes, strides, box and steps along these axes, and four ways to copy."""
+"""The driver's function: the map's address, type and number of axes, the tensor's address, sizes,
+strides, box and element strides along these axes, and four modes."""
 
 
 @dataclass(frozen=True)
 class TensorMap:
-    """Of a kernel's argument by its number: elements of a type, in the kernel's sizes."""
+    """The map of a kernel's argument by its number: elements of a type, in the kernel's sizes."""
 
     argument: int
     dtype: str
@@ -44,7 +44,7 @@ class TensorMap:
     box: tuple[int, ...]
 
     def start(self, addresses: Sequence[int], values: Mapping[str, int]) -> int:
-        """Where its first element is, or would be."""
+        """The address of its first element."""
         return addresses[self.argument] + evaluate(self.offset, values) * _TYPES[self.dtype][1]
 
     def is_empty(self, values: Mapping[str, int]) -> bool:
@@ -52,15 +52,15 @@ class TensorMap:
         return any(evaluate(n, values) == 0 for n in self.sizes)
 
     def one_element(self) -> TensorMap:
-        """The same box of a tensor of one element, with strides that the driver takes."""
+        """The same box of a tensor of one element, with strides that the driver accepts."""
         rank, (_, size) = len(self.box), _TYPES[self.dtype]
         return replace(self, sizes=(1,) * rank, strides=(16 // size,) * rank)
 
     def encode(
         self, api: Any, encode: Callable[..., int], to: int, first: int, values: Mapping[str, int]
     ) -> None:
-        """Have the driver's function write a map of the tensor from address ``first`` on: innermost
-        axis first, rows of 128 bytes swizzled, zeros outside."""
+        """Has the driver's function write a map of the tensor from address ``first`` on: innermost
+        axis first, 128-byte swizzle, zeros outside."""
         word, size = _TYPES[self.dtype]
         sizes = [evaluate(n, values) for n in reversed(self.sizes)]
         strides = [evaluate(n, values) * size for n in reversed(self.strides)]
@@ -89,7 +89,7 @@ class TensorMap:
 
 
 class KernelMaps:
-    """The maps that a kernel takes behind its sizes, made once for where its tensors are."""
+    """The maps that a kernel takes after its sizes, encoded once per set of addresses."""
 
     def __init__(self, text: bytes) -> None:
         data = json.loads(text)
@@ -108,8 +108,8 @@ class KernelMaps:
         sizes: Sequence[int],
         checked: Callable[[tuple[Any, ...]], Any],
     ) -> Sequence[int]:
-        """Where the maps of tensors at ``addresses`` are; ``checked`` gives what the driver's
-        package returns, or raises."""
+        """Addresses of the maps of tensors at ``addresses``; ``checked`` returns the results of the
+        driver's package, or raises."""
         key = (*addresses, *sizes)
         if key not in self._made:
             if len(self._made) >= _KEPT:
@@ -122,7 +122,7 @@ class KernelMaps:
             whole = [m.start(addresses, values) for m in self._maps if not m.is_empty(values)]
             for one, place in zip(self._maps, places, strict=True):
                 if whole and one.is_empty(values):
-                    # The driver maps no tensor of nothing; of what is copied there is no use.
+                    # The driver rejects maps of empty tensors; nothing reads what is copied.
                     one.one_element().encode(api, encode, place, whole[0], values)
                 else:
                     one.encode(api, encode, place, one.start(addresses, values), values)

@@ -1,4 +1,4 @@
-"""Libraries of a device's vendor that have descriptions of what they compute."""
+"""Libraries of a device's vendor, whose computations have descriptors."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, Generic, Protocol, TypeVar
 from modelcc.runtime.errors import RunError
 
 MOST_PLANS = 256
-"""Descriptions that are kept of a library's, for other sizes or places."""
+"""Descriptors of a library that are kept, for different sizes or addresses."""
 
 ELEMENT_BYTES: Mapping[str, int] = MappingProxyType({"f32": 4, "f16": 2, "bf16": 2, "i8": 1})
-"""Of the tensors that are passed, and of memory to work in."""
+"""Bytes of elements of the tensors that are passed, and of workspace."""
 
 Plan = TypeVar("Plan")
 
@@ -24,11 +24,11 @@ class VendorLibrary(Protocol):
     def ask(
         self, elements: Sequence[str], addresses: Sequence[int], numbers: Sequence[int], stream: int
     ) -> None:
-        """Ask for a computation in ``stream``, of tensors with ``elements`` of these types at
-        ``addresses``, by ``numbers`` that mean what the library's module says."""
+        """Issues a computation in ``stream``, of tensors with ``elements`` of these types at
+        ``addresses``, with ``numbers`` as the library's module defines them."""
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Frees what it holds."""
 
 
 class LibraryCalls:
@@ -47,27 +47,27 @@ class LibraryCalls:
         }
 
     def __call__(self, name: str, *given: Any) -> None:
-        """Call one; :class:`RunError` if it fails."""
+        """Calls one; :class:`RunError` if it fails."""
         status = self._functions[name](*given)
         if status:
             raise RunError(f"{name} of {self._library} failed with status {status}")
 
     def made(self, name: str, *given: Any) -> ctypes.c_void_p:
-        """What a function makes, whose first argument is where it leaves that."""
+        """What a function creates, and writes to its first argument."""
         handle = ctypes.c_void_p()
         self(name, ctypes.addressof(handle), *given)
         return handle
 
 
 class Plans(Generic[Plan]):
-    """Up to :data:`MOST_PLANS`, each for a key; ``forget`` gives one back."""
+    """Up to :data:`MOST_PLANS` entries by key; ``forget`` frees one."""
 
     def __init__(self, forget: Callable[[Plan], None]) -> None:
         self._forget = forget
         self._kept: dict[Hashable, Plan] = {}
 
     def of(self, key: Hashable, make: Callable[[], Plan]) -> Plan:
-        """The one for ``key``, made if there is none."""
+        """The one for ``key``, created if there is none."""
         found = self._kept.get(key)
         if found is None:
             if len(self._kept) >= MOST_PLANS:
@@ -76,6 +76,6 @@ class Plans(Generic[Plan]):
         return found
 
     def clear(self) -> None:
-        """Give all back."""
+        """Frees all."""
         while self._kept:
             self._forget(self._kept.popitem()[1])

@@ -1,4 +1,4 @@
-"""What WebGPU can run on, by ``wgpu``."""
+"""Adapters of WebGPU, by ``wgpu``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIMES = "timestamp-query"
 
 
 def find_adapters() -> list[wgpu.GPUAdapter]:
-    """What WebGPU can run on, the fastest kinds first; :class:`LoadError` if there is nothing."""
+    """WebGPU's adapters, the fastest kinds first; :class:`LoadError` if there is none."""
     found = wgpu.gpu.enumerate_adapters_sync()
     vulkan = [a for a in found if a.info["backend_type"] != "OpenGL"]
     if not vulkan:
@@ -36,18 +36,18 @@ _KINDS = {"DiscreteGPU": 0, "IntegratedGPU": 1, "VirtualGPU": 2, "CPU": 3}
 
 
 def opened(adapter: wgpu.GPUAdapter) -> wgpu.GPUDevice:
-    """A device with as much memory and as many buffers as the adapter gives; :class:`LoadError` if
-    it does not start."""
+    """A device with the adapter's limits of memory and buffers; :class:`LoadError` if it does not
+    start."""
     limits: dict[str, int | None] = {n: cast(int, adapter.limits[n]) for n in _LIMITS}
     features = [name for name in (TIMES,) if name in adapter.features]
     try:
         return adapter.request_device_sync(required_features=features, required_limits=limits)
-    except (wgpu.GPUError, RuntimeError) as error:  # the second without memory
+    except (wgpu.GPUError, RuntimeError) as error:  # the second if out of memory
         raise LoadError(f"{adapter.summary} does not start: {error}") from error
 
 
 def nanoseconds_of_a_tick(device: wgpu.GPUDevice) -> float:
-    """Of the device's clock, which the package itself does not tell."""
+    """The tick of the device's clock, which the package itself does not tell."""
     native: Any = import_module("wgpu.backends.wgpu_native")
     queue: Any = device.queue
     return float(native.lib.wgpuQueueGetTimestampPeriod(queue._internal))

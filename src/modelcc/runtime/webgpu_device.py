@@ -30,11 +30,12 @@ _STORAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsa
 _UNIFORM = wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST
 _RESOLVED = wgpu.BufferUsage.QUERY_RESOLVE | wgpu.BufferUsage.COPY_SRC
 _STAMPS = 4096
-"""Times that are kept at once; launches beyond have none."""
+"""Timestamps that are kept at once; launches beyond are not timed."""
 _WAITING = 256
-"""Launches that are handed to the device together."""
+"""Launches per command buffer."""
 _APART, _MOST_BUFFERS = 256, 16
-"""Bytes between what is bound, and buffers of a shader with all pieces, as far as devices go."""
+"""Alignment of bindings in bytes, and buffers of a shader including all pieces, as devices
+allow."""
 
 
 def open_device(index: int) -> WebgpuDevice:
@@ -48,7 +49,7 @@ def open_device(index: int) -> WebgpuDevice:
 
 @dataclass(frozen=True, eq=False)
 class WebgpuMemory:
-    """A buffer of ``size`` bytes, rounded up to whole words; no other one has its ``number``."""
+    """A buffer of ``size`` bytes, rounded up to whole words; its ``number`` is unique."""
 
     buffer: wgpu.GPUBuffer
     size: int
@@ -67,7 +68,7 @@ class _Pipeline:
 
 
 class WebgpuDevice:
-    """A device with one queue; launches are collected until something asks for their results."""
+    """A device with one queue; launches are batched until their results are needed."""
 
     def __init__(self, name: str, device: wgpu.GPUDevice) -> None:
         self._name = name
@@ -91,16 +92,16 @@ class WebgpuDevice:
 
     @property
     def name(self) -> str:
-        """What its driver calls it."""
+        """Its driver's name for it."""
         return self._name
 
     @property
     def memory(self) -> int:
-        """Bytes that it gives in one piece; WebGPU does not tell more."""
+        """Bytes of the largest buffer; WebGPU does not tell more."""
         return self._most
 
     def load(self, code: bytes, kernels: Mapping[str, Groups]) -> None:
-        """Read shaders; each is compiled when it is first launched."""
+        """Reads shaders; each is compiled when it is first launched."""
         try:
             found = read_shaders(code.decode())
         except (ValueError, LookupError) as error:
@@ -111,7 +112,7 @@ class WebgpuDevice:
             raise LoadError(f"its shaders lack {', '.join(sorted(missing))}; compile it again")
 
     def add(self, shaders: Sequence[Shader]) -> None:
-        """Shaders to launch by their names."""
+        """Adds shaders to launch by their names."""
         self._shaders |= {(shader.name, shader.bindings): shader for shader in shaders}
         self._parameters |= {shader.name: len(shader.elements) for shader in shaders}
 
@@ -131,12 +132,12 @@ class WebgpuDevice:
         return memory
 
     def _unbind(self, number: int) -> None:
-        """What binds memory goes with it."""
+        """Bind groups of a buffer are freed with it."""
         for key in self._bound_by.pop(number, ()):
             self._groups.pop(key, None)
 
     def upload(self, memory: DeviceMemory, offset: int, address: int, size: int) -> None:
-        """Copy ``size`` bytes from the host's ``address``; whole words, the last one filled up."""
+        """Copies ``size`` bytes from the host's ``address``; whole words, the last one padded."""
         if not size:
             return
         self._submit()
@@ -146,14 +147,14 @@ class WebgpuDevice:
             self._device.queue.write_buffer(_buffer(memory), offset, data)
 
     def download(self, memory: DeviceMemory, offset: int, address: int, size: int) -> None:
-        """Copy ``size`` bytes to the host's ``address``, when what was launched has run."""
+        """Copies ``size`` bytes to the host's ``address``, after all launches."""
         if not size:
             return
         self._submit()
         memmove(address, self._read(_buffer(memory), offset, _words(size)), size)
 
     def _read(self, buffer: wgpu.GPUBuffer, offset: int, size: int) -> bytes:
-        """Bytes of a buffer, when everything that was handed to the device has been done."""
+        """Bytes of a buffer, after all submitted work."""
         with self._working():
             data = self._device.queue.read_buffer(buffer, offset, size)
         self._unread = None
@@ -161,7 +162,7 @@ class WebgpuDevice:
 
     @contextmanager
     def _working(self) -> Generator[None]:
-        """What the device refuses is given up, with all that waits for it: RunError."""
+        """An error drops the rejected work, and all pending work: RunError."""
         try:
             yield
         except (wgpu.GPUError, RuntimeError) as error:
@@ -177,7 +178,7 @@ class WebgpuDevice:
     def copy(
         self, to: DeviceMemory, to_offset: int, source: DeviceMemory, offset: int, size: int
     ) -> None:
-        """Copy within the device; within a buffer by way of another one."""
+        """Copies within the device; within a buffer through another one."""
         if not size:
             return
         size, start = _words(size), _buffer(source)
@@ -198,7 +199,7 @@ class WebgpuDevice:
         sizes: Sequence[int],
         grid: Groups,
     ) -> None:
-        """Run a kernel on what begins at these offsets of memory."""
+        """Runs a kernel on tensors at these offsets of memory."""
         groups = prod(grid)
         if groups == 0:
             return
@@ -218,13 +219,13 @@ class WebgpuDevice:
             self._submit()
 
     def synchronize(self) -> None:
-        """Wait until all that was launched has run."""
+        """Waits for all launches."""
         self._submit()
         if self._unread is not None:
             self._read(self._unread, 0, 4)
 
     def _begin_pass(self, encoder: wgpu.GPUCommandEncoder) -> wgpu.GPUComputePassEncoder:
-        """With times of its beginning and end, where these are taken."""
+        """Begins a pass, with timestamps of its start and end if it is timed."""
         if self._stamps is None or self._stamped + 2 > _STAMPS:
             return encoder.begin_compute_pass()
         first, self._stamped = self._stamped, self._stamped + 2
@@ -237,7 +238,7 @@ class WebgpuDevice:
         )
 
     def keep_times(self, on: bool) -> None:
-        """Take the times of launches, if the device has a clock."""
+        """Times launches, if the device has a clock."""
         self.synchronize()
         on = on and TIMES in self._device.features
         kind = "timestamp"
@@ -245,7 +246,7 @@ class WebgpuDevice:
         self._stamped = 0
 
     def seconds(self) -> float:
-        """From where each launch began to where it ended."""
+        """The sum of their times."""
         count, self._stamped = self._stamped, 0
         if self._stamps is None or not count:
             return 0.0
@@ -269,7 +270,7 @@ class WebgpuDevice:
         return self._pipelines[key]
 
     def _fitting(self, kernel: str, places: Sequence[object], sizes: Sequence[int]) -> Shared:
-        """Of a shader for arguments at these places, some of them empty."""
+        """The aliasing pattern of a shader for arguments at these places, some of them empty."""
         for (name, shared), shader in self._shaders.items():
             if name == kernel and shader.fits(places, dict(zip(shader.sizes, sizes, strict=True))):
                 return shared
@@ -329,7 +330,7 @@ class WebgpuDevice:
                     f"{shader.name} uses a tensor of {span.start + span.size:,} bytes, and "
                     f"{self._name} lets kernels see {self._most_bound:,}; smaller sizes would help"
                 )
-            if not span.size:  # what begins at its place is another's
+            if not span.size:  # another tensor may begin at its place
                 at = number * _APART
                 result.append({"buffer": self._nothing, "offset": at, "size": _APART})
                 continue
@@ -342,7 +343,7 @@ class WebgpuDevice:
         return result
 
     def _uniform(self, sizes: tuple[int, ...]) -> wgpu.GPUBuffer:
-        """The numbers that a launch is given; RunError for what has more than 32 bits."""
+        """The numbers of a launch; RunError if one has more than 32 bits."""
         found = self._numbers.get(sizes)
         if found is None:
             wide = next((n for n in sizes if not -(1 << 31) <= n < 1 << 31), None)

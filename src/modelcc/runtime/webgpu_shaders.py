@@ -1,5 +1,5 @@
-"""Kernels for WebGPU as an artifact holds them: shaders in WGSL, each after a line that tells what
-it takes."""
+"""Kernels for WebGPU as artifacts store them: shaders in WGSL, each after a line with its
+interface."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 from modelcc.ir.index import Index, evaluate, parse_index
 
 GROUPS_ACROSS = 65535
-"""Groups that a launch may have in one dimension; further ones are further rows."""
+"""Groups of a launch in one dimension; more are further rows."""
 
 Shared = tuple[tuple[int, ...], ...]
-"""Parameters of a launch by their numbers, those that are one memory together."""
+"""Parameters of a launch by their numbers, grouped by the memory that they share."""
 
 _LINE = re.compile(r"^// ---- (\{.*\})\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Shader:
-    """A kernel's text.  ``bindings`` are the parameters of each memory that it takes, which have so
-    many ``elements`` (expressions of its ``sizes``) of so many bytes (``widths``).  A memory comes
-    as so many buffers (``pieces``), all but the last one of ``piece_bytes``.  Then come ``faults``
-    words for its checks, and its sizes, if there are any.  ``grid`` is how many groups run."""
+    """A kernel's text.  ``bindings`` are the parameters of each memory that it binds, which have
+    ``elements`` elements (expressions of its ``sizes``) of ``widths`` bytes.  A memory is bound as
+    ``pieces`` buffers, all but the last one of ``piece_bytes``.  Then come ``faults`` words for its
+    checks, and its sizes, if there are any.  ``grid`` is the number of groups."""
 
     name: str
     bindings: Shared
@@ -39,11 +39,11 @@ class Shader:
 
     @property
     def buffers(self) -> int:
-        """How many it takes."""
+        """The number of its buffers."""
         return sum(self.pieces) + bool(self.faults)
 
     def spans(self, env: Mapping[str, int]) -> Iterator[BoundPart]:
-        """What each buffer is of the memory that arguments have at these sizes, without faults."""
+        """The part of the arguments' memory in each buffer at these sizes, without faults."""
         sizes = self.bytes(env)
         for places, pieces in zip(self.bindings, self.pieces, strict=True):
             largest = max(places, key=sizes.__getitem__)
@@ -57,9 +57,9 @@ class Shader:
         return [evaluate(e, env) * w for e, w in zip(self.elements, self.widths, strict=True)]
 
     def fits(self, places: Sequence[object], env: Mapping[str, int]) -> bool:
-        """Whether arguments at these ``places`` are one memory where the shader takes one.
+        """Whether arguments at these ``places`` share memory as the shader assumes.
 
-        Empty ones are nowhere: whatever else begins at their place is another memory.
+        Empty ones have no place: whatever else begins there is other memory.
         """
         there = [n for n, size in enumerate(self.bytes(env)) if size]
         own = {n: group for group in self.bindings for n in group}
@@ -76,7 +76,7 @@ class BoundPart:
 
 
 def together(places: Sequence[object]) -> Shared:
-    """Which of a launch's arguments are at the same of ``places``."""
+    """The launch's arguments, grouped by equal ``places``."""
     found: dict[object, list[int]] = {}
     for number, place in enumerate(places):
         found.setdefault(place, []).append(number)
@@ -89,7 +89,7 @@ def shaders_text(shaders: Sequence[Shader]) -> str:
 
 
 def read_shaders(text: str) -> tuple[Shader, ...]:
-    """What :func:`shaders_text` has written; ``ValueError`` or ``LookupError`` if it has not."""
+    """The inverse of :func:`shaders_text`; ``ValueError`` or ``LookupError`` for other texts."""
     _, *parts = _LINE.split(text)
     return tuple(_shader(facts, own) for facts, own in zip(parts[::2], parts[1::2], strict=True))
 
