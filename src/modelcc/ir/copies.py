@@ -1,5 +1,5 @@
-"""Statements of the loop level that copy to shared memory while threads go on, bring memory near,
-or exchange what threads have in registers."""
+"""Statements of the loop level for asynchronous copies to shared memory, prefetches, barriers, and
+warp shuffles."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from modelcc.ir.index import Index
 
 @dataclass(frozen=True)
 class Barrier:
-    """All threads of a group arrive before any goes on, and see what the others have written."""
+    """All threads of a group arrive before any continues, and see what the others have written."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Comment:
 
 @dataclass(frozen=True)
 class CopyAsync:
-    """Begins to copy ``lanes`` elements from global to shared memory: ``to[to_offset + l]`` becomes
-    ``source[source_offset + l]``, 0 for lanes ``>= active``, at some time before the thread has
-    waited for it; until then it is undefined."""
+    """Starts an asynchronous copy of ``lanes`` elements from global to shared memory:
+    ``to[to_offset + l]`` becomes ``source[source_offset + l]``, 0 for lanes ``>= active``; it is
+    undefined until the thread has waited for the copy."""
 
     to: str
     to_offset: Index
@@ -36,21 +36,21 @@ class CopyAsync:
 
 @dataclass(frozen=True)
 class CommitCopies:
-    """Copies that this thread has begun since the last time are a batch."""
+    """This thread's copies since the last commit become a commit group."""
 
 
 @dataclass(frozen=True)
 class WaitCopies:
-    """Waits for all of this thread's batches but the last ``pending``."""
+    """Waits for all of this thread's commit groups except the last ``pending``."""
 
     pending: int = 0
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """Sets a register to what another thread of the warp has in it: the one whose index, in the
-    innermost thread loop, differs from this one's in the bits of ``across``.  All of them do so at
-    the same time; there is a power of two of them, more than ``across``."""
+    """A warp shuffle: sets a register to its value in another thread of the warp, whose index in
+    the innermost thread loop differs from this one's in the bits of ``across``.  All threads do so
+    together; their number is a power of two, more than ``across``."""
 
     name: str
     across: int
@@ -58,7 +58,8 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Prefetch:
-    """Hint that ``buffer[offset]`` is needed soon; ``level`` 1 is nearest.  May be out of range."""
+    """A hint that ``buffer[offset]`` is needed soon; ``level`` 1 is nearest.  May be out of
+    range."""
 
     buffer: str
     offset: Index

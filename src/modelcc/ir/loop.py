@@ -13,8 +13,8 @@ Example, 16 lanes at a time with a masked tail::
       }
     }
 
-An accelerator runs groups of threads, which share memory and wait for each other at barriers.
-Halves of 64 elements each, added::
+An accelerator runs groups of threads (CTAs, workgroups) with shared memory and barriers.  Halves of
+64 elements each, added::
 
     func @halves(%x: f32[64*n], %y: mut f32[32*n]; n) {
       grid g in 0 .. n {
@@ -46,11 +46,11 @@ LoopKind = Literal["serial", "parallel", "unrolled", "grid", "thread"]
 
 @dataclass(frozen=True)
 class Buffer:
-    """Flat memory of ``size`` elements.  ``global`` is a parameter, what an Alloc makes is
-    ``shared`` by the threads of a group, ``local``: private to who executes it, or of a ``warp``,
-    all threads of an innermost thread loop: in the machine's own order, of which a thread touches
-    its own; ``tile`` and ``arrivals`` (:mod:`modelcc.ir.tiles`).  It starts on ``align`` bytes,
-    and may lie ``over`` others (:mod:`modelcc.ir.shared_layout`)."""
+    """Flat memory of ``size`` elements.  ``global`` is a parameter; an Alloc makes memory that is
+    ``shared`` by the threads of a group, ``local`` (private to a thread), of a ``warp``
+    (distributed over the threads of an innermost thread loop in the machine's own way; a thread
+    accesses its own elements), or ``tile`` and ``arrivals`` (:mod:`modelcc.ir.tiles`).  It is
+    aligned to ``align`` bytes, and may alias others (``over``; :mod:`modelcc.ir.shared_layout`)."""
 
     name: str
     dtype: DType
@@ -294,11 +294,11 @@ class For:
     ``when`` that holds: sizes that come at run time may not be worth them.  ``unrolled`` asks for
     full unrolling (constant bounds).  Of ``part``, those from the first to before the second run.
 
-    ``grid`` loops run groups, in any order, and ``thread`` loops the threads of a group, at the
-    same time: up to three of each, directly within each other, the innermost one being the
-    dimension in which neighbours lie side by side.  They run from 0 by 1, grids to what the sizes
-    give, threads to a number.  What two threads access and one of them writes has a barrier in
-    between; threads of different groups meet where they :class:`Arrive` only.
+    ``grid`` loops run groups, in any order, and ``thread`` loops the threads of a group,
+    concurrently: up to three of each, directly nested, the innermost one being the fastest-varying
+    dimension.  They run from 0 by 1; grids have extents of the sizes, threads constant ones.
+    Accesses of two threads to an element, one of which is a write, are separated by a barrier;
+    threads of different groups synchronise by :class:`Arrive` only.
     """
 
     variable: str
@@ -352,7 +352,8 @@ class Check:
     """Ends the function, in this thread, unless ``0 <= value < extent``; the run ends after it.
 
     ``value`` is i64; of its lanes those ``>= active`` do not matter.  ``number`` tells a function's
-    checks apart.  A thread that is only ``noting`` goes on, harmlessly, for others wait for it.
+    checks apart.  A thread that is only ``noting`` continues, harmlessly, as others wait for it at
+    barriers.
     """
 
     value: Expr
@@ -402,17 +403,17 @@ class VectorScatter:
 
 @dataclass(frozen=True)
 class Alloc:
-    """A buffer of constant size, visible to the end of the enclosing block; a ``shared`` one stands
-    in the innermost grid loop, before the threads."""
+    """A buffer of constant size, visible to the end of the enclosing block; a ``shared`` one is in
+    the innermost grid loop, before the threads."""
 
     buffer: Buffer
 
 
 @dataclass(frozen=True)
 class Arrive:
-    """All threads of a group arrive at ``counters[slot]``; the ``count``-th group runs ``body`` and
-    sees all that the others wrote, or saw, before they arrived.  Counters are i32, 0 before the
-    first group and again behind the ``count``-th one; nothing else touches them."""
+    """All threads of a group arrive at ``counters[slot]``; the last of ``count`` groups runs
+    ``body`` and sees all that the others wrote, or saw, before they arrived.  Counters are i32, 0
+    before the first group and again after the last one; nothing else accesses them."""
 
     counters: str
     slot: Index
@@ -422,9 +423,9 @@ class Arrive:
 
 @dataclass(frozen=True)
 class TakeTurns:
-    """Warps of a group run ``first`` and ``rest`` in turns, each when the one before has left.  One
-    thread of the last, for which all have come, runs ``copies`` between: these may write over what
-    warps have read, and waited for, before they came."""
+    """Warpgroups of a group run ``first`` and ``rest`` in turns, each when the previous one has
+    left.  One thread of the last, when all have come, runs ``copies`` in between: these may
+    overwrite what warpgroups have read, and waited for, before they came."""
 
     first: tuple[Stmt, ...]
     copies: tuple[Stmt, ...]
@@ -446,9 +447,9 @@ class ParallelCall:
 @dataclass(frozen=True)
 class RoutineCall:
     """Runs ``routine``, which has no values or checks and is known by its name, on parts of
-    buffers; those that it writes meet no others.  Processors may have texts of their own for it
-    (:mod:`modelcc.targets.isa`).  In groups an innermost thread loop runs it once, with all its
-    threads, or ``beside`` them: what it reads then stays until they wait."""
+    buffers; those that it writes do not overlap others.  Processors may have code of their own for
+    it (:mod:`modelcc.targets.isa`).  In groups, all threads of an innermost thread loop execute it
+    together, or asynchronously (``beside``): its operands must not change until they wait."""
 
     routine: Routine
     arguments: tuple[Argument, ...]
@@ -481,9 +482,9 @@ class Parameter:
 class Function:
     """A kernel: buffers, then sizes (i64), then statements.  At most one parallel loop or one nest
     of grid loops, outermost.  ``source`` names the user's nodes it computes.  ``values`` come
-    between buffers and sizes; only what a :class:`ParallelCall` calls has any.  So many groups are
-    meant to be ``resident`` on a unit (0: it says nothing); ``early``, they leave room for others.
-    """
+    between buffers and sizes; only what a :class:`ParallelCall` calls has any.  ``resident`` groups
+    are expected on an SM at once (0: unknown); ``early``: it leaves room for groups of the next
+    kernel."""
 
     name: str
     parameters: tuple[Parameter, ...]

@@ -1,8 +1,8 @@
-"""Which groups come before which in the loop level's interpreter, and what they access.
+"""The order of groups in the loop level's interpreter, and their accesses.
 
-Nothing orders two groups, but that the last one to arrive at a counter comes after all that the
-others did before they arrived there (a release and an acquire, as C++ calls these).  What a group
-does up to an arrival is one interval, and what it does from there on another one.
+Groups are unordered, except that the last one to arrive at a counter comes after all that the
+others did before they arrived there (a release and an acquire, in C++'s terms).  A group's work up
+to an arrival is one interval, and that after it another one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from modelcc.ir.types import Array
 
 @dataclass
 class GroupAccesses:
-    """Intervals in which elements were accessed: of writes the last one, of reads all since."""
+    """Intervals in which elements were accessed: the last write, and all reads since."""
 
     writers: dict[int, int] = field(default_factory=dict[int, int])
     readers: dict[int, frozenset[int]] = field(default_factory=dict[int, frozenset[int]])
@@ -24,8 +24,8 @@ class GroupAccesses:
     def conflict(
         self, elements: Iterable[int], order: GroupOrder, writes: bool
     ) -> tuple[int, int, bool] | None:
-        """The first of the elements where nothing orders an earlier access before this one, the
-        interval of that access, and whether it writes; None if there is none."""
+        """The first of the elements with an unordered earlier access, the interval of that, and
+        whether it writes; None if there is none."""
         writers, readers = self.writers, self.readers
         now, alone, nobody = order.now, frozenset((order.now,)), frozenset[int]()
         for element in elements:
@@ -49,7 +49,7 @@ class GroupAccesses:
 
 @dataclass
 class _Round:
-    """Groups that have arrived at a counter, of ``count``, since it was 0; intervals ``before``."""
+    """Groups, of ``count``, that have arrived at a counter since it was 0; intervals ``before``."""
 
     counter: str
     count: int
@@ -58,7 +58,7 @@ class _Round:
 
 
 class GroupOrder:
-    """Intervals by number, and which of them come before the present one."""
+    """Intervals by number, and which of them come before the current one."""
 
     def __init__(self) -> None:
         self._groups: list[str] = []
@@ -67,25 +67,25 @@ class GroupOrder:
 
     @property
     def now(self) -> int:
-        """The present interval."""
+        """The current interval."""
         return len(self._groups) - 1
 
     def group(self, interval: int) -> str:
-        """Whose interval it is."""
+        """The group of an interval."""
         return self._groups[interval]
 
     def is_before(self, interval: int) -> bool:
-        """Whether all that was done in ``interval`` is seen now."""
+        """Whether all writes of ``interval`` are visible now."""
         return interval == self.now or interval in self._before
 
     def begin(self, group: str) -> None:
-        """What follows is of another group."""
+        """Another group begins."""
         self._groups.append(group)
         self._before = set()
 
     def arrive(self, name: str, counters: Array, slot: int, count: int) -> bool:
-        """Whether the present group is the last one of ``count``; :class:`RunError` if the counter
-        does not hold how many have arrived, or they do not agree on how many there are."""
+        """Whether the current group is the last one of ``count``; :class:`RunError` if the counter
+        is not the number of arrivals, or they disagree on ``count``."""
         place = f"element {slot} of %{name}"
         found = self._rounds.setdefault((id(counters), slot), _Round(place, count))
         held, group = int(counters[slot]), self._groups[-1]

@@ -56,19 +56,19 @@ _OF_GROUPS = (
 _OF_ALL: tuple[type[Stmt], ...] = (Barrier, Arrive, TakeTurns)
 _OF_WARPS = (RoutineCall, WaitRoutines, Exchange)
 TOGETHER: tuple[type[Stmt], ...] = (*_OF_ALL, *_OF_WARPS)
-"""What all threads of a group, or of a warp, come to."""
+"""Statements that all threads of a group, or of a warp, reach."""
 
 
 @dataclass(frozen=True)
 class GroupLimits:
-    """What a target gives a group: bytes of shared memory, threads.  None: as many as it takes."""
+    """Limits of a target for a group: bytes of shared memory, threads.  None: no limit."""
 
     shared_bytes: int | None = None
     threads: int | None = None
 
 
 def _verify_prefetched(function: Function) -> None:
-    """Only what is there, and nobody writes, is brought to a cache before."""
+    """Only parameters that are there before, and that nothing writes, are prefetched."""
     for p in function.parameters:
         size = p.buffer.size if isinstance(p.buffer.size, int) else 0
         most = 0 if p.mutable else size * p.buffer.dtype.bytes
@@ -78,11 +78,11 @@ def _verify_prefetched(function: Function) -> None:
 
 
 def verify_groups(function: Function, limits: GroupLimits) -> None:
-    """Raise :class:`ModelError` naming the first statement that breaks a rule of groups.
+    """Raises :class:`ModelError` naming the first statement that breaks a rule of groups.
 
-    Loops over groups and threads are nests as :class:`~modelcc.ir.loop.For` says, around all that
-    is done; memory is of whoever may reach it; all threads of a group reach the same barriers; a
-    group fits within ``limits``.
+    Loops over groups and threads are nests as :class:`~modelcc.ir.loop.For` specifies, around all
+    other statements; memory is used within its scope; all threads of a group reach the same
+    barriers; a group fits within ``limits``.
     """
     grid = grid_loop(function)
     _verify_prefetched(function)
@@ -120,7 +120,7 @@ def is_of_groups(s: Stmt) -> bool:
 
 
 def _unchanged(function: Function) -> frozenset[str]:
-    """Buffers that hold the same all the time: inputs that no output can be in the place of."""
+    """Buffers that do not change: inputs that no output may alias."""
     kept = (p for p in function.parameters if not p.mutable and not p.shared)
     return frozenset(p.buffer.name for p in kept)
 
@@ -137,7 +137,8 @@ def _verify_around(function: Function, grid: For) -> None:
 
 
 def _verify_values(function: Function, s: Stmt) -> None:
-    """What all threads find before they begin is of inputs, which none of them changes."""
+    """Values that all threads compute before they begin depend on inputs only, which none of them
+    changes."""
     fixed = _unchanged(function)
     for outer in statement_expressions(s):
         for e in walk(outer):
@@ -153,7 +154,7 @@ def _verify_extent(function: Function, s: For, depth: int) -> None:
 
 
 def _verify_group(function: Function, body: Sequence[Stmt], limits: GroupLimits) -> For:
-    """The thread loop, before which memory and values of a group stand."""
+    """The thread loop, after the memory and values of a group."""
     used, places = 0, shared_layout(function).places
     threads: list[For] = []
     for s in body:
@@ -191,7 +192,7 @@ def _verify_threads(function: Function, loops: Sequence[For], limits: GroupLimit
 
 
 def _verify_exchanges(function: Function, warp: For) -> None:
-    """Of registers, by a power of two of threads."""
+    """Exchanges are of registers, by a power of two of threads."""
     inside, count = statements(warp.body), warp.stop
     assert isinstance(count, int)
     registers = {s.name for s in inside if isinstance(s, Register)}
@@ -203,7 +204,7 @@ def _verify_exchanges(function: Function, warp: For) -> None:
 
 
 def _verify_arrivals(function: Function) -> None:
-    """At parameters of i32 that are written, which nothing else mentions."""
+    """Counters are written i32 parameters, which nothing else mentions."""
     inside = statements(function.body)
     arriving = [s for s in inside if isinstance(s, Arrive)]
     counters = {s.counters for s in arriving}
@@ -222,8 +223,8 @@ def _verify_arrivals(function: Function) -> None:
 
 
 class _Threads:
-    """Checks what a thread does: ``varying`` names differ between the threads that ``loops`` run,
-    which do what is ``together`` at the same time."""
+    """Checks the statements of a thread: ``varying`` names differ between the threads that
+    ``loops`` run, which execute those that are ``together`` in convergence."""
 
     def __init__(
         self,
@@ -236,10 +237,10 @@ class _Threads:
         self._fixed = _unchanged(function)
         self._varying = {loop.variable for loop in loops}
         self._diverging: Stmt | None = None
-        """What only some threads may be inside of."""
+        """The divergent statement that surrounds the current one."""
 
     def verify(self, body: Sequence[Stmt]) -> None:
-        """Check the body of the thread loops."""
+        """Checks the body of the thread loops."""
         inside = list(statements(body))
         barrier = next((s for s in inside if isinstance(s, TOGETHER)), None)
         check = next((s for s in inside if isinstance(s, Check) and not s.noting), None)
@@ -291,7 +292,7 @@ class _Threads:
     def _reached(
         self, s: Barrier | Arrive | TakeTurns | RoutineCall | WaitRoutines | Exchange
     ) -> None:
-        """By all of them, on the same parts of memory."""
+        """Reached by all threads, with the same parts of memory."""
         if self._diverging is not None:
             inside = statement_text(self._diverging)
             raise self._fail(s, f"only some threads may reach it, inside '{inside}'")
@@ -306,7 +307,7 @@ class _Threads:
                 self._block(block)
 
     def _by_one(self, s: Stmt, block: Sequence[Stmt]) -> None:
-        """A block inside ``s`` that only some threads come to."""
+        """A divergent block inside ``s``."""
         around = self._diverging
         if around is None:
             self._diverging = s
@@ -317,7 +318,8 @@ class _Threads:
         return not symbols(index).isdisjoint(self._varying)
 
     def _varies(self, outer: Expr) -> bool:
-        """Whether threads may find different values: what may have been written counts as such."""
+        """Whether values may differ between threads: so do those of memory that may have been
+        written."""
         for e in walk(outer):
             if isinstance(e, Load | VectorGather) and e.buffer not in self._fixed:
                 return True

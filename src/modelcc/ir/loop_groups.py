@@ -1,7 +1,7 @@
-"""Groups of threads in the loop level's interpreter, which finds what depends on who comes first.
+"""Groups of threads in the loop level's interpreter, which detects races.
 
 The threads of a group run one after the other up to their next barrier.  Two of them race if they
-access one element of global or shared memory between two barriers and at least one writes; two
+access the same element of global or shared memory between two barriers and at least one writes; two
 groups race if they do so at all, unless one of them has seen the other arrive
 (:mod:`modelcc.ir.loop_arrivals`).
 """
@@ -21,8 +21,8 @@ from modelcc.ir.loop_tiles import Arrivals, CopiedMemory, box_of
 from modelcc.ir.types import Array
 
 Thread = Callable[..., Iterator[int]]
-"""What a thread does from its indices on, as numbers of the barriers that it comes to, and of
-places where only its warp gathers, which are negative."""
+"""The execution of a thread from its indices on, which yields the numbers of the barriers that it
+reaches, and negative numbers where only its warp synchronises."""
 
 
 class RaceError(RunError):
@@ -36,15 +36,15 @@ class RaceError(RunError):
 
 
 class DivergenceError(RunError):
-    """Two threads of a group that come to different barriers, or one to none."""
+    """Two threads of a group reach different barriers, or one reaches none."""
 
 
 @dataclass
 class _Accesses:
-    """Who accessed each element last; a number is larger than all of earlier intervals.
+    """The last accesses of each element; numbers are larger than those of earlier intervals.
 
-    Of reads there are two, the first and the last of another one, so that anyone who writes finds
-    one that is not its own.
+    Two reads are kept, the first and the last by another thread, so that any writer finds one that
+    is not its own.
     """
 
     writers: dict[int, int] = field(default_factory=dict[int, int])
@@ -52,7 +52,8 @@ class _Accesses:
     others: dict[int, int] = field(default_factory=dict[int, int])
 
     def write(self, elements: Iterable[int], who: int, first: int) -> tuple[int, int] | None:
-        """The first element where ``who`` meets another one of those since ``first``, and whom."""
+        """The first element where ``who`` conflicts with an access since ``first``, and with
+        whom."""
         writers = self.writers
         for element in elements:
             for kind in (writers, self.readers, self.others):
@@ -93,8 +94,8 @@ class _PendingCopy:
 
 @dataclass
 class _Beside:
-    """A routine that a warp runs beside: elements of tiles that it reads, fragments of the warp's
-    that it ``uses``, and those of them that it has ``written``."""
+    """A routine that a warp runs asynchronously: elements of tiles that it reads, fragments that it
+    ``uses``, and those that it has ``written``."""
 
     read: dict[CopiedMemory, Array] = field(default_factory=dict[CopiedMemory, Array])
     uses: dict[int, Array] = field(default_factory=dict[int, Array])
@@ -103,8 +104,8 @@ class _Beside:
 
 @dataclass(frozen=True)
 class _Watched:
-    """Memory, who accesses it, groups only if it is global, and elements to which copies are on
-    their way; nobody writes to what is ``fixed``."""
+    """Memory and its accesses, those of groups only if it is global, and elements with pending
+    copies; nothing writes to ``fixed`` memory."""
 
     name: str
     memory: Array
@@ -115,8 +116,8 @@ class _Watched:
 
 
 class Watch:
-    """Memory of one launch, of which ``buffers`` are global; parameters that are one and the same
-    memory are watched as one."""
+    """The memory of one launch, with global ``buffers``; parameters that alias are watched as
+    one."""
 
     def __init__(self, buffers: Mapping[str, Array]) -> None:
         at_address: dict[int, _Watched] = {}
@@ -147,14 +148,14 @@ class Watch:
         self._copies: dict[int, list[list[_PendingCopy]]] = {}
 
     def begin_group(self, point: Mapping[str, int]) -> None:
-        """What follows is of the group at ``point``."""
+        """The group at ``point`` begins."""
         self._group = _place(point.items())
         self._order.begin(self._group)
         self._shared, self._tiles, self._arrivals = {}, {}, {}
         self._memory = {**self._global}
 
     def arrive(self, counters: Array, slot: int, count: int) -> bool:
-        """Whether the group is the last of ``count``, which its first thread finds out."""
+        """Whether the group is the last of ``count``, as determined by its first thread."""
         if self._last[0] != self._interval:
             part(counters, slot, 1)
             name = self._global[id(counters)].name
@@ -166,12 +167,12 @@ class Watch:
         self._handing_on = True
 
     def copies(self) -> bool:
-        """Whether the thread, the first of the group, copies for all now."""
+        """Whether the thread, the first of the group, now copies for all."""
         self._copying = self._thread == 0
         return self._copying
 
     def copied(self) -> None:
-        """That has been done."""
+        """The copies are issued."""
         self._copying = False
 
     def end(self) -> None:
@@ -179,17 +180,17 @@ class Watch:
         self._order.end()
 
     def share(self, name: str, memory: Array) -> Array:
-        """``memory``, which the group's threads share."""
+        """``memory``, shared by the group's threads."""
         self._memory[id(memory)] = self._shared[id(memory)] = _Watched(name, memory)
         return memory
 
     def tile(self, name: str, memory: Array) -> Array:
-        """``memory`` for copies of boxes, which the group's threads share."""
+        """``memory`` for box copies, shared by the group's threads."""
         self._memory[id(memory)] = self._tiles[id(memory)] = CopiedMemory(name, memory)
         return memory
 
     def arrivals(self, memory: Array) -> Array:
-        """What counts phases of copies."""
+        """Arrival barriers, which count phases of copies."""
         self._arrivals[id(memory)] = Arrivals(memory.size)
         return memory
 
@@ -230,18 +231,19 @@ class Watch:
                 raise DivergenceError(f"group {self._group}: {places}")
 
     def hold(self, name: str, lane: int, memory: Array) -> Array:
-        """What the threads of a warp hold together: the first one brings the ``memory``."""
+        """Fragments that the threads of a warp hold together: the first one provides the
+        ``memory``."""
         key = self._thread // self._warp, name
         if lane == 0:
             self._held_by_warps[key] = memory
         return self._held_by_warps[key]
 
     def give(self, value: Lanes) -> None:
-        """What this thread has for another one of its warp."""
+        """This thread's value for another one of its warp."""
         self._given[self._thread] = value
 
     def take(self, across: int) -> Lanes:
-        """What the thread has given whose number differs in the bits of ``across``."""
+        """The value of the thread whose number differs in the bits of ``across``."""
         first = self._thread - self._thread % self._warp
         return self._given[first + (self._thread - first ^ across)]
 
@@ -250,7 +252,7 @@ class Watch:
     def copy(
         self, to: Array, to_offset: int, source: Array, offset: int, lanes: int, active: int | None
     ) -> None:
-        """Begin a copy: what is there is lost, what comes is there when it has been waited for."""
+        """Starts a copy: the destination is undefined until the copy is waited for."""
         self.store(to, to_offset, undefined(lanes, to.dtype), 1, None)
         self.load(source, offset, lanes, 1, active)
         self._shared[id(to)].coming.update(range(to_offset, to_offset + lanes))
@@ -258,11 +260,11 @@ class Watch:
         batches[-1].append(_PendingCopy(to, to_offset, source, offset, lanes, active))
 
     def commit(self) -> None:
-        """What this thread has begun to copy is a batch."""
+        """This thread's copies since the last commit are a commit group."""
         self._copies.setdefault(self._thread, [[]]).append([])
 
     def wait(self, pending: int) -> None:
-        """All batches of this thread but the last ``pending`` are there."""
+        """Waits for all of this thread's commit groups except the last ``pending``."""
         batches = self._copies.setdefault(self._thread, [[]])
         done = max(len(batches) - 1 - pending, 0)
         for one in (one for batch in batches[:done] for one in batch):
@@ -272,10 +274,10 @@ class Watch:
             self.store(one.to, one.to_offset, np.reshape(value, one.lanes), 1, None)
         del batches[:done]
 
-    # --- copies of boxes, and what goes on beside
+    # --- box copies and asynchronous products
 
     def expect(self, arrivals: Array, slot: int, size: int) -> None:
-        """Begin a phase."""
+        """Starts a phase."""
         self._allow("", slot, self._arrivals[id(arrivals)].expect(slot, size))
 
     def copy_tile(
@@ -288,7 +290,8 @@ class Watch:
         arrivals: Array,
         slot: int,
     ) -> None:
-        """Begin to copy a ``box``: where it is, sizes and strides of the tensor, its extents."""
+        """Starts the copy of a ``box``: its position, sizes and strides of the tensor, its
+        extents."""
         tile = self._tiles[id(to)]
         values = box_of(source, offset, *box)
         region = to_offset + np.arange(values.size)
@@ -301,12 +304,12 @@ class Watch:
         self._allow(tile.name, to_offset, begun)
 
     def wait_arrival(self, arrivals: Array, slot: int, phase: int) -> None:
-        """A phase has come."""
+        """Waits for a phase."""
         waited = self._arrivals[id(arrivals)].wait(slot, phase, self._thread, self._interval)
         self._allow("", slot, waited)
 
     def beside(self, routine: Callable[..., object], *given: object) -> None:
-        """Run a routine of the warp's, which nobody knows to be done."""
+        """Runs a routine of the warp asynchronously."""
         running = self._running = _Beside()
         routine(self, *given)
         self._running = None
@@ -314,7 +317,7 @@ class Watch:
         self._beside.setdefault(self._thread // self._warp, []).append(running)
 
     def finish(self, pending: int) -> None:
-        """What the warp runs beside is done, but for the last ``pending`` routines."""
+        """Waits for the warp's asynchronous routines except the last ``pending``."""
         running = self._beside.setdefault(self._thread // self._warp, [])
         done = max(len(running) - pending, 0)
         for one in running[:done]:
@@ -374,7 +377,8 @@ class Watch:
         return value
 
     def _element(self, buffer: Array, offset: int) -> Lanes:
-        """What :meth:`load` does for most accesses: an element of shared memory, or not watched."""
+        """The fast path of :meth:`load`: one element of shared memory, or of memory that is not
+        watched."""
         watched = self._memory.get(id(buffer))
         if not isinstance(watched, _Watched) or watched.coming or watched.by_group is not None:
             self._note(buffer, False, _places, offset, 1, 1, None)
@@ -408,7 +412,7 @@ class Watch:
     def _note(
         self, buffer: Array, writes: bool, places: Callable[..., Sequence[int]], *where: object
     ) -> None:
-        """An access to ``places(*where)``, which are not asked for where nobody watches."""
+        """An access to ``places(*where)``, which are computed only if memory is watched."""
         watched = self._memory.get(id(buffer))
         if watched is None:
             if self._running is not None or self._beside:
@@ -427,7 +431,7 @@ class Watch:
     def _allow_beyond_threads(
         self, watched: _Watched, elements: Sequence[int], writes: bool
     ) -> None:
-        """Neither copies nor other groups are met."""
+        """Checks for conflicts with copies and with other groups."""
         for element in elements if watched.coming else ():
             if element in watched.coming:
                 self._allow(watched.name, element, "a copy comes there: a wait is missing")

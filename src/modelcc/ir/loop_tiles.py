@@ -1,8 +1,7 @@
-"""Copies of boxes in the loop level's interpreter: who may read them, and from when on.
+"""Box copies in the loop level's interpreter, which detects accesses without synchronisation.
 
-A copy's elements are there when someone has waited for its phase.  Who reads them has waited
-itself, or a barrier lies between and the one who did; nobody writes over them while others may
-still read.
+A copy's elements are visible to a thread that has waited for its phase, and to others after a
+barrier; nothing may overwrite them while others may still read.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from modelcc.ir.types import Array
 
 @dataclass
 class _Phase:
-    """Copies that make ``size`` bytes, and who has waited for them, since which interval."""
+    """Copies of ``size`` bytes, and threads that have waited for them, since which interval."""
 
     size: int
     copied: int = 0
@@ -31,7 +30,7 @@ class _Phase:
 
 
 class CopiedMemory:
-    """Memory ``name`` that boxes are copied to."""
+    """Memory ``name``, the destination of box copies."""
 
     def __init__(self, name: str, memory: Array) -> None:
         self.name = name
@@ -41,7 +40,7 @@ class CopiedMemory:
         self._readers = np.full(memory.size, -1)
 
     def begin(self, region: Array, values: Array, phase: _Phase, interval: int) -> str:
-        """Begin to copy ``values``; why that may not be, "" if it may."""
+        """Starts to copy ``values``; the reason if that is an error, else ""."""
         before: list[int] = np.unique(self._source[region]).tolist()
         others = (self._phases[number] for number in before if number >= 0)
         if any(one is not phase and one.since is None for one in others):
@@ -55,7 +54,7 @@ class CopiedMemory:
         return ""
 
     def read(self, elements: Array, threads: range, interval: int) -> str:
-        """Note that ``threads`` read; why they may not, "" if they may."""
+        """``threads`` read; the reason if that is an error, else ""."""
         sources = self._source[elements]
         several = (sources != sources[0]).any()
         numbers: list[int] = (np.unique(sources) if several else sources[:1]).tolist()
@@ -77,7 +76,7 @@ class Arrivals:
         self._phases: list[list[_Phase]] = [[] for _ in range(count)]
 
     def expect(self, slot: int, size: int) -> str:
-        """Begin a phase; why that may not be."""
+        """Starts a phase; the reason if that is an error."""
         phases = self._phases[slot]
         if phases and phases[-1].copied != phases[-1].size:
             return "the phase before is not complete"
@@ -87,7 +86,7 @@ class Arrivals:
     def copy(
         self, slot: int, tile: CopiedMemory, region: Array, values: Array, interval: int
     ) -> str:
-        """Begin a copy as a part of the phase; why that may not be."""
+        """Starts a copy as a part of the phase; the reason if that is an error."""
         phase = self._phases[slot][-1] if self._phases[slot] else _Phase(0)
         phase.copied += values.nbytes
         if phase.copied > phase.size:
@@ -95,7 +94,7 @@ class Arrivals:
         return tile.begin(region, values, phase, interval)
 
     def wait(self, slot: int, number: int, thread: int, interval: int) -> str:
-        """``thread`` waits for a phase; why that may not be."""
+        """``thread`` waits for a phase; the reason if that is an error."""
         phases = self._phases[slot]
         if number != len(phases) - 1:
             return f"phase {number} is waited for when {len(phases)} have begun"

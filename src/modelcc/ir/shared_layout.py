@@ -1,12 +1,12 @@
-"""Where the memory is that a group of threads shares.
+"""The layout of a group's shared memory.
 
-Buffers lie one behind the other.  Those that are used only behind a barrier which nothing uses
-tiles behind any more lie in the place of the tiles::
+Buffers lie one after the other.  Those that are used only after a barrier, after which no tiles are
+used any more, alias the tiles::
 
     barrier                           # products of all tiles are done
-    run @store_panel(%slab[...], %sums[...])    # where the tiles were
+    run @store_panel(%slab[...], %sums[...])    # aliases the tiles
 
-Where there are no tiles, so do those that are ``over`` others, in the place of these.
+Without tiles, so do buffers that are ``over`` others, which they alias.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from modelcc.ir.loop_traversal import names_used, statements
 from modelcc.ir.tiles import WaitRoutines
 
 SHARED = ("shared", "tile", "arrivals")
-"""Spaces of what a group shares."""
+"""Memory spaces that a group shares."""
 
 
 @dataclass(frozen=True)
 class SharedLayout:
-    """The first byte of each buffer, and the one behind its last."""
+    """The first byte of each buffer, and the end of its last."""
 
     places: Mapping[str, tuple[int, int]]
     overlaid: bool
@@ -36,7 +36,7 @@ class SharedLayout:
 
 
 def shared_layout(function: Function) -> SharedLayout:
-    """That of the shared memory of ``function``."""
+    """The layout of the shared memory of ``function``."""
     allocs = (s.buffer for s in statements(function.body) if isinstance(s, Alloc))
     buffers = [buffer for buffer in allocs if buffer.space in SHARED]
     tiles = [buffer for buffer in buffers if buffer.space == "tile"]
@@ -64,8 +64,8 @@ def _placed(buffers: Sequence[Buffer], start: int) -> dict[str, tuple[int, int]]
 def _later(
     function: Function, buffers: Sequence[Buffer], tiles: Sequence[Buffer]
 ) -> frozenset[str]:
-    """Of ``buffers`` those ``shared`` ones that are used behind the last use of ``tiles`` and of
-    arrivals, and a barrier between."""
+    """Those ``shared`` ones of ``buffers`` that are used only after the last use of ``tiles`` and
+    of arrivals, and a barrier in between."""
     body = _threads(function.body)
     before = {b.name for b in buffers if b.space == "arrivals"} | {b.name for b in tiles}
     uses = [set(names_used((s,))) for s in body]
@@ -78,7 +78,7 @@ def _later(
 
 
 def _first(body: Sequence[Stmt], start: int) -> int | None:
-    """The first barrier from ``start`` on by which nothing runs beside the threads."""
+    """The first barrier from ``start`` on at which no asynchronous routine is pending."""
     waited = not any(isinstance(s, RoutineCall) and s.beside for s in statements(body[:start]))
     for number, s in enumerate(body[start:], start):
         waited = waited or s == WaitRoutines(0)
@@ -88,7 +88,7 @@ def _first(body: Sequence[Stmt], start: int) -> int | None:
 
 
 def _threads(body: Sequence[Stmt]) -> Sequence[Stmt]:
-    """What each thread does."""
+    """The statements of each thread."""
     for s in body:
         if isinstance(s, For) and s.kind in ("grid", "thread"):
             return _threads(s.body)

@@ -1,9 +1,9 @@
-"""Statements of the loop level that copy boxes of tensors to shared memory in one go, beside what
-threads do, and wait for them.
+"""Statements of the loop level that copy boxes of tensors to shared memory asynchronously (TMA),
+and wait for them.
 
-Memory of space ``tile`` is shared by a group in an order of the machine's own: such copies write
-it, routines read it.  Memory of space ``arrivals`` counts, for each of its elements, the phases of
-copies that have come.
+Memory of space ``tile`` is shared by a group in a layout of the machine's own: such copies write
+it, routines read it.  Each element of memory of space ``arrivals`` is an arrival barrier, which
+counts completed phases of copies.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class TileMap:
 
 @dataclass(frozen=True)
 class CopyTile:
-    """Begins to copy a box of the tensor of :attr:`map` that begins ``at`` a place, row by row, to
-    ``to[to_offset]`` and on.  It is a part of the phase of ``arrivals[slot]`` that has been begun,
-    and undefined for those who have not waited for that."""
+    """Starts the copy of a box of the tensor of :attr:`map` from the index ``at``, row by row, to
+    ``to[to_offset]`` and on.  It belongs to the current phase of ``arrivals[slot]``; the
+    destination is undefined for threads that have not waited for that."""
 
     to: str
     to_offset: Index
@@ -58,14 +58,14 @@ class CopyTile:
 
     @property
     def last(self) -> Index:
-        """Where the tensor's last element is in ``source``."""
+        """The index of the tensor's last element in ``source``."""
         axes = zip(self.sizes, self.strides, strict=True)
         return self.offset + sum((size - 1) * stride for size, stride in axes)
 
 
 @dataclass(frozen=True)
 class ExpectBytes:
-    """Begins a phase of ``arrivals[slot]``, which is complete when so many bytes have come."""
+    """Starts a phase of ``arrivals[slot]``, which is complete when ``size`` bytes have arrived."""
 
     arrivals: str
     slot: Index
@@ -74,7 +74,8 @@ class ExpectBytes:
 
 @dataclass(frozen=True)
 class WaitArrival:
-    """Waits until phase number ``phase`` of ``arrivals[slot]``, the last one begun, is complete."""
+    """Waits until phase number ``phase`` of ``arrivals[slot]``, the last one started, is
+    complete."""
 
     arrivals: str
     slot: Index
@@ -83,7 +84,7 @@ class WaitArrival:
 
 @dataclass(frozen=True)
 class WaitRoutines:
-    """All threads of a warp wait for what it runs beside, but for the last ``pending`` routines."""
+    """All threads of a warp wait for its asynchronous routines except the last ``pending``."""
 
     pending: int = 0
 
@@ -91,4 +92,4 @@ class WaitRoutines:
 Copying: TypeAlias = (
     CopyAsync | CommitCopies | WaitCopies | CopyTile | ExpectBytes | WaitArrival | WaitRoutines
 )
-"""Statements of what goes on beside threads."""
+"""Asynchronous statements."""
