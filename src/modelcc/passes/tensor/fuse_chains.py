@@ -1,4 +1,5 @@
-"""Sums over tiles of products that are made again where they are used, and never stored."""
+"""Chained contractions: sums over tiles of products that are recomputed where they are used, and
+never stored."""
 
 from __future__ import annotations
 
@@ -19,12 +20,14 @@ from modelcc.passes.tensor.tile_chain import TileChain, match_tile_chain
 
 @dataclass(frozen=True)
 class FuseChains:
-    """Sums of rows of tensors that products make, with these products: gradients of attention.
+    """Sums of rows of tensors that products make, fused with these products: gradients of
+    attention.
 
-    Tensors that several such sums read are made by each of them, so that none is in memory: this
-    takes more products, of fewer terms than a tile has rows and keys, by more than ``share`` times.
-    Sums over the same rows are one kernel, that ``fits`` has to find a schedule for.  All sums of a
-    tensor are such, or none.  One sum of one product alone is left to ``FuseContractions``.
+    Each of several sums of such a tensor recomputes it, so that it is never in memory: this takes
+    more products, with fewer terms (K) than a tile has rows and keys by a factor of more than
+    ``share``.  Sums over the same rows are one kernel, for which ``fits`` has to find a schedule.
+    Either all sums of a tensor are fused, or none.  One sum of a single product is left to
+    ``FuseContractions``.
 
     before::
 
@@ -71,7 +74,8 @@ class FuseChains:
     def _candidate(
         self, kernel: Kernel, makers: Makers, program: TensorProgram
     ) -> _SummedRows | None:
-        """``kernel`` with all that makes the rows that it sums, if that is a chain worth it."""
+        """``kernel`` with all kernels that make the rows that it sums, if that is a profitable
+        chain."""
         if len(kernel.outputs) != 1 or not kernel.stages[0].reduce:
             return None
         for read in reads(kernel.stages[0].body):
@@ -88,7 +92,7 @@ class FuseChains:
         return self.fits(sums.kernel, program)
 
     def _is_large(self, chain: TileChain, program: TensorProgram) -> bool:
-        """Whether tiles are that much larger than what they are made of and used for."""
+        """Whether tiles are larger than their operands and results by that factor."""
         widths = [product(a.extent for a in s.reduce) for s in chain.products]
         widths += [product(a.extent for a in end.columns) for end in chain.ends]
         known = [w for w in widths if isinstance(w, int)]
@@ -118,24 +122,24 @@ class FuseChains:
 
 @dataclass(frozen=True)
 class _SummedRows:
-    """Kernels that sum rows of what ``makers`` make, all in the order of the program."""
+    """Kernels that sum rows of the results of ``makers``, all in the order of the program."""
 
     makers: tuple[Kernel, ...]
     ends: tuple[Kernel, ...]
 
     @property
     def first(self) -> Kernel:
-        """The sum in whose place all are."""
+        """The sum that the fused kernel replaces."""
         return self.ends[0]
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """What is left."""
+        """The results."""
         return tuple(name for end in self.ends for name in end.outputs)
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """All that is needed."""
+        """All stages that are needed."""
         needed = set(self.outputs)
         kept: list[Stage] = []
         for stage in (s for k in reversed((*self.makers, *self.ends)) for s in reversed(k.stages)):
@@ -146,7 +150,7 @@ class _SummedRows:
 
     @property
     def kernel(self) -> Kernel:
-        """All as one."""
+        """All as one kernel."""
         return fused_kernel((*self.makers, *self.ends), self.stages, self.outputs)
 
     def with_sums(self, other: _SummedRows) -> _SummedRows | None:
@@ -162,7 +166,7 @@ class _SummedRows:
 
 
 def _made_by(tensor: str, makers: Makers, program: TensorProgram) -> tuple[Kernel, ...]:
-    """The products that ``tensor`` is made of point by point."""
+    """The products that ``tensor`` is made of element by element."""
     shape = _sides(program.types[tensor])
     found: dict[int, Kernel] = {}
     pending = [tensor]
@@ -178,12 +182,12 @@ def _made_by(tensor: str, makers: Makers, program: TensorProgram) -> tuple[Kerne
 
 
 def _sides(type: TensorType) -> list[str]:
-    """Extents in some order, but those of one point."""
+    """Extents in some order, except those of length 1."""
     return sorted(str(extent) for extent in type.shape if extent != 1)
 
 
 def _consistent(found: Sequence[_SummedRows], kernels: Sequence[Kernel]) -> list[_SummedRows]:
-    """Those of which all makers can go, since nobody else reads what they make; more than one sum
+    """Those whose makers can all be removed, as nothing else reads their results; more than one sum
     of one product."""
     taken = list(found)
     while True:
@@ -197,20 +201,20 @@ def _consistent(found: Sequence[_SummedRows], kernels: Sequence[Kernel]) -> list
 
 
 def _is_read(maker: Kernel, kernels: Sequence[Kernel], inside: set[int]) -> bool:
-    """Whether a kernel that is not ``inside`` reads what ``maker`` makes."""
+    """Whether a kernel that is not ``inside`` reads a result of ``maker``."""
     made = set(maker.outputs)
     return any(id(k) not in inside and made.intersection(k.inputs) for k in kernels)
 
 
 def _in_time(sums: _SummedRows, program: TensorProgram) -> bool:
-    """Whether all that a kernel reads is there before the first of its results is needed."""
+    """Whether all operands are available before the first result is needed."""
     (first,) = (n for n, item in enumerate(program.items) if item is sums.first)
     later = {name for item in program.items[first:] for name in item_outputs(item)}
     return later.isdisjoint(sums.kernel.inputs)
 
 
 def _rewritten(program: TensorProgram, taken: Sequence[_SummedRows]) -> TensorProgram:
-    """``program`` with such kernels, each of which has names of its own for its tiles."""
+    """``program`` with such kernels, each with names of its own for its tiles."""
     first = {id(sums.first): sums for sums in taken}
     gone = {id(k) for sums in taken for k in (*sums.makers, *sums.ends)}
     names, types, used = Names(program.types), dict(program.types), set[str]()

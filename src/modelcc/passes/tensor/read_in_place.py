@@ -1,4 +1,4 @@
-"""Views of what was only moved, read where it was moved from."""
+"""Views of tensors that were only moved, read from the source."""
 
 from __future__ import annotations
 
@@ -41,13 +41,14 @@ from modelcc.passes.tensor.fused_kernel import with_stages
 
 @dataclass(frozen=True)
 class ReadInPlace:
-    """Slices, permutations and expansions that are read through views are never made: their
-    readers find the elements where they come from.
+    """Slices, permutations and expansions that are read through views are never made: their readers
+    read the source.
 
-    A view is memory of its own, so what it is a view of is not inlined.  Products of two computed
-    operands, as attention's, take part if they find them at strides and offsets of whole multiples
-    of ``boundary`` bytes, and axes that both operands have may be divided there: a head is read of
-    its group.  Of other stages those take part that sum nothing.  There are up to ``readers``.
+    A view is memory of its own, so its source is not inlined.  Products of two computed operands,
+    such as those of attention, take part if strides and offsets in the source are multiples of
+    ``boundary`` bytes, and axes that both operands have may be divided there: several heads read
+    their group's.  Of other stages, those without reductions take part.  There are up to
+    ``readers``.
 
     before::
 
@@ -87,7 +88,7 @@ class ReadInPlace:
 
 
 class _Moves:
-    """What moves elements, by what it makes, and who reads that."""
+    """Kernels that move elements, by their results, and the readers of these."""
 
     def __init__(self, program: TensorProgram, boundary: int, most: int) -> None:
         self._program, self._boundary, self._most = program, boundary, most
@@ -117,7 +118,8 @@ class _Moves:
         return frozenset(self._gone)
 
     def _below(self, name: str) -> frozenset[str] | None:
-        """``name`` and all that is only moved from there; None if some of it has to be made."""
+        """``name`` and all tensors that are only moved from it; None if some of them have to be
+        made."""
         if name in self._program.outputs or name not in self._makers:
             return None
         below = frozenset((name,))
@@ -132,7 +134,7 @@ class _Moves:
         return below
 
     def _taken(self, below: frozenset[str]) -> bool:
-        """Whether all readers of what is ``below`` a movement can read before it."""
+        """Whether all readers of the tensors ``below`` a movement can read its source."""
         kernels = [r for name in below for r in self._readers.get(name, ())]
         outside = (k for k in kernels if below.isdisjoint(item_outputs(k)))
         ends = {id(k): k.stages[0] for k in outside if isinstance(k, Kernel)}.values()
@@ -168,7 +170,8 @@ class _Moves:
         return not is_product or self._on_boundaries(read, indices, names)
 
     def _on_boundaries(self, read: Read, indices: list[Index], names: list[str]) -> bool:
-        """Whether neighbours lie side by side along one axis, and else at multiples."""
+        """Whether the read is contiguous along one axis, with other strides and the offset
+        aligned."""
         type_ = self._program.types[read.tensor]
         split = split_affine(type_.physical.offset(indices, type_.shape), names)
         if split is None:
@@ -181,7 +184,7 @@ class _Moves:
     # --- readers
 
     def reader(self, kernel: Kernel) -> Kernel:
-        """``kernel`` reading before all that is gone."""
+        """``kernel`` with the sources of removed tensors as operands."""
         if self._gone.isdisjoint(kernel.inputs):
             return kernel
         stages = [replace(s, body=self._body(s, self._gone)) for s in kernel.stages]
@@ -197,7 +200,7 @@ class _Moves:
             yield from maker.source
 
     def _body(self, stage: Stage, gone: Set[str]) -> Scalar:
-        """What ``stage`` computes, of what there is before what is ``gone``."""
+        """The body of ``stage``, which reads the sources of ``gone`` tensors."""
         ranges = self._ranges((*stage.axes, *stage.reduce))
 
         def visit(node: Scalar) -> Scalar:
@@ -208,7 +211,7 @@ class _Moves:
         return transform(stage.body, visit)
 
     def _before(self, read: Read, ranges: Bounds) -> Read:
-        """The same element where it was moved from."""
+        """A read of the same element in the source."""
         maker, types = self._makers[read.tensor], self._program.types
         if isinstance(maker, View):
             new, old = types[maker.output].shape, types[maker.input].shape
@@ -227,7 +230,7 @@ class _Moves:
 
 
 def _moves(item: Item, types: Mapping[str, TensorType]) -> bool:
-    """Whether ``item`` gives elements of a tensor other places, and does nothing else."""
+    """Whether ``item`` only moves elements of a tensor."""
     if not isinstance(item, Kernel) or len(item.stages) != 1:
         return False
     (stage,) = item.stages
@@ -238,7 +241,7 @@ def _moves(item: Item, types: Mapping[str, TensorType]) -> bool:
 
 
 def _reshapes(item: Item, program: TensorProgram) -> bool:
-    """Whether ``item`` is a view of which it is known where its elements are."""
+    """Whether ``item`` is a view in which the index of each element in its source is known."""
     if not isinstance(item, View):
         return False
     new, old = program.types[item.output], program.types[item.input]
@@ -252,15 +255,15 @@ def _is_product(stage: Stage) -> bool:
 
 
 def _is_shared(stage: Stage, axis: Axis) -> bool:
-    """Whether all that is read moves along ``axis``."""
+    """Whether all reads move along ``axis``."""
     return all(depends_on(read, axis.name) for read in reads(stage.body))
 
 
 def _parts(
     read: Read, extents: Mapping[str, Index]
 ) -> tuple[dict[str, Index], tuple[Axis, ...]] | None:
-    """Axes that ``read`` divides by a number as places in two axes; None if these are not those of
-    ``extents``, or several numbers divide one."""
+    """Axes that ``read`` divides by a number, split in two; None if these are not those of
+    ``extents``, or are divided by several numbers."""
     sizes: dict[str, int] = {}
     for division in (d for index in read.indices for d in divisions(index)):
         axis, size = division.dividend, division.divisor

@@ -1,7 +1,7 @@
 """Parts of a concatenation that start or end within a block of channels, cut where blocks end.
 
-The channels of the part then lie side by side in each piece, on both sides: whole vectors of them
-are moved, only with some lanes left out.  So are elementwise stages that read some of the channels
+The channels of the part are then contiguous in each piece, on both sides: whole vectors of them are
+moved, with some lanes masked.  The same holds for elementwise stages that read some of the channels
 of a tensor, from within a block.
 """
 
@@ -77,8 +77,8 @@ class RaggedPart:
 
 
 def ragged_part(stage: Stage, types: Mapping[str, TensorType]) -> RaggedPart | None:
-    """The part of its output that ``stage`` writes, if that shares a block with other parts, or
-    if elementwise work reads elsewhere in blocks than it writes."""
+    """The part of its output that ``stage`` writes, if that shares a block with other parts, or if
+    an elementwise stage reads at another offset in blocks than it writes."""
     type_ = types[stage.output]
     channel = _blocked_channel(stage.write, stage.axes, type_)
     if channel is None:

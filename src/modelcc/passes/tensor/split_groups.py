@@ -1,4 +1,5 @@
-"""Axes that some operand of a product divides, as two: groups and their members."""
+"""Splits axes that some operand of a product divides, as in grouped-query attention, into groups
+and members."""
 
 from __future__ import annotations
 
@@ -25,9 +26,9 @@ Place = tuple[int, str]
 
 @dataclass(frozen=True)
 class SplitGroups:
-    """Heads of queries of which several share one of keys are groups and members of these, in all
-    stages of a kernel: keys do not move along members, and no index is divided.  Convolutions by
-    windows, whose channels are divided alike, stay what schedules and libraries take them for.
+    """Query heads that share a key head become groups and members, in all stages of a kernel: keys
+    do not move along members, and no index is divided.  Grouped convolutions, whose channels are
+    divided alike, remain what schedules and libraries recognise.
 
     before::
 
@@ -68,8 +69,8 @@ class SplitGroups:
 def _split(
     kernel: Kernel, types: Mapping[str, TensorType]
 ) -> tuple[Kernel, dict[str, TensorType]] | None:
-    """``kernel`` on groups, and types of what its stages hand on; None if nothing is divided, or
-    some stage has no whole groups, or moves otherwise along them."""
+    """``kernel`` on groups, and types of its intermediate results; None if nothing is divided, or
+    some stage has no whole groups, or uses them differently."""
     made = [s.output for s in kernel.stages]
     sizes = dict(_divided(kernel.stages))
     if not sizes or len(set(made)) < len(made) or any(types[n].layout for n in made):
@@ -87,7 +88,7 @@ def _split(
 
 
 def _divided(stages: Sequence[Stage]) -> Iterator[tuple[Place, int]]:
-    """Axes along which all factors of a product move, of which one is divided."""
+    """Axes along which all factors of a product move, and which one of them divides."""
     for number, stage in enumerate(stages):
         found = reads(stage.body)
         if stage.combine != "sum" or getattr(stage.body, "function", "") != "mul":
@@ -103,8 +104,8 @@ def _divided(stages: Sequence[Stage]) -> Iterator[tuple[Place, int]]:
 
 
 def _has_window(stage: Stage) -> bool:
-    """Whether an operand goes on by a term as by a result that the other one does not move along,
-    as pixels do."""
+    """Whether an index of an operand combines a term with a result axis of its own, as those of
+    pixels do."""
     found, terms = list(reads(stage.body)), {a.name for a in stage.reduce}
     shared = {a.name for a in stage.axes if all(depends_on(read, a.name) for read in found)}
     own = {a.name for a in stage.axes} - shared
@@ -142,7 +143,7 @@ def _neighbours(
 
 @dataclass(frozen=True)
 class _Groups:
-    """A kernel whose axes at some places become groups, of so many members."""
+    """A kernel whose axes at some places become groups, with these numbers of members."""
 
     kernel: Kernel
     sizes: Mapping[Place, int]
@@ -173,7 +174,7 @@ class _Groups:
         return tuple(found)
 
     def _size(self, number: int, index: Index) -> int | None:
-        """Members of the groups that ``index`` of a stage goes along."""
+        """Members of the groups along which ``index`` of a stage moves."""
         return self.sizes.get((number, index.name)) if isinstance(index, Sym) else None
 
     def _stage(self, number: int) -> Stage:

@@ -1,9 +1,10 @@
-"""Tiles of products that are never stored: contractions of one shape, what is made of them point by
-point, and contractions of which each sums one such tensor along its rows.
+"""Chained contractions whose tiles are never stored: contractions of one shape, element-wise stages
+on these, and contractions that each sum one such tensor along its rows.
 
 Gradients of attention have this form: products of queries and keys and of values and the result's
-gradient, weights and slopes made of both, and sums of these.  A tile of the products is made in
-fast memory and used at once; other sums of the same tiles make them again.
+gradient, weights and score gradients made of both, and sums of these.  A tile of the products is
+computed in registers or shared memory and used at once; other sums of the same tiles recompute
+them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from modelcc.passes.tensor.shared_axes import shared_axes
 @dataclass(frozen=True)
 class ChainEnd:
     """``weight`` is the tensor whose rows are summed; ``results`` are over outer, row and column
-    axes, the first summing along the key, and all others made of it point by point."""
+    axes, the first summing along the key, and the others element-wise on it."""
 
     weight: str
     columns: tuple[Axis, ...]
@@ -29,11 +30,11 @@ class ChainEnd:
 
 @dataclass(frozen=True)
 class TileChain:
-    """``tiles`` are over outer, row and key axes: products, and what is made of these and of
-    tensors in memory point by point, in order.
+    """``tiles`` are over outer, row and key axes: products, and element-wise stages on these and on
+    tensors in memory, in order.
 
-    ``outer`` axes take all factors along, ``row`` only one of each product, ``key`` the other one.
-    All stages use these axes; those of one point are left out.
+    All factors move along ``outer`` axes, only one of each product along ``row``, the other one
+    along ``key``.  All stages use these axes; those of length 1 are left out.
     """
 
     outer: tuple[Axis, ...]
@@ -44,14 +45,14 @@ class TileChain:
 
     @property
     def products(self) -> tuple[Stage, ...]:
-        """Those of the tiles that are contractions."""
+        """The contractions among the tiles."""
         return tuple(s for s in self.tiles if s.reduce)
 
 
 def match_tile_chain(
     stages: Sequence[Stage], outputs: Sequence[str], reserved: frozenset[str]
 ) -> TileChain | None:
-    """The chain that ``stages`` are, which leaves ``outputs``, its axes having names that are not
+    """The chain that ``stages`` are, with results ``outputs``, its axes having names that are not
     ``reserved``; or None."""
     if len({s.output for s in stages}) != len(stages):
         return None
@@ -168,10 +169,10 @@ _Placed = tuple[tuple[Stage, ...], dict[str, tuple[Index, ...]]]
 
 
 def _placed(tiles: Sequence[Stage], made: Mapping[str, Stage], end: Stage) -> _Placed | None:
-    """Stages of tiles on the axes of ``end``, and where each is written; None if one is read at
-    more places than one, or not at all.
+    """Stages of tiles on the axes of ``end``, and the indices that each writes; None if one is read
+    at several indices, or not at all.
 
-    What only other ends read is placed by what it is made of.
+    Tiles that only other ends read are placed by their operands.
     """
     places: dict[str, tuple[Index, ...]] = {}
     done: dict[str, Stage] = {}
@@ -203,7 +204,7 @@ def _placed(tiles: Sequence[Stage], made: Mapping[str, Stage], end: Stage) -> _P
 
 
 def _own_values(stage: Stage, places: Mapping[str, tuple[Index, ...]]) -> dict[str, Index] | None:
-    """Axes of a stage by where it is to be written, or by where it reads; None if not known."""
+    """Axes of a stage by the indices that it has to write, or that it reads; None if not known."""
     pairs: list[tuple[Index, Index]] = []
     if stage.output in places:
         pairs += zip(stage.write, places[stage.output], strict=True)
@@ -214,7 +215,8 @@ def _own_values(stage: Stage, places: Mapping[str, tuple[Index, ...]]) -> dict[s
 
 
 def _unified(pairs: Sequence[tuple[Index, Index]], axes: Sequence[Axis]) -> dict[str, Index] | None:
-    """What all ``axes`` have to be for the first of each pair to be the second; None if nothing."""
+    """The values of all ``axes`` for which the first of each pair is the second; None if there are
+    none."""
     values: dict[str, Index] = {}
     for own, target in pairs:
         if isinstance(own, Sym) and isinstance(target, Sym):
@@ -230,7 +232,7 @@ def _unified(pairs: Sequence[tuple[Index, Index]], axes: Sequence[Axis]) -> dict
 def _values(
     end: Stage, weight: str, places: Mapping[str, tuple[Index, ...]], common: Sequence[Axis]
 ) -> dict[str, Index] | None:
-    """Axes of a sum, but its columns, in the names of all tiles."""
+    """Axes of a sum, except its columns, in the names of all tiles."""
     (read,) = (r for r in reads(end.body) if r.tensor == weight)
     moving = [a for a in (*end.axes, *end.reduce) if depends_on(read, a.name)]
     found = _unified(list(zip(read.indices, places[weight], strict=True)), moving)
@@ -242,7 +244,7 @@ def _values(
 
 
 def _is_whole(chain: TileChain) -> bool:
-    """Whether tiles are products of rows and keys, and points of these."""
+    """Whether tiles are products of rows and keys, and element-wise stages on these."""
     tile = {a.name for a in (*chain.outer, chain.row, chain.key)}
     for stage in chain.tiles:
         if not {a.name for a in stage.axes} <= tile:
@@ -279,7 +281,7 @@ def _without_units(stage: Stage) -> Stage:
 
 
 class _FreshAxes:
-    """Names that nobody has."""
+    """Unused names."""
 
     def __init__(self, reserved: frozenset[str]) -> None:
         self._taken = set(reserved)
@@ -291,7 +293,7 @@ class _FreshAxes:
         return wanted
 
     def of_terms(self, stages: Sequence[Stage]) -> dict[str, dict[str, str]]:
-        """Of reduction axes, by the stage that has them."""
+        """Names of reduction axes, by the stage that has them."""
         return {
             s.output: {a.name: self.of(f"d{n}") for n, a in enumerate(s.reduce)} for s in stages
         }

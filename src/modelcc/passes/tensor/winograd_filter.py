@@ -1,4 +1,4 @@
-"""The constant filters of a convolution as Winograd's algorithms multiply them."""
+"""The constant filters of a convolution, transformed by Winograd's algorithm."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from modelcc.passes.tensor.made_constant import MadeConstant
 from modelcc.passes.tensor.winograd_transforms import exact_filter
 
 SLAB = 1 << 16
-"""Transformed elements made at a time, in f64: memory for more is fetched of the system each time,
-which took four times as long."""
+"""Transformed elements computed at a time, in f64: larger buffers are fetched from the system each
+time, which took four times as long."""
 
 
 class TransformedFilter(MadeConstant):
@@ -27,7 +27,7 @@ class TransformedFilter(MadeConstant):
         return (self._m + 2) ** 2, *((inputs, outputs) if self._last else (outputs, inputs))
 
     def part(self, axis: int, start: int, stop: int) -> Array:
-        """As of any constant; no more is made than is asked for."""
+        """As of any constant; only the part is computed."""
         if axis == 0:
             return super().part(axis, start, stop)
         source = Constant(self._data).part(2 - axis if self._last else axis - 1, start, stop)

@@ -1,4 +1,4 @@
-"""Which kernels are 3×3 convolutions of stride 1 that Winograd's algorithms can compute."""
+"""Recognises 3×3 convolutions of stride 1 that Winograd's algorithm can compute."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Convolution:
     ``axes`` are the parallel axes n, co, oh, ow; all stages share them.  ``window`` is the read of
     ``x``, 0 beyond its borders where it is guarded; dimensions ``places`` of ``x`` are images,
     channels, rows and columns.  Window position 0 of output 0 is at input row ``-pads[0]``, column
-    ``-pads[1]``.  ``extents`` are those of the axes but for the number of ``images``, which may be
-    symbolic.  Filters are ``constant``, or come at run time; :meth:`tap` tells where each of their
-    elements is, :meth:`pixel` those of ``x``.
+    ``-pads[1]``. ``extents`` are those of the axes except the number of ``images``, which may be
+    symbolic.  Filters are ``constant``, or come at run time; :meth:`tap` reads their elements,
+    :meth:`pixel` those of ``x``.
     """
 
     kernel: Kernel
@@ -39,13 +39,13 @@ class Convolution:
 
     @property
     def pads(self) -> tuple[int, int]:
-        """Rows and columns of the first window that are before the image."""
+        """Padding rows and columns of the first window, before the image."""
         down, across = self.taps
         return down.pad, across.pad
 
     def pixel(self, image: Index, channel: Index, row: Index, column: Index) -> Read | Guard:
-        """The element of ``x`` that position 0 of the window of output ``row``, ``column`` meets,
-        under the window's conditions there."""
+        """The element of ``x`` at position 0 of the window of output ``row``, ``column``, under the
+        window's conditions there."""
         n, _, oh, ow = (a.name for a in self.axes)
         values = {n: image, self.product.reduce[0].name: channel, oh: row, ow: column}
         values |= {tap.name: 2 if tap.turned else 0 for tap in self.taps}
@@ -54,7 +54,7 @@ class Convolution:
         return moved
 
     def tap(self, output: Index, channel: Index, row: Index, column: Index) -> Read:
-        """The weight of an input channel at a place of the window."""
+        """The weight of an input channel at a position of the window."""
         _, co, *_ = self.axes
         values = {co.name: output, self.product.reduce[0].name: channel}
         places = zip(self.taps, (row, column), strict=True)
@@ -65,8 +65,8 @@ class Convolution:
 
 @dataclass(frozen=True)
 class _Tap:
-    """An axis of a window, which may be walked backwards (``turned``), as transposed convolutions
-    do, and the ``pad`` before it."""
+    """An axis of a window, which may run backwards (``turned``), as in transposed convolutions, and
+    the ``pad`` before it."""
 
     name: str
     pad: int
@@ -142,7 +142,7 @@ def _axes(
     product: Stage, w: Read, moving: tuple[Index, Index], constant: bool
 ) -> tuple[Axis, Axis, Axis, Axis] | None:
     """Axes of images, outputs, and of the rows and columns that windows are ``moving`` along; None
-    if filters or results do not lie plainly."""
+    if filters or results have another layout."""
     ci, kh, kw = (Sym(a.name) for a in product.reduce)
     known = {a.name: a for a in product.axes}
     outputs, inputs = w.indices[:2]

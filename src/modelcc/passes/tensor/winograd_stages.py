@@ -1,4 +1,4 @@
-"""The stages that compute a convolution by Winograd's algorithms, wherever their tensors lie.
+"""The stages of a convolution by Winograd's algorithm, for any layout of their tensors.
 
 For tiles of 4 × 4 outputs, of a whole image or of a part of it::
 
@@ -6,11 +6,11 @@ For tiles of 4 × 4 outputs, of a whole image or of a part of it::
     %v = linear[Bᵀ] of rows of %d
     %m[p, …] = sum[ci] %v[p, …] * %u[p, …]
     %s = linear[Aᵀ] of columns of %m
-    %y = linear[Aᵀ] of rows of %s, and what follows the convolution
+    %y = linear[Aᵀ] of rows of %s, and the epilogue
 
 with ``p`` the number of an element of a tile, ``d`` and ``s`` in registers, and ``%u = G w Gᵀ``, a
-constant if ``w`` is one, else made by a kernel before.  Where %v, %u and %m lie, and how the
-channels and tiles of a target's loops follow each other, a target's subclass says.
+constant if ``w`` is one, else computed by an earlier kernel.  A target's subclass gives the layouts
+of %v, %u and %m, and the order of channels and tiles in its loops.
 """
 
 from __future__ import annotations
@@ -55,23 +55,24 @@ class WinogradStages(ABC):
     @property
     @abstractmethod
     def product_axes(self) -> tuple[Axis, ...]:
-        """Those of the products, in the order of what they write."""
+        """Axes of the products, in the order of the product tensor."""
 
     @abstractmethod
     def product_place(self, channel: Index) -> tuple[Index, ...]:
-        """Where an element of the inputs, or of the products, lies at the axes of the products."""
+        """The indices of an element of the inputs, or of the products, at the axes of the
+        products."""
 
     @abstractmethod
     def place(self, point: Index, part: TileRegion) -> tuple[Index, ...]:
-        """Where that of a tile of ``part`` lies, at :meth:`axes`."""
+        """The indices of an element of a tile of ``part``, at :meth:`axes`."""
 
     @abstractmethod
     def filter_place(self, point: Index, output: Index, channel: Index) -> tuple[Index, ...]:
-        """Where an element of a transformed filter lies."""
+        """The indices of an element of a transformed filter."""
 
     @abstractmethod
     def axes(self, channels: int, part: TileRegion) -> tuple[Axis, ...]:
-        """Over the tiles of ``part``, and channels."""
+        """Axes over the tiles of ``part``, and channels."""
 
     @abstractmethod
     def element(self, part: TileRegion, row: Index, column: Index) -> Element:
@@ -79,12 +80,12 @@ class WinogradStages(ABC):
 
     @abstractmethod
     def stored(self, channels: int) -> TensorType:
-        """Of transformed inputs, or of products."""
+        """The type of transformed inputs, or of products."""
 
     @property
     @abstractmethod
     def filter_type(self) -> TensorType:
-        """Of transformed filters."""
+        """The type of transformed filters."""
 
     @property
     @abstractmethod
@@ -97,7 +98,7 @@ class WinogradStages(ABC):
         return False
 
     def input_type(self, x: TensorType) -> TensorType:
-        """Of the convolution's input, which was ``x``."""
+        """The type of the convolution's input, which was ``x``."""
         return x
 
     @property
@@ -140,7 +141,7 @@ class WinogradStages(ABC):
         return [*before, *found[:-1], self._rounding(found[-1])]
 
     def _rounding(self, kernel: Kernel) -> Kernel:
-        """``kernel``, which gives the results, with what is known of their errors."""
+        """``kernel``, which computes the results, with bounds of their errors."""
         rounding = winograd_rounding(self.tiles.m, self.inputs, self.convolution.constant)
         return replace(kernel, rounding=rounding)
 
@@ -157,7 +158,7 @@ class WinogradStages(ABC):
         return found
 
     def _filters(self) -> Iterator[Stage]:
-        """Those that come at run time, transformed as
+        """Filters that come at run time, transformed as
         :class:`~modelcc.passes.tensor.winograd_filter.TransformedFilter` does."""
         size, factors = self.tiles.m + 2, filter_factors(self.tiles.m)
         axes = (Axis(CHANNEL, self.outputs), Axis(INPUT, self.inputs))
@@ -231,7 +232,7 @@ class WinogradStages(ABC):
     def _epilogue(
         self, part: TileRegion, axes: tuple[Axis, ...], value: At, prefix: str
     ) -> Iterator[Stage]:
-        """Elements of the convolution and what its epilogue makes of them."""
+        """Elements of the convolution and its epilogue."""
         row, column = self.tiles.corner(part)
         n, co, oh, ow = (a.name for a in self.convolution.axes)
         down, across = Sym(DOWN), Sym(ACROSS)
@@ -245,7 +246,7 @@ class WinogradStages(ABC):
 def with_winograd(
     program: TensorProgram, find: Callable[[Kernel], WinogradStages | None]
 ) -> TensorProgram:
-    """``program`` with the kernels for which ``find`` knows stages computed by these."""
+    """``program`` with the stages that ``find`` gives in place of kernels."""
     items: list[Item] = []
     types = dict(program.types)
     constants = dict(program.constants)

@@ -22,7 +22,7 @@ class Span:
 
 @dataclass(frozen=True)
 class TileRegion:
-    """A rectangle of equal tiles: where each is, by the symbols of its ``axes``."""
+    """A rectangle of equal tiles, indexed by the symbols of its ``axes``."""
 
     rows: Span
     columns: Span
@@ -32,9 +32,9 @@ class TileRegion:
 class Tiles:
     """Tiles of ``m`` × ``m`` over ``images`` of ``height`` × ``width`` outputs.
 
-    With ``blocks`` > 1 the rows of tiles are cut into that many equal blocks, each with the
-    intermediate values of its own: :attr:`outer` axes come first in them.  Images whose number is
-    not known are such blocks at least.
+    With ``blocks`` > 1, the rows of tiles are split into that many equal blocks, each with
+    intermediate values of its own: :attr:`outer` axes come first in them.  Images of an unknown
+    number are at least such blocks.
     """
 
     m: int
@@ -77,7 +77,8 @@ class Tiles:
         return TileRegion(Span(0, rows, self.m), Span(0, self.columns, self.m))
 
     def parts(self) -> Iterator[TileRegion]:
-        """Rectangles of tiles whose outputs all exist alike: whole ones, edges, the corner."""
+        """Rectangles of tiles with equal numbers of existing outputs: whole ones, edges, the
+        corner."""
         rows = self.rows // self.blocks
         for vertical in _spans(rows, self.height if self.blocks == 1 else rows * self.m, self.m):
             for across in _spans(self.columns, self.width, self.m):

@@ -85,7 +85,7 @@ def input_factors(m: int) -> tuple[Matrix, ...]:
 
 
 def output_factors(m: int, outputs: int | None = None) -> tuple[Matrix, ...]:
-    """``Aᵀ`` of a line of m + 2 products, likewise; of only so many ``outputs`` if told."""
+    """``Aᵀ`` of a line of m + 2 products, likewise; of the first ``outputs`` only, if given."""
     if m == 2:
         sums = ((1, 0, 0, 0), (0, 1, 1, 0), (0, 1, -1, 0), (0, 0, 0, 1))
         return _leading((sums, ((1, 1, 0, 0), (0, 0, 1, -1))), outputs)
