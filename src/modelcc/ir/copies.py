@@ -58,8 +58,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Prefetch:
-    """A hint that ``buffer[offset]`` is needed soon; ``level`` 1 is nearest.  May be out of
-    range."""
+    """Hint that ``buffer[offset]`` is needed soon; ``level`` 1 is nearest.  May be out of range."""
 
     buffer: str
     offset: Index

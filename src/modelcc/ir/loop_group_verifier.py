@@ -137,8 +137,7 @@ def _verify_around(function: Function, grid: For) -> None:
 
 
 def _verify_values(function: Function, s: Stmt) -> None:
-    """Values that all threads compute before they begin depend on inputs only, which none of them
-    changes."""
+    """Values before the thread loops are of inputs only, which no thread changes."""
     fixed = _unchanged(function)
     for outer in statement_expressions(s):
         for e in walk(outer):
@@ -318,7 +317,7 @@ class _Threads:
         return not symbols(index).isdisjoint(self._varying)
 
     def _varies(self, outer: Expr) -> bool:
-        """Whether values may differ between threads: so do those of memory that may have been
+        """Whether threads may find different values, such as those of memory that may be
         written."""
         for e in walk(outer):
             if isinstance(e, Load | VectorGather) and e.buffer not in self._fixed:

@@ -52,8 +52,7 @@ class _Accesses:
     others: dict[int, int] = field(default_factory=dict[int, int])
 
     def write(self, elements: Iterable[int], who: int, first: int) -> tuple[int, int] | None:
-        """The first element where ``who`` conflicts with an access since ``first``, and with
-        whom."""
+        """The first element where ``who`` conflicts with an access since ``first``; with whom."""
         writers = self.writers
         for element in elements:
             for kind in (writers, self.readers, self.others):
@@ -231,8 +230,7 @@ class Watch:
                 raise DivergenceError(f"group {self._group}: {places}")
 
     def hold(self, name: str, lane: int, memory: Array) -> Array:
-        """Fragments that the threads of a warp hold together: the first one provides the
-        ``memory``."""
+        """A fragment of a warp: the first of its threads provides the ``memory``."""
         key = self._thread // self._warp, name
         if lane == 0:
             self._held_by_warps[key] = memory
@@ -290,8 +288,7 @@ class Watch:
         arrivals: Array,
         slot: int,
     ) -> None:
-        """Starts the copy of a ``box``: its position, sizes and strides of the tensor, its
-        extents."""
+        """Starts the copy of a ``box``: position, sizes and strides of the tensor, extents."""
         tile = self._tiles[id(to)]
         values = box_of(source, offset, *box)
         region = to_offset + np.arange(values.size)
@@ -377,8 +374,7 @@ class Watch:
         return value
 
     def _element(self, buffer: Array, offset: int) -> Lanes:
-        """The fast path of :meth:`load`: one element of shared memory, or of memory that is not
-        watched."""
+        """The fast path of :meth:`load`: an element of shared memory, or not watched."""
         watched = self._memory.get(id(buffer))
         if not isinstance(watched, _Watched) or watched.coming or watched.by_group is not None:
             self._note(buffer, False, _places, offset, 1, 1, None)

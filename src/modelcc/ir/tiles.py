@@ -74,8 +74,7 @@ class ExpectBytes:
 
 @dataclass(frozen=True)
 class WaitArrival:
-    """Waits until phase number ``phase`` of ``arrivals[slot]``, the last one started, is
-    complete."""
+    """Waits until phase number ``phase`` of ``arrivals[slot]``, the last started, is complete."""
 
     arrivals: str
     slot: Index

@@ -27,8 +27,7 @@ class KnownCall:
 
 
 class BoundCall:
-    """Calls of one ``signature`` whose ``ends`` (inputs and outputs), with their bytes, are in the
-    device's memory."""
+    """Calls of a ``signature`` whose ``ends`` (inputs, outputs), with bytes, are on the device."""
 
     def __init__(
         self,

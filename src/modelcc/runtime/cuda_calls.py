@@ -28,9 +28,8 @@ _VERSION = re.compile(rb"^\.version (\d+)\.(\d+)", re.MULTILINE)
 
 
 def cuda_of_ptx(major: int, minor: int) -> str:
-    """The release of CUDA whose driver is the first to accept this version of PTX: 7.0 to 7.8 and
-    8.0 to 8.5 came with CUDA 11.0 to 11.8 and 12.0 to 12.5, 8.6 with 12.7 (PTX ISA's release
-    notes)."""
+    """The release of CUDA whose driver first accepts this version of PTX: 7.0 to 7.8 and 8.0 to 8.5
+    came with CUDA 11.0 to 11.8 and 12.0 to 12.5, 8.6 with 12.7 (PTX ISA's release notes)."""
     if major < 8:
         return f"11.{minor}"
     return f"12.{minor + (minor > 5)}" if major == 8 else f"{major + 4}.{minor}"

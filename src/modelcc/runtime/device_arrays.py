@@ -45,9 +45,9 @@ class DeviceArray:
         waiting: AbstractSet[int] | None = None,
         made: PendingCall | None = None,
     ) -> None:
-        """A result of calls with ``out="device"``, as output of this ``number``; the streams
-        ``waiting`` come after it (None: all do, for it is complete).  ``made`` is a call that may
-        yet fail."""
+        """A result of calls with ``out="device"``, as output of this ``number``; streams
+        ``waiting`` come after it (None: all do; it is complete).  ``made`` is a call that may yet
+        fail."""
         self._results = results
         self._device = results.device
         self._number = number

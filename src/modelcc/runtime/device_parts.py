@@ -73,8 +73,7 @@ class HostFunctions:
         sizes: Sequence[int],
         noted: ctypes.Array[ctypes.c_int64] | None,
     ) -> None:
-        """Calls one on tensors at ``places``, single-threaded; its checks are recorded in
-        ``noted``."""
+        """Calls one on tensors at ``places``, without threads; its checks go to ``noted``."""
         function = self._known.get(name)
         if function is None:
             assert self._code is not None

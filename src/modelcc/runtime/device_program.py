@@ -160,8 +160,7 @@ class DeviceCode(NativeCode):
 
 
 def _call(code: ref[DeviceCode], profiled: bool, *given: int | None) -> int:
-    """The function that C calls: it does not keep the code alive, which ends with the last
-    session."""
+    """What C calls: it does not keep the code alive, which ends with the last session."""
     found = code()
     assert found is not None
     return found.call(profiled, [address or 0 for address in given])

@@ -20,8 +20,7 @@ _KEPT = 2
 
 
 class DeviceResults:
-    """Results of a model's outputs, by their numbers; ``lock`` is held by whoever uses
-    ``device``."""
+    """Results by the numbers of outputs; ``lock`` is held by whoever uses ``device``."""
 
     def __init__(self, device: PointerDevice, lock: Lock, outputs: int) -> None:
         self.device = device
@@ -43,9 +42,8 @@ class DeviceResults:
         return self.device.allocate(size)
 
     def hold(self, memory: DeviceMemory) -> None:
-        """Keeps memory that a result refers to: when Python collects a cycle, its objects are
-        finalised before it is known which are passed on, and memory that only the result refers to
-        would be lost."""
+        """Keeps memory that a result refers to: Python finalises all objects of a cycle before it
+        knows which are passed on, and memory that only the result refers to would be lost."""
         self._held[id(memory)] = memory
 
     def give(self, number: int, memory: DeviceMemory) -> None:

@@ -78,8 +78,7 @@ class OpenclBuffer:
     parts: dict[int, cl.Buffer] = field(default_factory=dict[int, cl.Buffer])
 
     def part(self, offset: int) -> cl.Buffer:
-        """The sub-buffer at an offset; the whole buffer for empty tensors at its end, as OpenCL has
-        none."""
+        """The sub-buffer at an offset; the whole buffer for empty tensors at its end."""
         if not 0 < offset < self.size:
             return self.own
         found = self.parts.get(offset)

@@ -38,8 +38,7 @@ class _Fault:
     reported: bool = False
 
     def error(self, earlier: bool) -> RunError:
-        """The error for the current caller, ``earlier`` if it concerns an earlier call than this
-        one."""
+        """The error for the current caller, ``earlier`` if it is about an earlier call."""
         self.reported = True
         return RunError(f"{self.text} (in an earlier call)" if earlier else self.text)
 

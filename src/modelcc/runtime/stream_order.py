@@ -13,8 +13,7 @@ def new_event(calls: StreamCalls) -> Any:
 
 
 class StreamOrder:
-    """Streams wait for each other by an event that is reused: a wait refers to its latest
-    record."""
+    """Streams wait for an event that is reused: a wait refers to its latest record."""
 
     def __init__(self, calls: StreamCalls) -> None:
         self._calls = calls

@@ -34,8 +34,7 @@ _STAMPS = 4096
 _WAITING = 256
 """Launches per command buffer."""
 _APART, _MOST_BUFFERS = 256, 16
-"""Alignment of bindings in bytes, and buffers of a shader including all pieces, as devices
-allow."""
+"""Alignment of bindings in bytes, and most buffers of a shader, pieces included."""
 
 
 def open_device(index: int) -> WebgpuDevice:

@@ -1,5 +1,4 @@
-"""Chained contractions: sums over tiles of products that are recomputed where they are used, and
-never stored."""
+"""Chained contractions: sums over tiles of products that are recomputed, and never stored."""
 
 from __future__ import annotations
 
@@ -74,8 +73,7 @@ class FuseChains:
     def _candidate(
         self, kernel: Kernel, makers: Makers, program: TensorProgram
     ) -> _SummedRows | None:
-        """``kernel`` with all kernels that make the rows that it sums, if that is a profitable
-        chain."""
+        """``kernel`` with all that make the rows it sums, if that is a profitable chain."""
         if len(kernel.outputs) != 1 or not kernel.stages[0].reduce:
             return None
         for read in reads(kernel.stages[0].body):

@@ -118,8 +118,7 @@ class _Moves:
         return frozenset(self._gone)
 
     def _below(self, name: str) -> frozenset[str] | None:
-        """``name`` and all tensors that are only moved from it; None if some of them have to be
-        made."""
+        """``name`` and tensors that are only moved from it; None if some have to be made."""
         if name in self._program.outputs or name not in self._makers:
             return None
         below = frozenset((name,))
@@ -170,8 +169,7 @@ class _Moves:
         return not is_product or self._on_boundaries(read, indices, names)
 
     def _on_boundaries(self, read: Read, indices: list[Index], names: list[str]) -> bool:
-        """Whether the read is contiguous along one axis, with other strides and the offset
-        aligned."""
+        """Whether the read is contiguous along one axis, all else being aligned."""
         type_ = self._program.types[read.tensor]
         split = split_affine(type_.physical.offset(indices, type_.shape), names)
         if split is None:

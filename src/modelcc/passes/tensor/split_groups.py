@@ -1,5 +1,4 @@
-"""Splits axes that some operand of a product divides, as in grouped-query attention, into groups
-and members."""
+"""Axes that some operand of a product divides (grouped queries), as groups and members."""
 
 from __future__ import annotations
 

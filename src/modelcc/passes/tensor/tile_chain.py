@@ -215,8 +215,7 @@ def _own_values(stage: Stage, places: Mapping[str, tuple[Index, ...]]) -> dict[s
 
 
 def _unified(pairs: Sequence[tuple[Index, Index]], axes: Sequence[Axis]) -> dict[str, Index] | None:
-    """The values of all ``axes`` for which the first of each pair is the second; None if there are
-    none."""
+    """Values of ``axes`` for which the first of each pair is the second; None if there are none."""
     values: dict[str, Index] = {}
     for own, target in pairs:
         if isinstance(own, Sym) and isinstance(target, Sym):

@@ -59,8 +59,7 @@ class WinogradStages(ABC):
 
     @abstractmethod
     def product_place(self, channel: Index) -> tuple[Index, ...]:
-        """The indices of an element of the inputs, or of the products, at the axes of the
-        products."""
+        """The indices of an element of inputs, or of products, at the axes of the products."""
 
     @abstractmethod
     def place(self, point: Index, part: TileRegion) -> tuple[Index, ...]:

@@ -77,8 +77,7 @@ class Tiles:
         return TileRegion(Span(0, rows, self.m), Span(0, self.columns, self.m))
 
     def parts(self) -> Iterator[TileRegion]:
-        """Rectangles of tiles with equal numbers of existing outputs: whole ones, edges, the
-        corner."""
+        """Rectangles of tiles whose outputs exist alike: whole ones, edges, the corner."""
         rows = self.rows // self.blocks
         for vertical in _spans(rows, self.height if self.blocks == 1 else rows * self.m, self.m):
             for across in _spans(self.columns, self.width, self.m):

@@ -135,8 +135,7 @@ def _numbers(found: _CalledConvolution, relu: bool, tf32: bool) -> Iterator[Inde
 
 
 def _convolution(kernel: CanonicalKernel, order: int) -> _CalledConvolution | None:
-    """The convolution that is the only stage of ``kernel``, if its image and result have this
-    order."""
+    """The convolution that is the only stage of ``kernel``, with images in this order."""
     (stage,) = kernel.stages
     body = stage.body
     if stage.combine != "sum" or not isinstance(body, Apply) or body.function != "mul":

@@ -55,8 +55,7 @@ LibraryCall: TypeAlias = Callable[[CanonicalKernel, bool, int], DeviceCall | Non
 LIBRARIES: Mapping[str, tuple[LibrarySpec, LibraryCall]] = MappingProxyType(
     {CUBLASLT.name: (CUBLASLT, product_call), CUDNN.name: (CUDNN, convolution_call)}
 )
-"""NVIDIA's libraries, and the function that gives the call of each for a kernel, if there is
-one."""
+"""NVIDIA's libraries, each with the function that gives its call for a kernel, if any."""
 
 _ASKED: Mapping[str, str] = MappingProxyType({TF32: ROUNDED, TF32X3: SPLIT})
 """Instructions by the precision that selects them."""

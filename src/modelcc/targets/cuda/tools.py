@@ -29,18 +29,16 @@ _NUMBERS = {
 
 
 _REGISTERS = 8
-"""How readily ptxas uses registers, from 0 to 10.  With its default of 5 it keeps to 40 and spills
-in tiles of 4 by 8 results (4 kernels of ResNet-50 and BERT); with 8 these take 43 and none
-spills."""
+"""How readily ptxas uses registers, from 0 to 10.  By default (5) it keeps to 40 and spills in
+tiles of 4 by 8 results (4 kernels of ResNet-50 and BERT); with 8 these take 43 and none spills."""
 
 _MORE = (1.25, 1.5, 2)
 """Multiples of the registers that a spilling kernel has taken, which are tried as limits: ptxas
 spills with 40 and with 56, and not with 48."""
 
 _LESS = (240, 224, 200)
-"""Limits that are tried for kernels that spill even with all registers: ptxas finds no allocation
-for products of 128 by 256 in 255 and in 248, but does in 240 and in 224; for sums of four parts in
-200."""
+"""Limits that are tried for kernels that spill with all registers: ptxas has no allocation for
+products of 128 by 256 in 255 and in 248, but in 240 and in 224; for sums of four parts in 200."""
 
 _FEWER, _FEW = 12, 8
 """Registers that a kernel may have to give up for one more group per SM, if there are few groups:

@@ -140,8 +140,7 @@ def _is_wide(nest: Nest, along: str, lanes: int, made: set[str]) -> bool:
 
 
 def array_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupArrays]:
-    """Schedules of stages that pass arrays: wide vectors where registers and the number of SMs
-    allow."""
+    """Schedules of stages that pass arrays: wide vectors where registers and SMs allow."""
     runs = array_runs(kernel)
     points = sum(count(run.final.parallel) for run in runs)
     elements = _elements(runs)

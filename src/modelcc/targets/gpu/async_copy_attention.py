@@ -81,8 +81,7 @@ LOW, ZERO = Const(float("-inf"), F32), Const(0.0, F32)
 
 
 def verify_copied(s: GroupAttention, parts: AttentionParts) -> None:
-    """:class:`ScheduleError` unless rows are a softmax of f32 sums, and blocks are whole
-    vectors."""
+    """:class:`ScheduleError` unless rows are a softmax of f32 sums, and blocks whole vectors."""
     across = s.threads // (s.rows // s.thread_rows)
     if s.keys % s.lanes or not is_power_of_two(across) or s.warp % across:
         raise ScheduleError("the threads of a row exchange registers, and keys are whole vectors")
@@ -377,8 +376,7 @@ class AsyncCopyAttention:
             outer.statements += only_where(there, line)
 
     def _result(self, cell: Evaluation, point: Point, made: dict[str, Expr]) -> None:
-        """Results at a point, or at a vector of points; intermediate values are added to
-        ``made``."""
+        """Results at a point, or at a vector of points; adds intermediate values to ``made``."""
         for nest in self._parts.results:
             made[nest.output] = cell.named("v", cell.value(nest.body, point, made))
         last = self._parts.results[-1]

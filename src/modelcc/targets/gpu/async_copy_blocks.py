@@ -1,5 +1,4 @@
-"""A software pipeline: blocks of terms (K) are copied to shared memory asynchronously, while
-threads multiply earlier ones.
+"""A software pipeline: blocks of terms (K) are copied to shared memory while others are multiplied.
 
   the first blocks are copied, a commit group each
   for each block

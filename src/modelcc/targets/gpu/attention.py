@@ -245,8 +245,7 @@ class _AttentionThreads:
             self._rescale(inner, row, top, found[row])
 
     def _largest(self, inner: Evaluation, found: list[list[Expr]]) -> list[Var]:
-        """The maximum of each row's previous maximum and of ``found``, over all threads of the
-        row."""
+        """The maximum of each row so far and of ``found``, over all threads of the row."""
         dtype = found[0][0].dtype
         part = Buffer(
             self._kernel.names.fresh("part"), dtype, self._s.rows * self._shape[1], "shared"
@@ -374,8 +373,7 @@ class _AttentionThreads:
 
 @dataclass(frozen=True)
 class _ScorePlace:
-    """A score of a thread's ``row`` and ``column``: its point, and the conditions of its
-    existence."""
+    """A score of a thread's ``row`` and ``column``: its point, and whether it is ``there``."""
 
     row: int
     column: int

@@ -65,8 +65,7 @@ class AttentionParts:
         return extent
 
     def blocks(self, batch: Mapping[str, Index], start: Index, rows: int, keys: int) -> Index:
-        """Blocks of ``keys`` keys, up to the last one that is visible to a block of rows from
-        ``start``."""
+        """Blocks of ``keys`` keys, up to the last that is visible to the rows from ``start``."""
         whole = ceildiv(self.pair.key.extent, keys)
         seen = seen_keys(self.pair, self.weights)
         if seen is None:
@@ -94,8 +93,7 @@ class AttentionParts:
 def within(
     at: Evaluation, index: Index, axis: Axis, ranges: Bounds
 ) -> tuple[Index, tuple[Condition, ...]]:
-    """``index`` or the last one of the axis, and the condition that it is in range, unless it is
-    known to be."""
+    """``index`` or the last one of the axis, and the condition that it is in range, if unknown."""
     there = not_implied((Condition(index, "<", axis.extent),), ranges)
     return at.bind(axis.name, minimum(index, axis.extent - 1) if there else index), there
 

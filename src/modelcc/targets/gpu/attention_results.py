@@ -86,8 +86,7 @@ class AttentionResults:
         )
 
     def _of_some(self, value: Expr) -> Expr:
-        """``value``, or 0 if there are no keys, as a block computes sums of keys that do not
-        exist."""
+        """``value``, or 0 if there are no keys, of which a block still computes sums."""
         body = self._parts.results[0].body
         if not isinstance(body, Guard):
             return value

@@ -172,8 +172,7 @@ def _as_they_lie(factor: KeptFactor, variables: tuple[LoopVar, ...]) -> tuple[Lo
 
 
 def _step(variables: Sequence[LoopVar], steps: Mapping[str, Index | None]) -> Index | None:
-    """The stride of several axes taken as one, of which the last is the innermost; None if there is
-    no single one."""
+    """The stride of several axes as one, the last being the innermost; None if there is none."""
     several = [v for v in variables if v.extent != 1]
     for outer, inner in pairwise(several):
         within = steps[inner.name]

@@ -1,5 +1,4 @@
-"""Schedules of chained contractions (sums over rows of products' tiles), the most promising
-first."""
+"""Schedules of chained contractions (sums over products' tiles), the most promising first."""
 
 from __future__ import annotations
 

@@ -149,8 +149,7 @@ def _is_choice(value: Scalar) -> TypeGuard[TensorSelect]:
 
 
 def _sees(value: Scalar) -> Index | None:
-    """An index that is at least 0 where ``value`` may differ from 0, if ``value`` itself says
-    so."""
+    """An index that is at least 0 where ``value`` may differ from 0, if that is explicit."""
     match value:
         case TensorSelect(
             condition=Apply(function="ge", args=(IndexValue(index=index), Number(value=0))),
@@ -235,8 +234,7 @@ def _unrounded(value: Scalar, points: Mapping[str, Scalar]) -> Scalar | None:
 
 
 def _shared(contraction: Contraction, products: Sequence[Contraction]) -> int | None:
-    """The product whose right factor is that of ``contraction``, its columns being the terms
-    here."""
+    """The product whose right factor is that of ``contraction``, columns being its terms."""
     if len(contraction.columns) != 1:
         return None
     (column,) = contraction.columns

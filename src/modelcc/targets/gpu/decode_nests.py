@@ -23,8 +23,8 @@ MOST_KEYS = 1024
 @dataclass(frozen=True)
 class DecodeParts:
     """A pair with constant numbers of rows and keys, of which only ``values`` are read along
-    columns; ``scores`` is the epilogue of the first product, then come ``weights``; ``results`` is
-    the epilogue of the sums.
+    columns; ``scores`` follow the first product, then come ``weights``; ``results`` follow the
+    sums.
 
     ``query`` moves along rows, ``key`` along keys; sums are of ``weighted`` times ``value``."""
 

@@ -288,8 +288,7 @@ class DeviceTarget(Target):
         return device_facts(functions, self.gpu, taken)
 
     def compiled_kernels(self, code: bytes) -> Mapping[str, CompiledKernel]:
-        """Resources of kernels, by the symbols of compiled ``code``; empty if drivers compile
-        it."""
+        """Resources of kernels, by symbols of compiled ``code``; empty if drivers compile it."""
         return {}
 
     def package(

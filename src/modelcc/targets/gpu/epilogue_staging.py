@@ -266,8 +266,7 @@ class EpilogueStaging:
         there: tuple[Condition, ...],
         row_of: Callable[[Index], Index],
     ) -> list[Stmt]:
-        """Computes results number ``vector``; the stores are conditional on these and on
-        ``there``."""
+        """Computes results number ``vector``, which are stored if these and ``there`` hold."""
         group, stores = self.kernel.group, self.kernel.stored
         row, column = self._place(cell, vector, ranges)
         ranges = self._ranges_of(row, column, ranges)

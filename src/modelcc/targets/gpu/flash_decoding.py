@@ -64,8 +64,7 @@ from modelcc.targets.gpu.reduction import combine_two, is_power_of_two, lanes_of
 from modelcc.targets.gpu.row_lanes import RowLanes
 
 MOST_ROWS = 4
-"""All lanes of a slot compute the same exponentials: with more rows, that takes longer than
-memory."""
+"""All lanes of a slot compute the same exponentials: with more rows, slower than memory."""
 
 MOST_TOTALS = 32
 """Registers of a thread for totals of all rows."""

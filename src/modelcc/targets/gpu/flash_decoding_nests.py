@@ -20,10 +20,9 @@ from modelcc.targets.gpu.evaluation import GroupKernel, extent_of
 
 @dataclass(frozen=True)
 class FlashDecodingNests:
-    """A pair with a constant number of rows, whose weights are exponentials of ``shifted`` relative
-    to its maximum.  That is made of ``scores``, the epilogue of the first product; ``sums`` are
-    names of sums of exponentials; ``results`` is the epilogue of these and
-    :data:`~modelcc.targets.gpu.attention_parts.TOTAL`.
+    """A pair with a constant number of rows, whose weights are exponentials of ``shifted``, made of
+    ``scores``, the epilogue of the first product; ``sums`` are names of sums of exponentials;
+    ``results`` follow these and :data:`~modelcc.targets.gpu.attention_parts.TOTAL`.
 
     ``query`` moves along rows, ``key`` along keys; totals are of ``weighted`` times ``value``."""
 

@@ -45,8 +45,7 @@ class GroupUpdates:
 
     @cached_property
     def lists(self) -> tuple[LoopVar, ...]:
-        """Loops ``apart`` on which destinations depend: each of their points has its own
-        updates."""
+        """Loops ``apart`` on which destinations depend: each point has its own updates."""
         named = {name for bind in self.places for name in index_symbols(bind.value)}
         return tuple(v for v in self.apart if v.name in named | symbols(self.where))
 
@@ -80,8 +79,7 @@ def find_updates(kernel: CanonicalKernel) -> GroupUpdates:
 
 
 def _numbered(stage: Stage, type_: TensorType, apart: Mapping[str, int]) -> tuple[Index, Index]:
-    """The linear index of a destination along dimensions that no axis ``apart`` has, and its
-    extent."""
+    """The linear index of a destination along dimensions that are no axis ``apart``; its extent."""
     where: Index = 0
     room: Index = 1
     for dimension, index in enumerate(stage.write):

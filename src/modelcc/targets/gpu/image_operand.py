@@ -35,8 +35,7 @@ MOST_AXES = 5
 
 @dataclass(frozen=True)
 class ImageAxis:
-    """An axis of ``size`` elements, ``stride`` apart; the read's index ``at`` it is a sum of
-    variables."""
+    """An axis of ``size`` elements, ``stride`` apart; the read's index on it is ``at``."""
 
     size: Index
     stride: int
@@ -174,8 +173,7 @@ def _in_blocks(terms: Sequence[LoopVar], depth: int) -> tuple[LoopVar, ...]:
 
 
 def _in_steps(axes: Sequence[ImageAxis], rows: Sequence[LoopVar]) -> list[ImageAxis]:
-    """``axes``, with those along which rows are strided split in two: the step, and the place in
-    it."""
+    """``axes``, strided ones of rows split in two: the step, and the place in it."""
     found: list[ImageAxis] = []
     for axis in axes:
         moving = _moving(axis, rows)

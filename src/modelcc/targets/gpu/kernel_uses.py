@@ -18,8 +18,7 @@ from modelcc.targets.llvm.groups import shared_bytes
 def device_facts(
     functions: Iterable[Function], gpu: GpuModel, compiled: Mapping[str, CompiledKernel | None]
 ) -> DeviceFacts:
-    """Facts of ``functions`` of groups, ``compiled`` by their names, or None if the driver does
-    that."""
+    """Facts of ``functions`` of groups, ``compiled`` by names, or None if the driver does it."""
     uses = {f.name: kernel_use(f, gpu, compiled[f.name]) for f in functions}
     return DeviceFacts(gpu.name, gpu.bandwidth * 1e9, gpu.memory_bytes, uses)
 
@@ -39,9 +38,8 @@ def kernel_use(function: Function, gpu: GpuModel, found: CompiledKernel | None) 
 
 
 def _matrix_flops(function: Function, gpu: GpuModel) -> float:
-    """1e12 operations per second of the matrix instructions that a function uses, whose operands
-    belong to a warp; 0 if there are none, or they have the rate of f32.  TF32 has half the rate of
-    f16."""
+    """1e12 operations per second of a function's matrix instructions, whose operands are a warp's;
+    0 if there are none, or they have the rate of f32.  TF32 has half the rate of f16."""
     found = list(statements(function.body))
     routines = {s.routine for s in found if isinstance(s, RoutineCall)}
     warps = any(isinstance(s, Alloc) and s.buffer.space == "warp" for s in found)

@@ -1,8 +1,7 @@
-"""Updates at destinations from memory, of which each group lists its own: it loads every index
-once.
+"""Updates at destinations from memory, which each group lists: it loads every index once.
 
-grid g: a point of the axes on which destinations depend, a share of destinations, a block of
-columns; thread t
+grid g: a point of the axes on which destinations depend, a share of these, a block of columns;
+thread t
   for each block of threads * each updates
     the owner of each destination, to shared memory: neighbours load neighbouring updates; barrier
     each thread counts the group's own updates in a run; a prefix sum over threads; barrier

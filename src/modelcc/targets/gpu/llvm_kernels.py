@@ -33,8 +33,7 @@ class LlvmKernels:
     divide: Instruction | None = None
 
     def legal(self, function: Function) -> Function:
-        """Replaces elementary functions, narrow types and what the machine lacks by other
-        statements."""
+        """Expands elementary functions, narrow types and what the machine lacks."""
         boxes = function if self.groups.tiles else expand_tiles(function)
         copying = boxes if self.groups.copies else expand_copies(boxes)
         simple = expand_math(expand_narrow(copying), arrays=False)

@@ -112,7 +112,7 @@ class RowTotals:
         )
 
     def powers(self, at: Evaluation, top: Expr, values: Sequence[Expr]) -> list[Expr]:
-        """Exponentials of ``values`` relative to a row's maximum, as precise as operands of 16 bits
+        """Exponentials of ``values`` relative to a row's maximum, as exact as 16-bit operands
         need."""
         if not self._parts.operands <= {F16, BF16}:
             return powers_of(at, top, values)

@@ -85,9 +85,8 @@ class OperandTile:
     def place(self, thread: Index, number: Index) -> tuple[Index, Index]:
         """Result and term, in the tile, of a thread's vector ``number``.
 
-        Single terms are loaded a sector of a row at a time, then that of the next row: their
-        addresses in shared memory are in different banks, whereas those of more terms of a row
-        would conflict.
+        Single terms are loaded a sector of a row at a time, then that of the next row: they are
+        stored to different banks, whereas more terms of a row would conflict.
         """
         vector = thread + number * self.threads
         if self.operand.packed:
@@ -101,8 +100,7 @@ class OperandTile:
         return (far, near) if self.operand.by_term else (near, far)
 
     def _by_sectors(self, thread: Index, number: Index) -> tuple[Index, Index] | None:
-        """The index by sectors, if a thread's numbers have the same distances from its first as
-        others'."""
+        """The index by sectors, if all threads' numbers have the same distances."""
         sector = SECTOR_BYTES // self.buffer.dtype.bytes
         rows, own = self.threads // sector, floordiv(thread, sector)
         if self.threads % sector or self.depth % sector or not isinstance(number, int):
@@ -171,8 +169,7 @@ class TileReader:
         ]
 
     def in_operand(self, number: Index, block: Index, ranges: Bounds) -> tuple[Condition, ...]:
-        """The conditions that vector ``number`` is inside the operand, without those that always
-        hold."""
+        """The conditions that vector ``number`` is inside the operand, unless they always hold."""
         tile = self.tile
         result, term = tile.place(self.thread, number)
         conditions = (
@@ -182,8 +179,7 @@ class TileReader:
         return not_implied(conditions, ranges)
 
     def in_tile(self, number: Index, ranges: Bounds) -> tuple[Condition, ...]:
-        """The conditions that vector ``number`` is inside the tile, without those that always
-        hold."""
+        """The conditions that vector ``number`` is inside the tile, unless they always hold."""
         tile = self.tile
         count = tile.size * tile.depth // tile.lanes
         there = Condition(self.thread + number * tile.threads, "<", count)

@@ -120,8 +120,7 @@ def _halves(most: int) -> Iterator[int]:
 
 
 def _whole(read: Read, last: str, lanes: int) -> bool:
-    """Whether ``read`` has stride 1 along ``last``, and multiples of ``lanes`` along other
-    loops."""
+    """Whether ``read`` has stride 1 along ``last``, and else multiples of ``lanes``."""
     (index,) = read.indices
     return coefficient(index, last) == 1 and divides(lanes, substitute(index, {last: 0}), {})
 
@@ -146,8 +145,7 @@ class TileCopier(TileReader):
         return self._copied is None and not self.in_turn
 
     def begin(self, which: Index, block: Index, evaluation: Evaluation, ranges: Bounds) -> None:
-        """Copies the elements of ``block`` to a buffer, or loads them, to :meth:`put` them
-        later."""
+        """Copies the elements of ``block`` to a buffer, or loads them for :meth:`put`."""
         copied = self._copied
         if copied is not None:
             for number in range(self.tile.vectors):

@@ -39,8 +39,7 @@ from modelcc.targets.gpu.windows import Windows, find_windows
 
 
 def _blocks(extent: Index, size: Index) -> Index:
-    """The number of blocks; a named extent that is one block may be 0, and must not be a
-    divisor."""
+    """The number of blocks; a named extent that is one block may be 0, and no divisor."""
     return 1 if extent == size else ceildiv(extent, size)
 
 

@@ -279,8 +279,7 @@ class WarpAttention:
         return self._first + floordiv(self._lane, LANES)
 
     def _weigh(self, inner: Evaluation, ranges: Bounds) -> None:
-        """Exponentials of a row's scores relative to the running maximum; sums so far are
-        rescaled."""
+        """Exponentials relative to a row's running maximum; sums so far are rescaled."""
         values = self._shifted(inner, ranges)
         own = reduce(lambda a, b: combine_two("max", (a, b)), values, self._seen)
         top = exchanged(inner, "max", own, LANES)

@@ -1,5 +1,4 @@
-"""Chained contractions (sums over rows of products' tiles) on tensor cores: tiles stay in
-registers.
+"""Chained contractions (sums over products' tiles) on tensor cores: tiles stay in registers.
 
 grid b, i; thread w (16 rows each), l (lanes)
   left factors of the rows to shared memory; totals = 0

@@ -98,8 +98,7 @@ SMALL_WAVE_TILES = tuple(
         TensorProduct(128, 128, 32, 4, 2, 1),
     )
 )
-"""In addition to :data:`HELD_TILES`, for waves of 32 threads, which have at most 64 by 64
-results."""
+"""Besides :data:`HELD_TILES`, for waves of 32 threads, which have at most 64 by 64 results."""
 
 BOX_TILES = tuple(
     replace(tile, instruction=BOXES)
@@ -120,8 +119,7 @@ BOX_TILES = tuple(
         TensorProduct(8, 64, 64, 1, 1, 6),
     )
 )
-"""Tiles of operands that are copied as boxes by TMA; those of few rows are multiplied
-transposed."""
+"""Tiles of operands that TMA copies as boxes; those of few rows are multiplied transposed."""
 
 SHARED_BYTES = 128
 """Bytes per cycle that an SM moves from and to shared memory."""
@@ -130,9 +128,8 @@ LATENCY_CYCLES = 1000
 """Memory latency, roughly: an SM gets no more in this time than is in flight."""
 
 RESULTS = 32
-"""Results that a thread finishes together.  Without prefetching, it waits for the epilogue's
-operands once per such round: an H100 took 600 cycles with a bias, 2000 with a residual from
-memory."""
+"""Results that a thread finishes together.  Without prefetching, it waits for operands once per
+such round: an H100 took 600 cycles with a bias, 2000 with a residual from memory."""
 
 BORDER = 4
 """Registers for a vector of an image with borders: an address and two indices, for conditions."""
@@ -168,8 +165,7 @@ HIDDEN = 0.9
 """The part of the shorter times that overlaps with the longest."""
 
 FEWEST_BUFFERS = 3
-"""Buffers of tiles whose groups keep sums in shared memory, too: two blocks are in flight while one
-is used."""
+"""Buffers of tiles beside sums in shared memory: two blocks are in flight while one is used."""
 
 BLOCK_CYCLES = 40
 """Cycles from a barrier to the products after it, without other warps to fill them."""

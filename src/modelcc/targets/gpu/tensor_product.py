@@ -296,8 +296,7 @@ class _TensorProduct:
         return [_unrolled(i, self._shape[0], *put), last]
 
     def _put(self, i: Index, place: Callable[[Index], Argument], pitch: int) -> list[Stmt]:
-        """Stores row ``i`` of fragments: ``place`` gives the destinations of columns, ``pitch``
-        that of rows."""
+        """Stores row ``i`` of fragments, whose columns have a ``place``, rows a ``pitch``."""
         result, (column, own) = list[Stmt](), (Sym(self._threads[1]), self._fragments[1])
         store = store_c(self._sums, self._sums, self._every[1])
         for number, right in enumerate(self._rights):

@@ -52,8 +52,7 @@ class Crossing:
 
 
 def find_crossing(group: Group) -> Crossing | None:
-    """Operands of ``group`` that are contiguous along another axis than results; None if there are
-    none."""
+    """Operands of ``group`` that are contiguous along another axis than results; None if none."""
     loops = group.final.parallel
     stored = [nest for nest in group.nests if nest.output in group.stored]
     if group.anchor is not None or len(loops) < 2:

@@ -141,8 +141,7 @@ class TileAttention:
         self._apart = overflows(self._scored, kernel.kernel.inputs, self._factor)
         self._unmasked = parts.unmasked and unscaled(parts.unmasked, parts.shifted)[0]
         self._known = isinstance(parts.pair.key.extent, int)
-        """Whether the number of keys is a constant; otherwise there may be none, and no last
-        one."""
+        """Whether the number of keys is a constant; otherwise there may be none."""
         first, second, fresh = parts.first, parts.second, kernel.names.fresh
         self._queries = self._boxes(
             box_operand(kernel, first.left, first.rows, first.terms, first.batch)
@@ -376,8 +375,7 @@ class TileAttention:
     def _weigh(
         self, at: Evaluation, block: Index, ranges: Bounds, scores: Sequence[Nest]
     ) -> list[Expr]:
-        """Scores become exponentials relative to the running maximum; the factors that rescale
-        sums."""
+        """Scores become exponentials relative to the running maximum; the rescaling factors."""
         low = Const(float("-inf"), F32)
         tops = [
             [at.register("top", low if column else self._seen[row]) for column in BOTH]
@@ -460,8 +458,7 @@ class TileAttention:
     def _key(
         self, at: Evaluation, key: Index, ranges: Bounds
     ) -> tuple[Index, tuple[Condition, ...]]:
-        """``key`` or the last one, or itself if there may be none; and the condition that it
-        exists."""
+        """``key`` or the last one, or itself if there may be none; whether it exists."""
         axis = self._parts.pair.key
         if self._known:
             return within(at, key, axis, ranges)

@@ -394,8 +394,7 @@ class TileProductKernel:
         return [Barrier(), *sums, *early.between, Barrier(), *early.rest]
 
     def _put(self, place: Callable[[Index, Index], Argument], pitch: int) -> list[Stmt]:
-        """Stores all sums: ``place`` gives the destination of a row and a column, ``pitch`` that of
-        rows."""
+        """Stores all sums: rows and columns have a ``place``, rows a ``pitch``."""
         own, turned, result = Sym(self._threads[0]) * ROWS, is_turned(self._schedule), list[Stmt]()
         stored = store_turned() if turned else store_panel(self._kept)
         step = TURNED_PANEL if turned else PANEL

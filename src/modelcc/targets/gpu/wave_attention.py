@@ -1,5 +1,4 @@
-"""Attention on matrix cores whose accumulators have the layout of operands: scores stay in
-registers.
+"""Attention on matrix cores with accumulators in the layout of operands: scores stay in registers.
 
 grid b, i; thread w (16 rows each), l (lanes of a wave)
   queries to shared memory, aliasing keys, and to fragments, or where they stay; totals = 0
@@ -320,9 +319,8 @@ class WaveAttention:
         return [all_keys(all_columns(all_loads(load), each(*products), *end))]
 
     def _boundary(self, needed: bool) -> list[Stmt]:
-        """A scheduling barrier: loads of values stay below scores, and those of some below products
-        of others.  Otherwise LLVM would take too many registers, start over, and wait for each
-        load."""
+        """A scheduling barrier: loads of values stay below scores, and some below products of
+        others.  LLVM would take too many registers, start over, and wait for each load."""
         return [RoutineCall(boundary(), ())] if needed else []
 
     # --- a thread's own elements
@@ -337,8 +335,7 @@ class WaveAttention:
         return fragment * SQUARE + self._layout.element(self._lane, number)
 
     def _weigh(self, inner: Evaluation, ranges: Bounds) -> None:
-        """Exponentials of a row's scores relative to the running maximum; sums so far are
-        rescaled."""
+        """Exponentials relative to a row's running maximum; sums so far are rescaled."""
         layout, values = self._layout, self._shifted(inner, ranges)
         own = reduce(lambda a, b: combine_two("max", (a, b)), values, self._seen)
         top = exchanged(inner, "max", own, layout.row_threads, SIDE)

@@ -89,8 +89,7 @@ def _is_plain(weight: Read, stage: Stage, type_: TensorType) -> bool:
 
 
 def _weight_and_image(kernel: CanonicalKernel, stage: Stage) -> tuple[Read, Read] | None:
-    """The weight and the image of a convolution, if the weight is a constant in its original
-    layout."""
+    """The weight and the image of a convolution, if the weight is a constant as it was given."""
     found = list(dict.fromkeys(reads(stage.body)))
     if stage.combine != "sum" or len(found) != 2:
         return None

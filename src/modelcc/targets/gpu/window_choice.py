@@ -88,8 +88,7 @@ def _lanes(group: Group, anchor: Nest, found: Windows, machine: GpuModel) -> int
 
 
 def window_registers(anchor: Nest, schedule: GroupWindows) -> int:
-    """Registers of a thread: those that :data:`REGISTERS` bounds, and addresses; 0 for no
-    windows."""
+    """Registers of a thread: those of :data:`REGISTERS`, and addresses; 0 for no windows."""
     found = find_windows(anchor)
     if found is None:
         return 0
@@ -108,8 +107,7 @@ def _most(machine: GpuModel) -> int:
 
 
 def _time(found: Windows, size: int, lanes: int, strips: int, machine: GpuModel) -> float:
-    """Time of a line of all windows: that of all threads in turn, but at least the latency of
-    one."""
+    """Time of a line of all windows: of all threads in turn, but at least a thread's latency."""
     elements = found.elements(size) * (1 if found.same else lanes)
     own = lanes * size * found.size + READING * (elements + found.size * lanes)
     at_once = STEPS * machine.warp * machine.units

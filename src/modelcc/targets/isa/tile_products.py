@@ -88,8 +88,7 @@ def multiply_rows(dtype: DType, columns: int, b_transposed: bool = False) -> Fun
 def _product(
     name: str, dtype: DType, columns: int, first: Index, step: int, b_transposed: bool
 ) -> Function:
-    """The product of rows of ``a``, which begin at ``first`` for each term and have stride
-    ``step``."""
+    """Rows of ``a``, at each term from ``first`` on by ``step``, times columns of ``b``."""
     terms = depth(dtype)
     a = Convert(Load("a", first, dtype, ROWS, step), F32)
     b = Convert(Load("b", _b_place(terms, b_transposed), dtype), F32)

@@ -202,8 +202,7 @@ class GroupCode:
         self._code.effect(f"store i32 {found}, ptr {register.operand}")
 
     def _shuffled(self, value: str, count: int, across: int) -> str:
-        """A shuffle with a mask of the threads that are known to be active: ``count``
-        neighbours."""
+        """A shuffle with a mask of the threads that are active: ``count`` neighbours."""
         mask = "-1"
         if count < self._groups.warp:
             lane = "i32 @llvm.nvvm.read.ptx.sreg.laneid()"

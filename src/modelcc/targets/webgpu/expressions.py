@@ -162,8 +162,7 @@ def lane_name(name: str, lane: int) -> str:
 
 
 def whole_name(symbol: str) -> str:
-    """The name of all 64 bits of a number from data, of which an index has the nearest 32-bit
-    value."""
+    """The name of all 64 bits of a number from data, of which an index has the nearest 32."""
     return f"{symbol} whole"
 
 

@@ -231,8 +231,7 @@ LIBRARY: Mapping[str, str] = MappingProxyType(dict((*_FLOATS, *_WORDS, *_LONGS))
 
 
 def library_of(lines: Iterable[str]) -> tuple[str, ...]:
-    """Definitions of the functions in ``lines``, and of those that these call, in the table's
-    order."""
+    """Definitions of functions in ``lines``, and of those that these call, in the table's order."""
     found = set[str]()
     waiting = [*lines]
     while waiting:

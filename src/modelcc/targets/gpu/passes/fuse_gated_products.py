@@ -97,8 +97,7 @@ class _GatedProducts:
 
 
 def _joined(kernel: Kernel, makers: Makers, program: TensorProgram) -> Iterator[_GatedProducts]:
-    """``kernel`` and one whose result only it reads, if together they are a kernel of twin
-    products."""
+    """``kernel`` and one whose result only it reads, if together they are twin products."""
     for tensor in kernel.inputs:
         pair = makers.with_maker(tensor, (kernel,))
         if pair is None:

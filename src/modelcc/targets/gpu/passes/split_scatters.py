@@ -149,8 +149,7 @@ def _bits(most: int) -> range:
 def _in_parts(
     item: Scatter, axis: Axis, count: int, type_: TensorType, names: Names
 ) -> tuple[Stage, Stage, Stage, Stage]:
-    """Initial values of all parts, their updates, their sums, and the combination with the
-    tensor."""
+    """Initial values of all parts, their updates, their sums, and these with the tensor."""
     stage, combine = item.stage, item.stage.combine
     assert combine is not None
     part, length = Axis(f"{axis.name}.part", count), _number(axis) // count

@@ -93,8 +93,7 @@ class WinogradEstimate:
         return max(seconds, moved) + around
 
     def _transform(self, kernel: Kernel, types: Mapping[str, TensorType], steps: Index) -> float:
-        """Seconds of a kernel that moves its operands and results and executes ``steps``
-        instructions."""
+        """Seconds of a kernel that moves operands and results by ``steps`` instructions."""
         operations = 2.0 * self._number(steps)
         compute = operations / (self.machine.flops * 1e12)
         return LAUNCH_SECONDS + max(self._moved(kernel, types), compute, LEAST_SECONDS)
