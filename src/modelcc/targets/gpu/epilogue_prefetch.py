@@ -268,7 +268,7 @@ class Conditional:
 
 
 def in_registers(once: Asked, fresh: Callable[[str], str]) -> Conditional:
-    """The round ``once``, whose indices are found in both places."""
+    """The round ``once``, whose indices are computed under both conditions."""
     registers, asked, kept = list[Stmt](), list[Stmt](), list[Stmt]()
     for s in once.operands:
         if not isinstance(s, Let):
