@@ -1,14 +1,15 @@
-"""What is computed for a block of rows, and of keys, of a GEMM pair: its groups of stages.
+"""Stage groups of a GEMM pair (attention) for a block of rows and of keys.
 
-Scores, and the weights that take their place, lie in a local tensor of rows × keys.  With all keys
-in one block, scores, weights and results follow each other.  With more, for every block::
+Scores, and the weights that overwrite them, are a local tensor of rows × keys.  With all keys in
+one block, scores, weights and results follow each other.  Otherwise, for every block (online
+softmax)::
 
     before = seen;  block = max[n] x;  seen = max(before, block)
     power[n] = exp(x[n] - seen);  change = exp(before - seen)
     sum = sum * change + sum[n] power[n];  result = result * change + sum[n] power[n] * v[n]
 
 and in the end ``result * factor``.  A maximum of minus infinity counts as 0 in differences: its
-powers are 0 until there is a score to see, and the quotient of a row without any is not a number.
+exponentials are 0 until there is a finite score, and a row without any yields NaN.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from modelcc.passes.tensor.gemm_pair import GemmPair
 from modelcc.passes.tensor.online_softmax import OnlineSoftmax, of_some_keys
 
 BEFORE, BLOCK, CHANGE = "before", "block", "change"
-"""Suffixes of what is known of a row up to the last block of keys, what of a block alone, and of
-how far a new maximum changes what was summed."""
+"""Suffixes of a row's state before this block of keys, of the value of this block alone, and of the
+factor by which a new maximum rescales running sums."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,8 @@ class BlockRange:
 
 @dataclass(frozen=True)
 class StageGroup:
-    """Stages that are computed together; those of ``rows`` walk along keys, others are the products
-    that make ``scores`` and the ``total``, or are for each row."""
+    """Stages that are computed together: traversals along keys if ``rows``, the product that makes
+    ``scores`` or the ``total``, else stages with one element per row."""
 
     stages: tuple[Stage, ...]
     stored: frozenset[str]
@@ -52,8 +53,8 @@ class StageGroup:
 
 @dataclass(frozen=True)
 class BlockStages:
-    """The groups of ``pair``; ``weights`` are None if they need all keys at once.  Rows may be
-    ``empty``, of no keys, if so."""
+    """The groups of ``pair``; ``weights`` are None if they need all keys at once.  If not, rows may
+    be ``empty``, of no keys."""
 
     pair: GemmPair
     weights: OnlineSoftmax | None
@@ -61,7 +62,7 @@ class BlockStages:
 
     @property
     def total(self) -> str:
-        """The local tensor of sums of weighted rows, as far as they go."""
+        """The local tensor of running sums of weighted rows."""
         return f"{self.pair.results[0].output}.seen"
 
     def per_row(self, in_key_blocks: bool) -> dict[str, DType]:
@@ -94,12 +95,12 @@ class BlockStages:
         return [self._scores(part), *self._walked(stages, stored), self._sum(part)]
 
     def _walked(self, stages: list[Stage], stored: list[str]) -> list[StageGroup]:
-        """The group that makes weights of scores, if they differ."""
+        """The group that computes weights from scores, if they differ."""
         idle = len(stages) == 1 and stages[0].body == self._score()
         return [] if idle else [self._along(stages, stored)]
 
     def _sum(self, part: BlockRange) -> StageGroup:
-        """Rows summed and finished: results."""
+        """The product that sums weighted rows, with its epilogue."""
         first, *rest = (self._placed(s, part) for s in self.pair.results)
         if self.weights is None or not self.weights.factor:
             return StageGroup(
@@ -109,7 +110,7 @@ class BlockStages:
         return replace(self._finished((summed,), part), total=True)
 
     def _finished(self, before: tuple[Stage, ...], part: BlockRange) -> StageGroup:
-        """Sums, in local places, made results."""
+        """Results from sums in local tensors."""
         first, *rest = (self._placed(s, part) for s in self.pair.results)
         value: Scalar = Read(self.total, self._places(), first.body.dtype)
         for function, factor in self.weights.factor if self.weights is not None else ():
@@ -122,7 +123,7 @@ class BlockStages:
     # --- keys in blocks
 
     def start(self, part: BlockRange) -> list[StageGroup]:
-        """Nothing has been seen of any row."""
+        """Initialises the state of all rows."""
         weights = self._online
         first = self._placed(self.pair.results[0], part)
         none = Number(0.0, first.body.dtype)
@@ -136,7 +137,7 @@ class BlockStages:
         return [self._single(s) for s in stages]
 
     def key_block(self, part: BlockRange) -> list[StageGroup]:
-        """Scores and weights of ``part``, and sums with it."""
+        """Scores and weights of ``part``, and running sums updated by it."""
         weights = self._online
         stored = [self.pair.score, *(f"{s.output}.{BLOCK}" for s in weights.sums)]
         stages = [
@@ -163,7 +164,7 @@ class BlockStages:
         ]
 
     def end(self, part: BlockRange) -> list[StageGroup]:
-        """Results of what has been summed."""
+        """Results of the running sums."""
         return [self._finished((), part)]
 
     @property
@@ -173,7 +174,7 @@ class BlockStages:
         return self.weights
 
     def _sums(self, part: BlockRange) -> list[StageGroup]:
-        """Sums along rows, with those of this block."""
+        """Running sums along rows, updated by this block."""
         groups: list[StageGroup] = []
         for stage in self._online.sums:
             dtype = stage.body.dtype
@@ -184,7 +185,7 @@ class BlockStages:
         return groups
 
     def _total(self, part: BlockRange) -> StageGroup:
-        """Rows of values, with those of this block."""
+        """Running sums of rows of values, updated by this block."""
         first = self._placed(self.pair.results[0], part)
         places, dtype = self._places(), first.body.dtype
         block = replace(first, output=f"{self.total}.{BLOCK}", write=places)
@@ -210,7 +211,7 @@ class BlockStages:
         return StageGroup(tuple(stages), frozenset(stored), rows=True)
 
     def _power(self, part: BlockRange) -> Scalar:
-        """What takes the place of a score."""
+        """The exponential that overwrites a score."""
         weights = self._online
         if weights.maximum is None or weights.shifted is None:
             return self._in_place(weights.power, part)
@@ -220,7 +221,7 @@ class BlockStages:
         return Apply("exp", (_difference(shifted, top),), dtype)
 
     def _powers(self, part: BlockRange, power: Scalar) -> list[Stage]:
-        """Powers in place of scores and their sums; sums of something else come first."""
+        """Exponentials in place of scores and their sums; sums of other values come first."""
         weights = self._online
         axes = (self._rows(part), self._keys(part))
         stored = Stage(self.pair.score, axes, self._at(self.pair.key.name), power)
@@ -234,7 +235,7 @@ class BlockStages:
         return Read(self.pair.score, self._at(self.pair.key.name), dtype)
 
     def _placed(self, stage: Stage, part: BlockRange) -> Stage:
-        """``stage`` of ``part``, with scores and weights in local places."""
+        """``stage`` of ``part``, with scores and weights in local tensors."""
         row, key = self.pair.row.name, self.pair.key.name
         extents: dict[str, Index] = {row: part.rows, key: part.keys}
         extents |= {a.name: a.extent for a in self.pair.columns}
@@ -255,7 +256,7 @@ class BlockStages:
         return {row: part.row + Sym(row), key: part.key + Sym(key)}
 
     def _in_place(self, body: Scalar, part: BlockRange) -> Scalar:
-        """``body`` at the points of ``part``, with what is local read in its place."""
+        """``body`` at the elements of ``part``, reading local tensors where these exist."""
         per_row = self.per_row(True)
 
         def visit(node: Scalar) -> Scalar:

@@ -20,7 +20,7 @@ from modelcc.ir.types import TensorType
 
 @dataclass(frozen=True)
 class CanonicalKernel:
-    """A kernel in canonical names: inputs ``x0…``, outputs ``y0…``, inner ``t0…``, axes ``a0…``.
+    """A kernel in canonical names: inputs ``x0…``, outputs ``y0…``, internal ``t0…``, axes ``a0…``.
 
     ``types`` are those of inputs and outputs; ``constants`` names the inputs known at compile
     time; ``dims`` the symbolic dimensions it depends on, with bounds; ``internal`` has the types
@@ -39,7 +39,7 @@ class CanonicalKernel:
 def canonical(
     kernel: Kernel, types: Mapping[str, TensorType], constants: frozenset[str], dims: Bounds
 ) -> tuple[CanonicalKernel, dict[str, str]]:
-    """``kernel`` in canonical names, and canonical → own tensor name."""
+    """``kernel`` in canonical names, and the map from canonical to original tensor names."""
     names = {t: f"x{n}" for n, t in enumerate(kernel.inputs)}
     names |= {t: f"y{n}" for n, t in enumerate(kernel.outputs)}
     inner = dict.fromkeys(s.output for s in kernel.stages if s.output not in names)
@@ -62,7 +62,7 @@ def canonical(
 
 
 def with_numbers(kernel: Kernel) -> tuple[Kernel, tuple[IndexBound, ...]]:
-    """``kernel`` with the bounds of its indices numbered, and these by their numbers."""
+    """``kernel`` with its index bounds replaced by numbers, and the bounds by these numbers."""
     numbers: dict[IndexBound, int] = {}
 
     def visit(node: Scalar) -> Scalar:
@@ -77,7 +77,7 @@ def with_numbers(kernel: Kernel) -> tuple[Kernel, tuple[IndexBound, ...]]:
 
 
 class _Counter:
-    """Names of axes; a model's own dimensions may be called alike."""
+    """Names of axes; a model's own dimensions may have the same names."""
 
     def __init__(self, reserved: Container[str]) -> None:
         self.reserved = reserved

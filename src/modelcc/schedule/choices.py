@@ -1,4 +1,4 @@
-"""Guards that protect no read: choices between values, which whole vectors make at once."""
+"""Guards that protect no read, as selects, which vectors evaluate for all lanes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from modelcc.ir.tensor import Apply, Bind, Condition, Guard, IndexValue, Read, S
 from modelcc.ir.types import BOOL, I32, I64, TensorType
 
 LIMIT = 1 << 31
-"""Beyond the numbers of 32 bits."""
+"""Beyond the range of 32-bit integers."""
 
 _FUNCTIONS = {"<": "lt", "<=": "le", "==": "eq", "!=": "ne", ">": "gt", ">=": "ge"}
 
@@ -19,9 +19,9 @@ _FUNCTIONS = {"<": "lt", "<=": "le", "==": "eq", "!=": "ne", ">": "gt", ">=": "g
 def with_choices(
     stages: tuple[Stage, ...], types: Mapping[str, TensorType], dims: Bounds
 ) -> tuple[Stage, ...]:
-    """Elementwise stages without guards that would keep lanes from running along their rows.
+    """Elementwise stages without guards that would prevent vectorisation along their rows.
 
-    A lane reads what it does not want, where that is in range for all points.
+    Lanes load values that they discard, where these are in range for the whole iteration space.
     """
     if any(stage.reduce for stage in stages):
         return stages
@@ -50,7 +50,7 @@ def _chosen(stage: Stage, types: Mapping[str, TensorType], dims: Bounds) -> Stag
 
 
 def _holds(condition: Condition, bounds: Bounds) -> Scalar:
-    """The condition on numbers that are as narrow as they may be, so that vectors hold many."""
+    """The condition on integers as narrow as possible, so that vectors hold more of them."""
     indices = (condition.left, condition.right)
     few = all(compare(i, "<", LIMIT, bounds) and compare(i, ">", -LIMIT, bounds) for i in indices)
     sides = tuple(IndexValue(i, I32 if few else I64) for i in indices)
@@ -58,7 +58,7 @@ def _holds(condition: Condition, bounds: Bounds) -> Scalar:
 
 
 def _is_in_range(scalar: Scalar, types: Mapping[str, TensorType], bounds: Bounds) -> bool:
-    """Whether all that is read stays within its tensor, wherever that is evaluated."""
+    """Whether all reads stay within their tensors wherever ``scalar`` is evaluated."""
     match scalar:
         case Bind():
             return False

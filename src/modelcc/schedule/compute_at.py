@@ -1,9 +1,9 @@
-"""Kernels of several groups of stages: parts computed together, values handed on through cache.
+"""Kernels of several groups of stages: parts computed together, values passed through cache.
 
 A *group* is a run of stages over one iteration space, of which the first may reduce.  Values that
-only their own point reads stay in registers.  Tensors that a later group reads are *scratch*: where
-blocks along the leading axes are independent of each other, groups alternate block by block and a
-block's values are a local buffer.
+are read at their own point only stay in registers.  Tensors that a later group reads are *scratch*:
+where blocks along the leading axes are independent of each other, groups alternate block by block
+and a block's values are a local buffer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class GroupedStages:
     """``groups`` in order; the stages of a group share their axes.
 
     ``outer`` axes are not among these, but are symbols of their indices.  ``scratch`` has the types
-    of one block of what is handed on.
+    of one block of the scratch tensors.
     """
 
     outer: tuple[Axis, ...]
@@ -82,7 +82,7 @@ def in_blocks(
 
 
 def _shares_values(stages: Sequence[Stage], internal: frozenset[str]) -> bool:
-    """Whether several parts of one tensor are made from one internal value."""
+    """Whether several parts of one tensor are computed from one internal value."""
     writers = Counter(s.output for s in stages)
     parts: dict[str, set[int]] = {}
     for position, stage in reversed(list(enumerate(stages))):
@@ -94,7 +94,7 @@ def _shares_values(stages: Sequence[Stage], internal: frozenset[str]) -> bool:
 
 
 def _reads_parts(stages: Sequence[Stage], internal: frozenset[str]) -> bool:
-    """Whether a stage reads sums at a number along one of their axes."""
+    """Whether a stage reads sums at a constant index along one of their axes."""
     sums = {s.output: s for s in stages if s.reduce and s.output in internal}
     for read in (r for s in stages for r in reads(s.body) if r.tensor in sums):
         writer = sums[read.tensor]
@@ -123,7 +123,7 @@ def _groups(stages: Sequence[Stage]) -> list[list[Stage]]:
 
 
 def _begins_group(stage: Stage, group: Sequence[Stage], arrays: bool) -> bool:
-    """Whether ``stage`` is computed apart; ``arrays``: some stages may have own axes."""
+    """Whether ``stage`` begins a group; ``arrays``: some stages may have own axes."""
     depth = shared_depth((*group, stage)) if arrays else None
     extents = [a.extent for a in stage.axes[:depth]]
     if stage.reduce or extents != [a.extent for a in group[0].axes[:depth]]:
@@ -140,7 +140,7 @@ def _at_own_point(read: Read, reader: Stage, writer: Stage, depth: int | None) -
 
 
 def _handed_on(groups: Sequence[Sequence[Stage]]) -> frozenset[str]:
-    """Tensors of several parts, and those that a later group reads."""
+    """Tensors written in several parts, and those that a later group reads."""
     writers = Counter(s.output for group in groups for s in group)
     names = {name for name, count in writers.items() if count > 1}
     made: set[str] = set()
@@ -170,7 +170,7 @@ def _outer_depth(stages: Sequence[Stage], scratch: frozenset[str]) -> int:
 
 
 def _reused(stage: Stage, depth: int) -> bool:
-    """Whether each read stays where it is along some axis inside the first ``depth``."""
+    """Whether each read is invariant along some axis inside the first ``depth``."""
     moving = [{n for i in r.indices for n in symbols(i)} for r in reads(stage.body)]
     return all(any(a.name not in names for a in stage.axes[depth:]) for names in moving)
 
@@ -183,7 +183,7 @@ def _on_block(
 ) -> tuple[Stage, ...]:
     """The stages of ``group`` over the axes of its first one, in one block.
 
-    Small arrays that they hand on are of the block, too, as what is ``scratch``.
+    Small arrays passed between them are local to the block, as ``scratch`` tensors are.
     """
     first, shared = group[0], shared_depth(group)
     if shared is None:
@@ -197,7 +197,7 @@ def _on_block(
 def _inside(
     stage: Stage, axes: tuple[Axis, ...], outer: tuple[Axis, ...], local: frozenset[str]
 ) -> Stage:
-    """``stage`` over ``axes``, in one block, of which ``local`` tensors are."""
+    """``stage`` over ``axes`` within one block, to which ``local`` tensors belong."""
     depth = len(outer)
     placed = with_axes(stage, (*outer, *axes[depth:]))
 

@@ -1,6 +1,6 @@
-"""One function for kernels that differ in the names of sizes that steps read.
+"""One function for kernels that differ in the names of sizes computed at run time.
 
-Every layer of a model that computes sizes reads its own, each under a name of its own::
+Every layer of a model that computes sizes reads its own, each under its own name::
 
     y0[a0] = x0[a0 + v7_first]     a0 < v7_count <= time
     y0[a0] = x0[a0 + v9_first]     a0 < v9_count <= time
@@ -22,8 +22,8 @@ from modelcc.schedule.canonical import CanonicalKernel
 def with_free_sizes(
     kernel: CanonicalKernel, read: Collection[str]
 ) -> tuple[CanonicalKernel, Mapping[str, Index]]:
-    """``kernel`` with the symbols ``read`` called ``size0…`` in the order in which it has them,
-    and their values."""
+    """``kernel`` with the symbols ``read`` renamed ``size0…`` in order of occurrence, and their
+    values."""
     names = {name for name, _ in kernel.dims}
     if names.isdisjoint(read):
         return kernel, {}

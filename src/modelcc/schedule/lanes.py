@@ -1,4 +1,4 @@
-"""Vectors along a loop: where they are in memory, values in all lanes, and sums of these."""
+"""Vectors along a loop: their addresses in memory, broadcasts, and linearity of indices."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from modelcc.ir.tensor import Condition
 class Lanes:
     """The vector loop: lane l of ``variable`` is the point ``variable = l``.
 
-    ``active`` (None: all) bounds the lanes that exist; ``masked`` buffers must respect it, others
-    are padded to whole vectors.
+    ``active`` (None: all) bounds the active lanes; accesses to ``masked`` buffers must respect it,
+    others are padded to whole vectors.
     """
 
     variable: str
@@ -40,7 +40,7 @@ class Lanes:
 
 @dataclass(frozen=True)
 class Access:
-    """Where a vector is as some variables become numbers: ``moved`` from ``start``, and on by a
+    """The address of a vector as a function of some variables: ``moved`` from ``start``, plus a
     number of elements for each step of a variable."""
 
     start: Index
@@ -51,7 +51,7 @@ class Access:
     active: Index | None
 
     def at(self, point: Mapping[str, Index]) -> int | None:
-        """Elements from ``start`` at ``point``; None if a variable is no number there."""
+        """Elements from ``start`` at ``point``; None if a variable is not an integer there."""
         moved = self.moved
         for name, step in self.steps:
             place = point[name]
@@ -62,7 +62,7 @@ class Access:
 
 
 def widen(value: Expr, lanes: int) -> Expr:
-    """``value`` in ``lanes`` lanes."""
+    """``value`` broadcast to ``lanes`` lanes."""
     if value.lanes == lanes:
         return value
     if isinstance(value, Const):
@@ -81,21 +81,21 @@ def regular(index: Index, variable: str, lanes: int) -> bool:
 
 
 def uniform(condition: Condition, variable: str, lanes: int) -> bool:
-    """Whether ``left >= 0`` holds for all or none of vectors of ``lanes`` along ``variable`` that
+    """Whether ``left >= 0`` is uniform over vectors of ``lanes`` along ``variable`` that
     begin at multiples of ``lanes``."""
     step = coefficient(condition.left, variable)
     if step == 0:
         return True
     if condition.comparison != ">=" or condition.right != 0 or step not in (1, -1):
         return False
-    # The side where it holds begins with a whole vector, or ends with one.
+    # The side where it holds begins or ends at a vector boundary.
     first = substitute(condition.left, {variable: 0})
     return mod(first, lanes) == (0 if step == 1 else lanes - 1)
 
 
 def repeats(index: Index, variable: str, lanes: int) -> int | None:
-    """How many neighbours along ``variable`` read one element, if vectors of ``lanes`` read a run
-    of elements so many times each; None if they do not."""
+    """How many neighbours along ``variable`` share each element, if vectors of ``lanes`` read a run
+    of elements, each repeated as often; None if they do not."""
     if coefficient(index, variable) is not None:
         return None
     vector, run, lane = (Sym(f"{variable}.{part}") for part in ("vector", "run", "lane"))

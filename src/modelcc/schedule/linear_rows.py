@@ -1,4 +1,4 @@
-"""Rows of products of constant matrices at a point: what they share is computed once."""
+"""Rows of products of constant matrices at a point: common subexpressions are computed once."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from modelcc.schedule.lanes import widen
 
 Point = Mapping[str, Index]
 Column = dict[tuple[int, int], Expr]
-"""Elements of columns, by how many factors made them and by their number."""
+"""Elements of columns, by the number of factors applied and by their index."""
 
 
 @dataclass(frozen=True)
 class _Columns:
-    """The columns of ``node`` for each place of the loop variables ``moving`` its operands."""
+    """The columns of ``node`` for each value of the loop variables ``moving`` its operands."""
 
     node: Linear
     moving: tuple[str, ...]
@@ -29,15 +29,15 @@ class _Columns:
 
 @dataclass(frozen=True)
 class LinearRows:
-    """Linear combinations at points of a nest, each element of a column made once for all rows.
+    """Linear combinations at points of a nest, each element of a column computed once for all rows.
 
-    Nodes are known by their identity, for they are long to compare.
+    Nodes are keyed by identity, since comparing them is slow.
     """
 
     _known: dict[int, _Columns] = field(default_factory=dict[int, _Columns])
 
     def forget(self) -> None:
-        """What comes is of another point."""
+        """Clears all columns: the next point differs."""
         for columns in self._known.values():
             columns.made.clear()
 
@@ -48,7 +48,8 @@ class LinearRows:
         operand: Callable[[Scalar], Expr],
         named: Callable[[Expr], Expr],
     ) -> Expr:
-        """The value of ``node`` at ``point``, by the values of operands and names for results."""
+        """The value of ``node`` at ``point``; ``operand`` evaluates operands, ``named`` binds
+        results."""
         column = self._column(node, point)
         row, last = substitute(node.row, point), len(node.factors)
         if isinstance(row, int):
@@ -94,7 +95,7 @@ def _element(
 
 
 def _combination(terms: Sequence[tuple[float, Expr]], dtype: DType) -> Expr:
-    """The sum of values times their factors, in their order."""
+    """The sum of values times their factors, in order."""
     if not terms:
         return Const(0.0 if dtype.is_float else 0, dtype)
     lanes = max([value.lanes for _, value in terms])

@@ -6,9 +6,8 @@ machine native: 256-bit vectors, 16 registers, 1 thread
 #   y0: tensor<1x64x56x56xf32> = [a0 < 1, …] sum[…] x0[…] * x1[…]
 kernel 83f1c2d4a5b69788: tiled(vector=a1v, lanes=8, tile={a1b: 2, a3: 6}, parallel=16)
 
-A contraction may be computed as it is although the target expects a gain of an algorithm of fewer
-multiplications, or by one although it does not; and the model as a whole may lie in memory and be
-cut into kernels otherwise::
+Further lines override the target's choice of an algorithm for a contraction (direct, or one of
+fewer multiplications), and choices for the model as a whole, of its layout and its kernels::
 
 algorithm 0a1b2c3d4e5f6071: direct
 model channels: 8
@@ -31,11 +30,11 @@ from modelcc.schedule.workload import DIGITS, workload_key, workload_text
 _LINE = re.compile(rf"(?:(kernel|algorithm) ([0-9a-f]{{{DIGITS}}})|(model) ([a-z]+)): (.*)")
 _MACHINE = "machine "
 NODES = 8
-"""Of the nodes that share a kernel so many are named."""
+"""Maximum number of nodes named of those that share a kernel."""
 DIRECT = "direct"
-"""The algorithm that does what a contraction says."""
+"""The algorithm that computes a contraction directly."""
 ALGORITHM, MODEL = "algorithm ", "model "
-"""What precedes the key of a contraction, and the name of a choice for the model as a whole."""
+"""Prefixes of the key of a contraction, and of the name of a choice for the model as a whole."""
 _WINOGRAD = (
     "a 3x3 convolution of stride 1 of f32 by constant weights, with channels in whole blocks"
 )
@@ -48,13 +47,13 @@ ALGORITHMS: Mapping[str, str] = MappingProxyType(
         "columns in multiples of 64 and sums in multiples of 32",
     }
 )
-"""Algorithms that lines may ask for, and what they compute."""
+"""Algorithms that lines may select, and what they compute."""
 
 
 @dataclass(frozen=True)
 class Scheduled:
-    """A distinct kernel of a model, how it runs, the nodes that it was made of, and how often the
-    model calls it."""
+    """A distinct kernel of a model, its schedule, the nodes that it was made of, and its number of
+    calls."""
 
     kernel: CanonicalKernel
     schedule: Schedule
@@ -65,8 +64,8 @@ class Scheduled:
 @dataclass(frozen=True)
 class Listing:
     """Schedules by the keys of their workloads, for ``machine`` (empty: any), algorithms by the
-    keys of contractions, and choices for the ``model`` as a whole; ``lines`` are those of all
-    keys."""
+    keys of contractions, and choices for the ``model`` as a whole; ``lines`` has the line number of
+    each key."""
 
     machine: str = ""
     schedules: Mapping[str, Schedule] = field(default_factory=dict[str, Schedule])
@@ -76,7 +75,7 @@ class Listing:
 
     @property
     def above(self) -> Mapping[str, str]:
-        """What is said of more than kernels: values by the names that lines begin with."""
+        """Choices above kernels: values by the names that lines begin with."""
         named = {f"{MODEL}{name}": value for name, value in self.model.items()}
         return {**named, **{f"{ALGORITHM}{key}": word for key, word in self.algorithms.items()}}
 
@@ -87,13 +86,13 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 def print_listing(
     machine: str, kernels: Sequence[Scheduled], above: Mapping[str, str] = _NOTHING
 ) -> str:
-    """The text of a file; ``above`` are values by what their lines begin with."""
+    """The text of a file; ``above`` has values by the names that their lines begin with."""
     lines = (f"{_MACHINE}{machine}", *above_lines(above), *map(_printed, kernels), "")
     return "\n".join(lines)
 
 
 def above_lines(above: Mapping[str, str]) -> list[str]:
-    """One for each contraction or model of which something is said, by its key or name."""
+    """One line for each contraction or model with a choice, by its key or name."""
     return [f"{name}: {value}" for name, value in sorted(above.items())]
 
 
@@ -110,7 +109,7 @@ def _notes(nodes: str, kernel: CanonicalKernel) -> Iterator[str]:
 
 
 def parse_listing(text: str) -> Listing:
-    """The schedules of a file; :class:`ModelError` names the line that is none."""
+    """The schedules of a file; :class:`ModelError` names the first invalid line."""
     machine = ""
     schedules: dict[str, Schedule] = {}
     algorithms, model = dict[str, str](), dict[str, str]()
@@ -154,8 +153,8 @@ def _checked_algorithm(key: str, word: str, line: int) -> str:
 
 
 def check_choices(listing: Listing, choices: Mapping[str, Collection[str]]) -> None:
-    """:class:`ModelError` if something else than ``choices``, values by names, was chosen for the
-    model as a whole."""
+    """Raises :class:`ModelError` if a choice for the model as a whole is not among ``choices``,
+    values by names."""
     for name, value in listing.model.items():
         place, values = f"line {listing.lines[name]} of the schedules", choices.get(name)
         if values is None:
@@ -167,7 +166,7 @@ def check_choices(listing: Listing, choices: Mapping[str, Collection[str]]) -> N
 
 
 def check_machine(listing: Listing, machine: str) -> None:
-    """:class:`ModelError` if the schedules are for another machine than this."""
+    """Raises :class:`ModelError` if the schedules are for another machine."""
     if listing.machine not in ("", machine):
         hint = "delete its line if they are to be tried here nevertheless"
         raise ModelError(
@@ -178,8 +177,8 @@ def check_machine(listing: Listing, machine: str) -> None:
 
 
 def check_used(listing: Listing, kernels: Collection[str], contractions: Collection[str]) -> None:
-    """:class:`ModelError` if a line is for none of the ``kernels`` and ``contractions`` with these
-    keys."""
+    """Raises :class:`ModelError` if a line matches none of the ``kernels`` and ``contractions``
+    with these keys."""
     unused = [("kernel", key) for key in listing.schedules if key not in kernels]
     unused += [
         ("contraction", key) for key in sorted(listing.algorithms) if key not in contractions

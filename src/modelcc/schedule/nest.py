@@ -1,8 +1,8 @@
 """From a stage to a loop nest over flat buffers: split axes, linear offsets, merged loops.
 
 A *nest* is a stage whose logical axes were split where layouts split dimensions, and whose reads
-and write are flat element offsets over the resulting loop variables.  Everything a schedule needs
-to know (what is contiguous along which variable) is a coefficient of an offset.
+and write are flat element offsets over the resulting loop variables.  All information for a
+schedule (what is contiguous along which variable) is a coefficient of an offset.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class Nest:
     """A stage over loop variables, outermost first; reads have one index, the flat offset.
 
     Tensors in ``logical`` (kernel-internal values, constants still to be packed) have no offsets:
-    their reads keep logical indices, their ``store`` is 0.  ``extents`` holds the logical extent
-    of every stage axis.  ``own`` variables, of few points, are written out: values that other
-    nests read at these are one each.
+    their reads keep logical indices, their ``store`` is 0.  ``extents`` holds the logical extent of
+    every stage axis.  ``own`` variables, of few points, are unrolled: values that other nests read
+    at these are one each.
     """
 
     output: str
@@ -96,7 +96,7 @@ class Nest:
 
 
 def is_split(type_: TensorType, dim: int) -> int | None:
-    """The block by which the layout splits ``dim``, or None."""
+    """The block size by which the layout splits ``dim``, or None."""
     blocks = [p.mod for p in type_.physical.parts if p.axis == dim and p.mod is not None]
     return blocks[0] if blocks else None
 
@@ -118,7 +118,7 @@ def covers_blocks(indices: Sequence[Index], axis: Axis, type_: TensorType) -> bo
 
 
 def _ends_blocks(block: int, index: Index, axis: Axis, dim: int, type_: TensorType) -> bool:
-    """Whether nothing but padding follows ``axis`` in its last block of ``dim``."""
+    """Whether only padding follows ``axis`` in its last block of ``dim``."""
     return (
         divides(block, axis.extent)
         or substitute(index, {axis.name: axis.extent}) == (type_.shape[dim])
@@ -126,10 +126,10 @@ def _ends_blocks(block: int, index: Index, axis: Axis, dim: int, type_: TensorTy
 
 
 def axis_blocks(stage: Stage, types: Mapping[str, TensorType]) -> dict[str, int]:
-    """Stage axis → block by which its loop is split, from the layouts it walks through.
+    """Stage axis → block by which its loop is split, from the layouts of its tensors.
 
-    A parallel axis that does not fill its last block is split only for an output padded alike:
-    the points past its end are computed as well.
+    A parallel axis that does not fill its last block is split only for an output with the same
+    padding: the points past its end are computed as well.
     """
     blocks = _blocks_along(stage.output, stage.write, stage.axes, types)
     for axis in stage.axes:
@@ -146,7 +146,7 @@ def axis_blocks(stage: Stage, types: Mapping[str, TensorType]) -> dict[str, int]
 
 
 def divides(block: int, extent: Index) -> bool:
-    """Whether ``extent`` is known to be whole blocks."""
+    """Whether ``extent`` is a known multiple of ``block``."""
     return isinstance(extent, int) and extent % block == 0
 
 
@@ -187,7 +187,7 @@ def linearise(
     """The nest of ``stage`` with axes split by ``blocks``, parallel loops in output order.
 
     ``offsets`` collects those of stages with the same parallel axes.  Axes from ``depth`` on are
-    its own.
+    private to it.
     """
     split = {a.name: split_axis(a, blocks.get(a.name)) for a in stage.axes + stage.reduce}
     values = {name: _recombine(vs) for name, vs in split.items() if len(vs) > 1}
@@ -247,7 +247,7 @@ def _offset(
     ranges: Bounds,
     offsets: Offsets,
 ) -> Index:
-    """The flat offset; places that are constants apart along unsplit dimensions share one."""
+    """The flat offset; indices a constant apart along unsplit dimensions share one."""
     type_ = types[tensor]
     layout, shape = type_.physical, type_.shape
     split = {p.axis for p in layout.parts if p.div != 1 or p.mod is not None}
@@ -335,7 +335,7 @@ def _blocks_first(variables: tuple[LoopVar, ...]) -> tuple[LoopVar, ...]:
 
 
 def merge_loops(nests: Sequence[Nest], keep: frozenset[str] = frozenset()) -> tuple[Nest, ...]:
-    """Merge adjacent parallel loops wherever every access walks them as one.
+    """Merge adjacent parallel loops wherever every access is linear in the fused index.
 
     All nests share their parallel variables.  Variables in ``keep`` stay separate.
     """
@@ -352,7 +352,8 @@ def merge_loops(nests: Sequence[Nest], keep: frozenset[str] = frozenset()) -> tu
 
 
 def merge_terms(nest: Nest) -> Nest:
-    """Merge loops of a reduction wherever every access walks them as one, whatever their order."""
+    """Merge loops of a reduction wherever every access is linear in the fused index, whatever their
+    order."""
     for outer, inner in permutations(nest.reduce, 2):
         if _mergeable(nest, outer, inner):
             return merge_terms(_merge(nest, outer, inner))

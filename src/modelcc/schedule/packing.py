@@ -22,12 +22,11 @@ def packed_layout(
     """Physical order of ``read``'s tensor of ``shape`` following the loops ``order`` (outermost
     first).
 
-    The ``vector`` loop is cut into tiles of ``tile`` blocks, unless it is within others and that
-    does not divide it, whose inner part is innermost, before ``inner``: the lanes, then the bytes
-    of a dot product.  A last digit that is a number goes first: one plane per phase of a transposed
-    convolution.  So does what no loop moves, the number of an iteration perhaps, but not what is
-    ``bound`` to places from memory.  None if an index is
-    not a mixed-radix number of the loop variables.
+    The ``vector`` loop is tiled by ``tile`` blocks, unless it is within others that this does not
+    divide; the inner part is innermost, before ``inner``: the lanes, then the bytes of a dot
+    product. A constant last digit goes first: one plane per phase of a transposed convolution.  So
+    do indices invariant in all loops, such as an iteration's number, but not those ``bound`` to
+    values from memory.  None if an index is not a mixed-radix number of the loop variables.
     """
     digits: list[tuple[LoopVar, int, int, int | None]] = []
     parts: list[Part] = []
@@ -52,7 +51,7 @@ def packed_layout(
         if v.name not in by_name:
             continue
         dim, div, mod = by_name[v.name]
-        # Tiles that do not divide the blocks of others would begin anew in each of these.
+        # Tiles that do not divide the blocks of others would restart in each of these.
         nested = mod is None or mod % tile == 0
         mod = _padded(v, div, shape[dim]) if mod is None else mod
         if v.name == vector and tile > 1 and nested:
@@ -69,8 +68,8 @@ def packed_layout(
 
 
 def _padded(v: LoopVar, div: int, extent: Index) -> int | None:
-    """Values of a leading digit whose loop goes on where the tensor ends, as loops over the lanes
-    of a padded block do; else None."""
+    """Number of values of a leading digit whose loop exceeds the tensor, as loops over the lanes of
+    a padded block do; else None."""
     if not isinstance(v.extent, int) or not isinstance(extent, int):
         return None
     return v.extent if v.extent > -(-extent // div) else None
@@ -79,8 +78,8 @@ def _padded(v: LoopVar, div: int, extent: Index) -> int | None:
 def _digits(
     index: Index, variables: Sequence[LoopVar]
 ) -> tuple[list[tuple[LoopVar, int, int | None]], int] | None:
-    """``index`` as digits (variable, divisor, modulus or None for the leading one), and how many
-    values there are of a last digit that is a number (1 without)."""
+    """``index`` as digits (variable, divisor, modulus or None for the leading one), and the modulus
+    of a constant last digit (1 without)."""
     involved: list[tuple[int, LoopVar]] = []
     rest = index
     for v in variables:

@@ -35,8 +35,8 @@ class SegmentedLoop:
 def nest_loops(
     loops: Sequence[SegmentedLoop], names: FreshNames, inner: Inner, chunks: int
 ) -> list[Stmt]:
-    """``inner`` at every tile.  With ``chunks`` > 1 the outermost loops become one parallel loop
-    of at least that many iterations (or of all but the last loop)."""
+    """Loops with ``inner`` at every tile.  With ``chunks`` > 1 the outermost loops become one
+    parallel loop of at least that many iterations (or of all but the last loop)."""
     fused = _prefix(loops, chunks)
     if fused == 0:
         return _serial(list(loops), names, inner, {}, {})

@@ -1,4 +1,4 @@
-"""Kernels that are a product of two matrices and nothing else, as libraries compute it."""
+"""Kernels that are a product of two matrices alone, in the form of BLAS."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class PlainProduct:
 
 
 def plain_product(kernel: CanonicalKernel) -> PlainProduct:
-    """The product that ``kernel`` is; :class:`ScheduleError` says why it is none."""
+    """The product that ``kernel`` computes; :class:`ScheduleError` says why it is none."""
     nest, reads = _sum_of_products(kernel)
     sides = [v for v in nest.parallel if v.extent != 1]
     columns = next((v for v in reversed(sides) if _along(nest.store, v) == 1), None)
@@ -86,8 +86,7 @@ def plain_product(kernel: CanonicalKernel) -> PlainProduct:
 
 
 def stored_matrix(matrix: Matrix, rows: Index, columns: Index, dims: Bounds) -> tuple[bool, Index]:
-    """Whether a matrix is stored by columns, not by rows, and how far apart these are (the leading
-    dimension)."""
+    """Whether a matrix is column-major, and its leading dimension."""
     if matrix.column in (None, 1):
         transposed, leading, length = False, matrix.row, columns
     elif matrix.row in (None, 1):
@@ -101,14 +100,14 @@ def stored_matrix(matrix: Matrix, rows: Index, columns: Index, dims: Bounds) -> 
 
 
 def positive_size(size: Index, dims: Bounds) -> Index:
-    """A number that libraries take: not 0; :class:`ScheduleError`."""
+    """``size``; :class:`ScheduleError` if it may be 0, which libraries refuse."""
     if not compare(size, ">=", 1, dims):
         raise ScheduleError(f"{size} may be 0: bound it, as in --dim n=1..4096")
     return size
 
 
 def _sum_of_products(kernel: CanonicalKernel) -> tuple[Nest, list[Read]]:
-    """Loops over flat offsets, and the two operands."""
+    """The nest over flat offsets, and the two operands."""
     if len(kernel.stages) != 1:
         raise ScheduleError("the kernel computes more than a product")
     (stage,), types = kernel.stages, dict(kernel.types)
@@ -148,7 +147,7 @@ def _extent(loop: LoopVar | None) -> Index:
 
 
 def _places(batch: list[LoopVar], counter: str) -> dict[str, Index]:
-    """Where loops are at a point of the counter, which runs through the last one first."""
+    """The indices of batch loops at a value of the counter, the last loop fastest."""
     places: dict[str, Index] = {}
     if not batch:
         return places

@@ -1,4 +1,4 @@
-"""Axes that reads divide (nearest neighbours, pixel shuffles), cut where the quotient steps."""
+"""Axes that reads divide (nearest neighbours, pixel shuffles), split where the quotient changes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def quotient_blocks(stage: Stage, dims: Bounds, beside: Index | None = None) -> 
     """Parallel axis → block within which all reads of ``stage`` are affine, if they divide it.
 
     With ``a = 2*o + v`` and ``v < 2``, ``x[a floordiv 2]`` reads ``x[o]`` and ``x[a mod 2]`` reads
-    ``x[v]``.  Blocks divide the axis; odd ones, which no vectors fit, are left out.  So is the axis
-    ``beside``, along which results are neighbours, if vectors repeat its elements by themselves.
+    ``x[v]``.  Blocks divide the axis; odd ones, which no vectors fit, are left out.  So is the
+    contiguous axis ``beside`` if vector loads can repeat its elements.
     """
     ranges = {**dims, **{a.name: loop_range(a.extent) for a in stage.axes}}
     indices = [i for read in reads(stage.body) for i in read.indices]
@@ -43,8 +43,8 @@ def quotient_blocks(stage: Stage, dims: Bounds, beside: Index | None = None) -> 
 
 
 def _repeat_elements(stage: Stage, indices: Sequence[Index], axis: Axis) -> bool:
-    """Whether elements read along ``axis`` are neighbours, or each is read 2, 4, 8 … times, at
-    positions that are not from memory."""
+    """Whether elements read along ``axis`` are contiguous, or each is read 2, 4, 8 … times, at
+    indices that do not come from memory."""
     if any(isinstance(s, Bind) for s in walk(stage.body)):
         return False
 
@@ -67,7 +67,8 @@ def _is_affine_within(indices: Sequence[Index], axis: Axis, block: int, ranges: 
 
 
 def _step(division: Division, axis: Axis) -> int | None:
-    """Steps of ``axis`` after which the quotient has gone on by a whole number."""
+    """Smallest step of ``axis`` that changes the quotient by an integer, if even and a divisor of
+    the extent; else None."""
     slope, divisor = coefficient(division.dividend, axis.name), division.divisor
     if not isinstance(slope, int) or not isinstance(divisor, int) or slope == 0:
         return None

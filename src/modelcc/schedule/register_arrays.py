@@ -1,6 +1,6 @@
-"""Nests with own variables: their elements, one by one, in registers or memory.
+"""Nests with own variables, unrolled: their elements in registers or memory.
 
-Own variables are numbers here, so offsets are affine once and then moved by numbers.
+Own variables are constants here, so offsets are affine once and then moved by constants.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from modelcc.schedule.structure import Group
 def emit_array(
     group: Group, nest: Nest, emitter: PointEmitter, corner: Point, internal: Mapping[str, Expr]
 ) -> None:
-    """The elements of ``nest`` of ``group`` at ``corner``: in their order, or where they are
+    """Emits the elements of ``nest`` of ``group`` at ``corner``, in order or where they are
     read."""
     names = [v.name for v in nest.own]
     known: dict[tuple[Index, ...], Expr] = {}
@@ -53,7 +53,7 @@ def emit_array(
 
 
 def store_at(nest: Nest, value: Expr, point: Point, lanes: Lanes | None) -> Store:
-    """What puts the value of ``nest`` at ``point`` into memory."""
+    """The store of the value of ``nest`` at ``point``."""
     offset = substitute(nest.store, point)
     if lanes is None:
         return Store(nest.output, offset, value)
@@ -64,7 +64,8 @@ def store_at(nest: Nest, value: Expr, point: Point, lanes: Lanes | None) -> Stor
 
 
 def _find_accesses(nest: Nest, emitter: PointEmitter, corner: Point, names: Sequence[str]) -> None:
-    """What ``nest`` reads from memory, for ``emitter``, but at places that are in memory, too."""
+    """Registers the reads of ``nest`` from memory with ``emitter``, except those at indices from
+    memory."""
     nodes = list(walk(nest.body))
     if any(isinstance(node, Bind) for node in nodes):
         return
@@ -95,7 +96,8 @@ def _access(
 
 
 def _is_made_where_read(group: Group, nest: Nest) -> bool:
-    """Whether the next nest walks an array as it is made: then loops are one, and registers few."""
+    """Whether the next nest reads an array in the order of its elements: fusing them saves
+    registers."""
     nests = group.nests
     following = nests[nests.index(nest) + 1 :][:1]
     if nest.output in group.stored or not following or not following[0].own:

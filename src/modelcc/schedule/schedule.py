@@ -11,10 +11,10 @@ from typing import Literal, TypeAlias
 from modelcc.schedule.group_schedule import GroupSchedule
 
 Factors: TypeAlias = tuple[tuple[str, int], ...]
-"""Loops and numbers of their points."""
+"""Loops and their factors."""
 
 Exchange: TypeAlias = Literal["", "load", "store", "runs"]
-"""What is exchanged within a tile: vectors ``load`` ed or ``store`` d across memory are transposed
+"""How data are exchanged within a tile: strided vectors to ``load`` or to ``store`` are transposed
 in registers, short ``runs`` of several rows are moved together."""
 
 
@@ -22,15 +22,15 @@ in registers, short ``runs`` of several rows are moved together."""
 class Tiled:
     """Stages that share their axes, in register tiles.
 
-    Loop ``vector`` is cut into vectors of ``lanes`` (none: one point at a time).  ``tile`` has the
-    points of a tile along parallel loops, ``unroll`` those of an iteration along loops of a sum,
-    whose steps go in the order of the inputs they read if ``by_input``.  ``dots``: steps of the sum
-    are dot products, of four bytes or two bf16.  ``folded``: vectors lie along the sum and are
-    folded at its end.  ``matrices``: a tile is a block of sums in memory, by instructions for
-    products of matrices.  ``padded``: loops run over whole blocks of padded axes.  ``blocks`` has
-    the points of parts that loops of a product are cut into, so that what a part reads stays in
-    cache: the one along vectors goes around the loops that use these again, that of the sum around
-    all rows.  The outermost loop is divided into ``parallel`` parts at least (1: it is not).
+    Loop ``vector`` is vectorised by ``lanes`` (none: scalar code).  ``tile`` has the tile sizes of
+    parallel loops, ``unroll`` the unroll factors of reduction loops, whose steps follow the order
+    of the inputs they read if ``by_input``.  ``dots``: reduction steps are dot products, of four
+    bytes or two bf16.  ``folded``: vectors lie along the reduction and are reduced horizontally at
+    its end.  ``matrices``: a tile is a block of sums in memory, by instructions for products of
+    matrices.  ``padded``: loops run over whole blocks of padded axes.  ``blocks`` has the sizes of
+    cache blocks of a product's loops: the block along vectors goes around the loops that reuse it,
+    that of the reduction around all rows.  The outermost loop is divided into ``parallel`` parts at
+    least (1: serial).
     """
 
     vector: str = ""
@@ -49,8 +49,8 @@ class Tiled:
 
 @dataclass(frozen=True)
 class Rows:
-    """Stages that walk rows several times while these are in cache: in vectors of ``lanes``,
-    ``unroll`` of them at once where a row is summed up."""
+    """Stages that traverse rows several times while these are in cache: in vectors of ``lanes``,
+    ``unroll`` of them at once in reductions of a row."""
 
     lanes: int = 1
     unroll: int = 1
@@ -58,12 +58,12 @@ class Rows:
 
 
 Step: TypeAlias = Tiled | Rows
-"""A part of a schedule that is planned by itself."""
+"""A part of a schedule that is planned independently."""
 
 
 @dataclass(frozen=True)
 class StraightRows:
-    """Rows in ``parts`` that are loops of their own (none: as it seems best)."""
+    """Rows in ``parts``, each with its own loop (none: chosen by default)."""
 
     parts: tuple[Tiled, ...] = ()
     parallel: bool = False
@@ -71,12 +71,12 @@ class StraightRows:
 
 @dataclass(frozen=True)
 class RowBlocks:
-    """Two contractions of which one sums rows of the other, by blocks of ``rows`` and ``keys``
-    (0: all keys at once).
+    """Two contractions, the second of which sums rows of the first, by blocks of ``rows`` and
+    ``keys`` (0: all keys at once).
 
-    ``scores`` and ``total`` are the tiles of the two products in a whole block (None: those that
-    seem best).  ``steps`` has all else in the order of its statements: what is done to rows of
-    scores, products in what is left at the ends (none: as it seems best).
+    ``scores`` and ``total`` are the tiles of the two products in a whole block (None: default).
+    ``steps`` has all others in statement order: operations on rows of scores, products in the
+    remainders (none: default).
     """
 
     rows: int
@@ -89,12 +89,11 @@ class RowBlocks:
 
 @dataclass(frozen=True)
 class RowSums:
-    """One row times a matrix of which ``terms`` rows at once (0: as many as seem best) are added to
-    sums in the first cache, by blocks of ``block`` columns.
+    """One row times a matrix, of which ``terms`` rows at once (0: default) are added to sums in the
+    L1 cache, by blocks of ``block`` columns.
 
-    ``steps`` are in the order of their statements (none: as it seems best): sums are cleared, rows
-    are added, what is left of rows, results are written; and again for columns that are no whole
-    block.
+    ``steps`` are in statement order (none: default): sums are cleared, rows are added, the
+    remaining rows, results are written; and again for the partial block of columns.
     """
 
     block: int
@@ -105,7 +104,7 @@ class RowSums:
 
 @dataclass(frozen=True)
 class ComputeAt:
-    """Stages of several iteration spaces, which alternate block by block if ``parallel`` or if
+    """Stages of several iteration spaces, interleaved block by block if ``parallel`` or if
     there are blocks."""
 
     groups: tuple[Tiled, ...]
@@ -113,7 +112,7 @@ class ComputeAt:
 
 
 Part: TypeAlias = Tiled | Rows | StraightRows
-"""How stages that belong together run."""
+"""The schedule of stages that belong together."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +124,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class LibraryCall:
-    """A product of matrices by ``symbol`` of the library ``name``."""
+    """A matrix product by ``symbol`` of the library ``name``."""
 
     name: str
     symbol: str
@@ -136,8 +135,8 @@ Schedule: TypeAlias = Parts | RowBlocks | RowSums | ComputeAt | LibraryCall | Gr
 
 
 class ScheduleError(Exception):
-    """A schedule that does not fit a kernel or a machine, and why."""
+    """A schedule that does not fit a kernel or a machine; the message says why."""
 
 
 class NoScheduleError(Exception):
-    """The stages of a kernel share neither their axes nor their rows."""
+    """Raised if the stages of a kernel share neither their axes nor their rows."""

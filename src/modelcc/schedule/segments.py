@@ -1,7 +1,7 @@
 """Cutting the range of a loop variable into runs of equal tiles.
 
 Guards (padding) hold everywhere in the *interior* of a variable's range; there they are dropped.
-The border before and after is walked point by point with the guard in place.
+The borders run point by point, with the guard.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Segment:
     """``count`` tiles of ``tile`` points from ``start``; ``interior``: its guards hold.
 
     Vectors in ``whole`` blocks have all their lanes, though they may be ``partial`` in others.
-    There are none of them where ``present`` is 0.
+    The segment is skipped where ``present`` is 0.
     """
 
     start: Index
@@ -42,7 +42,7 @@ class Segment:
 
 
 def even_tiles(start: Index, extent: Index, tile: int, interior: bool) -> list[Segment]:
-    """Tiles of at most ``tile`` points, as equal as can be; symbolic extents end in single points.
+    """Tiles of at most ``tile`` points, as even as possible; symbolic extents end in single points.
 
     ``even_tiles(0, 40, 14, …)`` is 14 + 2 × 13.
     """
@@ -62,10 +62,10 @@ def even_tiles(start: Index, extent: Index, tile: int, interior: bool) -> list[S
 
 
 def halved_tiles(extent: Index, tile: int) -> list[Segment]:
-    """Tiles of all of ``extent``; the end of a symbolic one in tiles of half as many points, or
-    of the greatest part that divides them, and so on.
+    """Tiles of all of ``extent``; the remainder of a symbolic one in tiles of half the size, or of
+    the greatest divisor below that, and so on.
 
-    A tile of a point takes as long as one of several, which hide each other's latencies.
+    A tile of one point takes as long as one of several, which hide each other's latencies.
     """
     if isinstance(extent, int):
         return even_tiles(0, extent, tile, interior=True)
@@ -84,7 +84,7 @@ def vector_tiles(
     """Tiles over vector blocks: whole ``tile`` s first, a remainder, then the partial block.
 
     A symbolic number of blocks may be 0; then there is no partial block either, whose operands
-    may have no elements.  Where the blocks are parts ``inside`` of a block of the layout, any of
+    may be empty.  Where the blocks are parts ``inside`` of a block of the layout, any of
     them may be partial or empty.
     """
     if partial and inside:
@@ -105,11 +105,11 @@ def vector_tiles(
 
 
 def element_tiles(elements: Index, lanes: int, tile: int, ranges: Bounds) -> list[Segment]:
-    """Tiles over the vectors along so many ``elements``, a partial one only where some are left:
-    to mask a vector that is whole takes as long as several."""
+    """Tiles over the vectors of ``elements`` elements, a partial one only for a remainder: masked
+    access to a whole vector is several times slower."""
     whole = simplify(floordiv(elements, lanes), ranges)
     left = simplify(elements - whole * lanes, ranges)
-    # Where few elements are all that there may be, some loops have no steps.
+    # If there may only be few elements, some loops are empty.
     tiles = [t for t in vector_tiles(whole, tile, False, ranges) if simplify(t.count, ranges) != 0]
     return [*tiles, Segment(whole, 1, 1, partial=True, present=left)] if left != 0 else tiles
 
@@ -119,7 +119,7 @@ def interior_of(
 ) -> tuple[Index, Index] | None:
     """Range ``[lo, hi)`` of ``variable`` in which all conditions hold; None without conditions.
 
-    Conditions are ``left >= 0`` with ``left`` affine in ``variable``; others never surely hold.
+    Conditions are ``left >= 0`` with ``left`` affine in ``variable``; others are never proven.
     """
     lo: Index = 0
     hi: Index = extent
@@ -140,7 +140,7 @@ def interior_of(
 def _bound(
     variable: str, condition: Condition, ranges: Bounds
 ) -> tuple[Index | None, Index | None] | None:
-    """(first, end) of the values of ``variable`` for which ``condition`` surely holds."""
+    """(first, end) of the values of ``variable`` for which ``condition`` provably holds."""
     slope = coefficient(condition.left, variable)
     if not isinstance(slope, int) or slope == 0 or condition.comparison != ">=":
         return None
@@ -152,7 +152,7 @@ def _bound(
 
 
 def _lowest(rest: Index, ranges: Bounds) -> Index:
-    """Least value of ``rest`` over its loop variables (those that start at 0 and end)."""
+    """Lower bound of ``rest`` over its loop variables (those that start at 0 and end)."""
     for name in sorted(symbols(rest)):
         limits = ranges.get(name)
         slope = coefficient(rest, name)
@@ -167,7 +167,7 @@ def guarded_segments(
 ) -> list[Segment]:
     """Segments of a whole range; with guards: border points, interior tiles, border points.
 
-    ``halved``: what whole tiles leave of a symbolic extent without guards has smaller ones.
+    ``halved``: the remainder of a symbolic extent without guards gets smaller tiles.
     """
     if interior is None and halved:
         return halved_tiles(extent, tile)

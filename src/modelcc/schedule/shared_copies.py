@@ -1,8 +1,9 @@
-"""One function for all copies of one extent, wherever they come from and go to.
+"""One function for all copies of one extent, whatever their source and destination.
 
 A concatenation of n parts is n copies, and a dense block has hundreds of these; a split has as
-many.  They differ in where they write along one axis and in the output's extent there, in where
-they read along one, and in an extent that a named dimension gives; these become size parameters::
+many.  They differ in the offset along one axis of the output and its extent there, in the offset
+along one axis of the input, and in an extent given by a named dimension; these become size
+parameters::
 
     y0[a0, a1 + 256, a2, a3] = x0[a0, a1, a2, a3]           y0: f32[1, 512, 14, 14]
     y0[a0, a1 + 64*offset, a2, a3] = x0[a0, a1, a2, a3]     y0: f32[1, 64*room, 14, 14]
@@ -22,14 +23,14 @@ from modelcc.ir.types import TensorType
 from modelcc.schedule.canonical import CanonicalKernel, dimensions
 
 OFFSET, ROOM = "offset", "room"
-"""Where a copy goes to along an axis, and the output's extent there."""
+"""Offset of the destination along an axis, and the output's extent there."""
 START, WHOLE = "start", "whole"
-"""Where a copy comes from along an axis, and the input's extent there."""
+"""Offset of the source along an axis, and the input's extent there."""
 COUNT = "count"
-"""The copy's own extent, if that is no number."""
+"""The copy's own extent, if symbolic."""
 
 STEP = 64
-"""The greatest common factor of offset and extent that is kept, for blocks and alignment."""
+"""The greatest common factor of offset and extent that stays constant, for blocks and alignment."""
 
 _TO, _FROM = (OFFSET, ROOM), (START, WHOLE)
 _BOUNDS: Mapping[str, Range] = {
@@ -43,7 +44,8 @@ _BOUNDS: Mapping[str, Range] = {
 
 @dataclass(frozen=True)
 class Place:
-    """A part of a tensor's ``dimension``: from ``offset``, in ``room``, both whole steps."""
+    """A part of a tensor's ``dimension``: from ``offset``, in ``room``, both multiples of the
+    step."""
 
     dimension: int
     offset: Index
@@ -51,7 +53,7 @@ class Place:
 
     @property
     def step(self) -> int:
-        """What offset and room are multiples of."""
+        """The common factor of offset and room."""
         if isinstance(self.offset, int) and isinstance(self.room, int):
             return gcd(self.offset, self.room, STEP)
         return 1
@@ -59,7 +61,7 @@ class Place:
     def free(
         self, indices: Sequence[Index], type_: TensorType, names: tuple[str, str]
     ) -> tuple[tuple[Index, ...], TensorType, dict[str, Index]]:
-        """Indices and type with the place called ``names``, and the values of these."""
+        """Indices and type with offset and room replaced by ``names``, and the values of these."""
         offset, room = names
         at, step = self.dimension, self.step
         moved, shape = list(indices), list(type_.shape)
@@ -70,16 +72,16 @@ class Place:
 
 
 def is_copy(stages: Sequence[Stage]) -> bool:
-    """Whether elements of one tensor are put to other places and nothing else is done."""
+    """Whether elements of one tensor are copied to other indices and nothing else is computed."""
     return len(stages) == 1 and isinstance(stages[0].body, Read) and not stages[0].reduce
 
 
 def with_free_place(
     kernel: CanonicalKernel, everywhere: bool = False
 ) -> tuple[CanonicalKernel, Mapping[str, Index]]:
-    """``kernel`` with sizes for the place it copies to, and their values; others as they are.
+    """``kernel`` with size parameters for its destination, and their values; others unchanged.
 
-    ``everywhere``: also for where it comes from, and for named dimensions.
+    ``everywhere``: also for the source, and for named dimensions.
     """
     if not is_copy(kernel.stages) or len(kernel.inputs) != 1 or kernel.constants:
         return kernel, {}
@@ -118,7 +120,7 @@ def with_free_place(
 def _with_free_start(
     stage: Stage, types: dict[str, TensorType]
 ) -> tuple[Stage, dict[str, TensorType], dict[str, Index]]:
-    """Stage and types with a size for the place that is copied from, if there is one."""
+    """Stage and types with a size parameter for the offset of the source, if there is one."""
     read = stage.body
     assert isinstance(read, Read)
     comes = _read(stage, read, types[read.tensor])
@@ -130,7 +132,7 @@ def _with_free_start(
 
 
 def _read_along(stage: Stage, types: Mapping[str, TensorType]) -> Axis | None:
-    """The axis along which ``stage`` takes a part of what it reads, if it does."""
+    """The axis along which ``stage`` reads a part of its input, if it does."""
     read = stage.body
     assert isinstance(read, Read)
     comes = _read(stage, read, types[read.tensor])
@@ -157,7 +159,7 @@ def _counted(
 
 
 def _written(stage: Stage, type_: TensorType) -> Place | None:
-    """Where ``stage`` copies to, if it fills all axes of the output but one."""
+    """The destination of ``stage``, if it fills all axes of the output but one."""
     shape = type_.shape
     if len(stage.axes) != len(shape) or any(map(any, type_.physical.halo)):
         return None
@@ -175,7 +177,7 @@ def _written(stage: Stage, type_: TensorType) -> Place | None:
 
 
 def _read(stage: Stage, read: Read, type_: TensorType) -> Place | None:
-    """Where ``stage`` copies from, if that is not the begin of all dimensions but one."""
+    """The source of ``stage``, if it does not start at 0 along exactly one dimension."""
     if type_.layout is not None:
         return None
     places: list[Place] = []
@@ -189,14 +191,14 @@ def _read(stage: Stage, read: Read, type_: TensorType) -> Place | None:
 
 
 def _offset(index: Index, stage: Stage) -> Index | None:
-    """``index`` where the stage begins; None if it then moves along more than one axis."""
+    """``index`` at the stage's first point; None if it moves along more than one axis."""
     offset = substitute(index, {axis.name: 0 for axis in stage.axes})
     moves = index - offset
     return offset if moves == 0 or moves in [Sym(a.name) for a in stage.axes] else None
 
 
 def _may_be_free(place: Place, type_: TensorType) -> bool:
-    """Whether blocks stay whole, and the offset is not known to be before the tensor."""
+    """Whether blocks stay whole, and the offset is not provably negative."""
     static = isinstance(place.offset, int) and isinstance(place.room, int)
     first = place.offset
     return (static or type_.layout is None) and not (isinstance(first, int) and first < 0)

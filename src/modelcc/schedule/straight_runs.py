@@ -1,16 +1,17 @@
-"""Rows that guards and folded places bend, cut where they do: most of each is a straight run.
+"""Rows with guards or clamped and reflected indices, split where these apply: most of each is a
+contiguous run.
 
 Edges repeated around a row (``Pad``)::
 
     y[i] = x[min(max(i - 3, 0), n - 1)]     i < n + 6
 
-become three stages, of which the longest reads neighbours, as vectors do::
+become three stages, of which the longest reads contiguous elements, as vectors do::
 
     y[i + 3] = x[i]                                  i < n
     y[i] = x[min(max(i - 3, 0), n - 1)]              i < 3
     y[i + n + 3] = x[min(max(i + n, 0), n - 1)]      i < 3
 
-So do rows whose elements are guarded, as zeros around a tensor are.
+So do rows with guarded elements, such as zero padding.
 """
 
 from __future__ import annotations
@@ -40,26 +41,26 @@ from modelcc.schedule.nest import normal_form
 from modelcc.schedule.segments import interior_of
 
 DEPTH = 3
-"""Cuts of one axis: parts within each other (concatenations) are cut one after the other."""
+"""Splits of one axis: nested parts (concatenations) are split one after the other."""
 
 WIDE = 64
-"""Elements that lie side by side, from which one decision for all of them is cheap."""
+"""Contiguous elements from which one branch for all of them is cheap."""
 
 SHORT = 8
-"""Elements of a run that is too short for vectors."""
+"""Length of a run too short for vectors."""
 
 PART = 4
-"""A run that is less than such a part of a row is not worth others."""
+"""A run shorter than this fraction of a row does not pay for splitting."""
 
 _Straight: TypeAlias = "tuple[Index, tuple[Condition, ...]]"
 
 
 @dataclass(frozen=True)
 class RowRuns:
-    """What fills the parts of the rows along ``axis``, the longest first.
+    """The stages for the parts of the rows along ``axis``, the longest first.
 
-    Where these begin and end may depend on the ``outer`` axes.  What takes a choice to find has a
-    name: one of ``sizes``, each of which may mention those before it.
+    Their bounds may depend on the ``outer`` axes.  Lengths that contain a minimum or maximum are
+    named: ``sizes``, each of which may mention those before it.
     """
 
     axis: Axis
@@ -69,8 +70,8 @@ class RowRuns:
 
 
 def straight_runs(stage: Stage, types: Mapping[str, TensorType], dims: Bounds) -> RowRuns | None:
-    """The parts of the rows of ``stage``; None if these are straight as they are, or cannot be
-    cut."""
+    """The parts of the rows of ``stage``; None if these are contiguous already, or cannot be
+    split."""
     type_ = types.get(stage.output)
     if type_ is None or type_.layout is not None or stage.reduce:
         return None
@@ -85,7 +86,7 @@ def straight_runs(stage: Stage, types: Mapping[str, TensorType], dims: Bounds) -
 
 
 def outside(stage: Stage, axis: Axis) -> tuple[Axis, ...]:
-    """Axes that move results further than ``axis`` does."""
+    """Axes with a greater stride in the result than ``axis``."""
     named = [symbols(index) for index in stage.write]
     place = next(n for n, names in enumerate(named) if axis.name in names)
     inside = {name for names in named[place:] for name in names}
@@ -94,7 +95,7 @@ def outside(stage: Stage, axis: Axis) -> tuple[Axis, ...]:
 
 @dataclass(frozen=True)
 class _Line:
-    """The ``axis`` that is cut, and those outside of it."""
+    """The ``axis`` that is split, and those outside of it."""
 
     axis: str
     outer: frozenset[str]
@@ -106,8 +107,8 @@ _Sizes: TypeAlias = "list[tuple[str, Index]]"
 def _parts(
     stage: Stage, line: _Line, dims: Bounds, depth: int, label: str
 ) -> tuple[list[Stage], _Sizes]:
-    """Parts of the rows, the longest first, and the sizes that these mention, called by ``label``
-    and what they are."""
+    """Parts of the rows, the longest first, and the named sizes that they mention, prefixed by
+    ``label``."""
     cut = _cut(stage, line, dims, label) if depth else None
     if cut is None:
         return [stage], []
@@ -122,7 +123,8 @@ def _parts(
 
 
 def _bent_axis(stage: Stage) -> Axis | None:
-    """The innermost axis that guards or folded places depend on, if few elements are inside it."""
+    """The innermost axis on which guards or clamped indices depend, if few elements are inside
+    it."""
     inside = 1
     for index in reversed(stage.write):
         axes = [axis for axis in stage.axes if axis.name in symbols(index)]
@@ -152,7 +154,8 @@ def _is_bent(body: Scalar, name: str) -> bool:
 def _cut(
     stage: Stage, line: _Line, dims: Bounds, label: str
 ) -> tuple[Stage, list[Stage], _Sizes] | None:
-    """The straight part of an axis, those beside it, and the sizes that they mention."""
+    """The contiguous part along an axis, the parts on either side, and the sizes that they
+    mention."""
     axis = next(a for a in stage.axes if a.name == line.axis)
     conditions = _conditions(stage.body, axis.name, dims)
     inside = interior_of(axis.name, axis.extent, conditions or (), {})
@@ -182,7 +185,7 @@ def _cut(
 
 
 def _named(length: Index, name: str, sizes: _Sizes) -> Index:
-    """``length``, or if it is no sum a ``name`` for it, which ``sizes`` then has."""
+    """``length``, or a ``name`` for it, added to ``sizes``, if it contains an extremum."""
     factors = () if isinstance(length, int) else [a for _, m in length.terms.values() for a in m]
     if not any(isinstance(factor, Extremum) for factor in factors):
         return length
@@ -196,17 +199,17 @@ def _slope(condition: Condition, axis: Axis) -> int:
 
 
 def _is_long(run: Index, dims: Bounds) -> bool:
-    """Whether a run is long enough for vectors as far as that is known."""
+    """Whether a run may be long enough for vectors, by its upper bound."""
     most = bounds_of(run, dims).hi
     return most is None or most >= SHORT
 
 
 def _is_most(run: Index, extent: Index, dims: Bounds, outer: frozenset[str]) -> bool:
-    """Whether a run is no small part of a row, as far as that is known."""
+    """Whether a run is a substantial part of a row, by known bounds."""
     most = bounds_of(run, dims).hi
     if most is not None and not bool(compare(extent, "<=", PART * most, dims)):
         return False
-    # What is left grows with other sizes, or with none; that of triangles with that of a row.
+    # The remainder grows with other sizes, or is constant; that of triangles grows with the row.
     rest = simplify(extent - run, dims)
     shared = symbols(rest) & symbols(run) - outer
     return not shared or bool(compare(rest, "<", SHORT, dims))
@@ -225,8 +228,8 @@ def _moved(index: Index, name: str, start: Index) -> Index:
 
 
 def _conditions(body: Scalar, name: str, dims: Bounds) -> tuple[Condition, ...] | None:
-    """What holds along the straight run (``left >= 0``), none of it because other does; None if
-    there is no telling where."""
+    """Conditions of the contiguous run (``left >= 0``), none implied by another; None if they
+    cannot be determined."""
     bends = list(dict.fromkeys(_bends(body, name, dims.keys())))
     if None in bends:
         return None
@@ -239,7 +242,7 @@ def _conditions(body: Scalar, name: str, dims: Bounds) -> tuple[Condition, ...] 
 
 
 def _follows(condition: Condition, other: Condition, name: str, dims: Bounds) -> bool:
-    """Whether ``condition`` holds wherever ``other`` does."""
+    """Whether ``condition`` is implied by ``other``."""
     slopes = (coefficient(c.left, name) for c in (condition, other))
     one, two = (slope if isinstance(slope, int) else 0 for slope in slopes)
     rest = abs(two) * condition.left - abs(one) * other.left
@@ -247,7 +250,7 @@ def _follows(condition: Condition, other: Condition, name: str, dims: Bounds) ->
 
 
 def _bends(body: Scalar, name: str, sizes: Collection[str]) -> Iterator[Condition | None]:
-    """The conditions of the run, None where none will do."""
+    """The conditions of the run; None for one that cannot be used."""
     for node in walk(body):
         match node:
             case Guard(conditions):
@@ -272,7 +275,7 @@ def _usable(condition: Condition, name: str, sizes: Collection[str]) -> Conditio
 
 
 def _straightened(body: Scalar, name: str) -> Scalar:
-    """``body`` where all :func:`_conditions` hold."""
+    """``body`` simplified where all :func:`_conditions` hold."""
 
     def visit(node: Scalar) -> Scalar:
         match node:
@@ -294,7 +297,7 @@ def _line(index: Index, name: str) -> Index:
 
 
 def _beyond(body: Scalar, bounds: list[Condition]) -> Scalar:
-    """``body`` where one of ``bounds``, if there is but one, does not hold."""
+    """``body`` simplified where the only one of ``bounds`` does not hold."""
     if len(bounds) != 1:
         return body
 
@@ -308,7 +311,7 @@ def _beyond(body: Scalar, bounds: list[Condition]) -> Scalar:
 
 
 def _straight(index: Index, name: str) -> _Straight | None:
-    """``index`` as it is along a run in which ``name`` moves it by its own steps, and when."""
+    """``index`` along a run in which it is affine in ``name``, and the run's conditions."""
     if isinstance(index, int) or coefficient(index, name) is not None:
         return index, ()
     total: Index = index.const
@@ -333,7 +336,7 @@ def _straight_atom(atom: Atom, name: str) -> _Straight | None:
                 return None
             value, conditions = line
             if isinstance(divisor, int) and isinstance(value, Expr) and 2 * value.const > divisor:
-                value = value - divisor  # most of a turn is beyond its end
+                value = value - divisor  # most of a period is beyond the extent
             whole = (Condition(value, ">=", 0), Condition(divisor - 1 - value, ">=", 0))
             return value, (*conditions, *whole)
         case IndexMin(args):
@@ -345,7 +348,8 @@ def _straight_atom(atom: Atom, name: str) -> _Straight | None:
 
 
 def _chosen(args: tuple[Index, ...], name: str, sign: int) -> _Straight | None:
-    """The argument that goes forward with ``name``, where none is beyond it."""
+    """The extremum's argument that advances with ``name``, with the conditions under which it is
+    chosen."""
     lines = [_straight(arg, name) for arg in args]
     if any(line is None for line in lines):
         return None

@@ -1,4 +1,4 @@
-"""What a kernel is, structurally: one iteration space, an optional reduction, its epilogue."""
+"""The structure of a kernel: one iteration space, an optional reduction, its epilogue."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Group:
 
     ``nests`` are in evaluation order; at most the first ones reduce, several over the same points
     and terms.  ``stored`` names the tensors written to memory, the others live in registers.
-    ``bare`` maps an axis to the tensors that may not be touched past its end, for want of padding;
-    loops over ``ragged`` axes do pass it.
+    ``bare`` maps an axis to the tensors that must not be accessed past its end, for lack of
+    padding; loops over ``ragged`` axes do pass it.
     """
 
     nests: tuple[Nest, ...]
@@ -50,7 +50,7 @@ class Group:
 
     @property
     def anchors(self) -> tuple[Nest, ...]:
-        """All that reduce."""
+        """All reducing nests."""
         return tuple(nest for nest in self.nests if nest.reduce)
 
 
@@ -64,7 +64,7 @@ def make_group(
 ) -> Group:
     """Nests of stages that :func:`shared_axes` accepted, loops in the order of the last output.
 
-    With ``pad``, loops may pass the end of a parallel axis up to a whole block.
+    With ``pad``, loops over a parallel axis may exceed its end up to a whole block.
     """
     internal = frozenset(s.output for s in stages) - outputs
     blocks: dict[str, int] = {}
@@ -97,7 +97,7 @@ def make_group(
         parallel = tuple(sorted(nest.parallel, key=lambda v: order.index(v.name)))
         nests.append(replace(nest, store=store, parallel=parallel))
     bare = _bare_tensors(stages, types)
-    # Lanes that some block lacks are told by their axis, which a merged loop would not walk alone.
+    # Lanes missing from some block are found by their axis, which a merged loop would lose.
     lanes = frozenset(f"{axis}v" for axis in unfilled & bare.keys())
     return Group(
         merge_loops(nests, lanes),
@@ -123,7 +123,7 @@ def _bare_tensors(
 
 
 def _last_place(stage: Stage, types: Mapping[str, TensorType]) -> Index | None:
-    """The index along which neighbours lie in the result; None if that is a layout's to say."""
+    """The index along which results are contiguous; None if a layout decides that."""
     stored = types.get(stage.output)
     plain = stored is not None and stored.layout is None
     return stage.write[-1] if plain and stage.write else None
@@ -134,9 +134,9 @@ def _own_axes(stage: Stage, depth: int | None) -> tuple[Axis, ...]:
 
 
 def strip_indices(body: Scalar, internal: frozenset[str], depth: int | None = None) -> Scalar:
-    """Reads of register values without indices: they are wherever the point is.
+    """Reads of register values without indices: they are read at their own point.
 
-    Of arrays, those of their own axes are left, from ``depth`` on.
+    Of arrays, the indices of their own axes stay, from ``depth`` on.
     """
 
     def visit(node: Scalar) -> Scalar:
@@ -174,7 +174,7 @@ def neutral_guards(
 def is_contraction(nest: Nest) -> bool:
     """Whether the nest sums products of two reads, or of sums and differences of reads.
 
-    A factor may be decoded from a field of a word, or have several numbers in a word, too.
+    A factor may be decoded from a field of a word, or be a word of several packed numbers.
     """
     if nest.combine != "sum" or not nest.reduce:
         return False
@@ -192,13 +192,13 @@ def decodes(nest: Nest) -> bool:
 
 
 def multiplies_pairs(nest: Nest) -> bool:
-    """Whether the nest is a contraction of words of two numbers each."""
+    """Whether the nest is a contraction of words of two packed numbers each."""
     body = neutral_guards(nest.body, "sum", nest.body.dtype)[1]
     return is_contraction(nest) and isinstance(body, Apply) and body.function == "dot_halves"
 
 
 def is_decoded(scalar: Scalar) -> bool:
-    """Whether the scalar is a field of bits of a read word, times one read less another product."""
+    """Whether the scalar is a bit field of a loaded word, times one read, minus another product."""
     match scalar:
         case Apply(function="sub", args=(Apply(function="mul", args=args), Apply(function="mul"))):
             return isinstance(args[1], Read) and _is_field(args[0])

@@ -1,16 +1,16 @@
-"""Loops that go through the same weights again and again: there and back.
+"""Loops that traverse the same weights repeatedly: in alternating directions.
 
-A cache that a kernel's weights do not quite fit into has lost the first of them when the last have
-been read: a loop that starts over finds none (cyclic access under least-recently-used
-replacement).  If every other iteration goes through the tiles from the last to the first, it finds
-as many as the cache holds::
+When a kernel's weights slightly exceed a cache, it has lost the first of them when the last have
+been read: a loop that starts over misses always (cyclic access under least-recently-used
+replacement).  If every other iteration traverses the tiles in reverse, it hits as many as the cache
+holds::
 
     for p in 0 .. 8 { … }          for turn in 0 .. 8 {
                                      let p = turn if t is even else 7 - turn
                                      …
                                    }
 
-The tiles of each thread are turned for themselves: they stay with it, in its core's cache.
+The tiles of each thread are reversed separately: they stay with it, in its core's cache.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from modelcc.ir.types import I64
 def there_and_back(function: Function, counter: str, threads: int) -> Function:
     """``function`` with the tiles of its outermost loop reversed where ``counter`` is odd.
 
-    The loop is divided between ``threads``.  Unchanged if the counter is none of its sizes, or it
-    does not consist of one loop over tiles, as many for each thread.
+    The loop is divided between ``threads``.  Unchanged if the counter is not among its sizes, or
+    the body is not one loop over tiles with an equal number for each thread.
     """
     loops = [s for s in function.body if isinstance(s, For)]
     if counter not in function.sizes or len(loops) != 1:
@@ -43,7 +43,7 @@ def there_and_back(function: Function, counter: str, threads: int) -> Function:
 
 
 def _tiles_of_a_thread(loop: For, threads: int) -> int:
-    """Iterations of each thread; 0 if they differ, or their order is not free."""
+    """Iterations of each thread; 0 if they differ, or their order is fixed."""
     free = loop.start == 0 and loop.step == 1 and loop.kind == "parallel"
     if not free or not isinstance(loop.stop, int) or loop.stop % threads:
         return 0
@@ -60,7 +60,7 @@ def _turned(loop: For, counter: str, piece: int) -> For:
 
 
 def without_idle_loops(body: Sequence[Stmt], bounds: Bounds) -> tuple[Stmt, ...]:
-    """``body`` without loops whose ends are known to be no further than their starts."""
+    """``body`` without loops that are provably empty."""
     kept: list[Stmt] = []
     for s in body:
         inner = bounds

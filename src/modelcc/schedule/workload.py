@@ -35,7 +35,7 @@ def contraction_key(
     kernel: Kernel, types: Mapping[str, TensorType], constants: Collection[str], dims: Bounds
 ) -> str:
     """The key by which the algorithm of a contraction is chosen: that of its workload, without the
-    borders that other kernels want around its tensors."""
+    halos that other kernels need around its tensors."""
     numbered, _ = with_numbers(kernel)
     workload, _ = canonical(numbered, types, frozenset(constants), dims)
     bare = tuple((name, _without_border(type_)) for name, type_ in workload.types)
@@ -55,5 +55,5 @@ def _without_border(type_: TensorType) -> TensorType:
 
 
 def plain_type(stage: Stage) -> TensorType:
-    """The type of what a stage fills in the order of its axes."""
+    """The dense type of a stage's result, in the order of its axes."""
     return TensorType(tuple(axis.extent for axis in stage.axes), stage.body.dtype)
