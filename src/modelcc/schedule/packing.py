@@ -24,7 +24,7 @@ def packed_layout(
 
     The ``vector`` loop is tiled by ``tile`` blocks, unless it is within others that this does not
     divide; the inner part is innermost, before ``inner``: the lanes, then the bytes of a dot
-    product. A constant last digit goes first: one plane per phase of a transposed convolution.  So
+    product.  A constant last digit goes first: one plane per phase of a transposed convolution.  So
     do indices invariant in all loops, such as an iteration's number, but not those ``bound`` to
     values from memory.  None if an index is not a mixed-radix number of the loop variables.
     """

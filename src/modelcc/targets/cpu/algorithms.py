@@ -1,4 +1,4 @@
-"""What processors want done to graphs and tensor programs before kernels are scheduled."""
+"""Passes over graphs and tensor programs for CPUs, before kernels are scheduled."""
 
 from __future__ import annotations
 
@@ -37,50 +37,50 @@ from modelcc.targets.cpu.scheduled_kernel import PARALLEL_CHUNKS
 from modelcc.targets.isa.amx import DEPTHS
 
 BLOCK = 16
-"""Channels, or columns of an operand, that lie together, unless others were chosen for the
+"""Channels, or columns of an operand, per block of a layout, unless others were chosen for the
 former."""
 
 VECTORS, CHANNELS, CONTRACTIONS = "vectors", "channels", "contractions"
 CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {VECTORS: ("all",), CHANNELS: ("8", "16", "32"), CONTRACTIONS: ("apart", "fused")}
 )
-"""What may be chosen for a model as a whole: all vectors and registers that instructions have, be
-there fewer in the machine's model, how many channels lie together in memory, and whether two
-contractions with rows between them are one kernel, by default where that seems to pay."""
+"""Choices for a model as a whole: all vectors and registers of the instruction set, even if the
+machine's model has fewer; the number of channels per block; and whether two contractions with row
+operations between them are fused, by default where that is estimated to pay."""
 
 ATTENTION_ROWS = 8
-"""Rows of scores that are computed at once, at least."""
+"""Minimum number of rows of scores that are computed at once."""
 
 SCORES_BYTES = 512 << 10
-"""What such rows may take of the second cache."""
+"""Bytes of the L2 cache for these rows."""
 
 ANY_SHARE = 1 << 20
-"""So many times as many scores as a row has are no fewer than its summands and results."""
+"""A factor on the scores of a row that makes them outnumber its summands and results."""
 
 PACKED_ROWS = 12
-"""Rows from which on it pays to pack a matrix that comes at run time and outgrows its share of the
-second cache: read as it lies, its vectors come from farther away for every tile of rows, and
-products took up to 2.4 times as long (1024 x 1024 of f32)."""
+"""Rows from which on it pays to pack a matrix computed at run time that exceeds its share of the L2
+cache: unpacked, its vectors come from lower levels for every tile of rows, and products took up to
+2.4 times as long (1024 x 1024 of f32)."""
 
 NEAR_ROWS = 192
-"""Rows from which on it pays to pack what that share holds.  A copy takes as long as 12 rows of the
-product, or less, which gains 6 % and more (256-bit vectors and wider)."""
+"""Rows from which on it pays to pack a matrix within that share.  A copy takes as long as 12 rows
+of the product, or less, which gains 6 % and more (256-bit vectors and wider)."""
 
 PARALLEL_FROM = 1 << 15
-"""Elements of work without structure that are worth several threads."""
+"""Elements of unstructured work that are worth several threads."""
 
 ELEMENTS = 8
-"""Elements of 32 bits that such work has in a vector, at most: one register of 256 bits, or two of
-128, which do not wait for each other.  Of two of 256 bits there are too few for transforms."""
+"""Maximum number of 32-bit elements per vector in such work: one register of 256 bits, or two
+independent ones of 128.  Two of 256 bits exceed the registers of transforms."""
 
 
 def scheduled_for(machine: CpuModel, wanted: Wanted) -> CpuModel:
-    """What kernels are scheduled for by default: ``machine``, or what was chosen in its place."""
+    """The model for default schedules: ``machine``, or its instruction set if that was chosen."""
     return machine.instruction_set if wanted.model.get(VECTORS) == "all" else machine
 
 
 def capacity_of(machine: CpuModel) -> Capacity:
-    """What ops that write their loops may take of ``machine``."""
+    """The capacity of ``machine`` for ops that write their own loops."""
     lanes = machine.lanes(32)
     several = min(ELEMENTS, 2 * lanes) if lanes > 1 else 1
     return Capacity(lanes=several, parallel_from=PARALLEL_FROM, shares=PARALLEL_CHUNKS)
@@ -104,7 +104,7 @@ def tensor_passes(
     wanted: Wanted,
     multiplies_bytes: bool = False,
 ) -> TensorPasses:
-    """Rewrites of tensor programs for ``machine``, as it seems best or as was ``wanted``.
+    """Rewrites of tensor programs for ``machine``, by default or as ``wanted``.
 
     ``multiplies_bytes``: there are instructions for dot products of bytes.
     """
@@ -122,7 +122,8 @@ def tensor_passes(
             HorizontalFusion(threads=machine.threads),
             SplitBlocks(),
             *_fewer_multiplications(machine, options, channels, wanted.algorithms),
-            # What lies in another order than it is read in, by where it comes from each time.
+            # Operands computed at run time, in another order than they are read in, by the cache
+            # they fit.
             PackOperands(BLOCK, rows=PACKED_ROWS, near=machine.l2_bytes // 2),
             PackOperands(BLOCK, rows=NEAR_ROWS, near=machine.l1_bytes),
             Requantization(),
@@ -133,8 +134,7 @@ def tensor_passes(
 def alternatives(
     program: TensorProgram, machine: CpuModel, options: TargetOptions, wanted: Wanted
 ) -> Mapping[str, tuple[str, ...]]:
-    """By the words of algorithms, keys of contractions of ``program`` that could be computed by
-    them and are not."""
+    """Keys of contractions of ``program`` by the algorithms that could compute them and do not."""
     channels = _channels(options, wanted)
     found: dict[str, dict[str, None]] = {}
     for step in _fewer_multiplications(machine, options, channels, {}):
@@ -161,7 +161,8 @@ def _channels(options: TargetOptions, wanted: Wanted) -> int:
 
 
 def _fused_contractions(asked: str) -> Iterator[Pass[TensorProgram]]:
-    """``asked``: none are fused if ``apart``; if ``fused`` be there few rows or scores, too."""
+    """``asked``: none are fused if ``apart``; if ``fused``, those with few rows or scores are,
+    too."""
     if asked == "fused":
         yield FuseContractions(ATTENTION_ROWS, SCORES_BYTES, rows=1, share=ANY_SHARE)
     elif asked != "apart":
@@ -169,15 +170,15 @@ def _fused_contractions(asked: str) -> Iterator[Pass[TensorProgram]]:
 
 
 def _terms_at_once(machine: CpuModel) -> int:
-    """Of products of bf16 by constants, for one instruction; 0 if there is none."""
+    """Terms of bf16 products by constants per instruction; 0 if there is none."""
     if machine.multiplies_tiles:
         return min(DEPTHS)
     return DOT2.operands[1].each if machine.multiplies_bf16 else 0
 
 
 def _layouts(options: TargetOptions, channels: int, tiles: bool) -> Iterator[Pass[TensorProgram]]:
-    """At level 0 tensors lie as the model says, for whoever looks at them.  A row of ``tiles`` has
-    two blocks of bf16."""
+    """At level 0, tensors keep the model's layout, for inspection.  A row of ``tiles`` has two
+    blocks of bf16."""
     if options.optimize > 0:
         yield AssignLayouts(channels, several=2 if tiles else 1)
 

@@ -1,9 +1,9 @@
 """Blocks of a product whose operands stay in cache, around its register tiles.
 
 The loops of Goto & van de Geijn ("Anatomy of high-performance matrix multiplication", 2008), with
-the operands in each other's place: a block of the packed operand that vectors are loaded from stays
-in the second-level cache and is streamed from there for every row tile; the elements that a row
-tile broadcasts stay in the first::
+the operands' roles swapped: a block of the packed operand that vectors are loaded from stays in the
+second-level cache and is streamed from there for every row tile; the elements that a row tile
+broadcasts stay in the first::
 
     for panels of a block        # as many as the second-level cache holds
         for steps of a block     # as many as a row tile has room for in the first-level cache
@@ -11,7 +11,7 @@ tile broadcasts stay in the first::
                 for panels of the block
                     the register tile, over the steps of the block
 
-Between the blocks of its steps a sum waits where its result will be, so that the result does not
+Between blocks of steps, partial sums are kept in the result's memory, so that the result does not
 depend on the blocks.
 """
 
@@ -35,41 +35,40 @@ from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.tiling import RegisterTile, roles_of
 
 LEAST_TILES = 4
-"""Row tiles that are worth a block of panels."""
+"""Minimum number of row tiles to reuse a block of panels."""
 
 LEAST_PANELS = 4
-"""Panels of a block, so that a row tile is used so often."""
+"""Minimum panels per block, each a reuse of a row tile."""
 
 LEAST_STEPS = 16
-"""Steps of a block that are worth loading and storing the sums."""
+"""Minimum steps of a block that amortise loading and storing the sums."""
 
 RESTARTS = 4
-"""How many times slower the elements of row tiles come than a long stream: their rows are far from
-each other and end soon."""
+"""How many times slower elements of row tiles are read than a long stream: their rows are far apart
+and short."""
 
 STREAMS = 1.25
-"""How many times faster than it is needed a stream must come not to be waited for."""
+"""Bandwidth of a stream relative to its consumption at which it does not stall."""
 
 OWN, SHARED = 1 / 2, 1 / 16
-"""Shares of a cache of its own, and of one of several cores, that a core's block may fill."""
+"""Fractions of a private cache, and of a shared one, that a core's block may fill."""
 
 BESIDE = 1 / 5
-"""Share of a cache of its own for a block while the next one is fetched into it."""
+"""Fraction of a private cache for a block while the next one is prefetched into it."""
 
 TRANSLATED = 256 << 10
-"""Bytes of such a block at most, 64 pages: what translations of addresses of the first level reach
-(64 to 96 pages)."""
+"""Maximum bytes of such a block, 64 pages: the reach of the L1 TLB (64 to 96 entries)."""
 
 FEW_TILES = 64
-"""Row tiles up to which the next block is fetched meanwhile; of more, the first of a block, which
-waits for it, costs less."""
+"""Row tiles up to which the next block is prefetched; with more, stalls in the first tile of a
+block cost less."""
 
 
 @dataclass(frozen=True)
 class Blocking:
     """The loop over ``panels``, of which ``points`` are a block, and the loops ``inside`` of it.
 
-    ``summed`` is the loop of the sum of which ``steps`` are a block, if that is cut, too.
+    ``summed`` is the reduction loop of which ``steps`` are a block, if that is blocked, too.
     """
 
     panels: str
@@ -80,7 +79,7 @@ class Blocking:
 
     @property
     def factors(self) -> Factors:
-        """As in a schedule."""
+        """As factors of a schedule."""
         summed = ((self.summed.name, self.steps),) if self.summed is not None else ()
         return ((self.panels, self.points), *summed)
 
@@ -96,7 +95,7 @@ class Blocking:
 def default_blocking(
     group: Group, tile: RegisterTile, lane: str, machine: CpuModel, types: Mapping[str, TensorType]
 ) -> Blocking | None:
-    """Blocks that fit caches, for a product of sizes that are numbers; None: it needs none."""
+    """Blocks that fit caches, for a product of static sizes; None: it needs none."""
     found = _loops(group, tile, lane)
     anchor = group.anchor
     if found is None or anchor is None:
@@ -121,9 +120,9 @@ def default_blocking(
 
 @dataclass(frozen=True)
 class _BlockSizes:
-    """A product's register tile loads ``vector`` and broadcasts ``broadcast`` bytes in each step of
-    the sum, which takes ``cycles``; the sum's outer loop has ``inner`` of them in each of its.  The
-    next block may be fetched ``beside`` one."""
+    """A product's register tile loads ``vector`` bytes and broadcasts ``broadcast`` bytes in each
+    reduction step, which takes ``cycles``; an iteration of the outer reduction loop has ``inner``
+    of them.  The next block may be prefetched ``beside`` one."""
 
     vector: int
     broadcast: int
@@ -133,19 +132,19 @@ class _BlockSizes:
     machine: CpuModel
 
     def starved(self, again: int) -> bool:
-        """Whether the elements of all rows, ``again`` bytes, come too slowly to come again for
+        """Whether the elements of all rows, ``again`` bytes, are read too slowly to be reloaded for
         every panel."""
         return self.machine.bandwidth(again * 2) * self.cycles < RESTARTS * self.broadcast
 
     def outgrown(self, outer: int) -> bool:
-        """Whether the vectors of one panel, all ``outer`` steps of it, come too slowly to come
-        again for every row tile, while the next one is fetched."""
+        """Whether the vectors of one panel, all ``outer`` steps of it, are read too slowly to be
+        reloaded for every row tile, while the next one is fetched."""
         panel = self.vector * self.inner * outer
         return self.machine.bandwidth(panel * 2) * self.cycles < self.vector
 
     @property
     def room(self) -> float:
-        """Bytes for a block in the largest cache from which vectors come fast enough."""
+        """Bytes for a block in the largest cache with sufficient bandwidth for vectors."""
         caches = [level for level in self.machine.levels if level.bytes]
         wanted = STREAMS * self.vector / self.cycles
         fast = [level for level in caches if level.bandwidth >= wanted] or caches[:1]
@@ -155,7 +154,7 @@ class _BlockSizes:
         return min(largest.bytes * BESIDE, TRANSLATED) if self.beside else largest.bytes * OWN
 
     def block_steps(self, outer: LoopVar, several: int) -> int:
-        """Steps of the ``outer`` loop of the sum in a block of some of ``several`` panels."""
+        """Steps of the ``outer`` reduction loop in a block of several of the ``several`` panels."""
         one = (min(LEAST_PANELS, several) * self.vector + self.broadcast) * self.inner
         fitting = [
             n
@@ -165,8 +164,8 @@ class _BlockSizes:
         return max(fitting, default=_size(outer))
 
     def block_points(self, panels: LoopVar, unit: int, steps: int) -> int:
-        """Points of the loop over panels, in tiles of ``unit``, in blocks as equal as can be, as
-        many for each thread."""
+        """Block size along the loop over panels, in tiles of ``unit``: blocks as even as possible,
+        an equal number for each thread."""
         total = -(-_size(panels) // unit)
         most = max(1, int(self.room / (self.vector * self.inner * steps)))
         rounds = -(-total // (most * self.machine.threads))
@@ -200,7 +199,7 @@ def _tiles(loops: Sequence[LoopVar], tile: RegisterTile) -> int:
 
 
 def other_blocks(group: Group, tile: RegisterTile, lane: str, first: Factors) -> Iterator[Factors]:
-    """Blocks worth trying beside those of ``first``: of few and of many panels, and none."""
+    """Blocks worth trying besides those of ``first``: of few and of many panels, and none."""
     found = _loops(group, tile, lane)
     if found is None:
         return
@@ -216,7 +215,7 @@ def other_blocks(group: Group, tile: RegisterTile, lane: str, first: Factors) ->
 def wanted_blocking(
     group: Group, tile: RegisterTile, lane: str, factors: Factors
 ) -> Blocking | None:
-    """The blocks that a schedule asks for; :class:`ScheduleError` if they do not fit."""
+    """The blocks that a schedule requests; :class:`ScheduleError` if they do not fit."""
     if not factors:
         return None
     found = _loops(group, tile, lane)
@@ -244,7 +243,7 @@ def wanted_blocking(
 def _loops(
     group: Group, tile: RegisterTile, lane: str
 ) -> tuple[LoopVar, tuple[str, ...], list[LoopVar]] | None:
-    """The loop over panels that is cut, loops within a block in order, and those of rows."""
+    """The blocked loop over panels, loops within a block in order, and those of rows."""
     anchor = group.anchor
     if anchor is None or not is_contraction(anchor):
         return None
@@ -260,7 +259,7 @@ def _loops(
 
 
 def _holds_sums(group: Group) -> bool:
-    """Whether sums over a part of the steps can wait where results go."""
+    """Whether partial sums over blocks of steps can be kept in the result's memory."""
     anchor, final = group.anchor, group.final
     if anchor is None or final.output not in group.stored or anchor.combine != "sum":
         return False
@@ -322,7 +321,7 @@ def nest_blocks(
 def _cut(
     segments: tuple[Segment, ...], points: int
 ) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
-    """Whole blocks and a last one, which has no tiles of its own, and its segments."""
+    """Loops over whole blocks and a last one as a single step, and the tiles of the last."""
     whole, *rest = segments
     tiles = points // whole.tile
     blocks = floordiv(whole.count, tiles)

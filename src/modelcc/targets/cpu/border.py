@@ -1,4 +1,4 @@
-"""Borders (halos): a kernel that writes a tensor with a border also fills the border."""
+"""Borders (halos): a kernel that writes a tensor with a halo also fills it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from modelcc.targets.cpu.machine import CpuModel
 def clear_border(name: str, type_: TensorType, names: FreshNames, machine: CpuModel) -> list[Stmt]:
     """Statements that fill the border of ``name``; nothing without one.
 
-    Works on the physical order: for each bordered part, the slabs before and after its interior.
+    Follows the physical order: for each bordered part, the slabs before and after its interior.
     """
     layout = type_.physical
     extents = layout.physical_shape(type_.shape)

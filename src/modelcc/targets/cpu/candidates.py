@@ -1,7 +1,7 @@
 """Schedules of a kernel that are worth measuring, the most promising first.
 
-A candidate differs from the default in one part or group; the best of several parts together are
-found one after the other.
+A candidate differs from the default in one part or group; the best combination of several parts is
+found part by part.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from modelcc.targets.cpu.steps import Steps
 from modelcc.targets.cpu.straight_rows import planned_parts
 
 TILES = 24
-"""Tiles of one part that are looked at."""
+"""Maximum number of tiles considered for one part."""
 
 UNROLLINGS = (16, 8, 4, 2, 1)
-"""Steps of an innermost sum in one iteration."""
+"""Unroll factors of an innermost reduction."""
 
 UNROLLED_ROWS = (2, 8, 1, 4)
-"""Vectors at once where rows are summed up."""
+"""Vectors at once in reductions of rows."""
 
 ROWS = (8, 16, 32, 64, 128)
 KEYS = (0, 64, 128, 256, 512)
-"""Blocks of two contractions."""
+"""Key block sizes of two contractions."""
 
 
 One = TypeVar("One", bound=Schedule | Part | tuple[Step, ...])
@@ -60,9 +60,9 @@ def candidates(
 ) -> Iterator[Schedule]:
     """Schedules that fit ``kernel``, each once, without ``default``.
 
-    They change one thing of ``base`` (default: of the default), or call one of the machine's
-    libraries.  Where instructions have more registers or wider vectors than the machine's model
-    says, what these allow comes in turns with what the model does.
+    They change one property of ``base`` (default: of the default), or call one of the machine's
+    libraries.  If the instruction set has more registers or wider vectors than the machine's model,
+    candidates for both alternate.
     """
     seen, start = {default}, default if base is None else base
     models = dict.fromkeys((machine, machine.instruction_set))
@@ -75,7 +75,7 @@ def candidates(
 
 
 def fits(kernel: CanonicalKernel, schedule: Schedule, machine: CpuModel) -> bool:
-    """Whether the kernel can be lowered so."""
+    """Whether the kernel can be lowered by ``schedule``."""
     try:
         schedule_kernel(kernel, "candidate", machine, (), schedule)
     except (ScheduleError, NoScheduleError):
@@ -84,8 +84,8 @@ def fits(kernel: CanonicalKernel, schedule: Schedule, machine: CpuModel) -> bool
 
 
 def likeness(schedule: Schedule) -> object:
-    """Equal for schedules of different kernels that do alike: with tiles of as many vectors, as
-    many points for each, and as many loops cut into blocks."""
+    """A key equal for similar schedules of different kernels: of the same numbers of vectors and
+    points per tile, and of blocked loops."""
     match schedule:
         case Parts(parts):
             return tuple(_part_likeness(part) for part in parts)
@@ -129,7 +129,7 @@ def _changed(kernel: CanonicalKernel, base: Schedule, machine: CpuModel) -> Iter
 
 
 def _other_blocks(base: RowBlocks) -> Iterator[RowBlocks]:
-    """Of other sizes, with the tiles that seem best there."""
+    """Other block sizes, with default tiles."""
     for keys in dict.fromkeys((base.keys, *KEYS)):
         for rows in ROWS:
             if (rows, keys) != (base.rows, base.keys):
@@ -139,7 +139,7 @@ def _other_blocks(base: RowBlocks) -> Iterator[RowBlocks]:
 def _other_products(
     kernel: CanonicalKernel, base: RowBlocks, machine: CpuModel
 ) -> Iterator[RowBlocks]:
-    """Another way to do one of the two products, or one of the other steps."""
+    """One of the two products, or one of the other steps, changed."""
     planned = planned_blocks(kernel, machine, base)
     ways: list[Iterable[RowBlocks]] = [
         [replace(base, **{name: tiled}) for tiled in _product_tiles(piece, own, machine)]
@@ -150,7 +150,7 @@ def _other_products(
 
 
 def _other_steps(steps: Steps, machine: CpuModel) -> Iterator[tuple[Step, ...]]:
-    """One step done otherwise."""
+    """One step changed."""
     ways: list[list[tuple[Step, ...]]] = []
     for number, (piece, own) in enumerate(steps.made):
         before, after = steps.schedules[:number], steps.schedules[number + 1 :]
@@ -164,7 +164,7 @@ def _other_steps(steps: Steps, machine: CpuModel) -> Iterator[tuple[Step, ...]]:
 
 
 def _other_sums(base: RowSums) -> Iterator[RowSums]:
-    """Of other sizes, with the steps that seem best there."""
+    """Other block sizes, with default steps."""
     block, terms = base.block, base.terms or TERMS
     plain = replace(base, steps=())
     yield from (replace(plain, block=size) for size in (block // 2, block * 2, block // 4))
@@ -181,7 +181,7 @@ def _product_tiles(piece: Piece, own: Tiled, machine: CpuModel) -> Iterator[Tile
 
 
 def _on_threads(base: Schedule, machine: CpuModel) -> Iterator[Schedule]:
-    """What is divided between threads on one of them, and the other way round."""
+    """Parallel parts made serial, and the other way round."""
     if machine.threads == 1:
         return
     match base:
@@ -211,7 +211,7 @@ def _straight(part: StraightRows, steps: tuple[Step, ...]) -> StraightRows:
 
 
 def _of_part(piece: Piece, part: Part, machine: CpuModel) -> Iterator[Part]:
-    """What runs by tiles first by rows; then tiles in turns with what is close to ``part``."""
+    """Row schedules for tiled parts first; then tiles alternating with variations of ``part``."""
     parallel = PARALLEL_CHUNKS if part.parallel is True else int(part.parallel)
     tiles = [replace(tiled, parallel=parallel) for tiled in _tiles(piece, machine)]
     if isinstance(part, Rows):
@@ -230,13 +230,13 @@ def _tiles(piece: Piece, machine: CpuModel) -> Iterator[Tiled]:
 
 
 def _in_turns(*ways: Iterable[One]) -> Iterator[One]:
-    """One of each after the other, as long as there are any."""
+    """Items of each iterable in turn, until all are exhausted."""
     for changed in zip_longest(*ways):
         yield from (one for one in changed if one is not None)
 
 
 def _unrolled(tiled: Tiled) -> Iterator[Tiled]:
-    """Other numbers of steps of the innermost sum."""
+    """Other unroll factors of the innermost reduction."""
     for size in UNROLLINGS if tiled.unroll else ():
         (name, _), *rest = tiled.unroll
         yield replace(tiled, unroll=((name, size), *rest))
@@ -244,7 +244,7 @@ def _unrolled(tiled: Tiled) -> Iterator[Tiled]:
 
 
 def _compute_at(kernel: CanonicalKernel, base: ComputeAt, machine: CpuModel) -> Iterator[ComputeAt]:
-    """Groups that are tiled alike are changed alike."""
+    """Groups with equal tilings are changed together."""
     grouped = group_stages(kernel)
     if grouped is None:
         return
@@ -263,6 +263,6 @@ def _compute_at(kernel: CanonicalKernel, base: ComputeAt, machine: CpuModel) -> 
 
 
 def _sizes(tiled: Tiled) -> object:
-    """What is the same of tilings that differ in the names of their loops only."""
+    """The properties of a tiling other than the names of its loops."""
     tile, unroll = [size for _, size in tiled.tile], [size for _, size in tiled.unroll]
     return tiled.lanes, tuple(tile), tuple(unroll), tiled.dots, tiled.folded, tiled.exchange

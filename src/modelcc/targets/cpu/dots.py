@@ -1,9 +1,8 @@
-"""Contractions of narrow numbers: neighbouring steps of the reduction become one dot product.
+"""Contractions of narrow numbers: neighbouring reduction steps become one dot product.
 
-``sum[k] cast(i32, a[…, k]) * cast(i32, w[…, k])`` of u8 values that are the same for all lanes and
-i8 values that move with them is what the processors' dot products of bytes compute, if ``k`` is
-contiguous in both: the innermost reduction loop is cut into parts of four elements.  Dot products
-of bf16, added in f32, take two.
+``sum[k] cast(i32, a[…, k]) * cast(i32, w[…, k])`` of u8 values uniform over the lanes and i8 values
+that vary with them maps to the processors' dot products of bytes, if ``k`` is contiguous in both:
+the innermost reduction loop is split by four.  Dot products of bf16, added in f32, take two.
 """
 
 from __future__ import annotations
@@ -21,7 +20,8 @@ from modelcc.schedule.structure import Group, neutral_guards
 
 @dataclass(frozen=True)
 class Dots:
-    """How a reduction is cut into dot products by ``instruction``: ``loop`` goes along one."""
+    """A reduction split into dot products by ``instruction``: ``loop`` iterates over one's
+    elements."""
 
     instruction: Instruction
     loop: LoopVar
@@ -32,12 +32,13 @@ class Dots:
         return _size(self.instruction)
 
     def factors(self, body: Scalar, lane: LoopVar) -> tuple[Read, Read] | None:
-        """What is the same for all lanes and what moves with them, in a product that is added."""
+        """The factor uniform over the lanes and the one that varies, of a product that is
+        summed."""
         return _factors(body, self.instruction, lane)
 
     def side_by_side(self, group: Group, lane: LoopVar) -> bool:
-        """Whether the vectors of a group that is cut have the elements of a dot product along the
-        lanes."""
+        """Whether the split group's vectors have the elements of a dot product contiguous in each
+        lane."""
         anchor = group.anchor
         found = _summed(anchor, self.instruction, lane) if anchor is not None else None
         return found is not None and _interleaved(found[1], self.loop, lane, self.size)
@@ -46,10 +47,9 @@ class Dots:
 def find_dots(
     group: Group, lane: LoopVar, constants: frozenset[str], pairs: bool
 ) -> tuple[Group, Dots] | None:
-    """The group with its reduction cut into dot products, of bytes or of ``pairs`` of bf16 if
-    there are such; None if it is no contraction of such numbers.  ``constants`` are still to be
-    packed, so any order will do for them, if they can be: :meth:`Dots.side_by_side` tells
-    afterwards.
+    """The group with its reduction split into dot products, of bytes or of ``pairs`` of bf16 if
+    available; None if it is no contraction of such types.  ``constants`` are still to be packed, in
+    any order, if they can be, which :meth:`Dots.side_by_side` checks afterwards.
     """
     anchor = group.anchor
     for instruction in (DOT4, *((DOT2,) if pairs else ())):
@@ -67,7 +67,7 @@ def find_dots(
 
 
 def _summed(nest: Nest, instruction: Instruction, lane: LoopVar) -> tuple[Read, Read] | None:
-    """The factors of a sum of products, of what ``instruction`` multiplies."""
+    """The factors of a sum of products, if ``instruction`` multiplies them."""
     dtype = instruction.dtype
     if nest.combine != "sum" or not nest.reduce or nest.body.dtype != dtype:
         return None
@@ -95,7 +95,7 @@ def _contiguous(read: Read, loop: LoopVar) -> bool:
 
 
 def _interleaved(read: Read, loop: LoopVar, lane: LoopVar, size: int) -> bool:
-    """Whether the elements of a dot product lie side by side along the lanes."""
+    """Whether the elements of a dot product are contiguous in each lane."""
     return (
         len(read.indices) == 1
         and loop.extent == size

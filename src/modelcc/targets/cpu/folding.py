@@ -1,8 +1,8 @@
 """Sums whose terms are contiguous where their results are not: lanes along the reduction.
 
 A convolution with few outputs that reads blocks of channels would gather its vectors.  Instead each
-point of a vector of results has an accumulator along the channels, and their lanes are added
-up together at the end, pair by pair, so that the sums come to lie side by side.
+point of a vector of results has an accumulator along the channels, and their lanes are reduced
+horizontally at the end, in pairs, which yields a vector of contiguous sums.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from modelcc.schedule.structure import is_contraction
 def find_terms(
     anchor: Nest | None, lane: str, lanes: int, constants: frozenset[str]
 ) -> tuple[Nest, LoopVar] | None:
-    """The anchor and its reduction loop of ``lanes`` steps to lay vectors along, if reads across
-    ``lane`` lie along it.  A loop over a block of several vectors is cut into vectors."""
+    """The anchor and its reduction loop of ``lanes`` steps to vectorise, if reads strided along
+    ``lane`` are contiguous along it.  A loop over a block of several vectors is split."""
     if anchor is None or not is_contraction(anchor) or not anchor.body.dtype.is_float:
         return None
     given = [r for r in reads(anchor.body) if r.tensor not in constants]
@@ -43,13 +43,13 @@ def find_terms(
 
 
 def _is_block(loop: LoopVar, nest: Nest, lanes: int) -> bool:
-    """Whether the loop goes over a block of several vectors of ``lanes``."""
+    """Whether the loop iterates over a block of several vectors of ``lanes``."""
     whole = isinstance(loop.extent, int) and loop.extent % lanes == 0
     return whole and any(v.axis == loop.axis and v is not loop for v in nest.reduce)
 
 
 def _cut(nest: Nest, loop: LoopVar, lanes: int) -> tuple[Nest, LoopVar]:
-    """The nest with a reduction ``loop`` over vectors and one over their lanes, the latter."""
+    """The nest with a reduction ``loop`` split into vectors and lanes, and the loop over lanes."""
     assert isinstance(loop.extent, int)
     count = loop.extent // lanes
     outer = LoopVar(f"{loop.name}b", count, loop.axis, loop.multiplier * lanes)
@@ -82,7 +82,7 @@ def term_lanes(
 
 
 def folded(registers: Sequence[Var], combine: Combine, names: FreshNames) -> tuple[list[Stmt], Var]:
-    """A vector of what each register's lanes combine to; lanes without a register are idle."""
+    """A vector of the horizontal reductions of all registers; lanes without a register are idle."""
     dtype, lanes = registers[0].dtype, registers[0].lanes
     idle = Const(identity(combine, dtype), dtype, lanes)
     function = combine_function(combine, dtype)

@@ -1,4 +1,4 @@
-"""Which results of a kernel may lie where its operands do."""
+"""Which results of a kernel may overwrite its operands."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def pairs_in_place(
     types: Mapping[str, TensorType],
     together: frozenset[tuple[str, str]] = frozenset(),
 ) -> list[tuple[str, str]]:
-    """(output, input) pairs in which every read of the input is where the output is written,
-    by that nest or an earlier one; of pairs ``together``, whose nests go through all points as
-    one, by a later one as well if the element is at hand by then."""
+    """(output, input) pairs in which every read of the input is at the index the output is written
+    to, by that nest or an earlier one; of pairs ``together``, whose nests are fused point by point,
+    by a later one as well if the element was loaded before."""
     pairs: list[tuple[str, str]] = []
     for position, nest in enumerate(nests):
         if nest.output not in stored:
@@ -43,7 +43,7 @@ def pairs_in_place(
 
 
 def _without_single_loops(nests: Sequence[Nest]) -> list[Nest]:
-    """Nests whose places do not mention loops of one iteration."""
+    """Nests with the variables of loops of one iteration replaced by 0."""
     return [
         replace(
             nest,
@@ -87,7 +87,7 @@ def _read_in_place(name: str, writer: Nest, before: Sequence[Nest], after: Seque
 
 
 def _at_hand(name: str, writer: Nest, before: Sequence[Nest], after: Sequence[Nest]) -> bool:
-    """Whether reads after the write are of an element that was loaded, in any case, before it."""
+    """Whether reads after the write are of an element that was unconditionally loaded before it."""
     late = [(n, r) for n in after for r in reads(n.body) if r.tensor == name]
     exact = all(r.indices == (writer.store,) and not (n.own or n.reduce) for n, r in late)
     loaded = (n for n in before if not (n.own or n.reduce))
@@ -95,14 +95,14 @@ def _at_hand(name: str, writer: Nest, before: Sequence[Nest], after: Sequence[Ne
 
 
 def _loaded(body: Scalar) -> frozenset[str]:
-    """Tensors that are read whatever conditions say."""
+    """Tensors that are read unconditionally."""
     guarded = {r for node in walk(body) if isinstance(node, Guard) for r in reads(node.inside)}
     return frozenset(r.tensor for r in reads(body) if r not in guarded)
 
 
 def _is_pointwise(name: str, nests: Sequence[Nest]) -> bool:
-    """Whether elements of arrays that ``name`` goes into are used where they are made: others
-    would be read after results took its place."""
+    """Whether elements of arrays computed from ``name`` are used at their own point: others would
+    be read after results have overwritten ``name``."""
     made: dict[str, Nest] = {}
     for nest in nests:
         for read in reads(nest.body):
@@ -118,5 +118,5 @@ def _is_pointwise(name: str, nests: Sequence[Nest]) -> bool:
 
 
 def _row_walk(nests: Sequence[Nest]) -> bool:
-    """Whether the reductions walk the rows that are later written (row kernels)."""
+    """Whether the reductions traverse the rows that are later written (row kernels)."""
     return len({n.parallel for n in nests}) == 1 and nests[-1].parallel[-1:] != ()

@@ -1,4 +1,4 @@
-"""Libraries that kernels may call instead of being loops, and how these are called.
+"""Libraries that kernels may call in place of loops, and their calls.
 
 Matrix products are those of BLAS, by its C interface with integers of 32 bits (Dongarra et al., "A
 set of level 3 basic linear algebra subprograms", 1990; cblas.h).
@@ -23,8 +23,8 @@ from modelcc.targets.cpu.machine import CpuModel
 
 @dataclass(frozen=True)
 class Library:
-    """Where a library is; its function ``tell`` has no arguments and returns words: its name, its
-    version, and how it was built."""
+    """A library's spec; its function ``tell`` has no arguments and returns words: its name, its
+    version, and build options."""
 
     spec: LibrarySpec
     tell: str
@@ -37,7 +37,7 @@ LIBRARIES: Mapping[str, Library] = MappingProxyType(
                 "openblas",
                 ("scipy_openblas32/lib/libscipy_openblas.so", "libopenblas.so.0"),
                 prefixes=("", "scipy_"),
-                # Kernels are called from threads of our own, which share the work already.
+                # Kernels are called from our own threads, which share the work already.
                 setup=(("openblas_set_num_threads", 1),),
                 package="modelcc[blas]",
             ),
@@ -45,13 +45,13 @@ LIBRARIES: Mapping[str, Library] = MappingProxyType(
         )
     }
 )
-"""By name, which is what linkers call them, too."""
+"""By the name that linkers use."""
 
 WIDE = "USE64BITINT"
-"""Among the words of a library whose integers have 64 bits."""
+"""The word that marks a library with 64-bit integers."""
 
 GEMM = MappingProxyType({"cblas_sgemm": F32, "cblas_dgemm": F64})
-"""Functions for products, and their elements."""
+"""Functions for products, and their dtypes."""
 
 _ROW_MAJOR, _PLAIN, _TRANSPOSED = 101, 111, 112
 _MOST = 1 << 31
@@ -72,7 +72,8 @@ def library_calls(kernel: CanonicalKernel, machine: CpuModel) -> Iterator[Librar
 def external_call(
     kernel: CanonicalKernel, schedule: LibraryCall, machine: CpuModel
 ) -> ExternalCall:
-    """What computes ``kernel``; :class:`ScheduleError` if the library or its function cannot."""
+    """The call that computes ``kernel``; :class:`ScheduleError` if the library or its function
+    cannot."""
     if schedule.name not in machine.libraries:
         hint = f"ask for it by --library {schedule.name}"
         raise ScheduleError(f"kernels may not call the library {schedule.name!r}; {hint}")
@@ -107,7 +108,7 @@ def _stored(matrix: Matrix, rows: Index, columns: Index, dims: Bounds) -> tuple[
 
 
 def _size(size: Index, dims: Bounds) -> IndexOf:
-    """A number that BLAS takes: of 32 bits, and not 0."""
+    """A size for BLAS: 32 bits, and not 0."""
     if not (compare(size, ">=", 1, dims) and compare(size, "<", _MOST, dims)):
         raise ScheduleError(f"{size} may be 0, or 2^31 and more: bound it, as in --dim n=1..4096")
     return IndexOf(size, I32)

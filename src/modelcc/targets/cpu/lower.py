@@ -1,4 +1,4 @@
-"""One canonical kernel and a schedule become a loop function; without one, by the default.
+"""Lowers one canonical kernel with a schedule, or by default, to a loop function.
 
 The default is the first kind that fits: blocks of rows, groups of stages, sums of rows, unrelated
 parts.
@@ -53,7 +53,7 @@ from modelcc.targets.cpu.work import forks_if_worth, may_be_worth_a_fork, nanose
 
 
 class _Lowered(NamedTuple):
-    """Statements, the layouts that constants want, and (output, input) in one place."""
+    """Statements, the schedule, the layouts of constants, and (output, input) pairs in place."""
 
     statements: list[Stmt]
     schedule: Schedule
@@ -78,7 +78,7 @@ class _Workload:
 
     @property
     def worth_a_fork(self) -> bool:
-        """Whether the whole kernel may take long enough for threads."""
+        """Whether the whole kernel may take long enough to pay for threads."""
         return may_be_worth_a_fork(self.kernel.stages, self.types, self.dims)
 
 
@@ -92,7 +92,7 @@ def schedule_kernel(
 ) -> ScheduledKernel:
     """The function ``name`` of a kernel, scheduled as ``wanted`` or else by default.
 
-    ``states`` are outputs that are to lie where inputs do, if that can be.
+    ``states`` are (output, input) pairs to be computed in place, if possible.
     :class:`NoScheduleError` if no default fits; :class:`ScheduleError` if ``wanted`` does not.
     """
     if wanted is None and machine.preferred:
@@ -178,7 +178,7 @@ def _row_sums(workload: _Workload, wanted: RowSums | None) -> _Lowered | None:
 
 
 def _compute_at(workload: _Workload, wanted: ComputeAt | None) -> _Lowered | None:
-    """Group by group, block by block where there are any."""
+    """Group by group, interleaved block by block if there are blocks."""
     kernel, machine = workload.kernel, workload.machine
     grouped = group_stages(kernel)
     if grouped is None:
@@ -213,7 +213,7 @@ def _compute_at(workload: _Workload, wanted: ComputeAt | None) -> _Lowered | Non
 
 
 def _group_chunks(groups: Sequence[Piece]) -> list[int]:
-    """A function forks once: for its blocks, else for the first group."""
+    """A function forks at most once: for its blocks, else for the first group."""
     first, *rest = groups
     worth = not first.outer and may_be_worth_a_fork(first.stages, first.types, first.dims)
     return [PARALLEL_CHUNKS if worth else 1, *(1 for _ in rest)]
@@ -247,7 +247,7 @@ def _parts(workload: _Workload, wanted: Parts | None) -> _Lowered:
         if len(wanted.parts) != len(parts):
             raise ScheduleError(f"there are {len(parts)} parts, not {len(wanted.parts)}")
         _check_one_fork([_is_parallel(part) for part in wanted.parts])
-    # A function forks once: for its dearest part.
+    # A function forks at most once: for its most expensive part.
     times = [nanoseconds(part.stages, part.types) for part in parts]
     dearest = times.index(max(times)) if times else 0
     lowered: list[_LoweredPart] = []
@@ -275,7 +275,7 @@ class _LoweredPart(NamedTuple):
 
 
 def _part(workload: _Workload, piece: Piece, worth: bool, wanted: Part | None) -> _LoweredPart:
-    """Stages that belong together, on threads if that is ``worth`` it or as ``wanted``."""
+    """Stages that belong together, on threads if ``worth`` it or as ``wanted``."""
     kernel, names, machine = workload.kernel, workload.names, workload.machine
     types = workload.types
     rows = None
@@ -354,4 +354,4 @@ _KINDS: Mapping[type, tuple[Callable[..., _Lowered | None], str]] = {
     RowSums: (_row_sums, "one row times a long matrix that comes at run time"),
     Parts: (_parts, ""),
 }
-"""How to lower each kind, in the order in which the default tries them, and what it is for."""
+"""The lowerings by kind of schedule, in the order in which the default tries them."""

@@ -1,4 +1,4 @@
-"""What the schedules need to know of a CPU."""
+"""The model of a CPU for schedules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from modelcc.ir.errors import ModelError
 
 AHEAD_BYTES = 4096
-"""How far ahead of its use memory is fetched that is read once, where that pays."""
+"""Prefetch distance of memory that is read once, where that pays."""
 
 
 @dataclass(frozen=True)
@@ -26,17 +26,17 @@ class MemoryLevel:
 class CpuModel:
     """Vector width, registers, arithmetic, caches and bandwidths of a CPU.
 
-    ``fused`` tells whether multiply-add is one instruction; so many ``loads`` and ``fmas`` of whole
-    vectors are issued per cycle, and ``fma_latency`` is in cycles.  A cache has ``bytes`` (0: there
-    is none) and serves so many ``cores``; a ``bandwidth`` is what one core reads from there, in
-    bytes per cycle.  What is read once is fetched ``ahead_bytes`` before its use (0: a core alone
-    is faster).  Kernels may call the ``libraries``, and do so by default where these are
-    ``preferred``.  Instructions have vectors of up to ``widest_bits`` and ``most_registers`` of
-    them (0: as the model has): schedules may ask for these, the model says what is best by default.
+    ``fused``: multiply-add is one instruction; ``loads`` and ``fmas`` of whole vectors are issued
+    per cycle, and ``fma_latency`` is in cycles.  A cache has ``bytes`` (0: there is none) and is
+    shared by ``cores``; a ``bandwidth`` is that of one core's reads from there, in bytes per cycle.
+    Data read once are prefetched ``ahead_bytes`` before their use (0: the hardware prefetcher alone
+    is faster).  Kernels may call the ``libraries``, and do so by default if these are
+    ``preferred``.  The instruction set has vectors of up to ``widest_bits`` and ``most_registers``
+    of them (0: as the model has): schedules may request these, the model has the best default.
     ``multiplies_bf16``: dot products of bf16 (:data:`~modelcc.ir.instructions.DOT2`) take less time
-    than f32; of Intel's servers they take two cycles (Emerald Rapids, measured).
-    ``multiplies_tiles``: there are products of tiles (:mod:`modelcc.targets.isa.amx`).
-    The defaults are those of Zen 5, without its third cache's other users.
+    than f32; on Intel's servers they take two cycles (Emerald Rapids, measured).
+    ``multiplies_tiles``: there are products of tiles (:mod:`modelcc.targets.isa.amx`).  The
+    defaults are those of Zen 5, without the other users of its L3 cache.
     """
 
     vector_bits: int = 512
@@ -66,7 +66,7 @@ class CpuModel:
 
     @property
     def instruction_set(self) -> CpuModel:
-        """The model with all vectors and registers that instructions have."""
+        """The model with all vectors and registers of the instruction set."""
         bits = max(self.vector_bits, self.widest_bits)
         registers = max(self.vector_registers, self.most_registers)
         return replace(self, vector_bits=bits, vector_registers=registers)
@@ -76,12 +76,12 @@ class CpuModel:
         return 1 << max(0, (self.vector_bits // bits).bit_length() - 1)
 
     def multiply_adds(self, bits: int) -> float:
-        """Multiplications of ``bits`` bits with their additions per cycle, at best."""
+        """Peak multiply-adds of ``bits`` bits per cycle."""
         return self.lanes(bits) * self.fmas * (1.0 if self.fused else 0.5)
 
     @property
     def levels(self) -> tuple[MemoryLevel, ...]:
-        """Caches there are, nearest first, and memory."""
+        """Existing caches, nearest first, and memory."""
         caches = (
             MemoryLevel("L1", self.l1_bytes, self.l1_cores, self.l1_bandwidth),
             MemoryLevel("L2", self.l2_bytes, self.l2_cores, self.l2_bandwidth),
@@ -91,9 +91,9 @@ class CpuModel:
         return (*there, MemoryLevel("memory", 0, self.l3_cores, self.memory_bandwidth))
 
     def bandwidth(self, size: float) -> float:
-        """Bytes per cycle of reading again and again what takes ``size`` bytes.
+        """Bytes per cycle of repeatedly reading ``size`` bytes.
 
-        Half of a cache is for what else is used meanwhile.
+        Half of a cache is for other data used meanwhile.
         """
         fits = (level.bandwidth for level in self.levels if size * 2 <= level.bytes)
         return next(fits, self.memory_bandwidth)
@@ -106,7 +106,8 @@ NUMBERS = tuple(f.name for f in fields(CpuModel) if f.name not in _NO_NUMBERS)
 
 
 def with_numbers(model: CpuModel, numbers: Sequence[tuple[str, float]]) -> CpuModel:
-    """``model`` with these fields; :class:`ModelError` if one is unknown or no such number."""
+    """``model`` with these fields; :class:`ModelError` if one is unknown or has an invalid
+    value."""
     return replace(model, **{name: _number(name, value) for name, value in numbers})
 
 

@@ -1,8 +1,8 @@
 """Products of bf16 by instructions for whole tiles: blocks of sums in memory, then the epilogue.
 
-A block is a routine's (:mod:`modelcc.targets.isa.amx`): points along one or two loops that move the
-repeated operand, by vectors of packed columns.  What is done to sums is done vector by vector,
-while the block is in the first cache.
+A block is computed by a routine (:mod:`modelcc.targets.isa.amx`): points along one or two loops
+that move the left operand, by vectors of packed columns.  The epilogue runs vector by vector, while
+the block is in the L1 cache.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from modelcc.targets.cpu.dots import Dots
 from modelcc.targets.isa.amx import COLUMNS, DEPTHS, ROWS, Loops, TileProduct, tile_product
 
 TILES = 8
-"""Tiles of rows of a block: its sums, by two panels, take a third of the first cache."""
+"""Row tiles of a block: its sums, with two panels, take a third of the L1 cache."""
 
 SHORT_TERMS, SHORT_TILES = 256, 16
-"""Of sums of so few terms there are more, for what it takes to tell the processor of tiles."""
+"""Reductions of up to so few terms use larger blocks, to amortise the tile configuration."""
 
 LEAST_ROWS = 4
-"""Fewer are not worth it."""
+"""Minimum number of rows."""
 
 
 @dataclass(frozen=True)
 class MatrixTiles:
-    """Which loops blocks of sums go along: ``rows``, of ``left``, and ``columns``, whose panels are
-    ``panel`` apart in ``right``.  ``steps`` of ``depth`` terms are those of
-    :class:`~modelcc.targets.isa.amx.TileProduct`.  ``block`` has the points of a block.
+    """The loops of blocks of sums: ``rows``, of ``left``, and ``columns``, whose panels are
+    ``panel`` elements apart in ``right``.  ``steps`` of ``depth`` terms are those of
+    :class:`~modelcc.targets.isa.amx.TileProduct`.  ``block`` has the sizes of a block.
     """
 
     left: Read
@@ -51,11 +51,11 @@ class MatrixTiles:
     start: Mapping[str, Index]
 
     def points(self, variable: str) -> int:
-        """Of a block, along a loop, at most."""
+        """Maximum size of a block along a loop."""
         return dict(self.block).get(variable, 1)
 
     def segments(self, loop: LoopVar) -> tuple[Segment, ...] | None:
-        """Blocks along ``loop``; None if it has no part in them."""
+        """Blocks along ``loop``; None if it is not blocked."""
         extent, most = loop.extent, self.points(loop.name)
         if loop.name == self.columns or loop in self.rows[:-1]:
             return tuple(even_tiles(0, extent, most, interior=True))
@@ -72,7 +72,7 @@ class MatrixTiles:
         return tuple(found)
 
     def product(self, chosen: Chosen) -> TileProduct:
-        """The routine for a block."""
+        """The routine that computes a block."""
         *outer, inner = self.rows
         offset = self.left.indices[0]
         count = chosen[inner.name].tile
@@ -87,8 +87,8 @@ class MatrixTiles:
 def find_tiles(
     body: Scalar, anchor: Nest, dots: Dots, lane: LoopVar, columns: str, order: Sequence[LoopVar]
 ) -> MatrixTiles | None:
-    """How blocks of a sum of ``body`` are made, whose products are cut into ``dots`` and whose
-    ``columns`` are packed vector by vector; None if they cannot be, or are too small."""
+    """The blocks of a reduction of ``body``, whose products are split into ``dots`` and whose
+    ``columns`` are packed vector by vector; None if they are impossible or too small."""
     factors = dots.factors(body, lane)
     if factors is None or lane.extent != COLUMNS:
         return None
@@ -119,7 +119,7 @@ def _step(offset: Index, loop: LoopVar) -> int:
 
 
 def _steps(anchor: Nest, a: Index, b: Index) -> Loops | None:
-    """Loops of the sum over steps, if the packed operand goes on from one to the next."""
+    """Reduction loops over steps, if the packed operand is contiguous from one to the next."""
     ordered = sorted((v for v in anchor.reduce if v.extent != 1), key=lambda v: _step(b, v))
     axes = {v.axis: anchor.extents[v.axis] for v in anchor.reduce}
     extents = [v.extent for v in ordered]
@@ -147,7 +147,7 @@ def _extent(loop: LoopVar) -> int:
 
 
 def _block(rows: Sequence[LoopVar], columns: LoopVar, terms: int) -> Factors | None:
-    """Points of a block, as many as there is room for; None if there are few."""
+    """Sizes of a block, up to the maximum; None if there are few rows."""
     inner, count = rows[-1], prod(map(_extent, rows))
     if count < LEAST_ROWS:
         return None
@@ -166,7 +166,7 @@ def emit_block(
     chosen: Chosen,
     epilogue: Callable[[Point, str], list[Stmt]],
 ) -> list[Stmt]:
-    """Sums of the block at ``point``, and what ``epilogue`` does to each vector of them."""
+    """The block of sums at ``point``, and ``epilogue`` for each vector of them."""
     product = tiles.product(chosen)
     sums = names.fresh("sums")
     at = {**tiles.start, **point}

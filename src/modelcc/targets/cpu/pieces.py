@@ -1,4 +1,4 @@
-"""What of a kernel is scheduled by itself: its groups, or its unrelated parts."""
+"""The parts of a kernel that are scheduled independently: its groups, or its unrelated parts."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from modelcc.targets.cpu.plan import Plan, plan_stages, tilings
 @dataclass(frozen=True)
 class Piece:
     """Stages that run together, with the types of tensors and the bounds of sizes and of ``outer``
-    loops; ``stored`` are written to memory, and constants that are ``packable`` have the order
-    that this piece gives them."""
+    loops; ``stored`` are written to memory, and ``packable`` constants get the layout that this
+    piece chooses."""
 
     stages: tuple[Stage, ...]
     stored: frozenset[str]
@@ -33,7 +33,7 @@ class Piece:
     outer: tuple[Axis, ...] = ()
 
     def with_choices(self) -> Piece:
-        """Without guards that vectors do not need."""
+        """With guards replaced by selects where vectors allow it."""
         return replace(self, stages=with_choices(self.stages, self.types, self.dims))
 
     def on_shared_axes(self) -> Piece | None:
@@ -42,18 +42,18 @@ class Piece:
         return None if shared is None else replace(self, stages=shared)
 
     def plan(self, machine: CpuModel, wanted: Tiled | None) -> tuple[Plan, Mapping[str, Layout]]:
-        """Its tiles, as ``wanted`` or else as it seems best; the stages share their axes."""
+        """Its tiled plan, as ``wanted`` or else by default; the stages share their axes."""
         places = self.stored, self.types, self.dims, self.packable
         return plan_stages(self.stages, *places, machine, self.outer, wanted)
 
     def tilings(self, machine: CpuModel) -> Iterator[Tiled]:
-        """Ways to tile it, the most promising first; the stages share their axes."""
+        """Tilings, the most promising first; the stages share their axes."""
         places = self.stored, self.types, self.dims, self.packable
         return tilings(self.stages, *places, machine)
 
 
 def groups_of(kernel: CanonicalKernel, grouped: GroupedStages) -> tuple[Piece, ...]:
-    """The groups of ``grouped``, which is that of the kernel."""
+    """The pieces of ``grouped``, the groups of ``kernel``."""
     types = {**dict(kernel.types), **grouped.scratch}
     dims: Bounds = {**dict(kernel.dims), **grouped.ranges}
     stored = frozenset((*kernel.outputs, *grouped.scratch))
@@ -63,7 +63,7 @@ def groups_of(kernel: CanonicalKernel, grouped: GroupedStages) -> tuple[Piece, .
 
 
 def parts_of(kernel: CanonicalKernel) -> tuple[Piece, ...]:
-    """Stages in runs that share an iteration space; unrelated parts (concatenation) apart."""
+    """Stages in runs that share an iteration space; unrelated parts (concatenation) separately."""
     runs: list[list[Stage]] = []
     for stage in kernel.stages:
         names = {r.tensor for r in reads(stage.body)}
@@ -79,7 +79,7 @@ def parts_of(kernel: CanonicalKernel) -> tuple[Piece, ...]:
 def _pieces(
     kernel: CanonicalKernel, runs: Sequence[Sequence[Stage]], common: Piece
 ) -> tuple[Piece, ...]:
-    """Each with what it may pack: constants that one piece reads, in one way."""
+    """Pieces with their packable constants: those that one piece reads, in one way."""
     found = [{r for s in stages for r in reads(s.body)} for stages in runs]
     times = Counter(r.tensor for distinct in found for r in distinct)
     once = frozenset(name for name in kernel.constants if times[name] == 1)

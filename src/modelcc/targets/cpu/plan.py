@@ -47,7 +47,7 @@ from modelcc.targets.cpu.tiling import (
 from modelcc.targets.cpu.vector_loop import split_vector, vector_loop, wanted_vector_loop
 
 SINGLE = Tiled()
-"""One point at a time."""
+"""Scalar code."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class Plan:
     """A group with its loops decided.  ``lane`` is None for a scalar schedule.
 
     ``dots`` are the dot products that a contraction is made of, ``matrices`` its tiles in blocks;
-    ``terms`` the reduction loop that accumulators lie along, if it is not ``lane``.  ``order`` has
-    the loops over tiles, which go by the blocks of ``blocking`` if there are any.  Operands that
-    are read once are fetched ``ahead_bytes`` before their use.
+    ``terms`` the reduction loop along which accumulators are vectorised, if not ``lane``.
+    ``order`` has the loops over tiles, blocked by ``blocking`` if given.  Operands that are read
+    once are prefetched ``ahead_bytes`` before their use.
     """
 
     group: Group
@@ -79,8 +79,8 @@ class Plan:
 
     @property
     def overwrites_early(self) -> bool:
-        """Whether sums over a part of the steps wait where results go, so that nothing else may be
-        there."""
+        """Whether partial sums are kept in the result's memory, which must not alias any
+        operand."""
         return self.blocking is not None and self.blocking.summed is not None
 
     @property
@@ -100,7 +100,7 @@ def plan_stages(
     outer: Sequence[Axis] = (),
     wanted: Tiled | None = None,
 ) -> tuple[Plan, dict[str, Layout]]:
-    """The plan of stages that share their axes: as ``wanted``, else as it seems best.
+    """The plan of stages that share their axes: as ``wanted``, else by default.
 
     Tiles are over whole blocks of padded axes, or else up to their ends.  ``outer`` axes are of
     loops around them.  :class:`ScheduleError` if ``wanted`` does not fit.
@@ -122,10 +122,10 @@ def plan_tiled(
     outer: Sequence[Axis] = (),
     wanted: Tiled | None = None,
 ) -> tuple[Plan, dict[str, Layout]] | None:
-    """Decide vector variable, tile, loop order and layouts of packed constants.
+    """Chooses vector variable, tile, loop order and layouts of packed constants.
 
-    ``outer`` axes are of loops around the group.  None if loops would pass the end of an axis
-    other than in vectors.  :class:`ScheduleError` if ``wanted`` does not fit.
+    ``outer`` axes are of loops around the group.  None if loops would exceed an axis other than in
+    vectors.  :class:`ScheduleError` if ``wanted`` does not fit.
     """
     found = (
         vector_loop(group, machine)
@@ -167,8 +167,8 @@ def tilings(
     packable: frozenset[str],
     machine: CpuModel,
 ) -> Iterator[Tiled]:
-    """Ways to tile stages that share their axes, by vectors as wide as can be and then half as
-    wide, each best first by estimated cycles.  Some may not fit."""
+    """Tilings of stages that share their axes, by the widest vectors and then by half as wide, each
+    best first by estimated cycles.  Some may not fit."""
     for pad in (True, False):
         group = make_group(stages, outputs, types, dims, packable, pad)
         found = vector_loop(group, machine)
@@ -183,7 +183,7 @@ def tilings(
                 tiled = replace(plain, tile=tile.points, unroll=tile.unroll)
                 tiled = replace(tiled, by_input=tile.by_input, exchange=tile.exchange, dots=dots)
                 parts = [()] if dots else _blocks(cut, tile, lane.name, machine, types)
-                # Other blocks are worth trying with the best tile only.
+                # Other blocks are tried with the best tile only.
                 yield from (replace(tiled, blocks=each) for each in parts[: 1 if rank else None])
         return
 
@@ -199,7 +199,7 @@ def _blocks(
 
 @dataclass(frozen=True)
 class _Cutting:
-    """How loops are cut into vectors, and what else a plan depends on."""
+    """How loops are split into vectors, and other inputs of a plan."""
 
     lane: LoopVar
     blocks: str
@@ -212,7 +212,7 @@ class _Cutting:
     wanted: Tiled | None
 
     def matrix_tiles(self, group: Group) -> tuple[Plan, dict[str, Layout]] | None:
-        """The plan of ``group`` in tiles of matrices, where the machine has them and it can be."""
+        """The plan of ``group`` in tiles of matrices, if the machine has them and they apply."""
         asked = self.machine.multiplies_tiles if self.wanted is None else self.wanted.matrices
         cut = find_dots(group, self.lane, self.constants, pairs=True) if asked else None
         if cut is None or cut[1].instruction != DOT2:
@@ -237,7 +237,7 @@ class _Cutting:
         return replace(plan, matrices=found, schedule=schedule, segments=segments), layouts
 
     def plan(self, group: Group, dots: Dots | None) -> tuple[Plan, dict[str, Layout]]:
-        """The plan of ``group``, in ``dots`` if there are any."""
+        """The plan of ``group``, in ``dots`` if given."""
         lane, constants = self.lane, self.constants
         found = None if dots is not None else self._terms(group)
         terms = None
@@ -271,7 +271,7 @@ class _Cutting:
         return plan, layouts
 
     def _terms(self, group: Group) -> tuple[Nest, LoopVar] | None:
-        """The sum's loop to lay vectors along, if that is wanted, or seems best."""
+        """The reduction loop to vectorise, if requested or estimated to be best."""
         wanted = self.wanted
         if wanted is not None and not wanted.folded:
             return None
@@ -321,7 +321,7 @@ def _pack_constants(
 ) -> tuple[Group, dict[str, Layout]]:
     """Layouts for constants read along the lanes, and the group reading them so packed.
 
-    Loops ``around`` the group go first, those that one tile covers last.
+    Loops ``around`` the group come first, those covered by one tile last.
 
     Constants that keep their row-major order get flat offsets as well.
     """
@@ -337,7 +337,7 @@ def _pack_constants(
         for read in dict.fromkeys(reads(nest.body)):
             if read.tensor not in constants or read.tensor in layouts:
                 continue
-            # The vector panel goes first: each panel is then streamed front to back.
+            # The vector panel is outermost: each panel is then streamed front to back.
             panels = (*around, vector, *loops)
             inner = (lane,) if dots is None or nest is not group.anchor else (lane, dots.loop)
             inner = (terms,) if terms is not None and nest is group.anchor else inner
@@ -349,12 +349,12 @@ def _pack_constants(
 
 
 def is_covered(loop: LoopVar, tile: RegisterTile) -> bool:
-    """Whether a tile has all of a loop's points, and several."""
+    """Whether a tile covers a loop of several iterations."""
     return loop.extent != 1 and tile.of(loop.name) == loop.extent
 
 
 def _holds(layout: Layout, shape: Sequence[Index]) -> bool:
-    """Whether ``layout`` has room for all of a constant, of which a kernel may read a part."""
+    """Whether ``layout`` covers all of a constant, of which a kernel may read a part."""
     open_ended = {p.axis for p in layout.parts if p.mod is None}
     room = dict.fromkeys(range(len(shape)), 1)
     for p in layout.parts:
@@ -436,7 +436,7 @@ def _segments(
     guards: Sequence[Condition],
     active: Index | None,
 ) -> dict[str, tuple[Segment, ...]]:
-    """Segments of all parallel loops; ``active``: lanes of a vector that exist, if not all do."""
+    """Segments of all parallel loops; ``active``: active lanes of a vector, if partial."""
     final, partial = group.final, active is not None
     anchor = group.anchor or final
     halved = is_contraction(anchor)
@@ -465,7 +465,7 @@ def _segments(
 
 
 def _elements_along(group: Group, vectors: LoopVar, active: Index | None) -> Index | None:
-    """Elements that the vectors of an elementwise group lie along, where a run tells how many."""
+    """Elements along the vectors of an elementwise group, if their number is symbolic."""
     if group.anchor is not None or active is None or isinstance(vectors.extent, int):
         return None
     others = {v.name for v in group.final.parallel if v is not vectors}
@@ -477,8 +477,8 @@ def _lanes_of(lane: LoopVar) -> int:
 
 
 def _whole_blocks(group: Group, loop: LoopVar, lane: LoopVar) -> Index | None:
-    """How many blocks of the layout have all their lanes, where ``loop`` counts the blocks of
-    elements that are made one by one."""
+    """Number of whole blocks of the layout, if ``loop`` iterates over the blocks of an elementwise
+    group."""
     block, total = group.blocks.get(lane.axis), group.final.extents[lane.axis]
     if group.anchor is not None or block is None or loop.axis != lane.axis:
         return None
@@ -486,12 +486,12 @@ def _whole_blocks(group: Group, loop: LoopVar, lane: LoopVar) -> Index | None:
 
 
 def _inside_block(group: Group, vectors: LoopVar, lane: LoopVar) -> bool:
-    """Whether the loop over ``vectors`` is part of a block of the layout, of which it may pass
-    the end of the axis by more than a vector."""
+    """Whether the loop over ``vectors`` is part of a block of the layout, in which it may exceed
+    the axis by more than a vector."""
     parallel, total = group.final.parallel, group.final.extents[lane.axis]
     if any(w.axis == lane.axis and w.name not in (vectors.name, lane.name) for w in parallel):
         return True
-    # The loop over blocks is gone where there was one block and it merged with other loops.
+    # The loop over blocks is missing if there was one block and it merged with other loops.
     extent = vectors.extent
     if lane.axis not in group.ragged or not isinstance(extent, int) or not isinstance(total, int):
         return False

@@ -1,12 +1,12 @@
 """Prefetching packed operands, so that they stream in behind the arithmetic.
 
-Where several register tiles use a panel, each fetches its share of the next one. It passes through
-L1, although only L2 has room for a panel: fetched into L2 alone, panels used a few times come too
-late (64x768x3072 on Zen 5: 236 instead of 255 GFLOP/s). A panel that is used once is fetched into
-L1 shortly before its use, if the machine gains by it: without, a core of Zen 5 reads its third-
-level cache at about 106 GB/s, 2 KB ahead at 117, and 4 KB ahead at 121; a model of 650 MB in memory
-gains an eighth by 4 instead of 2 KB. A core of Zen 4 loses a fifth.
-It drives what it is multiplied by out of L1: fetched again as well, that makes 128 GB/s.
+If several register tiles use a panel, each prefetches its share of the next one. It passes through
+L1, although only L2 has room for a panel: prefetched into L2 alone, panels with few uses arrive too
+late (64x768x3072 on Zen 5: 236 instead of 255 GFLOP/s). A panel that is used once is prefetched
+into L1 shortly before its use, if the machine gains by it: without, a core of Zen 5 reads its L3
+cache at about 106 GB/s, 2 KB ahead at 117, and 4 KB ahead at 121; a model of 650 MB in memory gains
+an eighth by 4 instead of 2 KB. A core of Zen 4 loses a fifth.
+It evicts the other operand from L1: with that prefetched as well, the rate is 128 GB/s.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class NextPanel:
     def fetch(self, at: Point, unroll: int) -> list[Stmt]:
         """Prefetches to issue once per ``unroll`` reduction steps, before reduction point ``at``.
 
-        All tiles together fetch the next panel; where they are more than its lines of so many
-        steps, neighbours fetch the same ones.
+        All tiles together fetch the next panel; if they outnumber its cache lines, neighbours fetch
+        the same ones.
         """
         line = LINE_BYTES // self.read.dtype.bytes
         lines = -(-self.width * unroll // line)
@@ -69,10 +69,10 @@ class NextPanel:
 
 @dataclass(frozen=True)
 class Stream:
-    """Vectors that are read once, one after the other: ``width`` elements in each step, fetched
-    ``ahead`` bytes before (0: they are not).
+    """Vectors that are read once, sequentially: ``width`` elements in each step, prefetched
+    ``ahead`` bytes before (0: not at all).
 
-    They are the same at all points of the ``still`` loops, which share in fetching them.
+    They are invariant in the ``still`` loops, whose iterations share the prefetches.
     """
 
     read: Read
@@ -100,7 +100,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Companions:
-    """Elements that a stream is multiplied by, in order along the innermost loop."""
+    """Elements that a stream is multiplied by, contiguous along the innermost loop."""
 
     reads: tuple[tuple[str, Index], ...]
     width: int
@@ -113,7 +113,7 @@ class Companions:
 
 
 def companions(plan: Plan, corners: Sequence[Point], chosen: Chosen) -> Companions | None:
-    """What to fetch beside the :func:`streams` of the tile of ``corners``, if there is one."""
+    """The operand to prefetch beside the :func:`streams` of the tile of ``corners``, if any."""
     anchor, lane = plan.group.anchor, plan.lane
     if anchor is None or lane is None or plan.dots or not streams(plan, corners[0], chosen):
         return None
@@ -127,7 +127,7 @@ def companions(plan: Plan, corners: Sequence[Point], chosen: Chosen) -> Companio
 
 
 def streams(plan: Plan, corner: Point, chosen: Chosen) -> tuple[Stream, ...]:
-    """What the tile at ``corner`` reads once, if that is much."""
+    """The operands that the tile at ``corner`` reads once, if large."""
     found = _streamed(plan)
     if not found or _tile_number(plan, corner, chosen)[1] != 1:
         return ()
@@ -143,26 +143,26 @@ def streams(plan: Plan, corner: Point, chosen: Chosen) -> tuple[Stream, ...]:
 
 
 def _parts(plan: Plan, read: Read) -> int:
-    """Vectors of ``read`` at a reduction point, along loops that a tile covers, for each along the
+    """Vectors of ``read`` at a reduction point, along loops that a tile covers, per vector of the
     vector loop."""
     beside = (v for v in plan.order if v.name != plan.tile.vector and depends_on(read, v.name))
     return prod(plan.tile.of(v.name) for v in beside if is_covered(v, plan.tile))
 
 
 def _depth(plan: Plan) -> int:
-    """Elements of a vector operand that one step of the reduction takes in each lane."""
+    """Elements of a vector operand per lane in one reduction step."""
     return 1 if plan.dots is None else plan.dots.size
 
 
 def _first_element(plan: Plan) -> dict[str, Index]:
-    """The first lane, and the first element of its dot product."""
+    """The first lane, at the first element of its dot product."""
     loops = (plan.lane, plan.dots and plan.dots.loop)
     return {v.name: 0 for v in loops if v is not None}
 
 
 def _streamed(plan: Plan) -> list[tuple[Read, int, tuple[tuple[str, int], ...]]]:
-    """The packed operands of a contraction that move with its vectors, how many reduction steps
-    move them, and the innermost reduction loops that do not."""
+    """The packed operands of a contraction that vary with its vectors, the number of reduction
+    steps that move them, and the innermost reduction loops in which they are invariant."""
     anchor, vector = plan.group.anchor, plan.tile.vector
     if anchor is None or plan.lane is None or vector is None or not is_contraction(anchor):
         return []
@@ -177,7 +177,7 @@ def _streamed(plan: Plan) -> list[tuple[Read, int, tuple[tuple[str, int], ...]]]
 
 
 def next_panel(plan: Plan, corner: Point, chosen: Chosen) -> NextPanel | None:
-    """What to prefetch during the tile at ``corner``, if its panels are worth it."""
+    """What to prefetch during the tile at ``corner``, if its panels are large enough."""
     found = _streamed(plan)
     if len(found) != 1 or found[0][2]:
         return None
@@ -213,7 +213,7 @@ def next_panel(plan: Plan, corner: Point, chosen: Chosen) -> NextPanel | None:
 
 
 def _steps_at_once(plan: Plan, loop: LoopVar) -> int:
-    """Steps of a reduction loop that a register tile sums up before the next one."""
+    """Steps of a reduction loop that a register tile runs before the next tile."""
     blocking = plan.blocking
     if blocking is not None and blocking.summed == loop:
         return blocking.steps
@@ -221,8 +221,8 @@ def _steps_at_once(plan: Plan, loop: LoopVar) -> int:
 
 
 def _next_place(plan: Plan, vector: str, corner: Point) -> Point:
-    """Where the panel begins that is used after this one: its neighbour, or in blocks the panel in
-    its place of the next block.
+    """Start of the panel that is used after this one: its neighbour, or the panel at the same
+    position of the next block.
 
     Blocks of steps follow each other, then the next panels begin with their first steps.
     """
@@ -240,7 +240,7 @@ def _next_place(plan: Plan, vector: str, corner: Point) -> Point:
 def _tile_number(plan: Plan, corner: Point, chosen: Chosen) -> tuple[Index, int]:
     """Number of the register tile among those that use the same panel, and how many there are.
 
-    Symbolic numbers of tiles are taken to be many: the first ones fetch the panel.
+    Symbolic numbers of tiles are assumed to be large: the first ones fetch the panel.
     """
     vector, order = plan.tile.vector or "", [v.name for v in plan.order]
     names = order[order.index(vector) + 1 :]

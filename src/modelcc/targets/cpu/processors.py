@@ -1,19 +1,19 @@
-"""Known processors: what their makers' manuals and published measurements say of them.
+"""Known processors: data from their manuals and from published measurements.
 
 Sources: Intel 64 and IA-32 Architectures Optimization Reference Manual (cache parameters of each
 microarchitecture, with *sustained* bandwidths: Broadwell 93, 25, 14 and Skylake-SP 133, 52, 15
 bytes per cycle); AMD Software Optimization Guides for families 17h, 19h and 1Ah (load and FMA
 pipes, latencies, 32 bytes per cycle between L1 and L2 up to Zen 4, 64 on Zen 5); Arm Software
 Optimization Guides of Cortex-A72 and A76 and Neoverse N1, N2, V1 and V2; uops.info (latencies and
-throughputs, measured); chipsandcheese.com (bandwidths of third caches and of memory, measured on
-one core).  What one core reads from memory depends on the board: it is given for common ones, and
-``modelcc machine --measure`` knows better.  Zen 4 reads its third cache at 78 GB/s if each line is
-fetched 4 KB ahead and at 99 if none is, in vectors of 256 and 512 bits alike (measured so).
-Emerald Rapids reads its third cache at 9.8 bytes per cycle where others use it, too (measured so),
-of published 12.
+throughputs, measured); chipsandcheese.com (bandwidths of L3 caches and of memory, measured on one
+core).  One core's bandwidth from memory depends on the board: it is given for common ones, and
+``modelcc machine --measure`` is more accurate.  Zen 4 reads its L3 cache at 78 GB/s with
+prefetches 4 KB ahead and at 99 without, in vectors of 256 and 512 bits alike (measured).  Emerald
+Rapids reads its L3 cache at 9.8 bytes per cycle while others use it, too (measured), of published
+12.
 
-``loads`` and ``fmas`` are per cycle and of vectors of ``vector_bits``: Zen 4 halves instructions
-of 512 bits.
+``loads`` and ``fmas`` are per cycle and of vectors of ``vector_bits``: Zen 4 splits instructions
+of 512 bits in two.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ KIB, MIB = 1 << 10, 1 << 20
 
 @dataclass(frozen=True)
 class Processor:
-    """A processor of ``architecture``, as LLVM calls it.
+    """A processor of ``architecture``, by LLVM's name.
 
-    On x86-64 it can do what a ``level`` of the psABI says, and the further ``features`` of LLVM
-    that generated code uses.
+    On x86-64 it supports a ``level`` of the psABI, and the further ``features`` of LLVM that
+    generated code uses.
     """
 
     model: CpuModel
@@ -50,7 +50,7 @@ def _model(
     fused: bool = True,
 ) -> CpuModel:
     """``vectors``: bits, registers; ``pipes``: loads, FMAs, latency; ``kib`` and ``bandwidths``
-    by level; ``cores`` that share the second and third cache."""
+    by level; ``cores`` that share L2 and L3."""
     return CpuModel(
         *vectors,
         fused,
@@ -70,7 +70,7 @@ def _model(
 _SSE, _AVX2, _AVX512, _NEON = (128, 16), (256, 16), (512, 32), (128, 32)
 _VNNI, _AVXVNNI, _BF16 = ("+avx512vnni",), ("+avxvnni",), ("+avx512bf16",)
 
-# AMD.  Zen 1 computes 256 bits in two halves, Zen 4 512 bits.
+# AMD.  Zen 1 splits 256-bit operations in two, Zen 4 512-bit ones.
 _ZEN1 = _model(_AVX2, (1, 1, 5), (32, 512, 8192), (1, 4), (32, 28, 16, 6))
 _ZEN2 = _model(_AVX2, (2, 2, 5), (32, 512, 16384), (1, 4), (64, 28, 20, 6))
 _ZEN3 = _model(_AVX2, (2, 2, 4), (32, 512, 32768), (1, 8), (64, 30, 24, 7))
@@ -83,7 +83,7 @@ _ZEN5 = replace(
     _model(_AVX512, (2, 2, 4), (48, 1024, 32768), (1, 8), (128, 64, 32, 10)), multiplies_bf16=True
 )
 
-# Intel.  Servers have a slice of the third cache for each core, counted here for eight.
+# Intel.  Servers have an L3 slice per core, counted here for eight.
 _HASWELL = _model(_AVX2, (2, 2, 5), (32, 256, 8192), (1, 4), (64, 25, 14, 5))
 _SKYLAKE = _model(_AVX2, (2, 2, 4), (32, 256, 8192), (1, 4), (64, 29, 18, 6))
 _SKYLAKE_SP = _model(_AVX512, (2, 2, 4), (32, 1024, 11264), (1, 8), (128, 52, 15, 5))
@@ -92,7 +92,7 @@ _ICE_LAKE_SP = _model(_AVX512, (2, 2, 4), (48, 1280, 12288), (1, 8), (128, 48, 1
 _SAPPHIRE = _model(_AVX512, (2, 2, 4), (48, 2048, 15360), (1, 8), (128, 48, 11, 5))
 _ALDER_LAKE = _model(_AVX2, (3, 2, 4), (48, 1280, 24576), (1, 8), (96, 48, 20, 8))
 
-# Arm.  Servers have a system cache in place of a third one.
+# Arm.  Servers have a system cache in place of an L3.
 _A72 = _model(_NEON, (1, 1, 7), (32, 1024, 0), (4, 4), (16, 8, 8, 3))
 _A76 = _model(_NEON, (2, 2, 4), (64, 512, 2048), (1, 4), (32, 16, 10, 5))
 _N1 = _model(_NEON, (2, 2, 4), (64, 1024, 32768), (1, 64), (32, 28, 14, 8))
@@ -146,19 +146,19 @@ COMMON: Mapping[str, CpuModel] = MappingProxyType(
         "generic": _model(_NEON, (2, 2, 4), (32, 512, 2048), (1, 4), (32, 16, 10, 5)),
     }
 )
-"""Processors that stand for many: of each what is common among them, rather less than more."""
+"""Generic processors: each has what is common among those it stands for, conservatively."""
 
 
 def processor_model(name: str, vector_bits: int, fused: bool, arm: bool = False) -> CpuModel:
-    """The model of the processor that LLVM calls ``name``, which computes with ``vector_bits``.
+    """The model of the processor that LLVM calls ``name``, with vectors of ``vector_bits``.
 
-    One that is not in the table is taken for a common one with such vectors.
+    Unknown ones are modelled as a generic one with such vectors.
     """
     known = PROCESSORS.get(name)
     model = known.model if known is not None else COMMON.get(name, _like(vector_bits, arm))
     bits = max(vector_bits, 64)
     if bits < model.vector_bits:
-        # What one unit does in two halves, it does twice where vectors are half as wide.
+        # What one unit does in two halves, it does twice if vectors are half as wide.
         model = replace(model, loads=max(model.loads, 2), fmas=max(model.fmas, 2))
     registers = 32 if bits >= 512 or arm else 16
     return replace(model, vector_bits=bits, vector_registers=registers, fused=fused)

@@ -1,7 +1,7 @@
-"""Two contractions of which one sums rows of the other: block by block of rows, in cache.
+"""Two contractions, the second of which sums rows of the first: in blocks of rows, in cache.
 
-A thread computes the scores of a block of rows into a local buffer, turns them into weights where
-they are, and sums the rows.  Long rows, and those of symbolic length, are cut into blocks of keys.
+A thread computes the scores of a block of rows into a local buffer, overwrites them with weights,
+and sums the rows.  Long rows, and those of symbolic length, are cut into blocks of keys.
 """
 
 from __future__ import annotations
@@ -44,27 +44,28 @@ from modelcc.targets.cpu.steps import Steps
 from modelcc.targets.cpu.tiled import emit_tiled
 
 MOST_ROWS = 64
-"""Rows of a block: enough for operands to be used again, few enough for blocks to be many."""
+"""Rows of a block: enough for operand reuse, few enough for many blocks."""
 
 MOST_SCORES = 1 << 17
-"""Scores of a block that a schedule may ask for."""
+"""Maximum number of scores of a block in a schedule."""
 
 FEW_KEYS = 128
-"""Keys of a block where rows see only the first ones: blocks that none sees are left out."""
+"""Keys of a block with a mask to the first keys (causal): blocks masked for all rows are
+skipped."""
 
 VECTOR = 16
-"""Rows of scores are padded to whole vectors of so many."""
+"""Rows of scores are padded to multiples of this."""
 
 
 Product: TypeAlias = Literal["scores", "total"]
 """The two contractions."""
 
 Tiles: TypeAlias = dict[Product, tuple[Piece, Tiled]]
-"""The products of a whole block, and how they are tiled."""
+"""The products of a whole block, and their tilings."""
 
 
 class Planned(NamedTuple):
-    """How blocks are planned: the products of a whole one, and what else there is."""
+    """The plan of blocks: the products of a whole one, and all other steps."""
 
     products: Tiles
     steps: Steps
@@ -74,8 +75,8 @@ class Planned(NamedTuple):
 class RowBlockPlan:
     """``rows`` of a block, and ``keys``; None: all of them at once.
 
-    ``scores`` and ``total`` are the tiles of the products in a whole block, ``steps`` what else
-    there is; None or none: as it seems best.
+    ``scores`` and ``total`` are the tiles of the products in a whole block, ``steps`` all other
+    steps; None or none: default.
     """
 
     stages: BlockStages
@@ -86,12 +87,12 @@ class RowBlockPlan:
     steps: tuple[Step, ...] = ()
 
     def tiles(self, product: Product) -> Tiled | None:
-        """Those of one of the products."""
+        """The tile of one of the products."""
         return self.scores if product == "scores" else self.total
 
     @property
     def loops(self) -> list[tuple[str, Index]]:
-        """Names and extents of what blocks are counted by, but for the blocks of a row axis."""
+        """Names and extents of the loops over blocks, without that over blocks of a row axis."""
         return [(a.name, a.extent) for a in self.stages.pair.outer]
 
     @property
@@ -105,11 +106,10 @@ class RowBlockPlan:
 def find_row_blocks(
     kernel: CanonicalKernel, machine: CpuModel, wanted: Schedule | None = None
 ) -> RowBlockPlan | None:
-    """How to compute ``kernel`` in blocks of rows, as ``wanted`` if that is given; None if it is
-    something else.  :class:`ScheduleError` if ``wanted`` does not fit.
+    """A plan of ``kernel`` in blocks of rows, as ``wanted`` if given; None if it does not match.
+    :class:`ScheduleError` if ``wanted`` does not fit.
 
-    The scores of a block take an eighth of the second-level cache: what they are multiplied with
-    passes through it, too.
+    The scores of a block take an eighth of the L2 cache: their operands pass through it, too.
     """
     pair = match_gemm_pair(kernel.stages, frozenset(name for name, _ in kernel.dims))
     if pair is None or kernel.outputs != (pair.results[-1].output,):
@@ -146,7 +146,7 @@ def _wanted(stages: BlockStages, wanted: Schedule) -> RowBlockPlan:
 
 
 def _even(extent: Index, most: int) -> int:
-    """Rows of blocks as equal as can be."""
+    """Rows of blocks as even as possible."""
     return -(-extent // -(-extent // most)) if isinstance(extent, int) else most
 
 
@@ -157,8 +157,8 @@ def emit_row_blocks(
     machine: CpuModel,
     threaded: bool,
 ) -> tuple[list[Stmt], Planned]:
-    """Loop-level statements of all blocks, in parallel if ``threaded``, and how they are planned;
-    :class:`ScheduleError` if steps that are wanted do not fit."""
+    """Loop-level statements of all blocks, in parallel if ``threaded``, and their plan;
+    :class:`ScheduleError` if requested steps do not fit."""
     counter, number = names.fresh("block"), names.fresh("rows")
     count = ceildiv(blocks.stages.pair.row.extent, blocks.rows)
     loops = [*blocks.loops, (number, count)]
@@ -178,7 +178,7 @@ def emit_row_blocks(
 
 
 def planned_blocks(kernel: CanonicalKernel, machine: CpuModel, wanted: Schedule) -> Planned:
-    """How blocks are planned by ``wanted``; :class:`ScheduleError` if that does not fit."""
+    """The plan of blocks by ``wanted``; :class:`ScheduleError` if that does not fit."""
     blocks = find_row_blocks(kernel, machine, wanted)
     if blocks is None:
         return Planned({}, Steps())
@@ -194,10 +194,10 @@ class _RowBlockEmitter:
     names: FreshNames
     machine: CpuModel
     planned: Planned
-    """Filled."""
+    """Filled in while statements are emitted."""
 
     def buffers(self) -> Iterator[Stmt]:
-        """Local memory of one block."""
+        """Local buffers of one block."""
         for name, type_ in self._local(None).items():
             yield Alloc(Buffer(name, type_.dtype, type_.physical.size(type_.shape), "local"))
 
@@ -256,7 +256,8 @@ class _RowBlockEmitter:
         return [*statements, *self._emit(stages.end(block), block)]
 
     def _seen(self, block: Block) -> Index | None:
-        """How many keys the last row of ``block`` sees, if not all."""
+        """Number of keys unmasked in the last row of ``block``; None without a mask to the first
+        keys."""
         pair, weights = self.blocks.stages.pair, self.blocks.stages.weights
         seen = None if weights is None else seen_keys(pair, weights)
         if seen is None:
@@ -267,7 +268,8 @@ class _RowBlockEmitter:
         return [s for group in groups for s in self._group(group, block)]
 
     def _product(self, group: StageGroup, block: Block) -> Product | None:
-        """Which product of a whole block it is, if one; of the ends if there is nothing else."""
+        """Which product of a whole block ``group`` is, or of the remainder if there are no whole
+        blocks."""
         if not (group.scores or group.total):
             return None
         rows, keys = self.blocks.stages.pair.row.extent, self.blocks.stages.pair.key.extent

@@ -1,9 +1,9 @@
-"""Prefetching what register tiles read once: operands of the epilogue, rows of the next tile.
+"""Prefetching data that register tiles read once: operands of the epilogue, rows of the next tile.
 
-Rows of a matrix are far from each other, so a core's own prefetching starts anew at every tile.
-While a tile is computed, the elements of other tensors that its epilogue needs, the places of its
-results, and the elements that the next tile broadcasts are on their way.  In a blocked layout each
-block of channels is a plane of its own, so those of a tile's next block are fetched, too.
+Rows of a matrix are far apart, so the hardware prefetcher restarts at every tile.  While a tile is
+computed, software prefetches bring in the elements of other tensors that its epilogue needs, the
+lines of its results, and the elements that the next tile broadcasts.  In a blocked layout each
+block of channels is a plane of its own, so those of a tile's next block are prefetched, too.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ from modelcc.targets.cpu.plan import Plan
 from modelcc.targets.cpu.prefetch import LINE_BYTES
 
 LEAST_STEPS = 128
-"""Reduction steps that hide the latency of memory, and beside which prefetches cost little."""
+"""Reduction steps that hide the latency of memory, and amortise prefetches."""
 
 FAR_BYTES = 1 << 20
-"""Rows of more bytes do not stay in the second-level cache until they are used again."""
+"""Rows of more bytes are evicted from the L2 cache before their reuse."""
 
 SETS_BYTES = 4096
-"""Rows that are multiples of it apart share few places of a first-level cache: those of the next
-tile would drive out this tile's."""
+"""Rows at multiples of this distance share few sets of an L1 cache: those of the next tile would
+evict this tile's."""
 
 ARITHMETIC = 8
-"""Multiply-adds of vectors beside a prefetch that hide it."""
+"""Vector multiply-adds that hide one prefetch."""
 
 
 @dataclass(frozen=True)
 class NextPlane:
     """The lines of ``read`` that the next step of the reduction loop ``loop`` broadcasts: their
-    places, in elements from that of ``point`` at the next step, ``stride`` elements after this."""
+    offsets in elements from that of ``point`` at the next step, which is ``stride`` elements
+    further."""
 
     read: Read
     point: Point
@@ -57,7 +58,7 @@ class NextPlane:
 
 def next_plane(plan: Plan, corners: Sequence[Point]) -> NextPlane | None:
     """The lines that the tile of ``corners`` broadcasts in the next step of its outer reduction
-    loop, if that is a loop over planes of a tensor that has to come from afar."""
+    loop, if that iterates over planes of a tensor that exceeds the L2 cache."""
     anchor, lane = plan.group.anchor, plan.lane
     if anchor is None or lane is None or not is_contraction(anchor) or plan.blocking is not None:
         return None
@@ -80,8 +81,8 @@ def next_plane(plan: Plan, corners: Sequence[Point]) -> NextPlane | None:
 def _lines(
     read: Read, corners: Sequence[Point], origin: Point, inner: Sequence[LoopVar]
 ) -> tuple[int, ...]:
-    """Places of the lines that the points of a tile read in the ``inner`` loops, from that of the
-    first; none if a run decides about one."""
+    """Offsets of the lines that a tile reads in the ``inner`` loops, relative to the first; none if
+    any is symbolic."""
     base = substitute(read.indices[0], {**corners[0], **origin})
     points = {substitute(read.indices[0], {**corner, **origin}) - base for corner in corners}
     steps = [_positions(read, v) for v in inner]
@@ -97,7 +98,7 @@ def _lines(
 
 
 def _positions(read: Read, loop: LoopVar) -> tuple[int, ...]:
-    """How far each step of ``loop`` moves ``read``; nothing if that is not linear or not short."""
+    """The offset of ``read`` at each step of ``loop``; none if nonlinear, symbolic or long."""
     stride = coefficient(read.indices[0], loop.name)
     short = isinstance(loop.extent, int) and loop.extent <= LEAST_STEPS
     if not isinstance(stride, int) or not isinstance(loop.extent, int) or not short:
@@ -106,7 +107,7 @@ def _positions(read: Read, loop: LoopVar) -> tuple[int, ...]:
 
 
 def _outgrows_cache(read: Read, nest: Nest) -> bool:
-    """Whether what ``read`` reads in the whole nest is more than the second-level cache holds."""
+    """Whether the elements that ``read`` reads in the whole nest exceed the L2 cache."""
     loops = [v for v in (*nest.parallel, *nest.reduce) if depends_on(read, v.name)]
     sizes = [v.extent for v in loops if isinstance(v.extent, int)]
     return len(sizes) == len(loops) and prod(sizes) * read.dtype.bytes >= FAR_BYTES
@@ -141,7 +142,7 @@ class NextRows:
 
 
 def next_rows(plan: Plan, corner: Point, chosen: Chosen) -> NextRows | None:
-    """Rows that the tile after the one at ``corner`` broadcasts, if these are long."""
+    """Rows that the tile after the one at ``corner`` broadcasts, if long."""
     anchor, loops = plan.group.anchor, [v for v in plan.order if plan.tile.of(v.name) > 1]
     if anchor is None or plan.lane is None or not is_contraction(anchor) or plan.dots is not None:
         return None
@@ -163,7 +164,7 @@ def next_rows(plan: Plan, corner: Point, chosen: Chosen) -> NextRows | None:
 
 
 def _far(rows: LoopVar, summed: LoopVar, read: Read) -> bool:
-    """Whether long rows have to come from afar whenever they are read."""
+    """Whether long rows miss the cache at every reuse."""
     size = read.dtype.bytes
     if not isinstance(rows.extent, int) or not isinstance(summed.extent, int):
         return False
@@ -174,7 +175,7 @@ def _far(rows: LoopVar, summed: LoopVar, read: Read) -> bool:
 def epilogue_prefetch(plan: Plan, corners: Sequence[Point], near: frozenset[str]) -> list[Stmt]:
     """Prefetches of rows that the tile's epilogue reads and writes; ``near`` tensors are in cache.
 
-    Points that lie side by side in memory are left to the core.
+    Contiguous points are left to the hardware prefetcher.
     """
     anchor, lane = plan.group.anchor, plan.lane
     if anchor is None or lane is None or not is_contraction(anchor) or not _hides(anchor.reduce):
@@ -194,7 +195,7 @@ def epilogue_prefetch(plan: Plan, corners: Sequence[Point], near: frozenset[str]
 
 
 def _apart(offset: Index, row: str, nest: Nest) -> bool:
-    """Whether neighbours along ``row`` are at a distance of more than a line."""
+    """Whether neighbours along ``row`` are more than a line apart."""
     stride = coefficient(offset, row)
     return not isinstance(stride, int) or stride * nest.body.dtype.bytes > LINE_BYTES
 
@@ -207,5 +208,5 @@ def _hides(loops: Sequence[LoopVar]) -> bool:
 
 
 def _loads(body: Scalar) -> list[Read]:
-    """Reads of memory; those of values in registers have no index."""
+    """Reads of memory; those of values in registers have no indices."""
     return [r for r in reads(body) if len(r.indices) == 1]

@@ -1,11 +1,11 @@
-"""Copies that take a short run of each row: by a few rows at a time, all along them.
+"""Copies that take a short run of each row: traversed along a few rows at a time.
 
-In the order of the results, a matrix that is cut into blocks of columns would be read down the
-first block, then down the next: every run from another page, which nothing fetches ahead::
+In the order of the results, a matrix that is split into blocks of columns would be read down the
+first block, then down the next: every run from another page, which hardware does not prefetch::
 
     for block: for row: run                 for 8 rows: for block: for each row: run
 
-Read the other way, rows are as many streams as a core follows, and a block gets runs of 8 rows.
+In the other order, rows are as many streams as a core prefetches, and a block gets runs of 8 rows.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from modelcc.ir.scalar_tree import cost, reads
 from modelcc.schedule.nest import LoopVar, Nest
 
 ROWS = 8
-"""Rows that are read at a time."""
+"""Number of rows traversed at a time."""
 
 FAR_BYTES = 512
-"""Rows less far apart are in few pages."""
+"""Rows less far apart share pages."""
 
 SHORT_BYTES = 128
-"""Longer runs are several lines, which a core fetches by itself."""
+"""Longer runs are several lines, which hardware prefetches."""
 
 WORK = 8
-"""Cost of an element above which a run takes long enough to hide the latency of the next."""
+"""Cost of an element above which computing a run hides the latency of the next."""
 
 
 @dataclass(frozen=True)
 class RunLoops:
-    """``rows`` counts the rows, ``along`` the runs of a row, which follow each other."""
+    """``rows`` iterates over the rows, ``along`` over the consecutive runs of a row."""
 
     rows: LoopVar
     along: LoopVar
 
 
 def find_runs(nests: Sequence[Nest], lane: LoopVar, blocks: LoopVar) -> RunLoops | None:
-    """The loops of elementwise nests that write vectors along ``lane``, as many as ``blocks``
-    has, for each row in turn, and go on along the rows after that.
+    """The loops of elementwise nests that write vectors along ``lane``, as many as ``blocks`` has,
+    for each row in turn, then advance along the rows.
 
-    Where a run is one vector, ``blocks`` may be the loop along the rows.
+    If a run is one vector, ``blocks`` may be the loop along the rows.
     """
     final, size = nests[-1], nests[-1].body.dtype.bytes
     if len(nests) > 1 or final.own or cost(final.body) > WORK:

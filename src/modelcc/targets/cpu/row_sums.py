@@ -1,11 +1,11 @@
-"""One row times a matrix that is read once: its rows are added to sums in the first cache.
+"""One row times a matrix that is read once: its rows are added to sums in the L1 cache.
 
 A tile that holds the sums of some columns in registers reads a short run of every row, each from
-another page, which no core fetches ahead.  Along whole rows the matrix streams::
+another page, which hardware does not prefetch.  Along whole rows the matrix streams::
 
     for columns: for k: sums += x[k] * w[k, columns]     for k by eights: for columns: sums += ...
 
-The sums are read and written once for so many rows.
+The sums are loaded and stored once per group of rows.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from modelcc.targets.cpu.steps import Steps
 from modelcc.targets.cpu.tiled import emit_tiled
 
 TERMS = 8
-"""Rows that are added at once: as many streams as a core fetches ahead."""
+"""Rows that are added at once: as many streams as hardware prefetches."""
 
 MOST_TERMS = 32
-"""Rows at once that a schedule may ask for."""
+"""Maximum number of rows at once in a schedule."""
 
 PARTS = 4
-"""Into how many blocks what would be one is cut for threads, the number of columns not given."""
+"""Blocks per L1-sized block, to provide work for threads when the number of columns is symbolic."""
 
 
 @dataclass(frozen=True)
 class RowSumPlan:
-    """The ``product`` of a row and a matrix for each point of the ``outer`` axes, with the
-    parallel axis ``column`` and the sum's axis ``term``, the stages ``after`` it on the same
-    axes, the columns of a ``block`` and the ``terms`` that are added at once."""
+    """The ``product`` of a row and a matrix for each point of the ``outer`` axes, with the parallel
+    axis ``column`` and the reduction axis ``term``, its epilogue ``after`` on the same axes, the
+    columns of a ``block`` and the ``terms`` that are added at once."""
 
     product: Stage
     outer: tuple[Axis, ...]
@@ -59,7 +59,7 @@ class RowSumPlan:
 
 
 def find_row_sums(kernel: CanonicalKernel, machine: CpuModel) -> RowSumPlan | None:
-    """One row times a matrix that comes at run time, and what is done with the results."""
+    """One row times a matrix computed at run time, with its epilogue."""
     product = kernel.stages[0]
     axes = tuple(a for a in product.axes if a.extent != 1)
     if product.combine != "sum" or len(product.reduce) != 1:
@@ -85,13 +85,13 @@ def find_row_sums(kernel: CanonicalKernel, machine: CpuModel) -> RowSumPlan | No
 
 
 def _are_enough(outer: tuple[Axis, ...], machine: CpuModel) -> bool:
-    """Whether each thread has rows of its own, so that their columns need not be cut for them."""
+    """Whether there are enough rows for all threads, so that columns need not be divided."""
     rows = product(a.extent for a in outer)
     return isinstance(rows, int) and rows >= machine.threads
 
 
 def _block(columns: Index, size: int, machine: CpuModel) -> int:
-    """How many sums stay in the first cache beside the rows that pass through it."""
+    """Number of sums that stay in the L1 cache beside the rows that stream through it."""
     most = machine.l1_bytes // 4 // size
     if isinstance(columns, int):
         lanes = machine.lanes(8 * size)
@@ -101,8 +101,8 @@ def _block(columns: Index, size: int, machine: CpuModel) -> int:
 
 
 def _matrix(body: Scalar, column: Axis, term: Axis) -> Iterator[Read]:
-    """The only operand of a product of floats that has ``column`` s and ``term`` s, if columns are
-    next to each other; another may have columns that are the same for all terms."""
+    """The only operand of a product of floats that depends on ``column`` and ``term``, if
+    contiguous along columns; the other may depend on columns, but then not on terms."""
     match body:
         case Apply("mul", args, DType(is_float=True)):
             wide = [r for a in args for r in reads(a) if depends_on(r, column.name)]
@@ -117,8 +117,7 @@ def _matrix(body: Scalar, column: Axis, term: Axis) -> Iterator[Read]:
 
 
 def _pays(columns: Index, terms: Index, size: int, machine: CpuModel) -> bool:
-    """Whether rows are too long for registers, and the matrix comes from beyond the second cache,
-    or may."""
+    """Whether rows exceed the registers and the matrix exceeds the L2 cache, or may."""
     if isinstance(columns, int):
         registers = machine.vector_bits // 8 * machine.vector_registers
         if columns * size <= registers // 2:
@@ -128,7 +127,7 @@ def _pays(columns: Index, terms: Index, size: int, machine: CpuModel) -> bool:
 
 
 def _on_axes(stage: Stage, axes: tuple[Axis, ...]) -> Iterator[Stage]:
-    """``stage`` with ``axes`` as its parallel axes; nothing if it has others."""
+    """``stage`` with ``axes`` as its parallel axes; nothing if they do not match."""
     wide = [a for a in stage.axes if a.extent != 1]
     if [a.extent for a in wide] == [a.extent for a in axes]:
         values: dict[str, Index] = {a.name: 0 for a in stage.axes}
@@ -137,7 +136,7 @@ def _on_axes(stage: Stage, axes: tuple[Axis, ...]) -> Iterator[Stage]:
 
 
 def _follows(stage: Stage, product: Stage) -> bool:
-    """Whether ``stage`` does something to each result of ``product`` by itself."""
+    """Whether ``stage`` is an elementwise epilogue of ``product``."""
     own = [r for r in reads(stage.body) if r.tensor == product.output]
     return not stage.reduce and bool(own) and all(r.indices == product.write for r in own)
 
@@ -150,9 +149,8 @@ def emit_row_sums(
     threaded: bool,
     steps: Steps,
 ) -> list[Stmt]:
-    """Loop-level statements of all blocks of columns, in parallel if ``threaded``: by rows, or if
-    these are too few by blocks.  ``steps`` says how each step is planned, and
-    notes it."""
+    """Loop-level statements of all blocks of columns, in parallel if ``threaded``: over rows, or
+    over blocks if these are too few.  ``steps`` plans and records each step."""
     outer = {names.fresh(a.name): a.extent for a in row_sums.outer}
     point = {a.name: Sym(n) for n, a in zip(outer, row_sums.outer, strict=True)}
     counters = {name: loop_range(extent) for name, extent in outer.items()}
@@ -165,7 +163,7 @@ def emit_row_sums(
 
 
 def planned_sums(kernel: CanonicalKernel, machine: CpuModel, wanted: Schedule) -> Steps:
-    """The steps by ``wanted``, a schedule that fits."""
+    """The steps of ``wanted``, a schedule that fits."""
     found, steps = find_row_sums(kernel, machine), Steps(wanted.steps)
     if found is not None:
         found = replace(found, block=wanted.block, terms=wanted.terms or found.terms)
@@ -207,7 +205,7 @@ def _blocks(emitter: _RowSumEmitter, outer: Mapping[str, Index], threaded: bool)
 @dataclass(frozen=True)
 class _RowSumEmitter:
     """``sums`` is the buffer's name, ``counters`` are those of the loops around a block, and
-    ``point`` says where on the outer axes it is."""
+    ``point`` is its point on the outer axes."""
 
     row_sums: RowSumPlan
     kernel: CanonicalKernel
@@ -251,7 +249,7 @@ class _RowSumEmitter:
         return Read(self.sums, (place,), self.dtype)
 
     def _place(self, first: Index) -> dict[str, Index]:
-        """The matrix' column of a block's column, and which matrix."""
+        """Indices of the matrix for a block's column: the column, and the outer axes."""
         column = self.row_sums.column.name
         return {**self.point, column: first + Sym(column)}
 

@@ -1,7 +1,7 @@
-"""The row schedule: reductions along contiguous rows, fused with what precedes and follows.
+"""The row schedule: reductions along contiguous rows, fused with their producers and epilogues.
 
-Softmax and layer norm walk one row several times while it is in L1; every reduction keeps a few
-vectors of partial results and folds them at the end of its walk.
+Softmax and layer norm traverse one row several times while it is in L1; every reduction keeps a few
+vectors of partial results and folds them at the end of its traversal.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ UNIT = LoopVar("unit", 1, "unit")
 LOCAL_ROW_BYTES = 64 << 10
 WORTH_STORING = 8
 MOST_UNROLLED = 16
-"""Vectors at once that a schedule may ask for."""
+"""Maximum number of vectors at once in a schedule."""
 LARGEST = 1024
 """Nodes of the largest expression that stages of a row are inlined to."""
 
@@ -61,7 +61,7 @@ LARGEST = 1024
 class RowPlan:
     """Nests over shared outer loops and one row loop; ``scratch`` rows live in local buffers.
 
-    Rows of ``padded`` tensors have room for whole vectors.
+    Rows of ``padded`` tensors are padded to whole vectors.
     """
 
     outer: tuple[LoopVar, ...]
@@ -76,7 +76,7 @@ class RowPlan:
 
     @property
     def schedule(self) -> Rows:
-        """What was decided."""
+        """The schedule of this plan."""
         return Rows(self.lanes, self.unroll)
 
 
@@ -88,10 +88,10 @@ def plan_rows(
     machine: CpuModel,
     wanted: Rows | None = None,
 ) -> RowPlan | None:
-    """Plan a row kernel; None if its row axes do not merge into one loop, or if values that are
-    used again and again would have to be computed as often.
+    """Plans a row kernel; None if its row axes do not merge into one loop, or if reused values
+    would have to be recomputed.
 
-    :class:`ScheduleError` if what is ``wanted`` of vectors does not fit.
+    :class:`ScheduleError` if the ``wanted`` vectors do not fit.
     """
     inlined = _inline(domain, outputs)
     if inlined is None:
@@ -118,7 +118,7 @@ def plan_rows(
 
 
 def _wanted(wanted: Rows, most: int) -> int:
-    """The lanes that a schedule asks for."""
+    """The lanes that a schedule requests."""
     if not 1 <= wanted.lanes <= most or wanted.lanes & (wanted.lanes - 1):
         known = f"up to {most} lanes here, a power of two"
         raise ScheduleError(f"vectors along rows have {known}, not {wanted.lanes}")
@@ -146,7 +146,7 @@ def _unroll(row: LoopVar, lanes: int) -> int:
 
 
 def _row_buffer(name: str, nests: Sequence[Nest], extent: Index, lanes: int) -> Buffer:
-    """Room for whole vectors: masked stores would hold up the loads that follow."""
+    """Padded to whole vectors: masked stores would block store-to-load forwarding."""
     dtype = next(n.body.dtype for n in nests if n.output == name)
     return Buffer(scratch_row(name), dtype, ceildiv(extent, lanes) * lanes, "local")
 
@@ -159,7 +159,7 @@ def scratch_row(name: str) -> str:
 def _inline(
     domain: ReductionDomain, outputs: frozenset[str]
 ) -> tuple[ReductionDomain, list[str]] | None:
-    """Inline row-walking internal stages; those worth storing keep a local row instead.  None if
+    """Inlines internal stages along rows; those worth storing keep a local row instead.  None if
     expressions become too large."""
     row_extent = product(a.extent for a in domain.row)
     bodies: dict[str, Scalar] = {}
@@ -212,7 +212,7 @@ def _row_nest(
 
 
 def _row_position(domain: ReductionDomain) -> Index:
-    """Place in the row of the point of its axes."""
+    """Linear position in the row of a point of its axes."""
     position: Index = 0
     for axis in domain.row:
         position = position * axis.extent + Sym(axis.name)

@@ -1,8 +1,9 @@
-"""Updates at places from memory: a copy, then one pass over the updates, in rows of vectors.
+"""Updates at indices from memory (scatter): a copy, then one pass over the updates, in rows of
+vectors.
 
-Points that may meet at one element keep their order.  Along an axis that is an index of the
-result by itself no two points meet, so such loops may go outside, to the threads, or inside, where
-the places of a row of updates are found and checked once.
+Updates that may collide at one element keep their order.  Along an axis that is an index of the
+result by itself no updates collide, so such loops may be outermost, for threads, or innermost,
+where the indices of a row of updates are loaded and checked once.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from modelcc.targets.cpu.scheduled_kernel import PARALLEL_CHUNKS, ScheduledKerne
 from modelcc.targets.cpu.work import forks_if_worth, may_be_worth_a_fork
 
 UNROLLED = 4
-"""Vectors of a copy in one iteration."""
+"""Unroll factor of a copy, in vectors."""
 
 
 @dataclass(frozen=True)
 class Updates:
-    """Loops over updates, outermost first: ``apart`` (threads may share them, or None), those in
-    which the places change, and the rows; ``value`` is what is stored at ``nest.store``."""
+    """Loops over updates, outermost first: ``apart`` (may be divided between threads, or None),
+    those in which the indices change, and the rows; ``value`` is stored at ``nest.store``."""
 
     nest: Nest
     apart: LoopVar | None
@@ -52,7 +53,7 @@ def schedule_scatter(
     machine: CpuModel,
     source: tuple[str, ...] = (),
 ) -> tuple[ScheduledKernel, ...]:
-    """Schedule the updates of a copy of ``initial``, the one stage of ``kernel``, as one
+    """Schedules the updates of a copy of ``initial``, the single stage of ``kernel``, as one
     function."""
     types, dims = dict(kernel.types), dict(kernel.dims)
     names = FreshNames(frozenset(dims))
@@ -60,7 +61,7 @@ def schedule_scatter(
     plan = plan_updates(stage, types, dims)
     worth = may_be_worth_a_fork(kernel.stages, types, dims)
     shares = worth and plan.apart is not None
-    # A function forks once: for its updates if threads can share them, else for the copy.
+    # A function forks at most once: for its updates if threads can share them, else for the copy.
     copies = worth and not shares
     statements = [
         *_copy(initial, output, types[output], names, machine, copies),
@@ -103,8 +104,8 @@ def plan_updates(stage: Stage, types: Mapping[str, TensorType], dims: Bounds) ->
 
 
 def _is_far(variable: LoopVar, nest: Nest, bytes_: int) -> bool:
-    """Whether neighbours along ``variable`` lie in different lines of the cache, where threads do
-    not hold each other up."""
+    """Whether neighbours along ``variable`` are in different cache lines, so that threads do not
+    share lines."""
     step = coefficient(nest.store, variable.name)
     return variable.extent != 1 and (not isinstance(step, int) or step * bytes_ >= LINE_BYTES)
 
@@ -163,7 +164,7 @@ class _UpdateEmitter:
         self._lanes = _lanes(plan, machine)
 
     def ordered(self, outside: Point) -> list[Stmt]:
-        """The loops in which places change, in the model's order."""
+        """The loops in which indices change, in the model's order."""
 
         def inner(point: Point, chosen: Chosen) -> list[Stmt]:
             return self._rows({**outside, **point})
@@ -190,7 +191,7 @@ class _UpdateEmitter:
         return [*emitter.statements, self._store(substitute(self._plan.nest.store, at), value)]
 
     def _row(self, at: Point) -> list[Stmt]:
-        """The innermost loop: whole vectors, then a vector of what is left."""
+        """The innermost loop: whole vectors, then a partial one."""
         row, lanes = self._plan.rows[-1], self._lanes
         if lanes == 1:
             counter = self._names.fresh(row.name)
@@ -226,7 +227,7 @@ class _UpdateEmitter:
 
 
 def _lanes(plan: Updates, machine: CpuModel) -> int:
-    """Elements of a row in one vector; 1 where they are not neighbours."""
+    """Elements of a row in one vector; 1 if they are not contiguous."""
     if not plan.rows:
         return 1
     row = plan.rows[-1]

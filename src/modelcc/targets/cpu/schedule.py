@@ -44,14 +44,14 @@ from modelcc.targets.cpu.scatter import schedule_scatter
 from modelcc.targets.cpu.scheduled_kernel import ScheduledKernel
 
 Pairs: TypeAlias = frozenset[tuple[str, str]]
-"""Results and operands in one place."""
+"""(result, operand) pairs in place."""
 
 WORTH_SHARING = 8
-"""Copies of which one function is made, that takes all places as arguments, rather than some."""
+"""Number of copies from which on one function serves all of them, with all offsets as arguments."""
 
 
 def unfused(kernel: Kernel) -> list[Kernel]:
-    """A kernel for each stage, what was internal going through memory."""
+    """A kernel for each stage, with internal values passed through memory."""
     if len(kernel.stages) == 1:
         raise ModelError("no schedule fits this stage", (*kernel.source, kernel.name))
     return [
@@ -68,11 +68,11 @@ def unfused(kernel: Kernel) -> list[Kernel]:
 
 
 DEFAULTS = Wanted()
-"""Every kernel has its default."""
+"""Defaults for every kernel."""
 
 
 class Lower(Protocol):
-    """Makes a function of a kernel, as :func:`~modelcc.targets.cpu.lower.schedule_kernel` does."""
+    """Lowers a kernel to a function, as :func:`~modelcc.targets.cpu.lower.schedule_kernel` does."""
 
     def __call__(
         self,
@@ -86,8 +86,8 @@ class Lower(Protocol):
 
 
 class LowerScatter(Protocol):
-    """Makes functions of updates, as :func:`~modelcc.targets.cpu.scatter.schedule_scatter` does:
-    one, or one that copies and one that changes some of the copy."""
+    """Lowers updates to functions, as :func:`~modelcc.targets.cpu.scatter.schedule_scatter` does:
+    one, or one that copies and others that update the copy."""
 
     def __call__(
         self,
@@ -107,9 +107,9 @@ def schedule_program(
     lower: Lower = schedule_kernel,
     scatter: LowerScatter = schedule_scatter,
 ) -> Program:
-    """Schedule every kernel of ``program``, as ``wanted``; equal kernels share one function.
+    """Schedules every kernel of ``program``, as ``wanted``; equal kernels share one function.
 
-    ``ready`` is told of each function as soon as it is there; ``lower`` or ``scatter`` makes it.
+    ``ready`` receives each function as soon as it is complete; ``lower`` or ``scatter`` makes it.
     :class:`ModelError` if a schedule that a user gave does not fit, or no kernel has its key.
     """
     scheduler = _Scheduler(program, machine, ready, wanted, lower, scatter)
@@ -136,7 +136,7 @@ def schedule_program(
 def scheduled_kernels(
     program: TensorProgram, machine: CpuModel, wanted: Wanted = DEFAULTS
 ) -> tuple[Scheduled, ...]:
-    """Each distinct kernel of stages and how it runs; ``wanted`` as for a program."""
+    """Each distinct kernel of stages and its schedule; ``wanted`` as for a program."""
     scheduler = _Scheduler(program, machine, None, wanted)
     scheduler.steps(program.items, program.dims)
     check_used(wanted.given, scheduler.keys, scheduler.contractions)
@@ -144,8 +144,8 @@ def scheduled_kernels(
 
 
 class _Canonical(NamedTuple):
-    """A kernel in canonical names: what tensors, sizes and bounds are called in the program, and
-    what it has in common with copies to and from other places, with the sizes that differ."""
+    """A kernel in canonical names: the program's names of tensors, sizes and bounds, and its form
+    shared with copies at other offsets, with the sizes that differ."""
 
     kernel: CanonicalKernel
     names: dict[str, str]
@@ -157,9 +157,9 @@ class _Canonical(NamedTuple):
 
 @dataclass
 class _Uses:
-    """The function of a kernel, the nodes that it is of and its calls: looked up together, since
-    a kernel of many stages is long to hash.  ``callees`` are it and its forms for loops, by their
-    counters."""
+    """The function of a kernel, its source nodes and its number of calls: looked up together, since
+    hashing a kernel of many stages is slow.  ``callees`` has it and its variants for loops, by
+    their counters."""
 
     scheduled: ScheduledKernel
     callees: dict[str, Callee] = field(default_factory=dict[str, Callee])
@@ -168,7 +168,7 @@ class _Uses:
 
 
 class _Scheduler:
-    """Kernels to functions, each content once; what has been packed."""
+    """Functions of kernels, deduplicated by content, and the constants packed so far."""
 
     def __init__(
         self,
@@ -206,9 +206,9 @@ class _Scheduler:
         self.notes = dict.fromkeys(wanted.notes)
 
     def steps(self, items: Sequence[Item], dims: Bounds, counter: str = "") -> tuple[Step, ...]:
-        """Items under ``dims``, which bound the counters of loops around them, too.
+        """Steps of items under ``dims``, which bound the counters of loops around them, too.
 
-        ``counter`` is that of the innermost of these loops, empty outside of all.
+        ``counter`` is that of the innermost of these loops, empty outside of any loop.
         """
         result: list[Step] = []
         self._copies.update(self._shared_copies(items, dims))
@@ -232,7 +232,7 @@ class _Scheduler:
         return tuple(result)
 
     def _called(self, function: Callee) -> Callee:
-        """A function under a name that no other callee has."""
+        """A function under a unique name."""
         name, number = function.name, 2
         while name in self.callees:
             name = f"{function.name}_{number}"
@@ -254,7 +254,7 @@ class _Scheduler:
         return Launch(called.name, given, item.sizes, item.source, in_place=pairs)
 
     def _shared_copies(self, items: Sequence[Item], dims: Bounds) -> Iterator[CanonicalKernel]:
-        """For each copy what it has in common with those of other places."""
+        """For each copy its form shared with copies at other offsets."""
         for item in items:
             if isinstance(item, Kernel) and is_copy(item.stages):
                 exact = self._canonical(item, dims)
@@ -295,7 +295,7 @@ class _Scheduler:
         return [replace(call, callee=callee.name)]
 
     def _callee(self, uses: _Uses, counter: str = "") -> Callee:
-        """The function of a kernel; with a counter, in its form for that loop."""
+        """The function of a kernel; with a counter, its variant for that loop."""
         found = uses.callees.get(counter)
         if found is None:
             plain = uses.scheduled.function
@@ -308,7 +308,8 @@ class _Scheduler:
         return found
 
     def _check_algorithm(self, item: Kernel, dims: Bounds) -> None:
-        """A contraction is as it was although an algorithm was asked for: refuse it, or tell."""
+        """Checks a contraction computed directly although an algorithm was requested: an error if
+        by a user, a note if by tuning."""
         key = contraction_key(item, self._program.types, self._constants, dims)
         self.contractions.add(key)
         word = self._algorithms.get(key, DIRECT)
@@ -322,7 +323,7 @@ class _Scheduler:
         self.notes[f"{of}: {reason}, which tuning chose; tune the model anew"] = None
 
     def _states(self, kernel: CanonicalKernel, own: Mapping[str, str]) -> Pairs:
-        """Results and operands that are one state of the program."""
+        """(result, operand) pairs that are one state of the program."""
         return frozenset(
             (output, name)
             for output in (kernel.outputs if self._replaced else ())
@@ -350,7 +351,7 @@ class _Scheduler:
     def _as_tuned(
         self, kernel: CanonicalKernel, name: str, source: tuple[str, ...], key: str, states: Pairs
     ) -> ScheduledKernel | None:
-        """None, with a note, if the schedule that tuning found does not fit any more."""
+        """The function by the tuned schedule; None, with a note, if that no longer fits."""
         text = self._wanted.tuned.get(key)
         if text is None:
             return None
@@ -364,7 +365,7 @@ class _Scheduler:
             return None
 
     def kernels(self) -> tuple[Scheduled, ...]:
-        """What has been scheduled, in its order."""
+        """The scheduled kernels, in order."""
         return tuple(
             Scheduled(kernel, uses.scheduled.schedule, tuple(uses.nodes), uses.calls)
             for (kernel, _), uses in self._cache.items()
@@ -413,7 +414,7 @@ class _Scheduler:
         )
 
     def _constant_bytes(self, call: Launch) -> int:
-        """Bytes of the weights that a call reads."""
+        """Bytes of the constants that a call reads."""
         names = [n for n in call.arguments if n in self.packed.constants]
         return sum(self.packed.constants[name].nbytes for name in names)
 

@@ -1,4 +1,4 @@
-"""What scheduling a kernel gives, and when it is worth more than one thread."""
+"""The result of scheduling a kernel, and the size of work worth several threads."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from modelcc.ir.types import Layout, TensorType
 from modelcc.schedule.schedule import Schedule
 
 PARALLEL_CHUNKS = 16
-"""Iterations that a parallel loop has at least, if it can."""
+"""Minimum number of iterations of a parallel loop, if possible."""
 
 
 @dataclass(frozen=True)
 class ScheduledKernel:
     """A canonical kernel as a function, the layouts its constants want, and in-place pairs.
 
-    ``schedule`` is how it runs; None for what is no kernel of stages.  ``sizes`` are what launches
-    give for sizes of the function that are none of the kernel's dimensions, in terms of these.
-    Behind what is the kernel's the function takes memory that it is ``working`` in, which launches
-    are given later.
+    ``schedule`` is how it runs; None if it is no kernel of stages.  ``sizes`` are the arguments for
+    sizes of the function that are not dimensions of the kernel, as expressions of these.  After the
+    kernel's tensors the function takes ``working`` memory, which launches are given later.
     """
 
     function: Callee
@@ -36,6 +35,6 @@ class ScheduledKernel:
 def buffer_parameter(
     name: str, type_: TensorType, mutable: bool, shared: frozenset[str]
 ) -> Parameter:
-    """The parameter for a tensor; ``shared`` names those that may be in one place."""
+    """The parameter for a tensor; ``shared`` names those that may alias."""
     size: Index = type_.physical.size(type_.shape)
     return Parameter(Buffer(name, type_.dtype, size), mutable, name in shared)

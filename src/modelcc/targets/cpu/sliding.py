@@ -18,9 +18,10 @@ from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.targets.cpu.machine import CpuModel
 
 MOST_TAPS = 32
-"""Taps of two axes that are written out together."""
+"""Maximum number of taps of two axes that are fully unrolled."""
 LONGEST = 64
-"""Taps of one axis that are written out; longer windows are loops, like any sum."""
+"""Maximum number of taps of one axis that are unrolled; longer windows are loops, like any
+reduction."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ def _stride(read: Read, variable: str) -> Index | None:
 
 
 def are_short(found: Sequence[SlidingWindow]) -> bool:
-    """Whether there are windows, and the innermost one slides, by taps that can be written out."""
+    """Whether there are windows, of which the innermost has several points and few enough taps to
+    unroll."""
     if not found or found[-1].point.extent == 1:
         return False
     taps = found[-1].tap.extent

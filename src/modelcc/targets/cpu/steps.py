@@ -1,4 +1,4 @@
-"""What is planned within a schedule of its own: tiles and rows of steps, one after the other."""
+"""Steps planned within a larger schedule: tiles and rows, in sequence."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from modelcc.targets.cpu.rows import RowPlan
 
 @dataclass
 class Steps:
-    """Steps in the order of their statements, as ``wanted``; without any, as it seems best.
+    """Steps in statement order, as ``wanted``; without any, by default.
 
-    ``made`` says how each is, with its stages where these are tiled.
+    ``made`` records the schedule of each, with its stages if tiled.
     """
 
     wanted: tuple[Step, ...] = ()
@@ -24,11 +24,11 @@ class Steps:
 
     @property
     def schedules(self) -> tuple[Step, ...]:
-        """How each step is."""
+        """The schedule of each step."""
         return tuple(step for _, step in self.made)
 
     def tiled(self, piece: Piece, machine: CpuModel) -> Plan:
-        """The plan of the next step; :class:`ScheduleError` if what is wanted does not fit."""
+        """The plan of the next step; :class:`ScheduleError` if the wanted one does not fit."""
         wanted = self._next()
         if isinstance(wanted, Rows):
             raise ScheduleError(f"step {len(self.made) + 1} is tiled, not rows")
@@ -37,7 +37,7 @@ class Steps:
         return plan
 
     def rows(self, plan: Callable[[Rows | None], RowPlan | None]) -> RowPlan:
-        """The same for a step along rows, which ``plan`` can plan."""
+        """The same for a step along rows, planned by ``plan``."""
         wanted = self._next()
         if isinstance(wanted, Tiled):
             raise ScheduleError(f"step {len(self.made) + 1} is rows, not tiled")

@@ -1,6 +1,6 @@
-"""Kernels that move rows which are bent at their ends: row by row, each part by a loop of its own.
+"""Kernels that copy rows with guarded or clamped ends: row by row, with a loop for each part.
 
-Padding, with h outside of what is cut::
+Padding, with h outside of the split axis::
 
     for h:
       y[h, 3 … w + 2] = x[h, 0 … w - 1]     as vectors
@@ -44,14 +44,14 @@ from modelcc.targets.cpu.steps import Steps
 from modelcc.targets.cpu.tiled import emit_tiled
 
 LONG = 256
-"""Elements of a row from which loops whose ends depend on the row are faster than choices."""
+"""Row length from which on loops with row-dependent bounds are faster than selects."""
 
 
 @dataclass(frozen=True)
 class StraightRowPlan:
-    """For each point of the ``outer`` axes, what fills the ``parts`` of a row, longest first.
+    """For each point of the ``outer`` axes, the stages of the ``parts`` of a row, longest first.
 
-    The axes of parts are the others, and ``sizes`` the names they have for how long they are.
+    Parts have the remaining axes; ``sizes`` are the names of symbolic lengths.
     """
 
     outer: tuple[Axis, ...]
@@ -62,10 +62,10 @@ class StraightRowPlan:
 def find_straight_rows(
     stages: tuple[Stage, ...], types: Mapping[str, TensorType], dims: Bounds
 ) -> StraightRowPlan | None:
-    """The parts of the rows of an elementwise stage, if vectors fit these better than all of it."""
+    """The parts of the rows of an elementwise stage, if these vectorise better than the whole."""
     if len(stages) != 1:
         return None
-    # To choose takes longer than to leave out, but in short rows.
+    # Selects take longer than skipping elements, except in short rows.
     as_it_is = _worth_leaving_out(stages[0])
     (stage,) = stages if as_it_is else with_choices(stages, types, dims)
     runs = straight_runs(stage, types, dims)
@@ -78,7 +78,7 @@ def find_straight_rows(
 
 
 def _worth_leaving_out(stage: Stage) -> bool:
-    """Whether rows are long enough for loops that depend on the row."""
+    """Whether rows are long enough for loops with row-dependent bounds."""
     last = stage.axes[-1].extent if stage.axes else 0
     return not isinstance(last, int) or last >= LONG
 
@@ -91,8 +91,8 @@ def emit_straight_rows(
     worth: bool,
     steps: Steps,
 ) -> tuple[list[Stmt], list[Plan]]:
-    """Statements, on several threads if that is ``worth`` it, and the plans of the parts, which
-    ``steps`` decides and notes."""
+    """Statements, on several threads if ``worth`` it, and the plans of the parts, which ``steps``
+    makes and records."""
     own = {axis.name: names.fresh(axis.name) for axis in rows.outer}
     own |= {size: names.fresh(_SIZE) for size, _ in rows.sizes}
     outer = tuple(replace(axis, name=own[axis.name]) for axis in rows.outer)
@@ -103,7 +103,7 @@ def emit_straight_rows(
         dims = {**dims, name: Range(0, bounds_of(size, dims).hi)}
     types: Mapping[str, TensorType] = dict(kernel.types)
     stored = frozenset(kernel.outputs)
-    # All axes but the last are one loop: the first may be a batch of one.
+    # All axes but the last are fused into one loop: the first may be a batch of one.
     planes = product(axis.extent for axis in outer[:-1]) if worth and len(outer) > 2 else 1
     alone = all(axis.extent == 1 for axis in outer)
     plans: list[Plan] = []
@@ -146,7 +146,7 @@ _SIZE = "run"
 
 
 def _bound(outer: tuple[Axis, ...], point: Point, fused: bool) -> list[Stmt]:
-    """The axes by their names, all but the last from the number of a plane if that is ``fused``."""
+    """Binds the axes to their names, all but the last from the number of a plane if ``fused``."""
     found: dict[str, Index] = {} if fused else dict(point)
     if fused:
         position = point[_PLANE]

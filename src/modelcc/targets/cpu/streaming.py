@@ -1,7 +1,7 @@
-"""Fetching what the next block of grouped stages reads of a constant while the current block is
-computed.
+"""Prefetching the part of a constant that the next block of grouped stages reads while the current
+block is computed.
 
-All reduction steps of all products of a block share in it evenly.
+All reduction steps of all products of a block share the prefetches evenly.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class NextBlock:
 
 @dataclass(frozen=True)
 class BlockStream:
-    """What one product of grouped stages fetches: its steps are numbered from ``start``."""
+    """The prefetches of one product of grouped stages: its steps are numbered from ``start``."""
 
     tensor: str
     following: Index
@@ -62,7 +62,7 @@ class BlockStream:
 def streams(
     grouped: GroupedStages, plans: Sequence[Plan], constants: frozenset[str]
 ) -> list[BlockStream | None]:
-    """For each plan, what it fetches of the constant that blocks read one part each of."""
+    """For each plan, its prefetches of the constant of which each block reads one part."""
     none: list[BlockStream | None] = [None] * len(plans)
     if not grouped.outer:
         return none
@@ -99,7 +99,8 @@ def _is_product(plan: Plan) -> bool:
 def _part(
     grouped: GroupedStages, plans: Sequence[Plan], constants: frozenset[str]
 ) -> tuple[str, int, int]:
-    """The constant, elements that a block reads of it, bytes of an element; of size 0 if none."""
+    """The constant, the elements that a block reads of it, and bytes of an element; of size 0 if
+    none."""
     leading = grouped.outer[0].name
     for plan in plans:
         for read in reads(plan.group.nests[0].body):
@@ -110,7 +111,7 @@ def _part(
 
 
 def _steps(plan: Plan) -> int:
-    """Unrolled reduction steps of a register tile; 0 if they are not known."""
+    """Unrolled reduction steps of a register tile; 0 if unknown."""
     anchor = plan.group.anchor
     loop = anchor.reduce[-1] if anchor is not None else None
     if loop is None or not isinstance(loop.extent, int):
@@ -130,7 +131,7 @@ def _loop_tiles(plan: Plan, name: str) -> int:
 
 
 def _tile_number(plan: Plan, corner: Point, chosen: Chosen) -> Index:
-    """Number of the register tile among all of the plan."""
+    """Number of the register tile among all tiles of the plan."""
     number: Index = 0
     for v in plan.order:
         segments = plan.segments[v.name]

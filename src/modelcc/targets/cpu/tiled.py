@@ -32,7 +32,7 @@ from modelcc.targets.cpu.streaming import BlockStream, NextBlock
 from modelcc.targets.cpu.transposition import load_block, store_turned
 
 Fetch = NextPanel | NextRows | NextBlock | Companions
-"""What is fetched while the steps of a reduction go on."""
+"""Prefetches during the steps of a reduction."""
 
 
 def emit_tiled(
@@ -44,7 +44,7 @@ def emit_tiled(
 ) -> list[Stmt]:
     """Loop-level statements of a planned group; parallel over ``chunks`` parts if more than 1.
 
-    ``ahead`` is what to fetch meanwhile for a later block, in place of the next panel.
+    ``ahead`` are prefetches for a later block, in place of the next panel.
     """
 
     def tile(point: Point, chosen: Chosen) -> list[Stmt]:
@@ -124,8 +124,8 @@ def _block_of_sums(
     steps: Sequence[Stmt],
     epilogue: Sequence[Stmt],
 ) -> list[Stmt]:
-    """Accumulators that come from where results go, and go there again after all blocks but the
-    last."""
+    """Accumulators that are loaded from the result's memory, and stored there again after all
+    blocks but the last."""
     final, dtype = plan.group.final, start.dtype
     begin = corners[0][summed.name]
     assert plan.blocking is not None
@@ -149,7 +149,7 @@ def _block_of_sums(
 def _emit_turned(
     plan: Plan, names: FreshNames, lanes: Lanes, corners: Sequence[Point]
 ) -> list[Stmt]:
-    """Vectors across the results, transposed before they are stored."""
+    """Vectors strided in the results, transposed before they are stored."""
     emitter = PointEmitter(names, lanes)
     values: dict[str, list[Expr]] = {}
     for corner in corners:
@@ -201,7 +201,7 @@ def _lanes(plan: Plan, chosen: Chosen) -> Lanes | None:
 
 
 def _tile_points(point: Point, chosen: Chosen, vector: str | None) -> Iterator[Point]:
-    """Points of a tile; those of one broadcast value follow each other, so that it can be
+    """Points of a tile; those that share a broadcast value are consecutive, so that it can be
     loaded where it is used instead of occupying a register."""
     tiled = [(name, segment.tile) for name, segment in chosen.items() if segment.tile > 1]
     tiled.sort(key=lambda t: t[0] == vector)
@@ -267,14 +267,14 @@ def _reduction(
 
 
 def _of_block(plan: Plan, loop: LoopVar) -> LoopVar:
-    """The loop over the steps of a block, if the sum is cut into some."""
+    """The loop over the steps of a block, if the reduction is blocked."""
     blocking = plan.blocking
     cut = blocking is not None and blocking.summed == loop
     return replace(loop, extent=blocking.steps) if blocking is not None and cut else loop
 
 
 def _expanded(plan: Plan, anchor: Nest) -> tuple[LoopVar, ...]:
-    """Reduction loops whose steps are emitted one by one, in the order of their inputs."""
+    """Fully unrolled reduction loops, whose steps are in the order of their inputs."""
     if not plan.tile.by_input or plan.guards:
         return ()
     return tuple(v for v in anchor.reduce if plan.tile.unrolling(v.name) == v.extent)
@@ -321,9 +321,9 @@ def _ragged(anchor: Nest) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class _Reduction:
-    """The loops around one accumulation ``step``; guards are tested as soon as they can be.
+    """The loops around one accumulation ``step``; guards are tested in the outermost possible loop.
 
-    ``ragged`` loops over blocks end within one: the last is walked apart, to its real end.
+    ``ragged`` loops over blocks have a partial last block, which is peeled.
     """
 
     guards: list[Condition]
@@ -347,7 +347,7 @@ class _Reduction:
         return [If(Predicate(conditions), tuple(body))] if conditions else body
 
     def loop(self, remaining: list[tuple[LoopVar, int]], at: Point) -> list[Stmt]:
-        """The first of the ``remaining`` loops around the others."""
+        """The first of the ``remaining`` loops, with the others inside."""
         (variable, unroll), rest = remaining[0], remaining[1:]
         counter = self.names.fresh(variable.name)
         first = self.corner.get(variable.name, 0)
@@ -373,7 +373,8 @@ class _Reduction:
 
 
 def _up_to(variable: LoopVar, end: int) -> LoopVar:
-    """The inner loop of an axis that ends within a block; what pads its last step counts 0."""
+    """The inner loop of an axis up to a partial block's ``end``; padding of its last step is
+    zero."""
     return replace(variable, extent=-(-end // variable.multiplier))
 
 

@@ -25,58 +25,56 @@ from modelcc.targets.cpu.sliding import SlidingWindow, are_short, sliding_tiles,
 from modelcc.targets.cpu.transposition import TransposedReads, find_block
 
 UNROLLED_WORK = 512
-"""Cost of the expressions of an elementwise loop's body above which it is not unrolled: what is
-that long hides latencies by itself."""
+"""Cost of an elementwise loop's body above which it is not unrolled: long bodies hide latencies by
+themselves."""
 
 ELEMENTWISE_VECTORS = (1, 2, 4, 8)
-"""Vectors at once of elementwise loops, to be tried."""
+"""Numbers of vectors at once to try in elementwise loops."""
 
 UNROLLED_STEPS = 256
 SLACK = 1.15
-"""Loads do not keep up their rate where operands come from the second-level cache."""
+"""Slowdown of loads from the L2 cache."""
 L2_CYCLES = 1.5
-"""Cycles that a vector takes to come from the second-level cache for its first use."""
+"""Cycles to load a vector from the L2 cache for its first use."""
 HIDDEN, UNHIDDEN = 0.6, 0.5
-"""Vectors that come from the second-level cache in this part of the cycles of arithmetic hide
-behind it; so much of what they take beyond that does not: a first-level cache that takes a line
-loads nothing meanwhile (Treibig & Hager, "Introducing a performance model for bandwidth-limited
-loop kernels", 2009)."""
+"""Fraction of the cycles of arithmetic within which loads from the L2 cache are hidden, and the
+fraction of the excess that is not: an L1 cache that receives a line serves no loads meanwhile
+(Treibig & Hager, "Introducing a performance model for bandwidth-limited loop kernels", 2009)."""
 ROW_CYCLES = 16
-"""Cycles that a part of the next row takes to come: nothing fetches it ahead."""
+"""Cycles to load a part of the next row, which is not prefetched."""
 ROW_ELEMENTS = 256
-"""Rows of fewer elements follow each other in a page."""
+"""Rows of fewer elements are close together in a page."""
 DECODING = 3
-"""Registers that decoding a vector of packed weights needs beside its operands."""
+"""Registers for decoding a vector of packed weights, beside its operands."""
 UNFUSED = 2
-"""Registers that products need beside their operands, where they are added apart."""
+"""Registers for products without fused multiply-add, beside their operands."""
 PAIR_STEPS = 2
-"""Unrolled steps of sums of pairs: the products of more are added to each other first by compilers,
-for which registers do not suffice."""
+"""Unroll factor of reductions of pairs: compilers add the products of more to each other first,
+which exceeds the registers."""
 FEW_POINTS = 12
 SHORT_STEPS = 16
-"""Steps of a sum that need no loop where a tile has few points: the channels of a block."""
+"""Reduction steps to fully unroll if a tile has few points: the channels of a block."""
 LONG_LOOP = 8
-"""Points of a loop that tiles fill by themselves."""
+"""Extent of a loop that fills tiles by itself."""
 MOST_POINTS = 128
-"""Points of a tile that a schedule may ask for, each an accumulator."""
+"""Maximum points of a tile in a schedule, each an accumulator."""
 MOST_STEPS = 256
-"""Unrolled steps of a sum that a schedule may ask for."""
+"""Maximum unroll factor of a reduction in a schedule."""
 DIVISIBLE_STEPS = 128 << 10
-"""Multiply-adds of a nest that is not left in one tile, which only one thread could compute."""
+"""Multiply-adds of a nest that must not be one tile, which only one thread could compute."""
 
 
 FEW_TAPS = 4
-"""Iterations of loops that leave a tile without room to use a vector again."""
+"""Maximum extent of loops too short for reuse of a vector within a tile."""
 
 
 @dataclass(frozen=True)
 class RegisterTile:
     """Unrolled points per parallel loop and unrolling of reduction loops.
 
-    ``vector`` is the loop over whole vectors.  ``by_input`` asks for the steps of unrolled
-    reduction loops in the order of the inputs they read.  ``block`` is what to transpose.
-    ``turned`` is the loop that is contiguous in memory, if it is not that of the vectors.
-    ``runs`` are loops to exchange.
+    ``vector`` is the loop over whole vectors.  ``by_input`` orders the steps of unrolled reduction
+    loops by the inputs they read.  ``block`` has the reads to transpose.  ``turned`` is the loop
+    that is contiguous in memory, if not the vector loop.  ``runs`` are loops to interchange.
     """
 
     vector: str | None
@@ -89,7 +87,7 @@ class RegisterTile:
 
     @property
     def exchange(self) -> Exchange:
-        """What is exchanged within the tile."""
+        """The data exchange within the tile."""
         if self.block is not None:
             return "load"
         return "store" if self.turned is not None else "runs" if self.runs is not None else ""
@@ -110,9 +108,9 @@ class RegisterTile:
 
 @dataclass(frozen=True)
 class Roles:
-    """Which reads of the anchor move with the lanes, and which parallel loops move which reads.
+    """Which reads of the anchor vary along the lanes, and which parallel loops move which reads.
 
-    ``packed``: those that move with the lanes will be laid out as they are read.
+    ``packed``: those that vary along the lanes will be packed in the order of reads.
     """
 
     vectors: tuple[Read, ...]
@@ -126,7 +124,7 @@ class Roles:
 
     @cached_property
     def moving_broadcasts(self) -> tuple[frozenset[str], ...]:
-        """The same of reads that are broadcast."""
+        """The same for broadcast reads."""
         return tuple(map(index_symbols, self.broadcasts))
 
     def moves_vectors(self, variable: str) -> bool:
@@ -162,7 +160,7 @@ def ranked_tiles(
     """Register tiles of a group vectorised over ``lane`` with whole vectors along ``blocks``, best
     first by estimated cycles.
 
-    ``constants`` will be brought into the order in which they are read.
+    ``constants`` will be packed in the order in which they are read.
     """
     anchor = group.anchor
     if anchor is None:
@@ -183,7 +181,7 @@ def ranked_tiles(
     held = len(roles.vectors) + (DECODING if decodes(anchor) else 0)
     held += UNFUSED if multiplies_pairs(anchor) else 0
     if roles.broadcasts and not reused and not roles.packed and held == 1:
-        held = 0  # what is used once comes from memory as the product is added
+        held = 0  # operands used once are memory operands of the multiply-add
     found = [
         candidate
         for loops in _tiled_loops(reused or others, anchor, roles.broadcasts)
@@ -201,7 +199,8 @@ def ranked_tiles(
 def _exchange(
     group: Group, lane: str, blocks: str, constants: frozenset[str]
 ) -> RegisterTile | None:
-    """The tile of elementwise nests that move vectors across memory, or short runs of rows."""
+    """The tile of elementwise nests with strided vectors to transpose, or with short runs of
+    rows."""
     lanes = _extent(group.final.var(lane))
     if lanes > 1 and coefficient(group.final.store, lane) != 1:
         inner = next(v for v in reversed(group.final.parallel) if v.extent != 1)
@@ -233,7 +232,7 @@ def _elementwise_tile(group: Group, lane: str, blocks: str) -> RegisterTile:
 def wanted_tile(
     group: Group, lane: str, blocks: str, wanted: Tiled, constants: frozenset[str]
 ) -> RegisterTile:
-    """The tile that a schedule asks for; :class:`ScheduleError` if the group has no such one."""
+    """The tile that a schedule requests; :class:`ScheduleError` if it does not fit the group."""
     anchor = group.anchor
     found = _exchange(group, lane, blocks, constants) if anchor is None else None
     if found is not None and found.turned is not None and wanted.exchange != "store":
@@ -264,11 +263,10 @@ def _check_factors(what: str, factors: Factors, loops: Set[str], most: int) -> N
 def _tiled_loops(
     loops: Sequence[LoopVar], anchor: Nest, broadcasts: Sequence[Read]
 ) -> list[Sequence[LoopVar]]:
-    """The innermost of ``loops``, two at most: a batch of unknown length may be 1, and is tiled
-    only if the loop inside of it is short.
+    """The innermost of ``loops``, two at most: a symbolic batch may be 1, and is tiled only if the
+    loop inside of it is short.
 
-    Where these two are short, as the taps of a filter are whose gradient is summed up, the loop
-    around them as well.
+    If both are short, as with a gradient with respect to a filter, also the loop around them.
     """
     if len(loops) < 2:
         return [loops]
@@ -282,7 +280,7 @@ def _tiled_loops(
 
 
 def _around(tile: RegisterTile, loops: Sequence[LoopVar]) -> int:
-    """Iterations of the ``loops`` that have no part in ``tile``."""
+    """Iterations of the untiled ``loops``."""
     tiled = {name for name, _ in tile.points}
     return prod(_extent(v) for v in loops if v.name not in tiled)
 
@@ -292,8 +290,8 @@ def _is_short(loop: LoopVar, most: int) -> bool:
 
 
 def _slid(loop: LoopVar, anchor: Nest, broadcasts: Sequence[Read]) -> bool:
-    """Whether a window slides along ``loop``: a tap moves by a number of its steps, even where a
-    step is a row whose length is a symbol."""
+    """Whether a window slides along ``loop``: the stride of a tap is a multiple of its own, even if
+    both are symbolic."""
     for read in broadcasts:
         step = coefficient(read.indices[0], loop.name)
         for tap in anchor.reduce:
@@ -313,7 +311,7 @@ def _extent(loop: LoopVar) -> int:
 
 
 def _divisible(anchor: Nest) -> bool:
-    """Whether the nest has enough steps to be divided between threads."""
+    """Whether the nest has enough steps to be worth dividing between threads."""
     extents = [v.extent for v in (*anchor.parallel, *anchor.reduce)]
     return prod(e if isinstance(e, int) else 1 for e in extents) >= DIVISIBLE_STEPS
 
@@ -325,8 +323,7 @@ def _tiles(tile: RegisterTile, anchor: Nest, lane: str) -> float:
 
 
 def _windows(vectors: Sequence[Read], anchor: Nest, lane: str) -> list[list[SlidingWindow]]:
-    """The windows of each read: elements of a vector that windows slide along are no points of a
-    tile."""
+    """The windows of each read, without those that slide along the lanes."""
     return [[w for w in windows(r, anchor) if w.point.name != lane] for r in vectors]
 
 
@@ -337,8 +334,7 @@ def _longest(found: list[list[SlidingWindow]]) -> list[SlidingWindow]:
 def _candidates(
     blocks: LoopVar, spatial: Sequence[LoopVar], held: int, machine: CpuModel
 ) -> Iterator[RegisterTile]:
-    """Tiles whose accumulators, with ``held`` operands of each vector, fit into registers; of more
-    operands than there are registers, one vector."""
+    """Tiles whose accumulators, with ``held`` operands of each vector, fit into registers."""
     budget = machine.vector_registers - (3 if machine.vector_registers > 16 else 2)
     most = blocks.extent if isinstance(blocks.extent, int) else 8
     widths = [n for n in range(1, 9) if n <= most]
@@ -365,7 +361,7 @@ def _tile_sizes(variable: LoopVar | None, limit: int) -> range:
 def _cycles(
     tile: RegisterTile, anchor: Nest, blocks: str, roles: Roles, machine: CpuModel
 ) -> float:
-    """Estimated cycles of the whole nest per step of the reduction."""
+    """Estimated cycles of the whole nest per reduction step."""
     extent, size = anchor.var(blocks).extent, tile.of(blocks)
     if not isinstance(extent, int):
         return _part_cycles(tile, tile_count(extent, size), anchor, blocks, roles, machine)
@@ -380,7 +376,7 @@ def _cycles(
 def _part_cycles(
     tile: RegisterTile, panels: float, anchor: Nest, blocks: str, roles: Roles, machine: CpuModel
 ) -> float:
-    """Estimated cycles of ``panels`` panels of vectors per step of the reduction."""
+    """Estimated cycles of ``panels`` panels of vectors per reduction step."""
     points, tiles, uses = 1, 1.0, 1.0
     for name, size in tile.points:
         extent = anchor.var(name).extent
@@ -397,7 +393,7 @@ def _part_cycles(
     busy = max(points / machine.fmas, SLACK * loads / machine.loads, machine.fma_latency)
     step = vectors * (machine.vector_bits // 8)
     waiting = max(vectors * L2_CYCLES - busy, 0)
-    # The first use brings a panel into the first-level cache, if it has room for it.
+    # The first use loads a panel into the L1 cache, if it fits.
     if step * _steps(anchor) <= machine.l1_bytes:
         waiting /= uses
     else:
@@ -408,7 +404,7 @@ def _part_cycles(
 
 
 def _in_rows(roles: Roles, anchor: Nest) -> bool:
-    """Whether vectors that follow each other along the sum are in different rows."""
+    """Whether vectors of consecutive reduction steps are in different rows."""
     offsets = [r.indices[0] for r in roles.vectors if len(r.indices) == 1]
     strides = [coefficient(o, v.name) for o in offsets for v in anchor.reduce]
     return any(not isinstance(s, int) or s >= ROW_ELEMENTS for s in strides)
@@ -419,7 +415,8 @@ def _steps(anchor: Nest) -> int:
 
 
 def _distinct(moving: frozenset[str], tile: RegisterTile) -> int:
-    """Different elements (or vectors) one reduction step loads for a read ``moving`` with these."""
+    """Number of distinct elements (or vectors) that one reduction step loads for a read ``moving``
+    with these."""
     return prod(size for name, size in tile.points if name in moving)
 
 
@@ -427,7 +424,7 @@ def _unrolling(anchor: Nest, tile: RegisterTile, roles: Roles) -> tuple[tuple[st
     """Unrolling of the reduction loops, from the innermost outwards, to a moderate body.
 
     A loop along which neighbouring points of the tile broadcast the same elements stays rolled:
-    unrolled, the compiler would keep the shared elements in vector registers the tile needs.
+    unrolled, the compiler would keep the shared elements in vector registers that the tile needs.
     """
     points = tile.size
     budget = max(2, UNROLLED_STEPS // points)

@@ -1,9 +1,9 @@
-"""Vectors across memory: square blocks transposed in registers.
+"""Strided vectors: square blocks transposed in registers.
 
-Where lanes are far apart, a gather loads them one by one.  If neighbouring points of another loop
-read neighbouring elements, a block is loaded row by row instead, and its columns are the vectors
-wanted.  Where vectors can only be computed across the results, as for results that read at
-positions rounded down, a block of them is transposed before it is stored.
+If lanes are far apart, a gather loads them one by one.  If neighbouring points of another loop read
+contiguous elements, a block is loaded row by row instead, and its columns are the wanted vectors.
+If vectors can only be computed strided in the results, as for results that read at rounded-down
+indices, a block of them is transposed before it is stored.
 
 Eklundh's method ("A fast computer method for matrix transposing", 1972), in steps that processors
 have instructions for.
@@ -24,21 +24,21 @@ from modelcc.schedule.lanes import Lanes
 from modelcc.schedule.nest import LoopVar, Nest
 
 NEAREST = 5
-"""Lanes less far apart than this are cheaper to load with their neighbours."""
+"""Lanes with smaller strides are cheaper to load with their neighbours."""
 
 NARROWEST = 4
-"""Loops of fewer points are not worth a block."""
+"""Loops of fewer points do not pay for a block."""
 
 WIDEST = 16
-"""Rows of a block: the registers it takes."""
+"""Rows of a block: the registers it occupies."""
 
 SEGMENT_BITS = 128
-"""Part of a register within which processors interleave at no extra cost."""
+"""Part of a register within which processors interleave at no additional cost."""
 
 
 @dataclass(frozen=True)
 class TransposedReads:
-    """``reads`` lie ``lanes`` rows apart along the vector and next to each other along ``loop``."""
+    """``reads`` are strided by ``lanes`` rows along the vector and contiguous along ``loop``."""
 
     loop: LoopVar
     reads: tuple[Read, ...]
@@ -47,9 +47,9 @@ class TransposedReads:
 def find_block(
     nests: Sequence[Nest], lane: str, lanes: int, constants: frozenset[str]
 ) -> TransposedReads | None:
-    """The block in which reads across the vectors of elementwise nests are worth transposing.
+    """The block in which strided reads of elementwise nests are worth transposing.
 
-    Reads of ``constants`` are not at flat offsets yet.
+    Reads of ``constants`` do not have flat offsets yet.
     """
     if lanes > WIDEST or lanes < NARROWEST or lanes & (lanes - 1) or any(n.own for n in nests):
         return None
@@ -64,7 +64,7 @@ def find_block(
 
 
 def _always_read(scalar: Scalar) -> list[Read]:
-    """Reads at flat offsets under no condition."""
+    """Unconditional reads at flat offsets."""
     match scalar:
         case Read():
             return [scalar] if len(scalar.indices) == 1 and scalar.dtype != BOOL else []
@@ -86,7 +86,7 @@ def _is_wide(loop: LoopVar) -> bool:
 def load_block(
     block: TransposedReads, points: Sequence[Mapping[str, Index]], lanes: Lanes, names: FreshNames
 ) -> tuple[list[Stmt], dict[tuple[str, Index], Var]]:
-    """Loads what ``block`` reads at ``points``, which follow each other along its loop.
+    """Loads the ``reads`` of ``block`` at ``points``, which are consecutive along its loop.
 
     Returns the statements, and the values by tensor and offset.
     """
@@ -101,8 +101,8 @@ def load_block(
 
 
 def find_turned(nests: Sequence[Nest], stored: frozenset[str], lanes: int) -> LoopVar | None:
-    """A loop to lay vectors along, to be transposed before they are stored, where the innermost
-    loop of elementwise nests does not allow vectors."""
+    """A loop to vectorise, with vectors transposed before they are stored, if the innermost loop of
+    elementwise nests cannot be vectorised."""
     if lanes > WIDEST or lanes < NARROWEST or lanes & (lanes - 1) or any(n.own for n in nests):
         return None
     inner = next((v for v in reversed(nests[-1].parallel) if v.extent != 1), None)
@@ -126,7 +126,7 @@ def find_turned(nests: Sequence[Nest], stored: frozenset[str], lanes: int) -> Lo
 
 
 def _lies_along(read: Read, variable: str, lanes: int) -> bool:
-    """Whether vectors along ``variable`` are contiguous or the same in all lanes."""
+    """Whether vectors along ``variable`` are contiguous or uniform."""
     if len(read.indices) != 1:
         return not read.indices
     if variable not in symbols(read.indices[0]):
@@ -141,7 +141,7 @@ def store_turned(
     lanes: Lanes,
     names: FreshNames,
 ) -> list[Stmt]:
-    """Stores the vectors of ``nest`` at ``points``, which follow each other in memory."""
+    """Stores the vectors of ``nest`` at ``points``, which are contiguous in memory."""
     statements: list[Stmt] = []
     dtype, count = nest.body.dtype, len(points)
     idle = Const(0.0 if dtype.is_float else 0, dtype, lanes.count)
@@ -158,7 +158,7 @@ def store_turned(
 def _width(
     tensor: str, row: int, points: Sequence[Mapping[str, Index]], lanes: Lanes
 ) -> Index | None:
-    """Elements of a row of a block that exist: 0 if the lane does not, None for a whole vector."""
+    """Active elements of a row of a block: 0 if the lane is inactive, None for a whole vector."""
     count = len(points)
     width: Index | None = None if count == lanes.count else count
     active = lanes.active_for(tensor)
@@ -169,7 +169,7 @@ def _width(
 
 
 def _row(read: Read, row: int, points: Sequence[Mapping[str, Index]], lanes: Lanes) -> Expr:
-    """What one lane reads at all points; zero if the lane does not exist."""
+    """The elements of one lane at all points; zero if the lane is inactive."""
     offset = substitute(read.indices[0], {**points[0], lanes.variable: row})
     width = _width(read.tensor, row, points, lanes)
     if width == 0:
@@ -214,7 +214,8 @@ def _transposed(
 
 
 def _interleaving(size: int, segment: int, run: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Runs of two vectors in turn, from the lower and from the upper half of each segment."""
+    """Shuffles that interleave runs of two vectors, from the lower and from the upper half of each
+    segment."""
 
     def places(first: int) -> tuple[int, ...]:
         return tuple(
@@ -229,7 +230,7 @@ def _interleaving(size: int, segment: int, run: int) -> tuple[tuple[int, ...], t
 
 
 def _every_second(size: int, segment: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The even and the odd segments of two vectors, one after the other."""
+    """Shuffles to the even and the odd segments of two vectors, one after the other."""
 
     def places(first: int) -> tuple[int, ...]:
         starts = range(first * segment, 2 * size, 2 * segment)

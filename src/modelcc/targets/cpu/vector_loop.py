@@ -1,4 +1,4 @@
-"""The loop of stages that is cut into vectors: which, and into how many lanes."""
+"""Choice of the vectorised loop of stages, and of the number of lanes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from modelcc.targets.cpu.transposition import find_turned
 
 
 def vector_loop(group: Group, machine: CpuModel) -> tuple[LoopVar, int] | None:
-    """The loop to cut into vectors, the innermost of the output if it can be, and their lanes."""
+    """The loop to vectorise, the innermost of the output if possible, and the number of lanes."""
     inner = next((v for v in reversed(group.final.parallel) if v.extent != 1), None)
     lanes = _lanes_along(group, inner, machine)
     if inner is None or not _fits_vectors(group, inner, _vector_lanes(group, inner, lanes)):
@@ -29,7 +29,7 @@ def vector_loop(group: Group, machine: CpuModel) -> tuple[LoopVar, int] | None:
 def wanted_vector_loop(
     group: Group, wanted: Tiled, machine: CpuModel
 ) -> tuple[LoopVar, int] | None:
-    """The same as a schedule says."""
+    """The same as a schedule requests."""
     if not wanted.vector:
         return None
     inner = next((v for v in group.final.parallel if v.name == wanted.vector), None)
@@ -53,7 +53,7 @@ def _turns(group: Group, inner: LoopVar, lanes: int) -> bool:
 def split_vector(
     group: Group, inner: LoopVar, lanes: int
 ) -> tuple[Group, LoopVar, str, Index | None]:
-    """Cut the loop ``inner`` into whole vectors."""
+    """Splits the loop ``inner`` by ``lanes``."""
     final, block = group.final, group.blocks.get(inner.axis)
     outer = next((v for v in final.parallel if _continues(v, inner)), None)
     if inner.extent == lanes and outer is not None:
@@ -69,23 +69,23 @@ def split_vector(
 
 
 def _vector_lanes(group: Group, inner: LoopVar, lanes: int) -> int:
-    """Lanes of vectors along ``inner``, of ``lanes`` at most."""
+    """Lanes of vectors along ``inner``, at most ``lanes``."""
     block = group.blocks.get(inner.axis)
     if block is None:
         return lanes
-    # Padding is a matter of whole blocks, so no vector may hold parts of two.
+    # Padding is in whole blocks, so vectors must not straddle two.
     return gcd(lanes, inner.extent if isinstance(inner.extent, int) else block)
 
 
 def _fits_vectors(group: Group, inner: LoopVar, lanes: int) -> bool:
     """Whether vectors along ``inner``, the innermost loop, can be computed and stored."""
     step = coefficient(group.final.store, inner.name)
-    # Results a few elements apart are stored one by one, which only sums make up for.
+    # Strided results are stored one by one, which only pays for reductions.
     if step != 1 and not (group.anchor is not None and isinstance(step, int) and step != 0):
         return False
     internal = {n.output for n in group.nests}
     gathers = group.anchor is None and step == 1
-    # Positions that several elements share are found once for these, not in each lane.
+    # Indices shared by several elements are loaded once for all lanes.
     repeated = gathers and not any(isinstance(s, Bind) for n in group.nests for s in walk(n.body))
     return all(
         vectorisable(n.body, inner.name, lanes, internal, gathers, repeated) for n in group.nests
@@ -93,13 +93,13 @@ def _fits_vectors(group: Group, inner: LoopVar, lanes: int) -> bool:
 
 
 def _continues(outer: LoopVar, inner: LoopVar) -> bool:
-    """Whether ``outer`` counts whole runs of ``inner`` along the same axis."""
+    """Whether ``outer`` iterates over whole runs of ``inner`` along the same axis."""
     same = outer.axis == inner.axis and isinstance(inner.extent, int)
     return same and outer.multiplier == inner.multiplier * inner.extent
 
 
 def _missing_lanes(nest: Nest, lane: LoopVar) -> Index | None:
-    """Lanes of a block that exist when the lanes are a block of the layout; None: always all."""
+    """Active lanes of a block if the lanes are a block of the layout; None: always all."""
     total = nest.extents[lane.axis]
     if isinstance(total, int) and isinstance(lane.extent, int) and total % lane.extent == 0:
         return None
@@ -110,12 +110,12 @@ def _missing_lanes(nest: Nest, lane: LoopVar) -> Index | None:
 
 
 def _lanes_along(group: Group, inner: LoopVar | None, machine: CpuModel) -> int:
-    """How many of the widest elements that vectors along ``inner`` are made of fit one."""
+    """Lanes per register of the widest element type along ``inner``."""
     internal = {n.output for n in group.nests}
     least = group.final.body.dtype.bits
 
     def one_for_all(bind: Bind) -> bool:
-        """Whether all lanes have the same position, which is a number apart."""
+        """Whether all lanes have the same index, bound once as a scalar."""
         return inner is not None and not moves(bind, inner.name, internal)
 
     def bits(scalar: Scalar) -> Iterator[int]:
@@ -131,9 +131,9 @@ def _lanes_along(group: Group, inner: LoopVar | None, machine: CpuModel) -> int:
 def _active_lanes(
     nest: Nest, inner: LoopVar, blocks: LoopVar, lanes: int, block: int | None
 ) -> Index | None:
-    """Lanes of a vector that exist; None if every vector is whole.
+    """Active lanes of a vector; None if every vector is whole.
 
-    Where ``inner`` is one ``block`` of an axis, the end of the axis counts.
+    If ``inner`` is one ``block`` of an axis, the end of the axis counts.
     """
     if block is not None:
         total = nest.extents[inner.axis]

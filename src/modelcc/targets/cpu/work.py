@@ -1,4 +1,4 @@
-"""How long stages take, roughly, to decide whether threads are worth their start."""
+"""Rough time estimates of stages, to decide whether threads pay for their start."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ UNKNOWN = 128
 """Assumed size of a symbolic extent."""
 
 WORTH_A_FORK = 5_000
-"""Nanoseconds by :func:`nanoseconds`, which is on the safe side; threads that are awake start and
-meet within 500."""
+"""Nanoseconds by :func:`nanoseconds`, a conservative estimate; awake threads fork and join within
+500."""
 
 
 def nanoseconds(stages: Sequence[Stage], types: Mapping[str, TensorType]) -> float:
     """Estimated time of ``stages`` on one core: arithmetic, or the memory that they touch.
 
-    ``types`` are those of tensors in memory; what stages hand on to each other is none.
+    ``types`` are those of tensors in memory, without values passed between stages.
     """
     return evaluate(_work(stages, types, _assumed), {}) / RATE
 
@@ -44,15 +44,15 @@ def nanoseconds(stages: Sequence[Stage], types: Mapping[str, TensorType]) -> flo
 def may_be_worth_a_fork(
     stages: Sequence[Stage], types: Mapping[str, TensorType], dims: Bounds
 ) -> bool:
-    """Whether ``stages`` take long enough for threads, with some sizes at least."""
+    """Whether ``stages`` take long enough for threads, for some sizes at least."""
     return _is_worth(_work(stages, types, _itself), dims) is not False
 
 
 def forks_if_worth(
     body: Sequence[Stmt], stages: Sequence[Stage], types: Mapping[str, TensorType], dims: Bounds
 ) -> tuple[Stmt, ...]:
-    """``body``, which computes ``stages``, with parallel loops that ask at run time whether sizes
-    are worth threads, where it depends on them."""
+    """``body``, which computes ``stages``, with parallel loops that check at run time whether sizes
+    are worth threads, if it depends on them."""
     work = simplify(_work(stages, types, _itself), dims)
     if _is_worth(work, dims) is not None:
         return tuple(body)
@@ -63,14 +63,14 @@ def forks_if_worth(
 
 
 def _is_worth(work: Index, dims: Bounds) -> bool | None:
-    """None if sizes decide."""
+    """None if it depends on sizes."""
     return compare(work, ">=", WORTH_A_FORK * RATE, dims)
 
 
 def _work(
     stages: Sequence[Stage], types: Mapping[str, TensorType], extent: Callable[[Index], Index]
 ) -> Index:
-    """Operations or bytes, whichever are more, where ``extent`` is what to take for one."""
+    """Operations or bytes, whichever are more, with extents mapped by ``extent``."""
     operations = total([_points(s, extent) * max(1, cost(s.body)) for s in stages])
     touched = {read.tensor: None for stage in stages for read in reads(stage.body)}
     touched |= {stage.output: None for stage in stages}
@@ -79,7 +79,8 @@ def _work(
 
 
 def _bytes(type_: TensorType, stages: Sequence[Stage], extent: Callable[[Index], Index]) -> Index:
-    """Bytes of a tensor, but no more than the stages have points: a gather reads few of them."""
+    """Bytes of a tensor, at most those of as many elements as the stages have points: a gather
+    reads few."""
     points = evaluate(total([_points(s, _assumed) for s in stages]), {})
     fits = evaluate(product(map(_assumed, type_.shape)), {}) <= points
     elements = (

@@ -1,1 +1,1 @@
-"""Rewrites of tensor programs that pay on processors: layouts, packing, fewer multiplications."""
+"""Passes over tensor programs that pay on CPUs: layouts, packing, fewer multiplications."""

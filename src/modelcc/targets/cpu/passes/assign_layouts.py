@@ -39,8 +39,8 @@ from modelcc.targets.cpu.passes.layout_preference import (
 
 @dataclass(frozen=True)
 class AssignLayouts:
-    """``block`` channels innermost, ``several`` times as many of bf16 if that divides them; borders
-    of up to ``widest_halo`` elements per side of tensors of unknown size.
+    """``block`` channels innermost, ``several`` times as many of bf16 if that divides them; halos
+    of up to ``widest_halo`` elements per side for tensors of symbolic shape.
 
     before::
 
@@ -116,25 +116,25 @@ class AssignLayouts:
 
 
 def _read_by_reductions(program: TensorProgram) -> frozenset[str]:
-    """Tensors worth a border, inputs and results in a copy."""
+    """Tensors that benefit from a halo, inputs and results in a copy."""
     reductions = [s for s in stages_of(program.items) if s.reduce]
     return frozenset(r.tensor for s in reductions for r in reads(s.body))
 
 
 def _fixed(program: TensorProgram) -> frozenset[str]:
-    """Tensors that others see as row-major memory."""
+    """Tensors that others access as row-major memory."""
     viewed = {t for i in program.items if isinstance(i, View) for t in (i.input, i.output)}
     return frozenset((*program.inputs, *program.outputs, *program.constants, *viewed))
 
 
 def _plain_results(program: TensorProgram) -> frozenset[str]:
-    """Results of the program that kernels make: others see them without a border."""
+    """Program outputs computed by kernels: others access them without a halo."""
     kernels = [item for item in program.items if isinstance(item, Kernel)]
     return frozenset(program.outputs) & {t for k in kernels for t in k.outputs}
 
 
 def _movable_views(program: TensorProgram) -> frozenset[str]:
-    """Results of views that only kernels see: moved as they are made, they may have a border."""
+    """Results of views that only kernels read: copied where they are made, they may have a halo."""
     views = [item for item in program.items if isinstance(item, View)]
     others = {t for i in program.items if not isinstance(i, Kernel) for t in item_inputs(i)}
     return frozenset(v.output for v in views) - others - frozenset(program.outputs)
@@ -156,7 +156,7 @@ def _copy(source: str, target: str, type_: TensorType, nodes: tuple[str, ...]) -
 
 
 def _copied(program: TensorProgram, copied: frozenset[str]) -> TensorProgram:
-    """Copy inputs and results that reductions want in another layout; they read the copies."""
+    """Copies inputs and results that reductions read in another layout; they read the copies."""
     names = {t: _padded(t) for t in (*program.inputs, *program.outputs) if t in copied}
     if not names:
         return program
@@ -171,7 +171,7 @@ def _copied(program: TensorProgram, copied: frozenset[str]) -> TensorProgram:
 
 
 def _rename_guarded(item: Item, names: Mapping[str, str]) -> Item:
-    """Read the renamed tensors instead, in reductions."""
+    """Renames tensors in the reads of reductions."""
     if not isinstance(item, Kernel) or not any(s.reduce for s in item.stages):
         return item
     return _rename_reads(item, names)
@@ -189,7 +189,7 @@ def _rename_reads(kernel: Kernel, names: Mapping[str, str]) -> Kernel:
 
 
 def _copy_outputs(program: TensorProgram, dims: Mapping[str, int]) -> TensorProgram:
-    """Compute blocked graph outputs in a blocked tensor of their own, and copy."""
+    """Computes blocked graph outputs in a blocked tensor of their own, and copies them."""
     names = {o: _blocked(o) for o in program.outputs if o in dims}
     if not names:
         return program
@@ -217,7 +217,7 @@ def _renamed_everywhere(item: Item, names: Mapping[str, str]) -> Item:
 
 
 def _expand_views(program: TensorProgram) -> TensorProgram:
-    """Views from or to what is no longer row-major become copies (which may be inlined)."""
+    """Replaces views of tensors that are no longer row-major by copies (which may be inlined)."""
     items: list[Item] = []
     for item in program.items:
         ends = (item.input, item.output) if isinstance(item, View) else ()

@@ -1,9 +1,8 @@
-"""Products read in parts, computed together with what reads them: the gates of recurrent layers.
+"""Products fused with the readers of their parts: the gates of recurrent layers.
 
 A step of a recurrent layer multiplies its state by one matrix for all gates, and then combines the
-parts of the result point by point.  Blocks of columns are independent of each other if each has
-the columns of every part, so a block goes from the product to the next state at once, and one
-kernel is a whole step.
+parts of the result point by point.  Blocks of columns are independent of each other if each has the
+columns of every part, so one kernel computes a whole step, block by block.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ from modelcc.passes.tensor.shared_axes import shared_axes
 from modelcc.passes.tensor.unify_axes import reads_own_point
 
 BLOCK, PART, COLUMN = "block", "part", "column"
-"""Axes of the fused kernel, next to those of rows."""
+"""Axes of the fused kernel, beside those of rows."""
 WIDTHS = (64, 48, 32, 16)
-"""Columns that a block may have of each part: whole vectors."""
+"""Possible numbers of columns of each part in a block: whole vectors."""
 REPEATABLE = 8
-"""Cost of what may be computed for every reader of a product."""
+"""Maximum cost of an epilogue that is recomputed for every reader of a product."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,8 @@ class HorizontalFusion:
     """Fuses a product of at most ``rows`` rows by a constant with the readers of its parts.
 
     A block has at most ``columns`` columns.  A product of at most ``undivided`` multiplications,
-    which one thread computes, is one block.  One thread alone computes larger ones by themselves:
-    combining the parts of all columns in one go leaves more to do at once.
+    which one thread computes, is one block.  Larger ones are not fused for a single thread:
+    combining the parts of all columns at once has more instruction-level parallelism.
 
     before::
 
@@ -88,7 +87,7 @@ class HorizontalFusion:
             kernel = item if isinstance(item, Kernel) else None
             found = kernel and self._match(position, kernel, readers, program)
             places = () if found is None else (position, *found.places)
-            # Readers of several products are joined with the first of these only.
+            # Readers of several products are fused with the first of these only.
             if found is None or any(items[n] is not program.items[n] for n in places):
                 continue
             joined = found.kernel()
@@ -146,7 +145,7 @@ class HorizontalFusion:
         return stages if plain and cheap and exact and _is_static(first) else None
 
     def _width(self, product: Stage, size: int, parts: int) -> int:
-        """Columns of a block in each of the ``parts``; 0 if there is no good width."""
+        """Columns of a block in each of the ``parts``; 0 if no width fits."""
         axes = (*product.axes, *product.reduce)
         if prod(a.extent for a in axes if isinstance(a.extent, int)) <= self.undivided:
             return size
@@ -170,7 +169,7 @@ def _is_static(stage: Stage) -> bool:
 
 
 def _at_point(indices: Sequence[Index], axes: Sequence[Axis]) -> bool:
-    """Whether ``indices`` are those of a point of ``axes``; axes of extent 1 may be 0."""
+    """Whether ``indices`` are the axes themselves; axes of extent 1 may be 0."""
     if len(indices) != len(axes):
         return False
     return all(
@@ -179,7 +178,7 @@ def _at_point(indices: Sequence[Index], axes: Sequence[Axis]) -> bool:
 
 
 def _combines(kernel: Kernel, fusion: _Fusion) -> bool:
-    """Whether a reader combines parts of the product at one point, its stages likewise."""
+    """Whether a reader combines parts of the product at one point, in all its stages."""
     made = {s.output: s for s in kernel.stages}
     rows = [a.extent for a in fusion.stages[0].axes[:-1]]
     for stage in kernel.stages:
@@ -195,7 +194,7 @@ def _combines(kernel: Kernel, fusion: _Fusion) -> bool:
 
 
 def _read_between(position: int, places: Sequence[int], program: TensorProgram) -> bool:
-    """Whether an item before the last reader, itself none, needs what readers make."""
+    """Whether an item before the last reader, itself no reader, depends on a reader's result."""
     made: set[str] = set()
     for n in range(position + 1, places[-1]):
         item = program.items[n]
@@ -222,7 +221,7 @@ class _Fusion:
 
     @property
     def product(self) -> str:
-        """What the readers read."""
+        """The tensor that the readers read."""
         return self.stages[-1].output
 
     @property
@@ -236,7 +235,7 @@ class _Fusion:
         return self.stages[0].axes[:-1]
 
     def part(self, read: Read, reader: Stage) -> int | None:
-        """Which part of the product is read at the reader's point; None if it is none."""
+        """Which part of the product is read at the reader's point; None if the read is no part."""
         offset = read.indices[-1] - Sym(reader.axes[-1].name)
         if not isinstance(offset, int) or offset % self.size:
             return None
@@ -282,7 +281,7 @@ class _Fusion:
             yield replace(stage, axes=axes, write=write, body=body)
 
     def _with_part(self, node: Scalar) -> Scalar:
-        """The value of the product that ``node`` reads in a block, other nodes as they are."""
+        """The value of the product that ``node`` reads, in a block; other nodes unchanged."""
         if not (isinstance(node, Read) and node.tensor == self.product):
             return node
         offset = node.indices[-1] - self._column(0)
@@ -290,7 +289,7 @@ class _Fusion:
         return self._value(offset // self.size)
 
     def _value(self, part: int) -> Scalar:
-        """The product at a point of a block, its epilogue done."""
+        """The product at a point of a block, after its epilogue."""
         first = self.stages[0]
         rows = tuple(Sym(a.name) for a in self.rows)
         point = (Sym(BLOCK), *rows, part, Sym(COLUMN))

@@ -1,4 +1,4 @@
-"""Which tensors want blocked channels, and how wide a zero border their readers want."""
+"""Choice of tensors with blocked channels, and of the width of zero halos for their readers."""
 
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ from modelcc.ir.tensor_ranges import implied_by_range
 from modelcc.ir.types import I32, U8, TensorType, row_major
 
 QUAD = 4
-"""Bytes that a dot product of bytes takes at once."""
+"""Bytes that a dot product of bytes processes at once."""
 
 MOST_GROWTH = 6.0
-"""Guards in the loops of a window cost more than walking over this many times the elements."""
+"""Growth of a tensor by its halo that still costs less than guards in the loops of a window."""
 
 MOST_BORDER = 1 / 8
-"""Part of the elements that a sum rather takes from a border than to be guarded against them."""
+"""Maximum fraction of a reduction's elements read from a halo rather than guarded."""
 
 USES, SUMMANDS = 16, 64
-"""How often each of the weights that come at run time is used, and how many products are summed,
-where it pays to have channels of results together."""
+"""Minimum uses of each run-time weight, and minimum products summed, for blocked channels of
+results to pay."""
 
 TAPS = 49
-"""Places of a window, at most, that a sum goes through for every block of channels."""
+"""Maximum taps of a window for a reduction to traverse them for every block of channels."""
 
 COUNTED = 4096
-"""Elements that are looked at one by one, at most."""
+"""Maximum number of index values enumerated."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +84,11 @@ def blocked_dims(
 ) -> dict[str, int]:
     """Tensor → the dimension whose blocks should be innermost.
 
-    Seeds are contractions with a constant and convolutions by weights that come at run time, which
-    are computed in vectors along these operands' own axis, and padded windows over ``inputs``,
-    whose vectors along rows would end at every border; what reads them along that axis follows.
-    Where it is the last dimension of a tensor, row-major order already is what is wanted, as it is
-    for what algorithms and readers of sizes touch, and for what transposes it, unless a
-    convolution comes after that.
+    Seeds are contractions with a constant and convolutions by run-time weights, which are
+    vectorised along these operands' own axis, and padded windows over ``inputs``, whose vectors
+    along rows would end at every border; their readers along that axis follow.  If it is the last
+    dimension of a tensor, row-major order already fits, as it does for algorithms, for readers of
+    sizes, and for transpositions unless followed by a convolution.
     """
     packed = constants | {t for t, type_ in types.items() if type_.layout is not None}
     convolved = _convolved(items, packed)
@@ -133,7 +132,7 @@ def blocked_operands(
     """Tensors to block that do not follow others, and the dimension to block.
 
     They are read by reductions with blocked results, along the same channels or, if they are among
-    ``names``, which are copied anyway, along a whole block of channels to sum.
+    ``names``, which are copied anyway, along a whole block of reduced channels.
     """
     found: dict[str, int] = {}
     made = _made_by_elements(items, types) - wanted.keys()
@@ -152,9 +151,9 @@ def blocked_operands(
 
 
 def _together(axis: Axis, stage: Stage, block: int) -> bool:
-    """Whether a whole block of what is summed along ``axis`` is read before the next tap.
+    """Whether a whole block of the reduced ``axis`` is read before the next tap.
 
-    Of many taps, those of a gradient of weights, the other operand's would lie far apart.
+    With many taps, as in a gradient of weights, the other operand's elements would be far apart.
     """
     taps = product(a.extent for a in stage.reduce if a != axis)
     few = not isinstance(taps, int) or taps <= TAPS
@@ -162,7 +161,7 @@ def _together(axis: Axis, stage: Stage, block: int) -> bool:
 
 
 def _made_by_elements(items: tuple[Item, ...], types: Mapping[str, TensorType]) -> frozenset[str]:
-    """Tensors of rows that one kernel makes element by element, and only kernels read."""
+    """Tensors of rows that one kernel computes elementwise, and only kernels read."""
     kernels = [item for item in items if isinstance(item, Kernel)]
     others = [item for item in items if not isinstance(item, Kernel)]
     fixed = {t for item in others for t in (*item_inputs(item), *item_outputs(item))}
@@ -195,8 +194,8 @@ def _is_convolution(stage: Stage, constants: frozenset[str]) -> bool:
 
 
 def byte_dims(items: tuple[Item, ...], types: Mapping[str, TensorType]) -> dict[str, int]:
-    """Tensor of bytes, or of words of two numbers → the dimension that contractions reduce, where
-    it is not the last.
+    """Tensor of bytes, or of words of two integers → the dimension that contractions reduce, if it
+    is not the last.
 
     Dot products of bytes take groups of four neighbours along it.
     """
@@ -221,8 +220,8 @@ def _worth_blocking(dim: int, type_: TensorType, block: int) -> bool:
 
 
 def _aligned(stage: Stage, dim: int, block: int) -> bool:
-    """Whether the part of the output that the stage writes starts at a whole block, or is moved
-    there from whole blocks."""
+    """Whether the part of the output that the stage writes starts at a whole block, or is copied
+    from whole blocks."""
     start = substitute(stage.write[dim], {a.name: 0 for a in stage.axes})
     if not isinstance(start, int):
         return False
@@ -230,7 +229,7 @@ def _aligned(stage: Stage, dim: int, block: int) -> bool:
 
 
 def _from_whole_blocks(stage: Stage, dim: int, block: int) -> bool:
-    """Whether all that runs along dimension ``dim`` of the output starts at a whole block."""
+    """Whether all reads along dimension ``dim`` of the output start at a whole block."""
     moving = symbols(stage.write[dim])
     indices = [i for r in reads(stage.body) for i in r.indices if symbols(i) & moving]
     starts = [substitute(i, {n: 0 for n in symbols(i)}) for i in indices]
@@ -239,7 +238,7 @@ def _from_whole_blocks(stage: Stage, dim: int, block: int) -> bool:
 
 def _seed_dim(stage: Stage, constants: frozenset[str]) -> int | None:
     """The output dimension along which only (or also) the constant operand of a product moves, or
-    the weights of a convolution that come at run time."""
+    the run-time weights of a convolution."""
     pair = _product(stage)
     if pair is None:
         return None
@@ -253,10 +252,10 @@ def _seed_dim(stage: Stage, constants: frozenset[str]) -> int | None:
 
 
 def _weights(stage: Stage, pair: tuple[Read, Read]) -> Read | None:
-    """Which of two operands that come at run time the other one is convolved with.
+    """The one of two run-time operands that the other one is convolved with.
 
-    It moves along one axis of the result only, which is not the innermost; the other one is an
-    image, of which the sum sees windows or the pixels of planes, often enough.
+    It moves along a single axis of the result, which is not the innermost; the other one is an
+    image, of which the reduction reads windows or the pixels of planes, with enough reuse.
     """
     summed = {a.name for a in stage.reduce}
     inner = next((a.name for a in reversed(stage.axes) if a.extent != 1), "")
@@ -274,13 +273,13 @@ def _weights(stage: Stage, pair: tuple[Read, Read]) -> Read | None:
 
 
 def _least(count: Index, least: int) -> bool:
-    """Whether ``count`` is no less, as far as is known."""
+    """Whether ``count`` is at least ``least``, or symbolic."""
     return not isinstance(count, int) or count >= least
 
 
 def _window_dim(stage: Stage, inputs: frozenset[str]) -> int | None:
-    """The last dimension that a window, guarded along rows of one of ``inputs``, does not move
-    along."""
+    """The last dimension along which a window, guarded along rows of one of ``inputs``, does not
+    move."""
     if not stage.reduce or not isinstance(stage.body, Guard):
         return None
     match stage.body.inside:
@@ -347,11 +346,11 @@ def _written_dim(stage: Stage, axis: str) -> int | None:
 def halos(
     items: tuple[Item, ...], types: Mapping[str, TensorType], dims: Bounds, widest: int
 ) -> dict[str, Border]:
-    """Tensor → border that makes its readers' guards superfluous, and what it is filled with.
+    """Tensor → border that makes its readers' guards superfluous, and its fill value.
 
-    Borders that make the tensor more than ``MOST_GROWTH`` times as large are left to guards; of
-    tensors whose size is not known, those wider than ``widest`` elements; and those with another
-    filling than the first reader wants.
+    Left to guards are borders that make the tensor more than ``MOST_GROWTH`` times as large; for
+    symbolic shapes, those wider than ``widest`` elements; and those with another fill value than
+    that of the first reader.
     """
     wanted: dict[str, Border] = {}
     for stage in stages_of(items):
@@ -372,9 +371,9 @@ def halos(
 def _worth_reading(
     need: tuple[tuple[int, int], ...], read: Read, stage: Stage, type_: TensorType
 ) -> tuple[tuple[int, int], ...]:
-    """``need`` without the planes of which much of what a sum of products would read is border.
+    """``need`` without the planes if too much of a sum of products would be read from the border.
 
-    A guard is the same for all of a plane.  It is not for tiles of points of rows and columns.
+    A guard is uniform over a plane, but not over tiles of points of rows and columns.
     """
     moving = [d for d, i in enumerate(read.indices) if symbols(i) and type_.shape[d] != 1]
     planes = moving[:-2] if _product(stage) is not None else []
@@ -387,7 +386,7 @@ def _worth_reading(
 
 
 def _outside(index: Index, dim: int, stage: Stage, type_: TensorType) -> float:
-    """The part of the values of ``index`` that lie outside of ``dim``; 0 if it is not known."""
+    """The fraction of the values of ``index`` that lie outside of ``dim``; 0 if unknown."""
     extent = type_.shape[dim]
     axes = [a for a in (*stage.axes, *stage.reduce) if a.name in symbols(index)]
     ranges = [range(a.extent) for a in axes if isinstance(a.extent, int)]
@@ -411,7 +410,7 @@ def _affordable(type_: TensorType, border: Sequence[tuple[int, int]], widest: in
 def _guarded(
     scalar: Scalar, types: Mapping[str, TensorType], ranges: Bounds
 ) -> list[tuple[Read, int]]:
-    """Reads that are a small integer outside of their tensor, and that integer."""
+    """Reads replaced by a small integer outside of their tensor, and that integer."""
     match scalar:
         case Guard(conditions=conditions, inside=Read() as read, outside=Number(value=value)) if (
             value == 0 or (read.dtype in (U8, I32) and isinstance(value, int))
@@ -423,7 +422,7 @@ def _guarded(
 
 
 def _overhang(read: Read, type_: TensorType, ranges: Bounds) -> tuple[tuple[int, int], ...] | None:
-    """How far the read reaches out of the tensor, per dimension."""
+    """How far the read exceeds the tensor, per dimension."""
     result: list[tuple[int, int]] = []
     for index, extent in zip(read.indices, type_.shape, strict=True):
         low = bounds_of(index, ranges).lo
@@ -435,7 +434,7 @@ def _overhang(read: Read, type_: TensorType, ranges: Bounds) -> tuple[tuple[int,
 
 
 def view_indices(view: View, types: Mapping[str, TensorType], dims: Bounds) -> Stage:
-    """The stage that a view stands for: every element read at its row-major position."""
+    """The stage equivalent to a view: every element read at its row-major position."""
     target, source = types[view.output], types[view.input]
     axes = tuple(Axis(f"v{n}", e) for n, e in enumerate(target.shape))
     point: tuple[Index, ...] = tuple(Sym(a.name) for a in axes)

@@ -1,6 +1,6 @@
-"""Convolutions of small integers: two channels in a word.
+"""Convolutions of narrow integers: two channels packed in a word.
 
-Processors multiply and add pairs of 16-bit numbers at once, if those lie next to each other.
+Processors multiply and add pairs of 16-bit integers at once, if these are contiguous.
 """
 
 from __future__ import annotations
@@ -29,17 +29,16 @@ from modelcc.targets.cpu.passes.paired_constant import PairedConstant
 from modelcc.targets.cpu.passes.words import Makers, paired, pairs_of, small_makers, word_of
 
 WORDS = ".pairs"
-"""Ends the names of tensors of words."""
+"""Suffix of the names of tensors of words."""
 
 
 @dataclass(frozen=True)
 class PackChannels:
     """Neighbouring channels of images and of weights share a word.
 
-    Weights that come at run time are laid out in blocks of ``block`` outputs, as constants will be.
-    Images of which each element is used fewer than ``reuse`` times stay as they are, as do those
-    of u8 by i8 where there are instructions for ``bytes``.  What makes an operand from another
-    tensor, element by element, is done on the way.
+    Run-time weights are laid out in blocks of ``block`` outputs, as constants will be.  Images of
+    which each element is used fewer than ``reuse`` times stay, as do those of u8 by i8 if there are
+    instructions for ``bytes``.  An operand's elementwise producer is fused into the packing.
 
     before::
 
@@ -100,7 +99,7 @@ class PackChannels:
 
 @dataclass(frozen=True)
 class _Operand:
-    """A factor and the dimension of it that the channels to sum run along."""
+    """A factor and its dimension along which the reduced channels run."""
 
     read: Read
     dim: int
@@ -122,7 +121,7 @@ class _Convolution:
 
     @property
     def uses(self) -> int:
-        """Products that an element of the image is part of, strides aside."""
+        """Products in which an element of the image takes part, disregarding strides."""
         own = {n for i in self.weights.read.indices for n in symbols(i)}
         extents = product(a.extent for a in (*self.stage.axes, *self.stage.reduce) if a.name in own)
         return extents // self.channels if isinstance(extents, int) else self.channels
@@ -146,7 +145,7 @@ class _Convolution:
         return replace(kernel, inputs=(image, weights), stages=(stage,))
 
     def _indices(self, operand: _Operand) -> tuple[Index, ...]:
-        """Where the words are: the first channel is an even one."""
+        """Indices of the words: the first channel is even."""
         first = substitute(operand.read.indices[operand.dim], {self.depth.name: 0})
         word = floordiv(first, 2) + Sym(self.depth.name)
         return tuple(word if d == operand.dim else i for d, i in enumerate(operand.read.indices))
@@ -154,7 +153,7 @@ class _Convolution:
 
 @dataclass(frozen=True)
 class _Packing:
-    """Tensors of words; equal ones are made once."""
+    """Tensors of words; equal ones are shared."""
 
     program: TensorProgram
     block: int
@@ -184,7 +183,8 @@ class _Packing:
         return name
 
     def _packed(self, operand: _Operand, weights: _Convolution | None) -> tuple[str, list[Kernel]]:
-        """The words of a tensor, and what makes them; ``weights`` are laid out for that."""
+        """The words of a tensor, and the kernels that make them; ``weights`` get a blocked
+        layout."""
         name, dim = operand.read.tensor, operand.dim
         maker = self.makers.get(name)
         shape = self.program.types[name].shape
@@ -218,7 +218,8 @@ class _Packing:
 
 
 def _convolution(kernel: Kernel, program: TensorProgram) -> _Convolution | None:
-    """What ``kernel`` sums, if channels of an image lie apart; None if it is something else."""
+    """The convolution that ``kernel`` computes, if channels of its image are not contiguous; else
+    None."""
     stage = kernel.stages[0]
     factors = _factors(stage)
     if len(kernel.stages) != 1 or factors is None or len(stage.write) < 3:
@@ -232,7 +233,7 @@ def _convolution(kernel: Kernel, program: TensorProgram) -> _Convolution | None:
             and not depends_on(weights, inner.name)
         )
         plain = all(isinstance(i, Sym | int) for i in weights.indices)
-        # A factor that also moves along rows or a batch is no weights but one of a product.
+        # A factor that also moves along rows or a batch is an operand of a product, not weights.
         outputs = [a for a in stage.axes if depends_on(weights, a.name)]
         if not (fits and moves and plain and len(outputs) == 1):
             continue
@@ -247,7 +248,7 @@ def _convolution(kernel: Kernel, program: TensorProgram) -> _Convolution | None:
 def _along(
     depth: Axis, image: Read, weights: Read, guards: Guard | None
 ) -> tuple[_Operand, _Operand] | None:
-    """The operands if pairs along ``depth`` are pairs of both, and lie apart in the image."""
+    """The operands if pairs along ``depth`` are pairs of both, and strided in the image."""
     places = [d for d, i in enumerate(image.indices) if depth.name in symbols(i)]
     own = [d for d, i in enumerate(weights.indices) if i == Sym(depth.name)]
     guarded = guards is not None and any(depth.name in symbols(c.left) for c in guards.conditions)
@@ -267,7 +268,7 @@ _Factor = tuple[Read, Guard | None]
 
 
 def _factors(stage: Stage) -> tuple[_Factor, _Factor] | None:
-    """The operands of a sum of products of integers of 16 bits or fewer, and what guards them."""
+    """The operands of a sum of products of integers of 16 bits or fewer, and their guards."""
     if stage.combine != "sum" or not stage.reduce or stage.body.dtype != I32:
         return None
     match stage.body:

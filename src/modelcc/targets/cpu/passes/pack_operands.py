@@ -1,4 +1,4 @@
-"""Packing of run-time operands that a product would read from far apart places.
+"""Packing of run-time operands that a product would read from distant addresses.
 
 Constants are packed at compile time by the schedule and are left alone.
 """
@@ -32,16 +32,16 @@ from modelcc.targets.cpu.passes.single_rows import unless_single
 class PackOperands:
     """``block`` vector lanes innermost; an operand read fewer than ``reuse`` times stays.
 
-    So does one whose lanes lie side by side, unless it is read ``rows`` times (None: never) and has
-    more than ``near`` bytes to a product.  Vectors that follow each other along the sum are in
-    different rows then, maybe in different pages, and fight for few places of the first cache
-    (Goto & van de Geijn, "Anatomy of high-performance matrix multiplication", 2008).  An operand
-    that all lanes share is turned for the same reason, if it is read down its columns by vectors
-    of ``reuse`` blocks.  Of a named number of rows that turns out to be one, the operand is read as
-    it is (:mod:`modelcc.targets.cpu.passes.single_rows`).  One that is guarded stays: a copy would
-    read what is out of its range.  Copies of 16-bit floats that are multiplied as f32 have f32.
-    Products that want the same copy share it.  Few rows times the rows of a much larger matrix
-    change places with these: the few are packed, and the result is turned.
+    So does one whose lanes are contiguous, unless it is read ``rows`` times (None: never) and has
+    more than ``near`` bytes per product.  Vectors of consecutive reduction steps are in different
+    rows then, maybe in different pages, and conflict in few sets of the L1 cache (Goto & van de
+    Geijn, "Anatomy of high-performance matrix multiplication", 2008).  An operand that is uniform
+    over the lanes is transposed for the same reason, if it is read down its columns by vectors of
+    ``reuse`` blocks.  If a symbolic number of rows is one at run time, the operand is not copied
+    (:mod:`modelcc.targets.cpu.passes.single_rows`).  Guarded ones stay: a copy would read out of
+    range.  Copies of 16-bit floats that are multiplied as f32 are f32.  Equal copies are shared.
+    Few rows times the rows of a much larger matrix swap their roles: the few are packed, and the
+    result is transposed.
 
     before::
 
@@ -88,8 +88,8 @@ class PackOperands:
     def _packed(
         self, kernel: Kernel, program: TensorProgram, names: Names, made: dict[Hashable, str]
     ) -> tuple[list[Item], dict[str, TensorType]]:
-        """``kernel`` with the copies that it is to read, and their types, but for those that are
-        ``made``, to which it adds."""
+        """``kernel`` reading copies, preceded by the new ones, and the types of these; ``made`` has
+        the existing ones, and is updated."""
         copies = tuple(self._copies(kernel, program, names))
         items: list[Item] = []
         reader, new = kernel, dict[Hashable, str]()
@@ -111,8 +111,8 @@ class PackOperands:
     def _swapped(
         self, kernel: Kernel, program: TensorProgram, names: Names
     ) -> tuple[Kernel, tuple[Kernel, ...], dict[str, TensorType]]:
-        """``kernel`` with rows and columns in each other's place, what turns its result, and types;
-        itself where that is not cheaper than a copy of the operand that moves with columns."""
+        """``kernel`` with rows and columns swapped, the kernel that transposes its result, and
+        types; unchanged unless that is cheaper than copying the operand that moves with columns."""
         stage, *others = kernel.stages
         lane = _vector_axis(stage, program)
         row = next((a for a in stage.axes if a != lane), None)
@@ -133,7 +133,8 @@ class PackOperands:
         )
 
     def _worth_swapping(self, stage: Stage, row: Axis, lane: Axis) -> bool:
-        """Whether rows times rows are fewer to copy, with a result to turn, than the lanes' are."""
+        """Whether packing the rows and transposing the result costs less than packing the lanes'
+        operand."""
         if len(stage.axes) != 2 or len(stage.reduce) != 1:
             return False
         (summed,) = stage.reduce
@@ -172,7 +173,7 @@ class PackOperands:
                 yield _Copy(name, read, _value(stage, read), axes, None)
 
     def _worth(self, stage: Stage, read: Read, lane: Axis) -> bool:
-        """Whether an operand that moves with the vectors is read more often than a copy costs."""
+        """Whether an operand that moves with the vectors is reused enough to pay for a copy."""
         wide = not isinstance(lane.extent, int) or lane.extent * 2 >= self.block
         if coefficient(read.indices[-1], lane.name) == 0:
             return wide and self._uses(stage, read, self.reuse)
@@ -184,7 +185,7 @@ class PackOperands:
         )
 
     def _worth_turning(self, stage: Stage, read: Read) -> bool:
-        """Whether an operand that all lanes share is read down its columns, by many vectors."""
+        """Whether an operand uniform over the lanes is read down its columns, by many vectors."""
         if self.rows is None or len(stage.reduce) != 1:
             return False
         (summed,) = stage.reduce
@@ -193,21 +194,21 @@ class PackOperands:
         return across and many and self._is_far(stage, read)
 
     def _is_far(self, stage: Stage, read: Read) -> bool:
-        """Whether a product's part of an operand does not fit the first cache however it lies."""
+        """Whether a product's part of an operand exceeds ``near`` bytes in any layout."""
         shared = [a for a in stage.axes if all(a.name in index_symbols(r) for r in _factors(stage))]
         axes = [a for a in _axes_of(read, stage) if a not in shared]
         size = product(a.extent for a in axes) * _value(stage, read).dtype.bytes
-        # What windows share would be copied for each.
+        # Elements shared by windows would be copied for each.
         windows = any(len(symbols(i)) > 1 for i in read.indices)
         return not windows and not (isinstance(size, int) and size <= self.near)
 
     def _uses(self, stage: Stage, read: Read, least: int) -> bool:
-        """Whether each element is read ``least`` times, as far as is known."""
+        """Whether each element is read at least ``least`` times, or a symbolic number."""
         times = product(a.extent for a in stage.axes if a.name not in index_symbols(read))
         return not isinstance(times, int) or times >= least
 
     def _layout(self, axes: tuple[Axis, ...], lane: Axis, summed: tuple[Axis, ...]) -> Layout:
-        """Blocks of lanes innermost, those that are summed next to each other."""
+        """Blocks of lanes innermost, reduction axes contiguous."""
         position = axes.index(lane)
         parts = [Part(n, self.block if n == position else 1) for n in range(len(axes))]
         parts.sort(key=lambda part: axes[part.axis] in summed)
@@ -234,22 +235,22 @@ class _Copy:
 
     @property
     def contents(self) -> Hashable:
-        """Equal for equal copies."""
+        """A key equal for equal copies."""
         order = {a.name: Sym(f"d{n}") for n, a in enumerate(self.axes)}
         indices = tuple(substitute(i, order) for i in self.read.indices)
         return self.read.tensor, indices, self.type
 
     def still(self, stage: Stage) -> list[Axis]:
-        """Axes of the product along which it reads the same."""
+        """Axes of the product in which its read is invariant."""
         return [a for a in stage.axes if a not in self.axes]
 
     def kernel(self, reader: Kernel) -> Kernel:
-        """What makes the copy for ``reader``."""
+        """The kernel that makes the copy for ``reader``."""
         stage = Stage(self.name, self.axes, self.point, self.value)
         return Kernel("Pack", (self.read.tensor,), (self.name,), (stage,), reader.source)
 
     def read_by(self, kernel: Kernel, name: str) -> Kernel:
-        """``kernel`` with its first stage reading the copy, of this ``name``."""
+        """``kernel`` with its first stage reading the copy called ``name``."""
         stage, *others = kernel.stages
         new = Read(name, self.point, self.value.dtype)
         body = transform(stage.body, lambda node: new if node == self.value else node)
@@ -261,7 +262,7 @@ class _Copy:
 
 
 def _vector_axis(stage: Stage, program: TensorProgram) -> Axis | None:
-    """The axis of the output's innermost dimension, for sums of products."""
+    """The axis of the output's innermost dimension, if it is a sum of products."""
     is_product = isinstance(stage.body, Apply) and stage.body.function == "mul"
     if stage.combine != "sum" or not is_product or not stage.write:
         return None
@@ -271,12 +272,12 @@ def _vector_axis(stage: Stage, program: TensorProgram) -> Axis | None:
 
 
 def _is_row_major(type_: TensorType) -> bool:
-    """Whether the last dimension is innermost, a border or not."""
+    """Whether the last dimension is innermost, with or without a halo."""
     return type_.layout is None or type_.layout.parts == row_major(type_.rank).parts
 
 
 def _factors(stage: Stage) -> list[Read]:
-    """The operands of a product of two, guards and conversions of 16-bit floats to f32 aside."""
+    """The operands of a product of two, without guards and conversions of 16-bit floats to f32."""
     args = stage.body.args if isinstance(stage.body, Apply) else ()
     inner = [a.inside if isinstance(a, Guard) else a for a in args]
     inner = [a.value if _widens(a) else a for a in inner]
@@ -284,18 +285,18 @@ def _factors(stage: Stage) -> list[Read]:
 
 
 def _widens(value: Scalar) -> TypeGuard[Cast]:
-    """Whether it is a 16-bit float as f32."""
+    """Whether ``value`` is a 16-bit float converted to f32."""
     return isinstance(value, Cast) and value.dtype == F32 and value.value.dtype in (BF16, F16)
 
 
 def _value(stage: Stage, read: Read) -> Scalar:
-    """What a product multiplies that has ``read`` as a factor."""
+    """The factor of a product that contains ``read``."""
     args = stage.body.args if isinstance(stage.body, Apply) else ()
     return next((a for a in args if _widens(a) and a.value == read), read)
 
 
 def _is_guarded(read: Read, stage: Stage) -> bool:
-    """Whether an operand of a product has pads around it."""
+    """Whether a product's operand is padded by a guard."""
     args = stage.body.args if isinstance(stage.body, Apply) else ()
     return any(isinstance(a, Guard) and read in reads(a) for a in args)
 

@@ -1,7 +1,7 @@
-"""Products of small integers that both come at run time: two numbers in a word, or four.
+"""Products of narrow run-time integers: two packed in a word, or four.
 
-Processors multiply and add pairs of 16-bit numbers at once, if those lie next to each other; some
-do so with four bytes, of which one factor's have a sign and the other's have none.
+Processors multiply and add pairs of 16-bit integers at once, if these are contiguous; some do so
+with four bytes, signed in one factor and unsigned in the other.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from modelcc.targets.cpu.passes.words import BYTES, Makers, bytes_of, paired, sm
 
 @dataclass(frozen=True)
 class PackPairs:
-    """Neighbours along the reduction share a word, those of ``block`` vector lanes lie together.
+    """Neighbours along the reduction share a word, those of ``block`` vector lanes are contiguous.
 
     Products that read an operand fewer than ``reuse`` times stay, as do those by constants, which
-    are packed at compile time.  What makes an operand from another tensor, element by element, is
-    done on the way.  Where there are instructions for ``bytes``, words of u8 by i8 have four.
+    are packed at compile time.  An operand's elementwise producer is fused into the packing.  If
+    there are instructions for ``bytes``, words of u8 by i8 have four.
 
     before::
 
@@ -77,7 +77,7 @@ class PackPairs:
         return replace(program, items=tuple(kept), types=types)
 
     def _packing(self, kernel: Kernel, program: TensorProgram) -> _PairPacking | None:
-        """How the operands of a product are packed; None if it is none, or not worth it."""
+        """The packing of a product's operands; None if it is no product, or does not pay."""
         stage = kernel.stages[0]
         found = _factors(stage)
         lane = next((a for a in stage.axes if stage.write and stage.write[-1] == Sym(a.name)), None)
@@ -94,7 +94,8 @@ class PackPairs:
         return _PairPacking(stage, left, right, lane, self.block, bytes)
 
     def _worth(self, stage: Stage, left: Read, right: Read, lane: Axis) -> bool:
-        """Whether vectors are filled, and packing an operand is little beside using it."""
+        """Whether vectors are filled, and packing an operand costs little compared with its
+        uses."""
         depth = stage.reduce[0].extent
         wide = not isinstance(lane.extent, int) or lane.extent * 2 >= self.block
         deep = not isinstance(depth, int) or depth >= self.reuse
@@ -107,7 +108,8 @@ class PackPairs:
 
 @dataclass(frozen=True)
 class _PairOperand:
-    """A factor in words: ``name`` of ``type``, made along ``axes`` from what ``read`` reads."""
+    """A factor packed in words: ``name`` of ``type``, made along ``axes`` from the tensor of
+    ``read``."""
 
     name: str
     type: TensorType
@@ -156,14 +158,14 @@ class _PairPacking:
         )
 
     def _layout(self, axes: tuple[Axis, ...]) -> Layout:
-        """Blocks of lanes innermost, the words that they are used with next to each other."""
+        """Blocks of lanes innermost, the words along the reduction contiguous."""
         lane, words = axes.index(self.lane), axes.index(self.words)
         others = [Part(n) for n in range(len(axes)) if n not in (lane, words)]
         parts = (*others, Part(lane, self.block), Part(words), Part(lane, 1, self.block))
         return Layout(parts, ((0, 0),) * len(axes))
 
     def copy(self, operand: _PairOperand, makers: Makers) -> Iterator[Kernel]:
-        """Kernels that pack ``operand``; what makes it is done there."""
+        """Kernels that pack ``operand``, with its elementwise producer."""
         maker = makers.get(operand.read.tensor)
         source = operand.read if maker is None else maker.at(operand.read.indices)
         nodes = () if maker is None else maker.source
@@ -185,8 +187,8 @@ class _PairPacking:
 
 
 def _factors(stage: Stage) -> tuple[Read, Read] | None:
-    """The operands of a sum of products of integers of 16 bits or fewer, which are read along the
-    axes themselves."""
+    """The operands of a sum of products of integers of 16 bits or fewer, read at the axes
+    themselves."""
     if stage.combine != "sum" or len(stage.reduce) != 1:
         return None
     match stage.body:

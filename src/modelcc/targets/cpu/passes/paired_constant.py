@@ -1,4 +1,4 @@
-"""Constant factors of products of small integers, two numbers in a word."""
+"""Constant factors of products of narrow integers, two packed in a word."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from modelcc.targets.cpu.passes.words import HALF, LOW
 
 
 class PairedConstant(MadeConstant):
-    """``source`` with neighbours along ``axis`` in a word; the last one's may be 0."""
+    """``source`` with neighbours along ``axis`` packed in a word; the last may be padded by 0."""
 
     dtype = I32
 
@@ -21,7 +21,7 @@ class PairedConstant(MadeConstant):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """As that of the source, with half of ``axis``."""
+        """The source's shape, with half of ``axis``."""
         extents = enumerate(self._data.shape)
         return tuple(-(-extent // 2) if d == self._axis else extent for d, extent in extents)
 

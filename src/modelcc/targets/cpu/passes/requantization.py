@@ -1,4 +1,4 @@
-"""Fixed-point products of bounded numbers: one product, one addition, one shift."""
+"""Fixed-point products of bounded integers: one product, one addition, one shift."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _MOST = (1 << 31) - 1
 class Requantization:
     """``x`` times a multiplier of 31 bits by a power of two, each rounded, for ``|x| < 2^29``.
 
-    With ``t = floor(x m / 2^30)`` the rounded product is ``floor((t + 1) / 2)``, and its quotient by
-    ``2^s``, halves away from zero, ``floor((t + 1 + 2^s - 2 [x < 0]) / 2^(s + 1))``: floors of floors
-    are one (where the product is 0 the sign makes no difference).  A zero point is in the number
-    that is added, and so is what takes bytes with a sign to those without.
+    With ``t = floor(x m / 2^30)`` the rounded product is ``floor((t + 1) / 2)``, and its quotient
+    by ``2^s``, halves away from zero, ``floor((t + 1 + 2^s - 2 [x < 0]) / 2^(s + 1))``: floors of
+    floors are one (where the product is 0 the sign makes no difference).  The addend includes a
+    zero point, and the offset between signed and unsigned bytes.
 
     before::
 
@@ -70,7 +70,7 @@ class _Requantizer:
         self.added = AddedConstants(program)
 
     def kernel(self, kernel: Kernel) -> Kernel:
-        """``kernel`` with such products, and the constants that these need."""
+        """``kernel`` with products rewritten; their constants are added."""
         sizes = Magnitudes(self._known)
         stages: list[Stage] = []
         for stage in kernel.stages:
@@ -83,7 +83,7 @@ class _Requantizer:
         return with_stages(kernel, stages)
 
     def _unsigned(self, node: Scalar, sizes: Magnitudes) -> Scalar:
-        """Bytes of a clamped number whose sign is turned are those of the number plus 128."""
+        """Folds the sign flip of a clamped byte into an addition of 128 before the clamp."""
         match node:
             case Apply("xor", (Cast(Cast(Apply("min") as clamped, to)), Number(128)), kind) if (
                 to,
@@ -116,7 +116,7 @@ class _Requantizer:
         return Apply("add", (x, Number(more, I32)), I32)
 
     def _moved(self, node: Scalar, sizes: Magnitudes) -> Scalar:
-        """A quotient with a number added to it."""
+        """Rewrites a quotient with a constant added to it."""
         match node:
             case Apply("add", (Apply("rounding_shr", _, _) as quotient, zero), _):
                 known = self._contents(zero)
@@ -165,7 +165,7 @@ class _Requantizer:
                 return None
 
     def _constant(self, data: Array, like: Scalar, what: str) -> Scalar:
-        """``data`` at the place that ``like`` reads; a number if all of it is one."""
+        """``data`` at the index that ``like`` reads; a number if it is uniform."""
         if not isinstance(like, Read) or data.min() == data.max():
             return Number(int(data.reshape(-1)[0]), I32)
         name = self.added.add(data.astype(np.int32), f"{like.tensor}.{what}")

@@ -1,6 +1,6 @@
-"""A choice at run time: products whose rows, named in the model, turn out to be one.
+"""A branch at run time: products with a symbolic number of rows, which may be one.
 
-What reads each element of an operand once is bound by that, and gains nothing from a copy.
+A product that reads each element of an operand once is memory-bound, and gains nothing from a copy.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from modelcc.ir.types import BOOL, I64, TensorType
 def unless_single(
     kernel: Kernel, rows: Sequence[Axis], otherwise: Sequence[Item], program: TensorProgram
 ) -> tuple[list[Item], dict[str, TensorType]] | None:
-    """``kernel`` as it is if its ``rows`` are one, and ``otherwise`` if not.
+    """A branch: ``kernel`` unchanged if its ``rows`` are one, ``otherwise`` if not.
 
-    Items, and the types of new tensors.  None if the extents are no names or never one, or others
-    write parts of the kernel's outputs.
+    Returns items, and the types of new tensors.  None if the extents are not symbolic or never one,
+    or others write parts of the kernel's outputs.
     """
     if any(compare(a.extent, "==", 1, program.dims) is False for a in rows):
         return None

@@ -1,4 +1,4 @@
-"""Reductions across images in two: of each image by itself, and of what comes of all."""
+"""Splits reductions across images in two: within each image, and of their results."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from modelcc.schedule.workload import plain_type
 
 @dataclass(frozen=True)
 class SplitSums:
-    """Cuts a reduction whose terms are in memory as runs of at least ``shortest`` elements, with
+    """Splits a reduction whose terms are in memory as runs of at least ``shortest`` elements, with
     other runs for other results between them, as the pixels of a channel are.
 
-    A run is reduced by vectors then, in rows that other stages share, and the sum of each is a sum
-    of fewer terms, which rounds less; no vector has to be gathered from many runs.
+    Each run is then reduced by vectors, without gathers from many runs, in rows that other stages
+    share, and its sum has fewer terms, which rounds less.
 
     before::
 
@@ -60,7 +60,7 @@ class SplitSums:
         return replace(program, types=types).with_items(tuple(items))
 
     def _runs(self, kernel: Kernel, program: TensorProgram) -> tuple[Axis, ...]:
-        """The axes along a run, of a reduction that has others and is to be cut."""
+        """The reduction axes along a run, if there are others and the reduction is to be split."""
         if len(kernel.stages) != 1 or kernel.stages[0].combine is None:
             return ()
         (stage,) = kernel.stages
@@ -73,8 +73,8 @@ class SplitSums:
 
 
 def _trailing_axes(stage: Stage, types: Mapping[str, TensorType]) -> Iterator[tuple[Axis, ...]]:
-    """Of each operand with reduced axes, those of them that come last in its memory; none of one
-    that lacks an axis, as the operands of a product of matrices do."""
+    """Of each operand with reduced axes, those that are last in its memory order; none of one that
+    lacks an axis, as the operands of a matrix product do."""
     reduced = {a.name: a for a in stage.reduce}
     wanted = {a.name for a in (*stage.axes, *stage.reduce) if a.extent != 1}
     for read in reads(stage.body):

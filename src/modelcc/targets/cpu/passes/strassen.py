@@ -1,7 +1,7 @@
 """Strassen's algorithm: a matrix product by seven products of half the size in place of eight.
 
 In Winograd's form (Strassen, 1969; Higham, "Accuracy and Stability of Numerical Algorithms",
-section 23.2.2), with all operands cut in quadrants::
+section 23.2.2), with all operands split into quadrants::
 
     s1 = a21 + a22    s2 = s1 - a11    s3 = a22 - s2    s4 = a12 - s2
     t1 = w12 - w11    t2 = w22 - t1
@@ -9,8 +9,8 @@ section 23.2.2), with all operands cut in quadrants::
     c11 = p1 + a12 w21    c12 = u2 + p5 + s4 (t1 + t2)   c22 = u3 + p5    c21 = u3 + a22 (w21 - t2)
 
 The constant is kept as w21, w11, t2 and t1, so it takes no more memory than before.  The result is
-cut into blocks of rows and columns whose p1, u2, p5 and u3 stay in cache: the sums of a product
-are one kernel, which products of one tensor share, and all else is one kernel with leading block
+split into blocks of rows and columns whose p1, u2, p5 and u3 stay in cache: the sums of a product
+are one kernel, shared by products of one tensor, and the rest is one kernel with leading block
 axes.
 
 Rounding errors grow to a few times those of the plain product: below 1e-5 of the largest element
@@ -49,18 +49,18 @@ from modelcc.targets.cpu.passes.strassen_weights import QUADRANTS, QuadrantConst
 COLUMNS, ROWS = "sj", "si"
 """Axes of blocks."""
 ROW, COLUMN, SUMMED, HALF = "sr", "sn", "sk", "sh"
-"""Axes within a block; ``HALF`` counts the halves of a sum."""
+"""Axes within a block; ``HALF`` iterates over the halves of a reduction."""
 W21, W11, T2, T1 = range(QUADRANTS)
 WORD = "strassen"
-"""What schedules call the algorithm."""
+"""The algorithm's name in schedules."""
 
 
 @dataclass(frozen=True)
 class Strassen:
     """Rewrites products of a run-time tensor and a constant for which ``cost`` expects a gain.
 
-    ``asked`` has words for contractions by their keys: these are computed by that algorithm if they
-    can, be it slower.
+    ``asked`` has words for contractions by their keys: these use that algorithm if they can, even
+    if it is slower.
     """
 
     cost: StrassenCost = field(default_factory=StrassenCost)
@@ -103,7 +103,7 @@ class Strassen:
         )
 
     def admits(self, kernel: Kernel, program: TensorProgram) -> bool:
-        """Whether ``kernel`` can be computed so, be it slower."""
+        """Whether ``kernel`` can be computed by this algorithm, even if it is slower."""
         found = match_product(kernel, program)
         if found is None or not found.rows or len(_readers(program)[found.w.tensor]) > 1:
             return False
@@ -112,7 +112,7 @@ class Strassen:
     def _split(
         self, found: MatrixProduct, choose: Callable[[int, int, int, int], Split | None]
     ) -> tuple[str, Split | None]:
-        """The axis to halve, and how."""
+        """The axis to halve, and the split chosen for it."""
         even = next((r for r in found.rows if r[1] % 2 == 0), None)
         halved = even or max(found.rows, key=lambda r: r[1])
         others = prod(e for n, e in found.rows if n != halved[0])
@@ -120,7 +120,7 @@ class Strassen:
 
 
 def _readers(program: TensorProgram) -> Mapping[str, set[str]]:
-    """Tensor → names of what reads it."""
+    """Tensor → names of its readers."""
     found: dict[str, set[str]] = {}
     for item in program.items:
         for name in item_inputs(item):
@@ -132,7 +132,7 @@ def _readers(program: TensorProgram) -> Mapping[str, set[str]]:
 
 @dataclass(frozen=True)
 class _StrassenRewrite:
-    """What replaces one product; the axis ``halved`` is cut by ``split``."""
+    """The replacement of one product; the axis ``halved`` is split by ``split``."""
 
     product: MatrixProduct
     halved: str
@@ -151,11 +151,11 @@ class _StrassenRewrite:
         return QuadrantConstant(source, self.split.columns, self.product.transposed)
 
     def own_sums(self) -> tuple[str, ...]:
-        """Names of s1 … s4, if this product makes them."""
+        """Names of s1 … s4, if this product computes them."""
         return tuple(f"{self.product.stage.output}.s{n}" for n in range(1, 5))
 
     def summed_operand(self) -> object:
-        """What s1 … s4 depend on; equal ones are shared."""
+        """A key of the inputs of s1 … s4; equal ones are shared."""
         places: dict[str, Index] = {
             name: Sym(f"axis{n}") for n, (name, _) in enumerate(self.product.rows)
         }
@@ -224,7 +224,7 @@ class _StrassenRewrite:
         yield from self._results(u3 + q4, 1, 0)
 
     def _rest(self) -> Iterator[Stage]:
-        """Rows that two halves leave over: w12 is t1 + w11 and w22 is t1 + t2."""
+        """Remaining rows outside of the two halves: w12 is t1 + w11 and w22 is t1 + t2."""
         half = self.product.summed[1] // 2
         summed = {self.product.summed[0]: Sym(HALF) * half + Sym(SUMMED)}
         at = {**self._units(), **self._rows(2), **summed}
@@ -250,7 +250,7 @@ class _StrassenRewrite:
         return Element(Read(full, self._own(), F32))
 
     def _results(self, value: Element, row: int, column: int) -> Iterator[Stage]:
-        """Elements of one quadrant (row 2: of what is left over) and what the epilogue makes."""
+        """Elements of one quadrant (row 2: of the remaining rows), with the epilogue."""
         chain = (self.product.stage, *self.product.epilogue)
         axes, at = self._axes(row == 2), self._at(row, column)
         stored = self.product.kernel.outputs
@@ -274,7 +274,7 @@ class _StrassenRewrite:
         return tuple(Sym(a.name) for a in self._axes(rest))
 
     def _at(self, row: int, column: int) -> dict[str, Index]:
-        """Values of the product's parallel axes in a quadrant (row 2: in what is left over)."""
+        """Values of the product's parallel axes in a quadrant (row 2: in the remaining rows)."""
         name, extent = self.product.column
         offset = column * (extent // 2)
         columns = Sym(COLUMNS) * self.split.columns + Sym(COLUMN) + offset
@@ -320,5 +320,5 @@ class _StrassenRewrite:
 
 
 def _substituted(read: Read, at: Mapping[str, Index]) -> Read:
-    """``read`` where axes have the values ``at``."""
+    """``read`` with axes replaced by the values ``at``."""
     return replace(read, indices=tuple(substitute(i, at) for i in read.indices))

@@ -8,20 +8,20 @@ from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.passes.strassen_weights import QUADRANTS
 
 BLOCKS = (48, 32)
-"""Columns of a block.  Wider ones would read more than L2 gives while few rows are computed."""
+"""Columns of a block.  Wider ones would exceed the L2 bandwidth while few rows are computed."""
 
 LARGEST_BLOCK = 256
 """Rows of a block, for its sums to stay in cache."""
 
 HIDDEN = 0.45
-"""What is read from beyond the first cache costs nothing up to this share of the arithmetic, behind
-which it is prefetched."""
+"""Reads from beyond the L1 cache are free up to this fraction of the arithmetic, behind which they
+are prefetched."""
 
 LOAD = 1.3
-"""What loads take of the time of arithmetic that goes on beside them, per cycle of their own."""
+"""Slowdown of arithmetic by concurrent loads, per cycle of their own."""
 
 SUMMED = 3
-"""Of the seven products, those whose constant is the sum of two that are read."""
+"""Of the seven products, those whose constant is the sum of two loaded ones."""
 
 OPERANDS = 7
 """Quarters of the run-time operand, and sums of them, that the products read."""
@@ -31,7 +31,7 @@ OPERANDS = 7
 class Split:
     """``half`` of the halved rows in ``half / inner`` blocks, columns in blocks of ``columns``.
 
-    ``rest`` rows are left over (of a single block only).
+    ``rest`` rows remain (of a single block only).
     """
 
     half: int
@@ -44,8 +44,8 @@ class Split:
 class StrassenCost:
     """Cycles of ``machine`` from operation counts and bytes moved.
 
-    Shares of the arithmetic's best speed, and what sums cost, were measured on Zen 5, where
-    all reading is hidden.  ``margin``: how many times faster it must look.
+    Fractions of peak arithmetic, and the cost of sums, were measured on Zen 5, where all reads are
+    hidden.  ``margin``: required ratio of estimated times.
     """
 
     machine: CpuModel = field(default_factory=CpuModel)
@@ -59,7 +59,7 @@ class StrassenCost:
         return split if fits else None
 
     def split(self, halved: int, others: int, n: int, k: int) -> Split | None:
-        """How to split ``halved`` × ``others`` rows, if they can be."""
+        """How to split ``halved`` × ``others`` rows, if possible."""
         columns = next((b for b in BLOCKS if n % (2 * b) == 0), None)
         half = halved // 2
         if columns is None or k % 32 or half * others < 2 * self._lanes:
@@ -75,7 +75,7 @@ class StrassenCost:
         return rows * n * k / (self._rate * 0.97) * waiting
 
     def strassen(self, split: Split, others: int, n: int, k: int) -> float:
-        """Cycles of seven products of half the size, of sums and of rows left over."""
+        """Cycles of seven products of half the size, of sums and of remaining rows."""
         rows = split.half * others
         block = (split.inner * others * OPERANDS + split.columns * QUADRANTS) * (k / 2) * 4
         plain, summed = (self._waiting(k / 2, block, streams) for streams in (1, 2))
@@ -96,7 +96,7 @@ class StrassenCost:
         return self.machine.multiply_adds(32)
 
     def _waiting(self, k: float, operand: float, streams: int = 1) -> float:
-        """How many times longer a product over ``k`` takes than its arithmetic.
+        """Time of a product over ``k`` relative to its arithmetic.
 
         Its run-time operand and a block of its constant take ``operand`` bytes; the constant is the
         sum of ``streams``.
@@ -106,17 +106,17 @@ class StrassenCost:
         arithmetic = rows * vectors * self._lanes / self._rate
         reading = self._reading(row, row * k) + self._reading(rows * 4, operand)
         loading = LOAD * (rows + vectors * streams) / self.machine.loads
-        # Where additions have instructions of their own, those of constants are further ones.
+        # Without fused multiply-add, additions of constants are additional instructions.
         adding = 1.0 if self.machine.fused else (rows + streams - 1) / rows
         return max(adding, loading / arithmetic) + max(0.0, reading / arithmetic - HIDDEN)
 
     def _reading(self, piece: float, whole: float) -> float:
-        """Cycles to read ``piece`` bytes of ``whole`` that are read again and again."""
+        """Cycles to read ``piece`` of ``whole`` bytes that are read repeatedly."""
         near = whole * 2 <= self.machine.l1_bytes
         return 0.0 if near else piece / self.machine.bandwidth(whole)
 
     def _tile(self, streams: int) -> tuple[int, int]:
-        """Rows and vectors of the sums that registers hold beside vectors of the constants."""
+        """Rows and vectors of accumulators that fit registers beside vectors of the constants."""
         registers = self.machine.vector_registers - 1
         tiles = ((registers // vectors - streams, vectors) for vectors in (2, 3))
         return max(tiles, key=lambda tile: tile[0] * tile[1])

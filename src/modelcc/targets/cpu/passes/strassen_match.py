@@ -1,4 +1,4 @@
-"""Which kernels are matrix products of fixed size, by a constant."""
+"""Recognises kernels that are matrix products of static size, by a constant."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from modelcc.ir.types import F32
 from modelcc.passes.tensor.shared_axes import shared_axes
 
 COLUMN_UNIT = 16
-"""Blocks of columns start at multiples of it."""
+"""Blocks of columns start at multiples of this."""
 
 
 @dataclass(frozen=True)
 class MatrixProduct:
     """``sum[k] a[rows, k] * w[k, n]``, then ``epilogue`` stages over the same axes.
 
-    ``rows`` are the axes that move ``a`` with their extents, outermost first; extents of 1 are
-    left out.  ``transposed``: the constant is stored as ``w[n, k]``.
+    ``rows`` are the axes that move ``a`` with their extents, outermost first; without extents of 1.
+    ``transposed``: the constant is stored as ``w[n, k]``.
     """
 
     kernel: Kernel
@@ -35,7 +35,7 @@ class MatrixProduct:
 
 
 def match_product(kernel: Kernel, program: TensorProgram) -> MatrixProduct | None:
-    """The product that ``kernel`` starts with; None if it is of another kind."""
+    """The product that ``kernel`` starts with; else None."""
     stages = shared_axes(kernel.stages)
     if stages is None or any(s.reduce for s in stages[1:]):
         return None
@@ -66,7 +66,7 @@ def match_product(kernel: Kernel, program: TensorProgram) -> MatrixProduct | Non
 
 
 def _extents(stage: Stage) -> Mapping[str, int] | None:
-    """Axes of more than one point; None if one has no fixed size."""
+    """Axes of more than one point; None if one is symbolic."""
     axes: tuple[Axis, ...] = (*stage.axes, *stage.reduce)
     found = {a.name: a.extent for a in axes if isinstance(a.extent, int) and a.extent != 1}
     return found if all(isinstance(a.extent, int) for a in axes) else None

@@ -1,4 +1,4 @@
-"""The constant of a product in the form in which Strassen's algorithm reads it."""
+"""The constant of a product in the form that Strassen's algorithm reads."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from modelcc.ir.types import Array
 from modelcc.passes.tensor.made_constant import MadeConstant
 
 SLAB = 8 << 20
-"""Bytes made at a time: pages of a file are given back in between."""
+"""Bytes made at a time: pages of a mapped file are released in between."""
 
 QUADRANTS = 4
-"""Of these four all seven factors are made: w21, w11, t2 = w22 - w12 + w11, t1 = w12 - w11."""
+"""All seven factors are computed from these four: w21, w11, t2 = w22 - w12 + w11, t1 = w12 -
+w11."""
 
 
 class QuadrantConstant(MadeConstant):
     """``source`` as ``[n / 2 / block, 4, k / 2, block]``.
 
-    Column blocks of the left and the right half of the matrix are kept together, so that what a
-    block of the result needs is one piece of memory.
+    Column blocks of the left and the right half of the matrix are adjacent, so that a block of the
+    result reads one contiguous range.
     """
 
     def __init__(self, source: Constant, block: int, transposed: bool) -> None:
@@ -54,7 +55,7 @@ class QuadrantConstant(MadeConstant):
             release_pages(self._data)
 
     def _pieces(self, made: Array) -> Iterator[tuple[slice, slice]]:
-        """Ranges of blocks and of rows of the matrix whose quadrants are near each other."""
+        """Ranges of blocks and of rows of the matrix whose quadrants are computed together."""
         extent = made.shape[0 if self._transposed else 2]
         step = max(1, SLAB * extent // max(1, made.nbytes))
         for start in range(0, extent, step):

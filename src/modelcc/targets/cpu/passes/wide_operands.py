@@ -1,4 +1,4 @@
-"""Operands of bf16 kept in f32 where no instruction multiplies them as they are."""
+"""Operands of bf16 stored as f32 if no instruction multiplies them directly."""
 
 from __future__ import annotations
 
@@ -25,16 +25,15 @@ from modelcc.passes.tensor.added_constants import still_read
 from modelcc.passes.tensor.made_constant import MadeConstant
 
 WIDE = ".wide"
-"""Ends the names of constants of f32."""
+"""Suffix of the names of constants of f32."""
 
 
 @dataclass(frozen=True)
 class WideOperands:
-    """Who makes an operand rounds it, and stores it in f32: what is used often is not converted
-    each time.  A product by a constant whose terms come ``whole`` at once (0: none do) along an
-    axis has an instruction.  Constants that are used fewer than ``reuse`` times stay, as reading
-    them is what takes the time; so do both operands that come at run time, if one is.
-    """
+    """Producers of an operand round it, and store it as f32: frequent reads need no conversion.  A
+    product by a constant with a multiple of ``whole`` terms (0: none) along an axis has an
+    instruction.  Constants that are used fewer than ``reuse`` times stay, as their reads are
+    memory-bound; so do run-time operands, if either is."""
 
     whole: int = 0
     reuse: int = 8
@@ -57,7 +56,7 @@ class WideOperands:
     def _wanted(
         self, kernel: Kernel, program: TensorProgram, makers: frozenset[str]
     ) -> Iterator[tuple[str, str]]:
-        """Operands of a sum of products to be wide, and what they are called then."""
+        """Operands of a sum of products to widen, and their names afterwards."""
         stage = kernel.stages[0]
         factors = _factors(stage)
         constants = [r for r in factors if r.tensor in program.constants]
@@ -72,7 +71,7 @@ class WideOperands:
                 yield read.tensor, read.tensor
 
     def _multiplied(self, stage: Stage, factors: tuple[Read, ...]) -> bool:
-        """Whether an instruction takes terms along an axis."""
+        """Whether an instruction multiplies along an axis."""
         along = [a for a in stage.reduce if all(Sym(a.name) in r.indices for r in factors)]
         known = (a.extent for a in along if isinstance(a.extent, int))
         return self.whole > 0 and any(n % self.whole == 0 for n in known)
@@ -83,20 +82,20 @@ class WideOperands:
 
 
 class WideConstant(MadeConstant):
-    """A constant's numbers as f32."""
+    """A constant's values as f32."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """That of the source."""
+        """The shape of the source."""
         return self._data.shape
 
     def fill(self, made: Array) -> None:
-        """Convert all numbers into ``made``."""
+        """Converts all values into ``made``."""
         made[...] = self._data
 
 
 def _made_by_elements(program: TensorProgram) -> Iterator[str]:
-    """Tensors of bf16 that only kernels touch, made without a sum."""
+    """Tensors of bf16 that only kernels access, computed without a reduction."""
     others = {t for i in program.items if not isinstance(i, Kernel)
               for t in (*item_inputs(i), *item_outputs(i))}  # fmt: skip
     pinned = {*program.inputs, *program.outputs, *others}
@@ -123,7 +122,7 @@ def _unguarded(scalar: Scalar) -> Scalar:
 
 
 def _widened(kernel: Kernel, wide: dict[str, str]) -> Kernel:
-    """Reads and stores of tensors that are ``wide``, by the names that these have."""
+    """``kernel`` with reads and stores of ``wide`` tensors, under their new names."""
 
     def visit(node: Scalar) -> Scalar:
         match node:

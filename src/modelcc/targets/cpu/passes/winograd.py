@@ -12,15 +12,15 @@ Before and after, for tiles of 4 × 4 outputs (an image of 14 × 14 tiles)::
     %z[n, co, 4*th + i, 4*tw + j] = max(linear[Aᵀ][j](%s[co, th, tw, 0, i], …), 0.0)
 
 with ``t`` the number of a tile of an image, ``d`` and ``s`` in registers, and ``%u = G w Gᵀ``, a
-constant if ``w`` is one, else made by a kernel before.  Images of many tiles are cut into blocks of
-tile rows, so that a block's %v and %m stay in cache: then all of it is one kernel with leading
-block axes.  So are images whose number is not known: each is a block, or several.
+constant if ``w`` is one, else computed by a preceding kernel.  Images of many tiles are split into
+blocks of tile rows, so that a block's %v and %m stay in cache: then all stages are one kernel with
+leading block axes.  So are images of symbolic number: each is a block, or several.
 
-Rounding errors, relative to the largest output of the layer: below 1e-5 for m = 4 and 2e-6 for
-m = 2 with up to 512 channels of normally distributed values, also after a ReLU (typically 4e-6
-and 1e-6; direct convolution in f32 has 2e-6).  They grow with the root of the number of channels;
-the tests measure them against f64.  ``rounding.py`` bounds them for any data; the kernel that gives
-the results carries that as its ``rounding``.
+Rounding errors, relative to the largest output of the layer: below 1e-5 for m = 4 and 2e-6 for m =
+2 with up to 512 channels of normally distributed values, also after a ReLU (typically 4e-6 and
+1e-6; direct convolution in f32 has 2e-6).  They grow with the root of the number of channels; the
+tests measure them against f64.  ``rounding.py`` bounds them for any data; the kernel of the results
+carries that as its ``rounding``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from modelcc.targets.cpu.passes.winograd_cost import Choice, Shape, WinogradCost
 TILE = "wq"
 CACHE_WAY = 4096
 WORDS: Mapping[str, int] = MappingProxyType({"winograd2": 2, "winograd4": 4})
-"""What schedules call the algorithms, and their tiles."""
+"""Names of the algorithms in schedules, and their tile sizes."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Winograd:
     """Rewrites fused convolutions for which ``cost`` estimates fewer cycles.
 
     ``block`` is that of the channels in the layouts of activations.  ``asked`` has words for
-    contractions by their keys: these are computed by that algorithm if they can, be it slower.
+    contractions by their keys: these use that algorithm if they can, even if it is slower.
     """
 
     cost: WinogradCost = field(default_factory=WinogradCost)
@@ -65,7 +65,7 @@ class Winograd:
 
     def matched(self, kernel: Kernel, program: TensorProgram) -> Convolution | None:
         """The convolution that ``kernel`` starts with, if blocks of channels are innermost in its
-        input: then a border can be had for the asking."""
+        input: then a halo is available."""
         found = match_convolution(kernel, program)
         if found is None or found.places != (0, 1, 2, 3):
             return None
@@ -94,7 +94,7 @@ class Winograd:
         return self.cost.choose(_shape(found), apart=not isinstance(found.images, int))
 
     def admitted(self, found: Convolution, m: int) -> Choice | None:
-        """How to compute a convolution by tiles of ``m`` × ``m`` outputs, if it can be."""
+        """How to compute a convolution by tiles of ``m`` × ``m`` outputs, if possible."""
         return self.cost.fastest(_shape(found), not isinstance(found.images, int), (m,))
 
 
@@ -104,7 +104,7 @@ def _names(axes: Sequence[Axis]) -> tuple[Sym, ...]:
 
 def _shape(found: Convolution) -> Shape:
     outputs, height, width = found.extents
-    # A number of images that is not known may be 1.
+    # A symbolic number of images may be 1.
     images = found.images if isinstance(found.images, int) else 1
     return Shape(images, found.inputs, outputs, height, width, found.constant)
 
@@ -123,7 +123,7 @@ def _blocked(type_: TensorType, block: int) -> bool:
 
 @dataclass(frozen=True)
 class _BlockedStages(WinogradStages):
-    """Channels in blocks of ``block``, images with borders, and tiles in cache."""
+    """Channels in blocks of ``block``, images with halos, and tiles in cache."""
 
     block: int
     made: TransformedFilter | None
@@ -131,7 +131,7 @@ class _BlockedStages(WinogradStages):
 
     @property
     def together(self) -> bool:
-        """Blocks of tiles are in cache."""
+        """Whether blocks of tiles stay in cache."""
         return self.tiles.apart
 
     @property
@@ -139,12 +139,12 @@ class _BlockedStages(WinogradStages):
         return self.made
 
     def kernels(self) -> list[Kernel]:
-        """The last one is what was asked for."""
+        """All kernels; the last one computes the result."""
         *before, last = super().kernels()
         return [*before, replace(last, asked=self.asked)]
 
     def input_type(self, x: TensorType) -> TensorType:
-        """The input's type with a border for whatever the tiles reach."""
+        """The input's type with a halo that covers all tiles."""
         layout = x.physical
         halo = list(layout.halo)
         reached = (self.tiles.rows, self.tiles.columns)
@@ -158,8 +158,8 @@ class _BlockedStages(WinogradStages):
 
     @property
     def filter_type(self) -> TensorType:
-        """Blocks of outputs innermost, unless constants are packed later, with room for planes
-        not to fall on the same cache sets."""
+        """Blocks of outputs innermost, unless constants are packed later, with padding so that
+        planes do not map to the same cache sets."""
         plain = TensorType((self.points, self.outputs, self.inputs), F32)
         if self.convolution.constant:
             return plain
@@ -169,8 +169,8 @@ class _BlockedStages(WinogradStages):
     def stored(self, channels: int) -> TensorType:
         """``[blocks, points, channels, tiles]`` with channel blocks innermost.
 
-        The points of a tile are written together: spare channels and tiles keep them from
-        falling on the same cache sets.
+        The points of a tile are written together: padding of channels and tiles keeps them from
+        mapping to the same cache sets.
         """
         outer = tuple(a.extent for a in self.tiles.outer)
         together = self.block * F32.bytes
@@ -201,7 +201,7 @@ class _BlockedStages(WinogradStages):
         return (*self.tiles.outer, Axis(CHANNEL, channels), *self.tiles.inner(part))
 
     def element(self, part: TileRegion, row: Index, column: Index) -> Element:
-        """As it is: the input has a border."""
+        """The element itself: the input has a halo."""
         first, left = self.tiles.corner(part)
         up, before = self.convolution.pads
         place = (Sym(IMAGE), Sym(CHANNEL), first + (row - up), left + (column - before))
@@ -210,7 +210,7 @@ class _BlockedStages(WinogradStages):
 
 def _spare(channel_blocks: int, tiles: int, together: int) -> tuple[int, int]:
     """Channel blocks, of ``together`` bytes, and tiles to add so that planes start at 8 or more
-    places in a cache way."""
+    offsets in a cache way."""
     options = sorted(((b, t) for b in (0, 1) for t in (0, 1)), key=lambda o: (sum(o), o))
     sizes = [(channel_blocks + b) * (tiles + t) * together for b, t in options]
     return min(zip(sizes, options, strict=True), key=lambda o: gcd(o[0], CACHE_WAY) > 512)[1]

@@ -11,7 +11,7 @@ from modelcc.targets.cpu.machine import CpuModel
 @dataclass(frozen=True)
 class Shape:
     """A convolution of ``images`` with ``inputs`` channels to ``outputs`` × height × width, by
-    filters that are ``constant``, or come at run time."""
+    ``constant`` or run-time filters."""
 
     images: int
     inputs: int
@@ -33,7 +33,7 @@ class Choice:
 class WinogradCost:
     """Cycles of ``machine`` from operation counts and bytes moved.
 
-    ``margin``: how many times faster it must look, which pays for filters of 16/9 or 4 times the
+    ``margin``: required ratio of estimated times, which pays for filters of 16/9 or 4 times the
     size.
     """
 
@@ -44,15 +44,16 @@ class WinogradCost:
     def choose(self, shape: Shape, apart: bool = False) -> Choice | None:
         """The fastest algorithm; None if direct convolution is.
 
-        With images ``apart``, a block is of one image, whose values are on a thread's stack.
+        With separate images (``apart``), a block is of one image, with its values on a thread's
+        stack.
         """
         best = self.fastest(shape, apart, self.sizes)
         limit = self.direct(shape) / self.margin
         return best if best is not None and self._cycles(shape, best, apart) < limit else None
 
     def fastest(self, shape: Shape, apart: bool, sizes: Sequence[int]) -> Choice | None:
-        """The fastest algorithm with tiles of one of ``sizes``, be direct convolution faster or
-        not; None if no block's values fit on a stack."""
+        """The fastest algorithm with tiles of one of ``sizes``, even if direct convolution is
+        faster; None if no block's values fit on a stack."""
         options = (c for c in self._choices(shape, apart, sizes))
         key = min(((self._cycles(shape, c, apart), c.m, c.blocks) for c in options), default=None)
         return None if key is None else Choice(key[1], key[2])
@@ -82,7 +83,7 @@ class WinogradCost:
         steps += vectors * (self._output_step(m) * shape.outputs)
         values = points * tiles * 4 * (shape.inputs + shape.outputs)
         speed = self._speed(values / groups)
-        # Filters are prefetched behind the arithmetic, but not quite for free.
+        # Filters are prefetched behind the arithmetic, but not entirely for free.
         product = max(compute, stream) + 0.3 * min(compute, stream)
         made = 0.0 if shape.constant else self._filters(m, shape.inputs * shape.outputs)
         return product + made + steps + 2 * values / speed + 2000 * groups
@@ -95,7 +96,7 @@ class WinogradCost:
         return vectors * step + 2 * bytes_ / self._speed(bytes_)
 
     def _imbalance(self, shape: Shape, choice: Choice, apart: bool) -> float:
-        """Time of the thread with most blocks over that of even shares."""
+        """Time of the thread with the most blocks relative to an even distribution."""
         if choice.blocks == 1 and not apart:
             return 1.0
         groups = shape.images * choice.blocks
@@ -103,20 +104,20 @@ class WinogradCost:
         return -(-groups // threads) * threads / groups
 
     def _speed(self, bytes_: float) -> float:
-        """Bytes per cycle of values that are written and read again."""
+        """Bytes per cycle of intermediate values, written and read again."""
         machine = self.machine
         if bytes_ <= machine.l2_bytes:
             return machine.l2_bandwidth
         return machine.l3_bandwidth if bytes_ <= self._shared else machine.memory_bandwidth
 
     def _streaming(self, bytes_: float) -> float:
-        """Bytes per cycle of filters, which come through all caches."""
+        """Bytes per cycle of filters, which stream through all caches."""
         machine = self.machine
         return machine.memory_bandwidth if bytes_ > self._shared else machine.l3_bandwidth / 2
 
     @property
     def _shared(self) -> int:
-        """What this convolution may have of the third cache."""
+        """This convolution's share of the L3 cache."""
         return self.machine.l3_bytes // 2
 
     def _input_step(self, m: int) -> float:
@@ -125,7 +126,7 @@ class WinogradCost:
         return 110.0 if m == 4 else 32.0
 
     def _output_step(self, m: int) -> float:
-        """Cycles back to outputs; measured."""
+        """Cycles to transform one vector of channels back to outputs; measured."""
         return 75.0 if m == 4 else 24.0
 
     def _choices(self, shape: Shape, apart: bool, sizes: Sequence[int]) -> Iterator[Choice]:
@@ -139,7 +140,7 @@ class WinogradCost:
                         yield Choice(m, blocks)
 
     def _fits(self, shape: Shape, m: int, rows: int) -> bool:
-        """Whether a block's values may lie on a thread's stack."""
+        """Whether a block's values fit on a thread's stack."""
         tiles = rows * -(-shape.width // m)
         return (m + 2) ** 2 * tiles * 4 * (
             shape.inputs + shape.outputs

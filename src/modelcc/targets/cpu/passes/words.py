@@ -1,4 +1,4 @@
-"""Words of two 16-bit numbers, or four bytes: how neighbours along a dimension become one."""
+"""Words of two 16-bit integers, or four bytes: packing neighbours along a dimension."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from modelcc.passes.tensor.fused_kernel import kernel_of
 
 HALF = 16
 LOW = (1 << HALF) - 1
-"""Bits of a number in a word, and the lower number's."""
+"""Bits of an integer in a word, and the mask of the lower one."""
 
 BYTES = 4
 """Bytes in a word."""
 
 CHEAP = 2
-"""Cost of what is rather computed on the way than by a kernel of its own."""
+"""Maximum cost of a producer that is fused into packing rather than a kernel of its own."""
 
 
 def pairs_of(extent: Index) -> Index:
-    """Words that ``extent`` numbers take."""
+    """Number of words of ``extent`` integers."""
     return ceildiv(extent, 2)
 
 
 def word_of(number: int) -> int:
-    """The word that has ``number`` twice."""
+    """The word that holds ``number`` twice."""
     word = (number & LOW) | (number & LOW) << HALF
     return word - (1 << 2 * HALF) if word >> (2 * HALF - 1) else word
 
@@ -52,8 +52,8 @@ def word_of(number: int) -> int:
 def paired(
     output: str, axes: Sequence[Axis], dim: int, source: Scalar, nodes: tuple[str, ...]
 ) -> Iterator[Kernel]:
-    """Kernels that make the words of ``source``, a small integer for each point of ``axes``, along
-    ``dim``; the last number has one of its own if it is alone."""
+    """Kernels that pack ``source``, a narrow integer for each point of ``axes``, into words along
+    ``dim``; an odd last one has a word of its own."""
     name, extent = axes[dim].name, axes[dim].extent
     whole = floordiv(extent, 2)
 
@@ -73,7 +73,7 @@ def paired(
 def bytes_of(
     output: str, axes: Sequence[Axis], dim: int, source: Scalar, nodes: tuple[str, ...]
 ) -> Iterator[Kernel]:
-    """Kernels that make words of four bytes, the last with zeros for those that there are not."""
+    """Kernels that make words of four bytes, the last padded with zeros."""
     name, extent = axes[dim].name, axes[dim].extent
     whole = floordiv(extent, BYTES)
 
@@ -99,7 +99,7 @@ def _packing(
     word: Scalar,
     nodes: tuple[str, ...],
 ) -> Kernel:
-    """What makes a ``run`` (start, count) of words."""
+    """The kernel for a ``run`` (start, count) of words."""
     (start, count), name = run, axes[dim].name
     own = tuple(replace(a, extent=count) if a.name == name else a for a in axes)
     write = tuple(Sym(a.name) + (start if a.name == name else 0) for a in axes)
@@ -112,7 +112,7 @@ def _number(source: Scalar, name: str, at: Index) -> Scalar:
 
 @dataclass(frozen=True)
 class Maker:
-    """A kernel that makes small integers element by element, for one reader."""
+    """A kernel that computes narrow integers elementwise, for one reader."""
 
     kernel: Kernel
 
@@ -122,7 +122,7 @@ class Maker:
         return self.kernel.source
 
     def at(self, point: Sequence[Index]) -> Scalar:
-        """What it makes at ``point``."""
+        """Its value at ``point``."""
         (stage,) = self.kernel.stages
         places = {a.name: i for a, i in zip(stage.axes, point, strict=True)}
         return substitute_indices(stage.body, places)
@@ -132,7 +132,7 @@ Makers: TypeAlias = Mapping[str, Maker]
 
 
 def small_makers(program: TensorProgram) -> Makers:
-    """Makers of tensors that nothing else reads."""
+    """Elementwise producers of tensors with a single reader."""
     others = [t for i in program.items if not isinstance(i, Kernel) for t in item_inputs(i)]
     kernels = [i for i in program.items if isinstance(i, Kernel)]
     read = Counter(r.tensor for k in kernels for s in k.stages for r in reads(s.body))
@@ -148,7 +148,7 @@ def small_makers(program: TensorProgram) -> Makers:
 
 
 def _is_simple(stage: Stage) -> bool:
-    """Whether a stage makes small integers, element by element, with little effort."""
+    """Whether a stage computes narrow integers elementwise, at low cost."""
     small = stage.body.dtype == I16 or (stage.body.dtype in (I8, U8) and cost(stage.body) <= CHEAP)
     whole = stage.write == tuple(Sym(a.name) for a in stage.axes) and not stage.reduce
     return small and whole and not any(isinstance(node, Bind) for node in walk(stage.body))
