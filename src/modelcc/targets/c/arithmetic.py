@@ -29,7 +29,7 @@ class ArithmeticCode:
         self._halves = HalfFunctions(prelude)
 
     def type(self, dtype: DType, lanes: int, mask: int = 0) -> str:
-        """C type of a value; ``mask`` is the width of a vector of bools."""
+        """C type of a value; ``mask`` is the element width in bits of a vector of bools."""
         if lanes == 1:
             return scalar_type(dtype)
         return self._prelude.mask(mask, lanes) if mask else self._prelude.vector(dtype, lanes)
@@ -72,7 +72,7 @@ class ArithmeticCode:
     def muladd(
         self, a: CExpression, b: CExpression, c: CExpression, dtype: DType, lanes: int
     ) -> CExpression:
-        """``a*b + c``; the compiler fuses it where it has the instruction."""
+        """``a*b + c``; the compiler fuses it if there is an instruction."""
         if dtype.is_float and dtype not in HALVES:
             return CExpression(f"{a.inner} * {b.inner} + {c.inner}", False)
         return self.call("add", (self.call("mul", (a, b), dtype, lanes), c), dtype, lanes)
@@ -99,7 +99,7 @@ class ArithmeticCode:
         return CExpression(f"{name}({mask.text}, {then.text}, {other.text})")
 
     def remask(self, value: CExpression, bits: int, lanes: int) -> CExpression:
-        """A vector of masks in another width."""
+        """A vector of masks converted to another width."""
         if lanes == 1 or value.mask == bits:
             return value
         name = self._prelude.mask(bits, lanes)
@@ -110,7 +110,7 @@ class ArithmeticCode:
     def convert(self, value: CExpression, source: DType, target: DType, lanes: int) -> CExpression:
         """The value as another dtype; float to integer truncates, to bool compares with 0.
 
-        Floats beyond a narrow integer's range are cut to its lowest bits, as NumPy does.
+        Floats beyond a narrow integer's range are truncated to its lowest bits, as NumPy does.
         """
         if source == target:
             return value
@@ -142,7 +142,7 @@ class ArithmeticCode:
         return CExpression(f"{self._prelude.bitcast(source, target)}({value.text})")
 
     def _numbers(self, value: CExpression, target: DType, lanes: int) -> CExpression:
-        """A mask as 0 and 1."""
+        """A mask as integers 0 and 1."""
         bits = 8 * target.bytes
         ones = CExpression(f"-{self.remask(value, bits, lanes).inner}", False)
         if target.is_float:
@@ -230,7 +230,7 @@ class ArithmeticCode:
         return CExpression(f"{name}({a.text})")
 
     def _choosing(self, function: str, dtype: DType, lanes: int) -> str:
-        """Functions that choose by a comparison; where it is with NaN, the second operand."""
+        """Functions that select by a comparison; if an operand is NaN, the second one."""
         v = self.type(dtype, lanes)
         name = f"{prefix(dtype) if lanes == 1 else v}_{function}"
         if function == "sign":

@@ -1,4 +1,4 @@
-"""Sizes that come from data or callers, computed so that overflow is noticed."""
+"""Sizes that come from data or callers, computed with overflow detection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from modelcc.targets.c.prelude import Prelude
 
 @dataclass(frozen=True)
 class CheckedText:
-    """Spells sizes; what does not fit 64 bits sets the variable ``bad``."""
+    """Prints sizes; overflow of 64 bits sets the variable ``bad``."""
 
     prelude: Prelude
     spell: Callable[[Sym], str]

@@ -1,4 +1,4 @@
-"""C text under construction: indented lines, and scopes of what names stand for."""
+"""C text under construction: indented lines, and scopes of names."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CExpression:
 
 @dataclass(frozen=True)
 class Named:
-    """What a ``Let`` or a register is in C: its operand, and how its type is spelled."""
+    """The C form of a ``Let`` or a register: its operand and type."""
 
     operand: CExpression
     type: str
@@ -66,7 +66,7 @@ class Code:
         return self.scopes[-1]
 
     def fresh(self, hint: str) -> str:
-        """An identifier like ``hint`` that hides no visible one and is not reserved."""
+        """An identifier derived from ``hint`` that shadows no visible one and is not reserved."""
         name = base = identifier(hint)
         count = 0
         while name in self._reserved or any(name in scope.taken for scope in self.scopes):
@@ -76,7 +76,7 @@ class Code:
         return name
 
     def line(self, text: str, note: str = "") -> None:
-        """Append a line, indented and broken where it is too long; ``note`` is a comment on it."""
+        """Append a line, indented and broken if too long; ``note`` is a comment on it."""
         indent = _INDENT * len(self.scopes)
         noted = f"{text} /* {comment(note)} */"
         if note and len(indent) + len(noted) <= WIDTH:
@@ -98,7 +98,7 @@ class Code:
 
     @contextmanager
     def block(self, head: str) -> Generator[CScope]:
-        """``head {`` … ``}``: what is declared inside is forgotten at its end."""
+        """``head {`` … ``}``: declarations inside go out of scope at its end."""
         self.line(f"{head} {{".lstrip())
         with self.nested() as scope:
             yield scope
@@ -106,7 +106,7 @@ class Code:
 
     @contextmanager
     def nested(self) -> Generator[CScope]:
-        """A scope one step further in."""
+        """A scope one level deeper."""
         self.scopes.append(CScope())
         try:
             yield self.scope
@@ -114,11 +114,11 @@ class Code:
             self.scopes.pop()
 
     def narrowed(self, number: CExpression) -> str:
-        """A number of up to 64 bits as an index."""
+        """An integer of up to 64 bits converted to an index."""
         return number.text if self.index == "int64_t" else f"({self.index}){number.inner}"
 
     def value(self, name: str) -> Named:
-        """What a ``Let`` or a register of this name is."""
+        """The C form of the ``Let`` or register ``name``."""
         for scope in reversed(self.scopes):
             if name in scope.values:
                 return scope.values[name]
@@ -139,7 +139,7 @@ class Code:
         raise KeyError(f"index symbol '{name}' is not bound here")
 
     def bounds(self) -> dict[str, Range]:
-        """What is known about the visible symbols."""
+        """Known bounds of the visible symbols."""
         merged: dict[str, Range] = {}
         for scope in self.scopes:
             merged.update(scope.bounds)
@@ -147,12 +147,12 @@ class Code:
 
 
 def words_of(lines: Iterable[str]) -> Counter[str]:
-    """How often each identifier stands in lines of C, comments left out."""
+    """Number of occurrences of each identifier in lines of C, without comments."""
     return Counter(re.findall(r"\w+", re.sub(r"/\*.*?\*/", " ", "\n".join(lines), flags=re.DOTALL)))
 
 
 def folded(text: str, indent: str) -> list[str]:
-    """``text`` as lines of at most :data:`WIDTH` columns, broken after commas where that does."""
+    """``text`` as lines of at most :data:`WIDTH` columns, broken after commas if possible."""
     if len(indent) + len(text) <= WIDTH:
         return [indent + text]
     lines = [indent]
@@ -165,7 +165,7 @@ def folded(text: str, indent: str) -> list[str]:
 
 
 def _words(text: str, room: int) -> Iterator[tuple[str, str]]:
-    """Parts of at most ``room`` columns, if possible, and what stands before each on a line."""
+    """Parts of at most ``room`` columns, if possible, and the separator before each on a line."""
     for argument in text.replace(", ", ",\n").split("\n"):
         if len(argument) <= room:
             yield " ", argument

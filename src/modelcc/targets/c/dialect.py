@@ -1,6 +1,6 @@
-"""Dialects of C, as tables: what a compiler understands beyond the standard, and how it is said.
+"""Dialects of C, as tables: extensions of the standard, and their spelling.
 
-Texts with ``{}`` take what they are about; an empty one leaves it out.
+Texts with ``{}`` are templates of their operand; an empty one omits the construct.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class GroupDialect:
-    """How a dialect says what runs as groups of threads.
+    """Spelling of a dialect for groups of threads.
 
-    ``kernel`` and ``size``, which takes the numbers of threads in three dimensions, stand before
-    the head of a function; ``memory`` and ``shared`` before the types of what is in global and in
-    shared memory.  ``group`` and ``thread`` are the indices in each dimension.  ``numbered`` takes
-    a parameter and its number, ``given`` the type and the name of a size; ``indices`` are
-    parameters after those.  With ``matrices`` threads have some together, as Metal's do.
+    ``kernel`` and ``size``, a template of the numbers of threads in three dimensions, precede the
+    head of a function; ``memory`` and ``shared`` the types of global and of shared memory.
+    ``group`` and ``thread`` are the indices in each dimension.  ``numbered`` is a template of a
+    parameter and its number, ``given`` of the type and the name of a size; ``indices`` are the
+    parameters after those.  With ``matrices`` threads hold matrices together, as SIMD-groups of
+    Metal do.
     """
 
     kernel: str
@@ -34,17 +35,16 @@ class GroupDialect:
 
 @dataclass(frozen=True)
 class CDialect:
-    """``name`` is the target's, ``standard`` what compilers call the language.
+    """``name`` is the target's, ``standard`` the compilers' name of the language.
 
     ``vectors``: there are vector types (``vector_size``), with subscripts, comparisons and
-    conversions; else functions have one lane.  ``builtin`` spells a function of math.h,
-    ``infinity`` and ``nan`` are of ``double`` and of ``float``.  ``note`` stores a number
-    that other threads may store, too.  ``labels``: names of symbols may be given to the assembler.
-    With ``groups`` all functions are kernels for accelerators, without none is.  ``opening`` is
-    what files begin with after the headers, ``reserved`` what nothing else may be called, and
-    ``index`` the type of indices.  Functions' own memory is ``aligned`` to ``alignment`` bytes at
-    most.  ``halves`` names conversions between floats and the bits of halves that the compiler
-    knows, with their bodies.
+    conversions; else functions have one lane.  ``builtin`` is a template of a function of math.h,
+    ``infinity`` and ``nan`` are of ``double`` and of ``float``.  ``note`` stores a number that
+    other threads may store concurrently.  ``labels``: symbols may have assembler labels.  With
+    ``groups`` all functions are kernels for accelerators, otherwise none is.  ``opening`` follows
+    the headers at the start of files, ``reserved`` are identifiers to avoid, and ``index`` is the
+    type of indices.  Local memory of functions is ``aligned`` to ``alignment`` bytes at most.
+    ``halves`` names builtin conversions between floats and the bits of halves, with their bodies.
     """
 
     name: str
@@ -87,7 +87,7 @@ GNU = CDialect(
     nan=('__builtin_nan("")', '__builtin_nanf("")'),
     labels=True,
 )
-"""C11 as GCC and Clang extend it."""
+"""C11 with the extensions of GCC and Clang."""
 
 C99 = CDialect(
     name="c99",
@@ -106,7 +106,7 @@ C99 = CDialect(
     nan=("(double)NAN", "NAN"),
     labels=False,
 )
-"""C as any compiler since 1999 takes it, for loops over single elements."""
+"""C99 for any compiler, with scalar loops."""
 
 EMBEDDED = replace(
     C99,
@@ -132,4 +132,4 @@ EMBEDDED = replace(
 #define MCC_ALONE
 #endif""",
 )
-"""C99 for processors of 32 bits, where no tensor has 2 GiB."""
+"""C99 for 32-bit processors, where tensors are smaller than 2 GiB."""

@@ -7,11 +7,11 @@
     static void relu_range(const float *restrict x, float *restrict y, int64_t n, int64_t begin,
                            int64_t end)
 
-The last runs iterations ``begin … end-1``.  The pool calls the second; without a pool (NULL), or
-where the loop's ``when`` does not hold, the first calls the last for all iterations.  A function
-without a parallel loop has no pool parameter.
-One with checks takes ``int64_t *faults`` before the pool: two for each of their numbers, of which a
-check that fails sets the first to 1 and the second to the index, and returns.
+The last runs iterations ``begin … end-1``.  The pool calls the second; without a pool (NULL), or if
+the loop's ``when`` does not hold, the first calls the last for all iterations.  A function without
+a parallel loop has no pool parameter.  One with checks takes ``int64_t *faults`` before the pool:
+two words per number of a check; a check that fails sets the first to 1 and the second to the index,
+and returns.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from modelcc.targets.parallel import with_range
 
 @dataclass(frozen=True)
 class EmitOptions:
-    """``static`` kernels are seen in their own file only.  ``head`` is a first comment."""
+    """``static`` kernels have internal linkage.  ``head`` is a first comment."""
 
     static: bool = False
     head: str = ""
@@ -52,15 +52,15 @@ def emit_c(functions: Sequence[Callee], options: EmitOptions = PLAIN) -> str:
     """C text of a file that defines ``functions``.
 
     Raises ``NotImplementedError`` for elementary functions that ``expand_math`` has not expanded
-    and for vectors whose lanes are no power of two, ``TypeError`` for element types without
-    arithmetic in C.
+    and for vectors whose number of lanes is no power of two, ``TypeError`` for element types
+    without arithmetic in C.
     """
     prelude = Prelude(options.dialect)
     return file_text(definitions(functions, prelude, options), prelude, options)
 
 
 def definitions(functions: Sequence[Callee], prelude: Prelude, options: EmitOptions) -> list[str]:
-    """The functions' definitions, which use ``prelude``, after declarations of what they call."""
+    """The functions' definitions, which use ``prelude``, after declarations of their callees."""
     foreign = (library_prototype(f) for f in functions if isinstance(f, LibraryFunction))
     own = (text for f in functions for text in _definitions(f, prelude, options))
     return [*dict.fromkeys(foreign), *own]
@@ -84,7 +84,7 @@ def prototype(callee: Callee, static: bool = False, dialect: CDialect = GNU) -> 
 
 
 def _launch_head(function: Function, dialect: str, groups: GroupDialect, notes: bool) -> str:
-    """What stands before the head of a kernel."""
+    """The text before the head of a kernel."""
     if grid_loop(function) is None:
         raise NotImplementedError(f"{dialect} has kernels only, but @{function.name} has no grid")
     if checks_in(function) and not notes:
@@ -96,7 +96,7 @@ def _launch_head(function: Function, dialect: str, groups: GroupDialect, notes: 
 
 
 def _definitions(function: Callee, prelude: Prelude, options: EmitOptions) -> list[str]:
-    """A function, after those that its parallel loop becomes."""
+    """A function, after those outlined from its parallel loop."""
     if isinstance(function, LibraryFunction):
         return [_library_definition(function, prelude, options)]
     function = outline_parallel(remove_unused(function))
@@ -119,7 +119,7 @@ def _library_definition(function: LibraryFunction, prelude: Prelude, options: Em
 
 
 def _outlined(function: Function, prelude: Prelude) -> list[str]:
-    """The function, its arguments as a structure, and the function that the pool calls."""
+    """The outlined function, its arguments as a structure, and the function that the pool calls."""
     code, name = Code(prelude.dialect), outlined_symbol(function)
     values = [bind_value(code, prelude, value) for value in function.values]
     parameters = [*values, *bind_parameters(code, function)]

@@ -34,7 +34,7 @@ from modelcc.targets.c.prelude import Prelude, each
 
 
 class ExpressionCode:
-    """Spells expressions with the names visible in ``code``."""
+    """Prints expressions with the names visible in ``code``."""
 
     def __init__(self, code: Code, prelude: Prelude) -> None:
         self._code = code
@@ -45,7 +45,7 @@ class ExpressionCode:
         self._intrinsics = IntrinsicFunctions(prelude, self._alone)
 
     def operand(self, e: Expr) -> CExpression:
-        """The expression, of the type :meth:`type` tells."""
+        """The expression, whose type is :meth:`type`."""
         match e:
             case Const():
                 return self.arithmetic.constant(e.value, e.dtype, e.lanes)
@@ -76,7 +76,7 @@ class ExpressionCode:
         return self.arithmetic.type(e.dtype, e.lanes, operand.mask)
 
     def condition(self, conditions: tuple[Condition, ...]) -> CExpression:
-        """A bool: all index conditions hold."""
+        """A bool: the conjunction of index conditions."""
         parts = [self._comparison(c.left, c.comparison, c.right) for c in conditions]
         return CExpression(" && ".join(parts), False) if parts else CExpression("true")
 
@@ -107,7 +107,7 @@ class ExpressionCode:
                 raise TypeError(f"no C form of {type(e).__name__}")
 
     def _alone(self, e: Expr, parameters: Sequence[Var]) -> str:
-        """An expression of nothing but parameters."""
+        """An expression whose only variables are parameters."""
         code = Code()
         for v in parameters:
             type_ = self.arithmetic.type(v.dtype, v.lanes)
@@ -143,7 +143,7 @@ class ExpressionCode:
         return CExpression(f"{result.text} != 0", False) if e.dtype == BOOL else result
 
     def _fold_function(self, function: str, dtype: DType, lanes: int, mask: int) -> str:
-        """Combines the lower and the upper half until one lane is left."""
+        """A reduction that combines the lower and the upper half until one lane is left."""
         v = self.arithmetic.type(dtype, lanes, mask)
         half = lanes // 2
         low, high = (

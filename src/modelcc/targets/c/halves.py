@@ -1,8 +1,8 @@
 """Conversions between ``float`` and the 16-bit floats, rounded to nearest even.
 
-A bf16 is the upper half of a float.  An f16 has an exponent that is smaller by 112: moving it by
-a multiplication also takes care of subnormal numbers; the sum with 0.5, whose last bit weighs
-2^-24, rounds small floats to the spacing of f16's subnormal ones.
+A bf16 is the upper half of a float.  The exponent bias of f16 is smaller by 112: rescaling by a
+multiplication also handles subnormal numbers; the sum with 0.5, whose last bit weighs 2^-24, rounds
+small floats to the spacing of f16's subnormals.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _SCALAR: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
     }
 )
-"""The same for one float."""
+"""The same for scalars."""
 
 
 class HalfFunctions:

@@ -19,22 +19,22 @@ from modelcc.targets.c.code import Code
 
 
 class IndexFunctions(Protocol):
-    """What ``mcc_floordiv``, ``mcc_mod``, ``mcc_min`` and ``mcc_max`` are called."""
+    """The functions for ``mcc_floordiv``, ``mcc_mod``, ``mcc_min`` and ``mcc_max``."""
 
     def index(self, name: str) -> str:
-        """The function's name, defined."""
+        """The function's name, with its definition emitted."""
         ...
 
 
 class IndexCode:
-    """Spells index expressions with the names visible in ``code``."""
+    """Prints index expressions with the names visible in ``code``."""
 
     def __init__(self, code: Code, prelude: IndexFunctions) -> None:
         self._code = code
         self._prelude = prelude
 
     def text(self, e: Index) -> str:
-        """The expression; a sum or product is not in parentheses."""
+        """The expression; sums and products are not parenthesised."""
         if isinstance(e, int):
             return str(e)
         if isinstance(e, Sym):
@@ -56,12 +56,12 @@ class IndexCode:
         return text if isinstance(e, Sym) or (isinstance(e, int) and e >= 0) else f"({text})"
 
     def at_least(self, e: Index, low: int) -> bool:
-        """Whether ``e >= low`` is proved."""
+        """Whether ``e >= low`` is provable."""
         found = bounds_of(e, self._code.bounds()).lo
         return found is not None and found >= low
 
     def _term(self, coeff: int, mono: Index) -> str:
-        """A term with its sign in front."""
+        """A term with a leading sign."""
         factors = [mono]
         if not isinstance(mono, int) and not isinstance(mono, Atom):
             ((_, atoms),) = mono.terms.values()
@@ -73,7 +73,7 @@ class IndexCode:
         return sign + (text if abs(coeff) == 1 else f"{abs(coeff)} * {text}")
 
     def _atom(self, e: Atom) -> tuple[str, bool]:
-        """An atom other than a symbol, and whether it can be an operand without parentheses."""
+        """An atom other than a symbol, and whether it needs no parentheses as an operand."""
         match e:
             case FloorDiv(dividend, divisor):
                 return self._division(dividend, divisor, "/", "mcc_floordiv")

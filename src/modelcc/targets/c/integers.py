@@ -1,6 +1,6 @@
 """Integer functions as inline C functions, of scalars and of vectors.
 
-They wrap around, as two's complement does: computed on unsigned integers, for which C defines it.
+Overflow wraps around (two's complement): computed on unsigned integers, for which C defines it.
 Division by 0 gives the dividend (``div``) or 0; shifts by the width or more give 0 or the sign.
 """
 
@@ -144,7 +144,7 @@ class IntegerFunctions:
         self._prelude = prelude
 
     def name(self, function: str, dtype: DType, lanes: int) -> str | None:
-        """The function on ``lanes`` elements; None if there is none."""
+        """The function on ``lanes`` elements; None if it has none."""
         scalars = _SIGNED if dtype.kind == "int" else _UNSIGNED
         if function not in scalars:
             return None

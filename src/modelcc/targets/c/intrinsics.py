@@ -1,7 +1,7 @@
-"""Instructions of processors as inline C functions.
+"""Processor instructions as inline C functions.
 
-Which processor C is compiled for, its compiler knows: a function has a branch of the preprocessor
-for each template, and what the instruction means in the last one.
+The C compiler knows its target processor: a function has a preprocessor branch for each template,
+and the instruction's semantics in the last one.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from modelcc.targets.c.values import scalar_type
 from modelcc.targets.isa.table import ENCODINGS, encodings_of
 
 Spell = Callable[[Expr, Sequence[Var]], str]
-"""Makes C of an expression of parameters, which are called as its variables are."""
+"""Prints an expression of parameters, which are named after its variables, as C."""
 
 
 class IntrinsicFunctions:
-    """Calls of functions, defined in ``prelude``; ``spell`` makes C of what these mean."""
+    """Calls to functions, defined in ``prelude``; ``spell`` prints their semantics as C."""
 
     def __init__(self, prelude: Prelude, spell: Spell) -> None:
         self._prelude = prelude
         self._spell = spell
 
     def call(self, e: Intrinsic, args: Sequence[str]) -> str:
-        """The result of ``e`` on ``args``."""
+        """The result of ``e`` for ``args``."""
         taken, lanes = e.instruction.operands, e.lanes
         whole = [Var(o.name, o.dtype, lanes * o.each) for o in taken]
         types = [self._type(v) for v in whole]
@@ -59,7 +59,7 @@ class IntrinsicFunctions:
             yield "#endif"
 
     def _repeated(self, operand: InstructionOperand, lanes: int, text: str) -> str:
-        """The elements of one lane for each of ``lanes``."""
+        """One lane's elements repeated for each of ``lanes``."""
         one = self._type(Var(operand.name, operand.dtype, operand.each))
         all_ = self._prelude.vector(operand.dtype, lanes * operand.each)
         bits = operand.each * operand.dtype.bits

@@ -1,4 +1,4 @@
-"""Calls of libraries in C."""
+"""Library calls in C."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from modelcc.targets.c.values import memory_type, scalar_type
 
 
 def library_prototype(function: LibraryFunction) -> str:
-    """The declaration of what it calls, or the header that has it."""
+    """The declaration of the callee, or its header."""
     if function.call.header:
         return f'#include "{function.call.header}"'
     buffers = {p.buffer.name: p for p in function.parameters}
 
     def type_of(argument: Argument) -> str:
         if not isinstance(argument, Address):
-            assert isinstance(argument, Const | IndexOf)  # records want a header
+            assert isinstance(argument, Const | IndexOf)  # structures need a header
             return scalar_type(argument.dtype)
         parameter = buffers[argument.buffer]
         constant = "" if parameter.mutable else "const "
@@ -31,7 +31,7 @@ def library_prototype(function: LibraryFunction) -> str:
 
 
 class LibraryCallCode(StatementCode):
-    """Prints the loop over the points of a call; what is in the loop is the call."""
+    """Prints the loop over the points of a call, with the call as its body."""
 
     def __init__(self, code: Code, prelude: Prelude, call: ExternalCall) -> None:
         super().__init__(code, prelude)
@@ -65,7 +65,7 @@ class LibraryCallCode(StatementCode):
         match argument:
             case Struct(_, fields):
                 return f"{{{', '.join(map(self._field, fields))}}}"
-            case Address():  # a library's structures may have pointers to what it only reads
+            case Address():  # structures of libraries may have non-const pointers to read-only data
                 return f"(void *){self._argument(argument)}"
             case _:
                 return self._argument(argument)

@@ -1,4 +1,4 @@
-"""Routines on fragments by matrices that the threads of a SIMD-group have together (Metal)."""
+"""Routines on fragments by the matrices that a SIMD-group holds (Metal)."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def matrix_array(name: str, buffer: Buffer) -> str:
 
 
 class MatrixCode:
-    """Prints routines on fragments into ``code``; ``memory`` and ``shared`` are what pointers into
-    memory of either kind begin with."""
+    """Prints routines on fragments into ``code``; ``memory`` and ``shared`` are the qualifiers of
+    pointers into memory of either kind."""
 
     def __init__(self, code: Code, expressions: ExpressionCode, memory: str, shared: str) -> None:
         self._code = code
@@ -39,7 +39,7 @@ class MatrixCode:
         self._spaces = {"global": memory, "shared": shared}
 
     def call(self, s: RoutineCall) -> None:
-        """A routine; ``NotImplementedError`` for one that matrices do not compute."""
+        """A routine; ``NotImplementedError`` if Metal has none for it."""
         match MATRIX_INSTRUCTIONS.get(s.routine):
             case SimdLoad() as kind:
                 to, source = s.arguments
@@ -76,7 +76,7 @@ class MatrixCode:
         return f"{name}[{self._index(floordiv(fragment.offset, ELEMENTS) + number)}]"
 
     def _pointer(self, place: Argument, offset: Index, kind: str = "") -> str:
-        """Halves are bits elsewhere."""
+        """A pointer to a matrix' element type: halves are bits elsewhere."""
         buffer = self._code.buffer(place.buffer)[1]
         memory = self._spaces[buffer.space]
         address = self._expressions.memory.address(place.buffer, place.offset + offset)

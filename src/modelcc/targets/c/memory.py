@@ -13,7 +13,7 @@ from modelcc.targets.c.vectors import VectorFunctions
 
 
 class MemoryCode:
-    """Spells accesses to the buffers visible in ``code``."""
+    """Prints accesses to the buffers visible in ``code``."""
 
     def __init__(
         self, code: Code, prelude: Prelude, index: IndexCode, arithmetic: ArithmeticCode
@@ -119,7 +119,7 @@ class MemoryCode:
         return f"{self._code.buffer(name)[0]}[{start}{at.inner if start else at.text}]"
 
     def _active(self, active: Index | None, lanes: int) -> str | None:
-        """The number of active lanes; None where all are known to be active."""
+        """The number of active lanes; None if all are provably active."""
         if active is None or self._index.at_least(active, lanes):
             return None
         return self._index.text(active)

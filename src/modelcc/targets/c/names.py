@@ -1,4 +1,4 @@
-"""Identifiers: any name of the compiler's as a C name that nothing else has."""
+"""Mapping of the compiler's names to unique C identifiers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logb lrint lround modf nan nearbyint nextafter nexttoward pow remainder remquo r
 scalbn sin sinh sqrt tan tanh tgamma trunc y0 y1 yn exp10 gamma drem finite isinf isnan scalb sincos
 significand pow10
 """
-"""Of math.h, with those that C libraries have besides."""
+"""Functions of math.h, with extensions of C libraries."""
 
 _KEYWORDS = frozenset(_WORDS.split()) | {
     name + suffix for name in _FUNCTIONS.split() for suffix in ("", "f", "l")
@@ -28,14 +28,15 @@ _MACROS = re.compile(
     r"U?INT(|_LEAST|_FAST)(8|16|32|64)_(C|MIN|MAX)|(U?INT(PTR|MAX)|PTRDIFF|SIG_ATOMIC|WCHAR|WINT)_"
     r"(C|MIN|MAX)|SIZE_MAX|offsetof|NAN|INFINITY|HUGE_VAL[FL]?|(FP|MATH)_.*|math_errhandling"
 )
-"""What the headers define that every file includes."""
+"""Macros of the headers that every file includes."""
 _FOREIGN = re.compile(r"[^A-Za-z0-9_]")
 _SECOND_MARK = re.compile(r"(?<=\?)\?")
-"""Two question marks may begin a trigraph."""
+"""Two question marks may start a trigraph."""
 
 
 def identifier(name: str) -> str:
-    """``name`` spelled with the letters C allows; no keyword, no name of the emitter's own."""
+    """``name`` spelled with the characters C allows; neither a keyword nor a name of the
+    emitter."""
     spelled = _FOREIGN.sub("_", name) or "_"
     if spelled[0].isdigit() or spelled[0] == "_":
         spelled = f"v{spelled}"
@@ -45,7 +46,7 @@ def identifier(name: str) -> str:
 
 
 def symbol(name: str) -> str:
-    """Spelling of a function that others link to; different names are spelled differently."""
+    """Spelling of an external symbol; different names are spelled differently."""
     spelled = identifier(name)
     if spelled == name:
         return name
@@ -53,13 +54,13 @@ def symbol(name: str) -> str:
 
 
 def comment(text: str) -> str:
-    """Text that cannot end a C comment early, nor show otherwise than it is read."""
+    """Text that can neither end a C comment early nor be displayed misleadingly."""
     visible = "".join(c if _is_plain(c) else _escaped(c) for c in text)
     return _SECOND_MARK.sub(" ?", visible.replace("*/", "* /").replace("/*", "/ *"))
 
 
 def string_body(text: str) -> str:
-    """What stands between the quotes of a C string with the contents ``text``, on one line."""
+    """The body of a C string literal with the contents ``text``, on one line."""
     return _SECOND_MARK.sub(r"\?", "".join(map(_in_string, text)))
 
 
@@ -70,7 +71,8 @@ def _in_string(c: str) -> str:
 
 
 def _is_plain(c: str) -> bool:
-    """Whether a letter is seen as it is: not a line's end, not one that turns the direction."""
+    """Whether a character is displayed as it is: no line terminator, no change of text
+    direction."""
     return c == " " or c.isprintable()
 
 

@@ -1,4 +1,4 @@
-"""Calls of the thread pool, which hands a function the context that it was given itself."""
+"""Calls to the thread pool, which passes the context through to the outlined function."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from modelcc.targets.parallel import captured, with_range
 def parallel_call(
     code: Code, expressions: ExpressionCode, prelude: Prelude, call: ParallelCall
 ) -> None:
-    """The outlined function is called by the pool for some iterations at a time, or for all."""
+    """Calls the outlined function for all iterations, or has the pool call it for chunks of
+    them."""
     name, count = outlined_symbol(call.outlined), expressions.index.text(call.count)
     arguments = _operands(code, expressions, call.outlined)
     worth = f" && {expressions.condition((call.when,)).text}" if call.when else ""
@@ -34,7 +35,7 @@ def parallel_call(
 
 
 def outlined_symbol(outlined: Function) -> str:
-    """What the function is called, after the one whose loop it was."""
+    """The outlined function's name, derived from the one whose loop it was."""
     return f"{symbol(outlined.name.removesuffix(SUFFIX))}_{SUFFIX[1:]}"
 
 
@@ -46,8 +47,8 @@ def bind_value(code: Code, prelude: Prelude, value: Var) -> str:
 
 
 def context_fields(outlined: Function, prelude: Prelude) -> dict[str, str]:
-    """Declarations of what a function takes but its range, by names: values, buffers, sizes, the
-    memory of its checks."""
+    """Declarations of an outlined function's parameters without its range, by names: values,
+    buffers, sizes, the memory of its checks."""
     values = [(v.name, f"{_value_type(prelude, v)} ") for v in outlined.values]
     buffers = [(p.buffer.name, declaration("", p)) for p in outlined.parameters]
     typed = captured(
@@ -61,14 +62,14 @@ def context_fields(outlined: Function, prelude: Prelude) -> dict[str, str]:
 
 
 def declaration(name: str, parameter: Parameter, alone: str = "") -> str:
-    """A pointer, which is ``alone`` unless it may be another one, too."""
+    """A pointer, qualified ``alone`` (restrict) unless it may alias another one."""
     access = "" if parameter.mutable else "const "
     alone = "" if parameter.shared else alone
     return f"{access}{memory_type(parameter.buffer.dtype)} *{alone}{name}"
 
 
 def _operands(code: Code, expressions: ExpressionCode, outlined: Function) -> list[str]:
-    """What the function takes, where it is called."""
+    """Arguments of the outlined function at its call."""
     values = (_operand(code, expressions, value) for value in outlined.values)
     buffers = (code.buffer(parameter.buffer.name)[0] for parameter in outlined.parameters)
     return captured(
@@ -85,7 +86,7 @@ def _operand(code: Code, expressions: ExpressionCode, value: Var) -> str:
 
 
 def _mask(value: Var) -> int:
-    """Bits of masks as they are handed on."""
+    """Element width of masks as arguments."""
     return 8 if value.dtype == BOOL and value.lanes > 1 else 0
 
 

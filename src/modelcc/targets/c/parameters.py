@@ -1,4 +1,4 @@
-"""Parameters of loop functions as C declares them."""
+"""C declarations of the parameters of loop functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PLAIN = GroupDialect("", "", "", "", _NONE, _NONE, "")
 def bind_parameters(
     code: Code, function: Function, groups: GroupDialect | None = None
 ) -> list[str]:
-    """Declarations of a function's parameters, which ``code`` knows from now on."""
+    """Declarations of a function's parameters, bound in ``code``."""
     texts: list[str] = []
     dialect = groups or _PLAIN
     for parameter in function.parameters:
@@ -41,7 +41,7 @@ def bind_parameters(
 
 
 def _faults(code: Code, function: Function, memory: str) -> list[str]:
-    """Where checks are noted; in kernels of devices behind the other buffers."""
+    """The memory where checks record faults; in kernels of devices, after the other buffers."""
     count = checks_in(function)
     if not count:
         return []
@@ -51,7 +51,7 @@ def _faults(code: Code, function: Function, memory: str) -> list[str]:
 
 
 def note_unused(code: Code) -> None:
-    """Tell compilers of names of the whole function that its lines do not mention."""
+    """Marks names of the whole function that its lines do not use."""
     used = words_of(code.lines)
     unused = [name for name in code.scopes[0].taken if name not in used]
     if unused:

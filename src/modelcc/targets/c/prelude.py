@@ -1,7 +1,7 @@
-"""What a C file needs before its functions: includes, vector types and small inline functions.
+"""The prelude of a C file: includes, vector types and small inline functions.
 
-Only what is asked for is printed, in the order of first use, so that a definition comes after
-all it refers to.
+Only what is requested is printed, in the order of first use, so that definitions come after those
+they refer to.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _CHECKED = {
 class Prelude:
     """Collects definitions by name, in a dialect.
 
-    ``parallel_for`` names a function like ``mcc_parallel_for`` that the file knows already.
+    ``parallel_for`` names a function like ``mcc_parallel_for`` that the file declares already.
     """
 
     def __init__(self, dialect: CDialect = GNU, parallel_for: str = "") -> None:
@@ -77,7 +77,7 @@ class Prelude:
         return "\n\n".join([*parts, *self._functions.values()])
 
     def vector(self, dtype: DType, lanes: int) -> str:
-        """Name of a vector type, defined."""
+        """Name of a vector type, with its definition emitted."""
         return self._vector(vector_type(dtype, lanes), memory_type(dtype), dtype.bytes, lanes)
 
     def bits(self, bits: int, lanes: int, signed: bool = False) -> str:
@@ -92,7 +92,7 @@ class Prelude:
     def function(
         self, name: str, result: str, parameters: str, body: Callable[[], str | list[str]]
     ) -> str:
-        """``name``, defined as an inline function; ``body`` makes its lines."""
+        """``name``, defined as an inline function; ``body`` yields its lines."""
         if name not in self._functions:
             lines = body()
             lines = [lines] if isinstance(lines, str) else lines
@@ -108,7 +108,7 @@ class Prelude:
             self._functions[name] = text
 
     def bitcast(self, source: DType, target: DType) -> str:
-        """``(source) -> target``: the same bits, defined."""
+        """``(source) -> target``: reinterprets the bits, defined."""
         given, result = scalar_type(source), scalar_type(target)
         return self.function(
             f"{prefix(target)}_of_{prefix(source)}_bits", result, f"{given} from",
@@ -116,7 +116,7 @@ class Prelude:
         )  # fmt: skip
 
     def include(self, header: str, macro: str) -> None:
-        """Include ``header``, if it is any, where ``macro`` is defined."""
+        """Includes ``header``, if not empty, where ``macro`` is defined."""
         if header:
             self._includes[header, macro] = None
 
@@ -128,7 +128,7 @@ class Prelude:
     def checked(self, name: str) -> str:
         """``mcc_add``, ``mcc_mul`` (of a and b) or ``mcc_divisor`` (b, to divide a by), defined.
 
-        What cannot be computed in 64 bits sets ``*bad``.
+        Overflow of 64 bits sets ``*bad``.
         """
         parameters = "int64_t a, int64_t b, bool *bad"
         return self.function(name, "int64_t", parameters, lambda: _CHECKED[name].split("\n"))

@@ -5,11 +5,12 @@
     int32_t <name>_run(void *const *inputs, void *const *outputs, void *const *constants,
                        void *arena, const int64_t *sizes, void *pool)
 
-and ``const mcc_host *host`` if it allocates while it runs; see :mod:`modelcc.targets.steps`.
-``sizes`` is not const where some are read from memory.
+and ``const mcc_host *host`` if it allocates at run time; see :mod:`modelcc.targets.steps`.
+``sizes`` is not const if some are read from memory.
 
-Without ``options.static`` there is a twin for the runtime, ``<name>_run.profile``, which notes the
-time before each step and after the last in ``<name>_run.times``; one call at a time.
+Without ``options.static`` there is a twin for the runtime, ``<name>_run.profile``, which records
+the time before each step and after the last in ``<name>_run.times``; one call at a time (not
+reentrant).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def entry_name(program: Program) -> str:
 
 
 def program_head(program: Program, dialect: CDialect = GNU) -> str:
-    """What a reader of the file has to know to compile and call it."""
+    """A comment on how to compile and call the file."""
 
     def listed(kind: str, names: Iterable[str]) -> list[str]:
         found = [f"  {n}: {name}, {program.types[name]}" for n, name in enumerate(names)]
@@ -83,7 +84,7 @@ def emit_program_c(program: Program, options: EmitOptions = PLAIN) -> str:
 
 
 def _profiled(program: Program, prelude: Prelude) -> list[str]:
-    """The twin, under names that C reaches by assembler labels only."""
+    """The profiled twin, under names that C reaches by assembler labels only."""
     entry = entry_name(program)
     times, profile = f"{entry}_times", f"{entry}_profile"
     writer = StepsCode(program, prelude)

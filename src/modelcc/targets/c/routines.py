@@ -1,7 +1,7 @@
-"""Functions of a file that others call, which a processor may compute by a text of its own.
+"""Functions called within a file, with processor-specific implementations.
 
-Which processor C is compiled for, its compiler knows: such a function has a branch of the
-preprocessor for each text, and what it means in the last one.
+The C compiler knows its target processor: such a function has a preprocessor branch for each
+implementation, and its semantics in the last one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Print = Callable[[Code, Sequence[Stmt]], None]
 def routine_call(
     code: Code, expressions: ExpressionCode, prelude: Prelude, call: RoutineCall, block: Print
 ) -> None:
-    """A call of what is defined in ``prelude``; ``block`` prints what it does."""
+    """A call to a function defined in ``prelude``; ``block`` prints its semantics."""
     name = f"mcc_{symbol(call.routine.name)}"
     prelude.routine(name, lambda: _definition(name, call.routine, prelude, block))
     given = [expressions.memory.address(a.buffer, a.offset) for a in call.arguments]
@@ -47,7 +47,7 @@ def _definition(name: str, routine: Function, prelude: Prelude, block: Print) ->
 
 
 def _branches(texts: Sequence[RoutineText], prelude: Prelude) -> Iterator[str]:
-    """Processors' own texts, each behind what asks for it."""
+    """Processor-specific implementations, each with its preprocessor condition."""
     word = "if"
     for found in texts:
         if found.c is not None:

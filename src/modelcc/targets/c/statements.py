@@ -39,12 +39,12 @@ from modelcc.targets.c.routines import routine_call
 from modelcc.targets.c.values import memory_type
 
 _WORD = 8
-"""Bytes of the elements of memory that others lie in, which begin at multiples of it."""
+"""Element size of memory that others overlay, at multiples of it."""
 
 
 class StatementCode:
-    """Appends statements to ``code``; parallel loops have been outlined.  What a group of threads
-    shares lies as ``layout`` says, if some of it lies over other."""
+    """Appends statements to ``code``; parallel loops have been outlined.  Shared memory of a group
+    is placed by ``layout``, if some of it overlaps."""
 
     def __init__(self, code: Code, prelude: Prelude, layout: SharedLayout | None = None) -> None:
         self._code = code
@@ -56,12 +56,12 @@ class StatementCode:
         self._index = self.expressions.index
 
     def block(self, body: Sequence[Stmt]) -> None:
-        """Print a list of statements into the innermost scope."""
+        """Prints a list of statements into the innermost scope."""
         for s in body:
             self.statement(s)
 
     def statement(self, s: Stmt) -> None:
-        """Print one statement."""
+        """Prints one statement."""
         match s:
             case For():
                 self._for(s)
@@ -104,7 +104,7 @@ class StatementCode:
                 )
 
     def _elsewhere(self, code: Code, body: Sequence[Stmt]) -> None:
-        """Print statements of another function."""
+        """Prints the statements of another function."""
         StatementCode(code, self._prelude).block(body)
 
     def _memory_statement(self, s: Store | VectorScatter | Prefetch) -> None:
@@ -154,7 +154,7 @@ class StatementCode:
         self._code.scope.symbols[s.symbol] = spelled
 
     def _check(self, s: Check) -> None:
-        """One comparison, since negative numbers are large without their sign."""
+        """One unsigned comparison, in which negative numbers are large."""
         extent, lanes = f"(uint64_t)({self._index.text(s.extent)})", s.value.lanes
         value = self.expressions.operand(s.value).text
         if lanes == 1:
@@ -172,7 +172,7 @@ class StatementCode:
                 self._leave_if([test], f"{value}[{lane}]", s)
 
     def _leave_if(self, tests: Sequence[str], index: str, s: Check) -> None:
-        """Note ``index`` and return if all tests hold, which they seldom do."""
+        """Records ``index`` and returns if all tests hold, which is unlikely."""
         memory, _ = self._code.buffer(FAULTS)
         with self._code.block(f"if ({self._dialect.unlikely.format(' && '.join(tests))})"):
             for place, value in ((2 * s.number + 1, index), (2 * s.number, "1")):
@@ -197,7 +197,7 @@ class StatementCode:
         )
 
     def _overlaid(self, buffer: Buffer, name: str, shared: str, layout: SharedLayout) -> None:
-        """A part of one piece of memory."""
+        """A part of one block of memory."""
         if not self._room:
             self._room = self._code.fresh("room")
             self._code.line(f"{shared}int64_t {self._room}[{-(-layout.size // _WORD)}];")
@@ -237,7 +237,7 @@ class StatementCode:
         self._loop(s, self._index.text(start), self._index.text(stop))
 
     def _launched(self, s: For) -> None:
-        """An index that a group or thread has; its names are those of the whole function."""
+        """The index of a group or thread; its name is visible in the whole function."""
         groups = self._groups(s)
         indices = groups.group if s.kind == "grid" else groups.thread
         inside = sum(isinstance(o, For) and o.kind == s.kind for o in statements(s.body))
@@ -265,7 +265,7 @@ class StatementCode:
             self._code.directive(self._dialect.unroll.format(-(-extent // s.step)))
 
     def _loop(self, s: For, first: str, last: str) -> None:
-        """The iterations of ``s`` from ``first`` to before ``last``; both are within its range."""
+        """The iterations of ``s`` in ``first`` … ``last - 1``, within its range."""
         bounds = self._code.bounds()
         whole = divides(s.step, s.stop - s.start, bounds)
         known = Range(s.start, s.stop - (s.step if whole else 1))

@@ -47,7 +47,7 @@ class StepsCode:
         self._sizes: list[str] = []
 
     def text(self, name: str, static: bool = False) -> str:
-        """The function's definition; ``static``: seen in its own file only."""
+        """The function's definition; ``static``: with internal linkage."""
         words = words_of(self._code.lines)
         unused = [name for name in _NAMES[: len(self._parameters)] if not words[name]]
         unused += [name for name in self._sizes if words[name] == 1]
@@ -58,7 +58,7 @@ class StepsCode:
         return "\n".join([*folded(head, ""), "{", *self._code.lines, "}"])
 
     def clock(self, times: str, position: int) -> None:
-        """Note the time."""
+        """Records the time."""
         self._code.line(f"clock_gettime(CLOCK_MONOTONIC, &{times}[{position}]);")
 
     def comment(self, text: str) -> None:

@@ -14,11 +14,12 @@ from modelcc.ir.errors import Error
 from modelcc.targets.c.dialect import GNU, CDialect
 
 FUSED = ("-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math")
-"""What generated code wants of any compiler: a*b+c may be fused, and nobody asks for errors."""
+"""Flags that generated code needs of any compiler: a*b+c may be fused, and errno and traps are
+unused."""
 
 
 def semantics(dialect: CDialect) -> tuple[str, ...]:
-    """All that says what generated code means."""
+    """All flags that affect the semantics of generated code."""
     return f"-std={dialect.standard}", *FUSED
 
 
@@ -27,12 +28,12 @@ _CANDIDATES = (("cc",), ("gcc",), ("clang",), ("python-zig", "cc"), ("zig", "cc"
 
 
 class ToolchainError(Error):
-    """There is no C compiler, or it refuses a file; says what to do."""
+    """There is no C compiler, or it rejects a file; the message says what to do."""
 
 
 @dataclass(frozen=True)
 class CCompiler:
-    """A C compiler: the command that starts it, and its version's first line.
+    """A C compiler: its command, and the first line of its version.
 
     ``arch`` is its ``-march``; ``optimize`` 0 to 3.
     """
@@ -49,7 +50,7 @@ class CCompiler:
         return (f"-O{self.optimize}", f"-march={self.arch}", *semantics(self.dialect), *_MODE)
 
     def compile_object(self, text: str) -> bytes:
-        """The object file of a C file; :class:`ToolchainError` if the compiler refuses it."""
+        """The object file of a C file; :class:`ToolchainError` if the compiler rejects it."""
         return self._run(text, "-c")
 
     def assembly(self, text: str) -> str:
@@ -57,7 +58,7 @@ class CCompiler:
         return self._run(text, "-S").decode()
 
     def key(self, *texts: str) -> str:
-        """SHA-256, in hexadecimal, of all that determines what is made of ``texts``."""
+        """SHA-256, in hexadecimal, of all that determines the results of ``texts``."""
         parts = (*self.command, self.version, *self.flags, *texts)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

@@ -2,7 +2,7 @@
 
 The 16-bit floats are kept as their bits (``uint16_t``): C11 has no such types, and arithmetic on
 them is done in ``float``.  A vector of bools is a mask: integers that are 0 or -1, as comparisons
-give them, of the width of what was compared.
+yield, of the width of the compared elements.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def prefix(dtype: DType) -> str:
 
 
 def vector_type(dtype: DType, lanes: int) -> str:
-    """Name of a vector in memory, or of a value that is no bool; ``f32x16``."""
+    """Name of a vector in memory, or of a value other than bools; ``f32x16``."""
     return f"{prefix(dtype)}x{lanes}"
 
 
@@ -59,7 +59,7 @@ def mask_type(bits: int, lanes: int) -> str:
 
 
 def constant(value: float | int | bool, dtype: DType, dialect: CDialect = GNU) -> str:
-    """A scalar constant of exactly the type ``scalar_type(dtype)`` has in arithmetic."""
+    """A scalar constant of exactly the type that ``scalar_type(dtype)`` has in arithmetic."""
     if dtype == BOOL:
         return "true" if value else "false"
     if dtype.is_integer:
@@ -76,7 +76,7 @@ def _integer(value: int, dtype: DType) -> str:
         return str(value)
     if dtype.kind == "uint":
         return f"UINT{dtype.bits}_C({value})" if dtype.bits == 64 else f"{value}u"
-    if value == low:  # its positive part is no constant of the type
+    if value == low:  # its magnitude is out of the type's range
         return f"INT{dtype.bits}_MIN"
     return str(value) if dtype.bits == 32 else f"INT64_C({value})"
 

@@ -1,6 +1,6 @@
 """Inline functions that move vectors: broadcast, contiguous, strided and gathered access.
 
-Those called ``…_first`` touch only the first ``active`` elements; loads give 0 for the others.
+Those called ``…_first`` access only the first ``active`` elements; loads give 0 for the others.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class VectorFunctions:
     # --- loads
 
     def load(self, dtype: DType, lanes: int) -> str:
-        """``(pointer) -> vector``; the pointer is aligned as its elements are."""
+        """``(pointer) -> vector``; the pointer has the alignment of its elements."""
         v, p = self._prelude.vector(dtype, lanes), self._source(dtype)
         return self._prelude.function(
             f"{v}_load", v, p, lambda: f"return *(const {v}_unaligned *)p;"

@@ -1,4 +1,4 @@
-"""The weights as one block of bytes, as the code reads them."""
+"""The weights as one block of bytes, in the layout that the code reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from modelcc.ir.types import Array
 
 @dataclass(frozen=True)
 class WeightBlock:
-    """Constants and their places in a block, which ends at a multiple of 64 bytes."""
+    """Constants and their offsets in a block, whose size is a multiple of 64 bytes."""
 
     table: tuple[ConstantSpec, ...]
     block: Memory
@@ -29,7 +29,7 @@ class WeightBlock:
 
     @property
     def places(self) -> tuple[ConstantSpec, ...]:
-        """A constant for each place, in order: equal ones share theirs, empty ones have none."""
+        """A constant for each offset, in order: equal ones share theirs, empty ones have none."""
         found = {spec.offset: spec for spec in reversed(self.table) if spec.size}
         return tuple(found[offset] for offset in sorted(found))
 
@@ -39,7 +39,7 @@ class WeightBlock:
 
 
 def weights_of(constants: Mapping[str, Constant]) -> WeightBlock | None:
-    """The block of ``constants``; None if there are no bytes in them."""
+    """The block of ``constants``; None if they are empty."""
     block = Memory(padded_size(constants.values()))
     table = fill_block(block, constants)
     size = -(-block_size(table) // ALIGNMENT) * ALIGNMENT

@@ -11,7 +11,7 @@ from modelcc.targets.c.delivery.states import reset_arguments
 from modelcc.targets.c.names import comment, string_body
 
 _NOTHING = "{NULL, NULL, NULL, 0, 0, {0}, NULL},"
-"""C has no arrays without elements."""
+"""C has no empty arrays."""
 
 
 def example(facts: DeliveredModel) -> str:
@@ -43,7 +43,7 @@ def example(facts: DeliveredModel) -> str:
 
 
 def _options(facts: DeliveredModel) -> Iterator[tuple[str, str]]:
-    """Options beside inputs and outputs, and what a call of the example shows."""
+    """Options besides inputs and outputs, and the usage text of the example."""
     if facts.dims:
         yield "-d NAME=SIZE", f"-d {facts.dims[0].name}={max(2, facts.dims[0].low)}"
     if _reads_weights(facts):
@@ -66,7 +66,7 @@ def _reads_weights(facts: DeliveredModel) -> bool:
 
 
 def quoted(text: str) -> str:
-    """A C string."""
+    """A C string literal."""
     return f'"{string_body(text)}"'
 
 
@@ -160,7 +160,7 @@ def _prepare(facts: DeliveredModel) -> Iterator[str]:
 
 
 def _fields(side: str, tensors: Sequence[Tensor]) -> str:
-    """Initialisers of the fields of a structure of tensors."""
+    """Initialisers of fields of a structure of tensors."""
     found: list[str] = []
     for number, tensor in enumerate(tensors):
         found.append("NULL" if tensor.memory is not None else f"{side}[{number}].data")
@@ -170,12 +170,12 @@ def _fields(side: str, tensors: Sequence[Tensor]) -> str:
 
 
 def _again(facts: DeliveredModel) -> str:
-    """Further calls, which go on from the states that the ones before have left."""
+    """Further calls, which continue from the states of the previous ones."""
     return filled("again.c", name=facts.name, arguments=arguments(facts)) if facts.states else ""
 
 
 def _results(facts: DeliveredModel) -> Iterator[str]:
-    """Outputs whose memory was asked for: their place and their extents."""
+    """Outputs in caller-allocated memory: their addresses and extents."""
     for number, tensor in enumerate(facts.outputs):
         if tensor.memory is None:
             continue

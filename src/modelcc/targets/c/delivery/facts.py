@@ -1,4 +1,4 @@
-"""What a caller has to know of a compiled model, in C's terms."""
+"""The interface of a compiled model, in C's terms."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from modelcc.targets.c.delivery.naming import field_names
 from modelcc.targets.c.values import memory_type
 
 WeightsForm = Literal["bin", "array", "incbin"]
-"""A file that is loaded, a C array, or a file that the assembler takes into the program."""
+"""A file that is loaded, a C array, or a file that the assembler includes."""
 
 
 @dataclass(frozen=True)
 class DeliveryRequest:
-    """What is wanted: names that begin with ``name``, and the form of the weights; ``arduino``: as
-    a library for Arduino.
+    """Options of a delivery: the prefix ``name``, and the form of the weights; ``arduino``: as a
+    library for Arduino.
 
-    ``origin`` is the model's file, ``version`` modelcc's; both are for the reader.  ``interface``
-    is what a caller of the model sees (None: its tensors), ``initial`` what its states are before
-    the first call, unless they are zeros.
+    ``origin`` is the model's file, ``version`` modelcc's; both are informational.  ``interface`` is
+    the caller's view of the model (None: its tensors), ``initial`` the initial values of its
+    states, unless they are zeros.
     """
 
     name: str
@@ -43,7 +43,7 @@ class DeliveryRequest:
 
 @dataclass(frozen=True)
 class CompilerTarget:
-    """What the code is for: its name, options of the C compiler, macros these must define."""
+    """The target of the code: its name, compiler options, and macros that these must define."""
 
     name: str
     flags: tuple[str, ...] = ()
@@ -55,8 +55,8 @@ Side = Literal["input", "output", "state"]
 
 @dataclass(frozen=True)
 class Tensor:
-    """An input, output or state: the user's name, the field's, and the number under which the
-    caller is asked for its memory (None: it is known before the call)."""
+    """An input, output or state: the user's name, the field's name, and the number passed to the
+    caller's allocator (None: its memory is known before the call)."""
 
     name: str
     field: str
@@ -78,14 +78,14 @@ class Tensor:
 
     @property
     def is_static(self) -> bool:
-        """Whether its extents are numbers."""
+        """Whether its extents are integers."""
         return self.type.is_static
 
 
 @dataclass(frozen=True)
 class DeliveredState:
-    """What the model keeps from call to call: which of the program's inputs it is, and where in the
-    weights what it is at first (None: it is zeros)."""
+    """A state kept between calls: the program's input for it, and the offset of its initial value
+    in the weights (None: zeros)."""
 
     tensor: Tensor
     input: str
@@ -94,7 +94,7 @@ class DeliveredState:
 
 @dataclass(frozen=True)
 class Dimension:
-    """A named dimension that the caller tells, within inclusive bounds (``high`` None: any)."""
+    """A symbolic dimension that the caller gives, within inclusive bounds (``high`` None: any)."""
 
     name: str
     field: str
@@ -104,7 +104,7 @@ class Dimension:
 
 @dataclass(frozen=True)
 class DeliveredModel:
-    """A compiled model: its program, and all that its files say of it."""
+    """A compiled model: its program, and all facts that its files state."""
 
     request: DeliveryRequest
     program: Program
@@ -136,22 +136,22 @@ class DeliveredModel:
 
     @property
     def starts_from_weights(self) -> bool:
-        """Whether the weights have what states are at first."""
+        """Whether the weights have initial values of states."""
         return any(state.offset is not None for state in self.states)
 
     @property
     def sized(self) -> tuple[Tensor, ...]:
-        """Tensors whose sizes follow from the named dimensions."""
+        """Tensors whose sizes follow from the symbolic dimensions."""
         return tuple(t for t in self.tensors if not t.is_static and t.memory is None)
 
     @cached_property
     def is_parallel(self) -> bool:
-        """Whether there are loops for threads."""
+        """Whether there are parallel loops."""
         return any(map(parallel_loop, self.program.functions))
 
     @property
     def has_pool(self) -> bool:
-        """Whether a thread pool is part of it."""
+        """Whether it includes a thread pool."""
         return self.threads > 1 and self.is_parallel
 
     @property
@@ -161,7 +161,7 @@ class DeliveredModel:
 
     @property
     def static_arena(self) -> int | None:
-        """Bytes of scratch memory if they are the same for every call."""
+        """Bytes of scratch memory if static."""
         return self.arena if isinstance(self.arena, int) else None
 
 
@@ -174,9 +174,9 @@ def facts_of(
     level: int,
     threads: int,
 ) -> DeliveredModel:
-    """The facts of ``program``, whose ``outputs`` the user knows under these names.
+    """The facts of ``program``, whose ``outputs`` have these names for the user.
 
-    :class:`ModelError` for what has no form in C: texts, and work that the runtime does.
+    :class:`ModelError` for what cannot be expressed in C: strings, and work that the runtime does.
     """
     _check_interface(request.interface)
     dynamic = program.allocated
@@ -204,14 +204,14 @@ def facts_of(
 
 
 def first_name(state: str) -> str:
-    """Name among the weights of what a state is at first."""
+    """Name in the weights of a state's initial value."""
     return f"{state} at first"
 
 
 def _states(
     program: Program, request: DeliveryRequest, weights: WeightBlock | None
 ) -> tuple[DeliveredState, ...]:
-    """States by their names, else by those of the inputs that they are."""
+    """States by their names, else by those of the corresponding inputs."""
     known = {s.input: name for name, s in states_of(request.interface).items()}
     kept = [name for name in program.inputs if name in program.states.values()]
     tensors = _tensors(program, "state", kept, [known.get(name, name) for name in kept])
@@ -253,8 +253,8 @@ def _tensors(
 
 
 def _fields(names: Sequence[str], is_dynamic: Sequence[bool]) -> tuple[str, ...]:
-    """Names of fields, none of which is that of another's extents, which dynamic ones have
-    beside."""
+    """Field names that do not collide with the extents of others, which dynamic ones have in
+    addition."""
     extents: set[str] = set()
     while True:
         fields = field_names(names, extents)

@@ -12,9 +12,9 @@ from modelcc.targets.c.names import comment
 
 
 def filled(template: str, **values: str) -> str:
-    """The text of ``template`` with ``values`` in place of their names.
+    """The text of ``template`` with names replaced by ``values``.
 
-    A value of several lines stands alone on its line; an empty one takes that line with it.
+    A value of several lines is alone on its line; an empty one removes that line.
     """
     text = files("modelcc.targets.c.delivery").joinpath("templates", template).read_text("utf-8")
     for name, value in values.items():
@@ -24,7 +24,7 @@ def filled(template: str, **values: str) -> str:
 
 
 def commented(lines: Iterable[str]) -> str:
-    """Lines of a C comment, without its first and last."""
+    """Lines of a C comment, without its delimiters."""
     rows: list[str] = []
     for line in lines:
         words = line.lstrip(" ")
@@ -38,5 +38,5 @@ def inner_lines(text: str) -> list[str]:
 
 
 def indented(lines: Iterable[str], by: int = 4) -> str:
-    """Lines one step further in."""
+    """Lines indented one level deeper."""
     return "\n".join(" " * by + line if line else "" for line in lines)

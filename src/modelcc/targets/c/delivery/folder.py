@@ -29,7 +29,7 @@ class File:
 def folder_files(facts: DeliveredModel) -> tuple[File, ...]:
     """The files, each with its name.
 
-    :class:`~modelcc.ir.errors.ModelError` for element types that C has no form for.
+    :class:`~modelcc.ir.errors.ModelError` for element types that C lacks.
     """
     binary = _binary(facts)
     return (*(File(name, text.encode()) for name, text in _texts(facts)), *binary)

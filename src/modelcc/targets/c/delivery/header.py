@@ -1,4 +1,4 @@
-"""``NAME.h``: what a caller in C or C++ has to know."""
+"""``NAME.h``: the interface for callers in C or C++."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class Status:
 
 
 def statuses(facts: DeliveredModel) -> tuple[Status, ...]:
-    """What the functions return; those above 0 are the model's own constraints on its inputs."""
+    """Return values of the functions; those above 0 are the model's own constraints on its
+    inputs."""
     loads = facts.weights is not None and facts.request.weights == "bin"
     fixed = (
         ("OK", 0, "no error"),
@@ -72,7 +73,7 @@ def header(facts: DeliveredModel) -> str:
 
 
 def signature(facts: DeliveredModel, end: str = "") -> str:
-    """Head of the function that runs the model, and what follows it."""
+    """Head of the function that runs the model, followed by ``end``."""
     name = facts.name
     parameters = [f"const {name}_inputs *inputs", f"{name}_outputs *outputs"]
     parameters += [f"const {name}_dims *dims"] if facts.dims else []
@@ -85,7 +86,7 @@ def signature(facts: DeliveredModel, end: str = "") -> str:
 
 
 def arguments(facts: DeliveredModel) -> str:
-    """Arguments of a call of that function, as the examples name them."""
+    """Arguments of a call to that function, as the examples name them."""
     found = ["&inputs", "&outputs", *(["&dims"] if facts.dims else [])]
     found += [*(["weights"] if facts.weights else []), *(["&states"] if facts.states else [])]
     found += ["arena", "arena_bytes"]
@@ -128,7 +129,7 @@ def _head(facts: DeliveredModel) -> Iterator[str]:
 
 
 def processor_text(facts: DeliveredModel) -> str:
-    """The processor that the code is for, and what it was optimised to."""
+    """The processor that the code is for, and the optimisation level."""
     plan = "plain loops over single elements" if facts.level == 0 else "vector loops"
     return f"{facts.processor.name}; {plan} (-O{facts.level}), laid out for {_threads(facts)}."
 
@@ -188,7 +189,7 @@ def _states(facts: DeliveredModel) -> str:
 
 
 def tensor_macro(facts: DeliveredModel, tensor: Tensor) -> str:
-    """What the macros of a tensor begin with."""
+    """Prefix of the macros of a tensor."""
     return f"{facts.macro}_{tensor.side.upper()}_{tensor.field}"
 
 
@@ -213,7 +214,7 @@ def _sizes(facts: DeliveredModel, tensor: Tensor) -> Iterator[str]:
 
 
 def elements_function(facts: DeliveredModel, tensor: Tensor) -> str:
-    """The function that tells the size of a tensor."""
+    """The function that returns the size of a tensor."""
     return f"{facts.name}_{tensor.side}_{tensor.field}_elements"
 
 
@@ -251,7 +252,7 @@ def _weights(facts: DeliveredModel) -> str:
 
 
 def memory_names(facts: DeliveredModel) -> tuple[str, ...]:
-    """Enumerators of what the caller is asked memory for."""
+    """Enumerators of memory requested from the caller."""
     return tuple(f"{facts.macro}_MEMORY_{field}" for field in facts.memories)
 
 

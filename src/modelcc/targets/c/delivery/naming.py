@@ -1,4 +1,4 @@
-"""Names that a caller's C and C++ may meet: of the model, of its tensors and of its dimensions."""
+"""Names that may appear in a caller's C and C++: of the model, its tensors and its dimensions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ stdin stdout va_arg va_copy va_end va_start
 _LIMITS = r"((S|U)?CHAR|U?(SHRT|INT|LONG|LLONG))_(MIN|MAX)"
 _PREFIXED = r"(ATOMIC|DBL|FE|FLT|LC|LDBL|M|PRI|SCN|SIG)_\w+|SIG[A-Z0-9]+|(PRI|SCN)[diouxX][A-Z0-9]+"
 _MACROS = re.compile(f"{_LIMITS}|{_PREFIXED}")
-"""What the headers of C and POSIX define, which may come before ours."""
+"""Macros defined by the headers of C and POSIX, which may be included before ours."""
 _CPP_WORDS = frozenset((*_CPP.split(), *_LIBRARY.split()))
 _FILES = """
 alloca assert complex ctype elf endian errno fcntl features fenv float getopt inttypes iso646
@@ -35,15 +35,15 @@ stdalign stdarg stdatomic stdbool stdckdint stddef stdint stdio stdlib stdnoretu
 strings tgmath threads time uchar unistd values wchar wctype
 """
 _TAKEN_FILES = frozenset(_FILES.split())
-"""Files of these names would hide the system's headers, or be the example's."""
+"""File names that would shadow the system's headers, or collide with the example's."""
 
 
 _LONGEST = 56
-"""Letters of a name that are kept: C99 tells identifiers apart by 63, and a number takes some."""
+"""Maximum letters kept of a name: C99 distinguishes identifiers by 63, and a number takes some."""
 
 
 def field_names(names: Iterable[str], taken: Iterable[str] = ()) -> tuple[str, ...]:
-    """A C and C++ identifier for each of ``names``, like its beginning, and unlike all others."""
+    """A unique C and C++ identifier for each of ``names``, derived from its beginning."""
     used = set(taken)
     found: list[str] = []
     for name in names:
@@ -58,20 +58,20 @@ def field_names(names: Iterable[str], taken: Iterable[str] = ()) -> tuple[str, .
 
 
 def cpp_identifier(name: str) -> str:
-    """``name`` as an identifier that neither C nor C++ nor their libraries have taken."""
+    """``name`` as an identifier reserved neither by C nor by C++ nor by their libraries."""
     spelled = re.sub("__+", "_", identifier(name)).rstrip("_") or "v"
     is_word = spelled in _CPP_WORDS or _MACROS.fullmatch(spelled) or identifier(spelled) != spelled
     return f"v_{spelled}" if is_word else spelled
 
 
 def prefix_of(stem: str) -> str:
-    """What all names of a model begin with, made of its file's name."""
+    """Prefix of all names of a model, derived from its file's name."""
     spelled = cpp_identifier(stem)
     return f"{spelled}_model" if _is_taken(spelled) else spelled
 
 
 def checked_prefix(name: str) -> str:
-    """``name``; :class:`ModelError` if names of C and of files cannot begin with it."""
+    """``name``; :class:`ModelError` if it is no valid prefix of C identifiers and of files."""
     if cpp_identifier(name) != name or _is_taken(name):
         hint = "choose letters, digits and _, no word of C and no name of a system header"
         raise ModelError(f"{name!r} cannot be the name of a model in C", (), hint)

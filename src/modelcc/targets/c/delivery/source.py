@@ -28,7 +28,7 @@ from modelcc.targets.steps import write_steps
 
 STEPS = "mcc_run_steps"
 _ROW = 80
-"""Characters of a text on one line."""
+"""Characters of a string literal per line."""
 _KERNELS = EmitOptions(static=True)
 
 
@@ -68,7 +68,7 @@ def _head(facts: DeliveredModel) -> list[str]:
 
 
 def _parallel_for(facts: DeliveredModel) -> str:
-    """What runs parallel loops: the pool's function, or a plain call where there is none."""
+    """The function that runs parallel loops: the pool's, or a plain call without a pool."""
     return f"{facts.name}_parallel_for" if facts.has_pool else "mcc_serial_for"
 
 
@@ -78,7 +78,7 @@ def _serial(facts: DeliveredModel) -> Iterator[str]:
 
 
 def _target_check(facts: DeliveredModel) -> str:
-    """Refuses compilers that may not use the processor's instructions, and foreign byte order."""
+    """Rejects compilers that lack the processor's instructions, and a foreign byte order."""
     lines = [
         "#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__",
         f'#error "{facts.name}.c is for little-endian processors"',
@@ -123,7 +123,7 @@ def _bound(field: str, low: int, high: int | None) -> Iterator[str]:
 
 
 def _names(facts: DeliveredModel) -> dict[str, str]:
-    """Spelling of the dimensions where the caller's are at hand."""
+    """C expressions of the dimensions in functions with access to the caller's."""
     return {dim.name: f"dims->{dim.field}" for dim in facts.dims}
 
 
@@ -181,7 +181,7 @@ def _run(facts: DeliveredModel, prelude: Prelude) -> str:
 
 
 def _refusals(facts: DeliveredModel) -> Iterator[str]:
-    """Arguments that cannot be right end the call before anything is touched."""
+    """Invalid arguments end the call before any side effect."""
     macro = facts.macro
     yield from _not_null(facts, ["inputs", "outputs", *(["dims"] if facts.dims else [])])
     given = [f"inputs->{t.field}" for t in facts.inputs]
@@ -214,7 +214,7 @@ def _not_null(facts: DeliveredModel, pointers: list[str]) -> Iterator[str]:
 
 
 def _tables(facts: DeliveredModel) -> Iterator[str]:
-    """Arrays of addresses and sizes, as the steps want them."""
+    """Arrays of addresses and sizes that the steps expect."""
     kept = {state.input: f"states->{state.tensor.field}" for state in facts.states}
     given = iter(f"(void *)inputs->{t.field}" for t in facts.inputs)
     inputs = [kept[name] if name in kept else next(given) for name in facts.program.inputs]
@@ -226,7 +226,7 @@ def _tables(facts: DeliveredModel) -> Iterator[str]:
         yield "uint8_t *const mcc_weights = (uint8_t *)weights;"
         table = facts.weights.table[: len(facts.program.constants)]
         addresses = [f"mcc_weights + {spec.offset}" for spec in table]
-    else:  # constants without elements have an address, too, if none of their own
+    else:  # empty constants need an address, too, though not a distinct one
         addresses = ["NULL"] * len(facts.program.constants)
     yield from _table("void *const", "mcc_constants", addresses)
     dynamic = facts.program.read_sizes
@@ -267,7 +267,7 @@ def _call(facts: DeliveredModel, prelude: Prelude) -> Iterator[str]:
 
 
 def _dynamic_results(facts: DeliveredModel, prelude: Prelude) -> Iterator[str]:
-    """Addresses and extents of outputs whose sizes are known only now."""
+    """Addresses and extents of outputs whose sizes are known only after the run."""
     names = {name: f"mcc_sizes[{n}]" for n, name in enumerate(facts.program.dims)}
     checked = _checked(prelude, names)
     dynamic = [tensor for tensor in facts.outputs if tensor.memory is not None]

@@ -1,4 +1,5 @@
-"""What a delivered model keeps from call to call: memory of the caller's, set at first by us."""
+"""States of a delivered model, kept between calls: memory of the caller, which the model
+initialises."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from modelcc.targets.c.delivery.filling import filled, indented, inner_lines
 
 
 def states_declared(facts: DeliveredModel, fields: list[str]) -> str:
-    """The structure of pointers, memory for all of them as variables, and what sets them."""
+    """The structure of pointers, memory for all of them as variables, and the reset function."""
     if not facts.states:
         return ""
     return filled(
@@ -35,19 +36,19 @@ def _memory(facts: DeliveredModel) -> Iterator[str]:
 
 
 def reset_signature(facts: DeliveredModel, end: str = "") -> str:
-    """Head of the function that sets states to what they are at first, and what follows it."""
+    """Head of the function that resets states to their initial values, followed by ``end``."""
     weights = ", const void *weights" if facts.starts_from_weights else ""
     head = f"{facts.name}_status {facts.name}_states_reset(const {facts.name}_states *states"
     return "\n".join(folded(f"{head}{weights}){end}", ""))
 
 
 def reset_arguments(facts: DeliveredModel) -> str:
-    """Arguments of a call of it, as the example names them."""
+    """Arguments of a call to it, as the example names them."""
     return "&states, weights" if facts.starts_from_weights else "&states"
 
 
 def states_reset(facts: DeliveredModel) -> Iterator[str]:
-    """The function itself, if there are states."""
+    """The definition of this function, if there are states."""
     if not facts.states:
         return
     macro = facts.macro

@@ -22,7 +22,7 @@ _DIGITS = {"float": 15, "double": 24}
 
 
 def weights_source(facts: DeliveredModel, weights: WeightBlock) -> str:
-    """Text of the file that brings the weights into memory."""
+    """Text of the file that defines or loads the weights."""
     names = {"name": facts.name, "NAME": facts.macro}
     match facts.request.weights:
         case "bin":
@@ -71,7 +71,7 @@ def _longest(flat: Array, dtype: DType, spelled: Callable[[Array], list[str]]) -
 
 
 def _spelling(dtype: DType, dialect: CDialect) -> Callable[[Array], list[str]]:
-    """Spells some values of ``dtype``, exactly: the fewest digits that give back the same."""
+    """Prints values of ``dtype`` exactly: with the fewest digits that round-trip."""
     if dtype == F32:
         return lambda part: [_float(text, "f", dialect) for text in map(str, part)]
     if dtype == F64:
