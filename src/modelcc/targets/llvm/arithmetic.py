@@ -38,7 +38,7 @@ class ArithmeticCode:
             picked = self.select(condition, args[0], args[1], dtype, lanes)
             if lanes > 1 or not dtype.is_float:
                 return picked
-            # LLVM would merge it with a choice around it, and branch on either condition.
+            # LLVM would merge it with a surrounding select, and branch on either condition.
             return self._code.emit(f"freeze {value_type(dtype, lanes)} {picked}")
         if dtype.is_float:
             return self._float_call(function, args, dtype, lanes)
@@ -51,7 +51,7 @@ class ArithmeticCode:
         return self._code.emit(f"call {callee}({type_} {args[0]}, {type_} {args[1]})")
 
     def muladd(self, a: str, b: str, c: str, dtype: DType, lanes: int) -> str:
-        """``a*b + c``, fused where the target has the instruction."""
+        """``a*b + c``, fused if the target has the instruction."""
         if dtype in HALVES:
             a, b, c = (self._halves.widen(x, dtype, lanes) for x in (a, b, c))
             return self._halves.narrow(self.muladd(a, b, c, F32, lanes), dtype, lanes)
@@ -71,7 +71,7 @@ class ArithmeticCode:
     def convert(self, value: str, source: DType, target: DType, lanes: int) -> str:
         """The value as another dtype; float to integer truncates, to bool compares with 0.
 
-        Floats beyond a narrow integer's range are cut to its lowest bits, as NumPy does.
+        Floats beyond a narrow integer's range are truncated to its lowest bits, as NumPy does.
         """
         if source == target:
             return value
@@ -99,12 +99,13 @@ class ArithmeticCode:
             cast = "sext" if source.kind == "int" else "zext"
         result = self._cast(cast, value, source, target, lanes)
         if source.is_float and target.is_integer and target.bits >= 32:
-            # Of what does not fit, poison: a check of an index made from it would prove nothing.
+            # Out of range, the result is poison: a check of an index derived from it would prove
+            # nothing.
             result = self._code.emit(f"freeze {value_type(target, lanes)} {result}")
         return result
 
     def rounded(self, value: str, target: DType, lanes: int) -> str:
-        """f32 rounded to a narrow integer type that holds the result, in one conversion."""
+        """f32 rounded to a narrow integer type that can represent the result, in one conversion."""
         wide, source = value_type(I32, lanes), value_type(F32, lanes)
         suffix = f"{mangled('i32', lanes)}.{mangled('float', lanes)}"
         callee = self._code.intrinsic(wide, f"llvm.lrint.{suffix}", source)
@@ -167,7 +168,7 @@ class ArithmeticCode:
                 raise _unexpanded(function, dtype)
 
     def _half_call(self, function: str, args: tuple[str, ...], dtype: DType, lanes: int) -> str:
-        """Computed in f32 and rounded, but for what changes the sign alone."""
+        """Computed in f32 and rounded, except for changes of the sign alone."""
         if function in ("neg", "abs"):
             name, bits = ("xor", -1 << 15) if function == "neg" else ("and", (1 << 15) - 1)
             operands = f"{value_type(dtype, lanes)} {args[0]}, {constant(bits, I16, lanes)}"
@@ -278,7 +279,7 @@ class ArithmeticCode:
         return self._cast("trunc", self.select(fits, high, limit, I64, lanes), I64, I32, lanes)
 
     def _rounded_product(self, args: tuple[str, ...], bits: int, lanes: int) -> str:
-        """A quotient of 64 bits by a power of two."""
+        """A 64-bit product divided by a power of two."""
         wide = tuple(self._cast("sext", a, I32, I64, lanes) for a in args)
         product = self._integer_call("mul", wide, I64, lanes)
         rounded = (product, constant(1 << (bits - 1), I64, lanes))
@@ -332,7 +333,7 @@ class ArithmeticCode:
         return self.select(by_zero, zero, quotient, dtype, lanes)
 
     def _rounds_up(self, rest: str, divisor: str, dtype: DType, lanes: int) -> str:
-        """Whether the truncated quotient lies above the floored one."""
+        """Whether the truncated quotient exceeds the floored one."""
         type_, zero = value_type(dtype, lanes), constant(0, dtype, lanes)
         signs = self._code.emit(f"xor {type_} {rest}, {divisor}")
         differ = self._compare("lt", (signs, zero), dtype, lanes)

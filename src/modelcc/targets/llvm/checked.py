@@ -1,4 +1,4 @@
-"""Conditions on sizes that come from data, computed so that overflow cannot make them hold."""
+"""Conditions on sizes that come from data, which overflow cannot make true."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PREDICATES: Mapping[Comparison, str] = {
 
 
 class CheckedCode:
-    """Emits one condition; ``index`` knows what symbols stand for."""
+    """Emits one condition; ``index`` maps symbols to operands."""
 
     def __init__(self, code: Code, index: IndexCode) -> None:
         self._code = code
@@ -25,7 +25,7 @@ class CheckedCode:
         self._results: dict[tuple[str, str, str], str] = {}
 
     def holds(self, condition: Condition) -> str:
-        """An i1: ``condition`` holds, and no step towards either side left 64 bits."""
+        """An i1: ``condition`` holds, and neither side overflows 64 bits."""
         left, right = compute(condition.left, self), compute(condition.right, self)
         predicate = PREDICATES[condition.comparison]
         result = self._code.emit(f"icmp {predicate} i64 {left}, {right}", "holds")
@@ -70,7 +70,7 @@ class CheckedCode:
     def _divisor(self, left: str, right: str) -> str:
         emit = self._code.emit
         none = emit(f"icmp eq i64 {right}, 0", "none")
-        # The least number divided by -1 is the one quotient that does not fit.
+        # The minimum divided by -1 is the one quotient that overflows.
         least = emit(f"icmp eq i64 {left}, {LEAST}", "least")
         minus = emit(f"icmp eq i64 {right}, -1", "minus")
         over = emit(f"and i1 {least}, {minus}", "over")

@@ -1,7 +1,7 @@
-"""LLVM function text under construction: blocks, fresh names, and scopes of what is visible.
+"""LLVM function text under construction: blocks, fresh names, and scopes of visible values.
 
-Scopes nest as the loops do, and what an outer scope has computed dominates the inner ones, which
-find it in its cache.
+Scopes nest as the loops do; values computed in an outer scope dominate the inner ones, which reuse
+them from its cache.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from modelcc.targets.llvm.instructions import NONE, Instructions
 from modelcc.targets.llvm.values import quoted
 
 _LONGEST = 200
-"""Characters of a name: LLVM cuts what is longer than 1024 bytes, and no longer tells it apart."""
+"""Maximum characters of a name: LLVM truncates those longer than 1024 bytes, which may then
+collide."""
 
 
 @dataclass
 class BasicBlock:
-    """A basic block; the terminator stays apart so that instructions can still be added."""
+    """A basic block; the terminator is separate so that instructions can still be appended."""
 
     label: str
     lines: list[str] = field(default_factory=list[str])
@@ -32,7 +33,7 @@ class BasicBlock:
 
 @dataclass(frozen=True)
 class LlvmValue:
-    """What a ``Var`` stands for: an operand, or a register's address to load it from."""
+    """The LLVM form of a ``Var``: an operand, or a register's address to load from."""
 
     operand: str
     type: str
@@ -41,7 +42,7 @@ class LlvmValue:
 
 @dataclass
 class LlvmScope:
-    """Names visible in a block, and results computed there by a key that tells their meaning."""
+    """Names visible in a block, and results computed there, by keys that identify their value."""
 
     block: BasicBlock
     symbols: dict[str, str] = field(default_factory=dict[str, str])
@@ -55,9 +56,9 @@ class LlvmScope:
 
 class Code:
     """The body of one LLVM function, called ``name``; ``declarations`` is shared by the module's
-    functions.  With ``groups`` it is a kernel for groups of threads, beside which ``globals``
-    stand, ``lane`` is the index of its innermost thread loop, of ``warp`` threads, ``shared`` has
-    pointers to what groups share, and ``maps`` are told of tensors of which boxes are copied."""
+    functions.  With ``groups`` it is a kernel for groups of threads, accompanied by ``globals``;
+    ``lane`` is the index of its innermost thread loop, of ``warp`` threads, ``shared`` has pointers
+    to shared memory, and ``maps`` collects tensors of which boxes are copied."""
 
     def __init__(
         self,
@@ -87,11 +88,11 @@ class Code:
 
     @property
     def lane_index(self) -> Index:
-        """The number of a thread within its warp."""
+        """The lane of a thread within its warp."""
         return Sym(self.lane)
 
     def fresh(self, hint: str) -> str:
-        """A name nothing else in the function has: ``hint``, ``hint.1``, …, shortened if long."""
+        """A unique name in the function: ``hint``, ``hint.1``, …, shortened if long."""
         hint = hint[:_LONGEST]
         count = self._taken.get(hint, 0)
         self._taken[hint] = count + 1
@@ -101,21 +102,21 @@ class Code:
         return self.fresh(name) if name in self._taken else self._take(name)
 
     def local(self, hint: str) -> str:
-        """A fresh local value's spelling, with its ``%``."""
+        """A fresh local value, spelled with its ``%``."""
         return f"%{quoted(self.fresh(hint))}"
 
     def emit(self, instruction: str, hint: str = "v") -> str:
-        """Append ``%name = instruction`` to the innermost scope's block; its name."""
+        """Appends ``%name = instruction`` to the innermost scope's block; returns its name."""
         name = self.local(hint)
         self.effect(f"{name} = {instruction}")
         return name
 
     def effect(self, instruction: str) -> None:
-        """Append an instruction without a result."""
+        """Appends an instruction without a result."""
         self.scope.block.lines.append(instruction)
 
     def allocate(self, type_: str, hint: str, align: int | None = None) -> str:
-        """A stack slot that lives as long as the function; its address."""
+        """A stack slot with the lifetime of the function; returns its address."""
         name = self.local(hint)
         suffix = "" if align is None else f", align {align}"
         if self.groups is None or self.groups.private == self.groups.generic:
@@ -128,14 +129,14 @@ class Code:
         return generic
 
     def begin_block(self, hint: str) -> BasicBlock:
-        """Start a block; the innermost scope continues in it."""
+        """Starts a block; the innermost scope continues in it."""
         block = BasicBlock(self.fresh(hint))
         self.blocks.append(block)
         self.scope.block = block
         return block
 
     def intrinsic(self, result: str, name: str, types: str) -> str:
-        """Declare an intrinsic; the ``result @name`` part of a call of it."""
+        """Declares an intrinsic; returns the ``result @name`` part of a call to it."""
         self.declarations[f"declare {result} @{name}({types})"] = None
         return f"{result} @{name}"
 
@@ -149,7 +150,7 @@ class Code:
 
     @contextmanager
     def nested(self, block: BasicBlock) -> Generator[LlvmScope]:
-        """A scope that starts in ``block``; what it computes is forgotten at its end."""
+        """A scope that starts in ``block``; its cached values are dropped at its end."""
         scope = LlvmScope(block)
         self.scopes.append(scope)
         try:
@@ -158,7 +159,7 @@ class Code:
             self.scopes.pop()
 
     def text(self, without: Set[str] = frozenset()) -> str:
-        """All blocks, the entry's stack slots first, but for the lines ``without``."""
+        """All blocks, the entry's stack slots first, except the lines ``without``."""
         lines: list[str] = []
         for block in self.blocks:
             lines.append(f"{quoted(block.label)}:")

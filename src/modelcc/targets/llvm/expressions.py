@@ -71,14 +71,14 @@ class ExpressionCode:
                 return self._shaping_operand(e)
 
     def value(self, name: str) -> LlvmValue:
-        """What a ``Let`` or a register of this name is."""
+        """The LLVM form of the ``Let`` or register ``name``."""
         for scope in reversed(self._code.scopes):
             if name in scope.values:
                 return scope.values[name]
         raise KeyError(f"value '{name}' is not defined here")
 
     def condition(self, conditions: tuple[Condition, ...]) -> str:
-        """An ``i1``: all index conditions hold."""
+        """An ``i1``: the conjunction of index conditions."""
         result = ""
         for c in conditions:
             left, right = self.index.operand(c.left), self.index.operand(c.right)
@@ -179,7 +179,7 @@ class ExpressionCode:
         return self._code.emit(f"call reassoc {callee}({scalar} -0.0, {type_} {value})")
 
     def _halved(self, function: str, value: str, dtype: DType, lanes: int) -> str:
-        """Combine the lower and the upper half until one lane is left."""
+        """Combines the lower and the upper half until one lane is left."""
         while lanes > 1 and lanes % 2 == 0:
             lanes //= 2
             low = self._lanes(value, dtype, range(lanes), 2 * lanes)

@@ -1,10 +1,10 @@
 """Conversions between f32 and the 16-bit floats, rounded to nearest even; NaN stays a quiet NaN.
 
-LLVM would call a function of the compiler's own library where there is no instruction.  A bf16 is
-the upper half of an f32: on processors it is rounded by an integer addition, for Intel's
-instruction takes subnormal numbers for 0.  An f16 has an exponent that is smaller by 112: moving
-it by a multiplication also takes care of subnormal numbers; the sum with 0.5, whose last bit
-weighs 2^-24, rounds small floats to the spacing of f16's subnormal ones.
+Without an instruction, LLVM would call a function of the compiler runtime library.  A bf16 is the
+upper half of an f32: on CPUs it is rounded by an integer addition, since Intel's instruction
+flushes subnormal numbers to 0.  The exponent bias of f16 is smaller by 112: rescaling by a
+multiplication also handles subnormal numbers; the sum with 0.5, whose last bit weighs 2^-24, rounds
+small floats to the spacing of f16's subnormals.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MAGNITUDE, _SIGN = 0x7FFFFFFF, 0x8000
 _INFINITY, _INFINITY_F16 = 0x7F800000, 0x7C00
 _LEAST_NORMAL = 0x38800000  # 2^-14 as f32
 _LEAST_INFINITE = 0x477FF000  # 65520 as f32
-_BIAS = 0x38000000  # difference of the exponents, in its place in an f32
+_BIAS = 0x38000000  # difference of the exponent biases, in position in an f32
 _HALF = 0x3F000000  # 0.5 as f32
 
 
@@ -49,8 +49,8 @@ class HalfCode:
         return self._float(self._binary("or", sign, size, lanes), lanes)
 
     def _pairs(self, bits: str, lanes: int) -> str:
-        """Each bf16 as the upper half of 32 bits, from registers that hold two of them: with a
-        ``zext`` LLVM would widen them where they are loaded, which may be long before."""
+        """Each bf16 as the upper half of 32 bits, from registers that hold two of them: a ``zext``
+        would be hoisted by LLVM to the load, which may be long before."""
         words = value_type(U32, lanes // 2)
         both = self._code.emit(f"bitcast {value_type(U16, lanes)} {bits} to {words}")
         first = self._binary("shl", both, 16, lanes // 2)
@@ -83,7 +83,7 @@ class HalfCode:
         return self._truncated(self._binary("or", result, sign, lanes), lanes)
 
     def _typed(self, bits: str, dtype: DType, lanes: int) -> str:
-        """The bits as a value of LLVM's own type of 16-bit floats."""
+        """The bits as a value of LLVM's 16-bit float type."""
         types = f"{value_type(dtype, lanes)} {bits} to {float_type(dtype, lanes)}"
         return self._code.emit(f"bitcast {types}")
 
@@ -100,7 +100,7 @@ class HalfCode:
         return self._truncated(self._binary("lshr", chosen, 16, lanes), lanes)
 
     def _nearest(self, bits: str, cut: int, lanes: int) -> str:
-        """What cutting the lowest bits off rounds to nearest even."""
+        """An addend that makes truncation of the lowest bits round to nearest even."""
         last = self._binary("and", self._binary("lshr", bits, cut, lanes), 1, lanes)
         nearly = self._binary("add", bits, (1 << (cut - 1)) - 1, lanes)
         return self._binary("add", nearly, last, lanes)

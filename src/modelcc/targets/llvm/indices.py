@@ -1,4 +1,4 @@
-"""Index expressions as i64 arithmetic, where they are used; LLVM moves out of loops what it can."""
+"""Index expressions as i64 arithmetic, at their uses; LLVM hoists loop invariants."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from modelcc.ir.index import (
 from modelcc.targets.llvm.code import Code
 
 LONG_SUM = 16
-"""Terms up to which a sum is one term added to the sum of the others."""
+"""Number of terms up to which a sum is emitted term by term."""
 
 
 class IndexCode:
-    """Emits index expressions into ``code``, whose scopes say what symbols stand for."""
+    """Emits index expressions into ``code``, whose scopes map symbols to operands."""
 
     def __init__(self, code: Code) -> None:
         self._code = code
@@ -40,7 +40,7 @@ class IndexCode:
         return self._operand(self.resolved(e))
 
     def resolved(self, e: Index) -> Index:
-        """``e`` with the variables of unrolled loops replaced by what they stand for."""
+        """``e`` with the variables of unrolled loops replaced by their values."""
         if isinstance(e, int):
             return e
         known = {
@@ -52,14 +52,14 @@ class IndexCode:
         return substitute(e, known) if known else e
 
     def bounds(self) -> Bounds:
-        """What the enclosing loops say about the visible symbols."""
+        """Bounds of the visible symbols by the enclosing loops."""
         merged: dict[str, Range] = {}
         for scope in self._code.scopes:
             merged.update(scope.bounds)
         return merged
 
     def at_least(self, e: Index, low: int) -> bool:
-        """Whether ``e >= low`` is proved."""
+        """Whether ``e >= low`` is provable."""
         found = bounds_of(self.resolved(e), self.bounds()).lo
         return found is not None and found >= low
 
@@ -76,7 +76,7 @@ class IndexCode:
         return result
 
     def bind(self, symbol: str, operand: str) -> None:
-        """Make ``symbol`` stand for an i64 operand in the innermost scope."""
+        """Binds ``symbol`` to an i64 operand in the innermost scope."""
         self._code.scope.symbols[symbol] = operand
 
     def _multiple(self, atom: Atom) -> int:
@@ -123,8 +123,8 @@ class IndexCode:
         return self._add(self._operand(e - term), term)
 
     def _long_sum(self, e: Expr) -> str:
-        """The long sum before it and what is different, if that is little: places of a
-        concatenation are sums of d0 to dn, for one n after the other."""
+        """The previous long sum plus the difference, if that is short: offsets of a concatenation
+        are sums of d0 to dn, for consecutive n."""
         if len(self._code.scopes) > 1:
             return self._sum_by_parts(e)
         rest = e if self._longest is None else e - self._longest[0]
@@ -136,8 +136,8 @@ class IndexCode:
         return result
 
     def _sum_by_parts(self, e: Expr) -> str:
-        """Terms in the order in which their symbols were bound, the first of them as many as a
-        power of two: other sums from the same symbol on share these parts."""
+        """Terms in the order in which their symbols were bound, split at powers of two: other sums
+        starting with the same symbols share the partial sums."""
         outer = self._code.scopes[0].symbols
         if len(outer) != len(self._places):
             self._places = {name: n for n, name in enumerate(outer)}
@@ -213,7 +213,7 @@ def _terms(e: Index) -> int:
 
 
 def floored(code: Code, left: str, right: str, remainder: bool) -> str:
-    """Quotient rounded down: truncate, then correct where signs differ and a rest is left."""
+    """Quotient rounded down: truncate, then correct if signs differ and the remainder is not 0."""
     emit = code.emit
     rest = emit(f"srem i64 {left}, {right}", "i")
     signs = emit(f"xor i64 {rest}, {right}", "i")

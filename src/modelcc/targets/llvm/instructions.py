@@ -1,4 +1,4 @@
-"""What processors may have instructions for, and kernels can do without."""
+"""Optional instructions of processors, which kernels can do without."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from modelcc.targets.isa.templates import Encoding
 
 @dataclass(frozen=True)
 class Instructions:
-    """Instructions of a processor, which has ``features``; what it lacks is made from others.
+    """Instructions of a processor with ``features``; missing ones are expanded to others.
 
-    ``encodings`` are its own ones for what kernels ask for by name or by form,
-    ``half_conversions`` tells whether it converts between f16 and f32, ``brain_rounding`` whether
-    it rounds f32 to bf16, subnormal numbers too, ``rounding`` whether it rounds floats to whole
-    numbers, and ``extrema`` whether it has the larger of two f32, NaN if one of them is.
+    ``encodings`` are those that kernels request by name or by form, ``half_conversions`` tells
+    whether it converts between f16 and f32, ``brain_rounding`` whether it rounds f32 to bf16,
+    including subnormal numbers, ``rounding`` whether it rounds floats to integers, and ``extrema``
+    whether it has the maximum of two f32, NaN if one of them is.
     """
 
     encodings: tuple[Encoding, ...] = ()
@@ -26,4 +26,4 @@ class Instructions:
 
 
 NONE = Instructions()
-"""What every processor can do."""
+"""The common subset of all processors."""

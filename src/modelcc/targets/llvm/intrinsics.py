@@ -1,4 +1,4 @@
-"""Instructions of the processor as LLVM text, by their templates."""
+"""Processor instructions as LLVM text, from their templates."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class IntrinsicCode:
         self._templates: dict[tuple[str, int], LlvmTemplate] = {}
 
     def operand(self, e: Intrinsic, args: Sequence[str]) -> str:
-        """The result on ``args``; ``NotImplementedError`` if the processor has no such
-        instruction, which :mod:`modelcc.passes.loop.expand_instructions` then expands."""
+        """The result for ``args``; ``NotImplementedError`` if the processor lacks the instruction,
+        which :mod:`modelcc.passes.loop.expand_instructions` then expands."""
         lanes = e.lanes
         template = self._template(e.instruction, lanes)
         shapes = zip(e.instruction.operands, e.args, args, template.types, strict=True)
@@ -53,7 +53,8 @@ class IntrinsicCode:
     def _given(
         self, operand: InstructionOperand, count: int, lanes: int, value: str, wanted: str
     ) -> str:
-        """An operand of ``count`` elements, for every lane, of the type that a template wants."""
+        """An operand of ``count`` elements, repeated for every lane, of the type that a template
+        expects."""
         own = value_type(operand.dtype, count)
         if count == lanes * operand.each:
             return self._cast(value, own, wanted)

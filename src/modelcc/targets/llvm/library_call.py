@@ -1,4 +1,4 @@
-"""Calls of libraries as LLVM text."""
+"""Library calls as LLVM text."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from modelcc.targets.llvm.values import value_type
 
 
 class LibraryCallCode(StatementCode):
-    """Emits the loop over the points of a call; what is in the loop is the call."""
+    """Emits the loop over the points of a call, with the call as its body."""
 
     def __init__(self, code: Code, call: ExternalCall) -> None:
         super().__init__(code)
         self._call = call
 
     def emit(self) -> None:
-        """Emit all calls."""
+        """Emits all calls."""
         call = self._call
         if call.counter:
             self.statement(For(call.counter, 0, call.count, ()))
@@ -64,7 +64,7 @@ _Place = tuple[int, ...]
 
 
 def _flat(fields: Sequence[Argument], within: _Place = ()) -> Iterator[tuple[_Place, Argument]]:
-    """What is in structures, and in those in them, each with its place."""
+    """The fields of structures, nested ones flattened, each with its indices."""
     for number, argument in enumerate(fields):
         if isinstance(argument, Struct):
             yield from _flat(argument.fields, (*within, number))

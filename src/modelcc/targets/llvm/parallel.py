@@ -1,4 +1,4 @@
-"""Calls of the thread pool, which hands a function the context that it was given itself."""
+"""Calls to the thread pool, which passes the context through to the outlined function."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ PARALLEL_FOR = "mcc_parallel_for"
 _DECLARATION = f"declare void @{PARALLEL_FOR}(ptr, ptr, ptr, i64, i64)"
 
 BODY = ".body"
-"""Ends the name of the function that the pool calls: it unpacks the context and calls on."""
+"""Suffix of the function that the pool calls: it unpacks the context and calls the outlined one."""
 
 
 def parallel_call(code: Code, expressions: ExpressionCode, call: ParallelCall) -> None:
-    """The outlined function is called for all iterations, or by the pool for some at a time."""
+    """Calls the outlined function for all iterations, or has the pool call it for chunks of
+    them."""
     name, types = call.outlined.name, _types(call.outlined)
     count = expressions.index.operand(call.count)
     arguments = list(zip(types, _operands(expressions, call.outlined), strict=True))
@@ -43,7 +44,7 @@ def parallel_call(code: Code, expressions: ExpressionCode, call: ParallelCall) -
 
 
 def unpack_context(code: Code, outlined: Function) -> list[str]:
-    """The statements of the function that the pool calls; its parameters."""
+    """Emits the body of the function that the pool calls; returns its parameters."""
     for hint in ("context", "begin", "end", "thread"):
         code.fresh(hint)
     arguments, types = list[tuple[str, str]](), _types(outlined)
@@ -63,7 +64,7 @@ def _types(outlined: Function) -> list[str]:
 
 
 def _operands(expressions: ExpressionCode, outlined: Function) -> list[str]:
-    """What the function takes, where it is called."""
+    """Arguments of the outlined function at its call."""
     memory, index = expressions.memory, expressions.index
     buffers = (memory.buffer(parameter.buffer.name)[0] for parameter in outlined.parameters)
     values = (expressions.value(value.name).operand for value in outlined.values)
@@ -81,7 +82,7 @@ def _arguments(outlined: Function, arguments: list[tuple[str, str]], begin: str,
 
 
 def _runs_alone(code: Code, expressions: ExpressionCode, when: Condition | None) -> str:
-    """An ``i1``: all iterations run in the calling thread."""
+    """An ``i1``: whether all iterations run in the calling thread."""
     is_null = code.emit("icmp eq ptr %pool, null", "c")
     if when is None:
         return is_null

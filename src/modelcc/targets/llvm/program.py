@@ -5,12 +5,12 @@
     define i32 @<name>_run(ptr %inputs, ptr %outputs, ptr %constants, ptr %arena, ptr %sizes,
                            ptr %pool)
 
-and ``ptr %host`` if it allocates while it runs; see :mod:`modelcc.targets.steps`.  Kernels are
+and ``ptr %host`` if it allocates at run time; see :mod:`modelcc.targets.steps`.  Kernels are
 declared, not defined: they may come from other modules.
 
-``@<name>_run.profile`` does the same and notes the time before each step and after the last in
-``@<name>_run.times``, an array of ``struct timespec`` (CLOCK_MONOTONIC); one call at a time.  It is
-a module of its own, since it takes LLVM as long as the plain one.
+``@<name>_run.profile`` does the same and records the time before each step and after the last in
+``@<name>_run.times``, an array of ``struct timespec`` (CLOCK_MONOTONIC); one call at a time (not
+reentrant).  It is a separate module, since it takes LLVM as long as the plain one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from modelcc.targets.llvm.values import quoted
 from modelcc.targets.steps import write_steps
 
 PROFILE, TIMES = ".profile", ".times"
-"""What is appended to the entry point's name for its profiled twin, and for the times."""
+"""Suffixes of the entry point's name for its profiled twin, and for the times."""
 
 
 def entry_name(program: Program) -> str:
@@ -31,8 +31,8 @@ def entry_name(program: Program) -> str:
 
 
 def emit_entry_points(program: Program, options: EmitOptions = PLAIN) -> tuple[str, str]:
-    """Texts of two modules: of :func:`entry_name`, and of its twin that notes the time before each
-    step and after the last one."""
+    """Texts of two modules: of :func:`entry_name`, and of its twin that records the time before
+    each step and after the last one."""
     declarations: dict[str, None] = {}
     writer, times = StepsCode(program, declarations), quoted(entry_name(program) + TIMES)
     write_steps(program, writer, times)

@@ -1,7 +1,7 @@
-"""Floats rounded to whole numbers where no instruction does it.
+"""Rounding of floats to integers without a rounding instruction.
 
-Adding 2^23 (2^52 in f64) to a smaller magnitude and taking it off again leaves the nearest whole
-number, to even; larger numbers are whole.  LLVM would call the C library, lane by lane.
+Adding 2^23 (2^52 in f64) to a smaller magnitude and subtracting it again leaves the nearest
+integer, ties to even; larger numbers are integers.  LLVM would call the C library, lane by lane.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RoundingCode:
     def _moved(
         self, predicate: str, result: str, bound: str, by: str, dtype: DType, lanes: int
     ) -> str:
-        """``result``, one less or more where it is on the wrong side of ``bound``."""
+        """``result``, corrected by one if it is on the wrong side of ``bound``."""
         type_ = value_type(dtype, lanes)
         wrong = self._code.emit(f"fcmp {predicate} {type_} {result}, {bound}", "c")
         other = self._binary(by, result, constant(1, dtype, lanes), dtype, lanes)

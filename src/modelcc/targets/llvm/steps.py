@@ -17,7 +17,7 @@ from modelcc.targets.llvm.values import quoted
 from modelcc.targets.steps import OUT_OF_MEMORY, Block
 
 CLOCK = "declare i32 @clock_gettime(i32, ptr)"
-"""The declaration that only code with clocks needs."""
+"""The declaration for code with clocks only."""
 _CLOCK_MONOTONIC = 1  # Linux
 _PARAMETERS = ("inputs", "outputs", "constants", "arena", "sizes", "pool")
 
@@ -39,7 +39,7 @@ class StepsCode:
         self._index = IndexCode(self._code)
 
     def text(self, name: str, clocks: bool = True) -> str:
-        """The function's definition, with or without what :meth:`clock` has written."""
+        """The function's definition, with or without the code of :meth:`clock`."""
         self._code.scope.block.terminator = "ret i32 0"
         without = frozenset[str]() if clocks else frozenset(self._clocks)
         parameters = ", ".join(f"ptr %{name}" for name in self._parameters)
@@ -47,7 +47,7 @@ class StepsCode:
         return f"{head} {{\n{self._code.text(without)}\n}}"
 
     def clock(self, times: str, position: int) -> None:
-        """Note the time in an array."""
+        """Records the time in an array."""
         self._code.declarations[CLOCK] = None
         slot = self._code.local("time")
         lines = (
@@ -155,7 +155,7 @@ class StepsCode:
         head.lines.insert(0, f"{number} = phi i64 {phi}")
 
     def _region(self, hint: str, write: Block) -> tuple[BasicBlock, BasicBlock]:
-        """First and last block of what is written in a scope of its own."""
+        """First and last block of the statements written by ``write``, in a scope of their own."""
         block = BasicBlock(self._code.fresh(hint))
         self._code.blocks.append(block)
         with self._code.nested(block) as scope:
@@ -163,7 +163,8 @@ class StepsCode:
             return block, scope.block
 
     def _go_on_if(self, holds: str, status: int, last: Sequence[str] = ()) -> None:
-        """End the run with ``status``, after instructions, unless the i1 operand is true."""
+        """Returns ``status`` from the run, after the ``last`` instructions, unless the i1 operand
+        is true."""
         before = self._code.scope.block
         leave = BasicBlock(self._code.fresh("leave"), list(last), f"ret i32 {status}")
         self._code.blocks.append(leave)
@@ -171,7 +172,7 @@ class StepsCode:
         before.terminator = f"br i1 {holds}, {_label(after)}, {_label(leave)}"
 
     def _holds(self, condition: str) -> str:
-        """The i1 operand of the bool at an address."""
+        """The bool at an address as an i1 operand."""
         return self._code.emit(f"icmp ne i8 {self._loaded('i8', condition, 0, 'flag')}, 0", "holds")
 
     def _slot(self, type_: str, start: str, position: int) -> str:

@@ -1,7 +1,7 @@
 """Spelling of types and constants in LLVM IR.
 
-The 16-bit floats are kept as their bits (``i16``): LLVM computes with its own types for them by
-calls into a library where the processor does not.
+The 16-bit floats are kept as their bits (``i16``): without instructions for them, LLVM lowers
+arithmetic on its own types to library calls.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def value_type(dtype: DType, lanes: int = 1) -> str:
 
 
 def float_type(dtype: DType, lanes: int = 1) -> str:
-    """LLVM's own type of floats that it computes with."""
+    """LLVM's float type for arithmetic."""
     return vector_of(_FLOATS.get(dtype) or scalar_type(dtype), lanes)
 
 
@@ -101,7 +101,7 @@ def _hexadecimal(number: float) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name as LLVM text after ``%`` or ``@``: bare where its letters allow."""
+    """A name as LLVM text after ``%`` or ``@``: unquoted if its characters allow."""
     if _PLAIN_NAME.fullmatch(name):
         return name
     codes = name.encode()
