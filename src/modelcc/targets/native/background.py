@@ -1,7 +1,7 @@
 """Kernels built in the background while others are still being scheduled.
 
-LLVM works in processes of its own.  Here they get each function as soon as it is scheduled, not
-when all have been scheduled, ordered, planned and emitted; what is built is the same.
+LLVM runs in separate processes.  Here they receive each function as soon as it is scheduled, not
+when all have been scheduled, ordered, planned and emitted; the result is the same.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ Optimised: TypeAlias = Callable[[Sequence[str]], Sequence[bytes]]
 
 
 WORTH_A_THREAD = 64 << 20
-"""Bytes: less is there in no time."""
+"""Minimum bytes: less is allocated immediately."""
 
 SPARE = 4
-"""A block may be larger than expected by one part in so many; what is not used costs nothing."""
+"""Fraction by which a block may exceed the expected size; unused memory costs nothing."""
 
 _STEP = 8 * HUGE_PAGE
 _PAGE = 4096
 
 
 class KernelTarget(Protocol):
-    """A target that builds kernels one by one."""
+    """A target that builds kernels individually."""
 
     def legalize(self, function: Function) -> Function: ...
     def emit_functions(self, functions: Sequence[Callee]) -> tuple[Module, ...]: ...
@@ -51,7 +51,7 @@ class KernelTarget(Protocol):
     def built(
         self, modules: Sequence[Module], config: BuildConfig, optimised: Optimised
     ) -> tuple[bytes, ...]:
-        """Object files, of most modules those that ``optimised`` makes of their texts."""
+        """Object files, ``optimised`` compiles those of most modules."""
         ...
 
     def package(
@@ -61,7 +61,7 @@ class KernelTarget(Protocol):
         notes: Mapping[str, str],
         allocate: Callable[[int], Memory] = Memory,
     ) -> Artifact:
-        """The finished artifact; ``allocate`` gives memory for at least so many bytes."""
+        """The finished artifact; ``allocate`` returns memory of at least that many bytes."""
         ...
 
 
@@ -69,14 +69,14 @@ class KernelTarget(Protocol):
 def in_background(
     target: KernelTarget, builder: ParallelBuilder, config: BuildConfig
 ) -> Generator[BuildContext]:
-    """For one compilation; the processes of ``builder`` end with it."""
+    """The context of one compilation; the processes of ``builder`` end with it."""
     with closing(builder), closing(Preallocation()) as memory:
         yield _Background(target, config, builder, memory).context
 
 
 class _Background:
-    """What was made of functions is kept by their names; a function of the same name that is
-    another is made anew."""
+    """Results are cached by the names of functions; a different function of the same name is
+    rebuilt."""
 
     def __init__(
         self,
@@ -94,23 +94,23 @@ class _Background:
 
     @property
     def context(self) -> BuildContext:
-        """What is done for the stages."""
+        """Callbacks for the stages."""
         return BuildContext(
             self.legalize, self.emit, self.build, self.package, self.scheduling, self.scheduled
         )
 
     def scheduling(self, program: TensorProgram) -> None:
-        """Memory for its constants is made ready."""
+        """Starts to preallocate memory for its constants."""
         read = {name for item in leaf_items(program.items) for name in item_inputs(item)}
         constants = (constant for name, constant in program.constants.items() if name in read)
         self._memory.expect(padded_size(constants))
 
     def scheduled(self, function: Function) -> None:
-        """Building it begins."""
+        """Starts to build it."""
         self._builder.start(self._text(self.legalize(function)))
 
     def legalize(self, function: Function) -> Function:
-        """As the target does; each function once."""
+        """As the target does; each function only once."""
         known, legal = self._legal.get(function.name, (None, function))
         if known is not function:
             legal = self._target.legalize(function)
@@ -118,7 +118,8 @@ class _Background:
         return legal
 
     def _text(self, function: Function) -> str:
-        """Without a comment that names the sources, for which steps share it is not known yet."""
+        """Its text without the comment that names its sources: the steps that share it are not
+        known yet."""
         bare = replace(function, source=())
         known, text = self._texts.get(function.name, (None, ""))
         if known is None or not _same(known, bare):
@@ -128,19 +129,19 @@ class _Background:
         return text
 
     def _callee_text(self, callee: Callee) -> str:
-        """A call of a library is not worth the background."""
+        """Library calls are not built in the background."""
         if isinstance(callee, LibraryFunction):
             return self._target.emit_functions([callee])[0].text
         return self._text(callee)
 
     def emit(self, program: Program) -> tuple[Module, ...]:
-        """As the target does, without the comments that name the sources of kernels."""
+        """As the target does, without comments on the sources of kernels."""
         texts = map(self._callee_text, program.callees)
         kernels = [Module(f"kernels{n}", text) for n, text in enumerate(texts)]
         return self._target.assembled(program, kernels)
 
     def build(self, modules: Sequence[Module]) -> tuple[bytes, ...]:
-        """As the target does; most is done by now."""
+        """As the target does; most of it is done already."""
         progress = progress_of(self._build_config)
         return self._target.built(
             modules, self._build_config, lambda texts: self._builder.build(texts, progress)
@@ -149,21 +150,21 @@ class _Background:
     def package(
         self, program: Program, objects: Sequence[bytes], notes: Mapping[str, str]
     ) -> Artifact:
-        """As the target does; memory is there by now."""
+        """As the target does; memory is preallocated."""
         return self._target.package(program, objects, notes, self._memory.take)
 
 
 def _same(one: Function, other: Function) -> bool:
-    """Bodies are large to compare: they are the same if they are one object."""
+    """Bodies are large to compare: equal if they are the same object."""
     alike = (one.parameters, one.sizes) == (other.parameters, other.sizes)
     return alike and one.body is other.body
 
 
 class Preallocation:
-    """One block of memory for constants, made ready by a thread while others are compiled.
+    """One block of memory for constants, prepared by a thread while others are compiled.
 
-    A system gives and clears memory when it is first written, which takes a second for 1 to 10 GB
-    (virtual machines being slow at it), and is not the interpreter's work.
+    The system allocates and clears pages on first write, which takes a second for 1 to 10 GB (slow
+    in virtual machines), and needs no interpreter lock.
     """
 
     def __init__(self) -> None:
@@ -173,16 +174,16 @@ class Preallocation:
         self._enough = Event()
 
     def expect(self, size: int) -> None:
-        """Begin to make ``size`` bytes ready, if that is worth it."""
+        """Starts to prepare ``size`` bytes, if large enough."""
         if size < WORTH_A_THREAD or self._thread is not None:
             return
-        with suppress(MemoryError):  # who needs it will say so
+        with suppress(MemoryError):  # its user will report it
             self._block = Memory(size + size // SPARE)
             self._thread = Thread(target=self._touch, args=(self._block, size), daemon=True)
             self._thread.start()
 
     def take(self, size: int) -> Memory:
-        """At least ``size`` bytes, all zero, which are the caller's from now on."""
+        """At least ``size`` bytes, zeroed, owned by the caller from now on."""
         self.close()
         block, self._block = self._block, None
         if block is None or block.size < size:
@@ -191,7 +192,7 @@ class Preallocation:
         return block
 
     def close(self) -> None:
-        """End the thread."""
+        """Ends the thread."""
         self._enough.set()
         if self._thread is not None:
             self._thread.join()

@@ -1,6 +1,6 @@
 """The target ``c``: this machine's processor through C and the system's compiler.
 
-A second opinion on what LLVM makes of the same loops, and C to read or to take elsewhere.
+A cross-check of LLVM on the same loops, and C to read or to deliver.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ from modelcc.targets.native.shared_object import link_library, link_objects
 from modelcc.targets.packaging import Label, check_text, package
 
 FUNCTIONS_PER_MODULE = 4
-"""Few enough that processes share the work evenly."""
+"""Small enough that processes share the work evenly."""
 
 _ANY = ("x86-64", "armv8-a")
-"""What every processor of its architecture has."""
+"""The baseline of each architecture."""
 
 
 @dataclass(frozen=True)
 class CTarget(CpuTarget):
     """Code for one processor in C, which needs no LLVM.
 
-    ``command`` starts the compiler (empty: the system's), which is looked for when it is needed.
+    ``command`` starts the compiler (empty: the system's), which is searched for on demand.
     """
 
     arch: str = "native"
@@ -76,7 +76,7 @@ class CTarget(CpuTarget):
         return self.dialect.vectors and super().multiplies_bytes
 
     def tensor_passes(self) -> TensorPasses:
-        """Layouts in blocks of channels are for vectors."""
+        """Channel-blocked layouts are for vectors."""
         options = self.options if self.dialect.vectors else replace(self.options, optimize=0)
         return tensor_passes(
             self.scheduled, self.pairs_shorts, options, self.wanted, self.multiplies_bytes
@@ -91,7 +91,7 @@ class CTarget(CpuTarget):
         return (SCHEDULE, "c", "asm", "obj", "so")
 
     def emit(self, program: Program) -> tuple[Module, ...]:
-        """The file that runs the steps, those of the kernels, and the thread pool's if needed."""
+        """The files of the steps, of the kernels, and the thread pool's if needed."""
         steps = Module("program", emit_program_c(program, EmitOptions(dialect=self.dialect)))
         pool = (Module(POOL, pool_c()),) if any(map(parallel_loop, program.functions)) else ()
         return (steps, *self.emit_functions(program.callees), *pool)
@@ -105,18 +105,19 @@ class CTarget(CpuTarget):
 
     @cached_property
     def _available(self) -> Available:
-        """What C has a form of: the compiler knows whether it is for such a processor."""
+        """Instructions that C has templates of: the compiler knows whether the processor has
+        them."""
         return lanes_of(e for e in ENCODINGS if e.c and self.dialect.vectors)
 
     def complete(self, program: Program) -> str:
-        """One C file with everything in it but the weights."""
+        """One C file with everything but the weights."""
         head = f"{program_head(program, self.dialect)}\nprocessor: {self.processor.name}"
         return emit_program_c(program, EmitOptions(True, head, self.dialect))
 
     def deliver(self, program: Program, request: DeliveryRequest) -> tuple[File, ...]:
         """A folder with everything that a C program needs to run it.
 
-        :class:`ModelError` for what has no form in C, and in other dialects than GNU's.
+        :class:`ModelError` for what C cannot express, and in dialects other than GNU's.
         """
         if request.arduino:
             hint = "--target cortex-m4, or another microcontroller"
@@ -133,7 +134,7 @@ class CTarget(CpuTarget):
 
     @property
     def processor(self) -> CompilerTarget:
-        """What the C is for, in the words of C compilers."""
+        """The processor in the terms of C compilers."""
         words = self.machine.cpu or self.machine.architecture
         name = f"any {self.machine.architecture}" if self.arch in _ANY else words
         macros = required_macros(self.machine, self.cpu.instruction_set)
@@ -181,7 +182,7 @@ class CTarget(CpuTarget):
         notes: Mapping[str, str],
         allocate: Callable[[int], Memory] = Memory,
     ) -> Artifact:
-        """The finished artifact; ``notes`` are texts to carry along, by name."""
+        """The finished artifact; ``notes`` are texts to include, by name."""
         called = self.called(program.callees)
         check_closed(objects, called)
         names = list(map(user_name, program.outputs))
@@ -199,7 +200,7 @@ class CTarget(CpuTarget):
 
 
 def c99_target(options: TargetOptions) -> CTarget:
-    """C of the standard, for any compiler: loops over single elements."""
+    """C99 for any compiler: scalar loops."""
     target = c_target(options)
     return replace(target, cpu=_plain(target.cpu), dialect=C99)
 
@@ -210,12 +211,12 @@ def c_target(options: TargetOptions) -> CTarget:
     arch = options.cpu or "native"
     if arch == PORTABLE or machine.tuning:  # a name that not every C compiler knows
         arch = machine.cpu if machine.architecture == "x86_64" else "armv8-a"
-    cpu = replace(cpu, multiplies_tiles=False)  # whose routines have no text of C
+    cpu = replace(cpu, multiplies_tiles=False)  # whose routines have no C implementation
     return CTarget(machine, _plain(cpu) if options.optimize == 0 else cpu, options, arch)
 
 
 def _plain(cpu: CpuModel) -> CpuModel:
-    """A processor without vectors and for small tiles, for C to read or for any compiler."""
+    """A processor without vectors and with small tiles, for C to read or for any compiler."""
     few = {"vector_bits": 1, "vector_registers": 8, "widest_bits": 0, "most_registers": 0}
     return replace(cpu, **few, fused=False)
 

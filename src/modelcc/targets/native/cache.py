@@ -23,7 +23,7 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ObjectCache:
-    """Object files in `directory`; `cache.maintenance` takes the least used ones away.
+    """Object files in `directory`; `cache.maintenance` evicts the least recently used ones.
 
     Any number of processes and threads may use one directory at the same time.
     """
@@ -35,7 +35,7 @@ class ObjectCache:
         path = self._path(key)
         try:
             entry = path.read_bytes()
-        except OSError:  # none, or none that may be read
+        except OSError:  # none, or unreadable
             return None
         contents = entry[_HEADER:]
         if entry[:_HEADER] != _MAGIC + hashlib.sha256(contents).digest():
@@ -45,9 +45,9 @@ class ObjectCache:
         return contents
 
     def put(self, key: str, contents: bytes) -> None:
-        """Store an object under `key`, whether or not there is one already, if that is possible.
+        """Stores an object under `key`, replacing any, if possible.
 
-        Whoever keeps the finished model there, too, says that it is not.
+        Failures are reported when the finished model is stored there, too.
         """
         path = self._path(key)
         entry = _MAGIC + hashlib.sha256(contents).digest() + contents
@@ -64,9 +64,9 @@ class ObjectCache:
         try:
             os.utime(path)
         except OSError:
-            return  # removed by another process, or not ours to change: only the order is at stake
+            return  # removed by another process, or not ours: affects the eviction order only
 
 
 def _remove(path: Path) -> None:
-    with suppress(OSError):  # it is not ours to remove, and does no harm
+    with suppress(OSError):  # not ours to remove, and harmless
         path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Objects of an artifact need nothing of the system but what every system has."""
+"""Checks that objects of an artifact need only symbols that every system has."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from modelcc.runtime.symbols import ObjectNames, foreign
 
 
 def check_closed(objects: Sequence[bytes], called: Sequence[LibrarySpec] = ()) -> None:
-    """:class:`ModelError` if ``objects`` need names that compiled code may not take from outside,
-    and that are none of the ``called`` libraries'.
+    """Raises :class:`ModelError` if ``objects`` have undefined symbols that compiled code may not
+    take from outside, and that the ``called`` libraries do not define.
 
-    Found here, it is found on every machine, not on those alone that lack the name.
+    Checked here, it fails on every machine, not only on those that lack the symbol.
     """
     given = {symbol for spec in called for symbol in spec.symbols}
     found = foreign(list(map(_names, objects)))
@@ -29,7 +29,7 @@ def check_closed(objects: Sequence[bytes], called: Sequence[LibrarySpec] = ()) -
 
 
 def _names(contents: bytes) -> ObjectNames:
-    """Of an object for either kind of system."""
+    """The symbols of an object of either format."""
     try:
         return read_mach_object(contents)
     except NotMachError:

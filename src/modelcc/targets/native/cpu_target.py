@@ -1,4 +1,4 @@
-"""Targets that are processors: what their kernels are, whoever compiles them."""
+"""CPU targets: what they share, whatever compiler they use."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from modelcc.targets.native.machine import Machine
 
 @dataclass(frozen=True)
 class CpuTarget(Target):
-    """A processor; ``cpu`` is what schedules know of it, ``options`` what was asked."""
+    """A processor; ``cpu`` is its model for schedules, ``options`` the user's options."""
 
     machine: Machine
     cpu: CpuModel
@@ -82,7 +82,7 @@ class CpuTarget(Target):
 
     @cached_property
     def encodings(self) -> tuple[Encoding, ...]:
-        """The processor's instructions that kernels may ask for."""
+        """The processor's instructions that kernels may use."""
         return available(self.machine.architecture, self.machine.features)
 
     @property
@@ -91,7 +91,7 @@ class CpuTarget(Target):
         return capacity_of(self.cpu)
 
     def graph_passes(self) -> GraphPasses:
-        """Groups of channels, and products of integers, as vectors want them."""
+        """Channel groups, and products of integers, for vectors."""
         return graph_passes(self.pairs_shorts, self.multiplies_bytes)
 
     def tensor_passes(self) -> TensorPasses:
@@ -100,13 +100,13 @@ class CpuTarget(Target):
         return tensor_passes(self.scheduled, self.pairs_shorts, self.options, self.wanted, bytes)
 
     def schedule(self, program: TensorProgram, on_function: OnFunction | None = None) -> Program:
-        """Kernels become loop functions; constants are packed as these want them."""
+        """Lowers kernels to loop functions; constants are packed for them."""
         return schedule_program(program, self.scheduled, on_function, self.wanted)
 
     @property
     def wanted(self) -> Wanted:
-        """The schedules that were asked for; :class:`ModelError` if they are for another machine,
-        or none at all."""
+        """The requested schedules; :class:`ModelError` if they are for another machine, or
+        invalid."""
         listing = parse_listing(self.options.schedule)
         check_machine(listing, self.words)
         check_choices(listing, CHOICES)
@@ -114,53 +114,54 @@ class CpuTarget(Target):
 
     @property
     def scheduled(self) -> CpuModel:
-        """What kernels are scheduled for: ``cpu``, unless all its vectors were asked for."""
+        """The model that kernels are scheduled for: ``cpu``, unless all its vectors were
+        requested."""
         return scheduled_for(self.cpu, self.wanted)
 
     @property
     def words(self) -> str:
-        """What schedules depend on of the machine."""
+        """The properties of the machine that schedules depend on."""
         cpu, several = self.cpu, "s" if self.cpu.threads > 1 else ""
         vectors = f"{cpu.vector_bits}-bit vectors, {cpu.vector_registers} registers"
         return f"{vectors}, {cpu.threads} thread{several}"
 
     @property
     def tuning_key(self) -> str:
-        """What measured times depend on."""
+        """The properties that measured times depend on."""
         return f"{self.name}, {self.machine.cpu or self.machine.triple}: {self.words}"
 
     def kernels(self, program: TensorProgram) -> tuple[Scheduled, ...]:
-        """The distinct kernels of a program, and how they run by default or as was asked for."""
+        """The distinct kernels of a program, with their default or requested schedules."""
         return scheduled_kernels(program, self.scheduled, self.wanted)
 
     def alternatives(self, program: TensorProgram) -> Mapping[str, tuple[str, ...]]:
-        """By algorithms, keys of contractions of a program that could be computed by them and are
+        """Keys of contractions of a program by the algorithms that could compute them and do
         not."""
         return alternatives(program, self.scheduled, self.options, self.wanted)
 
     def list_schedules(self, program: TensorProgram) -> str:
-        """How each distinct kernel runs, in a text to edit."""
+        """The schedule of each distinct kernel, as an editable text."""
         return print_listing(self.words, self.kernels(program), self.wanted.given.above)
 
     def legalize(self, function: Function) -> Function:
-        """Elementary functions (exp, tanh …), narrow elements and instructions that the processor
-        lacks become arithmetic; checks of indices take one branch for several."""
+        """Expands elementary functions (exp, tanh …), narrow elements and missing instructions to
+        arithmetic; groups index checks into one branch."""
         plain = expand_math(expand_narrow(expect_numbers(group_checks(function))))
         return expand_instructions(plain, self._available)
 
     @cached_property
     @abstractmethod
     def _available(self) -> Available:
-        """Instructions that the printer has templates of."""
+        """Instructions for which the printer has templates."""
 
     def called(self, callees: Sequence[Callee]) -> tuple[LibrarySpec, ...]:
-        """The libraries that ``callees`` are of; :class:`ModelError` if one is not there."""
+        """The libraries of ``callees``; :class:`ModelError` if one is missing."""
         return called_libraries(callees, self.options.libraries)
 
     def object_cache(self, config: BuildConfig) -> ObjectCache | None:
-        """Where object files are kept."""
+        """The cache of object files."""
         return None if config.cache is None else ObjectCache(config.cache / "objects")
 
     def load(self, artifact: Artifact, threads: int) -> Session:
-        """The artifact, linked into this process."""
+        """The artifact, loaded into this process."""
         return session_of(artifact, threads)

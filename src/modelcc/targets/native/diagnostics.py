@@ -1,4 +1,4 @@
-"""Errors of code generation, with the lines of LLVM text that they are about."""
+"""Errors of code generation, with the lines of LLVM text that they refer to."""
 
 import re
 
@@ -11,7 +11,7 @@ class CodegenError(Exception):
 
 
 def parse_failure(message: str, text: str) -> CodegenError:
-    """The error for text that LLVM's parser refused with `message`."""
+    """The error for text that LLVM's parser rejected with `message`."""
     found = _LOCATION.search(message)
     if found is None:
         return CodegenError(f"LLVM cannot parse the module: {message.strip()}")
@@ -21,7 +21,7 @@ def parse_failure(message: str, text: str) -> CodegenError:
 
 
 def verify_failure(message: str, text: str) -> CodegenError:
-    """The error for a module that parsed, but breaks a rule of LLVM, told in `message`."""
+    """The error for a module that parsed, but fails LLVM's verifier with `message`."""
     reason, _, instruction = message.strip().partition("\n")
     line = _line_of(instruction.strip().splitlines(), text)
     where = excerpt(text, line, 0) if line else instruction

@@ -1,4 +1,4 @@
-"""How LLVM text is written for a machine."""
+"""Options for LLVM text of a machine."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from modelcc.targets.native.machine import Machine, function_attributes
 
 
 def emission(machine: Machine) -> EmitOptions:
-    """How LLVM text for ``machine`` is written."""
+    """The options of LLVM text for ``machine``."""
     return EmitOptions(function_attributes(machine), machine.triple, instructions(machine))
 
 
 def instructions(machine: Machine) -> Instructions:
-    """What the machine's processor can do beyond what every processor of LLVM's can."""
+    """The instructions of the machine's processor beyond LLVM's common subset."""
     arm = machine.architecture == "aarch64"
     return Instructions(
         encodings=available(machine.architecture, machine.features),

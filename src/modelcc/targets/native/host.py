@@ -1,4 +1,4 @@
-"""The processors that native code is made for: this machine's, or a named one."""
+"""The processors for native code: this machine's, or a named one."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from modelcc.targets.isa.table import available, lanes_of
 from modelcc.targets.native.machine import Machine
 
 _ARM_REGISTERS = 32 - 3
-"""Without those that rows' elements are loaded to ahead of time: a multiply-add takes none from
-memory.  In tiles that fill all but one, LLVM keeps sums on the stack (512x512x512: 226 instructions
-with 5 stores for 108 multiply-adds; 147 and none for 96 with these)."""
+"""Without those into which the rows' elements are preloaded: a multiply-add has no memory operand.
+In tiles that fill all but one, LLVM spills sums to the stack (512x512x512: 226 instructions with 5
+stores for 108 multiply-adds; 147 and none for 96 with these)."""
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """A processor that code can be made for on any machine of its architecture."""
+    """A processor for which code can be compiled on any machine of its architecture."""
 
     vector_bits: int
     features: tuple[str, ...]
@@ -47,14 +47,14 @@ BASELINES: Mapping[str, Baseline] = MappingProxyType(
 """Levels of the x86-64 psABI."""
 
 PORTABLE = "portable"
-"""The processor that any machine of this one's architecture has."""
+"""The baseline processor of this machine's architecture."""
 
 
 def processor_of(options: TargetOptions, host: Machine) -> tuple[Machine, CpuModel]:
-    """The processor that is asked for, on ``host``, and what schedules need to know of it.
+    """The requested processor, on ``host``, and its model for schedules.
 
     Caches are this machine's for itself, and the table's for a named processor, so that code for
-    it is the same wherever it is made.  :class:`ModelError` if it is unknown.
+    it is reproducible anywhere.  :class:`ModelError` if it is unknown.
     """
     machine = machine_of(options.cpu, host)
     caches = system_caches() if machine == host else ()
@@ -95,7 +95,7 @@ def machine_of(cpu: str, host: Machine) -> Machine:
 
 
 def processor_names(architecture: str) -> tuple[str, ...]:
-    """Names that processors of ``architecture`` can be given by, on a machine of it."""
+    """Accepted names of processors of ``architecture``, on a machine of it."""
     named = (name for name, p in PROCESSORS.items() if p.architecture == architecture)
     return ("native", PORTABLE, *(BASELINES if architecture == "x86_64" else ()), *named)
 
@@ -108,8 +108,7 @@ def _hint(cpu: str, architecture: str) -> str:
 
 
 def _named(triple: str, name: str, processor: Processor) -> Machine:
-    """A processor of the table, with no features but those that are named: what runs the code
-    looks for these."""
+    """A processor of the table, with only the features that are named, which the runtime checks."""
     if processor.architecture != "x86_64":
         return Machine(triple, "generic", processor.features, processor.model.vector_bits, name)
     level = BASELINES[processor.level]
@@ -123,7 +122,7 @@ def cpu_model(
     numbers: Sequence[tuple[str, float]] = (),
     caches: Iterable[SystemCache] = (),
 ) -> CpuModel:
-    """What is known of ``machine``, with these ``numbers`` and ``caches`` in place of others."""
+    """The model of ``machine``, with ``numbers`` and ``caches`` overriding others."""
     arm = machine.architecture == "aarch64"
     fused = "+fma" in machine.features or arm
     model = processor_model(machine.tuning or machine.cpu, machine.vector_bits, fused, arm)
@@ -141,8 +140,7 @@ def cpu_model(
 
 
 def with_caches(model: CpuModel, caches: Iterable[SystemCache]) -> CpuModel:
-    """``model`` with ``caches`` in place of its own; without a third cache if there are only
-    two."""
+    """``model`` with ``caches`` in place of its own; without an L3 cache if there are only two."""
     found = {cache.level: cache for cache in caches if cache.level in (1, 2, 3)}
     if not found.keys() >= {1, 2}:
         return model
@@ -152,7 +150,8 @@ def with_caches(model: CpuModel, caches: Iterable[SystemCache]) -> CpuModel:
 
 
 def required_macros(machine: Machine, cpu: CpuModel) -> tuple[str, ...]:
-    """Macros that a C compiler defines if it may use what schedules for ``cpu`` count on."""
+    """Macros that a C compiler defines if it may use the features that schedules for ``cpu`` rely
+    on."""
     if machine.architecture != "x86_64":
         return ()
     vectors = {128: (), 256: ("__AVX2__",), 512: ("__AVX512F__",)}.get(cpu.vector_bits, ())

@@ -1,4 +1,4 @@
-"""Libraries that a user asks for: which files they are, and what an artifact says of them."""
+"""Libraries that a user requests: their files, and their description in an artifact."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from modelcc.runtime.libraries import at_path, function_of, open_library
 from modelcc.targets.cpu.libraries import LIBRARIES, WIDE
 
 Asked = Sequence[tuple[str, str]]
-"""Names and paths, empty where a library is to be found."""
+"""Names and paths, empty to search for a library."""
 
 
 def check_libraries(asked: Asked) -> None:
-    """:class:`ModelError` if one of these is not there, or none that kernels can call."""
+    """Raises :class:`ModelError` if one of these is missing, or cannot be called by kernels."""
     for name, path in asked:
         _versioned(name, path)
 
 
 def called_libraries(callees: Sequence[Callee], asked: Asked) -> tuple[LibrarySpec, ...]:
-    """What an artifact says of the libraries that ``callees`` are of."""
+    """The description in an artifact of the libraries of ``callees``."""
     paths, symbols = dict(asked), dict[str, dict[str, None]]()
     for callee in callees:
         if isinstance(callee, LibraryFunction):

@@ -1,4 +1,4 @@
-"""This machine's processor by what Linux says of it, without LLVM."""
+"""This machine's processor by Linux' description, without LLVM."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ rdpid rdrnd rdseed sahf serialize sha sha512 sm3 sm4 sse sse2 sse3 sse4.1 sse4.2
 vaes vpclmulqdq xop xsave xsavec xsaveopt xsaves
 """
 _INSTRUCTIONS = tuple(_WORDS.split())
-"""Features of x86-64, as LLVM calls them, that are instructions a program may use."""
+"""Features of x86-64, as LLVM calls them, that are user-mode instructions."""
 
 _AMD: Mapping[int, Mapping[str, Iterable[int]]] = MappingProxyType(
     {
@@ -65,8 +65,8 @@ _ARM: Mapping[int, str] = MappingProxyType(
 
 
 def linux_machine() -> Machine:
-    """The machine this process runs on; where Linux does not tell, what all of its architecture
-    have.  A processor that is not in the tables has no name."""
+    """The machine this process runs on; without data from Linux, the baseline of its architecture.
+    A processor that is not in the tables has no name."""
     architecture = platform.machine()
     triple = f"{architecture}-unknown-{sys.platform}-gnu"
     known = linux_features()
@@ -75,7 +75,7 @@ def linux_machine() -> Machine:
 
 
 def processor_name(facts: Mapping[str, str]) -> str:
-    """LLVM's name of a processor by the lines of /proc/cpuinfo about it; empty if unknown.
+    """LLVM's name of a processor by its lines of /proc/cpuinfo; empty if unknown.
 
     >>> processor_name({"vendor_id": "AuthenticAMD", "cpu family": "25", "model": "17"})
     'znver4'
@@ -87,13 +87,13 @@ def processor_name(facts: Mapping[str, str]) -> str:
     names = table.get(int(facts.get("cpu family", -1)), {})
     model, flags = int(facts.get("model", -1)), facts.get("flags", "").split()
     name = next((name for name, models in names.items() if model in models), "")
-    if name == "skylake-avx512" and "avx512_vnni" in flags:  # three processors of one model
+    if name == "skylake-avx512" and "avx512_vnni" in flags:  # three processors share one model
         return "cooperlake" if "avx512_bf16" in flags else "cascadelake"
     return name
 
 
 def _facts() -> dict[str, str]:
-    """The lines about the first processor."""
+    """The lines of /proc/cpuinfo on the first processor."""
     try:
         first = _CPU_INFO.read_text().partition("\n\n")[0]
     except OSError:

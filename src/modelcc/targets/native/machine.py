@@ -1,4 +1,4 @@
-"""Machines that native code is generated for."""
+"""Target machines of native code."""
 
 from dataclasses import dataclass
 
@@ -19,9 +19,9 @@ _SIMD_WIDTHS = (
 class Machine:
     """An LLVM target: where code will run and what it may use there.
 
-    `features` are LLVM feature flags, each with its sign ("+avx512f", "-amx-tile").
-    `vector_bits` is the width of one SIMD register in bits, 0 when there is none.  `tuning` is the
-    processor that code shall be fastest on, if that is not `cpu`.
+    `features` are LLVM feature flags, each with its sign ("+avx512f", "-amx-tile").  `vector_bits`
+    is the width of one SIMD register in bits, 0 when there is none.  `tuning` is the processor to
+    optimise for, if not `cpu`.
     """
 
     triple: str

@@ -1,4 +1,4 @@
-"""Measures the processor that this process runs on, by code of modelcc's own."""
+"""Measures the processor that this process runs on, by generated code."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from modelcc.targets.native.machine import Machine
 from modelcc.targets.native.toolchain import compile_llvm
 
 SLICE = 0.4e-3
-"""Seconds of one try: rather short, so that some of them are not interrupted."""
+"""Seconds of one try: short, so that some are not interrupted."""
 
 TRIES = 40
 BEYOND = 4
-"""A buffer in memory takes so many times as much as the last cache; one in a cache at most so many
-times as much as the cache before."""
+"""A buffer in memory is this many times the size of the last cache; one in a cache at most this
+many times the size of the previous cache."""
 
 SMALLEST, LARGEST = 64 << 20, 512 << 20
-"""Bytes of a buffer in memory."""
+"""Minimum and maximum bytes of a buffer in memory."""
 
 NEAR = ("L1", "L2")
-"""Caches from which a core fetches soon enough by itself."""
+"""Caches for which hardware prefetching suffices."""
 
 FORKS = 200
 
@@ -47,10 +47,10 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured: seconds per cycle, multiplications with their addition per second by
-    type, cycles of one; bytes per second that one core reads, and seconds that a read takes, by
-    level of memory; seconds that ``threads`` take to begin and end a loop (None: no threads); bytes
-    per second of levels from which each line is ``fetched`` ahead."""
+    """Measurements: seconds per cycle, multiply-adds per second by type, latency of one in cycles;
+    bytes per second that one core reads, and seconds that a read takes, by level of memory;
+    fork-join overhead of a loop on ``threads`` in seconds (None: no threads); bytes per second of
+    levels with each line prefetched (``fetched``)."""
 
     cycle: float
     multiply_adds: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -63,15 +63,15 @@ class Measured:
 
     @property
     def ahead_bytes(self) -> int:
-        """How far ahead of its use to fetch what is read once from beyond the second cache: 0 if
-        that is slower than not to."""
+        """Prefetch distance for data that are read once from beyond the L2 cache: 0 if prefetching
+        is slower."""
         gains = [speed / self.bandwidth[name] for name, speed in self.fetched.items()]
         return AHEAD_BYTES if prod(gains) >= 1 else 0
 
     def numbers(self, model: CpuModel, known: bool) -> tuple[tuple[str, float], ...]:
-        """Fields that ``model`` has in place of its own.
+        """Fields that override those of ``model``.
 
-        A ``known`` processor keeps its pipes: a busy machine seems to have fewer.
+        A ``known`` processor keeps its pipes: a busy machine appears to have fewer.
         """
         read = {name: speed * self.cycle for name, speed in self.bandwidth.items()}
         found: dict[str, float] = {f"{n.lower()}_bandwidth": round(v, 1) for n, v in read.items()}
@@ -86,7 +86,7 @@ class Measured:
 
 
 def measure(machine: Machine, model: CpuModel, threads: int, progress: Progress) -> Measured:
-    """Measure ``machine``, which is this one, for some seconds."""
+    """Measures ``machine``, which is this one, for some seconds."""
     rates = _rates(machine, model)
     single = _Rate("f32", probes.multiply_adds("single", F32, model.lanes(32), 1), 1)
     sweep, ahead = (probes.reads(model.vector_bits, ahead) for ahead in (0, AHEAD_BYTES))
@@ -111,7 +111,7 @@ def measure(machine: Machine, model: CpuModel, threads: int, progress: Progress)
 
 @dataclass(frozen=True)
 class _Rate:
-    """A function that does ``count`` multiply-adds of ``name`` in a round."""
+    """A function with ``count`` multiply-adds of ``name`` per round."""
 
     name: str
     function: Function
@@ -167,7 +167,7 @@ class _Probe:
 
 
 def _seconds(probe: Callable[[int], None]) -> float:
-    """Seconds of a round: the least of several tries, which others disturbed least."""
+    """Seconds per round: the minimum of several tries, the least disturbed one."""
     rounds = 1
     while (taken := _taken(probe, rounds)) < SLICE and rounds < 1 << 30:
         rounds *= 2 if taken * 8 > SLICE else 8
@@ -175,14 +175,14 @@ def _seconds(probe: Callable[[int], None]) -> float:
 
 
 def _taken(probe: Callable[[int], None], rounds: int, clock: Clock = thread_time) -> float:
-    """Seconds that a call takes: of this thread's own, unless it is several threads' work."""
+    """Seconds of a call: of this thread's own, unless several threads take part."""
     start = clock()
     probe(rounds)
     return clock() - start
 
 
 def _operands(rate: _Rate) -> Mapping[str, Array]:
-    """Numbers that stay what they are: sums tend to 1."""
+    """Fixed-point operands: sums tend to 1."""
     values = {"a": 0.5, "b": 0.5, "y": 1}
     return {
         buffer.name: np.full(evaluate(buffer.size, {}), values[buffer.name], buffer.dtype.numpy)
@@ -191,7 +191,7 @@ def _operands(rate: _Rate) -> Mapping[str, Array]:
 
 
 def _buffers(model: CpuModel) -> Iterator[tuple[MemoryLevel, int]]:
-    """Bytes to read of each level: far more than what is nearer, but less than it has itself."""
+    """Bytes to read of each level: far more than nearer levels have, but less than its own size."""
     before = 0
     for level in model.levels:
         size = level.bytes // 2 if level.bytes else max(SMALLEST, min(BEYOND * before, LARGEST))
@@ -207,18 +207,18 @@ def _reading(code: NativeCode, function: Function, size: int) -> _Probe:
 
 
 def _chasing(code: NativeCode, function: Function, size: int) -> _Probe:
-    """A way through all lines of a buffer, each once, in an order that nobody foretells."""
+    """A pointer chase through all lines of a buffer, each once, in an unpredictable order."""
     apart = probes.LINE // 8
     order = np.random.default_rng(0).permutation(size // probes.LINE) * apart
     x = np.zeros(size // 8, np.int64)
     x[order] = np.roll(order, -1)
     probe = _Probe(code, function, {"x": x, "y": order[:1].copy()}, (len(x),))
-    probe(len(order))  # into the caches
+    probe(len(order))  # warm the caches
     return probe
 
 
 def _fork_join(machine: Machine, threads: int) -> float | None:
-    """Seconds that a loop takes longer on ``threads`` than on one; None without a thread pool."""
+    """Fork-join overhead in seconds of a loop on ``threads``; None without a thread pool."""
     if threads == 1:
         return None
     function = probes.fork(threads)
@@ -240,7 +240,7 @@ def _compiled(
 
 
 def _aligned(array: Array) -> Array:
-    """A copy that starts where a page does."""
+    """A page-aligned copy."""
     room = np.zeros(array.nbytes + 4096, np.uint8)
     start = -room.ctypes.data % 4096
     placed = room[start : start + array.nbytes].view(array.dtype)

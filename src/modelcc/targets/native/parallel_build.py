@@ -1,6 +1,6 @@
 """Compile many LLVM modules at once, in processes.
 
-llvmlite lets only one thread at a time into LLVM, so threads gain nothing. Forking is unsafe in
+llvmlite serialises calls into LLVM, so threads gain nothing. Forking is unsafe in
 a process with threads (torch, our own pool), and `multiprocessing` runs the user's script again
 unless it guards its main part. So the workers are plain subprocesses, fed through pipes; each
 takes about 70 ms to start. An abort inside LLVM ends a worker, not the user's process.
@@ -28,9 +28,9 @@ from modelcc.targets.native.machine import Machine
 from modelcc.targets.native.toolchain import CodegenOptions, compile_llvm, object_key
 from modelcc.targets.native.worker import CompileRequest, Reply
 
-Progress = Callable[[int, int], None]  # (modules done, modules in all)
+Progress = Callable[[int, int], None]  # (modules done, total modules)
 
-# The package's public API imports far more than a worker needs: give it an empty stand-in.
+# The package's public API imports far more than a worker needs: replace it by an empty module.
 _WORKER = """
 import sys, types
 root = types.ModuleType("modelcc")
@@ -43,7 +43,7 @@ serve()
 
 
 def progress_of(config: BuildConfig) -> Progress:
-    """Tells ``config`` how many kernels are compiled."""
+    """Reports to ``config`` how many kernels are compiled."""
     return lambda done, total: config.report("compiling kernels", done, total)
 
 
@@ -58,9 +58,9 @@ def build(
 ) -> list[bytes]:
     """Object files of `modules`, in their order, compiled by up to `jobs` processes.
 
-    With one job everything runs in this process. What `cache` holds is not compiled again, nor
-    are equal modules. `progress` is called in the calling thread. Raises CodegenError for the
-    first module, in their order, that cannot be compiled.
+    With one job everything runs in this process. Modules in `cache` are not recompiled, nor are
+    equal ones. `progress` is called in the calling thread. Raises CodegenError for the first
+    module, in their order, that cannot be compiled.
     """
     keys = [object_key(text, machine, options) for text in modules]
     unique = dict(zip(keys, modules, strict=True))
@@ -97,14 +97,15 @@ def _compile_all(
 
 @lru_cache(64)
 def _compile_here(request: CompileRequest) -> bytes:
-    """Compiled in this process.  The last ones are kept: most programs have the thread pool."""
+    """Compiles in this process.  The last results are cached: most programs have the thread
+    pool."""
     return compile_llvm(request.text, request.machine, request.options)
 
 
 class ParallelBuilder:
-    """Builds modules in up to `jobs` processes while its caller makes more; close it at the end.
+    """Builds modules in up to `jobs` processes while its caller emits more; close it at the end.
 
-    What `cache` holds is not compiled again, nor are equal modules.
+    Modules in `cache` are not recompiled, nor are equal ones.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class ParallelBuilder:
         self._started: dict[str, Future[bytes]] = {}
 
     def start(self, text: str) -> str:
-        """Begin to build a module, unless it is there or has begun; its key."""
+        """Starts to build a module, unless built or started already; returns its key."""
         key = object_key(text, self._machine, self._options)
         if key in self._found or key in self._started:
             return key
@@ -133,7 +134,7 @@ class ParallelBuilder:
         return key
 
     def build(self, modules: Sequence[str], progress: Progress | None = None) -> list[bytes]:
-        """As the function `build`, which most of the work has been done for."""
+        """Like the function `build`, with most of the work done already."""
         for text in sorted(modules, key=len, reverse=True):
             self.start(text)
         keys = [self.start(text) for text in modules]
@@ -153,7 +154,7 @@ class ParallelBuilder:
         return [self._found[key] for key in keys]
 
     def close(self) -> None:
-        """End the processes; what they still compile is finished first."""
+        """Ends the processes after their current modules."""
         if self._pool is not None:
             self._pool.close()
 
@@ -170,7 +171,7 @@ class WorkerPool:
     """Compiling subprocesses that stay alive over many calls, as tuning needs; close when done."""
 
     def __init__(self, jobs: int) -> None:
-        """Up to `jobs` workers, each started when there is work that no other is free for."""
+        """Up to `jobs` workers, started on demand."""
         self._idle: SimpleQueue[_CompilerProcess] = SimpleQueue()
         self._threads = ThreadPoolExecutor(jobs)
 
@@ -181,7 +182,7 @@ class WorkerPool:
         self.close()
 
     def close(self) -> None:
-        """End the workers; what they still compile is finished first."""
+        """Ends the workers after their current modules."""
         self._threads.shutdown(cancel_futures=True)
         while not self._idle.empty():
             _stop(self._idle.get())
@@ -190,7 +191,7 @@ class WorkerPool:
         self, requests: Sequence[CompileRequest], report: Callable[[int], None] | None = None
     ) -> list[bytes]:
         """Object files in the order of `requests`; raises like `build`."""
-        # The longest first: the last ones to end are then short, and end together.
+        # Longest first: the last ones are then short, and end at about the same time.
         longest = sorted(range(len(requests)), key=lambda n: -len(requests[n].text))
         submitted = {n: self.submit(requests[n]) for n in longest}
         futures = [submitted[n] for n in range(len(requests))]
@@ -202,11 +203,11 @@ class WorkerPool:
             raise
 
     def submit(self, request: CompileRequest) -> Future[bytes]:
-        """The object file of `request`, when a worker has made it."""
+        """A future of the object file of `request`."""
         return self._threads.submit(self._compile_one, request)
 
     def _free(self) -> _CompilerProcess:
-        """A worker for one of the threads, of which there are no more than workers may be."""
+        """An idle worker for one of the threads, which do not outnumber the workers."""
         try:
             return self._idle.get_nowait()
         except Empty:
@@ -249,7 +250,8 @@ def _start() -> _CompilerProcess:
 
 
 def _unnamed_file() -> IO[bytes]:
-    """A file for what a process says, closed by `_stop`; in memory, for disks may be full."""
+    """A file for the standard error of a process, closed by `_stop`; in memory, as disks may be
+    full."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("errors"), "w+b")
     return tempfile.TemporaryFile()
@@ -275,7 +277,7 @@ def _obituary(worker: _CompilerProcess) -> str:
 
 def _stop(worker: _CompilerProcess) -> None:
     if worker.process.stdin:
-        with contextlib.suppress(BrokenPipeError):  # it has died, and the caller knows
+        with contextlib.suppress(BrokenPipeError):  # it has died, which the caller has noticed
             worker.process.stdin.close()
     worker.process.wait()
     if worker.process.stdout:

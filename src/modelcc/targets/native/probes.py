@@ -1,4 +1,4 @@
-"""Loop functions whose time tells what a processor can do."""
+"""Loop functions whose run times reveal properties of a processor."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from modelcc.ir.types import F32, I8, I32, I64, U8, DType
 
 REPEATS, EXTENT = "repeats", "extent"
 LINE = 64
-"""Bytes between places that are surely in different cache lines."""
+"""Distance in bytes of addresses in different cache lines."""
 
 CYCLE_STEPS = 8
-"""Pairs of scalar instructions, each waiting for the one before, in a round of ``cycles``."""
+"""Dependent pairs of scalar instructions in a round of ``cycles``."""
 
 READS = 12
-"""Vectors that a round of ``reads`` adds, each to a sum of its own."""
+"""Vectors that a round of ``reads`` adds, each to its own accumulator."""
 
 _ROUND, _AT, _PLACE = Sym("round"), Sym("at"), Sym("place")
 
 
 def cycles() -> Function:
-    """Rounds of ``2 * CYCLE_STEPS`` additions and exclusive ors that take a cycle each."""
+    """Rounds of ``2 * CYCLE_STEPS`` dependent additions and exclusive ors of one cycle each."""
     x = _scalar("x")
     step = ScalarCall("xor", (ScalarCall("add", (x, _scalar("a")), I64), _scalar("b")), I64)
     rounds = _rounds([Assign("x", step)] * CYCLE_STEPS)
@@ -52,7 +52,7 @@ def cycles() -> Function:
 
 
 def multiply_adds(name: str, dtype: DType, lanes: int, chains: int) -> Function:
-    """Rounds of ``chains`` multiply-adds of vectors, each of which waits for the one before."""
+    """Rounds of vector multiply-adds in ``chains`` independent dependency chains."""
     factor, term = (Var(v, dtype, lanes) for v in "ab")
     sums = [Var(f"s{n}", dtype, lanes) for n in range(chains)]
     return _in_chains(name, sums, dtype, [MulAdd(s, factor, term) for s in sums])
@@ -66,8 +66,8 @@ def byte_dots(lanes: int, chains: int) -> Function:
 
 
 def reads(bits: int, ahead: int = 0) -> Function:
-    """``repeats`` times: the sum of a buffer of ``extent`` numbers of i32, in vectors; each line is
-    fetched ``ahead`` bytes before its use, unless that is 0."""
+    """``repeats`` times: the sum of a buffer of ``extent`` elements of i32, in vectors; each line
+    is prefetched ``ahead`` bytes before its use, unless 0."""
     lanes = bits // 32
     sums = [Var(f"s{n}", I32, lanes) for n in range(READS)]
     added: list[Stmt] = [
@@ -85,7 +85,8 @@ def reads(bits: int, ahead: int = 0) -> Function:
 
 
 def chase() -> Function:
-    """Rounds that each read where to read next; the last place is where the next call starts."""
+    """A pointer chase: each round loads the next index; the last one is where the next call
+    starts."""
     follow = (BindIndex("place", _scalar("p")), Assign("p", Load("x", _PLACE, I64)))
     body = (Register("p", Load("y", 0, I64)), _rounds(follow), Store("y", 0, _scalar("p")))
     parameters = (_read("x", I64, Sym(EXTENT)), _written("y", I64, 1))
@@ -93,7 +94,7 @@ def chase() -> Function:
 
 
 def fork(threads: int) -> Function:
-    """A parallel loop with next to nothing to do for each of ``threads``."""
+    """A parallel loop with almost no work for each of ``threads``."""
     apart = LINE // 4
     store = Store("y", _ROUND * apart, Const(1.0, F32))
     loop = For("round", 0, threads, (store,), 1, "parallel")

@@ -53,11 +53,11 @@ from modelcc.targets.native.toolchain import (
 from modelcc.targets.packaging import Label, package
 
 STEPS = ("program", "profile")
-"""Modules that launch kernels one after the other."""
+"""Modules that launch kernels in sequence."""
 
 LONG_STEPS = 256 << 10
-"""Characters (some thousand steps) above which such a module is not optimised: there is next to
-nothing to gain in a row of calls, and LLVM takes time quadratic in its length."""
+"""Characters (some thousand steps) above which such a module is not optimised: a sequence of calls
+has almost nothing to gain, and LLVM takes time quadratic in its length."""
 
 
 _MAPS = Path("/proc/self/maps")
@@ -66,7 +66,7 @@ _CODE = "r-xp"
 
 @dataclass(frozen=True)
 class NativeTarget(CpuTarget):
-    """Code for one processor, which LLVM compiles as ``codegen`` says."""
+    """Code for one processor, compiled by LLVM with the options ``codegen``."""
 
     codegen: CodegenOptions
 
@@ -87,7 +87,8 @@ class NativeTarget(CpuTarget):
         return (SCHEDULE, "llvm", "asm", "obj", "so")
 
     def for_linking(self) -> NativeTarget:
-        """Without the tiles of AMX, for which a process has to ask Linux."""
+        """The target without the tiles of AMX, for which a process must request permission from
+        Linux."""
         return replace(self, cpu=replace(self.cpu, multiplies_tiles=False))
 
     def emit(self, program: Program) -> tuple[Module, ...]:
@@ -100,14 +101,14 @@ class NativeTarget(CpuTarget):
         return (*map(Module, STEPS, texts), *kernels, *self._pool(program.functions))
 
     def _pool(self, functions: Sequence[Function]) -> tuple[Module, ...]:
-        """The thread pool, for programs that use it, so that loading them needs no LLVM."""
+        """The thread pool, for programs that use it, so that loading needs no LLVM."""
         architecture = self.machine.architecture
         if architecture not in ARCHITECTURES or not any(map(parallel_loop, functions)):
             return ()
         return (Module(POOL, pool_llvm(architecture)),)
 
     def emit_functions(self, functions: Sequence[Callee]) -> tuple[Module, ...]:
-        """A module for each function: equal ones of other models are found in the cache."""
+        """A module for each function: equal ones of other models are shared by the cache."""
         return tuple(
             Module(f"kernels{n}", emit_llvm([function], emission(self.machine)))
             for n, function in enumerate(functions)
@@ -128,7 +129,7 @@ class NativeTarget(CpuTarget):
         config: BuildConfig,
         optimised: Callable[[Sequence[str]], Sequence[bytes]],
     ) -> tuple[bytes, ...]:
-        """Object files, of most modules those that ``optimised`` makes of their texts."""
+        """Object files, ``optimised`` compiles those of most modules."""
         cache = self.object_cache(config)
         long = [m.text for m in modules if m.name in STEPS and len(m.text) > LONG_STEPS]
         plain = replace(self.codegen, optimize=0)
@@ -151,10 +152,10 @@ class NativeTarget(CpuTarget):
 
     @contextmanager
     def build_context(self, config: BuildConfig, early: bool = True) -> Generator[BuildContext]:
-        """In the background if ``early`` and there may be several processes, which end with it.
+        """In the background if ``early`` and several processes are allowed, which end with it.
 
-        What LLVM's code takes of memory is given back then.  Kernels are made by :meth:`legalize`
-        and :meth:`emit_functions`; a target that overrides :meth:`emit` or :meth:`build` overrides
+        Memory of LLVM's code is released then.  Kernels are made by :meth:`legalize` and
+        :meth:`emit_functions`; a target that overrides :meth:`emit` or :meth:`build` must override
         this, too.
         """
         with self._context(config, early) as context:
@@ -193,8 +194,8 @@ class NativeTarget(CpuTarget):
         notes: Mapping[str, str],
         allocate: Callable[[int], Memory] = Memory,
     ) -> Artifact:
-        """The finished artifact; ``notes`` are texts to carry along, by name, and ``allocate``
-        gives memory for at least so many bytes of constants."""
+        """The finished artifact; ``notes`` are texts to include, by name, and ``allocate`` returns
+        memory of at least that many bytes for constants."""
         called = self.called(program.callees)
         check_closed(objects, called)
         names = list(map(user_name, program.outputs))
@@ -215,10 +216,10 @@ def native_target(options: TargetOptions) -> NativeTarget:
 
 
 def release_code(folder: Path) -> None:
-    """Let the system take back pages of code of the loaded libraries in ``folder``.
+    """Lets the system reclaim pages of code of the loaded libraries in ``folder``.
 
-    Code never differs from its file, from which the system reads it again where it runs.  Nothing
-    happens elsewhere than on Linux.
+    Code pages are clean: the system reads them again from their file on execution.  No effect on
+    systems other than Linux.
     """
     if not _MAPS.is_file():
         return
@@ -228,7 +229,7 @@ def release_code(folder: Path) -> None:
 
 
 def _code(folder: Path) -> Iterator[tuple[int, int]]:
-    """Addresses of the code of all libraries in ``folder``."""
+    """Address ranges of the code of all libraries in ``folder``."""
     for line in _MAPS.read_text().splitlines():
         addresses, rights, *rest = line.split(maxsplit=5)
         if rights == _CODE and rest[-1].startswith(f"{folder}/"):

@@ -5,21 +5,21 @@ How LLVM text should be written, from measurements with LLVM 22 on one Zen 5 cor
 in blocks of 16 channels, and an elementwise exp.
 
 - Accumulators may be `alloca`s (one per vector, or one array indexed by constants) with a load
-  and a store at every step: the optimiser gives the same instructions as for hand-written phis,
-  and needs no more time.
+  and a store at every step: the optimiser yields the same instructions as for hand-written phis, in
+  the same time.
 - Give every function the attributes of `machine.function_attributes`. Without the scheduling
   model named there, big tiles spill: see `machine.tuning_cpu`. It is a function attribute, so
   nothing global in the process changes. Rows x vectors + vectors + 1 must be at most the number
   of registers (32 with AVX-512): a 7x4 tile (33) always spills.
 - Full index expressions in every `getelementptr` are as fast as incremented pointers, and no
-  slower to compile (the back end folds constant offsets into addressing modes).  Nor is it worth
-  writing what inner loops leave as it is before these: LLVM moves it there itself.
+  slower to compile (the back end folds constant offsets into addressing modes).  Nor is hoisting of
+  loop invariants by hand worthwhile: LLVM does it.
 - Write loops bottom-tested with one `phi` for the index, `nuw nsw` on index arithmetic,
   `inbounds` on addresses, explicit alignment on loads and stores, `noalias` on parameters that
   never overlap (up to 5 % for a depthwise kernel, nothing for GEMM and exp; `alias.scope` metadata
   gives the same where parameters cannot be `noalias`).
-- `llvm.fma` and `fmul contract`/`fadd contract` give the same code where there is an FMA;
-  without one `llvm.fma` becomes a call of `fmaf`, so use `contract` there.
+- `llvm.fma` and `fmul contract`/`fadd contract` yield the same code with an FMA instruction;
+  without one `llvm.fma` becomes a call to `fmaf`, so use `contract` there.
 - Order matters: an input vector that several outputs use is loaded once, next to its uses
   (depthwise 7x2 tile: 45 spills in tap order, none in input order).
 - Tails: `llvm.masked.load/store` with constant masks become one masked move. Reductions:
@@ -29,17 +29,17 @@ in blocks of 16 channels, and an elementwise exp.
   `optimize=1` below (clean-up only), and runs as fast. But `optimize=1` does not move memory
   accesses out of loops: accumulators must be local (a sum kept in a buffer: 20 GFLOP/s, not 35).
 - Loop strength reduction takes half of LLVM's time for unrolled tiles, whose many offsets it
-  combines with each other. Where an address is a register, a scaled one and an offset (x86), it
-  gains nothing (models of the zoo run 0.98 to 1.01 times as long without), so it is left out.
-  So it is for SPIR-V: it writes `x mod 4` as a truncation to two bits, of which LLVM 22 makes one
-  to eight there (llvm-project pull request 191393), and results are wrong.
-- Of O2, what works on single functions is enough where nothing is to be inlined: what follows it
-  is for loops that LLVM has vectorised or unrolled.  Four of five kernels of the zoo become the
-  same machine code, others differ in registers and the order of instructions, in two thirds of
+  combines with each other. With addressing modes of a base, a scaled index and an offset (x86), it
+  gains nothing (models of the zoo run 0.98 to 1.01 times as long without), so it is disabled.
+  So it is for SPIR-V: it rewrites `x mod 4` as a truncation to two bits, which LLVM 22 widens to
+  eight there (llvm-project pull request 191393), and results are wrong.
+- Of O2, the function simplification passes are enough if nothing is to be inlined: the later ones
+  are for loops that LLVM has vectorised or unrolled.  Four of five kernels of the zoo become the
+  same machine code, others differ in register allocation and instruction order, in two thirds of
   the optimiser's time.
-- The vector combiner of LLVM 22 aborts at a shuffle of two choices between vectors by one bool
-  (`foldShuffleOfSelects` takes every condition for a vector), so it is left out; most kernels
-  never met it, for it is not among the passes on single functions.
+- The vector combiner of LLVM 22 aborts at a shuffle of two vector selects by one bool
+  (`foldShuffleOfSelects` assumes vector conditions), so it is disabled; most kernels never meet
+  it, as it is not among the function simplification passes.
 - llvmlite holds one lock around LLVM: threads do not compile in parallel, processes do.
 """
 
@@ -58,7 +58,7 @@ from modelcc.targets.native.diagnostics import CodegenError, parse_failure, veri
 from modelcc.targets.native.machine import Machine, simd_bits
 
 _FLAGS = Lock()
-"""Held by the thread that has changed LLVM's flags."""
+"""Held by the thread that has changed LLVM's global flags."""
 
 _STRENGTH_REDUCTION = "-disable-lsr"
 _VECTOR_COMBINE = "-disable-vector-combine"
@@ -68,11 +68,10 @@ _VECTOR_COMBINE = "-disable-vector-combine"
 class CodegenOptions:
     """How LLVM compiles a module.
 
-    `optimize`: 0 nothing (quickest, for debugging), 1 clean-up only (memory to registers,
-    control flow, inlining of `alwaysinline`; good for tuning runs), 2 what LLVM's O2 does to
-    functions by themselves, 3 LLVM's O3.
-    `vectorize` and `unroll` switch on LLVM's own loop transformations, off by default because
-    the loop level has already made these decisions.
+    `optimize`: 0 nothing (quickest, for debugging), 1 clean-up only (memory to registers, control
+    flow, inlining of `alwaysinline`; good for tuning runs), 2 the function passes of LLVM's O2, 3
+    LLVM's O3.  `vectorize` and `unroll` switch on LLVM's own loop transformations, off by default
+    because the loop level has already made these decisions.
     """
 
     optimize: Literal[0, 1, 2, 3] = 2
@@ -84,7 +83,7 @@ class CodegenOptions:
 
 
 def compile_llvm(text: str, machine: Machine, options: CodegenOptions = CodegenOptions()) -> bytes:
-    """Object file (ELF, Mach-O, COFF or wasm, as the triple says) of an LLVM module.
+    """Object file (ELF, Mach-O, COFF or wasm, by the triple) of an LLVM module.
 
     Raises CodegenError, with the offending line, if the text is not valid LLVM.
     """
@@ -103,7 +102,7 @@ def assembly(text: str, machine: Machine, options: CodegenOptions = CodegenOptio
 
 
 def llvm_folder() -> Path:
-    """Where LLVM's library is."""
+    """Folder of LLVM's library."""
     return Path(llvm.__file__).resolve().parent
 
 
@@ -178,7 +177,7 @@ def _optimize(
 
 
 def _inlines(module: llvm.ModuleRef) -> bool:
-    """Whether some functions are there only for others of the module."""
+    """Whether some functions are internal to the module."""
     return any(function.linkage == llvm.Linkage.internal for function in _defined(module))
 
 
@@ -192,7 +191,7 @@ def _defined(module: llvm.ModuleRef) -> list[llvm.ValueRef]:
 
 @contextmanager
 def _without(flag: str) -> Generator[None]:
-    """Leaves a pass out; LLVM has no switch for some but one of the process."""
+    """Disables a pass by a flag of the process, for passes without another switch."""
     with _FLAGS:
         llvm.set_option("modelcc", flag)
         try:

@@ -34,7 +34,7 @@ class Reply:
 def serve() -> None:
     """Answer requests until standard input ends."""
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what LLVM prints must not mix with replies
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # output of LLVM must not mix with replies
     while True:
         try:
             request: CompileRequest = pickle.load(sys.stdin.buffer)
