@@ -1,4 +1,4 @@
-"""What a target is: how tensor programs become code for one kind of machine, and run there.
+"""The target interface: compiles tensor programs to code for one kind of machine, and runs it.
 
 Third parties add targets by the entry point group ``modelcc.targets``: a function
 ``(TargetOptions) -> Target``.
@@ -27,29 +27,28 @@ from modelcc.runtime.session import Session
 from modelcc.targets.kernel_use import DeviceFacts
 
 Progress = Callable[[str, int, int], None]
-"""Told what is being done, how many parts of it are done and how many there are."""
+"""Receives what is being done, the number of finished parts and their total."""
 
 
 ON_MATRIX_UNITS = TF32, TF32X3 = "tf32", "tf32x3"
-"""Precisions of products of f32 that a target may have instructions for: operands of 10 bits of
-mantissa, and three products of two such numbers for each operand."""
+"""Precisions of f32 products that a target may have instructions for: operands with 10 bits of
+mantissa, and three products of operands split into two such numbers."""
 
 
 @dataclass(frozen=True)
 class TargetOptions:
-    """What a user can ask of a target.
+    """Options of a target.
 
-    ``cpu`` names a processor in LLVM's spelling (empty: this machine's), ``optimize`` is 0 to 3
-    and ``threads`` the number of threads that schedules are laid out for.  ``winograd`` and
-    ``strassen`` allow algorithms that round otherwise.  ``schedule`` is the text of schedules for
-    some of the kernels; ``machine`` has numbers that take the place of what is known of the
-    processor, and ``tuned`` keys and schedules of kernels, some of which the program may have.
-    Kernels may call ``libraries``, names with paths (empty: wherever they are found): with
-    ``kernels`` ``library`` wherever these can compute, with ``auto`` where that gains.  There are
-    ``ram`` bytes of memory (None: enough).
-    ``variant`` is what follows the target's name, as 1 in ``opencl:1``.  ``precision`` is how
-    products multiply operands that are f32: as they are, rounded to :data:`TF32`, or as two such
-    numbers each (:data:`TF32X3`).
+    ``cpu`` names a processor in LLVM's spelling (empty: this machine's), ``optimize`` is 0 to 3 and
+    ``threads`` the number of threads that schedules target.  ``winograd`` and ``strassen`` allow
+    algorithms with different rounding.  ``schedule`` is the text of schedules for some of the
+    kernels; ``machine`` has numbers that override the processor's model, and ``tuned`` keys and
+    schedules of kernels, some of which the program may have.  Kernels may call ``libraries``, names
+    with paths (empty: the default search): with ``kernels`` ``library`` wherever these can compute,
+    with ``auto`` where that gains.  There are ``ram`` bytes of memory (None: enough).
+    ``variant`` is the suffix of the target's name, as 1 in ``opencl:1``.  ``precision`` is how
+    products multiply f32 operands: exactly, rounded to :data:`TF32`, or split into two such numbers
+    each (:data:`TF32X3`).
     """
 
     cpu: str = ""
@@ -69,11 +68,11 @@ class TargetOptions:
 
 @dataclass(frozen=True)
 class GraphPasses:
-    """What a target does to graphs, among the passes that fit any machine: to ``functions`` that
-    would be written out in other ops, to products of ``quantised`` numbers, once these are
-    recognised, to ``convolutions``, before attention is, and to ``products`` after that; how many
-    ``channels`` its kernels take at once, so that fewer are no gain; and whether constants of
-    ``narrow`` floats, of 8 bits, stay so for kernels that multiply them."""
+    """A target's passes over graphs, among those common to all machines: over ``functions`` that
+    would otherwise be decomposed, over products of ``quantised`` numbers, once recognised, over
+    ``convolutions``, before attention, and over ``products`` after that; the number of ``channels``
+    that its kernels process at once, below which fewer gain nothing; and whether constants of
+    ``narrow`` floats, of 8 bits, are kept for kernels that multiply them."""
 
     functions: tuple[Pass[Graph], ...] = ()
     quantised: tuple[Pass[Graph], ...] = ()
@@ -88,9 +87,9 @@ _USUAL = InlineStages()
 
 @dataclass(frozen=True)
 class TensorPasses:
-    """What a target does to tensor programs, among the passes that fit any machine: to the
-    ``layouts`` of tensors first, to ``operands`` of products once stages are inlined, to
-    ``kernels`` once they are fused, and to the ``whole`` program at last; and how stages are
+    """A target's passes over tensor programs, among those common to all machines: over the
+    ``layouts`` of tensors first, over ``operands`` of products once stages are inlined, over
+    ``kernels`` once they are fused, and over the ``whole`` program at last; and how stages are
     inlined for it."""
 
     layouts: tuple[Pass[TensorProgram], ...] = ()
@@ -104,8 +103,8 @@ class TensorPasses:
 class BuildConfig:
     """Where and how to build; it does not change what is built.
 
-    ``cache`` is a folder for finished pieces (None: keep nothing), ``jobs`` the number of
-    processes that may compile at the same time.
+    ``cache`` is a folder for finished pieces (None: no cache), ``jobs`` the number of concurrent
+    compiler processes.
     """
 
     cache: Path | None = None
@@ -113,19 +112,19 @@ class BuildConfig:
     progress: Progress | None = None
 
     def report(self, what: str, done: int, total: int) -> None:
-        """Tell the progress callback, if there is one."""
+        """Calls the progress callback, if there is one."""
         if self.progress is not None:
             self.progress(what, done, total)
 
 
 SCHEDULE = "schedule"
-"""The form that is how kernels run."""
+"""The form that lists the schedules of kernels."""
 
 POOL = "pool"
 """The module of the thread pool."""
 
 MODULE_LINE = "; ---- module "
-"""Begins the line before each module where a text holds several; the module's name follows."""
+"""Prefix of the line before each module in a text of several; the module's name follows."""
 
 
 @dataclass(frozen=True)
@@ -137,11 +136,11 @@ class Module:
 
 
 OnFunction = Callable[[Function], None]
-"""Told of a callee of the program that is being scheduled."""
+"""Receives each callee of the program that is being scheduled."""
 
 
 def joined(modules: Sequence[Module], texts: Sequence[str]) -> bytes:
-    """Texts made of ``modules`` as one, with a line before each that names its module."""
+    """Texts made of ``modules`` as one, each preceded by a line that names its module."""
     if len(texts) == 1:
         return texts[0].encode()
     named = zip(modules, texts, strict=True)
@@ -153,7 +152,7 @@ class Target(Protocol):
 
     @property
     def name(self) -> str:
-        """What users call it, ``native``."""
+        """The name for users, ``native``."""
         ...
 
     @property
@@ -168,69 +167,69 @@ class Target(Protocol):
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """What :meth:`render` can print: of ``llvm``, ``c``, ``asm``, ``obj``, ``so`` …"""
+        """Output forms of :meth:`render`: of ``llvm``, ``c``, ``asm``, ``obj``, ``so`` …"""
         ...
 
     @property
     def capacity(self) -> Capacity:
-        """What ops that write their loops (sort, top-k) may take of the machine."""
+        """What ops that write their loops (sort, top-k) may use of the machine."""
         ...
 
     @property
     def usual_dims(self) -> Mapping[str, int]:
-        """Sizes of named dimensions for which a user gives none."""
+        """Default sizes of symbolic dimensions."""
         return dict[str, int]()
 
     @property
     def memory(self) -> MemoryRules:
-        """What the arena is to be like."""
+        """Constraints on the arena."""
         return DEFAULT_RULES
 
     @property
     def has_tf32(self) -> bool:
-        """Whether it has :data:`TF32` and :data:`TF32X3`."""
+        """Whether it supports :data:`TF32` and :data:`TF32X3`."""
         return False
 
     def for_linking(self) -> Self:
-        """The same for code that others load, into processes that ask the system for nothing."""
+        """The same for code that others link, into processes that request nothing of the system."""
         return self
 
     def graph_passes(self) -> GraphPasses:
-        """Its rewrites of graphs; none is what an accelerator with plain tensors wants."""
+        """Its passes over graphs; none by default, as for accelerators with plain tensors."""
         ...
 
     def tensor_passes(self) -> TensorPasses:
-        """Its rewrites of tensor programs: algorithms and layouts that pay on this machine."""
+        """Its passes over tensor programs: algorithms and layouts that pay on this machine."""
         ...
 
     def program_passes(self) -> tuple[Callable[[Program], Program], ...]:
-        """Its rewrites of programs whose steps are in order, before their memory is planned."""
+        """Its passes over programs with ordered steps, before memory planning."""
         return ()
 
     def schedule(self, program: TensorProgram, on_function: OnFunction | None = None) -> Program:
-        """Kernels become loop functions, each of which ``on_function`` is told of as soon as it is
-        there; constants are packed as these want them."""
+        """Lowers kernels to loop functions, each passed to ``on_function`` as soon as it is
+        complete; constants are packed for them."""
         ...
 
     def list_schedules(self, program: TensorProgram) -> str:
-        """How each distinct kernel runs, in a text to edit; asked of those whose :attr:`forms`
-        have ``schedule``."""
+        """The schedule of each distinct kernel, as an editable text; only if :attr:`forms` has
+        ``schedule``."""
         ...
 
     def legalize(self, function: Function) -> Function:
-        """A loop function in the constructs that the target's emitter prints."""
+        """Lowers a loop function to the constructs that the target's emitter prints."""
         ...
 
     def emit(self, program: Program) -> tuple[Module, ...]:
-        """Source modules of a program: its functions and the one that runs them."""
+        """Source modules of a program: its functions and the entry point."""
         ...
 
     def complete(self, program: Program) -> str:
-        """Everything but the weights in one source text, to read or to take elsewhere."""
+        """Everything but the weights in one source text, to read or to deliver."""
         ...
 
     def emit_functions(self, functions: Sequence[Callee]) -> tuple[Module, ...]:
-        """Source modules of functions alone."""
+        """Source modules of functions, without an entry point."""
         ...
 
     def build(self, modules: Sequence[Module], config: BuildConfig) -> tuple[bytes, ...]:
@@ -242,33 +241,35 @@ class Target(Protocol):
         ...
 
     def device_facts(self, program: Program, objects: Sequence[bytes] = ()) -> DeviceFacts | None:
-        """What the kernels of a program take of a device, by its ``objects`` if these are built;
-        None for what is no device."""
+        """Resources that a program's kernels use of a device, from its ``objects`` if these are
+        built; None for targets other than devices."""
         return None
 
     def package(
         self, program: Program, objects: Sequence[bytes], notes: Mapping[str, str]
     ) -> Artifact:
-        """The finished artifact; ``notes`` are texts to carry along, by name."""
+        """The finished artifact; ``notes`` are texts to include, by name."""
         ...
 
     def load(self, artifact: Artifact, threads: int) -> Session:
-        """The artifact, ready to run in this process on ``threads`` threads."""
+        """The artifact, loaded into this process, to run on ``threads`` threads."""
         ...
 
     def build_context(
         self, config: BuildConfig, early: bool = True
     ) -> AbstractContextManager[BuildContext]:
-        """For one compilation in ``config``; in the background if ``early`` and the target can."""
+        """The context of one compilation in ``config``; in the background if ``early`` and
+        supported."""
         return nullcontext(in_order(self, config))
 
 
 @dataclass(frozen=True)
 class BuildContext:
-    """How one program becomes an artifact: the target's own functions, or what gives the same.
+    """Callbacks that compile one program to an artifact: the target's own functions, or
+    equivalents.
 
-    It hears of the program that is about to be ``scheduling``, and of each function as soon as
-    that is ``scheduled``, to go on with it in the background.
+    ``scheduling`` receives the program before it is scheduled, and ``scheduled`` each function as
+    soon as it is complete, for work in the background.
     """
 
     legalize: Callable[[Function], Function]
@@ -280,6 +281,6 @@ class BuildContext:
 
 
 def in_order(target: Target, config: BuildConfig) -> BuildContext:
-    """The context in which one stage follows the other."""
+    """The context in which stages run one after the other."""
     build = partial(target.build, config=config)
     return BuildContext(target.legalize, target.emit, build, target.package)

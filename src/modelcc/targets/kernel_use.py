@@ -1,4 +1,5 @@
-"""What kernels take of a device, and the rates of the machine that they are scheduled for."""
+"""Resources that kernels use of a device, and the rates of the machine that they are scheduled
+for."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """What machine code takes: ``registers`` of a thread, and its ``local`` bytes in the device's
-    memory, which are registers that are spilled and arrays."""
+    """Resources of machine code: ``registers`` per thread, and ``local`` bytes per thread in the
+    device's memory, for spilled registers and arrays."""
 
     registers: int
     local: int
@@ -17,14 +18,14 @@ class CompiledKernel:
 
 @dataclass(frozen=True)
 class GroupUse:
-    """What launches of ``function`` take: the ``threads`` of a group and the bytes that they
-    share; registers and local bytes of a thread, as of a :class:`CompiledKernel`, None where the
-    driver compiles the kernel.
+    """Resources of launches of ``function``: ``threads`` per group and bytes of ``shared`` memory;
+    registers and local bytes per thread, as in a :class:`CompiledKernel`, None if the driver
+    compiles the kernel.
 
-    Of the threads that a unit of the machine may have there is a part at once: as ``planned`` by
-    the schedule, or by threads and shared memory where that counts on no number of registers, and
-    the ``occupancy`` that registers leave of it.
-    ``flops`` are the operations a second that the machine has for it.
+    Occupancy as a fraction of a compute unit's maximum threads: as ``planned`` by the schedule, or
+    by threads and shared memory if the schedule assumes no number of registers, and the actual
+    ``occupancy`` as limited by registers.  ``flops`` is the machine's peak rate for it, in
+    operations per second.
     """
 
     function: str
@@ -39,8 +40,8 @@ class GroupUse:
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """The ``machine`` that kernels are scheduled for: bytes a second of its memory, the bytes that
-    it has (0: not known), and what kernels take of it, by functions' names."""
+    """The ``machine`` that kernels are scheduled for: the bandwidth of its memory in bytes per
+    second, its size in bytes (0: unknown), and the resources of kernels, by functions' names."""
 
     machine: str
     bandwidth: float

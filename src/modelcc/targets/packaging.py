@@ -1,4 +1,4 @@
-"""From a program and its object files to an artifact, which is all the runtime knows."""
+"""From a program and its object files to an artifact, the input of the runtime."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from modelcc.ir.program import Program, SizeCheck, checks, index_bounds
 
 @dataclass(frozen=True)
 class Label:
-    """What an artifact says of its making: hash of options, versions of tools, sources by path."""
+    """Provenance of an artifact: hash of options, versions of tools, sources by path."""
 
     options: str = ""
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -42,9 +42,9 @@ def package(
 ) -> Artifact:
     """The artifact of ``program``, whose compiled ``objects`` define ``entry``.
 
-    ``outputs`` are the user's names, if they differ from the program's.  ``allocate`` gives memory
-    for at least so many bytes of constants; ``libraries`` are what it calls.  Raises ModelError
-    for a dimension whose size no input tells.
+    ``outputs`` are the user's names, if they differ from the program's.  ``allocate`` returns
+    memory of at least that many bytes for constants; ``libraries`` are those it calls.  Raises
+    ModelError for a dimension whose size follows from no input.
     """
     _check_dimensions(program)
     names = outputs or program.outputs
@@ -88,19 +88,19 @@ def _check(check: SizeCheck) -> CheckSpec:
 
 
 def check_text(check: SizeCheck) -> str:
-    """What a check asserts, after the user's nodes that do."""
+    """The asserted condition, prefixed by the user's nodes that assert it."""
     where = f"{', '.join(check.step.source)}: " if check.step.source else ""
     return f"{where}{check.condition}"
 
 
 def _allocated(program: Program, names: Sequence[str]) -> tuple[str, ...]:
-    """By the user's names where they are outputs."""
+    """Names of allocated tensors; outputs by the user's names."""
     users = dict(zip(program.outputs, names, strict=True))
     return tuple(users.get(name, name) for name in program.allocated)
 
 
 def _aliases(program: Program, names: Sequence[str]) -> dict[str, str]:
-    """Inputs that outputs take the place of, these by the user's names."""
+    """State inputs that outputs overwrite, by the user's names of the outputs."""
     users = zip(program.outputs, names, strict=True)
     return {name: program.states[bound] for bound, name in users if bound in program.states}
 

@@ -1,4 +1,4 @@
-"""The targets there are: built in, and installed by other packages."""
+"""Available targets: built in, and installed by other packages."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BUILT_IN: Mapping[str, EntryPoint] = MappingProxyType(
         )
     }
 )
-"""Imported when they are asked for, as installed ones: printing C needs no LLVM."""
+"""Imported on demand, as installed ones: printing C needs no LLVM."""
 
 WITH_VARIANTS = ("opencl", "cuda", "amdgpu", "webgpu", "metal")
 """Targets whose names may be followed by a colon and a device or processor."""
@@ -56,8 +56,8 @@ def target_names() -> tuple[str, ...]:
 
 def make_target(name: str, options: TargetOptions) -> Target:
     """The target called ``name``, maybe with a variant (``opencl:1``) of those that have some;
-    :class:`ModelError` if there is none, it does not load, or it has no products of f32 as they are
-    asked for."""
+    :class:`ModelError` if there is none, it does not load, or it does not support the requested
+    precision of f32 products."""
     name, colon, variant = name.partition(":")
     if colon and name in BUILT_IN and name not in WITH_VARIANTS:
         raise ModelError(f"target {name!r} has no variants", (), f"leave ':{variant}' out")

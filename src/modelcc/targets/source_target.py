@@ -1,4 +1,4 @@
-"""Targets that write source text which others build: nothing of them runs on this machine."""
+"""Targets that emit source text for other tools: nothing of them runs on this machine."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from modelcc.targets.base import (
 
 @dataclass(frozen=True)
 class SourceTarget(Target):
-    """Plain tensors, without rewrites of its own; ``options`` are what was asked of it."""
+    """Plain tensors, without rewrites of its own; ``options`` are the user's."""
 
     options: TargetOptions
 
     @property
     @abstractmethod
     def elsewhere(self) -> str:
-        """Who builds and runs the text."""
+        """The tool that builds and runs the text."""
 
     @property
     def key(self) -> str:
@@ -42,7 +42,7 @@ class SourceTarget(Target):
 
     @property
     def capacity(self) -> Capacity:
-        """One element after the other."""
+        """Scalar code."""
         return SCALAR
 
     def graph_passes(self) -> GraphPasses:
@@ -54,29 +54,29 @@ class SourceTarget(Target):
         return TensorPasses()
 
     def legalize(self, function: Function) -> Function:
-        """As it is: printing expands what it has to."""
+        """Unchanged: printing expands what it has to."""
         return function
 
     def list_schedules(self, program: TensorProgram) -> str:
-        """:class:`ModelError`: there is nothing to choose."""
+        """:class:`ModelError`: there are no schedules."""
         self._refuse()
 
     def build(self, modules: Sequence[Module], config: BuildConfig) -> tuple[bytes, ...]:
-        """:class:`ModelError`: others do."""
+        """Raises :class:`ModelError`: other tools do."""
         self._refuse()
 
     def render(self, modules: Sequence[Module], form: str, config: BuildConfig) -> bytes:
-        """The texts, one after the other."""
+        """The texts, concatenated."""
         return joined(modules, [module.text for module in modules])
 
     def package(
         self, program: Program, objects: Sequence[bytes], notes: Mapping[str, str]
     ) -> Artifact:
-        """:class:`ModelError`: there is no artifact."""
+        """Raises :class:`ModelError`: there is no artifact."""
         self._refuse()
 
     def load(self, artifact: Artifact, threads: int) -> Session:
-        """:class:`ModelError`: nothing runs here."""
+        """Raises :class:`ModelError`: nothing runs here."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:

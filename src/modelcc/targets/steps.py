@@ -1,16 +1,16 @@
-"""The steps of a host program, in whatever language a :class:`StepSyntax` spells them.
+"""The steps of a host program, in any language that a :class:`StepSyntax` prints.
 
-What no language changes is here: which addresses, sizes and checks come before which step, how
-long they are known, and with which status a run ends.
+This part is independent of the language: which addresses, sizes and checks precede which step,
+their scopes, and the status of a run.
 
-A run is given ``inputs``, ``outputs`` and ``constants``, arrays of buffer addresses in the
-program's order, of which those of states' outputs do not matter: they are where their inputs are;
-``arena``, aligned to 64 bytes; ``sizes``, the values of ``program.dims`` in order,
-into which those that are read from memory are written; ``pool``, null or a thread pool; and, if
-the program allocates while it runs, ``host``: a function ``allocate(context, which, bytes)`` and
-its context, where ``which`` counts ``program.allocated``.  The status is 0, 1 + the position of
-the check of sizes that does not hold (:func:`modelcc.ir.program.checks`), what
-:func:`modelcc.ir.program.index_bounds` says for an index outside, or :data:`OUT_OF_MEMORY`.
+A run receives ``inputs``, ``outputs`` and ``constants``, arrays of buffer addresses in the
+program's order, of which those of states' outputs are ignored: they alias their inputs; ``arena``,
+aligned to 64 bytes; ``sizes``, the values of ``program.dims`` in order, to which those that are
+read from memory are written; ``pool``, null or a thread pool; and, if the program allocates at run
+time, ``host``: a function ``allocate(context, which, bytes)`` and its context, where ``which`` is
+an index into ``program.allocated``.  The status is 0, 1 + the position of the failed check of sizes
+(:func:`modelcc.ir.program.checks`), that of :func:`modelcc.ir.program.index_bounds` for an index
+out of range, or :data:`OUT_OF_MEMORY`.
 """
 
 from __future__ import annotations
@@ -40,57 +40,59 @@ from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize, View, size_conditions
 
 Block: TypeAlias = Callable[[], None]
-"""Writes the steps of a branch or loop; what they define is forgotten at its end."""
+"""Writes the steps of a branch or loop; their definitions go out of scope at its end."""
 
 OUT_OF_MEMORY = -1
-"""The status of a run whose host does not give the memory that it is asked for."""
+"""The status of a run whose host refuses an allocation."""
 
 
 class StepSyntax(Protocol):
-    """Spells parts of steps; addresses are operands in its language."""
+    """Prints parts of steps; addresses are operands in its language."""
 
     arena: str
     pool: str
 
     def clock(self, times: str, position: int) -> None:
-        """Note the time in an array."""
+        """Records the time in an array."""
 
     def comment(self, text: str) -> None:
-        """Text for the reader."""
+        """A comment."""
 
     def zeros(self, count: int) -> str:
-        """The address of as many i64, 0 at first, that last as long as the run."""
+        """The address of ``count`` i64, initialised to 0, with the lifetime of the run."""
         ...
 
     def size(self, symbol: str, position: int, read: tuple[str, int] | None) -> None:
-        """Define a symbol by the caller's sizes; or by an i64 at an address, and note it there."""
+        """Defines a symbol by the caller's sizes; or loads it as an i64 from an address, and
+        records it there."""
 
     def define(self, symbol: str, value: Index) -> None:
-        """Define a symbol by others."""
+        """Defines a symbol by an expression of others."""
 
     def passed(self, name: str, place: Place, position: int) -> str:
-        """The address of a tensor of the caller's."""
+        """The address of a tensor passed by the caller."""
         ...
 
     def within(self, name: str, start: str, offset: Index) -> str:
-        """The address of a tensor ``offset`` bytes behind ``start``."""
+        """The address of a tensor at ``offset`` bytes from ``start``."""
         ...
 
     def allocate(self, name: str, which: int, size: Index) -> str:
-        """The address that the host gives; without one the run ends, :data:`OUT_OF_MEMORY`."""
+        """The address returned by the host's allocator; without one the run ends,
+        :data:`OUT_OF_MEMORY`."""
         ...
 
     def require(self, condition: Condition, status: int) -> None:
-        """End the run with ``status`` unless ``condition`` holds, computed without overflow."""
+        """Ends the run with ``status`` unless ``condition`` holds, computed without overflow."""
 
     def call(self, function: Callee, arguments: Sequence[str | Index]) -> None:
-        """Call a kernel; of its arguments, texts are addresses."""
+        """Calls a kernel; string arguments are addresses."""
 
     def leave_if_noted(self, faults: str, number: int, status: int) -> None:
-        """End the run, with the index in the arena, if check ``number`` of a kernel has failed."""
+        """Ends the run, with the index in the arena, if check ``number`` of a kernel has failed."""
 
     def copy(self, target: str, source: str, size: Index) -> None:
-        """Copy bytes between places that may overlap."""
+        """Copies bytes between addresses that may overlap."""
 
     def branch(self, condition: str, then: Block, other: Block | None) -> None:
         """One of two blocks, by the bool at an address."""
@@ -100,7 +102,8 @@ class StepSyntax(Protocol):
 
 
 def write_steps(program: Program, syntax: StepSyntax, times: str = "") -> None:
-    """Write what runs ``program``, with notes of the time between steps in an array ``times``."""
+    """Writes the steps of ``program``, with the time between steps recorded in an array
+    ``times``."""
     walk = _StepWalk(program, syntax)
     walk.sizes()
     for position, step in enumerate(program.steps):
@@ -112,7 +115,7 @@ def write_steps(program: Program, syntax: StepSyntax, times: str = "") -> None:
 
 
 class _StepWalk:
-    """What is known at a step: addresses, and how many checks there were."""
+    """State of the traversal at a step: known addresses, and the number of checks so far."""
 
     def __init__(self, program: Program, syntax: StepSyntax) -> None:
         self._program = program
@@ -156,12 +159,12 @@ class _StepWalk:
                 address = self._syntax.allocate(step.name, which, step.size)
                 self._addresses[step.name] = address
             case Transfer():
-                pass  # one memory
+                pass  # a single memory space
             case View():
                 raise ValueError(f"view {step.output!r} has no place")
 
     def _ahead(self, step: Step) -> Sequence[str]:
-        """Tensors whose addresses come before a step: of a loop, those it does not change."""
+        """Tensors whose addresses come before a step: of a loop, those invariant in it."""
         if not isinstance(step, Repeat):
             return () if isinstance(step, ReadSize) and not step.symbols else own_tensors(step)
         asked, bindings = self._program.allocated, self._program.placed.bindings
