@@ -1,1 +1,2 @@
-"""Tuning: what schedules of a workload cost on a machine, and which of them compilation uses."""
+"""Tuning: measured costs of a workload's schedules on a machine, and which of them compilation
+uses."""

@@ -1,6 +1,6 @@
-"""What the tuner measured, and what compilation is to use: one SQLite file.
+"""The tuner's measurements and choices: one SQLite file.
 
-Rows depend on two texts that mean nothing here: the machine, and the workload
+Rows are keyed by two opaque texts: the machine, and the workload
 (:mod:`modelcc.schedule.workload`).  Any number of processes may use one file; an object of
 :class:`Database` belongs to the process and the thread that opened it.
 """
@@ -42,7 +42,7 @@ _REPLACE = "UPDATE SET schedule = excluded.schedule"
 
 
 class State(StrEnum):
-    """What became of a candidate."""
+    """The outcome of a candidate."""
 
     measured = "measured"
     crashed = "crashed"
@@ -51,9 +51,9 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Measurement:
-    """What ``schedule`` did: seconds of a call, and of the default's beside it in the same turns.
+    """The result of ``schedule``: seconds of a call, and of the default's in the same turns.
 
-    They are 0.0 where there are none: the candidate crashed, or hung.
+    They are 0.0 if there are none: the candidate crashed, or hung.
     """
 
     workload: str
@@ -68,24 +68,25 @@ class Measurement:
 
     @property
     def gain(self) -> float | None:
-        """How many times as fast as the default; None where that is not known."""
+        """Speedup over the default; None if unknown."""
         return self.default / self.seconds if self.seconds and self.default else None
 
 
 @dataclass(frozen=True)
 class Database:
-    """An open file; leaving the context closes it.  Every fault is a :class:`ModelError`."""
+    """An open file; leaving the context closes it.  All failures raise :class:`ModelError`."""
 
     path: Path
     connection: sqlite3.Connection
 
     @classmethod
     def open(cls, path: Path, write: bool = True) -> Database:
-        """The database ``path``, made if it is not there; only to read, that is an empty one."""
+        """Opens the database ``path``, creating it if missing; read-only, a missing one is
+        empty."""
         return cls(path, open_file(path, FORMAT, write))
 
     def close(self) -> None:
-        """Nothing can be asked afterwards."""
+        """Closes the file; no queries afterwards."""
         self.connection.close()
 
     def __enter__(self) -> Database:
@@ -100,23 +101,23 @@ class Database:
         self.close()
 
     def machines(self) -> Sequence[str]:
-        """Those of which anything is known, in order."""
+        """Machines with any rows, in order."""
         query = "SELECT machine FROM measurements UNION SELECT machine FROM choices ORDER BY 1"
         return [str(machine) for (machine,) in self._rows(query)]
 
     def measurements(self, machine: str, workload: str) -> Mapping[str, Measurement]:
-        """What was measured of ``workload``, by the texts of schedules."""
+        """Measurements of ``workload``, by the texts of schedules."""
         where = "WHERE machine = ? AND workload = ?"
         rows = self._rows(f"SELECT * FROM measurements {where} ORDER BY 3", (machine, workload))
         return {row[2]: self._measurement(row) for row in rows}
 
     def record(self, machine: str, measurements: Sequence[Measurement]) -> None:
-        """Keep all of ``measurements`` or none; one that is there already stays as it is."""
+        """Stores all of ``measurements`` or none; existing ones are kept unchanged."""
         with self._writing():
             self.connection.executemany(_RECORD, [_row(machine, one) for one in measurements])
 
     def choose(self, machine: str, schedules: Mapping[str, str]) -> None:
-        """Have compilation use the schedules of these workloads; ``""`` takes a choice back."""
+        """Makes compilation use the schedules of these workloads; ``""`` withdraws a choice."""
         taken = [(machine, workload) for workload, text in schedules.items() if not text]
         given = [(machine, workload, text) for workload, text in schedules.items() if text]
         with self._writing():
@@ -125,19 +126,19 @@ class Database:
             self.connection.executemany(_CHOOSE + _REPLACE, given)
 
     def chosen(self, machine: str) -> Mapping[str, str]:
-        """The schedules that compilation is to use, by workload."""
+        """The chosen schedules for compilation, by workload."""
         query = "SELECT workload, schedule FROM choices WHERE machine = ? ORDER BY 1"
         return dict(self._rows(query, (machine,)))
 
     def counts(self) -> Mapping[State, int]:
-        """How many candidates became what."""
+        """Number of candidates by outcome."""
         found = dict(self._rows("SELECT state, count(*) FROM measurements GROUP BY 1"))
         return {state: found.get(state.value, 0) for state in State}
 
     def merge(self, other: Path) -> int:
-        """Take the rows of the database ``other`` that this one lacks; how many that were.
+        """Adds the rows of the database ``other`` that this one lacks; returns their number.
 
-        What is here stays: the first measurement of a schedule, and the choice for a workload.
+        Existing rows are kept: the first measurement of a schedule, and the choice for a workload.
         """
         if not is_there(other):
             raise ModelError("there is no such file", (str(other),), "name a database of schedules")
@@ -148,7 +149,7 @@ class Database:
         return self.connection.total_changes - before
 
     def export(self, path: Path) -> None:
-        """Write the same rows to the file ``path``; the same rows give the same bytes."""
+        """Writes the same rows to the file ``path``; equal rows give identical bytes."""
         measured, choices = self.contents()
 
         def save(target: Path) -> None:
@@ -163,13 +164,14 @@ class Database:
             raise ModelError(f"cannot be written ({error.strerror})", (str(path),), hint) from error
 
     def clear(self) -> int:
-        """Forget everything; how many rows that were."""
+        """Deletes all rows; returns their number."""
         with self._writing():
             tables = ("measurements", "choices")
             return sum(self.connection.execute(f"DELETE FROM {t}").rowcount for t in tables)
 
     def contents(self) -> tuple[Sequence[tuple[str, Measurement]], Sequence[tuple[str, str, str]]]:
-        """All rows of one moment, sorted: measurements with their machine, and choices."""
+        """A consistent snapshot of all rows, sorted: measurements with their machine, and
+        choices."""
         with located(self.path), transaction(self.connection, "DEFERRED"):
             rows = self._rows("SELECT * FROM measurements ORDER BY 1, 2, 3")
             measured = [(str(row[0]), self._measurement(row)) for row in rows]
@@ -184,7 +186,7 @@ class Database:
             self.connection.executemany(_CHOOSE + "NOTHING", choices)
 
     def _check_target(self, path: Path) -> None:
-        """:class:`ModelError` if anything but an earlier export would be overwritten."""
+        """Raises :class:`ModelError` if anything but an earlier export would be overwritten."""
         if not path.exists() or not (path.is_file() or path.is_dir()):  # devices and pipes
             return
         if self.path.exists() and path.samefile(self.path):

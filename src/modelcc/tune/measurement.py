@@ -1,4 +1,4 @@
-"""Times of a kernel's schedules, measured in turns in a process of its own."""
+"""Times of a kernel's schedules, measured in turns in a separate process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from modelcc.targets.native.cpu_target import CpuTarget
 from modelcc.tune.worker import BufferSpec, Job, Variant
 
 _FILLS = {"f32": "f4", "f64": "f8", "f16": "f2"}
-"""Types whose buffers get random numbers; zeros are indices that are always in range."""
+"""Types whose buffers are filled with random numbers; zeros are indices that are always in
+range."""
 
 _START = """
 import sys, types
@@ -38,17 +39,18 @@ sys.path[:] = sys.argv[2:]
 from modelcc.tune.worker import serve
 serve()
 """
-"""The package's public API imports far more than a worker needs: it gets an empty stand-in."""
+"""The package's public API imports far more than a worker needs: it is replaced by an empty
+module."""
 
 ROUNDS = 400
 GRACE = 10.0
-"""Seconds beyond the measuring itself after which a worker hangs."""
+"""Seconds beyond the measuring itself after which a worker counts as hung."""
 
 
 @dataclass(frozen=True)
 class Times:
     """Median seconds of the default and, in the same turns, of a schedule; ``ratio`` is the median
-    of how many times as long the default took."""
+    speedup over the default."""
 
     default: float
     own: float
@@ -56,7 +58,7 @@ class Times:
 
 
 class WorkerError(Exception):
-    """A worker crashed, or hung."""
+    """Raised if a worker crashed, or hung."""
 
     def __init__(self, hung: bool) -> None:
         super().__init__("it hung" if hung else "it crashed")
@@ -64,9 +66,9 @@ class WorkerError(Exception):
 
 
 class Worker:
-    """A process that times jobs; a new one is started where one has ended.  Close it.
+    """A process that times jobs; restarted after it has ended.  Close it.
 
-    One that takes :data:`GRACE` longer than its job says hangs; starting takes what it takes.
+    It counts as hung if it takes :data:`GRACE` longer than its job should; start-up is not counted.
     """
 
     def __init__(self) -> None:
@@ -79,7 +81,7 @@ class Worker:
         self.close()
 
     def times(self, job: Job) -> list[list[float]]:
-        """Seconds of each run of each variant; :class:`WorkerError`."""
+        """Seconds of each run of each variant; raises :class:`WorkerError`."""
         try:
             process = self._started()
             assert process.stdin is not None and process.stdout is not None
@@ -94,7 +96,7 @@ class Worker:
             raise WorkerError(hung=False) from error
 
     def close(self) -> None:
-        """End the process, whatever it does."""
+        """Kills the process, even if busy."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -110,7 +112,7 @@ class Worker:
                 stderr=subprocess.DEVNULL,
             )
             assert self._process.stdout is not None
-            pickle.load(self._process.stdout)  # it is ready: a busy machine is slow to start it
+            pickle.load(self._process.stdout)  # ready message: start-up may be slow
         return self._process
 
 
@@ -127,7 +129,8 @@ class WorkerMeasurer:
     def times(
         self, kernel: CanonicalKernel, default: Schedule, others: Sequence[Schedule]
     ) -> list[Times]:
-        """Of each of the ``others`` beside the ``default``; :class:`WorkerError`."""
+        """Times of each of the ``others`` and of the ``default`` in turns; raises
+        :class:`WorkerError`."""
         found = self._run(kernel, (default, *others))
         plain = found[0]
         return [
@@ -138,7 +141,7 @@ class WorkerMeasurer:
         ]
 
     def seconds_of(self, kernel: CanonicalKernel, schedule: Schedule) -> float:
-        """Median seconds of one schedule; :class:`WorkerError`."""
+        """Median seconds of one schedule; raises :class:`WorkerError`."""
         return median(self._run(kernel, (schedule,))[0])
 
     def _run(self, kernel: CanonicalKernel, schedules: Sequence[Schedule]) -> list[list[float]]:
@@ -169,7 +172,7 @@ class WorkerMeasurer:
 
 
 def _parameters(functions: Sequence[Callee], values: dict[str, int]) -> tuple[BufferSpec, ...]:
-    """Buffers with room for what any of the functions takes, which may pack alike or not."""
+    """Buffers large enough for all of the functions, whose packed layouts may differ."""
     found: list[BufferSpec] = []
     for same in zip(*(function.parameters for function in functions), strict=True):
         buffers = [parameter.buffer for parameter in same]

@@ -1,4 +1,4 @@
-"""Choices for a model as a whole among those of a database: what they depend on is its content.
+"""Choices for a model as a whole in a database, keyed by the model's contents.
 
 In a database they are called ``model KEY channels``, in a file of schedules ``model channels``.
 """
@@ -15,7 +15,7 @@ from modelcc.schedule.workload import DIGITS
 
 def model_key(model: object, sizes: Iterable[tuple[str, object]] = ()) -> str:
     """The first digits of the SHA-256 of a model and the ``sizes`` of its dimensions; empty for
-    what has no bytes, of which nothing is kept."""
+    models that cannot be serialised, for which nothing is stored."""
     match model:
         case str() | Path() if Path(model).is_file():
             with Path(model).open("rb") as file:
@@ -36,7 +36,7 @@ def of_models(rows: Mapping[str, str]) -> bool:
 
 
 def rows_for(rows: Mapping[str, str], key: str) -> Mapping[str, str]:
-    """``rows`` as they are for the model with that key, those of other models left out."""
+    """``rows`` renamed for the model with that key, without those of other models."""
     own = f"{MODEL}{key} "
     found = {name: text for name, text in rows.items() if not name.startswith(MODEL)}
     named = {n.removeprefix(own): text for n, text in rows.items() if key and n.startswith(own)}
@@ -44,7 +44,7 @@ def rows_for(rows: Mapping[str, str], key: str) -> Mapping[str, str]:
 
 
 def rows_of(lines: Mapping[str, str], key: str) -> dict[str, str]:
-    """Lines above kernels as the rows of a database; without a key, none for the model."""
+    """Lines above kernels as rows of a database; without a key, none for the model."""
     own = f"{MODEL}{key} "
     return {
         own + name.removeprefix(MODEL) if name.startswith(MODEL) else name: text

@@ -1,9 +1,9 @@
-"""Searching schedules under a budget: the kernels that take most of a model's time first.
+"""Search for schedules under a budget: the kernels with the largest share of a model's time first.
 
-A batch of candidates is measured in turns with the default.  Where one is faster, the next batch
-changes that one (coordinate descent).  Of the candidates that come next, those are measured first
-whose like were faster on other kernels: what an estimate gets wrong it gets wrong for many.  What
-is in the database is not measured again.
+A batch of candidates is measured in turns with the default.  If one is faster, the next batch
+varies that one (coordinate descent).  Among the next candidates, those are measured first
+whose similar ones were faster on other kernels: errors of an estimate are systematic.  Schedules in
+the database are not measured again.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from modelcc.tune.database import Database, Measurement, State
 from modelcc.tune.measurement import Times, WorkerError
 
 AHEAD = 18
-"""Candidates of a kernel of which the next batch is chosen."""
+"""Look-ahead of candidates of a kernel from which the next batch is chosen."""
 
 BATCH = 6
-"""Candidates that are measured together with the default."""
+"""Candidates measured together with the default."""
 
 GAIN = 1.02
-"""How many times faster a schedule must be to be taken."""
+"""Minimum speedup for a schedule to be accepted."""
 
 PATIENCE = 3
-"""Batches without a gain after which a kernel is left."""
+"""Batches without a gain after which a kernel is abandoned."""
 
 CONFIRMATIONS = 2
-"""Times that the best of a kernel is measured once more, until it is faster again: what disturbs
-the machine meanwhile shall not cost it, and in the model it has to be faster, too."""
+"""Maximum number of confirming measurements of a kernel's best schedule, until one is faster again:
+disturbances must not reject it, and in the model it has to be faster, too."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A distinct kernel of a model, how often the model calls it, and its nodes."""
+    """A distinct kernel of a model, its number of calls, and its nodes."""
 
     kernel: CanonicalKernel
     default: Schedule
@@ -57,14 +57,14 @@ class Task:
 
     @property
     def estimate(self) -> float:
-        """Nanoseconds of all calls, before anything is measured."""
+        """Estimated nanoseconds of all calls, before any measurement."""
         return self.calls * nanoseconds(self.kernel.stages, dict(self.kernel.types))
 
 
 @dataclass(frozen=True)
 class Doubt:
-    """A schedule that was ``first`` times as fast as the default in the search and ``again`` times
-    when it was measured once more."""
+    """A schedule with a speedup of ``first`` over the default in the search and of ``again`` when
+    measured again."""
 
     schedule: Schedule
     first: float
@@ -73,8 +73,8 @@ class Doubt:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What is known of a task: ``seconds`` of its default, and the best schedule, which is
-    ``gain`` times as fast; ``doubt`` is what was not as fast again."""
+    """The result of a task: ``seconds`` of its default, and the best schedule with its speedup
+    ``gain``; ``doubt`` is a schedule that was not confirmed."""
 
     task: Task
     seconds: float
@@ -86,7 +86,7 @@ class SearchResult:
 
     @property
     def saved(self) -> float:
-        """Seconds of a run of the model that the best schedule saves."""
+        """Seconds per run of the model saved by the best schedule."""
         return self.task.calls * self.seconds * (1 - 1 / self.gain)
 
 
@@ -96,17 +96,17 @@ class Measurer(Protocol):
     def times(
         self, kernel: CanonicalKernel, default: Schedule, others: Sequence[Schedule]
     ) -> list[Times]:
-        """Each of the ``others`` beside the ``default``."""
+        """Times of each of the ``others`` in turns with the ``default``."""
         ...
 
     def seconds_of(self, kernel: CanonicalKernel, schedule: Schedule) -> float:
-        """One schedule by itself."""
+        """Seconds of one schedule by itself."""
         ...
 
 
 @dataclass
 class _Open:
-    """A task in work: what is left to try, of that what comes next, what was tried, and batches
+    """A task in progress: remaining candidates, the look-ahead of them, those tried, and batches
     since the last gain."""
 
     found: SearchResult
@@ -118,11 +118,11 @@ class _Open:
 
     @property
     def weight(self) -> float:
-        """What may be gained by the next batch, roughly."""
+        """Rough potential gain of the next batch."""
         return self.found.task.calls * self.found.seconds / (1 + self.batches + 2 * self.idle)
 
     def batch(self, gains: Mapping[object, Sequence[float]]) -> list[Schedule]:
-        """The next candidates; those whose like have had the greatest gains go first."""
+        """The next candidates, ordered by the mean gain of similar ones."""
         new = (schedule for schedule in self.left if schedule not in self.seen)
         self.ahead += islice(new, AHEAD - len(self.ahead))
         self.ahead.sort(key=lambda schedule: -mean(gains.get(likeness(schedule), (1.0,))))
@@ -133,9 +133,9 @@ class _Open:
 
 @dataclass(frozen=True)
 class Search:
-    """Measures for the machine called ``name`` until ``over`` says that the budget is spent.
+    """Measures for the machine called ``name`` until ``over`` returns true: the budget is spent.
 
-    ``report`` is told what is known of a task after each batch.
+    ``report`` receives the result of a task after each batch.
     """
 
     measurer: Measurer
@@ -146,8 +146,8 @@ class Search:
     report: Callable[[SearchResult], None] = field(default=lambda found: None)
 
     def run(self, tasks: Sequence[Task]) -> list[SearchResult]:
-        """What was found for each task that could be measured in time, by the time its kernels
-        take.  Once ``over``, nothing but the best schedule of each is measured, once more."""
+        """The results of all tasks that could be measured in time, ordered by the time of their
+        kernels. Once ``over``, only the best schedule of each is confirmed."""
         work: list[_Open] = []
         for task in sorted(tasks, key=lambda task: -task.estimate):
             if self.over():
@@ -174,7 +174,8 @@ class Search:
         return _Open(found, candidates(task.kernel, task.default, self.machine))
 
     def _batch(self, one: _Open, gains: dict[object, list[float]]) -> bool:
-        """Measure the next candidates, and note their ``gains``; whether there were any."""
+        """Measures the next candidates, and records their ``gains``; returns whether there were
+        any."""
         batch = one.batch(gains)
         if not batch:
             return False
@@ -202,7 +203,8 @@ class Search:
         return over_default(self.database.measurements(self.name, task.key), task.default)
 
     def _measured(self, task: Task, schedules: Sequence[Schedule]) -> list[Measurement]:
-        """All of them beside the default; one by one if a worker ends early, to know which."""
+        """Measures all of them in turns with the default; one by one if a worker fails, to find the
+        culprit."""
         try:
             times = self.measurer.times(task.kernel, task.default, schedules)
         except WorkerError as error:
@@ -210,7 +212,7 @@ class Search:
                 state = State.hung if error.hung else State.crashed
                 return [Measurement(task.key, print_schedule(schedules[0]), state, 0.0, 0.0)]
             return [m for one in schedules for m in self._measured(task, (one,))]
-        # What is kept are figures whose quotient is the ratio of turns.
+        # The recorded values have the ratio of turns as their quotient.
         return [
             Measurement(
                 task.key, print_schedule(one), State.measured, found.default / found.ratio,
@@ -220,7 +222,7 @@ class Search:
         ]  # fmt: skip
 
     def _as_before(self, found: SearchResult) -> SearchResult:
-        """With the best that earlier runs measured, if time was too short to come by it again."""
+        """With the best schedule of earlier runs, if time was too short to reach it again."""
         task = found.task
         gains = {text: one.gain or 0.0 for text, one in self._known(task).items()}
         for text in sorted(gains, key=lambda text: -gains[text]):
@@ -235,7 +237,7 @@ class Search:
         return found
 
     def _confirmed(self, found: SearchResult) -> SearchResult:
-        """Its best schedule if that is faster again, else the default."""
+        """Its best schedule if confirmed to be faster, else the default."""
         if found.best == found.task.default:
             return found
         ratio = 0.0
@@ -247,7 +249,7 @@ class Search:
         return replace(found, best=found.task.default, gain=1.0, doubt=doubt)
 
     def _ratio(self, task: Task, schedule: Schedule) -> float:
-        """How many times as fast as the default it is; 0 if its worker ends early."""
+        """Speedup over the default; 0 if its worker fails."""
         try:
             (times,) = self.measurer.times(task.kernel, task.default, (schedule,))
         except WorkerError:
@@ -256,8 +258,8 @@ class Search:
 
 
 def over_default(known: Mapping[str, Measurement], default: Schedule) -> Mapping[str, Measurement]:
-    """What was measured of a workload, its gains over the present ``default``; that of another
-    version of the compiler, or of other numbers of the machine, may have been another one."""
+    """Measurements of a workload with gains relative to the present ``default``; that of another
+    version of the compiler, or of other numbers of the machine, may have differed."""
     own = known.get(print_schedule(default))
     gain = None if own is None else own.gain
     if gain is None:
@@ -268,7 +270,7 @@ def over_default(known: Mapping[str, Measurement], default: Schedule) -> Mapping
 def _better(
     found: SearchResult, batch: Sequence[Schedule], results: Mapping[str, Measurement]
 ) -> SearchResult:
-    """With the best of ``batch`` if that is faster than what was best before."""
+    """With the best of ``batch`` if it beats the previous best."""
     measured = [(results[print_schedule(schedule)], schedule) for schedule in batch]
     failed = sum(result.state is not State.measured for result, _ in measured)
     gains = [

@@ -1,8 +1,8 @@
-"""SQLite files of one kind and version: opened, made, and refused with the reason.
+"""SQLite files of one kind and version: opened, created, and rejected with a reason.
 
-The format is SQLite's ordinary one with a rollback journal: one file, which a process that is
-killed at any moment leaves as it was before or after a transaction.  The file says by its
-``application_id`` that it is ours and by its ``user_version`` which tables it has.
+The format is SQLite's ordinary one with a rollback journal: one file, whose transactions are atomic
+even if a process is killed at any moment.  The ``application_id`` of a file identifies it as ours,
+its ``user_version`` the tables it has.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from types import MappingProxyType
 from modelcc.ir.errors import ModelError
 
 WAIT = 30.0
-"""Seconds to wait for other processes that write."""
+"""Seconds to wait for other writers."""
 
 _MOVE = "move it away, and a new one is made; or name another file"
 _WRITABLE = "give this user the right to write the file and its folder, or name another file"
@@ -27,7 +27,7 @@ _WRITABLE = "give this user the right to write the file and its folder, or name 
 
 @dataclass(frozen=True)
 class FileFormat:
-    """What a file of one kind says of itself, and the statements that make its tables."""
+    """Identification of a kind of file, and the statements that create its tables."""
 
     application: int
     version: int
@@ -35,9 +35,9 @@ class FileFormat:
 
 
 def open_file(path: Path, form: FileFormat, write: bool) -> sqlite3.Connection:
-    """The database ``path``; :class:`ModelError` if it is none of ``form``.
+    """Opens the database ``path``; :class:`ModelError` if it is not of ``form``.
 
-    What is not there is made; only to read, it is an empty database in memory.
+    A missing one is created; read-only, it is an empty database in memory.
     """
     there = is_there(path)
     if write and not there:
@@ -54,16 +54,16 @@ def open_file(path: Path, form: FileFormat, write: bool) -> sqlite3.Connection:
 
 @contextmanager
 def located(path: Path) -> Generator[None]:
-    """Errors of SQLite as :class:`ModelError`: ``path``, the reason and what to do."""
+    """Raises errors of SQLite as :class:`ModelError`: ``path``, the reason and what to do."""
     try:
         yield
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter of texts with changed bytes
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter for corrupt texts
         raise _fault(error).at(str(path)) from error
 
 
 @contextmanager
 def transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Generator[None]:
-    """What is done while it lasts is there wholly or not at all; nobody else writes meanwhile."""
+    """An atomic transaction without other writers."""
     connection.execute(f"BEGIN {kind}")
     try:
         yield
@@ -75,14 +75,14 @@ def transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Gene
 
 
 def damaged(reason: object) -> ModelError:
-    """A database that is not as it was written."""
+    """The error for a corrupt database."""
     return ModelError(f"this is no database of schedules, or a damaged one ({reason})", (), _MOVE)
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is a file ``path``; :class:`ModelError` if it is none that can be read.
+    """Whether there is a file ``path``; :class:`ModelError` if it cannot be read.
 
-    Nothing is opened: closing a file gives up the locks of all connections of this process to it.
+    Nothing is opened: closing a file releases the locks of all connections of this process to it.
     """
     try:
         mode = path.stat().st_mode
@@ -109,7 +109,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _connect(path: Path, write: bool) -> sqlite3.Connection:
-    """To read it is opened to be written, too: what a killed process left half is undone then."""
+    """Opened for writing even to read: the journal of a killed process is rolled back then."""
     uri = f"{path.absolute().as_uri()}?mode={'rwc' if write else 'rw'}"
     return sqlite3.connect(uri, uri=True, timeout=WAIT, isolation_level=None)
 
@@ -135,7 +135,7 @@ def _checked(
             if _is_new(connection, path, form):
                 _make(connection, form)
             _check_pages(connection)
-            # The same number again: if the file cannot be written, that is known before any work.
+            # Rewrites the same number: an unwritable file fails here, before any work.
             connection.execute(f"PRAGMA user_version = {form.version}")
         return connection
     if _is_new(connection, path, form):
@@ -146,7 +146,7 @@ def _checked(
 
 
 def _is_new(connection: sqlite3.Connection, path: Path, form: FileFormat) -> bool:
-    """Whether nothing is in the file; :class:`ModelError` if it is not of ``form``."""
+    """Whether the file is empty; :class:`ModelError` if it is not of ``form``."""
     application, version = (
         _number(connection, "application_id"),
         _number(connection, "user_version"),
@@ -196,4 +196,4 @@ _FAULTS = MappingProxyType(
         sqlite3.SQLITE_IOERR: ("it cannot be read or written", "is its disk full, or away?"),
     }
 )
-"""Reasons and hints by SQLite's primary result codes; the others tell of damage."""
+"""Reasons and hints by SQLite's primary result codes; the others mean corruption."""

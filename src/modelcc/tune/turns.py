@@ -1,10 +1,9 @@
-"""Whether one of two runs is faster, on a machine that others use, too: turns, a margin and a sign
-test.
+"""Decides whether one of two runs is faster, on a shared machine: turns, a margin and a sign test.
 
-What disturbs a machine for longer than a turn disturbs both runs of it, and which of them goes
-first alternates.  A gain counts if the median of the turns' ratios has it and so many turns were
-faster that chance alone would rarely have them (Dixon & Mood, "The statistical sign test", 1946).
-Where neither that nor the opposite is clear yet, more turns are taken.
+Disturbances longer than a turn affect both of its runs, and the order within a turn alternates.  A
+gain counts if the median of the turns' ratios has it and the number of faster turns is
+statistically significant (Dixon & Mood, "The statistical sign test", 1946).  While neither that nor
+the opposite is clear, more turns are taken.
 """
 
 from __future__ import annotations
@@ -18,31 +17,31 @@ from time import perf_counter, process_time
 
 Run = Callable[[], object]
 Clock = Callable[[Run], float]
-"""Tells how many seconds a run takes."""
+"""Returns the seconds of a run."""
 
 MARGIN = 1.01
-"""How many times faster something must be: what a run's place in memory may do is no gain."""
+"""Minimum speedup: effects of a run's addresses in memory are below it."""
 
 FIRST = 15
-"""Turns after which a decision is tried; then after twice as many, and so on."""
+"""Turns before the first decision; then after twice as many, and so on."""
 
 MOST = 16 * FIRST
-"""Turns after which what is not clear is no gain."""
+"""Turns after which an unclear result counts as no gain."""
 
 LONGEST = 60.0
 """Seconds of runs after which no more turns are taken."""
 
 SURE = 2.8
-"""Standard deviations by which faster turns must outnumber half of them: one chance in 400, for
-each of a few decisions."""
+"""Standard deviations by which the number of faster turns must exceed half: a false positive
+rate of 1/400 for each of a few decisions."""
 
 UNLIKELY = 1.5
-"""Standard deviations by which turns faster by the margin fall short of half of them where there
-hardly is such a gain."""
+"""Standard deviations by which the number of turns faster by the margin is below half if such a
+gain is unlikely."""
 
 
 class Verdict(Enum):
-    """What turns tell of a gain."""
+    """The verdict of turns on a gain."""
 
     faster = "faster"
     not_faster = "not faster"
@@ -67,11 +66,11 @@ class Turns:
 
     @property
     def ratio(self) -> float:
-        """The median of how many times as long as the second the first run took."""
+        """The median ratio of seconds of the first run to the second."""
         return median(a / b for a, b in self.times)
 
     def verdict(self) -> Verdict:
-        """Whether the second run is :data:`MARGIN` times as fast as the first."""
+        """Whether the second run is faster than the first by :data:`MARGIN`."""
         count, ratio = len(self.times), self.ratio
         deviation = sqrt(count) / 2
         faster = sum(a > b for a, b in self.times)
@@ -83,9 +82,9 @@ class Turns:
 
 
 def in_turns(first: Run, second: Run, clock: Clock) -> tuple[Turns, bool]:
-    """Both runs in turns until it is clear whether the second one is :data:`MARGIN` times as fast,
-    and whether it is."""
-    _turn(first, second, clock, 0)  # memory that is touched for the first time
+    """Runs both in turns until it is clear whether the second is faster by :data:`MARGIN`; returns
+    the turns and whether it is."""
+    _turn(first, second, clock, 0)  # warm-up: first touch of memory
     times: list[tuple[float, float]] = []
     while True:
         more = FIRST if not times else len(times)
@@ -98,7 +97,7 @@ def in_turns(first: Run, second: Run, clock: Clock) -> tuple[Turns, bool]:
 
 
 def _turn(first: Run, second: Run, clock: Clock, number: int) -> tuple[float, float]:
-    """Seconds of both; every other time the second one goes first."""
+    """Seconds of both; the second one goes first every other turn."""
     if number % 2:
         other = clock(second)
         return clock(first), other
@@ -107,8 +106,8 @@ def _turn(first: Run, second: Run, clock: Clock, number: int) -> tuple[float, fl
 
 
 def clock_for(threads: int) -> Clock:
-    """Seconds of the processor for runs on one thread: who else is on the machine counts less; of
-    the wall for several, whose waiting counts."""
+    """Measures CPU time of runs on one thread, which others on the machine affect less; wall time
+    of several threads, including their waits."""
     now = process_time if threads == 1 else perf_counter
 
     def seconds(run: Run) -> float:

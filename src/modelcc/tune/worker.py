@@ -1,9 +1,9 @@
 """A process that times functions of one kernel in turns.
 
-It takes pickled Jobs on standard input and gives on standard output a pickled True once it is
+It reads pickled Jobs from standard input and writes to standard output a pickled True once it is
 ready, and for each job a pickled list of times.
 
-It is a process of its own since a candidate may crash or hang.
+It is a separate process since a candidate may crash or hang.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class Variant:
-    """A function of an object file; whether it is given a thread pool."""
+    """A function of an object file; whether it takes a thread pool."""
 
     contents: bytes
     function: str
@@ -38,8 +38,8 @@ class Variant:
 
 @dataclass(frozen=True)
 class BufferSpec:
-    """A buffer of ``size`` bytes, filled with values of the NumPy type ``fill`` (``f4``), zeros if
-    that is empty."""
+    """A buffer of ``size`` bytes, filled with values of the NumPy type ``fill`` (``f4``), or with
+    zeros if that is empty."""
 
     size: int
     fill: str = ""
@@ -47,8 +47,8 @@ class BufferSpec:
 
 @dataclass(frozen=True)
 class Job:
-    """What to time: all ``variants``, which may call ``libraries``, on the same buffers, each run
-    after ``flush`` bytes were read, for about ``seconds`` or ``rounds`` times."""
+    """A timing job: all ``variants``, which may call ``libraries``, on the same buffers, each run
+    after reading ``flush`` bytes, for about ``seconds`` or ``rounds`` times."""
 
     variants: tuple[Variant, ...]
     parameters: tuple[BufferSpec, ...]
@@ -61,7 +61,7 @@ class Job:
 
 
 def timed(job: Job) -> list[list[float]]:
-    """Seconds of each run of each variant, the first runs left out."""
+    """Seconds of each run of each variant, without warm-up runs."""
     buffers = [_buffer(parameter) for parameter in job.parameters]
     other = np.ones(max(job.flush // 8, 1))
     foreign = addresses(job.libraries)
@@ -105,7 +105,7 @@ def _run(
 
 
 def _buffer(parameter: BufferSpec) -> Array:
-    """Aligned memory of numbers that neither overflow nor are denormal."""
+    """Aligned memory of normal numbers that do not overflow."""
     whole = np.zeros(parameter.size + 2 * ALIGNMENT, np.uint8)
     start = -whole.ctypes.data % ALIGNMENT
     buffer = whole[start : start + parameter.size]
@@ -118,7 +118,7 @@ def _buffer(parameter: BufferSpec) -> Array:
 
 
 def serve() -> None:
-    """Say that it is ready, and answer jobs until standard input ends."""
+    """Reports that it is ready, and serves jobs until standard input ends."""
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     pickle.dump(True, replies)
     replies.flush()
@@ -126,7 +126,7 @@ def serve() -> None:
         try:
             job: Job = pickle.load(sys.stdin.buffer)
         except EOFError:
-            os._exit(0)  # a thread that a candidate left behind must not keep the process
+            os._exit(0)  # threads left by a candidate must not keep the process alive
         pickle.dump(timed(job), replies)
         replies.flush()
 
