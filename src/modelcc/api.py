@@ -1,7 +1,7 @@
-"""The Python API: compile a model, run it, look at it.
+"""The Python API: compile, run and inspect models.
 
-The compiler is imported when there is something to compile: a model that is loaded, or found in
-the cache, needs the runtime alone.
+The compiler is imported on demand: a model that is loaded, or found in the cache, needs only the
+runtime.
 """
 
 from __future__ import annotations
@@ -80,19 +80,19 @@ def compile(
     """Compile a model: a path (``.onnx``, ``.pt2``, ``.mlir``), the bytes of a file, StableHLO's
     text, an ``onnx.ModelProto``, a program of ``torch.export`` or ``jax.export``, or a graph.
 
-    A ``torch.nn.Module`` is exported first by its call with the examples ``args`` and ``kwargs``;
-    ``dynamic_shapes`` is as for ``torch.export.export``, whose ``Dim`` names dimensions.  For any
-    other model the name of a target may stand in the place of ``args``.  ``dims`` fixes
-    named dimensions (``{"batch": 8}``) or bounds them (``{"batch": (1, 512)}``); ``threads``: how
-    many to run on (default: ``MODELCC_NUM_THREADS``, else one per core).
-    ``cpu`` names a processor to compile for (default: ``MODELCC_CPU``, else this one), ``optimize``
-    is 0 to 3, ``precision="bf16"`` has products of f32 multiply fewer bits.  These and the others
-    are fields of :class:`Options`, for which ``options`` gives other defaults.  ``cache`` is a
-    folder (default: ``MODELCC_CACHE_DIR``, else one below the home), None for no cache.  What
-    ``modelcc machine --measure`` keeps there is used unless ``measured`` is False.  With
-    ``separate`` another process compiles, with None if there can be one.  ``progress`` gets a
-    text, parts done, and all parts.  :class:`ModelError` says what is wrong with an argument;
-    calls of a model for another machine, which can be saved, raise :class:`LoadError`.
+    A ``torch.nn.Module`` is exported first by a call with the example inputs ``args`` and
+    ``kwargs``; ``dynamic_shapes`` is as for ``torch.export.export``, whose ``Dim`` names
+    dimensions.  For any other model the name of a target may replace ``args``.  ``dims`` fixes
+    named dimensions (``{"batch": 8}``) or bounds them (``{"batch": (1, 512)}``); ``threads`` is the
+    number of threads (default: ``MODELCC_NUM_THREADS``, else one per core).
+    ``cpu`` names the processor to compile for (default: ``MODELCC_CPU``, else this one),
+    ``optimize`` is 0 to 3, ``precision="bf16"`` rounds the operands of f32 products.  These and the
+    others are fields of :class:`Options`, whose defaults ``options`` overrides.  ``cache`` is a
+    folder (default: ``MODELCC_CACHE_DIR``, else one in the home directory), None for no cache.
+    Measurements that ``modelcc machine --measure`` stores there are used unless ``measured`` is
+    False.  With ``separate`` another process compiles (None: if possible).  ``progress`` receives a
+    text, the number of finished parts, and their total.  Raises :class:`ModelError` for invalid
+    arguments; calls of a model for another machine, which can be saved, raise :class:`LoadError`.
     """
     environment = read_environment(os.environ)
     args, target = (None, args) if isinstance(args, str) and target is None else (args, target)
@@ -109,7 +109,7 @@ def compile(
 
 
 def _called(model: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> ModelSource:
-    """What ``model`` computes of arguments like the examples; itself where there are none."""
+    """``model`` exported by a call with the example inputs; unchanged without any."""
     source = _source(model)
     if args is None and kwargs is None and dynamic_shapes is None:
         return source
@@ -124,8 +124,8 @@ def compiled_model(
     progress: Progress | None = None,
     separate: bool | None = False,
 ) -> Model:
-    """The model of :func:`compile`, from the folder ``cache`` if it is there, or by ``jobs``
-    processes, this one not among them if ``separate``, or, if that is None, if that can be."""
+    """The model of :func:`compile`: from the folder ``cache`` if it is there, else compiled by
+    ``jobs`` processes, without this one if ``separate`` (None: if possible)."""
     found = None if cache is None or options.tuned else find_compiled(model, options, cache)
     if found is not None:
         return _compiled(found, options, _session_for)
@@ -147,7 +147,7 @@ def compiled_model(
 def _compiled(
     artifact: Artifact, options: Options, load: Callable[[Artifact, Options], Session]
 ) -> Model:
-    """What was compiled, with its session, or with why this machine cannot run it."""
+    """The compiled model, with its session, or with the reason why this machine cannot run it."""
     try:
         session: Session | LoadError = load(artifact, options)
     except LoadError as error:
@@ -183,17 +183,17 @@ def load(
     libraries: Mapping[str, str] | None = None,
     interpreter: str | Path | None = None,
 ) -> Model | BytecodeModel:
-    """A compiled model from its file; :class:`ArtifactError` if it is none or damaged.
+    """A compiled model from its file; :class:`ArtifactError` if it is invalid or damaged.
 
     Bytecode for microcontrollers (``.mcb``) is run by its ``interpreter``, the folder that
-    ``--emit interpreter`` wrote, as the C compiler of this machine builds it; other arguments have
-    no meaning then.
+    ``--emit interpreter`` wrote, built by this machine's C compiler; other arguments are ignored
+    then.
 
     **The file is machine code, which runs in this process with all its rights: load none that you
-    would not run as a program.**  Checksums notice damage, not intent; ``sha256``, the digest of
-    the file as ``sha256sum`` prints it, lets no other file pass.  ``target`` is the one it was
-    compiled for; ``libraries`` are paths, by names, of libraries that it calls and that are
-    elsewhere here.  :class:`LoadError` if this machine cannot run it.
+    would not run as a program.**  Checksums detect damage, not malice; ``sha256``, the digest of
+    the file as ``sha256sum`` prints it, rejects any other file.  ``target`` is the one it was
+    compiled for; ``libraries`` are paths, by names, of libraries that it calls and that are in
+    other locations here.  Raises :class:`LoadError` if this machine cannot run it.
     """
     asked = asked_options(read_environment(os.environ), None, target=target, threads=threads)
     place = checks.file_path("path", path)
@@ -215,7 +215,7 @@ def import_model(
     dims: Dims | None = None,
     keep: Sequence[str] | None = None,
 ) -> Graph:
-    """The graph of a model, before any pass; arguments as for :func:`compile`."""
+    """The graph of a model, before any pass.  Arguments are as for :func:`compile`."""
     environment = read_environment(os.environ)
     asked = asked_options(environment, options, dims=dims, keep=keep)
     return _driver().import_model(_source(model), asked)
@@ -229,10 +229,10 @@ def export_onnx(
     dims: Dims | None = None,
     keep: Sequence[str] | None = None,
 ) -> tuple[Path, ...]:
-    """Write a model of any kind, or a graph, as an ONNX file; the files that were written.
+    """Write a model of any kind, or a graph, as an ONNX file; returns the files written.
 
-    Constants of more than 2 GB go into a file beside it, ``path`` with ``.data`` added.
-    :class:`ModelError` names what has no form in ONNX, and where it is in the model.  Arguments are
+    Constants of more than 2 GB go into a separate file, ``path`` with ``.data`` appended.  Raises
+    :class:`ModelError` for what ONNX cannot express, with its location in the model.  Arguments are
     as for :func:`compile`.
     """
     source, target = _source(model), checks.file_path("path", path)
@@ -255,15 +255,16 @@ def quantize(
     progress: Progress | None = None,
     **asked: Any,
 ) -> QuantizedModel:
-    """The model on integers of few bits, by ranges of its values over ``calibration``: a ``.npz``
-    file or a folder of NumPy's files with samples along the first axis, such arrays by input, or an
-    iterable of feeds.
+    """The model quantised to low-bit integers, by ranges of its values over ``calibration``: a
+    ``.npz`` file or a folder of NumPy's files with samples along the first axis, such arrays by
+    input, or an iterable of feeds.
 
-    ``asked`` are fields of :class:`~modelcc.quantization.settings.QuantizationSettings`, in place
-    of those of ``settings``: ``method="entropy"``, ``max_error=0.01``.  With
-    ``activations="none"`` only weights are quantised, and calibration may be left out.  The rest is
-    as for :func:`compile`.  The result has a ``graph`` for :func:`compile`, ``save`` and a
-    ``report``; :class:`ModelError` says what does not fit, or which budget can be met.
+    ``asked`` are fields of :class:`~modelcc.quantization.settings.QuantizationSettings`, overriding
+    those of ``settings``: ``method="entropy"``, ``max_error=0.01``.  With ``activations="none"``
+    only weights are quantised, and calibration may be omitted.  The rest is as for :func:`compile`.
+    The result has a ``graph`` for :func:`compile`, ``save`` and a ``report``; raises
+    :class:`ModelError` for invalid arguments, or for an unattainable budget, with the attainable
+    one.
     """
     environment = read_environment(os.environ)
     compiling = asked_options(environment, options, threads=threads, dims=dims)
@@ -312,12 +313,12 @@ def verify(
     cache: str | Path | None = "",
     progress: Progress | None = None,
 ) -> Verification:
-    """The compiled model against the reference interpreter and, if installed, onnxruntime.
+    """Compares the compiled model with the reference interpreter and, if installed, onnxruntime.
 
-    ``feeds`` are inputs to use; others are random from ``seed``, with ``sizes`` for their named
-    dimensions.  ``tolerance`` is the error to accept, as a fraction of the greatest value.
-    ``layers`` also names the first node that is wrong, ``bisect`` the stage of the compiler.
-    The rest is as for :func:`compile`.
+    ``feeds`` are given inputs; others are random from ``seed``, with ``sizes`` for their named
+    dimensions.  ``tolerance`` is the accepted error, as a fraction of the largest value.
+    ``layers`` also finds the first wrong node, ``bisect`` the faulty stage of the compiler.  The
+    rest is as for :func:`compile`.
     """
     environment = read_environment(os.environ)
     asked = asked_options(
@@ -363,15 +364,15 @@ _FEEDS = "for example {'x': numpy.zeros((1, 3), 'float32')}"
 
 
 def options_of(**given: Any) -> Options:
-    """The options that :func:`compile` has for these arguments, and by the environment."""
+    """The options of :func:`compile` for these arguments and the environment."""
     return asked_options(read_environment(os.environ), None, **given)
 
 
 def asked_options(environment: Environment, base: Options | None, **given: Any) -> Options:
-    """``base`` with what is ``given`` (not None) in place of its fields.
+    """``base`` with the ``given`` fields (not None) replaced.
 
-    Without a base: the defaults, with as many threads as the environment says, else one per core.
-    Where no processor is named, the environment's is.
+    Without a base: the defaults, with the environment's number of threads, else one per core.
+    If no processor is named, the environment's is used.
     """
     if base is None:
         base = Options(threads=default_threads(None, environment))
@@ -381,7 +382,7 @@ def asked_options(environment: Environment, base: Options | None, **given: Any) 
 
 
 def _source(model: Any) -> ModelSource:
-    """A model in the form that the cache knows; the frontend refuses what is none."""
+    """A model in the form that the cache accepts; the frontend rejects invalid ones."""
     if isinstance(model, str) and is_module_text(model.encode(errors="replace")):
         return model.encode()
     if isinstance(model, str | PathLike):
@@ -390,7 +391,8 @@ def _source(model: Any) -> ModelSource:
 
 
 def _possible(path: Path) -> Path:
-    """``path``; :class:`ModelError` if no system would take it, as of a text that is no model."""
+    """``path``; :class:`ModelError` if no system would accept it, such as a text that is no
+    model."""
     try:
         path.exists()
     except OSError as error:
@@ -408,7 +410,7 @@ def _folder(cache: str | Path | None, environment: Environment) -> Path | None:
 
 
 def _driver() -> Any:
-    """The compiler, imported when it is wanted; an environment to run models in may lack it."""
+    """The compiler, imported on demand; an environment that only runs models may lack it."""
     try:
         return import_module("modelcc.driver")
     except ModuleNotFoundError as error:
@@ -419,16 +421,16 @@ def _driver() -> Any:
 
 
 _COMPILERS = ("onnx", "llvmlite", "google")
-"""Packages that compiling needs and running does not."""
+"""Packages needed for compiling, not for running."""
 
 
 def default_jobs(environment: Environment) -> int:
-    """Processes that compile: as the environment says, else one per core."""
+    """Number of compiler processes: from the environment, else one per core."""
     return environment.jobs if environment.jobs is not None else available_cores()
 
 
 def default_threads(asked: int | None, environment: Environment) -> int:
-    """As asked, else as the environment says, else one per core."""
+    """As ``asked``, else from the environment, else one per core."""
     if asked is not None:
         return asked
     return environment.threads if environment.threads is not None else available_cores()

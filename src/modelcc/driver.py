@@ -1,7 +1,7 @@
 """THE pipeline: from a model to code, as one list of stages.
 
 Blocks are the levels of the design; each stage is a pass or a lowering from one level to the next.
-One observer sees every stage with the program before and after it, and the seconds it took.
+One observer receives every stage with the program before and after it, and its seconds.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ from modelcc.tune.database import FILE, Database
 from modelcc.tune.model_rows import model_key, of_models, rows_for
 
 ModelSource = OnnxModel | LoadedModel | Graph | Any
-"""A path of an .onnx file, its bytes, an ``onnx.ModelProto``, what another frontend reads
+"""A path of an .onnx file, its bytes, an ``onnx.ModelProto``, an input of another frontend
 (:mod:`modelcc.frontends.choice`), or a graph built by hand."""
 
 _LOGGER = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ NOWHERE = BuildConfig()
 
 @dataclass(frozen=True)
 class Translation:
-    """A program with its source modules, and once they are built with their object files."""
+    """A program with its source modules, and once built, with their object files."""
 
     program: Program
     modules: tuple[Module, ...]
@@ -131,7 +131,7 @@ class Translation:
 def pipeline(
     target: Target, options: Options, config: BuildConfig, context: BuildContext | None = None
 ) -> tuple[PipelineStage, ...]:
-    """All stages from a model to an artifact, in order; a ``context`` may begin to build early."""
+    """All stages from a model to an artifact, in order; a ``context`` may start builds early."""
     graphs, tensors = target.graph_passes(), target.tensor_passes()
     stages = (
         *block("import", ("import", partial(import_for, target, options=options))),
@@ -191,12 +191,12 @@ def pipeline(
 
 
 def _attention(products: Sequence[Pass[Graph]], precision: str) -> tuple[Pass[Graph], ...]:
-    """Attention, its masks and products, and then what is to be computed with fewer bits."""
+    """Attention, its masks and products, and then reduced precision."""
     return (RecogniseAttention(), NarrowMasks(), *products, *lowerings(precision))
 
 
 def _tidying(narrow: bool) -> tuple[Pass[Graph], ...]:
-    """What the other passes on graphs leave behind is cleared away."""
+    """Cleans up after the other passes over graphs."""
     first = (EliminateTransposes(), EliminateReshapes(), Canonicalise(), SimplifyControl())
     return (*first, FoldConstants(narrow=narrow), CommonSubexpressions(), DeadCode())
 
@@ -215,7 +215,7 @@ def _back_end(target: Target, context: BuildContext) -> tuple[PipelineStage, ...
 
 
 def _checked(lower: Callable[[Graph], TensorProgram], options: Options) -> tuple[Any, ...]:
-    """To the tensor level, with what sizes and indices that come from data must meet."""
+    """Lowers to the tensor level, with checks of sizes and indices that come from data."""
     return (
         AssertSizes(),
         (lower_graph.__name__, lower),
@@ -235,7 +235,7 @@ def _in_regions(*steps: Pass[TensorProgram]) -> tuple[tuple[str, InRegions], ...
 
 
 def target_options(options: Options, tuned: tuple[tuple[str, str], ...] = ()) -> TargetOptions:
-    """What ``options`` ask of a target, with ``tuned`` schedules by their kernels' keys."""
+    """The options of the target, with ``tuned`` schedules by their kernels' keys."""
     return TargetOptions(
         options.cpu,
         options.optimize,
@@ -253,10 +253,10 @@ def target_options(options: Options, tuned: tuple[tuple[str, str], ...] = ()) ->
 
 
 def target_of(options: Options, config: BuildConfig = NOWHERE, model: object = None) -> Target:
-    """The target that ``options`` name; :class:`ModelError` if there is none.
+    """The target named by ``options``; :class:`ModelError` if there is none.
 
-    It knows the tuned schedules that the build configuration has for the machine, if they are asked
-    for, and what was chosen for ``model`` as a whole.
+    It has the tuned schedules of the build configuration for the machine, if requested, and the
+    choices for ``model`` as a whole.
     """
     target = make_target(options.target, target_options(options))
     if options.ram is not None and not target.tensor_passes().whole:
@@ -282,7 +282,7 @@ def import_model(model: ModelSource, options: Options) -> Graph:
 
 
 def import_for(target: Target, model: ModelSource, options: Options) -> Graph:
-    """As :func:`import_model`, with the sizes that ``target`` gives to dimensions left open."""
+    """As :func:`import_model`, with the default sizes of ``target`` for open dimensions."""
     graph = import_model(model, options)
     usual = tuple((n, size) for n, size in target.usual_dims.items() if n in graph.dims)
     if not usual or isinstance(model, Graph):
@@ -308,7 +308,7 @@ class Compiled:
     times: tuple[StageTime, ...] = ()
 
     def save(self, path: Path) -> None:
-        """Write the artifact to ``path``, which is seen whole or not at all."""
+        """Write the artifact to ``path``, atomically."""
         write_artifact(path, self.artifact)
 
 
@@ -322,9 +322,9 @@ def compile_model(
     """The artifact of ``model``: from the build configuration's cache, else by running the
     pipeline.
 
-    An ``observer`` wants to see the stages, so the cache of artifacts is passed by then.
-    ``entering`` is the block of the pipeline that a program of another level enters at.
-    :class:`ModelError` if something is wrong with the model or the options.
+    An ``observer`` must see the stages, so the cache of artifacts is bypassed then.  ``entering``
+    is the block of the pipeline at which a program of another level enters.  :class:`ModelError` if
+    the model or the options are invalid.
     """
     target = target_of(options, config, model)
     cache = config.cache if observer is None else None
@@ -350,7 +350,7 @@ def compile_model(
             release_all(constant.data for constant in run.before.constants.values())
 
     def source() -> Any:
-        """The model, read as far as it tells which files it has beside it."""
+        """The model, loaded as far as needed to find its external files."""
         if not (cache and key and before and frontend_of(model) is ONNX):
             return model
         start = perf_counter()
@@ -359,7 +359,7 @@ def compile_model(
         times.append(StageTime("import/load", perf_counter() - start))
         return loaded
 
-    # Whoever watches wants to see one stage after the other.
+    # An observer requires that stages run one after the other.
     with target.build_context(config, observer is None) as context, no_cycle_collection():
         stages = from_block(pipeline(target, options, config, context), entering)
         watching = all_of(note, noting_savings(savings), log_stage, check_stage, observer)
@@ -375,7 +375,8 @@ def compile_model(
 
 
 def check_stage(run: StageRun) -> None:
-    """Verify what a stage made: :class:`StageError` names it, :class:`ModelError` is the user's."""
+    """Verifies the result of a stage: :class:`StageError` names it, :class:`ModelError` is the
+    user's."""
     if not isinstance(run.after, Graph | TensorProgram | Program):
         return
     try:
@@ -387,7 +388,7 @@ def check_stage(run: StageRun) -> None:
 
 
 def noting_savings(found: list[ChannelSaving]) -> Observer:
-    """Collects the channels that are left out, and tells of them."""
+    """Collects the removed channels, and logs them."""
 
     def note(run: StageRun) -> None:
         if isinstance(run.before, Graph) and run.stage.name == DeadChannels.__name__:
@@ -399,7 +400,8 @@ def noting_savings(found: list[ChannelSaving]) -> Observer:
 
 
 def _with_interface(artifact: Artifact, last: Sequence[Graph]) -> Artifact:
-    """With the interface of the ``last`` graph, if it has one, and what its states are at first."""
+    """With the interface of the ``last`` graph, if it has one, and the initial values of its
+    states."""
     interface = last[0].interface if last else None
     if interface is None:
         return artifact
@@ -411,7 +413,7 @@ def _with_interface(artifact: Artifact, last: Sequence[Graph]) -> Artifact:
 def _with_changes(
     artifact: Artifact, savings: Sequence[ChannelSaving], last: Sequence[Graph], options: Options
 ) -> Artifact:
-    """With what was left out, and what of the ``last`` graph is lowered, in its report."""
+    """With the removed channels and the reduced precision of the ``last`` graph in its report."""
     precision = lowered_text(last, options.precision)
     report = report_in(artifact) if savings or precision else None
     if report is None:
@@ -420,7 +422,7 @@ def _with_changes(
 
 
 def _warn_of_notes(artifact: Artifact, options: Options) -> None:
-    """Only what is tuned may be done otherwise than the user wished."""
+    """Logs notes, only if tuned schedules are used: these may deviate from the user's wishes."""
     report = report_in(artifact) if options.tuned else None
     for note in () if report is None else report.notes:
         _LOGGER.warning("%s", note)
@@ -469,11 +471,11 @@ def _packager(target: Target, context: BuildContext) -> Callable[[Translation], 
 
 
 _OPTIONAL = ("graph", "tensor")
-"""Blocks whose stages leave a program on its level, with its meaning and its checks."""
+"""Blocks whose stages preserve the program's level, semantics and checks."""
 
 
 def _restricted(stages: tuple[PipelineStage, ...], options: Options) -> tuple[PipelineStage, ...]:
-    """Without the stages to skip, and with the one that is to stop early doing so."""
+    """Without the stages to skip, and with the limited one stopping early."""
     names = {stage.name for stage in stages}
     limit = options.limit
     asked = (*options.skip, *((limit.stage,) if limit else ()))

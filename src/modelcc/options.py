@@ -1,4 +1,4 @@
-"""What a user asks of the compiler: frozen, and hashed into the key of caches."""
+"""User options of the compiler: frozen, and hashed into the key of caches."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from modelcc.ir.index import Range
 from modelcc.targets.cpu.machine import CpuModel, with_numbers
 
 Dims = Mapping[str, "int | tuple[int, int | None] | Range"]
-"""Named dimensions: a size, or the least and greatest one (None: any)."""
+"""Named dimensions: a size, or the minimum and maximum (None: any)."""
 
 STANDARD, STRICT = "standard", "strict"
 ACCURACIES = (STANDARD, STRICT)
-"""With and without algorithms that save multiplications and round otherwise."""
+"""With and without algorithms that save multiplications and round differently."""
 
 AUTO, GENERATED, LIBRARY = "auto", "generated", "library"
 KERNELS = (AUTO, GENERATED, LIBRARY)
-"""Who computes kernels: whoever is estimated to be faster, our own code, or libraries whatever they
-can."""
+"""Implementations of kernels: whichever is estimated to be faster, generated code, or libraries
+wherever possible."""
 
 PRECISIONS = ("f32", "tf32x3", "tf32", "bf16", "f16")
-"""What products of f32 are computed in."""
+"""Precisions in which products of f32 are computed."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """Stop stage ``stage`` after ``rewrites`` rewrites, to find the one at fault."""
+    """Stops stage ``stage`` after ``rewrites`` rewrites, to bisect."""
 
     stage: str
     rewrites: int
@@ -52,32 +52,31 @@ class Limit:
 class Options:
     """Everything that changes the compiled result.
 
-    ``dims`` fixes (a number) or bounds (a ``Range``) named dimensions; ``threads`` is the number
-    of threads that schedules are laid out for; ``optimize`` is 0 (quick, for debugging: plain
-    layouts and, in C, loops over single elements) to 3;
+    ``dims`` fixes (a number) or bounds (a ``Range``) named dimensions; ``threads`` is the number of
+    threads that schedules target; ``optimize`` is 0 (quick, for debugging: plain layouts and, in C,
+    scalar loops) to 3;
     ``winograd`` allows Winograd's convolutions and ``strassen`` Strassen's matrix products, whose
-    rounding errors may be a few times larger; with None they are as ``accuracy`` says, which is
-    ``standard`` (allowed) or ``strict`` (left out: every sum is of the products that the model
-    says).
-    ``precision`` is what products of f32 multiply: ``f32`` as it is, rounded to ``tf32`` (10 bits
-    of mantissa, on machines that have it) or as a sum of two such numbers (``tf32x3``: three
-    products, about as exact as f32), or ``bf16`` or ``f16``, in which values between such products
-    are stored, too.  Sums stay f32.
+    rounding errors may be a few times larger; None leaves this to ``accuracy``, which is
+    ``standard`` (allowed) or ``strict`` (disabled: every sum is of the model's own products).
+    ``precision`` is the type of operands of f32 products: ``f32``, rounded to ``tf32`` (10 bits of
+    mantissa, on machines that have it) or as a sum of two such numbers (``tf32x3``: three products,
+    about as exact as f32), or ``bf16`` or ``f16``, in which values between such products are
+    stored, too.  Sums stay f32.
     ``schedule`` is the text of schedules for some of the kernels, as ``--emit schedule`` prints
-    them; ``tuned`` takes what ``modelcc tune`` found for others on this machine.
-    ``unchecked`` leaves out the checks of indices that come from data: one out of range then reads
-    or writes whatever is there.
-    ``machine`` has numbers of the processor's model that take the place of the known ones
-    (``{"l2_bytes": 1 << 19}``), as :mod:`modelcc.cache.measurements` keeps them.
-    ``libraries`` are what kernels may call, names with paths (empty: wherever they are found):
-    with ``kernels`` ``auto`` where a schedule says so, or, on microcontrollers and GPUs, where that
-    is estimated to take less time; with ``library`` they compute whatever they can, with
-    ``generated`` nothing (None: ``auto`` if libraries are named, else ``generated``).  NVIDIA's
-    GPUs have all that there are if none is named.
-    ``ram`` is how many bytes of memory a microcontroller has for a model: rows are streamed
-    through layers as far as they must be to fit.
-    ``skip`` names stages that are left out and ``limit`` one that stops early; ``keep`` names
-    values to return as outputs too.  The last three are for finding faults.
+    them; ``tuned`` uses the schedules that ``modelcc tune`` found for others on this machine.
+    ``unchecked`` omits the checks of indices that come from data: one out of range is then
+    undefined behaviour.
+    ``machine`` has numbers of the processor's model (``{"l2_bytes": 1 << 19}``) that override the
+    known ones, as :mod:`modelcc.cache.measurements` stores them.
+    ``libraries`` are those that kernels may call, names with paths (empty: the default search):
+    with ``kernels`` ``auto`` if a schedule requests it, or, on microcontrollers and GPUs, if that
+    is estimated to take less time; with ``library`` wherever possible, with ``generated`` never
+    (None: ``auto`` if libraries are named, else ``generated``).  NVIDIA's GPUs use all that are
+    found if none is named.
+    ``ram`` is the memory in bytes of a microcontroller for a model: rows are streamed through
+    layers as far as needed to fit.
+    ``skip`` names stages to omit and ``limit`` one that stops early; ``keep`` names values to
+    return as outputs too.  The last three are for debugging.
     """
 
     target: str = "native"
@@ -112,8 +111,8 @@ class Options:
                 raise ModelError(what, (), "ask for one of the two")
 
     def allows(self, asked: bool | None) -> bool:
-        """Whether an algorithm that rounds otherwise may be used: as ``asked``, else as
-        ``accuracy`` says."""
+        """Whether an algorithm that rounds differently may be used: as ``asked``, else by
+        ``accuracy``."""
         return self.accuracy != STRICT if asked is None else asked
 
     @property
@@ -139,7 +138,7 @@ def _machine(what: str, value: object) -> tuple[tuple[str, float], ...]:
 
 
 def library_paths(what: str, value: object) -> tuple[tuple[str, str], ...]:
-    """Paths by the names of libraries, sorted; :class:`ModelError` if that is something else."""
+    """Paths by the names of libraries, sorted; :class:`ModelError` for any other value."""
     given = pairs_of(value)
     hint = "for example {'openblas': ''}, or a path for ''"
     if given is None:
@@ -199,13 +198,13 @@ _CHECKS: Mapping[str, Callable[[str, object], object]] = MappingProxyType(
         "keep": names,
     }
 )
-"""By field; those of type ``bool`` are flags."""
+"""Checks by field; those of type ``bool`` are flags."""
 
 
 def dimension(text: str) -> tuple[str, int | Range]:
     """``batch=8`` or ``batch=1..512`` or ``batch=1..`` as a name and a number or range.
 
-    :class:`ModelError` if it is none of these.
+    :class:`ModelError` otherwise.
     """
     name, equals, value = text.partition("=")
     low, dots, high = value.partition("..")
@@ -230,7 +229,7 @@ def library(text: str) -> tuple[str, str]:
 
 
 def rewrite_limit(text: str) -> Limit:
-    """``SimplifyAlgebra=3`` as a limit; :class:`ModelError` if it is none."""
+    """``SimplifyAlgebra=3`` as a limit; :class:`ModelError` otherwise."""
     stage, _, number = text.partition("=")
     if not stage or not number.isdecimal():
         raise ModelError(f"{text!r} is no limit", (), "write for example SimplifyAlgebra=3")

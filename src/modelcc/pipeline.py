@@ -1,6 +1,6 @@
-"""Running a list of named stages, with one hook that sees every step.
+"""Running a list of named stages, with one hook for every step.
 
-Dumping, timing, verifying and bisecting are observers; a stage knows of none of them.
+Dumping, timing, verifying and bisecting are observers; stages are independent of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, cast
 from modelcc.ir.errors import Error
 
 Transform = Callable[[Any], Any]
-"""A pass or lowering: takes the program on one level, returns it changed or one level down."""
+"""A pass or lowering: takes a program, and returns it changed or one level lower."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class PipelineStage:
 
     @property
     def label(self) -> str:
-        """Block and name, as dumps and timing tables show them."""
+        """Block and name, as in dumps and timing tables."""
         return f"{self.block}/{self.name}"
 
     @property
@@ -37,14 +37,14 @@ class PipelineStage:
         return any(f.name == "limit" and f.default is None for f in known)
 
     def limited(self, rewrites: int) -> PipelineStage:
-        """The stage stopping after ``rewrites`` rewrites; needs :attr:`counts_rewrites`."""
+        """The stage limited to ``rewrites`` rewrites; needs :attr:`counts_rewrites`."""
         limited: Transform = replace(self.run, limit=rewrites)  # type: ignore[type-var]
         return replace(self, run=limited)
 
 
 @dataclass(frozen=True)
 class StageRun:
-    """What an observer is told after a stage has run."""
+    """The argument of an observer after a stage has run."""
 
     stage: PipelineStage
     before: Any
@@ -56,11 +56,12 @@ Observer = Callable[[StageRun], None]
 
 
 class StageError(Error, RuntimeError):
-    """A stage of the compiler broke the rules of a level: a fault of modelcc."""
+    """Raised if a stage produces an invalid program: a bug of modelcc."""
 
 
 def block(name: str, *steps: Transform | tuple[str, Transform]) -> tuple[PipelineStage, ...]:
-    """Stages of one block.  A pass is named after its class or function, unless a name is given."""
+    """Stages of one block.  Passes are named after their class or function, unless a name is
+    given."""
     return tuple(PipelineStage(name, *_named(step)) for step in steps)
 
 
@@ -113,7 +114,7 @@ def from_block(stages: Sequence[PipelineStage], name: str) -> tuple[PipelineStag
 
 
 def all_of(*observers: Observer | None) -> Observer:
-    """One observer that tells all of ``observers``, in order; None is left out."""
+    """One observer that calls all of ``observers``, in order; None is skipped."""
 
     def tell(run: StageRun) -> None:
         for observer in observers:
