@@ -1,8 +1,8 @@
-"""What of a kernel's accesses is known before it runs, and checks of the rest.
+"""Static bounds of a kernel's accesses, and run-time checks of the rest.
 
-A bound that holds for all iterations, as numbers of a launch tell, is a condition on parameters; it
-is looked at when a file is opened.  Any other is a check in the kernel, ahead of the loops in which
-it is exact, so that it fails for no file that accesses its own memory only.
+A bound that holds for all iterations, given the numbers of a launch, is a condition on parameters,
+evaluated when a file is opened.  Any other is a check in the kernel, hoisted out of the loops for
+which it is exact, so that it fails for no file that accesses its own memory only.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ _WORD = Hull(-WORD - 1, WORD)
 @dataclass(frozen=True)
 class Bounded:
     """A kernel's ``function`` with checks, the ``conditions`` on its parameters under which it
-    stays within its buffers, and what must fit into 32 bits with a sign (``small``)."""
+    stays within its buffers, and the expressions that must fit a signed 32-bit integer
+    (``small``)."""
 
     function: Function
     conditions: tuple[Condition, ...]
@@ -80,7 +81,7 @@ class Bounded:
 def bounded(function: Function, runs: Sequence[Mapping[str, int]]) -> Bounded:
     """``function``, whose parameters have the values of ``runs``, with its accesses bounded.
 
-    :class:`NoHullError` where there is no telling.
+    :class:`NoHullError` if bounds cannot be determined.
     """
     sizes = {p.buffer.name: p.buffer.size for p in function.parameters}
     work = _Bounding(runs, checks_in(function), sizes)
@@ -98,7 +99,7 @@ def bounded(function: Function, runs: Sequence[Mapping[str, int]]) -> Bounded:
 
 
 def _conditions(needs: Sequence[Need], sizes: Mapping[str, Index]) -> list[Condition]:
-    """Conditions on parameters that say that all needs are met."""
+    """Conditions on parameters under which all needs are met."""
     found: list[Condition] = []
     for need in strongest(needs):
         size = sizes[need.buffer]
@@ -110,8 +111,8 @@ def _conditions(needs: Sequence[Need], sizes: Mapping[str, Index]) -> list[Condi
 
 
 def _undominated(found: Iterable[Index], known: Sequence[Index]) -> tuple[Index, ...]:
-    """Those sums of positive terms that no other one is seen to exceed, nor one of ``known``, which
-    are places in buffers: these have less than 2**30 elements."""
+    """The sums of nonnegative terms not provably dominated by another one, nor by one of ``known``,
+    which are indices of buffers: these have less than 2**30 elements."""
     kept: list[Index] = []
     places = [_terms(e) | {"": 1 << 29} for e in known]
     every = sorted(dict.fromkeys(found), key=lambda e: (-len(_terms(e)), -_terms(e)[""], str(e)))
@@ -129,7 +130,7 @@ def _undominated(found: Iterable[Index], known: Sequence[Index]) -> tuple[Index,
 
 
 def _is_sum(e: Index) -> bool:
-    """Whether all terms but the number are at least 0."""
+    """Whether all terms but the constant are nonnegative."""
     return isinstance(e, int) or is_natural(e - e.const)
 
 
@@ -145,8 +146,8 @@ def _exceeds(a: Mapping[str, int], b: Mapping[str, int]) -> bool:
 
 @dataclass
 class _Bounding:
-    """What has been found: needs that the numbers of all ``runs`` meet, what is divided by, and
-    what must be small.  ``number`` is that of checks; ``sizes`` are those of buffers."""
+    """Results so far: needs that the numbers of all ``runs`` meet, divisors, and expressions that
+    must be small.  ``number`` is that of checks; ``sizes`` are those of buffers."""
 
     runs: Sequence[Mapping[str, int]]
     number: int
@@ -158,7 +159,7 @@ class _Bounding:
     def block(
         self, body: Sequence[Stmt], known: Known, loop: For | None = None
     ) -> tuple[tuple[Stmt, ...], list[Need]]:
-        """Statements with checks, and needs that may be checked before the ``loop`` they are in."""
+        """Statements with checks, and needs that can be hoisted out of the ``loop`` around them."""
         here = dict(known)
         bound: set[str] = set()
         found: list[Stmt] = []
@@ -219,7 +220,7 @@ class _Bounding:
                 return s, needs
 
     def _call(self, s: RoutineCall, known: Known) -> tuple[Stmt, list[Need]]:
-        """A call, whose sizes are at least 0 from now on."""
+        """A call, with sizes clamped to at least 0."""
         sizes = (n if _is_value(n) or _natural(n, known) else maximum(n, 0) for n in s.sizes)
         s = replace(s, sizes=tuple(sizes))
         own = {name: hull(n, known) for name, n in zip(s.routine.sizes, s.sizes, strict=True)}
@@ -264,7 +265,7 @@ class _Bounding:
         return number < size if need.last else number >= 0
 
     def _bound(self, value: Expr, known: Known, checked: Mapping[Expr, Index]) -> Hull:
-        """The range of what becomes an index, as a number of 32 bits."""
+        """The range of a value bound as an index, within 32 bits."""
         if value in checked:
             return Hull(0, hull(checked[value], known).hi - 1)
         if isinstance(value, IndexOf):
@@ -279,7 +280,7 @@ class _Bounding:
         return _WORD
 
     def _outside(self, need: Need, loop: For, bound: set[str]) -> Need | None:
-        """What ``need`` is before ``loop`` for all of its iterations, if that is exact."""
+        """``need`` hoisted out of ``loop``, for all of its iterations, if that is exact."""
         v = loop.variable
         mentioned = symbols(need.place).union(
             *(symbols(c.left) | symbols(c.right) for c in need.when)
@@ -303,12 +304,12 @@ class _Bounding:
         return replace(need, place=place, when=(*need.when, *when))
 
     def _checks(self, needs: Sequence[Need], known: Known) -> list[Stmt]:
-        """Checks of needs, those that others imply left out."""
+        """Checks of needs, without redundant ones."""
         result: list[Stmt] = []
         checked: set[tuple[object, ...]] = set()
         for need in strongest(needs):
             key = need.buffer, need.place, need.when
-            if key in checked:  # the least and the greatest place are one
+            if key in checked:  # the minimum and the maximum index are equal
                 continue
             checked.add(key)
             size = self.sizes[need.buffer]
@@ -337,7 +338,7 @@ class _Bounding:
 
 
 def _joined(checks: Sequence[Stmt]) -> list[Stmt]:
-    """Checks under the same condition as one statement."""
+    """Merges checks under the same condition."""
     found: list[Stmt] = []
     for s in checks:
         last = found[-1] if found else None

@@ -13,7 +13,7 @@ from modelcc.targets.vm.encode import Encoded
 from modelcc.targets.vm.library import interpreter_files
 
 Measured = Literal["run", "open"]
-"""What the marks are around."""
+"""The region between the marks."""
 
 _PER_LINE = 16
 

@@ -1,6 +1,7 @@
-"""C functions that tell whether a kernel stays within its buffers.
+"""C functions that check whether a kernel stays within its buffers.
 
-All is computed in 64 bits of numbers of 32 bits, and noted if a result is none of these.
+Operations on 32-bit numbers are computed in 64 bits, and results that do not fit 32 bits are
+recorded.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def bounds_function(kernel: VmKernel) -> str:
 
 
 class _BoundsCode:
-    """Lines that give expressions names, each once."""
+    """Lines that bind expressions to names, each once."""
 
     def __init__(self, places: dict[str, int]) -> None:
         self.lines: list[str] = []
@@ -54,7 +55,7 @@ class _BoundsCode:
         self._known: dict[str, str] = {}
 
     def indices(self) -> None:
-        """Parameters that are indices are within their limits."""
+        """Checks that index parameters are within their limits."""
         found = [f"p[{n}]" for name, n in self._places.items() if not is_value(name)]
         for start in range(0, len(found), 12):
             bits = " | ".join(found[start : start + 12])
@@ -72,7 +73,7 @@ class _BoundsCode:
         return self._named(e.text, text)
 
     def note(self, e: Index) -> None:
-        """Have it fit."""
+        """Records whether ``e`` fits."""
         if not isinstance(e, int | Atom) and e.text not in self._known:
             self.lines.append(f"(void){self._sum(e)};")
 
@@ -87,7 +88,7 @@ class _BoundsCode:
 
     def _sum(self, e: Index) -> str:
         assert not isinstance(e, int)
-        fits = most(e) <= WORD  # whatever the parameters are
+        fits = most(e) <= WORD  # for all parameters
         wide = "" if fits else "(int64_t)"
         parts: list[str] = []
         for coefficient, factors in e.terms.values():

@@ -25,10 +25,10 @@ MAGIC, WORDS, NOWHERE = 0x4243434D, 20, 0xFFFFFFFF
 ALIGNMENT = 8
 LAUNCH, COPY, BRANCH, REPEAT = 1, 2, 3, 4
 PLAIN, WITH_LOOPS = 1, 2
-"""Versions: interpreters of the first one have no loops."""
+"""Versions: interpreters of the first one do not support loops."""
 
 OWN_LAUNCH, OWN = 3, 5
-"""Words of steps, but for a launch's references; changes follow."""
+"""Words of steps, without a launch's references; changes follow."""
 
 MOST_TRIPS = 0x7FFFFFFF
 ARENA, CONSTANTS, TENSORS = 0, 1, 2
@@ -36,7 +36,7 @@ KINDS = tuple(DTYPES)
 """Element types, by their numbers in the file."""
 
 PLACE = 27
-"""Bits of a reference to memory that are bytes behind a base, whose number is above them."""
+"""Bits of a reference to memory that are a byte offset from a base, whose number is above them."""
 
 
 _HINT = "--emit c has a form of them"
@@ -44,8 +44,8 @@ _HINT = "--emit c has a form of them"
 
 @dataclass(frozen=True)
 class Encoded:
-    """A model's bytes, the kernels that they ask for (and for which of its nodes), and its arena's
-    bytes, of which ``scratch`` are what kernels have on the stack as C."""
+    """A model's bytes, its kernels (with the nodes that use them), and its arena's bytes, of which
+    ``scratch`` replace the stack arrays of C kernels."""
 
     data: bytes
     kernels: tuple[VmKernel, ...]
@@ -55,7 +55,7 @@ class Encoded:
 
 
 def encode(model: EmbeddedModel) -> Encoded:
-    """The bytecode of a model; :class:`ModelError` for what has no form in it."""
+    """The bytecode of a model; :class:`ModelError` for what it cannot express."""
     work = _Encoding(model, Scratch(model.program))
     steps = work.steps(model.program.steps)
     kernels = merged([use.kernel for use in work.uses])
@@ -72,13 +72,13 @@ def encode(model: EmbeddedModel) -> Encoded:
 
 @dataclass
 class _Texts:
-    """Texts that end with a zero, each once."""
+    """A table of zero-terminated strings, each once."""
 
     data: bytearray = field(default_factory=bytearray)
     known: dict[str, int] = field(default_factory=dict[str, int])
 
     def place(self, text: str) -> int:
-        """Where a text begins."""
+        """The offset of a string."""
         if text not in self.known:
             self.known[text] = len(self.data)
             self.data += text.encode("utf-8", "replace").replace(b"\0", b" ") + b"\0"
@@ -165,7 +165,7 @@ class _Encoding:
         return self._words(LAUNCH, [self._source(step.source), call, *refs], changes)
 
     def _moved(self, first: int, names: Sequence[str]) -> list[int]:
-        """Changes of the references to tensors, which are words from ``first`` on."""
+        """Changes of the references to tensors, words from ``first`` on."""
         bindings = self.model.program.placed.bindings
         offsets = [bindings[name].offset for name in names]
         return [w for n, offset in enumerate(offsets) for w in self._change(first + n, offset)]
@@ -199,7 +199,7 @@ class _Encoding:
     # --- the file
 
     def file(self, steps: Sequence[int], kernels: Sequence[VmKernel]) -> bytes:
-        """All sections one after the other."""
+        """All sections concatenated."""
         program = self.model.program
         head = [0] * WORDS
         body = bytearray(4 * WORDS)
@@ -249,7 +249,7 @@ class _Encoding:
 
 
 def _appended(body: bytearray, data: bytes) -> int:
-    """Where ``data`` lies behind ``body``, at a multiple of 4."""
+    """Appends ``data`` to ``body`` at a multiple of 4; returns its offset."""
     body += bytes(-len(body) % 4)
     at = len(body)
     body += data
@@ -261,7 +261,7 @@ def _words(numbers: Sequence[int]) -> bytes:
 
 
 def _constants(model: EmbeddedModel) -> tuple[bytearray, dict[str, int]]:
-    """The constants' bytes, and where each begins."""
+    """The constants' bytes, and their offsets."""
     data, places = bytearray(), dict[str, int]()
     for one in model.arrays:
         data += bytes(-len(data) % ALIGNMENT)

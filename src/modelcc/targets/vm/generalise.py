@@ -1,4 +1,4 @@
-"""Loop functions with their numbers as parameters, so that one serves many layers and models.
+"""Loop functions with their constants as parameters, so that one serves many layers and models.
 
 ::
 
@@ -12,9 +12,9 @@ becomes, with ``x.size`` and ``y.size`` 490, ``i.stop`` 49, ``x.i`` and ``y.i`` 
       for i in 0 .. i.stop { store %y[y.i*i] = add(load %x[x.i*i], index[i8](v0)) }
     }
 
-Equal numbers of one buffer and one variable are one parameter.  Numbers stay that are part of how a
-kernel is written: steps of loops, short innermost loops, places of neighbours, counts of shifts.
-Numbers of index expressions are given without their sign; those of values are any 32 bits.
+Equal constants of one buffer and one variable share a parameter.  Structural constants stay: steps
+of loops, short innermost loops, offsets of neighbours, shift counts.  Constants of index
+expressions are passed without their sign; those of values are any 32 bits.
 """
 
 from __future__ import annotations
@@ -80,21 +80,22 @@ from modelcc.ir.types import F32, I32
 from modelcc.targets.isa.table import ROUTINES
 
 SHORT = 16
-"""Iterations of a loop that copies or fills, which stay a number: compilers make words of them."""
+"""Maximum iterations of a copying or filling loop whose trip count stays constant: compilers merge
+them to words."""
 
 _NEAR = 4
-"""Distance of neighbours whose place stays a number."""
+"""Distance of neighbours whose offset stays constant."""
 
 _SMALL = 256
-"""Bytes of a buffer that a kernel may have on the stack."""
+"""Maximum bytes of a buffer on a kernel's stack."""
 
 _TAPS = 8
-"""Sizes of routines below this stay numbers: windows of 3 by 3 are what they are called with."""
+"""Sizes of routines below this stay constant: windows of 3 by 3 are specialised."""
 
 _SHIFTS = frozenset({"shl", "shr", "rounding_shr"})
 
 VALUE = "value"
-"""Hint of a parameter that is no index: any number of 32 bits; its name begins with V."""
+"""Hint of a parameter that is no index: any 32-bit number; its name begins with V."""
 
 _USUAL_FLOATS = (0.0, 1.0, -1.0, 2.0, 0.5)
 _LEAST, _MOST = -(1 << 31), (1 << 31) - 1
@@ -102,9 +103,9 @@ _LEAST, _MOST = -(1 << 31), (1 << 31) - 1
 
 @dataclass(frozen=True)
 class Generalised:
-    """``function`` with parameters, and the ``values`` that make it the original one; ``sizes``
-    are the parameters that were sizes before.  Of its buffers those from ``given`` on are memory of
-    its own that was on the stack."""
+    """``function`` with parameters, and the ``values`` that restore the original; ``sizes`` are the
+    parameters that were sizes before.  Its buffers from ``given`` on are its own memory, moved off
+    the stack."""
 
     function: Function
     values: Mapping[str, int]
@@ -113,9 +114,9 @@ class Generalised:
 
 
 def generalise(function: Function, runs: Sequence[Mapping[str, int]]) -> Generalised:
-    """``function`` with its numbers as parameters; ``runs`` are the sizes that it is called with.
+    """``function`` with its constants as parameters; ``runs`` are the sizes of its calls.
 
-    Buffers are so large that they are for all runs; else values are those of the first one.
+    Buffers are large enough for all runs; other values are those of the first one.
     """
     work = _Generalising({}, runs=runs)
     work.renamed = {name: work.parameter(f"size {name}", n) for name, n in runs[0].items()}
@@ -133,8 +134,8 @@ def generalise(function: Function, runs: Sequence[Mapping[str, int]]) -> General
 
 
 def _kept_locals(function: Function) -> frozenset[str]:
-    """Local buffers that stay: those that are only accessed at places that are numbers, of which
-    compilers make registers, and small ones that the function itself fills."""
+    """Local buffers that stay: those accessed at constant indices only, which compilers keep in
+    registers, and small ones that the function itself fills."""
     moving: set[str] = set()
     small: set[str] = set()
     made: set[str] = set()
@@ -161,9 +162,8 @@ def _kept_locals(function: Function) -> frozenset[str]:
 
 @dataclass
 class _Generalising:
-    """What has been found so far: the ``values`` of parameters, buffers that are ``moved`` from
-    the stack, and those that are ``local`` still.  Without ``indices`` numbers of index expressions
-    stay."""
+    """State so far: the ``values`` of parameters, buffers ``moved`` off the stack, and those still
+    ``local``.  Without ``indices``, constants of index expressions stay."""
 
     values: dict[str, int]
     moved: list[Buffer] = field(default_factory=list[Buffer])
@@ -174,7 +174,7 @@ class _Generalising:
     _known: dict[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])
 
     def parameter(self, hint: str, value: int) -> Sym:
-        """The parameter of a value under a hint, the same for the same."""
+        """The parameter of a value under a hint, the same for equal pairs."""
         key = hint, value
         if key not in self._known:
             letter = "V" if hint == VALUE else "N"
@@ -190,8 +190,8 @@ class _Generalising:
     # --- index expressions
 
     def index(self, e: Index, hint: str, near: int = 1, granule: int = 1) -> Index:
-        """``e`` with parameters; numbers from 0 to before ``near`` stay.  What is a multiple of
-        ``granule`` stays one, whatever the parameters are."""
+        """``e`` with parameters; constants in ``0 … near - 1`` stay.  Multiples of ``granule``
+        remain multiples for all parameters."""
         if isinstance(e, int):
             return self._number(e, hint, near, granule)
         if isinstance(e, Atom):
@@ -226,7 +226,7 @@ class _Generalising:
                 raise TypeError(f"unknown kind of index atom: {type(e).__name__}")
 
     def place(self, buffer: str, offset: Index, granule: int = 1) -> Index:
-        """An offset in a buffer; those in local buffers are numbers."""
+        """An offset in a buffer; those in local buffers stay constant."""
         if buffer in self.local:
             return offset
         return self.index(offset, buffer, _NEAR, granule)
@@ -273,7 +273,7 @@ class _Generalising:
     # --- statements
 
     def block(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        """Statements with parameters, without the buffers that are moved."""
+        """Statements with parameters, without the buffers that were moved."""
         found = (self._statement(s) for s in body)
         return tuple(s for s in found if s is not None)
 
@@ -336,8 +336,8 @@ class _Generalising:
         return RoutineCall(routine, tuple(given), tuple(sizes))
 
     def routine(self, routine: Function) -> tuple[Function, tuple[int, ...]]:
-        """A routine with its values as further sizes, and these; what processors have a text of
-        their own for has none."""
+        """A routine with its values as additional sizes, and these; routines with a
+        processor-specific implementation have none."""
         if any(text.routine == routine for text in ROUTINES):
             return routine, ()
         work = _Generalising({}, indices=False)
@@ -351,7 +351,7 @@ class _Generalising:
 
 
 def _values_among(routine: Function) -> frozenset[str]:
-    """Sizes of a routine that are used as numbers only, in no index expression."""
+    """Sizes of a routine that are used as values only, in no index expression."""
     found = {name for p in routine.parameters for name in symbols(p.buffer.size)}
     for s in statements(routine.body):
         found.update(name for e in statement_indices(s) for name in symbols(e))
@@ -362,7 +362,7 @@ def _values_among(routine: Function) -> frozenset[str]:
 
 
 def _copies(body: Sequence[Stmt]) -> bool:
-    """Whether a loop does nothing but copy or fill."""
+    """Whether a loop only copies or fills."""
     match body:
         case (Store(value=Load() | Const()),):
             return True
@@ -371,7 +371,7 @@ def _copies(body: Sequence[Stmt]) -> bool:
 
 
 def _with_values(body: tuple[Stmt, ...], work: _Generalising) -> tuple[Stmt, ...]:
-    """Statements with the values in expressions as parameters."""
+    """Statements with the constants in expressions as parameters."""
 
     def changed(s: Stmt) -> Stmt:
         if isinstance(s, RoutineCall):

@@ -1,7 +1,8 @@
-"""Least and greatest values of index expressions, as expressions of a kernel's parameters.
+"""Minimum and maximum of index expressions, as expressions of a kernel's parameters (interval
+analysis).
 
-Parameters are at least 0 and have one value; what loops and memory bind has a range.  Bounds hold
-whatever the parameters are, if no number leaves 32 bits; where they are not exact they are wide.
+Parameters are nonnegative and have one value; symbols bound by loops and memory have a range.
+Bounds hold for all parameters, if no value exceeds 32 bits; they are conservative.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from modelcc.ir.loop import For
 
 WORD = (1 << 31) - 1
 MOST = (1 << 27) - 1
-"""What parameters that are indices may be: buffers have at most a GiB."""
+"""Maximum of index parameters: buffers have at most a GiB."""
 
 
 @dataclass(frozen=True)
@@ -41,20 +42,20 @@ class Hull:
 
     @property
     def is_point(self) -> bool:
-        """Whether there is one value."""
+        """Whether it is a single value."""
         return self.lo == self.hi
 
 
 Known: TypeAlias = Mapping[str, Hull]
-"""Ranges of symbols; those that are not in it are parameters."""
+"""Ranges of symbols; those missing are parameters."""
 
 
 class NoHullError(Exception):
-    """There are no bounds of an expression, or what has none; says why."""
+    """An expression has no bounds; the message says why."""
 
 
 def hull(e: Index, known: Known) -> Hull:
-    """The bounds of ``e``; :class:`NoHullError` for products of ranges that may be negative."""
+    """The bounds of ``e``; :class:`NoHullError` for products of possibly negative ranges."""
     if isinstance(e, int):
         return Hull(e, e)
     if isinstance(e, Atom):
@@ -69,12 +70,12 @@ def hull(e: Index, known: Known) -> Hull:
 
 
 def is_value(name: str) -> bool:
-    """Whether a parameter is no index, so that it may be any number."""
+    """Whether a parameter is no index, so that it may have any value."""
     return name.startswith("V")
 
 
 def is_natural(e: Index) -> bool:
-    """Whether ``e`` is seen to be at least 0, whatever the parameters are."""
+    """Whether ``e`` is provably nonnegative, for all parameters."""
     match e:
         case int():
             return e >= 0
@@ -135,7 +136,7 @@ def _divisor(e: Index, known: Known) -> Index:
 
 
 def magnitude(e: Index, known: Known) -> Index:
-    """What no part of a sum of ``e``'s terms exceeds, with or without its sign."""
+    """An upper bound of the absolute value of every partial sum of ``e``'s terms."""
     if isinstance(e, int):
         return abs(e)
     terms = {e.text: (1, (e,))} if isinstance(e, Atom) else e.terms
@@ -151,8 +152,7 @@ def _greatest(e: Atom, known: Known) -> Index:
 
 
 def most(e: Index) -> int:
-    """What no part of a sum of ``e``'s terms exceeds, with or without its sign, if no parameter is
-    above :data:`MOST`."""
+    """The same bound as an integer, if no parameter exceeds :data:`MOST`."""
     match e:
         case int():
             return abs(e)
@@ -170,17 +170,17 @@ def most(e: Index) -> int:
 
 
 def magnitudes(e: Index, known: Known) -> list[Index]:
-    """The magnitudes of ``e`` and of its parts."""
+    """The magnitudes of ``e`` and of its operands."""
     return [magnitude(one, known) for one in (e, *parts(e))]
 
 
 def shifted(a: Hull, b: Hull) -> Hull:
-    """Sums of a value of each."""
+    """The hull of sums of a value of each."""
     return Hull(a.lo + b.lo, a.hi + b.hi)
 
 
 def loop_hull(s: For, known: Known) -> Hull:
-    """The values of a loop's variable, and its start."""
+    """The hull of a loop's variable, including its start."""
     start, stop = hull(s.start, known), hull(s.stop, known)
     if s.step == 1 or not start.is_point:
         return Hull(start.lo, maximum(stop.hi - 1, start.lo))
@@ -189,7 +189,7 @@ def loop_hull(s: For, known: Known) -> Hull:
 
 
 def parts(e: Index) -> tuple[Index, ...]:
-    """The operands of quotients, minima … in ``e``, and theirs."""
+    """The operands of quotients, minima … in ``e``, recursively."""
     if isinstance(e, int):
         return ()
     atoms = (e,) if isinstance(e, Atom) else [a for _, m in e.terms.values() for a in m]
@@ -201,7 +201,7 @@ def parts(e: Index) -> tuple[Index, ...]:
 
 
 def divisors(e: Index) -> tuple[Index, ...]:
-    """What ``e`` and its parts are divided by."""
+    """The divisors in ``e`` and its operands."""
     found: list[Index] = []
     for one in (e, *parts(e)):
         atoms: Sequence[Expr] = (

@@ -1,4 +1,4 @@
-"""Kernels of the interpreter: loop functions of parameters, with what bounds their accesses."""
+"""Kernels of the interpreter: parameterised loop functions, with the bounds of their accesses."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ FORMAT = 1
 class VmKernel:
     """A loop function whose sizes are the elements of its buffers, in order, then its parameters.
 
-    It accesses nothing but its buffers if parameters that are indices are from 0 to ``MOST`` (of
-    :mod:`modelcc.targets.vm.hull`), the ``conditions`` hold, and ``small`` and all that conditions
-    compute fit 32 bits with a sign.
+    It accesses nothing but its buffers if index parameters are in 0 … ``MOST`` (of
+    :mod:`modelcc.targets.vm.hull`), the ``conditions`` hold, and ``small`` and all operands of
+    conditions fit signed 32-bit integers.
     """
 
     function: Function
@@ -39,7 +39,7 @@ class VmKernel:
 
     @cached_property
     def digest(self) -> str:
-        """16 hexadecimal digits that name it: equal kernels have the same."""
+        """16 hexadecimal digits that identify it: equal kernels have the same."""
         parts = [print_function(self.function), *map(str, self.conditions), *map(str, self.small)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
@@ -56,8 +56,8 @@ class VmKernel:
 
 @dataclass(frozen=True)
 class KernelUse:
-    """A kernel with the numbers of one launch; ``own`` are the bytes of buffers that it wants
-    besides those that the launch names, ``given`` which parameters are the sizes of the launch."""
+    """A kernel with the numbers of one launch; ``own`` are the bytes of its buffers besides those
+    of the launch, ``given`` the parameters that are sizes of the launch."""
 
     kernel: VmKernel
     parameters: tuple[int, ...]
@@ -68,7 +68,7 @@ class KernelUse:
 def use_of(function: Function, runs: Sequence[Mapping[str, int]]) -> KernelUse:
     """``function`` as a kernel of the interpreter, called with the sizes of ``runs``.
 
-    Its numbers are those of the first one.  :class:`ModelError` for what has no bounds.
+    Its numbers are those of the first one.  :class:`ModelError` if bounds cannot be determined.
     """
     general = generalise(function, runs)
     values = [
@@ -92,7 +92,7 @@ def use_of(function: Function, runs: Sequence[Mapping[str, int]]) -> KernelUse:
 
 
 def kernels_json(kernels: Iterable[VmKernel]) -> str:
-    """The list of kernels of a firmware, which models are compiled for."""
+    """The list of kernels of a firmware, for which models are compiled."""
     found = [
         {
             "id": kernel.digest,
@@ -106,7 +106,7 @@ def kernels_json(kernels: Iterable[VmKernel]) -> str:
 
 
 def read_kernels(text: str, path: str) -> tuple[VmKernel, ...]:
-    """The kernels of a list; :class:`ModelError` if it is none."""
+    """The kernels of a list; :class:`ModelError` if it is invalid."""
     try:
         found: Any = json.loads(text)
         if found["modelcc_kernels"] != FORMAT:
@@ -132,6 +132,6 @@ def _kernel(one: Any) -> VmKernel:
 
 
 def merged(*lists: Sequence[VmKernel]) -> tuple[VmKernel, ...]:
-    """Each kernel once, by ascending name."""
+    """Unique kernels, sorted by name."""
     found = {kernel.digest: kernel for kernels in lists for kernel in kernels}
     return tuple(found[digest] for digest in sorted(found))

@@ -1,4 +1,4 @@
-"""The interpreter's kernels as C: their functions, and the table that it looks them up in."""
+"""The interpreter's kernels as C: their functions, and the dispatch table."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from modelcc.targets.vm.bounds_code import HELPERS, bounds_function
 from modelcc.targets.vm.kernel import VmKernel, kernels_json
 
 WRITTEN = 32
-"""A bit in the table of buffers: it is written.  Below it are the logarithm of its element's bytes
+"""Flag in the table of buffers: it is written.  Below it are the logarithm of its element's bytes
 (2 bits), and the bits of its offset that must be 0."""
 
 WORD = 4
 
 
 def interpreter_files(kernels: Sequence[VmKernel], origin: str) -> tuple[File, ...]:
-    """The interpreter with ``kernels``; ``origin`` says what they are for."""
+    """The interpreter with ``kernels``; ``origin`` describes them."""
     folder = files("modelcc.targets.vm.interpreter")
     texts = {name: folder.joinpath(name).read_text("utf-8") for name in ("mcc.h", "mcc.c")}
     texts["mcc_kernels.h"] = _header(kernels)
@@ -34,7 +34,7 @@ def interpreter_files(kernels: Sequence[VmKernel], origin: str) -> tuple[File, .
 
 
 def buffer_type(parameter: Parameter) -> int:
-    """What the table says of a buffer."""
+    """The table's entry of a buffer."""
     buffer = parameter.buffer
     bytes_ = buffer.dtype.bytes
     mask = max(bytes_, WORD if buffer.align >= WORD else 1) - 1
@@ -80,7 +80,7 @@ def _named(kernel: VmKernel) -> Function:
 
 
 def _wrapped(kernel: VmKernel) -> Iterator[str]:
-    """What the table points to."""
+    """The function that the table points to."""
     function = kernel.function
     given = [_pointer(n, p) for n, p in enumerate(function.parameters)]
     given += [f"p[{n}]" for n in range(len(function.sizes))]

@@ -1,4 +1,4 @@
-"""Numbers that depend on the counters of loops: all that they are, and how bytecode spells them."""
+"""Numbers that depend on loop counters: their values, and their encoding in bytecode."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from modelcc.ir.index import (
 
 NUMBER, NEGATIVE, COUNTER, SUM, PRODUCT, QUOTIENT, REMAINDER, LEAST, GREATEST = range(9)
 STACK = 8
-"""Numbers that the interpreter keeps of an expression at a time."""
+"""Depth of the interpreter's stack for an expression."""
 
 _MOST_NUMBER = (1 << 28) - 1
 _MOST_TURNS = 4096
-"""Turns of loops for each of which the numbers of a kernel are checked."""
+"""Maximum iterations of loops for which the numbers of a kernel are checked."""
 
 
 @dataclass(frozen=True)
 class CountedLoop:
-    """A loop's counter, and how many turns there are (None: nobody knows)."""
+    """A loop's counter, and its number of iterations (None: unknown)."""
 
     counter: str
     trips: Index | None
 
 
 def first_turn(loops: Sequence[CountedLoop]) -> dict[str, int]:
-    """The counters before anything was repeated."""
+    """The counters of the first iteration."""
     return {loop.counter: 0 for loop in loops}
 
 
 def values_of(
     sizes: Sequence[Index], loops: Sequence[CountedLoop], source: tuple[str, ...]
 ) -> tuple[tuple[int, ...], ...]:
-    """All that ``sizes`` are in the turns of ``loops``, those of the first one first.
+    """All values of ``sizes`` in the iterations of ``loops``, those of the first one first.
 
-    :class:`ModelError` where these are too many to look at, or negative.
+    :class:`ModelError` if these are too many to enumerate, or negative.
     """
     used = {name for size in sizes for name in symbols(size)}
     inside = [loop for loop in loops if loop.counter in used]
@@ -66,7 +66,7 @@ def values_of(
 
 
 def expression(value: Index, counters: Sequence[str]) -> list[int]:
-    """Words of an index expression of ``counters`` in postfix order."""
+    """An index expression of ``counters`` encoded in postfix order."""
     words = _postfix(value, {name: n for n, name in enumerate(counters)})
     depth = deepest = 0
     for word in words:
@@ -108,7 +108,7 @@ def _atom(value: Atom, counters: Mapping[str, int]) -> list[int]:
 
 
 def _chained(parts: Sequence[list[int]], kind: int) -> list[int]:
-    """The first two parts together by an operation, then with the third, and so on."""
+    """The parts combined by an operation, from left to right."""
     found = list(parts[0])
     for part in parts[1:]:
         found += [*part, kind]

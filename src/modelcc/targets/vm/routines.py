@@ -1,4 +1,4 @@
-"""What routines access of what they are given, by their sizes."""
+"""Bounds of the accesses of routines to their arguments, by their sizes."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ from modelcc.targets.vm.hull import (
 
 @dataclass(frozen=True)
 class Need:
-    """That ``place`` is in ``buffer``, if the conditions ``when`` hold; ``last``: it is the
-    greatest place of an access, else the least."""
+    """The requirement that ``place`` is in ``buffer``, if the conditions ``when`` hold; ``last``:
+    it is the maximum index of an access, else the minimum."""
 
     buffer: str
     place: Index
@@ -53,18 +53,18 @@ class Need:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """What needs have in common of which one implies the others."""
+        """A key of needs of which one implies the others."""
         number = self.place if isinstance(self.place, int) else self.place.const
         return self.buffer, self.place - number, self.last, self.when
 
     def implies(self, other: Need) -> bool:
-        """Of the same kind: whether it is enough for both."""
+        """For needs of the same kind: whether this one implies ``other``."""
         rest = self.place - other.place
         return isinstance(rest, int) and (rest >= 0 if self.last else rest <= 0)
 
 
 def strongest(needs: Sequence[Need]) -> tuple[Need, ...]:
-    """Needs that imply all of ``needs``."""
+    """A subset of ``needs`` that implies all of them."""
     found: dict[tuple[object, ...], Need] = {}
     for need in needs:
         old = found.get(need.kind)
@@ -75,7 +75,7 @@ def strongest(needs: Sequence[Need]) -> tuple[Need, ...]:
 
 @dataclass
 class RoutineUse:
-    """What a routine needs, what must be small in it and what it divides by."""
+    """A routine's needs, the expressions that must be small, and its divisors."""
 
     needs: list[Need] = field(default_factory=list[Need])
     small: list[Index] = field(default_factory=list[Index])
@@ -89,7 +89,7 @@ def needs_of(routine: Function) -> tuple[Need, ...]:
 
 
 def use_of(routine: Function, known: Known) -> RoutineUse:
-    """``routine`` where its sizes are in the ranges ``known``."""
+    """The use of ``routine`` if its sizes are in the ranges ``known``."""
     walk_ = _RoutineWalk(RoutineUse(), {p.buffer.name for p in routine.parameters}, {})
     walk_.block(routine.body, dict(known), ())
     return walk_.use
@@ -101,7 +101,7 @@ class _RoutineWalk:
     given: set[str]
     local: dict[str, Index]
     guards: list[tuple[Index, Index]] = field(default_factory=list[tuple[Index, Index]])
-    """Expressions of which the first is less than the second here."""
+    """Pairs of expressions, the first of which is less than the second here."""
 
     def block(
         self, body: Sequence[Stmt], known: dict[str, Hull], when: tuple[Condition, ...]
@@ -153,7 +153,7 @@ class _RoutineWalk:
             self.use.divided += (hull(d, known).lo for d in divisors(e))
 
     def _place(self, offset: Index, known: Known) -> Hull:
-        """The range of an offset, as far as the guards around it let it go."""
+        """The range of an offset, restricted by the enclosing guards."""
         found = hull(offset, known)
         for less, more in self.guards:
             rest = offset - less
@@ -184,7 +184,7 @@ class _RoutineWalk:
 
 
 def _less(c: Condition) -> list[tuple[Index, Index]]:
-    """What a condition says: that one side is less than the other."""
+    """The inequalities of a condition, as pairs (less, greater)."""
     match c.comparison:
         case "<":
             return [(c.left, c.right)]
@@ -199,7 +199,7 @@ def _less(c: Condition) -> list[tuple[Index, Index]]:
 
 
 def applied(need: Need, call: RoutineCall) -> Need:
-    """What the routine's ``need`` is in its caller."""
+    """The routine's ``need`` in terms of its caller."""
     given = dict(zip(call.routine.sizes, call.sizes, strict=True))
     names = [p.buffer.name for p in call.routine.parameters]
     argument = call.arguments[names.index(need.buffer)]

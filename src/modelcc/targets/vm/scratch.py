@@ -1,4 +1,4 @@
-"""Memory that kernels want of their own, in the arena where nothing lies meanwhile."""
+"""Own memory of kernels, in unused parts of the arena."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Extent = tuple[int, int]
 
 
 class Scratch:
-    """Places of kernels' own memory; ``arena`` grows where there is no room."""
+    """Offsets of kernels' own memory; ``arena`` grows if there is no room."""
 
     def __init__(self, program: Program) -> None:
         arena = program.placed.arena
@@ -26,7 +26,7 @@ class Scratch:
         self._extents = {name: _extent(program, name) for name in self._lives}
 
     def places(self, step: Launch, sizes: Sequence[int]) -> list[int]:
-        """Where memory of ``sizes`` bytes is during ``step``."""
+        """Offsets of memory of ``sizes`` bytes during ``step``."""
         at = [n for n, one in enumerate(self._program.steps) if _has(one, step)]
         busy = [
             self._extents[name]
@@ -47,7 +47,7 @@ def _has(step: Step, launch: Launch) -> bool:
 
 
 def _lives(program: Program) -> dict[str, tuple[int, int]]:
-    """First and last of the outermost steps at which each tensor in the arena is needed."""
+    """First and last outermost step at which each tensor in the arena is live."""
     found: dict[str, tuple[int, int]] = {}
     placed = program.placed
     last = len(program.steps)
@@ -85,7 +85,7 @@ def _counters(steps: Sequence[Step]) -> dict[str, Range]:
 
 
 def _first_fit(busy: Sequence[Extent], size: int) -> int:
-    """The first place of ``size`` bytes that meets nothing."""
+    """The first offset of ``size`` bytes that overlaps nothing."""
     place = 0
     for start, end in busy:
         if place + size <= start:
