@@ -1,1 +1,1 @@
-"""Microcontrollers: C99 for small processors, in memory that the caller gives."""
+"""Microcontrollers: C99 for small processors, in caller-allocated memory."""

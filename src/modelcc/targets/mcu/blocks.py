@@ -1,7 +1,6 @@
-"""Blocks of a product: some pixels by some rows of weights, and what becomes of their sums.
+"""Blocks of a product: some pixels by some rows of weights, with their epilogue.
 
-What takes its parameters from rows alone, as requantization does, is a routine that all layers
-have in common.
+If its parameters depend on rows alone, as in requantization, it is a routine shared by all layers.
 """
 
 from __future__ import annotations
@@ -46,8 +45,7 @@ _STEP, _PIXEL, _ROW = "step", "pixel", "row"
 
 @dataclass(frozen=True)
 class SumBlock:
-    """``pixels`` by ``rows`` of the sums of a product, of which ``whole`` says that all rows of a
-    block are there."""
+    """``pixels`` by ``rows`` of the sums of a product; ``whole``: all rows of a block exist."""
 
     product: Product
     names: FreshNames
@@ -58,7 +56,8 @@ class SumBlock:
     def statements(
         self, start: Index, first: Index, dot: Callable[[str], RoutineCall], limit: Index
     ) -> list[Stmt]:
-        """The block at pixel ``start`` and row ``first`` of ``limit``, whose sums ``dot`` makes."""
+        """The block at pixel ``start`` and row ``first`` of ``limit``, whose sums ``dot``
+        computes."""
         sums, count = self.names.fresh("sums"), self.pixels * self.rows
         body: list[Stmt] = [Alloc(Buffer(sums, I32, count, "local", WORD))]
         emitter = PointEmitter(self.names, None)
@@ -81,7 +80,7 @@ class SumBlock:
     def rest(
         self, start: Index, first: Index, dot: Callable[[str], RoutineCall], count: Index
     ) -> list[Stmt]:
-        """The ``count`` rows of a block from ``first`` on, one after the other."""
+        """The ``count`` remaining rows from ``first`` on, in sequence."""
         sums, row = self.names.fresh("sums"), self.names.fresh("row")
         emitter = PointEmitter(self.names, None)
         bias = self._bias(emitter, first + Sym(row), first + count)
@@ -96,7 +95,7 @@ class SumBlock:
         ]
 
     def _bias(self, emitter: PointEmitter, row: Index, limit: Index) -> Expr:
-        """Of a row that may not be there the last one's."""
+        """The bias of a row; of the last one if the row does not exist."""
         bias = self.product.bias
         if bias is None:
             return Const(0, I32)
@@ -121,7 +120,7 @@ class SumBlock:
 
 
 class RowTensor(NamedTuple):
-    """The tensor ``name`` of a routine: ``width`` numbers of ``tensor`` for each row."""
+    """The tensor ``name`` of a routine: ``width`` elements of ``tensor`` per row."""
 
     name: str
     tensor: str
@@ -131,9 +130,9 @@ class RowTensor(NamedTuple):
 
 @dataclass(frozen=True)
 class SharedRows:
-    """A product as a routine sees it, for any number of rows: ``parameters`` are tensors of one
-    or more numbers for each row, ``numbers`` those of all rows, ``step`` how far apart the results
-    of pixels are."""
+    """A product as a routine for any number of rows: ``parameters`` are tensors of one or more
+    elements per row, ``numbers`` scalars common to all rows, ``step`` is the distance of the
+    results of consecutive pixels."""
 
     product: Product
     parameters: tuple[RowTensor, ...]
@@ -154,7 +153,7 @@ class SharedRows:
         return [*map(Parameter, taken), Parameter(result, mutable=True)]
 
     def arguments(self, own: Product, start: Index, row: Index = 0) -> list[Argument]:
-        """What these are given for ``own``, at pixel ``start`` and from a row on."""
+        """Arguments for these of the product ``own``, from a pixel ``start`` and a row on."""
         point = {**own.at(start), own.row.name: row}
         store = next(n.store for n in own.nests if n.output in own.stored)
         parts = [Argument(p.tensor, p.width * row) for p in self.parameters]
@@ -162,7 +161,7 @@ class SharedRows:
 
 
 def shared_rows(product: Product) -> SharedRows | None:
-    """None if there are several results, or something else than rows has parameters."""
+    """None if there are several results, or parameters that depend on more than rows."""
     stored = [n for n in product.nests if n.output in product.stored]
     row = product.row
     found = [r for n in product.nests for r in reads(n.body) if r.indices]
@@ -216,7 +215,7 @@ class _Numbers:
     found: dict[int, str] = field(default_factory=dict[int, str])
 
     def taken_from(self, node: Scalar) -> Scalar:
-        """``node`` with a symbol in place of such a number."""
+        """``node`` with such a number replaced by a symbol."""
         match node:
             case Apply("mul", (x, Number(value)), dtype) if dtype == I64 and abs(value) < 1 << 31:
                 return replace(node, args=(x, Cast(self._symbol(value), I64)))
@@ -242,7 +241,7 @@ def _number_name(place: int) -> str:
 def routine(
     stem: str, parameters: Sequence[Parameter], sizes: Sequence[str], body: Sequence[Stmt]
 ) -> Function:
-    """The function under a name that nothing else has."""
+    """The function under a unique name."""
     plain = Function(stem, tuple(parameters), tuple(sizes), tuple(body))
     digest = hashlib.sha256(print_function(plain).encode()).hexdigest()[:_DIGITS]
     return replace(plain, name=f"{stem}_{digest}")

@@ -1,4 +1,5 @@
-"""Products of images and weights by columns: three pixels and two rows of weights at once."""
+"""Products of images and weights from columns (im2col): three pixels and two rows of weights at
+once."""
 
 from __future__ import annotations
 
@@ -19,19 +20,19 @@ from modelcc.targets.mcu.products import Product
 from modelcc.targets.mcu.some_rows import SomeRows
 
 PIXELS, ROWS = 3, 2
-"""Of a block: what fits the registers."""
+"""Size of a block: what fits the registers."""
 
 PAIRS = Layout((Part(0, ROWS), Part(1, WORD), Part(0, 1, ROWS), Part(1, 1, WORD)), ((0, 0),) * 2)
-"""Two rows of weights, fours of which follow each other."""
+"""Pairs of rows of weights, interleaved by four elements."""
 
 PAIRS_OF_HALVES = Layout(
     (Part(0, ROWS), Part(1, WORD), Part(0, 1, ROWS), Part(1, 1, 2), Part(1, 2, 2)), ((0, 0),) * 2
 )
-"""The same of halves, where the second and the third of a four have changed places."""
+"""The same for halves, with the second and the third of each four swapped."""
 
 
 def fits(product: Product) -> bool:
-    """Whether there are pixels enough, whose results lie evenly."""
+    """Whether there are enough pixels, with evenly spaced results."""
     even = all(product.step(nest.store) for nest in product.nests if nest.output in product.stored)
     whole = product.operand.fades and not product.shared
     return product.points >= PIXELS and even and whole
@@ -46,12 +47,12 @@ class ByColumns:
     some: SomeRows | None = None
 
     def layouts(self, types: Mapping[str, TensorType]) -> dict[str, Layout]:
-        """Those of constants."""
+        """Layouts of constants."""
         return {self.product.weights: PAIRS if self.product.weight == I8 else PAIRS_OF_HALVES}
 
     def statements(self) -> list[Stmt]:
-        """All pixels, or those of some rows; the last ones are computed twice where their number
-        is no multiple of three."""
+        """All pixels, or those of some rows; if their number is no multiple of three, the last
+        block overlaps the previous one."""
         product, names = self.product, self.names
         gathering = Gathering(product, longest_run(product), names)
         columns, patch = names.fresh("columns"), names.fresh("patch")
@@ -69,7 +70,7 @@ class ByColumns:
         return [*gathering.memory(columns, patch), For(block, begin, end, body, PIXELS)]
 
     def _rows(self, columns: str, start: Index, fours: int) -> Stmt:
-        """All rows of weights by three columns."""
+        """All rows of weights times three columns."""
         product, shared = self.product, shared_rows(self.product)
         whole = product.rows % ROWS == 0
         if shared is None:
@@ -88,7 +89,7 @@ def _pairs(
     product: Product, names: FreshNames, columns: str, start: Index, fours: Index, rows: Index,
     whole: bool,
 ) -> Stmt:  # fmt: skip
-    """Two rows of weights after the other; without ``whole`` the last one may be alone."""
+    """A loop over pairs of rows of weights; without ``whole`` the last one may be single."""
     pair = names.fresh("o")
 
     def dot(sums: str) -> RoutineCall:

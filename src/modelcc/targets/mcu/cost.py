@@ -1,7 +1,7 @@
 """Instructions of a program's steps by kind, estimated from its loops, and its multiply-adds.
 
-What a compiler computes once, before a loop, is counted once; the instructions of routines that
-have a text of their own are those of the text.
+Loop invariants, which compilers hoist, are counted once; routines with an assembly implementation
+count its instructions.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ from modelcc.targets.mcu.timing import Counts, Kind, counted
 from modelcc.targets.mcu.walk import LoopWalk, set_in
 
 _CALL: Mapping[Kind, int] = {"several": 2, "registers": 14, "plain": 4, "taken": 2}
-"""A call of a function of some size, without its arguments."""
+"""A call to a function of some size, without its arguments."""
 
 _IN_REGISTERS = 4
 """Arguments that are passed in registers."""
 
 _UNROLLED = 4
-"""Iterations of a short loop that compilers write out."""
+"""Iterations of a short loop that compilers unroll."""
 
 _MOVING, _INLINE = 16, 64
-"""Instructions of a library's function that moves bytes, without the moves; and bytes that are
-moved without it."""
+"""Overhead in instructions of a library's memory-moving function; and bytes that are moved
+inline."""
 
 
 def step_costs(program: Program, model: McuModel) -> dict[int, Counts]:
-    """About what each step executes on a processor."""
+    """Approximate counts of instructions executed by each step on a processor."""
     walk = _Instructions(operations=operations_of(model), model=model)
     return {n: walk.step(step, program, {}) for n, step in enumerate(program.steps)}
 
 
 def step_products(program: Program) -> dict[int, int]:
-    """Products of two numbers that are added up, for each step."""
+    """Multiply-adds of each step."""
     walk = _Products()
     counted = (walk.step(step, program, {}) for step in program.steps)
     return {n: counts["multiply"] for n, counts in enumerate(counted)}
@@ -119,7 +119,7 @@ class _Instructions(LoopWalk):
         return total
 
     def once(self, loop: For) -> Counts:
-        """Parts of expressions that no iteration changes, and the loop's own beginning."""
+        """Loop-invariant parts of expressions, and the loop's setup."""
         seen, varying, total = set[object](), set_in(loop), counted(plain=2)
         for s in loop.body:
             for e in statement_expressions(s):
@@ -140,7 +140,7 @@ class _Instructions(LoopWalk):
         return found
 
     def routine_call(self, s: RoutineCall) -> Counts:
-        """Short ones that have a text are part of their caller."""
+        """Short routines with an implementation are inlined."""
         text = self._text(s.routine)
         return super().routine_call(s) if text is None or text.alone else Counter()
 
@@ -173,7 +173,7 @@ class _Instructions(LoopWalk):
 
 
 def _forwarded(body: Sequence[Stmt]) -> Sequence[Stmt]:
-    """With values that are only loaded to be stored where they are stored."""
+    """The body with values that are only loaded to be stored substituted into their stores."""
     loads = {s.name: s.value for s in body if isinstance(s, Let) and isinstance(s.value, Load)}
     stored = [s.value.name for s in body if isinstance(s, Store) and isinstance(s.value, Var)]
     used = Counter(
@@ -190,7 +190,7 @@ def _forwarded(body: Sequence[Stmt]) -> Sequence[Stmt]:
 
 
 def _moved_word(s: Store) -> object:
-    """What stores have in common that move parts of one word: compilers move it at once."""
+    """A key of stores that move parts of one word: compilers merge them."""
     value, offset = s.value, s.offset
     if not isinstance(value, Load | Const) or value.dtype.bytes >= WORD:
         return s
@@ -201,7 +201,7 @@ def _moved_word(s: Store) -> object:
 
 
 def _constant_parts(e: Expr, varying: frozenset[str]) -> Iterator[Expr]:
-    """The largest parts of an expression that none of the names change."""
+    """The largest parts of an expression that depend on none of the names."""
     if varying.isdisjoint(names_in(e)):
         yield e
     else:

@@ -1,4 +1,5 @@
-"""What GCC for a microcontroller makes of a delivered model: bytes of code, and of stack."""
+"""Measurements of a delivered model built by GCC for a microcontroller: bytes of code, and of
+stack."""
 
 from __future__ import annotations
 
@@ -22,10 +23,10 @@ _SYMBOL = re.compile(r"^[0-9a-f]+ ([0-9a-f]+) ([a-zA-Z]) (\S+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Built:
-    """Bytes of the ``functions`` and constant ``arrays`` of a model, by name, and of what it takes
-    of libraries, without what nothing uses; of the ``stack`` that its own functions take at most.
+    """Bytes of a model's ``functions`` and constant ``arrays``, by name, and of library code that
+    it links, without unused parts; the maximum ``stack`` of its own functions.
 
-    ``unknown`` are functions of libraries, whose stack comes on top.
+    ``unknown`` are functions of libraries, whose stack is additional.
     """
 
     version: str
@@ -40,7 +41,7 @@ class Built:
 class CrossCompiler:
     """GCC's commands for a microcontroller begin with ``prefix``; ``version`` names it.
 
-    Programs may call ``libraries``, whose folders of sources they are built with.
+    Programs may call ``libraries``, built from their folders of sources.
     """
 
     prefix: str
@@ -49,7 +50,7 @@ class CrossCompiler:
     libraries: tuple[tuple[str, str], ...] = ()
 
     def measure(self, files: Sequence[File], name: str) -> Built:
-        """Build the model ``name``; :class:`ToolchainError` if the compiler refuses it."""
+        """Builds the model ``name``; :class:`ToolchainError` if the compiler rejects it."""
         with tempfile.TemporaryDirectory() as folder:
             for file in files:
                 Path(folder, file.name).write_bytes(file.contents)
@@ -96,8 +97,8 @@ def find_cross_compiler(model: McuModel, optimize: int) -> CrossCompiler | None:
 
 
 def greatest_stack(graph: str, entry: str) -> tuple[int, tuple[str, ...]]:
-    """The most bytes of stack that ``entry`` and what it calls take, by GCC's graph of calls, and
-    functions of which it tells nothing."""
+    """The maximum bytes of stack of ``entry`` and its callees, by GCC's call graph, and the
+    functions without data."""
     own: dict[str, int | None] = {}
     for title, size, kind in _NODE.findall(graph):
         bounded = size and kind != "dynamic"
@@ -109,7 +110,7 @@ def greatest_stack(graph: str, entry: str) -> tuple[int, tuple[str, ...]]:
 
     def depth(name: str) -> int:
         if name not in known:
-            known[name] = own.get(name) or 0  # generated code does not call itself
+            known[name] = own.get(name) or 0  # generated code is not recursive
             known[name] += max(map(depth, calls.get(name, ())), default=0)
         return known[name]
 

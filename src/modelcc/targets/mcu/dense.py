@@ -1,4 +1,4 @@
-"""Products of few pixels, as of fully connected layers: one column by four rows of weights."""
+"""Products of few pixels, as in fully connected layers: one column by four rows of weights."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from modelcc.targets.mcu.some_rows import SomeRows
 ROWS = 4
 
 FOURS = Layout((Part(0, ROWS), Part(1, WORD), Part(0, 1, ROWS), Part(1, 1, WORD)), ((0, 0),) * 2)
-"""Four rows of weights, fours of which follow each other."""
+"""Groups of four rows of weights, interleaved by four elements."""
 
 FOURS_OF_HALVES = Layout(
     (Part(0, ROWS), Part(1, WORD), Part(0, 1, ROWS), Part(1, 1, 2), Part(1, 2, 2)), ((0, 0),) * 2
 )
-"""The same of halves, where the second and the third of a four have changed places."""
+"""The same for halves, with the second and the third of each four swapped."""
 
 _DOTS = {(I8, I8): DOT_1X4, (U8, I16): DOT_1X4_U8, (I16, I8): DOT_1X4_16}
 
 
 def fits(product: Product) -> bool:
-    """Whether bytes of a pixel are read one after the other, in whole words."""
+    """Whether bytes of a pixel are contiguous, in whole words."""
     whole = longest_run(product).unit == product.steps and product.steps % WORD == 0
     even = all(product.step(n.store) or product.points == 1 for n in product.nests)
     known = (product.operand.dtype, product.weight) in _DOTS
@@ -49,7 +49,7 @@ class Dense:
     some: SomeRows | None = None
 
     def layouts(self, types: Mapping[str, TensorType]) -> dict[str, Layout]:
-        """Those of constants."""
+        """Layouts of constants."""
         return {self.product.weights: FOURS if self.product.weight == I8 else FOURS_OF_HALVES}
 
     def statements(self) -> list[Stmt]:
@@ -80,7 +80,8 @@ def _blocks(
     product: Product, names: FreshNames, x: Argument, pixel: Index, fours: Index, rows: Index,
     zero: Index, whole: bool,
 ) -> Stmt:  # fmt: skip
-    """Four rows of weights after the other; without ``whole`` some of the last may not be there."""
+    """A loop over groups of four rows of weights; without ``whole`` the last group may be
+    partial."""
     number = names.fresh("o")
 
     def dot(sums: str) -> RoutineCall:

@@ -1,4 +1,4 @@
-"""Convolutions of each channel by itself: four channels of a pixel at once."""
+"""Depthwise convolutions: four channels of a pixel at once."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from modelcc.targets.mcu.some_rows import SomeRows
 CHANNELS = 4
 
 BY_FOURS = Layout((Part(0, CHANNELS), Part(1), Part(0, 1, CHANNELS)), ((0, 0),) * 2)
-"""Weights of four channels side by side; the last ones are filled up."""
+"""Weights of four channels interleaved; the last group is padded."""
 
 HALVES_BY_FOURS = Layout((Part(0, CHANNELS), Part(1), Part(0, 1, 2), Part(0, 2, 2)), ((0, 0),) * 2)
-"""The same of halves, where the second and the third of a four have changed places."""
+"""The same for halves, with the second and the third of each four swapped."""
 
 
 def fits(product: Product) -> bool:
-    """Whether channels lie side by side, four or more, and windows have rows and columns of which
-    some are inside wherever they are."""
+    """Whether channels are contiguous, four or more, and every window has some rows and columns
+    inside the image."""
     operand, row = product.operand, product.row.name
     side = coefficient(operand.offset, row) == 1 and product.rows >= CHANNELS
     even = all(product.step(n.store) for n in product.nests if n.output in product.stored)
@@ -55,7 +55,8 @@ def fits(product: Product) -> bool:
 
 
 def _reaches(product: Product) -> bool:
-    """Whether each condition is of one line of taps, some of which it holds for at any pixel."""
+    """Whether each condition concerns a single axis of taps, some of which satisfy it at any
+    pixel."""
     taps, pixels = (
         {v.name: number_in(v.extent) for v in vs} for vs in (product.reduce, product.pixels)
     )
@@ -85,8 +86,8 @@ def _always(product: Product, tap: str, count: int, pixels: Mapping[str, int]) -
 
 
 class _Span(NamedTuple):
-    """A run of taps of a window: from the first to before the last one, of ``extent`` in all, which
-    are ``step`` bytes of the image and ``place`` weights apart."""
+    """A run of taps ``first`` … ``last - 1`` of a window, of ``extent`` in all, with strides of
+    ``step`` bytes of the image and ``place`` weights."""
 
     first: Index
     last: Index
@@ -96,28 +97,27 @@ class _Span(NamedTuple):
 
     @property
     def count(self) -> Index:
-        """How many there are."""
+        """Number of taps."""
         return self.last - self.first
 
 
 @dataclass(frozen=True)
 class Depthwise:
-    """Statements of a product that :func:`fits`: of a window that reaches beyond the image the part
-    inside is multiplied."""
+    """Statements of a product that :func:`fits`: windows are clipped to the image."""
 
     product: Product
     names: FreshNames
     some: SomeRows | None = None
 
     def layouts(self, types: Mapping[str, TensorType]) -> dict[str, Layout]:
-        """Those of constants."""
+        """Layouts of constants."""
         return {self.product.weights: BY_FOURS if self.product.of_bytes else HALVES_BY_FOURS}
 
     def statements(self) -> list[Stmt]:
         """Pixel by pixel, from the last one to the first.
 
-        What is computed of the result goes on from the first to the last pixel, so that in a chain
-        of both the room that a result needs beside its operand does not add up.
+        The epilogue runs from the first to the last pixel, so that in a chain of both the extra
+        memory of results beside operands does not add up.
         """
         product = self.product
         bound: list[Stmt] = []
@@ -142,7 +142,8 @@ class Depthwise:
         return (LoopVar("row1", 1, "row1"), found[0]) if len(found) == 1 else (found[0], found[1])
 
     def _span(self, v: LoopVar, bound: list[Stmt]) -> _Span:
-        """The taps along ``v`` that are inside, whose ends ``bound`` is to compute."""
+        """The taps along ``v`` that are inside; statements that compute its ends are added to
+        ``bound``."""
         product, count = self.product, number_in(v.extent)
         step, place = (
             number_in(coefficient(i, v.name)) for i in (product.operand.offset, product.place)
@@ -175,8 +176,8 @@ class Depthwise:
 
 
 class _Sizes(NamedTuple):
-    """How many channels, rows and columns there are, columns of weights and weights of a channel;
-    how far apart rows and columns of the image are; and its zero point, plus 128."""
+    """Numbers of channels, rows and columns, of weights per row and per channel; strides of rows
+    and columns of the image; and its zero point, plus 128."""
 
     channels: Index
     rows: Index
@@ -205,7 +206,7 @@ def _blocks(
     product: Product, names: FreshNames, x: Argument, weights: Argument, pixel: Index,
     sizes: _Sizes, whole: bool,
 ) -> list[Stmt]:  # fmt: skip
-    """Four channels after the other; without ``whole`` there are one to three at the end."""
+    """A loop over groups of four channels; without ``whole`` one to three remain at the end."""
     number, fours = names.fresh("c"), floordiv(sizes.channels, CHANNELS)
 
     def dot(block: Index, function: Function, *more: Index) -> Callable[[str], RoutineCall]:

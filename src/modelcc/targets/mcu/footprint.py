@@ -1,4 +1,4 @@
-"""What a model takes of a microcontroller's memories: exactly, but for code that nobody built."""
+"""A model's use of a microcontroller's memories: exact, except for code that was not built."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from modelcc.targets.mcu.delivery.files import embedded_files
 from modelcc.targets.mcu.delivery.model import ConstantArray, EmbeddedModel
 
 STATEMENT_BYTES = 14
-"""Code of one statement of a loop function, about: what GCC makes of the kernels of DS-CNN and
-ResNet-8 for a Cortex-M4 with -O2, divided by their number."""
+"""Average bytes of code per statement of a loop function, of the kernels of DS-CNN and ResNet-8
+compiled by GCC for a Cortex-M4 with -O2."""
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """Bytes.  Of memory: the ``arena``, ``states``, and the ``stack`` of a call (None: not known).
+    """Bytes.  Of RAM: the ``arena``, ``states``, and the ``stack`` of a call (None: unknown).
     Of flash: ``weights`` are constants with several extents, ``tables`` the others (multipliers,
-    biases, functions of bytes), ``code`` the model's own, ``library`` what it takes of libraries.
+    biases, functions of bytes), ``code`` the model's own, ``library`` that of linked libraries.
 
-    ``compiler`` has built it (empty: code is estimated, libraries are not counted); of functions
-    ``beside`` it the stack is not known.
+    ``compiler`` has built it (empty: code is estimated, libraries are not counted); the stack of
+    functions ``beside`` it is unknown.
     """
 
     arena: int
@@ -37,17 +37,17 @@ class Footprint:
 
     @property
     def ram(self) -> int:
-        """All of the memory."""
+        """Total RAM."""
         return self.arena + self.states + (self.stack or 0)
 
     @property
     def flash(self) -> int:
-        """All of the flash."""
+        """Total flash."""
         return self.weights + self.tables + self.code + self.library
 
 
 def footprint(model: EmbeddedModel, compiler: CrossCompiler | None) -> Footprint:
-    """What ``model`` takes; without a compiler its code is estimated."""
+    """The footprint of ``model``; without a compiler its code is estimated."""
     states = [state.type.bytes for state in model.states]
     kept = sum(size for size in states if isinstance(size, int))
     if compiler is None:
@@ -75,6 +75,6 @@ def _constants(arrays: Iterable[ConstantArray]) -> tuple[int, int]:
 
 
 def _own_tables(model: EmbeddedModel, built: Built) -> int:
-    """Constants that the compiler has made itself."""
+    """Bytes of constants that the compiler has generated."""
     fields = {one.field for one in model.arrays}
     return sum(size for name, size in built.arrays.items() if name not in fields)

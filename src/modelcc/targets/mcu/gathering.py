@@ -1,4 +1,5 @@
-"""Operands of products as columns: bytes of an image spread to halves, zeros around it."""
+"""Operands of products as columns (im2col): bytes of an image widened to halves, zeros around
+it."""
 
 from __future__ import annotations
 
@@ -51,25 +52,25 @@ func @clear(%columns: mut i16[12*n - 8]; n) {
   }
 }
 """)
-"""Zeros as part of a column of ``dot_3x2``."""
+"""Stores zeros to a part of a column of ``dot_3x2``."""
 
 
 class Mover(Protocol):
-    """Puts elements where steps of a sum want them, from a step on."""
+    """Stores elements for consecutive reduction steps, from a step on."""
 
     def bytes(self, step: Index, tensor: str, offset: Index, count: Index) -> list[Stmt]:
         """``count`` bytes ``tensor[offset…]``."""
         ...
 
     def border(self, step: Index, count: Index) -> list[Stmt]:
-        """What lies around the image."""
+        """Padding around the image."""
         ...
 
 
 @dataclass(frozen=True)
 class Run:
-    """Steps of a sum whose bytes follow each other: ``count`` elements of ``unit`` bytes along
-    ``variable`` (none: one element), and the other loops of the sum, outermost first."""
+    """Reduction steps with contiguous bytes: ``count`` elements of ``unit`` bytes along
+    ``variable`` (none: one element), and the other reduction loops, outermost first."""
 
     variable: LoopVar | None
     count: int
@@ -83,7 +84,7 @@ class Run:
 
 
 def longest_run(product: Product) -> Run:
-    """Loops that walk both the bytes and the steps one by one, cut where a border may be."""
+    """Loops along which both bytes and steps are contiguous, up to one that a border may clip."""
     inner = {v.name: v for v in product.reduce}
     bordered = {n for c in product.operand.conditions for n in symbols(c.left)} & inner.keys()
     unit, variable = 1, None
@@ -110,19 +111,19 @@ def _follows(product: Product, v: LoopVar, unit: int) -> bool:
 
 @dataclass(frozen=True)
 class Runs:
-    """Moves the bytes of a pixel, run by run."""
+    """Gathers the bytes of a pixel, run by run."""
 
     product: Product
     run: Run
     names: FreshNames
 
     def statements(self, point: Mapping[str, Index], mover: Mover) -> list[Stmt]:
-        """Of the pixel at ``point``."""
+        """Statements for the pixel at ``point``."""
         operand = self.product.operand
         return self._each(point, [replace_left(c, point) for c in operand.conditions], mover)
 
     def by_lengths(self, point: Mapping[str, Index], mover: Mover) -> list[Stmt]:
-        """As :meth:`statements`, runs being of known lengths where nothing is outside."""
+        """As :meth:`statements`, with runs of constant length if the whole window is inside."""
         clipped = self.statements(point, mover)
         conditions = [self._everywhere(c) for c in self.product.operand.conditions]
         whole = [replace_left(c, point) for c in conditions]
@@ -132,7 +133,7 @@ class Runs:
         return [If(Predicate(tuple(whole)), tuple(inside), tuple(clipped))]
 
     def _everywhere(self, c: Condition) -> Condition:
-        """That ``c`` holds for all steps of the sum."""
+        """The condition that ``c`` holds for all reduction steps."""
         left = c.left
         for v in self.product.reduce:
             rising = number_in(coefficient(left, v.name)) >= 0
@@ -142,7 +143,7 @@ class Runs:
     def _each(
         self, point: Mapping[str, Index], conditions: Sequence[Condition], mover: Mover
     ) -> list[Stmt]:
-        """A run for each point of the outer loops, where the conditions hold."""
+        """A run for each point of the outer loops at which the conditions hold."""
         product, operand = self.product, self.product.operand
         own = self.run.variable.name if self.run.variable else ""
         along = [c for c in conditions if own and own in symbols(c.left)]
@@ -162,7 +163,7 @@ class Runs:
     def _clipped(
         self, along: Sequence[Condition], own: str, place: Index, offset: Index, mover: Mover
     ) -> list[Stmt]:
-        """A run, with what is around the image before and after what is inside."""
+        """A run clipped to the image, with padding before and after."""
         count, unit, tensor = self.run.count, self.run.unit, self.product.operand.tensor
         if not along:
             return mover.bytes(place, tensor, offset, count * unit)
@@ -180,7 +181,7 @@ class Runs:
             BindIndex(end, IndexOf(maximum(last, Sym(begin)), I64)),
         ]
         a, b = Sym(begin), Sym(end)
-        # Where there is nothing left, the place must still be one.
+        # With nothing left, the offset must still be valid.
         from_a, from_b = (unit * minimum(n, count - 1) for n in (a, b))
         return [
             *bound,
@@ -200,18 +201,18 @@ class Gathering:
 
     @property
     def fours(self) -> int:
-        """Fours of steps, the last one filled up."""
+        """Groups of four steps, the last one padded."""
         return -(-self.product.steps // WORD)
 
     @property
     def direct(self) -> bool:
-        """Whether runs are spread as they are; else by way of a row of bytes."""
+        """Whether runs are widened directly; else by way of a row of bytes."""
         return self.run.unit % WORD == 0
 
     def column(
         self, point: Mapping[str, Index], columns: str, which: Index, patch: str
     ) -> list[Stmt]:
-        """Column ``which`` of ``columns``, of the pixel at ``point``."""
+        """Gathers column ``which`` of ``columns``, of the pixel at ``point``."""
         operand, runs = self.product.operand, Runs(self.product, self.run, self.names)
         spread = _Spread(columns, WORD * which, operand)
         if self.direct:
@@ -220,7 +221,7 @@ class Gathering:
         return [*body, *spread.bytes(0, patch, 0, WORD * self.fours)]
 
     def memory(self, columns: str, patch: str) -> list[Stmt]:
-        """What columns need, with zeros where there are no steps."""
+        """Memory of columns, with zeros as padding of steps."""
         size = 3 * WORD * self.fours
         made: list[Stmt] = [Alloc(Buffer(columns, I16, size, "local", WORD))]
         if not self.direct:
@@ -234,14 +235,15 @@ class Gathering:
 
 @dataclass(frozen=True)
 class _Spread:
-    """To the column that begins at ``start``, as halves less the zero point, by fours."""
+    """Widens to the column that begins at ``start``: halves less the zero point, in groups of
+    four."""
 
     columns: str
     start: Index
     operand: ByteOperand
 
     def bytes(self, step: Index, tensor: str, offset: Index, count: Index) -> list[Stmt]:
-        """Fours after the other."""
+        """Groups of four in sequence."""
         given = (Argument(tensor, offset), Argument(self.columns, 3 * step + self.start))
         fours, zero = floordiv(count, WORD), self.operand.zero
         if self.operand.dtype == I16:
@@ -258,20 +260,20 @@ class _Spread:
 
 @dataclass(frozen=True)
 class _Elements:
-    """To a row of what the operand is made of, one by one."""
+    """Copies elements of the operand to a row, one by one."""
 
     patch: str
     operand: ByteOperand
     names: FreshNames
 
     def bytes(self, step: Index, tensor: str, offset: Index, count: Index) -> list[Stmt]:
-        """As they are."""
+        """Unchanged bytes."""
         i = self.names.fresh("i")
         value = Load(tensor, offset + Sym(i), self.operand.dtype)
         return [For(i, 0, count, (Store(self.patch, step + Sym(i), value),))]
 
     def border(self, step: Index, count: Index) -> list[Stmt]:
-        """What zero points take away."""
+        """Zero points, which are subtracted later."""
         i, zero = self.names.fresh("i"), Const(self.operand.zero, self.operand.dtype)
         return [For(i, 0, count, (Store(self.patch, step + Sym(i), zero),))]
 

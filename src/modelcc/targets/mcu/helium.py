@@ -1,4 +1,4 @@
-"""Products by Helium: rows of weights by bytes as they lie in memory, four sums in a vector."""
+"""Products by Helium: rows of weights times bytes in place, four sums per vector."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from modelcc.targets.mcu.some_rows import SomeRows
 BY_VECTORS = Layout(
     (Part(0, ROWS), Part(1, VECTOR), Part(0, 1, ROWS), Part(1, 1, VECTOR)), ((0, 0),) * 2
 )
-"""Four rows of weights, sixteen bytes of each after the other."""
+"""Groups of four rows of weights, interleaved by sixteen bytes."""
 
 _SUMMED = 32
-"""Rows whose sums are kept at a time."""
+"""Rows whose sums are in memory at a time."""
 
 
 def fits(product: Product) -> bool:
-    """Whether bytes are multiplied as they are, and pixels lie evenly in what they become."""
+    """Whether bytes are multiplied directly, and pixels are evenly spaced in the results."""
     plain = product.of_bytes and product.operand.zero == 0 and product.bias is not None
     return plain and not product.shared and (product.points == 1 or lies_evenly(product))
 
 
 def lies_evenly(product: Product) -> bool:
-    """Whether pixels of all results, and of what else these are made of, are equally far apart."""
+    """Whether pixels are evenly spaced in all results, and in the other operands of these."""
     stores = [n.store for n in product.nests if n.output in product.stored]
     read = [r.indices[0] for n in product.nests for r in reads(n.body) if r.indices]
     moving = [i for i in read if any(coefficient(i, v.name) != 0 for v in product.pixels)]
@@ -44,7 +44,7 @@ def lies_evenly(product: Product) -> bool:
 
 
 def padded(name: str, types: Mapping[str, TensorType], block: int) -> dict[str, Layout]:
-    """The layout of a constant of one number for each row, for numbers in blocks."""
+    """The layout of a constant with one element per row, padded to blocks."""
     shape = types[name].static_shape()
     axis = max(range(len(shape)), key=lambda n: shape[n])
     if shape[axis] % block == 0:
@@ -63,18 +63,18 @@ class ByVectors:
 
     @property
     def pixels(self) -> int:
-        """How many are computed at once."""
+        """Number of pixels computed at once."""
         return min(2, self.product.points)
 
     def layouts(self, types: Mapping[str, TensorType]) -> dict[str, Layout]:
-        """Those of constants."""
+        """Layouts of constants."""
         product = self.product
         assert product.bias is not None
         return {product.weights: BY_VECTORS, **padded(product.bias.tensor, types, ROWS)}
 
     def statements(self) -> list[Stmt]:
-        """All pixels, or those of some rows; the last one of an odd number comes with the one
-        before it, again."""
+        """All pixels, or those of some rows; with an odd number the last block overlaps the
+        previous one."""
         product, names = self.product, self.names
         block, start = names.fresh("p"), names.fresh("start")
         begin, end = self.some.points(product.points) if self.some else (0, product.points)
@@ -88,7 +88,7 @@ class ByVectors:
         return [*given, For(block, begin, end, body, self.pixels)]
 
     def _columns(self, start: Index) -> tuple[list[Argument], list[Stmt], list[Stmt]]:
-        """Bytes of each pixel, memory for them, and what puts them there."""
+        """Arguments of each pixel's bytes, memory for them, and the statements that gather them."""
         product, run = self.product, longest_run(self.product)
         offset, steps = product.operand.offset, product.steps
         direct = run.length == steps and not product.operand.conditions
@@ -106,7 +106,7 @@ class ByVectors:
         return found, [memory], [For(which, 0, self.pixels, body)]
 
     def _rows(self, columns: Sequence[Argument], start: Index, sums: str, pitch: int) -> list[Stmt]:
-        """Some rows after the other."""
+        """A loop over blocks of rows."""
         product, row = self.product, self.names.fresh("o")
         assert product.bias is not None
         if product.rows <= pitch:
@@ -136,19 +136,19 @@ class ByVectors:
 
 @dataclass(frozen=True)
 class _Moved:
-    """To the bytes of a column that begins at ``start``."""
+    """Copies to the bytes of a column that begins at ``start``."""
 
     columns: str
     start: Index
     pad: int
 
     def bytes(self, step: Index, tensor: str, offset: Index, count: Index) -> list[Stmt]:
-        """As they are."""
+        """Unchanged bytes."""
         given = (Argument(tensor, offset), Argument(self.columns, self.start + step))
         return [RoutineCall(COPY, given, (count,))]
 
     def border(self, step: Index, count: Index) -> list[Stmt]:
-        """The zero point; most pixels have none."""
+        """The zero point; most pixels need no padding."""
         given = (Argument(self.columns, self.start + step),)
         call = RoutineCall(FILL, given, (count, self.pad + 128))
         if isinstance(count, int):

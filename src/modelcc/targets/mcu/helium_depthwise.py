@@ -1,4 +1,4 @@
-"""Convolutions of each channel by itself by Helium: eight channels of a pixel at once."""
+"""Depthwise convolutions by Helium: eight channels of a pixel at once."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from modelcc.targets.mcu.products import Product, number_in
 from modelcc.targets.mcu.some_rows import SomeRows
 
 BY_EIGHTS = Layout((Part(0, CHANNELS), Part(1), Part(0, 1, CHANNELS)), ((0, 0),) * 2)
-"""Weights of eight channels side by side."""
+"""Weights of eight channels interleaved."""
 
 _SUMMED = 64
-"""Channels whose sums are kept at a time."""
+"""Channels whose sums are in memory at a time."""
 
 
 def fits(product: Product) -> bool:
-    """Whether channels lie side by side, and windows have rows and columns, each with a border of
-    its own."""
+    """Whether channels are contiguous, and windows have rows and columns, each with its own
+    border."""
     operand, row = product.operand, product.row.name
     plain = product.of_bytes and operand.fades and product.bias is not None
     if not (plain and product.shared) or len(product.reduce) > 2:
@@ -53,7 +53,7 @@ def fits(product: Product) -> bool:
 
 
 def _reaches_in(product: Product, v: LoopVar) -> bool:
-    """Whether some of every window is inside, along ``v``."""
+    """Whether every window is partly inside the image along ``v``."""
     first, last = _ends(product, v)
     width = last - first
     moving = [p for p in product.pixels if p.name in symbols(width)]
@@ -64,7 +64,7 @@ def _reaches_in(product: Product, v: LoopVar) -> bool:
 
 
 def _ends(product: Product, v: LoopVar) -> tuple[Index, Index]:
-    """The first place along ``v`` that is inside of the image, and the one after the last."""
+    """The first index along ``v`` that is inside the image, and the one after the last."""
     first: Index = 0
     last: Index = number_in(v.extent)
     for c in product.operand.conditions:
@@ -79,14 +79,14 @@ def _ends(product: Product, v: LoopVar) -> tuple[Index, Index]:
 
 @dataclass(frozen=True)
 class DepthwiseByVectors:
-    """Statements of a product that :func:`fits`: of a window only what is inside is summed."""
+    """Statements of a product that :func:`fits`: windows are clipped to the image."""
 
     product: Product
     names: FreshNames
     some: SomeRows | None = None
 
     def layouts(self, types: Mapping[str, TensorType]) -> dict[str, Layout]:
-        """Those of constants."""
+        """Layouts of constants."""
         product = self.product
         assert product.bias is not None
         return {product.weights: BY_EIGHTS, **padded(product.bias.tensor, types, CHANNELS)}
@@ -122,7 +122,7 @@ class DepthwiseByVectors:
         return outer, inner
 
     def _channels(self, ends: Sequence[tuple[Index, Index]], sums: str, pitch: int) -> list[Stmt]:
-        """Some channels after the other."""
+        """A loop over blocks of channels."""
         channels, row = self.product.rows, self.names.fresh("c")
         if channels <= pitch:
             return self._some(ends, sums, 0, channels)
@@ -135,7 +135,7 @@ class DepthwiseByVectors:
     def _some(
         self, ends: Sequence[tuple[Index, Index]], sums: str, first: Index, channels: int
     ) -> list[Stmt]:
-        """Channels from the ``first`` on."""
+        """``channels`` channels from the ``first`` on."""
         product, (rows, columns) = self.product, self._window
         (top, bottom), (left, right) = ends
         offset, width = product.operand.offset, number_in(columns.extent)

@@ -1,4 +1,4 @@
-"""What kind of instruction a line of a disassembly is."""
+"""Kinds of instructions of a disassembly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RISCV_LOAD, _RISCV_STORE = ("lb", "lbu", "lh", "lhu", "lw"), ("sb", "sh", "sw")
 
 
 def kind_of(name: str, operands: str, architecture: str) -> Iterator[tuple[Kind, int]]:
-    """The kinds of the instruction ``name``, each with how many of it."""
+    """The kinds of the instruction ``name``, each with its count."""
     base = name.removeprefix("c.").split(".")[0]
     if architecture == "riscv32":
         yield _of_riscv(base), 1
@@ -69,7 +69,7 @@ def _of_riscv(name: str) -> Kind:
 
 
 def _registers(operands: str) -> int:
-    """How many there are in ``{r4-r7, lr}``."""
+    """The number of registers in ``{r4-r7, lr}``."""
     listed = re.search(r"\{([^}]*)\}", operands)
     total = 0
     for part in (listed[1] if listed else "").split(","):

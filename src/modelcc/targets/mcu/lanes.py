@@ -1,7 +1,7 @@
-"""What becomes of sums, row by row: a loop that processors with vectors run for several at once.
+"""Epilogues of sums, row by row: a loop that processors with vectors run for several rows at once.
 
-It is a routine of its own where all that it reads goes along with its rows, so that layers have it
-in common, and processors a text for it.
+It is a separate routine if all its operands are contiguous along rows or uniform: then layers share
+it, and processors may have an implementation of it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _PLAIN = (Read, Number, Apply, Cast, Select)
 
 @dataclass(frozen=True)
 class RowLoop:
-    """The epilogue of a product at ``points``, for rows from ``first`` on; of ``rows``, or, if they
-    are ``whole``, of so many fours of them.  ``sums`` of points are ``pitch`` apart."""
+    """The epilogue of a product at ``points``, for rows from ``first`` on; ``rows`` of them, or, if
+    ``whole``, that many groups of four.  ``sums`` of points are ``pitch`` apart."""
 
     product: Product
     points: Sequence[Mapping[str, Index]]
@@ -40,7 +40,7 @@ class RowLoop:
     pitch: int
 
     def statement(self, names: FreshNames) -> Stmt:
-        """The loop, or the call of one."""
+        """The loop, or a call to its routine."""
         if self._goes_along():
             return self._call()
         row = names.fresh(_ROW)
@@ -60,12 +60,12 @@ class RowLoop:
 
     @property
     def _read(self) -> list[Read]:
-        """What nests read besides each other's values."""
+        """Reads of nests other than each other's values."""
         found = (r for n in self.product.nests for r in reads(n.body) if r.indices)
         return list(dict.fromkeys(found))
 
     def _goes_along(self) -> bool:
-        """Whether indices are rows, with or without something that is the same for all rows."""
+        """Whether all indices are contiguous along rows, or uniform."""
         product, row = self.product, self.product.row.name
         plain = all(isinstance(n, _PLAIN) for nest in product.nests for n in walk(nest.body))
         indices = [*(r.indices[0] for r in self._read), *(n.store for n in self._stored)]
@@ -93,7 +93,7 @@ class RowLoop:
 
 @dataclass(frozen=True)
 class _Shapes:
-    """Parameters of the routine of a loop, and what they are given."""
+    """Parameters of a loop's routine, and its arguments."""
 
     loop: RowLoop
     stop: Index
@@ -102,7 +102,7 @@ class _Shapes:
     steps: dict[str, int] = field(default_factory=dict[str, int])
 
     def add(self, name: str, tensor: str, dtype: DType, at: Index, along: bool) -> str:
-        """A parameter of a number for each row, or of one number."""
+        """A parameter with one element per row, or with a single one."""
         size = self.stop if along else 1
         align = WORD if dtype == I32 else 1
         self.formal[name] = Parameter(Buffer(name, dtype, size, align=align))
@@ -110,7 +110,7 @@ class _Shapes:
         return name
 
     def read(self, position: int, read: Read, number: int, point: Mapping[str, Index]) -> Read:
-        """What is read in the routine; what all points read is a single parameter."""
+        """The read within the routine; reads common to all points share a parameter."""
         row, index = self.loop.product.row.name, read.indices[0]
         along = row in symbols(index)
         at = substitute(index, {**point, row: self.loop.first})
@@ -120,7 +120,7 @@ class _Shapes:
         return replace(read, tensor=name, indices=(Sym(_ROW) if along else 0,))
 
     def result(self, nest: Nest, number: int) -> tuple[str, Index]:
-        """The parameter of a result, and where in it a row of a point is."""
+        """The parameter of a result, and the offset in it of a row of a point."""
         loop, position = self.loop, self.loop.product.nests.index(nest)
         name, step = f"made{position}", f"step{position}"
         size, last = self.stop, len(loop.points) - 1

@@ -1,7 +1,7 @@
 """Canonical kernels as loop functions for microcontrollers.
 
-Products of bytes are computed by the routines of :mod:`modelcc.targets.isa`; everything else as on
-any processor, one element at a time.
+Products of bytes are computed by the routines of :mod:`modelcc.targets.isa`; everything else by
+generic scalar code.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from modelcc.targets.mcu.some_rows import SomeRows, some_rows
 
 
 class ProductSchedule(Protocol):
-    """A product in a processor's own way."""
+    """A processor-specific schedule of a product."""
 
     def statements(self) -> list[Stmt]:
-        """All of it."""
+        """All statements."""
         ...
 
     def layouts(self, types: Mapping[str, TensorType]) -> dict[str, Layout]:
-        """Those that its constants have then."""
+        """The layouts of its constants."""
         ...
 
 
 class _Way(NamedTuple):
-    """How a product may be computed."""
+    """An alternative for computing a product."""
 
     fits: Callable[[Product], bool]
     make: Callable[[Product, FreshNames, SomeRows | None], ProductSchedule]
@@ -82,7 +82,7 @@ def schedule_kernel(
 
 
 def _filled(product: Product, some: SomeRows | None, names: FreshNames) -> tuple[Stmt, ...]:
-    """Rows that are none of the image."""
+    """Fills rows outside of the image."""
     if some is None:
         return ()
     nest = next(n for n in product.nests if n.output in product.stored)

@@ -1,4 +1,4 @@
-"""Microcontrollers that targets are named after, as a table."""
+"""Table of microcontrollers, which targets are named after."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from types import MappingProxyType
 
 @dataclass(frozen=True)
 class McuModel:
-    """A microcontroller: ``name`` is the target's, ``words`` say what it is.
+    """A microcontroller: ``name`` is the target's, ``words`` describe it.
 
-    ``architecture`` and ``features`` tell which of the instructions of :mod:`modelcc.targets.isa`
-    it has.  ``compiler`` is the prefix of GCC's commands for it, ``flags`` are what these want to
-    know of the processor (empty: whatever compiler the user has).  ``libraries`` are folders of
-    vendors' sources, by their names, whose functions kernels may call.
+    ``architecture`` and ``features`` select the instructions of :mod:`modelcc.targets.isa` that it
+    has.  ``compiler`` is the prefix of GCC's commands for it, ``flags`` are the processor options
+    of these (empty: any compiler of the user).  ``libraries`` are folders of vendors' sources, by
+    their names, whose functions kernels may call.
     """
 
     name: str

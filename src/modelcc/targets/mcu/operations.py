@@ -1,6 +1,6 @@
-"""Instructions that compilers make of expressions of the loop level, about.
+"""Approximate instruction counts of expressions of the loop level.
 
-What is computed once is counted once: ``seen`` has it.
+Common subexpressions are counted once: ``seen`` has them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WORD = 4
 """Bytes of a register."""
 
 _REMAINDER = 4
-"""Instructions that divide an index by a number, and take a remainder."""
+"""Instructions of a division and a remainder of an index."""
 
 _INTEGER: Mapping[str, int] = MappingProxyType(
     {
@@ -42,35 +42,35 @@ _INTEGER: Mapping[str, int] = MappingProxyType(
         "eq": 2, "ne": 2, "lt": 2, "le": 2, "gt": 2, "ge": 2, "div": 1, "abs": 2,
     }
 )  # fmt: skip
-"""Instructions for integers of 32 bits, where these are not what a function costs elsewhere."""
+"""Instructions for 32-bit integers, where these differ from the default cost of a function."""
 
 _KINDS: Mapping[str, Kind] = MappingProxyType(
     {"mul": "multiply", "div": "divide", "rounding_high_mul": "long_multiply"}
 )
 
 _LONG = 2
-"""Instructions for each of them if integers have 64 bits."""
+"""Factor on these for 64-bit integers."""
 
 _LONG_PRODUCT = 55
-"""Instructions of a library's function for a product of 64 bits."""
+"""Instructions of a library's 64-bit multiplication."""
 
 _BY_LONG = "rounding_high_mul", "rounding_high_word"
 
 _ROUNDED = "round", "floor", "ceil", "trunc"
 
 _ROUNDING = 33
-"""Instructions of a library's function for these."""
+"""Instructions of a library's rounding functions."""
 
 _ARM_SOFT, _OTHER_SOFT = (60, 100), (85, 150)
-"""Instructions of a library's function for floats of 32 and of 64 bits; Arm's are in assembly."""
+"""Instructions of a library's functions for 32-bit and 64-bit floats; Arm's are in assembly."""
 
 
 @dataclass(frozen=True)
 class Operations:
-    """What expressions take on a processor: ``single`` and ``double`` say whether it has
-    instructions for floats of 32 and of 64 bits, ``accumulates`` that one multiplies and adds,
-    ``small`` that it has eight registers and no products of 64 bits, ``rounds`` that it rounds
-    floats to integers."""
+    """Instruction costs of expressions on a processor: ``single`` and ``double`` tell whether it
+    has instructions for 32-bit and 64-bit floats, ``accumulates`` whether it has
+    multiply-accumulate, ``small`` whether it has only eight registers and no 64-bit products,
+    ``rounds`` whether it rounds floats to integers."""
 
     single: bool
     double: bool
@@ -79,8 +79,8 @@ class Operations:
     rounds: bool
 
     def of(self, e: Expr, seen: set[object], varying: frozenset[str] | None) -> Counts:
-        """For ``e`` and what is in it, unless it is ``seen`` or none of the ``varying`` names
-        (None: any) is in it."""
+        """Counts for ``e`` and its subexpressions, unless ``seen`` or independent of the
+        ``varying`` names (None: any)."""
         if e in seen or _is_known(e) or not (varying is None or varying & {*names_in(e)}):
             return Counter()
         seen.add(e)
@@ -94,7 +94,7 @@ class Operations:
     def address(
         self, buffer: str, index: Index, seen: set[object], varying: frozenset[str] | None
     ) -> Counts:
-        """For an address that begins at a symbolic place; what is a number off it is free."""
+        """Counts for an address, given its symbolic part: constant offsets are free."""
         terms = index if isinstance(index, int) else index - index.const
         used = symbols(terms)
         if not used or (buffer, terms) in seen or not (varying is None or varying & used):
@@ -129,7 +129,7 @@ class Operations:
     def _product(self, dtype: DType) -> Counts:
         if dtype.bytes > WORD:
             return self._long_product()
-        if self.small:  # operands and sums are on the stack
+        if self.small:  # operands and sums are spilled
             return counted(multiply=1, plain=2, load=2, store=1)
         return counted(multiply=1) if self.accumulates else counted(multiply=1, plain=1)
 
@@ -166,12 +166,12 @@ class Operations:
             wide = to if to.is_float else value.dtype
             return self._floats(wide, 1, "float")
         if isinstance(value, Load) or to.bytes <= value.dtype.bytes:
-            return Counter()  # part of the load, or of the store
-        return counted(plain=int(to.bytes <= WORD))  # long products widen themselves
+            return Counter()  # folded into the load, or the store
+        return counted(plain=int(to.bytes <= WORD))  # long products include the widening
 
 
 def _computed(e: Expr) -> tuple[Expr, ...]:
-    """What is computed before ``e``; a conversion to integers rounds by itself."""
+    """Operands computed before ``e``; a conversion to integers includes rounding."""
     match e:
         case Convert(value=ScalarCall(function="round", args=args)) if not e.dtype.is_float:
             return args
@@ -180,12 +180,12 @@ def _computed(e: Expr) -> tuple[Expr, ...]:
 
 
 def _is_known(e: Expr) -> bool:
-    """Whether compilers compute it."""
+    """Whether compilers fold it to a constant."""
     return all(isinstance(part, Const | ScalarCall | Convert) for part in walk(e))
 
 
 def operations_of(model: McuModel) -> Operations:
-    """The operations of a processor, by what GCC is told of it."""
+    """The operation costs of a processor, by the options that GCC gets for it."""
     hard = "-mfloat-abi=hard" in model.flags
     wide = any(flag in ("-mfpu=fpv5-d16", "-mcpu=cortex-m55") for flag in model.flags)
     arm = model.architecture == "arm"

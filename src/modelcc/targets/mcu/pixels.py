@@ -1,4 +1,4 @@
-"""Loop variables of pixels: of those that are numbered in the order of memory, and backwards."""
+"""Loop variables of pixels numbered in memory order, and reversed loops over pixels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from modelcc.targets.mcu.some_rows import BEGIN, END, SomeRows
 def pixel_at(
     product: Product, number: Index, names: FreshNames
 ) -> tuple[dict[str, Index], list[Stmt]]:
-    """Loop variables of ``product`` at a pixel, and what binds them."""
+    """Loop variables of ``product`` at a pixel, and the statements that bind them."""
     if product.step(product.operand.offset) and not product.operand.conditions:
         return product.at(number), []
     bound: list[Stmt] = []

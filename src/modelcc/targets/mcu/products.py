@@ -1,7 +1,8 @@
-"""Kernels that sum products of bytes or halves, as the schedules of this package want them.
+"""Kernels that sum products of bytes or halves, in the form that the schedules of this package
+expect.
 
-What is multiplied is one less a zero point, maybe in a border of zeros, and a constant weight;
-what becomes of the sum, point by point, is the *epilogue*.
+The factors are a byte or half less a zero point, maybe within a border of zeros, and a constant
+weight; the elementwise stages after the sum are the *epilogue*.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from modelcc.schedule.structure import make_group, neutral_guards
 
 @dataclass(frozen=True)
 class ByteOperand:
-    """Bytes or halves ``tensor[offset]`` less ``zero``; where the ``conditions`` do not all hold
-    (``left >= 0``), ``pad`` is in their place."""
+    """Bytes or halves ``tensor[offset]`` less ``zero``; ``pad`` if one of the ``conditions``
+    (``left >= 0``) does not hold."""
 
     tensor: str
     offset: Index
@@ -35,13 +36,13 @@ class ByteOperand:
 
     @property
     def fades(self) -> bool:
-        """Whether it is 0 beyond the border, if there is any."""
+        """Whether the border, if there is any, contributes 0."""
         return self.pad == self.zero or not self.conditions
 
 
 @dataclass(frozen=True)
 class Product:
-    """``sum over reduce of operand * weights[row, place]``, plus ``bias`` of a row if there is any.
+    """``sum over reduce of operand * weights[row, place]``, plus the ``bias`` of a row, if any.
 
     ``pixels`` are the loops that the weights do not move along, outermost first, ``row`` is the
     one along rows of weights; ``shared`` if the operand moves along it, too (depthwise).
@@ -74,11 +75,11 @@ class Product:
 
     @property
     def points(self) -> int:
-        """Pixels in all."""
+        """Number of pixels."""
         return prod(number_in(v.extent) for v in self.pixels)
 
     def step(self, index: Index) -> int:
-        """How far apart ``index`` is from one pixel to the next; 0 if that differs."""
+        """The distance of ``index`` between consecutive pixels; 0 if it varies."""
         if not self.pixels:
             return 0
         expected = step = number_in(coefficient(index, self.pixels[-1].name))
@@ -89,13 +90,13 @@ class Product:
         return step
 
     def at(self, pixel: Index) -> dict[str, Index]:
-        """Loop variables at the pixel of this number, for what has a :meth:`step`."""
+        """Loop variables at the pixel of this number, for indices with a :meth:`step`."""
         point: dict[str, Index] = {v.name: 0 for v in self.pixels}
         return {**point, self.pixels[-1].name: pixel} if self.pixels else point
 
 
 def find_product(kernel: CanonicalKernel) -> Product | None:
-    """The kernel as a product with an epilogue; None if it is something else."""
+    """The kernel as a product with an epilogue; else None."""
     shared = shared_axes(kernel.stages)
     if shared is None or kernel.dims or not shared[0].reduce:
         return None
@@ -112,7 +113,7 @@ def find_product(kernel: CanonicalKernel) -> Product | None:
 
 
 def _without_copies(nests: Sequence[Nest], stored: frozenset[str]) -> tuple[Nest, ...]:
-    """Values that another nest only hands on are its own."""
+    """Replaces values that another nest only copies by that nest's own."""
     kept: list[Nest] = []
     for nest in nests:
         before = kept[-1] if kept else None
@@ -219,7 +220,7 @@ def _weight(scalar: Scalar) -> Read | None:
 def _without_bias(
     total: str, nests: tuple[Nest, ...], row: LoopVar
 ) -> tuple[Read | None, tuple[Nest, ...]]:
-    """The number of its row that is first added to the sum, which then has it from the start."""
+    """The bias of each row that is first added to the sum, which is then initialised with it."""
     nodes = [node for nest in nests for node in walk(nest.body)]
     uses = [n for n in nodes if isinstance(n, Read) and n.tensor == total]
     found = [n for n in nodes if isinstance(n, Apply) and _is_bias(n, total, row)]
@@ -246,7 +247,7 @@ def _is_bias(node: Apply, total: str, row: LoopVar) -> bool:
 
 
 def place_in_row(read: Read, row: LoopVar) -> tuple[int, int] | None:
-    """How many numbers a tensor has for each row, and which of them is read; None if it is read
+    """How many elements a tensor has per row, and which of them is read; None if it is read
     otherwise."""
     if len(read.indices) != 1:
         return None
@@ -258,5 +259,5 @@ def place_in_row(read: Read, row: LoopVar) -> tuple[int, int] | None:
 
 
 def number_in(index: Index | None) -> int:
-    """``index`` if it is a number, else 0."""
+    """``index`` if it is an integer, else 0."""
     return index if isinstance(index, int) else 0

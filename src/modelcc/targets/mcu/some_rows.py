@@ -1,11 +1,11 @@
-"""Kernels of which a launch computes some rows: those of an image, of rows that go beyond it.
+"""Kernels whose launches compute some rows: those inside an image, of a range that may exceed it.
 
-Where a row is none of the image, the kernel says what is there instead::
+Rows outside of the image have a fill value::
 
     y[r + 2, c] = ... if 0 <= 3*turn + r - 1 < 25 else -128     [r < 3, c < 64]
 
-is computed for rows ``begin`` to ``end``, which a launch gives, and filled elsewhere.  Where the
-first row goes may be given as well: ``row``.
+is computed for rows ``begin`` to ``end``, arguments of a launch, and filled elsewhere.  The
+destination of the first row may be an argument, too: ``row``.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ BEGIN, END, ROW = "begin", "end", "row"
 
 @dataclass(frozen=True)
 class SomeRows:
-    """``kernel`` for all of its ``rows``, of which those from ``begin`` to ``end`` are wanted, the
-    others being ``fill``; ``sizes`` are what launches give."""
+    """``kernel`` for all of its ``rows``, of which those from ``begin`` to ``end`` are computed,
+    the others being ``fill``; ``sizes`` are the arguments of launches."""
 
     kernel: CanonicalKernel
     rows: int
@@ -36,14 +36,14 @@ class SomeRows:
     fill: Number
 
     def points(self, whole: int) -> tuple[Index, Index]:
-        """Of ``whole`` points in all rows the first one, and the one after the last."""
+        """The first and the end of the computed points, of ``whole`` points in all rows."""
         each = whole // self.rows
         return Sym(BEGIN) * each, Sym(END) * each
 
     def filled(
         self, tensor: str, start: Index, elements: int, names: FreshNames
     ) -> tuple[Stmt, ...]:
-        """The other rows of ``elements`` elements from ``start`` on."""
+        """Fills the other rows of ``elements`` elements from ``start`` on."""
         first, last = self.points(elements)
 
         def loop(begin: Index, end: Index) -> For:
@@ -55,7 +55,7 @@ class SomeRows:
 
 
 def some_rows(kernel: CanonicalKernel) -> SomeRows | None:
-    """``kernel`` without the sizes that tell its rows; None if it has none, or others."""
+    """``kernel`` without the sizes that select its rows; None if it has none, or others."""
     final = kernel.stages[-1]
     known = {name for name, _ in kernel.dims}
     conditions, inside, fill = _guarded(final.body)
@@ -88,7 +88,7 @@ def some_rows(kernel: CanonicalKernel) -> SomeRows | None:
 
 
 def _guarded(body: Scalar) -> tuple[tuple[Condition, ...], Scalar, Number]:
-    """Conditions of a row, what it is where they hold, and elsewhere."""
+    """Conditions on a row, the value if they hold, and the fill value."""
     match body:
         case Guard(conditions, inside, Number() as fill):
             return conditions, inside, fill
@@ -99,7 +99,7 @@ def _guarded(body: Scalar) -> tuple[tuple[Condition, ...], Scalar, Number]:
 def _place(
     final: Stage, named: set[str], known: set[str], type_: TensorType
 ) -> tuple[Axis, int] | None:
-    """The axis of rows, and the dimension that it walks along: the outermost of what there is."""
+    """The axis of rows, and its dimension: the outermost of extent other than 1."""
     for dim, extent in enumerate(type_.shape):
         index = final.write[dim]
         axis = next((a for a in final.axes if coefficient(index, a.name) == 1), None)

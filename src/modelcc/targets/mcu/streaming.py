@@ -1,4 +1,4 @@
-"""Which layers are streamed by rows for a model to fit into memory, and how many rows at a time."""
+"""Chooses layers to stream by rows so that a model fits into memory, and the number of rows."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ from modelcc.passes.tensor.stream_rows import StreamRows
 from modelcc.targets.mcu.convolution import PIXELS
 
 ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
-"""Of the last image in a turn."""
+"""Candidate numbers of rows of the last image per iteration."""
 
 TRIED = 20
-"""Programs that are scheduled and planned to see what they take."""
+"""Maximum number of programs that are scheduled and planned to determine their memory."""
 
 _COPY, _CALL = 4, 60
-"""Instructions for a byte that is copied, and for a call."""
+"""Instructions per copied byte, and per call."""
 
 
 @dataclass(frozen=True)
 class MemoryNeed:
-    """Bytes of memory that a program takes, those of the stack among them, and the nodes where it
-    takes most."""
+    """Bytes of memory of a program, including those of the stack, and the nodes at its peak."""
 
     bytes: int
     stack: int
@@ -37,7 +36,7 @@ class MemoryNeed:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A way to stream, about how many instructions it costs, and bytes it takes at least."""
+    """A way to stream, its estimated cost in instructions, and a lower bound of its bytes."""
 
     step: StreamRows
     cost: float
@@ -46,9 +45,10 @@ class _Candidate:
 
 @dataclass(frozen=True)
 class StreamToFit:
-    """Streams no more than what it takes to fit into ``ram`` bytes, as ``needs`` tells them.
+    """Streams no more than needed to fit into ``ram`` bytes; ``needs`` determines a program's
+    memory.
 
-    ``others`` are what would help besides what helps any model.
+    ``others`` are hints besides those for any model.
     """
 
     ram: int
@@ -56,7 +56,7 @@ class StreamToFit:
     others: tuple[str, ...] = ()
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
-        """:class:`ModelError` with what is needed at least if nothing fits."""
+        """Raises :class:`ModelError` with the minimum memory needed if nothing fits."""
         nearest = self.needs(program)
         if nearest.bytes <= self.ram:
             return program
@@ -104,7 +104,7 @@ def _of_run(program: TensorProgram, first: int, last: int) -> Iterator[_Candidat
 
 
 def _cost(program: TensorProgram, stream: RowStream) -> float:
-    """Instructions beyond those of whole images, copies aside."""
+    """Instructions in excess of computing whole images, without copies."""
     found = float(stream.trips * len(stream.kernels) * _CALL)
     for kernel in stream.kernels:
         image = stream.images[kernel.output]
@@ -123,7 +123,7 @@ def _cost(program: TensorProgram, stream: RowStream) -> float:
 
 
 def _pixels(kernel: RowKernel) -> int:
-    """Pixels of a row whose channels are computed together; 0 if they are not."""
+    """Pixels of a row whose channels are computed together; 0 if they are separate."""
     stage = kernel.stages[0]
     channel = stage.axes[-1]
     images = {w.tensor for w in kernel.windows}
@@ -139,7 +139,7 @@ def _number(axis: Axis) -> int:
 
 
 def _copied(program: TensorProgram, stream: RowStream, slide: bool) -> int:
-    """Bytes of rows that are kept, in all turns."""
+    """Bytes of rows that are kept between iterations, in total."""
     return sum(
         stream.trips * image.kept * _row_bytes(program, name, image.dim) * (1 if slide else 2)
         for name, image in stream.images.items()
@@ -147,7 +147,7 @@ def _copied(program: TensorProgram, stream: RowStream, slide: bool) -> int:
 
 
 def _inside(program: TensorProgram, stream: RowStream, slide: bool) -> int:
-    """Bytes that the images of a turn take at least."""
+    """Lower bound of the bytes of an iteration's images."""
     size = {n: _row_bytes(program, n, i.dim) for n, i in stream.images.items()}
     kept = {
         n: i.kept * size[n] + (i.rows * size[n] if slide and i.kept else 0)
@@ -165,8 +165,8 @@ def _inside(program: TensorProgram, stream: RowStream, slide: bool) -> int:
 
 
 def _live(program: TensorProgram, first: int, last: int) -> tuple[int, int]:
-    """Bytes that live before and after items outside of a run, and throughout the run, at least:
-    of what is read by an item and what it makes only one is counted."""
+    """Lower bounds of the live bytes between items outside of a run, and throughout the run: an
+    item's operands and results are assumed to overlap."""
     run = program.items[first : last + 1]
     made = {n for item in run[:-1] for n in item_outputs(item)}
     groups = [

@@ -1,7 +1,7 @@
 """Microcontrollers as targets.
 
-What runs on this machine (:meth:`~modelcc.targets.base.Target.load`) are the same kernels, with
-what instructions mean in place of those that it does not have.
+On this machine (:meth:`~modelcc.targets.base.Target.load`) the same kernels run, with missing
+instructions replaced by their semantics.
 """
 
 from __future__ import annotations
@@ -67,23 +67,24 @@ from modelcc.targets.native.c_target import CTarget
 from modelcc.targets.native.linux_machine import linux_machine
 
 _REGISTERS = 8
-"""Sums that a tile may have: of thirteen registers some are for addresses."""
+"""Maximum sums of a tile: of thirteen registers some hold addresses."""
 
 _CHANNELS = 4
-"""Channels that kernels take at once."""
+"""Channels that kernels process at once."""
 
 _SURE = 1.5
-"""Of two estimates one has to be so many times the other to tell which kernel takes less."""
+"""Ratio of two estimates from which on they decide which kernel is cheaper."""
 
 
 FRAMES = 640
-"""Bytes of stack beside arrays: GCC's frames for the kernels of DS-CNN take 290 of a Cortex-M4,
+"""Bytes of stack besides arrays: GCC's frames for the kernels of DS-CNN take 290 of a Cortex-M4,
 for those of ResNet-8 570."""
 
 
 @dataclass(frozen=True)
 class McuTarget(CTarget):
-    """A microcontroller, for which C is written; it is run on this machine's processor."""
+    """A microcontroller, for which C is generated; loaded artifacts run on this machine's
+    processor."""
 
     model: McuModel = MODELS["mcu"]
 
@@ -93,7 +94,7 @@ class McuTarget(CTarget):
 
     @property
     def description(self) -> str:
-        """What it is, for ``modelcc targets``."""
+        """Its description, for ``modelcc targets``."""
         return self.model.words
 
     @property
@@ -102,17 +103,17 @@ class McuTarget(CTarget):
 
     @property
     def usual_dims(self) -> Mapping[str, int]:
-        """One sample at a time: frontends call axes so that models leave open for several."""
+        """One sample at a time: the names that frontends give to open batch axes."""
         return {"batch": 1}
 
     @property
     def memory(self) -> MemoryRules:
-        """What the largest elements want; inputs and outputs may be in the arena, too."""
+        """Alignment for the largest elements; inputs and outputs may be in the arena, too."""
         return MemoryRules(alignment=8, room=True, overlap=True)
 
     @cached_property
     def encodings(self) -> tuple[Encoding, ...]:
-        """The microcontroller's instructions that kernels may ask for."""
+        """The microcontroller's instructions that kernels may use."""
         return available(self.model.architecture, self.model.features)
 
     @cached_property
@@ -120,7 +121,7 @@ class McuTarget(CTarget):
         return lanes_of(e for e in self.encodings if e.c)
 
     def graph_passes(self) -> GraphPasses:
-        """Products of integers, where a model dequantises their operands."""
+        """Integer products, if a model dequantises their operands."""
         return GraphPasses(
             quantised=(IntegerContractions(own=False),),
             functions=(TabulateBytes(),),
@@ -128,7 +129,7 @@ class McuTarget(CTarget):
         )
 
     def tensor_passes(self) -> TensorPasses:
-        """Images with channels last, and integers as instructions take them."""
+        """Images with channels last, and integers in the form that instructions need."""
         mve = self.model.mve
         folded, beside = ((FoldZeroPoints(),), ()) if mve else ((), (RowParameters(),))
         return TensorPasses(
@@ -141,20 +142,20 @@ class McuTarget(CTarget):
 
     @property
     def _streams(self) -> tuple[StreamToFit, ...]:
-        """Rows through layers, if memory is short."""
+        """Streams rows through layers, if memory is short."""
         called = ("--library left out, for calls take whole images",) if self._calls else ()
         ram = self.options.ram
         return () if ram is None else (StreamToFit(ram, self._needs, called),)
 
     @property
     def _calls(self) -> tuple[CallLibrary, ...]:
-        """Kernels that are left to the vendor's library, if that is asked for."""
+        """Calls the vendor's library, if requested."""
         library = CmsisNN("+dsp" in self.model.features, self.model.mve)
         gains = None if self.options.kernels == "library" else self._gains
         return (CallLibrary(library, self.cpu, gains),) if self.model.libraries else ()
 
     def _gains(self, call: ExternalCall, alone: TensorProgram) -> bool:
-        """Whether a library's function takes fewer instructions than kernels of one's own."""
+        """Whether a library's function takes fewer instructions than generated kernels."""
         for step in (FuseKernels(), *self.tensor_passes().kernels):
             alone = step(alone)
         costs = step_costs(self._legal(alone), self.model).values()
@@ -162,35 +163,36 @@ class McuTarget(CTarget):
         return _SURE * instructions(call_counts(call, self.model)) < own
 
     def _legal(self, program: TensorProgram) -> Program:
-        """The program as it is scheduled, with what its processor has."""
+        """The program scheduled for and legalised to its processor."""
         scheduled = replace(self.schedule(program), states=program.states)
         legal = (self.legalize(c) if isinstance(c, Function) else c for c in scheduled.callees)
         return replace(scheduled, callees=tuple(legal))
 
     def _needs(self, program: TensorProgram) -> MemoryNeed:
-        """The memory that a program takes when it is scheduled as it is."""
+        """The memory of a program when scheduled unchanged."""
         ordered = order_steps(check_first(self._legal(program)))
         plan = plan_memory(ordered, self.memory)
         return need(ordered, plan)
 
     def schedule(self, program: TensorProgram, on_function: OnFunction | None = None) -> Program:
-        """Kernels become loop functions, products of bytes in the processor's own way."""
+        """Lowers kernels to loop functions, products of bytes by processor-specific schedules."""
         lower = partial(schedule_kernel, mve=self.model.mve)
         return schedule_program(program, self.cpu, on_function, self.wanted, lower)
 
     def legalize(self, function: Function) -> Function:
-        """As for any processor, and without threads."""
+        """As for any processor, without threads."""
         return super().legalize(serialise(function))
 
     def emit_functions(self, functions: Sequence[Callee]) -> tuple[Module, ...]:
-        """Files of a few functions each, for this machine: what calls of libraries mean."""
+        """Files of a few functions each, for this machine: library calls replaced by their
+        semantics."""
         plain = (
             self.legalize(f.meaning) if isinstance(f, LibraryFunction) else f for f in functions
         )
         return super().emit_functions(tuple(plain))
 
     def called(self, callees: Sequence[Callee]) -> tuple[LibrarySpec, ...]:
-        """This machine calls none of them."""
+        """None: on this machine no library is called."""
         return ()
 
     def complete(self, program: Program) -> str:
@@ -199,7 +201,7 @@ class McuTarget(CTarget):
 
     def deliver(self, program: Program, request: DeliveryRequest) -> tuple[File, ...]:
         """A C file, its header and an example, or an Arduino library of them; :class:`ModelError`
-        for what has no form there."""
+        for what these cannot express."""
         model = embedded_model(program, request, self.model)
         return arduino_files(model) if request.arduino else embedded_files(model)
 
@@ -213,7 +215,7 @@ def mcu_target(name: str, options: TargetOptions) -> McuTarget:
 
 
 def need(program: Program, plan: MemoryPlan) -> MemoryNeed:
-    """Arena, states and stack of ``program``, placed as ``plan`` says."""
+    """Arena, states and stack of ``program``, placed by ``plan``."""
     sizes = (plan.arena, *(program.types[name].bytes for name in program.states.values()))
     numbers = [size for size in sizes if isinstance(size, int)]
     stack = FRAMES + max((local_bytes(f.body) for f in program.functions), default=0)
@@ -221,7 +223,7 @@ def need(program: Program, plan: MemoryPlan) -> MemoryNeed:
 
 
 def local_bytes(body: Sequence[Stmt]) -> int:
-    """Bytes of the arrays that statements, and the routines that they call, have on the stack."""
+    """Bytes of stack for the arrays of statements, and of the routines that they call."""
     own = called = 0
     for s in statements(body):
         if isinstance(s, Alloc) and isinstance(s.buffer.size, int):
@@ -232,7 +234,7 @@ def local_bytes(body: Sequence[Stmt]) -> int:
 
 
 def _fullest(program: Program, plan: MemoryPlan) -> tuple[str, ...]:
-    """The nodes of the step at which most of the arena is needed."""
+    """The nodes of the step at the peak of the arena."""
     placed = [s for s in plan.storages if s.place == "arena" and isinstance(s.size, int)]
 
     def live(step: int) -> int:

@@ -1,7 +1,7 @@
 """Cycles of kinds of instructions, for estimates.
 
-Of the processors' manuals (Arm's technical reference manuals) where these have tables; memory
-answers at once.  Processors that begin two instructions in a cycle do so for a share of them.
+From the processors' manuals (Arm's technical reference manuals) if these have tables; memory
+without wait states.  Dual-issue processors pair a fraction of the instructions.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ Kind = Literal[
     "registers", "taken", "float", "float_product", "float_divide", "vector",
 ]  # fmt: skip
 """``several`` registers are moved from or to memory by one instruction, ``registers`` counts them;
-``pair`` are two; ``taken`` branches come on top of what they are."""
+``pair`` are two; ``taken`` branches are counted in addition to their kind."""
 
 Counts = Counter[Kind]
-"""How many there are of each kind."""
+"""Number of instructions of each kind."""
 
 
 def counted(**kinds: int) -> Counts:
-    """By the names of kinds."""
+    """Counts by the names of kinds."""
     return cast(Counts, Counter(kinds))
 
 
 ADDED: frozenset[Kind] = frozenset(("registers", "taken"))
-"""What is no instruction of its own."""
+"""Kinds that are no instructions of their own."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Cycles of each kind, 1 unless it is told, and of nothing else; ``share`` of that is left
-    where instructions begin at the same time."""
+    """Cycles of each kind, 1 by default; ``share`` is the fraction of the total that remains with
+    dual issue."""
 
     cycles: Mapping[Kind, float] = field(default_factory=dict[Kind, float])
     share: float = 1.0
 
     def estimate(self, counts: Mapping[Kind, float]) -> float:
-        """Cycles of so many instructions."""
+        """Cycles of ``counts`` instructions."""
         usual: Mapping[Kind, float] = self.cycles
         return self.share * sum(count * usual.get(kind, 1.0) for kind, count in counts.items())
 
 
 def instructions(counts: Mapping[Kind, float]) -> float:
-    """All instructions."""
+    """Total instructions."""
     return sum(count for kind, count in counts.items() if kind not in ADDED)
 
 

@@ -1,7 +1,7 @@
-"""Loops walked as they will run, for whoever counts what they execute.
+"""Abstract execution of loops, to count what they execute.
 
-How often a loop runs and which branches are taken is known where that depends on indices; of a loop
-whose iterations differ in it, some iterations stand for those next to them.
+Trip counts and branches are evaluated where they depend on indices; of a loop with uneven
+iterations, samples represent their neighbours.
 """
 
 from __future__ import annotations
@@ -39,70 +39,71 @@ from modelcc.targets.mcu.timing import Counts, Kind
 _Known = dict[tuple[str, tuple[int, ...]], Counts]
 
 _SAMPLES = 24
-"""Iterations that are looked at of a loop whose iterations are not alike."""
+"""Sampled iterations of a loop with uneven iterations."""
 
 _EDGE = 4
-"""Of these the first and the last ones, which are at borders of images."""
+"""Of these, the first and the last ones, at borders of images."""
 
 
 @dataclass
 class LoopWalk(ABC):
-    """Counts what steps execute, each function with the same sizes once."""
+    """Counts what steps execute; each function with the same sizes is evaluated once."""
 
     known: _Known = field(default_factory=_Known)
 
     @abstractmethod
     def own(self, s: Stmt, seen: set[object], varying: frozenset[str] | None) -> Counts:
-        """What a statement takes without those inside; in a loop, if it depends on ``varying``.
+        """Counts of a statement without those inside; in a loop, if it depends on ``varying``.
 
-        ``seen`` is what the block has computed before.
+        ``seen`` has the values that the block has computed before.
         """
 
     def prepared(self, body: Sequence[Stmt]) -> Sequence[Stmt]:
-        """A block as a compiler takes it."""
+        """A block after the compiler's simplifications."""
         return body
 
     def once(self, loop: For) -> Counts:
-        """What is computed once before a loop."""
+        """Counts of loop invariants."""
         return Counter()
 
     def turn(self, loop: For, trips: int) -> Counts:
-        """What an iteration takes beside the body."""
+        """Counts of an iteration besides the body."""
         return Counter()
 
     def call(self, arguments: int) -> Counts:
-        """What a call takes beside what it calls."""
+        """Counts of a call besides the callee."""
         return Counter()
 
     def routine_call(self, s: RoutineCall) -> Counts:
-        """What a call of a routine takes."""
+        """Counts of a routine's call."""
         return self.call(len(s.arguments) + len(s.sizes))
 
     def moved(self, size: int, read: bool, known: bool) -> Counts:
-        """Bytes that are copied, or set if they are not ``read``; ``known``: by the compiler."""
+        """Bytes that are copied, or set if they are not ``read``; ``known``: a compile-time
+        constant size."""
         return Counter()
 
     def function(self, function: Function, sizes: tuple[int, ...]) -> Counts:
-        """Of one call."""
+        """Counts of one call."""
         key = function.name, sizes
         if key not in self.known:
             self.known[key] = self.body(function, dict(zip(function.sizes, sizes, strict=False)))
         return self.known[key]
 
     def external(self, call: ExternalCall) -> Counts | None:
-        """Of a library's function; None: of what it means."""
+        """Counts of a library's function; None: those of its semantics."""
         return None
 
     def body(self, function: Function, env: Mapping[str, int]) -> Counts:
-        """Of what a function does."""
+        """Counts of a function's body."""
         return self._block(function.body, env, None)
 
     def steps(self, steps: Sequence[Step], program: Program, env: Mapping[str, int]) -> Counts:
-        """Of several steps."""
+        """Counts of several steps."""
         return sum((self.step(step, program, env) for step in steps), Counter[Kind]())
 
     def step(self, step: Step, program: Program, env: Mapping[str, int]) -> Counts:
-        """Of one step; of two branches, what the dearer one takes."""
+        """Counts of one step; of two branches, the more expensive one."""
         match step:
             case Launch():
                 sizes = tuple(evaluate(size, env) for size in step.sizes)
@@ -134,7 +135,7 @@ class LoopWalk(ABC):
         return total
 
     def _inner(self, s: Stmt, env: dict[str, int], varying: frozenset[str] | None) -> Counts:
-        """Of the statements in ``s``, and of what it calls."""
+        """Counts of the statements in ``s``, and of its callees."""
         match s:
             case For():
                 return self._loop(s, env)
@@ -148,7 +149,7 @@ class LoopWalk(ABC):
             case BindIndex(value=IndexOf(index=index)) if symbols(index) <= {*env}:
                 env[s.symbol] = evaluate(index, env)
             case BindIndex():
-                env[s.symbol] = 0  # of the data
+                env[s.symbol] = 0  # depends on data
             case _:
                 pass
         return Counter()
@@ -188,7 +189,7 @@ def _times(counts: Counts, factor: float) -> Counts:
 
 
 def set_in(loop: For) -> frozenset[str]:
-    """Names of what an iteration sets: indices, values and memory."""
+    """Names set in an iteration: indices, values and memory."""
     found = {loop.variable}
     for s in statements(loop.body):
         match s:
@@ -208,8 +209,8 @@ def set_in(loop: For) -> frozenset[str]:
 
 
 def moved_bytes(loop: For) -> tuple[int, bool] | None:
-    """If all that a loop does is to copy elements in a row, or to set them: bytes of one, and
-    whether it reads them."""
+    """For a loop that only copies contiguous elements, or sets them: bytes of one, and whether it
+    reads them."""
     if len(loop.body) != 1 or not isinstance(loop.body[0], Store):
         return None
     store = loop.body[0]
@@ -250,7 +251,7 @@ def _is_uneven(loop: For) -> bool:
 
 
 def _places(trips: int, uneven: bool) -> Sequence[int]:
-    """Iterations to look at."""
+    """Iterations to sample."""
     if not uneven:
         return range(min(1, trips))
     if trips <= _SAMPLES:
@@ -261,7 +262,7 @@ def _places(trips: int, uneven: bool) -> Sequence[int]:
 
 
 def _weights(places: Sequence[int], trips: int) -> list[float]:
-    """How many iterations each of the ``places`` stands for: those that are nearer to it."""
+    """How many iterations each of the sampled ``places`` represents: the nearest ones."""
     if not places:
         return []
     edges = [(a + b + 1) / 2 for a, b in pairwise(places)]

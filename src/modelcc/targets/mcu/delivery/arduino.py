@@ -1,4 +1,4 @@
-"""The model as an Arduino library: its folder, as the Arduino library specification has it."""
+"""The model as an Arduino library: a folder by the Arduino library specification."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from modelcc.targets.mcu.delivery.model import EmbeddedModel
 from modelcc.targets.mcu.delivery.source import source
 
 _VERSION = "1.0.0"
-"""Of the library; the specification wants one of three numbers."""
+"""Version of the library; the specification requires three numbers."""
 
 
 def arduino_files(model: EmbeddedModel) -> tuple[File, ...]:
@@ -111,6 +111,6 @@ def _placed(model: EmbeddedModel, tensor: Tensor) -> str:
 
 
 def _number(tensor: Tensor) -> str:
-    """An element as something that is printed: integers of 64 bits are not."""
+    """A printable expression of an element: 64-bit integers are not printable."""
     text = f"{tensor.field}[i]"
     return f"static_cast<long>({text})" if tensor.element.endswith("64_t") else text

@@ -28,7 +28,7 @@ def embedded_files(model: EmbeddedModel) -> tuple[File, ...]:
 
 
 def _library(name: str, model: str) -> str:
-    """What finds a vendor's library, in its own project or in the one that this is part of."""
+    """CMake code that finds a vendor's library, in its own project or in the enclosing one."""
     macro = name.upper().replace("-", "_")
     return filled("vendor_library.cmake", name=model, library=name, LIBRARY=macro)
 

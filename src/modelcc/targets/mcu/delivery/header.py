@@ -1,4 +1,4 @@
-"""``NAME.h``: what a caller needs."""
+"""``NAME.h``: the interface for callers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def header(model: EmbeddedModel) -> str:
 
 
 def head_lines(model: EmbeddedModel) -> Iterator[str]:
-    """Where it is from and what it is for."""
+    """Comments on the origin and the target of the file."""
     request = model.facts.request
     if request.origin:
         yield f"Model: {request.origin}"
@@ -69,13 +69,13 @@ def signature(model: EmbeddedModel) -> str:
 
 
 def reset_signature(model: EmbeddedModel) -> str:
-    """Head of the function that sets what the model keeps to what it is at first."""
+    """Head of the function that resets states to their initial values."""
     given = ", ".join(f"{state.element} *{state.field}" for state in model.states)
     return f"void {model.name}_reset({given})"
 
 
 def macro_of(model: EmbeddedModel, tensor: Tensor) -> str:
-    """What macros of a tensor begin with."""
+    """Prefix of the macros of a tensor."""
     return tensor_macro(model.facts, tensor)
 
 

@@ -1,4 +1,4 @@
-"""Memory of programs that run a model: the arena, and tensors in it and beside it."""
+"""Memory of programs that run a model: the arena, and tensors in and outside of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from modelcc.targets.mcu.delivery.model import EmbeddedModel
 
 
 def declarations(model: EmbeddedModel) -> Iterator[str]:
-    """The arena, aligned for what is in it, and what has no room in it."""
+    """The arena, aligned for its contents, and the tensors outside of it."""
     yield f"static uint64_t arena[{max(1, model.arena // 8)}];"
     for tensor in model.facts.tensors:
         if tensor.field not in model.room:
@@ -18,6 +18,6 @@ def declarations(model: EmbeddedModel) -> Iterator[str]:
 
 
 def placed(model: EmbeddedModel, tensor: Tensor) -> str:
-    """A pointer to what is in the arena."""
+    """A pointer to a tensor in the arena."""
     place = f"(uint8_t *)arena + {macro_of(model, tensor)}_ARENA_OFFSET"
     return f"{tensor.element} *{tensor.field} = (void *)({place});"

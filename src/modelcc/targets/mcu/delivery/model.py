@@ -1,4 +1,4 @@
-"""What a caller has to know of a model on a microcontroller, and what its source is made of."""
+"""The interface of a model on a microcontroller, and the contents of its source."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from modelcc.targets.mcu.machine import McuModel
 from modelcc.targets.packaging import check_text
 
 _MOST = 1 << 31
-"""Bytes of a tensor that indices of 32 bits reach."""
+"""Maximum bytes of a tensor with 32-bit indices."""
 
 _TAKEN = "arena inputs outputs constants sizes pool host status"
-"""What the function that runs the steps calls other things."""
+"""Names with other meanings in the function that runs the steps."""
 
 
 @dataclass(frozen=True)
 class ConstantArray:
-    """One array in flash: ``names`` are the program's constants with these elements, ``source``
+    """One array in flash: ``names`` are the program's constants with these contents, ``source``
     the model's nodes that read them."""
 
     field: str
@@ -46,18 +46,18 @@ class ConstantArray:
 
     @property
     def bytes(self) -> int:
-        """What it takes of the flash."""
+        """Its bytes of flash."""
         return self.array.size * self.dtype.bytes
 
     @property
     def is_weight(self) -> bool:
-        """Whether it has several extents: else it is a table of numbers, or one number."""
+        """Whether it has several extents: else it is a table, or a scalar."""
         return sum(extent > 1 for extent in self.array.shape) > 1
 
 
 @dataclass(frozen=True)
 class EmbeddedModel:
-    """A program that is all known before it runs, and the arrays of its constants."""
+    """A program of static shape, and the arrays of its constants."""
 
     facts: DeliveredModel
     machine: McuModel
@@ -76,17 +76,17 @@ class EmbeddedModel:
 
     @property
     def program(self) -> Program:
-        """What runs."""
+        """The program that runs."""
         return self.facts.program
 
     @property
     def states(self) -> tuple[Tensor, ...]:
-        """What the model keeps from call to call."""
+        """The states kept between calls."""
         return tuple(state.tensor for state in self.facts.states)
 
     @cached_property
     def spelled(self) -> dict[str, str]:
-        """How the source calls inputs, outputs, states and constants, by the program's names."""
+        """The source's names of inputs, outputs, states and constants, by the program's names."""
         program, facts = self.program, self.facts
         kept = {state.input: state.tensor.field for state in facts.states}
         given = iter(tensor.field for tensor in facts.inputs)
@@ -97,11 +97,11 @@ class EmbeddedModel:
 
     @cached_property
     def room(self) -> dict[str, int]:
-        """Where in the arena inputs and outputs may be, by their fields."""
+        """Offsets in the arena where inputs and outputs may be, by their fields."""
         return {self.spelled[name]: at for name, at in self.program.placed.room.items()}
 
     def first(self, state: Tensor) -> ConstantArray | None:
-        """What a state is before the first call; None: zeros."""
+        """The initial value of a state; None: zeros."""
         name = first_name(state.name)
         return next((one for one in self.arrays if name in one.names), None)
 
@@ -109,7 +109,7 @@ class EmbeddedModel:
 def embedded_model(program: Program, request: DeliveryRequest, machine: McuModel) -> EmbeddedModel:
     """``program`` as C99 without memory of its own.
 
-    :class:`ModelError` for sizes that are known at run time only, or beyond 32 bits.
+    :class:`ModelError` for sizes that depend on run-time values, or exceed 32 bits.
     """
     _check(program)
     outputs = list(map(user_name, program.outputs))
@@ -151,7 +151,7 @@ def _check(program: Program) -> None:
 
 
 def _initial(facts: DeliveredModel, request: DeliveryRequest) -> dict[str, Constant]:
-    """What states are at first, unless they are zeros."""
+    """The initial values of states, unless they are zeros."""
     known = {state.tensor.name for state in facts.states}
     found = ((n, c) for n, c in request.initial.items() if n in known and c.data.any())
     return {first_name(name): constant for name, constant in found}
@@ -162,7 +162,7 @@ def _arrays(
     taken: Iterable[str],
     readers: Mapping[str, Mapping[str, None]],
 ) -> tuple[ConstantArray, ...]:
-    """Constants with the same type and bytes are one array; those without elements are none."""
+    """Constants with the same type and bytes share one array; empty ones have none."""
     groups: dict[tuple[DType, bytes], list[str]] = {}
     for name, constant in constants.items():
         if constant.nbytes:
@@ -180,5 +180,5 @@ def _arrays(
 
 
 def _short(names: Sequence[str]) -> list[str]:
-    """Names of tensors as identifiers that can be read: the last part of a path."""
+    """Names of tensors as readable identifiers: the last part of a path."""
     return [name.split(";")[0].rsplit("/", 1)[-1] or name for name in names]

@@ -22,7 +22,7 @@ from modelcc.targets.steps import write_steps
 _KERNELS = EmitOptions(static=True, dialect=EMBEDDED)
 
 WORD = 4
-"""Bytes that instructions load at once, of elements of less."""
+"""Bytes loaded at once by instructions for narrower elements."""
 
 _ALIGNED = "MCC_ALIGNED"
 _ALIGNMENT = f"""\
@@ -34,11 +34,11 @@ _ALIGNMENT = f"""\
 
 
 MARK = "mcc_step"
-"""What labels before steps begin with: the step's number follows, and one of the copy."""
+"""Prefix of labels before steps, followed by the step's number, and that of the copy."""
 
 
 def source(model: EmbeddedModel, marked: bool = False) -> str:
-    """Text of the file; ``marked``: with labels where steps begin, for GCC."""
+    """Text of the file; ``marked``: with labels at the beginnings of steps, for GCC."""
     prelude = Prelude(EMBEDDED)
     kernels = definitions(model.program.callees, prelude, _KERNELS)
     steps = EmbeddedSteps(model, prelude)
@@ -74,8 +74,8 @@ def _head(model: EmbeddedModel) -> str:
 
 
 def array_text(one: ConstantArray, words: bool) -> str:
-    """A constant array, with the names that its elements have in the model; with ``words``, whole
-    words of it may be loaded."""
+    """A constant array, with the names of its constants in the model; with ``words``, it may be
+    loaded in whole words."""
     shape = "x".join(map(str, one.array.shape))
     of = f" of {', '.join(one.source)}" if one.source else ""
     note = f"{', '.join(one.names)}: {one.dtype}[{shape}]{of}"
@@ -92,7 +92,7 @@ def array_text(one: ConstantArray, words: bool) -> str:
 
 
 def _reset(model: EmbeddedModel) -> Iterator[str]:
-    """Sets what the model keeps to what it is at first."""
+    """Resets states to their initial values."""
     if not model.states:
         return
     lines: list[str] = []
@@ -112,7 +112,7 @@ class EmbeddedSteps(StepsCode):
         self._code.scope.taken |= {*model.spelled.values()}
 
     def clock(self, times: str, position: int) -> None:
-        """A label, where another program can note the time."""
+        """A label, at which another program can record the time."""
         self._code.line(f'__asm__ volatile("{times}_{position}_%=:" ::: "memory");')
 
     def passed(self, name: str, place: Place, position: int) -> str:

@@ -1,1 +1,1 @@
-"""Microcontrollers without one: models built with start-up code, and run in QEMU."""
+"""Microcontrollers emulated: models built with start-up code, and run in QEMU."""

@@ -1,4 +1,4 @@
-"""Machines of QEMU's that have the processors of targets, and the tools that are needed."""
+"""QEMU machines with the processors of targets, and the required tools."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from types import MappingProxyType
 from modelcc.targets.mcu.machine import McuModel
 
 SOURCES = Path(__file__).parent / "board"
-"""Start-up code, the linker's script, and the plugin that counts."""
+"""Start-up code, the linker's script, and the counting plugin."""
 
 
 @dataclass(frozen=True)
 class Board:
-    """A machine of QEMU's, and where its memories are: more than a chip has, for comparisons.
+    """A QEMU machine, and the addresses of its memories: larger than those of a chip, for
+    comparisons.
 
-    ``library`` is what GCC calls the C library for it.
+    ``library`` is GCC's name of the C library for it.
     """
 
     machine: str
@@ -58,11 +59,11 @@ _PACKAGES: Mapping[str, str] = MappingProxyType(
         "qemu-system-riscv32": "qemu-system-misc",
     }
 )
-"""What Debian and Ubuntu call the packages that have a command, or a library's specs for GCC."""
+"""Debian's and Ubuntu's names of the packages that have a command, or a library's specs for GCC."""
 
 
 def missing_tools(model: McuModel) -> str:
-    """What a processor's programs need and is not installed, as a sentence; else empty."""
+    """The missing tools for a processor's programs, as a sentence; else empty."""
     if model.name not in BOARDS:
         return f"QEMU has no board with a {model.name}"
     board, compiler = BOARDS[model.name], f"{model.compiler}gcc"

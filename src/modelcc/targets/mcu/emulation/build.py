@@ -1,4 +1,4 @@
-"""Programs for boards, built by GCC, and what is in them."""
+"""Programs for boards, built by GCC, and their contents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from modelcc.targets.mcu.machine import McuModel
 _EXAMPLE = "example.c"
 _FLASH = "tTrRdDwW"
 _HELIUM = "armv8.1-m.main"
-"""What the disassembler calls processors with vectors, which files do not tell it."""
+"""The disassembler's name of processors with vectors, which object files do not tell it."""
 
 _STEP = re.compile(r"mcc_step_(\d+)_\d+")
 _DISASSEMBLED = re.compile(r"\s*([0-9a-f]+):\t(\S+)\s*([^;@#<]*)")
@@ -36,7 +36,7 @@ class ElfSymbol:
 
 @dataclass(frozen=True)
 class BoardProgram:
-    """A linked program of ``objects``, in a folder of its own, with what it needs while it runs."""
+    """A linked program of ``objects``, in a separate folder, with its run-time files."""
 
     path: Path
     model: McuModel
@@ -44,17 +44,17 @@ class BoardProgram:
 
     @property
     def folder(self) -> Path:
-        """Where it runs."""
+        """Its working folder."""
         return self.path.parent
 
     @cached_property
     def symbols(self) -> tuple[ElfSymbol, ...]:
-        """All of them, by their addresses."""
+        """All symbols, by address."""
         return self._symbols(self.path.name)
 
     @cached_property
     def flash_by_object(self) -> dict[str, dict[str, int]]:
-        """Bytes of what is in flash, by name, for each object; those of libraries are under ""."""
+        """Bytes of contents of flash, by name, for each object; those of libraries are under ""."""
         owners = {s.name: one for one in self.objects for s in self._symbols(one) if s.size}
         found: dict[str, dict[str, int]] = {}
         for symbol in self.symbols:
@@ -76,11 +76,11 @@ class BoardProgram:
         return tuple((address, int(mark[1])) for address, mark in found if mark)
 
     def address(self, name: str) -> int:
-        """Of a function."""
+        """The address of a function."""
         return next(symbol.address for symbol in self.symbols if symbol.name == name)
 
     def function_at(self, address: int) -> str:
-        """The function whose code is there."""
+        """The function at an address."""
         starts, names = self._functions
         return names[max(0, bisect.bisect_right(starts, address) - 1)]
 
@@ -114,7 +114,7 @@ class BoardProgram:
 def build(folder: Path, name: str, model: McuModel, optimize: str = "-O2") -> BoardProgram:
     """The program ``name`` of all C files in ``folder`` but the example.
 
-    :class:`~modelcc.targets.c.toolchain.ToolchainError` if the compiler refuses one.
+    :class:`~modelcc.targets.c.toolchain.ToolchainError` if the compiler rejects one.
     """
     board = BOARDS[model.name]
     places = {

@@ -1,4 +1,4 @@
-"""Commands of other tools, whose failures are messages."""
+"""Commands of external tools, whose failures are messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECONDS = 600
 
 
 def run_command(command: Sequence[str], folder: Path) -> str:
-    """What ``command`` prints; :class:`ToolchainError` if it fails."""
+    """The output of ``command``; :class:`ToolchainError` if it fails."""
     try:
         done = subprocess.run(
             command, cwd=folder, capture_output=True, text=True, check=False, timeout=SECONDS,

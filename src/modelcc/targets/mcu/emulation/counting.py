@@ -1,4 +1,4 @@
-"""Exact numbers of instructions: a plugin of QEMU's, and what it has counted."""
+"""Exact instruction counts: a plugin of QEMU, and its results."""
 
 from __future__ import annotations
 
@@ -17,22 +17,21 @@ from modelcc.targets.mcu.kinds import kind_of
 from modelcc.targets.mcu.timing import Kind
 
 _OLD_INTERFACE = 9
-"""The version of QEMU from which on the second version of its interface for plugins is asked."""
+"""The version of QEMU from which on version 2 of its plugin interface is used."""
 
 _COMPILERS = "cc", "gcc", "clang"
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Instructions of one run by the function they are in, and by kind for each step (-1: before
-    the first one)."""
+    """Instructions of one run by function, and by kind for each step (-1: before the first one)."""
 
     functions: Mapping[str, int]
     steps: Mapping[int, Mapping[Kind, int]]
 
     @property
     def kinds(self) -> Mapping[Kind, int]:
-        """Of the whole run."""
+        """Counts of the whole run."""
         total = Counter[Kind]()
         for kinds in self.steps.values():
             total.update(kinds)
@@ -40,7 +39,7 @@ class Counts:
 
 
 def build_plugin(emulator: str, folder: Path) -> Path | None:
-    """The plugin, built by the system's compiler; None if there is none, or no headers of C."""
+    """The plugin, built by the system's compiler; None if there is none, or no C headers."""
     compiler = next(filter(None, map(shutil.which, _COMPILERS)), None)
     if compiler is None:
         return None
@@ -57,7 +56,7 @@ def build_plugin(emulator: str, folder: Path) -> Path | None:
 
 
 def plugin_arguments(plugin: Path, program: BoardProgram, counts: Path) -> Sequence[str]:
-    """What QEMU is to be given to count what ``program`` does between its marks."""
+    """QEMU's arguments to count what ``program`` executes between its marks."""
     steps = program.folder / "steps.txt"
     steps.write_text("".join(f"{address} {number}\n" for address, number in program.steps))
     begin, end = (program.address(name) for name in ("measured_begin", "measured_end"))
@@ -65,7 +64,7 @@ def plugin_arguments(plugin: Path, program: BoardProgram, counts: Path) -> Seque
 
 
 def read_counts(path: Path, program: BoardProgram) -> Counts:
-    """What the plugin has written."""
+    """The results written by the plugin."""
     code, steps = program.disassembled(), dict[int, Counter[Kind]]()
     functions = Counter[str]()
     own = {program.function_at(program.address(n)) for n in ("measured_begin", "measured_end")}

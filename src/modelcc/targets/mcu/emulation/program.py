@@ -15,7 +15,7 @@ MAIN = "board_main.c"
 
 
 def board_files(model: EmbeddedModel) -> tuple[File, ...]:
-    """The model's C with marks where its steps begin, which are no instructions, and ``main``."""
+    """The model's C with labels at its steps, which add no instructions, and ``main``."""
     texts = {
         f"{model.name}.h": header(model),
         f"{model.name}.c": source(model, marked=True),

@@ -21,8 +21,8 @@ from modelcc.targets.mcu.emulation.counting import (
 
 @dataclass(frozen=True)
 class BoardRun:
-    """Outputs as bytes, by field; bytes of flash, of variables and of stack, all with what starts
-    the board; instructions, None if there is no compiler for the plugin that counts them."""
+    """Outputs as bytes, by field; bytes of flash, of variables and of stack, including the board's
+    start-up code; instructions, None without a compiler for the counting plugin."""
 
     outputs: Mapping[str, bytes]
     flash: int
@@ -37,7 +37,7 @@ class BoardRun:
 
     @property
     def instructions(self) -> Mapping[str, int]:
-        """By function; empty if they were not counted."""
+        """By function; empty if not counted."""
         return self.counts.functions if self.counts else {}
 
     @property
@@ -49,9 +49,9 @@ class BoardRun:
 def run(
     program: BoardProgram, inputs: Mapping[str, bytes], plugin: Path | bool = False
 ) -> BoardRun:
-    """Run a program on ``inputs``, by field; ``plugin`` (True: one that is built for this) counts.
+    """Runs a program on ``inputs``, by field; ``plugin`` (True: one built for this run) counts.
 
-    :class:`~modelcc.targets.c.toolchain.ToolchainError` if it ends otherwise than it should.
+    :class:`~modelcc.targets.c.toolchain.ToolchainError` if it does not end regularly.
     """
     folder, board = program.folder, BOARDS[program.model.name]
     for field, data in inputs.items():

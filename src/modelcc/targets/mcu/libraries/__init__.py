@@ -1,1 +1,1 @@
-"""Libraries of vendors that kernels of microcontrollers may be calls of."""
+"""Vendor libraries that kernels of microcontrollers may call."""

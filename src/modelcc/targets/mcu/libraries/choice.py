@@ -1,4 +1,4 @@
-"""Which of a vendor's libraries a user asks for, and where their sources are."""
+"""Vendor libraries requested by a user, and the folders of their sources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INCLUDE = "Include"
 
 
 def vendor_libraries(model: McuModel, options: TargetOptions) -> tuple[tuple[str, str], ...]:
-    """Names and folders; :class:`ModelError` if one is not for this processor, or not there."""
+    """Names and folders; :class:`ModelError` if one is not for this processor, or missing."""
     found = tuple((name, _folder(model, name, path)) for name, path in options.libraries)
     if options.kernels == "library" and not found:
         raise ModelError("libraries are preferred, but none is named", (), f"add {_ASKED}")

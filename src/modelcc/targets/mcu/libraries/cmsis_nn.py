@@ -1,8 +1,8 @@
-"""CMSIS-NN: which of its functions compute a kernel, bit by bit, and what they are given.
+"""CMSIS-NN: its functions that compute a kernel bit-exactly, and their arguments.
 
 Its interface and the sizes of its buffers are those of ``arm_nnfunctions.h`` of versions 5 to 7;
-what functions compute of numbers of fixed point is TFLite's double rounding, which is how it is
-built unless ``CMSIS_NN_USE_SINGLE_ROUNDING`` is defined.
+fixed-point arithmetic has TFLite's double rounding, as built unless
+``CMSIS_NN_USE_SINGLE_ROUNDING`` is defined.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ HEADER = "arm_nnfunctions.h"
 
 IMAGE, WEIGHTS, BIASES, MULTIPLIERS, SHIFTS, OTHER = "x0", "x1", "x2", "x3", "x4", "x1"
 RESULT, SCRATCH = "y0", "scratch"
-"""What functions that are calls name their buffers."""
+"""Buffer names of functions that wrap calls."""
 
 _WORD, _HALF = 4, 2
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Of a result: its zero point, the least number and the greatest."""
+    """A result's zero point, minimum and maximum."""
 
     zero: int
     low: int
@@ -35,7 +35,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class ScratchCall:
-    """A call, and the bytes of memory that it is given to work in."""
+    """A call, and the bytes of its scratch memory."""
 
     call: ExternalCall
     scratch: int = 0
@@ -43,7 +43,7 @@ class ScratchCall:
 
 @dataclass(frozen=True)
 class Scaling:
-    """A multiplier and a shift to the left, as the library takes them."""
+    """A multiplier and a left shift, in the library's format."""
 
     multiplier: int
     shift: int
@@ -51,13 +51,13 @@ class Scaling:
 
 @dataclass(frozen=True)
 class CmsisNN:
-    """The library as it is on a processor with ``dsp`` instructions, or with Helium (``mve``)."""
+    """The library on a processor with ``dsp`` instructions, or with Helium (``mve``)."""
 
     dsp: bool
     mve: bool
 
     def convolve(self, window: ImageWindow, zero: int, into: Limits) -> ScratchCall:
-        """``zero`` is the image's zero point."""
+        """A convolution; ``zero`` is the image's zero point."""
         scratch = self._convolve_scratch(window)
         params = _window_params("cmsis_nn_conv_params", window, (-zero, into.zero), into)
         taps = _dims(window.outputs, window.rows.taps, window.columns.taps, window.channels)
@@ -69,7 +69,7 @@ class CmsisNN:
         return ScratchCall(_call("arm_convolve_wrapper_s8", given), scratch)
 
     def _convolve_scratch(self, window: ImageWindow) -> int:
-        """Columns of some pixels."""
+        """Scratch bytes: columns of some pixels."""
         steps = window.channels * window.taps
         sides = window.rows, window.columns
         if all(s.taps == s.stride == s.dilation == 1 and s.before == 0 for s in sides):
@@ -77,7 +77,7 @@ class CmsisNN:
         return 4 * 16 * -(-steps // 16) if self.mve else 2 * 4 * -(-steps // 4) * _HALF
 
     def depthwise(self, window: ImageWindow, zero: int, into: Limits) -> ScratchCall:
-        """A convolution of each channel by itself."""
+        """A depthwise convolution."""
         scratch = self._depthwise_scratch(window)
         params = _window_params("cmsis_nn_dw_conv_params", window, (-zero, into.zero, 1), into)
         taps = _dims(1, window.rows.taps, window.columns.taps, window.channels)
@@ -103,14 +103,14 @@ class CmsisNN:
         return ScratchCall(_pooled("arm_avgpool_s8", window, scratch, into), scratch)
 
     def greatest(self, window: ImageWindow) -> ScratchCall:
-        """The greatest number of each window."""
+        """The maximum of each window."""
         return ScratchCall(_pooled("arm_max_pool_s8", window, 0, Limits(0, -128, 127)))
 
     def fully_connected(
         self, window: ImageWindow, zero: int, scale: Scaling, into: Limits
     ) -> ScratchCall | None:
-        """One pixel by a matrix, all rows with the same scale; None on processors where that wants
-        sums of the weights besides."""
+        """One pixel times a matrix, all rows with the same scale; None on processors where that
+        needs precomputed sums of the weights."""
         if self.mve:
             return None
         params = Struct("cmsis_nn_fc_params", (*_numbers(-zero, 0, into.zero), _activation(into)))
@@ -129,7 +129,7 @@ class CmsisNN:
         self, zeros: tuple[int, int], scales: tuple[Scaling, Scaling], left: int, scale: Scaling,
         into: Limits, count: int,
     ) -> ScratchCall:  # fmt: skip
-        """Sums of ``count`` numbers and as many others, each scaled after a shift to the left."""
+        """Elementwise sums of ``count`` pairs, each scaled after a left shift."""
         (one, other), (first, second) = scales, zeros
         given = (
             *(Address(IMAGE), Address(OTHER)),
@@ -142,7 +142,7 @@ class CmsisNN:
     def multiply(
         self, zeros: tuple[int, int], scale: Scaling, into: Limits, count: int
     ) -> ScratchCall:
-        """Products of ``count`` numbers and as many others."""
+        """Elementwise products of ``count`` pairs."""
         given = (
             *(Address(IMAGE), Address(OTHER), *_numbers(-zeros[0], -zeros[1]), Address(RESULT)),
             *_numbers(into.zero, scale.multiplier, scale.shift, into.low, into.high, count),
@@ -151,7 +151,7 @@ class CmsisNN:
 
 
 _MVE_CHANNELS = 124
-"""Channels that functions with Helium take at once."""
+"""Channels that functions with Helium process at once."""
 
 
 def _call(symbol: str, given: tuple[Argument, ...]) -> ExternalCall:

@@ -1,6 +1,6 @@
-"""Stages that a library's function computes: what it is called with, with constants as it wants.
+"""Matches stages that a library's function computes: its arguments, with constants in its layouts.
 
-Results are made by the stages themselves, with these constants in place of those that they had.
+Results are those of the stages themselves, with these constants replacing the original ones.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ Types: TypeAlias = Mapping[str, TensorType]
 
 @dataclass(frozen=True)
 class Matched:
-    """``call`` computes ``stages``, which read ``inputs`` and constants of these contents, by the
-    names that they have in the stages."""
+    """``call`` computes ``stages``, which read ``inputs`` and ``constants`` of these contents, by
+    their names in the stages."""
 
     call: ScratchCall
     stages: tuple[Stage, ...]
@@ -46,7 +46,7 @@ class Matched:
 def match_sum(
     first: Stage, last: Stage, types: Types, constants: Constants, library: CmsisNN
 ) -> Matched | None:
-    """A sum of products or of an image, and what makes bytes of it."""
+    """A sum of products or of an image, with its requantization to bytes."""
     limits = clamped(last.body)
     if limits is None or first.combine != "sum" or not _follows(first, last):
         return None
@@ -62,7 +62,7 @@ def match_sum(
 
 
 def match_stage(stage: Stage, types: Types, library: CmsisNN) -> Matched | None:
-    """Sums or products of two tensors of bytes, or the greatest bytes of windows."""
+    """Sums or products of two tensors of bytes, or maxima of windows."""
     if stage.combine == "max":
         return _greatest(stage, types, library)
     limits = clamped(stage.body)
@@ -79,7 +79,7 @@ def match_stage(stage: Stage, types: Types, library: CmsisNN) -> Matched | None:
 
 
 def _follows(first: Stage, last: Stage) -> bool:
-    """Whether each point reads the sum at its own place, and nothing else that is computed."""
+    """Whether each point reads the sum at its own index, and no other computed value."""
     extents = {a.name: a.extent for a in last.axes}
     own = [0 if isinstance(i, Sym) and extents.get(i.name) == 1 else i for i in last.write]
     for read in reads(last.body):
@@ -91,7 +91,7 @@ def _follows(first: Stage, last: Stage) -> bool:
 
 @dataclass(frozen=True)
 class _Product:
-    """A sum of products of bytes with weights: ``biases`` and factors are those of rows."""
+    """A sum of products of bytes with weights: ``biases`` and factors are per row."""
 
     first: Stage
     last: Stage
@@ -105,7 +105,7 @@ class _Product:
     limits: Clamped
 
     def matched(self, library: CmsisNN) -> Matched | None:
-        """By the function for such a window."""
+        """Matches the library's function for this window."""
         window, zero, into = self.window, self.operand.zero, _range(self.limits)
         if not window.summed:
             return self._by_rows(library.depthwise(window, zero, into))
@@ -164,7 +164,7 @@ class _Product:
 
     @property
     def _place(self) -> tuple[Index, ...]:
-        """Of a weight: its row, the row and the column of the window, and the channel."""
+        """Indices of a weight: its row, the row and the column of the window, and the channel."""
         window = self.window
         axes = (window.rows.tap, window.columns.tap, window.channel)
         names = (window.row, *axes) if window.summed else axes
@@ -206,7 +206,7 @@ def _product(
 
 
 def _biased(value: Scalar, total: str) -> tuple[bool, Scalar]:
-    """Whether ``value`` is the sum ``total``, and what is added to it."""
+    """Whether ``value`` is the sum ``total``, and the bias added to it."""
     match value:
         case Read(tensor=name) if name == total:
             return True, Number(0, I32)
@@ -219,7 +219,7 @@ def _biased(value: Scalar, total: str) -> tuple[bool, Scalar]:
 
 
 def _by_row(scalar: Scalar, row: Index, count: int, constants: Constants) -> Array | None:
-    """The ``count`` numbers that ``scalar`` is, one for each row."""
+    """The values of ``scalar`` for ``count`` rows."""
     match scalar:
         case Number(value):
             return np.full(count, int(value), np.int32)
@@ -234,8 +234,7 @@ def _by_row(scalar: Scalar, row: Index, count: int, constants: Constants) -> Arr
 
 
 def _rows_of(read: Read, stage: Stage, window: ImageWindow, data: Array) -> Array | None:
-    """Weights by row, row and column of the window, and channel; without rows where each channel
-    has its own."""
+    """Weights by row, row and column of the window, and channel; without rows if depthwise."""
     ones = {a.name: 0 for a in (*stage.axes, *stage.reduce) if a.extent == 1}
     order = [window.rows.tap, window.columns.tap, window.channel]
     order = [window.row, *order] if window.summed else order
@@ -271,7 +270,8 @@ def _average(
 
 
 def _is_mean(value: Scalar, total: str, count: int) -> bool:
-    """Whether ``value`` is the sum by ``count``, rounded to the nearest, halves away from zero."""
+    """Whether ``value`` is the sum divided by ``count``, rounded to nearest, halves away from
+    zero."""
     match value:
         case Apply(
             "div",
@@ -343,7 +343,7 @@ def _multiplied(
 
 
 def _shifted(value: Scalar) -> tuple[QuantisedOperand, int] | None:
-    """Bytes less a zero point, shifted to the left."""
+    """Bytes less a zero point, shifted left."""
     match value:
         case Apply("mul", (inner, Number(factor))) if int(factor) > 0:
             operand, left = operand_of(inner), int(factor).bit_length() - 1
@@ -365,7 +365,7 @@ def _scaling(found: Scaled) -> Scaling | None:
 def _pair(
     stage: Stage, operands: Sequence[QuantisedOperand], types: Types
 ) -> tuple[str, str] | None:
-    """Two different tensors that are read where the result is written."""
+    """Two different tensors that are read at the index of the result."""
     names = [o.read.tensor for o in operands]
     same = all(
         types[o.read.tensor].shape == types[stage.output].shape and _at_own_place(o.read, stage)
@@ -385,7 +385,7 @@ def _at_own_place(read: Read, stage: Stage) -> bool:
 
 
 def _is_flat(stage: Stage, types: Types) -> bool:
-    """Whether all of a result of known size is written, row by row."""
+    """Whether all of a static result is written, in row-major order."""
     result = types[stage.output]
     whole = all(
         symbols(index) <= {a.name for a in stage.axes} and isinstance(index, Sym)

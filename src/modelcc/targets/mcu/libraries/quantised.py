@@ -1,4 +1,4 @@
-"""Bytes that stand for real numbers: how stages make them, as TFLite's reference kernels do."""
+"""Quantised bytes: recognises how stages compute them, as in TFLite's reference kernels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class QuantisedOperand:
 
 @dataclass(frozen=True)
 class Clamped:
-    """``value`` plus ``zero``, from ``low`` to ``high``, as a byte."""
+    """``value`` plus ``zero``, clamped to ``low`` … ``high``, as a byte."""
 
     value: Scalar
     zero: int
@@ -30,8 +30,8 @@ class Clamped:
 
 @dataclass(frozen=True)
 class Scaled:
-    """``value * multiplier / 2^31 / 2^shift``, each quotient rounded: what
-    :class:`~modelcc.ops.fixed_point.FixedPointMultiply` says of it."""
+    """``value * multiplier / 2^31 / 2^shift``, each quotient rounded, as in
+    :class:`~modelcc.ops.fixed_point.FixedPointMultiply`."""
 
     value: Scalar
     multiplier: Scalar
@@ -64,7 +64,7 @@ def _difference(scalar: Scalar) -> tuple[Read, int] | None:
 
 
 def clamped(scalar: Scalar) -> Clamped | None:
-    """``scalar`` as a number between two others, of a byte."""
+    """``scalar`` as a value clamped to the range of a byte."""
     match scalar:
         case Cast(Apply("min", (Apply("max", (value, Number(low))), Number(high))), dtype):
             if dtype != I8 or value.dtype != I32:
@@ -79,7 +79,7 @@ def clamped(scalar: Scalar) -> Clamped | None:
 
 
 def scaled(scalar: Scalar) -> Scaled | None:
-    """``scalar`` as a product by a fixed-point number."""
+    """``scalar`` as a product by a fixed-point multiplier."""
     match scalar:
         case Apply("rounding_shr", (Apply("rounding_high_mul", (value, multiplier)), shift)):
             return Scaled(value, multiplier, shift)

@@ -1,4 +1,4 @@
-"""Sources of a vendor's library that a program wants: those of the functions that it calls."""
+"""Sources of a vendor's library that a program needs: those of the functions that it calls."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _DEFINITION = re.compile(r"^[a-z_A-Z][^;(){}#]*?\b(arm_\w+)\([^;{]*\)\s*\{", re.
 
 
 def include_flags(libraries: Iterable[tuple[str, str]]) -> list[str]:
-    """What tells compilers where headers of libraries are."""
+    """Include options for the headers of libraries."""
     return [f"-I{Path(path, INCLUDE)}" for _, path in libraries]
 
 
 def sources_of(libraries: Iterable[tuple[str, str]], texts: Iterable[str]) -> list[Path]:
-    """Files that define what is called in ``texts``, and what these call."""
+    """Files that define the functions called in ``texts``, and their callees."""
     files = [file for _, path in libraries for file in sorted(Path(path, _FOLDER).rglob("*.c"))]
     written = {file: file.read_text(errors="replace") for file in files}
     home = {name: file for file, text in written.items() for name in _DEFINITION.findall(text)}

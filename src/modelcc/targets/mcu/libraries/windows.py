@@ -1,4 +1,4 @@
-"""Windows that move over images with channels last, as libraries of kernels describe them."""
+"""Windows that move over images with channels last, as kernel libraries describe them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from modelcc.schedule.nest import normal_form
 
 @dataclass(frozen=True)
 class Side:
-    """Rows or columns: how many the image and the result have, and how many taps the window, along
-    the axis ``tap`` if they are several; how far apart windows are, and taps; how many rows or
-    columns beyond the image come before it."""
+    """Rows or columns: extents of the image, the result and the window, whose taps run along the
+    axis ``tap`` if there are several; stride and dilation; and padding before the image."""
 
     size: int = 1
     points: int = 1
@@ -30,9 +29,10 @@ class Side:
 
 @dataclass(frozen=True)
 class ImageWindow:
-    """What a stage reads of an image and writes of a result, both of one sample with channels last.
+    """The window by which a stage reads an image and writes a result, both of one sample with
+    channels last.
 
-    ``channel`` is the axis of the image's channels, which are summed up or are those of the result
+    ``channel`` is the axis of the image's channels, which are reduced or are those of the result
     (empty: there is one), ``row`` that of the result's.
     """
 
@@ -46,7 +46,7 @@ class ImageWindow:
 
     @property
     def taps(self) -> int:
-        """Of a whole window."""
+        """Taps of a whole window."""
         return self.rows.taps * self.columns.taps
 
 
@@ -54,7 +54,7 @@ def find_window(
     stage: Stage, read: Read, conditions: Sequence[Condition], types: Mapping[str, TensorType]
 ) -> ImageWindow | None:
     """The window by which ``stage`` reads an image; None if it is no such window, or if
-    ``conditions`` say something else than that a tap is inside of the image."""
+    ``conditions`` are other than bounds of the image."""
     extents = {a.name: a.extent for a in (*stage.axes, *stage.reduce)}
     numbers = {name: extent for name, extent in extents.items() if isinstance(extent, int)}
     image, result = types[read.tensor], types[stage.output]
@@ -84,7 +84,7 @@ def find_window(
     used = [side.tap for side in found if side.tap] + ([channel] if channel in summed else [])
     if sorted(used) != sorted(summed) or not _inside(conditions, ones, moved):
         return None
-    # What is one row is one column for the library, whose functions for rows want like ends.
+    # A single row is a single column for the library, whose functions for rows need equal padding.
     rows, columns = (*found, Side(), Side())[:2]
     outputs = numbers[row] if row else 1
     return ImageWindow(
@@ -109,7 +109,7 @@ def _is_whole(stage: Stage, type_: TensorType) -> bool:
 def _channel(
     moved: Sequence[tuple[Index, int]], numbers: Mapping[str, int], known: Sequence[str]
 ) -> tuple[str, int]:
-    """The axis that alone moves along the last dimension, all of it, and its extent."""
+    """The only axis along the whole last dimension, and its extent."""
     index, size = moved[-1] if moved else (0, 1)
     if isinstance(index, Sym) and index.name in known and numbers[index.name] == size:
         return index.name, size

@@ -1,7 +1,7 @@
-"""About how many instructions calls of CMSIS-NN take.
+"""Approximate instruction counts of calls to CMSIS-NN.
 
-Numbers are fitted to what QEMU counts of functions of version 7 that GCC builds with -O2: within
-20 % in layers of keyword spotting and ResNet-8.  Layers of few channels may take twice as much.
+The numbers are fitted to QEMU's counts of functions of version 7 built by GCC with -O2: within 20 %
+in layers of keyword spotting and ResNet-8.  Layers of few channels may take twice as much.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from modelcc.targets.mcu.timing import Counts, Kind
 
 @dataclass(frozen=True)
 class Work:
-    """Instructions for each number of the result, each that is multiplied or compared for it, and
-    each tap of each window, whose channels are moved."""
+    """Instructions per element of the result, per element that is multiplied or compared for it,
+    and per tap of each window, whose channels are moved."""
 
     result: float
     step: float = 0.0
@@ -28,7 +28,7 @@ class Work:
 
 
 _POINTS, _SMALL = " of points", " of 3x3"
-"""After the name of a function: for windows of one pixel, and of nine, that it has its own way."""
+"""Suffixes of a function's name: special cases for windows of one pixel, and of nine."""
 
 _CONVOLVE, _DEPTHWISE = "arm_convolve_wrapper_s8", "arm_depthwise_conv_wrapper_s8"
 
@@ -64,11 +64,11 @@ _MVE: Mapping[str, Work] = {
     "arm_elementwise_mul_s8": Work(6.8),
 }
 _MIX: Mapping[Kind, float] = MappingProxyType({"load": 0.3, "multiply": 0.15, "plain": 0.55})
-"""Kinds of instructions, about."""
+"""Approximate mix of instructions by kind."""
 
 
 def call_counts(call: ExternalCall, model: McuModel) -> Counts:
-    """What ``call`` executes."""
+    """The instructions executed by ``call``."""
     total = _instructions(call, model)
     return Counter({kind: round(total * part) for kind, part in _MIX.items()})
 

@@ -1,1 +1,1 @@
-"""Rewrites of tensor programs that pay on microcontrollers."""
+"""Passes over tensor programs that pay on microcontrollers."""

@@ -1,4 +1,4 @@
-"""Kernels that a vendor's library computes become calls of it."""
+"""Replaces kernels that a vendor's library computes by calls to it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from modelcc.targets.mcu.libraries.matching import Matched, match_stage, match_s
 from modelcc.targets.mcu.passes.scalar_constants import with_used_constants
 
 Gains: TypeAlias = Callable[[ExternalCall, TensorProgram], bool]
-"""Whether a call takes less than the kernels of a program."""
+"""Whether a call takes less time than the kernels of a program."""
 
 _WITH_DSP = CmsisNN(dsp=True, mve=False)
 _PLAIN = CpuModel(vector_bits=1, vector_registers=8, fused=False)
@@ -31,8 +31,8 @@ _PLAIN = CpuModel(vector_bits=1, vector_registers=8, fused=False)
 
 @dataclass(frozen=True)
 class CallLibrary:
-    """What ``library`` computes bit by bit is left to it, where it ``gains`` on the kernels that it
-    takes the place of (None: in any case); what it says is loops for ``plain`` processors.
+    """Calls ``library`` for kernels that it computes bit-exactly, if the call ``gains`` on them
+    (None: always); its semantics are loops for ``plain`` processors.
 
     before::
 
@@ -78,7 +78,7 @@ class CallLibrary:
 
 
 class _Made:
-    """Calls in the place of kernels, and what these need besides."""
+    """Calls that replace kernels, and their additional constants and memory."""
 
     def __init__(self, program: TensorProgram, how: CallLibrary) -> None:
         self._program = program
@@ -89,7 +89,7 @@ class _Made:
         self.scratch: dict[str, TensorType] = {}
 
     def items(self) -> tuple[Item, ...]:
-        """Those of the program; a sum goes with what makes bytes of it."""
+        """The program's items; a sum is matched together with its requantization."""
         program = self._program
         readers = Counter(n for item in program.items for n in set(item_inputs(item)))
         readers.update(program.outputs)
@@ -111,7 +111,7 @@ class _Made:
         return tuple(items.values())
 
     def _called(self, kernels: Sequence[Kernel]) -> Algorithm | None:
-        """What computes the last of ``kernels``, the first being a sum of its own."""
+        """The call that computes the last of ``kernels``, the first being a separate sum."""
         program, last = self._program, kernels[-1].stages[0]
         if len(kernels) == 1:
             found = match_stage(last, program.types, self._library)
@@ -146,12 +146,12 @@ class _Made:
 
 
 def _name(call: ExternalCall) -> str:
-    """Of the function around a call, which is not the library's own."""
+    """The name of the function around a call, distinct from the library's own."""
     return f"{call.library.replace('-', '_')}_{call.symbol.removeprefix('arm_')}"
 
 
 def _with_memory(function: Function, found: Matched) -> Function:
-    """``function`` that gets memory to work in, and whose result may be where operands are."""
+    """``function`` with scratch memory as a parameter, and a result that may alias operands."""
     parameters = [replace(p, shared=found.in_place) for p in function.parameters]
     if found.call.scratch:
         parameters.append(Parameter(Buffer(SCRATCH, I8, found.call.scratch), mutable=True))
@@ -159,7 +159,7 @@ def _with_memory(function: Function, found: Matched) -> Function:
 
 
 def _alone(kernels: Sequence[Kernel], program: TensorProgram) -> TensorProgram:
-    """A program of ``kernels`` and nothing else."""
+    """A program of ``kernels`` alone."""
     made = {name for k in kernels for name in k.outputs}
     read = dict.fromkeys(name for k in kernels for name in k.inputs if name not in made)
     constants = {name: c for name, c in program.constants.items() if name in read}

@@ -1,8 +1,8 @@
-"""Products and quotients of fixed-point numbers in 32 bits, where nothing overflows.
+"""Products and quotients of fixed-point numbers in 32 bits, if nothing overflows.
 
-A quotient by more than 2^32 is one of the upper half of a product.
-A high product of numbers below 2^30 is SMMULR of twice the first; half of a divisor, and the zero
-point that is added to the quotient, are one number that is added before the shift.
+A quotient by more than 2^32 only needs the upper half of a product.  A high product of numbers
+below 2^30 is SMMULR of twice the first; half of a divisor, and the zero point added to the
+quotient, are a single addend before the shift.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _MOST = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """Less one for negative numbers, a quotient by two of all but the last place rounds away from
-    zero.
+    """With 1 subtracted from negative numbers, all but the last bit are shifted out, and the last
+    shift rounds halves away from zero.
 
     before::
 
@@ -60,7 +60,7 @@ class _Rewriter:
         self.added = AddedConstants(program)
 
     def kernel(self, kernel: Kernel) -> Kernel:
-        """``kernel`` with such numbers, and the constants that these need."""
+        """``kernel`` with rewritten fixed-point arithmetic; its constants are added."""
         sizes = Magnitudes(self._known)
         stages: list[Stage] = []
         for stage in kernel.stages:
@@ -89,7 +89,7 @@ class _Rewriter:
                 return node
 
     def _shifted(self, x: Scalar, shift: Scalar, zero: int, sizes: Magnitudes) -> Scalar | None:
-        """``x`` by two to the ``shift``, and ``zero``: all but the last place first."""
+        """``x`` shifted by ``shift``, plus ``zero``: all but the last bit first."""
         bits = self._contents(shift)
         if bits is None or not bits.size or bits.min() < 1 or bits.max() > 31:
             return None
@@ -115,7 +115,7 @@ class _Rewriter:
                 return None
 
     def _constant(self, data: Array, like: Scalar, what: str) -> Scalar:
-        """``data`` at the place that ``like`` reads."""
+        """``data`` at the index that ``like`` reads."""
         if not isinstance(like, Read):
             return Number(int(data), I32)
         name = self.added.add(data, f"{like.tensor}.{what}")
@@ -127,7 +127,7 @@ def _shl(a: Scalar) -> Scalar:
 
 
 def _high(product: Apply, half: Scalar, bits: Scalar) -> Scalar | None:
-    """A rounded quotient of a product of 64 bits by way of its upper half."""
+    """A rounded quotient of a 64-bit product from its upper half."""
     added, by = _value(half), _value(bits)
     if product.dtype != I64 or added is None or by is None or by < 33 or added != 1 << (by - 1):
         return None
@@ -137,7 +137,7 @@ def _high(product: Apply, half: Scalar, bits: Scalar) -> Scalar | None:
 
 
 def _with_zero(twice: Scalar, zero: int, sizes: Magnitudes) -> Scalar | None:
-    """What :func:`_halved` made, with a number added to it."""
+    """The result of :func:`_halved`, with a number added to it."""
     match twice:
         case Apply("add", (total, Number(1)), _) if sizes.of(total) + 2 * abs(zero) + 2 <= _MOST:
             return _halved(total, zero)
@@ -146,7 +146,7 @@ def _with_zero(twice: Scalar, zero: int, sizes: Magnitudes) -> Scalar | None:
 
 
 def _value(scalar: Scalar) -> int | None:
-    """The number that arithmetic of numbers is."""
+    """The value of constant arithmetic."""
     match scalar:
         case Number(value):
             return int(value)
@@ -160,6 +160,6 @@ def _value(scalar: Scalar) -> int | None:
 
 
 def _halved(twice: Scalar, zero: int) -> Scalar:
-    """Half of a number, rounded up, and ``zero``."""
+    """Half of a number, rounded up, plus ``zero``."""
     more = Apply("add", (twice, Number(2 * zero + 1, I32)), I32)
     return Apply("shr", (more, Number(1, I32)), I32)

@@ -18,7 +18,7 @@ from modelcc.targets.mcu.passes.scalar_constants import with_used_constants
 
 @dataclass(frozen=True)
 class FlatWeights:
-    """A product's steps go as those of the other operand lie in memory.
+    """A product's reduction steps follow the memory order of the other operand.
 
     before::
 
@@ -57,7 +57,8 @@ class FlatWeights:
 
 @dataclass(frozen=True)
 class _Flat:
-    """The stage, its read of weights, what it reads instead, and the order of its sum."""
+    """The stage, its read of weights, the data and indices that replace it, and the order of its
+    reduction."""
 
     stage: Stage
     read: Read
@@ -66,7 +67,7 @@ class _Flat:
     reduce: tuple[Axis, ...]
 
     def applied(self, kernel: Kernel, name: str) -> Kernel:
-        """``kernel`` with the weights ``name``."""
+        """``kernel`` reading the weights ``name``."""
         new = Read(name, self.indices, self.read.dtype)
         body = transform(self.stage.body, lambda node: new if node == self.read else node)
         stage = replace(self.stage, body=body, reduce=self.reduce)
@@ -89,7 +90,7 @@ def _flat(kernel: Kernel, constants: Mapping[str, Constant]) -> _Flat | None:
 def _ordered(
     stage: Stage, operand: Read, weights: Read, constants: Mapping[str, Constant]
 ) -> _Flat | None:
-    """Weights of which each dimension has one axis; those of one place have none."""
+    """Weights whose dimensions each have one axis; those of extent 1 need none."""
     data = constants[weights.tensor].data
     axes = {a.name: a for a in (*stage.axes, *stage.reduce)}
     dims: dict[str, int] = {}
@@ -121,7 +122,7 @@ def _ordered(
 
 
 def _by_place(axes: Sequence[Axis], operand: Read) -> list[Axis] | None:
-    """Axes of a sum by the dimension of the operand that they move along."""
+    """Reduction axes ordered by the dimension of the operand that they move along."""
     places: dict[str, int] = {}
     for dim, index in enumerate(operand.indices):
         for name in symbols(index):

@@ -1,7 +1,7 @@
-"""Zero points of bytes that are multiplied by constants become part of biases.
+"""Folds zero points of bytes that are multiplied by constants into biases.
 
-``sum (x - z) w`` is ``sum x w`` less ``z`` times the sum of weights, which is known: instructions
-that multiply bytes need no differences.
+``sum (x - z) w`` is ``sum x w`` less ``z`` times the sum of weights, a constant: instructions that
+multiply bytes need no differences.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class FoldZeroPoints:
 
 @dataclass(frozen=True)
 class _Sum:
-    """A stage that sums products: ``body`` is what it sums without the zero point, and ``missing``
-    what each row then lacks; its results have the row at index ``axis``."""
+    """A stage that sums products: ``body`` is its body without the zero point, and ``missing`` the
+    correction of each row; its results have the row at index ``axis``."""
 
     stage: Stage
     body: Scalar
@@ -81,7 +81,7 @@ class _Folding:
         self.added = AddedConstants(program)
 
     def item(self, item: Item) -> Item:
-        """``item``, with a bias if it is a sum whose results its other stages read."""
+        """``item``, with a bias if it is a sum read by its other stages."""
         if not isinstance(item, Kernel):
             return item
         sums = (_sum(stage, self._program.constants) for stage in item.stages)
@@ -113,7 +113,7 @@ class _Folding:
         return with_stages(kernel, stages)
 
     def _known_bias(self, kernel: Kernel, found: _Sum) -> Read | None:
-        """The constant that all readers of the sums add first, and nothing else reads."""
+        """The constant that all readers of the sums add first, and no others read."""
         total, nodes = found.stage.output, [n for s in kernel.stages for n in walk(s.body)]
         adds = [n for n in nodes if isinstance(n, Apply) and _adds(n, total)]
         uses = [n for n in nodes if isinstance(n, Read) and n.tensor == total]
@@ -145,7 +145,7 @@ def _row_of(add: Apply, bias: str, total: str, axis: int) -> bool:
 
 
 def _sum(stage: Stage, constants: Mapping[str, Constant]) -> _Sum | None:
-    """The stage as a sum of bytes, with a zero point or none, by rows of constant bytes."""
+    """The stage as a sum of bytes, with or without a zero point, by rows of constant bytes."""
     match stage.body:
         case Apply("mul", (left, Cast(Read(tensor=name, dtype=dtype) as weights, _)), _) if (
             stage.combine == "sum" and name in constants and dtype == I8
@@ -166,7 +166,7 @@ def _sum(stage: Stage, constants: Mapping[str, Constant]) -> _Sum | None:
 
 
 def _without_zero(scalar: Scalar) -> tuple[Scalar, int] | None:
-    """The byte of a difference, and the number; where there is none it is that number."""
+    """The byte of a difference, and the zero point; for a byte without one, 0."""
     match scalar:
         case Cast(Apply("sub", (Cast(value, _), Number(zero)), _), _) if _is_byte(value):
             return value, int(zero)

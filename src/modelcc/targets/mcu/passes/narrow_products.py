@@ -1,4 +1,4 @@
-"""Constants that are multiplied take the bytes that their values need, and sums those of theirs."""
+"""Narrows constant factors to the bytes that their values need, and sums likewise."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class NarrowProducts:
-    """Products of 64-bit numbers that come from fewer bits, as of 16-bit images in TFLite.
+    """Products of 64-bit integers extended from fewer bits, as for 16-bit images in TFLite.
 
     before::
 
@@ -60,7 +60,7 @@ class _Narrowing:
         self.narrowed: list[str] = []
 
     def item(self, item: Item) -> Item:
-        """``item``, with a narrow sum if its other stages alone read that."""
+        """``item``, with a narrow sum if only its other stages read that."""
         if not isinstance(item, Kernel):
             return item
         stage = next((s for s in item.stages if _is_wide(s, self._known)), None)
@@ -99,7 +99,7 @@ class _Narrowing:
 
 
 def _is_wide(stage: Stage, constants: Mapping[str, Constant]) -> bool:
-    """Whether it sums products of 64 bits of few bits by a constant of as many."""
+    """Whether it sums 64-bit products of extended integers and a 64-bit constant."""
     match stage.body:
         case Apply("mul", (Cast(value, _), Read(tensor=name)), dtype):
             narrow = value.dtype.is_integer and value.dtype.bits <= 32
@@ -109,7 +109,7 @@ def _is_wide(stage: Stage, constants: Mapping[str, Constant]) -> bool:
 
 
 def _narrowest(data: Array) -> DType | None:
-    """Of bytes and halves the type that holds all numbers."""
+    """The narrower of i8 and i16 that holds all values."""
     for dtype in (I8, I16):
         info = np.iinfo(dtype.numpy)
         if data.size and info.min <= data.min() and data.max() <= info.max:

@@ -1,4 +1,4 @@
-"""Numbers that belong to a row of a product lie side by side: one address leads to all of them."""
+"""Interleaves constants that belong to a row of a product: one address leads to all of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from modelcc.targets.mcu.passes.scalar_constants import with_used_constants
 
 @dataclass(frozen=True)
 class RowParameters:
-    """Constants of 32 bits of a sum's epilogue that go along the same axis: biases, multipliers.
+    """32-bit constants of a sum's epilogue along the same axis: biases, multipliers.
 
     before::
 
@@ -61,8 +61,8 @@ class RowParameters:
 
 
 def _parameters(kernel: Kernel, constants: Mapping[str, Constant]) -> list[str]:
-    """Constants of as many numbers as the first one, each read along one axis; none if the kernel
-    has no sum before."""
+    """Constants of the same length as the first one, each read along one axis; none if the kernel
+    has no preceding sum."""
     sums = [n for n, stage in enumerate(kernel.stages) if stage.combine == "sum" and stage.reduce]
     if not sums:
         return []

@@ -1,4 +1,4 @@
-"""Constants of one element become numbers: zero points and limits of activations."""
+"""Replaces constants of one element by immediates: zero points and limits of activations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from modelcc.ir.tensor import Cast, Item, Kernel, Number, Read, Scalar, TensorPr
 
 @dataclass(frozen=True)
 class ScalarConstants:
-    """Integers only: they are part of instructions then.
+    """Integers only: they become immediate operands.
 
     before::
 
@@ -39,7 +39,7 @@ class ScalarConstants:
 
 
 def with_used_constants(program: TensorProgram) -> TensorProgram:
-    """``program`` without constants that nothing mentions any more."""
+    """``program`` without unused constants."""
     used = {*program.outputs, *(n for item in program.items for n in item_tensors(item))}
     constants = {n: c for n, c in program.constants.items() if n in used}
     return replace(program, constants=constants).with_items(program.items)
@@ -65,6 +65,6 @@ def _known(kernel: Kernel, constants: Mapping[str, Constant]) -> Kernel:
 
 
 def source_value(value: float, bits: int, signed: bool) -> int:
-    """``value`` modulo the numbers of an integer type."""
+    """``value`` wrapped to the range of an integer type."""
     low = int(value) % (1 << bits)
     return low - (1 << bits) if signed and low >> (bits - 1) else low

@@ -1,7 +1,7 @@
-"""Differences of bytes and a zero point are taken where they are multiplied.
+"""Inlines differences of bytes and a zero point into products.
 
-Stored, they would take twice the memory of the bytes, and a product takes them for nothing: Arm's
-extension of bytes to halves adds.
+Stored, they would take twice the memory of the bytes, and in a product they are free: Arm's
+instructions that extend bytes to halves also add.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from modelcc.passes.tensor.fused_kernel import with_stages
 
 @dataclass(frozen=True)
 class InlineZeroPoints:
-    """Of differences by numbers, whoever reads them.
+    """Inlines differences with constants into all readers.
 
     before::
 
