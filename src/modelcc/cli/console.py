@@ -15,7 +15,6 @@ from rich.text import Text
 from modelcc.cli.verbosity import is_default, is_quiet
 from modelcc.report.progress import Bars, progress_bars
 
-
 PIPED_WIDTH = 200
 """Columns where stdout is no terminal: a file or a pager has room for whole names of kernels."""
 
