@@ -1,4 +1,4 @@
-"""Writing a loop function statement by statement: what ops that are not structured are made of.
+"""Building a loop function statement by statement, for ops without a structured computation.
 
     at = AlgorithmBuilder("Count", capacity)
     x, count = at.buffer("x", F32, n), at.buffer("count", I64, 1, mutable=True)
@@ -9,7 +9,7 @@
     function = at.function()
 
 Expressions are those of :mod:`modelcc.ir.loop`.  A run-time number becomes an index by
-:meth:`AlgorithmBuilder.index`.  How much is done at once is the target's to say:
+:meth:`AlgorithmBuilder.index`.  The target gives vector width and parallelism:
 :attr:`AlgorithmBuilder.capacity`.
 """
 
@@ -74,7 +74,7 @@ def integer(value: int) -> Const:
 
 
 def call(function: str, *args: Expr) -> ScalarCall:
-    """``function`` of :data:`modelcc.ir.scalar.FUNCTIONS` on values of as many lanes."""
+    """``function`` of :data:`modelcc.ir.scalar.FUNCTIONS` on values of equal lane counts."""
     dtype = FUNCTIONS[function].result_of(args[0].dtype)
     return ScalarCall(function, args, dtype, args[0].lanes)
 
@@ -105,7 +105,7 @@ def index_number(index: Index, dtype: DType = I64) -> IndexOf:
 
 
 def convert(value: Expr, dtype: DType) -> Expr:
-    """Value conversion; itself where the type is right."""
+    """Value conversion; the identity if the dtype is already right."""
     return value if value.dtype == dtype else Convert(value, dtype)
 
 
@@ -122,11 +122,11 @@ class AlgorithmBuilder:
 
     @property
     def lanes(self) -> int:
-        """Elements that are moved at once."""
+        """Elements per vector."""
         return self.capacity.lanes
 
     def function(self, source: Sequence[str] = ()) -> Function:
-        """What has been written; its sizes are the symbols that no statement binds, sorted."""
+        """The finished function; its sizes are the symbols that no statement binds, sorted."""
         body = tuple(self._blocks[0])
         used: set[str] = set()
         bound: set[str] = set()
@@ -146,7 +146,7 @@ class AlgorithmBuilder:
         return buffer
 
     def scratch(self, dtype: DType, size: Index) -> Buffer:
-        """Memory for the algorithm's own use, undefined at first."""
+        """Scratch memory of the algorithm, initially undefined."""
         buffer = self.buffer(f"s{len(self.scratch_buffers)}", dtype, size, mutable=True)
         self.scratch_buffers.append(buffer)
         return buffer
@@ -161,8 +161,8 @@ class AlgorithmBuilder:
         stride: Index = 1,
         active: Index | None = None,
     ) -> Expr:
-        """Elements ``stride`` apart, the first ``active`` of them; 0 where there are none, which is
-        then never asked for."""
+        """Elements ``stride`` apart, the first ``active`` of them; 0 for inactive lanes, which are
+        not read."""
         if _elements(buffer) == 0:
             return number(0, buffer.dtype, lanes)
         return Load(buffer.name, offset, buffer.dtype, lanes, stride if lanes > 1 else 1, active)
@@ -220,9 +220,9 @@ class AlgorithmBuilder:
             self.store(target, start + offset, replace(value, lanes=lanes))
 
     def vectors(self, count: Index) -> Iterator[tuple[Index, int]]:
-        """Where ``count`` elements lie and how many at once, within loops over them.
+        """Offsets in ``count`` elements and the number of lanes there, within loops over them.
 
-        What the caller does with a place is written for vectors, then for the rest one by one.
+        The caller's body is emitted for whole vectors, then for the remaining elements one by one.
         """
         lanes = self.lanes
         whole = count // lanes
@@ -239,7 +239,7 @@ class AlgorithmBuilder:
     def loop(
         self, start: Index, stop: Index, kind: LoopKind = "serial", when: Condition | None = None
     ) -> Generator[Sym]:
-        """A loop over ``start … stop-1``, left out if that is known to be empty; its variable."""
+        """A loop over ``start … stop-1``, omitted if that is statically empty; its variable."""
         name = self._fresh("i")
         with self._block() as body:
             yield Sym(name)
@@ -249,8 +249,8 @@ class AlgorithmBuilder:
 
     @contextmanager
     def shared_loop(self, stop: Index, work: Index) -> Generator[Sym]:
-        """A loop over ``stop`` pieces of what passes over ``work`` elements; threads share them
-        where it is worth that."""
+        """A loop over ``stop`` chunks of work on ``work`` elements in total; parallel where that is
+        worth it."""
         little = stop == 1 or self.capacity.is_little(work)
         known = little or isinstance(work, int)
         when = None if known else Condition(work, ">=", self.capacity.parallel_from)
@@ -259,8 +259,8 @@ class AlgorithmBuilder:
 
     @contextmanager
     def each(self, shape: Sequence[Index]) -> Generator[tuple[Sym, tuple[Index, ...]]]:
-        """A loop over all elements of a row-major tensor, that may be shared: the element, and its
-        place along each axis."""
+        """A loop, possibly parallel, over all elements of a row-major tensor: the element, and its
+        index along each axis."""
         with self.loop(0, product(shape), "parallel") as element:
             rest: Index = element
             places: list[Index] = []
@@ -273,8 +273,8 @@ class AlgorithmBuilder:
     def groups(
         self, count: Index, threads: Sequence[int], *shared: tuple[DType, int]
     ) -> Generator[tuple[Sym, tuple[Sym, ...], tuple[Buffer, ...]]]:
-        """``count`` groups of ``threads``, the last of which are neighbours: the group, the thread,
-        and memory that the threads of a group share, as many elements of a dtype each."""
+        """``count`` groups of ``threads``, the last dimension being contiguous: the group, the
+        thread, and the group's shared memory, a dtype and a number of elements each."""
         with ExitStack() as around:
             group = around.enter_context(self.loop(0, count, "grid"))
             buffers = [Buffer(self._fresh("h"), dtype, size, "shared") for dtype, size in shared]
@@ -288,21 +288,21 @@ class AlgorithmBuilder:
 
     @contextmanager
     def while_(self, condition: Expr) -> Generator[None]:
-        """A loop as long as ``condition``, which reads registers and memory, holds."""
+        """A loop while ``condition``, which reads registers and memory, holds."""
         with self._block() as body:
             yield
         self._add(While(condition, tuple(body)))
 
     @contextmanager
     def when(self, condition: Expr) -> Generator[None]:
-        """What happens if ``condition`` holds."""
+        """Statements executed if ``condition`` holds."""
         with self._block() as body:
             yield
         self._add(If(condition, tuple(body)))
 
     @contextmanager
     def otherwise(self) -> Generator[None]:
-        """What happens if the condition of the ``when`` right before does not hold."""
+        """Statements executed if the condition of the directly preceding ``when`` does not hold."""
         before = self._blocks[-1].pop()
         if not isinstance(before, If) or before.other:
             raise ValueError("there is no condition before this")

@@ -1,4 +1,4 @@
-"""What a routine of the loop level is given."""
+"""Buffer arguments of routines at the loop level."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Numbers for names that meet conditions, found by backtracking.
+"""Assignments of numbers to names that satisfy conditions, found by backtracking.
 
-There may be thousands of names, so it is no recursion, and each condition is looked at when the
-last of its names has a number.
+There may be thousands of names, so the search is iterative; each condition is tested once the last
+of its names has a number.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from modelcc.ir.index import symbols
 Candidates: TypeAlias = Callable[
     [str, Mapping[str, int], Iterable[Sequence[Condition]]], Iterable[int]
 ]
-"""Numbers to try for a name, given those of the names before it and groups of the conditions
-that are still to be met."""
+"""Numbers to try for a name, given those of earlier names and groups of the conditions that are
+still to be satisfied."""
 
 
 def assignments(
@@ -26,7 +26,7 @@ def assignments(
     conditions: Sequence[Condition],
     known: Mapping[str, int],
 ) -> Iterator[dict[str, int] | None]:
-    """``known`` with numbers for ``names`` that meet all ``conditions``; None for each dead end."""
+    """``known`` with numbers for ``names`` that satisfy ``conditions``; None for each dead end."""
     groups = _by_last_name(names, conditions)
     values = dict(known)
     if not all(c.holds(values) for c in groups[0]):
@@ -54,7 +54,7 @@ def assignments(
 
 
 def _by_last_name(names: Sequence[str], conditions: Sequence[Condition]) -> list[list[Condition]]:
-    """Conditions that need none of ``names``, and those that need each but none after it."""
+    """Conditions that use none of ``names``, then for each name those whose last name it is."""
     place = {name: n for n, name in enumerate(names, start=1)}
     found: list[list[Condition]] = [[] for _ in range(len(names) + 1)]
     for c in conditions:

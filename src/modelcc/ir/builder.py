@@ -1,4 +1,4 @@
-"""Building a graph node by node, with types inferred and names made up on the way.
+"""Building a graph node by node, with inferred types and generated names.
 
 build = GraphBuilder("main")
 x = build.input("x", TensorType((Sym("batch"), 64), F32))
@@ -26,7 +26,7 @@ from modelcc.ir.types import F32, MOST_BYTES, Array, DType, TensorType
 def infer_types(op: Op, inputs: Sequence[TensorType | None], *where: str) -> tuple[TensorType, ...]:
     """``op.infer``; a :class:`ModelError` names the op, its operands' types and ``where``.
 
-    It also says which result could not be stored.
+    It also rejects results that are too large to be stored.
     """
     try:
         results = op.infer(*inputs)
@@ -44,7 +44,7 @@ def infer_types(op: Op, inputs: Sequence[TensorType | None], *where: str) -> tup
 
 
 def require_room(type: TensorType) -> None:
-    """:class:`ModelError` for a type of which there are no tensors, static extents counted only."""
+    """:class:`ModelError` for a type too large to be stored, counting static extents only."""
     least = next((e for e in type.shape if isinstance(e, int) and e < 0), 0)
     if least:
         raise ModelError(f"{type} has a negative extent, {least}")
@@ -105,7 +105,7 @@ class GraphBuilder:
     def input(self, name: str, type: TensorType, bounds: Bounds | None = None) -> str:
         """A graph input called ``name``; ``ValueError`` if the name is taken.
 
-        ``bounds`` are of dimensions that are new.
+        ``bounds`` are those of new dimensions.
         """
         self._dims |= bounds or {}
         self._inputs.append(self._names.claim(name))
@@ -185,7 +185,7 @@ class GraphBuilder:
         return iter(self._nodes)
 
     def build(self, outputs: Sequence[str]) -> Graph:
-        """The graph with these outputs; constants that nothing reads are left out."""
+        """The graph with these outputs; unused constants are dropped."""
         for name in outputs:
             self.type_of(name)
         read = {n for node in self._nodes for n in node.inputs} | set(outputs)
@@ -208,13 +208,13 @@ class GraphBuilder:
 
 @dataclass(frozen=True)
 class LocatedBuilder:
-    """A builder whose nodes come from one place in the user's program."""
+    """A builder whose nodes come from one location in the user's program."""
 
     build: GraphBuilder
     source: tuple[str, ...]
 
     def located(self, source: Sequence[str]) -> LocatedBuilder:
-        """The same builder, at another place."""
+        """The same builder, at another location."""
         return self.build.located(source)
 
     def add(self, op: Op, *inputs: str) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
-"""How a model is called whose arguments and results are containers of tensors.
+"""The calling convention of a model whose arguments and results are containers of tensors.
 
-A program of ``torch.export`` takes and gives lists, dicts and objects; its tensors have names of
-their own.  A form tells which tensor is where; values that are no tensors are those that the model
-was traced with.
+A program of ``torch.export`` takes and returns lists, dicts and objects; its tensors have names of
+their own.  A form gives the position of each tensor; values that are not tensors are those that the
+model was traced with.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class DictForm:
 class ObjectForm:
     """A dataclass or, if ``is_tuple``, a named tuple, whose fields have the names ``keys``.
 
-    ``kind`` is where its class is, ``module:name``.
+    ``kind`` is the path of its class, ``module:name``.
     """
 
     kind: str
@@ -52,7 +52,7 @@ class ObjectForm:
 
 
 Form: TypeAlias = "str | FixedValue | ListForm | DictForm | ObjectForm"
-"""A tensor by name, or what holds tensors."""
+"""A tensor by name, or a container of tensors."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class CallForm:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the tensors that a caller gives."""
+        """Names of the tensors that a caller passes."""
         return tuple(name for form in self.parameters.values() for name in tensors_of(form))
 
     @property
@@ -74,7 +74,7 @@ class CallForm:
 
     @property
     def is_plain(self) -> bool:
-        """Whether each parameter is the tensor of its name, and the result one or a tuple."""
+        """Whether each parameter is the tensor of its name, and the result a tensor or a tuple."""
         named = all(name == form for name, form in self.parameters.items())
         match self.result:
             case str():
@@ -105,7 +105,7 @@ def tensors_of(form: Form) -> Iterator[str]:
 
 
 def paths_of(form: Form, path: str) -> Iterator[tuple[str, str]]:
-    """Each tensor of ``form``, which is at ``path``, and where it is: ``batch['mask']``."""
+    """Each tensor of ``form``, which is at ``path``, and its path: ``batch['mask']``."""
     match form:
         case str():
             yield form, path
@@ -117,7 +117,7 @@ def paths_of(form: Form, path: str) -> Iterator[tuple[str, str]]:
 
 
 def steps_of(form: ListForm | DictForm | ObjectForm) -> Iterator[tuple[str, Form]]:
-    """The parts of a container, each with what a program writes behind it to get there."""
+    """The parts of a container, each with the Python text that selects it."""
     match form:
         case ListForm(parts):
             steps = [f"[{n}]" for n in range(len(parts))]
@@ -129,7 +129,7 @@ def steps_of(form: ListForm | DictForm | ObjectForm) -> Iterator[tuple[str, Form
 
 
 def form_text(form: Form) -> str:
-    """As a program writes it, names of tensors in their places."""
+    """Python-like text of a form, with names of tensors as its leaves."""
     match form:
         case str():
             return form
@@ -149,14 +149,14 @@ def form_text(form: Form) -> str:
 
 
 def encoded_call(form: CallForm) -> tuple[object, ...]:
-    """Tuples, texts and numbers alone, of which :func:`decoded_call` makes the form again."""
+    """Only tuples, strings and numbers, from which :func:`decoded_call` restores the form."""
     given = tuple((name, _encoded(part)) for name, part in form.parameters.items())
     return given, _encoded(form.result)
 
 
 def decoded_call(value: object) -> CallForm:
     """The inverse of :func:`encoded_call`, where tuples may be lists; TypeError or ValueError for
-    what it does not make."""
+    other values."""
     given, result = _items(value)
     pairs = [_items(pair) for pair in _items(given)]
     return CallForm({_text(name): _decoded(form) for name, form in pairs}, _decoded(result))

@@ -1,4 +1,4 @@
-"""How an op says its tensor-level meaning: operands to index and a builder of stages.
+"""Tensor-level definition of an op: a function of indexable operands and a builder of stages.
 
 def compute(self, at, x, w):                     # y[i, j] = sum_k x[i, k] * w[k, j]
     (m, k), (_, n) = x.shape, w.shape
@@ -96,7 +96,7 @@ def index_value(index: Index, dtype: DType) -> Element:
 
 
 def linear(factors: Sequence[Matrix], row: Index, args: Sequence[Element]) -> Element:
-    """Row ``row`` of what ``factors``, one after the other, make of the column of ``args``."""
+    """Element ``row`` of ``factors``, one after the other, times the column vector ``args``."""
     scalars = tuple(a.scalar for a in args)
     matrices = tuple(tuple(tuple(map(float, r)) for r in matrix) for matrix in factors)
     return Element(Linear(matrices, row, scalars, args[0].dtype))
@@ -214,7 +214,7 @@ class StageBuilder:
         combine: Combine | None = None,
     ) -> Operand:
         """A copy of ``initial`` in which ``result[write(o, p)] = body(o)`` for every ``o`` in
-        ``extents``, in row-major order, or by ``combine`` of what is there and ``body(o)``.
+        ``extents``, in row-major order, or ``combine`` of the old element and ``body(o)``.
 
         ``p`` are the run-time integers ``places(o)``; the run ends where one is out of its bound.
         """
@@ -237,8 +237,8 @@ class StageBuilder:
     ) -> Element:
         """``body(i)`` where ``i`` is the run-time integer ``value``.
 
-        Where that is not in ``bound`` the run ends; None is for what is in range by the way it is
-        computed, whatever the data.
+        A value outside of ``bound`` ends the run; None if it is in range by construction, whatever
+        the data.
         """
         symbol = self.axes((1,), "g")[0].name
         inner = body(Sym(symbol))

@@ -13,7 +13,7 @@ from modelcc.ir.index_checked import NoValueError, evaluate_checked
 
 Comparison = Literal["<", "<=", "==", "!=", ">", ">="]
 Constraint = tuple[Index, Comparison, Index]
-"""That the first is so to the second; not known, and to be asked for."""
+"""A relation that is not proved, and has to be checked."""
 
 Constraints = tuple[Constraint, ...]
 
@@ -34,7 +34,7 @@ class Condition:
         return f"{self.left} {self.comparison} {self.right}"
 
     def holds(self, values: Mapping[str, int]) -> bool:
-        """Whether it holds where symbols have these values; not if a side leaves 64 bits."""
+        """Whether it holds for these values of symbols; False if a side overflows 64 bits."""
         try:
             left, right = (evaluate_checked(side, values) for side in (self.left, self.right))
         except NoValueError:

@@ -1,4 +1,4 @@
-"""Constant data of a program, on every level: a handle, never text."""
+"""Constant data of a program, at every level: a handle, never text."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ class Constant:
 
     @cached_property
     def sample(self) -> Sample:
-        """What is compared first: if it differs, so does the digest."""
+        """Data compared before digests: if it differs, so do these."""
         data = self.data
         step = max(1, data.size // SAMPLES)
         some = data.flat[::step] if data.size else data
         content = repr(some.tolist()).encode() if data.dtype == object else some.tobytes()
         if data.nbytes >= CHUNK:
-            release_pages(data)  # systems read much around what is asked for
+            release_pages(data)  # operating systems read ahead around requested pages
         return str(dtype_of(data)), data.shape, content
 
     @property

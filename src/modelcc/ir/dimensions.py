@@ -1,4 +1,4 @@
-"""Numbers for named dimensions: from the shapes of arrays, into types."""
+"""Values of named dimensions: from the shapes of arrays, into types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def bind_dimensions(
 ) -> dict[str, int]:
     """Values of the named dimensions from ``(name, type, actual shape)`` of the inputs.
 
-    A dimension given only within an expression (``2*seq + 1``) is solved for where it is affine.
+    A dimension that occurs only in an expression (``2*seq + 1``) is solved for where it is affine.
     :class:`ModelError` naming the input if ranks, extents or bounds do not agree.
     """
     pending: list[tuple[str, int, Index, int]] = []
@@ -67,7 +67,7 @@ def _listing(values: Mapping[str, int]) -> str:
 
 
 def bind_type(type: TensorType, values: Mapping[str, Index]) -> TensorType:
-    """``type`` with dimensions in ``values`` replaced."""
+    """``type`` with the dimensions in ``values`` substituted."""
     if all(isinstance(d, int) for d in type.shape):
         return type
     return replace(type, shape=tuple(substitute(d, values) for d in type.shape))

@@ -1,4 +1,4 @@
-"""The class that all errors of modelcc are of, and those that any layer may meet."""
+"""The base class of all errors of modelcc, and those that any layer may raise."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 class Error(Exception):
-    """What modelcc tells its user: every error it raises on purpose is one.
+    """Base of every error that modelcc raises on purpose.
 
     Errors can be pickled, so that they pass between processes.
     """
@@ -23,7 +23,7 @@ def _restored(kind: type[Error], arguments: tuple[object, ...], state: dict[str,
 
 
 class ModelError(Error):
-    """A fault in the user's model or request: what, where, why and what to do."""
+    """A fault in the user's model or request: what, where, why and how to fix it."""
 
     def __init__(self, message: str, where: Sequence[str] = (), hint: str | None = None) -> None:
         place = f"{', '.join(where)}: " if where else ""
@@ -38,8 +38,8 @@ class ModelError(Error):
 
 
 class RunError(Error, RuntimeError):
-    """A model that stopped before the end."""
+    """A model run that was aborted."""
 
 
 class OutOfMemoryError(RunError, MemoryError):
-    """More memory than the system has, or than can be addressed."""
+    """More memory than the system has, or than is addressable."""

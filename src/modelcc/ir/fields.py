@@ -1,7 +1,7 @@
-"""What nodes hold, as the annotations of their fields tell, and nodes with that changed.
+"""Children of nodes, derived from the annotations of their fields, and nodes with these replaced.
 
-A kind of node is declared once, as a frozen dataclass.  Its first use makes functions for it, as
-``dataclass`` makes its ``__init__``, so that walking costs a look-up and a call.
+A kind of node is declared once, as a frozen dataclass.  Its first use generates functions for it,
+as ``dataclass`` generates ``__init__``, so that traversal costs a look-up and a call.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class _Change(Protocol[T]):
 
 @dataclass(frozen=True)
 class _Held:
-    """Python for the parts that a field of ``x`` holds: as items of a tuple, the field with these
-    changed, and whether that is no other."""
+    """Python text for the children in a field of ``x``: as items of a tuple, the field with these
+    changed, and a test whether that is the same object."""
 
     item: str
     new: str
     test: str
 
     def optional(self, x: str) -> _Held:
-        """The same of what may be absent."""
+        """The same for a field that may be None."""
         return _Held(
             f"*(() if {x} is None else ({self.item},))",
             f"None if {x} is None else {self.new}",
@@ -41,7 +41,7 @@ class _Held:
 
 
 class _Functions(dict[type, F]):
-    """Functions for kinds of nodes, each made when it is first looked up."""
+    """Functions for kinds of nodes, each generated at its first lookup."""
 
     def __init__(self, make: Callable[[type], F]) -> None:
         super().__init__()
@@ -53,14 +53,14 @@ class _Functions(dict[type, F]):
 
 
 class NodeParts(Generic[T]):
-    """Fields annotated ``name``, ``name | None`` or as tuples of such, in the order of the fields,
-    and those in fields that are dataclasses ``through``."""
+    """Children in fields annotated ``name``, ``name | None`` or as tuples of these, in the order of
+    the fields, and in the dataclasses ``through`` that fields hold."""
 
     def __init__(self, name: str, *through: type) -> None:
         self._name = name
         self._through = {kind.__name__ for kind in through}
         self.listings = _Functions(self._listing)
-        """For each kind of node the function :meth:`of`, for loops over many nodes."""
+        """For each kind of node its function :meth:`of`, for loops over many nodes."""
         self._changes = _Functions(self._change)
 
     def of(self, node: object) -> tuple[T, ...]:
@@ -72,7 +72,7 @@ class NodeParts(Generic[T]):
         return self._changes[type(node)](node, change)
 
     def replaced(self, node: N, new: Sequence[T]) -> N:
-        """``node`` with other parts, as many."""
+        """``node`` with other parts, equally many."""
         parts = iter(new)
         return self.changed(node, lambda _: next(parts))
 
@@ -109,5 +109,5 @@ class NodeParts(Generic[T]):
 
 
 def same(new: Sequence[object], old: Sequence[object]) -> bool:
-    """Whether ``new`` are the objects ``old``."""
+    """Whether ``new`` and ``old`` are the same objects."""
     return all([a is b for a, b in zip(new, old, strict=True)])

@@ -1,9 +1,9 @@
-"""Text forms of nodes: one template for each kind, which is printed and read alike.
+"""Text forms of nodes: one template for each kind, for both printing and parsing.
 
     Store: "store {buffer:buffer}[{offset}](? stride({stride})?)(? mask({active})?) = {value}"
 
-Braces hold a field; how that is spelled its annotation says, or the word behind a colon.  What is
-between ``(?`` and ``?)`` is left out where its fields are what they are by default, or empty.
+Braces hold a field, which is spelled by its annotation, or by the word after a colon.  A group
+between ``(?`` and ``?)`` is omitted if its fields have their defaults, or are empty.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WORD = re.compile(r"\w+|\S")
 
 
 class Spelling(Protocol):
-    """How fields of one sort are printed and read, and what their text may begin with."""
+    """How fields of one sort are printed and parsed, and the tokens their text may start with."""
 
     @property
     def starts(self) -> tuple[str, ...]: ...
@@ -41,7 +41,7 @@ class Spelling(Protocol):
 
 @dataclass(frozen=True)
 class Syntax(Generic[T]):
-    """Values that are printed by ``text`` and read by ``read``, which is told what may follow."""
+    """Values that ``text`` prints and ``read`` parses, given the tokens that may follow."""
 
     text: Callable[[T, Types], str]
     read: Callable[[TextReader, tuple[str, ...]], T]
@@ -59,12 +59,12 @@ def _is_next(at: TextReader, stops: tuple[str, ...]) -> bool:
 def syntax(
     write: Callable[[T], str], reader: Callable[[TextReader], T], starts: tuple[str, ...] = ()
 ) -> Syntax[T]:
-    """The spelling of what needs no types and shows its end itself."""
+    """The spelling of values that need no types and are self-delimiting."""
     return Syntax(lambda value, _: write(value), lambda at, _: reader(at), starts)
 
 
 def listed(one: Syntax[T], between: str = ", ") -> Syntax[tuple[T, ...]]:
-    """Any number of them, none if what comes behind is next."""
+    """A list of any length, empty if a token that may follow is next."""
 
     def read(at: TextReader, stops: tuple[str, ...]) -> tuple[T, ...]:
         sign = between.strip()
@@ -79,7 +79,7 @@ def listed(one: Syntax[T], between: str = ", ") -> Syntax[tuple[T, ...]]:
 
 
 def block(one: Syntax[T]) -> Syntax[tuple[T, ...]]:
-    """Any number of them in braces, each on lines of its own."""
+    """A list of any length in braces, each item on lines of its own."""
 
     def text(values: tuple[T, ...], types: Types) -> str:
         lines = [one.text(value, types).replace("\n", "\n  ") for value in values]
@@ -96,7 +96,7 @@ def block(one: Syntax[T]) -> Syntax[tuple[T, ...]]:
 
 
 def enclosed(inner: Syntax[T], opening: str = "[", closing: str = "]") -> Syntax[T]:
-    """What is between two signs."""
+    """A value between two delimiters."""
 
     def read(at: TextReader, stops: tuple[str, ...]) -> T:
         at.expect(opening)
@@ -108,7 +108,7 @@ def enclosed(inner: Syntax[T], opening: str = "[", closing: str = "]") -> Syntax
 
 
 def repeated(one: Syntax[T], word: str) -> Syntax[tuple[T, ...]]:
-    """Any number of them, each behind ``word``."""
+    """A list of any length, each item after ``word``."""
 
     def read(at: TextReader, stops: tuple[str, ...]) -> tuple[T, ...]:
         found: list[T] = []
@@ -122,8 +122,8 @@ def repeated(one: Syntax[T], word: str) -> Syntax[tuple[T, ...]]:
 
 
 class _Piece(Protocol):
-    """Part of a template.  What ``starts`` it may come behind the part before, and what follows on
-    that, too, if it is ``optional``."""
+    """Part of a template: the tokens it ``starts`` with, and whether it is ``optional``, so that
+    those of the next piece may follow as well."""
 
     @property
     def starts(self) -> tuple[str, ...]: ...
@@ -170,7 +170,7 @@ class _Literal:
 
 
 class _Sequence:
-    """Pieces, each with what may come behind it."""
+    """Pieces, each with the tokens that may follow it."""
 
     def __init__(self, pieces: Sequence[_Piece]) -> None:
         self.pieces = tuple(pieces)
@@ -185,7 +185,7 @@ class _Sequence:
 
 
 def _starts(pieces: Sequence[_Piece]) -> tuple[tuple[str, ...], bool]:
-    """What text of ``pieces`` may begin with, and whether it may be empty."""
+    """Tokens that the text of ``pieces`` may start with, and whether it may be empty."""
     found: list[str] = []
     for piece in pieces:
         found += piece.starts
@@ -195,7 +195,7 @@ def _starts(pieces: Sequence[_Piece]) -> tuple[tuple[str, ...], bool]:
 
 
 class _Group:
-    """What is left out where its fields are all ``absent``."""
+    """A part that is omitted if all its fields are ``absent``."""
 
     optional = True
 
@@ -220,8 +220,8 @@ class _Group:
 
 
 class TextForm(Generic[N]):
-    """The form of one kind of node.  ``make`` makes it of the reader and of the fields that are
-    spelled, where that takes more than these."""
+    """The form of one kind of node.  ``make`` constructs it from the reader and the spelled fields,
+    where that needs more than these."""
 
     def __init__(
         self,
@@ -239,11 +239,11 @@ class TextForm(Generic[N]):
         self.words = tuple(_WORD.findall(start)[0] for start in self._items.pieces[0].starts)
 
     def text(self, node: N, types: Types = NO_TYPES) -> str:
-        """The text of ``node``; ``types`` are those of tensors that it tells."""
+        """The text of ``node``; ``types`` are those of tensors that it prints."""
         return self._items.text(node, types)
 
     def read(self, at: TextReader, stops: tuple[str, ...]) -> N:
-        """The node that is next."""
+        """Parses the next node."""
         values: dict[str, object] = {}
         self._items.read(at, stops, values)
         return self._plain(**values) if self._make is None else self._make(at, **values)
@@ -254,7 +254,7 @@ class TextForm(Generic[N]):
         return Syntax(self.text, self.read)
 
     def _parsed(self, parts: Iterator[str]) -> tuple[_Sequence, dict[str, object]]:
-        """Pieces up to the end of a group, and what their fields are where they are left out."""
+        """Pieces up to the end of a group, and the values of their fields where it is omitted."""
         found: list[_Piece] = []
         absent: dict[str, object] = {}
         for part in parts:
@@ -281,7 +281,7 @@ class TextForm(Generic[N]):
 class TextForms(Generic[N]):
     """The forms of all kinds of a level's statements, expressions or items.
 
-    What begins with no word of a kind is of the one that ``wordless`` tells.
+    Text that begins with no word of a kind is of the kind that ``wordless`` returns.
     """
 
     def __init__(
@@ -299,7 +299,7 @@ class TextForms(Generic[N]):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What they begin with."""
+        """The words that kinds begin with."""
         return tuple(self._by_word)
 
     def text(self, node: N, types: Types = NO_TYPES) -> str:
@@ -307,7 +307,7 @@ class TextForms(Generic[N]):
         return self._forms[type(node)].text(node, types)
 
     def read(self, at: TextReader, stops: tuple[str, ...] = ("\n",)) -> N:
-        """The node that is next; :class:`ModelError` if there is none."""
+        """Parses the next node; :class:`ModelError` if there is none."""
         word = at.next_word()
         form = self._by_word.get(word)
         if form is None and self._wordless is not None:

@@ -23,7 +23,7 @@ from modelcc.ir.types import TensorType
 class Node:
     """One application of an op.  ``""`` stands for an absent optional operand.
 
-    ``source`` names the user's nodes it stems from (ONNX node names, torch code lines).
+    ``source`` names the user's nodes it comes from (ONNX node names, torch code lines).
     """
 
     op: Op
@@ -36,8 +36,8 @@ class Node:
 class Graph:
     """A model or sub-graph.  ``dims`` bounds its named dimensions.
 
-    ``interface`` tells what the caller sees, where that is not inputs and outputs as they are, and
-    ``initial`` what its states are before the first call, unless they are zeros.
+    ``interface`` gives the caller's view where that differs from inputs and outputs, and
+    ``initial`` the states before the first call, unless they are zeros.
     """
 
     name: str
@@ -51,11 +51,11 @@ class Graph:
     initial: Mapping[str, Constant] = field(default_factory=dict[str, Constant])
 
     def producers(self) -> dict[str, Node]:
-        """Value name → the node that makes it."""
+        """Value name → the node that computes it."""
         return {name: node for node in self.nodes for name in node.outputs}
 
     def consumers(self) -> dict[str, list[Node]]:
-        """Value name → nodes reading it, in order; a value nobody reads is absent."""
+        """Value name → nodes reading it, in order; unused values are absent."""
         readers: dict[str, list[Node]] = {}
         for node in self.nodes:
             for name in dict.fromkeys(node.inputs):
@@ -78,7 +78,7 @@ class Graph:
         return replace(self, nodes=nodes)
 
     def substitute(self, values: Mapping[str, Index]) -> Graph:
-        """The graph with named dimensions replaced, by numbers or by others."""
+        """The graph with named dimensions substituted, by numbers or by others."""
         if self.symbols.isdisjoint(values):
             return self
         nodes = tuple(replace(node, op=node.op.substitute(values)) for node in self.nodes)
@@ -87,7 +87,7 @@ class Graph:
 
     @cached_property
     def binds(self) -> tuple[str, ...]:
-        """Named dimensions that its nodes give a size, those in bodies left out."""
+        """Named dimensions that its nodes bind, those in sub-graphs left out."""
         return tuple(name for node in self.nodes for name in node.op.binds)
 
     @cached_property

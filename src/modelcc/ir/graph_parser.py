@@ -45,7 +45,7 @@ def parse_graph(
 def resolver(constants: Mapping[str, Constant] | Resolve) -> Resolve:
     """A function that finds constants, from a mapping by digest or a function.
 
-    Constants without elements need not be there.
+    Constants without elements need not be listed.
     """
     if callable(constants):
         return constants
@@ -62,7 +62,7 @@ def resolver(constants: Mapping[str, Constant] | Resolve) -> Resolve:
 
 
 class _GraphBody:
-    """What has been read of one graph."""
+    """The parse state of one graph."""
 
     def __init__(self) -> None:
         self.inputs: list[str] = []
@@ -272,7 +272,7 @@ class _GraphParser:
     def _initial(
         self, attribute: Mapping[str, object], types: Mapping[str, TensorType]
     ) -> dict[str, Constant]:
-        """What states are at first, unless they are zeros."""
+        """Initial values of states, unless they are zeros."""
         found: dict[str, Constant] = {}
         for name, state in self._fields(attribute.get("states", {})).items():
             before, _, digest = self._items(state)

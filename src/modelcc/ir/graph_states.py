@@ -1,4 +1,4 @@
-"""Saying that inputs and outputs of a graph are states, which the compiled model keeps.
+"""Declaring inputs and outputs of a graph as states, which the compiled model keeps.
 
 A training step has its parameters and the optimizer's moments as states, a decoder its cache::
 
@@ -24,11 +24,11 @@ from modelcc.ir.types import Array
 def with_states(
     graph: Graph, states: Mapping[str, tuple[str, str]], initial: Mapping[str, Array] | None = None
 ) -> Graph:
-    """``graph`` with more states, by their names: what each is before a call is an input, after it
-    an output, and neither is the caller's any more.
+    """``graph`` with more states, by name: an input is its value before a call and an output that
+    after it; neither is part of the caller's interface any more.
 
-    ``initial`` is what they are before the first call, zeros where nothing is said.
-    :class:`ModelError` unless input and output are of one type of fixed size.
+    ``initial`` gives values before the first call, zeros by default.
+    :class:`ModelError` unless input and output have the same type of fixed size.
     """
     first = {name: Constant(array) for name, array in (initial or {}).items() if array.any()}
     kept = {name: ModelState(*pair, name in first) for name, pair in states.items()}

@@ -86,7 +86,7 @@ class _Printer:
         return f", interface = {{inputs = {inputs}, outputs = {outputs}{known}}}"
 
     def _states(self) -> str:
-        """Input and output of each state, and the digest of what it is at first."""
+        """Input and output of each state, and the digest of its initial value."""
         interface, initial = self.graph.interface, self.graph.initial
         found: list[str] = []
         for name, state in () if interface is None else interface.states.items():

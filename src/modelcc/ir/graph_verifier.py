@@ -19,8 +19,8 @@ def verify_graph(
     """Raise :class:`ModelError` naming the first node or value that breaks a rule of graphs.
 
     ``outer`` are symbols that an enclosing graph bounds (sub-graphs of control flow).  ``before``
-    is a graph that was found to be well formed: what holds of a node by itself is not looked into
-    again for those that are in it as well, among values of the same types.
+    is a graph that is known to be well formed: local rules are not checked again for nodes that it
+    has as well, with values of the same types.
     """
     known = outer | graph.dims.keys()
     settled = _settled(graph, before)
@@ -61,7 +61,7 @@ def _settled(graph: Graph, before: Graph | None) -> frozenset[int]:
 
 
 def node_place(node: Node) -> tuple[str, ...]:
-    """Where ``node`` is, for messages: the user's names, else its first result."""
+    """Location of ``node`` for messages: the user's names, else its first result."""
     return node.source or tuple(f"{node.op.mnemonic()} {n!r}" for n in node.outputs[:1])
 
 

@@ -24,7 +24,7 @@ from modelcc.ir.index_poly import merge
 
 
 def without(e: Index, name: str) -> Index:
-    """The terms of ``e`` that ``name`` is no factor of.
+    """The terms of ``e`` that do not have ``name`` as a factor.
 
     >>> from modelcc.ir.index import parse_index
     >>> str(without(parse_index("a*b + a + b + 3"), "a"))
@@ -95,7 +95,7 @@ def evaluate(e: Index, values: Mapping[str, int]) -> int:
     """The value of ``e``; KeyError naming the symbol that has no value."""
     try:
         return _value(e, values)
-    except KeyError:  # what has no value may be a factor of 0
+    except KeyError:  # a symbol without a value may be a factor of 0
         result = substitute(e, values)
     if isinstance(result, int):
         return result
@@ -160,8 +160,8 @@ def _without(mono: Monomial, atom: Atom) -> Monomial:
 
 
 def total(items: Sequence[Index]) -> Index:
-    """The sum of all items; 0 for none.  Sums of sums of neighbours: of many different symbols
-    no long prefixes are made."""
+    """The sum of all items; 0 for none.  A pairwise sum: long prefixes with many different symbols
+    are not built."""
     level = list(items)
     while len(level) > 1:
         pairs = zip(level[::2], level[1::2], strict=False)

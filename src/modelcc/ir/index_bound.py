@@ -1,4 +1,4 @@
-"""What an index that comes from memory must lie in, and how to say that it does not."""
+"""Bounds of indices that are loaded from memory, and messages for violations."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from modelcc.ir.index import Index, evaluate
 
 _NO_PLACES = ("length", "start")
-"""Nouns of values that leave room behind them: their bound is not how long the thing is."""
+"""Nouns of values whose bound is not the length of the indexed thing."""
 
 
 @dataclass(frozen=True)
 class IndexBound:
     """``0 <= value < extent`` for a value of type i64.
 
-    ``what`` is the thing that is too short otherwise (``axis 0 of 'wte'``), ``noun`` what the
-    user calls the value, and ``source`` names the user's nodes.  A value is ``wrapped`` if
-    ``extent`` was added to negative ones.  ``number`` tells the bounds of one kernel apart.
+    ``what`` is the thing that is indexed (``axis 0 of 'wte'``), ``noun`` the user's word for the
+    value, and ``source`` names the user's nodes.  ``wrapped``: ``extent`` was added to negative
+    values.  ``number`` identifies the bound within a kernel.
     """
 
     extent: Index
@@ -28,14 +28,14 @@ class IndexBound:
     number: int = 0
 
     def requirement(self) -> str:
-        """What is asked of the value, and where in the model."""
+        """The requirement on the value, with its location in the model."""
         where = f"{', '.join(self.source)}: " if self.source else ""
         low = f"{-1 * self.extent}" if self.wrapped else "0"
         about = f" ({self.what})" if self.what else ""
         return f"{where}{self.noun} within {low} ... {self.extent - 1}{about}"
 
     def fault(self, value: int, sizes: Mapping[str, int]) -> str:
-        """What is wrong with ``value``, without its place in the model."""
+        """The message for an invalid ``value``, without its location in the model."""
         extent = evaluate(self.extent, sizes)
         given = value - extent if self.wrapped and value < 0 else value
         low = -extent if self.wrapped else 0

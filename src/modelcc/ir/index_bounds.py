@@ -1,4 +1,4 @@
-"""Lower bounds of index expressions from what is known about their symbols.
+"""Lower bounds of index expressions from bounds on their symbols.
 
 Everything proved about an index is a statement ``e >= c``. :class:`Prover` finds the best such
 ``c`` by interval arithmetic, then by *elimination*: where ``e`` is linear in an atom whose
@@ -40,10 +40,10 @@ STEPS = 400
 """Atoms one prover may eliminate in total; bounds the time, never the truth of an answer."""
 
 EXPANDED = 1 << 12
-"""Terms that products of symbols may have when each is written as a sum."""
+"""Maximum number of terms when products of symbols are expanded to sums."""
 
 DEPTH = 16
-"""Atoms it may eliminate one after the other; facts may be circular."""
+"""Maximum depth of elimination; facts may be circular."""
 
 
 def bounds_of(e: Index, bounds: Bounds) -> Interval:
@@ -81,7 +81,7 @@ def _atom_divisor(atom: Atom, bounds: Bounds) -> int:
 
 
 class Prover:
-    """Finds numeric bounds under fixed facts; keeps what it learned about atoms."""
+    """Finds numeric bounds under fixed facts; memoises those of atoms."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
@@ -96,12 +96,12 @@ class Prover:
         return low is not None and low >= target
 
     def upper(self, e: Index) -> int | None:
-        """The least number found that ``e`` never exceeds."""
+        """The least upper bound found for ``e``."""
         low = self.lower(-e)
         return None if low is None else -low
 
     def lower(self, e: Index, target: int | None = None) -> int | None:
-        """The greatest number found that ``e`` never falls below; stops early at ``target``."""
+        """The greatest lower bound found for ``e``; stops early at ``target``."""
         if isinstance(e, int):
             return e
         best, exact = self._interval(e)
@@ -118,7 +118,7 @@ class Prover:
         """Numeric bounds of one atom."""
         known = self._ranges.get(atom.text)
         if known is None:
-            self._ranges[atom.text] = ANY  # what a cyclic fact may rely on
+            self._ranges[atom.text] = ANY  # for cyclic facts
             known = self._ranges[atom.text] = self._find_range(atom)
         return known
 
@@ -156,7 +156,7 @@ class Prover:
         return not isinstance(known.lo, Expr) and not isinstance(known.hi, Expr)
 
     def _lowest_products(self, e: Expr) -> int | None:
-        """Where no coefficient and no atom can be negative, all are least together."""
+        """If no coefficient and no atom can be negative, the sum is least where all atoms are."""
         total = e.const
         for coeff, mono in e.terms.values():
             if coeff < 0:
@@ -170,9 +170,9 @@ class Prover:
         return total
 
     def _shifted(self, e: Expr) -> int | None:
-        """Intervals after writing each symbol as its bound plus a non-negative rest.
+        """Interval arithmetic with each symbol written as its bound plus a non-negative rest.
 
-        Then n*m - n == (n' + 1)*m' for n, m >= 1, which is seen not to be negative.
+        Then n*m - n == (n' + 1)*m' for n, m >= 1, which is clearly not negative.
         """
         if sum(1 << len(mono) for _, mono in e.terms.values()) > EXPANDED:
             return None
@@ -244,7 +244,7 @@ class Prover:
         return best
 
     def _choose(self, e: Expr) -> tuple[Atom, Index, int] | None:
-        """An atom to eliminate, with its coefficient and the sign of that."""
+        """An atom to eliminate, with its coefficient and its coefficient's sign."""
         for atom in self._candidates(e):
             cofactor = linear_coefficient(e, atom)
             sign = 0 if cofactor is None else self._sign(cofactor)
@@ -253,7 +253,7 @@ class Prover:
         return None
 
     def _candidates(self, e: Expr) -> list[Atom]:
-        """Atoms with a symbolic bound, those that no other one's bound mentions first."""
+        """Atoms with a symbolic bound, first those that occur in no other one's bound."""
         found: dict[str, tuple[Atom, frozenset[str]]] = {}
         for _, mono in e.terms.values():
             for atom in mono:
@@ -277,7 +277,7 @@ class Prover:
     def _replaced(
         self, e: Expr, atom: Atom, cofactor: Index, sign: int, target: int | None
     ) -> Iterator[int | None]:
-        """Lower bounds of ``e``, one for each way to bound the atom, which it is linear in."""
+        """Lower bounds of ``e``, one for each bound of the atom, in which it is linear."""
         rest = e - cofactor * atom
         if isinstance(atom, IndexMin | IndexMax):
             cases = (self.lower(rest + cofactor * arg, target) for arg in atom.args)

@@ -1,4 +1,4 @@
-"""Index expressions as a machine computes them that minds overflow: one step after the other."""
+"""Index expressions evaluated step by step with overflow checks."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from modelcc.ir.index_expr import Atom, Expr, FloorDiv, FloorMod, Index, Sym
 from modelcc.ir.index_extremum import IndexMax, IndexMin
 
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
-"""What a 64-bit integer can hold."""
+"""The range of a 64-bit integer."""
 
 T = TypeVar("T")
 
 
 class CheckedSteps(Protocol[T]):
-    """Computes with 64-bit integers ``T`` and notes what has no value in them."""
+    """Computes with 64-bit integers ``T`` and records overflow and division by 0."""
 
     def number(self, value: int) -> T:
         """A constant, which may be too large."""
@@ -72,7 +72,7 @@ class NoValueError(ArithmeticError):
 
 
 def evaluate_checked(e: Index, values: Mapping[str, int]) -> int:
-    """The value of ``e``; :class:`NoValueError` where compiled code would find none either.
+    """The value of ``e``; :class:`NoValueError` where compiled code would fail as well.
 
     KeyError names a symbol that has no value.
     """

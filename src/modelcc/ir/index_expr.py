@@ -148,7 +148,7 @@ Index: TypeAlias = int | Expr
 
 
 class Atom(Expr):
-    """What polynomials do not look into; ``factor`` is its text as an operand of a product."""
+    """An opaque factor of polynomials; ``factor`` is its text as an operand of a product."""
 
     __slots__ = ("factor",)
     __match_args__: tuple[str, ...] = ()
@@ -162,7 +162,7 @@ class Atom(Expr):
 
     @property
     def terms(self) -> Terms:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Itself, once; not kept, since what refers to itself is not freed when it is done with."""
+        """Itself, once; not stored, since reference cycles are not freed immediately."""
         return {self._text: (1, (self,))}
 
     def __reduce__(self) -> tuple[type[Atom], tuple[object, ...]]:
@@ -195,7 +195,7 @@ class Sym(Atom):
 
 
 class Division(Atom):
-    """What ``dividend`` and ``divisor`` make where no cheaper form is known."""
+    """A quotient or remainder for which no cheaper form is known."""
 
     __slots__ = ("dividend", "divisor")
     __match_args__ = ("dividend", "divisor")

@@ -53,7 +53,7 @@ def maximum(*args: Index) -> Index:
 
 
 def broadcast_extent(extents: Sequence[Index]) -> Index:
-    """What ``extents`` broadcast to, each of which is 1 or the same: 0 if one is 0.
+    """The broadcast of ``extents``, each of which is 1 or the same value: 0 if one is 0.
 
     >>> from modelcc.ir.index import Sym
     >>> str(broadcast_extent((Sym("a"), Sym("b"))))
@@ -63,8 +63,8 @@ def broadcast_extent(extents: Sequence[Index]) -> Index:
 
 
 def broadcast_parts(e: Index) -> tuple[Index, ...] | None:
-    """The extents that ``e`` is :func:`broadcast_extent` of, or the maximum that is left of it
-    where none can be 0; None if it is something else, as max(a - b, 0) is."""
+    """The arguments of :func:`broadcast_extent` that give ``e``, or of the maximum to which it
+    simplifies if none can be 0; None for other expressions, such as max(a - b, 0)."""
     if isinstance(e, int):
         return None
     greatest = [a for _, mono in e.terms.values() for a in mono if isinstance(a, IndexMax)]
@@ -75,8 +75,8 @@ def broadcast_parts(e: Index) -> tuple[Index, ...] | None:
 
 
 def _within(arg: Index, kind: type[Extremum]) -> tuple[Index, ...] | None:
-    """What ``arg`` is the extremum of, a number further away maybe: max(a, b) + 1 is that of
-    a + 1 and b + 1."""
+    """Arguments of the extremum that ``arg`` is, up to a constant: max(a, b) + 1 has a + 1 and
+    b + 1."""
     match arg:
         case Extremum(args) if isinstance(arg, kind):
             return args
@@ -90,7 +90,7 @@ def _within(arg: Index, kind: type[Extremum]) -> tuple[Index, ...] | None:
 
 
 def _pruned(args: tuple[Index, ...], kind: type[Extremum], sign: int) -> tuple[Index, ...]:
-    """Flattened, sorted arguments without those a constant distance behind another one."""
+    """Flattened, sorted arguments; of those with a constant distance only the extreme one."""
     if not args:
         raise ValueError(f"{kind.word}() needs at least one argument")
     kept: list[Index] = []

@@ -34,7 +34,7 @@ class Interval(Range):
 
 
 Bounds: TypeAlias = Mapping[str, Range]
-"""What is known by symbol name; a symbol that is not listed is unbounded."""
+"""Ranges by symbol name; a symbol that is not listed is unbounded."""
 
 DIM = Range(1, None)
 """Bounds of a dimension."""

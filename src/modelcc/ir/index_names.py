@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 RESERVED: Final = frozenset({"floordiv", "ceildiv", "mod", "min", "max"})
-"""Words that a symbol can be called by in quotes only."""
+"""Words that must be quoted as names of symbols."""
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 

@@ -1,7 +1,7 @@
-"""Sums of integer multiples of monomials, over factors that are told apart by their text.
+"""Sums of integer multiples of monomials, whose factors are identified by their text.
 
 A sum is a dictionary from the text of a monomial to its coefficient (never 0) and its factors,
-in the order of their text. The functions neither know nor care what a factor stands for.
+in the order of their text. The functions do not depend on what a factor stands for.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias, TypeVar
 
 
 class Factor(Protocol):
-    """What a monomial is a product of: ``text`` alone, ``factor`` as operand of a product."""
+    """A factor of monomials: ``text`` alone, ``factor`` as operand of a product."""
 
     @property
     def text(self) -> str: ...
@@ -85,7 +85,7 @@ def leading(terms: Sum[F]) -> tuple[int, PowerProduct[F]]:
 
 
 def divide_monomial(mono: PowerProduct[F], by: PowerProduct[F]) -> PowerProduct[F] | None:
-    """The factors left without those of ``by``; None if one of these is missing."""
+    """The quotient of two monomials; None if ``by`` does not divide."""
     rest = list(mono)
     for factor in by:
         for position, atom in enumerate(rest):

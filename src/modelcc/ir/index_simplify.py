@@ -110,7 +110,7 @@ def _has_structure(e: Expr) -> bool:
 
 
 class _Simplifier:
-    """One traversal: simplified atoms are kept by text, facts by the prover."""
+    """One traversal: simplified atoms are memoised by text, bounds by the prover."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
@@ -166,7 +166,7 @@ class _Simplifier:
     def _rebuilt(self, atom: Atom, operands: list[Index]) -> Index:
         match atom:
             case FloorDiv() | FloorMod() if operands[1] == 0:
-                return atom  # undefined within these bounds; whoever runs it learns so
+                return atom  # undefined within these bounds; evaluating it raises the error
             case FloorDiv():
                 return floordiv(*operands)
             case FloorMod():
@@ -202,12 +202,13 @@ class _Simplifier:
         return factor * mod(whole, divisor) + low
 
     def _positive(self, divisor: Index) -> bool:
-        """Whether a divisor, or a factor of one, is at least 1: it is not 0 (a named extent of 0
-        leaves nothing to divide)."""
+        """Whether a divisor, or a factor of one, is at least 1, given that it is not 0 (with a
+        named extent of 0 there is nothing to divide)."""
         return self._prover.at_least(divisor, 0)
 
     def _constant_quotient(self, a: Index, b: Index) -> int | None:
-        """The quotient where bounds leave only one, looking at 0 and -1 for a symbolic divisor."""
+        """The quotient if bounds leave a single value; for a symbolic divisor only 0 and -1 are
+        tried."""
         prover = self._prover
         if isinstance(b, int):
             low = prover.lower(a)
@@ -248,7 +249,7 @@ class _Simplifier:
     # --- sums
 
     def _combined(self, e: Expr) -> Index:
-        """Puts quotients and remainders of the same value together where that makes it smaller."""
+        """Combines quotients and remainders of the same value where that is smaller."""
         if not _has_structure(e):
             return e
         size = index_size(e)
@@ -302,7 +303,7 @@ class _Simplifier:
 
 
 def _replacement(coeff: int, mono: Monomial, old: Atom, new: Index) -> Index:
-    """What to add to a sum so that ``new`` stands for one ``old`` in the term."""
+    """The difference to add to a sum so that ``new`` replaces one ``old`` in the term."""
     others = list(mono)
     others.remove(old)
     return coeff * product(others) * (new - old)

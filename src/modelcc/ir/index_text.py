@@ -132,7 +132,7 @@ class _Parser:
 
 
 NESTED = 256
-"""Terms of a sum in Python; Python's compiler goes one call deeper for each."""
+"""Terms per nested sum in Python source; Python's compiler recurses once per term."""
 
 
 def compile_index(e: Index) -> Callable[[Mapping[str, int]], int]:
@@ -155,7 +155,7 @@ def _evaluated(source: str) -> Callable[..., Any]:
 
 
 def python_source(e: Index, spelling: Mapping[str, str]) -> str:
-    """A parenthesised Python expression for ``e``, given that of each symbol by name."""
+    """A parenthesised Python expression for ``e``, given the spelling of each symbol."""
     if isinstance(e, int):
         return f"({e})" if e < 0 else str(e)
     if isinstance(e, Atom):

@@ -1,8 +1,8 @@
-"""Upper bounds of index expressions that some symbols are gone from.
+"""Upper bounds of index expressions after the elimination of some symbols.
 
-What is read at run time is bounded by the dimensions of the inputs: with ``0 <= k <= n`` the
-``4*k + 64`` bytes of a tensor are at most ``4*n + 64``.  Bounds are found term by term (interval
-arithmetic), so they are safe, not always the least.
+Sizes that are read at run time are bounded by the dimensions of the inputs: with ``0 <= k <= n``
+the ``4*k + 64`` bytes of a tensor are at most ``4*n + 64``.  Bounds are found term by term
+(interval arithmetic), so they are safe, not always the least.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from modelcc.ir.index_interval import ANY, Bounds
 from modelcc.ir.index_simplify import compare
 
 DEPTH = 16
-"""Bounds of bounds followed; they may be circular."""
+"""Maximum depth of bounds of bounds, which may be circular."""
 
 
 def upper_bound(e: Index, gone: Collection[str], bounds: Bounds) -> Index | None:
-    """An expression without the symbols ``gone`` that is never below ``e``; None if not found."""
+    """An upper bound of ``e`` without the symbols ``gone``; None if none was found."""
     return _Eliminator(frozenset(gone), bounds).bound(e, True, DEPTH)
 
 
@@ -68,7 +68,7 @@ class _Eliminator:
                 value = self.bound(dividend, upper, depth)
                 return None if value is None else floordiv(value, divisor)
             case FloorDiv(dividend, divisor) if compare(divisor, ">=", 1, self._bounds):
-                # dividing by at least 1 brings closer to 0
+                # dividing by at least 1 reduces the magnitude
                 value = self.bound(dividend, upper, depth)
                 return None if value is None else self._towards_zero(value, upper)
             case FloorMod(_, divisor) if compare(divisor, ">=", 1, self._bounds):

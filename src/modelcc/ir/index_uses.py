@@ -1,4 +1,4 @@
-"""Where a stage uses index expressions, and what surrounds them there."""
+"""Uses of index expressions in a stage, with their context."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from modelcc.ir.tensor import Bind, Condition, Guard, IndexValue, Linear, Read, 
 
 @dataclass(frozen=True)
 class Use:
-    """Index expressions of one read (``tensor`` None: of a number) and what surrounds them."""
+    """Index expressions of one read (``tensor`` None: of a number), with their context."""
 
     tensor: str | None
     indices: tuple[Index, ...]
@@ -21,13 +21,13 @@ class Use:
 
     @property
     def text(self) -> str:
-        """As it stands in text form."""
+        """Its text form."""
         inner = ", ".join(map(str, self.indices))
         return f"index({inner})" if self.tensor is None else f"%{self.tensor}[{inner}]"
 
 
 def uses(stage: Stage) -> tuple[Use, ...]:
-    """Every place where the body of ``stage`` uses index expressions, guards outside only too."""
+    """Every use of index expressions in the body of ``stage``; a guard is one without indices."""
     return tuple(_uses(stage.body, (), ()))
 
 

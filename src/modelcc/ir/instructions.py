@@ -1,7 +1,7 @@
-"""What instructions mean: as loop functions, and as arithmetic on vectors.
+"""Semantics of instructions: as loop functions, and as arithmetic on vectors.
 
 ``dot4`` adds the products of four unsigned and four signed bytes to each lane.  As a function,
-which is also how its text goes before that of functions that use it::
+the form in which its text precedes functions that use it::
 
     instruction @dot4(%a: u8[4*n], %b: i8[4*n], %c: i32[n], %result: mut i32[n]; n) {
       for l in 0 .. n {
@@ -51,13 +51,13 @@ from modelcc.ir.op import ModelError
 from modelcc.ir.types import BF16, F32, I8, I32, U8, DType
 
 LANE, LANES = Sym("l"), Sym("n")
-"""The lane that a meaning is of, and how many there are."""
+"""The lane of a definition, and the number of lanes."""
 
 RESULT = "result"
-"""The buffer that an instruction as a function writes."""
+"""The buffer that an instruction's function writes."""
 
 ROUGH = "rough "
-"""Begins the text of an instruction that is not exact."""
+"""Prefix of the text of an instruction that is not exact."""
 
 
 def instruction_function(instruction: Instruction) -> Function:
@@ -69,9 +69,9 @@ def instruction_function(instruction: Instruction) -> Function:
 
 
 def instruction_of(function: Function) -> Instruction:
-    """The instruction whose :func:`instruction_function` that is.
+    """The instruction with this :func:`instruction_function`.
 
-    :class:`ModelError` if it is of another form, or says nothing of its result.
+    :class:`ModelError` if the function has another form, or does not define its result.
     """
     place = (f"@{function.name}",)
     match function.body:
@@ -90,7 +90,7 @@ def instruction_of(function: Function) -> Instruction:
 
 
 def vectors(e: Intrinsic) -> Expr:
-    """What ``e`` computes, as arithmetic on its arguments, each of which is mentioned often."""
+    """``e`` as arithmetic on its arguments, each of which is duplicated several times."""
     shapes = zip(e.instruction.operands, e.args, strict=True)
     given = {o.name: (arg, o.each) for o, arg in shapes}
     return _lanes(e.instruction.meaning, given, e.lanes)
@@ -111,7 +111,7 @@ def _lanes(e: Expr, given: Mapping[str, tuple[Expr, int]], lanes: int) -> Expr:
 
 
 def _elements(arg: Expr, places: tuple[int, ...], size: int) -> Expr:
-    """These elements of an argument, of ``size`` if it is not repeated."""
+    """These elements of an argument, which has ``size`` elements or is broadcast."""
     if arg.lanes < size:
         places = tuple(place % arg.lanes for place in places)
     if places == tuple(range(arg.lanes)):
@@ -120,7 +120,7 @@ def _elements(arg: Expr, places: tuple[int, ...], size: int) -> Expr:
 
 
 def meaning_fault(instruction: Instruction, lanes: int) -> str:
-    """Why an instruction has no meaning for that many lanes; "" if it has one."""
+    """Why an instruction is undefined for ``lanes`` lanes; "" if it is defined."""
     name, taken = instruction.name, {o.name: o for o in instruction.operands}
     for e in walk(instruction.meaning):
         if not isinstance(e, Load | Const | ScalarCall | MulAdd | Select | Convert | Bitcast):
@@ -140,7 +140,7 @@ def meaning_fault(instruction: Instruction, lanes: int) -> str:
 
 
 def instructions_in(body: Sequence[Stmt]) -> tuple[Instruction, ...]:
-    """Those that statements and what they call use, by first use."""
+    """Instructions that statements and their callees use, by first use."""
     every = (*(s for r in routines_in(body) for s in statements(r.body)), *statements(body))
     found = (e for s in every for whole in statement_expressions(s) for e in walk(whole))
     return tuple(dict.fromkeys(e.instruction for e in found if isinstance(e, Intrinsic)))
@@ -149,7 +149,7 @@ def instructions_in(body: Sequence[Stmt]) -> tuple[Instruction, ...]:
 def dot_product(
     name: str, left: DType, right: DType, sums: DType, steps: Sequence[int]
 ) -> Instruction:
-    """``c[l]`` plus the products of ``a`` and ``b`` at ``len(steps)`` neighbouring places, added
+    """``c[l]`` plus the products of ``a`` and ``b`` at ``len(steps)`` contiguous elements, added
     in the order of ``steps``, each with one rounding."""
     count = len(steps)
     total: Expr = Load("c", LANE, sums)
@@ -166,7 +166,7 @@ def dot_product(
 
 
 DOT4 = dot_product("dot4", U8, I8, I32, range(4))
-"""Of bytes, as the schedules of every processor use it: modulo 2**32."""
+"""On bytes, as used by the schedules of every processor: modulo 2**32."""
 
 DOT2 = dot_product("vdpbf16ps", BF16, BF16, F32, (1, 0))
-"""Of bf16, the odd place first."""
+"""On bf16, odd elements first."""

@@ -1,14 +1,14 @@
-"""Functions of libraries among the callees of a program.
+"""Library functions among the callees of a program.
 
-A library function is called by its symbol, once or for each point of a counter::
+A library function is called by its symbol, once or for each value of a counter::
 
     library openblas calls cblas_sgemm(i32(101), …, f32(1.0), %x0[64*b], i32(64), …) for b < 24
     func @MatMul(%x0: f32[1536], %x1: f32[4096], %y0: mut f32[1536]) { … }
 
-Structures are passed by their addresses, ``cmsis_nn_dims{i32(1), i32(49), …}``; their types, and
-the symbol, are then those of a ``header``.
+Structures are passed by address, ``cmsis_nn_dims{i32(1), i32(49), …}``; a ``header`` declares their
+types and the symbol.
 
-The loop function after it says what it computes: the interpreter runs that, and the callee has its
+The loop function after it defines its semantics: the interpreter runs it, and the callee has its
 name, parameters and sizes.
 """
 
@@ -24,7 +24,7 @@ from modelcc.ir.loop import Const, Function, IndexOf, Parameter
 
 @dataclass(frozen=True)
 class Address:
-    """Of element ``offset`` of a buffer."""
+    """The address of element ``offset`` of a buffer."""
 
     buffer: str
     offset: Index = 0
@@ -32,28 +32,28 @@ class Address:
 
 @dataclass(frozen=True)
 class Null:
-    """The address of nothing."""
+    """The null pointer."""
 
 
 @dataclass(frozen=True)
 class Struct:
-    """A structure of the library's ``type``, whose address is passed; a structure in another one is
-    part of it."""
+    """A structure of the library's ``type``, which is passed by address; a structure nested in
+    another one is embedded in it."""
 
     type: str
     fields: tuple[Argument, ...]
 
 
 Argument: TypeAlias = Address | Null | Const | IndexOf | Struct
-"""What a symbol is called with: addresses, and scalars by value."""
+"""Arguments of a symbol: addresses, and scalars by value."""
 
 
 @dataclass(frozen=True)
 class ExternalCall:
     """``symbol`` of ``library``, called with ``arguments`` for each ``counter`` in 0 … count - 1.
 
-    Without a counter it is called once.  What it returns is of no use, and calls go in their order.
-    ``header`` declares it (empty: it is declared by what it is given).
+    Without a counter it is called once.  Its return value is ignored, and calls run in order.
+    ``header`` declares it (empty: it is declared from its arguments).
     """
 
     library: str
@@ -65,7 +65,7 @@ class ExternalCall:
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        """All that are passed, in structures, too."""
+        """All addresses that are passed, including those in structures."""
         return tuple(_addresses(self.arguments))
 
 
@@ -79,38 +79,38 @@ def _addresses(arguments: Iterable[Argument]) -> Iterator[Address]:
 
 @dataclass(frozen=True)
 class LibraryFunction:
-    """What ``call`` computes says ``meaning``, a loop function without threads or checks."""
+    """``meaning``, a loop function without threads or checks, defines what ``call`` computes."""
 
     call: ExternalCall
     meaning: Function
 
     @property
     def name(self) -> str:
-        """What launches say."""
+        """The name that launches use."""
         return self.meaning.name
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Buffers that a launch passes."""
+        """Buffer parameters."""
         return self.meaning.parameters
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """Sizes that a launch passes after the buffers."""
+        """Size parameters, which follow the buffers."""
         return self.meaning.sizes
 
 
 Callee: TypeAlias = Function | LibraryFunction
-"""What a step can launch, by its name."""
+"""What a step can launch, by name."""
 
 
 def meaning_of(callee: Callee) -> Function:
-    """The loop function that says what ``callee`` computes."""
+    """The loop function that defines what ``callee`` computes."""
     return callee.meaning if isinstance(callee, LibraryFunction) else callee
 
 
 def call_of(callee: Callee) -> ExternalCall | None:
-    """The call that computes it; None for a loop function."""
+    """The library call that implements it; None for a loop function."""
     return callee.call if isinstance(callee, LibraryFunction) else None
 
 

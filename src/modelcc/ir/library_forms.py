@@ -68,7 +68,7 @@ _CALL = TextForm(
 
 
 def callee_text(callee: Callee) -> str:
-    """A loop function, maybe after the call of a library that it is the meaning of."""
+    """A loop function, after the library call that it defines if there is one."""
     call = call_of(callee)
     own = "" if call is None else f"{_CALL.text(call)}\n"
     return own + print_function(meaning_of(callee))

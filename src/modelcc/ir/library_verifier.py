@@ -12,8 +12,8 @@ from modelcc.ir.loop_traversal import checks_in, takes_pool
 
 
 def verify_library_function(function: LibraryFunction) -> None:
-    """Raise :class:`ModelError` unless the call takes what the meaning does, buffers within their
-    bounds, and that has neither threads nor checks."""
+    """Raise :class:`ModelError` unless the call uses the parameters of its loop function, with
+    buffers in bounds, and that function has neither threads nor checks."""
     meaning, call = function.meaning, function.call
     where = (function.name, f"{call.library}: {call.symbol}")
     if takes_pool(meaning) or checks_in(meaning):

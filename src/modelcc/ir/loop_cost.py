@@ -29,23 +29,23 @@ from modelcc.ir.scalar import FUNCTIONS
 @dataclass(frozen=True)
 class Cost:
     """``flops``: floating-point operations executed, lanes of masked tails included, a fused
-    multiply-add counting 2; ``bytes``: what a call touches of its buffers at most, once each."""
+    multiply-add counting 2; ``bytes``: upper bound of buffer bytes that a call accesses."""
 
     flops: int
     bytes: int
 
 
 _TOGETHER = "\0together"
-"""In the place of a size: how many threads run a routine at once."""
+"""Key, in the place of a size, of the number of threads that run a routine together."""
 
 
 def function_cost(function: Function, sizes: Mapping[str, int]) -> Cost:
     """Cost of one call with these size arguments.
 
     A loop whose bounds depend on an outer loop counts as in the first iteration of that one; of
-    two branches the dearer counts.  Loops bounded by run-time data, and those without bounds, count
-    once.  What one of several groups does is shared by them.  A routine that threads run together
-    counts once for all of them.
+    two branches the more expensive counts.  Loops bounded by run-time data, and those without
+    bounds, count once.  The work of the last of several groups to arrive is divided among them.  A
+    routine that threads run together counts once for all of them.
     """
     elements = touched(function, sizes)
     bytes = sum(elements[p.buffer.name] * p.buffer.dtype.bytes for p in function.parameters)

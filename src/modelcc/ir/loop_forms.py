@@ -159,7 +159,7 @@ def _read_number(at: TextReader) -> float | int | bool:
     if text in ("true", "false"):
         return text == "true"
     if text == "nan":
-        return math.nan  # the one object that equals itself
+        return math.nan  # the singleton, which compares equal by identity
     return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
 
 
@@ -346,7 +346,7 @@ _PARAMETERS = listed(syntax(_parameter_text, _read_parameter))
 
 
 def definition_text(function: Function) -> str:
-    """A function behind its first word."""
+    """A function after its first keyword."""
     taken = _PARAMETERS.text((*function.parameters, *function.values), NO_TYPES)
     sizes = f"; {SYMBOLS.text(function.sizes, NO_TYPES)}" if function.sizes else ""
     source = f" from {STRINGS.text(function.source, NO_TYPES)}" if function.source else ""
@@ -357,7 +357,7 @@ def definition_text(function: Function) -> str:
 
 
 def read_definition(at: TextReader) -> Function:
-    """The inverse of :func:`definition_text`; names from outside are none of its own."""
+    """The inverse of :func:`definition_text`; names from the outside are not visible inside."""
     outside, at.buffers, at.values = (at.buffers, at.values), {}, {}
     name = at.function_name()
     at.expect("(")

@@ -1,8 +1,8 @@
 """Reference interpreter of the loop level: its functions on NumPy arrays.
 
-A function is compiled to Python source (:mod:`modelcc.ir.loop_source`), which calls what is
-defined here.  Reads and writes outside of a buffer raise ``IndexError``; local buffers start with
-NaN or the largest integer, so that reading what was never written shows.
+A function is compiled to Python source (:mod:`modelcc.ir.loop_source`), which calls the functions
+defined here.  Reads and writes outside of a buffer raise ``IndexError``; local buffers are filled
+with NaN or the largest integer initially, which exposes uses of uninitialised elements.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from modelcc.ir.types import Array, dtype_of
 Kernel = Callable[[Sequence[Array], Sequence[int]], None]
 
 GroupOrder = Callable[..., Iterable[tuple[int, ...]]]
-"""Of the extents of the grid loops, outermost first: the order in which groups run."""
+"""From the extents of the grid loops, outermost first, the order in which groups run."""
 
 
 def in_turn(*extents: int) -> Iterable[tuple[int, ...]]:
-    """Groups by their indices, the last ones running fastest."""
+    """Groups by their indices, the last ones varying fastest."""
     return product(*map(range, extents))
 
 
@@ -39,7 +39,7 @@ def compile_loops(function: Function, groups: GroupOrder = in_turn) -> Kernel:
     The callable raises ``ValueError`` if an array does not fit its parameter and ``IndexError``
     if the function accesses memory outside of a buffer, :class:`OutOfBoundError` if a check fails.
     ``groups`` run one after the other, their threads from barrier to barrier; :mod:`loop_groups
-    <modelcc.ir.loop_groups>` raises its errors where they depend on who comes first.
+    <modelcc.ir.loop_groups>` raises its errors for races and divergence.
     """
     run = _defined(python_function(function), function.name, {"groups": groups})
 
@@ -54,7 +54,7 @@ def compile_loops(function: Function, groups: GroupOrder = in_turn) -> Kernel:
 def _defined(
     source: Source, name: str, given: Mapping[str, Callable[..., object]] = MappingProxyType({})
 ) -> Callable[..., object]:
-    """The function that ``source`` defines, with what is ``given``."""
+    """The function that ``source`` defines, with ``given`` as globals."""
     scope: dict[str, object] = {
         own: _defined(value, own) if isinstance(value, Source) else value
         for own, value in source.constants.items()
@@ -100,7 +100,7 @@ class OutOfBoundError(IndexError):
 
 
 def _ranges(count: int) -> list[tuple[int, int]]:
-    """Halves of 0 … ``count - 1``, the later one first: threads come in no order."""
+    """Halves of 0 … ``count - 1``, the later one first: the order of threads is unspecified."""
     return [(count // 2, count), (0, count // 2)]
 
 

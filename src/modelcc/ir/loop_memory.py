@@ -11,7 +11,7 @@ Lanes = Array
 
 
 def undefined(size: int, dtype: NumpyType) -> Array:
-    """Memory that nobody has written: NaN or the largest integer."""
+    """Uninitialised memory: NaN or the largest integer."""
     if np.issubdtype(dtype, np.integer):
         return np.full(size, np.iinfo(dtype).max, dtype)
     return np.full(size, np.nan, np.float64).astype(dtype)

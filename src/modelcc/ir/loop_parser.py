@@ -33,7 +33,7 @@ def parse_function(text: str) -> Function:
 
 
 def read_function(at: TextReader) -> Function:
-    """``func @name(buffers; sizes) from "…" { … }``, after instructions and what it calls."""
+    """``func @name(buffers; sizes) from "…" { … }``, after instructions and routines it uses."""
     at.instructions, at.routines = {}, {}
     while (rough := at.accept(ROUGH)) or at.sees("instruction "):
         at.expect("instruction ")

@@ -1,4 +1,4 @@
-"""Python source of a loop function: what the reference interpreter runs.
+"""Python source of a loop function, which the reference interpreter runs.
 
 ``func @relu`` of :mod:`modelcc.ir.loop` becomes::
 
@@ -74,8 +74,8 @@ _PREFIX = {"neg": "-", "not": "~"}
 
 @dataclass(frozen=True)
 class Source:
-    """``text`` defines a function called ``run``; ``constants`` are the globals it needs, of which
-    sources are functions that they define."""
+    """``text`` defines a function called ``run``; ``constants`` are the globals it needs; sources
+    among these stand for the functions that they define."""
 
     text: str
     constants: dict[str, Global]
@@ -96,8 +96,8 @@ def python_function(function: Function) -> Source:
 
 
 def _in_group(routine: Function) -> Source:
-    """What runs ``routine`` in a group: on what is watched, on buffers each of which begins at an
-    element of others."""
+    """The source of ``routine`` for groups: on watched memory, each buffer starting at an element
+    of another one."""
     writer = _Writer([], access="watch.", parts=True)
     names = (p.buffer.name for p in routine.parameters)
     places = [writer.bound(kind, name) for name in names for kind in ("B", "O")]
@@ -116,11 +116,11 @@ class _Writer:
     names: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     barriers: int = 0
     access: str = ""
-    """Before the names of functions that read and write memory."""
+    """Prefix of functions that access memory."""
     lane: str = ""
     """The index of the innermost thread loop."""
     parts: bool = False
-    """Whether buffers are parts of others, from an element on that has a name."""
+    """Whether buffers are parts of others, whose first element has a name."""
 
     def bound(self, kind: str, name: str) -> str:
         """The Python name of a buffer (B), instruction (F), routine of groups (G), index symbol
@@ -132,7 +132,7 @@ class _Writer:
         return known
 
     def constant(self, value: Array | NumpyType) -> str:
-        """A global that holds ``value``."""
+        """The name of a global that holds ``value``."""
         name = f"K{len(self.constants)}"
         self.constants[name] = value
         return name
@@ -216,7 +216,7 @@ class _Writer:
         self.block(s.body, depth + 1)
 
     def _exchange(self, s: Exchange, depth: int) -> None:
-        """All give before the first takes, and take before the first gives again."""
+        """All threads give before the first takes, and take before the first gives again."""
         name = self.bound("V", s.name)
         self._line(depth, f"watch.give({name})")
         self._gather_warp(depth)
@@ -224,7 +224,7 @@ class _Writer:
         self._gather_warp(depth)
 
     def _arrive(self, s: Arrive, depth: int) -> None:
-        """All threads come here before the first of them counts for the group."""
+        """All threads converge here before the first of them counts for the group."""
         self.barriers += 1
         self._line(depth, f"yield {self.barriers}")
         place = self._place(s.counters, s.slot)
@@ -232,8 +232,8 @@ class _Writer:
         self.block(s.body, depth + 1)
 
     def _turns(self, s: TakeTurns, depth: int) -> None:
-        """All threads come here before the first of them copies for all; no barrier, for who looks
-        for races."""
+        """All threads converge here before the first of them copies for all; not a barrier for the
+        race detector."""
         self.barriers += 1
         self._line(depth, "watch.hand_on()")
         self._line(depth, f"yield {self.barriers}")
@@ -271,12 +271,12 @@ class _Writer:
         return f"watch.copy_tile({to}, {source}, {box}, {self.index(s.offset)}, {arrivals})"
 
     def _gather_warp(self, depth: int) -> None:
-        """All threads of a warp come here before the first of them goes on."""
+        """All threads of a warp converge here before the first of them continues."""
         self.barriers += 1
         self._line(depth, f"yield {-self.barriers}")
 
     def _call_in_group(self, s: RoutineCall) -> str:
-        """A call that reads and writes memory as the thread does."""
+        """A call whose memory accesses are those of the thread."""
         name = self.bound("G", s.routine.name)
         if name not in self.constants:
             self.constants[name] = _in_group(s.routine)
@@ -285,12 +285,12 @@ class _Writer:
         return f"watch.beside({name}, {taken})" if s.beside else f"{name}(watch, {taken})"
 
     def _place(self, buffer: str, offset: Index) -> str:
-        """The memory of a buffer, and an element there."""
+        """The memory of a buffer, and the offset of an element."""
         first = f"{self.bound('O', buffer)} + " if self.parts else ""
         return f"{self.bound('B', buffer)}, {first}{self.index(offset)}"
 
     def _call_routine(self, s: RoutineCall) -> str:
-        """A call, on views of as many elements as the routine's buffers have."""
+        """A call, on views with the numbers of elements of the routine's buffers."""
         sizes = dict(zip(s.routine.sizes, s.sizes, strict=True))
         parts: list[str] = []
         for argument, parameter in zip(s.arguments, s.routine.parameters, strict=True):
@@ -301,7 +301,7 @@ class _Writer:
         return f"{self._routine(s.routine)}({', '.join(given)})"
 
     def _routine(self, routine: Function) -> str:
-        """The name of what runs ``routine``, a global of its own."""
+        """The name of the global function for ``routine``."""
         name = self.bound("R", routine.name)
         if name not in self.constants:
             source = python_function(routine)
@@ -321,7 +321,7 @@ class _Writer:
         self._line(depth, "watch.end()")
 
     def _threads(self, s: For, depth: int) -> None:
-        """A generator, which stops at barriers."""
+        """A generator, which yields at barriers."""
         loops, body = loop_nest(s)
         indices = ", ".join(self.bound("I", loop.variable) for loop in loops)
         self._line(depth, f"def thread({indices}):")
@@ -334,7 +334,7 @@ class _Writer:
         self._line(depth, f"watch.run(thread, {{{extents}}})")
 
     def _point(self, loops: Sequence[For]) -> str:
-        """Names of loop variables and where these are."""
+        """Names of loop variables and their values."""
         places = (f"{loop.variable!r}: {self.bound('I', loop.variable)}" for loop in loops)
         return f"{{{', '.join(places)}}}"
 
@@ -394,7 +394,7 @@ class _Writer:
                 return self._shaping(e)
 
     def _meaning(self, e: Intrinsic) -> str:
-        """A function of the arguments, which does what the instruction means."""
+        """A function of the arguments with the semantics of the instruction."""
         shapes = tuple(arg.lanes for arg in e.args)
         name = f"{self.bound('F', e.instruction.name)}_{'_'.join(map(str, shapes))}"
         if name not in self.meanings:
@@ -432,7 +432,7 @@ class _Writer:
                 raise TypeError(f"no Python form of {type(e).__name__}")
 
     def _truth(self, e: Expr) -> str:
-        """What Python takes as a condition."""
+        """A Python condition."""
         return self._condition(e) if isinstance(e, Predicate) else self.expression(e)
 
     def _integer(self, e: Expr) -> str:
@@ -442,7 +442,7 @@ class _Writer:
         return f"int({self.expression(e)})"
 
     def _operands(self, args: Sequence[Expr]) -> list[str]:
-        """Of an operation of NumPy's, which spreads scalars itself beside a vector."""
+        """Operands of a NumPy operation, which broadcasts scalars itself."""
         spread = [isinstance(arg, Splat) for arg in args]
         return [
             self.expression(arg.value if isinstance(arg, Splat) and not all(spread) else arg)

@@ -25,7 +25,7 @@
       }
     }
 
-Instructions that a function uses are told before it, as :mod:`modelcc.ir.instructions` shows
+Instructions that a function uses precede it, as :mod:`modelcc.ir.instructions` shows
 (``rough instruction`` where the result is not exact), then functions that it calls, as
 ``routine @add(…``.
 Types of values follow from those of buffers and constants, so only conversions spell theirs.
@@ -47,7 +47,7 @@ def print_functions(functions: Sequence[Function]) -> str:
 
 
 def print_function(function: Function) -> str:
-    """The text of ``function``, behind the instructions that it uses and what it calls."""
+    """The text of ``function``, after the instructions and routines that it uses."""
     texts = [
         f"{'' if each.exact else ROUGH}instruction {definition_text(instruction_function(each))}\n"
         for each in instructions_in(function.body)

@@ -1,4 +1,4 @@
-"""How much of its buffers a loop function can touch, by counting accesses."""
+"""Upper bounds of the buffer elements that a loop function accesses, by counting."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from modelcc.ir.loop_traversal import blocks, names_used, statement_expressions,
 
 
 def touched(function: Function, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Elements of each parameter that a call with these size arguments touches, at most.
+    """Upper bounds of accessed elements of each parameter in a call with these size arguments.
 
-    Each access counts its lanes as often as the loops around it run, both sides of a branch
-    among them; what is not known to run how often, or is handed to a routine or copied beside,
-    touches all of its buffer.  Of a table of which a few rows are read these are all that counts.
+    Each access counts its lanes times the trip counts of the loops around it, in both branches of
+    a condition; one with an unknown trip count, in a routine or an asynchronous copy counts its
+    whole buffer.  So of a table of which a few rows are read only these count.
     """
     found: dict[str, float] = {}
     _count(function.body, 1, sizes, found)
@@ -49,7 +49,7 @@ def _count(
 
 
 def _accesses(s: Stmt) -> list[tuple[str, float]]:
-    """Buffers that a statement by itself touches, and how many of their elements."""
+    """Buffers that a statement itself accesses, and the numbers of elements."""
     found: list[tuple[str, float]] = [
         (e.buffer, e.lanes)
         for outer in statement_expressions(s)
@@ -70,7 +70,7 @@ def _accesses(s: Stmt) -> list[tuple[str, float]]:
 
 
 def _trips(s: Stmt, sizes: Mapping[str, int]) -> float:
-    """How often a statement runs what is inside."""
+    """The trip count of a statement's body."""
     match s:
         case For() if (symbols(s.start) | symbols(s.stop)) <= sizes.keys():
             length = evaluate(s.stop, sizes) - evaluate(s.start, sizes)

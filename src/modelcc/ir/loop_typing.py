@@ -25,7 +25,7 @@ FOLDS = ("add", "mul", "min", "max", "minimum", "maximum", "and", "or", "xor")
 
 
 def type_fault(e: Expr, parts: tuple[Expr, ...]) -> str:
-    """What is wrong with the types of ``e``, whose direct operands are ``parts``; "" if nothing."""
+    """The type error of ``e``, whose direct operands are ``parts``; "" if there is none."""
     if e.lanes < 1:
         return f"a value has {e.lanes} lanes"
     match e:

@@ -68,7 +68,7 @@ from modelcc.ir.types import BOOL, I64
 UNLIMITED = GroupLimits()
 
 SIZE = 64
-"""The value of sizes at which accesses are tried first."""
+"""The value of sizes with which accesses are tested first."""
 
 
 def verify_functions(functions: Sequence[Function]) -> None:
@@ -85,9 +85,9 @@ def verify_function(function: Function, limits: GroupLimits = UNLIMITED) -> None
     """Raise :class:`ModelError` naming the first statement that breaks a rule of loops.
 
     A name is defined once where it is visible, before it is used; dtypes and lanes agree;
-    registers are not shared by iterations of a parallel loop; accesses that are known to lie
-    outside of their buffer are refused.  Groups of threads are what :func:`verify_groups` asks
-    for, within the target's ``limits``.
+    registers are not shared by iterations of a parallel loop; accesses that are provably outside
+    of their buffer are rejected.  Groups of threads satisfy :func:`verify_groups`, within the
+    target's ``limits``.
     """
     verifier = _Verifier(function)
     verifier.verify()
@@ -99,9 +99,9 @@ def verify_function(function: Function, limits: GroupLimits = UNLIMITED) -> None
 
 @dataclass
 class _Scope:
-    """Names of one block.  ``in_parallel`` tells the loop's own names from outer ones.
+    """Names of one block.  ``in_parallel`` distinguishes the loop's own names from outer ones.
 
-    ``point`` holds one value of each symbol: of the first iterations, at some size.
+    ``point`` has one value of each symbol: of the first iterations, for some size.
     """
 
     in_parallel: bool
@@ -338,7 +338,7 @@ class _Verifier:
                 self._check_fragment(buffer, argument.offset, taken)
 
     def _check_fragment(self, buffer: Buffer, offset: Index, taken: Buffer) -> None:
-        """The machine's order of a warp's numbers is one for each name that routines give them."""
+        """A warp's fragment has one machine-specific layout per name that routines give it."""
         name = self._taken_as.setdefault(buffer.name, taken.name)
         if name != taken.name:
             raise self._fail(f"%{buffer.name} is taken as %{name} and as %{taken.name}")
@@ -382,7 +382,7 @@ class _Verifier:
             )
 
     def _elements(self, name: str) -> tuple[Buffer, bool, _Scope]:
-        """A buffer of which single elements are read or written."""
+        """A buffer that is accessed by element."""
         found = self._buffer(name)
         if found[0].space in ("tile", "arrivals"):
             raise self._fail(f"%{name} is of space {found[0].space}: only routines touch it")
@@ -424,7 +424,7 @@ class _Verifier:
                 raise self._fail(fault)
 
     def _instruction_fault(self, e: Intrinsic) -> str:
-        """Each is looked into once for its number of lanes; a name stands for one instruction."""
+        """Each is checked once per number of lanes; a name identifies one instruction."""
         instruction, lanes = e.instruction, e.lanes
         seen = self._instructions.setdefault(instruction.name, (instruction, set()))
         if seen[0] != instruction:
@@ -450,10 +450,10 @@ class _Verifier:
             self._check_range(buffer, e.offset, e.lanes, e.stride)
 
     def _check_range(self, buffer: Buffer, offset: Index, lanes: int, stride: Index) -> None:
-        """Refuse what is always out of range, and what sometimes is where that is certain.
+        """Reject accesses that are always out of range, or sometimes where that is certain.
 
-        Guarded accesses pass: the guard may never hold there.  So do those of a buffer of a given
-        size in loops over named extents: what is asserted of sizes may leave these empty.
+        Guarded accesses are accepted: the guard may never hold there.  So are those of a buffer of
+        fixed size in loops over named extents, which asserted conditions may make empty.
         """
         if self._conditions:
             return
@@ -462,13 +462,13 @@ class _Verifier:
         exact = {name for scope in self._scopes for name in scope.exact}
         for end in (offset, offset + (lanes - 1) * stride):
             names = symbols(end) | symbols(buffer.size)
-            # Bounds of other than affine expressions need not be reached.
+            # Bounds of expressions that are not affine need not be attained.
             affine = split_affine(end - buffer.size, sorted(names)) is not None
             certain = names <= exact and affine
             if not certain and self._dynamic_loops and isinstance(buffer.size, int):
                 continue
             if not certain and _is_inside(end, buffer.size, point):
-                continue  # what is inside once is not always outside, and that is cheap to see
+                continue  # in range once means not always out of range: a cheap test
             below, above = bounds_of(end, bounds), bounds_of(end - buffer.size, bounds)
             low = below.lo if certain else below.hi
             high = above.hi if certain else above.lo
@@ -484,7 +484,7 @@ def function_buffers(function: Function) -> tuple[tuple[Buffer, bool], ...]:
 
 
 def _is_inside(end: Index, size: Index, point: Mapping[str, int]) -> bool:
-    """Whether element ``end`` is one of ``size``; none is where its divisors are 0, as those of
+    """Whether ``end`` is the index of one of ``size`` elements; False if its divisors are 0, as in
     an index over an empty axis."""
     try:
         return 0 <= evaluate(end, point) < evaluate(size, point)

@@ -1,4 +1,4 @@
-"""Arrays that are mapped from files: giving their pages back while they are not needed."""
+"""Memory-mapped arrays: releasing their pages while they are not needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from modelcc.ir.types import Array
 
 CHUNK = 8 << 20
-"""Bytes read at a time of what may be larger than memory should hold."""
+"""Bytes read at a time from data that may exceed memory."""
 
 
 def mapped_file(array: Array) -> mmap.mmap | None:
@@ -25,9 +25,9 @@ def mapped_file(array: Array) -> mmap.mmap | None:
 
 
 def release_pages(array: Array) -> None:
-    """Let the system take back the memory of the file that ``array`` is mapped from, if it is.
+    """Let the system reclaim the memory of the file that ``array`` is mapped from, if it is.
 
-    What is used again is read again, from the file or the system's cache of it.
+    Data that is used again is read again, from the file or the page cache.
     """
     found = mapped_file(array)
     if found is not None and hasattr(mmap, "MADV_DONTNEED"):
@@ -35,14 +35,14 @@ def release_pages(array: Array) -> None:
 
 
 def release_all(arrays: Iterable[Array]) -> None:
-    """As :func:`release_pages` of each, which are mapped from few files."""
+    """:func:`release_pages` for all arrays, which are mapped from few files."""
     found = {id(file): array for array in arrays if (file := mapped_file(array)) is not None}
     for array in found.values():
         release_pages(array)
 
 
 def copy_bytes(target: NDArray[np.uint8], array: Array) -> None:
-    """The elements of ``array`` in row-major order, to ``target``; its pages are released."""
+    """Copies the elements of ``array`` in row-major order to ``target`` and releases its pages."""
     source = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     for start in range(0, source.size, CHUNK):
         target[start : start + CHUNK] = source[start : start + CHUNK]

@@ -1,4 +1,4 @@
-"""What a target wants of the memory that tensors lie in."""
+"""A target's requirements on the memory of tensors."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ ALIGNMENT = 64
 class MemoryRules:
     """Tensors in the arena start at multiples of ``alignment`` bytes, a power of two.
 
-    With ``room`` the arena has places for inputs and outputs, too, which the caller may use.  With
-    ``overlap`` results may lie over what has been read of an operand.
+    With ``room`` the arena also has space for inputs and outputs, which the caller may use.  With
+    ``overlap`` results may overwrite elements of an operand that have been read.
     """
 
     alignment: int = ALIGNMENT

@@ -1,7 +1,7 @@
 """Lexical pieces of MLIR's generic form: names, strings, numbers, types, and a scanner.
 
 Grammar: https://mlir.llvm.org/docs/LangRef/ .  Value names may be any text here, so characters
-that MLIR does not allow are spelled ``$`` and two hexadecimal digits per UTF-8 byte.  A slash is
+that MLIR does not allow are escaped as ``$`` and two hexadecimal digits per UTF-8 byte.  A slash is
 a lone ``$`` where two hexadecimal digits do not follow: ``/fc1:0`` is ``%$fc1$3A0``.
 """
 
@@ -208,7 +208,7 @@ class Scanner:
         self.end = match.end() if match else self.end
 
     def error(self, message: str) -> ModelError:
-        """An error here."""
+        """An error at this position."""
         line = self.text.count("\n", 0, self.end) + 1
         column = self.end - self.text.rfind("\n", 0, self.end)
         rest = self.text[self.end : self.end + 24].split("\n")[0]
@@ -216,7 +216,7 @@ class Scanner:
         return ModelError(message + found, (f"line {line}, column {column}",))
 
     def accept(self, literal: str) -> bool:
-        """Step over ``literal`` if it is next."""
+        """Consumes ``literal`` if it is next."""
         if not self.text.startswith(literal, self.end):
             return False
         self.end += len(literal)
@@ -224,7 +224,7 @@ class Scanner:
         return True
 
     def expect(self, literal: str) -> None:
-        """Step over ``literal``, which must be next."""
+        """Consumes ``literal``, which must be next."""
         if not self.accept(literal):
             raise self.error(f"expected {literal!r}")
 
@@ -262,7 +262,7 @@ class Scanner:
             raise self.error(f"{text!r} is no index expression: {error.msg}") from error
 
     def bare_index(self) -> Index:
-        """An index expression without quotes; it ends where no expression can go on."""
+        """An index expression without quotes; the longest prefix that is one."""
         start, end, depth = self.end, self.end, 0
         while (piece := _INDEX_PIECE.match(self.text, end)) is not None:
             depth += (piece[0] == "(") - (piece[0] == ")")

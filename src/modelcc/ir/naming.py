@@ -1,4 +1,4 @@
-"""Fresh value names, the same ones for the same sequence of requests; and names of outputs."""
+"""Fresh value names, deterministic for the sequence of requests; and names of outputs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _MARKED = re.compile(r"(.*)\.output\d*", re.DOTALL)
 
 
 class Names:
-    """Names in use.  ``fresh`` answers ``base``, ``base_1``, ``base_2`` … in O(1)."""
+    """Names in use.  ``fresh`` returns ``base``, ``base_1``, ``base_2`` … in O(1)."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = dict.fromkeys(taken)
@@ -26,7 +26,7 @@ class Names:
         return name
 
     def fresh(self, base: str) -> str:
-        """Reserve and return a name that nothing has yet."""
+        """Reserve and return an unused name."""
         name, n = base, self._next.get(base, 0)
         while name in self._taken:
             n += 1
@@ -36,10 +36,10 @@ class Names:
 
 
 def bound_names(outputs: Sequence[str], taken: Collection[str]) -> tuple[str, ...]:
-    """A name for each output that is not in ``taken``, and of which its own can be told.
+    """A name for each output that is not in ``taken``, from which its own can be recovered.
 
-    An output may be called like an input, a constant, or a tensor in the arena that it is a copy
-    of: it has a mark then.
+    An output may have the name of an input, a constant, or a tensor in the arena that it copies:
+    it then gets a suffix.
     """
     used = set(taken)
     names: list[str] = []

@@ -1,4 +1,4 @@
-"""How an op takes floats of 16 bits, where a user allows them: a facet that lowering reads."""
+"""An op's use of 16-bit floats, where a user allows them: a facet that lowering reads."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ Kind = Literal["wide", "products", "follows", "elements"]
 
 @dataclass(frozen=True)
 class Narrowing:
-    """What becomes of f32 operands and results.
+    """The treatment of f32 operands and results.
 
-    ``wide`` ops keep them: statistics, exponentials, sums.  ``products`` are added in f32, of
-    operands that are rounded, but for those whose numbers are in ``kept``, which may be of either
-    type.  What ``follows`` takes narrow operands as they are, moves them or rounds once.
-    ``elements`` are computed in f32 and rounded where they are stored, if operands were.
+    ``wide`` ops keep f32: statistics, exponentials, sums.  ``products`` accumulate in f32, with
+    rounded operands except for those at positions ``kept``, which may have either type.
+    ``follows``: takes narrow operands as they are, moves them or rounds once.  ``elements`` are
+    computed in f32 and rounded when stored, if operands were.
     """
 
     kind: Kind

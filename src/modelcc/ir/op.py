@@ -1,4 +1,4 @@
-"""What an op is: a frozen dataclass of attributes with a few facets, in a named dialect."""
+"""The definition of ops: frozen dataclasses of attributes with a few facets, in named dialects."""
 
 from __future__ import annotations
 
@@ -17,19 +17,18 @@ from modelcc.ir.types import Array, DType, TensorType
 
 Values: TypeAlias = Sequence[str]
 Gradients: TypeAlias = tuple[str | None, ...]
-"""Values of a graph by name; the gradients of operands, None where there is none."""
+"""Values of a graph by name: the gradients of operands, None where there is none."""
 
 Meeting: TypeAlias = tuple[Index, Index, str]
-"""Two extents that must be equal, and what is wrong where they are not."""
+"""Two extents that must be equal, and the message where they are not."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One test, documentation and tuning input: operand types and the op's attributes.
+    """An input for tests, documentation and tuning: operand types and the op's attributes.
 
-    ``operands`` are types, concrete arrays or None (absent); symbolic extents are replaced by
-    small numbers by whoever runs the sample.  ``low``/``high`` bound random values (``log``
-    wants positive ones).
+    ``operands`` are types, concrete arrays or None (absent); users of the sample replace symbolic
+    extents by small numbers.  ``low``/``high`` bound random values (``log`` needs positive ones).
     """
 
     operands: tuple[TensorType | Array | None, ...]
@@ -39,7 +38,7 @@ class Sample:
 
 
 class Builder(Protocol):
-    """Appends nodes; used by facets that answer with graph ops (``decompose``, ``grad``)."""
+    """Appends nodes; used by facets that return graph ops (``decompose``, ``grad``)."""
 
     def add(self, op: Op, *inputs: str) -> tuple[str, ...]:
         """Append ``op``; returns the names of its results."""
@@ -63,11 +62,10 @@ class Op:
     """Base of every op.  Subclasses are frozen dataclasses whose fields are the attributes.
 
     Absent optional operands are passed as ``None`` to every facet.  Facets not overridden are
-    absent: :meth:`has` tells.  ``symbolic`` promises that ``reference`` also works on object
-    arrays of :data:`Index` (shape arithmetic); ``pure`` is false for random ops, ``differentiable``
-    for those whose results no operand moves smoothly: whole numbers, choices, steps.  Results of
-    ``costly`` ops gradients of loops keep; all else they compute again.  ``narrowing`` is how it
-    takes floats of 16 bits.
+    absent: see :meth:`has`.  ``symbolic`` promises that ``reference`` also works on object arrays
+    of :data:`Index` (shape arithmetic); ``pure`` is false for random ops, ``differentiable`` for
+    piecewise constant results: integers, choices, steps.  Gradients of loops save the results of
+    ``costly`` ops and recompute all others.  ``narrowing`` is the treatment of 16-bit floats.
     """
 
     dialect: ClassVar[str] = "mcc"
@@ -93,7 +91,7 @@ class Op:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
 
     def substitute(self, values: Mapping[str, Index]) -> Self:
-        """The op with symbols of its attributes replaced."""
+        """The op with symbols of its attributes substituted."""
         changes = {k: _substituted(v, values) for k, v in self.attributes().items()}
         return type(self)(**changes)
 
@@ -103,12 +101,12 @@ class Op:
 
     @property
     def binds(self) -> tuple[str, ...]:
-        """Index symbols that have a value only once the op has been run."""
+        """Index symbols whose values are only known after the op has run."""
         return ()
 
     @property
     def required(self) -> bool:
-        """Whether the op must be run even if nobody reads its results."""
+        """Whether the op must run even if its results are unused."""
         return False
 
     def bound_values(self, *inputs: Array | None) -> Mapping[str, int]:
@@ -120,15 +118,15 @@ class Op:
         raise NotImplementedError(self.mnemonic())
 
     def meetings(self, *inputs: TensorType | None) -> Iterable[Meeting]:
-        """Pairs of extents of operands of the right ranks that must be equal, and what if not."""
+        """Pairs of operand extents, of correct ranks, that must be equal, with error messages."""
         return ()
 
     def shape_constraints(self, *inputs: TensorType | None) -> Constraints:
-        """What ``infer`` takes named extents to meet without knowing it, :meth:`meetings` first."""
+        """Constraints on named extents that ``infer`` assumes, :meth:`meetings` first."""
         return tuple((a, "==", b) for a, b, _ in self.meetings(*inputs) if a != b)
 
     def require_meetings(self, *inputs: TensorType | None) -> None:
-        """Refuse :meth:`meetings` of different numbers; named extents are taken to match."""
+        """Reject :meth:`meetings` of different numbers; named extents are assumed to match."""
         for a, b, what in self.meetings(*inputs):
             known = isinstance(a, int) and isinstance(b, int)
             require(not known or a == b, f"{what}: {a} against {b}")
@@ -136,47 +134,47 @@ class Op:
     def require_contents(
         self, types: Sequence[TensorType | None], contents: Sequence[Array | None]
     ) -> None:
-        """Refuse what constant operands hold (None: absent, or not constant).
+        """Reject invalid contents of constant operands (None: absent, or not constant).
 
-        An ``algorithm`` that takes places from tables has to: nothing else checks these.
+        An ``algorithm`` that loads indices from tables needs this: nothing else checks them.
         """
 
     def reference(self, *inputs: Array | None) -> Array | tuple[Array, ...]:
-        """NumPy meaning: array, or tuple of arrays when there are several results."""
+        """NumPy semantics: array, or tuple of arrays when there are several results."""
         raise NotImplementedError(self.mnemonic())
 
     def compute(self, at: StageBuilder, *inputs: Operand | None) -> Operand | tuple[Operand, ...]:
-        """Tensor-level meaning, as stages added through ``at``."""
+        """Tensor-level semantics, as stages added through ``at``."""
         raise NotImplementedError(self.mnemonic())
 
     def algorithm(
         self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
     ) -> None:
-        """Meaning as a loop function, for what has no structure: in place of ``compute``.
+        """Semantics as a loop function, for unstructured computations: instead of ``compute``.
 
         Operands and results are row-major buffers of these names, already declared to ``at``, which
-        knows how much the machine does at once.
+        has the machine's vector width and parallelism.
         """
         raise NotImplementedError(self.mnemonic())
 
     def decompose(self, build: Builder, *inputs: str) -> tuple[str, ...]:
-        """The same result from simpler ops; composites keep their identity until it is wanted."""
+        """The same result from simpler ops; composites are kept until a pass expands them."""
         raise NotImplementedError(self.mnemonic())
 
     def grad(self, build: Builder, dys: Values, inputs: Values, outputs: Values) -> Gradients:
         """Gradient of each operand (None: there is none), given those of the results.
 
-        ``inputs`` and ``outputs`` are what the op was applied to and what came of it.
+        ``inputs`` and ``outputs`` are the op's operands and results.
         """
         raise NotImplementedError(self.mnemonic())
 
     def quantize(self) -> QuantizedForm | None:
-        """How it computes on integers of few bits; None if it does not, with these attributes."""
+        """How it computes on low-bit integers; None if it does not, with these attributes."""
         raise NotImplementedError(self.mnemonic())
 
 
 def is_items(attribute: object) -> TypeGuard[tuple[object, ...]]:
-    """Whether an attribute is a tuple of such."""
+    """Whether an attribute is a tuple of attributes."""
     return isinstance(attribute, tuple)
 
 
@@ -221,7 +219,7 @@ def same_dtype(*types: TensorType) -> DType:
 def broadcast_shapes(*shapes: tuple[Index, ...]) -> tuple[Index, ...]:
     """NumPy broadcasting over symbolic extents; equal names match, 1 stretches.
 
-    A named extent against a number greater than 1 is taken to be that number.
+    A named extent against a number greater than 1 is assumed to be that number.
     """
     rank = max((len(s) for s in shapes), default=0)
     result: list[Index] = []
@@ -235,12 +233,12 @@ def broadcast_shapes(*shapes: tuple[Index, ...]) -> tuple[Index, ...]:
 
 
 def equal(a: Sequence[Index], b: Sequence[Index]) -> Constraints:
-    """Constraints that extents of ``a`` are those of ``b``, as far as both go."""
+    """Constraints that extents of ``a`` equal those of ``b``, up to the shorter length."""
     return tuple((x, "==", y) for x, y in zip(a, b, strict=False) if x != y)
 
 
 def broadcast_constraints(*shapes: tuple[Index, ...]) -> Constraints:
-    """Constraints that extents are equal which :func:`broadcast_shapes` takes to be so."""
+    """Constraints for the equalities that :func:`broadcast_shapes` assumes."""
     whole = broadcast_shapes(*shapes)
     return tuple(
         (whole[-distance], "==", shape[-distance])

@@ -1,4 +1,4 @@
-"""Python's operators for expressions under construction, on whatever level these are."""
+"""Python's operators for expressions under construction, at any level."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Plain = float | int | bool
 class Arithmetic:
     """Base: each operator is a function of the scalar language (:mod:`modelcc.ir.scalar`).
 
-    Numbers take the element type of the expression that they stand beside.
+    Python numbers take the element type of the other operand.
     """
 
     def applied(self, function: str, *args: Self | Plain) -> Self:
-        """``function`` of ``args``, of which one at least is an expression."""
+        """``function`` of ``args``, at least one of which is an expression."""
         raise NotImplementedError(function)
 
     def __neg__(self) -> Self:

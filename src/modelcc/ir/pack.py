@@ -31,7 +31,7 @@ def pack(array: Array, layout: Layout) -> Array:
 
 
 def reordered(array: Array, layout: Layout) -> Array:
-    """As :func:`pack`, where it can be a view of ``array``."""
+    """As :func:`pack`, but a view of ``array`` where possible."""
     splits = [_splits(layout, axis, extent) for axis, extent in enumerate(array.shape)]
     sizes = [int(np.prod([s for _, s in split])) for split in splits]
     margins = [

@@ -13,14 +13,14 @@ from modelcc.ir.pack import pack, reordered
 from modelcc.ir.types import Array, Layout, TensorType
 
 SLAB = 4 << 20
-"""Bytes packed at a time: pages of a file are given back in between, but each is read again for
-every slab that has elements of it."""
+"""Bytes packed at a time: pages of a file are released in between, but each is read again for every
+slab that has elements of it."""
 
 
 class PackedConstant(Constant):
-    """``source`` in the physical order of ``layout``, made anew whenever it is asked for.
+    """``source`` in the physical order of ``layout``, packed at each access.
 
-    So the weights of a model need not be in memory twice.
+    So a model's weights are not in memory twice.
     """
 
     def __init__(self, source: Constant, layout: Layout) -> None:
@@ -52,7 +52,7 @@ class PackedConstant(Constant):
             release_pages(part)
 
     def _parts(self) -> Iterator[tuple[tuple[slice, ...], Array]]:
-        """Places along the first physical dimension that has some, and the elements for them."""
+        """Slices along the first non-trivial physical dimension, and their elements."""
         first = next((n for n, extent in enumerate(self._shape) if extent != 1), None)
         lead = None if first is None else self._layout.parts[first]
         if (

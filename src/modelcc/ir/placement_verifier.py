@@ -1,4 +1,4 @@
-"""Checks of where the tensors of a program are."""
+"""Checks of the memory locations of a program's tensors."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def verify_placement(
     inner: frozenset[str],
     known: frozenset[str],
 ) -> None:
-    """:class:`ModelError` unless every tensor is where one of its kind can be, in the arena at
+    """:class:`ModelError` unless every tensor has a location valid for its kind, in the arena at
     multiples of its alignment.
 
-    ``samples`` are values of what has one before the program runs, ``inner`` the other symbols
+    ``samples`` are values of the symbols known before the program runs, ``inner`` the other symbols
     and ``known`` all of them.
     """
     dynamic = frozenset(program.read_sizes)

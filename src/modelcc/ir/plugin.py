@@ -1,4 +1,4 @@
-"""What other packages install: objects named by entry points of modelcc's groups."""
+"""Plugins from other packages: objects named by entry points of modelcc's groups."""
 
 from __future__ import annotations
 

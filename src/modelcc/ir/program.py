@@ -1,7 +1,7 @@
-"""Program level: the host program — steps, the functions that they call, and where memory is.
+"""Program level: the host program — steps, the functions that they call, and memory locations.
 
-Scheduling makes a program without ``placement``: every tensor is memory of its own, branches and
-loops hand on what they compute, and a view is another name::
+Scheduling makes a program without ``placement``: every tensor has memory of its own, branches and
+loops return what they compute, and a view is another name::
 
     program @model {
       input %x: f32[batch, 784]
@@ -10,8 +10,8 @@ loops hand on what they compute, and a view is another name::
       launch @softmax(%v, %y; batch) in_place(%y over %v)
     }
 
-Planning memory gives it one: an arena with offsets for what is neither passed nor constant.  What
-a view shows lies where it does, and states that are not updated in place are copied::
+Memory planning adds one: an arena with offsets for all but arguments and constants.  A view has the
+location of its base, and states that are not updated in place are copied::
 
       arena 2048*batch
       place %h: f32[batch, 512] at 0
@@ -19,25 +19,25 @@ a view shows lies where it does, and states that are not updated in place are co
 Sizes and offsets are index expressions of the model's named dimensions (and of earlier
 ``definitions``), evaluated once per call signature.  A loop's counter is an index symbol inside
 it, for sizes of launches and for offsets, so that iterations address slices of tensors in place,
-and state that cannot be updated in place alternates between two halves of a buffer.
+and a state that cannot be updated in place alternates between two halves of a buffer.
 
-Sizes may depend on data: a step reads index symbols from memory, to be used after it in its
-block.  What they make large without bounds is allocated then::
+Sizes may depend on data: a step reads index symbols from memory, which later steps of its block may
+use.  Tensors whose sizes they leave unbounded are allocated then::
 
       launch @count_nonzero(%x, %count)
       read n = %count
       allocate %y size 8*n
       launch @nonzero(%x, %y; n)
 
-A program for a device has two memories, which are laid out alike; steps bring tensors from one
-to the other (:mod:`modelcc.passes.program.place_transfers`)::
+A program for a device has two memories with the same layout; steps transfer tensors between them
+(:mod:`modelcc.passes.program.place_transfers`)::
 
       transfer %x to device
       launch @relu(%x, %y)
       transfer %y to host
 
 A *state* is an output with the input that it is the next value of.  Before memory is planned that
-is a wish; then the output lies where the input does, and is written when nothing reads that::
+is a hint; then the output shares the input's memory, and is written after all reads of that::
 
       state %next over %w
       launch @sgd(%w, %dw, %next)
@@ -66,11 +66,11 @@ Place = Literal["input", "output", "constant", "arrivals", "arena"]
 
 @dataclass(frozen=True)
 class Binding:
-    """Where a tensor lives.  ``offset`` is in bytes, into the arena; 0 elsewhere.
+    """Location of a tensor.  ``offset`` is in bytes, into the arena; 0 elsewhere.
 
-    A state's output is at the place of its input, ``"input"``.
+    A state's output is in the memory of its input, ``"input"``.
 
-    It may mention the counter of a loop that all steps naming the tensor are in.  ``segment``
+    Offsets may use the counter of a loop that contains all steps with the tensor.  ``segment``
     names a part of the arena that is allocated while the program runs.
     """
 
@@ -89,12 +89,12 @@ class Definition:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where every tensor that a step mentions lives; what was a view is bound where its base is.
+    """Location of every tensor that a step uses; views are bound to their bases' locations.
 
     ``arena`` is the arena's size in bytes.  Every binding starts at a multiple of ``alignment``.
-    Of inputs and outputs in ``room`` it tells where in the arena the caller may have them: an input
-    is overwritten there once it is not needed any more.  Of a pair of ``overlaps`` the first one,
-    which a loop fills, lies over what the loop has read of the second by then.
+    ``room`` has offsets in the arena where the caller may have inputs and outputs: such an input is
+    overwritten once it is dead.  Of a pair of ``overlaps`` the first one, which a loop fills,
+    overwrites what the loop has already read of the second.
     """
 
     bindings: Mapping[str, Binding]
@@ -109,13 +109,12 @@ class Placement:
 class Launch:
     """Runs ``callee`` on tensors, in parameter order, and index arguments.
 
-    The run ends after it if it has met an index outside of one of ``bounds``, which are those of
-    the function's checks by their numbers.  ``rounding`` is that of the tensor level's kernel.
+    The run ends after it if an index was outside of one of ``bounds``, which are those of the
+    function's checks by number.  ``rounding`` is that of the tensor level's kernel.
 
-    What memory may be planned by: ``in_place`` lists (output, input) tensors that may share one
-    buffer, since they have one size and every input element is read only to compute the output
-    element at the same offset; ``partial`` names outputs of which a part only is written
-    (concatenation).
+    For memory planning, ``in_place`` lists (output, input) tensors that may share one buffer, since
+    they have one size and every input element is read only to compute the output element at the
+    same offset; ``partial`` names outputs that are only partly written (concatenation).
     """
 
     callee: str
@@ -139,7 +138,7 @@ class CopyTensor:
 
 @dataclass(frozen=True)
 class Allocate:
-    """Asks the host for ``size`` bytes, known only now, for an output or a segment ``name``."""
+    """Allocates ``size`` bytes, known only now, for an output or a segment ``name``."""
 
     name: str
     size: Index
@@ -147,14 +146,14 @@ class Allocate:
 
 
 Side: TypeAlias = Literal["device", "host"]
-"""Of a program that launches functions of groups: where these run, and where all others do."""
+"""In a program for a device: where functions of groups run, and where all others do."""
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """What ``tensor`` holds comes to the memory of the side ``to``, from that of the other.
+    """Copies ``tensor`` to the memory of the side ``to``, from that of the other.
 
-    Device and host have memories that are laid out alike.  In one memory there is nothing to do.
+    Device and host have memories with the same layout.  With unified memory it is a no-op.
     """
 
     tensor: str
@@ -164,12 +163,12 @@ class Transfer:
 
 Leaf: TypeAlias = Launch | View | CopyTensor | ReadSize | Allocate | Transfer
 Step: TypeAlias = "Leaf | Branch[Step] | Repeat[Step]"
-"""With a placement there are no views, and branches and loops neither carry nor return anything;
-without one nothing is copied or allocated."""
+"""With a placement there are no views, and branches and loops have no carries or outputs; without
+one nothing is copied or allocated."""
 
 
 def inner_steps(step: Step) -> tuple[Step, ...]:
-    """The steps that a branch or loop holds."""
+    """The steps inside a branch or loop."""
     match step:
         case Branch():
             return (*step.then, *step.other)
@@ -180,7 +179,7 @@ def inner_steps(step: Step) -> tuple[Step, ...]:
 
 
 def leaves(steps: Sequence[Step]) -> Iterator[Leaf]:
-    """Steps that hold no others, in the order of the text."""
+    """Steps that contain no others, in the order of the text."""
     for step in steps:
         if isinstance(step, Branch | Repeat):
             yield from leaves(inner_steps(step))
@@ -198,7 +197,7 @@ def counters(steps: Sequence[Step]) -> dict[str, int]:
 
 
 def own_tensors(step: Step) -> tuple[str, ...]:
-    """Names of the tensors that a step touches, those in it left out."""
+    """Names of the tensors that a step itself uses, not those of its inner steps."""
     match step:
         case Launch() | ReadSize():
             return step.arguments
@@ -218,21 +217,21 @@ def own_tensors(step: Step) -> tuple[str, ...]:
 
 
 def step_tensors(step: Step) -> tuple[str, ...]:
-    """Names of the tensors that a step and those in it touch, each once."""
+    """Names of the tensors that a step and its inner steps use, each once."""
     inner = (name for each in inner_steps(step) for name in step_tensors(each))
     return tuple(dict.fromkeys((*own_tensors(step), *inner)))
 
 
 @dataclass(frozen=True)
 class Program:
-    """What runs on the host: from scheduling on, what the runtime executes and emitters print.
+    """What runs on the host: the runtime executes it and emitters print it.
 
-    ``types`` has the type, with its physical layout, of every tensor that a step mentions.
+    ``types`` has the type, with its physical layout, of every tensor that a step uses.
     ``dims`` bounds the inputs' dimensions, then the symbols that steps read from memory.
-    ``notes`` tell the user what of their wishes was not done.  Without a ``placement`` memory is
+    ``notes`` tell the user which requests were not met.  Without a ``placement`` memory is
     not planned yet.  ``states`` are outputs, each with the input whose memory it takes.
-    ``arrivals`` are tensors at which groups arrive and do nothing else, all 0 before a run and
-    therefore after it, in memory that nothing else has.
+    ``arrivals`` are tensors that are only used as counters of arriving groups, all 0 before a run
+    and therefore after it, in memory of their own.
     """
 
     name: str
@@ -250,19 +249,19 @@ class Program:
 
     @property
     def placed(self) -> Placement:
-        """Where memory is; ``ValueError`` if that is not planned yet."""
+        """The placement; ``ValueError`` if memory is not planned yet."""
         if self.placement is None:
             raise ValueError(f"the memory of program {self.name!r} is not planned yet")
         return self.placement
 
     @property
     def room(self) -> Mapping[str, int]:
-        """Where in the arena inputs and outputs may be: nowhere before memory is planned."""
+        """Offsets for inputs and outputs in the arena: none before memory is planned."""
         return dict[str, int]() if self.placement is None else self.placement.room
 
     @property
     def updated(self) -> Mapping[str, str]:
-        """Outputs that lie where an input does, with it: the states, once memory is planned."""
+        """Outputs in the memory of an input, with it: the states, once memory is planned."""
         return self.states if self.placement is not None else dict[str, str]()
 
     @property
@@ -272,7 +271,7 @@ class Program:
 
     @property
     def external_calls(self) -> tuple[ExternalCall, ...]:
-        """The calls of libraries."""
+        """The calls of library functions."""
         return tuple(c.call for c in self.callees if isinstance(c, LibraryFunction))
 
     @cached_property
@@ -287,7 +286,7 @@ class Program:
 
     @cached_property
     def bases(self) -> Mapping[str, str]:
-        """What views are of: tensors that are none."""
+        """Views and their bases, which are not views themselves."""
         found: dict[str, str] = {}
         for step in leaves(self.steps):
             if isinstance(step, View):
@@ -296,18 +295,18 @@ class Program:
 
     @cached_property
     def read_sizes(self) -> tuple[str, ...]:
-        """Symbols that have no value before a step reads it, in order."""
+        """Symbols whose values steps read from memory, in order."""
         return tuple(n for s in leaves(self.steps) if isinstance(s, ReadSize) for n in s.symbols)
 
     @cached_property
     def allocated(self) -> tuple[str, ...]:
-        """Outputs and segments that the host is asked for while the program runs, in order."""
+        """Outputs and segments that are allocated while the program runs, in order."""
         found = (s.name for s in leaves(self.steps) if isinstance(s, Allocate))
         return tuple(dict.fromkeys(found))
 
     def position(self, name: str) -> int:
-        """Which of the inputs, outputs, constants or arrivals a tensor is, or takes the place of;
-        ``KeyError`` if it is none."""
+        """The position among inputs, outputs, constants or arrivals of a tensor, or of the one
+        whose memory it takes; ``KeyError`` if it is none of these."""
         place = self.placed.bindings[name].place
         return self._positions[place][self.states.get(name, name) if place == "input" else name]
 
@@ -341,7 +340,7 @@ def libraries(program: Program) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class SizeCheck:
-    """What must hold when ``step`` has read its symbols, or the run ends there."""
+    """Conditions that must hold when ``step`` has read its symbols, or the run ends there."""
 
     step: ReadSize
     condition: Condition
@@ -357,7 +356,7 @@ def checks(program: Program) -> tuple[SizeCheck, ...]:
 
 
 def index_bounds(program: Program) -> tuple[IndexBound, ...]:
-    """What indices from memory must lie in, in the order of the text.
+    """Bounds of indices from memory, in the order of the text.
 
     A run that meets one outside ends with 1 + the number of :func:`checks` + its position here,
     and with the value in the first 8 bytes of the arena, which has at least :data:`FAULT_BYTES`.
@@ -367,4 +366,4 @@ def index_bounds(program: Program) -> tuple[IndexBound, ...]:
 
 
 FAULT_BYTES = 64
-"""Least size of an arena that an index may be noted in."""
+"""Least size of an arena in which an invalid index may be recorded."""

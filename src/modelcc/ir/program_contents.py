@@ -1,7 +1,7 @@
-"""What memory holds between the steps of a host program, for given dimensions.
+"""Contents of memory between the steps of a host program, for given dimensions.
 
-Tensors in the arena that hold what was written to them are *pieces* of it, disjoint ones: writing
-a tensor takes every piece away that it overlaps, so a step costs no more than finding its place.
+Defined tensors in the arena are disjoint *pieces* of it: writing a tensor removes every piece that
+it overlaps, so a step costs no more than a search for its location.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from modelcc.ir.program import Placement, Program
 
 Values: TypeAlias = Mapping[str, int]
 Region: TypeAlias = tuple[str, int, int]
-"""Segment of the arena, with start and end in it; or ``OWN``, and numbers of a tensor's own."""
+"""Segment of the arena, with start and end in it; or ``OWN``, and numbers of separate memory."""
 
 OWN = " "
-"""Stands for the memory of tensors that have their own, each one interval."""
+"""Stands for separate memory of tensors outside of the arena, each one interval."""
 
 
 def require_inside(
@@ -28,7 +28,7 @@ def require_inside(
 ) -> tuple[int, int]:
     """First byte of a tensor in the arena and the one after its last; aligned and inside.
 
-    ``size`` is that of its segment, None for the arena that is there from the start.
+    ``size`` is that of its segment, None for the initial arena.
     """
     where = (program.name, name)
     try:
@@ -50,13 +50,13 @@ def require_inside(
 
 @dataclass
 class Pieces:
-    """Disjoint intervals, none of them empty."""
+    """Disjoint non-empty intervals."""
 
     starts: list[int] = field(default_factory=list[int])
     ends: dict[int, int] = field(default_factory=dict[int, int])
 
     def put(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Put an interval in, in place of all that it overlaps; returns these."""
+        """Insert an interval in place of all that it overlaps; returns these."""
         first = bisect_left(self.starts, start)
         if first and self.ends[self.starts[first - 1]] > start:
             first -= 1
@@ -74,13 +74,13 @@ class Pieces:
 
 @dataclass
 class Contents:
-    """The regions that hold what was written to them, by segment."""
+    """The regions whose written contents are intact, by segment."""
 
     segments: dict[str, Pieces] = field(default_factory=dict[str, Pieces])
 
     @property
     def regions(self) -> frozenset[Region]:
-        """All of them."""
+        """All regions."""
         return frozenset(
             (name, start, end)
             for name, pieces in self.segments.items()
@@ -88,30 +88,30 @@ class Contents:
         )
 
     def put(self, region: Region) -> list[tuple[int, int]]:
-        """Write a region; returns what is lost by that."""
+        """Write a region; returns the regions that it destroys."""
         name, start, end = region
         pieces = self.segments.setdefault(name, Pieces())
         return pieces.put(start, end)
 
     def holds(self, region: Region) -> bool:
-        """Whether a region was written and nothing that overlaps it since."""
+        """Whether a region was written and not overwritten since."""
         name, start, end = region
         return name in self.segments and self.segments[name].ends.get(start) == end
 
     def copy(self) -> Contents:
-        """The same, to go on from in another way."""
+        """A copy, for another path of execution."""
         return Contents(
             {n: Pieces(p.starts.copy(), p.ends.copy()) for n, p in self.segments.items()}
         )
 
     def merged(self, other: Contents) -> Contents:
-        """What holds on both ways here."""
+        """Regions that are intact on both paths."""
         both = self.segments.keys() & other.segments.keys()
         return Contents({n: self.segments[n].shared(other.segments[n]) for n in both})
 
 
 class DefinedTensors:
-    """Which tensors hold what was written to them.  Tensors without elements always do."""
+    """Tensors whose written contents are intact.  Tensors without elements always are."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -131,27 +131,27 @@ class DefinedTensors:
         self._overlaps = frozenset(() if placement is None else placement.overlaps)
 
     def keeps(self, name: str, values: Values) -> bool:
-        """Whether an output is there: what no step writes of a state stays as it was."""
+        """Whether an output is defined: a state that no step writes keeps its value."""
         return name in self._over or self.holds(name, values)
 
     def holds(self, name: str, values: Values) -> bool:
-        """Whether the tensor holds what was written to it."""
+        """Whether the tensor's written contents are intact."""
         program = self._program
         base = program.bases.get(name, name)
         if base in self._given or evaluate(program.types[name].bytes, values) == 0:
             return True
         before = self._over.get(base)
-        # What no step has written yet of a state that is updated where it is, is as it was.
+        # A state updated in place has its old value until a step writes it.
         as_it_was = before is not None and self.contents.holds(self._own_region(before))
         return as_it_was or self.contents.holds(self._region(name, values))
 
     def enter(self) -> Contents | None:
-        """What is held where a branch or an iteration begins; None once memory is planned, when
-        what these make stays where it is."""
+        """The contents at the start of a branch or an iteration; None once memory is planned, when
+        tensors made inside remain valid."""
         return self.contents.copy() if self._program.placement is None else None
 
     def leave(self, before: Contents | None, handed: Sequence[str], values: Values) -> None:
-        """Hold what was held before, and what is handed on."""
+        """Restores the contents before a region, plus its outputs."""
         if before is not None:
             regions = [self._region(name, values) for name in handed if self.holds(name, values)]
             self.contents = before
@@ -165,8 +165,8 @@ class DefinedTensors:
         values: Values,
         where: tuple[str, ...],
     ) -> None:
-        """A step that reads tensors and writes others; :class:`ModelError` if one that it reads
-        was not written, or overwritten since."""
+        """A step that reads tensors and writes others; :class:`ModelError` if a tensor that it
+        reads was not written, or overwritten since."""
         for name in reads:
             self._read(name, values, where)
         for name in writes:
@@ -200,13 +200,13 @@ class DefinedTensors:
         return (binding.segment, *require_inside(program, placement, name, values, size))
 
     def _own_region(self, base: str) -> Region:
-        """That of memory which a tensor, itself no view, does not share, but for a state: what it
-        replaces ends behind it, so it goes where the state is written."""
+        """The region of a tensor, not a view, in memory of its own; a state shares that of its
+        input, and what it replaces has a longer one, so that writing the state destroys it."""
         number = 2 * self._numbers.setdefault(self._over.get(base, base), len(self._numbers))
         return OWN, number, number + (2 if base in self._replaced else 1)
 
 
 def given_values(values: Values) -> str:
-    """The values, for a message."""
+    """The values, formatted for a message."""
     listed = ", ".join(f"{name} = {value}" for name, value in values.items())
     return f" (with {listed})" if listed else ""

@@ -12,15 +12,15 @@ from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize, View
 
 Work = tuple[int, str, tuple[str, ...], int, int, float]
-"""Number of a step, what it runs, where it stems from, its operations, bytes of its buffers, and
-the greatest ``rounding`` of what it launches."""
+"""Number of a step, its callee, its sources, its operations, bytes of its buffers, and the greatest
+``rounding`` of its launches."""
 
 
 def step_work(program: Program, env: Mapping[str, int]) -> Iterator[Work]:
     """The work of every step with dimensions and definitions ``env``.
 
-    A loop is one step, its iterations taken to be like the first (one, if their number is not
-    known); a branch costs what the dearer side does.
+    A loop is one step, its iterations assumed equal to the first (one, if their number is not
+    known); a branch costs as much as its more expensive side.
     """
     costs = _Costs(program)
     for number, step in enumerate(program.steps):
@@ -30,7 +30,7 @@ def step_work(program: Program, env: Mapping[str, int]) -> Iterator[Work]:
 
 
 class _Costs:
-    """What calls cost, those alike counted once."""
+    """Costs of calls, memoised."""
 
     def __init__(self, program: Program) -> None:
         self._functions = program.callee

@@ -1,8 +1,8 @@
 """Reference interpreter of the program level: memory in NumPy, kernels by the loop interpreter.
 
-An arena, and memory of tensors that have their own, starts full of 0xFF (NaN as floats), so that
-reading what no step has written shows.  Before memory is planned what a branch or an iteration
-makes is gone after it, but for what it hands on.
+An arena, and memory of tensors outside of it, is filled with 0xFF (NaN as floats) initially, which
+exposes reads of undefined data.  Before memory is planned, tensors made by a branch or an iteration
+are dropped after it, except for its outputs.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def interpret_program(program: Program, feeds: Mapping[str, Array]) -> dict[str,
 
 
 _Kernel = tuple[Kernel, tuple[NumpyType, ...]]
-"""What runs a function, and the dtypes of its buffers: bytes where a tensor's are narrow."""
+"""A function's kernel, and the dtypes of its buffers: bytes for tensors of narrow types."""
 
 
 def _kernel(callee: Callee) -> _Kernel:
@@ -72,7 +72,7 @@ def _check_feeds(types: Mapping[str, TensorType], feeds: Mapping[str, Array]) ->
 
 
 class _Run:
-    """Steps in a memory."""
+    """Execution of steps in a memory."""
 
     def __init__(self, memory: _Memory, kernels: Mapping[str, _Kernel]) -> None:
         self._memory = memory
@@ -142,7 +142,7 @@ class _Run:
 class _Memory:
     """Flat arrays of all tensors: views of the arena, or arrays of their own.
 
-    As a context it is a region: what is made in it is gone after it.
+    As a context manager it is a region: tensors made in it are dropped after it.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class _Memory:
         self._own = self._own.parents
 
     def require_no_arrivals(self) -> None:
-        """All groups that arrive somewhere have done so: :class:`ModelError`."""
+        """:class:`ModelError` if groups have not all arrived somewhere."""
         for name in self._program.arrivals:
             if self._own[name].any():
                 raise ModelError(f"groups that arrive at {name!r} are still awaited")
@@ -192,7 +192,7 @@ class _Memory:
             self._arenas[name] = _fresh(size)
 
     def make(self, names: Iterable[str], values: Mapping[str, int]) -> None:
-        """Memory for tensors that outlive the region to come, unless they have some."""
+        """Allocates tensors that outlive the next region, unless they exist."""
         for name in names:
             if name not in self._own:
                 self._own[name] = self._new(name, values)
@@ -202,12 +202,12 @@ class _Memory:
         self._own[step.output] = self.array(step.input, values)
 
     def copy(self, source: str, target: str, values: Mapping[str, int]) -> None:
-        """The bytes of one tensor to another."""
+        """Copies the bytes of one tensor to another."""
         contents = self.array(source, values).view(np.uint8)
         self.array(target, values).view(np.uint8)[:] = contents
 
     def array(self, name: str, values: Mapping[str, int]) -> Array:
-        """The physical elements of a tensor where loops have got to ``values``."""
+        """The physical elements of a tensor for loop counters ``values``."""
         binding = self._bindings.get(name)
         if binding is not None and binding.place == "arena":
             return self._in_arena(name, binding, values)

@@ -21,11 +21,11 @@ _WORDS = (
     "dim define arena aligned note input output state room overlap constant arrivals place tensor"
 )
 _HEAD = frozenset(_WORDS.split())
-"""Words of what a program has beside its steps."""
+"""Keywords of a program's declarations."""
 
 
 def constants_by_digest(program: Program) -> dict[str, Constant]:
-    """The constants of a program as :func:`parse_program` wants them."""
+    """The constants of a program in the form that :func:`parse_program` takes."""
     return {c.digest: c for c in program.constants.values()}
 
 
@@ -74,7 +74,7 @@ class _ProgramParser:
         )  # fmt: skip
 
     def _placement(self) -> Placement | None:
-        """Where memory is, if there is an arena."""
+        """The placement, if there is an arena."""
         if self._arena is None:
             return None
         over = dict.fromkeys(self._states, Binding("input"))
@@ -134,7 +134,7 @@ class _ProgramParser:
         return found
 
     def _typed(self) -> str:
-        """A tensor, whose type is noted."""
+        """A tensor, whose type is recorded."""
         name = self._at.value()
         self._at.expect(":")
         self._types[name] = self._at.type()

@@ -28,8 +28,8 @@
     func @add(%x: f32[n], …
 
 Constants are handles to their content's digest.  Before memory is planned there is no arena and
-nothing is copied, but views and what memory may be planned by; branches and loops name what they
-hand on::
+there are no copies, but views and hints for memory planning; branches and loops name their
+outputs::
 
       tensor %h: tensor<?xf32, ["7*batch"]>
       view %v = %h
@@ -92,7 +92,7 @@ def _program_lines(program: Program) -> Iterator[str]:
 
 
 def _memory(program: Program, placement: Placement | None, name: str) -> str:
-    """A tensor that is neither passed nor constant."""
+    """A tensor that is neither an argument nor constant."""
     if placement is None:
         return f"tensor {_typed(program, name)}"
     binding = placement.bindings[name]

@@ -1,7 +1,7 @@
 """Checks that host programs are well formed: names, types, launches, memory, and lifetimes.
 
-What depends on named dimensions is checked for a few values of them: wrong for one is wrong.
-:mod:`modelcc.ir.program_walk` goes through the steps with these values.
+Properties that depend on named dimensions are checked for a few values of these: wrong for one is
+wrong.  :mod:`modelcc.ir.program_walk` traverses the steps with these values.
 """
 
 from __future__ import annotations
@@ -36,19 +36,18 @@ from modelcc.ir.tensor import ReadSize, View
 from modelcc.ir.types import I64
 
 SAMPLES = (0, 1, 6)
-"""How far above their least values the named dimensions are taken."""
+"""Values of the named dimensions above their least ones."""
 
 
 def verify_program(program: Program, before: Program | None = None) -> None:
     """Raise :class:`ModelError` naming the first tensor or step that breaks a rule of programs.
 
-    Kernels verify; launches fit their kernels; what a step reads has been written and no tensor
-    that overlaps it was written since.  With a placement tensors lie within the arena at multiples
-    of 64 bytes, and nothing is left to be placed; without one branches and loops hand on what they
-    compute.
+    Kernels verify; launches fit their kernels; tensors that a step reads have been written, and
+    not been overwritten since.  With a placement tensors are within the arena at multiples of 64
+    bytes, and all are placed; without one branches and loops return what they compute.
 
-    ``before`` is a program that was found to be well formed: kernels that are in it as well are
-    not looked into again, nor is what the same steps do if the kernels take the same.
+    ``before`` is a program that is known to be well formed: kernels that it has as well are not
+    checked again, nor are the same steps with kernels of the same signatures.
     """
     if program is before:
         return
@@ -86,8 +85,8 @@ def _verify_callees(program: Program, before: Program | None) -> None:
 
 
 def _does_the_same(callee: Callee, before: Callee | None) -> bool:
-    """Whether no more than alignments and names of sources differ.  Bodies are long to compare:
-    one that is another object counts as changed."""
+    """Whether only alignments and names of sources differ.  Bodies are expensive to compare:
+    another object counts as changed."""
     if before is None or meaning_of(callee).body is not meaning_of(before).body:
         return False
     if call_of(callee) != call_of(before):
@@ -100,7 +99,7 @@ def _unaligned(callee: Callee) -> list[Parameter]:
 
 
 def _runs_alike(program: Program, before: Program) -> bool:
-    """Whether steps touch the same memory in the same order, whatever kernels do with it."""
+    """Whether steps access the same memory in the same order, whatever their kernels compute."""
     same = (
         program.steps is before.steps
         and program.types is before.types
@@ -116,7 +115,7 @@ def _runs_alike(program: Program, before: Program) -> bool:
 
 
 def _samples(program: Program) -> tuple[Values, ...]:
-    """Some values of all symbols."""
+    """Some assignments of values to all symbols."""
     known = set(program.dims)
     placement = program.placement or Placement({})
     for definition in placement.definitions:
@@ -152,7 +151,7 @@ def _verify_named(program: Program, names: Iterable[str], where: tuple[str, ...]
 
 
 class _ProgramVerifier:
-    """Steps of one program; ``known`` are the index symbols that have a value."""
+    """Checks the steps of one program; ``known`` are the index symbols that have a value."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -161,7 +160,7 @@ class _ProgramVerifier:
         self._checks: dict[str, int] = {}
 
     def steps(self, steps: Sequence[Step], known: frozenset[str]) -> None:
-        """Check steps, and those in them, one after the other."""
+        """Check steps and their inner steps in order."""
         for step in steps:
             where = step_place(step)
             _verify_named(self._program, own_tensors(step), where)
@@ -237,7 +236,7 @@ class _ProgramVerifier:
     def _verify_written(
         self, names: Sequence[str], steps: Sequence[Step], where: tuple[str, ...]
     ) -> None:
-        """What a region hands on is written in it."""
+        """A region's outputs are written in it."""
         if not names:
             return
         if self._placed:
@@ -278,7 +277,7 @@ class _ProgramVerifier:
                 raise ModelError(f"the kernel does not write '{name}'", where)
 
     def _verify_arrivals(self, function: Function, step: Launch, where: tuple[str, ...]) -> None:
-        """What groups arrive at is 0 again only if they do nothing else with it."""
+        """Counters of arrivals are 0 again only if they are used for nothing else."""
         if self._program.arrivals:
             arrived = arrived_at(function)
             for parameter, name in zip(function.parameters, step.arguments, strict=True):
@@ -293,7 +292,7 @@ class _ProgramVerifier:
         return found
 
     def _verify_apart(self, function: Function, step: Launch, where: tuple[str, ...]) -> None:
-        """A kernel that writes a state over its input knows that the two are in one place."""
+        """A kernel that writes a state over its input declares that the two may alias."""
         states = self._program.updated
         pairs = zip(function.parameters, step.arguments, strict=True)
         alone = {name for parameter, name in pairs if not parameter.shared}

@@ -1,7 +1,7 @@
-"""Walks through a host program for given dimensions, minding sizes and what memory holds.
+"""Abstract execution of a host program for given dimensions, tracking sizes and memory contents.
 
-A loop of unknown or many iterations is walked through for a few: enough to see every parity of
-its counter, so that state alternating between two halves of a buffer is found where it was left.
+A loop of unknown or many iterations is executed for a few: enough to see every parity of its
+counter, so that a state alternating between two halves of a buffer is found where it was left.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from modelcc.ir.tensor import ReadSize, View, size_conditions
 from modelcc.ir.types import TensorType
 
 WALKED = 4
-"""Loops of at most this many iterations are walked through completely."""
+"""Loops of at most this many iterations are executed completely."""
 
 TRIED = 16
-"""Values tried for each size that a step reads, until its constraints are met."""
+"""Values tried for each size that a step reads, until its constraints are satisfied."""
 
 ATTEMPTS = 1 << 10
-"""Combinations of them that are tried."""
+"""Combinations of these that are tried."""
 
 
 def walk_steps(program: Program, values: Values) -> None:
-    """:class:`ModelError` at the first step that does not fit, with dimensions ``values``.
+    """:class:`ModelError` at the first step that is invalid with dimensions ``values``.
 
-    Each tensor read was written, and nothing that shares bytes with it was written since.
-    Tensors with the same offset and size are views of each other; what a state replaces is gone
-    when the state is written.  Steps that a run with these
-    dimensions never comes to, for a constraint that does not hold, are not looked at.
+    Each tensor read was written, and no tensor that shares bytes with it was written since.
+    Tensors with the same offset and size are views of each other; writing a state destroys what it
+    replaces.  Steps that no run with these dimensions reaches, because of a constraint, are not
+    checked.
     """
     dynamic = frozenset(program.read_sizes)
     walk = _Walk(program, {name: values[name] for name in dynamic})
@@ -62,7 +62,7 @@ def walk_steps(program: Program, values: Values) -> None:
 
 
 def step_place(step: Step) -> tuple[str, ...]:
-    """Where ``step`` is, for messages."""
+    """Location of ``step`` for messages."""
     match step:
         case Launch():
             what = f"@{step.callee}"
@@ -88,7 +88,7 @@ class _EndOfRun(Exception):  # noqa: N818 - no error: the program says so itself
 
 
 _LoopState: TypeAlias = tuple[int, frozenset[tuple[str, int]], object, frozenset[tuple[str, int]]]
-"""A loop, what it depends on: values of symbols, contents of memory, sizes of segments."""
+"""A loop and the state it depends on: values of symbols, memory contents, sizes of segments."""
 
 
 class _Walk:
@@ -101,7 +101,7 @@ class _Walk:
         self.memory = DefinedTensors(program)
 
     def steps(self, steps: Sequence[Step], values: Values) -> Values:
-        """Walk through ``steps``; ``values`` with those of the symbols that they read."""
+        """Execute ``steps``; ``values`` with those of the symbols that they read."""
         for step in steps:
             match step:
                 case ReadSize():
@@ -122,7 +122,7 @@ class _Walk:
         return values
 
     def _read(self, step: ReadSize, values: Values) -> Values:
-        """Values of the symbols that meet the step's constraints, if some are found easily."""
+        """Values that satisfy the step's constraints, if some are found easily."""
         constraints = size_conditions(step, self._program.dims)
         wanted = {name: self._dynamic[name] for name in step.symbols}
         sides = {
@@ -164,7 +164,7 @@ class _Walk:
             try:
                 self.steps(steps, values)
             except _EndOfRun:
-                continue  # with these dimensions no run goes on behind this side
+                continue  # with these dimensions no run continues after this side
             self.memory.leave(outside, step.outputs, values)
             ends.append(self.memory.contents)
         if not ends:
@@ -172,7 +172,7 @@ class _Walk:
         self.memory.contents = ends[0].merged(ends[-1])
 
     def _repeat(self, step: Repeat[Step], values: Values) -> None:
-        """A loop; one in another that is met again as it was before has the same effect."""
+        """A loop; an inner one in a state seen before has the same effect."""
         if not self._inside:
             self._iterations(step, values)
             return
@@ -210,7 +210,7 @@ class _Walk:
                 self.steps(step.body, inside)
             except _EndOfRun:
                 if trips is None or step.condition is not None:
-                    return  # there may have been no such iteration
+                    return  # there may be no such iteration
                 raise
             for carry in step.carries:
                 self.memory.access((carry.next,), (carry.state,), inside, step_place(step))
@@ -223,8 +223,8 @@ def _chosen(
     constraints: Sequence[Condition],
     values: Values,
 ) -> Values | None:
-    """``values`` of ``names`` among those to be tried that meet the constraints, if few attempts of
-    backtracking find them: there may be exponentially many."""
+    """``values`` of ``names`` among the candidates that satisfy the constraints, if a limited
+    number of backtracking steps finds them: the search space is exponential."""
     numbers = dict(zip(names, tried, strict=True))
 
     def candidates(name: str, known: Values, later: Iterable[Sequence[Condition]]) -> Sequence[int]:
@@ -236,7 +236,7 @@ def _chosen(
 
 
 def _walked(trips: int | None) -> Sequence[int]:
-    """Iterations to walk through; neighbours differ by an odd number."""
+    """Iterations to execute; consecutive ones differ by an odd number."""
     if trips is None:
         return (0, 1)
     if trips <= WALKED:
@@ -266,8 +266,8 @@ def _verify_size(
 def mentioned_symbols(
     program: Program, step: Step, known: dict[int, frozenset[str]]
 ) -> frozenset[str]:
-    """Symbols in sizes and places that a step and those in it use; ``known`` are those of loops
-    and branches that were asked for before, by identity."""
+    """Symbols in sizes and offsets of a step and its inner steps; ``known`` memoises those of loops
+    and branches, by identity."""
     found = known.get(id(step))
     if found is None:
         own = frozenset(n for index in _own_indices(program, step) for n in symbols(index))

@@ -1,4 +1,4 @@
-"""How an op computes on integers of few bits: a facet that quantisation of models reads."""
+"""An op's computation on low-bit integers: a facet that model quantization reads."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class QuantizedForm:
-    """What becomes of the operands and the result of an op.
+    """The treatment of the operands and the result of an op.
 
-    ``activations`` are numbers of operands, each with one scale (None: all operands are).
-    ``weights`` is one that has a scale for each slice of ``axis`` if it is constant; they are those
-    of slices ``channel`` of the result.  ``bias`` is added to sums of products, in 32 bits.
+    ``activations`` are operand positions, each with one scale (None: all operands).
+    ``weights`` is one with a scale per slice of ``axis`` if it is constant; these are slices
+    ``channel`` of the result.  ``bias`` is added to sums of products, in 32 bits.
     ``moves``: the result consists of elements of its operands, so that all have one scale.
-    ``follows``: it is computed of what its only varying operand is before that is rounded.
+    ``follows``: it is computed from its only varying operand before that is rounded.
     """
 
     activations: tuple[int, ...] | None = (0,)
@@ -25,7 +25,7 @@ class QuantizedForm:
     follows: bool = False
 
     def operands(self, count: int) -> tuple[int, ...]:
-        """Numbers of those of ``count`` operands that are activations."""
+        """Positions of the activations among ``count`` operands."""
         return tuple(range(count)) if self.activations is None else self.activations
 
 
@@ -33,7 +33,7 @@ MOVES = QuantizedForm(moves=True)
 """Data movement of the first operand."""
 
 FOLLOWS = QuantizedForm(follows=True)
-"""A function that is computed with what comes before."""
+"""A function that is fused into its producer."""
 
 ROUNDED = QuantizedForm()
 """A function from integers to integers."""

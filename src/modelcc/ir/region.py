@@ -1,10 +1,10 @@
-"""Branches and loops over items of a level: what holds nested lists of them.
+"""Branches and loops at any level, which contain nested lists of items.
 
-Names are those of the whole program: items inside read tensors of outside directly.  What they
-define is gone after the region, but for its outputs.
+Names are those of the whole program: inner items read outer tensors directly.  What they define is
+dropped after the region, except for its outputs.
 
-A loop's ``counter`` is an index symbol inside it; a slice of a scanned tensor is read, and a part
-of a filled one written, at indices that mention it::
+A loop's ``counter`` is an index symbol inside it; slices of scanned tensors are read, and parts of
+filled ones written, at indices that depend on it::
 
     repeat [t < 64] carry(%h: f32[1, 8] = %first then %next last %final) fill(%y: f32[64, 1, 8]) {
       kernel @step(%x: f32[64, 1, 8], %h: f32[1, 8]) -> (%next: f32[1, 8], %y: f32[64, 1, 8]) { …
@@ -43,9 +43,9 @@ class Branch(Generic[I]):
 class Carry:
     """State of a loop, four tensors of one type.
 
-    ``state`` is what an iteration starts with: ``initial`` at first, then what the iteration
-    before computed as ``next`` (by a kernel of the body, for one carry only).  ``last`` is the
-    state after the loop.
+    ``state`` is the value at the start of an iteration: ``initial`` at first, then what the
+    previous iteration computed as ``next`` (by a kernel of the body, for one carry only).  ``last``
+    is the state after the loop.
     """
 
     state: TensorName
@@ -60,7 +60,7 @@ class Repeat(Generic[I]):
 
     With ``condition``, the name of a state, it ends before the first iteration at whose start
     that bool tensor (one element) is false.  One of the two is given.  Iterations fill parts of
-    ``filled``, those that several fill as the last one does; what none has filled is undefined.
+    ``filled``; the last write to an element wins, and elements never written are undefined.
     """
 
     counter: str
@@ -83,7 +83,7 @@ class Repeat(Generic[I]):
 
 
 def map_leaves(items: Iterable[I], change: Callable[[I], I]) -> tuple[I, ...]:
-    """``items`` with those changed that hold no others, at any depth."""
+    """``items`` with all those changed that contain no others, at any depth."""
     result: list[I] = []
     for item in items:
         if isinstance(item, Branch):

@@ -1,4 +1,4 @@
-"""Checks that the tensor and the program level share: of views, and of branches and loops."""
+"""Checks shared by the tensor and the program level: of views, branches and loops."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def verify_states(
     where: tuple[str, ...],
 ) -> None:
     """:class:`ModelError` unless each of ``states`` is an output, once, with an input of its own
-    and of its type."""
+    of the same type."""
     taken = Counter(states.values())
     for output, before in states.items():
         if outputs.count(output) != 1:

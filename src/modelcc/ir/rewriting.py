@@ -1,6 +1,6 @@
 """Local rewriting of graphs: rules applied by a worklist until none fires.
 
-A rule looks at one node and answers with what its results are instead, or None::
+A rule looks at one node and returns replacements of its results, or None::
 
     def double_negation(node: Node, at: Rewriter) -> Replacement:
         match node.op, at.producer(node.inputs[0]):
@@ -35,14 +35,14 @@ Replacement: TypeAlias = str | tuple[str, ...] | None
 Rule: TypeAlias = "Callable[[Node, Rewriter], Replacement]"
 
 REWRITES_PER_NODE = 50
-"""Rewrites per node after which rules are taken to chase each other."""
+"""Rewrites per node after which rules are assumed not to terminate."""
 
 
 def rewrite(graph: Graph, rules: Sequence[Rule], limit: int | None = None) -> Graph:
     """``graph`` with ``rules`` applied wherever they fire; names of inputs and outputs stay.
 
     Rules are tried in order, nodes first to last, until nothing changes or ``limit`` rewrites
-    are done (to bisect a fault).  What becomes dead is removed.
+    are done (to bisect a fault).  Dead nodes are removed.
     """
     return rewrite_counted(graph, rules, limit)[0]
 
@@ -52,8 +52,8 @@ def rewrite_counted(
 ) -> tuple[Graph, Mapping[str, int]]:
     """As :func:`rewrite`, with the number of times each rule (by its name) fired.
 
-    :class:`RuntimeError` if the rules do not come to an end, or if a rule answers with a value of
-    another type.
+    :class:`RuntimeError` if the rules do not terminate, or if a rule returns a value of another
+    type.
     """
     at = Rewriter(graph)
     fired: Counter[str] = Counter()
@@ -78,8 +78,8 @@ def rewrite_counted(
 class Rewriter(Builder):
     """A graph being rewritten: what rules look at, and the builder they add nodes with.
 
-    It is a :class:`~modelcc.ir.op.Builder`.  Nodes and constants made during a match that comes
-    to nothing are dropped.  New nodes stem from the source of every node they make dead.
+    It is a :class:`~modelcc.ir.op.Builder`.  Nodes and constants made during a match that fails
+    are dropped.  New nodes inherit the sources of all nodes they make dead.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -126,7 +126,7 @@ class Rewriter(Builder):
 
     @property
     def bounds(self) -> Bounds:
-        """What the graph's dimensions may be."""
+        """Bounds of the graph's dimensions."""
         return self._graph.dims
 
     def constant_value(self, name: str) -> Array | None:
@@ -137,7 +137,7 @@ class Rewriter(Builder):
     # --- building --------------------------------------------------------------------------
 
     def add(self, op: Op, *inputs: str) -> tuple[str, ...]:
-        """Append ``op`` before the node at hand; returns the names of its results."""
+        """Append ``op`` before the current node; returns the names of its results."""
         operands = tuple(self._types[n] if n else None for n in inputs)
         source = self._nodes[self._current].source
         types = infer_types(op, operands, *source)
@@ -165,7 +165,7 @@ class Rewriter(Builder):
         self._queued = set(self._queue)
 
     def next(self) -> int | None:
-        """Number of the next node to look at; None when there is none."""
+        """Number of the next node to visit; None when there is none."""
         while self._queue:
             number = self._queue.popleft()
             self._queued.discard(number)
@@ -187,7 +187,7 @@ class Rewriter(Builder):
         return None
 
     def graph(self) -> Graph:
-        """The graph as it is now, in topological order, without unused constants."""
+        """The current graph, in topological order, without unused constants."""
         nodes = self._ordered()
         read = {n for node in nodes for n in node.inputs} | self._outputs
         constants = {n: c for n, c in self._pool.by_name.items() if n in read}
@@ -236,7 +236,7 @@ class Rewriter(Builder):
                 self._readers.setdefault(name, {})[number] = None
 
     def _replace(self, number: int, values: tuple[str, ...], rule: str) -> bool:
-        """Use ``values`` for the node's results; whether that changes anything."""
+        """Replace the node's results by ``values``; whether that changes anything."""
         root = self._nodes[number]
         if not self._types_agree(root, values, rule):
             return False
@@ -261,7 +261,7 @@ class Rewriter(Builder):
         return True
 
     def _stays(self, old: str, new: str) -> bool:
-        """Whether nothing would read ``new`` in place of ``old``."""
+        """Whether no reader would change from ``old`` to ``new``."""
         return old == new or (
             not self._readers.get(old) and (old not in self._outputs or not self._renamable(new))
         )
@@ -270,7 +270,7 @@ class Rewriter(Builder):
         return name in self._producer and name not in self._outputs
 
     def _rewire(self, number: int, old: str, new: str) -> str:
-        """Let readers of ``old`` read ``new``; the name, of the two, that it has from now on."""
+        """Let readers of ``old`` read ``new``; which of the two names it has from now on."""
         fresh = self._producer.get(new) in self._added
         if not self._renamable(new) or not (fresh or old in self._outputs):
             self._redirect(old, new)
@@ -295,7 +295,7 @@ class Rewriter(Builder):
             self._enqueue(reader)
 
     def _sweep(self, numbers: Sequence[int]) -> list[tuple[int, Node]]:
-        """Remove those nodes whose results nothing uses, and what dies with them."""
+        """Remove those nodes whose results are unused, and nodes that become dead thereby."""
         dead: list[tuple[int, Node]] = []
         pending = list(numbers)
         while pending:
@@ -311,7 +311,7 @@ class Rewriter(Builder):
         return dead
 
     def _inherit(self, added: Sequence[int], dead: Sequence[tuple[int, Node]]) -> None:
-        """Nodes of this rewrite stem from the sources of all nodes they make superfluous."""
+        """Nodes of this rewrite inherit the sources of all nodes they make dead."""
         order = sorted(dead, key=lambda item: (self._place[item[0]], item[0]))
         source = tuple(dict.fromkeys(s for _, node in order for s in node.source))
         for number in added:
@@ -326,7 +326,7 @@ class Rewriter(Builder):
             self._queue.append(number)
 
     def _ordered(self) -> list[Node]:
-        """Nodes in topological order, as close to their original places as that allows."""
+        """Nodes in topological order, as close to their original order as possible."""
         done: set[int] = set()
         order: list[Node] = []
         for start in sorted(self._nodes, key=lambda n: (self._place[n], n)):
@@ -352,7 +352,7 @@ class Rewriter(Builder):
 
 
 def rule_name(rule: Rule) -> str:
-    """What a rule is called in counts and messages."""
+    """The name of a rule in counts and messages."""
     return getattr(rule, "__name__", type(rule).__name__)
 
 
@@ -361,7 +361,7 @@ def _as_tuple(values: str | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _contradict(extents: Sequence[tuple[object, object]]) -> bool:
-    """Whether two numbers differ, rather than two spellings of a named extent."""
+    """Whether two numbers differ, rather than two expressions for a named extent."""
     return any(isinstance(a, int) and isinstance(b, int) for a, b in extents)
 
 

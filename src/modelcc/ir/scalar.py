@@ -1,6 +1,6 @@
 """The closed vocabulary of scalar functions, shared by the tensor and the loop level.
 
-Each function has a name, an arity, a NumPy meaning (used by both interpreters) and a result rule:
+Each function has a name, an arity, NumPy semantics (used by both interpreters) and a result rule:
 ``same`` as its operands or ``bool``.  Emitters print every one of them.
 """
 
@@ -22,7 +22,7 @@ Domain = Literal["float", "int", "i32", "bool", "number", "any"]
 
 @dataclass(frozen=True)
 class ScalarFunction:
-    """A scalar function: ``result`` tells its dtype, ``cost`` its rough weight (1 = one add)."""
+    """A scalar function: ``result`` gives its dtype, ``cost`` its rough weight (1 = one add)."""
 
     name: str
     arity: int
@@ -65,7 +65,7 @@ def _truncated_divide(a: Array, b: Array) -> Array:
 
 
 def _dot_halves(a: Array, b: Array) -> Array:
-    """The product of the lower halves of the bits, as numbers of their own, plus that of the upper
+    """The product of the lower halves of the bits, as separate numbers, plus that of the upper
     ones."""
     half = np.asarray(a).dtype.type(np.asarray(a).dtype.itemsize * 4)
     low = [np.right_shift(np.left_shift(x, half), half) for x in (a, b)]
@@ -74,8 +74,8 @@ def _dot_halves(a: Array, b: Array) -> Array:
 
 
 def _dot_bytes(a: Array, b: Array) -> Array:
-    """The sum of the products of bytes: those of ``a`` without a sign, those of ``b`` with the sign
-    of its type."""
+    """The sum of the products of bytes: unsigned ones of ``a``, and those of ``b`` with the sign of
+    its type."""
     own = np.asarray(a).dtype
     last = own.type(8 * (own.itemsize - 1))
     low = np.asarray(255).astype(own)
@@ -184,7 +184,7 @@ FUNCTIONS: Mapping[str, ScalarFunction] = MappingProxyType(
 )
 
 WORD_DOTS = ("dot_halves", "dot_bytes")
-"""Functions that multiply numbers of which each word has several, and add the products."""
+"""Functions that multiply numbers packed into words, and add the products."""
 
 Combine = Literal["sum", "prod", "max", "min", "maximum", "minimum", "and", "or"]
 COMBINE_FUNCTION: Mapping[Combine, str] = MappingProxyType(
@@ -194,15 +194,15 @@ COMBINE_FUNCTION: Mapping[Combine, str] = MappingProxyType(
         **{name: name for name in ("max", "min", "maximum", "minimum", "and", "or")},
     }
 )
-"""What combines two values.  Of floats ``max`` and ``min`` may lose a NaN, ``maximum`` and
-``minimum`` (those of IEEE 754-2019, but for the order of zeros) are NaN where there is one."""
+"""Functions that combine two values.  Of floats ``max`` and ``min`` may lose a NaN; ``maximum`` and
+``minimum`` (as in IEEE 754-2019, but for the order of zeros) propagate it."""
 
 MAY_LOSE_NAN: Mapping[str, str] = MappingProxyType({"maximum": "max", "minimum": "min"})
-"""Extremes that keep NaN, and those of the same numbers that may lose it."""
+"""Extremes that propagate NaN, and their counterparts that may lose it."""
 
 
 def identity(combine: Combine, dtype: DType) -> float | int | bool:
-    """What ``combine`` starts from: the value that changes nothing."""
+    """The identity element of ``combine``."""
     match combine:
         case "sum":
             return 0.0 if dtype.is_float else 0

@@ -1,4 +1,4 @@
-"""Text of stages and their scalar expressions, and its readers; :mod:`modelcc.ir.tensor_text`
+"""Text of stages and their scalar expressions, and its parsers; :mod:`modelcc.ir.tensor_text`
 shows the form."""
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from modelcc.ir.text_reader import TextReader
 from modelcc.ir.types import BOOL, DTYPES, F32, I64, DType, TensorType
 
 COMPARED, ADDED, MULTIPLIED, NEGATED, WHOLE = 1, 2, 3, 4, 5
-"""How tightly an expression binds, loosest first."""
+"""Binding strengths of expressions, loosest first."""
 
 INFIX: Mapping[str, int] = {
     **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), COMPARED),
     **dict.fromkeys(("add", "sub"), ADDED),
     **dict.fromkeys(("mul", "div"), MULTIPLIED),
 }
-"""Functions that are written between their operands."""
+"""Functions that are infix operators."""
 
 
 Factors: TypeAlias = tuple[tuple[tuple[float, ...], ...], ...]
@@ -89,7 +89,7 @@ _AXES = enclosed(
 
 
 def declare(at: TextReader, name: str) -> None:
-    """Notes the type that is next, which must be that of the tensor if it has one already."""
+    """Records the type that is next, which must be that of the tensor if it has one already."""
     dtype, shape = _read_dtype(at), _SHAPE.read(at, ())
     layout = at.try_take("layout")
     type = TensorType(shape, dtype, None if layout is None else at.layout(layout))
@@ -110,7 +110,7 @@ def print_stage(stage: Stage, types: Mapping[str, TensorType]) -> str:
 
 
 def read_stage(at: TextReader) -> Stage:
-    """The inverse of :func:`print_stage`; the type of the output is noted."""
+    """The inverse of :func:`print_stage`; records the type of the output."""
     output = at.value()
     write = _SHAPE.read(at, ()) if at.sees("[") else None
     at.expect(":")
@@ -180,7 +180,7 @@ def print_scalar(scalar: Scalar) -> str:
 
 
 def _text(scalar: Scalar) -> tuple[str, int]:
-    """The text and how tightly it binds."""
+    """The text and its binding strength."""
     match scalar:
         case Number():
             return _number(scalar), WHOLE
@@ -232,7 +232,7 @@ def _number(number: Number) -> str:
 
 
 def read_scalar(at: TextReader, level: int = 0) -> Scalar:
-    """The expression that is next; its operators bind at least as tightly as those of ``level``."""
+    """Parses an expression whose operators bind at least as tightly as those of ``level``."""
     if level == len(_LEVELS):
         return _read_unary(at)
     value = read_scalar(at, level + 1)

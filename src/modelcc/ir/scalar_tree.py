@@ -1,4 +1,4 @@
-"""Walking and rewriting tensor-level scalar expressions."""
+"""Traversing and rewriting tensor-level scalar expressions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def walk(scalar: Scalar) -> Iterator[Scalar]:
 
 
 def outer_binds(scalar: Scalar) -> tuple[tuple[Bind, ...], Scalar]:
-    """The :class:`Bind` s around ``scalar``, outermost first, and what is in them all."""
+    """The :class:`Bind` s around ``scalar``, outermost first, and the expression inside."""
     found: list[Bind] = []
     while isinstance(scalar, Bind):
         found.append(scalar)
@@ -82,7 +82,7 @@ def substitute_indices(scalar: Scalar, values: Mapping[str, Index]) -> Scalar:
 
 
 def substitute_stage(stage: Stage, values: Mapping[str, Index]) -> Stage:
-    """Substitute symbols in everything that a stage says; its axes keep their names."""
+    """Substitute symbols in all of a stage; its axes keep their names."""
 
     def axis(one: Axis) -> Axis:
         return replace(one, extent=substitute(one.extent, values))
@@ -130,8 +130,8 @@ def operations(coefficients: Sequence[float]) -> int:
 
 
 def summands(coefficients: Sequence[float]) -> list[tuple[int, float]]:
-    """Places and coefficients of what a linear combination adds, in the order in which that is
-    best done: ``-a + b`` is ``b - a``, to the bit."""
+    """Positions and coefficients of the non-zero terms of a linear combination, in the cheapest
+    order of summation: ``-a + b`` is ``b - a``, to the bit."""
     found = [(n, c) for n, c in enumerate(coefficients) if c != 0]
     if len(found) > 1 and found[0][1] < 0 < found[1][1]:
         found[:2] = found[1::-1]

@@ -32,7 +32,7 @@ def verify_body(stage: Stage, types: Mapping[str, TensorType], place: tuple[str,
         fault = f"computes {stage.body.dtype} for a tensor of {target}"
     if fault is None and stage.combine is not None:
         function = FUNCTIONS[COMBINE_FUNCTION[stage.combine]]
-        # Extremes of truth values are "and" and "or".
+        # Extremes of booleans are "and" and "or".
         extreme = stage.body.dtype == BOOL and stage.combine in ("max", "min")
         if not extreme and not function.takes(stage.body.dtype):
             fault = f"cannot combine {stage.body.dtype} by {stage.combine}"

@@ -1,4 +1,4 @@
-"""NumPy twins of scalar functions that NumPy lacks, computed in double precision."""
+"""NumPy implementations of scalar functions that NumPy lacks, in double precision."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rsqrt(x: Array) -> Array:
 
 
 def power(a: Array, b: Array) -> Array:
-    """``a ** b``; of integers what wraps around, and 0 where it would be a fraction."""
+    """``a ** b``; integers wrap around, and give 0 where the result would be a fraction."""
     base, exponent = np.asarray(a), np.asarray(b)
     if base.dtype.kind != "i":
         return np.power(a, b)

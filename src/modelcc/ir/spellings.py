@@ -1,4 +1,4 @@
-"""How fields that every level has are spelled in text."""
+"""Text forms of fields that occur at every level."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ SPELLINGS: Mapping[str, Spelling] = MappingProxyType(
         "bool": syntax(lambda _: "", lambda _: True),
     }
 )
-"""By annotations of fields, and by words of templates."""
+"""Spellings by annotations of fields, and by words of templates."""
 
 BOUND = TextForm(
     IndexBound,

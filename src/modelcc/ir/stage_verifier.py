@@ -18,7 +18,7 @@ from modelcc.ir.types import TensorType
 
 @dataclass(frozen=True)
 class _Names(Collection[str]):
-    """Symbols of a program, of which there may be thousands, and ``own`` ones of a stage."""
+    """Symbols of a program, possibly thousands, and ``own`` ones of a stage."""
 
     dims: Collection[str]
     own: frozenset[str]
@@ -52,7 +52,7 @@ def verify_scatter(
     dims: Mapping[str, Range],
     place: tuple[str, ...],
 ) -> None:
-    """As :func:`verify_stage`, for updates at places from memory."""
+    """As :func:`verify_stage`, for updates at indices from memory."""
     stage = item.stage
     found = dict.fromkeys((item.initial, *(read.tensor for read in reads(stage.body))))
     if set(item.inputs) != found.keys() or len(item.inputs) != len(found):
@@ -73,7 +73,7 @@ def verify_scatter(
 def _verify_body(
     stage: Stage, types: Mapping[str, TensorType], dims: Mapping[str, Range], place: tuple[str, ...]
 ) -> None:
-    """What holds of all stages, whatever the places that they write."""
+    """Rules for all stages, independent of the indices that they write."""
     target = types[stage.output]
     if len(stage.write) != target.rank:
         raise ModelError(f"writes {len(stage.write)} indices of {target}", place)
@@ -88,7 +88,7 @@ def _verify_body(
 
 
 def _verify_rows(stage: Stage, dims: Mapping[str, Range], place: tuple[str, ...]) -> None:
-    """Linear combinations use rows that their matrices have."""
+    """Linear combinations use existing rows of their matrices."""
     found = [node for node in walk(stage.body) if isinstance(node, Linear)]
     if not found:
         return
@@ -127,7 +127,7 @@ def _verify_use(
     for condition in use.conditions:
         verify_symbols("a guard", (condition.left, condition.right), known, place)
     if not all([name in known for index in use.indices for name in symbols(index)]):
-        verify_symbols(use.text, use.indices, known, place)  # which puts names into its message
+        verify_symbols(use.text, use.indices, known, place)  # use.text is only for messages
     rank = types[use.tensor].rank if use.tensor is not None else len(use.indices)
     if len(use.indices) != rank:
         message = f"{use.text} has {len(use.indices)} indices for a tensor of rank {rank}"

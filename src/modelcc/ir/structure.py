@@ -1,8 +1,8 @@
-"""Arguments and results of a model that are no tensors, told in terms of tensors.
+"""Structured arguments and results of a model, in terms of tensors.
 
-The compiler sees tensors only.  A sequence of known length is the tensors of its elements, an
-optional value is there or not, and a sequence of maps with known keys is one tensor.  What the
-caller gives and gets is put together from these by the interface that goes with a compiled model.
+The compiler handles tensors only.  A sequence of known length is the tensors of its elements, an
+optional value is present or not, and a sequence of maps with known keys is one tensor.  The
+interface of a compiled model converts the caller's values to and from these.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Structure: TypeAlias = "str | Records | tuple[Structure, ...] | None"
 
 
 def leaves_of(structure: Structure) -> Iterator[str]:
-    """Names of the tensors that a structure is made of."""
+    """Names of the tensors in a structure."""
     match structure:
         case str():
             yield structure
@@ -45,7 +45,7 @@ Setting: TypeAlias = "str | int | float | tuple[Setting, ...]"
 
 @dataclass(frozen=True)
 class HostStep:
-    """Work on texts, dicts or encoded images that the runtime does before compiled code runs.
+    """Work on strings, dicts or encoded images that the runtime does before compiled code runs.
 
     ``function`` is one of :mod:`modelcc.runtime.host_steps`; inputs are the caller's values
     or results of earlier steps, and results are inputs of the compiled code.
@@ -62,8 +62,8 @@ class HostStep:
 
 @dataclass(frozen=True)
 class ModelState:
-    """A tensor that is kept from call to call: ``input`` is what it is before one, ``output`` after
-    it.  ``given``: the model has contents to begin with; else these are zeros."""
+    """A tensor that is kept between calls: ``input`` is its value before a call, ``output`` after
+    it.  ``given``: the model has an initial value; else that is zero."""
 
     input: str
     output: str
@@ -72,11 +72,11 @@ class ModelState:
 
 @dataclass(frozen=True)
 class Interface:
-    """What a model takes and returns, by the user's names, in order.
+    """Arguments and results of a model, by the user's names, in order.
 
-    The elements of tensors in ``strings`` are handles of texts: 0, 1, … of those in ``texts``,
-    which the model knows, further ones of others.  ``steps`` come before compiled code.  ``states``
-    are neither given nor returned.  ``call`` tells in which containers callers have them.
+    The elements of tensors in ``strings`` are handles of strings: 0, 1, … of those in ``texts``,
+    which the model contains, further ones of others.  ``steps`` precede compiled code.  ``states``
+    are neither passed nor returned.  ``call`` gives the containers of the caller's tensors.
     """
 
     inputs: Mapping[str, Structure]
@@ -89,15 +89,15 @@ class Interface:
 
     @property
     def is_plain(self) -> bool:
-        """Whether all of it are tensors as they are."""
+        """Whether all arguments and results are plain tensors."""
         return not (self.steps or self.states) and self.has_tensors_alone
 
     @property
     def has_tensors_alone(self) -> bool:
-        """Whether what is given and returned are tensors."""
+        """Whether arguments and results are tensors."""
         return all(isinstance(s, str) for s in (*self.inputs.values(), *self.outputs.values()))
 
 
 def states_of(interface: Interface | None) -> Mapping[str, ModelState]:
-    """What a model keeps from call to call."""
+    """The states that a model keeps between calls."""
     return {} if interface is None else interface.states

@@ -72,11 +72,11 @@ class Apply:
 
 @dataclass(frozen=True)
 class Linear:
-    """Element ``row`` of a column that constant matrices make of that of ``args``.
+    """Element ``row`` of the product of constant matrices with the column vector ``args``.
 
     The first of ``factors`` multiplies ``args``, the next one the result, and so on.  The sum of
-    ``matrix[n][i] * column[i]`` is made in the order of ``i``.  What a coefficient of 0 would
-    multiply is not evaluated: it may be anything.
+    ``matrix[n][i] * column[i]`` is accumulated in the order of ``i``.  Operands of coefficients 0
+    are not evaluated: they may be anything.
     """
 
     factors: tuple[tuple[tuple[float, ...], ...], ...]
@@ -126,7 +126,7 @@ class Bind:
     """Binds ``symbol`` to the integer ``value`` in the index expressions of ``body`` (gather).
 
     A value outside of ``bound`` ends the run, wherever a guard around it holds, before ``body``
-    is evaluated.  Without a bound it is known to be where ``body`` needs it.
+    is evaluated.  Without a bound it is known to be valid.
     """
 
     symbol: str
@@ -168,11 +168,11 @@ class Stage:
 
 @dataclass(frozen=True)
 class Kernel:
-    """Stages scheduled together.  ``inputs`` and ``outputs`` live in memory; what else the stages
-    define is internal and need not be stored.  ``source`` names the user's nodes.  ``rounding``
-    is a bound of its rounding errors as a multiple of that for the sums that these ask for, where
-    another algorithm took their place, and ``asked`` the key of the contraction, if a schedule
-    asked for that algorithm."""
+    """Stages scheduled together.  ``inputs`` and ``outputs`` live in memory; other tensors that the
+    stages define are internal and need not be stored.  ``source`` names the user's nodes.
+    ``rounding`` bounds its rounding errors as a multiple of those of the original sums, where
+    another algorithm replaced these, and ``asked`` is the key of the contraction, if a schedule
+    requested that algorithm."""
 
     name: str
     inputs: tuple[TensorName, ...]
@@ -185,12 +185,12 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Scatter:
-    """``stage.output`` is a copy of ``initial`` that is then changed at places from memory.
+    """``stage.output`` is a copy of ``initial`` that is then updated at indices from memory.
 
-    The points of ``stage.axes`` come in row-major order.  At each the element at ``stage.write``,
-    where the symbols of the outermost :class:`Bind` s of the body may occur, becomes the body, or
-    with a combine that of itself and the body.  There are no reduction axes, and the body does
-    not read the output.  ``inputs`` are ``initial`` and what the body reads.
+    The points of ``stage.axes`` are visited in row-major order.  At each the element at
+    ``stage.write``, which may use the symbols of the outermost :class:`Bind` s of the body, becomes
+    the body, or with a combine that of itself and the body.  There are no reduction axes, and the
+    body does not read the output.  ``inputs`` are ``initial`` and the tensors the body reads.
     """
 
     stage: Stage
@@ -215,11 +215,11 @@ class View:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A loop function that computes what is not structured (sorting, non-zero), as it is, or that
-    of a library.
+    """A loop function for an unstructured computation (sorting, non-zero), as it is, or that of a
+    library.
 
-    Its parameters are row-major ``inputs``, then ``outputs``, scratch memory among them; its size
-    parameters have the values ``sizes``.  Shared ones may be in one place.
+    Its parameters are row-major ``inputs``, then ``outputs``, including scratch memory; its size
+    parameters have the values ``sizes``.  Shared ones may alias each other.
     """
 
     function: Callee
@@ -233,9 +233,9 @@ class Algorithm:
 class ReadSize:
     """Binds index ``symbols`` to the i64 elements of ``tensor``, in row-major order.
 
-    From here on they may be used in extents and index expressions; before it they have no value.
-    Their bounds, which earlier symbols may occur in, are the program's ``dims``; an element
-    outside of these, or that breaks one of ``requires``, ends the run.
+    They may be used in extents and index expressions of later items.  Their bounds, which may use
+    earlier symbols, are the program's ``dims``; an element outside of these, or that violates one
+    of ``requires``, ends the run.
     """
 
     symbols: tuple[str, ...]
@@ -245,18 +245,18 @@ class ReadSize:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The tensors that the step touches."""
+        """The tensors that the step uses."""
         return (self.tensor,)
 
     @property
     def needs(self) -> frozenset[str]:
-        """Symbols that its constraints mention, its own left out."""
+        """Symbols that its constraints use, other than its own."""
         sides = (side for c in self.requires for side in (c.left, c.right))
         return frozenset(n for side in sides for n in symbols(side)) - frozenset(self.symbols)
 
 
 def size_conditions(item: ReadSize, dims: Bounds) -> tuple[Condition, ...]:
-    """What must hold of sizes that have been read: their bounds, then the item's constraints."""
+    """Conditions on sizes that have been read: their bounds, then the item's constraints."""
     found: list[Condition] = []
     for name in item.symbols:
         known = dims[name]
@@ -270,7 +270,7 @@ Item: TypeAlias = "LeafItem | Branch[Item] | Repeat[Item]"
 
 
 def item_inputs(item: Item) -> tuple[str, ...]:
-    """Tensors that an item reads, of a branch or loop those from outside."""
+    """Tensors that an item reads; of a branch or loop, those from outside."""
     match item:
         case View():
             return (item.input,)
@@ -287,7 +287,7 @@ def item_inputs(item: Item) -> tuple[str, ...]:
 
 
 def item_outputs(item: Item) -> tuple[str, ...]:
-    """Tensors that leave an item."""
+    """Tensors that an item defines for later ones."""
     match item:
         case View():
             return (item.output,)
@@ -298,7 +298,7 @@ def item_outputs(item: Item) -> tuple[str, ...]:
 
 
 def item_tensors(item: Item) -> tuple[str, ...]:
-    """Every tensor of an item and those in it, in order of appearance."""
+    """Every tensor of an item and its inner items, in order of appearance."""
     match item:
         case Kernel():
             made = (stage.output for stage in item.stages)
@@ -320,7 +320,7 @@ def _read_outside(items: tuple[Item, ...], known: tuple[str, ...]) -> tuple[str,
 
 
 def leaf_items(items: Sequence[Item]) -> Iterator[LeafItem]:
-    """Items that hold no others, in the order of the text."""
+    """Items that contain no others, in the order of the text."""
     for item in items:
         match item:
             case Branch():
@@ -332,7 +332,7 @@ def leaf_items(items: Sequence[Item]) -> Iterator[LeafItem]:
 
 
 def view_bases(items: Sequence[Item]) -> dict[str, str]:
-    """What views are of: tensors that are none."""
+    """Views and their bases, which are not views themselves."""
     found: dict[str, str] = {}
     for item in leaf_items(items):
         if isinstance(item, View):
@@ -341,7 +341,7 @@ def view_bases(items: Sequence[Item]) -> dict[str, str]:
 
 
 def counters(items: Sequence[Item]) -> Iterator[str]:
-    """Counters of the loops among items and in them."""
+    """Counters of the loops among items and inside them."""
     for item in items:
         match item:
             case Branch():
@@ -357,8 +357,8 @@ def counters(items: Sequence[Item]) -> Iterator[str]:
 class TensorProgram:
     """A model at the tensor level: items in execution order; every tensor has a type.
 
-    ``states`` are outputs, each with the input whose memory it is to take: what a model keeps from
-    call to call.
+    ``states`` are outputs, each with the input whose memory it is to take: what a model keeps
+    between calls.
     """
 
     name: str
@@ -371,14 +371,14 @@ class TensorProgram:
     states: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def tensors(self) -> tuple[str, ...]:
-        """Every tensor that the program takes, makes or returns, in order of appearance."""
+        """Every tensor that the program takes, defines or returns, in order of appearance."""
         found = dict.fromkeys((*self.inputs, *self.constants))
         for item in self.items:
             found |= dict.fromkeys(item_tensors(item))
         return tuple(found | dict.fromkeys(self.outputs))
 
     def with_items(self, items: tuple[Item, ...]) -> TensorProgram:
-        """The program with other items; types of tensors that are gone go too."""
+        """The program with other items; types of dropped tensors are dropped too."""
         program = replace(self, items=items)
         types = {name: self.types[name] for name in program.tensors() if name in self.types}
         return replace(program, types=types)

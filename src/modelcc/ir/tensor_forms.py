@@ -45,7 +45,7 @@ def _read_symbol(at: TextReader) -> str:
 
 
 def _alone(one: Syntax[T]) -> Syntax[T]:
-    """One of them in braces."""
+    """Exactly one item in braces."""
     several = block(one)
 
     def read(at: TextReader, stops: tuple[str, ...]) -> T:

@@ -1,7 +1,7 @@
-"""Reference interpreter of the tensor level: what stages mean, in NumPy.
+"""Reference interpreter of the tensor level: semantics of stages, in NumPy.
 
 Every scalar expression is evaluated at once for a block of the iteration space: parallel axes
-first, then reduction axes, each an index array that broadcasts.  Nothing here is fast on purpose.
+first, then reduction axes, each an index array that broadcasts.  Nothing here is optimized.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _run_loop(
 
 
 def check_conditions(item: ReadSize, dims: Bounds, env: Mapping[str, int]) -> None:
-    """:class:`ModelError` unless what ``item`` has read is as it must be."""
+    """:class:`ModelError` unless the sizes that ``item`` has read satisfy its conditions."""
     for condition in size_conditions(item, dims):
         if not condition.holds(env):
             given = ", ".join(f"{name} = {env[name]}" for name in item.symbols)
@@ -155,7 +155,7 @@ def _scatter(
     env: Mapping[str, int],
     types: Mapping[str, TensorType],
 ) -> None:
-    """Defines the output of ``item``; all indices are looked at before anything is written."""
+    """Defines the output of ``item``; all indices are checked before anything is written."""
     stage = item.stage
     target = np.array(tensors[item.initial])
     binds, value = outer_binds(stage.body)
@@ -173,7 +173,7 @@ def _scatter(
 
 
 def _update(target: Array, places: Array, values: Array, combine: Combine | None) -> None:
-    """One update after the other; of several at one place that replace it the last one stays."""
+    """Applies updates in order; of several replacements of one element the last one wins."""
     if combine is None:
         last = dict(zip(places.tolist(), range(places.size), strict=True))
         target[list(last)] = values[list(last.values())]
@@ -286,7 +286,7 @@ class _Point:
                 return self.bound(s).scalar(s.body)
 
     def _linear(self, s: Linear) -> Array:
-        """Each row of the matrix where it is the one; elsewhere its operands are not read."""
+        """Each row of the matrix where it is selected; elsewhere its operands are not read."""
         number = np.asarray(_index(s.row, self.env))
         result = np.zeros((), s.dtype.numpy)
         for row in np.unique(number).tolist():
@@ -297,7 +297,7 @@ class _Point:
         return result
 
     def _row(self, s: Linear, level: int, row: int) -> Array:
-        """Element ``row`` of the column that the first ``level`` factors make."""
+        """Element ``row`` of the product with the first ``level`` factors."""
         if level == 0:
             return self.scalar(s.args[row])
         total: Array | None = None

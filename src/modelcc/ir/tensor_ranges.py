@@ -1,8 +1,8 @@
-"""What is provably wrong with the ranges of reads and writes.
+"""Provable range errors of reads and writes.
 
 An affine index reaches its extremes where every axis is at its first or last position (a corner
 of the iteration space), so an index that leaves the tensor at a corner which all guards admit is
-a fault, not a suspicion.  Indices that are not affine are compared under the axes' bounds.
+certainly invalid.  Indices that are not affine are compared under the axes' bounds.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def misread(
 def unproved(
     stage: Stage, found: Sequence[Use], types: Mapping[str, TensorType], dims: Bounds
 ) -> Iterator[Condition]:
-    """What reads of ``stage`` need to stay in their tensor that ``dims`` do not tell.
+    """Conditions, not implied by ``dims``, under which reads of ``stage`` stay in their tensor.
 
-    Of indices that are affine, or are so but for what guards say; those from memory have bounds.
+    Covers indices that are affine, or affine but for guards; those from memory have bounds.
     """
     space = _Space.of(stage, dims, with_reduction=True)
     for use in found:
@@ -61,7 +61,7 @@ def unproved(
 
 
 def miswritten(stage: Stage, type: TensorType, dims: Bounds) -> Iterator[str]:
-    """What is provably wrong with where ``stage`` writes: out of range, or twice the same."""
+    """Provable errors of the writes of ``stage``: out of range, or twice to the same element."""
     space = _Space.of(stage, dims, with_reduction=False)
     if not space.populated:
         return
@@ -84,9 +84,9 @@ def _reach(index: Index, reached: Index, dimension: int, extent: Index) -> str:
 def implied_by_range(
     conditions: Sequence[Condition], read: Read, shape: Sequence[Index], bounds: Bounds
 ) -> bool:
-    """Whether all ``conditions`` hold wherever ``read`` lies in its tensor.
+    """Whether all ``conditions`` hold wherever ``read`` is in range of its tensor.
 
-    Where one of them fails it then lies outside, and a border can stand for the guard.
+    Then it is out of range where one of them fails, and a border can replace the guard.
     """
     slacks = [s for i, e in zip(read.indices, shape, strict=True) for s in (i, e - 1 - i)]
     return all(
@@ -99,10 +99,10 @@ def implied_by_range(
 def not_implied_by_border(
     conditions: Sequence[Condition], read: Read, type: TensorType, bounds: Bounds
 ) -> tuple[Condition, ...]:
-    """Those of ``conditions`` that the border of ``type`` cannot stand for.
+    """Those of ``conditions`` that the border of ``type`` cannot replace.
 
-    The others hold wherever ``read`` lies in range along the dimensions that it does not leave
-    but for the border; along the rest of them, what is left keeps it in range.
+    The others hold wherever ``read`` is in range along the dimensions that it leaves only into
+    the border; along the other dimensions, the remaining conditions keep it in range.
     """
     sides = list(zip(read.indices, type.shape, type.physical.halo, strict=True))
     within = [_stays(index, extent, halo, bounds) for index, extent, halo in sides]
@@ -118,7 +118,7 @@ def not_implied_by_border(
 
 
 def _stays(index: Index, extent: Index, halo: tuple[int, int], bounds: Bounds) -> bool:
-    """Whether ``index`` surely is in range or in a border of ``halo`` elements."""
+    """Whether ``index`` is provably in range or in a border of ``halo`` elements."""
     before, after = halo
     return bool(
         compare(index, ">=", -before, bounds) and compare(index, "<", extent + after, bounds)
@@ -126,7 +126,7 @@ def _stays(index: Index, extent: Index, halo: tuple[int, int], bounds: Bounds) -
 
 
 def _margins(condition: Condition) -> tuple[Index, ...]:
-    """What is 0 or more exactly if the condition holds."""
+    """Expressions that are all non-negative exactly if the condition holds."""
     above = condition.right - condition.left
     match condition.comparison:
         case "<=":
@@ -140,7 +140,7 @@ def _margins(condition: Condition) -> tuple[Index, ...]:
         case "==":
             return (above, -1 * above)
         case "!=":
-            return (-1,)  # no single margin tells
+            return (-1,)  # not expressible by a single margin
 
 
 def written_twice(
@@ -160,23 +160,23 @@ Box = tuple[tuple[Index, Index], ...]
 """First and past-the-last index, by dimension."""
 
 COMPARED = 64
-"""Boxes of symbolic sides that each is compared with: those before it."""
+"""Preceding boxes with symbolic sides that each is compared with."""
 
 
 def _in_a_row(boxes: Sequence[Box]) -> bool:
-    """Whether along some dimension each box begins where the one before it ends."""
+    """Whether along some dimension each box begins where the previous one ends."""
     along = list(zip(*boxes, strict=True))
     return any(all(a[1] == b[0] for a, b in pairwise(sides)) for sides in along)
 
 
 def _pairs(boxes: Sequence[Box]) -> Iterator[tuple[Box, Box]]:
-    """Pairs of boxes that may meet; of very many with symbolic sides only those close by."""
+    """Pairs of boxes that may intersect; of very many with symbolic sides only close ones."""
     spans = [_Spans(box) for box in boxes if _is_static(box)]
     if len(spans) < len(boxes):
         for n, one in enumerate(boxes):
             yield from ((one, other) for other in boxes[max(0, n - COMPARED) : n])
         return
-    # A sweep along the dimension in which most boxes begin at places of their own.
+    # A sweep along the dimension with the most distinct starts.
     starts = [len({a for a, _ in sides}) for sides in zip(*boxes, strict=True)]
     along = max(range(len(starts)), key=starts.__getitem__, default=None)
     live: list[_Spans] = []
@@ -192,18 +192,18 @@ def _is_static(box: Box) -> bool:
 
 @dataclass(frozen=True)
 class _Spans:
-    """A box whose sides are numbers."""
+    """A box with constant sides."""
 
     box: Box
 
     def start(self, along: int | None) -> int:
-        """Where it begins along a dimension, of which a scalar has none."""
+        """Its start along a dimension; scalars have none."""
         side = 0 if along is None else self.box[along][0]
         assert isinstance(side, int)
         return side
 
     def past(self, along: int | None) -> int:
-        """Where it ends."""
+        """Its end."""
         side = 1 if along is None else self.box[along][1]
         assert isinstance(side, int)
         return side
@@ -241,7 +241,7 @@ def _meet(one: Box, other: Box, dims: Bounds) -> bool:
 
 
 class _Space:
-    """The points that a stage runs over."""
+    """The iteration space of a stage."""
 
     def __init__(self, extents: Mapping[str, Index], dims: Bounds) -> None:
         self._extents = extents
@@ -258,7 +258,7 @@ class _Space:
         return _Space({axis.name: axis.extent for axis in axes}, dims)
 
     def outside(self, index: Index, low: Index, past: Index, use: Use) -> Index | None:
-        """A value of ``index`` that is provably taken and not in ``low <= index < past``."""
+        """A value of ``index`` that is provably attained and not in ``low <= index < past``."""
         if not symbols(index).isdisjoint(use.gathered):
             return None
         if self._surely_within(index, low, past):
@@ -281,7 +281,7 @@ class _Space:
     def open_ends(
         self, index: Index, extent: Index, conditions: Sequence[Condition]
     ) -> Iterator[Condition]:
-        """Conditions on sizes, not proved, under which ``0 <= index < extent`` at all points."""
+        """Unproved conditions on sizes under which ``0 <= index < extent`` at all points."""
         if self._surely_within(index, 0, extent):
             return
         margins = [m for c in conditions for m in _margins(c)]
@@ -297,7 +297,7 @@ class _Space:
                 yield Condition(whole, ">=", whole - least)
 
     def _least(self, index: Index) -> Index | None:
-        """The least value of ``index``, if it is affine; where a point is not, neither is it."""
+        """The least value of an affine ``index``; undefined where a point is."""
         split = split_affine(index, tuple(self._extents))
         corner = None if split is None else self._corner(split[0], True)
         if corner is None:
@@ -306,7 +306,7 @@ class _Space:
         return substitute(index, corner) * (1 if corner else product(still))
 
     def _surely_within(self, index: Index, low: Index, past: Index) -> bool:
-        """Whether numbers alone tell that ``low <= index < past``, as they mostly do."""
+        """Whether constants alone imply that ``low <= index < past``, as they mostly do."""
         if not (isinstance(low, int) and isinstance(past, int)):
             return False
         if isinstance(index, int):
@@ -324,7 +324,7 @@ class _Space:
         return low <= least and greatest < past
 
     def _corner(self, coefficients: Mapping[str, Index], least: bool) -> dict[str, Index] | None:
-        """Positions at which the index is least (greatest); None if a sign is not known."""
+        """Positions at which the index is least (greatest); None if a sign is unknown."""
         corner: dict[str, Index] = {}
         for name, coefficient in coefficients.items():
             if coefficient == 0:

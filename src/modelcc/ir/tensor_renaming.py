@@ -1,4 +1,4 @@
-"""Items of the tensor level with their tensors called otherwise."""
+"""Renaming tensors in items of the tensor level."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ITEMS = NodeParts[tuple[Item, ...]]("tuple[I, ...]")
 
 
 def rename_tensors(item: Item, names: Mapping[str, str]) -> Item:
-    """``item``, and what is in it, with the tensors in ``names`` called as these say."""
+    """``item``, and its inner items, with tensors renamed by ``names``."""
 
     def new(name: str) -> str:
         return names.get(name, name)
@@ -29,7 +29,7 @@ def rename_tensors(item: Item, names: Mapping[str, str]) -> Item:
 
 
 def rename_stage(stage: Stage, names: Mapping[str, str]) -> Stage:
-    """``stage`` with the tensors in ``names`` called as these say."""
+    """``stage`` with tensors renamed by ``names``."""
 
     def visit(node: Scalar) -> Scalar:
         if isinstance(node, Read) and node.tensor in names:

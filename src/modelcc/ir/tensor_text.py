@@ -25,14 +25,14 @@
       }
     }
 
-A stage that does not write at its axes says where: ``%y[i, j + 32]: f32[n, 64] = [i < n, j < 32]
-…``.  Scalar expressions have Python's precedence.  A literal with a point is f32 and one without
-i64, unless a suffix says otherwise (``0.5:f16``); ``f32(x)`` is a cast, ``index(i + 1):i64`` an
-index as a number, ``select(c, x, y)`` a choice by value, ``(x if [i >= 1] else 0.0)`` a guard and
-``(let g = %rows[i] below [n] in %table[g, j])`` a gather whose index is checked;
-``linear[[[1.0, 1.0], [1.0, -1.0]]][i](x, y)`` is row ``i`` of a matrix, or of several one after
-the other, times a column of operands.
-What follows from the rules of the level (the dtype of a sum, of a read) is not printed, so only
+A stage that does not write at its axes spells indices: ``%y[i, j + 32]: f32[n, 64] = [i < n, j <
+32] …``.  Scalar expressions have Python's precedence.  A literal with a point is f32 and one
+without i64, unless a suffix says otherwise (``0.5:f16``); ``f32(x)`` is a cast,
+``index(i + 1):i64`` an index as a number, ``select(c, x, y)`` a choice by value,
+``(x if [i >= 1] else 0.0)`` a guard and ``(let g = %rows[i] below [n] in %table[g, j])`` a gather
+whose index is checked; ``linear[[[1.0, 1.0], [1.0, -1.0]]][i](x, y)`` is row ``i`` of a matrix, or
+of several one after the other, times a column of operands.
+Types implied by the rules of the level (the dtype of a sum, of a read) are not printed, so only
 verified programs are sure to read back equal.
 """
 

@@ -1,6 +1,6 @@
 """Checks that a tensor program is well formed: definitions, ranks, symbols, dtypes, ranges.
 
-What depends on named dimensions is reported only where it is proved to be wrong: see
+Properties that depend on named dimensions are reported only if provably wrong: see
 :mod:`modelcc.ir.tensor_ranges`.
 """
 
@@ -40,8 +40,8 @@ from modelcc.ir.types import I64, TensorType
 def verify_tensor_program(program: TensorProgram, before: TensorProgram | None = None) -> None:
     """Raise :class:`ModelError` naming the kernel, stage and source of the first broken rule.
 
-    ``before`` is a program that was found to be well formed: the kernels that are in it as well,
-    among tensors of the same types, are not looked into again.
+    ``before`` is a program that is known to be well formed: kernels that it has as well, with
+    tensors of the same types, are not checked again.
     """
     if program == before:
         return
@@ -61,7 +61,7 @@ def verify_tensor_program(program: TensorProgram, before: TensorProgram | None =
 
 
 class _TensorVerifier:
-    """Items of one program; kernels that are known to be well formed are passed over."""
+    """Checks the items of one program; kernels that are known to be well formed are skipped."""
 
     def __init__(self, program: TensorProgram, before: TensorProgram | None) -> None:
         self._program = program
@@ -69,13 +69,13 @@ class _TensorVerifier:
         self._known: dict[int, Bounds] = {}
         self._writers = {} if before is None else _writers(leaf_items(before.items))
         if before is not None:
-            # Mostly equal, and then the same object is told to be so at once.
+            # Mostly the same object, which is cheap to compare.
             same = before.dims == program.dims
             known = _with_dims(before.items, program.dims if same else before.dims)
             self._known = {id(kernel): dims for kernel, dims in known}
 
     def items(self, items: Sequence[Item], dims: Bounds, outside: set[str]) -> set[str]:
-        """Check items that see the tensors ``outside``; those and the ones they define."""
+        """Check items that see the tensors ``outside``; returns these and the ones they define."""
         program = self._program
         complete = {name: n for n, item in enumerate(items) for name in item_outputs(item)}
         defined = dict.fromkeys(outside, -1)
@@ -149,8 +149,8 @@ class _TensorVerifier:
                 raise ModelError(f"no kernel of the body computes {name!r} for it alone", place)
 
     def _disjoint(self, items: Sequence[Item], dims: Bounds, known: Set[int]) -> None:
-        """Parts of tensors neither overlap nor leave gaps; those that ``known`` kernels write, as
-        they did before, were looked at then."""
+        """Parts of tensors neither overlap nor leave gaps; those written by ``known`` kernels, as
+        before, are already checked."""
         for name, found in _writers(items).items():
             writers = {id(w.kernel) for w in found}
             before = {id(w.kernel) for w in self._writers.get(name, ())}
@@ -173,7 +173,7 @@ def _with_dims(items: Sequence[Item], dims: Bounds) -> Iterator[tuple[Kernel, Bo
 
 
 def item_place(item: Item) -> tuple[str, ...]:
-    """Where ``item`` is, for messages: the user's names and its own."""
+    """Location of ``item`` for messages: the user's names and its own."""
     match item:
         case Kernel():
             return (*item.source, f"kernel {item.name!r}")
@@ -225,7 +225,7 @@ def _verify_read_size(item: ReadSize, program: TensorProgram) -> None:
 
 
 def _verify_order_of_sizes(program: TensorProgram) -> None:
-    """What is read from memory is bound once, and used only afterwards."""
+    """Symbols read from memory are bound once, and used only afterwards."""
     reads = [item for item in leaf_items(program.items) if isinstance(item, ReadSize)]
     pending = {name for item in reads for name in item.symbols}
     if not reads:
@@ -242,7 +242,7 @@ def _verify_order_of_sizes(program: TensorProgram) -> None:
 
 
 def item_symbols(item: Item, types: Mapping[str, TensorType]) -> frozenset[str]:
-    """Symbols that must have a value when ``item`` runs, but for those it binds itself."""
+    """Symbols that must have a value when ``item`` runs, except those it binds itself."""
     tensors = (*item_inputs(item), *item_outputs(item))
     found = {name for t in tensors for extent in types[t].shape for name in symbols(extent)}
     match item:
@@ -353,7 +353,7 @@ def _verify_interface(kernel: Kernel, written: Mapping[str, int], place: tuple[s
 
 @dataclass(frozen=True)
 class _WrittenStage:
-    """A stage, its kernel and that kernel's number: kernels are large to compare."""
+    """A stage, its kernel and that kernel's number: kernels are expensive to compare."""
 
     stage: Stage
     kernel: Kernel
@@ -361,7 +361,7 @@ class _WrittenStage:
 
 
 def _writers(items: Iterable[Item]) -> dict[str, list[_WrittenStage]]:
-    """Who writes each tensor."""
+    """The writers of each tensor."""
     writers: dict[str, list[_WrittenStage]] = {}
     for number, item in enumerate(items):
         if isinstance(item, Kernel):

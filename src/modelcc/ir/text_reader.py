@@ -1,4 +1,4 @@
-"""A position in the text of a level, and what the text has told of names before it."""
+"""A position in the text of a level, and the names declared before it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COMPARISON: Final = re.compile(r"<=|>=|==|!=|<|>")
 
 
 class TextReader(Scanner):
-    """Types of tensors, and for the function that is read its buffers, the dtypes and lanes of its
+    """Types of tensors, and for the current function its buffers, the dtypes and lanes of its
     values, instructions and routines.  Index expressions are not quoted here."""
 
     def __init__(self, text: str) -> None:
@@ -35,7 +35,7 @@ class TextReader(Scanner):
         return self.text.startswith(literals, self.end)
 
     def next_word(self) -> str:
-        """The plain word that is next; the next character if it is none."""
+        """The plain word that is next; the next character if there is none."""
         match = _WORD.match(self.text, self.end)
         return match[0] if match else self.text[self.end : self.end + 1]
 
@@ -79,7 +79,7 @@ class TextReader(Scanner):
         raise self.error(f"expected an index expression before {' or '.join(stops)}")
 
     def rest_of_line(self) -> str:
-        """What is left of the line before the position, which skips line ends; stepped over."""
+        """The rest of the line before the position, which skips line ends; consumed."""
         line = self.text.rfind("\n", 0, self.end) + 1
         before = self.text[line : self.end]
         if not before.strip():
@@ -96,7 +96,7 @@ class TextReader(Scanner):
         return Condition(left, comparison, self.index_before(*stops))
 
     def parsed_index(self, text: str, step: bool = False) -> Index:
-        """The index expression ``text``; with ``step`` the position moves behind it."""
+        """The index expression ``text``; with ``step`` it is consumed."""
         try:
             index = parse_index(text.strip())
         except SyntaxError as error:

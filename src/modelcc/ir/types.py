@@ -24,13 +24,13 @@ NumpyType = np.dtype[Any]
 Kind = Literal["float", "int", "uint", "bool", "complex", "string"]
 
 MOST_BYTES = 1 << 47
-"""Bytes that a tensor may have: processors give a process no more addresses than that, and
-offsets within a tensor fit into 64 bits with much to spare."""
+"""Bytes that a tensor may have: the address space of a process is no larger, and offsets within a
+tensor fit into 64 bits with ample margin."""
 
 
 @dataclass(frozen=True)
 class DType:
-    """An element type: short name (``f32``), kind, width in bits, NumPy twin's name."""
+    """An element type: short name (``f32``), kind, width in bits, name of its NumPy dtype."""
 
     name: str
     kind: Kind
@@ -61,12 +61,12 @@ class DType:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether machines have no arithmetic on it: small floats, integers of 4 or 2 bits."""
+        """Whether machines lack arithmetic on it: small floats, integers of 4 or 2 bits."""
         return self.bits < 8 or (self.is_float and self.bits == 8)
 
     @property
     def storage(self) -> DType:
-        """The dtype of its elements in the buffers of machine code: bytes if it is narrow."""
+        """The dtype of its elements in buffers of generated code: bytes if it is narrow."""
         return U8 if self.is_narrow else self
 
     def __str__(self) -> str:
@@ -242,7 +242,7 @@ class TensorType:
 
     @property
     def room(self) -> Index:
-        """Bytes of all elements, if extents of 0 were 1: it bounds every product of extents."""
+        """Bytes of all elements, with extents of 0 as 1: an upper bound of all extent products."""
         return product(maximum(1, extent) for extent in self.shape) * self.dtype.bytes
 
     def static_shape(self) -> tuple[int, ...]:

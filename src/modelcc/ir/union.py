@@ -1,8 +1,8 @@
-"""The length of the union of intervals that come and go.
+"""The length of the union of a dynamic set of intervals.
 
-A tree over the stretches between all ends, as in Bentley's sweep ("Algorithms for Klee's rectangle
-problems", 1977): an interval is noted at the few nodes that it covers whole, so each change takes
-time that grows with the logarithm of the number of intervals.
+A segment tree over all end points, as in Bentley's sweep ("Algorithms for Klee's rectangle
+problems", 1977): an interval is recorded at the few nodes that it covers completely, so each change
+takes time logarithmic in the number of intervals.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 
 class Union:
-    """Intervals ``[start, end)``, all of whose ends are among ``ends``; at first there are none."""
+    """Intervals ``[start, end)``, all of whose ends are among ``ends``; initially none."""
 
     def __init__(self, ends: Iterable[int]) -> None:
         self._ends = sorted(set(ends))
@@ -23,15 +23,15 @@ class Union:
 
     @property
     def length(self) -> int:
-        """How much all intervals cover."""
+        """Length of the union."""
         return self._covered[1]
 
     def add(self, start: int, end: int) -> None:
-        """Put an interval in."""
+        """Insert an interval."""
         self._change(start, end, 1)
 
     def remove(self, start: int, end: int) -> None:
-        """Take an interval out that was put in."""
+        """Remove an inserted interval."""
         self._change(start, end, -1)
 
     def _change(self, start: int, end: int, by: int) -> None:
@@ -39,7 +39,7 @@ class Union:
             self._note(1, 0, self._leaves, self._places[start], self._places[end], by)
 
     def _note(self, node: int, first: int, last: int, start: int, end: int, by: int) -> None:
-        """Note the stretches ``start`` to ``end`` below a node of stretches ``first`` to
+        """Record the segments ``start`` to ``end`` below a node of segments ``first`` to
         ``last``."""
         middle = (first + last) // 2
         if start <= first and last <= end:
