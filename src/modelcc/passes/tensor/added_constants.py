@@ -1,4 +1,4 @@
-"""Constants that a pass makes for the kernels of a program, and those that none reads any more."""
+"""Constants that a pass adds to a program, and removal of unused ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from modelcc.ir.types import Array
 
 
 class AddedConstants:
-    """What is added to the constants of ``program``, equal ones once."""
+    """Constants added to those of ``program``, deduplicated."""
 
     def __init__(self, program: TensorProgram) -> None:
         self._program = program
@@ -20,12 +20,12 @@ class AddedConstants:
         self._added: dict[str, Constant] = {}
 
     def contents(self, name: str) -> Array | None:
-        """What the constant ``name`` holds; None if there is none."""
+        """The contents of the constant ``name``; None if there is none."""
         found = self._added.get(name) or self._program.constants.get(name)
         return None if found is None else found.data
 
     def add(self, data: Array, name: str) -> str:
-        """A constant with the contents ``data``, called ``name`` or as it is called already."""
+        """The name of a constant with contents ``data``: an equal added one's, or ``name``."""
         constant = Constant(data)
         same = next((n for n, c in self._added.items() if c == constant), None)
         found = same or self._names.fresh(name)
@@ -33,7 +33,7 @@ class AddedConstants:
         return found
 
     def with_items(self, items: Sequence[Item]) -> TensorProgram:
-        """The program with ``items`` and all that was added."""
+        """The program with ``items`` and all added constants."""
         types = {**self._program.types, **{n: c.type for n, c in self._added.items()}}
         constants = {**self._program.constants, **self._added}
         return replace(self._program, items=tuple(items), types=types, constants=constants)
@@ -42,7 +42,7 @@ class AddedConstants:
 def still_read(
     items: Sequence[Item], program: TensorProgram, constants: Mapping[str, Constant]
 ) -> dict[str, Constant]:
-    """``constants`` without those that kernels of ``program`` read, but none of ``items``."""
+    """``constants`` without those that only replaced kernels of ``program`` read."""
     before = {t for i in program.items if isinstance(i, Kernel) for t in i.inputs}
     after = {t for i in items if isinstance(i, Kernel) for t in i.inputs}
     whole = {t for i in items if not isinstance(i, Kernel) for t in item_inputs(i)}

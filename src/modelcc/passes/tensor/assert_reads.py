@@ -24,10 +24,10 @@ from modelcc.passes.tensor.from_graph import assertions_first
 
 @dataclass(frozen=True)
 class AssertReads:
-    """The run ends where sizes would let a read leave its tensor: what ops take to be equal of
-    names is not always so.
+    """The run ends where sizes would let a read leave its tensor: extents that ops assume to be
+    equal may differ.
 
-    Constraints stand at the head of their region, so a branch that is not taken asserts nothing.
+    Constraints are at the head of their region, so a branch that is not taken asserts nothing.
 
     before::
 
@@ -100,7 +100,7 @@ def _asserting(
 
 
 def _accesses(item: Kernel | Scatter) -> list[tuple[Stage, tuple[Use, ...]]]:
-    """Stages with where they read, and for updates also where they write."""
+    """Stages with the indices of their reads, and for updates also of their writes."""
     if isinstance(item, Kernel):
         return [(stage, uses(stage)) for stage in item.stages]
     symbols = tuple(bind.symbol for bind in outer_binds(item.stage.body)[0])
@@ -109,7 +109,7 @@ def _accesses(item: Kernel | Scatter) -> list[tuple[Stage, tuple[Use, ...]]]:
 
 
 class _Holding:
-    """Conditions that hold at a place of a region: those met in it so far, and those around it."""
+    """Conditions that hold at a point of a region: those met in it so far, and those around it."""
 
     def __init__(self, around: _Holding | None = None) -> None:
         self._conditions: ChainMap[Condition, None] = (
@@ -127,7 +127,7 @@ class _Holding:
                 self._equal[c.left.name] = c.right
 
     def imply(self, condition: Condition, dims: Bounds) -> bool:
-        """Whether ``condition`` holds: it is one of them, or follows from names that are equal."""
+        """Whether ``condition`` holds: it is one of them, or follows from equal names."""
         if condition in self._conditions:
             return True
         sides = (substitute(side, self._equal) for side in (condition.left, condition.right))

@@ -1,4 +1,4 @@
-"""Images with their channels innermost: convolutions read them side by side."""
+"""Images with their channels innermost: convolutions read them contiguously."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from modelcc.ir.tensor import Axis, Item, Kernel, Read, Scalar, Stage, TensorPro
 from modelcc.ir.types import TensorType
 
 RANKS = 3, 4
-"""Of images: a batch, channels, and one or two axes of places."""
+"""Ranks of images: batch, channels, and one or two spatial axes."""
 
 
 @dataclass(frozen=True)
 class ChannelsLast:
-    """Of what windows move over, and of all that is computed from it or it is computed from
-    element by element; inputs and outputs of the program stay as they are.
+    """For inputs of windows, and all tensors connected to them by elementwise stages; inputs and
+    outputs of the program keep their layout.
 
     before::
 
@@ -51,7 +51,7 @@ class ChannelsLast:
 
 
 def _turned(program: TensorProgram) -> frozenset[str]:
-    """Tensors whose channels come last."""
+    """Tensors whose channels become innermost."""
     fixed = {*program.inputs, *program.outputs, *program.constants}
     fixed |= {n for i in program.items if not isinstance(i, Kernel) for n in item_tensors(i)}
     kernels = [item for item in program.items if isinstance(item, Kernel)]
@@ -79,7 +79,7 @@ def _turned(program: TensorProgram) -> frozenset[str]:
 
 
 def _same_place(read: Read, stage: Stage) -> bool:
-    """Whether each point reads the element that it writes."""
+    """Whether each point reads at the indices that it writes."""
     ones: dict[str, Index] = {a.name: 0 for a in stage.axes if a.extent == 1}
     if len(read.indices) != len(stage.write):
         return False
@@ -92,7 +92,7 @@ def _read(stage: Stage) -> Iterator[str]:
 
 
 def is_window(read: Read, stage: Stage) -> bool:
-    """Whether a reduction moves over places of an image: of all its channels, or of one."""
+    """Whether a reduction slides over an image's positions: of all its channels, or of one."""
     summed = {axis.name for axis in stage.reduce}
     if len(read.indices) not in RANKS or len(stage.write) != len(read.indices):
         return False
@@ -129,7 +129,7 @@ def _last(parts: tuple[Index, ...]) -> tuple[Index, ...]:
 
 
 def _in_order(axes: tuple[Axis, ...], write: tuple[Index, ...]) -> tuple[Axis, ...]:
-    """Axes as the result is written, if each moves one of its dimensions."""
+    """Axes in the order of the output's dimensions, if each indexes one of them."""
     places: Mapping[str, int] = {
         a.name: write.index(Sym(a.name)) for a in axes if Sym(a.name) in write
     }

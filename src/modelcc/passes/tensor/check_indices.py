@@ -1,4 +1,4 @@
-"""Which indices from memory need a check at run time."""
+"""Elimination of run-time checks of indices from memory."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from modelcc.passes.tensor.value_ranges import ValueRanges, wrapped_value
 
 @dataclass(frozen=True)
 class CheckIndices:
-    """Indices that are in range whatever the inputs hold lose their bound; all, if ``unchecked``.
+    """Indices that are in range for all inputs lose their bound; all indices, if ``unchecked``.
 
-    A constant index that is out of range is the user's :class:`ModelError`, wherever it is used
-    whenever the model runs.
+    A constant index that is out of range is a :class:`ModelError`, if it is used in every run of
+    the model.
 
     before::
 
@@ -91,7 +91,7 @@ def _is_within(node: Bind, ranges: ValueRanges, bounds: Bounds) -> bool:
 
 
 def _refuse_constants(stage: Stage, program: TensorProgram) -> None:
-    """ModelError if ``stage`` uses an index of a constant that is out of range at any size."""
+    """ModelError if ``stage`` uses a constant's index that is out of range for all sizes."""
     for node in _always(stage.body):
         if not isinstance(node, Bind) or node.bound is None:
             continue
@@ -103,7 +103,7 @@ def _refuse_constants(stage: Stage, program: TensorProgram) -> None:
         shape = tuple(axes.get(i.name) if isinstance(i, Sym) else None for i in value.indices)
         data = program.constants[value.tensor].data
         if shape != data.shape or len(set(value.indices)) < data.ndim:
-            continue  # a part of it
+            continue  # a slice of the constant
         extent = bounds_of(node.bound.extent, program.dims).hi
         if extent is None:
             continue

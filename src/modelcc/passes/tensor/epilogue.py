@@ -1,4 +1,4 @@
-"""Stages behind a contraction that another algorithm computes: what they make of its elements."""
+"""Epilogues of contractions that another algorithm computes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def followed(
 ) -> Iterator[Stage]:
     """``chain`` over ``axes``, where its own axes have the values ``at``; its first is ``value``.
 
-    What others read is in tensors of their own, called with ``suffix``; ``stored`` ones are written
-    where they were.
+    Intermediate results are in tensors of their own, with ``suffix`` in their names; ``stored``
+    ones are written where they were.
     """
     own = tuple(Sym(a.name) for a in axes)
     made = {chain[0].output: value}

@@ -1,4 +1,4 @@
-"""What follows a kernel point by point, on the kernel's axes where a reshape lies between."""
+"""Epilogues on the axes of their kernel where a reshape lies in between."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from modelcc.passes.tensor.unify_axes import Place
 
 @dataclass(frozen=True)
 class EpilogueAxes:
-    """A pointwise stage that reads what a kernel makes through a view takes the shape of that.
+    """A pointwise stage that reads a kernel's result through a view is reshaped to that result.
 
-    Views of what else it reads, and of its result, make up for it, so that a product, say, and what
-    follows it can be one kernel, however often this reads its result.  A stage stays as it is where
-    an operand has only some of the axes that the view joins or splits, or is made later, which
+    Views of its other operands, and of its result, compensate, so that a product, say, and its
+    epilogue can be one kernel, however often this reads the result.  A stage is unchanged if an
+    operand has only some of the axes that the view joins or splits, or is defined later, which
     fusion does not wait for.
 
     before::
@@ -71,15 +71,15 @@ class EpilogueAxes:
 
 
 Run = tuple[tuple[Axis, ...], tuple[Axis, ...]]
-"""Axes that are joined or split, and those that take their place."""
+"""Axes that are joined or split, and those that replace them."""
 
 
 @dataclass(frozen=True)
 class _Regrouping:
-    """``old`` axes as those of another shape, ``new``.
+    """The mapping of ``old`` axes to those of another shape, ``new``.
 
-    ``values`` are what axes become that stay by themselves; ``runs``, by their first axes, are of
-    the others.
+    ``values`` are the new values of axes that are neither joined nor split; ``runs``, by their
+    first axes, are the others.
     """
 
     old: tuple[Axis, ...]
@@ -89,7 +89,7 @@ class _Regrouping:
 
     @staticmethod
     def of(old: tuple[Axis, ...], shape: Sequence[Index]) -> _Regrouping | None:
-        """To a ``shape`` of as many elements; None if it is not seen that they are as many."""
+        """To a ``shape`` of equally many elements; None if the equality is not provable."""
         new = tuple(Axis(f"i{dim}", extent) for dim, extent in enumerate(shape))
         groups = _groups(_long(old), _long(new))
         if groups is None:
@@ -99,13 +99,13 @@ class _Regrouping:
         return _Regrouping(old, new, {**_units(old), **single}, runs)
 
     def index(self, index: Index) -> Index | None:
-        """What becomes of an index that axes are in which stay; None if others are."""
+        """An index of unchanged axes in terms of the new ones; None if it uses others."""
         moved = {a.name for first, _ in self.runs.values() for a in first}
         return None if symbols(index) & moved else substitute(index, self.values)
 
     def place(self, read: Read, shape: tuple[Index, ...]) -> tuple[Place, Place] | None:
-        """Where the element of a tensor of ``shape`` is that ``read`` is of, in which other shape
-        of it; None if no other shape makes up for the axes."""
+        """Indices of ``read``, from a tensor of ``shape``, on the new axes, and the view's shape;
+        None if no view compensates for the axes."""
         if shape == _extents(self.old) and _is_own_point(read, self.old):
             return _indices(self.new), _extents(self.new)
         places, extents = list[Index](), list[Index]()
@@ -130,7 +130,7 @@ class _Regrouping:
 
 
 def _groups(old: Sequence[Axis], new: Sequence[Axis]) -> list[Run] | None:
-    """The shortest runs of both that have as many points each."""
+    """The shortest runs of both with equal numbers of points."""
     ends, others = ({n: at for at, n in enumerate(_points(axes))} for axes in (old, new))
     cuts = [(at, others[n]) for n, at in ends.items() if n in others]
     if cuts[-1] != (len(old), len(new)) or 0 in ends:
@@ -139,7 +139,7 @@ def _groups(old: Sequence[Axis], new: Sequence[Axis]) -> list[Run] | None:
 
 
 def _points(axes: Sequence[Axis]) -> list[Index]:
-    """Of none of the axes, of the first one, of the first two …"""
+    """Numbers of points of the first 0, 1, 2 … axes."""
     return [product(_extents(axes)[:count]) for count in range(len(axes) + 1)]
 
 
@@ -160,17 +160,17 @@ def _indices(axes: Sequence[Axis]) -> Place:
 
 
 def _is_own_point(read: Read, axes: Sequence[Axis]) -> bool:
-    """Whether it is of the element that is at the axes."""
+    """Whether it reads the element at the axes."""
     own, units = _indices(axes), _units(axes)
     here = (tuple(substitute(i, units) for i in place) for place in (read.indices, own))
     return len(set(here)) == 1
 
 
 class _Epilogues:
-    """The program as far as it is rewritten.
+    """The program as rewritten so far.
 
-    ``home`` is the position of the item that a tensor could be made at once with; ``computed`` are
-    what kernels make.
+    ``home`` is the position of the earliest item after which a tensor can be computed; ``computed``
+    are results of kernels.
     """
 
     def __init__(self, program: TensorProgram) -> None:
@@ -185,7 +185,7 @@ class _Epilogues:
         self._shaped: dict[tuple[str, Place], str] = {}
 
     def add(self, item: Item, position: int) -> None:
-        """The next item of the program, which is at ``position`` in it."""
+        """Adds the next item of the program, which is at ``position`` in it."""
         match item:
             case View():
                 self._view(item)
@@ -195,7 +195,7 @@ class _Epilogues:
                 self._keep(item, position)
 
     def read_items(self) -> tuple[Item, ...]:
-        """All items, but for views that nobody reads any more."""
+        """All items except unused views."""
         read, kept = set(self._program.outputs), list[Item]()
         for item in reversed(self._items):
             if not isinstance(item, View) or item.output in read:
@@ -214,7 +214,7 @@ class _Epilogues:
         self._views[view.output] = view
 
     def _is_pointwise(self, stage: Stage) -> bool:
-        """Whether it fills a tensor, one that may be a view, element by element."""
+        """Whether it defines a whole tensor, which may be a view, element by element."""
         name, body = stage.output, stage.body
         tensors = {name, *(r.tensor for r in reads(body))}
         plain = all(self.types[n].layout is None for n in tensors)
@@ -223,7 +223,7 @@ class _Epilogues:
         return plain and alone and fills and not any(isinstance(s, Bind) for s in walk(body))
 
     def _pointwise(self, kernel: Kernel, position: int) -> None:
-        """A pointwise kernel, which may be what follows another one."""
+        """Adds a pointwise kernel, a candidate for an epilogue."""
         (stage,) = kernel.stages
         home = max((self._home.get(n, -1) for n in kernel.inputs), default=-1)
         last = [r for r in reads(stage.body) if self._home.get(r.tensor, -1) == home]
@@ -237,7 +237,7 @@ class _Epilogues:
             self._regroup(kernel, self.types[bases[0]].shape, home, position)
 
     def _regroup(self, kernel: Kernel, shape: Place, home: int, position: int) -> None:
-        """The kernel on axes of ``shape``, if it can be."""
+        """The kernel on axes of ``shape``, if possible."""
         (stage,) = kernel.stages
         regrouping = _Regrouping.of(stage.axes, shape)
         body = self._body(stage.body, regrouping) if regrouping else None
@@ -251,7 +251,7 @@ class _Epilogues:
         self._view(View(stage.output, name, kernel.source))
 
     def _body(self, body: Scalar, regrouping: _Regrouping) -> Scalar | None:
-        """What ``body`` is at the new axes; None if it cannot be."""
+        """``body`` on the new axes; None if impossible."""
         places = {r: regrouping.place(r, self.types[r.tensor].shape) for r in reads(body)}
         others = (i for s in walk(body) if not isinstance(s, Read) for i in own_indices(s))
         if None in places.values() or any(regrouping.index(i) is None for i in others):
@@ -267,13 +267,13 @@ class _Epilogues:
         return transform(body, visit)
 
     def _base(self, name: str) -> str:
-        """What ``name`` is a view of."""
+        """The base of the view ``name``."""
         while name in self._views:
             name = self._views[name].input
         return name
 
     def _as_shape(self, name: str, shape: Place) -> str:
-        """``name`` in another shape: what it is a view of, or a new view."""
+        """``name`` in another shape: its base, or a new view."""
         base = self._base(name)
         for known in (name, base):
             if self.types[known].shape == shape:

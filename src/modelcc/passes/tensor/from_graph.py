@@ -51,7 +51,7 @@ from modelcc.passes.tensor.lower_control import Lowered, ProgramScope, lower_con
 def lower_graph(graph: Graph, capacity: Capacity = SCALAR) -> TensorProgram:
     """The tensor program of ``graph``; :class:`ModelError` names every op lacking ``compute``.
 
-    Ops that write their loops do so for a machine of that ``capacity``.
+    Ops that build loop functions do so for a machine of that ``capacity``.
     """
     missing = [n for n in _all_nodes(graph) if not has_code(n.op)]
     if missing:
@@ -78,7 +78,7 @@ def lower_graph(graph: Graph, capacity: Capacity = SCALAR) -> TensorProgram:
 
 
 def _all_nodes(graph: Graph) -> Iterator[Node]:
-    """Nodes but those of control flow, in whose bodies are more."""
+    """Nodes other than control flow, including those in its bodies."""
     for node in graph.nodes:
         if isinstance(node.op, Control):
             for body in node.op.graphs().values():
@@ -118,10 +118,10 @@ def lower_items(graph: Graph, scope: ProgramScope, capacity: Capacity) -> Lowere
 def assertions_first(items: Sequence[Item], constants: Container[str]) -> list[Item]:
     """``items`` with constraints on sizes as soon as these are known.
 
-    What does not meet a constraint may have no room for what is written before it is looked at.
+    Tensors written before a violated constraint is checked might not have room.
     """
-    groups: list[list[Item]] = [[]]  # runs of readings in even places, what is between in odd ones
-    readings: dict[str, int] = {}  # the place of the run where a symbol is read
+    groups: list[list[Item]] = [[]]  # even positions: runs of size reads, odd ones: items between
+    readings: dict[str, int] = {}  # the position of the run where a symbol is read
     for item in items:
         in_run = len(groups) % 2 == 1
         if not isinstance(item, ReadSize):
@@ -140,7 +140,7 @@ def assertions_first(items: Sequence[Item], constants: Container[str]) -> list[I
 
 
 def has_code(op: Op) -> bool:
-    """Whether the tensor level has a form of ``op``."""
+    """Whether ``op`` can be lowered to the tensor level."""
     return op.has("compute") or op.has("algorithm") or isinstance(op, runtime_size.ReadSize)
 
 
@@ -194,7 +194,7 @@ def _lower_node(node: Node, graph: Graph) -> tuple[list[Item], dict[str, TensorT
 
 
 def _empty(name: str, type: TensorType) -> Stage:
-    """What computes a tensor without elements: no op need be asked how."""
+    """The stage of a tensor without elements, independent of the op."""
     axes = tuple(Axis(f"i{n}", extent) for n, extent in enumerate(type.shape))
     return Stage(name, axes, tuple(Sym(a.name) for a in axes), Number(0, type.dtype))
 
@@ -202,8 +202,8 @@ def _empty(name: str, type: TensorType) -> Stage:
 def _without_empty_parts(
     stage: Stage | Scatter, types: Mapping[str, TensorType]
 ) -> Stage | Scatter:
-    """Reads of tensors without elements, which never happen, become zeros; what is combined of
-    no values is what combining starts from, and without updates there is the copy."""
+    """Reads of tensors without elements, which never happen, become zeros; an empty reduction
+    becomes its identity, and a scatter without updates a copy."""
     if isinstance(stage, Scatter):
         none = any(axis.extent == 0 for axis in stage.stage.axes)
         return _copy(stage, types) if none else stage
@@ -221,7 +221,7 @@ def _without_empty_parts(
 
 
 def _copy(item: Scatter, types: Mapping[str, TensorType]) -> Stage:
-    """What is left of ``item`` without updates."""
+    """``item`` without updates."""
     type = types[item.initial]
     axes = tuple(Axis(f"i{n}", extent) for n, extent in enumerate(type.shape))
     point = tuple(Sym(a.name) for a in axes)
@@ -229,7 +229,7 @@ def _copy(item: Scatter, types: Mapping[str, TensorType]) -> Stage:
 
 
 def _with_source(stage: Stage | Scatter, node: Node) -> Stage | Scatter:
-    """``stage`` with the user's nodes in what is said of an index that is out of range."""
+    """``stage`` with the user's nodes in messages about indices out of range."""
     place = node.source or (f"{type(node.op).__name__} ({node.outputs[0]})",)
 
     def visit(scalar: Scalar) -> Scalar:

@@ -1,7 +1,7 @@
 """Fusion: grouping stages into kernels that keep intermediate values in registers or in L1.
 
-A stage joins the kernel of the latest of its producers if all of the kernel's stages then share
-one iteration space (a reduction and its epilogue) or walk the same rows (softmax, layer norm).
+A stage joins the kernel of the latest of its producers if all of the kernel's stages then share one
+iteration space (a reduction and its epilogue) or iterate over the same rows (softmax, layer norm).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from modelcc.passes.tensor.split_blocks import ragged_part
 @dataclass(frozen=True)
 class FuseKernels:
     """Greedy fusion in program order; ``limit`` bounds the stages of one kernel, ``work`` the
-    cost of one evaluation of all their expressions, so that no kernel is dear to compile.
+    cost of one evaluation of all their expressions, to limit the compile time of a kernel.
 
     before::
 
@@ -103,7 +103,7 @@ class FuseKernels:
         usage: _Usage,
         program: TensorProgram,
     ) -> int | None:
-        """Group that the kernel may join, None for a new one."""
+        """The group that the kernel may join, None for a new one."""
         produced = [t for t in item.inputs if home.get(t, -1) >= 0]
         if not produced:
             return None
@@ -134,10 +134,10 @@ class FuseKernels:
 
 @dataclass(frozen=True)
 class _Usage:
-    """``readers``: how many stages read a tensor; ``parts``: tensors written by several stages.
+    """``readers``: numbers of stages that read a tensor; ``parts``: tensors of several writers.
 
-    A part (of a concatenation) is written by its producer only if nobody else reads it, or every
-    producer would be compiled for each of its places.
+    A part (of a concatenation) is fused with its producer only if nothing else reads it, as the
+    producer would otherwise be compiled for each of its uses.
     """
 
     readers: Mapping[str, int]
@@ -153,7 +153,7 @@ class _Usage:
 
 @dataclass
 class _FusionGroup:
-    """Kernels being fused, in order; or an item that is left ``alone``."""
+    """Kernels being fused, in order; or an item that is not fused (``alone``)."""
 
     kernels: list[Kernel] = field(default_factory=list[Kernel])
     alone: Algorithm | Scatter | ReadSize | None = None
@@ -185,7 +185,7 @@ def _bound_at(item: Algorithm | Scatter | ReadSize, position: int) -> dict[str, 
 
 
 def _rounds(stage: Stage) -> bool:
-    """Whether what it stores is narrower floats, which products read again and again."""
+    """Whether it stores narrower floats, which products read repeatedly."""
     body = stage.body
     if not isinstance(body, Cast) or stage.reduce or not body.dtype.is_float:
         return False
@@ -211,10 +211,10 @@ def _fits(stages: Sequence[Stage], types: Mapping[str, TensorType]) -> bool:
 
 
 def _keeps_vectors(stages: Sequence[Stage], types: Mapping[str, TensorType]) -> bool:
-    """Whether the last stage writes vectors along the axis that those of the first want.
+    """Whether the last stage writes vectors along the vector axis of the first ones.
 
-    Sums of products and reductions with blocked results are computed in vectors of their results;
-    what re-orders them is cheaper afterwards.
+    Sums of products and reductions with blocked results are vectorised along their results;
+    permuting these is cheaper afterwards.
     """
     first, last = stages[0], stages[-1]
     if not first.reduce or not (_is_product(first) or types[first.output].layout is not None):
@@ -224,16 +224,16 @@ def _keeps_vectors(stages: Sequence[Stage], types: Mapping[str, TensorType]) -> 
 
 
 def _vector_axes(stage: Stage, types: Mapping[str, TensorType]) -> frozenset[str]:
-    """Axes that count neighbouring elements of the output; none if there is only one."""
+    """Axes along which elements of the output are contiguous; none if there is only one element."""
     type_ = types[stage.output]
     moving = [p.axis for p in type_.physical.parts if type_.shape[p.axis] != 1]
     return symbols(stage.write[moving[-1]]) if moving else frozenset()
 
 
 def _repeats_gathers(reader: Stage, made: Sequence[Stage]) -> bool:
-    """Whether the reduction ``reader`` would follow gathers of ``made`` for several results.
+    """Whether the reduction ``reader`` would repeat gathers of ``made`` for several results.
 
-    A row's elements are made where a reduction reads them, which is dear for chains of gathers.
+    A row's elements are computed where a reduction reads them: expensive for chains of gathers.
     """
     gathered = {s.output for s in made if any(isinstance(node, Bind) for node in walk(s.body))}
     if not reader.reduce or not gathered:
@@ -244,7 +244,7 @@ def _repeats_gathers(reader: Stage, made: Sequence[Stage]) -> bool:
 
 
 def _walks_as_one(domain: ReductionDomain, types: Mapping[str, TensorType]) -> bool:
-    """Whether every access walks the row axes as one contiguous axis."""
+    """Whether every access traverses the row axes as one contiguous axis."""
     names = frozenset(a.name for a in domain.row)
     if len(names) <= 1:
         return True
@@ -271,7 +271,7 @@ def _counted(body: Scalar) -> frozenset[str]:
 
 
 def _is_row(indices: Sequence[Index], type_: TensorType, row: Sequence[Axis]) -> bool:
-    """Whether the last dimensions are walked by the axes of ``row``, all of them in order."""
+    """Whether the axes of ``row``, all of them in order, index the last dimensions."""
     places = [(i, n) for i, n in zip(indices, type_.shape, strict=True) if n != 1][-len(row) :]
     along = type_.layout is None and [i for i, _ in places] == [Sym(a.name) for a in row]
     return along and [n for _, n in places[1:]] == [a.extent for a in row[1:]]
@@ -287,7 +287,7 @@ def _contiguous_row(stage: Stage, types: Mapping[str, TensorType]) -> bool:
 
 
 def _live(groups: Sequence[_FusionGroup], program: TensorProgram) -> list[_FusionGroup]:
-    """The groups whose results somebody reads, in the end."""
+    """The groups whose results are used, transitively."""
     live = list(groups)
     while True:
         needed = _needed(live, program)
@@ -302,7 +302,7 @@ def _live(groups: Sequence[_FusionGroup], program: TensorProgram) -> list[_Fusio
 
 
 def _assemble(groups: Sequence[_FusionGroup], program: TensorProgram) -> tuple[Item, ...]:
-    """Kernels in order with what leaves them, each view right behind its base."""
+    """Kernels in order with their outputs, each view directly after its base."""
     needed = _needed(groups, program)
     views: dict[str, list[View]] = {}
     for item in program.items:
@@ -344,7 +344,7 @@ def _assemble(groups: Sequence[_FusionGroup], program: TensorProgram) -> tuple[I
 
 
 def _needed(groups: Sequence[_FusionGroup], program: TensorProgram) -> list[frozenset[str]]:
-    """Per group: the tensors it defines that somebody else reads."""
+    """Per group: the tensors it defines that others read."""
     outside = set(program.outputs) | {i.input for i in program.items if isinstance(i, View)}
     readers: dict[str, set[int]] = {}
     writers: dict[str, set[int]] = {}

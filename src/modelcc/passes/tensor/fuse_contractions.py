@@ -1,5 +1,5 @@
-"""GEMM-GEMM fusion: two contractions with what turns the results of one into an operand of the
-other."""
+"""GEMM-GEMM fusion: two contractions with the stages between the results of one and an operand of
+the other."""
 
 from __future__ import annotations
 
@@ -15,24 +15,23 @@ from modelcc.passes.tensor.makers import Makers
 from modelcc.passes.tensor.online_softmax import online_softmax
 
 SEVERAL = 16
-"""Rows, of which no schedule has all at once."""
+"""Rows; more than any schedule processes at once."""
 
 
 @dataclass(frozen=True)
 class FuseContractions:
     """Attention, and whatever has its structure, as one kernel that keeps scores in cache.
 
-    Products of fewer than ``rows`` rows stay as they are: they are bound by what they read; with 0
-    even a single row does.  So do
-    products with constants, which are packed, once for all rows.  A block of rows is at least
-    ``block`` rows, whose weights ``cache_bytes`` have to hold if they need all of a row.  More
-    than ``width`` summands and results of a row, or ``share`` times as many as a row has scores,
-    make the scores between them a small matter.  Up to ``depth`` kernels may come before the last.
-    Such a kernel has one result: others of the last product's are made of it, by a kernel behind.
-    Rows that may have no keys take part if they may be ``empty``: who computes the pair then gives
-    sums of nothing, which are 0, and not their quotient (:func:`~.online_softmax.of_some_keys`).
-    With ``of_rows`` the kernel also gives what is made of the maximum and the sums of rows alone,
-    where there are :data:`SEVERAL` of these.
+    Products of fewer than ``rows`` rows are not fused: they are bound by memory bandwidth; with 0
+    even single rows are.  Nor are products with constants, which are packed once for all rows.  A
+    block has at least ``block`` rows, whose weights must fit into ``cache_bytes`` if they need
+    whole rows.  With more than ``width`` summands and results of a row, or ``share`` times as many
+    as a row has scores, the scores between them do not matter.  Up to ``depth`` kernels may precede
+    the last.  The fused kernel has one result: a kernel after it computes other results of the last
+    product from that.  Rows that may have no keys are fused if they may be ``empty``: the
+    implementation then returns empty sums, which are 0, and not their quotient
+    (:func:`~.online_softmax.of_some_keys`).  With ``of_rows`` the kernel also has results that only
+    depend on the maximum and the sums of rows, if there are at least :data:`SEVERAL` rows.
 
     before::
 
@@ -80,7 +79,7 @@ class FuseContractions:
             if isinstance(item, Kernel) and _begins_with_product(item.stages):
                 pair = self._chain((item,), makers, program)
                 pair = pair and self._with_several_rows(pair, aside)
-                # Of three products in a row the one in the middle is in one pair only.
+                # Of three chained products the middle one is in one pair only.
                 if pair is not None and taken.isdisjoint(map(id, pair)):
                     merged[id(item)] = pair
                     taken.update(map(id, pair))
@@ -96,7 +95,7 @@ class FuseContractions:
     def _with_several_rows(
         self, kernels: tuple[Kernel, ...], aside: Mapping[int, _Aside]
     ) -> tuple[Kernel, ...] | None:
-        """``kernels``, unless they have results of rows of which there are few."""
+        """``kernels``, or None if they have row results of too few rows."""
         if not any(id(k) in aside for k in kernels):
             return kernels
         made = _with_one_result(kernels)
@@ -108,7 +107,7 @@ class FuseContractions:
     def _chain(
         self, kernels: tuple[Kernel, ...], makers: Makers, program: TensorProgram
     ) -> tuple[Kernel, ...] | None:
-        """``kernels`` with what comes before them, if these are a pair worth fusing."""
+        """``kernels`` with their producers, if these are a pair worth fusing."""
         if _begins_with_product(kernels[0].stages) and len(kernels) > 1:
             made = _with_one_result(kernels)
             if made is None:
@@ -127,7 +126,7 @@ class FuseContractions:
         if (isinstance(rows, int) and rows < self.rows) or read & program.constants.keys():
             return False
         if not self.empty and (bounds_of(keys, program.dims).lo or 0) < 1:
-            return False  # a quotient of sums of nothing is none
+            return False  # 0/0 is undefined
         inner = product(a.extent for a in pair.scores[0].reduce)
         width = inner + product(a.extent for a in pair.columns)
         if not isinstance(width, int) or width > self.width:
@@ -142,15 +141,15 @@ class FuseContractions:
 
 @dataclass(frozen=True)
 class _Aside:
-    """A ``whole`` kernel, of which ``stages`` are made of reductions of rows alone."""
+    """A ``whole`` kernel, of which ``stages`` depend only on reductions of rows."""
 
     whole: Kernel
     stages: tuple[Stage, ...]
 
 
 def _set_aside(program: TensorProgram) -> tuple[TensorProgram, dict[int, _Aside]]:
-    """``program`` without results that are made of reductions of their kernel alone where there are
-    others, and what its kernels were."""
+    """``program`` without results that depend only on reductions of their kernel if that has other
+    results, and its original kernels."""
     found: dict[int, _Aside] = {}
     items: list[Item] = []
     for item in program.items:
@@ -168,8 +167,8 @@ def _set_aside(program: TensorProgram) -> tuple[TensorProgram, dict[int, _Aside]
 
 
 def _of_rows(kernel: Kernel) -> tuple[Stage, ...]:
-    """Results of rows that are made of the kernel's reductions, and of which no other stage is,
-    where all others are of elements of rows."""
+    """Results per row that depend only on the kernel's reductions and that no other stage reads,
+    if all other results are per element of rows."""
     reduced = {s.output for s in kernel.stages if s.reduce}
     read = {r.tensor for s in kernel.stages for r in reads(s.body)}
     results = [s for s in kernel.stages if s.output in kernel.outputs]
@@ -184,12 +183,12 @@ def _of_rows(kernel: Kernel) -> tuple[Stage, ...]:
 
 
 def _dimensions(stage: Stage) -> int:
-    """Axes of more than one point."""
+    """Number of axes of more than one point."""
     return sum(axis.extent != 1 for axis in stage.axes)
 
 
 def _with_results(kernels: Sequence[Kernel], aside: Mapping[int, _Aside]) -> tuple[Kernel, ...]:
-    """``kernels`` as one, with what was set aside of them, behind what that is made of."""
+    """``kernels`` as one, with the stages set aside, after those they depend on."""
     made = _with_one_result(kernels)
     assert made is not None
     more = [s for k in kernels if id(k) in aside for s in aside[id(k)].stages]
@@ -203,9 +202,9 @@ def _with_results(kernels: Sequence[Kernel], aside: Mapping[int, _Aside]) -> tup
 
 
 def _with_one_result(kernels: Sequence[Kernel]) -> tuple[Kernel, ...] | None:
-    """``kernels`` as one that gives the first result of the last, or what that is made of point by
-    point, and, behind it, one that makes its other results of that; None if they are made of
-    something else."""
+    """``kernels`` as one that returns the first result of the last, or the tensor that is computed
+    from pointwise, followed by one that computes the other results from that; None if these depend
+    on anything else."""
     stages, outputs = [s for k in kernels for s in k.stages], kernels[-1].outputs
     end = next(n for n, s in enumerate(stages, 1) if s.output in outputs)
     least = max((n for n, s in enumerate(stages[:end], 1) if s.reduce), default=end)
@@ -216,8 +215,8 @@ def _with_one_result(kernels: Sequence[Kernel]) -> tuple[Kernel, ...] | None:
 def _cut_behind(
     kernels: Sequence[Kernel], stages: Sequence[Stage], end: int
 ) -> tuple[Kernel, ...] | None:
-    """``kernels`` as one of so many ``stages``, and one of those behind, which read nothing of it
-    but its last one."""
+    """``kernels`` as one of the first ``end`` stages, and one of the rest, which read only its last
+    result."""
     made, outputs = stages[end - 1], kernels[-1].outputs
     whole = fused_kernel(kernels, stages[:end], (made.output,))
     behind = [_reading_result(stage, made) for stage in stages[end:]]
@@ -229,7 +228,7 @@ def _cut_behind(
 
 
 def _reading_result(stage: Stage, made: Stage) -> Stage:
-    """``stage``, with reads of a stage ``made``, if that only permutes axes, for those of what it
+    """``stage`` reading ``made``, if that only permutes axes, instead of the tensor that it
     permutes."""
     whole = made.body
     axes = {Sym(axis.name) for axis in made.axes}

@@ -1,4 +1,4 @@
-"""One kernel in the place of several."""
+"""Construction of fused kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME_LENGTH = 48
 def kernel_of(
     name: str, stages: Sequence[Stage], outputs: Iterable[str], source: Iterable[str]
 ) -> Kernel:
-    """The kernel of ``stages``, which reads what none of them makes; long names are cut off."""
+    """The kernel of ``stages``, with the inputs that none of them defines; long names are cut."""
     made = {s.output for s in stages}
     read = dict.fromkeys(r.tensor for s in stages for r in reads(s.body))
     inputs = tuple(t for t in read if t not in made)
@@ -22,7 +22,7 @@ def kernel_of(
 
 
 def with_stages(kernel: Kernel, stages: Sequence[Stage]) -> Kernel:
-    """``kernel`` with other stages, and the inputs that these read, those that it had first."""
+    """``kernel`` with other stages, and their inputs, in the original order where possible."""
     made = {s.output for s in stages}
     read = dict.fromkeys(r.tensor for s in stages for r in reads(s.body))
     kept = [name for name in kernel.inputs if name in read]
@@ -33,7 +33,7 @@ def with_stages(kernel: Kernel, stages: Sequence[Stage]) -> Kernel:
 def fused_kernel(
     kernels: Sequence[Kernel], stages: Sequence[Stage], outputs: Iterable[str]
 ) -> Kernel:
-    """The kernel of ``stages`` that gives ``outputs``, with names and sources of ``kernels``."""
+    """The kernel of ``stages`` with ``outputs``, with names and sources of ``kernels``."""
     name = "_".join(dict.fromkeys(k.name for k in kernels))
     source = dict.fromkeys(s for k in kernels for s in k.source)
     kernel = kernel_of(name, stages, dict.fromkeys(outputs), source)
@@ -41,5 +41,5 @@ def fused_kernel(
 
 
 def with_values(body: Scalar, made: Mapping[str, Scalar]) -> Scalar:
-    """``body`` with the values of this point in place of reads of tensors that are ``made``."""
+    """``body`` with reads of tensors in ``made`` replaced by their values at this point."""
     return transform(body, lambda s: made.get(s.tensor, s) if isinstance(s, Read) else s)

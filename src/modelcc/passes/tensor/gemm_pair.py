@@ -1,8 +1,8 @@
-"""GEMM-GEMM fusion: two contractions of which one sums what the other made along a row.
+"""GEMM-GEMM fusion: two contractions of which one sums the other's result along a row.
 
 Attention is the best known case: products of queries and keys, a softmax of every row of them, and
-products of the rows with values.  Whatever stands between the contractions point by point or row by
-row has the same structure.
+products of the rows with values.  Any pointwise or row-wise stages between the contractions have
+the same structure.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class GemmPair:
     ``key``, and the last of the scores' type; ``results`` over outer, row and column axes, the
     first summing along ``key``.
 
-    ``outer`` axes take both operands of a contraction along, ``row`` only the first.  All stages
-    use these axes; those of one point are left out.
+    ``outer`` axes index both operands of a contraction, ``row`` only the first.  All stages use
+    these axes; those of one point are left out.
     """
 
     outer: tuple[Axis, ...]
@@ -37,7 +37,7 @@ class GemmPair:
 
     @property
     def score(self) -> str:
-        """The tensor that leaves the scores."""
+        """The tensor of the final scores."""
         return self.scores[-1].output
 
     @property
@@ -47,16 +47,16 @@ class GemmPair:
 
     @property
     def internal(self) -> frozenset[str]:
-        """Tensors that are handed on."""
+        """Intermediate tensors."""
         return frozenset(s.output for s in (*self.scores, *self.weights, *self.results[:-1]))
 
 
 def match_gemm_pair(
     stages: Sequence[Stage], reserved: frozenset[str], single: bool = False
 ) -> GemmPair | None:
-    """The pair that ``stages`` are, its axes having names that are not ``reserved``; or None.
+    """The pair formed by ``stages``, with axis names that are not ``reserved``; or None.
 
-    If a ``single`` row will do, its axis has one point, and no stage uses it."""
+    If a ``single`` row suffices, its axis has one point, and no stage uses it."""
     last = max((n for n, s in enumerate(stages) if s.reduce), default=0)
     if last == 0 or len({s.output for s in stages}) != len(stages):
         return None
@@ -98,7 +98,7 @@ def _without_units(stage: Stage) -> Stage:
 
 
 def _renamed(stages: Sequence[Stage]) -> dict[str, Stage] | None:
-    """Stages over the axes of the first, by what they define; None if one has others."""
+    """Stages over the axes of the first, by their outputs; None if one has others."""
     first = _without_units(stages[0])
     if not _plain(first) or not first.axes:
         return None
@@ -115,7 +115,7 @@ def _renamed(stages: Sequence[Stage]) -> dict[str, Stage] | None:
 
 
 def _values(stage: Stage, done: Mapping[str, Stage], first: Stage) -> dict[str, Index] | None:
-    """Values of axes of ``stage`` in those of ``first``, from the places at which it reads."""
+    """Values of axes of ``stage`` in those of ``first``, from the indices of its reads."""
     own = (*stage.axes, *stage.reduce)
     return unify_axes(shared_places(stage, done), own, first.axes) or None
 
@@ -174,15 +174,15 @@ def _paired(
 
 
 def _row_axes(first: Stage, last: Stage, key: Axis, made: set[str]) -> list[Axis]:
-    """Axes that move neither what the rows are multiplied with at first, nor at last."""
+    """Axes that index neither the second operand of the first contraction nor that of the last."""
     beside = [r for r in reads(first.body) if depends_on(r, key.name)]
     beside += [r for r in reads(last.body) if r.tensor not in made]
     return [a for a in first.axes if a != key and not any(depends_on(r, a.name) for r in beside)]
 
 
 def _last_score(stages: Sequence[Stage], last: Stage) -> int | None:
-    """The last stage that is computed with the first contraction, point by point: what comes
-    after reads that one tensor only."""
+    """The last stage that belongs to the first contraction pointwise: later stages read only that
+    tensor."""
     points = next((n for n, s in enumerate(stages) if n and _is_of_rows(s, stages[0])), len(stages))
     for cut in reversed(range(points)):
         made = {s.output for s in stages[: cut + 1]}

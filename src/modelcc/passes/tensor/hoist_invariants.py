@@ -1,4 +1,4 @@
-"""Work that is the same in every iteration of a loop, done once before it."""
+"""Loop-invariant code motion."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from modelcc.ir.tensor_verifier import item_symbols
 
 @dataclass(frozen=True)
 class HoistInvariants:
-    """Moves kernels and views out of loops if nothing that they read comes from an iteration.
+    """Moves kernels and views out of loops if none of their operands depends on an iteration.
 
-    Operands of products that are packed in an iteration are such.  Kernels that may end the run,
-    for an index is out of range, stay: the loop may have no iteration.
+    Packing of loop-invariant operands of products is an example.  Kernels that may end the run,
+    because of an index out of range, stay: the loop may have no iteration.
 
     before::
 
@@ -79,12 +79,12 @@ def _of_item(item: Item, program: TensorProgram) -> tuple[Item, ...]:
 
 
 def _of_loop(loop: Repeat[Item], program: TensorProgram) -> tuple[Item, ...]:
-    """What is moved, and the loop without it."""
+    """The hoisted items, and the loop without them."""
     sizes = (i for i in leaf_items(loop.body) if isinstance(i, ReadSize))
     own = {loop.counter, *(name for size in sizes for name in size.symbols)}
     changing = {c.state for c in loop.carries} | {n for i in loop.body for n in item_outputs(i)}
     makers = Counter(n for i in loop.body for n in item_outputs(i))
-    shared = (name for name, count in makers.items() if count > 1)  # each makes a part
+    shared = (name for name, count in makers.items() if count > 1)  # each defines a part
     kept = {*(c.next for c in loop.carries), *loop.filled, *shared}
     moved: list[Item] = []
     body: list[Item] = []

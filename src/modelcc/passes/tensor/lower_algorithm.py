@@ -1,11 +1,11 @@
-"""Lowering of a node whose op writes its loop function itself (sort, top-k, non-zero).
+"""Lowering of nodes whose ops build their loop function themselves (sort, top-k, non-zero).
 
 Before (graph) and after (tensor)::
 
     %i, %n = "mcc.NonZero"(%x)
     algorithm (%x: f32[8]) -> (%i: i64[1, 8], %n: i64[1]) { func @NonZero(…) { … } }
 
-Scratch memory that the function asks for becomes further results, which nobody reads.
+Scratch memory of the function becomes further results, which are unused.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def lower_algorithm(
 ) -> tuple[list[Algorithm], dict[str, TensorType]]:
     """The item of ``node`` for a machine of that capacity, and the types of its scratch memory.
 
-    On an accelerator it is for groups of threads, if the op has such a form, or many iterations
-    that are independent of each other; else for the processor beside it.
+    On an accelerator it uses groups of threads, if the op has a version for these, or many
+    independent iterations; otherwise it runs on the host.
     """
     if capacity.groups is None:
         return _written(node, types, capacity)
@@ -59,7 +59,7 @@ def _item(function: Function, tensors: Mapping[str, str], source: tuple[str, ...
 
 
 def _in_groups(function: Function, groups: GroupCapacity) -> Function | None:
-    """``function`` for an accelerator, if that is worth it."""
+    """``function`` for an accelerator, if that is profitable."""
     if grid_loop(function) is not None:
         return function
     if not groups.doubles and has_elements(function, F64):
@@ -73,7 +73,7 @@ def _in_groups(function: Function, groups: GroupCapacity) -> Function | None:
 def _written(
     node: Node, types: Mapping[str, TensorType], capacity: Capacity
 ) -> tuple[list[Algorithm], dict[str, TensorType]]:
-    """The item as the op writes it."""
+    """The item built by the op."""
     at = AlgorithmBuilder(type(node.op).__name__, capacity)
     given: dict[str, Operand] = {}
     for name in node.inputs:

@@ -1,4 +1,4 @@
-"""Lowering of control flow: bodies become nested items that see the tensors around them.
+"""Lowering of control flow: bodies become nested items that read the tensors around them.
 
 Before (graph) and after (tensor)::
 
@@ -40,7 +40,7 @@ class Lowered:
 
 @dataclass(frozen=True)
 class ProgramScope:
-    """Names of the whole program, its constants, each content once, and its sizes."""
+    """Names of the whole program, its deduplicated constants, and its sizes."""
 
     names: Names
     pool: ConstantPool
@@ -101,7 +101,7 @@ def _lower_loop(node: Node, op: Loop, scope: ProgramScope, lower: LowerItems) ->
 
 
 def _named(graph: Graph, operands: Sequence[str], scope: ProgramScope) -> Graph:
-    """``graph`` in names of the program: its inputs are ``operands``, the rest is fresh."""
+    """``graph`` with names of the program: its inputs are ``operands``, the rest is fresh."""
     graph = with_fresh_sizes(graph, scope.sizes)
     names = dict(zip(graph.inputs, operands, strict=True))
     constants: dict[str, Constant] = {}
@@ -133,7 +133,7 @@ def _named(graph: Graph, operands: Sequence[str], scope: ProgramScope) -> Graph:
 
 
 class _Body:
-    """A lowered body that has to provide tensors of given names."""
+    """A lowered body that has to define tensors of given names."""
 
     def __init__(self, lowered: Lowered, graph: Graph, node: Node) -> None:
         self._lowered = lowered
@@ -144,7 +144,7 @@ class _Body:
         self._added: dict[str, TensorType] = {}
 
     def provide(self, value: str, name: str) -> None:
-        """Compute ``value`` as ``name``: under this name if only kernels do, else by a copy."""
+        """Compute ``value`` as ``name``: renamed if only kernels define it, else by a copy."""
         self._added[name] = self._types[value].with_layout(None)
         if value not in self._renamed and self._is_computed(value):
             self._renamed[value] = name
@@ -166,7 +166,7 @@ class _Body:
         return items
 
     def _is_computed(self, value: str) -> bool:
-        """Whether kernels or scatters of the body, and nothing else in it, define ``value``."""
+        """Whether only kernels or scatters of the body define ``value``."""
         items = self._lowered.items
         writers = [item for item in items if value in item_outputs(item)]
         return bool(writers) and all(isinstance(item, Kernel | Scatter) for item in writers)

@@ -1,4 +1,4 @@
-"""Constants that a pass makes of a model's, element by element, when they are asked for."""
+"""Constants computed lazily from a model's, element by element."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from modelcc.ir.types import F32, Array, DType, TensorType
 
 
 class MadeConstant(Constant):
-    """Elements made of ``source`` anew whenever they are asked for: they are kept nowhere."""
+    """Elements computed from ``source`` at each access: they are not stored."""
 
     dtype: ClassVar[DType] = F32
 
@@ -25,7 +25,7 @@ class MadeConstant(Constant):
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
-        """Extents of what is made."""
+        """Extents of the result."""
 
     @abstractmethod
     def fill(self, made: Array) -> None:

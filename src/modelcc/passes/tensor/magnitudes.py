@@ -1,4 +1,4 @@
-"""How large integers can be, sums of products by constants among them."""
+"""Bounds of integers, including sums of products with constants."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Magnitudes:
         self._stages: dict[str, int] = {}
 
     def add(self, stage: Stage) -> None:
-        """What is known of the results of a stage from now on."""
+        """Records the bound of a stage's results."""
         most = self.of(stage.body)
         extents = [axis.extent for axis in stage.reduce]
         whole = _largest(stage.body.dtype)
@@ -48,7 +48,7 @@ class Magnitudes:
         return None
 
     def of(self, scalar: Scalar) -> int:
-        """No value of ``scalar`` is larger, negative or not; of floats nothing is said."""
+        """An upper bound of the absolute values of ``scalar``; meaningless for floats."""
         whole = _largest(scalar.dtype)
         if not scalar.dtype.is_integer:
             return whole

@@ -1,4 +1,4 @@
-"""Which kernels make something for certain others alone, so that they may be part of these."""
+"""Producers with kernels as their only consumers, as candidates for fusion with these."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _NOBODY = frozenset[int]()
 
 @dataclass(frozen=True)
 class Makers:
-    """By tensor: the kernel that alone makes it, and those that read it.
+    """By tensor: its only producer, and the kernels that read it.
 
-    Kernels that others than kernels need something of are no makers.
+    Kernels with results that items other than kernels read are not included.
     """
 
     makers: Mapping[str, Kernel]
@@ -40,7 +40,7 @@ class Makers:
         )
 
     def with_maker(self, tensor: str, kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...] | None:
-        """``kernels`` with the one that makes ``tensor`` for them only, in order."""
+        """``kernels`` with the producer of ``tensor`` if only they read it, in order."""
         maker = self.makers.get(tensor)
         if maker is None or maker in kernels:
             return None

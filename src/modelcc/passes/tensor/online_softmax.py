@@ -1,9 +1,8 @@
-"""Weights of rows that can be computed before all of the row is known.
+"""Row weights that can be computed before the whole row is known.
 
-Softmax needs the maximum and the sum of a row.  Block by block of the row, a maximum of what has
-been seen will do: where a block raises it, the sums so far are multiplied by ``exp(old - new)``
-(Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; Dao et al.,
-"FlashAttention", 2022).
+Softmax needs the maximum and the sum of a row.  Block by block of the row, a running maximum
+suffices: where a block raises it, the sums so far are multiplied by ``exp(old - new)`` (Milakov and
+Gimelshein, "Online normalizer calculation for softmax", 2018; Dao et al., "FlashAttention", 2022).
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from modelcc.passes.tensor.gemm_pair import GemmPair
 
 @dataclass(frozen=True)
 class OnlineSoftmax:
-    """A weight is ``power`` times ``factor``, which is the same in all of a row.
+    """A weight is ``power`` times ``factor``, which is constant within a row.
 
-    ``power`` is ``exp(shifted - maximum of shifted)``, or any function of its point if there is
-    no ``maximum``.  ``sums`` are sums of powers along a row, by their names; ``factor`` is made
-    of these (None: 1).  All are over the axes of the pair.
+    ``power`` is ``exp(shifted - maximum of shifted)``, or any pointwise function if there is no
+    ``maximum``.  ``sums`` are sums of these exponentials along a row, by their names; ``factor`` is
+    computed from them (None: 1).  All are over the axes of the pair.
     """
 
     power: Scalar
@@ -61,9 +60,9 @@ def online_softmax(pair: GemmPair) -> OnlineSoftmax | None:
 
 
 def seen_keys(pair: GemmPair, weights: OnlineSoftmax) -> Index | None:
-    """How many keys the row ``pair.row`` can see, if it sees none from there on; None if all.
+    """The number of keys that the row ``pair.row`` attends to, from the first on; None if all.
 
-    The powers of what it does not see are those of minus infinity: 0.
+    The exponentials of masked scores are those of minus infinity: 0.
     """
     last = pair.scores[-1]
     if not (isinstance(weights.shifted, Read) and weights.shifted.tensor == last.output):
@@ -80,8 +79,8 @@ def seen_keys(pair: GemmPair, weights: OnlineSoftmax) -> Index | None:
 
 
 def of_some_keys(value: Scalar, pair: GemmPair, dims: Bounds) -> Scalar:
-    """A result's ``value``, and 0 where rows have no keys, as sums of nothing are: a quotient of
-    such sums is none."""
+    """A result's ``value``, and 0 for rows without keys, like an empty sum: the quotient of such
+    sums is undefined."""
     keys = pair.key.extent
     if compare(keys, ">=", 1, dims):
         return value
@@ -95,7 +94,7 @@ def _over(stage: Stage, body: Scalar) -> Stage:
 def _split(
     whole: Scalar, pair: GemmPair, reductions: Mapping[str, Stage]
 ) -> tuple[Scalar, tuple[tuple[str, Scalar], ...]]:
-    """``whole`` without what is the same in a row, and how to multiply by that again."""
+    """``whole`` without its factor that is constant within a row, and how to multiply by that."""
 
     def is_of_row(scalar: Scalar) -> bool:
         names = {r.tensor for r in reads(scalar)}

@@ -1,4 +1,4 @@
-"""Products computed in the order in which they are read."""
+"""Products computed in the order of dimensions in which they are read."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from modelcc.ir.tensor import Item, Kernel, Read, Scalar, Stage, TensorProgram, 
 from modelcc.ir.types import TensorType
 
 Order = tuple[int, ...]
-"""Dimensions of a tensor, in the order that its reader writes them."""
+"""Dimensions of a tensor, in the order in which its reader writes them."""
 
 
 @dataclass(frozen=True)
 class PermuteProducts:
     """A product that is only read transposed becomes the transposed product.
 
-    Its vectors then run along what its reader stores contiguously, so that the two can be one
-    kernel; the operand that now moves with a stride is packed by the pass for that.  Results of
-    fewer than ``least`` elements in a row stay as they are.
+    It is then vectorised along its reader's contiguous dimension, so that the two can be one
+    kernel; another pass packs the operand that is now strided.  Results with fewer than ``least``
+    contiguous elements are not permuted.
 
     before::
 
@@ -57,7 +57,7 @@ class PermuteProducts:
         return replace(program, items=items, types=types)
 
     def _orders(self, program: TensorProgram) -> dict[str, Order]:
-        """The new order of every product that gets one."""
+        """The new order of every product that is permuted."""
         kernels = [item for item in program.items if isinstance(item, Kernel)]
         others = [item for item in program.items if not isinstance(item, Kernel)]
         written = Counter(s.output for k in kernels for s in k.stages)
@@ -104,7 +104,7 @@ def _orders_read(kernels: Sequence[Kernel], types: Mapping[str, TensorType]) -> 
 
 def _order(read: Read, stage: Stage, types: Mapping[str, TensorType]) -> Order | None:
     """Dimensions of the tensor read, sorted by where the stage writes them; None if it does not
-    walk all of it exactly once in row-major order."""
+    traverse all of it exactly once in row-major order."""
     places: dict[Index, int] = {index: d for d, index in enumerate(stage.write)}
     if stage.reduce or types[stage.output].layout is not None:
         return None

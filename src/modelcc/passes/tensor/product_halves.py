@@ -1,5 +1,5 @@
-"""A product of which every result of what follows reads two columns, as two products: a gate and
-what it is multiplied by, whose constants lie side by side."""
+"""A product whose epilogue reads two columns for each result, as two products: a gate and the value
+that it multiplies, whose constants are concatenated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from modelcc.ir.tensor import Axis, Read, Scalar, Stage
 
 @dataclass(frozen=True)
 class Half:
-    """Numbers ``first`` to ``first + extent`` along dimension ``dim`` of what a product makes."""
+    """Indices ``first`` to ``first + extent`` along dimension ``dim`` of a product's result."""
 
     dim: int
     first: int
@@ -21,8 +21,8 @@ class Half:
 
 
 def product_halves(product: Sequence[Stage], later: Sequence[Stage]) -> tuple[Half, Half] | None:
-    """What ``later`` stages read of the last tensor of ``product``, if that is two parts of the
-    same extent along one dimension; None if it is not."""
+    """The parts of the last tensor of ``product`` that ``later`` stages read, if these are two of
+    equal extents along one dimension; otherwise None."""
     whole = product[-1]
     extents = {a.name: a.extent for a in whole.axes}
     shape = [extents[i.name] if isinstance(i, Sym) else 1 for i in whole.write]
@@ -40,7 +40,7 @@ def product_halves(product: Sequence[Stage], later: Sequence[Stage]) -> tuple[Ha
 
 
 def _half(read: Read, shape: Sequence[Index], stage: Stage) -> Half | None:
-    """The part of a tensor of such a ``shape`` that is read at the axes of ``stage``."""
+    """The part of a tensor of ``shape`` that is read at the axes of ``stage``."""
     axes = {a.name: a.extent for a in stage.axes}
     found = list[Half]()
     for dim, (index, extent) in enumerate(zip(read.indices, shape, strict=True)):
@@ -63,8 +63,8 @@ def stages_of_halves(
     halves: Sequence[Half],
     names: Sequence[Mapping[str, str]],
 ) -> tuple[Stage, ...] | None:
-    """Both products, then what follows each, and ``later``; what is made of a half is called as its
-    ``names`` say.  None if what follows the product moves along its columns."""
+    """Both products, then the epilogue of each, and ``later``; tensors of a half are renamed by its
+    ``names``.  None if an epilogue of the product moves along its columns."""
     each = [_of_half(product, half, own) for half, own in zip(halves, names, strict=True)]
     if any(not stages for stages in each):
         return None
@@ -85,7 +85,7 @@ def stages_of_halves(
 
 
 def _of_half(product: Sequence[Stage], half: Half, names: Mapping[str, str]) -> tuple[Stage, ...]:
-    """``product`` and what follows it, of a half only; nothing if they are not of one column."""
+    """``product`` and its epilogue for one half; empty if they are not pointwise in columns."""
     result = list[Stage]()
     for stage in product:
         column = stage.write[half.dim]
@@ -107,7 +107,7 @@ def _of_half(product: Sequence[Stage], half: Half, names: Mapping[str, str]) -> 
 
 
 def _moved(read: Read, tensor: str, dim: int, first: int) -> Read:
-    """``read`` of the half ``tensor`` in place of the whole one."""
+    """``read`` of the half ``tensor`` instead of the whole one."""
     own = list(read.indices)
     own[dim] -= first
     return replace(read, tensor=tensor, indices=tuple(own))

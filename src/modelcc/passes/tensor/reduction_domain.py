@@ -1,4 +1,4 @@
-"""Recognising row kernels: stages that walk the same rows, some reducing them.
+"""Recognising row kernels: stages that iterate over the same rows, some reducing them.
 
 All stages are renamed to one set of outer axes and one set of row axes, so that one may be
 inlined into another by substitution of nothing but the read.
@@ -17,7 +17,7 @@ from modelcc.passes.tensor.unify_axes import are_distinct, shared_places, unify_
 
 @dataclass(frozen=True)
 class ReductionDomain:
-    """Stages over the axes ``outer`` and, for those that walk rows, ``row``."""
+    """Stages over the axes ``outer`` and, for those that iterate over rows, ``row``."""
 
     outer: tuple[Axis, ...]
     row: tuple[Axis, ...]
@@ -29,10 +29,10 @@ class ReductionDomain:
         return not stage.reduce and any(names & symbols(i) for i in stage.write)
 
     def repeats(self, stage: Stage) -> bool:
-        """Whether the stage defines the same elements again for other points of ``outer``.
+        """Whether the stage redefines the same elements for other points of ``outer``.
 
         Such a stage may be inlined; stored, it would be written many times, and by several
-        threads, and could not take the place of what it reads.
+        threads, and could not be in place.
         """
         used = {name for index in stage.write for name in symbols(index)}
         return not {a.name for a in self.outer} <= used
@@ -79,8 +79,8 @@ class _Naming:
         )
 
     def unify(self, stage: Stage, done: Mapping[str, Stage]) -> dict[str, Index] | None:
-        """Values of the stage's axes in common names, from what it reads or who reads it; axes
-        that these do not tell are the row, in order."""
+        """Values of the stage's axes in common names, from its reads or its readers; remaining axes
+        are the row, in order."""
         places = list(shared_places(stage, done))
         for reader in done.values():
             places += [(own, at) for at, own in shared_places(reader, {stage.output: stage})]
@@ -99,7 +99,7 @@ class _Naming:
 
 
 def _aligned(stages: Sequence[Stage]) -> bool:
-    """Every read of another stage's result is at the very index it is written at."""
+    """Whether every read of another stage's result is at the indices of its write."""
     written = {s.output: s.write for s in stages}
     return all(
         read.indices == written[read.tensor]

@@ -1,8 +1,8 @@
-"""Passes over straight-line tensor programs, taken to branches and loops.
+"""Passes over straight-line tensor programs, applied inside branches and loops.
 
 Each run of kernels and views between branches and loops, at any depth, is a program of its own:
-its inputs are what it reads from elsewhere, its outputs what others need of it.  So no pass has to
-know of regions, and none moves work across their borders.
+its inputs are the tensors it reads from elsewhere, its outputs those that others read.  So passes
+need not handle regions, and none moves work across their borders.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from modelcc.passes.pass_base import Pass
 
 @dataclass(frozen=True)
 class InRegions:
-    """Runs ``step`` on every straight run of items; on a program without regions just once."""
+    """Runs ``step`` on every straight-line run of items; once on a program without regions."""
 
     step: Pass[TensorProgram]
 
@@ -36,7 +36,7 @@ class InRegions:
 
 
 class _Runs:
-    """The program's tensors so far; new names of one run are kept apart from those of others."""
+    """The program's tensors so far; new names of one run are distinct from those of others."""
 
     def __init__(self, step: Pass[TensorProgram], program: TensorProgram) -> None:
         self._step = step
@@ -48,7 +48,7 @@ class _Runs:
     def items(
         self, items: Sequence[Item], dims: Bounds, needed: frozenset[str]
     ) -> tuple[Item, ...]:
-        """``items`` with the pass run on all that is in them; ``needed`` are read after them."""
+        """``items`` with the pass applied to all inner runs; ``needed`` are read after them."""
         done: list[Item] = []
         for group in reversed(_groups(items)):
             first = group[0]

@@ -1,10 +1,10 @@
-"""Stages on shared axes that hand on small arrays: axes of their own, whose values are registers.
+"""Stages on shared axes with small intermediate arrays: local axes, whose elements are registers.
 
     %e[c, t, j, k] = linear[…][k](%x[c, t, 0, j], %x[c, t, 1, j], …)
     %d[c, t, i, l] = linear[…][l](%e[c, t, 0, i], %e[c, t, 1, i], …)
 
-At a point ``c, t`` few elements of ``%e`` and ``%d`` matter: ``i`` to ``l`` are the stages' own
-axes.  They begin where one chooses a row of a matrix, or reads move across what is handed on.
+At a point ``c, t`` few elements of ``%e`` and ``%d`` are used: ``i`` to ``l`` are local axes.  They
+begin where one selects a row of a matrix, or where reads of intermediates move.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from modelcc.ir.scalar_tree import reads, substitute_stage, walk
 from modelcc.ir.tensor import Axis, Linear, Read, Stage
 
 MOST_POINTS = 256
-"""Elements of an array that is written out."""
+"""Elements of an array that is unrolled."""
 
 
 def shared_depth(stages: Sequence[Stage]) -> int | None:
-    """How many leading axes ``stages`` share, those after them being their own; None if they have
-    no own axes."""
+    """The number of leading axes that ``stages`` share, followed by local ones; None if they have
+    no local axes."""
     depths = [d for stage in stages if (d := _first_chosen(stage)) is not None]
     if not depths:
         return None
@@ -37,14 +37,14 @@ def shared_depth(stages: Sequence[Stage]) -> int | None:
 
 
 def _first_chosen(stage: Stage) -> int | None:
-    """The position of the first axis that chooses a row."""
+    """The position of the first axis that selects a row."""
     rows = [symbols(s.row) for s in walk(stage.body) if isinstance(s, Linear)]
     named = frozenset[str]().union(*rows)
     return next((n for n, a in enumerate(stage.axes) if a.name in named), None)
 
 
 def _first_moved(read: Read, stage: Stage) -> int:
-    """The first dimension in which ``read`` is elsewhere than at the stage's axis."""
+    """The first dimension in which ``read`` is not at the stage's axis."""
     pairs = zip(read.indices, stage.axes, strict=False)
     same = (isinstance(index, Sym) and index.name == axis.name for index, axis in pairs)
     return next((n for n, one in enumerate(same) if not one), len(read.indices))
@@ -57,9 +57,9 @@ def _is_small(stage: Stage, depth: int) -> bool:
 
 
 def on_first_axes(stages: Sequence[Stage], depth: int) -> tuple[Stage, ...] | None:
-    """``stages`` on the first one's ``depth`` axes; None if what they hand on is of other points.
+    """``stages`` on the first one's ``depth`` axes; None if intermediates are of other points.
 
-    Their own axes are called as those of the first, too, whatever their extents.
+    Local axes are also renamed to those of the first stage, whatever their extents.
     """
     first = stages[0]
     done: dict[str, Stage] = {}
@@ -84,7 +84,7 @@ def _tensors(stage: Stage) -> set[str]:
 
 
 def own_axes(stage: Stage, first: Stage, depth: int) -> tuple[Axis, ...]:
-    """The own axes of ``stage`` by the names of those of ``first``, as far as there are any."""
+    """The local axes of ``stage``, renamed to those of ``first`` as far as it has any."""
     names = [a.name for a in first.axes[depth:]]
     own = stage.axes[depth:]
     return tuple(replace(a, name=n) for a, n in zip(own, names, strict=False)) + own[len(names) :]

@@ -1,4 +1,4 @@
-"""Chains of kernels by rows: how many of each image there are at a time, and how late they come."""
+"""Chains of kernels by rows: rows of each image per iteration, and their delay."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from modelcc.passes.tensor.row_windows import NoRowsError, RowKernel, RowSum, ro
 
 @dataclass(frozen=True)
 class RowImage:
-    """What a turn of the loop has of an image: ``rows`` new ones, of which the last is number
-    ``rows*(turn + 1) - lag - 1``, behind ``kept`` older ones; ``pad`` is beyond its ends."""
+    """Rows of an image in an iteration: ``rows`` new ones, of which the last is number
+    ``rows*(turn + 1) - lag - 1``, after ``kept`` older ones; ``pad`` is beyond its ends."""
 
     dim: int
     extent: int
@@ -26,7 +26,7 @@ class RowImage:
 
 @dataclass(frozen=True)
 class RowStream:
-    """Kernels in a loop of ``trips`` turns, and a sum of the last one's rows, if there is any."""
+    """Kernels in a loop of ``trips`` iterations, and a sum of the last one's rows, if any."""
 
     kernels: tuple[RowKernel, ...]
     total: RowSum | None
@@ -35,14 +35,14 @@ class RowStream:
 
     @property
     def exact(self) -> bool:
-        """Whether the turns make all rows of the last image, and no more."""
+        """Whether the iterations compute exactly the rows of the last image."""
         last = self.images[self.kernels[-1].output]
         return self.total is not None or last.extent % last.rows == 0
 
 
 def row_stream(program: TensorProgram, first: int, last: int, rows: int) -> RowStream:
-    """Items ``first`` to ``last`` by ``rows`` of the last image in a turn; :class:`NoRowsError` if
-    they are not computed by rows, or others need what is within."""
+    """Items ``first`` to ``last`` by ``rows`` of the last image per iteration; :class:`NoRowsError`
+    if they are not computed by rows, or others need intermediates."""
     items = program.items[first : last + 1]
     kernels = [item for item in items if isinstance(item, Kernel)]
     if len(kernels) < max(2, len(items)) or rows < 1:
@@ -79,7 +79,7 @@ def _checked(
 def _by_rows(
     kernels: Sequence[Kernel], types: Mapping[str, TensorType]
 ) -> Iterator[tuple[RowSum | None, tuple[RowKernel, ...]]]:
-    """Kernels by rows: without the last one if that is a sum of rows, and along any dimension of
+    """Kernels by rows: without the last one if that is a sum of rows, and for every dimension of
     the last image."""
     with suppress(NoRowsError):
         total = row_sum(kernels[-1], types)
@@ -95,7 +95,7 @@ def _by_rows(
 def _row_kernels(
     kernels: Sequence[Kernel], dims: dict[str, int], types: Mapping[str, TensorType]
 ) -> tuple[RowKernel, ...]:
-    """Kernels by the rows that those after them read."""
+    """Kernels by the rows that their readers need."""
     found: list[RowKernel] = []
     made = {k.outputs[0] for k in kernels}
     for kernel in reversed(kernels):
@@ -113,7 +113,7 @@ def _row_kernels(
 
 
 def _check_apart(program: TensorProgram, first: int, last: int, inside: Sequence[str]) -> None:
-    """Nothing else needs what is within a chain."""
+    """Raises :class:`NoRowsError` if other items need intermediates of a chain."""
     others = (*program.items[:first], *program.items[last + 1 :])
     needed = {*program.outputs, *(n for item in others for n in item_inputs(item))}
     if not needed.isdisjoint(inside):
@@ -122,7 +122,7 @@ def _check_apart(program: TensorProgram, first: int, last: int, inside: Sequence
 
 def _images(kernels: Sequence[RowKernel], last: int, whole: bool) -> dict[str, RowImage]:
     """Images of kernels, of which the last one has ``last`` rows; if it is made ``whole``, the
-    first turns make none of its rows or all of them."""
+    first iterations compute none of its rows or all of them."""
     made = {k.output: k for k in kernels}
     rows = {kernels[-1].output: last}
     for kernel in reversed(kernels):

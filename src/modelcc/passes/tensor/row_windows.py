@@ -1,7 +1,7 @@
-"""Which rows of images a kernel reads for a row of its result.
+"""Rows of images that a kernel reads for a row of its result.
 
 A *row* is a slice of a tensor at one index of one of its dimensions.  A convolution of three rows
-reads ``row - 1 … row + 1``, and where there are none a number that stands for them: the *pad*.
+reads ``row - 1 … row + 1``, and beyond the ends of the image a constant: the *pad*.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from modelcc.ir.types import TensorType
 @dataclass(frozen=True)
 class RowWindow:
     """For row ``r`` of a result rows ``scale*r + first`` to ``scale*r + last`` of ``tensor`` are
-    read, along dimension ``dim``; ``pad`` is what is read beyond its ends (None: nothing)."""
+    read, along dimension ``dim``; ``pad`` is the value beyond its ends (None: never read)."""
 
     tensor: str
     dim: int
@@ -43,7 +43,7 @@ class RowWindow:
     pad: float | int | bool | None
 
     def joined(self, other: RowWindow) -> RowWindow:
-        """Both, of one tensor; :class:`NoRowsError` if they do not go together."""
+        """The union of two windows of one tensor; :class:`NoRowsError` if they are incompatible."""
         same = self.dim == other.dim and self.scale == other.scale
         pads = {p for p in (self.pad, other.pad) if p is not None}
         if not same or len(pads) > 1:
@@ -56,8 +56,8 @@ class RowWindow:
 class RowKernel:
     """A kernel that computes its one result row by row, ``extent`` of them along ``dim``.
 
-    Its ``stages`` take rows beyond the ends of images as if these were there; ``axes`` are those
-    along rows, stage by stage, ``inner`` the dimensions of rows of tensors within the kernel.
+    Its ``stages`` read rows beyond the ends of images without guards; ``axes`` are those along
+    rows, stage by stage, ``inner`` the row dimensions of tensors within the kernel.
     """
 
     kernel: Kernel
@@ -85,7 +85,7 @@ class RowSum:
 
 
 class NoRowsError(Exception):
-    """A kernel does not go by rows."""
+    """A kernel cannot be computed by rows."""
 
 
 def row_kernel(kernel: Kernel, dim: int, types: Mapping[str, TensorType]) -> RowKernel:
@@ -136,7 +136,7 @@ def row_sum(kernel: Kernel, types: Mapping[str, TensorType]) -> RowSum:
 
 
 def _row_axis(stage: Stage, inner: Mapping[str, int]) -> str:
-    """The axis that walks along the rows that a stage writes."""
+    """The axis along the rows that a stage writes."""
     if stage.output not in inner:
         raise NoRowsError
     index = stage.write[inner[stage.output]]
@@ -151,7 +151,7 @@ def _row_axis(stage: Stage, inner: Mapping[str, int]) -> str:
 def _windows(
     stage: Stage, axis: str, made: set[str], inner: dict[str, int], types: Mapping[str, TensorType]
 ) -> Iterator[RowWindow]:
-    """What a stage reads of images by rows; of inner tensors the dimension of rows is noted."""
+    """The windows of a stage's reads of images; records the row dimensions of inner tensors."""
     for node in walk(stage.body):
         if isinstance(node, IndexValue | Linear) and any(
             axis in symbols(i) for i in own_indices(node)
@@ -190,7 +190,7 @@ def _ranges(stage: Stage) -> dict[str, Range]:
 def _pads(
     stage: Stage, axis: str, types: Mapping[str, TensorType]
 ) -> dict[Read, float | int | bool]:
-    """What reads beyond the ends of an image's rows stand for."""
+    """Values of reads beyond the ends of an image's rows."""
     found: dict[Read, float | int | bool] = {}
     for node in walk(stage.body):
         if isinstance(node, Guard) and _of_rows(node, axis):
@@ -224,7 +224,7 @@ def _of_rows(guard: Guard, axis: str) -> bool:
 def _border(
     guard: Guard, axis: str, types: Mapping[str, TensorType]
 ) -> tuple[Read, float | int | bool]:
-    """The read that a guard keeps within an image's rows, and what takes its place outside."""
+    """The read that a guard keeps within an image's rows, and its value outside."""
     found = reads(guard.inside)
     if len(found) != 1 or not isinstance(guard.outside, Number):
         raise NoRowsError
@@ -258,7 +258,7 @@ def _keeps_within(condition: Condition, index: Index, extent: Index) -> bool:
 
 
 def _pad(inside: Scalar, outside: float | int | bool) -> float | int | bool:
-    """What a read must give for ``inside`` to be ``outside``."""
+    """The value of a read for which ``inside`` equals ``outside``."""
     match inside:
         case Read():
             return outside
@@ -271,5 +271,5 @@ def _pad(inside: Scalar, outside: float | int | bool) -> float | int | bool:
 
 
 def with_extent(axes: tuple[Axis, ...], name: str, extent: int) -> tuple[Axis, ...]:
-    """``axes``, of which one has another extent."""
+    """``axes`` with another extent for one of them."""
     return tuple(replace(a, extent=extent) if a.name == name else a for a in axes)

@@ -1,4 +1,4 @@
-"""Parts of a tensor side by side as one stage that selects among them."""
+"""Concatenated parts of a tensor as one stage that selects among them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from modelcc.ir.tensor import (
 
 @dataclass(frozen=True)
 class SelectParts:
-    """Stages that fill neighbouring parts of a tensor become one, of up to ``most`` of them: what
-    they read is inlined into it, and it into what reads it.
+    """Stages that fill adjacent parts of a tensor become one, of up to ``most`` of them: their
+    producers are inlined into it, and it into its readers.
 
-    A part that a reduction computes is left to that one's kernel, which writes it in its place,
-    if a product reads the whole, which nothing is inlined into.
+    A part that a reduction computes is left to that one's kernel, which writes it in place, if the
+    tensor is an operand of a product, into which nothing is inlined.
 
     before::
 
@@ -81,7 +81,7 @@ class SelectParts:
 
 @dataclass(frozen=True)
 class _FilledPart:
-    """What ``kernel`` fills a tensor with from ``start`` on, and up to ``end``, along ``axis``."""
+    """The part of a tensor that ``kernel`` fills, from ``start`` up to ``end`` along ``axis``."""
 
     kernel: Kernel
     axis: int
@@ -95,7 +95,7 @@ class _FilledPart:
 
 @dataclass(frozen=True)
 class _Fillers:
-    """Kernels of one stage by what they make, and who reads how often."""
+    """Kernels of one stage by their outputs, and numbers of readers."""
 
     kernels: Mapping[str, list[Kernel]]
     readers: Mapping[str, list[Stage]]
@@ -115,7 +115,7 @@ class _Fillers:
         return _Fillers(kernels, readers, frozenset(views | set(program.outputs)))
 
     def parts(self, program: TensorProgram) -> dict[str, list[_FilledPart]]:
-        """Tensors that are filled part by part, from the first element on to the last one."""
+        """Tensors that are filled completely by consecutive parts."""
         writers = Counter(name for item in program.items for name in item_outputs(item))
         found: dict[str, list[_FilledPart]] = {}
         for name, kernels in self.kernels.items():
@@ -130,8 +130,7 @@ class _Fillers:
         return any(s.reduce and len(list(reads(s.body))) > 1 for s in self.readers.get(name, ()))
 
     def is_reduced(self, part: _FilledPart) -> bool:
-        """Whether a part is what a reduction computes, and maybe what follows it point by point,
-        for this tensor alone."""
+        """Whether a part is a reduction, possibly with an epilogue, that only this tensor uses."""
         stage: Stage | None = part.stage
         while stage is not None:
             if stage.reduce:
@@ -140,7 +139,7 @@ class _Fillers:
         return False
 
     def _before(self, stage: Stage) -> Iterator[Stage]:
-        """Stages whose results only ``stage`` reads, each where it is; reductions first."""
+        """Stages whose results only ``stage`` reads, at its own point; reductions first."""
         here = tuple(Sym(axis.name) for axis in stage.axes)
         found: list[Stage] = []
         for read in reads(stage.body):
@@ -162,7 +161,7 @@ def _parts(kernels: Sequence[Kernel], shape: Sequence[Index]) -> list[_FilledPar
 
 
 def _part(kernel: Kernel, shape: Sequence[Index]) -> _FilledPart | None:
-    """The part that a kernel fills: all of its tensor but for one axis, from some place on."""
+    """The part that a kernel fills: a range along one axis."""
     stage = kernel.stages[0]
     places = [Sym(a.name) for a in stage.axes]
     if len(kernel.stages) != 1 or stage.reduce or len(places) != len(shape):
@@ -182,7 +181,7 @@ def _part(kernel: Kernel, shape: Sequence[Index]) -> _FilledPart | None:
 
 
 def _joined(parts: Sequence[_FilledPart]) -> Kernel:
-    """The kernel of neighbouring parts."""
+    """The kernel of adjacent parts."""
     first = parts[0]
     if len(parts) == 1:
         return first.kernel
@@ -199,7 +198,7 @@ def _joined(parts: Sequence[_FilledPart]) -> Kernel:
 
 
 def _guarded(part: _FilledPart, axes: Sequence[Axis], start: Index, other: Scalar) -> Scalar:
-    """The value of ``part`` where it is, of the tensor from ``start`` on, else ``other``."""
+    """The value of ``part`` in its range, of the tensor from ``start`` on, else ``other``."""
     here = Sym(axes[part.axis].name)
     values: dict[str, Index] = {
         own.name: Sym(axis.name) for own, axis in zip(part.stage.axes, axes, strict=True)

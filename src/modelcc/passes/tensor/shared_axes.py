@@ -1,4 +1,4 @@
-"""Elementwise stages that follow a stage point by point, renamed to its axes."""
+"""Elementwise epilogues of a stage, renamed to its axes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from modelcc.passes.tensor.unify_axes import shared_places, unify_axes
 
 
 def shared_axes(stages: Sequence[Stage]) -> tuple[Stage, ...] | None:
-    """Later stages renamed to the axes of the first one; None if they do not fit.
+    """Later stages renamed to the axes of the first one; None if that is impossible.
 
-    A stage fits if it reads every earlier stage's result at a permutation of its own axes, each
-    earlier axis exactly once; axes of extent 1 may be absent.  Stages that hand on small arrays
-    share axes before their own ones.
+    A stage must read every earlier stage's result at a permutation of its own axes, each earlier
+    axis exactly once; axes of extent 1 may be absent.  Stages with small intermediate arrays share
+    the axes before their local ones.
     """
     if len(stages) == 1:
         return tuple(stages)
@@ -34,8 +34,8 @@ def shared_axes(stages: Sequence[Stage]) -> tuple[Stage, ...] | None:
 
 
 def renamed_to(stage: Stage, done: Mapping[str, Stage], first: Stage) -> Stage | None:
-    """``stage`` on the axes of ``first``, if it reads what is ``done`` on these point by point, as
-    :func:`shared_axes` says; None if not."""
+    """``stage`` on the axes of ``first``, if it reads ``done`` stages pointwise on these, as in
+    :func:`shared_axes`; otherwise None."""
     if stage.reduce or stage.output in done:
         return None
     values = unify_axes(shared_places(stage, done), stage.axes, first.axes)

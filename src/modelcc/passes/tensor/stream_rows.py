@@ -1,4 +1,4 @@
-"""Chains of layers computed some rows at a time, so that no whole image between them is kept."""
+"""Chains of layers computed some rows at a time, so that no whole intermediate image is stored."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from modelcc.passes.tensor.row_windows import RowKernel, RowSum, RowWindow, with
 
 @dataclass(frozen=True)
 class StreamRows:
-    """Items ``first`` to ``last`` in a loop, which computes ``rows`` of the last image in a turn.
+    """Items ``first`` to ``last`` in a loop that computes ``rows`` of the last image per iteration.
 
-    Rows that later turns need are copied, or what there is of an image lies in one place, in which
-    they ``slide`` to its beginning: that takes less memory where few new rows follow many old ones.
+    Rows that later iterations need are copied, or, with ``slide``, an image's rows are in one
+    buffer, in which they slide to its beginning: less memory for few new and many old rows.
 
     before::
 
@@ -88,7 +88,7 @@ class StreamRows:
 
 
 def _turn(program: TensorProgram) -> Sym:
-    """A counter that no dimension, axis or other counter is called like."""
+    """A counter name that no dimension, axis or other counter has."""
     kernels = [item for item in program.items if isinstance(item, Kernel)]
     axes = (a.name for k in kernels for s in k.stages for a in (*s.axes, *s.reduce))
     return Sym(Names({*program.dims, *axes, *counters(program.items)}).fresh("turn"))
@@ -96,7 +96,7 @@ def _turn(program: TensorProgram) -> Sym:
 
 @dataclass
 class _StreamWriter:
-    """Writes the loop; ``types`` are those of the program then."""
+    """Builds the loop; ``types`` are those of the resulting program."""
 
     program: TensorProgram
     stream: RowStream
@@ -112,7 +112,7 @@ class _StreamWriter:
         self.names = Names(self.types)
 
     def items(self) -> Iterator[Item]:
-        """What comes before the loop, the loop, and what comes after it."""
+        """The items before the loop, the loop, and those after it."""
         kernels, total = self.stream.kernels, self.stream.total
         body = [item for kernel in kernels for item in self._kernel(kernel)]
         after: list[Item] = []
@@ -148,7 +148,7 @@ class _StreamWriter:
     def _some_rows(
         self, kernel: RowKernel, image: RowImage, buffers: Mapping[str, str], is_last: bool
     ) -> Kernel:
-        """The kernel for the rows of a turn."""
+        """The kernel for the rows of an iteration."""
         windows = {w.tensor: w for w in kernel.windows}
         stages: list[Stage] = []
         for stage, axis in zip(kernel.stages, kernel.axes, strict=True):
@@ -173,9 +173,9 @@ class _StreamWriter:
         return replace(kernel.kernel, inputs=inputs, stages=tuple(stages))
 
     def _final(self, stage: Stage, axis: str, image: RowImage, is_last: bool) -> Iterator[Stage]:
-        """The stage of the result, which is a pad where there are no rows, behind those kept."""
+        """The stage of the result, after kept rows, with a pad beyond the image's ends."""
         body, name = stage.body, stage.output
-        if stage.reduce and any(self._ends(image)):  # a pad is no part of a sum
+        if stage.reduce and any(self._ends(image)):  # a pad must not be summed
             inner = self.names.fresh(f"{name}.all")
             self.types[inner] = self._sized(name, image.dim, image.rows)
             yield replace(stage, output=inner)
@@ -187,7 +187,7 @@ class _StreamWriter:
         yield replace(stage, body=body, write=_moved(stage.write, image.dim, at))
 
     def _shift(self, kernel: RowKernel, window: RowWindow) -> int:
-        """Where in what there is of an image its row 0 is read, for row 0 of the turn."""
+        """Position in the buffer of an image of the row that is read for row 0 of the iteration."""
         image = self.stream.images.get(window.tensor)
         if image is None:
             return -window.first
@@ -195,15 +195,15 @@ class _StreamWriter:
         return image.kept + image.lag - window.scale * lag
 
     def _number(self, image: RowImage) -> Index:
-        """The number in the image of the first new row."""
+        """The row number in the image of the first new row."""
         return self.turn * image.rows - image.lag
 
     def _ends(self, image: RowImage) -> tuple[bool, bool]:
-        """Whether some turn has rows before the first, and after the last one."""
+        """Whether some iteration has rows before the first one, and after the last one."""
         return image.lag > 0, image.rows * self.stream.trips - image.lag > image.extent
 
     def _load(self, kernel: RowKernel, window: RowWindow) -> tuple[Kernel, str]:
-        """Copies what a kernel reads in a turn of an image that there is as a whole."""
+        """Copies the rows of a complete image that a kernel reads in an iteration."""
         own = self.stream.images[kernel.output]
         rows = window.scale * (own.rows - 1) + window.last - window.first + 1
         start = window.scale * self._number(own) + window.first
@@ -221,7 +221,7 @@ class _StreamWriter:
         return _copy("LoadRows", name, axes, at, body, kernel.kernel.source), name
 
     def _kept(self, name: str, image: RowImage) -> Iterator[Item]:
-        """Rows of earlier turns, which are pads at first, before new ones."""
+        """Rows of earlier iterations, initially pads, before new ones."""
         if not image.kept:
             return
         state, first, end = (self.names.fresh(f"{name}.{n}") for n in ("kept", "first", "end"))
@@ -237,7 +237,7 @@ class _StreamWriter:
         yield _copy("Kept", name, axes, at, Read(state, source, type_.dtype), ())
 
     def _keep(self, name: str, image: RowImage) -> Iterator[Item]:
-        """The last rows for the next turn, if they are not there."""
+        """The last rows for the next iteration, unless they slide."""
         if not image.kept or self.slide:
             return
         following = self.carries[-1].next
@@ -246,7 +246,7 @@ class _StreamWriter:
         yield _copy("Keep", following, axes, at, read, ())
 
     def _summed(self, total: RowSum) -> Iterator[Item]:
-        """Adds the sum of a turn's rows to that of those before."""
+        """Adds the sum of an iteration's rows to the running sum."""
         stage, image = total.kernel.stages[0], self.stream.images[total.window.tensor]
         type_ = self.types[stage.output]
         part, state, first, following = (
@@ -276,7 +276,7 @@ class _StreamWriter:
         yield replace(total.kernel, inputs=inputs, outputs=(following,), stages=(rows, added))
 
     def _rest(self, total: RowSum) -> Kernel:
-        """What becomes of the sum."""
+        """The epilogue of the sum."""
         stages = total.kernel.stages[1:]
         inputs = [n for n in total.kernel.inputs if n != total.window.tensor]
         name = total.kernel.stages[0].output
@@ -288,7 +288,7 @@ class _StreamWriter:
         return replace(type_, shape=shape)
 
     def _axes(self, name: str) -> tuple[tuple[Axis, ...], tuple[Sym, ...]]:
-        """Axes over a tensor, and the element at these."""
+        """Axes over a tensor, and its element at these."""
         shape = self.types[name].shape
         axes = tuple(Axis(f"i{n}", extent) for n, extent in enumerate(shape))
         return axes, tuple(Sym(a.name) for a in axes)
@@ -307,7 +307,7 @@ def _copy(
 def _within(
     number: Index, extent: int, inside: Scalar, pad: float | int | bool, ends: tuple[bool, bool]
 ) -> Scalar:
-    """``inside`` where a row is one of the image, else ``pad``; ``ends`` tell where it may not."""
+    """``inside`` where a row is in the image, else ``pad``; ``ends``: sides where it may not be."""
     low, high = Condition(0, "<=", number), Condition(number, "<", extent)
     conditions = tuple(c for c, may in ((low, ends[0]), (high, ends[1])) if may)
     if not conditions:

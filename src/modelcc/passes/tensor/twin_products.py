@@ -1,4 +1,4 @@
-"""Two products of one operand, and what follows both of them point by point: a gate's."""
+"""Two products with a common operand, and their common pointwise epilogue: gated products."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from modelcc.passes.tensor.unify_axes import unify_axes
 
 def twin_stages(stages: Sequence[Stage]) -> tuple[Stage, ...] | None:
     """``stages`` on the axes of the first one, if the first two are sums of products over the same
-    points and terms that have a factor in common, and all others follow them point by point; None
-    if they are no such."""
+    points and terms with a common factor, and all others are their pointwise epilogue; otherwise
+    None."""
     if len(stages) < 3:
         return None
     first, second, *later = stages
@@ -32,7 +32,7 @@ def twin_stages(stages: Sequence[Stage]) -> tuple[Stage, ...] | None:
 
 
 def have_common_factor(one: Scalar, other: Scalar) -> bool:
-    """Whether both are products, maybe only in the same places, and a factor is the same."""
+    """Whether both are products, possibly under the same guards, with a common factor."""
     match one, other:
         case Guard(), Guard():
             same = (one.conditions, one.outside) == (other.conditions, other.outside)
@@ -44,7 +44,7 @@ def have_common_factor(one: Scalar, other: Scalar) -> bool:
 
 
 def _on_axes_of(second: Stage, first: Stage) -> Stage | None:
-    """``second`` on the axes of ``first``, of whose shape its result is, and its terms."""
+    """``second`` on the axes and terms of ``first``, if their results have the same shape."""
     if first.combine != "sum" or second.combine != "sum" or second.output == first.output:
         return None
     if any(read.tensor == first.output for read in reads(second.body)):

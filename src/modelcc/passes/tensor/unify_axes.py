@@ -1,4 +1,4 @@
-"""Axes of a stage in the names of other stages', by the elements that both of them touch."""
+"""Axes of a stage in terms of other stages', from the elements that both access."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ def are_distinct(values: Iterable[Index]) -> bool:
 
 
 def shared_places(stage: Stage, writers: Mapping[str, Stage]) -> Iterator[tuple[Place, Place]]:
-    """Where ``stage`` reads what ``writers`` (by their outputs) make, and where these write it."""
+    """Indices where ``stage`` reads outputs of ``writers``, and where these write them."""
     for read in reads(stage.body):
         if read.tensor in writers:
             yield read.indices, writers[read.tensor].write
 
 
 def reads_own_point(read: Read, reader: Stage, writer: Stage, depth: int | None = None) -> bool:
-    """Whether ``read`` is of what ``writer`` makes at the reader's point; their first ``depth``
-    axes, or (None) all, are those of a common space."""
+    """Whether ``read`` is of the element that ``writer`` defines at the reader's point; their first
+    ``depth`` axes, or (None) all, are those of a common space."""
     pairs = zip(reader.axes[:depth], writer.axes[:depth], strict=True)
     values = {a.name: 0 if a.extent == 1 else Sym(b.name) for a, b in pairs}
     units = {a.name: 0 for a in writer.axes if a.extent == 1}

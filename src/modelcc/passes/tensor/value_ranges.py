@@ -1,4 +1,4 @@
-"""What values the integers of a tensor program can have, whatever its inputs hold."""
+"""Value ranges of the integers of a tensor program, for all inputs."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from modelcc.ir.tensor import (
 from modelcc.ir.types import I64, DType
 
 DEPTH = 32
-"""Tensors that a range is followed through, from one to the next."""
+"""Maximum number of tensors along a chain of ranges."""
 
 
 @dataclass(frozen=True)
 class ValueRange:
-    """Lower and upper bounds of an integer; each of them holds, also where they mention sizes."""
+    """Lower and upper bounds of an integer, some of which may be symbolic; all of them hold."""
 
     lows: tuple[Index, ...]
     highs: tuple[Index, ...]
@@ -54,7 +54,7 @@ def dtype_range(dtype: DType) -> ValueRange:
 
 
 class ValueRanges:
-    """Ranges of the tensors of one program, found when they are asked for."""
+    """Ranges of the tensors of one program, computed on demand."""
 
     def __init__(self, program: TensorProgram) -> None:
         self._program = program
@@ -74,7 +74,7 @@ class ValueRanges:
                     self._stages.setdefault(stage.output, []).append(stage)
 
     def bounds(self, stage: Stage) -> Bounds:
-        """Of the sizes, counters, axes and bound indices that the body of ``stage`` mentions."""
+        """Ranges of the sizes, counters, axes and bound indices in the body of ``stage``."""
         axes = {a.name: loop_range(a.extent) for a in (*stage.axes, *stage.reduce)}
         bound = {
             s.symbol: Range(0, s.bound.extent - 1) if s.bound else Range(None, None)
@@ -88,7 +88,7 @@ class ValueRanges:
         values = self._known.get(name)
         if values is None:
             whole = dtype_range(self._program.types[name].dtype)
-            self._known[name] = whole  # what it is made of may depend on itself in a loop
+            self._known[name] = whole  # in a loop it may depend on itself
             values = self._known[name] = self._found(name, whole, depth) if depth else whole
         return values
 
@@ -205,7 +205,7 @@ def wrapped_value(s: Scalar) -> tuple[Scalar, Index] | None:
 
 
 def _kept(values: ValueRange, whole: ValueRange, bounds: Bounds) -> ValueRange:
-    """``values`` if it is part of ``whole``, else that: what does not fit wraps around."""
+    """``values`` if within ``whole``, otherwise ``whole``: values outside wrap around."""
     (least,), (greatest,) = whole.lows, whole.highs
     assert isinstance(least, int) and isinstance(greatest, int)
     above = any(compare(low, ">=", least, bounds) for low in values.lows)
@@ -214,7 +214,7 @@ def _kept(values: ValueRange, whole: ValueRange, bounds: Bounds) -> ValueRange:
 
 
 def _filled(items: Iterable[Item]) -> Iterator[str]:
-    """Tensors that loops fill: those that end early do so in part."""
+    """Tensors that loops fill, possibly in part if they end early."""
     for item in items:
         match item:
             case Branch():
@@ -227,7 +227,7 @@ def _filled(items: Iterable[Item]) -> Iterator[str]:
 
 
 def _by_algorithms(items: Iterable[Item]) -> Iterator[str]:
-    """Tensors that algorithms and scatters write, on one side of a branch only perhaps."""
+    """Tensors that algorithms and scatters write, perhaps only in one side of a branch."""
     for item in leaf_items(tuple(items)):
         if isinstance(item, Algorithm | Scatter):
             yield from item.outputs
@@ -247,7 +247,7 @@ def _counters(items: Iterable[Item]) -> Iterator[tuple[str, Range]]:
 
 
 def _union(parts: Iterable[ValueRange], bounds: Bounds) -> ValueRange:
-    """What holds of each of ``parts``."""
+    """A range that contains each of ``parts``."""
     first, *others = parts
     lows, highs = first.lows, first.highs
     for other in others:
@@ -268,7 +268,7 @@ def _common(
 def _outside(
     index: Index, bounds: Mapping[str, Range], sizes: frozenset[str], upper: bool
 ) -> Index | None:
-    """A bound in terms of ``sizes`` alone of one that mentions axes and counters."""
+    """A bound in terms of ``sizes`` alone, from one that uses axes and counters."""
     if symbols(index) <= sizes:
         return index
     if isinstance(index, int):
